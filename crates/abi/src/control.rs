@@ -1,0 +1,208 @@
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{ARG_SLOTS, BlockContext, SubtaskContext, assert_layout};
+
+/// Blocks a device may have.
+pub const MAX_BLOCKS: usize = 64;
+/// Scheduler threads a device may have.
+pub const MAX_SCHEDULERS: usize = 32;
+/// Device threads that publish a state: the orchestrator, then the schedulers.
+pub const MAX_DEVICE_THREADS: usize = 1 + MAX_SCHEDULERS;
+
+/// First word of [`DeviceControl`].
+pub const CONTROL_MAGIC: u64 = 0x5441_5043_5452_4c31;
+
+/// What the host can see of a run at any time, and after the device died: status, failure, thread states. It
+/// is followed in memory by [`ThreadControl`]s and [`CoreControl`]s.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct DeviceControl {
+    /// [`CONTROL_MAGIC`].
+    pub magic: u64,
+    /// [`DeviceStatus`] tag.
+    pub status: u32,
+    /// [`FailureKind`] tag, stored last of the failure fields; 0 for none.
+    pub failure: u32,
+    /// Task at fault.
+    pub failure_task: u64,
+    /// Faulting address of a signal.
+    pub failure_addr: u64,
+    /// Core at fault, [`NO_CORE`] for none.
+    pub failure_core: u32,
+    /// Kernel at fault, [`crate::NO_KERNEL`] for none.
+    pub failure_func_id: u32,
+    /// Signal number of a crash.
+    pub failure_signal: u32,
+    /// Bytes of `message` in use.
+    pub message_len: u32,
+    /// Device time at launch and end, from one monotonic clock.
+    pub started_ns: u64,
+    /// See `started_ns`.
+    pub ended_ns: u64,
+    /// UTF-8 explanation.
+    pub message: [u8; DeviceControl::MAX_MESSAGE],
+}
+assert_layout!(DeviceControl, size 1024, align 64,
+    magic @ 0, status @ 8, failure @ 12, failure_task @ 16, failure_addr @ 24, failure_core @ 32,
+    failure_func_id @ 36, failure_signal @ 40, message_len @ 44, started_ns @ 48, ended_ns @ 56, message @ 64);
+
+impl DeviceControl {
+    /// The longest explanation that crosses.
+    pub const MAX_MESSAGE: usize = 960;
+
+    /// The explanation; a damaged one is shown as far as it is text.
+    pub fn message(&self) -> &str {
+        let len = usize::try_from(self.message_len).unwrap_or(usize::MAX).min(Self::MAX_MESSAGE);
+        let bytes = &self.message[..len];
+        match core::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+}
+
+/// Core number that names none.
+pub const NO_CORE: u32 = u32::MAX;
+
+/// How far a launch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DeviceStatus {
+    /// Nothing launched.
+    Idle = 0,
+    /// Running.
+    Running = 1,
+    /// Every task is complete.
+    Complete = 2,
+    /// Ended by a failure.
+    Failed = 3,
+}
+
+/// Why a launch ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum FailureKind {
+    /// A signal hit a kernel.
+    Signal = 1,
+    /// A kernel panicked.
+    Panic = 2,
+    /// No progress for the stall limit.
+    Stall = 3,
+    /// The orchestration or the runtime refused to go on.
+    Orchestration = 4,
+    /// A full ring can never drain.
+    RingDeadlock = 5,
+    /// Tasks remain that can never become ready.
+    GraphDeadlock = 6,
+    /// The launch arguments are not usable.
+    Launch = 7,
+}
+
+impl FailureKind {
+    /// The kind of a tag, `None` when there is no failure or the tag is damaged.
+    pub const fn from_tag(tag: u32) -> Option<FailureKind> {
+        match tag {
+            1 => Some(FailureKind::Signal),
+            2 => Some(FailureKind::Panic),
+            3 => Some(FailureKind::Stall),
+            4 => Some(FailureKind::Orchestration),
+            5 => Some(FailureKind::RingDeadlock),
+            6 => Some(FailureKind::GraphDeadlock),
+            7 => Some(FailureKind::Launch),
+            _ => None,
+        }
+    }
+}
+
+/// Published by each device thread: what it does, and how much it has done. One line per thread, so that nobody
+/// shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct ThreadControl {
+    /// [`ThreadState`] tag.
+    pub state: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Tasks this thread has submitted.
+    pub submitted: u64,
+    /// Tasks this thread has completed.
+    pub completed: u64,
+    /// Dispatches this thread has seen finished.
+    pub dispatches: u64,
+    /// Zero.
+    pub reserved: [u64; 4],
+}
+assert_layout!(ThreadControl, size 64, align 64, state @ 0, submitted @ 8, completed @ 16, dispatches @ 24);
+
+/// What a device thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ThreadState {
+    /// Not started, or ended.
+    Idle = 0,
+    /// Working.
+    Running = 1,
+    /// Blocked on a full ring.
+    WaitingForRing = 2,
+    /// Blocked on the dump; no limit runs meanwhile.
+    WaitingForDump = 3,
+}
+
+/// Mailbox of one core: the scheduler's words, the core's word, and the message.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct CoreControl {
+    /// Dispatches posted to this core; see the mailbox protocol.
+    pub posted: u64,
+    /// Task of the current dispatch.
+    pub task_id: u64,
+    /// Its slot.
+    pub task_slot: u32,
+    /// Its subtask slot.
+    pub subtask: u32,
+    /// Kernel to run.
+    pub func_id: u32,
+    /// Not used.
+    pub reserved0: [u32; 9],
+
+    /// Dispatches this core has finished.
+    pub done: u64,
+    /// Not used.
+    pub reserved1: [u64; 7],
+
+    /// What the kernel receives.
+    pub args: [u64; ARG_SLOTS],
+    /// Behind `args[48]`.
+    pub block: BlockContext,
+    /// Behind `args[49]`.
+    pub subtask_context: SubtaskContext,
+    /// Not used.
+    pub reserved2: [u64; 4],
+}
+assert_layout!(CoreControl, size 576, align 64,
+    posted @ 0, task_id @ 8, task_slot @ 16, subtask @ 20, func_id @ 24, done @ 64, args @ 128, block @ 528,
+    subtask_context @ 536);
+
+/// Where the parts of the control area lie, relative to its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlLayout {
+    /// Cores of the device.
+    pub cores: usize,
+}
+
+impl ControlLayout {
+    /// Offset of a thread's [`ThreadControl`].
+    pub const fn thread_offset(thread: usize) -> usize {
+        size_of::<DeviceControl>() + thread * size_of::<ThreadControl>()
+    }
+
+    /// Offset of a core's [`CoreControl`].
+    pub const fn core_offset(core: usize) -> usize {
+        Self::thread_offset(MAX_DEVICE_THREADS) + core * size_of::<CoreControl>()
+    }
+
+    /// Size of the whole.
+    pub const fn bytes(self) -> usize {
+        Self::core_offset(self.cores)
+    }
+}

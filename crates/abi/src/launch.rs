@@ -1,0 +1,95 @@
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::assert_layout;
+
+/// First word of [`KernelArgs`].
+pub const LAUNCH_MAGIC: u64 = 0x5441_5041_5247_5331;
+/// Version of every layout in this crate. Host and device refuse one another when it differs.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// Bit of [`KernelArgs::dump_enable`]: record tensors.
+pub const DUMP_TENSORS: u32 = 1;
+/// Bit of [`KernelArgs::dump_enable`]: record the final arguments of dispatches.
+pub const DUMP_ARGS: u32 = 2;
+
+/// Rings of `tensormap_and_ringbuffer`: one per scope depth, the last shared by all deeper scopes.
+pub const RING_COUNT: usize = 4;
+
+/// A range of device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DeviceRange {
+    /// First byte.
+    pub addr: u64,
+    /// Size.
+    pub bytes: u64,
+}
+assert_layout!(DeviceRange, size 16, align 8, addr @ 0, bytes @ 8);
+
+impl DeviceRange {
+    /// Address just past the range.
+    pub const fn end(self) -> u64 {
+        self.addr + self.bytes
+    }
+}
+
+/// The launch arguments: all the device is told about a run. Numbers and device addresses only; scenes,
+/// kernels, runtimes and orchestrations cross by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct KernelArgs {
+    /// [`LAUNCH_MAGIC`].
+    pub magic: u64,
+    /// [`LAYOUT_VERSION`].
+    pub layout_version: u32,
+    /// Blocks of the device, each one AIC and two AIV.
+    pub blocks: u32,
+    /// Scheduler threads.
+    pub schedulers: u32,
+    /// `BuildMode` tag: 0 concurrent, 1 sequential.
+    pub build_mode: u32,
+    /// Time without progress after which the run counts as stalled; 0 means never.
+    pub stall_timeout_ms: u64,
+    /// The [`crate::DeviceControl`] and what follows it.
+    pub control: DeviceRange,
+    /// UTF-8 name of the scene.
+    pub scene: DeviceRange,
+    /// UTF-8 name of the runtime.
+    pub runtime: DeviceRange,
+    /// Scene parameters, UTF-8 `key=value` lines.
+    pub params: DeviceRange,
+    /// [`crate::KernelName`]s of the scene.
+    pub kernels: DeviceRange,
+    /// [`crate::TensorDesc`]s of the orchestration's own arguments.
+    pub args: DeviceRange,
+    /// Room for [`crate::TaskSlot`]s, all rings together.
+    pub tasks: DeviceRange,
+    /// Room for [`crate::EdgeNode`]s, all rings together.
+    pub edges: DeviceRange,
+    /// Room for payloads.
+    pub payloads: DeviceRange,
+    /// Room for intermediate tensors, all rings together.
+    pub heap: DeviceRange,
+    /// Tasks the host has built already (`host_build_graph`).
+    pub task_count: u32,
+    /// Slots of each ring, a power of two (`tensormap_and_ringbuffer`).
+    pub ring_slots: u32,
+    /// Kernel to damage on purpose, [`crate::NO_KERNEL`] for none.
+    pub fault_func_id: u32,
+    /// `FaultKind` tag.
+    pub fault_kind: u32,
+    /// Start of the dump region. Says nothing about whether a dump is wanted.
+    pub dump_data_base: u64,
+    /// [`DUMP_TENSORS`] and [`DUMP_ARGS`].
+    pub dump_enable: u32,
+    /// Fill of heap memory before it is handed out, to make reads of unwritten bytes visible: 0 for none,
+    /// else `0x100 | byte`.
+    pub poison: u32,
+    /// Zero.
+    pub reserved: [u64; 12],
+}
+assert_layout!(KernelArgs, size 320, align 64,
+    magic @ 0, layout_version @ 8, blocks @ 12, schedulers @ 16, build_mode @ 20, stall_timeout_ms @ 24,
+    control @ 32, scene @ 48, runtime @ 64, params @ 80, kernels @ 96, args @ 112, tasks @ 128, edges @ 144,
+    payloads @ 160, heap @ 176, task_count @ 192, ring_slots @ 196, fault_func_id @ 200, fault_kind @ 204,
+    dump_data_base @ 208, dump_enable @ 216, poison @ 220, reserved @ 224);

@@ -1,0 +1,223 @@
+use core::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{MAX_SCALARS, MAX_TENSORS, SLOTS_PER_TASK, TensorDesc, assert_layout};
+
+/// Identity of a task: `ring << 32 | local` where there are rings, a plain index elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub u64);
+
+impl TaskId {
+    /// The id of the `local`-th task of a ring.
+    pub const fn in_ring(ring: u32, local: u32) -> TaskId {
+        TaskId((ring as u64) << 32 | local as u64)
+    }
+
+    /// The ring, zero where there are none.
+    pub const fn ring(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Position in its ring, or index of the task.
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is asked for")]
+    pub const fn local(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+/// Tasks a fixed task array holds.
+pub const MAX_ARRAY_TASKS: usize = 131_072;
+
+/// One node of the graph as the device stores it; its payload lies at `payload_addr`.
+///
+/// The first line holds what scheduler threads share while the task runs (reached through atomics), the second
+/// what the submission wrote once before the task was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct TaskSlot {
+    /// [`TaskId`].
+    pub task_id: u64,
+    /// Predecessors not yet complete, plus one until the task is published.
+    pub pending: u32,
+    /// Head of the list of edges to successors; see the fan-out protocol.
+    pub fanout: u32,
+    /// Dispatches (subtask slots times blocks) not yet finished.
+    pub remaining: u32,
+    /// Who still needs the slot or the memory it owns: its execution, its scope, each task that uses that memory.
+    pub refs: u32,
+    /// Next block to dispatch; only the scheduler that took the task from the ready queue touches it.
+    pub next_block: u32,
+    /// [`TaskState`] tag.
+    pub state: u32,
+    /// Not used.
+    pub reserved0: [u32; 8],
+
+    /// Device address of the payload.
+    pub payload_addr: u64,
+    /// Marked arguments, a bit per `arg_index`; all ones for the whole task.
+    pub dump_marks: u64,
+    /// Metadata registered for the dump: a [`TensorDesc`] per tensor argument; 0 when none was.
+    pub tensor_info_addr: u64,
+    /// Tensor arguments with registered metadata, a bit each.
+    pub tensor_info_mask: u32,
+    /// Times the task is dispatched, once per block.
+    pub block_num: u32,
+    /// Kernel of each subtask slot, [`NO_KERNEL`] where inactive.
+    pub func_id: [u32; SLOTS_PER_TASK],
+    /// First of its incoming edges in the edge table.
+    pub edges_first: u32,
+    /// Number of incoming edges.
+    pub edges_len: u32,
+    /// Tensors in the payload.
+    pub tensor_count: u8,
+    /// Scalars in the payload.
+    pub scalar_count: u8,
+    /// Active subtask slots, a bit each.
+    pub active: u8,
+    /// Not used.
+    pub reserved1: [u8; 9],
+
+    /// Role tag of each tensor argument.
+    pub roles: [u8; MAX_TENSORS],
+    /// Slots that own the memory of tensor arguments, for releasing them; [`NO_SLOT`] ends the list.
+    pub owners: [u32; MAX_TENSORS],
+    /// Not used.
+    pub reserved2: [u32; 12],
+}
+
+assert_layout!(TaskSlot, size 256, align 64,
+    task_id @ 0, pending @ 8, fanout @ 12, remaining @ 16, refs @ 20, next_block @ 24, state @ 28,
+    payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
+    edges_first @ 108, edges_len @ 112, tensor_count @ 116, scalar_count @ 117, active @ 118,
+    roles @ 128, owners @ 144, reserved2 @ 208);
+
+/// `func_id` of an inactive subtask slot.
+pub const NO_KERNEL: u32 = u32::MAX;
+/// Index that names no task slot.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TaskState {
+    /// The slot holds no task.
+    Free = 0,
+    /// Added, not yet published.
+    Building = 1,
+    /// Published; waits for predecessors or for a core.
+    Published = 2,
+    /// At least one block was dispatched.
+    Running = 3,
+    /// Complete; successors were released.
+    Complete = 4,
+}
+
+impl TaskState {
+    /// The state of a tag, `None` when damaged.
+    pub const fn from_tag(tag: u32) -> Option<TaskState> {
+        match tag {
+            0 => Some(TaskState::Free),
+            1 => Some(TaskState::Building),
+            2 => Some(TaskState::Published),
+            3 => Some(TaskState::Running),
+            4 => Some(TaskState::Complete),
+            _ => None,
+        }
+    }
+}
+
+/// One dependency. It belongs to the consumer, whose slot outlives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct EdgeNode {
+    /// Next edge in the producer's fan-out list.
+    pub next: u32,
+    /// Task slot that waits.
+    pub consumer: u32,
+    /// Task slot that is waited for.
+    pub producer: u32,
+    /// [`EdgeCause`] tag in the low half, consumer's `arg_index` in the high half.
+    pub cause: u32,
+}
+assert_layout!(EdgeNode, size 16, align 4, next @ 0, consumer @ 4, producer @ 8, cause @ 12);
+
+/// Why one task waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum EdgeCause {
+    /// The orchestration said so.
+    Explicit = 0,
+    /// Reads bytes the other writes.
+    ReadAfterWrite = 1,
+    /// Writes bytes the other writes.
+    WriteAfterWrite = 2,
+    /// Writes bytes the other reads.
+    WriteAfterRead = 3,
+}
+
+impl EdgeCause {
+    /// Packs the cause with the consumer's argument, as [`EdgeNode::cause`] holds it.
+    pub const fn pack(self, arg_index: u16) -> u32 {
+        (arg_index as u32) << 16 | self as u32
+    }
+}
+
+/// Where the parts of a payload lie, relative to `payload_addr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadLayout {
+    /// Tensors, [`TensorDesc`] each, from offset 0.
+    pub tensor_count: usize,
+    /// Scalars.
+    pub scalar_count: usize,
+}
+
+impl PayloadLayout {
+    /// Bytes of the largest payload, a multiple of a cache line.
+    pub const MAX_BYTES: usize =
+        PayloadLayout { tensor_count: MAX_TENSORS, scalar_count: MAX_SCALARS }.bytes();
+
+    /// Offset of the first scalar's 64 raw bits.
+    pub const fn scalars_offset(self) -> usize {
+        self.tensor_count * size_of::<TensorDesc>()
+    }
+
+    /// Offset of the first scalar's dtype tag, one byte each.
+    pub const fn scalar_dtypes_offset(self) -> usize {
+        self.scalars_offset() + self.scalar_count * size_of::<u64>()
+    }
+
+    /// Size of the whole, a multiple of a cache line.
+    pub const fn bytes(self) -> usize {
+        (self.scalar_dtypes_offset() + self.scalar_count).next_multiple_of(crate::CACHE_LINE_BYTES)
+    }
+}
+const _: () = assert!(PayloadLayout::MAX_BYTES == 3392);
+
+#[cfg(test)]
+mod tests {
+    extern crate alloc;
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn ring_and_local_round_trip_through_a_task_id() {
+        let id = TaskId::in_ring(3, u32::MAX);
+        assert_eq!((id.ring(), id.local()), (3, u32::MAX));
+        assert_eq!(TaskId(17).to_string(), "0x0000000000000011");
+    }
+
+    #[test]
+    fn payload_parts_follow_one_another() {
+        let layout = PayloadLayout { tensor_count: 2, scalar_count: 3 };
+        assert_eq!(layout.scalars_offset(), 384);
+        assert_eq!(layout.scalar_dtypes_offset(), 408);
+        assert_eq!(layout.bytes(), 448);
+    }
+}
