@@ -1,0 +1,88 @@
+use std::ptr;
+
+use tensortap_abi::{CACHE_LINE_BYTES, DeviceAddr, DeviceRange};
+
+use crate::PlatformError;
+
+/// Device memory as the device sees it: a device address is the address it is mapped at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    range: DeviceRange,
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(range: DeviceRange) -> DeviceMemory {
+        DeviceMemory { range }
+    }
+
+    /// Memory of a device that is not there: zeros on the heap, never freed. For tests and benchmarks of code that
+    /// runs on the device.
+    pub fn detached(bytes: usize) -> DeviceMemory {
+        #[derive(Clone, Copy)]
+        #[repr(align(64))]
+        struct CacheLine {
+            _bytes: [u8; CACHE_LINE_BYTES],
+        }
+        let lines = vec![CacheLine { _bytes: [0; CACHE_LINE_BYTES] }; bytes.div_ceil(CACHE_LINE_BYTES)];
+        let base = lines.leak().as_mut_ptr().cast::<u8>();
+        let addr = base.expose_provenance() as u64;
+        DeviceMemory::new(DeviceRange { addr, bytes: bytes as u64 })
+    }
+
+    /// First address.
+    pub fn base(self) -> DeviceAddr {
+        self.range.addr
+    }
+
+    /// Size.
+    pub fn bytes(self) -> u64 {
+        self.range.bytes
+    }
+
+    /// Base and size.
+    pub fn range(self) -> DeviceRange {
+        self.range
+    }
+
+    /// Whether all of `bytes` at `addr` are device memory.
+    pub fn contains(self, addr: DeviceAddr, bytes: u64) -> bool {
+        addr.checked_sub(self.range.addr)
+            .and_then(|offset| offset.checked_add(bytes))
+            .is_some_and(|end| end <= self.range.bytes)
+    }
+
+    /// A pointer to `bytes` at `addr`, which is valid for reads and writes as long as any [`crate::DeviceLink`] of
+    /// this device exists. Other threads and the host may write there meanwhile.
+    pub fn ptr(self, addr: DeviceAddr, bytes: u64) -> Result<*mut u8, PlatformError> {
+        let refused = PlatformError::OutOfRange { addr, bytes, memory: self.range };
+        if !self.contains(addr, bytes) {
+            return Err(refused);
+        }
+        // The mapping was exposed when it was made.
+        usize::try_from(addr).map(ptr::with_exposed_provenance_mut).map_err(|_| refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ranges_wholly_inside_are_contained() {
+        let memory = DeviceMemory::new(DeviceRange { addr: 0x1000, bytes: 0x100 });
+        for (addr, bytes, inside) in [
+            (0x1000, 0x100, true),
+            (0x10ff, 1, true),
+            (0x1100, 0, true),
+            (0x1000, 0x101, false),
+            (0xfff, 1, false),
+            (0x1100, 1, false),
+            (0x1001, u64::MAX, false),
+            (u64::MAX, 1, false),
+        ] {
+            assert_eq!(memory.contains(addr, bytes), inside, "{addr:#x}+{bytes:#x}");
+            assert_eq!(memory.ptr(addr, bytes).is_ok(), inside);
+        }
+        assert_eq!(memory.ptr(0x1010, 4).unwrap().addr(), 0x1010);
+    }
+}

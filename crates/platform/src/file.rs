@@ -1,0 +1,85 @@
+//! The anonymous shared file that is a device's memory.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use crate::{LINK_PAGE_BYTES, PlatformError, address::RANK_STRIDE_BYTES, error::os};
+
+/// The default size is a multiple of this, a huge page.
+const DEFAULT_GRAIN_BYTES: u64 = 2 << 20;
+
+/// Makes a sparse file of `bytes` that nobody can resize and that no other program inherits.
+pub(crate) fn create(bytes: u64) -> Result<OwnedFd, PlatformError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create(c"tensortap-device-memory", flags).map_err(os("creating device memory"))?;
+    ftruncate(&file, bytes).map_err(os("sizing device memory"))?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(os("sealing device memory"))?;
+    Ok(file)
+}
+
+/// The size to make: `asked` in whole pages, or half of the memory available.
+pub(crate) fn choose_size(asked: Option<u64>) -> Result<u64, PlatformError> {
+    match asked {
+        Some(bytes) => whole_pages(bytes),
+        None => Ok(default_size(available_bytes()?)),
+    }
+}
+
+fn whole_pages(bytes: u64) -> Result<u64, PlatformError> {
+    let min = 2 * LINK_PAGE_BYTES;
+    let refused = PlatformError::BadMemorySize { bytes, min, max: RANK_STRIDE_BYTES };
+    if !(min..=RANK_STRIDE_BYTES).contains(&bytes) {
+        return Err(refused);
+    }
+    let page = rustix::param::page_size() as u64;
+    bytes.checked_next_multiple_of(page).ok_or(refused)
+}
+
+fn default_size(available: u64) -> u64 {
+    let half = available / 2 / DEFAULT_GRAIN_BYTES * DEFAULT_GRAIN_BYTES;
+    half.clamp(DEFAULT_GRAIN_BYTES, RANK_STRIDE_BYTES)
+}
+
+fn available_bytes() -> Result<u64, PlatformError> {
+    let doing = "finding how much memory is available in /proc/meminfo (--device-memory makes this needless)";
+    let meminfo = std::fs::read_to_string("/proc/meminfo").map_err(os(doing))?;
+    parse_available(&meminfo).ok_or_else(|| os(doing)(std::io::Error::other("it has no MemAvailable")))
+}
+
+fn parse_available(meminfo: &str) -> Option<u64> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_is_half_of_what_is_available_in_whole_huge_pages() {
+        assert_eq!(default_size(1000 << 20), 500 << 20);
+        assert_eq!(default_size((1001 << 20) + 5), 500 << 20);
+        assert_eq!(default_size(0), 2 << 20);
+        assert_eq!(default_size(u64::MAX), RANK_STRIDE_BYTES);
+    }
+
+    #[test]
+    fn available_memory_is_found_among_the_other_lines() {
+        let text = "MemTotal:  9 kB\nMemFree: 7 kB\nMemAvailable:    12345 kB\nBuffers: 1 kB\n";
+        assert_eq!(parse_available(text), Some(12345 * 1024));
+        assert_eq!(parse_available("MemTotal: 9 kB\n"), None);
+        assert_eq!(parse_available("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn sizes_are_whole_pages_and_bounded() {
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(choose_size(Some(2 * LINK_PAGE_BYTES + 1)).unwrap() % page, 0);
+        for bytes in [0, 1, LINK_PAGE_BYTES, RANK_STRIDE_BYTES + 1, u64::MAX] {
+            assert!(matches!(choose_size(Some(bytes)), Err(PlatformError::BadMemorySize { .. })), "{bytes}");
+        }
+    }
+}

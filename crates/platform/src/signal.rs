@@ -1,0 +1,160 @@
+//! Signals of a device process: a crash is recorded in device memory before the process dies of it.
+//!
+//! A handler may run in any thread between any two instructions, so it only loads and stores atomics, calls the
+//! recorder, which does no more than that, and makes system calls that are allowed there.
+
+use std::{
+    io,
+    marker::PhantomData,
+    mem, ptr,
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
+};
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+/// Signals that a broken kernel raises.
+const CRASH_SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+const ALT_STACK_BYTES: usize = 64 << 10;
+
+/// A `fn(i32, u64)` or null.
+static RECORDER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+/// Set by the first thread that crashes. It alone records and ends the process.
+static CRASHED: AtomicBool = AtomicBool::new(false);
+
+/// Sets what is called when this process crashes: signal number and faulting address (0 when there is none). It is
+/// called once, in the thread that crashed first, before the process dies of the signal.
+///
+/// It must only load and store memory that stays mapped: no locks, no allocation, no panic, no output.
+pub fn set_crash_recorder(recorder: fn(signal: i32, fault_addr: u64)) {
+    RECORDER.store(recorder as *mut (), Ordering::Release);
+}
+
+/// Installs the handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A device process has them already; a device
+/// in thread mode must not, for the handlers belong to the host there. Installing twice changes nothing.
+pub fn install_crash_handlers() -> io::Result<()> {
+    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = on_crash;
+    for signal in CRASH_SIGNALS {
+        // SAFETY: all-zero is a valid `sigaction`, filled in below.
+        let mut action: libc::sigaction = unsafe { mem::zeroed() };
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // While one is handled all are blocked: a fault inside the recorder then kills at once instead of entering
+        // the handler again.
+        for blocked in CRASH_SIGNALS {
+            // SAFETY: the set is initialised (empty is all zero) and the numbers are valid signals.
+            unsafe { libc::sigaddset(&raw mut action.sa_mask, blocked) };
+        }
+        // SAFETY: the action is complete, and its handler obeys the rules at the top of this module.
+        if unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+extern "C" fn on_crash(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    if CRASHED.swap(true, Ordering::AcqRel) {
+        // Another thread records, and ends this one with the process.
+        loop {
+            // SAFETY: takes no arguments and is allowed in handlers.
+            unsafe { libc::pause() };
+        }
+    }
+    let recorder = RECORDER.load(Ordering::Acquire);
+    if !recorder.is_null() {
+        // SAFETY: the pointer is not null, and only `set_crash_recorder` stores it, from this very type.
+        let recorder = unsafe { mem::transmute::<*mut (), fn(i32, u64)>(recorder) };
+        recorder(signal, fault_address(info));
+    }
+    die_of(signal);
+}
+
+/// 0 when a process sent the signal, for then the field means something else.
+fn fault_address(info: *mut libc::siginfo_t) -> u64 {
+    // SAFETY: the kernel passes a valid `siginfo_t` to a handler installed with SA_SIGINFO.
+    let info = unsafe { &*info };
+    if info.si_code <= 0 {
+        return 0;
+    }
+    // SAFETY: a positive code of these signals means a fault, which has an address.
+    unsafe { info.si_addr() }.addr() as u64
+}
+
+/// Makes the signal deadly again and raises it. It is blocked in the handler, so it strikes on return.
+fn die_of(signal: i32) {
+    // SAFETY: all-zero is a valid `sigaction` and means SIG_DFL with no flags.
+    let action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: the action is valid; both calls are allowed in handlers.
+    unsafe {
+        libc::sigaction(signal, &raw const action, ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+/// The terminal sends an interrupt to host and device alike; the host decides what it means.
+pub(crate) fn ignore_interrupt() {
+    // SAFETY: SIG_IGN is a valid disposition for SIGINT and runs no code.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+}
+
+/// Ends the process without running anything of it: other threads may be in the middle of kernels.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no precondition.
+    unsafe { libc::_exit(code) }
+}
+
+/// A stack for signal handlers of the thread that made it, so that a kernel that overflows its stack is recorded too.
+/// Keep it as long as the thread runs kernels; dropping it puts back the stack that was there before.
+#[derive(Debug)]
+pub struct AltStack {
+    start: *mut libc::c_void,
+    mapped_bytes: usize,
+    before: libc::stack_t,
+    /// Belongs to its thread.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl AltStack {
+    /// Gives the calling thread a signal stack of 64 KiB, with a guard page below it.
+    ///
+    /// ```
+    /// let stack = tensortap_platform::AltStack::install()?;
+    /// // Kernels run here.
+    /// drop(stack);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn install() -> io::Result<AltStack> {
+        let guard_bytes = rustix::param::page_size();
+        let mapped_bytes = guard_bytes + ALT_STACK_BYTES;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice replaces nothing.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, prot, MapFlags::PRIVATE)? };
+        // SAFETY: all-zero is a valid `stack_t`, overwritten by the call below.
+        let before: libc::stack_t = unsafe { mem::zeroed() };
+        let mut stack = AltStack { start, mapped_bytes, before, _not_send: PhantomData };
+        // SAFETY: the first page of the new mapping, which nobody uses yet.
+        unsafe { mprotect(start, guard_bytes, MprotectFlags::empty())? };
+        let new = libc::stack_t {
+            ss_sp: start.wrapping_byte_add(guard_bytes),
+            ss_flags: 0,
+            ss_size: ALT_STACK_BYTES,
+        };
+        // SAFETY: the stack is mapped, large enough, and stays until `drop` has replaced it.
+        if unsafe { libc::sigaltstack(&raw const new, &raw mut stack.before) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(stack)
+    }
+}
+
+impl Drop for AltStack {
+    fn drop(&mut self) {
+        // SAFETY: `before` is what the kernel returned for this thread (or all zero when nothing was installed, which
+        // sets an empty stack that the kernel refuses, leaving all as it is).
+        let restored = unsafe { libc::sigaltstack(&raw const self.before, ptr::null_mut()) } == 0;
+        if restored {
+            // SAFETY: the mapping is this value's own, and the kernel uses it no longer.
+            let _ = unsafe { munmap(self.start, self.mapped_bytes) };
+        }
+    }
+}

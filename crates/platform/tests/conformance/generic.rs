@@ -1,0 +1,186 @@
+//! What every platform does in every mode.
+
+use std::time::Duration;
+
+use tensortap_platform::{DeviceEvent, PlatformError, base_of_rank};
+
+use crate::{
+    harness::{Case, PATIENCE, Test, eventually, launch, result, result_addr, run, wait_finished},
+    program::{BLOCK_WORDS, Op},
+};
+
+pub const TESTS: &[Test] = &[
+    ("the_device_reads_and_writes_what_the_host_sees", the_device_reads_and_writes_what_the_host_sees),
+    ("the_device_knows_what_it_is", the_device_knows_what_it_is),
+    ("a_device_launches_again_and_one_at_a_time", a_device_launches_again_and_one_at_a_time),
+    ("a_launch_needs_arguments_in_device_memory", a_launch_needs_arguments_in_device_memory),
+    ("wakes_go_both_ways_and_none_is_lost", wakes_go_both_ways_and_none_is_lost),
+    ("a_wake_before_the_wait_counts_once", a_wake_before_the_wait_counts_once),
+    ("one_wake_wakes_every_sleeper", one_wake_wakes_every_sleeper),
+    ("a_word_is_never_torn", a_word_is_never_torn),
+    ("bytes_read_after_their_cursor_are_no_older", bytes_read_after_their_cursor_are_no_older),
+    ("finishing_early_is_told_once", finishing_early_is_told_once),
+    ("an_idle_device_times_out", an_idle_device_times_out),
+    ("opening_leaks_no_files", opening_leaks_no_files),
+];
+
+fn the_device_reads_and_writes_what_the_host_sees(case: &Case) {
+    let mut device = case.open();
+    let bytes: Vec<u8> = (0..100_003u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let source = device.allocate(bytes.len() as u64, 64, "source").unwrap();
+    let destination = device.allocate(bytes.len() as u64, 4096, "destination").unwrap();
+    device.copy_to(source, &bytes).unwrap();
+    run(&mut *device, Op::Transform, &[source, bytes.len() as u64, destination]);
+    let ramp = (0..251u8).cycle();
+    let turned = bytes.iter().map(|&byte| u16::from(byte) * 8).map(|wide| (wide | wide >> 8) as u8);
+    let expected: Vec<u8> = turned.zip(ramp).map(|(byte, ramp)| byte ^ ramp).collect();
+    let mut seen = vec![0; bytes.len()];
+    device.copy_from(destination, &mut seen).unwrap();
+    assert!(seen == expected, "the device's bytes differ");
+    device.copy_from(source, &mut seen).unwrap();
+    assert!(seen == bytes, "the source changed");
+}
+
+fn the_device_knows_what_it_is(case: &Case) {
+    let mut device = case.open();
+    let args = run(&mut *device, Op::Describe, &[]);
+    let told: Vec<u64> = (0..6).map(|index| result(&*device, args, index)).collect();
+    let process = case.is_process();
+    let memory = device.memory();
+    let expected =
+        [if process { 1 } else { 2 }, u64::from(process), memory.addr, memory.bytes, 0, u64::from(process)];
+    assert_eq!(told, expected);
+    assert_eq!(memory.addr, base_of_rank(0).unwrap());
+    assert_eq!(device.mode(), case.mode);
+    assert_eq!(device.survives_kernel_faults(), process);
+    assert_eq!(device.process_id().is_some(), process);
+    assert_ne!(device.process_id(), Some(std::process::id()));
+}
+
+fn a_device_launches_again_and_one_at_a_time(case: &Case) {
+    let mut device = case.open();
+    for _ in 0..2 {
+        let args = launch(&mut *device, Op::WakeOnce, &[]);
+        assert!(matches!(device.launch(args), Err(PlatformError::AlreadyRunning)));
+        device.write_u64(result_addr(args, 1), 1).unwrap();
+        wait_finished(&mut *device);
+        assert_eq!(result(&*device, args, 0), 1);
+    }
+}
+
+fn a_launch_needs_arguments_in_device_memory(case: &Case) {
+    let mut device = case.open();
+    for args in [0, device.memory().addr - 1, device.memory().end()] {
+        assert!(matches!(device.launch(args), Err(PlatformError::OutOfRange { .. })));
+    }
+    run(&mut *device, Op::Describe, &[]);
+}
+
+fn wakes_go_both_ways_and_none_is_lost(case: &Case) {
+    let mut device = case.open();
+    let rounds = 2000;
+    let args = launch(&mut *device, Op::PingPong, &[rounds]);
+    for round in 1..=rounds {
+        device.write_u64(result_addr(args, 0), round).unwrap();
+        device.wake();
+        while result(&*device, args, 1) != round {
+            let event = device.wait(PATIENCE).unwrap();
+            assert!(
+                matches!(event, DeviceEvent::Woken | DeviceEvent::Finished),
+                "{event:?} in round {round}"
+            );
+        }
+    }
+}
+
+fn a_wake_before_the_wait_counts_once(case: &Case) {
+    let mut device = case.open();
+    let args = launch(&mut *device, Op::WakeOnce, &[]);
+    eventually("the device wakes the host", || result(&*device, args, 0) == 1);
+    assert_eq!(device.wait(Duration::ZERO).unwrap(), DeviceEvent::Woken);
+    assert_eq!(device.wait(Duration::ZERO).unwrap(), DeviceEvent::TimedOut);
+    device.write_u64(result_addr(args, 1), 1).unwrap();
+    assert_eq!(device.wait(PATIENCE).unwrap(), DeviceEvent::Finished);
+}
+
+fn one_wake_wakes_every_sleeper(case: &Case) {
+    let mut device = case.open();
+    let args = launch(&mut *device, Op::Sleepers, &[3]);
+    eventually("three threads are about to sleep", || result(&*device, args, 0) == 3);
+    device.wake();
+    wait_finished(&mut *device);
+    assert_eq!(result(&*device, args, 1), 3);
+}
+
+fn a_word_is_never_torn(case: &Case) {
+    let mut device = case.open();
+    let args = launch(&mut *device, Op::Flicker, &[]);
+    let (mut zeros, mut ones) = (0u32, 0u32);
+    while zeros < 20_000 || ones < 20_000 {
+        match result(&*device, args, 0) {
+            0 => zeros += 1,
+            u64::MAX => ones += 1,
+            torn => panic!("{torn:#x} was never written"),
+        }
+        assert!(zeros < 50_000_000, "the device does not flicker");
+    }
+    device.write_u64(result_addr(args, 1), 1).unwrap();
+    wait_finished(&mut *device);
+}
+
+fn bytes_read_after_their_cursor_are_no_older(case: &Case) {
+    let mut device = case.open();
+    let rounds = 100_000;
+    let args = launch(&mut *device, Op::Publish, &[rounds]);
+    let mut block = vec![0; 8 * BLOCK_WORDS as usize];
+    let mut reads_while_running = 0;
+    loop {
+        let cursor = result(&*device, args, 0);
+        device.copy_from(result_addr(args, 8), &mut block).unwrap();
+        for word in block.as_chunks::<8>().0 {
+            let word = u64::from_le_bytes(*word);
+            assert!(word >= cursor, "a word of round {word} after cursor {cursor}");
+        }
+        if cursor == rounds {
+            break;
+        }
+        reads_while_running += u32::from(cursor > 0);
+    }
+    assert!(reads_while_running > 0, "the device was never read while it ran");
+    wait_finished(&mut *device);
+}
+
+fn finishing_early_is_told_once(case: &Case) {
+    let mut device = case.open();
+    let args = launch(&mut *device, Op::FinishEarly, &[]);
+    assert_eq!(device.wait(PATIENCE).unwrap(), DeviceEvent::Finished);
+    assert_eq!(result(&*device, args, 1), 0);
+    device.write_u64(result_addr(args, 0), 1).unwrap();
+    eventually("the program goes on after it has finished", || result(&*device, args, 1) == 1);
+    let describe = launch(&mut *device, Op::Describe, &[]);
+    wait_finished(&mut *device);
+    assert_ne!(result(&*device, describe, 0), 0, "the end of the first launch was told twice");
+    let after = device.wait(Duration::from_millis(50)).unwrap();
+    assert_eq!(after, DeviceEvent::TimedOut, "an end was told twice");
+}
+
+fn an_idle_device_times_out(case: &Case) {
+    let mut device = case.open();
+    assert_eq!(device.wait(Duration::from_millis(1)).unwrap(), DeviceEvent::TimedOut);
+    device.wake();
+    run(&mut *device, Op::Describe, &[]);
+}
+
+fn opening_leaks_no_files(case: &Case) {
+    let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    drop(case.open());
+    let before = open_files();
+    let opened = case.open();
+    assert!(open_files() > before, "an open device has files, or this test sees nothing");
+    drop(opened);
+    for _ in 0..20 {
+        let mut device = case.open();
+        run(&mut *device, Op::Describe, &[]);
+    }
+    assert_eq!(open_files(), before);
+}

@@ -1,0 +1,82 @@
+//! What only a device in this process does.
+
+use std::sync::atomic::Ordering;
+
+use tensortap_platform::{DeathCause, DeviceEvent, PlatformError, abandoned_devices};
+
+use crate::{
+    harness::{Case, PATIENCE, Test, eventually, launch, result, run, wait_past_wakes},
+    program::{BEATS, Op, RELEASE},
+};
+
+// The last one leaves devices behind, and with them address ranges.
+pub const TESTS: &[Test] = &[
+    ("devices_at_the_same_time_have_their_own_addresses", devices_at_the_same_time_have_their_own_addresses),
+    ("a_program_that_heeds_the_end_leaves_nothing", a_program_that_heeds_the_end_leaves_nothing),
+    ("a_panic_ends_the_device_and_not_the_host", a_panic_ends_the_device_and_not_the_host),
+    ("a_program_that_runs_on_keeps_its_memory", a_program_that_runs_on_keeps_its_memory),
+];
+
+fn free_base(case: &Case) -> u64 {
+    case.open().memory().addr
+}
+
+fn devices_at_the_same_time_have_their_own_addresses(case: &Case) {
+    let first_free = free_base(case);
+    let first = case.open();
+    let mut second = case.open();
+    assert_eq!(first.memory().addr, first_free);
+    assert_ne!(second.memory().addr, first_free);
+    run(&mut *second, Op::Describe, &[]);
+    drop(first);
+    assert_eq!(free_base(case), first_free, "a closed device gives its addresses back");
+}
+
+fn a_program_that_heeds_the_end_leaves_nothing(case: &Case) {
+    let (before, base) = (abandoned_devices(), free_base(case));
+    let mut device = case.open();
+    let args = launch(&mut *device, Op::UntilGone, &[]);
+    eventually("the program waits for the host", || result(&*device, args, 3) == 1);
+    drop(device);
+    assert_eq!(abandoned_devices(), before);
+    assert_eq!(free_base(case), base);
+}
+
+fn a_panic_ends_the_device_and_not_the_host(case: &Case) {
+    let base = free_base(case);
+    let mut device = case.open();
+    let args = launch(&mut *device, Op::Panic, &[]);
+    assert_eq!(wait_past_wakes(&mut *device), DeviceEvent::Died(DeathCause::default()));
+    assert!(matches!(device.launch(args), Err(PlatformError::Dead { .. })));
+    drop(device);
+    assert_eq!(free_base(case), base);
+}
+
+fn a_program_that_runs_on_keeps_its_memory(case: &Case) {
+    RELEASE.store(false, Ordering::Release);
+    let before = abandoned_devices();
+    let mut dropped = case.open();
+    let mut killed = case.open();
+    let bases = [dropped.memory().addr, killed.memory().addr];
+    for device in [&mut dropped, &mut killed] {
+        let args = launch(&mut **device, Op::Linger, &[]);
+        eventually("the program lingers", || result(&**device, args, 3) == 1);
+    }
+    killed.kill();
+    assert_eq!(killed.wait(PATIENCE).unwrap(), DeviceEvent::Died(DeathCause::default()));
+    assert!(killed.launch(bases[1]).is_err());
+    drop(killed);
+    drop(dropped);
+    assert_eq!(abandoned_devices(), before + 2);
+    let beats = BEATS.load(Ordering::Acquire);
+    eventually("the programs read their memory", || BEATS.load(Ordering::Acquire) > beats + 20);
+    RELEASE.store(true, Ordering::Release);
+    eventually("the threads end", || device_threads() == 0);
+    assert!(!bases.contains(&free_base(case)), "memory that was left behind is mapped over");
+}
+
+/// Threads of this process that belong to devices.
+fn device_threads() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().join("comm"));
+    names.filter(|name| std::fs::read_to_string(name).is_ok_and(|name| name.starts_with("tt-"))).count()
+}

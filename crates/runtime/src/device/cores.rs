@@ -1,0 +1,117 @@
+//! Core threads, and the scheduler's side of their mailboxes.
+
+use tensortap_abi::{FailureKind, KernelEntry, NO_KERNEL, PayloadLayout, SLOTS_PER_TASK, TaskId};
+use tensortap_platform::AltStack;
+use tensortap_scene::{FaultKind, KernelDef, run_kernel};
+use tensortap_sync::mailbox::{Poster, Receiver};
+
+use super::crash;
+use super::memory::{CoreView, Dispatch};
+use super::run::{Failure, Run};
+use super::scheduler::Cores;
+
+/// The cores of the blocks one scheduler owns, each a thread of this process.
+pub struct CoreMailboxes<'r, 'm> {
+    run: &'r Run<'m>,
+    posters: Vec<Poster<CoreView<'m>>>,
+    /// Number of each core in the device.
+    numbers: Vec<u32>,
+}
+
+impl<'r, 'm> CoreMailboxes<'r, 'm> {
+    /// The mailboxes of the cores of some blocks, in the order the scheduler numbers them.
+    pub fn new(run: &'r Run<'m>, blocks: impl Iterator<Item = u32>) -> CoreMailboxes<'r, 'm> {
+        let numbers: Vec<u32> = blocks.flat_map(|block| (0..3).map(move |place| block * 3 + place)).collect();
+        let posters = numbers.iter().map(|&core| Poster::new(run.control.core(core), 0)).collect();
+        CoreMailboxes { run, posters, numbers }
+    }
+}
+
+impl Cores for CoreMailboxes<'_, '_> {
+    fn post(&mut self, core: u32, dispatch: &Dispatch, payload_addr: u64, layout: PayloadLayout) {
+        let poster = &mut self.posters[core as usize];
+        poster.words().write(dispatch, payload_addr, layout);
+        poster.post();
+        self.run.core_parkers[self.numbers[core as usize] as usize].wake();
+    }
+
+    fn poll_done(&mut self, core: u32) -> bool {
+        self.posters[core as usize].poll_done()
+    }
+}
+
+/// The kernels of a run by `func_id`, and which of them is damaged.
+pub struct KernelTable {
+    entries: Vec<Option<(KernelEntry, &'static str)>>,
+    fault: Option<(u32, FaultKind)>,
+}
+
+impl KernelTable {
+    /// The kernels of a scene; `fault` damages one of them.
+    pub fn new(kernels: &[KernelDef], fault: Option<(u32, FaultKind)>) -> KernelTable {
+        let len = kernels.iter().map(|k| k.func_id as usize + 1).max().unwrap_or(0);
+        let mut entries = vec![None; len];
+        for kernel in kernels {
+            entries[kernel.func_id as usize] = Some((kernel.entry, kernel.name));
+        }
+        KernelTable { entries, fault }
+    }
+
+    fn find(&self, func_id: u32) -> Option<(KernelEntry, Option<FaultKind>)> {
+        let (entry, _) = (*self.entries.get(func_id as usize)?)?;
+        Some((entry, self.fault.filter(|&(damaged, _)| damaged == func_id).map(|(_, kind)| kind)))
+    }
+}
+
+/// Runs what is posted to a core until the run is over.
+pub fn run_core(run: &Run<'_>, kernels: &KernelTable, core: u32, scheduler: u32) {
+    // Without an alternate stack an overflow of this one would not be reported; that is all that would be lost.
+    let _alt_stack = AltStack::install();
+    let view = run.control.core(core);
+    let _watched = crash::watch_core(core, view);
+    let mut receiver = Receiver::new(view, 0);
+    let parker = &run.core_parkers[core as usize];
+    loop {
+        let mut posted = None;
+        parker.wait(|| {
+            posted = receiver.poll();
+            posted.is_none() && !run.stopped()
+        });
+        if posted.is_none() {
+            return;
+        }
+        if let Err(failure) = execute(kernels, core, &view) {
+            // The dispatch stays unfinished: nothing may follow from it.
+            run.fail(&failure);
+            return;
+        }
+        receiver.finish();
+        run.scheduler_parkers[scheduler as usize].wake();
+    }
+}
+
+fn execute(kernels: &KernelTable, core: u32, view: &CoreView<'_>) -> Result<(), Failure> {
+    let func_id = view.func_id();
+    let failure = |message: String| Failure {
+        kind: FailureKind::Panic,
+        task: Some(TaskId(view.task_id())),
+        func_id: (func_id != NO_KERNEL).then_some(func_id),
+        core: Some(core),
+        message,
+    };
+    let (entry, fault) =
+        kernels.find(func_id).ok_or_else(|| failure(format!("no kernel has func_id {func_id}")))?;
+    // SAFETY: the scheduler built `args` for this kernel from a payload whose views were checked to lie in their
+    // buffers; dependencies keep other tasks off the bytes it uses.
+    unsafe { run_kernel(entry, view.args(), fault) }.map_err(failure)
+}
+
+/// Which scheduler owns a block, when blocks are dealt out in turn.
+pub fn owner_of_block(block: u32, schedulers: u32) -> u32 {
+    block % schedulers
+}
+
+/// The scheduler that owns a core.
+pub fn owner_of_core(core: u32, schedulers: u32) -> u32 {
+    owner_of_block(core / u32::try_from(SLOTS_PER_TASK).expect("three"), schedulers)
+}

@@ -1,0 +1,378 @@
+//! Device memory as the device itself sees it: shared structs at known addresses.
+//!
+//! Fields that threads share are reached as atomics laid over the struct's bytes; the rest is written by one
+//! thread before the task is published (or, for a core's message, before it is posted) and only read afterwards.
+//! The protocols in `tensortap-sync` carry that order.
+
+use std::marker::PhantomData;
+
+use tensortap_abi::{
+    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, ControlLayout, CoreControl, DeviceControl, DeviceRange, EdgeNode,
+    MAX_DEVICE_THREADS, PayloadLayout, SUBTASK_CONTEXT_SLOT, SubtaskContext, TaskSlot, TensorDesc, ThreadControl,
+};
+use tensortap_platform::{DeviceMemory, PlatformError};
+use tensortap_sync::atomic::{AtomicU32, AtomicU64};
+use tensortap_sync::fanout::EdgeTable;
+use tensortap_sync::mailbox::MailboxWords;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// An array of `T` in device memory. Lives as long as the mapping, which outlasts every launch.
+pub struct Table<'m, T> {
+    base: *mut T,
+    len: u32,
+    memory: PhantomData<&'m T>,
+}
+
+impl<T> Clone for Table<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Table<'_, T> {}
+
+// SAFETY: a table is an address range; each access says which fields are atomic and which are ordered by a protocol.
+unsafe impl<T> Send for Table<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Table<'_, T> {}
+
+impl<'m, T: FromBytes + IntoBytes> Table<'m, T> {
+    /// The table over a range of device memory, checked to be mapped and aligned.
+    pub fn new(memory: &'m DeviceMemory, range: DeviceRange) -> Result<Table<'m, T>, PlatformError> {
+        let len = range.bytes / size_of::<T>() as u64;
+        let base = memory.ptr(range.addr, range.bytes)?.cast::<T>();
+        assert!(base.is_aligned(), "the host aligns what it allocates");
+        Ok(Table { base, len: u32::try_from(len).unwrap_or(u32::MAX), memory: PhantomData })
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// A copy of an entry that no thread writes at the moment.
+    pub fn read(&self, index: u32) -> T {
+        // SAFETY: `at` is in the table; T takes any bytes.
+        unsafe { self.at(index).read() }
+    }
+
+    /// Replaces an entry that no other thread looks at yet.
+    pub fn write(&self, index: u32, value: T) {
+        // SAFETY: `at` is in the table; the caller owns the entry until it publishes it.
+        unsafe { self.at(index).write(value) }
+    }
+
+    /// Device address of an entry.
+    pub fn addr(&self, index: u32) -> u64 {
+        self.at(index).expose_provenance() as u64
+    }
+
+    fn at(&self, index: u32) -> *mut T {
+        assert!(index < self.len, "index {index} outside a table of {}", self.len);
+        // SAFETY: index < len, and `new` checked that len entries are mapped.
+        unsafe { self.base.add(index as usize) }
+    }
+}
+
+/// Lays an atomic over a field of an entry.
+macro_rules! shared_field {
+    ($(#[$doc:meta])* $name:ident: $field:ident, $atomic:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, index: u32) -> &'m $atomic {
+            // SAFETY: the field lies in the table and is aligned; every thread reaches it through atomics while the
+            // entry is shared, and 'm is the life of the mapping.
+            unsafe { <$atomic>::from_ptr(&raw mut (*self.at(index)).$field) }
+        }
+    };
+}
+
+/// Reads a field that was written before the entry was published.
+macro_rules! fixed_field {
+    ($(#[$doc:meta])* $name:ident, $ty:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, index: u32) -> $ty {
+            // SAFETY: the field lies in the table; it was written before the task was published and is read after
+            // the publication was seen.
+            unsafe { (&raw const (*self.at(index)).$name).read() }
+        }
+    };
+}
+
+impl<'m> Table<'m, TaskSlot> {
+    shared_field!(/** Predecessors not yet complete. */ pending: pending, AtomicU32);
+    shared_field!(/** Head of the list of successors. */ fanout: fanout, AtomicU32);
+    shared_field!(/** Dispatches not yet finished. */ remaining: remaining, AtomicU32);
+    shared_field!(/** Who still needs the slot. */ refs: refs, AtomicU32);
+    shared_field!(/** Next block to dispatch. */ next_block: next_block, AtomicU32);
+    shared_field!(/** `TaskState` tag. */ state: state, AtomicU32);
+    shared_field!(/** Identity, zeroed by nobody: stale after the slot retired. */ shared_task_id: task_id, AtomicU64);
+    fixed_field!(/** Identity. */ task_id, u64);
+    fixed_field!(/** Where the payload lies. */ payload_addr, u64);
+    fixed_field!(/** Kernel of each subtask slot. */ func_id, [u32; 3]);
+    fixed_field!(/** Times the task is dispatched. */ block_num, u32);
+    fixed_field!(/** Active subtask slots, a bit each. */ active, u8);
+    fixed_field!(/** Tensors in the payload. */ tensor_count, u8);
+    fixed_field!(/** Scalars in the payload. */ scalar_count, u8);
+    fixed_field!(/** Slots that own memory of the arguments. */ owners, [u32; 16]);
+
+    /// Registers what the dump is to know about a task that is not published yet.
+    pub fn set_tensor_info(&self, index: u32, addr: u64, mask: u32) {
+        let slot = self.at(index);
+        // SAFETY: the slot lies in the table and its builder alone touches it until it is published.
+        unsafe {
+            (&raw mut (*slot).tensor_info_addr).write(addr);
+            (&raw mut (*slot).tensor_info_mask).write(mask);
+        }
+    }
+}
+
+impl Table<'_, EdgeNode> {
+    /// Task slot that waits.
+    pub fn consumer(&self, node: u32) -> u32 {
+        // SAFETY: the node lies in the table; the consumer's builder wrote it before pushing it.
+        unsafe { (&raw const (*self.at(node)).consumer).read() }
+    }
+}
+
+impl EdgeTable for Table<'_, EdgeNode> {
+    fn next(&self, node: u32) -> &AtomicU32 {
+        // SAFETY: as for shared fields.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.at(node)).next) }
+    }
+}
+
+/// The payload area of one task, being written.
+pub struct PayloadWriter<'m> {
+    base: *mut u8,
+    layout: PayloadLayout,
+    memory: PhantomData<&'m ()>,
+}
+
+impl<'m> PayloadWriter<'m> {
+    /// Room for a payload at a device address.
+    pub fn new(memory: &'m DeviceMemory, addr: u64, layout: PayloadLayout) -> Result<Self, PlatformError> {
+        let base = memory.ptr(addr, layout.bytes() as u64)?;
+        assert!(base.cast::<TensorDesc>().is_aligned(), "payloads lie on cache lines");
+        Ok(PayloadWriter { base, layout, memory: PhantomData })
+    }
+
+    /// Writes a tensor argument.
+    pub fn tensor(&mut self, index: usize, desc: &TensorDesc) {
+        assert!(index < self.layout.tensor_count);
+        // SAFETY: `new` checked that the layout's bytes are mapped and aligned; nobody else sees the payload yet.
+        unsafe { self.base.cast::<TensorDesc>().add(index).write(*desc) }
+    }
+
+    /// Writes a scalar argument.
+    pub fn scalar(&mut self, index: usize, bits: u64, dtype: u8) {
+        assert!(index < self.layout.scalar_count);
+        // SAFETY: as above; scalars follow descriptors, so they are aligned.
+        unsafe {
+            self.base.add(self.layout.scalars_offset()).cast::<u64>().add(index).write(bits);
+            self.base.add(self.layout.scalar_dtypes_offset() + index).write(dtype);
+        }
+    }
+}
+
+/// Fills memory that was just handed out, so that reads of unwritten bytes show.
+pub fn poison(memory: &DeviceMemory, addr: u64, bytes: u64, pattern: u8) -> Result<(), PlatformError> {
+    let base = memory.ptr(addr, bytes)?;
+    // SAFETY: the range is mapped, and no task knows of it yet.
+    unsafe { base.write_bytes(pattern, usize::try_from(bytes).expect("mapped, so it fits")) }
+    Ok(())
+}
+
+/// The control area.
+#[derive(Clone, Copy)]
+pub struct Control<'m> {
+    head: Table<'m, DeviceControl>,
+    threads: Table<'m, ThreadControl>,
+    cores: Table<'m, CoreControl>,
+}
+
+impl<'m> Control<'m> {
+    /// The control area over a range that has room for `cores`.
+    pub fn new(memory: &'m DeviceMemory, range: DeviceRange, cores: usize) -> Result<Self, PlatformError> {
+        let part = |offset: usize, bytes: usize| DeviceRange { addr: range.addr + offset as u64, bytes: bytes as u64 };
+        let needed = ControlLayout { cores }.bytes();
+        memory.ptr(range.addr, needed as u64)?;
+        Ok(Control {
+            head: Table::new(memory, part(0, size_of::<DeviceControl>()))?,
+            threads: Table::new(
+                memory,
+                part(ControlLayout::thread_offset(0), MAX_DEVICE_THREADS * size_of::<ThreadControl>()),
+            )?,
+            cores: Table::new(memory, part(ControlLayout::core_offset(0), cores * size_of::<CoreControl>()))?,
+        })
+    }
+
+    /// Number of cores.
+    pub fn cores(&self) -> u32 {
+        self.cores.len()
+    }
+
+    /// The mailbox of a core.
+    pub fn core(&self, core: u32) -> CoreView<'m> {
+        CoreView { at: self.cores.at(core), memory: PhantomData }
+    }
+
+    /// A thread's published state.
+    pub fn thread(&self, thread: u32) -> ThreadView<'m> {
+        ThreadView { at: self.threads.at(thread), memory: PhantomData }
+    }
+
+    /// Copy of the head, for inspection by the device itself.
+    pub fn head(&self) -> Table<'m, DeviceControl> {
+        self.head
+    }
+}
+
+impl<'m> Table<'m, DeviceControl> {
+    shared_field!(/** `DeviceStatus` tag. */ status: status, AtomicU32);
+    shared_field!(/** `FailureKind` tag, stored last. */ failure: failure, AtomicU32);
+    shared_field!(/** Task at fault. */ failure_task: failure_task, AtomicU64);
+    shared_field!(/** Faulting address. */ failure_addr: failure_addr, AtomicU64);
+    shared_field!(/** Core at fault. */ failure_core: failure_core, AtomicU32);
+    shared_field!(/** Kernel at fault. */ failure_func_id: failure_func_id, AtomicU32);
+    shared_field!(/** Signal number. */ failure_signal: failure_signal, AtomicU32);
+    shared_field!(/** Device time at launch. */ started_ns: started_ns, AtomicU64);
+    shared_field!(/** Device time at the end. */ ended_ns: ended_ns, AtomicU64);
+
+    /// Stores the explanation; only the thread that claimed the failure calls this.
+    pub fn set_message(&self, text: &str) {
+        let mut cut = text.len().min(DeviceControl::MAX_MESSAGE);
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let head = self.at(0);
+        // SAFETY: the message has room for MAX_MESSAGE bytes; one thread writes it, the host reads it after `failure`.
+        unsafe {
+            (&raw mut (*head).message).cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), cut);
+            (&raw mut (*head).message_len).write(u32::try_from(cut).expect("cut above"));
+        }
+    }
+}
+
+/// One thread's line.
+#[derive(Clone, Copy)]
+pub struct ThreadView<'m> {
+    at: *mut ThreadControl,
+    memory: PhantomData<&'m ()>,
+}
+// SAFETY: reached through atomics only.
+unsafe impl Send for ThreadView<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for ThreadView<'_> {}
+
+impl<'m> ThreadView<'m> {
+    /// `ThreadState` tag.
+    pub fn state(&self) -> &'m AtomicU32 {
+        // SAFETY: `Control::thread` checked the index; all access is atomic.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.at).state) }
+    }
+    /// Tasks submitted by the thread.
+    pub fn submitted(&self) -> &'m AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).submitted) }
+    }
+    /// Tasks completed by the thread.
+    pub fn completed(&self) -> &'m AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).completed) }
+    }
+    /// Dispatches seen finished by the thread.
+    pub fn dispatches(&self) -> &'m AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).dispatches) }
+    }
+}
+
+/// One core's mailbox. The scheduler writes the message while the core is idle; the core reads it after the post.
+#[derive(Clone, Copy)]
+pub struct CoreView<'m> {
+    at: *mut CoreControl,
+    memory: PhantomData<&'m ()>,
+}
+// SAFETY: the mailbox protocol orders all access.
+unsafe impl Send for CoreView<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for CoreView<'_> {}
+
+impl MailboxWords for CoreView<'_> {
+    fn posted(&self) -> &AtomicU64 {
+        // SAFETY: `Control::core` checked the index; all access to the word is atomic.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).posted) }
+    }
+    fn done(&self) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).done) }
+    }
+}
+
+/// What is handed to a core, besides the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Task.
+    pub task_id: u64,
+    /// Its slot.
+    pub task_slot: u32,
+    /// Subtask slot.
+    pub subtask: u32,
+    /// Kernel.
+    pub func_id: u32,
+    /// Block.
+    pub block: BlockContext,
+    /// Active subtask slots of the task.
+    pub subtask_count: u32,
+}
+
+impl CoreView<'_> {
+    /// Writes the message of an idle core: the dispatch, and the final `args[]` from the payload.
+    pub fn write(&self, dispatch: &Dispatch, payload_addr: u64, layout: PayloadLayout) {
+        let Dispatch { task_id, task_slot, subtask, func_id, block, subtask_count } = *dispatch;
+        let core = self.at;
+        // SAFETY: the core is idle, so this scheduler alone touches the message until it posts it. The payload was
+        // checked to be mapped when it was built, holds `layout`, and lies still until the task completes.
+        unsafe {
+            (&raw mut (*core).task_id).write(task_id);
+            (&raw mut (*core).task_slot).write(task_slot);
+            (&raw mut (*core).subtask).write(subtask);
+            (&raw mut (*core).func_id).write(func_id);
+            (&raw mut (*core).block).write(block);
+            (&raw mut (*core).subtask_context).write(SubtaskContext { subtask_id: subtask, subtask_count });
+            let args = (&raw mut (*core).args).cast::<u64>();
+            for i in 0..layout.tensor_count {
+                args.add(i).write(payload_addr + (i * size_of::<TensorDesc>()) as u64);
+            }
+            let scalars = (payload_addr + layout.scalars_offset() as u64) as *const u64;
+            args.add(layout.tensor_count).copy_from_nonoverlapping(scalars, layout.scalar_count);
+            args.add(BLOCK_CONTEXT_SLOT).write((&raw mut (*core).block).expose_provenance() as u64);
+            args.add(SUBTASK_CONTEXT_SLOT).write((&raw mut (*core).subtask_context).expose_provenance() as u64);
+        }
+        debug_assert!(layout.tensor_count + layout.scalar_count <= ARG_SLOTS - 2);
+    }
+
+    /// Kernel of the current message.
+    pub fn func_id(&self) -> u32 {
+        // SAFETY: read by the core after the post, or by an observer to whom a torn value is acceptable.
+        unsafe { (&raw const (*self.at).func_id).read_volatile() }
+    }
+
+    /// Task of the current message.
+    pub fn task_id(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.at).task_id).read_volatile() }
+    }
+
+    /// The array the kernel receives.
+    pub fn args(&self) -> *mut u64 {
+        // SAFETY: a field of a mapped struct.
+        unsafe { (&raw mut (*self.at).args).cast() }
+    }
+}
+
+impl CoreView<'_> {
+    /// The same view for a signal handler, which has no lifetimes. It is dropped with the thread that is the core.
+    pub(super) fn forget_lifetime(self) -> CoreView<'static> {
+        CoreView { at: self.at, memory: PhantomData }
+    }
+}

@@ -1,0 +1,14 @@
+//! The device program: everything that runs on the device's side of a launch.
+
+pub(crate) mod cores;
+mod crash;
+pub(crate) mod memory;
+mod monitor;
+mod program;
+pub(crate) mod race;
+pub(crate) mod reclaim;
+pub(crate) mod run;
+pub(crate) mod scheduler;
+
+pub use program::GraphProgram;
+pub use scheduler::{Cores, NoHooks, Scheduler, TaskHooks};

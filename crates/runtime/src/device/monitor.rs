@@ -1,0 +1,118 @@
+//! Watches a run from outside its threads: finds the one that hangs, and graphs that can never finish.
+
+use std::time::{Duration, Instant};
+
+use tensortap_abi::{FailureKind, SLOTS_PER_TASK, TaskId, TaskState, ThreadState};
+use tensortap_sync::atomic::Ordering;
+use tensortap_sync::mailbox::MailboxWords;
+
+use super::run::{Failure, Run};
+
+/// Longest time between two looks. A limit adds up observed intervals of at most this much, so that a stopped
+/// process, a debugger or a suspended machine does not look like a hang.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Looks in a row that must find nothing in motion before a graph counts as deadlocked.
+const STILL_LOOKS: u32 = 3;
+
+/// Returns when the run is complete, has failed, or was found to hang.
+pub fn watch(run: &Run<'_>, stall_limit: Option<Duration>) {
+    let tick = stall_limit.map_or(TICK, |limit| TICK.min(limit / 4)).max(Duration::from_millis(1));
+    let mut clock = StallClock { progress: run.progress(), still: Duration::ZERO };
+    let mut still_looks = 0;
+    while !run.stopped() && !run.is_complete() {
+        let asleep = Instant::now();
+        let _ = run.monitor_parker.wait_timeout(tick, || !run.stopped() && !run.is_complete());
+        if clock.observe(run, asleep.elapsed().min(TICK)) {
+            still_looks = 0;
+            continue;
+        }
+        still_looks = if nothing_moves(run) { still_looks + 1 } else { 0 };
+        if still_looks >= STILL_LOOKS {
+            run.fail(&graph_deadlock(run));
+        } else if stall_limit.is_some_and(|limit| clock.still >= limit) {
+            run.fail(&stall(run, clock.still));
+        }
+    }
+}
+
+/// Time without progress. Stands still while any thread waits for the dump.
+struct StallClock {
+    progress: u64,
+    still: Duration,
+}
+
+impl StallClock {
+    /// True if there was progress.
+    fn observe(&mut self, run: &Run<'_>, interval: Duration) -> bool {
+        let progress = run.progress();
+        if progress != self.progress {
+            *self = StallClock { progress, still: Duration::ZERO };
+            return true;
+        }
+        if !waits_for_dump(run) {
+            self.still += interval;
+        }
+        false
+    }
+}
+
+fn waits_for_dump(run: &Run<'_>) -> bool {
+    let threads = u32::try_from(run.scheduler_parkers.len()).expect("at most MAX_SCHEDULERS");
+    (0..=threads)
+        .any(|t| run.control.thread(t).state().load(Ordering::Relaxed) == ThreadState::WaitingForDump as u32)
+}
+
+fn busy_cores(run: &Run<'_>) -> impl Iterator<Item = u32> {
+    (0..run.control.cores()).filter(|&core| {
+        let view = run.control.core(core);
+        view.posted().load(Ordering::Acquire) != view.done().load(Ordering::Acquire)
+    })
+}
+
+/// The graph is built, no core works, nothing is ready, and yet tasks remain.
+fn nothing_moves(run: &Run<'_>) -> bool {
+    run.is_sealed() && run.ready_is_empty() && busy_cores(run).next().is_none() && !run.is_complete()
+}
+
+fn stall(run: &Run<'_>, still: Duration) -> Failure {
+    let stuck = busy_cores(run).next();
+    let view = stuck.map(|core| run.control.core(core));
+    Failure {
+        kind: FailureKind::Stall,
+        task: view.map(|v| TaskId(v.task_id())),
+        func_id: view.map(|v| v.func_id()),
+        core: stuck,
+        message: format!(
+            "no progress for {:.1} s; {} of {} cores are busy",
+            still.as_secs_f64(),
+            busy_cores(run).count(),
+            run.control.cores()
+        ),
+    }
+}
+
+fn graph_deadlock(run: &Run<'_>) -> Failure {
+    let states = |wanted: TaskState| {
+        (0..run.slots.len()).filter(move |&s| run.slots.state(s).load(Ordering::Relaxed) == wanted as u32)
+    };
+    let waiting = states(TaskState::Published).count();
+    let unpublished: Vec<u32> = states(TaskState::Building).take(SLOTS_PER_TASK).collect();
+    let first = unpublished.first().copied().or_else(|| states(TaskState::Published).next());
+    let message = if unpublished.is_empty() {
+        format!("{waiting} tasks wait for one another in a circle; remove the edge that closes it")
+    } else {
+        let names: Vec<_> =
+            unpublished.iter().map(|&s| TaskId(run.slots.task_id(s)).to_string()).collect();
+        format!("{waiting} tasks wait for tasks that were never published, such as {}", names.join(", "))
+    };
+    Failure {
+        task: first.map(|s| TaskId(run.slots.task_id(s))),
+        ..Failure::new(FailureKind::GraphDeadlock, message)
+    }
+}
+
+/// Whether no core works.
+pub fn is_quiet(run: &Run<'_>) -> bool {
+    busy_cores(run).next().is_none()
+}

@@ -1,0 +1,289 @@
+//! One launch: from the launch arguments to threads and back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tensortap_abi::{
+    DeviceAddr, DeviceRange, DeviceStatus, FailureKind, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS,
+    MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc, ThreadState,
+};
+use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
+use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, Registry, Scene};
+use tensortap_sync::atomic::Ordering;
+use tensortap_sync::park::spins_for;
+
+use super::cores::{CoreMailboxes, KernelTable, owner_of_block, owner_of_core, run_core};
+use super::crash;
+use super::memory::{Control, Table};
+use super::monitor;
+use super::race::Race;
+use super::run::{Crew, Failure, Run};
+use super::scheduler::{NoHooks, Scheduler};
+use crate::runtimes::{self, BuildMode, DeviceBuilder, DeviceSetup, Runtime};
+
+/// The program a device runs: task graphs of the scenes it knows.
+pub struct GraphProgram {
+    registry: Registry,
+}
+
+impl GraphProgram {
+    /// A device program that knows these scenes.
+    pub fn new(registry: Registry) -> GraphProgram {
+        GraphProgram { registry }
+    }
+}
+
+impl DeviceProgram for GraphProgram {
+    fn run(&self, link: &DeviceLink, args: DeviceAddr) {
+        let memory = link.memory();
+        match Launch::read(&self.registry, &memory, args) {
+            Ok(launch) => launch.execute(link),
+            Err(refusal) => refusal.report(&memory),
+        }
+    }
+}
+
+/// A launch that cannot begin, with where to say so.
+struct Refusal {
+    control: Option<DeviceRange>,
+    message: String,
+}
+
+impl Refusal {
+    fn report(&self, memory: &DeviceMemory) {
+        let control = self.control.and_then(|range| Control::new(memory, range, 0).ok());
+        match control {
+            Some(control) => {
+                let head = control.head();
+                head.set_message(&self.message);
+                head.failure(0).store(FailureKind::Launch as u32, Ordering::Release);
+                head.status(0).store(DeviceStatus::Failed as u32, Ordering::Release);
+            }
+            None => eprintln!("tensortap device: {}", self.message),
+        }
+    }
+}
+
+/// Launch arguments, checked and resolved to what this device knows by name.
+struct Launch<'m> {
+    memory: &'m DeviceMemory,
+    args: KernelArgs,
+    scene: &'static dyn Scene,
+    params: Params,
+    runtime: &'static dyn Runtime,
+    kernels: KernelTable,
+    race: Option<u32>,
+}
+
+impl<'m> Launch<'m> {
+    fn read(registry: &Registry, memory: &'m DeviceMemory, addr: DeviceAddr) -> Result<Launch<'m>, Refusal> {
+        let refuse = |control, message: String| Refusal { control, message };
+        let bytes = size_of::<KernelArgs>() as u64;
+        let table = Table::<KernelArgs>::new(memory, DeviceRange { addr, bytes });
+        let args = table.map_err(|e| refuse(None, e.to_string()))?.read(0);
+        if args.magic != LAUNCH_MAGIC || args.layout_version != LAYOUT_VERSION {
+            return Err(refuse(None, format!("launch arguments at {addr:#x} are not of layout {LAYOUT_VERSION}")));
+        }
+        Self::resolve(registry, memory, args).map_err(|message| refuse(Some(args.control), message))
+    }
+
+    fn resolve(registry: &Registry, memory: &'m DeviceMemory, args: KernelArgs) -> Result<Launch<'m>, String> {
+        if args.blocks == 0 || args.blocks as usize > MAX_BLOCKS {
+            return Err(format!("{} blocks asked for, 1 to {MAX_BLOCKS} are possible", args.blocks));
+        }
+        if args.schedulers == 0 || args.schedulers as usize > MAX_SCHEDULERS {
+            return Err(format!("{} schedulers asked for, 1 to {MAX_SCHEDULERS} are possible", args.schedulers));
+        }
+        let scene_name = read_text(memory, args.scene)?;
+        let scene = registry.find(&scene_name).ok_or_else(|| {
+            format!("this device executable has no scene `{scene_name}`; use executables of one build")
+        })?;
+        let lines = read_text(memory, args.params)?;
+        let pairs = lines.lines().filter_map(|line| line.split_once('='));
+        let params = Params::resolve(scene.name(), scene.params(), pairs).map_err(|e| e.to_string())?;
+        let runtime_name = read_text(memory, args.runtime)?;
+        let runtime = runtimes::find(&runtime_name).ok_or(format!("no runtime `{runtime_name}`"))?;
+        check_kernels(memory, &args, scene)?;
+        let fault = FaultKind::from_tag(args.fault_kind).filter(|_| args.fault_func_id != NO_KERNEL);
+        let kernels = KernelTable::new(scene.kernels(), fault.map(|kind| (args.fault_func_id, kind)));
+        let race = (fault == Some(FaultKind::Race)).then_some(args.fault_func_id);
+        Ok(Launch { memory, args, scene, params, runtime, kernels, race })
+    }
+
+    fn execute(self, link: &DeviceLink) {
+        let control = Control::new(self.memory, self.args.control, self.args.blocks as usize * SLOTS_PER_TASK);
+        let setup = control.and_then(|control| Ok((control, self.tables()?)));
+        let (control, (slots, edges)) = match setup {
+            Ok(parts) => parts,
+            Err(error) => {
+                return Refusal { control: Some(self.args.control), message: error.to_string() }.report(self.memory);
+            }
+        };
+        let rings = self.runtime.rings(&self.args);
+        let run = Run::new(slots, edges, control, rings, self.race.map(Race::new), self.crew());
+        let watched = crash::watch_run(&run.control);
+        run.mark_started();
+        self.run_threads(&run, link);
+        run.mark_ended();
+        drop(watched);
+    }
+
+    #[expect(clippy::type_complexity, reason = "two tables")]
+    fn tables(
+        &self,
+    ) -> Result<(Table<'m, tensortap_abi::TaskSlot>, Table<'m, tensortap_abi::EdgeNode>), PlatformError> {
+        Ok((Table::new(self.memory, self.args.tasks)?, Table::new(self.memory, self.args.edges)?))
+    }
+
+    fn crew(&self) -> Crew {
+        let KernelArgs { blocks, schedulers, .. } = self.args;
+        let threads = 1 + schedulers as usize + blocks as usize * SLOTS_PER_TASK;
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        Crew { blocks, schedulers, spins: spins_for(threads, cpus) }
+    }
+
+    /// Starts the threads of the run and waits for its end. A kernel that hangs keeps its thread, and this function,
+    /// for ever: the host is told first, and ends the device.
+    fn run_threads(&self, run: &Run<'m>, link: &DeviceLink) {
+        let stall_limit = Some(self.args.stall_timeout_ms).filter(|&ms| ms > 0).map(Duration::from_millis);
+        let sequential = BuildMode::from_tag(self.args.build_mode) == BuildMode::Sequential;
+        thread::scope(|scope| {
+            for core in 0..run.control.cores() {
+                let scheduler = owner_of_core(core, self.args.schedulers);
+                let body = move || run_core(run, &self.kernels, core, scheduler);
+                spawn(scope, run, format!("tt-core-{core}"), body);
+            }
+            let orchestrator =
+                self.runtime.builds_on_device().then(|| spawn(scope, run, "tt-orch".into(), || self.orchestrate(run)));
+            if sequential && let Some(Some(orchestrator)) = orchestrator {
+                let _ = orchestrator.join();
+            }
+            if !self.runtime.builds_on_device() {
+                self.runtime.seed(&self.setup(), run);
+            }
+            for index in 0..self.args.schedulers {
+                spawn(scope, run, format!("tt-sched-{index}"), move || self.schedule(run, index));
+            }
+            monitor::watch(run, stall_limit);
+            if run.failure().is_some() {
+                self.end_failed(run, link);
+            }
+            run.stop();
+        });
+    }
+
+    fn schedule(&self, run: &Run<'m>, index: u32) {
+        let state = run.control.thread(1 + index);
+        state.state().store(ThreadState::Running as u32, Ordering::Relaxed);
+        let KernelArgs { blocks, schedulers, .. } = self.args;
+        let mine: Vec<u32> = (0..blocks).filter(|&block| owner_of_block(block, schedulers) == index).collect();
+        let count = u32::try_from(mine.len()).expect("at most MAX_BLOCKS");
+        let cores = CoreMailboxes::new(run, mine.into_iter());
+        Scheduler::new(run, index, count, cores, NoHooks).run();
+        state.state().store(ThreadState::Idle as u32, Ordering::Relaxed);
+    }
+
+    fn setup(&self) -> DeviceSetup<'m> {
+        DeviceSetup { memory: self.memory, args: self.args }
+    }
+
+    fn orchestrate(&self, run: &Run<'m>) {
+        run.control.thread(0).state().store(ThreadState::Running as u32, Ordering::Relaxed);
+        let setup = self.setup();
+        let built = self.runtime.builder(&setup, run).and_then(|mut builder| {
+            let mut orch = Orch::new(&mut *builder, self.placed_args()?)?;
+            let outcome = self.scene.orchestrate(&mut orch, &self.params);
+            drop(orch);
+            finish(&mut *builder, outcome)
+        });
+        match built {
+            Ok(total) => run.seal(total),
+            Err(GraphError::Stopped) => {}
+            Err(error) => run.fail(&Failure::new(kind_of(&error), error.to_string())),
+        }
+        run.control.thread(0).state().store(ThreadState::Idle as u32, Ordering::Relaxed);
+    }
+
+    fn placed_args(&self) -> Result<Vec<(String, tensortap_abi::DType, Vec<u64>, Place)>, GraphError> {
+        let table = Table::<TensorDesc>::new(self.memory, self.args.args)
+            .map_err(|error| GraphError::Memory(error.to_string()))?;
+        let specs = self.scene.args(&self.params);
+        let placed = (0..table.len()).zip(specs).map(|(index, spec)| {
+            let place = Place::permanent(table.read(index).buffer_addr);
+            (spec.name.to_string(), spec.dtype, spec.shape, place)
+        });
+        Ok(placed.collect())
+    }
+
+    /// Cores that do not come back would hold up the end of the launch: say how it ended before waiting for them.
+    fn end_failed(&self, run: &Run<'m>, link: &DeviceLink) {
+        run.stop();
+        let patience = Instant::now() + Duration::from_millis(200);
+        while !monitor::is_quiet(run) && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if !monitor::is_quiet(run) {
+            run.mark_ended();
+            link.finished();
+        }
+    }
+}
+
+/// Starts a thread whose panic ends the run instead of leaving the others waiting.
+fn spawn<'scope, 'env, 'm: 'scope>(
+    scope: &'scope thread::Scope<'scope, 'env>,
+    run: &'scope Run<'m>,
+    name: String,
+    body: impl FnOnce() + Send + 'scope,
+) -> Option<thread::ScopedJoinHandle<'scope, ()>> {
+    let label = name.clone();
+    let guarded = move || {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        if outcome.is_err() {
+            let message = format!("device thread {label} panicked; this is a defect of the runtime");
+            run.fail(&Failure::new(FailureKind::Orchestration, message));
+        }
+    };
+    let spawned = thread::Builder::new().name(name).spawn_scoped(scope, guarded);
+    spawned.inspect_err(|error| run.fail(&Failure::new(FailureKind::Launch, format!("starting a thread: {error}")))).ok()
+}
+
+/// Ends building; an error of the orchestration counts more than what ending it finds.
+fn finish(builder: &mut dyn DeviceBuilder, outcome: Result<(), GraphError>) -> Result<u64, GraphError> {
+    let total = builder.finish();
+    match (outcome, total) {
+        (Err(GraphError::Stopped), Err(error)) | (Err(error), _) => Err(error),
+        (Ok(()), total) => total,
+    }
+}
+
+fn kind_of(error: &GraphError) -> FailureKind {
+    match error {
+        GraphError::RingDeadlock(_) => FailureKind::RingDeadlock,
+        _ => FailureKind::Orchestration,
+    }
+}
+
+fn read_text(memory: &DeviceMemory, range: DeviceRange) -> Result<String, String> {
+    let table = Table::<u8>::new(memory, range).map_err(|e| e.to_string())?;
+    let bytes = (0..table.len()).map(|i| table.read(i)).collect();
+    String::from_utf8(bytes).map_err(|_| "launch text is not UTF-8".to_string())
+}
+
+/// Host and device must mean the same kernels by the same numbers.
+fn check_kernels(memory: &DeviceMemory, args: &KernelArgs, scene: &dyn Scene) -> Result<(), String> {
+    let names = Table::<KernelName>::new(memory, args.kernels).map_err(|e| e.to_string())?;
+    for index in 0..names.len() {
+        let wanted = names.read(index);
+        let name = wanted.as_str().ok_or("a kernel name is damaged")?;
+        let known = scene.kernels().iter().any(|k| k.func_id == wanted.func_id && k.name == name);
+        if !known {
+            return Err(format!(
+                "this device executable has no kernel `{name}` with func_id {} in scene `{}`; use executables of one build",
+                wanted.func_id,
+                scene.name()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! What the threads of one run share.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use tensortap_abi::{CoreType, DeviceStatus, EdgeNode, FailureKind, NO_CORE, NO_KERNEL, NO_SLOT, TaskId, TaskSlot, TaskState};
+use tensortap_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tensortap_sync::park::Parker;
+use tensortap_sync::ready::ReadyQueue;
+use tensortap_sync::{fanout, pending};
+
+use super::memory::{Control, Table};
+use super::race::Race;
+use super::reclaim::Rings;
+
+/// Total of a graph that is still being built.
+const BUILDING: u64 = u64::MAX;
+
+/// Which cores of a block a ready task needs: a mask of its subtask slots, the two AIV being one when alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape(u8);
+
+impl Shape {
+    const COUNT: usize = 8;
+    const AIV0: u8 = 0b010;
+    const AIV1: u8 = 0b100;
+    /// The mix shapes, largest first, then the single ones: the order in which schedulers look for work, so that
+    /// small tasks do not take apart a block that a mix task could have.
+    pub const BY_SIZE: [Shape; 6] = [Shape(0b111), Shape(0b011), Shape(0b101), Shape(0b110), Shape(0b001), Shape(0b010)];
+
+    /// The shape of a task's active slots.
+    pub fn of(active: u8) -> Shape {
+        Shape(if active == Shape::AIV1 { Shape::AIV0 } else { active & 0b111 })
+    }
+
+    /// The single core type it needs, `None` for a mix task.
+    pub fn single(self) -> Option<CoreType> {
+        match self.0 {
+            0b001 => Some(CoreType::Aic),
+            Shape::AIV0 => Some(CoreType::Aiv),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs the core behind a place of a block.
+    pub fn needs(self, place: usize) -> bool {
+        self.0 & 1 << place != 0
+    }
+}
+
+/// Why a run ended early.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// Task at fault, if one is.
+    pub task: Option<TaskId>,
+    /// Kernel at fault, if one is.
+    pub func_id: Option<u32>,
+    /// Core at fault, if one is.
+    pub core: Option<u32>,
+    /// In words.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure that no task can be blamed for.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
+        Failure { kind, task: None, func_id: None, core: None, message: message.into() }
+    }
+}
+
+/// What the threads of one run share.
+pub struct Run<'m> {
+    /// Task storage.
+    pub slots: Table<'m, TaskSlot>,
+    /// Dependencies.
+    pub edges: Table<'m, EdgeNode>,
+    /// What the host can see.
+    pub control: Control<'m>,
+    /// Slot reuse, where there are rings.
+    pub rings: Option<Rings>,
+    /// An injected race, for tests and tutorials.
+    pub race: Option<Race>,
+    /// Where each scheduler sleeps.
+    pub scheduler_parkers: Vec<Parker>,
+    /// Where each core sleeps.
+    pub core_parkers: Vec<Parker>,
+    /// Where the orchestrator sleeps.
+    pub orchestrator_parker: Parker,
+    /// Where the monitor sleeps.
+    pub monitor_parker: Parker,
+    ready: [Option<ReadyQueue>; Shape::COUNT],
+    total: AtomicU64,
+    stop: AtomicBool,
+    failure: OnceLock<FailureKind>,
+    epoch: Instant,
+}
+
+/// How many threads of each kind a run has, and how they wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Crew {
+    /// Blocks.
+    pub blocks: u32,
+    /// Schedulers.
+    pub schedulers: u32,
+    /// Spins before yielding; zero when there are more runnable threads than CPUs.
+    pub spins: u32,
+}
+
+impl<'m> Run<'m> {
+    /// A run over task storage, edges and control area in device memory.
+    pub fn new(
+        slots: Table<'m, TaskSlot>,
+        edges: Table<'m, EdgeNode>,
+        control: Control<'m>,
+        rings: Option<Rings>,
+        race: Option<Race>,
+        crew: Crew,
+    ) -> Run<'m> {
+        let parker = || Parker::new(crew.spins, tensortap_sync::park::YIELDS);
+        let parkers = |count: u32| (0..count).map(|_| parker()).collect();
+        let mut ready = [const { None }; Shape::COUNT];
+        for shape in Shape::BY_SIZE {
+            ready[usize::from(shape.0)] = Some(ReadyQueue::new(slots.len().max(1)));
+        }
+        Run {
+            slots,
+            edges,
+            control,
+            rings,
+            race,
+            scheduler_parkers: parkers(crew.schedulers),
+            core_parkers: parkers(control.cores()),
+            orchestrator_parker: parker(),
+            monitor_parker: Parker::new(0, 0),
+            ready,
+            total: AtomicU64::new(BUILDING),
+            stop: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            epoch: Instant::now(),
+        }
+    }
+
+    /// Takes a task that is ready, if one of this shape is.
+    pub fn pop_ready(&self, shape: Shape) -> Option<u32> {
+        self.ready[usize::from(shape.0)].as_ref().and_then(ReadyQueue::pop)
+    }
+
+    /// Whether no task of any shape waits for a core, as far as can be seen.
+    pub fn ready_is_empty(&self) -> bool {
+        self.ready.iter().flatten().all(ReadyQueue::is_empty_hint)
+    }
+
+    /// Puts a task whose predecessors are complete up for dispatch and wakes schedulers that sleep, but not the
+    /// caller.
+    pub fn make_ready(&self, slot: u32, caller: Option<u32>) {
+        self.requeue(slot);
+        self.wake_schedulers(caller);
+    }
+
+    /// Puts a task back that its taker cannot dispatch further.
+    pub fn requeue(&self, slot: u32) {
+        let shape = Shape::of(self.slots.active(slot));
+        let queue = self.ready[usize::from(shape.0)].as_ref().expect("a task has at least one active slot");
+        // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
+        // thread is in the middle of taking what lay in the same cell a lap ago.
+        while queue.push(slot).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn wake_schedulers(&self, caller: Option<u32>) {
+        for (index, parker) in (0_u32..).zip(&self.scheduler_parkers) {
+            if Some(index) != caller {
+                parker.wake();
+            }
+        }
+    }
+
+    /// Takes the publishing guard off a task; whoever takes the last hold makes it ready.
+    pub fn publish(&self, slot: u32) {
+        self.slots.state(slot).store(TaskState::Published as u32, Ordering::Relaxed);
+        self.satisfy(slot, None);
+    }
+
+    /// Takes one hold off a waiting task.
+    pub fn satisfy(&self, slot: u32, caller: Option<u32>) {
+        if pending::satisfy(self.slots.pending(slot)) {
+            self.make_ready(slot, caller);
+        }
+    }
+
+    /// Makes `consumer` wait for `producer` unless that is complete. `node` belongs to the consumer.
+    pub fn link(&self, producer: u32, consumer: u32, node: u32, cause: u32) {
+        self.edges.write(node, EdgeNode { next: fanout::OPEN_EMPTY, consumer, producer, cause });
+        pending::arm(self.slots.pending(consumer));
+        if fanout::push(self.slots.fanout(producer), &self.edges, node).is_err() {
+            // The guard is still held, so this is never the last hold.
+            let _ = pending::satisfy(self.slots.pending(consumer));
+        }
+    }
+
+    /// Gives up one hold on a slot and the memory it owns; the last one retires it.
+    pub fn release(&self, slot: u32) {
+        let Some(rings) = &self.rings else { return };
+        // Pairs with itself: the last holder sees what all others did with the memory.
+        if self.slots.refs(slot).fetch_sub(1, Ordering::AcqRel) == 1
+            && rings.retire(TaskId(self.slots.task_id(slot)))
+        {
+            self.orchestrator_parker.wake();
+        }
+    }
+
+    /// Releases the slot of a completed task and every slot whose memory it used.
+    pub fn release_after_completion(&self, slot: u32) {
+        if self.rings.is_none() {
+            return;
+        }
+        for owner in self.slots.owners(slot).into_iter().take_while(|&owner| owner != NO_SLOT) {
+            self.release(owner);
+        }
+        self.release(slot);
+    }
+
+    /// Says how many tasks there are in all: the graph is built.
+    pub fn seal(&self, total: u64) {
+        // Pairs with the load in `is_sealed`.
+        self.total.store(total, Ordering::Release);
+        self.wake_schedulers(None);
+        self.monitor_parker.wake();
+    }
+
+    /// Whether the graph is built.
+    pub fn is_sealed(&self) -> bool {
+        self.total.load(Ordering::Acquire) != BUILDING
+    }
+
+    /// Whether every task of a built graph is complete.
+    pub fn is_complete(&self) -> bool {
+        let total = self.total.load(Ordering::Acquire);
+        total != BUILDING && self.completed() == total
+    }
+
+    /// Tasks completed so far, over all schedulers.
+    pub fn completed(&self) -> u64 {
+        // Pairs with the schedulers' stores: what they did before counting is visible.
+        (1..=self.schedulers()).map(|t| self.control.thread(t).completed().load(Ordering::Acquire)).sum()
+    }
+
+    /// Everything that counts as progress, added up.
+    pub fn progress(&self) -> u64 {
+        let threads = (0..=self.schedulers()).map(|t| self.control.thread(t));
+        threads
+            .map(|t| t.submitted().load(Ordering::Relaxed) + t.dispatches().load(Ordering::Relaxed))
+            .fold(0, u64::wrapping_add)
+    }
+
+    fn schedulers(&self) -> u32 {
+        u32::try_from(self.scheduler_parkers.len()).expect("at most MAX_SCHEDULERS")
+    }
+
+    /// Whether the run is to end now.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Ends the run: every thread leaves at its next look.
+    pub fn stop(&self) {
+        // Pairs with the load in `stopped`.
+        self.stop.store(true, Ordering::Release);
+        self.wake_schedulers(None);
+        self.core_parkers.iter().for_each(Parker::wake);
+        self.orchestrator_parker.wake();
+        self.monitor_parker.wake();
+    }
+
+    /// Records why the run ends early and stops it. The first failure counts.
+    pub fn fail(&self, failure: &Failure) {
+        let Failure { kind, task, func_id, core, message } = failure;
+        if self.failure.set(*kind).is_ok() {
+            let head = self.control.head();
+            head.failure_task(0).store(task.map_or(u64::MAX, |t| t.0), Ordering::Relaxed);
+            head.failure_func_id(0).store(func_id.unwrap_or(NO_KERNEL), Ordering::Relaxed);
+            head.failure_core(0).store(core.unwrap_or(NO_CORE), Ordering::Relaxed);
+            head.set_message(message);
+            head.failure(0).store(*kind as u32, Ordering::Release);
+        }
+        self.stop();
+    }
+
+    /// The first failure, if there was one.
+    pub fn failure(&self) -> Option<FailureKind> {
+        self.failure.get().copied()
+    }
+
+    /// Publishes the beginning of the run.
+    pub fn mark_started(&self) {
+        self.control.head().started_ns(0).store(self.now_ns(), Ordering::Relaxed);
+        self.control.head().status(0).store(DeviceStatus::Running as u32, Ordering::Release);
+    }
+
+    /// Publishes the end of the run.
+    pub fn mark_ended(&self) {
+        let status = if self.failure().is_some() { DeviceStatus::Failed } else { DeviceStatus::Complete };
+        self.control.head().ended_ns(0).store(self.now_ns(), Ordering::Relaxed);
+        self.control.head().status(0).store(status as u32, Ordering::Release);
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,298 @@
+//! The scheduler: finds ready tasks, dispatches them to idle cores, observes completion, releases successors.
+//!
+//! It is generic over where dispatches run ([`Cores`]) and over who watches ([`TaskHooks`]); it never touches the
+//! bytes of a tensor. Each scheduler owns the cores of some blocks, so its mailboxes have one producer each; tasks
+//! are shared through the ready queues, and a task taken from there belongs to its taker until it is put back.
+
+use std::time::Duration;
+
+use tensortap_abi::{BlockContext, CoreType, PayloadLayout, SLOTS_PER_TASK, TaskState};
+use tensortap_sync::atomic::Ordering;
+use tensortap_sync::fanout;
+
+use super::memory::{Dispatch, ThreadView};
+use super::race::{Race, Start};
+use super::run::{Run, Shape};
+
+/// Where dispatches run. Cores are numbered within the scheduler: `block * 3 + place`.
+pub trait Cores {
+    /// Hands a dispatch to an idle core; the payload holds its arguments.
+    fn post(&mut self, core: u32, dispatch: &Dispatch, payload_addr: u64, layout: PayloadLayout);
+
+    /// True exactly once per dispatch, when it is finished and its writes are visible.
+    fn poll_done(&mut self, core: u32) -> bool;
+}
+
+/// Who watches tasks come and go. The calls are on the critical path.
+pub trait TaskHooks {
+    /// Before any slot or block of the task is dispatched by any scheduler.
+    fn before_dispatch(&mut self, slot: u32);
+
+    /// After every dispatch of the task has finished and its writes are visible, and before it counts as complete:
+    /// before any successor is released and before its slot or memory can be reused.
+    fn after_completion(&mut self, slot: u32);
+}
+
+/// Nobody watches; compiles to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHooks;
+
+impl TaskHooks for NoHooks {
+    #[inline(always)]
+    fn before_dispatch(&mut self, _slot: u32) {}
+    #[inline(always)]
+    fn after_completion(&mut self, _slot: u32) {}
+}
+
+/// One scheduler thread's state.
+pub struct Scheduler<'r, 'm, C, H> {
+    run: &'r Run<'m>,
+    index: u32,
+    thread: ThreadView<'m>,
+    cores: C,
+    hooks: H,
+    /// Idle cores by place in the block, a bit per owned block.
+    idle: [u64; SLOTS_PER_TASK],
+    owned: u64,
+    /// Task on each core.
+    current: Vec<u32>,
+    /// The core of each type that finished last: its thread is awake and its caches are warm.
+    warm: [u32; 2],
+    completed: u64,
+    dispatches: u64,
+}
+
+impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
+    /// A scheduler over `blocks` blocks, all idle. `index` counts schedulers from 0.
+    pub fn new(run: &'r Run<'m>, index: u32, blocks: u32, cores: C, hooks: H) -> Self {
+        let owned = if blocks >= 64 { u64::MAX } else { (1 << blocks) - 1 };
+        Scheduler {
+            run,
+            index,
+            thread: run.control.thread(1 + index),
+            cores,
+            hooks,
+            idle: [owned; SLOTS_PER_TASK],
+            owned,
+            current: vec![0; blocks as usize * SLOTS_PER_TASK],
+            warm: [0, 1],
+            completed: 0,
+            dispatches: 0,
+        }
+    }
+
+    /// Works until the run is over.
+    pub fn run(&mut self) {
+        let run = self.run;
+        let parker = &run.scheduler_parkers[self.index as usize];
+        while !self.is_over() {
+            if run.race.as_ref().is_some_and(Race::is_waiting) {
+                // Nobody wakes a scheduler when a postponed task gets its successor.
+                let _ = parker.wait_timeout(Duration::from_millis(1), || !self.step() && !self.is_over());
+            } else {
+                parker.wait(|| !self.step() && !self.is_over());
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.run.stopped() || (self.all_idle() && self.run.is_complete())
+    }
+
+    fn all_idle(&self) -> bool {
+        self.idle == [self.owned; SLOTS_PER_TASK]
+    }
+
+    /// Collects what has finished and dispatches what is ready; true if there was anything.
+    pub fn step(&mut self) -> bool {
+        let collected = self.collect();
+        let dispatched = self.dispatch();
+        collected || dispatched
+    }
+
+    fn collect(&mut self) -> bool {
+        let mut any = false;
+        for place in 0..SLOTS_PER_TASK {
+            let mut busy = self.owned & !self.idle[place];
+            while busy != 0 {
+                let block = busy.trailing_zeros();
+                busy &= busy - 1;
+                let core = core_number(block, place);
+                if self.cores.poll_done(core) {
+                    any = true;
+                    self.idle[place] |= 1 << block;
+                    self.warm[usize::from(place != 0)] = core;
+                    self.finish_dispatch(self.current[core as usize]);
+                }
+            }
+        }
+        any
+    }
+
+    fn finish_dispatch(&mut self, slot: u32) {
+        self.dispatches += 1;
+        self.thread.dispatches().store(self.dispatches, Ordering::Relaxed);
+        // Pairs with itself: the scheduler that sees the last dispatch finish sees the writes of all of them.
+        if self.run.slots.remaining(slot).fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.complete(slot);
+        }
+    }
+
+    fn complete(&mut self, slot: u32) {
+        self.hooks.after_completion(slot);
+        self.run.slots.state(slot).store(TaskState::Complete as u32, Ordering::Relaxed);
+        match &self.run.race {
+            Some(race) if race.finish_late(slot) => {}
+            _ => self.release_successors(slot),
+        }
+        if let Some(late) = self.run.race.as_ref().and_then(|race| race.successor_done(slot)) {
+            self.run.make_ready(late, None);
+        }
+        self.run.release_after_completion(slot);
+        self.completed += 1;
+        // Pairs with `Run::completed`: whoever sees the count sees that the slot was released.
+        self.thread.completed().store(self.completed, Ordering::Release);
+        if self.run.is_sealed() && self.run.is_complete() {
+            self.run.scheduler_parkers.iter().for_each(tensortap_sync::park::Parker::wake);
+            self.run.monitor_parker.wake();
+        }
+    }
+
+    fn release_successors(&self, slot: u32) {
+        for node in fanout::close(self.run.slots.fanout(slot), &self.run.edges) {
+            self.run.satisfy(self.run.edges.consumer(node), Some(self.index));
+        }
+    }
+
+    fn dispatch(&mut self) -> bool {
+        let mut any = false;
+        for shape in Shape::BY_SIZE {
+            while self.find_block(shape).is_some() {
+                let Some(slot) = self.run.pop_ready(shape) else { break };
+                match self.begin(slot) {
+                    Begun::Postponed => break,
+                    Begun::Elsewhere => any = true,
+                    Begun::Here => {
+                        any = true;
+                        self.dispatch_blocks(slot, shape);
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    /// What happens once per task, before its first dispatch.
+    fn begin(&mut self, slot: u32) -> Begun {
+        let slots = &self.run.slots;
+        if slots.next_block(slot).load(Ordering::Relaxed) != 0 {
+            return Begun::Here;
+        }
+        if let Some(race) = &self.run.race {
+            match race.start(self.run, slot) {
+                Start::Normal => {}
+                Start::Late => return Begun::Here,
+                Start::NotYet => {
+                    self.run.requeue(slot);
+                    return Begun::Postponed;
+                }
+                Start::Early(successors) => {
+                    self.hooks.before_dispatch(slot);
+                    successors.into_iter().for_each(|s| self.run.satisfy(s, Some(self.index)));
+                    return Begun::Elsewhere;
+                }
+            }
+        }
+        slots.state(slot).store(TaskState::Running as u32, Ordering::Relaxed);
+        self.hooks.before_dispatch(slot);
+        Begun::Here
+    }
+
+    /// Dispatches as many blocks as there is room for; what is left goes back for others to share.
+    fn dispatch_blocks(&mut self, slot: u32, shape: Shape) {
+        let block_num = self.run.slots.block_num(slot);
+        let mut block_idx = self.run.slots.next_block(slot).load(Ordering::Relaxed);
+        while block_idx < block_num {
+            let Some(room) = self.find_block(shape) else {
+                // Only the taker of a task touches this; the ready queue hands it over.
+                self.run.slots.next_block(slot).store(block_idx, Ordering::Relaxed);
+                self.run.make_ready(slot, Some(self.index));
+                return;
+            };
+            self.post(slot, room, BlockContext { block_idx, block_num });
+            block_idx += 1;
+        }
+    }
+
+    fn post(&mut self, slot: u32, room: Room, block: BlockContext) {
+        let slots = &self.run.slots;
+        let (active, func_ids) = (slots.active(slot), slots.func_id(slot));
+        let layout = PayloadLayout {
+            tensor_count: slots.tensor_count(slot).into(),
+            scalar_count: slots.scalar_count(slot).into(),
+        };
+        let (task_id, payload_addr) = (slots.task_id(slot), slots.payload_addr(slot));
+        for (subtask, func_id) in (0_u32..).zip(func_ids).filter(|(subtask, _)| active & 1 << subtask != 0) {
+            let core = room.core(subtask);
+            let place = core as usize % SLOTS_PER_TASK;
+            self.idle[place] &= !(1 << room.block);
+            self.current[core as usize] = slot;
+            let subtask_count = active.count_ones();
+            let dispatch = Dispatch { task_id, task_slot: slot, subtask, func_id, block, subtask_count };
+            self.cores.post(core, &dispatch, payload_addr, layout);
+        }
+    }
+
+    /// An owned block where all cores that a shape needs are idle.
+    fn find_block(&self, shape: Shape) -> Option<Room> {
+        match shape.single() {
+            Some(core_type) => self.find_core(core_type),
+            None => {
+                let fits = (0..SLOTS_PER_TASK).filter(|&p| shape.needs(p)).fold(self.owned, |m, p| m & self.idle[p]);
+                (fits != 0).then(|| Room { block: fits.trailing_zeros(), place: None })
+            }
+        }
+    }
+
+    fn find_core(&self, core_type: CoreType) -> Option<Room> {
+        let warm = self.warm[usize::from(core_type == CoreType::Aiv)];
+        let (warm_block, warm_place) = (warm / 3, warm as usize % SLOTS_PER_TASK);
+        if self.idle[warm_place] & 1 << warm_block != 0 {
+            return Some(Room { block: warm_block, place: Some(warm_place) });
+        }
+        let places = match core_type {
+            CoreType::Aic => 0..1,
+            CoreType::Aiv => 1..3,
+        };
+        places
+            .filter(|&place| self.idle[place] != 0)
+            .map(|place| Room { block: self.idle[place].trailing_zeros(), place: Some(place) })
+            .next()
+    }
+}
+
+enum Begun {
+    Here,
+    Postponed,
+    Elsewhere,
+}
+
+/// Where a task goes: the whole block for a mix task, one place in it for a single one.
+#[derive(Clone, Copy)]
+struct Room {
+    block: u32,
+    place: Option<usize>,
+}
+
+impl Room {
+    fn core(self, subtask: u32) -> u32 {
+        core_number(self.block, self.place.unwrap_or(subtask as usize))
+    }
+}
+
+fn core_number(block: u32, place: usize) -> u32 {
+    block * 3 + u32::try_from(place).expect("one of three")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! The scheduler driven by hand: cores finish when the test says so, and hooks write down what they see.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tensortap_abi::{ControlLayout, DeviceRange, EdgeCause, EdgeNode, NO_KERNEL, NO_SLOT, PayloadLayout, TaskSlot};
+use tensortap_platform::DeviceMemory;
+use tensortap_sync::fanout;
+use zerocopy::FromZeros;
+
+use super::*;
+use crate::device::memory::{Control, Table};
+use crate::device::run::Crew;
+
+/// What happened, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Before(u32),
+    Post { task: u32, core: u32, subtask: u32, block_idx: u32 },
+    After(u32),
+}
+
+type Log = Rc<RefCell<Vec<Event>>>;
+
+/// Cores that finish when told to.
+struct ManualCores {
+    log: Log,
+    done: Rc<RefCell<BTreeMap<u32, bool>>>,
+}
+
+impl Cores for ManualCores {
+    fn post(&mut self, core: u32, dispatch: &Dispatch, _payload_addr: u64, _layout: PayloadLayout) {
+        let Dispatch { task_slot, subtask, block, .. } = *dispatch;
+        assert!(self.done.borrow_mut().insert(core, false).is_none(), "core {core} is busy");
+        self.log.borrow_mut().push(Event::Post { task: task_slot, core, subtask, block_idx: block.block_idx });
+    }
+
+    fn poll_done(&mut self, core: u32) -> bool {
+        let finished = self.done.borrow().get(&core).copied().unwrap_or(false);
+        if finished {
+            self.done.borrow_mut().remove(&core);
+        }
+        finished
+    }
+}
+
+struct Recorder(Log);
+
+impl TaskHooks for Recorder {
+    fn before_dispatch(&mut self, slot: u32) {
+        self.0.borrow_mut().push(Event::Before(slot));
+    }
+    fn after_completion(&mut self, slot: u32) {
+        self.0.borrow_mut().push(Event::After(slot));
+    }
+}
+
+/// A graph of tasks given as (active slots, blocks), and edges between them.
+fn graph(tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> &'static Run<'static> {
+    let memory: &'static DeviceMemory = Box::leak(Box::new(DeviceMemory::detached(1 << 20)));
+    let at = |offset: u64, bytes: usize| DeviceRange { addr: memory.base() + offset, bytes: bytes as u64 };
+    let slots = Table::new(memory, at(0, tasks.len() * size_of::<TaskSlot>())).unwrap();
+    let edge_table = Table::new(memory, at(1 << 18, edges.len() * size_of::<EdgeNode>())).unwrap();
+    let cores = blocks as usize * SLOTS_PER_TASK;
+    let control = Control::new(memory, at(1 << 19, ControlLayout { cores }.bytes()), cores).unwrap();
+    let crew = Crew { blocks, schedulers: 1, spins: 0 };
+    let run = Box::leak(Box::new(Run::new(slots, edge_table, control, None, None, crew)));
+    for (index, &(active, block_num)) in (0_u32..).zip(tasks) {
+        let mut slot = TaskSlot::new_zeroed();
+        (slot.task_id, slot.pending, slot.fanout) = (index.into(), 1, fanout::OPEN_EMPTY);
+        (slot.active, slot.block_num, slot.remaining) = (active, block_num, active.count_ones() * block_num);
+        slot.func_id = std::array::from_fn(|s| if active & 1 << s != 0 { 0 } else { NO_KERNEL });
+        slot.owners = [NO_SLOT; 16];
+        run.slots.write(index, slot);
+    }
+    for (node, &(from, to)) in (0_u32..).zip(edges) {
+        run.link(from, to, node, EdgeCause::Explicit.pack(0));
+    }
+    (0..u32::try_from(tasks.len()).unwrap()).for_each(|slot| run.publish(slot));
+    run.seal(tasks.len() as u64);
+    run
+}
+
+struct Drive {
+    run: &'static Run<'static>,
+    scheduler: Scheduler<'static, 'static, ManualCores, Recorder>,
+    log: Log,
+    done: Rc<RefCell<BTreeMap<u32, bool>>>,
+}
+
+impl Drive {
+    fn new(tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> Drive {
+        let (log, done) = (Log::default(), Rc::default());
+        let cores = ManualCores { log: Rc::clone(&log), done: Rc::clone(&done) };
+        let run = graph(tasks, edges, blocks);
+        let scheduler = Scheduler::new(run, 0, blocks, cores, Recorder(Rc::clone(&log)));
+        Drive { run, scheduler, log, done }
+    }
+
+    /// Steps once and gives what happened.
+    fn step(&mut self) -> Vec<Event> {
+        self.scheduler.step();
+        std::mem::take(&mut *self.log.borrow_mut())
+    }
+
+    fn busy(&self) -> Vec<u32> {
+        self.done.borrow().keys().copied().collect()
+    }
+
+    fn finish(&self, core: u32) {
+        *self.done.borrow_mut().get_mut(&core).expect("busy") = true;
+    }
+
+    fn posted(events: &[Event]) -> Vec<u32> {
+        events.iter().filter_map(|e| if let Event::Post { task, .. } = e { Some(*task) } else { None }).collect()
+    }
+}
+
+const AIC: u8 = 0b001;
+const AIV: u8 = 0b010;
+const MIX: u8 = 0b111;
+
+#[test]
+fn hooks_frame_a_task_before_its_first_dispatch_and_before_its_successors() {
+    let mut drive = Drive::new(&[(AIV, 3), (AIV, 1)], &[(0, 1)], 1);
+    let first = drive.step();
+    assert_eq!(first[0], Event::Before(0));
+    assert_eq!(Drive::posted(&first), [0, 0], "two AIV, three blocks");
+    drive.finish(drive.busy()[0]);
+    let second = drive.step();
+    assert_eq!(Drive::posted(&second), [0], "the third block follows; no second Before: {second:?}");
+    drive.busy().into_iter().for_each(|core| drive.finish(core));
+    let third = drive.step();
+    assert_eq!(third[..2], [Event::After(0), Event::Before(1)]);
+    assert_eq!(Drive::posted(&third), [1]);
+    drive.finish(drive.busy()[0]);
+    assert_eq!(drive.step(), [Event::After(1)]);
+    assert!(drive.run.is_complete());
+}
+
+#[test]
+fn every_block_is_dispatched_exactly_once() {
+    let mut drive = Drive::new(&[(AIV, 17)], &[], 2);
+    let mut seen = Vec::new();
+    while !drive.run.is_complete() {
+        let events = drive.step();
+        seen.extend(events.iter().filter_map(|e| if let Event::Post { block_idx, .. } = e { Some(*block_idx) } else { None }));
+        drive.busy().into_iter().for_each(|core| drive.finish(core));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..17).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_mix_task_starts_all_its_slots_together_on_one_block() {
+    let mut drive = Drive::new(&[(AIV, 1), (MIX, 1)], &[], 2);
+    let events = drive.step();
+    let cores: Vec<_> = events
+        .iter()
+        .filter_map(|e| if let Event::Post { task: 1, core, subtask, .. } = e { Some((*core, *subtask)) } else { None })
+        .collect();
+    let block = cores[0].0 / 3;
+    assert_eq!(cores, (0..3).map(|s| (block * 3 + s, s)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_mix_task_waits_for_a_whole_block_and_others_go_on_meanwhile() {
+    let mut drive = Drive::new(&[(AIC, 1), (MIX, 1), (AIV, 1)], &[(0, 1)], 1);
+    assert_eq!(Drive::posted(&drive.step()), [0, 2]);
+    drive.finish(0);
+    assert_eq!(Drive::posted(&drive.step()), [], "an AIV of the only block is busy");
+    drive.busy().into_iter().for_each(|core| drive.finish(core));
+    assert_eq!(Drive::posted(&drive.step()), [1, 1, 1]);
+}
+
+#[test]
+fn a_task_runs_only_on_cores_of_its_type() {
+    let mut drive = Drive::new(&[(AIC, 1), (AIC, 1), (AIV, 1), (AIV, 1), (AIV, 1)], &[], 1);
+    let events = drive.step();
+    let mut placed: Vec<_> = events
+        .iter()
+        .filter_map(|e| if let Event::Post { task, core, .. } = e { Some((*task, *core)) } else { None })
+        .collect();
+    placed.sort_unstable();
+    assert_eq!(placed.iter().filter(|(task, _)| *task < 2).map(|p| p.1).collect::<Vec<_>>(), [0]);
+    let mut vector_cores: Vec<_> = placed.iter().filter(|(task, _)| *task >= 2).map(|p| p.1).collect();
+    vector_cores.sort_unstable();
+    assert_eq!(vector_cores, [1, 2]);
+}
+
+#[test]
+fn the_core_that_finished_last_is_preferred() {
+    let mut drive = Drive::new(&[(AIV, 1), (AIV, 1), (AIV, 1)], &[(1, 2)], 2);
+    drive.step();
+    let warm = drive.busy()[1];
+    drive.finish(warm);
+    let events = drive.step();
+    assert!(matches!(events.last(), Some(Event::Post { task: 2, core, .. }) if *core == warm), "{events:?}");
+}
+
+#[test]
+fn a_successor_waits_for_all_its_predecessors() {
+    let mut drive = Drive::new(&[(AIV, 1), (AIC, 1), (AIV, 1)], &[(0, 2), (1, 2)], 1);
+    assert_eq!(Drive::posted(&drive.step()), [1, 0]);
+    drive.finish(0);
+    assert_eq!(Drive::posted(&drive.step()), []);
+    drive.busy().into_iter().for_each(|core| drive.finish(core));
+    assert_eq!(Drive::posted(&drive.step()), [2]);
+}

@@ -1,0 +1,165 @@
+use std::fmt;
+use std::time::Duration;
+
+use tensortap_abi::{CoreType, DeviceControl, FailureKind, KernelName, NO_CORE, SLOTS_PER_TASK, TaskId};
+use tensortap_platform::{DeathCause, PlatformError};
+use tensortap_scene::{GraphError, KernelDef};
+
+use super::Progress;
+
+/// Why a run could not begin or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The platform refused something.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// The graph could not be built.
+    #[error("the orchestration failed: {0}")]
+    Graph(#[from] GraphError),
+    /// An option is out of range.
+    #[error("{option} cannot be {value}: {expected}")]
+    BadOption {
+        /// As on the command line.
+        option: &'static str,
+        /// What was given.
+        value: String,
+        /// What would do.
+        expected: String,
+    },
+    /// A kernel's name is too long to cross to the device.
+    #[error("kernel name `{0}` is longer than {max} bytes", max = KernelName::MAX_BYTES)]
+    KernelName(&'static str),
+    /// The run began and failed.
+    #[error(transparent)]
+    Failed(#[from] RunFailure),
+}
+
+/// A run that began and failed: what the device had to say.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct RunFailure {
+    /// What kind; `None` when the device died without a word.
+    pub kind: Option<FailureKind>,
+    /// How the device ended, if it did.
+    pub death: Option<DeathCause>,
+    /// Whether the host ended the run because it was asked to.
+    pub interrupted: bool,
+    /// Task at fault.
+    pub task: Option<TaskId>,
+    /// Kernel at fault.
+    pub kernel: Option<&'static str>,
+    /// Core at fault.
+    pub core: Option<u32>,
+    /// Signal number of a crash.
+    pub signal: Option<i32>,
+    /// Faulting address of a crash.
+    pub address: Option<u64>,
+    /// What the device said.
+    pub message: String,
+    /// Whether the device could be ended and the host goes on unharmed.
+    pub contained: bool,
+    /// How far the run had come.
+    pub progress: Progress,
+}
+
+impl RunFailure {
+    /// What the control area says about a failed launch.
+    pub(super) fn read(
+        control: &DeviceControl,
+        death: Option<DeathCause>,
+        kernels: &[KernelDef],
+        progress: Progress,
+    ) -> RunFailure {
+        let kind = FailureKind::from_tag(control.failure);
+        let on_core = kind.is_some() && control.failure_core != NO_CORE;
+        let is_signal = kind == Some(FailureKind::Signal);
+        let names_task = on_core || kind == Some(FailureKind::GraphDeadlock);
+        let kernel = kernels.iter().find(|k| k.func_id == control.failure_func_id).map(|k| k.name);
+        RunFailure {
+            kind,
+            death,
+            interrupted: false,
+            task: (names_task && control.failure_task != u64::MAX).then_some(TaskId(control.failure_task)),
+            kernel: kernel.filter(|_| on_core),
+            core: on_core.then_some(control.failure_core),
+            signal: is_signal.then_some(control.failure_signal.cast_signed()),
+            address: is_signal.then_some(control.failure_addr),
+            message: control.message().to_string(),
+            contained: true,
+            progress,
+        }
+    }
+
+    /// A run that the user ended.
+    pub(super) fn interrupted(progress: Progress) -> RunFailure {
+        RunFailure {
+            kind: None,
+            death: None,
+            interrupted: true,
+            task: None,
+            kernel: None,
+            core: None,
+            signal: None,
+            address: None,
+            message: "the run was interrupted".into(),
+            contained: true,
+            progress,
+        }
+    }
+
+    /// How the manifest and `--json` name this end of a run.
+    pub fn status(&self) -> &'static str {
+        match (self.kind, self.interrupted) {
+            (_, true) => "interrupted",
+            (Some(FailureKind::Stall | FailureKind::RingDeadlock | FailureKind::GraphDeadlock), _) => "stalled",
+            (Some(_), _) => "crashed",
+            (None, _) => "killed",
+        }
+    }
+
+    /// Kernel, task and core, as far as they are known.
+    fn place(&self) -> String {
+        let kernel = self.kernel.map(|k| format!("kernel `{k}`"));
+        let task = self.task.map(|t| format!("task {t}"));
+        let core = self.core.map(|c| {
+            let place = usize::try_from(c).unwrap_or(0) % SLOTS_PER_TASK;
+            format!("core {c} ({} of block {})", CoreType::of_slot(place), c / 3)
+        });
+        let known: Vec<_> = [kernel, task, core].into_iter().flatten().collect();
+        if known.is_empty() { "a device thread".into() } else { known.join(", ") }
+    }
+}
+
+impl fmt::Display for RunFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, message) = (self.place(), &self.message);
+        match self.kind {
+            _ if self.interrupted => write!(f, "{message}"),
+            Some(FailureKind::Signal) => {
+                let death = DeathCause { signal: self.signal, code: None };
+                write!(f, "crash in {place}: the device {death}, at address {:#x}", self.address.unwrap_or(0))
+            }
+            Some(FailureKind::Panic) => write!(f, "panic in {place}: {message}"),
+            Some(FailureKind::Stall) if self.core.is_none() => write!(f, "the run hangs: {message}"),
+            Some(FailureKind::Stall) => write!(f, "hang in {place}: {message}"),
+            Some(FailureKind::GraphDeadlock) => write!(f, "the graph can never finish: {message}"),
+            Some(FailureKind::RingDeadlock) => write!(f, "{message}"),
+            Some(FailureKind::Orchestration) => write!(f, "the orchestration failed: {message}"),
+            Some(FailureKind::Launch) => write!(f, "the device refused the launch: {message}"),
+            None => match self.death {
+                Some(death) => write!(f, "the device {death}"),
+                None => write!(f, "the device ended without a reason"),
+            },
+        }?;
+        if self.contained {
+            Ok(())
+        } else {
+            write!(f, " (thread mode: the hanging kernel cannot be ended and stays behind; process mode ends it)")
+        }
+    }
+}
+
+/// Stall limits are given in seconds and cross in milliseconds.
+pub(super) fn millis(limit: Duration) -> u64 {
+    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)
+}

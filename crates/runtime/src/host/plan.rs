@@ -1,0 +1,224 @@
+use std::time::Duration;
+
+use tensortap_abi::{
+    ControlLayout, DType, DeviceAddr, DeviceRange, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS,
+    MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc,
+};
+use tensortap_platform::Device;
+use tensortap_scene::{FaultKind, HostArgs, Params, Place, Scene};
+use zerocopy::IntoBytes;
+
+use super::failure::{RunError, millis};
+use crate::runtimes::{BuildMode, Runtime};
+
+/// Task slots of each ring when none are asked for.
+pub const DEFAULT_RING_SLOTS: u32 = 16_384;
+/// Memory of each heap ring when none is asked for, if the device has that much.
+const DEFAULT_RING_HEAP_BYTES: u64 = 256 << 20;
+/// The largest ring.
+const MAX_RING_SLOTS: u32 = 1 << 20;
+const ALIGN: u64 = 64;
+
+/// A kernel to damage on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which kernel.
+    pub func_id: u32,
+    /// How.
+    pub kind: FaultKind,
+}
+
+/// How a graph is to be run on an open device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// Blocks of the device.
+    pub blocks: u32,
+    /// Scheduler threads.
+    pub schedulers: u32,
+    /// When the graph is built.
+    pub build: BuildMode,
+    /// Slots of each task ring; rounded up to a power of two.
+    pub ring_slots: u32,
+    /// Bytes of each heap ring; `None` for a default that fits the device.
+    pub ring_heap_bytes: Option<u64>,
+    /// Time without progress after which a run is given up; `None` for never.
+    pub stall_timeout: Option<Duration>,
+    /// A kernel to damage.
+    pub fault: Option<Fault>,
+    /// Fills outputs and new memory with this byte first, so that reads of unwritten bytes show.
+    pub poison: Option<u8>,
+}
+
+impl LaunchOptions {
+    pub(super) fn check(&self) -> Result<(), RunError> {
+        let bad = |option, value: String, expected: String| Err(RunError::BadOption { option, value, expected });
+        if self.blocks == 0 || self.blocks as usize > MAX_BLOCKS {
+            return bad("--blocks", self.blocks.to_string(), format!("1 to {MAX_BLOCKS} are possible"));
+        }
+        if self.schedulers == 0 || self.schedulers as usize > MAX_SCHEDULERS {
+            return bad("--schedulers", self.schedulers.to_string(), format!("1 to {MAX_SCHEDULERS} are possible"));
+        }
+        if self.ring_slots == 0 || self.ring_slots > MAX_RING_SLOTS {
+            return bad("--ring-slots", self.ring_slots.to_string(), format!("1 to {MAX_RING_SLOTS} are possible"));
+        }
+        if self.ring_heap_bytes.is_some_and(|b| b < ALIGN || b > 1 << 40) {
+            let value = self.ring_heap_bytes.unwrap_or(0).to_string();
+            return bad("--ring-heap", value, format!("{ALIGN} bytes to 1 TiB are possible"));
+        }
+        Ok(())
+    }
+}
+
+/// A launch being prepared: device memory is reserved here and named in the launch arguments.
+pub struct Plan<'a> {
+    /// The device.
+    pub device: &'a mut dyn Device,
+    /// The launch arguments so far.
+    pub args: KernelArgs,
+    /// What runs.
+    pub scene: &'static dyn Scene,
+    /// With which parameters.
+    pub params: &'a Params,
+    options: LaunchOptions,
+    arg_descs: Vec<TensorDesc>,
+    reserved: Vec<DeviceAddr>,
+}
+
+impl<'a> Plan<'a> {
+    /// Copies the scene's arguments and names to the device and lets the runtime reserve what it needs.
+    pub(super) fn new(
+        device: &'a mut dyn Device,
+        scene: &'static dyn Scene,
+        params: &'a Params,
+        runtime: &dyn Runtime,
+        options: LaunchOptions,
+        inputs: &HostArgs,
+    ) -> Result<Plan<'a>, RunError> {
+        let mut plan = Plan {
+            device,
+            args: launch_args(&options),
+            scene,
+            params,
+            options,
+            arg_descs: Vec::new(),
+            reserved: Vec::new(),
+        };
+        let control = ControlLayout { cores: options.blocks as usize * SLOTS_PER_TASK }.bytes();
+        plan.args.control = plan.upload(&vec![0; control], "the control area")?;
+        plan.upload_args(inputs)?;
+        plan.args.scene = plan.upload(scene.name().as_bytes(), "the scene's name")?;
+        plan.args.runtime = plan.upload(runtime.name().as_bytes(), "the runtime's name")?;
+        plan.args.params = plan.upload(params.to_lines().as_bytes(), "the scene's parameters")?;
+        let names: Result<Vec<KernelName>, RunError> = scene
+            .kernels()
+            .iter()
+            .map(|k| KernelName::new(k.func_id, k.name).ok_or(RunError::KernelName(k.name)))
+            .collect();
+        plan.args.kernels = plan.upload(names?.as_bytes(), "kernel names")?;
+        runtime.prepare(&mut plan)?;
+        Ok(plan)
+    }
+
+    /// Bytes of device memory that one more allocation could have.
+    pub fn memory_left(&self) -> u64 {
+        let used: u64 = self.arg_descs.iter().map(|d| d.buffer_bytes).sum();
+        self.device.memory().bytes.saturating_sub(used)
+    }
+
+    /// Slots of each task ring.
+    pub fn ring_slots(&self) -> u32 {
+        self.options.ring_slots.next_power_of_two()
+    }
+
+    /// Bytes of each heap ring, a multiple of a cache line.
+    pub fn ring_heap_bytes(&self) -> u64 {
+        let default = DEFAULT_RING_HEAP_BYTES.min(self.memory_left() / 16);
+        self.options.ring_heap_bytes.unwrap_or(default).next_multiple_of(ALIGN)
+    }
+
+    /// Device memory of a size, its content as it was.
+    pub fn reserve(&mut self, bytes: u64, what: &str) -> Result<DeviceRange, RunError> {
+        let addr = self.device.allocate(bytes.max(1), ALIGN, what)?;
+        self.reserved.push(addr);
+        Ok(DeviceRange { addr, bytes })
+    }
+
+    /// Takes over device memory that a runtime allocated itself, to be freed after the run.
+    pub fn adopt(&mut self, allocated: Vec<DeviceAddr>) {
+        self.reserved.extend(allocated);
+    }
+
+    /// Device memory with this content.
+    pub fn upload(&mut self, bytes: &[u8], what: &str) -> Result<DeviceRange, RunError> {
+        let range = self.reserve(bytes.len() as u64, what)?;
+        self.device.copy_to(range.addr, bytes)?;
+        Ok(range)
+    }
+
+    /// The orchestration's own arguments, where they lie.
+    pub fn placed_args(&self) -> Vec<(String, DType, Vec<u64>, Place)> {
+        let specs = self.scene.args(self.params);
+        let placed = specs.into_iter().zip(&self.arg_descs);
+        placed.map(|(s, d)| (s.name.to_string(), s.dtype, s.shape, Place::permanent(d.buffer_addr))).collect()
+    }
+
+    /// Addresses and sizes of the orchestration's own arguments.
+    pub(super) fn arg_ranges(&self) -> Vec<DeviceRange> {
+        self.arg_descs.iter().map(|d| DeviceRange { addr: d.buffer_addr, bytes: d.buffer_bytes }).collect()
+    }
+
+    fn upload_args(&mut self, inputs: &HostArgs) -> Result<(), RunError> {
+        for (spec, tensor) in self.scene.args(self.params).iter().zip(&inputs.0) {
+            let what = format!("argument `{}`", spec.name);
+            let range = match self.options.poison.filter(|_| !spec.role.reads()) {
+                Some(pattern) => self.upload(&vec![pattern; tensor.bytes.len()], &what)?,
+                None => self.upload(&tensor.bytes, &what)?,
+            };
+            self.arg_descs.push(contiguous_desc(spec.dtype, &spec.shape, range));
+        }
+        let descs = std::mem::take(&mut self.arg_descs);
+        self.args.args = self.upload(descs.as_bytes(), "argument descriptors")?;
+        self.arg_descs = descs;
+        Ok(())
+    }
+
+    /// Writes the launch arguments and gives their address, with what must be freed after the run.
+    pub(super) fn finish(mut self) -> Result<(DeviceAddr, KernelArgs, Vec<DeviceAddr>), RunError> {
+        let args = self.args;
+        let addr = self.upload(args.as_bytes(), "the launch arguments")?.addr;
+        Ok((addr, args, self.reserved))
+    }
+}
+
+fn launch_args(options: &LaunchOptions) -> KernelArgs {
+    KernelArgs {
+        magic: LAUNCH_MAGIC,
+        layout_version: LAYOUT_VERSION,
+        blocks: options.blocks,
+        schedulers: options.schedulers,
+        build_mode: options.build as u32,
+        stall_timeout_ms: options.stall_timeout.map_or(0, millis),
+        fault_func_id: options.fault.map_or(NO_KERNEL, |f| f.func_id),
+        fault_kind: options.fault.map_or(0, |f| f.kind.tag()),
+        poison: options.poison.map_or(0, |byte| 0x100 | u32::from(byte)),
+        ..KernelArgs::default()
+    }
+}
+
+fn contiguous_desc(dtype: DType, shape: &[u64], range: DeviceRange) -> TensorDesc {
+    let mut desc = TensorDesc {
+        buffer_addr: range.addr,
+        buffer_bytes: range.bytes,
+        owner_task: TensorDesc::NO_OWNER,
+        dtype: dtype.tag(),
+        ndims: u8::try_from(shape.len()).unwrap_or(u8::MAX),
+        ..TensorDesc::default()
+    };
+    let mut stride = 1;
+    for (dim, &size) in shape.iter().enumerate().rev() {
+        desc.shape[dim] = size;
+        desc.strides[dim] = stride;
+        stride *= size.cast_signed();
+    }
+    desc
+}

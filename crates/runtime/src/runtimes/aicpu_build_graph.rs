@@ -1,0 +1,176 @@
+//! Graph built by a device thread in a fixed array, with explicit edges.
+
+use tensortap_abi::{EdgeCause, EdgeNode, KernelArgs, MAX_ARRAY_TASKS, TaskId, TaskSlot, TaskState};
+use tensortap_scene::{
+    BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse,
+};
+use tensortap_sync::atomic::Ordering;
+
+use super::slot::{ALIGN, new_slot, payload_layout, poison_new, write_payload};
+use super::{DeviceBuilder, DeviceSetup, Runtime};
+use crate::device::run::Run;
+use crate::host::{Plan, RunError};
+
+/// Edges the array has room for, per task.
+const EDGES_PER_TASK: u64 = 16;
+
+/// The runtime; see the module.
+pub struct AicpuBuildGraph;
+
+impl Runtime for AicpuBuildGraph {
+    fn name(&self) -> &'static str {
+        "aicpu_build_graph"
+    }
+
+    fn about(&self) -> &'static str {
+        "built by a device thread in a fixed task array, with explicit edges"
+    }
+
+    fn builds_on_device(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, plan: &mut Plan<'_>) -> Result<(), RunError> {
+        let tasks = MAX_ARRAY_TASKS as u64;
+        // What no task touches costs nothing: device memory is sparse. Each part gets a share of what is left.
+        let left = plan.memory_left();
+        let edges = (tasks * EDGES_PER_TASK * size_of::<EdgeNode>() as u64).min(left / 8);
+        plan.args.tasks = plan.reserve((tasks * size_of::<TaskSlot>() as u64).min(left / 4), "the task array")?;
+        plan.args.edges = plan.reserve(edges, "the edge table")?;
+        plan.args.payloads = plan.reserve((tasks * 1024).min(left / 8), "task payloads")?;
+        plan.args.heap = plan.reserve(left / 4, "intermediate tensors")?;
+        Ok(())
+    }
+
+    fn builder<'r, 'm: 'r>(
+        &self,
+        setup: &DeviceSetup<'m>,
+        run: &'r Run<'m>,
+    ) -> Result<Box<dyn DeviceBuilder + 'r>, GraphError> {
+        let KernelArgs { payloads, heap, .. } = setup.args;
+        Ok(Box::new(ArrayBuilder {
+            setup: *setup,
+            run,
+            tasks: 0,
+            edges: 0,
+            published: 0,
+            payloads: Bump { next: payloads.addr, end: payloads.end(), what: "the payload area" },
+            heap: Bump { next: heap.addr, end: heap.end(), what: "the memory for intermediate tensors" },
+        }))
+    }
+}
+
+/// Memory that is handed out once and never taken back.
+struct Bump {
+    next: u64,
+    end: u64,
+    what: &'static str,
+}
+
+impl Bump {
+    fn take(&mut self, bytes: u64) -> Result<u64, GraphError> {
+        let addr = self.next.next_multiple_of(ALIGN);
+        match addr.checked_add(bytes).filter(|&end| end <= self.end) {
+            Some(end) => {
+                self.next = end;
+                Ok(addr)
+            }
+            None => Err(GraphError::TableFull { what: self.what, capacity: self.end, unit: "bytes" }),
+        }
+    }
+}
+
+struct ArrayBuilder<'r, 'm> {
+    setup: DeviceSetup<'m>,
+    run: &'r Run<'m>,
+    tasks: u32,
+    edges: u32,
+    published: u64,
+    payloads: Bump,
+    heap: Bump,
+}
+
+impl ArrayBuilder<'_, '_> {
+    fn place_buffers(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<(), GraphError> {
+        for TensorUse { tensor, .. } in &task.tensors {
+            let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
+            if buffer.place.is_none() {
+                let addr = self.heap.take(buffer.bytes)?;
+                poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
+                buffer.place = Some(Place::permanent(addr));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_unpublished(&self, what: &'static str, task: TaskHandle) -> Result<(), GraphError> {
+        if task.slot >= self.tasks {
+            return Err(GraphError::BadTask { what, task: task.id, problem: "does not exist" });
+        }
+        if self.run.slots.state(task.slot).load(Ordering::Relaxed) != TaskState::Building as u32 {
+            return Err(GraphError::BadTask { what, task: task.id, problem: "is already published" });
+        }
+        Ok(())
+    }
+}
+
+impl GraphBuilder for ArrayBuilder<'_, '_> {
+    fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError> {
+        if self.run.stopped() {
+            return Err(GraphError::Stopped);
+        }
+        let slot = self.tasks;
+        if slot >= self.run.slots.len() {
+            return Err(GraphError::TaskArrayFull { capacity: self.run.slots.len() as usize });
+        }
+        self.place_buffers(task, buffers)?;
+        let payload = self.payloads.take(payload_layout(task).bytes() as u64)?;
+        write_payload(self.setup.memory, payload, task, buffers)?;
+        let id = TaskId(slot.into());
+        self.run.slots.write(slot, new_slot(task, id, payload));
+        self.tasks += 1;
+        Ok(TaskHandle { id, slot })
+    }
+
+    fn add_edge(&mut self, from: TaskHandle, to: TaskHandle) -> Result<(), GraphError> {
+        self.check_unpublished("adding an edge", to)?;
+        if from.slot >= self.tasks {
+            return Err(GraphError::BadTask { what: "adding an edge", task: from.id, problem: "does not exist" });
+        }
+        if self.edges >= self.run.edges.len() {
+            let capacity = self.run.edges.len().into();
+            return Err(GraphError::TableFull { what: "the edge table", capacity, unit: "edges" });
+        }
+        let node = self.edges;
+        self.edges += 1;
+        self.run.link(from.slot, to.slot, node, EdgeCause::Explicit.pack(0));
+        Ok(())
+    }
+
+    fn publish(&mut self, task: TaskHandle) -> Result<(), GraphError> {
+        self.check_unpublished("publishing", task)?;
+        self.published += 1;
+        self.run.control.thread(0).submitted().store(self.published, Ordering::Relaxed);
+        self.run.publish(task.slot);
+        Ok(())
+    }
+
+    /// The payload says all there is to say.
+    fn set_tensor_info(&mut self, _: TaskHandle, _: &[TensorUse], _: &BufferTable) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn begin_scope(&mut self) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn end_scope(&mut self) -> Result<(), GraphError> {
+        Ok(())
+    }
+}
+
+impl DeviceBuilder for ArrayBuilder<'_, '_> {
+    fn finish(&mut self) -> Result<u64, GraphError> {
+        Ok(self.tasks.into())
+    }
+}

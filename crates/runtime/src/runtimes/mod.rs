@@ -1,0 +1,104 @@
+//! The runtimes: where a graph is built, how its tasks are stored, where its dependencies come from. A new one is a
+//! module here and a line in [`RUNTIMES`].
+
+mod aicpu_build_graph;
+mod host_build_graph;
+mod slot;
+mod tensormap_and_ringbuffer;
+
+use tensortap_abi::KernelArgs;
+use tensortap_platform::DeviceMemory;
+use tensortap_scene::{GraphBuilder, GraphError};
+
+use crate::device::reclaim::Rings;
+use crate::device::run::Run;
+use crate::host::{Plan, RunError};
+
+pub use aicpu_build_graph::AicpuBuildGraph;
+pub use host_build_graph::HostBuildGraph;
+pub use tensormap_and_ringbuffer::TensormapAndRingbuffer;
+
+/// Every runtime.
+pub static RUNTIMES: &[&dyn Runtime] = &[&TensormapAndRingbuffer, &AicpuBuildGraph, &HostBuildGraph];
+
+/// The runtime of a name.
+pub fn find(name: &str) -> Option<&'static dyn Runtime> {
+    RUNTIMES.iter().copied().find(|r| r.name() == name)
+}
+
+/// When the graph is built, relative to when it runs (`aicpu_build_graph`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum BuildMode {
+    /// Tasks run as soon as they are published.
+    #[default]
+    Concurrent = 0,
+    /// Tasks run once the whole graph is built.
+    Sequential = 1,
+}
+
+impl BuildMode {
+    /// Spelled as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BuildMode::Concurrent => "concurrent",
+            BuildMode::Sequential => "sequential",
+        }
+    }
+
+    /// The mode of a name.
+    pub fn parse(name: &str) -> Option<BuildMode> {
+        [BuildMode::Concurrent, BuildMode::Sequential].into_iter().find(|m| m.name() == name)
+    }
+
+    /// The mode of a tag in the launch arguments.
+    pub fn from_tag(tag: u32) -> BuildMode {
+        if tag == BuildMode::Sequential as u32 { BuildMode::Sequential } else { BuildMode::Concurrent }
+    }
+}
+
+/// One way to build and store a graph.
+pub trait Runtime: Send + Sync {
+    /// Name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// One line.
+    fn about(&self) -> &'static str;
+
+    /// Whether the orchestration runs on the device.
+    fn builds_on_device(&self) -> bool;
+
+    /// On the host, before launch: reserves device memory in the launch arguments, and builds the graph if that is
+    /// the host's part.
+    fn prepare(&self, plan: &mut Plan<'_>) -> Result<(), RunError>;
+
+    /// On the device: the rings of task slots, if there are any.
+    fn rings(&self, _args: &KernelArgs) -> Option<Rings> {
+        None
+    }
+
+    /// On the device: what the orchestration builds with.
+    fn builder<'r, 'm: 'r>(
+        &self,
+        setup: &DeviceSetup<'m>,
+        run: &'r Run<'m>,
+    ) -> Result<Box<dyn DeviceBuilder + 'r>, GraphError>;
+
+    /// On the device: publishes a graph that the host has built.
+    fn seed(&self, _setup: &DeviceSetup<'_>, _run: &Run<'_>) {}
+}
+
+/// What a runtime's device side starts from.
+#[derive(Clone, Copy)]
+pub struct DeviceSetup<'m> {
+    /// Device memory.
+    pub memory: &'m DeviceMemory,
+    /// The launch arguments.
+    pub args: KernelArgs,
+}
+
+/// A builder that says when the graph is complete.
+pub trait DeviceBuilder: GraphBuilder {
+    /// Ends building; gives the number of tasks.
+    fn finish(&mut self) -> Result<u64, GraphError>;
+}

@@ -1,0 +1,421 @@
+//! The orchestrator's side of the rings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tensortap_abi::{
+    MAX_TENSORS, NO_SLOT, PayloadLayout, RING_COUNT, TaskId, TaskState, ThreadState,
+};
+use tensortap_geometry::Footprint;
+use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
+use tensortap_sync::atomic::Ordering;
+use tensortap_sync::fanout;
+use tensortap_sync::retire::{RetireRing, SlotRing};
+
+use super::advice::{Advice, Mark, Resource};
+use super::span::SpanRing;
+use super::tensor_map::{Found, TensorMap};
+use super::{DeviceBuilder, DeviceSetup, EDGES_PER_SLOT};
+use crate::device::run::Run;
+use crate::runtimes::slot::{ALIGN, buffer_of, new_slot, poison_new, write_payload};
+
+/// How long the orchestrator sleeps at most between two looks for a deadlock.
+const DEADLOCK_LOOK: Duration = Duration::from_millis(20);
+
+/// One ring: its slots, its memory, its edges, and how far each task's part of the latter two reaches.
+struct Ring {
+    slots: SlotRing<Arc<RetireRing>>,
+    heap: SpanRing,
+    edges: SpanRing,
+    /// Ends of memory and edges of the task in each slot.
+    ends: Vec<(u64, u64)>,
+    reclaimed: u64,
+}
+
+impl Ring {
+    fn new(retire: Arc<RetireRing>, heap_bytes: u64) -> Ring {
+        let slots = retire.slots();
+        Ring {
+            slots: SlotRing::new(retire),
+            heap: SpanRing::new(heap_bytes),
+            edges: SpanRing::new(slots * EDGES_PER_SLOT),
+            ends: vec![(0, 0); usize::try_from(slots).expect("fits in memory")],
+            reclaimed: 0,
+        }
+    }
+
+    /// Takes back the memory and edges of the tasks that have retired since the last look.
+    fn catch_up(&mut self) {
+        let tail = self.slots.ring().tail();
+        if tail > self.reclaimed {
+            let (heap, edges) = self.ends[self.place(tail - 1)];
+            self.heap.give_back_to(heap);
+            self.edges.give_back_to(edges);
+            self.reclaimed = tail;
+        }
+    }
+
+    fn place(&self, local: u64) -> usize {
+        usize::try_from(local % self.slots.ring().slots()).expect("fits in memory")
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { tasks: self.slots.head(), bytes: self.heap.head() }
+    }
+}
+
+/// An open scope.
+#[derive(Default)]
+struct Scope {
+    /// Slots it holds.
+    held: Vec<u32>,
+    /// Where each ring stood before the first task this scope holds in it.
+    since: [Option<Mark>; RING_COUNT],
+    /// Tasks submitted in it.
+    tasks: u64,
+}
+
+/// A task as the tensor map knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Known {
+    slot: u32,
+    id: u64,
+}
+
+/// Builds the graph in rings.
+pub struct RingBuilder<'r, 'm> {
+    setup: DeviceSetup<'m>,
+    run: &'r Run<'m>,
+    rings: Vec<Ring>,
+    map: TensorMap<Known>,
+    scopes: Vec<Scope>,
+    submitted: u64,
+    /// Reused from task to task.
+    found: Vec<Found<Known>>,
+    most_edges: u64,
+    /// Set once a ring was found never to drain: from then on tasks are only counted.
+    advice: Option<Advice>,
+}
+
+impl<'r, 'm> RingBuilder<'r, 'm> {
+    /// Empty rings over the launch's memory.
+    pub fn new(setup: DeviceSetup<'m>, run: &'r Run<'m>) -> Result<Self, GraphError> {
+        let rings = run.rings.as_ref().ok_or_else(|| GraphError::Other("the launch has no rings".into()))?;
+        let heap_bytes = setup.args.heap.bytes / RING_COUNT as u64;
+        let rings = (0..RING_COUNT).map(|r| Ring::new(rings.ring(r).clone(), heap_bytes)).collect();
+        Ok(RingBuilder {
+            setup,
+            run,
+            rings,
+            map: TensorMap::new(),
+            scopes: vec![Scope::default()],
+            submitted: 0,
+            found: Vec::new(),
+            most_edges: 0,
+            advice: None,
+        })
+    }
+
+    fn ring_index(&self) -> usize {
+        (self.scopes.len() - 1).min(RING_COUNT - 1)
+    }
+
+    /// Calls `attempt` until it succeeds, waiting for slots to retire in between. `None` means that they never will.
+    fn wait_for<T>(
+        &mut self,
+        ring: usize,
+        resource: Resource,
+        mut attempt: impl FnMut(&mut Ring) -> Option<T>,
+    ) -> Result<Option<T>, GraphError> {
+        if let Some(done) = attempt(&mut self.rings[ring]) {
+            return Ok(Some(done));
+        }
+        let run = self.run;
+        let state = run.control.thread(0);
+        state.state().store(ThreadState::WaitingForRing as u32, Ordering::Release);
+        let outcome = loop {
+            if run.stopped() {
+                break Err(GraphError::Stopped);
+            }
+            // Looked at before the ring: tasks release what they hold before they count as complete.
+            let all_complete = run.completed() == self.submitted;
+            let ring_state = &mut self.rings[ring];
+            ring_state.catch_up();
+            let tail = ring_state.reclaimed;
+            if let Some(done) = attempt(ring_state) {
+                break Ok(Some(done));
+            }
+            if all_complete {
+                self.begin_counting(ring, resource);
+                break Ok(None);
+            }
+            let retire = ring_state.slots.ring();
+            let _ = run.orchestrator_parker.wait_timeout(DEADLOCK_LOOK, || retire.tail() == tail && !run.stopped());
+        };
+        state.state().store(ThreadState::Running as u32, Ordering::Release);
+        outcome
+    }
+
+    /// Places the buffers that this task is the first to write. False when the ring can never have room.
+    fn place_buffers(
+        &mut self,
+        ring: usize,
+        id: TaskId,
+        slot: u32,
+        task: &TaskSpec,
+        buffers: &mut BufferTable,
+    ) -> Result<bool, GraphError> {
+        for TensorUse { tensor, .. } in &task.tensors {
+            let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
+            if buffer.place.is_some() {
+                continue;
+            }
+            let bytes = piece_bytes(buffer.bytes);
+            let capacity = self.rings[ring].heap.capacity();
+            if bytes > capacity {
+                return Err(GraphError::TaskLargerThanRing {
+                    ring: u32::try_from(ring).expect("one of four"),
+                    needed: bytes.next_power_of_two(),
+                    capacity,
+                    unit: "bytes",
+                    option: "--ring-heap",
+                });
+            }
+            let Some(offset) = self.wait_for(ring, Resource::Heap, |r| r.heap.take(bytes))? else {
+                return Ok(false);
+            };
+            let addr = self.setup.args.heap.addr + ring as u64 * capacity + offset;
+            poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
+            let version = id.local() / self.setup.args.ring_slots;
+            buffer.place = Some(Place { addr, owner_task: id.0, owner_slot: slot, version });
+        }
+        Ok(true)
+    }
+
+    /// Looks up what the task must wait for, then notes what it does.
+    fn derive(&mut self, task: &TaskSpec, buffers: &BufferTable, me: Known) {
+        let slots = self.run.slots;
+        // The new task's own slot is not written yet and still shows its last tenant.
+        let is_live = |known: Known| {
+            known == me
+                || (slots.shared_task_id(known.slot).load(Ordering::Relaxed) == known.id
+                    && !fanout::is_closed(slots.fanout(known.slot)))
+        };
+        let mut uses = [None; MAX_TENSORS];
+        self.found.clear();
+        for (index, TensorUse { tensor, role }) in task.tensors.iter().enumerate() {
+            let addr = buffer_of(buffers, tensor).place.expect("placed above").addr;
+            let bytes = Footprint::new(tensor.layout(), addr);
+            let arg_index = u16::try_from(index).expect("at most 16");
+            self.map.find(addr, &bytes, *role, arg_index, is_live, &mut self.found);
+            uses[index] = Some((addr, bytes, *role));
+        }
+        for (addr, bytes, role) in uses.into_iter().flatten() {
+            self.map.record(addr, bytes, role, me, is_live);
+        }
+    }
+
+    /// Holds on the slots whose memory the task uses, each once.
+    fn hold_owners(&self, task: &TaskSpec, buffers: &BufferTable, slot: u32) -> [u32; MAX_TENSORS] {
+        let mut owners = [NO_SLOT; MAX_TENSORS];
+        let mut count = 0;
+        for TensorUse { tensor, .. } in &task.tensors {
+            let owner = buffer_of(buffers, tensor).place.map_or(NO_SLOT, |p| p.owner_slot);
+            if owner != NO_SLOT && owner != slot && !owners[..count].contains(&owner) {
+                // The owner's scope is open and holds it, so it is not about to retire.
+                self.run.slots.refs(owner).fetch_add(1, Ordering::Relaxed);
+                owners[count] = owner;
+                count += 1;
+            }
+        }
+        owners
+    }
+
+    /// The outermost scope that needs the slot: that of the oldest buffer the task is the first to write.
+    fn holding_depth(&self, task: &TaskSpec, buffers: &BufferTable, id: TaskId) -> usize {
+        let first_written = task.tensors.iter().filter_map(|t| buffers.get(t.tensor.buffer()));
+        let owned = first_written.filter(|b| b.place.is_some_and(|p| p.owner_task == id.0)).map(|b| b.depth);
+        owned.min().unwrap_or(usize::MAX).min(self.scopes.len() - 1)
+    }
+
+    /// Enters a task into the scope it is submitted in and into the scope that holds its slot.
+    fn enter(&mut self, ring: usize, holder: usize, before: Mark) {
+        self.scopes[holder].since[ring].get_or_insert(before);
+        self.scopes.last_mut().expect("the outermost scope is always open").tasks += 1;
+    }
+
+    fn begin_counting(&mut self, ring: usize, resource: Resource) {
+        let now = std::array::from_fn(|r| self.rings[r].mark());
+        self.advice = Some(Advice::new(ring, resource, self.scopes.len() - 1, self.most_edges, now));
+    }
+
+    /// After a deadlock: counts a task instead of adding it, and gives its buffers a stand-in place.
+    fn count(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> TaskHandle {
+        let ring = self.ring_index();
+        let mut holder = self.scopes.len() - 1;
+        let mut pieces = Vec::new();
+        for TensorUse { tensor, .. } in &task.tensors {
+            let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
+            if buffer.place.is_none() {
+                pieces.push(piece_bytes(buffer.bytes));
+                holder = holder.min(buffer.depth);
+                buffer.place = Some(Place::permanent(self.setup.args.heap.addr));
+            }
+        }
+        let before = self.advice.as_ref().map(|a| a.mark(ring)).unwrap_or_default();
+        self.enter(ring, holder, before);
+        let oldest = self.scopes.iter().filter_map(|s| s.since[ring]).min_by_key(|m| m.tasks).unwrap_or(before);
+        if let Some(advice) = &mut self.advice {
+            advice.count_task(ring, oldest, &pieces);
+        }
+        TaskHandle { id: TaskId(u64::MAX), slot: NO_SLOT }
+    }
+
+    /// Adds a task; `None` when a ring can never have room for it.
+    fn try_add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<Option<TaskHandle>, GraphError> {
+        let ring = self.ring_index();
+        let before = self.rings[ring].mark();
+        let Some(local) = self.wait_for(ring, Resource::Slots, |r| r.slots.try_claim())? else {
+            return Ok(None);
+        };
+        let id = TaskId::in_ring(u32::try_from(ring).expect("one of four"), local_number(local)?);
+        let slot = self.run.rings.as_ref().expect("this runtime has rings").slot_of(id);
+        if !self.place_buffers(ring, id, slot, task, buffers)? {
+            return Ok(None);
+        }
+        self.derive(task, buffers, Known { slot, id: id.0 });
+        let Some(first_edge) = self.take_edges(ring)? else { return Ok(None) };
+        self.write_slot(slot, id, task, buffers)?;
+        self.link_found(slot, ring, first_edge);
+        let place = self.rings[ring].place(local);
+        self.rings[ring].ends[place] = (self.rings[ring].heap.head(), self.rings[ring].edges.head());
+        let holder = self.holding_depth(task, buffers, id);
+        self.enter(ring, holder, before);
+        self.scopes[holder].held.push(slot);
+        Ok(Some(TaskHandle { id, slot }))
+    }
+
+    /// Room for the edges that were found, as the place of the first.
+    fn take_edges(&mut self, ring: usize) -> Result<Option<u64>, GraphError> {
+        let edges = self.found.len() as u64;
+        self.most_edges = self.most_edges.max(edges);
+        let capacity = self.rings[ring].edges.capacity();
+        if edges > capacity {
+            return Err(GraphError::TaskLargerThanRing {
+                ring: u32::try_from(ring).expect("one of four"),
+                needed: edges.div_ceil(EDGES_PER_SLOT).next_power_of_two(),
+                capacity: capacity / EDGES_PER_SLOT,
+                unit: "slots (for its dependencies)",
+                option: "--ring-slots",
+            });
+        }
+        self.wait_for(ring, Resource::Edges, |r| r.edges.take(edges))
+    }
+
+    fn write_slot(
+        &mut self,
+        slot: u32,
+        id: TaskId,
+        task: &TaskSpec,
+        buffers: &BufferTable,
+    ) -> Result<(), GraphError> {
+        let payload = self.setup.args.payloads.addr + u64::from(slot) * PayloadLayout::MAX_BYTES as u64;
+        write_payload(self.setup.memory, payload, task, buffers)?;
+        let mut header = new_slot(task, id, payload);
+        header.refs = EXECUTION_AND_SCOPE;
+        header.owners = self.hold_owners(task, buffers, slot);
+        header.edges_len = u32::try_from(self.found.len()).expect("bounded by the ring");
+        self.run.slots.write(slot, header);
+        Ok(())
+    }
+
+    fn link_found(&mut self, slot: u32, ring: usize, first_edge: u64) {
+        let base = ring as u64 * self.rings[ring].edges.capacity() + first_edge;
+        for (node, found) in (base..).zip(&self.found) {
+            let node = u32::try_from(node).expect("edge tables have fewer than 2^32 entries");
+            self.run.link(found.task.slot, slot, node, found.cause.pack(found.arg_index));
+        }
+    }
+
+    fn close_scope(&mut self) {
+        if let Some(Scope { held, tasks, .. }) = self.scopes.pop() {
+            held.into_iter().for_each(|slot| self.run.release(slot));
+            if let Some(advice) = &mut self.advice {
+                advice.note_scope_end(self.scopes.len(), tasks);
+            }
+        }
+    }
+}
+
+/// Holds on a new slot: its execution and its scope.
+const EXECUTION_AND_SCOPE: u32 = 2;
+
+fn piece_bytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ALIGN).max(ALIGN)
+}
+
+fn local_number(local: u64) -> Result<u32, GraphError> {
+    u32::try_from(local).map_err(|_| GraphError::Other("a ring numbers at most 2^32 tasks in one run".into()))
+}
+
+impl GraphBuilder for RingBuilder<'_, '_> {
+    fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError> {
+        if self.run.stopped() {
+            return Err(GraphError::Stopped);
+        }
+        if self.advice.is_none()
+            && let Some(handle) = self.try_add(task, buffers)?
+        {
+            return Ok(handle);
+        }
+        Ok(self.count(task, buffers))
+    }
+
+    /// The bytes say it already.
+    fn add_edge(&mut self, _from: TaskHandle, _to: TaskHandle) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn publish(&mut self, task: TaskHandle) -> Result<(), GraphError> {
+        if self.advice.is_some() {
+            return Ok(());
+        }
+        if self.run.slots.state(task.slot).load(Ordering::Relaxed) != TaskState::Building as u32 {
+            return Err(GraphError::BadTask { what: "publishing", task: task.id, problem: "is already published" });
+        }
+        self.submitted += 1;
+        self.run.control.thread(0).submitted().store(self.submitted, Ordering::Relaxed);
+        self.run.publish(task.slot);
+        Ok(())
+    }
+
+    /// The payload says all there is to say.
+    fn set_tensor_info(&mut self, _: TaskHandle, _: &[TensorUse], _: &BufferTable) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn begin_scope(&mut self) -> Result<(), GraphError> {
+        self.scopes.push(Scope::default());
+        Ok(())
+    }
+
+    fn end_scope(&mut self) -> Result<(), GraphError> {
+        self.close_scope();
+        Ok(())
+    }
+}
+
+impl DeviceBuilder for RingBuilder<'_, '_> {
+    fn finish(&mut self) -> Result<u64, GraphError> {
+        while !self.scopes.is_empty() {
+            self.close_scope();
+        }
+        match &self.advice {
+            Some(advice) => {
+                let heap_bytes = self.setup.args.heap.bytes / RING_COUNT as u64;
+                Err(GraphError::RingDeadlock(advice.message(self.setup.args.ring_slots.into(), heap_bytes)))
+            }
+            None => Ok(self.submitted),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A ring of bytes (or of edge nodes) handed out in order and taken back in order.
+
+/// Positions are monotonic and count units; a place in the ring is a position modulo the capacity. One piece never
+/// straddles the end of the ring: what is left there is passed over.
+#[derive(Clone, Debug)]
+pub struct SpanRing {
+    capacity: u64,
+    head: u64,
+    tail: u64,
+}
+
+impl SpanRing {
+    /// An empty ring.
+    pub fn new(capacity: u64) -> SpanRing {
+        SpanRing { capacity, head: 0, tail: 0 }
+    }
+
+    /// Units in all.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Position behind the last piece.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// A contiguous piece, as its place in the ring; `None` while there is no room.
+    pub fn take(&mut self, units: u64) -> Option<u64> {
+        let start = self.start_of(units)?;
+        let end = start.checked_add(units)?;
+        if end - self.tail > self.capacity {
+            return None;
+        }
+        self.head = end;
+        Some(start % self.capacity)
+    }
+
+    fn start_of(&self, units: u64) -> Option<u64> {
+        if units > self.capacity || self.capacity == 0 {
+            return None;
+        }
+        let place = self.head % self.capacity;
+        Some(if place + units > self.capacity { self.head + (self.capacity - place) } else { self.head })
+    }
+
+    /// Takes back everything below a position that [`SpanRing::head`] gave.
+    pub fn give_back_to(&mut self, position: u64) {
+        debug_assert!(self.tail <= position && position <= self.head);
+        self.tail = position;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_piece_larger_than_the_ring_never_fits() {
+        assert_eq!(SpanRing::new(8).take(9), None);
+        assert_eq!(SpanRing::new(0).take(0), None);
+    }
+
+    proptest! {
+        /// Against a byte map: live pieces never overlap, never straddle the end, and a ring that was emptied has
+        /// room for any piece up to its size... at the latest after wrapping.
+        #[test]
+        fn live_pieces_are_disjoint(capacity in 1_u64..64, steps in prop::collection::vec((0_u64..20, any::<bool>()), 0..200)) {
+            let mut ring = SpanRing::new(capacity);
+            let mut live: Vec<(u64, u64, u64)> = Vec::new();
+            for (units, free_first) in steps {
+                if free_first && !live.is_empty() {
+                    let (_, _, end) = live.remove(0);
+                    ring.give_back_to(end);
+                }
+                if let Some(place) = ring.take(units) {
+                    prop_assert!(place + units <= capacity);
+                    for &(other, len, _) in &live {
+                        prop_assert!(units == 0 || len == 0 || place + units <= other || other + len <= place);
+                    }
+                    live.push((place, units, ring.head()));
+                } else {
+                    prop_assert!(!live.is_empty() || units > capacity || ring.head() % capacity != 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Who reads and writes which bytes: dependencies derived from views.
+//!
+//! Per buffer, the tasks that still matter. A task that reads waits for the writers it overlaps; a task that writes
+//! waits for the writers and the readers it overlaps, and takes the place of those it covers: whoever overlaps them
+//! later overlaps it too, and it waits for them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use tensortap_abi::{EdgeCause, Role};
+use tensortap_geometry::Footprint;
+
+/// One task's use of some bytes.
+#[derive(Clone, Copy)]
+struct Use<T> {
+    task: T,
+    bytes: Footprint,
+}
+
+struct Buffer<T> {
+    writers: Vec<Use<T>>,
+    readers: Vec<Use<T>>,
+    /// Readers that may gather before finished ones are looked for.
+    prune_readers_at: usize,
+}
+
+impl<T> Default for Buffer<T> {
+    fn default() -> Self {
+        Buffer { writers: Vec::new(), readers: Vec::new(), prune_readers_at: FIRST_PRUNE }
+    }
+}
+
+const FIRST_PRUNE: usize = 32;
+
+/// The map from buffers to their users. `T` names a task.
+pub struct TensorMap<T> {
+    buffers: HashMap<u64, Buffer<T>, BuildHasherDefault<AddressHasher>>,
+    /// Buffers that may gather before forgotten ones are looked for.
+    sweep_at: usize,
+}
+
+const FIRST_SWEEP: usize = 1024;
+
+/// A dependency that a new task has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    /// Task to wait for.
+    pub task: T,
+    /// Why.
+    pub cause: EdgeCause,
+    /// Argument of the new task.
+    pub arg_index: u16,
+}
+
+impl<T: Copy + PartialEq> TensorMap<T> {
+    /// An empty map.
+    pub fn new() -> TensorMap<T> {
+        TensorMap { buffers: HashMap::default(), sweep_at: FIRST_SWEEP }
+    }
+
+    /// Adds to `found` the live tasks that a new task must wait for because of one argument: each task once.
+    /// `is_live` says whether a task may still run; finished ones are forgotten.
+    pub fn find(
+        &mut self,
+        buffer_addr: u64,
+        bytes: &Footprint,
+        role: Role,
+        arg_index: u16,
+        mut is_live: impl FnMut(T) -> bool,
+        found: &mut Vec<Found<T>>,
+    ) {
+        let Some(buffer) = self.buffers.get_mut(&buffer_addr) else { return };
+        let mut add = |task: T, cause: EdgeCause| {
+            if !found.iter().any(|f| f.task == task) {
+                found.push(Found { task, cause, arg_index });
+            }
+        };
+        buffer.writers.retain(|writer| {
+            let live = is_live(writer.task);
+            if live && writer.bytes.overlaps(bytes) {
+                let cause = if role.reads() { EdgeCause::ReadAfterWrite } else { EdgeCause::WriteAfterWrite };
+                add(writer.task, cause);
+            }
+            live
+        });
+        if role.writes() {
+            buffer.readers.retain(|reader| {
+                let live = is_live(reader.task);
+                if live && reader.bytes.overlaps(bytes) {
+                    add(reader.task, EdgeCause::WriteAfterRead);
+                }
+                live
+            });
+        }
+    }
+
+    /// Notes that `task` uses these bytes. To be called once all arguments of the task were looked up.
+    pub fn record(
+        &mut self,
+        buffer_addr: u64,
+        bytes: Footprint,
+        role: Role,
+        task: T,
+        mut is_live: impl FnMut(T) -> bool,
+    ) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.sweep_if_large(&mut is_live);
+        let buffer = self.buffers.entry(buffer_addr).or_default();
+        if role.writes() {
+            // The new task waits for what it covers, so later tasks need only wait for it. Its own other arguments
+            // stay: they say what else it does.
+            buffer.writers.retain(|w| w.task == task || !bytes.covers(&w.bytes));
+            buffer.readers.retain(|r| r.task == task || !bytes.covers(&r.bytes));
+            buffer.writers.push(Use { task, bytes });
+        } else {
+            buffer.prune_readers(&mut is_live);
+            buffer.readers.push(Use { task, bytes });
+        }
+    }
+
+    /// Buffers come and go with the memory of scopes; those without live users are dropped now and then.
+    fn sweep_if_large(&mut self, is_live: &mut impl FnMut(T) -> bool) {
+        if self.buffers.len() < self.sweep_at {
+            return;
+        }
+        self.buffers.retain(|_, buffer| {
+            buffer.writers.iter().any(|w| is_live(w.task)) || buffer.readers.iter().any(|r| is_live(r.task))
+        });
+        self.sweep_at = (2 * self.buffers.len()).max(FIRST_SWEEP);
+    }
+}
+
+impl<T: Copy> Buffer<T> {
+    /// Amortised: as many readers are added between two looks as the last look left.
+    fn prune_readers(&mut self, is_live: &mut impl FnMut(T) -> bool) {
+        if self.readers.len() >= self.prune_readers_at {
+            self.readers.retain(|r| is_live(r.task));
+            self.prune_readers_at = (2 * self.readers.len()).max(FIRST_PRUNE);
+        }
+    }
+}
+
+/// Addresses are multiples of 64 spread over a range: one multiplication mixes them well enough.
+#[derive(Default)]
+pub struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
+#[cfg(test)]
+mod tests;

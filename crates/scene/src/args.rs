@@ -1,0 +1,309 @@
+//! A kernel's side of `args[]`: addresses become typed views here and nowhere else.
+//!
+//! Loads and stores copy between device memory and the kernel's own buffers, as kernels on an accelerator do. No
+//! reference into device memory is ever made: other cores may work on neighbouring elements at the same time.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tensortap_abi::{
+    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, DType, KernelEntry, SUBTASK_CONTEXT_SLOT, SubtaskContext,
+    TensorDesc,
+};
+use tensortap_geometry::Layout;
+
+use crate::{Element, FaultKind};
+
+/// The code of a built-in kernel.
+pub trait KernelBody {
+    /// Runs one dispatch.
+    fn run(args: &Args);
+}
+
+/// The entry point of a built-in kernel, as the ABI wants it.
+///
+/// A panic is kept for [`run_kernel`] to report: it must not unwind through the C ABI.
+///
+/// # Safety
+/// `args` points to [`ARG_SLOTS`] words laid out as the kernel ABI says, valid for the call.
+pub unsafe extern "C" fn kernel_entry<K: KernelBody>(args: *mut u64) {
+    // SAFETY: the caller promises ARG_SLOTS valid words.
+    let words = unsafe { args.cast::<[u64; ARG_SLOTS]>().read() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| K::run(&Args { words, fault: FaultKind::active() })));
+    if let Err(payload) = outcome {
+        PANIC.with_borrow_mut(|slot| *slot = Some(panic_text(&*payload)));
+    }
+}
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".into())
+}
+
+/// Calls a kernel, with a fault if one is injected. The error is the text of a panic.
+///
+/// # Safety
+/// `args` points to [`ARG_SLOTS`] words for `entry`: descriptors and contexts they name lie in mapped memory, and
+/// so does every byte the descriptors describe. No other thread accesses the bytes the kernel writes, nor writes
+/// those it reads, except other dispatches of the same task on elements of their own (an injected race breaks
+/// this on purpose: it then reads bytes that another core is writing, through raw copies of plain integers).
+pub unsafe fn run_kernel(entry: KernelEntry, args: *mut u64, fault: Option<FaultKind>) -> Result<(), String> {
+    // SAFETY: passed on from the caller.
+    let call = || unsafe { entry(args) };
+    match fault {
+        Some(fault) => fault.damage(call),
+        None => call(),
+    }
+    PANIC.with_borrow_mut(Option::take).map_or(Ok(()), Err)
+}
+
+/// What one dispatch of a kernel receives.
+pub struct Args {
+    words: [u64; ARG_SLOTS],
+    fault: Option<FaultKind>,
+}
+
+impl Args {
+    /// The tensor in a slot.
+    ///
+    /// # Panics
+    /// When the descriptor is damaged.
+    pub fn tensor(&self, arg_index: usize) -> TensorArg {
+        let address = self.words[arg_index] as *const TensorDesc;
+        // SAFETY: run_kernel's caller promises that tensor slots hold addresses of mapped descriptors; a kernel
+        // asks only for the tensors of its signature.
+        let desc = unsafe { address.read() };
+        let dtype = desc.dtype().expect("a descriptor has a known dtype");
+        let layout = Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, dtype.bits())
+            .expect("a descriptor describes a valid view");
+        layout.fits(desc.buffer_bytes).expect("a view lies in its buffer");
+        TensorArg { buffer: desc.buffer_addr as *mut u8, dtype, layout, fault: self.fault }
+    }
+
+    /// The scalar in a slot; scalars follow the tensors.
+    pub fn scalar<T: Element>(&self, arg_index: usize) -> T {
+        T::from_bits(self.words[arg_index])
+    }
+
+    /// The raw words, as the kernel received them.
+    pub fn words(&self) -> &[u64; ARG_SLOTS] {
+        &self.words
+    }
+
+    /// Which block of the task this is.
+    pub fn block(&self) -> BlockContext {
+        // SAFETY: slot 48 holds the address of a mapped BlockContext, as run_kernel's caller promises.
+        unsafe { (self.words[BLOCK_CONTEXT_SLOT] as *const BlockContext).read() }
+    }
+
+    /// Which subtask of the task this is.
+    pub fn subtask(&self) -> SubtaskContext {
+        // SAFETY: slot 49 holds the address of a mapped SubtaskContext, as run_kernel's caller promises.
+        unsafe { (self.words[SUBTASK_CONTEXT_SLOT] as *const SubtaskContext).read() }
+    }
+}
+
+/// A tensor argument inside a kernel. Positions count elements of the view in row-major order.
+#[derive(Clone, Copy)]
+pub struct TensorArg {
+    buffer: *mut u8,
+    dtype: DType,
+    layout: Layout,
+    fault: Option<FaultKind>,
+}
+
+impl TensorArg {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Sizes.
+    pub fn shape(&self) -> &[u64] {
+        self.layout.shape()
+    }
+
+    /// Size of one dimension, as an index.
+    pub fn dim(&self, dim: usize) -> usize {
+        usize::try_from(self.layout.shape()[dim]).expect("a size fits in memory")
+    }
+
+    /// Elements of the view.
+    pub fn numel(&self) -> usize {
+        usize::try_from(self.layout.numel()).expect("a size fits in memory")
+    }
+
+    /// All elements.
+    pub fn load<T: Element>(&self) -> Vec<T> {
+        self.load_range(0, self.numel())
+    }
+
+    /// `len` elements from `first` on.
+    ///
+    /// # Panics
+    /// When the range leaves the view or `T` is not its dtype.
+    pub fn load_range<T: Element>(&self, first: usize, len: usize) -> Vec<T> {
+        self.check::<T>(first, len);
+        let mut out = vec![T::default(); len];
+        if self.fault == Some(FaultKind::Shift) {
+            for (i, element) in out.iter_mut().enumerate() {
+                let place = (first + i + 1).min(self.numel() - 1);
+                self.copy_runs(place, std::slice::from_mut(element).as_mut_ptr(), 1, Way::Load);
+            }
+        } else {
+            self.copy_runs(first, out.as_mut_ptr(), len, Way::Load);
+        }
+        out
+    }
+
+    /// One element, by coordinates flattened in row-major order.
+    pub fn load_one<T: Element>(&self, place: usize) -> T {
+        self.load_range(place, 1)[0]
+    }
+
+    /// One 32-bit element that another core may be writing through [`TensorArg::signal_u32`] at this moment. What
+    /// that core wrote before it signalled is visible once the signal is seen.
+    ///
+    /// # Panics
+    /// When `place` is outside the view or the dtype is not `uint32`.
+    pub fn poll_u32(&self, place: usize) -> u32 {
+        self.shared_u32(place).load(Ordering::Acquire)
+    }
+
+    /// Writes one 32-bit element for a core that [polls](TensorArg::poll_u32) it. No fault damages it.
+    ///
+    /// # Panics
+    /// When `place` is outside the view or the dtype is not `uint32`.
+    pub fn signal_u32(&self, place: usize, value: u32) {
+        self.shared_u32(place).store(value, Ordering::Release);
+    }
+
+    fn shared_u32(&self, place: usize) -> &AtomicU32 {
+        self.check::<u32>(place, 1);
+        // SAFETY: `check` and `Args::tensor` found the element inside mapped memory, aligned as all elements are;
+        // while one core polls it, others only signal it.
+        unsafe { AtomicU32::from_ptr(self.element(place)) }
+    }
+
+    fn element<T: Element>(&self, place: usize) -> *mut T {
+        self.buffer.cast::<T>().wrapping_offset(self.element_offset(place))
+    }
+
+    /// Replaces all elements.
+    pub fn store<T: Element>(&self, values: &[T]) {
+        assert_eq!(values.len(), self.numel(), "store of a whole tensor");
+        self.store_range(0, values);
+    }
+
+    /// Replaces the elements from `first` on.
+    ///
+    /// # Panics
+    /// When the range leaves the view or `T` is not its dtype.
+    pub fn store_range<T: Element>(&self, first: usize, values: &[T]) {
+        self.check::<T>(first, values.len());
+        match self.fault {
+            None | Some(FaultKind::Shift | FaultKind::Race) => self.put(first, values),
+            Some(FaultKind::Stale) => {}
+            Some(fault) => {
+                let last = self.numel() - 1;
+                let damaged: Vec<T> =
+                    values.iter().enumerate().map(|(i, &v)| damage(fault, v, first + i == last)).collect();
+                self.put(first, &damaged);
+            }
+        }
+    }
+
+    fn put<T: Element>(&self, first: usize, values: &[T]) {
+        self.copy_runs(first, values.as_ptr().cast_mut(), values.len(), Way::Store);
+    }
+
+    fn check<T: Element>(&self, first: usize, len: usize) {
+        let same = self.dtype == T::DTYPE || (self.dtype == DType::Bool && T::DTYPE == DType::UInt8);
+        assert!(same, "a tensor of {} is accessed as {}", self.dtype, T::DTYPE);
+        assert!(first.checked_add(len).is_some_and(|end| end <= self.numel()), "access outside the view");
+    }
+
+    /// Copies `len` elements between the view and `local`, row by row of the innermost dimension.
+    fn copy_runs<T: Element>(&self, first: usize, local: *mut T, len: usize, way: Way) {
+        let inner = self.layout.shape().last().map_or(1, |&n| usize::try_from(n).expect("fits in memory"));
+        let stride = self.layout.strides().last().copied().unwrap_or(1);
+        let run_stride = if self.layout.is_contiguous() { 1 } else { stride };
+        let mut copied = 0;
+        while copied < len {
+            let place = first + copied;
+            let run =
+                if self.layout.is_contiguous() { len } else { (inner - place % inner).min(len - copied) };
+            let element = self.element_offset(place);
+            // SAFETY: `check` bounds first..first+len by the view, which `Args::tensor` found to lie in its
+            // buffer, so each element of the run lies in mapped memory; `local` has room for `len` elements.
+            unsafe {
+                let device = self.buffer.cast::<T>().offset(element);
+                way.copy(device, run_stride, local.add(copied), run);
+            }
+            copied += run;
+        }
+    }
+
+    fn element_offset(&self, mut place: usize) -> isize {
+        let mut offset = i128::from(self.layout.start_offset());
+        for (&size, &stride) in self.layout.shape().iter().zip(self.layout.strides()).rev() {
+            let size = usize::try_from(size).expect("fits in memory");
+            offset += i128::try_from(place % size).expect("a usize fits") * i128::from(stride);
+            place /= size;
+        }
+        isize::try_from(offset).expect("a view lies in its buffer")
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Load,
+    Store,
+}
+
+impl Way {
+    /// Copies `len` elements at a stride of the device side.
+    ///
+    /// # Safety
+    /// Every element on both sides lies in mapped memory, aligned for `T`; the sides do not overlap.
+    unsafe fn copy<T: Copy>(self, device: *mut T, stride: i64, local: *mut T, len: usize) {
+        let stride = isize::try_from(stride).expect("64-bit addresses");
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match (self, stride) {
+                (Way::Load, 1) => local.copy_from_nonoverlapping(device, len),
+                (Way::Store, 1) => device.copy_from_nonoverlapping(local, len),
+                _ => {
+                    for i in 0..len {
+                        let far = device.offset(stride * isize::try_from(i).expect("fits in memory"));
+                        match self {
+                            Way::Load => local.add(i).write(far.read()),
+                            Way::Store => far.write(local.add(i).read()),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a damaged kernel writes instead of `value`.
+fn damage<T: Element>(fault: FaultKind, value: T, is_last: bool) -> T {
+    let v = value.to_f64();
+    match fault {
+        FaultKind::Sign => T::from_f64(-v),
+        FaultKind::Nan => T::from_f64(f64::NAN),
+        FaultKind::Last if is_last => T::from_f64(if v == 0.0 { 7.0 } else { -v * 3.0 }),
+        FaultKind::Overflow if T::DTYPE.is_float() => {
+            T::from_f64(if v < 0.0 { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
+        FaultKind::Overflow => T::from_bits(value.to_bits() ^ 1 << (T::DTYPE.bits() - 1)),
+        FaultKind::Last | FaultKind::Stale | FaultKind::Shift | FaultKind::Race => value,
+    }
+}

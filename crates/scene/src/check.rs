@@ -1,0 +1,113 @@
+use tensortap_abi::DType;
+
+use crate::decode_f64;
+
+/// How far a value may be from what is expected: `|a - g| <= atol + rtol * |g|`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Relative part.
+    pub rtol: f64,
+    /// Absolute part.
+    pub atol: f64,
+}
+
+impl Tolerance {
+    /// Equality.
+    pub const EXACT: Tolerance = Tolerance { rtol: 0.0, atol: 0.0 };
+
+    /// The default of a dtype. 8- and 4-bit floats are given their spacing.
+    pub const fn of(dtype: DType) -> Tolerance {
+        match dtype {
+            DType::Float64 => Tolerance { rtol: 1e-7, atol: 1e-7 },
+            DType::Float32 => Tolerance { rtol: 1.3e-6, atol: 1e-5 },
+            DType::Float16 => Tolerance { rtol: 1e-3, atol: 1e-5 },
+            DType::BFloat16 => Tolerance { rtol: 1.6e-2, atol: 1e-5 },
+            DType::Float8E4M3FN => Tolerance { rtol: 0.125, atol: 0.002 },
+            DType::Float8E5M2 => Tolerance { rtol: 0.25, atol: 0.00002 },
+            DType::Float4E2M1 => Tolerance { rtol: 0.5, atol: 0.5 },
+            _ => Tolerance::EXACT,
+        }
+    }
+
+    /// Whether `actual` is near enough to `expected`. Equal infinities are equal, and so are two NaN.
+    pub fn accepts(self, actual: f64, expected: f64) -> bool {
+        if actual == expected || (actual.is_nan() && expected.is_nan()) {
+            return true;
+        }
+        actual.is_finite() && (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
+    }
+}
+
+/// What came of comparing one tensor with what was expected of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// Elements compared.
+    pub elements: usize,
+    /// Elements outside the tolerance.
+    pub outside: usize,
+    /// Greatest absolute difference; NaN or infinite when a value or a difference is.
+    pub max_abs_err: f64,
+    /// First element outside the tolerance: place, actual and expected value.
+    pub first_outside: Option<(usize, f64, f64)>,
+}
+
+impl Comparison {
+    /// Something was compared, and all of it is near enough.
+    pub fn passed(&self) -> bool {
+        self.elements > 0 && self.outside == 0
+    }
+}
+
+/// Compares packed elements. `None` when the sizes differ or the dtype has no arithmetic yet.
+pub fn compare(dtype: DType, actual: &[u8], expected: &[u8], tolerance: Tolerance) -> Option<Comparison> {
+    if actual.len() != expected.len() {
+        return None;
+    }
+    let (actual, expected) = (decode_f64(dtype, actual)?, decode_f64(dtype, expected)?);
+    let mut result = Comparison { elements: actual.len(), outside: 0, max_abs_err: 0.0, first_outside: None };
+    for (place, (&a, &e)) in actual.iter().zip(&expected).enumerate() {
+        let error = if a == e || (a.is_nan() && e.is_nan()) { 0.0 } else { (a - e).abs() };
+        if error.is_nan() || error > result.max_abs_err {
+            result.max_abs_err = error;
+        }
+        if !tolerance.accepts(a, e) {
+            result.outside += 1;
+            result.first_outside.get_or_insert((place, a, e));
+        }
+    }
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32s(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn one_element_outside_is_found_and_placed() {
+        let tolerance = Tolerance::of(DType::Float32);
+        let good = f32s(&[1.0, f32::NAN, f32::INFINITY]);
+        assert!(compare(DType::Float32, &good, &good, tolerance).unwrap().passed());
+        let bad = f32s(&[1.0, f32::NAN, f32::NEG_INFINITY]);
+        let found = compare(DType::Float32, &bad, &good, tolerance).unwrap();
+        assert_eq!((found.outside, found.first_outside.unwrap().0), (1, 2));
+        assert_eq!(found.max_abs_err, f64::INFINITY);
+    }
+
+    #[test]
+    fn nan_where_a_number_is_expected_fails_and_shows_as_the_error() {
+        let found =
+            compare(DType::Float32, &f32s(&[f32::NAN, 3.0]), &f32s(&[1.0, 1.0]), Tolerance::EXACT).unwrap();
+        assert_eq!(found.outside, 2);
+        assert!(found.max_abs_err.is_nan());
+    }
+
+    #[test]
+    fn comparing_nothing_or_other_sizes_does_not_pass() {
+        assert!(!compare(DType::Int8, &[], &[], Tolerance::EXACT).unwrap().passed());
+        assert_eq!(compare(DType::Int8, &[1], &[1, 2], Tolerance::EXACT), None);
+    }
+}

@@ -1,0 +1,235 @@
+use tensortap_abi::{CoreType, DType, Role};
+use tensortap_geometry::Layout;
+
+use crate::{
+    BufferTable, GraphError, KernelDef, Marks, Place, ScalarArg, TaskHandle, TaskSpec, Tensor, TensorUse,
+};
+
+/// What a runtime provides to orchestrations.
+pub trait GraphBuilder {
+    /// Adds a checked task: gives a place to each buffer it writes first, stores its payload, and derives its
+    /// dependencies if the runtime does that. The task cannot run before it is published.
+    fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError>;
+
+    /// Makes `to` wait for `from`.
+    fn add_edge(&mut self, from: TaskHandle, to: TaskHandle) -> Result<(), GraphError>;
+
+    /// Makes the task visible to schedulers. Nothing can be added to it any more.
+    fn publish(&mut self, task: TaskHandle) -> Result<(), GraphError>;
+
+    /// Registers what the dump is to know about a task's tensors that were added without it.
+    fn set_tensor_info(
+        &mut self,
+        task: TaskHandle,
+        tensors: &[TensorUse],
+        buffers: &BufferTable,
+    ) -> Result<(), GraphError>;
+
+    /// Enters a scope.
+    fn begin_scope(&mut self) -> Result<(), GraphError>;
+
+    /// Leaves the innermost scope; its intermediates are released once their consumers are done.
+    fn end_scope(&mut self) -> Result<(), GraphError>;
+}
+
+/// The orchestration's view of a run: it submits tasks here.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_scene::{GraphError, KernelDef, Orch};
+///
+/// fn orchestrate(o: &mut Orch<'_>, add: &'static KernelDef, n: u64) -> Result<(), GraphError> {
+///     let (a, b, f) = (o.arg("a")?, o.arg("b")?, o.arg("f")?);
+///     let c = o.tensor(DType::Float32, &[n])?;
+///     let first = o.task(add).input(&a).input(&b).output(&c).submit()?;
+///     o.task(add).input(&c).input(&b).output(&f).scalar(1.0_f32).dump([2]).after(first).submit()?;
+///     Ok(())
+/// }
+/// ```
+pub struct Orch<'b> {
+    builder: &'b mut dyn GraphBuilder,
+    buffers: BufferTable,
+    args: Vec<(String, Tensor)>,
+    // Reused from task to task, so that submitting does not allocate.
+    spec: TaskSpec,
+}
+
+impl<'b> Orch<'b> {
+    /// An orchestration over a runtime, with its own arguments where they already lie.
+    pub fn new(
+        builder: &'b mut dyn GraphBuilder,
+        args: impl IntoIterator<Item = (String, DType, Vec<u64>, Place)>,
+    ) -> Result<Orch<'b>, GraphError> {
+        let mut buffers = BufferTable::default();
+        let mut named = Vec::new();
+        for (name, dtype, shape, place) in args {
+            let layout = Layout::contiguous(&shape, dtype.bits())?;
+            let buffer = buffers.add(layout.byte_range().end, Some(place));
+            named.push((name, Tensor { buffer, dtype, layout }));
+        }
+        Ok(Orch { builder, buffers, args: named, spec: TaskSpec::default() })
+    }
+
+    /// One of the scene's own arguments.
+    pub fn arg(&self, name: &str) -> Result<Tensor, GraphError> {
+        let found = self.args.iter().find(|(n, _)| n == name);
+        found.map(|(_, t)| *t).ok_or_else(|| GraphError::NoSuchArg(name.into()))
+    }
+
+    /// A contiguous intermediate of the current scope. Memory is given to it by the first task that writes it.
+    pub fn tensor(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, GraphError> {
+        let layout = Layout::contiguous(shape, dtype.bits())?;
+        let buffer = self.buffers.add(layout.byte_range().end, None);
+        Ok(Tensor { buffer, dtype, layout })
+    }
+
+    /// Starts a task of this kernel; see [`TaskBuilder`].
+    pub fn task(&mut self, kernel: &'static KernelDef) -> TaskBuilder<'_, 'b> {
+        self.spec.reset();
+        TaskBuilder { orch: self, error: None }.with(kernel)
+    }
+
+    /// Runs `body` in a nested scope. The memory of tensors made in it is released at its end, once the tasks
+    /// that use them are done.
+    pub fn scope<R>(
+        &mut self,
+        body: impl FnOnce(&mut Orch<'b>) -> Result<R, GraphError>,
+    ) -> Result<R, GraphError> {
+        self.builder.begin_scope()?;
+        self.buffers.begin_scope();
+        let result = body(self);
+        self.buffers.end_scope();
+        self.builder.end_scope()?;
+        result
+    }
+
+    /// Makes one task wait for another that was added but not published yet, beyond [`TaskBuilder::after`].
+    pub fn add_edge(&mut self, from: TaskHandle, to: TaskHandle) -> Result<(), GraphError> {
+        self.builder.add_edge(from, to)
+    }
+
+    /// Makes a task visible that was only [added](TaskBuilder::add).
+    pub fn publish(&mut self, task: TaskHandle) -> Result<(), GraphError> {
+        self.builder.publish(task)
+    }
+
+    /// Registers what the dump is to know about the tensors of a task added
+    /// [without it](TaskBuilder::without_tensor_info), in argument order.
+    pub fn set_tensor_info_to_task(
+        &mut self,
+        task: TaskHandle,
+        tensors: &[(Tensor, Role)],
+    ) -> Result<(), GraphError> {
+        let uses: Vec<_> = tensors.iter().map(|&(tensor, role)| TensorUse { tensor, role }).collect();
+        self.builder.set_tensor_info(task, &uses, &self.buffers)
+    }
+}
+
+/// A task being described. Arguments take their slots in the order given, tensors before scalars.
+#[must_use = "a task does nothing until it is submitted"]
+pub struct TaskBuilder<'o, 'b> {
+    orch: &'o mut Orch<'b>,
+    error: Option<GraphError>,
+}
+
+impl TaskBuilder<'_, '_> {
+    /// One more kernel: the task becomes a mix task whose kernels share the arguments and run at the same time.
+    pub fn with(mut self, kernel: &'static KernelDef) -> Self {
+        let slots = match kernel.core_type {
+            CoreType::Aic => 0..1,
+            CoreType::Aiv => 1..3,
+        };
+        match self.orch.spec.kernels[slots].iter_mut().find(|k| k.is_none()) {
+            Some(free) => *free = Some(kernel),
+            None => {
+                let core_type = kernel.core_type.name();
+                self.error.get_or_insert(GraphError::NoFreeSlot { kernel: kernel.name, core_type });
+            }
+        }
+        self
+    }
+
+    /// A tensor that is read.
+    pub fn input(self, tensor: &Tensor) -> Self {
+        self.tensor(tensor, Role::Input)
+    }
+
+    /// A tensor of which every element is written.
+    pub fn output(self, tensor: &Tensor) -> Self {
+        self.tensor(tensor, Role::Output)
+    }
+
+    /// A tensor that is read and written, or only partly written.
+    pub fn inout(self, tensor: &Tensor) -> Self {
+        self.tensor(tensor, Role::InOut)
+    }
+
+    fn tensor(self, tensor: &Tensor, role: Role) -> Self {
+        self.orch.spec.tensors.push(TensorUse { tensor: *tensor, role });
+        self
+    }
+
+    /// A scalar, stored as raw bits with its dtype.
+    pub fn scalar(self, value: impl Into<ScalarArg>) -> Self {
+        self.orch.spec.scalars.push(value.into());
+        self
+    }
+
+    /// Dispatches the task once per block.
+    pub fn blocks(self, block_num: u32) -> Self {
+        self.orch.spec.block_num = block_num;
+        self
+    }
+
+    /// Marks arguments for the dump: `dump(..)` the whole task, `dump([0, 2])` some.
+    pub fn dump(self, marks: impl Marks) -> Self {
+        self.orch.spec.dump_marks |= marks.bits();
+        self
+    }
+
+    /// Waits for another task. Where dependencies are derived from reads and writes this says nothing new and is
+    /// not looked at.
+    pub fn after(self, task: TaskHandle) -> Self {
+        self.orch.spec.after.push(task);
+        self
+    }
+
+    /// Waits for several tasks; see [`TaskBuilder::after`].
+    pub fn after_all(self, tasks: impl IntoIterator<Item = TaskHandle>) -> Self {
+        self.orch.spec.after.extend(tasks);
+        self
+    }
+
+    /// Leaves the registration of metadata for the dump to [`Orch::set_tensor_info_to_task`]; only
+    /// `host_build_graph` tells the two apart.
+    pub fn without_tensor_info(self) -> Self {
+        self.orch.spec.with_tensor_info = false;
+        self
+    }
+
+    /// Adds the task and makes it visible.
+    pub fn submit(mut self) -> Result<TaskHandle, GraphError> {
+        let task = self.add_in_place()?;
+        self.orch.builder.publish(task)?;
+        Ok(task)
+    }
+
+    /// Adds the task without making it visible: more edges can be added until it is
+    /// [published](Orch::publish).
+    pub fn add(mut self) -> Result<TaskHandle, GraphError> {
+        self.add_in_place()
+    }
+
+    fn add_in_place(&mut self) -> Result<TaskHandle, GraphError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let Orch { builder, buffers, spec, .. } = &mut *self.orch;
+        spec.check(buffers)?;
+        let task = builder.add(spec, buffers)?;
+        for &from in &spec.after {
+            builder.add_edge(from, task)?;
+        }
+        Ok(task)
+    }
+}

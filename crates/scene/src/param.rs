@@ -1,0 +1,145 @@
+use std::collections::BTreeMap;
+
+use crate::SceneError;
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// A whole number in a range, both ends included.
+    Int {
+        /// Least.
+        min: u64,
+        /// Greatest.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// A parameter of a scene.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamSpec {
+    /// As in `--param name=value`.
+    pub name: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// Value when none is given.
+    pub default: &'static str,
+    /// Values it takes.
+    pub kind: ParamKind,
+}
+
+impl ParamSpec {
+    /// A whole number.
+    pub const fn int(
+        name: &'static str,
+        default: &'static str,
+        min: u64,
+        max: u64,
+        about: &'static str,
+    ) -> ParamSpec {
+        ParamSpec { name, about, default, kind: ParamKind::Int { min, max } }
+    }
+
+    /// One of several words.
+    pub const fn choice(
+        name: &'static str,
+        default: &'static str,
+        words: &'static [&'static str],
+        about: &'static str,
+    ) -> ParamSpec {
+        ParamSpec { name, about, default, kind: ParamKind::Choice(words) }
+    }
+
+    fn check(&self, value: &str) -> Result<(), String> {
+        match self.kind {
+            ParamKind::Int { min, max } => match value.parse::<u64>() {
+                Ok(v) if (min..=max).contains(&v) => Ok(()),
+                _ => Err(format!("a whole number from {min} to {max} is expected")),
+            },
+            ParamKind::Choice(words) if words.contains(&value) => Ok(()),
+            ParamKind::Choice(words) => Err(format!("one of {} is expected", words.join(", "))),
+        }
+    }
+}
+
+/// Checked values of all parameters of one scene.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Params {
+    /// Defaults of `specs`, overridden by `given`. Every given name and value is checked.
+    pub fn resolve<'a>(
+        scene: &'static str,
+        specs: &[ParamSpec],
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Params, SceneError> {
+        let mut values: BTreeMap<_, _> = specs.iter().map(|s| (s.name, s.default.to_string())).collect();
+        for (name, value) in given {
+            let Some(spec) = specs.iter().find(|s| s.name == name) else {
+                let valid = if specs.is_empty() {
+                    "none".to_string()
+                } else {
+                    specs.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
+                };
+                return Err(SceneError::UnknownParam { scene, name: name.into(), valid });
+            };
+            spec.check(value).map_err(|expected| SceneError::BadParam {
+                scene,
+                name: name.into(),
+                value: value.into(),
+                expected,
+            })?;
+            values.insert(spec.name, value.to_string());
+        }
+        Ok(Params { values })
+    }
+
+    /// A whole-number parameter.
+    ///
+    /// # Panics
+    /// When the scene declares no such parameter: a mistake in the scene, not in what a user gave.
+    pub fn int(&self, name: &str) -> u64 {
+        self.word(name).parse().expect("checked against ParamKind::Int when resolved")
+    }
+
+    /// A parameter's text.
+    ///
+    /// # Panics
+    /// When the scene declares no such parameter.
+    pub fn word(&self, name: &str) -> &str {
+        self.values.get(name).unwrap_or_else(|| panic!("the scene declares no parameter `{name}`"))
+    }
+
+    /// All names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.values.iter().map(|(k, v)| (*k, v.as_str()))
+    }
+
+    /// `key=value` lines, as they cross to the device.
+    pub fn to_lines(&self) -> String {
+        self.iter().map(|(k, v)| format!("{k}={v}\n")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECS: &[ParamSpec] = &[
+        ParamSpec::int("n", "4", 1, 8, "size"),
+        ParamSpec::choice("shape", "chain", &["chain", "fan"], "shape"),
+    ];
+
+    #[test]
+    fn defaults_are_overridden_and_everything_given_is_checked() {
+        let params = Params::resolve("s", SPECS, [("n", "8")]).unwrap();
+        assert_eq!((params.int("n"), params.word("shape")), (8, "chain"));
+        assert_eq!(params.to_lines(), "n=8\nshape=chain\n");
+        for bad in [("n", "9"), ("n", "-1"), ("n", "x"), ("shape", "ring"), ("m", "1")] {
+            assert!(Params::resolve("s", SPECS, [bad]).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+use tensortap_abi::DType;
+
+use crate::{Element, ScalarArg};
+
+/// What a kernel should compute, in f64: reads and replaces the values of its output tensors. It stands for all
+/// blocks of a task at once; the kernels of a mix task are applied in slot order.
+pub type Reference = fn(&mut RefTask);
+
+/// A task as its reference sees it: contiguous tensors of f64.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefTask {
+    /// Tensor arguments, with the content from before the task.
+    pub tensors: Vec<RefTensor>,
+    /// Scalar arguments.
+    pub scalars: Vec<ScalarArg>,
+    /// Blocks of the task.
+    pub block_num: u32,
+}
+
+/// A tensor of f64 that stands for one of another dtype.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefTensor {
+    /// Dtype in the payload.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: Vec<usize>,
+    /// Elements in row-major order.
+    pub values: Vec<f64>,
+}
+
+impl RefTask {
+    /// The scalar at an `arg_index`, which counts tensors first.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn scalar<T: Element>(&self, arg_index: usize) -> T {
+        T::from_bits(self.scalars[arg_index - self.tensors.len()].bits)
+    }
+}

@@ -1,0 +1,95 @@
+use tensortap_abi::{DType, Role};
+
+use crate::{GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, SceneError, Tolerance};
+
+/// Names of the three runtimes, for scenes that make sense for each.
+pub const ALL_RUNTIMES: &[&str] = &["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"];
+
+/// Names of the runtimes whose graph is built on the device.
+pub const DEVICE_BUILT_RUNTIMES: &[&str] = &["tensormap_and_ringbuffer", "aicpu_build_graph"];
+
+/// One of the orchestration's own arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgSpec {
+    /// Name, unique in the scene.
+    pub name: &'static str,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: Vec<u64>,
+    /// Inputs are filled by the scene; outputs are checked against the golden; in-outs are both.
+    pub role: Role,
+}
+
+impl ArgSpec {
+    /// An argument the scene fills.
+    pub fn input(name: &'static str, dtype: DType, shape: &[u64]) -> ArgSpec {
+        ArgSpec { name, dtype, shape: shape.into(), role: Role::Input }
+    }
+
+    /// An argument the graph writes and the golden knows.
+    pub fn output(name: &'static str, dtype: DType, shape: &[u64]) -> ArgSpec {
+        ArgSpec { name, dtype, shape: shape.into(), role: Role::Output }
+    }
+
+    /// An argument the scene fills and the graph changes.
+    pub fn inout(name: &'static str, dtype: DType, shape: &[u64]) -> ArgSpec {
+        ArgSpec { name, dtype, shape: shape.into(), role: Role::InOut }
+    }
+}
+
+/// A runnable case: kernels, orchestration, inputs and golden. Both host and device know it by name.
+pub trait Scene: Send + Sync {
+    /// Name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// One line for `tensortap scenes`.
+    fn about(&self) -> &'static str;
+
+    /// Not listed: a scene made for tests.
+    fn hidden(&self) -> bool {
+        false
+    }
+
+    /// Runtimes it makes sense for; the first is the default.
+    fn runtimes(&self) -> &'static [&'static str] {
+        ALL_RUNTIMES
+    }
+
+    /// Its parameters.
+    fn params(&self) -> &'static [ParamSpec];
+
+    /// Relations between parameters that one parameter's range cannot say.
+    fn check(&self, _params: &Params) -> Result<(), SceneError> {
+        Ok(())
+    }
+
+    /// Its kernels.
+    fn kernels(&self) -> &'static [KernelDef];
+
+    /// The orchestration's own arguments.
+    fn args(&self, params: &Params) -> Vec<ArgSpec>;
+
+    /// Writes the contents of inputs and in-outs, from a seed in the parameters. Outputs stay zero.
+    fn fill(&self, params: &Params, args: &mut HostArgs);
+
+    /// Submits the tasks. The same code serves every runtime of the scene.
+    fn orchestrate(&self, o: &mut Orch<'_>, params: &Params) -> Result<(), GraphError>;
+
+    /// What each output and in-out should hold in the end, computed independently of the kernels. `None` when the
+    /// scene has nothing to check.
+    fn golden(&self, params: &Params, inputs: &HostArgs) -> Option<Vec<HostTensor>>;
+
+    /// How far an output may be from the golden; the default of its dtype when `None`.
+    fn tolerance(&self, _output: &str) -> Option<Tolerance> {
+        None
+    }
+
+    /// Tensors in host memory for all arguments, inputs filled.
+    fn host_args(&self, params: &Params) -> HostArgs {
+        let specs = self.args(params);
+        let mut args = HostArgs(specs.iter().map(|s| HostTensor::zeros(s.name, s.dtype, &s.shape)).collect());
+        self.fill(params, &mut args);
+        args
+    }
+}

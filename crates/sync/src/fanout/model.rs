@@ -1,0 +1,134 @@
+//! Model checks of the list of waiting successors.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{Closed, OPEN_EMPTY, close_with, is_closed_with, push_with};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::model::{Guarded, RACE, Steps, holds, refuted, weakened};
+use crate::orderings::{FanoutOrderings, Proven};
+
+weakened! {
+    PushRelaxed: FanoutOrderings { PUSH = Relaxed }
+    SeeClosedRelaxed: FanoutOrderings { SEE_CLOSED = Relaxed }
+    CloseWithoutAcquire: FanoutOrderings { CLOSE = Release }
+    CloseWithoutRelease: FanoutOrderings { CLOSE = Acquire }
+}
+
+/// A producer with its output, and two edges that each name a successor.
+struct Shared {
+    head: AtomicU32,
+    links: [AtomicU32; 2],
+    successors: [Guarded<u32>; 2],
+    output: Guarded<u32>,
+    steps: Steps,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            head: AtomicU32::new(OPEN_EMPTY),
+            links: [AtomicU32::new(0), AtomicU32::new(0)],
+            successors: [Guarded::new(0), Guarded::new(0)],
+            output: Guarded::new(0),
+            steps: Steps::new(),
+        })
+    }
+
+    /// True if the edge waits; false if the producer was complete, whose output must then be visible.
+    fn depend<O: FanoutOrderings>(&self, node: u32) -> bool {
+        self.steps.mark();
+        self.successors[node as usize].write(100 + node);
+        match push_with::<O, _>(&self.head, &self.links[..], node) {
+            Ok(()) => true,
+            Err(Closed) => {
+                assert_eq!(self.output.read(), 9);
+                false
+            }
+        }
+    }
+
+    /// Per node, how often it was given to the closer.
+    fn complete<O: FanoutOrderings>(&self) -> [u32; 2] {
+        self.steps.mark();
+        self.output.write(9);
+        let mut given = [0; 2];
+        for node in close_with::<O, _>(&self.head, &self.links[..]) {
+            assert_eq!(self.successors[node as usize].read(), 100 + node);
+            given[node as usize] += 1;
+        }
+        given
+    }
+}
+
+fn one_pusher<O: FanoutOrderings + 'static>() {
+    let shared = Shared::new();
+    let closer = thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || shared.complete::<O>()
+    });
+    let waits = [0, 1].map(|node| u32::from(shared.depend::<O>(node)));
+    assert_eq!(closer.join().unwrap(), waits);
+}
+
+fn two_pushers<O: FanoutOrderings + 'static>() {
+    let shared = Shared::new();
+    let pushers = [0, 1].map(|node| {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || u32::from(shared.depend::<O>(node)))
+    });
+    let given = shared.complete::<O>();
+    assert_eq!(given, pushers.map(|pusher| pusher.join().unwrap()));
+}
+
+fn watcher<O: FanoutOrderings + 'static>() {
+    let shared = Shared::new();
+    let closer = thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || shared.complete::<O>()
+    });
+    shared.steps.mark();
+    if is_closed_with::<O>(&shared.head) {
+        assert_eq!(shared.output.read(), 9);
+    }
+    assert_eq!(closer.join().unwrap(), [0, 0]);
+}
+
+#[test]
+fn each_edge_is_either_given_to_the_closer_or_refused() {
+    holds(one_pusher::<Proven>);
+}
+
+#[test]
+fn edges_of_two_pushers_are_given_once() {
+    holds(two_pushers::<Proven>);
+}
+
+#[test]
+fn a_closed_list_shows_the_output() {
+    holds(watcher::<Proven>);
+}
+
+#[test]
+fn push_without_release_is_refuted() {
+    refuted(RACE, one_pusher::<PushRelaxed>);
+    refuted(RACE, two_pushers::<PushRelaxed>);
+}
+
+#[test]
+fn refusal_without_acquire_is_refuted() {
+    refuted(RACE, one_pusher::<SeeClosedRelaxed>);
+    refuted(RACE, watcher::<SeeClosedRelaxed>);
+}
+
+#[test]
+fn close_without_acquire_is_refuted() {
+    refuted(RACE, one_pusher::<CloseWithoutAcquire>);
+}
+
+#[test]
+fn close_without_release_is_refuted() {
+    refuted(RACE, one_pusher::<CloseWithoutRelease>);
+    refuted(RACE, watcher::<CloseWithoutRelease>);
+}

@@ -1,0 +1,214 @@
+//! One message at a time, from one scheduler to one core.
+//!
+//! Two shared words, each written by one side only: `posted` counts the messages handed over, `done` counts
+//! those finished. The mailbox is idle when they are equal. The message itself lies elsewhere and is guarded
+//! by the words:
+//!
+//! | step | scheduler ([`Poster`]) | core ([`Receiver`]) |
+//! | --- | --- | --- |
+//! | 1 | writes the message, [`Poster::post`] | |
+//! | 2 | | [`Receiver::poll`] gives its number; reads the message, runs the kernel |
+//! | 3 | | [`Receiver::finish`] after the kernel's last write |
+//! | 4 | [`Poster::poll_done`] is true once; reads results, may write the next message | |
+//!
+//! ```
+//! use tensortap_sync::atomic::AtomicU64;
+//! use tensortap_sync::mailbox::{MailboxWords, Poster, Receiver};
+//!
+//! #[derive(Default)]
+//! struct Words { posted: AtomicU64, done: AtomicU64 }
+//! impl MailboxWords for Words {
+//!     fn posted(&self) -> &AtomicU64 { &self.posted }
+//!     fn done(&self) -> &AtomicU64 { &self.done }
+//! }
+//!
+//! let words = Words::default();
+//! let mut scheduler = Poster::new(&words, 0);
+//! let mut core = Receiver::new(&words, 0);
+//! assert_eq!(core.poll(), None);
+//! assert_eq!(scheduler.post(), 1);
+//! assert_eq!(core.poll(), Some(1));
+//! assert!(!scheduler.poll_done());
+//! core.finish();
+//! assert!(scheduler.poll_done());
+//! assert!(scheduler.is_idle());
+//! ```
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::orderings::{MailboxOrderings, Proven};
+
+/// Where the two words of a mailbox lie. They should be on different cache lines.
+pub trait MailboxWords {
+    /// Messages handed over. Written by the poster only.
+    fn posted(&self) -> &AtomicU64;
+    /// Messages finished. Written by the receiver only.
+    fn done(&self) -> &AtomicU64;
+}
+
+impl<W: MailboxWords + ?Sized> MailboxWords for &W {
+    fn posted(&self) -> &AtomicU64 {
+        (**self).posted()
+    }
+
+    fn done(&self) -> &AtomicU64 {
+        (**self).done()
+    }
+}
+
+impl<W: MailboxWords + ?Sized> MailboxWords for Arc<W> {
+    fn posted(&self) -> &AtomicU64 {
+        (**self).posted()
+    }
+
+    fn done(&self) -> &AtomicU64 {
+        (**self).done()
+    }
+}
+
+/// Makes the mailbox idle with both counts at `count`, whatever an earlier run left there.
+///
+/// To be called while no thread uses the mailbox; whatever starts the threads publishes it.
+pub fn reset(words: &impl MailboxWords, count: u64) {
+    words.posted().store(count, Ordering::Relaxed);
+    words.done().store(count, Ordering::Relaxed);
+}
+
+/// The scheduler's side of a mailbox.
+#[derive(Debug)]
+pub struct Poster<W, O = Proven> {
+    words: W,
+    posted: u64,
+    outstanding: bool,
+    orderings: PhantomData<fn() -> O>,
+}
+
+impl<W: MailboxWords> Poster<W> {
+    /// Takes the scheduler's side of an idle mailbox whose words both hold `count` (see [`reset`]).
+    pub fn new(words: W, count: u64) -> Self {
+        Self::with_orderings(words, count)
+    }
+}
+
+impl<W: MailboxWords, O: MailboxOrderings> Poster<W, O> {
+    fn with_orderings(words: W, count: u64) -> Self {
+        // Not under loom: a side that loads its own word before storing it keeps loom from exploring.
+        debug_assert!(
+            cfg!(loom) || words.posted().load(Ordering::Relaxed) == count,
+            "mailbox not idle at count {count}: call mailbox::reset before making handles"
+        );
+        Self { words, posted: count, outstanding: false, orderings: PhantomData }
+    }
+
+    /// Whether a message may be written and posted: none is outstanding.
+    pub fn is_idle(&self) -> bool {
+        !self.outstanding
+    }
+
+    /// Hands over the message the caller has written, and returns its number. Only when
+    /// [idle](Self::is_idle).
+    pub fn post(&mut self) -> u64 {
+        debug_assert!(
+            !self.outstanding,
+            "post while message {} is outstanding: wait for poll_done",
+            self.posted
+        );
+        self.posted += 1;
+        self.outstanding = true;
+        // Pairs with the load in `Receiver::poll`: publishes the message.
+        self.words.posted().store(self.posted, O::POST);
+        self.posted
+    }
+
+    /// True exactly once per message, when it is finished. The kernel's writes are then visible and the
+    /// message may be overwritten.
+    pub fn poll_done(&mut self) -> bool {
+        if !self.outstanding {
+            return false;
+        }
+        // Pairs with the store in `Receiver::finish`: the kernel's writes are visible once the count is
+        // reached.
+        let done = self.words.done().load(O::SEE_DONE);
+        debug_assert!(
+            done == self.posted || done + 1 == self.posted,
+            "mailbox done count is {done}, but {} messages were posted",
+            self.posted
+        );
+        self.outstanding = done != self.posted;
+        !self.outstanding
+    }
+
+    /// The accessor given at construction.
+    pub fn words(&self) -> &W {
+        &self.words
+    }
+}
+
+/// The core's side of a mailbox.
+#[derive(Debug)]
+pub struct Receiver<W, O = Proven> {
+    words: W,
+    done: u64,
+    busy: bool,
+    orderings: PhantomData<fn() -> O>,
+}
+
+impl<W: MailboxWords> Receiver<W> {
+    /// Takes the core's side of a mailbox whose words both held `count` when it was [`reset`]. The first
+    /// message may already be posted.
+    pub fn new(words: W, count: u64) -> Self {
+        Self::with_orderings(words, count)
+    }
+}
+
+impl<W: MailboxWords, O: MailboxOrderings> Receiver<W, O> {
+    fn with_orderings(words: W, count: u64) -> Self {
+        debug_assert!(
+            cfg!(loom) || words.done().load(Ordering::Relaxed) == count,
+            "mailbox has not finished {count} messages: call mailbox::reset before making handles"
+        );
+        Self { words, done: count, busy: false, orderings: PhantomData }
+    }
+
+    /// The number of a newly posted message, which may be read from now until [`finish`](Self::finish). Given
+    /// once per message.
+    pub fn poll(&mut self) -> Option<u64> {
+        debug_assert!(!self.busy, "poll while message {} is unfinished: call finish first", self.done + 1);
+        // Pairs with the store in `Poster::post`: the message is visible once the count has moved.
+        let posted = self.words.posted().load(O::RECEIVE);
+        debug_assert!(
+            posted == self.done || posted == self.done + 1,
+            "mailbox posted count is {posted}, but only {} messages are finished",
+            self.done
+        );
+        self.busy = posted == self.done + 1;
+        self.busy.then_some(posted)
+    }
+
+    /// Ends the message taken by [`poll`](Self::poll). To be called after the kernel's last write and the
+    /// last reading of the message.
+    pub fn finish(&mut self) {
+        debug_assert!(self.busy, "finish without a message: poll must give one first");
+        self.done += 1;
+        self.busy = false;
+        // Pairs with the load in `Poster::poll_done`: publishes the kernel's writes.
+        self.words.done().store(self.done, O::FINISH);
+    }
+
+    /// Whether a message was taken and is not finished.
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// The accessor given at construction.
+    pub fn words(&self) -> &W {
+        &self.words
+    }
+}

@@ -1,0 +1,114 @@
+//! What the model checks share: running one, refuting a weakened protocol, and a cell that notices races.
+
+#![expect(unsafe_code, reason = "a guarded cell is what proves that a protocol orders the accesses to it")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use loom::cell::UnsafeCell;
+
+use crate::atomic::AtomicU32;
+
+/// Involuntary switches per execution. Protocol errors of this kind need one or two.
+const PREEMPTIONS: usize = 3;
+
+/// What loom says when two accesses to a [`Guarded`] are not ordered.
+pub(crate) const RACE: &str = "Causality violation";
+/// What loom says when every thread waits.
+pub(crate) const DEADLOCK: &str = "deadlock";
+
+/// Checks that `body` passes in every interleaving, and that there was more than one.
+pub(crate) fn holds(body: fn()) {
+    let executions = Arc::new(AtomicUsize::new(0));
+    explore(body, &executions);
+    let executions = executions.load(Relaxed);
+    assert!(executions > 1, "only {executions} execution explored: the check proves nothing");
+    println!("{executions} executions");
+}
+
+/// Checks that `body`, which runs a weakened protocol, fails in some interleaving with a message that
+/// contains `symptom`.
+pub(crate) fn refuted(symptom: &str, body: fn()) {
+    let executions = Arc::new(AtomicUsize::new(0));
+    let failure = catch_unwind(AssertUnwindSafe(|| explore(body, &executions)))
+        .expect_err("the weakened protocol passed: the check cannot see this ordering");
+    let message = failure
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| failure.downcast_ref::<&str>().copied())
+        .unwrap_or_default();
+    assert!(message.contains(symptom), "expected {symptom:?}, failed with {message:?}");
+    println!(
+        "failed in execution {}: {}",
+        executions.load(Relaxed),
+        message.lines().next().unwrap_or_default()
+    );
+}
+
+fn explore(body: fn(), executions: &Arc<AtomicUsize>) {
+    let executions = Arc::clone(executions);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(move || {
+        executions.fetch_add(1, Relaxed);
+        body();
+    });
+}
+
+/// Declares orderings that differ from the proven ones in one constant.
+macro_rules! weakened {
+    ($($name:ident: $orderings:ident { $site:ident = $ordering:ident })*) => {$(
+        struct $name;
+        impl $orderings for $name {
+            const $site: Ordering = Ordering::$ordering;
+        }
+    )*};
+}
+pub(crate) use weakened;
+
+/// Makes loom try every order of the marked steps.
+///
+/// Loom looks for another order only where the *last* access to an atomic was another thread's. A thread that
+/// loads an atomic and then stores it hides all earlier loads by others from that search. Where a protocol
+/// cannot avoid this, its steps are marked: the marks are relaxed, so they order nothing, but any two of them
+/// conflict.
+#[derive(Debug)]
+pub(crate) struct Steps(AtomicU32);
+
+impl Steps {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    pub(crate) fn mark(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Plain memory that a protocol is to protect. Loom fails the execution when two accesses to it are not
+/// ordered.
+#[derive(Debug, Default)]
+pub(crate) struct Guarded<T>(UnsafeCell<T>);
+
+// SAFETY: loom runs the threads of a model one at a time and panics before an access that is not ordered
+// after all conflicting ones.
+unsafe impl<T: Send> Sync for Guarded<T> {}
+
+impl<T: Copy> Guarded<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    pub(crate) fn read(&self) -> T {
+        // SAFETY: the pointer is valid while `self` is borrowed; loom has checked that no write is
+        // concurrent.
+        self.0.with(|value| unsafe { *value })
+    }
+
+    pub(crate) fn write(&self, value: T) {
+        // SAFETY: the pointer is valid while `self` is borrowed; loom has checked that no access is
+        // concurrent.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+}

@@ -1,0 +1,91 @@
+//! Every memory ordering of the protocols, by name, with its partner.
+//!
+//! Protocol code is generic over these traits. [`Proven`] takes all the defaults and is the only
+//! implementation outside the model checks; each model check has twins that weaken one constant and must
+//! fail.
+
+use crate::atomic::{Ordering, fence};
+
+/// The orderings as declared. What every public constructor uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proven;
+
+/// Orderings of [`crate::mailbox`].
+pub trait MailboxOrderings {
+    /// Publishes the message. Pairs with `RECEIVE`.
+    const POST: Ordering = Ordering::Release;
+    /// Sees the message. Pairs with `POST`.
+    const RECEIVE: Ordering = Ordering::Acquire;
+    /// Publishes the kernel's writes, and ends its reading of the message. Pairs with `SEE_DONE`.
+    const FINISH: Ordering = Ordering::Release;
+    /// Sees the kernel's writes; the message may be overwritten after it. Pairs with `FINISH`.
+    const SEE_DONE: Ordering = Ordering::Acquire;
+}
+
+/// Orderings of [`crate::ready`].
+pub trait ReadyOrderings {
+    /// Publishes a filled cell and all that the pusher wrote before. Pairs with `SEE_FILLED`.
+    const FILL: Ordering = Ordering::Release;
+    /// Sees a filled cell. Pairs with `FILL`.
+    const SEE_FILLED: Ordering = Ordering::Acquire;
+    /// Gives an emptied cell back, after its value was read. Pairs with `SEE_FREE`.
+    const EMPTY: Ordering = Ordering::Release;
+    /// Sees a cell given back. Pairs with `EMPTY`.
+    const SEE_FREE: Ordering = Ordering::Acquire;
+}
+
+/// Orderings of [`crate::fanout`].
+pub trait FanoutOrderings {
+    /// Publishes a node: its link and all that the pusher wrote about it. Pairs with `CLOSE`.
+    const PUSH: Ordering = Ordering::Release;
+    /// Sees that the list is closed, and the producer's outputs. Pairs with `CLOSE`.
+    const SEE_CLOSED: Ordering = Ordering::Acquire;
+    /// Sees all nodes and publishes the producer's outputs. Pairs with `PUSH` and `SEE_CLOSED`.
+    const CLOSE: Ordering = Ordering::AcqRel;
+}
+
+/// Orderings of [`crate::pending`].
+pub trait PendingOrderings {
+    /// Publishes the caller's outputs to the last caller, and shows the last caller everybody's. Pairs with
+    /// itself.
+    const SATISFY: Ordering = Ordering::AcqRel;
+}
+
+/// Orderings of [`crate::retire`].
+pub trait RetireOrderings {
+    /// Ends the retiring thread's use of the slot. Pairs with `SEE_RETIRED`.
+    const RETIRE: Ordering = Ordering::Release;
+    /// Sees a slot retired by any thread. Pairs with `RETIRE`.
+    const SEE_RETIRED: Ordering = Ordering::Acquire;
+    /// Publishes the slots passed over. Pairs with `SEE_TAIL`, through the release sequence of later advances
+    /// too.
+    const ADVANCE: Ordering = Ordering::Release;
+    /// Sees which slots are free. Pairs with `ADVANCE`.
+    const SEE_TAIL: Ordering = Ordering::Acquire;
+
+    /// Stands between the mark of an own slot and the look at the others'. Pairs with itself in every
+    /// retiring thread.
+    fn mark_then_look() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Orderings of [`crate::park`].
+pub trait ParkOrderings {
+    /// Stands between the sleeper's flag and its last look for work. Pairs with `work_then_look`.
+    fn flag_then_look() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Stands between the publishing of work and the look at the sleeper's flag. Pairs with `flag_then_look`.
+    fn work_then_look() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl MailboxOrderings for Proven {}
+impl ReadyOrderings for Proven {}
+impl FanoutOrderings for Proven {}
+impl PendingOrderings for Proven {}
+impl RetireOrderings for Proven {}
+impl ParkOrderings for Proven {}

@@ -1,0 +1,162 @@
+//! Task slots that may be dispatched: a bounded queue with any number of pushing and popping threads.
+//!
+//! Each cell has a sequence number that says whose turn it is. For the queue position `p` that maps to a
+//! cell, `2p` means free for the push at `p` and `2p + 1` means filled for the pop at `p`; the pop leaves
+//! `2(p + capacity)`. A thread claims a position by moving a cursor, then has the cell to itself until it
+//! stores the next sequence number. Positions are 64-bit and never wrap.
+//!
+//! ```
+//! use tensortap_sync::ready::ReadyQueue;
+//! let queue = ReadyQueue::new(3);
+//! assert_eq!(queue.capacity(), 4);
+//! assert_eq!(queue.push(7), Ok(()));
+//! assert_eq!(queue.push(8), Ok(()));
+//! assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(7), Some(8), None));
+//! ```
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use core::cmp::Ordering::{Equal, Greater, Less};
+use core::marker::PhantomData;
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::orderings::{Proven, ReadyOrderings};
+use crate::{Line, hint};
+
+/// A bounded first-in first-out queue of task slots.
+///
+/// What a thread wrote before `push(slot)` is visible to the thread whose `pop` returns that `slot`.
+#[derive(Debug)]
+pub struct ReadyQueue<O = Proven> {
+    next_push: Line<AtomicU64>,
+    next_pop: Line<AtomicU64>,
+    cells: Box<[Cell]>,
+    /// Capacity less one; the capacity is a power of two.
+    mask: u64,
+    orderings: PhantomData<fn() -> O>,
+}
+
+#[derive(Debug)]
+struct Cell {
+    sequence: AtomicU64,
+    slot: AtomicU32,
+}
+
+impl ReadyQueue {
+    /// An empty queue for at least `capacity` slots, rounded up to a power of two.
+    pub fn new(capacity: u32) -> Self {
+        Self::with_orderings(capacity)
+    }
+}
+
+impl<O: ReadyOrderings> ReadyQueue<O> {
+    fn with_orderings(capacity: u32) -> Self {
+        let capacity = u64::from(capacity).max(1).next_power_of_two();
+        let free = |position| Cell { sequence: AtomicU64::new(free_for(position)), slot: AtomicU32::new(0) };
+        Self {
+            next_push: Line::new(AtomicU64::new(0)),
+            next_pop: Line::new(AtomicU64::new(0)),
+            cells: (0..capacity).map(free).collect(),
+            mask: capacity - 1,
+            orderings: PhantomData,
+        }
+    }
+
+    /// How many slots fit.
+    pub fn capacity(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// Appends `slot`, or gives it back when there is no free cell.
+    ///
+    /// A cell is free again only when the pop that took its value has returned. So a push may be refused for
+    /// a moment even though fewer than `capacity` slots wait: another thread is inside `pop`. The caller
+    /// keeps the slot and tries again.
+    ///
+    /// # Errors
+    /// The refused `slot`.
+    pub fn push(&self, slot: u32) -> Result<(), u32> {
+        let mut position = self.next_push.load(Ordering::Relaxed);
+        loop {
+            let cell = self.cell(position);
+            // Pairs with the store in `pop`: the value read there is no longer needed.
+            match cell.sequence.load(O::SEE_FREE).cmp(&free_for(position)) {
+                Equal => match claim(&self.next_push, position) {
+                    Ok(()) => {
+                        cell.slot.store(slot, Ordering::Relaxed);
+                        // Pairs with the load in `pop`: publishes the slot and what the caller wrote before.
+                        cell.sequence.store(filled_at(position), O::FILL);
+                        return Ok(());
+                    }
+                    Err(moved_to) => position = moved_to,
+                },
+                Less => return Err(slot),
+                Greater => position = reload(&self.next_push),
+            }
+        }
+    }
+
+    /// Takes the oldest slot, if it is there.
+    ///
+    /// A push that has claimed its place but not yet returned hides the slots pushed after it, until it
+    /// returns. So whoever pushes calls [`wake`](crate::park::Parker::wake) after its own push has returned.
+    pub fn pop(&self) -> Option<u32> {
+        let mut position = self.next_pop.load(Ordering::Relaxed);
+        loop {
+            let cell = self.cell(position);
+            // Pairs with the store in `push`: the slot, and what its pusher wrote before, are visible.
+            match cell.sequence.load(O::SEE_FILLED).cmp(&filled_at(position)) {
+                Equal => match claim(&self.next_pop, position) {
+                    Ok(()) => {
+                        let slot = cell.slot.load(Ordering::Relaxed);
+                        // Pairs with the load in `push`: the value has been read and may be overwritten.
+                        cell.sequence.store(free_for(position + self.capacity()), O::EMPTY);
+                        return Some(slot);
+                    }
+                    Err(moved_to) => position = moved_to,
+                },
+                Less => return None,
+                Greater => position = reload(&self.next_pop),
+            }
+        }
+    }
+
+    /// Whether the queue looks empty: no push has claimed a place that no pop has claimed.
+    ///
+    /// Out of date as soon as it returns, and orders nothing. It is fit for
+    /// [`Parker::wait`](crate::park::Parker::wait), whose fence makes every push before the matching wake
+    /// count.
+    pub fn is_empty_hint(&self) -> bool {
+        let popped = self.next_pop.load(Ordering::Relaxed);
+        self.next_push.load(Ordering::Relaxed) <= popped
+    }
+
+    fn cell(&self, position: u64) -> &Cell {
+        #[expect(clippy::cast_possible_truncation, reason = "masked below the length of a slice")]
+        let index = (position & self.mask) as usize;
+        &self.cells[index]
+    }
+}
+
+const fn free_for(position: u64) -> u64 {
+    2 * position
+}
+
+const fn filled_at(position: u64) -> u64 {
+    2 * position + 1
+}
+
+/// Moves `cursor` from `position` to the next, or says where it has gone. Relaxed: the cell's sequence number
+/// does the ordering.
+fn claim(cursor: &AtomicU64, position: u64) -> Result<(), u64> {
+    cursor.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed).map(drop)
+}
+
+/// Where `cursor` has gone, after another thread was seen to have moved it.
+fn reload(cursor: &AtomicU64) -> u64 {
+    hint::spin_loop();
+    cursor.load(Ordering::Relaxed)
+}

@@ -1,0 +1,131 @@
+//! Model checks of the ready queue.
+
+use std::sync::Arc;
+
+use loom::thread::{self, JoinHandle};
+
+use super::ReadyQueue;
+use crate::atomic::Ordering;
+use crate::model::{Guarded, RACE, Steps, holds, refuted, weakened};
+use crate::orderings::{Proven, ReadyOrderings};
+
+weakened! {
+    FillRelaxed: ReadyOrderings { FILL = Relaxed }
+    SeeFilledRelaxed: ReadyOrderings { SEE_FILLED = Relaxed }
+    EmptyRelaxed: ReadyOrderings { EMPTY = Relaxed }
+    SeeFreeRelaxed: ReadyOrderings { SEE_FREE = Relaxed }
+}
+
+/// A queue, and per slot a task that is written before the push and changed after the pop.
+struct Shared<O> {
+    queue: ReadyQueue<O>,
+    tasks: [Guarded<u32>; 2],
+    steps: Steps,
+}
+
+impl<O: ReadyOrderings + 'static> Shared<O> {
+    fn new(capacity: u32) -> Arc<Self> {
+        let tasks = [Guarded::new(0), Guarded::new(0)];
+        Arc::new(Self { queue: ReadyQueue::with_orderings(capacity), tasks, steps: Steps::new() })
+    }
+
+    fn submit(&self, slot: u32) {
+        self.steps.mark();
+        self.tasks[slot as usize].write(1);
+        assert_eq!(self.queue.push(slot), Ok(()), "two slots fit");
+    }
+
+    /// Runs the oldest ready task, if any. A slot that is delivered twice fails here.
+    fn dispatch(&self) -> usize {
+        self.steps.mark();
+        let Some(slot) = self.queue.pop() else { return 0 };
+        let task = &self.tasks[slot as usize];
+        assert_eq!(task.read(), 1, "slot {slot} delivered twice, or before its task was written");
+        task.write(2);
+        1
+    }
+
+    fn spawn<T: 'static>(self: &Arc<Self>, run: impl FnOnce(&Self) -> T + 'static) -> JoinHandle<T> {
+        let shared = Arc::clone(self);
+        thread::spawn(move || run(&shared))
+    }
+
+    fn dispatch_all(&self) -> usize {
+        core::iter::from_fn(|| Some(self.dispatch())).take_while(|&dispatched| dispatched > 0).sum()
+    }
+}
+
+fn two_pushers<O: ReadyOrderings + 'static>() {
+    let shared = Shared::<O>::new(2);
+    let pushers = [0, 1].map(|slot| shared.spawn(move |shared| shared.submit(slot)));
+    let early = shared.dispatch();
+    for pusher in pushers {
+        pusher.join().unwrap();
+    }
+    assert_eq!(early + shared.dispatch_all(), 2);
+    assert!(shared.queue.is_empty_hint());
+}
+
+fn two_poppers<O: ReadyOrderings + 'static>() {
+    let shared = Shared::<O>::new(2);
+    let poppers = [(); 2].map(|()| shared.spawn(Shared::dispatch));
+    shared.submit(0);
+    shared.submit(1);
+    let dispatched: usize = poppers.map(|popper| popper.join().unwrap()).iter().sum();
+    assert_eq!(dispatched + shared.dispatch_all(), 2);
+}
+
+/// With one cell, the second push succeeds only after the pop of the first: it must see what the popper did
+/// before.
+fn reused_cell<O: ReadyOrderings + 'static>() {
+    let shared = Shared::<O>::new(1);
+    assert_eq!(shared.queue.push(0), Ok(()));
+    let popper = shared.spawn(|shared| {
+        shared.steps.mark();
+        shared.tasks[0].write(7);
+        assert_eq!(shared.queue.pop(), Some(0));
+    });
+    shared.steps.mark();
+    match shared.queue.push(1) {
+        Ok(()) => assert_eq!(shared.tasks[0].read(), 7),
+        Err(slot) => assert_eq!(slot, 1),
+    }
+    popper.join().unwrap();
+}
+
+#[test]
+fn slots_of_two_pushers_arrive_once_with_their_tasks() {
+    holds(two_pushers::<Proven>);
+}
+
+#[test]
+fn two_poppers_never_share_a_slot() {
+    holds(two_poppers::<Proven>);
+}
+
+#[test]
+fn a_cell_is_reused_only_after_its_pop() {
+    holds(reused_cell::<Proven>);
+}
+
+#[test]
+fn push_without_release_is_refuted() {
+    refuted(RACE, two_pushers::<FillRelaxed>);
+    refuted(RACE, two_poppers::<FillRelaxed>);
+}
+
+#[test]
+fn pop_without_acquire_is_refuted() {
+    refuted(RACE, two_pushers::<SeeFilledRelaxed>);
+    refuted(RACE, two_poppers::<SeeFilledRelaxed>);
+}
+
+#[test]
+fn emptying_without_release_is_refuted() {
+    refuted(RACE, reused_cell::<EmptyRelaxed>);
+}
+
+#[test]
+fn reuse_without_acquire_is_refuted() {
+    refuted(RACE, reused_cell::<SeeFreeRelaxed>);
+}

@@ -1,0 +1,116 @@
+use std::fmt;
+
+use tensortap_platform::PlatformError;
+use tensortap_runtime::RunError;
+use tensortap_scene::{FaultKind, SceneError};
+
+/// Why a run could not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name nobody knows.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    /// A scene that the runtime makes no sense for.
+    #[error("scene `{scene}` does not run on `{runtime}`; it runs on: {}", .runtimes.join(", "))]
+    SceneRuntime {
+        /// The scene.
+        scene: &'static str,
+        /// What was asked for.
+        runtime: &'static str,
+        /// What it runs on.
+        runtimes: &'static [&'static str],
+    },
+    /// A parameter the scene does not take.
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    /// A fault that cannot show in a kernel.
+    #[error("fault `{kind}` cannot show in kernel `{kernel}` of scene `{scene}`; it shows: {}", names(.shows))]
+    Fault {
+        /// The scene.
+        scene: &'static str,
+        /// The kernel.
+        kernel: &'static str,
+        /// What was asked for.
+        kind: FaultKind,
+        /// What can show.
+        shows: &'static [FaultKind],
+    },
+    /// The device could not be opened.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// The run could not be prepared.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+fn names(faults: &[FaultKind]) -> String {
+    if faults.is_empty() {
+        return "none".into();
+    }
+    faults.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl Error {
+    /// Whether the request itself was wrong, as opposed to what came of it.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
+            Error::Run(RunError::BadOption { .. }) => true,
+            Error::Platform(_) | Error::Run(_) => false,
+        }
+    }
+}
+
+/// A name nobody knows, what there is instead, and the nearest of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// What was named: "scene", "platform", …
+    pub what: &'static str,
+    /// The name given.
+    pub name: String,
+    /// What there is.
+    pub valid: Vec<String>,
+    /// The one most likely meant.
+    pub did_you_mean: Option<String>,
+}
+
+/// How alike two names must be to be taken for one another.
+const ALIKE: f64 = 0.75;
+
+impl Unknown {
+    /// Finds the nearest of the valid names.
+    pub fn new<'a>(what: &'static str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> Unknown {
+        let valid: Vec<String> = valid.into_iter().map(str::to_string).collect();
+        let likeness = |v: &String| strsim::jaro_winkler(v, name);
+        let nearest = valid.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let did_you_mean = nearest.filter(|v| likeness(v) >= ALIKE).cloned();
+        Unknown { what, name: name.into(), valid, did_you_mean }
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unknown { what, name, valid, did_you_mean } = self;
+        write!(f, "there is no {what} `{name}`; ")?;
+        if let Some(nearest) = did_you_mean {
+            write!(f, "did you mean `{nearest}`? ")?;
+        }
+        if valid.is_empty() { write!(f, "there are none") } else { write!(f, "there are: {}", valid.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_offered_and_a_far_one_is_not() {
+        let near = Unknown::new("scene", "paged_atention", ["bgemm", "paged_attention"]);
+        assert_eq!(near.did_you_mean.as_deref(), Some("paged_attention"));
+        assert!(near.to_string().contains("did you mean `paged_attention`?"));
+        assert_eq!(Unknown::new("scene", "xyz", ["bgemm"]).did_you_mean, None);
+    }
+}

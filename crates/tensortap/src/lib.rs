@@ -1,0 +1,35 @@
+//! Records what every task of an accelerator graph was given and produced.
+//!
+//! This crate is what the command line does, as Rust calls. A program that runs scenes on the default, simulated device
+//! calls [`become_device_if_asked`] at the top of its `main`: the device is a process of its own, started from the same
+//! executable.
+//!
+//! ```
+//! use tensortap::{DeviceMode, Golden, RunConfig};
+//!
+//! let mut config = RunConfig::new("vector_example");
+//! config.platform = "a5sim".into();
+//! config.runtime = Some("aicpu_build_graph".into());
+//! // A documentation test cannot become a device process; your `main` can.
+//! config.device_mode = DeviceMode::Thread;
+//! let report = tensortap::run(&config)?;
+//! assert_eq!((report.golden, report.tasks), (Golden::Pass, 5));
+//! # Ok::<(), tensortap::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod report;
+mod run;
+
+pub use config::RunConfig;
+pub use error::{Error, Unknown};
+pub use report::{Golden, OutputVerdict, RunReport};
+pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};
+
+pub use tensortap_abi::{CoreType, DType, FailureKind, TaskId};
+pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
+pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Progress, RUNTIMES, RunFailure, Runtime};
+pub use tensortap_scene as scene;
+pub use tensortap_scenes::builtin;

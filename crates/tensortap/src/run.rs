@@ -1,0 +1,179 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tensortap_platform::{DeviceOptions, PLATFORMS, Platform};
+use tensortap_runtime::{
+    DeviceReport, Fault, GraphProgram, LaunchOptions, Progress, RUNTIMES, RunError, Runtime, execute,
+};
+use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene, Tolerance, compare};
+
+use crate::{Error, Golden, OutputVerdict, RunConfig, RunReport, Unknown};
+
+/// Becomes a device when the host that started this process asked for it, with the built-in scenes; then it never
+/// returns. Otherwise it returns at once. Call it at the top of `main`.
+///
+/// ```no_run
+/// fn main() -> Result<(), tensortap::Error> {
+///     tensortap::become_device_if_asked();
+///     let report = tensortap::run(&tensortap::RunConfig::new("paged_attention"))?;
+///     println!("{} tasks, golden: {}", report.tasks, report.golden.name());
+///     Ok(())
+/// }
+/// ```
+pub fn become_device_if_asked() {
+    become_device_if_asked_with(tensortap_scenes::builtin());
+}
+
+/// The same with scenes of your own: host and device must know the same ones.
+pub fn become_device_if_asked_with(registry: Registry) {
+    tensortap_platform::become_device_if_asked(&GraphProgram::new(registry));
+}
+
+/// Runs a scene and checks its golden.
+pub fn run(config: &RunConfig) -> Result<RunReport, Error> {
+    run_observed(config, &mut |_| true)
+}
+
+/// Runs a scene; `observe` is called now and then with how far it has come, and ends the run by returning false.
+pub fn run_observed(config: &RunConfig, observe: &mut dyn FnMut(Progress) -> bool) -> Result<RunReport, Error> {
+    let request = resolve(config)?;
+    let inputs = request.scene.host_args(&request.params);
+    let mut device = request.platform.open(&device_options(config))?;
+    let options = launch_options(config, request.fault);
+    let started = Instant::now();
+    let outcome = execute(&mut *device, request.scene, &request.params, request.runtime, options, &inputs, observe);
+    match outcome {
+        Ok(report) => Ok(complete(config, &request, &inputs, report)),
+        Err(RunError::Failed(failure)) => {
+            let report = blank(config, &request, failure.progress, started.elapsed());
+            Ok(RunReport { failure: Some(failure), ..report })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A configuration whose names were found to mean something.
+pub struct Request {
+    /// The scene.
+    pub scene: &'static dyn Scene,
+    /// Its parameters.
+    pub params: Params,
+    /// The platform.
+    pub platform: &'static dyn Platform,
+    /// The runtime.
+    pub runtime: &'static dyn Runtime,
+    /// The kernel to damage.
+    pub fault: Option<Fault>,
+}
+
+/// Checks every name in a configuration without running anything.
+pub fn resolve(config: &RunConfig) -> Result<Request, Error> {
+    let scene = find_scene(&config.registry, &config.scene)?;
+    let platform = PLATFORMS
+        .iter()
+        .copied()
+        .find(|p| p.name() == config.platform)
+        .ok_or_else(|| Unknown::new("platform", &config.platform, PLATFORMS.iter().map(|p| p.name())))?;
+    let runtime_name = config.runtime.as_deref().unwrap_or(scene.runtimes()[0]);
+    let runtime = tensortap_runtime::find(runtime_name)
+        .ok_or_else(|| Unknown::new("runtime", runtime_name, RUNTIMES.iter().map(|r| r.name())))?;
+    if !scene.runtimes().contains(&runtime.name()) {
+        let (scene, runtime, runtimes) = (scene.name(), runtime.name(), scene.runtimes());
+        return Err(Error::SceneRuntime { scene, runtime, runtimes });
+    }
+    let params = find_params(scene, &config.params)?;
+    let fault = find_fault(scene, config)?;
+    Ok(Request { scene, params, platform, runtime, fault })
+}
+
+fn find_scene(registry: &Registry, name: &str) -> Result<&'static dyn Scene, Unknown> {
+    let listed = || registry.scenes().iter().filter(|s| !s.hidden()).map(|s| s.name());
+    registry.find(name).ok_or_else(|| Unknown::new("scene", name, listed()))
+}
+
+fn find_params(scene: &'static dyn Scene, given: &[(String, String)]) -> Result<Params, Error> {
+    let names = || scene.params().iter().map(|p| p.name);
+    if let Some((name, _)) = given.iter().find(|(name, _)| !names().any(|n| n == name)) {
+        return Err(Unknown::new("parameter", name, names()).into());
+    }
+    let pairs = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let params = Params::resolve(scene.name(), scene.params(), pairs)?;
+    scene.check(&params)?;
+    Ok(params)
+}
+
+fn find_fault(scene: &'static dyn Scene, config: &RunConfig) -> Result<Option<Fault>, Error> {
+    let Some((name, kind)) = &config.inject_fault else { return Ok(None) };
+    let kernels = scene.kernels();
+    let kernel = kernels
+        .iter()
+        .find(|k| k.name == name)
+        .ok_or_else(|| Unknown::new("kernel", name, kernels.iter().map(|k| k.name)))?;
+    if !kernel.faults.contains(kind) {
+        let (scene, kernel, shows) = (scene.name(), kernel.name, kernel.faults);
+        return Err(Error::Fault { scene, kernel, kind: *kind, shows });
+    }
+    Ok(Some(Fault { func_id: kernel.func_id, kind: *kind }))
+}
+
+fn device_options(config: &RunConfig) -> DeviceOptions {
+    let mut options = DeviceOptions::new(Arc::new(GraphProgram::new(config.registry.clone())));
+    options.mode = config.device_mode;
+    options.memory_bytes = config.device_memory;
+    options.executable.clone_from(&config.device_executable);
+    options
+}
+
+fn launch_options(config: &RunConfig, fault: Option<Fault>) -> LaunchOptions {
+    LaunchOptions {
+        blocks: config.block_count(),
+        schedulers: config.schedulers,
+        build: config.build,
+        ring_slots: config.ring_slots,
+        ring_heap_bytes: config.ring_heap,
+        stall_timeout: config.stall_timeout,
+        fault,
+        poison: config.poison,
+    }
+}
+
+fn blank(config: &RunConfig, request: &Request, progress: Progress, wall: Duration) -> RunReport {
+    RunReport {
+        scene: request.scene.name(),
+        platform: request.platform.name(),
+        runtime: request.runtime.name(),
+        blocks: config.block_count(),
+        schedulers: config.schedulers,
+        tasks: progress.completed,
+        dispatches: progress.dispatches,
+        wall,
+        golden: Golden::None,
+        outputs: Vec::new(),
+        results: Vec::new(),
+        failure: None,
+    }
+}
+
+fn complete(config: &RunConfig, request: &Request, inputs: &HostArgs, report: DeviceReport) -> RunReport {
+    let golden = request.scene.golden(&request.params, inputs);
+    let outputs: Option<Vec<_>> =
+        golden.map(|g| g.iter().map(|expected| judge(request.scene, expected, &report.outputs)).collect());
+    let verdict = match &outputs {
+        None => Golden::None,
+        Some(all) if !all.is_empty() && all.iter().all(OutputVerdict::passed) => Golden::Pass,
+        Some(_) => Golden::Fail,
+    };
+    RunReport {
+        golden: verdict,
+        outputs: outputs.unwrap_or_default(),
+        results: report.outputs,
+        ..blank(config, request, report.progress, report.wall)
+    }
+}
+
+fn judge(scene: &dyn Scene, expected: &HostTensor, outputs: &[HostTensor]) -> OutputVerdict {
+    let tolerance = scene.tolerance(&expected.name).unwrap_or(Tolerance::of(expected.dtype));
+    let actual = outputs.iter().find(|o| o.name == expected.name && o.dtype == expected.dtype);
+    let comparison = actual.and_then(|a| compare(a.dtype, &a.bytes, &expected.bytes, tolerance));
+    OutputVerdict { name: expected.name.clone(), comparison }
+}
