@@ -10,6 +10,6 @@ mod runtimes;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks};
 pub use host::{
-    DeviceReport, Fault, LaunchOptions, Plan, Progress, RunError, RunFailure, execute, DEFAULT_RING_SLOTS,
+    DEFAULT_RING_SLOTS, DeviceReport, Fault, LaunchOptions, Plan, Progress, RunError, RunFailure, execute,
 };
 pub use runtimes::{BuildMode, RUNTIMES, Runtime, find};

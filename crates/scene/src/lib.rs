@@ -28,7 +28,7 @@ pub use element::{Element, decode_f64, encode_f64};
 pub use error::{GraphError, SceneError};
 pub use fault::{FaultKind, UnknownFault};
 pub use kernel::{KernelDef, Registry};
-pub use orch::{GraphBuilder, Orch, TaskBuilder};
+pub use orch::{GraphBuilder, Orch, PlacedArg, TaskBuilder};
 pub use param::{ParamKind, ParamSpec, Params};
 pub use reference::{RefTask, RefTensor, Reference};
 pub use scene::{ALL_RUNTIMES, ArgSpec, DEVICE_BUILT_RUNTIMES, Scene};

@@ -2,7 +2,8 @@ use tensortap_abi::{CoreType, DType, Role};
 use tensortap_geometry::Layout;
 
 use crate::{
-    BufferTable, GraphError, KernelDef, Marks, Place, ScalarArg, TaskHandle, TaskSpec, Tensor, TensorUse,
+    ArgSpec, BufferTable, GraphError, KernelDef, Marks, Place, ScalarArg, TaskHandle, TaskSpec, Tensor,
+    TensorUse,
 };
 
 /// What a runtime provides to orchestrations.
@@ -32,6 +33,27 @@ pub trait GraphBuilder {
     fn end_scope(&mut self) -> Result<(), GraphError>;
 }
 
+/// One of the orchestration's own arguments, where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedArg {
+    /// Name in the scene.
+    pub name: &'static str,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: Vec<u64>,
+    /// Where it lies.
+    pub place: Place,
+}
+
+impl PlacedArg {
+    /// An argument of a scene at a place.
+    pub fn new(spec: ArgSpec, place: Place) -> PlacedArg {
+        let ArgSpec { name, dtype, shape, role: _ } = spec;
+        PlacedArg { name, dtype, shape, place }
+    }
+}
+
 /// The orchestration's view of a run: it submits tasks here.
 ///
 /// ```
@@ -49,7 +71,7 @@ pub trait GraphBuilder {
 pub struct Orch<'b> {
     builder: &'b mut dyn GraphBuilder,
     buffers: BufferTable,
-    args: Vec<(String, Tensor)>,
+    args: Vec<(&'static str, Tensor)>,
     // Reused from task to task, so that submitting does not allocate.
     spec: TaskSpec,
 }
@@ -58,11 +80,11 @@ impl<'b> Orch<'b> {
     /// An orchestration over a runtime, with its own arguments where they already lie.
     pub fn new(
         builder: &'b mut dyn GraphBuilder,
-        args: impl IntoIterator<Item = (String, DType, Vec<u64>, Place)>,
+        args: impl IntoIterator<Item = PlacedArg>,
     ) -> Result<Orch<'b>, GraphError> {
         let mut buffers = BufferTable::default();
         let mut named = Vec::new();
-        for (name, dtype, shape, place) in args {
+        for PlacedArg { name, dtype, shape, place } in args {
             let layout = Layout::contiguous(&shape, dtype.bits())?;
             let buffer = buffers.add(layout.byte_range().end, Some(place));
             named.push((name, Tensor { buffer, dtype, layout }));
@@ -72,7 +94,7 @@ impl<'b> Orch<'b> {
 
     /// One of the scene's own arguments.
     pub fn arg(&self, name: &str) -> Result<Tensor, GraphError> {
-        let found = self.args.iter().find(|(n, _)| n == name);
+        let found = self.args.iter().find(|(n, _)| *n == name);
         found.map(|(_, t)| *t).ok_or_else(|| GraphError::NoSuchArg(name.into()))
     }
 

@@ -7,7 +7,7 @@ use tensortap_abi::{Role, TensorDesc};
 
 use crate::{
     Buffer, BufferTable, FaultKind, GraphBuilder, GraphError, HostArgs, KernelDef, Orch, Params, Place,
-    RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, decode_f64, run_kernel,
+    PlacedArg, RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, decode_f64, run_kernel,
 };
 
 /// A recorded graph in host memory. It is what a device's results, and its speed, are held against.
@@ -66,11 +66,11 @@ impl SequentialGraph {
         let mut recorder = Recorder::default();
         let mut args = Vec::new();
         let mut placed = Vec::new();
-        for (spec, tensor) in scene.args(params).iter().zip(&inputs.0) {
+        for (spec, tensor) in scene.args(params).into_iter().zip(&inputs.0) {
             let addr = recorder.memory.add(tensor.bytes.len() as u64);
             copy_in(recorder.memory.buffers.last_mut().expect("just added"), &tensor.bytes);
             args.push((spec.name, recorder.memory.buffers.len() - 1, tensor.bytes.len()));
-            placed.push((spec.name.to_string(), spec.dtype, spec.shape.clone(), Place::permanent(addr)));
+            placed.push(PlacedArg::new(spec, Place::permanent(addr)));
         }
         let mut orch = Orch::new(&mut recorder, placed)?;
         scene.orchestrate(&mut orch, params)?;

@@ -68,6 +68,7 @@ impl RunConfig {
 
     /// The same with one parameter more.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "reads well with numbers")]
     pub fn param(mut self, name: &str, value: impl ToString) -> RunConfig {
         self.params.push((name.into(), value.to_string()));
         self

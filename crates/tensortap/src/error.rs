@@ -98,7 +98,11 @@ impl fmt::Display for Unknown {
         if let Some(nearest) = did_you_mean {
             write!(f, "did you mean `{nearest}`? ")?;
         }
-        if valid.is_empty() { write!(f, "there are none") } else { write!(f, "there are: {}", valid.join(", ")) }
+        if valid.is_empty() {
+            write!(f, "there are none")
+        } else {
+            write!(f, "there are: {}", valid.join(", "))
+        }
     }
 }
 

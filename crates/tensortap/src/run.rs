@@ -35,18 +35,22 @@ pub fn run(config: &RunConfig) -> Result<RunReport, Error> {
 }
 
 /// Runs a scene; `observe` is called now and then with how far it has come, and ends the run by returning false.
-pub fn run_observed(config: &RunConfig, observe: &mut dyn FnMut(Progress) -> bool) -> Result<RunReport, Error> {
+pub fn run_observed(
+    config: &RunConfig,
+    observe: &mut dyn FnMut(Progress) -> bool,
+) -> Result<RunReport, Error> {
     let request = resolve(config)?;
     let inputs = request.scene.host_args(&request.params);
     let mut device = request.platform.open(&device_options(config))?;
     let options = launch_options(config, request.fault);
     let started = Instant::now();
-    let outcome = execute(&mut *device, request.scene, &request.params, request.runtime, options, &inputs, observe);
+    let outcome =
+        execute(&mut *device, request.scene, &request.params, request.runtime, options, &inputs, observe);
     match outcome {
         Ok(report) => Ok(complete(config, &request, &inputs, report)),
         Err(RunError::Failed(failure)) => {
             let report = blank(config, &request, failure.progress, started.elapsed());
-            Ok(RunReport { failure: Some(failure), ..report })
+            Ok(RunReport { failure: Some(*failure), ..report })
         }
         Err(error) => Err(error.into()),
     }

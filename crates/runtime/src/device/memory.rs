@@ -7,8 +7,9 @@
 use std::marker::PhantomData;
 
 use tensortap_abi::{
-    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, ControlLayout, CoreControl, DeviceControl, DeviceRange, EdgeNode,
-    MAX_DEVICE_THREADS, PayloadLayout, SUBTASK_CONTEXT_SLOT, SubtaskContext, TaskSlot, TensorDesc, ThreadControl,
+    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, ControlLayout, CoreControl, DeviceControl, DeviceRange,
+    EdgeNode, MAX_DEVICE_THREADS, PayloadLayout, SUBTASK_CONTEXT_SLOT, SubtaskContext, TaskSlot, TensorDesc,
+    ThreadControl,
 };
 use tensortap_platform::{DeviceMemory, PlatformError};
 use tensortap_sync::atomic::{AtomicU32, AtomicU64};
@@ -142,7 +143,7 @@ impl EdgeTable for Table<'_, EdgeNode> {
 
 /// The payload area of one task, being written.
 pub struct PayloadWriter<'m> {
-    base: *mut u8,
+    descs: *mut TensorDesc,
     layout: PayloadLayout,
     memory: PhantomData<&'m ()>,
 }
@@ -150,25 +151,27 @@ pub struct PayloadWriter<'m> {
 impl<'m> PayloadWriter<'m> {
     /// Room for a payload at a device address.
     pub fn new(memory: &'m DeviceMemory, addr: u64, layout: PayloadLayout) -> Result<Self, PlatformError> {
-        let base = memory.ptr(addr, layout.bytes() as u64)?;
-        assert!(base.cast::<TensorDesc>().is_aligned(), "payloads lie on cache lines");
-        Ok(PayloadWriter { base, layout, memory: PhantomData })
+        assert!(addr.is_multiple_of(align_of::<TensorDesc>() as u64), "payloads lie on cache lines");
+        #[expect(clippy::cast_ptr_alignment, reason = "just checked")]
+        let descs = memory.ptr(addr, layout.bytes() as u64)?.cast::<TensorDesc>();
+        Ok(PayloadWriter { descs, layout, memory: PhantomData })
     }
 
     /// Writes a tensor argument.
     pub fn tensor(&mut self, index: usize, desc: &TensorDesc) {
         assert!(index < self.layout.tensor_count);
         // SAFETY: `new` checked that the layout's bytes are mapped and aligned; nobody else sees the payload yet.
-        unsafe { self.base.cast::<TensorDesc>().add(index).write(*desc) }
+        unsafe { self.descs.add(index).write(*desc) }
     }
 
     /// Writes a scalar argument.
     pub fn scalar(&mut self, index: usize, bits: u64, dtype: u8) {
         assert!(index < self.layout.scalar_count);
-        // SAFETY: as above; scalars follow descriptors, so they are aligned.
+        // SAFETY: as above; scalars follow descriptors, and their dtypes follow them, as `PayloadLayout` says.
         unsafe {
-            self.base.add(self.layout.scalars_offset()).cast::<u64>().add(index).write(bits);
-            self.base.add(self.layout.scalar_dtypes_offset() + index).write(dtype);
+            let scalars = self.descs.add(self.layout.tensor_count).cast::<u64>();
+            scalars.add(index).write(bits);
+            scalars.add(self.layout.scalar_count).cast::<u8>().add(index).write(dtype);
         }
     }
 }
@@ -192,7 +195,10 @@ pub struct Control<'m> {
 impl<'m> Control<'m> {
     /// The control area over a range that has room for `cores`.
     pub fn new(memory: &'m DeviceMemory, range: DeviceRange, cores: usize) -> Result<Self, PlatformError> {
-        let part = |offset: usize, bytes: usize| DeviceRange { addr: range.addr + offset as u64, bytes: bytes as u64 };
+        let part = |offset: usize, bytes: usize| DeviceRange {
+            addr: range.addr + offset as u64,
+            bytes: bytes as u64,
+        };
         let needed = ControlLayout { cores }.bytes();
         memory.ptr(range.addr, needed as u64)?;
         Ok(Control {
@@ -346,7 +352,8 @@ impl CoreView<'_> {
             let scalars = (payload_addr + layout.scalars_offset() as u64) as *const u64;
             args.add(layout.tensor_count).copy_from_nonoverlapping(scalars, layout.scalar_count);
             args.add(BLOCK_CONTEXT_SLOT).write((&raw mut (*core).block).expose_provenance() as u64);
-            args.add(SUBTASK_CONTEXT_SLOT).write((&raw mut (*core).subtask_context).expose_provenance() as u64);
+            args.add(SUBTASK_CONTEXT_SLOT)
+                .write((&raw mut (*core).subtask_context).expose_provenance() as u64);
         }
         debug_assert!(layout.tensor_count + layout.scalar_count <= ARG_SLOTS - 2);
     }

@@ -102,8 +102,7 @@ fn graph_deadlock(run: &Run<'_>) -> Failure {
     let message = if unpublished.is_empty() {
         format!("{waiting} tasks wait for one another in a circle; remove the edge that closes it")
     } else {
-        let names: Vec<_> =
-            unpublished.iter().map(|&s| TaskId(run.slots.task_id(s)).to_string()).collect();
+        let names: Vec<_> = unpublished.iter().map(|&s| TaskId(run.slots.task_id(s)).to_string()).collect();
         format!("{waiting} tasks wait for tasks that were never published, such as {}", names.join(", "))
     };
     Failure {

@@ -4,11 +4,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DeviceStatus, FailureKind, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS,
-    MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc, ThreadState,
+    DeviceAddr, DeviceRange, DeviceStatus, EdgeNode, FailureKind, KernelArgs, KernelName, LAUNCH_MAGIC,
+    LAYOUT_VERSION, MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TaskSlot, TensorDesc, ThreadState,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
-use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, Registry, Scene};
+use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, PlacedArg, Registry, Scene};
 use tensortap_sync::atomic::Ordering;
 use tensortap_sync::park::spins_for;
 
@@ -82,17 +82,27 @@ impl<'m> Launch<'m> {
         let table = Table::<KernelArgs>::new(memory, DeviceRange { addr, bytes });
         let args = table.map_err(|e| refuse(None, e.to_string()))?.read(0);
         if args.magic != LAUNCH_MAGIC || args.layout_version != LAYOUT_VERSION {
-            return Err(refuse(None, format!("launch arguments at {addr:#x} are not of layout {LAYOUT_VERSION}")));
+            return Err(refuse(
+                None,
+                format!("launch arguments at {addr:#x} are not of layout {LAYOUT_VERSION}"),
+            ));
         }
         Self::resolve(registry, memory, args).map_err(|message| refuse(Some(args.control), message))
     }
 
-    fn resolve(registry: &Registry, memory: &'m DeviceMemory, args: KernelArgs) -> Result<Launch<'m>, String> {
+    fn resolve(
+        registry: &Registry,
+        memory: &'m DeviceMemory,
+        args: KernelArgs,
+    ) -> Result<Launch<'m>, String> {
         if args.blocks == 0 || args.blocks as usize > MAX_BLOCKS {
             return Err(format!("{} blocks asked for, 1 to {MAX_BLOCKS} are possible", args.blocks));
         }
         if args.schedulers == 0 || args.schedulers as usize > MAX_SCHEDULERS {
-            return Err(format!("{} schedulers asked for, 1 to {MAX_SCHEDULERS} are possible", args.schedulers));
+            return Err(format!(
+                "{} schedulers asked for, 1 to {MAX_SCHEDULERS} are possible",
+                args.schedulers
+            ));
         }
         let scene_name = read_text(memory, args.scene)?;
         let scene = registry.find(&scene_name).ok_or_else(|| {
@@ -111,12 +121,14 @@ impl<'m> Launch<'m> {
     }
 
     fn execute(self, link: &DeviceLink) {
-        let control = Control::new(self.memory, self.args.control, self.args.blocks as usize * SLOTS_PER_TASK);
+        let control =
+            Control::new(self.memory, self.args.control, self.args.blocks as usize * SLOTS_PER_TASK);
         let setup = control.and_then(|control| Ok((control, self.tables()?)));
         let (control, (slots, edges)) = match setup {
             Ok(parts) => parts,
             Err(error) => {
-                return Refusal { control: Some(self.args.control), message: error.to_string() }.report(self.memory);
+                return Refusal { control: Some(self.args.control), message: error.to_string() }
+                    .report(self.memory);
             }
         };
         let rings = self.runtime.rings(&self.args);
@@ -128,10 +140,7 @@ impl<'m> Launch<'m> {
         drop(watched);
     }
 
-    #[expect(clippy::type_complexity, reason = "two tables")]
-    fn tables(
-        &self,
-    ) -> Result<(Table<'m, tensortap_abi::TaskSlot>, Table<'m, tensortap_abi::EdgeNode>), PlatformError> {
+    fn tables(&self) -> Result<(Table<'m, TaskSlot>, Table<'m, EdgeNode>), PlatformError> {
         Ok((Table::new(self.memory, self.args.tasks)?, Table::new(self.memory, self.args.edges)?))
     }
 
@@ -153,8 +162,10 @@ impl<'m> Launch<'m> {
                 let body = move || run_core(run, &self.kernels, core, scheduler);
                 spawn(scope, run, format!("tt-core-{core}"), body);
             }
-            let orchestrator =
-                self.runtime.builds_on_device().then(|| spawn(scope, run, "tt-orch".into(), || self.orchestrate(run)));
+            let orchestrator = self
+                .runtime
+                .builds_on_device()
+                .then(|| spawn(scope, run, "tt-orch".into(), || self.orchestrate(run)));
             if sequential && let Some(Some(orchestrator)) = orchestrator {
                 let _ = orchestrator.join();
             }
@@ -176,7 +187,8 @@ impl<'m> Launch<'m> {
         let state = run.control.thread(1 + index);
         state.state().store(ThreadState::Running as u32, Ordering::Relaxed);
         let KernelArgs { blocks, schedulers, .. } = self.args;
-        let mine: Vec<u32> = (0..blocks).filter(|&block| owner_of_block(block, schedulers) == index).collect();
+        let mine: Vec<u32> =
+            (0..blocks).filter(|&block| owner_of_block(block, schedulers) == index).collect();
         let count = u32::try_from(mine.len()).expect("at most MAX_BLOCKS");
         let cores = CoreMailboxes::new(run, mine.into_iter());
         Scheduler::new(run, index, count, cores, NoHooks).run();
@@ -204,15 +216,14 @@ impl<'m> Launch<'m> {
         run.control.thread(0).state().store(ThreadState::Idle as u32, Ordering::Relaxed);
     }
 
-    fn placed_args(&self) -> Result<Vec<(String, tensortap_abi::DType, Vec<u64>, Place)>, GraphError> {
+    fn placed_args(&self) -> Result<Vec<PlacedArg>, GraphError> {
         let table = Table::<TensorDesc>::new(self.memory, self.args.args)
             .map_err(|error| GraphError::Memory(error.to_string()))?;
         let specs = self.scene.args(&self.params);
-        let placed = (0..table.len()).zip(specs).map(|(index, spec)| {
-            let place = Place::permanent(table.read(index).buffer_addr);
-            (spec.name.to_string(), spec.dtype, spec.shape, place)
-        });
-        Ok(placed.collect())
+        let placed = (0..table.len()).zip(specs);
+        Ok(placed
+            .map(|(i, spec)| PlacedArg::new(spec, Place::permanent(table.read(i).buffer_addr)))
+            .collect())
     }
 
     /// Cores that do not come back would hold up the end of the launch: say how it ended before waiting for them.
@@ -245,7 +256,11 @@ fn spawn<'scope, 'env, 'm: 'scope>(
         }
     };
     let spawned = thread::Builder::new().name(name).spawn_scoped(scope, guarded);
-    spawned.inspect_err(|error| run.fail(&Failure::new(FailureKind::Launch, format!("starting a thread: {error}")))).ok()
+    spawned
+        .inspect_err(|error| {
+            run.fail(&Failure::new(FailureKind::Launch, format!("starting a thread: {error}")))
+        })
+        .ok()
 }
 
 /// Ends building; an error of the orchestration counts more than what ending it finds.

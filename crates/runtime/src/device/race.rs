@@ -63,7 +63,8 @@ impl Race {
         if head.load(Ordering::Acquire) == fanout::OPEN_EMPTY {
             return if more_may_come(run) { Start::NotYet } else { Start::Normal };
         }
-        let successors: Vec<u32> = fanout::close(head, &run.edges).map(|node| run.edges.consumer(node)).collect();
+        let successors: Vec<u32> =
+            fanout::close(head, &run.edges).map(|node| run.edges.consumer(node)).collect();
         *state = State::Early { task: slot, successors: successors.clone() };
         Start::Early(successors)
     }

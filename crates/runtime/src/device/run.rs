@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use tensortap_abi::{CoreType, DeviceStatus, EdgeNode, FailureKind, NO_CORE, NO_KERNEL, NO_SLOT, TaskId, TaskSlot, TaskState};
+use tensortap_abi::{
+    CoreType, DeviceStatus, EdgeNode, FailureKind, NO_CORE, NO_KERNEL, NO_SLOT, TaskId, TaskSlot, TaskState,
+};
 use tensortap_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tensortap_sync::park::Parker;
 use tensortap_sync::ready::ReadyQueue;
@@ -26,7 +28,8 @@ impl Shape {
     const AIV1: u8 = 0b100;
     /// The mix shapes, largest first, then the single ones: the order in which schedulers look for work, so that
     /// small tasks do not take apart a block that a mix task could have.
-    pub const BY_SIZE: [Shape; 6] = [Shape(0b111), Shape(0b011), Shape(0b101), Shape(0b110), Shape(0b001), Shape(0b010)];
+    pub const BY_SIZE: [Shape; 6] =
+        [Shape(0b111), Shape(0b011), Shape(0b101), Shape(0b110), Shape(0b001), Shape(0b010)];
 
     /// The shape of a task's active slots.
     pub fn of(active: u8) -> Shape {

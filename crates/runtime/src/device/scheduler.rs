@@ -248,7 +248,8 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         match shape.single() {
             Some(core_type) => self.find_core(core_type),
             None => {
-                let fits = (0..SLOTS_PER_TASK).filter(|&p| shape.needs(p)).fold(self.owned, |m, p| m & self.idle[p]);
+                let fits =
+                    (0..SLOTS_PER_TASK).filter(|&p| shape.needs(p)).fold(self.owned, |m, p| m & self.idle[p]);
                 (fits != 0).then(|| Room { block: fits.trailing_zeros(), place: None })
             }
         }

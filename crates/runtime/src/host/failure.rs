@@ -32,7 +32,7 @@ pub enum RunError {
     KernelName(&'static str),
     /// The run began and failed.
     #[error(transparent)]
-    Failed(#[from] RunFailure),
+    Failed(#[from] Box<RunFailure>),
 }
 
 /// A run that began and failed: what the device had to say.
@@ -111,7 +111,9 @@ impl RunFailure {
     pub fn status(&self) -> &'static str {
         match (self.kind, self.interrupted) {
             (_, true) => "interrupted",
-            (Some(FailureKind::Stall | FailureKind::RingDeadlock | FailureKind::GraphDeadlock), _) => "stalled",
+            (Some(FailureKind::Stall | FailureKind::RingDeadlock | FailureKind::GraphDeadlock), _) => {
+                "stalled"
+            }
             (Some(_), _) => "crashed",
             (None, _) => "killed",
         }
@@ -154,7 +156,10 @@ impl fmt::Display for RunFailure {
         if self.contained {
             Ok(())
         } else {
-            write!(f, " (thread mode: the hanging kernel cannot be ended and stays behind; process mode ends it)")
+            write!(
+                f,
+                " (thread mode: the hanging kernel cannot be ended and stays behind; process mode ends it)"
+            )
         }
     }
 }

@@ -94,7 +94,7 @@ fn wait(
                 let progress = read_progress(device, args)?;
                 if !observe(progress) {
                     device.kill();
-                    return Err(RunFailure::interrupted(progress).into());
+                    return Err(Box::new(RunFailure::interrupted(progress)).into());
                 }
                 if silence.is_too_long(progress, asleep.elapsed().min(2 * LOOK)) {
                     return Err(give_up(device, scene, args));
@@ -149,7 +149,7 @@ fn give_up(device: &mut dyn Device, scene: &'static dyn Scene, args: &KernelArgs
     failure.message = "no progress, and the device does not say why".into();
     failure.contained = device.survives_kernel_faults();
     device.kill();
-    failure.into()
+    Box::new(failure).into()
 }
 
 /// A kernel that hangs keeps its device busy for ever, so the device is ended with it.
@@ -159,7 +159,7 @@ fn end_failed(device: &mut dyn Device, mut failure: RunFailure) -> RunError {
     if hangs {
         device.kill();
     }
-    failure.into()
+    Box::new(failure).into()
 }
 
 fn read_control(device: &dyn Device, args: &KernelArgs) -> Result<DeviceControl, RunError> {

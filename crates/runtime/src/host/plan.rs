@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use tensortap_abi::{
-    ControlLayout, DType, DeviceAddr, DeviceRange, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS,
-    MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc,
+    ControlLayout, DType, DeviceAddr, DeviceRange, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION,
+    MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc,
 };
 use tensortap_platform::Device;
-use tensortap_scene::{FaultKind, HostArgs, Params, Place, Scene};
+use tensortap_scene::{FaultKind, HostArgs, Params, Place, PlacedArg, Scene};
 use zerocopy::IntoBytes;
 
 use super::failure::{RunError, millis};
@@ -51,17 +51,26 @@ pub struct LaunchOptions {
 
 impl LaunchOptions {
     pub(super) fn check(&self) -> Result<(), RunError> {
-        let bad = |option, value: String, expected: String| Err(RunError::BadOption { option, value, expected });
+        let bad =
+            |option, value: String, expected: String| Err(RunError::BadOption { option, value, expected });
         if self.blocks == 0 || self.blocks as usize > MAX_BLOCKS {
             return bad("--blocks", self.blocks.to_string(), format!("1 to {MAX_BLOCKS} are possible"));
         }
         if self.schedulers == 0 || self.schedulers as usize > MAX_SCHEDULERS {
-            return bad("--schedulers", self.schedulers.to_string(), format!("1 to {MAX_SCHEDULERS} are possible"));
+            return bad(
+                "--schedulers",
+                self.schedulers.to_string(),
+                format!("1 to {MAX_SCHEDULERS} are possible"),
+            );
         }
         if self.ring_slots == 0 || self.ring_slots > MAX_RING_SLOTS {
-            return bad("--ring-slots", self.ring_slots.to_string(), format!("1 to {MAX_RING_SLOTS} are possible"));
+            return bad(
+                "--ring-slots",
+                self.ring_slots.to_string(),
+                format!("1 to {MAX_RING_SLOTS} are possible"),
+            );
         }
-        if self.ring_heap_bytes.is_some_and(|b| b < ALIGN || b > 1 << 40) {
+        if self.ring_heap_bytes.is_some_and(|b| !(ALIGN..=1 << 40).contains(&b)) {
             let value = self.ring_heap_bytes.unwrap_or(0).to_string();
             return bad("--ring-heap", value, format!("{ALIGN} bytes to 1 TiB are possible"));
         }
@@ -156,10 +165,9 @@ impl<'a> Plan<'a> {
     }
 
     /// The orchestration's own arguments, where they lie.
-    pub fn placed_args(&self) -> Vec<(String, DType, Vec<u64>, Place)> {
-        let specs = self.scene.args(self.params);
-        let placed = specs.into_iter().zip(&self.arg_descs);
-        placed.map(|(s, d)| (s.name.to_string(), s.dtype, s.shape, Place::permanent(d.buffer_addr))).collect()
+    pub fn placed_args(&self) -> Vec<PlacedArg> {
+        let specs = self.scene.args(self.params).into_iter();
+        specs.zip(&self.arg_descs).map(|(s, d)| PlacedArg::new(s, Place::permanent(d.buffer_addr))).collect()
     }
 
     /// Addresses and sizes of the orchestration's own arguments.

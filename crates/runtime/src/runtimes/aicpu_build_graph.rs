@@ -1,9 +1,7 @@
 //! Graph built by a device thread in a fixed array, with explicit edges.
 
 use tensortap_abi::{EdgeCause, EdgeNode, KernelArgs, MAX_ARRAY_TASKS, TaskId, TaskSlot, TaskState};
-use tensortap_scene::{
-    BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse,
-};
+use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::atomic::Ordering;
 
 use super::slot::{ALIGN, new_slot, payload_layout, poison_new, write_payload};
@@ -35,7 +33,8 @@ impl Runtime for AicpuBuildGraph {
         // What no task touches costs nothing: device memory is sparse. Each part gets a share of what is left.
         let left = plan.memory_left();
         let edges = (tasks * EDGES_PER_TASK * size_of::<EdgeNode>() as u64).min(left / 8);
-        plan.args.tasks = plan.reserve((tasks * size_of::<TaskSlot>() as u64).min(left / 4), "the task array")?;
+        plan.args.tasks =
+            plan.reserve((tasks * size_of::<TaskSlot>() as u64).min(left / 4), "the task array")?;
         plan.args.edges = plan.reserve(edges, "the edge table")?;
         plan.args.payloads = plan.reserve((tasks * 1024).min(left / 8), "task payloads")?;
         plan.args.heap = plan.reserve(left / 4, "intermediate tensors")?;
@@ -135,7 +134,11 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
     fn add_edge(&mut self, from: TaskHandle, to: TaskHandle) -> Result<(), GraphError> {
         self.check_unpublished("adding an edge", to)?;
         if from.slot >= self.tasks {
-            return Err(GraphError::BadTask { what: "adding an edge", task: from.id, problem: "does not exist" });
+            return Err(GraphError::BadTask {
+                what: "adding an edge",
+                task: from.id,
+                problem: "does not exist",
+            });
         }
         if self.edges >= self.run.edges.len() {
             let capacity = self.run.edges.len().into();

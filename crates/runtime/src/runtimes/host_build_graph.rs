@@ -1,7 +1,8 @@
 //! Graph built by the host before launch, in a fixed array, with explicit edges.
 
 use tensortap_abi::{
-    DeviceAddr, EdgeCause, EdgeNode, MAX_ARRAY_TASKS, PayloadLayout, Role, TaskId, TaskSlot, TaskState, TensorDesc,
+    DeviceAddr, EdgeCause, EdgeNode, MAX_ARRAY_TASKS, PayloadLayout, Role, TaskId, TaskSlot, TaskState,
+    TensorDesc,
 };
 use tensortap_platform::Device;
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Orch, Place, TaskHandle, TaskSpec, TensorUse};
@@ -98,7 +99,8 @@ impl<'d> HostBuilder<'d> {
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, GraphError> {
         let memory_error = |error: tensortap_platform::PlatformError| GraphError::Memory(error.to_string());
-        let addr = self.device.allocate(bytes.max(1), ALIGN, "an intermediate tensor").map_err(memory_error)?;
+        let addr =
+            self.device.allocate(bytes.max(1), ALIGN, "an intermediate tensor").map_err(memory_error)?;
         self.allocated.push(addr);
         if let Some(pattern) = poison_byte(self.poison) {
             let fill = vec![pattern; usize::try_from(bytes).map_err(|e| GraphError::Memory(e.to_string()))?];

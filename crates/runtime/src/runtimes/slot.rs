@@ -45,8 +45,8 @@ pub fn write_payload(
     task: &TaskSpec,
     buffers: &BufferTable,
 ) -> Result<(), GraphError> {
-    let mut writer =
-        PayloadWriter::new(memory, addr, payload_layout(task)).map_err(|e| GraphError::Memory(e.to_string()))?;
+    let mut writer = PayloadWriter::new(memory, addr, payload_layout(task))
+        .map_err(|e| GraphError::Memory(e.to_string()))?;
     for (index, TensorUse { tensor, .. }) in task.tensors.iter().enumerate() {
         let buffer = buffer_of(buffers, tensor);
         let place = buffer.place.expect("placed before the payload is written");

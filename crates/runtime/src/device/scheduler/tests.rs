@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tensortap_abi::{ControlLayout, DeviceRange, EdgeCause, EdgeNode, NO_KERNEL, NO_SLOT, PayloadLayout, TaskSlot};
+use tensortap_abi::{
+    ControlLayout, DeviceRange, EdgeCause, EdgeNode, NO_KERNEL, NO_SLOT, PayloadLayout, TaskSlot,
+};
 use tensortap_platform::DeviceMemory;
 use tensortap_sync::fanout;
 use zerocopy::FromZeros;
@@ -33,7 +35,12 @@ impl Cores for ManualCores {
     fn post(&mut self, core: u32, dispatch: &Dispatch, _payload_addr: u64, _layout: PayloadLayout) {
         let Dispatch { task_slot, subtask, block, .. } = *dispatch;
         assert!(self.done.borrow_mut().insert(core, false).is_none(), "core {core} is busy");
-        self.log.borrow_mut().push(Event::Post { task: task_slot, core, subtask, block_idx: block.block_idx });
+        self.log.borrow_mut().push(Event::Post {
+            task: task_slot,
+            core,
+            subtask,
+            block_idx: block.block_idx,
+        });
     }
 
     fn poll_done(&mut self, core: u32) -> bool {
@@ -113,7 +120,10 @@ impl Drive {
     }
 
     fn posted(events: &[Event]) -> Vec<u32> {
-        events.iter().filter_map(|e| if let Event::Post { task, .. } = e { Some(*task) } else { None }).collect()
+        events
+            .iter()
+            .filter_map(|e| if let Event::Post { task, .. } = e { Some(*task) } else { None })
+            .collect()
     }
 }
 
@@ -145,7 +155,11 @@ fn every_block_is_dispatched_exactly_once() {
     let mut seen = Vec::new();
     while !drive.run.is_complete() {
         let events = drive.step();
-        seen.extend(events.iter().filter_map(|e| if let Event::Post { block_idx, .. } = e { Some(*block_idx) } else { None }));
+        seen.extend(
+            events
+                .iter()
+                .filter_map(|e| if let Event::Post { block_idx, .. } = e { Some(*block_idx) } else { None }),
+        );
         drive.busy().into_iter().for_each(|core| drive.finish(core));
     }
     seen.sort_unstable();
@@ -158,7 +172,9 @@ fn a_mix_task_starts_all_its_slots_together_on_one_block() {
     let events = drive.step();
     let cores: Vec<_> = events
         .iter()
-        .filter_map(|e| if let Event::Post { task: 1, core, subtask, .. } = e { Some((*core, *subtask)) } else { None })
+        .filter_map(|e| {
+            if let Event::Post { task: 1, core, subtask, .. } = e { Some((*core, *subtask)) } else { None }
+        })
         .collect();
     let block = cores[0].0 / 3;
     assert_eq!(cores, (0..3).map(|s| (block * 3 + s, s)).collect::<Vec<_>>());

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tensortap_abi::{
-    MAX_TENSORS, NO_SLOT, PayloadLayout, RING_COUNT, TaskId, TaskState, ThreadState,
-};
+use tensortap_abi::{MAX_TENSORS, NO_SLOT, PayloadLayout, RING_COUNT, TaskId, TaskState, ThreadState};
 use tensortap_geometry::Footprint;
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::atomic::Ordering;
@@ -150,7 +148,9 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
                 break Ok(None);
             }
             let retire = ring_state.slots.ring();
-            let _ = run.orchestrator_parker.wait_timeout(DEADLOCK_LOOK, || retire.tail() == tail && !run.stopped());
+            let _ = run
+                .orchestrator_parker
+                .wait_timeout(DEADLOCK_LOOK, || retire.tail() == tail && !run.stopped());
         };
         state.state().store(ThreadState::Running as u32, Ordering::Release);
         outcome
@@ -264,7 +264,8 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         }
         let before = self.advice.as_ref().map(|a| a.mark(ring)).unwrap_or_default();
         self.enter(ring, holder, before);
-        let oldest = self.scopes.iter().filter_map(|s| s.since[ring]).min_by_key(|m| m.tasks).unwrap_or(before);
+        let oldest =
+            self.scopes.iter().filter_map(|s| s.since[ring]).min_by_key(|m| m.tasks).unwrap_or(before);
         if let Some(advice) = &mut self.advice {
             advice.count_task(ring, oldest, &pieces);
         }
@@ -272,7 +273,11 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
     }
 
     /// Adds a task; `None` when a ring can never have room for it.
-    fn try_add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<Option<TaskHandle>, GraphError> {
+    fn try_add(
+        &mut self,
+        task: &TaskSpec,
+        buffers: &mut BufferTable,
+    ) -> Result<Option<TaskHandle>, GraphError> {
         let ring = self.ring_index();
         let before = self.rings[ring].mark();
         let Some(local) = self.wait_for(ring, Resource::Slots, |r| r.slots.try_claim())? else {
@@ -381,7 +386,11 @@ impl GraphBuilder for RingBuilder<'_, '_> {
             return Ok(());
         }
         if self.run.slots.state(task.slot).load(Ordering::Relaxed) != TaskState::Building as u32 {
-            return Err(GraphError::BadTask { what: "publishing", task: task.id, problem: "is already published" });
+            return Err(GraphError::BadTask {
+                what: "publishing",
+                task: task.id,
+                problem: "is already published",
+            });
         }
         self.submitted += 1;
         self.run.control.thread(0).submitted().store(self.submitted, Ordering::Relaxed);

@@ -44,7 +44,8 @@ impl Runtime for TensormapAndRingbuffer {
         plan.args.ring_slots = slots;
         plan.args.tasks = plan.reserve(all * size_of::<TaskSlot>() as u64, "the task rings")?;
         plan.args.payloads = plan.reserve(all * PayloadLayout::MAX_BYTES as u64, "task payloads")?;
-        plan.args.edges = plan.reserve(all * EDGES_PER_SLOT * size_of::<EdgeNode>() as u64, "the edge rings")?;
+        plan.args.edges =
+            plan.reserve(all * EDGES_PER_SLOT * size_of::<EdgeNode>() as u64, "the edge rings")?;
         plan.args.heap = plan.reserve(rings * heap_bytes, "the heap rings (--ring-heap, four of them)")?;
         Ok(())
     }

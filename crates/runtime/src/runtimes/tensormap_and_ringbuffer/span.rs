@@ -29,6 +29,10 @@ impl SpanRing {
     pub fn take(&mut self, units: u64) -> Option<u64> {
         let start = self.start_of(units)?;
         let end = start.checked_add(units)?;
+        if self.tail == self.head {
+            // Nothing is out, so what is passed over need not be given back.
+            self.tail = start;
+        }
         if end - self.tail > self.capacity {
             return None;
         }
@@ -46,8 +50,9 @@ impl SpanRing {
 
     /// Takes back everything below a position that [`SpanRing::head`] gave.
     pub fn give_back_to(&mut self, position: u64) {
-        debug_assert!(self.tail <= position && position <= self.head);
-        self.tail = position;
+        debug_assert!(position <= self.head);
+        // The tail is already further when all that was out below it was empty.
+        self.tail = self.tail.max(position);
     }
 }
 
@@ -63,10 +68,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a byte map: live pieces never overlap, never straddle the end, and a ring that was emptied has
-        /// room for any piece up to its size... at the latest after wrapping.
         #[test]
-        fn live_pieces_are_disjoint(capacity in 1_u64..64, steps in prop::collection::vec((0_u64..20, any::<bool>()), 0..200)) {
+        fn live_pieces_are_disjoint_and_an_empty_ring_has_room_for_any_piece_up_to_its_size(capacity in 1_u64..64, steps in prop::collection::vec((0_u64..20, any::<bool>()), 0..200)) {
             let mut ring = SpanRing::new(capacity);
             let mut live: Vec<(u64, u64, u64)> = Vec::new();
             for (units, free_first) in steps {
@@ -81,7 +84,7 @@ mod tests {
                     }
                     live.push((place, units, ring.head()));
                 } else {
-                    prop_assert!(!live.is_empty() || units > capacity || ring.head() % capacity != 0);
+                    prop_assert!(!live.is_empty() || units > capacity);
                 }
             }
         }

@@ -72,13 +72,16 @@ fn derive(tasks: &[Vec<Access>], done: &HashSet<usize>) -> Vec<HashSet<usize>> {
 }
 
 fn conflict(a: &[Access], b: &[Access]) -> bool {
-    a.iter().any(|x| {
-        b.iter().any(|y| (x.role.writes() || y.role.writes()) && !x.bytes().is_disjoint(&y.bytes()))
-    })
+    a.iter()
+        .any(|x| b.iter().any(|y| (x.role.writes() || y.role.writes()) && !x.bytes().is_disjoint(&y.bytes())))
 }
 
 /// Everything reachable backwards over edges.
-fn ancestors(edges: &[HashSet<usize>], task: usize, memo: &mut HashMap<usize, HashSet<usize>>) -> HashSet<usize> {
+fn ancestors(
+    edges: &[HashSet<usize>],
+    task: usize,
+    memo: &mut HashMap<usize, HashSet<usize>>,
+) -> HashSet<usize> {
     if let Some(known) = memo.get(&task) {
         return known.clone();
     }
@@ -142,7 +145,9 @@ fn buffers_without_live_users_are_forgotten() {
     let mut map = TensorMap::new();
     let layout = Layout::contiguous(&[16], 32).unwrap();
     for task in 0..100_000_u64 {
-        map.record(task * 64, Footprint::new(&layout, task * 64), Role::Output, task, |other| other + 8 > task);
+        map.record(task * 64, Footprint::new(&layout, task * 64), Role::Output, task, |other| {
+            other + 8 > task
+        });
     }
     assert!(map.buffers.len() <= 2 * super::FIRST_SWEEP);
 }
