@@ -1,0 +1,137 @@
+//! What the orchestration API accepts and refuses, over a builder that only writes down what it is given.
+
+use tensortap_abi::{ArgKind, CoreType, DType, Role, TaskId};
+use tensortap_scene::{
+    ArgSpec, Args, BufferTable, GraphBuilder, GraphError, KernelBody, KernelDef, Orch, Place, PlacedArg,
+    TaskHandle, TaskSpec, TensorUse, kernel_entry,
+};
+
+struct Nothing;
+impl KernelBody for Nothing {
+    fn run(_: &Args) {}
+}
+
+const fn kernel(func_id: u32, name: &'static str, core_type: CoreType) -> KernelDef {
+    KernelDef {
+        func_id,
+        name,
+        core_type,
+        signature: &[ArgKind::In],
+        entry: kernel_entry::<Nothing>,
+        reference: |_| {},
+        tolerance: None,
+        faults: &[],
+    }
+}
+
+static MATRIX: KernelDef = kernel(0, "matrix", CoreType::Aic);
+static VECTOR: KernelDef = kernel(1, "vector", CoreType::Aiv);
+
+/// Keeps every task and edge, and gives a place to what a task writes first.
+#[derive(Default)]
+struct Notebook {
+    tasks: Vec<TaskSpec>,
+    edges: Vec<(u32, u32)>,
+    published: Vec<u32>,
+}
+
+impl GraphBuilder for Notebook {
+    fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError> {
+        for TensorUse { tensor, .. } in &task.tensors {
+            buffers.get_mut(tensor.buffer()).unwrap().place.get_or_insert(Place::permanent(64));
+        }
+        self.tasks.push(task.clone());
+        let slot = u32::try_from(self.tasks.len() - 1).unwrap();
+        Ok(TaskHandle { id: TaskId(slot.into()), slot })
+    }
+    fn add_edge(&mut self, from: TaskHandle, to: TaskHandle) -> Result<(), GraphError> {
+        self.edges.push((from.slot, to.slot));
+        Ok(())
+    }
+    fn publish(&mut self, task: TaskHandle) -> Result<(), GraphError> {
+        self.published.push(task.slot);
+        Ok(())
+    }
+    fn set_tensor_info(&mut self, _: TaskHandle, _: &[TensorUse], _: &BufferTable) -> Result<(), GraphError> {
+        Ok(())
+    }
+    fn begin_scope(&mut self) -> Result<(), GraphError> {
+        Ok(())
+    }
+    fn end_scope(&mut self) -> Result<(), GraphError> {
+        Ok(())
+    }
+}
+
+fn orchestrate(body: impl FnOnce(&mut Orch<'_>) -> Result<(), GraphError>) -> Result<Notebook, GraphError> {
+    let mut notebook = Notebook::default();
+    let arg = PlacedArg::new(ArgSpec::input("a", DType::Float32, &[4, 4]), Place::permanent(0));
+    body(&mut Orch::new(&mut notebook, [arg])?)?;
+    Ok(notebook)
+}
+
+#[test]
+fn a_submission_keeps_roles_scalars_marks_and_order() {
+    let notebook = orchestrate(|o| {
+        let (a, out) = (o.arg("a")?, o.tensor(DType::Float32, &[4])?);
+        let first =
+            o.task(&VECTOR).input(&a.select(0, 1)?).output(&out).scalar(1.5_f32).scalar(true).submit()?;
+        let late =
+            o.task(&MATRIX).with(&VECTOR).inout(&out).dump([0]).dump([1]).blocks(3).after(first).add()?;
+        o.publish(late)
+    })
+    .unwrap();
+    let [first, late] = &notebook.tasks[..] else { panic!("two tasks") };
+    assert_eq!(first.tensors.iter().map(|t| t.role).collect::<Vec<_>>(), [Role::Input, Role::Output]);
+    assert_eq!(
+        first.scalars.iter().map(|s| (s.bits, s.dtype)).collect::<Vec<_>>(),
+        [(0x3fc0_0000, DType::Float32), (1, DType::Bool)]
+    );
+    assert_eq!((first.active(), late.active(), late.dispatches()), (0b010, 0b011, 6));
+    assert_eq!((first.dump_marks, late.dump_marks), (0, 0b11));
+    assert_eq!((notebook.edges, notebook.published), (vec![(0, 1)], vec![0, 1]));
+}
+
+#[test]
+fn dump_of_everything_marks_every_argument() {
+    let notebook = orchestrate(|o| {
+        let a = o.arg("a")?;
+        o.task(&VECTOR).input(&a).dump(..).submit().map(|_| ())
+    });
+    assert_eq!(notebook.unwrap().tasks[0].dump_marks, u64::MAX);
+}
+
+#[test]
+fn more_tensors_scalars_or_kernels_than_fit_are_refused() {
+    let too_many_tensors = orchestrate(|o| {
+        let a = o.arg("a")?;
+        (0..17).fold(o.task(&VECTOR), |task, _| task.input(&a)).submit().map(|_| ())
+    });
+    assert!(matches!(too_many_tensors.err(), Some(GraphError::TooManyTensors { count: 17, max: 16, .. })));
+    let too_many_scalars =
+        orchestrate(|o| (0..33).fold(o.task(&VECTOR), |task, i| task.scalar(i)).submit().map(|_| ()));
+    assert!(matches!(too_many_scalars.err(), Some(GraphError::TooManyScalars { count: 33, max: 32, .. })));
+    let two_matrices = orchestrate(|o| o.task(&MATRIX).with(&MATRIX).submit().map(|_| ()));
+    assert!(matches!(two_matrices.err(), Some(GraphError::NoFreeSlot { kernel: "matrix", .. })));
+    let no_blocks = orchestrate(|o| o.task(&VECTOR).blocks(0).submit().map(|_| ()));
+    assert!(matches!(no_blocks.err(), Some(GraphError::NoBlocks { .. })));
+}
+
+#[test]
+fn reading_what_nobody_wrote_and_using_what_has_ended_are_refused() {
+    let unwritten = orchestrate(|o| {
+        let t = o.tensor(DType::Int32, &[2])?;
+        o.task(&VECTOR).input(&t).submit().map(|_| ())
+    });
+    assert!(matches!(unwritten.err(), Some(GraphError::ReadBeforeWrite { arg_index: 0, .. })));
+    let ended = orchestrate(|o| {
+        let inner = o.scope(|o| {
+            let inner = o.tensor(DType::Int32, &[2])?;
+            o.task(&VECTOR).output(&inner).submit()?;
+            Ok(inner)
+        })?;
+        o.task(&VECTOR).input(&inner).submit().map(|_| ())
+    });
+    assert!(matches!(ended.err(), Some(GraphError::ScopeEnded { .. })));
+    assert!(matches!(orchestrate(|o| o.arg("b").map(|_| ())).err(), Some(GraphError::NoSuchArg(_))));
+}
