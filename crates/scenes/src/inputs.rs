@@ -1,0 +1,58 @@
+//! Seeded inputs and sizes, the same for every scene.
+
+use std::ops::Range;
+
+use fastrand::Rng;
+use tensortap_scene::{Element, HostArgs, ParamSpec, Params};
+
+/// The parameter every scene with random inputs has.
+pub(crate) const SEED: ParamSpec = ParamSpec::int("seed", "1", 0, u64::MAX, "seed of the random inputs");
+
+/// A generator of its own for each purpose, so that changing one input leaves the others as they are.
+pub(crate) fn rng(params: &Params, purpose: &str) -> Rng {
+    // FNV-1a spreads the purpose over the seed; fastrand spreads the seed over its state.
+    let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Rng::with_seed(hash ^ params.int("seed").wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Random values of a range, rounded to the element type.
+pub(crate) fn uniform<T: Element>(rng: &mut Rng, count: usize, range: Range<f64>) -> Vec<T> {
+    (0..count).map(|_| T::from_f64(range.start + (range.end - range.start) * rng.f64())).collect()
+}
+
+/// Fills one argument with random values of a range.
+pub(crate) fn fill_uniform<T: Element>(params: &Params, args: &mut HostArgs, name: &str, range: Range<f64>) {
+    let tensor = args.get_mut(name);
+    let values = uniform::<T>(&mut rng(params, name), tensor.bytes.len() / size_of::<T>(), range);
+    tensor.set(&values);
+}
+
+/// A whole-number parameter that counts elements of something in memory.
+pub(crate) fn size(params: &Params, name: &str) -> usize {
+    usize::try_from(params.int(name)).expect("a size in memory fits a usize")
+}
+
+/// A count of elements as shapes have it.
+pub(crate) fn dim(count: usize) -> u64 {
+    u64::try_from(count).expect("a usize fits 64 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(seed: &str) -> Params {
+        Params::resolve("s", &[SEED], [("seed", seed)]).unwrap()
+    }
+
+    #[test]
+    fn a_seed_and_a_purpose_give_the_same_numbers_again_and_others_do_not() {
+        let draw = |seed: &str, purpose| uniform::<f32>(&mut rng(&params(seed), purpose), 64, -1.0..1.0);
+        assert_eq!(draw("1", "a"), draw("1", "a"));
+        assert_ne!(draw("1", "a"), draw("1", "b"));
+        assert_ne!(draw("1", "a"), draw("2", "a"));
+        assert!(draw("1", "a").iter().all(|v| (-1.0..=1.0).contains(v)));
+    }
+}

@@ -1,0 +1,267 @@
+//! A hidden scene that goes round the rings many times. Each scope is a producer, a fan of readers and a task that
+//! gathers them, over intermediates whose memory earlier scopes have used. Every task works its number into a
+//! checksum that depends on their order, so the golden shows that each ran once and saw what it should.
+
+use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
+use tensortap_abi::{CoreType, DType};
+use tensortap_scene::{
+    ArgSpec, Args, DEVICE_BUILT_RUNTIMES, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch,
+    ParamSpec, Params, RefTask, Scene, TaskHandle, Tensor, kernel_entry,
+};
+
+/// The prime below 2^26: products of two residues are exact in f64.
+const MODULUS: u64 = 67_108_859;
+/// Digest of a value and a number: `(FACTOR * value + number) mod MODULUS`. It maps no two values to one.
+const FACTOR: u64 = 48_271;
+/// Tasks of the smallest scope with a fan: producer, reader, gatherer.
+const LEAST_FAN: u64 = 3;
+
+/// Scopes of small graphs over reused memory.
+pub struct RingScopes;
+
+impl Scene for RingScopes {
+    fn name(&self) -> &'static str {
+        "ring_scopes"
+    }
+
+    fn about(&self) -> &'static str {
+        "many scopes over reused memory; a checksum shows that every task ran once and in order"
+    }
+
+    fn hidden(&self) -> bool {
+        true
+    }
+
+    fn runtimes(&self) -> &'static [&'static str] {
+        DEVICE_BUILT_RUNTIMES
+    }
+
+    fn params(&self) -> &'static [ParamSpec] {
+        const PARAMS: &[ParamSpec] = &[
+            ParamSpec::int("tasks", "100000", 1, 10_000_000, "tasks; runtimes with a task array hold 131072"),
+            ParamSpec::int("scope", "32", 1, 4096, "tasks per scope; below 3 they form a chain"),
+        ];
+        PARAMS
+    }
+
+    fn kernels(&self) -> &'static [KernelDef] {
+        const KERNELS: &[KernelDef] = &[PRODUCE, READ, GATHER, STEP];
+        KERNELS
+    }
+
+    fn args(&self, _params: &Params) -> Vec<ArgSpec> {
+        vec![ArgSpec::inout("checksum", DType::UInt32, &[1])]
+    }
+
+    fn fill(&self, _params: &Params, args: &mut HostArgs) {
+        args.get_mut("checksum").set(&[1_u32]);
+    }
+
+    fn orchestrate(&self, o: &mut Orch<'_>, params: &Params) -> Result<(), GraphError> {
+        let checksum = o.arg("checksum")?;
+        let mut last = None;
+        for (first, tasks) in scopes(params) {
+            last = Some(o.scope(|o| match tasks {
+                LEAST_FAN.. => fan(o, &checksum, first, tasks, last),
+                _ => chain(o, &checksum, first, tasks, last),
+            })?);
+        }
+        Ok(())
+    }
+
+    /// The same sums, one number after the other.
+    fn golden(&self, params: &Params, _inputs: &HostArgs) -> Option<Vec<HostTensor>> {
+        let mut checksum = 1;
+        for (first, tasks) in scopes(params) {
+            let numbers = first..first + tasks;
+            if tasks < LEAST_FAN {
+                checksum = numbers.fold(checksum, |sum, number| (sum * FACTOR + number) % MODULUS);
+                continue;
+            }
+            let produced = (checksum * FACTOR + first) % MODULUS;
+            for number in first + 1..numbers.end - 1 {
+                let read = (produced * FACTOR + number) % MODULUS;
+                checksum = (checksum * FACTOR + read) % MODULUS;
+            }
+            checksum = (checksum * FACTOR + numbers.end - 1) % MODULUS;
+        }
+        let checksum = u32::try_from(checksum).expect("a remainder");
+        Some(vec![HostTensor::new("checksum", &[1], &[checksum])])
+    }
+}
+
+/// Number of the first task and count of tasks of each scope. Numbers start at 1: a zero would add nothing.
+fn scopes(params: &Params) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let (tasks, scope) = (params.int("tasks"), params.int("scope"));
+    let scopes = tasks.div_ceil(scope);
+    (0..scopes).map(move |i| (1 + i * scope, scope.min(tasks - i * scope)))
+}
+
+/// A producer, readers that each write an element of their own, and a gatherer.
+fn fan(
+    o: &mut Orch<'_>,
+    checksum: &Tensor,
+    first: u64,
+    tasks: u64,
+    last: Option<TaskHandle>,
+) -> Result<TaskHandle, GraphError> {
+    let readers = tasks - 2;
+    let produced = o.tensor(DType::UInt32, &[1])?;
+    let read = o.tensor(DType::UInt32, &[readers])?;
+    let producer =
+        o.task(&PRODUCE).input(checksum).output(&produced).scalar(first).after_all(last).submit()?;
+    let mut handles = Vec::new();
+    for reader in 0..readers {
+        let element = read.slice(0, reader, 1)?;
+        let task = o.task(&READ).input(&produced).output(&element).scalar(first + 1 + reader);
+        handles.push(task.after(producer).submit()?);
+    }
+    let gather = o.task(&GATHER).input(&read).inout(checksum).scalar(first + tasks - 1);
+    gather.after_all(handles).submit()
+}
+
+fn chain(
+    o: &mut Orch<'_>,
+    checksum: &Tensor,
+    first: u64,
+    tasks: u64,
+    last: Option<TaskHandle>,
+) -> Result<TaskHandle, GraphError> {
+    let mut last = last;
+    for number in first..first + tasks {
+        last = Some(o.task(&STEP).inout(checksum).scalar(number).after_all(last).submit()?);
+    }
+    last.ok_or_else(|| GraphError::Other("a scope without tasks".into()))
+}
+
+const PRODUCE: KernelDef = KernelDef {
+    func_id: 0,
+    name: "produce",
+    core_type: CoreType::Aic,
+    signature: &[In, Out, Scalar],
+    entry: kernel_entry::<Digest>,
+    reference: digest_reference,
+    tolerance: None,
+    faults: &[],
+};
+
+const READ: KernelDef = KernelDef { func_id: 1, name: "read", core_type: CoreType::Aiv, ..PRODUCE };
+
+const GATHER: KernelDef = KernelDef {
+    func_id: 2,
+    name: "gather",
+    core_type: CoreType::Aiv,
+    signature: &[In, InOut, Scalar],
+    entry: kernel_entry::<Gather>,
+    reference: gather_reference,
+    tolerance: None,
+    faults: &[],
+};
+
+const STEP: KernelDef = KernelDef {
+    func_id: 3,
+    name: "step",
+    core_type: CoreType::Aiv,
+    signature: &[InOut, Scalar],
+    entry: kernel_entry::<Step>,
+    reference: step_reference,
+    tolerance: None,
+    faults: &[],
+};
+
+/// Works `number` into `value`.
+fn digest(value: u32, number: u64) -> u32 {
+    u32::try_from((u64::from(value) * FACTOR + number) % MODULUS).expect("a remainder is small")
+}
+
+/// One digest from a tensor into another.
+struct Digest;
+
+impl KernelBody for Digest {
+    fn run(args: &Args) {
+        let value = args.tensor(0).load_one(0);
+        args.tensor(1).store(&[digest(value, args.scalar(2))]);
+    }
+}
+
+fn digest_reference(task: &mut RefTask) {
+    let number = to_f64(task.scalar(2));
+    task.tensors[1].values[0] = (task.tensors[0].values[0] * 48_271.0 + number) % 67_108_859.0;
+}
+
+/// Works all that was read, then its own number, into the checksum.
+struct Gather;
+
+impl KernelBody for Gather {
+    fn run(args: &Args) {
+        let (checksum, number) = (args.tensor(1), args.scalar::<u64>(2));
+        let read = args.tensor(0).load::<u32>().into_iter().map(u64::from);
+        let sum = read.chain([number]).fold(checksum.load_one(0), digest);
+        checksum.store(&[sum]);
+    }
+}
+
+fn gather_reference(task: &mut RefTask) {
+    let number = to_f64(task.scalar(2));
+    let mut sum = task.tensors[1].values[0];
+    for value in &task.tensors[0].values {
+        sum = (sum * 48_271.0 + value) % 67_108_859.0;
+    }
+    task.tensors[1].values[0] = (sum * 48_271.0 + number) % 67_108_859.0;
+}
+
+/// Works its number into the checksum.
+struct Step;
+
+impl KernelBody for Step {
+    fn run(args: &Args) {
+        let checksum = args.tensor(0);
+        checksum.store(&[digest(checksum.load_one(0), args.scalar(1))]);
+    }
+}
+
+fn step_reference(task: &mut RefTask) {
+    let number = to_f64(task.scalar(1));
+    task.tensors[0].values[0] = (task.tensors[0].values[0] * 48_271.0 + number) % 67_108_859.0;
+}
+
+#[expect(clippy::cast_precision_loss, reason = "task numbers are far below 2^53")]
+fn to_f64(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{checks, ring_use};
+    use proptest::prelude::*;
+
+    #[test]
+    fn holds_what_scenes_promise() {
+        checks::all(&RingScopes, &[&[("tasks", "1000")], &[("tasks", "101"), ("scope", "10")]]);
+        checks::graph_equals_golden(&RingScopes, &[]);
+    }
+
+    #[test]
+    fn rings_of_a_scope_are_enough() {
+        let held = ring_use(&RingScopes, &[("tasks", "10000")]);
+        assert_eq!((held.tasks, held.bytes), (32, 4 + 30 * 4));
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused() {
+        checks::refused(&RingScopes, &[("tasks", "0")], "tasks");
+        checks::refused(&RingScopes, &[("scope", "0")], "scope");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_sizes_give_the_golden(tasks in 1_u64..200, scope in 1_u64..20) {
+            let (tasks, scope) = (tasks.to_string(), scope.to_string());
+            let given = [("tasks", tasks.as_str()), ("scope", scope.as_str())];
+            checks::graph_equals_golden(&RingScopes, &given);
+            checks::edges_order_conflicts(&RingScopes, &given);
+        }
+    }
+}

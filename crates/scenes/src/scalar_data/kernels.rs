@@ -1,0 +1,216 @@
+//! Kernels that show what scalars they received.
+
+use half::{bf16, f16};
+use tensortap_abi::ArgKind::{In, Out, Scalar};
+use tensortap_abi::{ArgKind, DType, MAX_SCALARS};
+use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::{Args, Element, KernelBody, KernelDef, RefTask, Tolerance, kernel_entry};
+
+use super::{COUNT, CoreType, WEIGHED};
+
+// Scalars come from the payload, not from memory: only `weigh`, which reads a tensor, can read it one off.
+
+pub(super) const WRITE_FLOATS: KernelDef = KernelDef {
+    func_id: 0,
+    name: "write_floats",
+    core_type: CoreType::Aiv,
+    signature: &signature::<4, 28>(&[Out; 4]),
+    entry: kernel_entry::<WriteFloats>,
+    reference: write_reference,
+    tolerance: Some(Tolerance::EXACT),
+    faults: &[Sign, Last, Stale, Nan, Overflow],
+};
+
+pub(super) const WRITE_SIGNED: KernelDef = KernelDef {
+    func_id: 1,
+    name: "write_signed",
+    core_type: CoreType::Aiv,
+    signature: &signature::<4, 28>(&[Out; 4]),
+    entry: kernel_entry::<WriteSigned>,
+    reference: write_reference,
+    tolerance: Some(Tolerance::EXACT),
+    faults: &[Sign, Last, Stale, Overflow, Race],
+};
+
+pub(super) const WRITE_UNSIGNED: KernelDef = KernelDef {
+    func_id: 2,
+    name: "write_unsigned",
+    core_type: CoreType::Aiv,
+    signature: &signature::<5, 35>(&[Out; 5]),
+    entry: kernel_entry::<WriteUnsigned>,
+    reference: write_reference,
+    tolerance: Some(Tolerance::EXACT),
+    faults: &[Sign, Last, Stale, Overflow],
+};
+
+pub(super) const SPLIT_WORDS: KernelDef = KernelDef {
+    func_id: 3,
+    name: "split_words",
+    core_type: CoreType::Aiv,
+    signature: &signature::<1, { 1 + MAX_SCALARS }>(&[Out]),
+    entry: kernel_entry::<SplitWords>,
+    reference: split_words_reference,
+    tolerance: Some(Tolerance::EXACT),
+    faults: &[Sign, Last, Stale, Overflow],
+};
+
+pub(super) const WEIGH: KernelDef = KernelDef {
+    func_id: 4,
+    name: "weigh",
+    core_type: CoreType::Aiv,
+    signature: &signature::<2, { 2 + WEIGHED }>(&[In, Out]),
+    entry: kernel_entry::<Weigh>,
+    reference: weigh_reference,
+    tolerance: Some(Tolerance::EXACT),
+    faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
+};
+
+/// The tensors, then scalars up to `ALL` arguments.
+const fn signature<const TENSORS: usize, const ALL: usize>(tensors: &[ArgKind; TENSORS]) -> [ArgKind; ALL] {
+    let mut all = [Scalar; ALL];
+    let mut i = 0;
+    while i < TENSORS {
+        all[i] = tensors[i];
+        i += 1;
+    }
+    all
+}
+
+/// Stores the scalars that belong to tensor `index` of `tensors`.
+fn write<T: Element>(args: &Args, index: usize, tensors: usize) {
+    let first = tensors + index * COUNT;
+    let values: [T; COUNT] = std::array::from_fn(|i| args.scalar(first + i));
+    args.tensor(index).store(&values);
+}
+
+struct WriteFloats;
+
+impl KernelBody for WriteFloats {
+    fn run(args: &Args) {
+        write::<f64>(args, 0, 4);
+        write::<f32>(args, 1, 4);
+        write::<f16>(args, 2, 4);
+        write::<bf16>(args, 3, 4);
+    }
+}
+
+struct WriteSigned;
+
+impl KernelBody for WriteSigned {
+    fn run(args: &Args) {
+        write::<i64>(args, 0, 4);
+        write::<i32>(args, 1, 4);
+        write::<i16>(args, 2, 4);
+        write::<i8>(args, 3, 4);
+    }
+}
+
+struct WriteUnsigned;
+
+impl KernelBody for WriteUnsigned {
+    fn run(args: &Args) {
+        write::<u64>(args, 0, 5);
+        write::<u32>(args, 1, 5);
+        write::<u16>(args, 2, 5);
+        write::<u8>(args, 3, 5);
+        write::<u8>(args, 4, 5);
+    }
+}
+
+/// Each tensor holds, in order, the scalars that follow those of the tensor before it.
+fn write_reference(task: &mut RefTask) {
+    let scalars = task.scalars.clone();
+    let values: Vec<f64> = scalars.iter().map(|s| value_of(s.dtype, s.bits)).collect();
+    for (tensor, values) in task.tensors.iter_mut().zip(values.chunks(COUNT)) {
+        tensor.values.copy_from_slice(values);
+    }
+}
+
+/// What raw bits mean as a dtype, in f64.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    reason = "the low bits are the value; integers past 2^53 are rounded on both sides of a comparison"
+)]
+fn value_of(dtype: DType, bits: u64) -> f64 {
+    match dtype {
+        DType::Float64 => f64::from_bits(bits),
+        DType::Float32 => f32::from_bits(bits as u32).into(),
+        DType::Float16 => f16::from_bits(bits as u16).into(),
+        DType::BFloat16 => bf16::from_bits(bits as u16).into(),
+        DType::Int64 => bits as i64 as f64,
+        DType::Int32 => f64::from(bits as i32),
+        DType::Int16 => f64::from(bits as i16),
+        DType::Int8 => f64::from(bits as i8),
+        _ => bits as f64,
+    }
+}
+
+/// Low and high half of every word after the tensor.
+struct SplitWords;
+
+impl KernelBody for SplitWords {
+    fn run(args: &Args) {
+        let words = &args.words()[1..=MAX_SCALARS];
+        let halves: Vec<u32> = words.iter().flat_map(|&word| [low(word), low(word >> 32)]).collect();
+        args.tensor(0).store(&halves);
+    }
+}
+
+fn low(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).expect("masked")
+}
+
+fn split_words_reference(task: &mut RefTask) {
+    for (i, scalar) in task.scalars.iter().enumerate() {
+        task.tensors[0].values[2 * i] = value_of(DType::UInt64, scalar.bits % (1 << 32));
+        task.tensors[0].values[2 * i + 1] = value_of(DType::UInt64, scalar.bits / (1 << 32));
+    }
+}
+
+/// `weighed[j] = base[j mod COUNT] + (j + 1) * scalar j`, each scalar in its own dtype.
+struct Weigh;
+
+impl KernelBody for Weigh {
+    fn run(args: &Args) {
+        let base = args.tensor(0).load::<i32>();
+        let values = modest(args);
+        let weighed: Vec<f64> = (0..WEIGHED)
+            .zip(1_u32..)
+            .map(|(j, weight)| f64::from(base[j % COUNT]) + f64::from(weight) * values[j])
+            .collect();
+        args.tensor(1).store(&weighed);
+    }
+}
+
+fn modest(args: &Args) -> [f64; WEIGHED] {
+    fn at<T: Element>(args: &Args, place: usize) -> f64 {
+        args.scalar::<T>(2 + place).to_f64()
+    }
+    [
+        at::<f64>(args, 0),
+        at::<f32>(args, 1),
+        at::<f16>(args, 2),
+        at::<bf16>(args, 3),
+        at::<i64>(args, 4),
+        at::<i32>(args, 5),
+        at::<i16>(args, 6),
+        at::<i8>(args, 7),
+        at::<u64>(args, 8),
+        at::<u32>(args, 9),
+        at::<u16>(args, 10),
+        at::<u8>(args, 11),
+        at::<u8>(args, 12),
+    ]
+}
+
+fn weigh_reference(task: &mut RefTask) {
+    let mut weight = 0.0;
+    for j in 0..task.scalars.len() {
+        weight += 1.0;
+        let scalar = task.scalars[j];
+        let base = task.tensors[0].values[j % task.tensors[0].values.len()];
+        task.tensors[1].values[j] = base + weight * value_of(scalar.dtype, scalar.bits);
+    }
+}

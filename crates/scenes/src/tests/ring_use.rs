@@ -1,0 +1,78 @@
+//! How much of the rings an orchestration takes.
+
+use tensortap_abi::TaskId;
+use tensortap_scene::{
+    BufferTable, GraphBuilder, GraphError, Orch, Place, PlacedArg, Scene, TaskHandle, TaskSpec, TensorUse,
+};
+
+use super::{Given, params};
+
+/// What a graph takes of the rings when nothing is released before the scope it belongs to has ended: the most
+/// that is held at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RingUse {
+    /// Tasks in the scopes open at one time.
+    pub tasks: usize,
+    /// Bytes of intermediates in the scopes open at one time.
+    pub bytes: u64,
+    /// Bytes of all intermediates, as runtimes that never reuse memory need them.
+    pub total_bytes: u64,
+}
+
+/// Measures [`RingUse`] without running anything.
+pub(crate) fn ring_use(scene: &dyn Scene, given: Given<'_>) -> RingUse {
+    let params = params(scene, given);
+    let mut meter = RingMeter { open: vec![RingUse::default()], ..RingMeter::default() };
+    let args = scene.args(&params).into_iter();
+    let args = args.map(|spec| PlacedArg::new(spec, Place::permanent(1 << 20)));
+    let mut orch = Orch::new(&mut meter, args).unwrap();
+    scene.orchestrate(&mut orch, &params).unwrap();
+    meter.most
+}
+
+#[derive(Default)]
+struct RingMeter {
+    open: Vec<RingUse>,
+    most: RingUse,
+    added: u32,
+}
+
+impl GraphBuilder for RingMeter {
+    fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError> {
+        let scope = self.open.last_mut().expect("the outermost scope never ends");
+        scope.tasks += 1;
+        for TensorUse { tensor, .. } in &task.tensors {
+            let buffer = buffers.get_mut(tensor.buffer()).expect("checked before");
+            if buffer.place.replace(Place::permanent(1 << 20)).is_none() {
+                scope.bytes += buffer.bytes;
+                self.most.total_bytes += buffer.bytes;
+            }
+        }
+        self.most.tasks = self.most.tasks.max(self.open.iter().map(|s| s.tasks).sum());
+        self.most.bytes = self.most.bytes.max(self.open.iter().map(|s| s.bytes).sum());
+        self.added += 1;
+        Ok(TaskHandle { id: TaskId(u64::from(self.added)), slot: self.added })
+    }
+
+    fn add_edge(&mut self, _: TaskHandle, _: TaskHandle) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn publish(&mut self, _: TaskHandle) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn set_tensor_info(&mut self, _: TaskHandle, _: &[TensorUse], _: &BufferTable) -> Result<(), GraphError> {
+        Ok(())
+    }
+
+    fn begin_scope(&mut self) -> Result<(), GraphError> {
+        self.open.push(RingUse::default());
+        Ok(())
+    }
+
+    fn end_scope(&mut self) -> Result<(), GraphError> {
+        self.open.pop();
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+use std::collections::HashSet;
+
+use tensortap_abi::DType;
+use tensortap_scene::{Params, Scene, SceneError};
+
+use super::TinyLlm;
+use crate::tests::{Given, checks, params, recorded, ring_use};
+
+const ONE_OF_EACH: Given<'_> = &[
+    ("layers", "1"),
+    ("hidden", "2"),
+    ("heads", "1"),
+    ("kv_heads", "1"),
+    ("ffn", "1"),
+    ("vocab", "2"),
+    ("tokens", "1"),
+    ("prompt", "1"),
+    ("tile", "1"),
+];
+const WIDE: Given<'_> = &[
+    ("layers", "3"),
+    ("hidden", "384"),
+    ("heads", "6"),
+    ("kv_heads", "6"),
+    ("ffn", "768"),
+    ("vocab", "1152"),
+    ("tokens", "2"),
+    ("prompt", "1"),
+    ("tile", "384"),
+];
+const SMALL: Given<'_> = &[
+    ("hidden", "48"),
+    ("heads", "6"),
+    ("kv_heads", "2"),
+    ("ffn", "32"),
+    ("vocab", "64"),
+    ("tokens", "5"),
+    ("prompt", "3"),
+    ("tile", "8"),
+    ("seed", "5"),
+];
+
+#[test]
+fn keeps_what_every_scene_promises() {
+    checks::all(&TinyLlm, &[&[], ONE_OF_EACH, WIDE, SMALL]);
+}
+
+#[test]
+fn a_default_run_has_thousands_of_tasks_and_every_dtype_of_a_decoder() {
+    let graph = recorded(&TinyLlm, &[]);
+    assert!(graph.len() >= 2000, "{}", graph.len());
+    let dtypes: HashSet<_> =
+        (0..graph.len()).flat_map(|t| graph.tensors(t)).filter_map(|(desc, _)| desc.dtype()).collect();
+    let wanted = [DType::Float32, DType::Float16, DType::BFloat16, DType::Int32, DType::Int8];
+    assert_eq!(dtypes, HashSet::from(wanted));
+}
+
+/// The least lead of the best logit over the second, in units of what the tolerance allows the best to be
+/// off.
+fn least_lead(given: Given<'_>) -> f64 {
+    let params = params(&TinyLlm, given);
+    let golden = TinyLlm.golden(&params, &TinyLlm.host_args(&params)).unwrap();
+    let logits = golden.iter().find(|t| t.name == "logits").unwrap();
+    let vocab = usize::try_from(logits.shape[1]).unwrap();
+    let tolerance = TinyLlm.tolerance("logits").unwrap();
+    let lead = |row: &[f32]| {
+        let mut row: Vec<f64> = row.iter().copied().map(f64::from).collect();
+        row.sort_by(|a, b| b.total_cmp(a));
+        (row[0] - row[1]) / (tolerance.atol + tolerance.rtol * row[0].abs())
+    };
+    logits.get::<f32>().chunks_exact(vocab).map(lead).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn no_token_is_a_close_call() {
+    for seed in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        let lead = least_lead(&[("seed", seed)]);
+        assert!(lead > 100.0, "seed {seed}: the best logit leads by {lead} tolerances");
+    }
+}
+
+#[test]
+fn decoded_tokens_differ_from_one_another_and_between_seeds() {
+    let tokens = |seed| {
+        let params = params(&TinyLlm, &[("seed", seed)]);
+        let golden = TinyLlm.golden(&params, &TinyLlm.host_args(&params)).unwrap();
+        golden.into_iter().find(|t| t.name == "tokens").unwrap().get::<i32>()
+    };
+    let decoded = tokens("1");
+    assert_eq!(decoded.len(), 24);
+    assert!(decoded.iter().collect::<HashSet<_>>().len() > 12, "{decoded:?}");
+    assert_ne!(decoded, tokens("2"));
+}
+
+#[test]
+fn a_small_ring_is_enough_for_any_length() {
+    let (short, long) = (ring_use(&TinyLlm, &[]), ring_use(&TinyLlm, &[("tokens", "96")]));
+    assert_eq!(long.tasks, short.tasks);
+    assert!(long.tasks <= 128 && long.bytes <= 1 << 20, "{long:?}");
+}
+
+#[test]
+fn sizes_that_do_not_divide_are_refused_with_one_that_does() {
+    let refused = |given: Given<'_>, name: &str, works: &str| {
+        let params = Params::resolve("tiny_llm", TinyLlm.params(), given.iter().copied()).unwrap();
+        match TinyLlm.check(&params) {
+            Err(SceneError::BadParam { name: named, expected, .. }) => {
+                assert_eq!(named, name);
+                assert!(expected.contains(works), "{expected}");
+            }
+            other => panic!("{given:?}: {other:?}"),
+        }
+    };
+    refused(&[("hidden", "130")], "hidden", "132 works");
+    refused(&[("kv_heads", "3")], "heads", "6 works");
+    refused(&[("hidden", "12")], "hidden", "hidden=16 works");
+    refused(&[("tile", "24")], "hidden", "144 works");
+    refused(&[("tile", "128")], "tile", "64 does");
+    refused(&[("ffn", "250")], "ffn", "256 works");
+    refused(&[("vocab", "500")], "vocab", "512 works");
+    checks::refused(&TinyLlm, &[("tokens", "0")], "tokens");
+    checks::refused(&TinyLlm, &[("layers", "17")], "layers");
+}
