@@ -15,6 +15,7 @@
 
 mod control;
 mod dtype;
+mod dump;
 mod kernel;
 mod launch;
 mod task;
@@ -22,6 +23,7 @@ mod tensor;
 
 pub use control::*;
 pub use dtype::DType;
+pub use dump::*;
 pub use kernel::*;
 pub use launch::*;
 pub use task::*;

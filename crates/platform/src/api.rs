@@ -127,8 +127,9 @@ pub enum DeviceMode {
     /// Its own process: the host survives whatever happens in it.
     #[default]
     Process,
-    /// Threads of the host's process: a crash or a hang is the host's too, and output of the device program goes
-    /// to the host's own standard output.
+    /// Threads of the host's process: a crash or a hang is the host's too, output of the device program goes to the
+    /// host's own standard output, and the device's mapping of its memory is in the host's memory map on every
+    /// platform.
     Thread,
 }
 

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_to_a_closed_end_is_an_error_and_no_signal() {
+    fn sending_to_a_closed_end_is_an_error() {
         let (here, there) = pair().unwrap();
         drop(there);
         assert_eq!(send(&here, &Message::Finished, &[]), Err(Errno::PIPE));

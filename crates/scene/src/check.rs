@@ -58,24 +58,35 @@ impl Comparison {
     }
 }
 
+/// Bytes decoded at a time: a multiple of every element size, small against the tensors compared.
+const CHUNK_BYTES: usize = 1 << 16;
+
 /// Compares packed elements. `None` when the sizes differ or the dtype has no arithmetic yet.
 pub fn compare(dtype: DType, actual: &[u8], expected: &[u8], tolerance: Tolerance) -> Option<Comparison> {
     if actual.len() != expected.len() {
         return None;
     }
-    let (actual, expected) = (decode_f64(dtype, actual)?, decode_f64(dtype, expected)?);
-    let mut result = Comparison { elements: actual.len(), outside: 0, max_abs_err: 0.0, first_outside: None };
-    for (place, (&a, &e)) in actual.iter().zip(&expected).enumerate() {
-        let error = if a == e || (a.is_nan() && e.is_nan()) { 0.0 } else { (a - e).abs() };
-        if error.is_nan() || error > result.max_abs_err {
-            result.max_abs_err = error;
-        }
-        if !tolerance.accepts(a, e) {
-            result.outside += 1;
-            result.first_outside.get_or_insert((place, a, e));
-        }
+    let mut result = Comparison { elements: 0, outside: 0, max_abs_err: 0.0, first_outside: None };
+    for (actual, expected) in actual.chunks(CHUNK_BYTES).zip(expected.chunks(CHUNK_BYTES)) {
+        result.add(&decode_f64(dtype, actual)?, &decode_f64(dtype, expected)?, tolerance);
     }
     Some(result)
+}
+
+impl Comparison {
+    fn add(&mut self, actual: &[f64], expected: &[f64], tolerance: Tolerance) {
+        for (&a, &e) in actual.iter().zip(expected) {
+            let error = if a == e || (a.is_nan() && e.is_nan()) { 0.0 } else { (a - e).abs() };
+            if error.is_nan() || error > self.max_abs_err {
+                self.max_abs_err = error;
+            }
+            if !tolerance.accepts(a, e) {
+                self.outside += 1;
+                self.first_outside.get_or_insert((self.elements, a, e));
+            }
+            self.elements += 1;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::{
     PlacedArg, RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, decode_f64, run_kernel,
 };
 
+use zerocopy::IntoBytes;
+
 /// A recorded graph in host memory. It is what a device's results, and its speed, are held against.
 ///
 /// Kernels of a mix task that wait for one another cannot run here: slots run one after the other.
@@ -145,8 +147,7 @@ impl SequentialGraph {
         let dtype = desc.dtype().expect("recorded from a checked tensor");
         let width = usize::try_from(dtype.bits() / 8).expect("small");
         let buffer = self.memory.buffers.iter().find(|b| b.as_ptr().addr() as u64 == desc.buffer_addr);
-        let bytes: Vec<u8> =
-            buffer.expect("descriptors name recorded buffers").iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let bytes = buffer.expect("descriptors name recorded buffers").as_bytes();
         let shape: Vec<usize> = desc.dims().iter().map(|&d| usize::try_from(d).expect("fits")).collect();
         let numel: usize = shape.iter().product();
         let mut packed = Vec::with_capacity(numel * width);

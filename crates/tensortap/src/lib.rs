@@ -19,6 +19,8 @@
 #![forbid(unsafe_code)]
 
 mod config;
+#[cfg(doctest)]
+mod docs;
 mod error;
 mod report;
 mod run;

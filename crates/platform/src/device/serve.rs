@@ -1,5 +1,5 @@
 use std::{
-    io,
+    io::{self, Write},
     sync::mpsc::{Receiver, Sender, channel},
     thread::{self, JoinHandle},
 };
@@ -38,6 +38,8 @@ pub(crate) fn run_launches(link: &DeviceLink, program: &dyn DeviceProgram, launc
     for args in launches {
         link.begin_launch();
         program.run(link, args);
+        // A device process ends without running anything, so nothing may wait in a buffer.
+        let _ = io::stdout().flush();
         link.finished();
     }
 }

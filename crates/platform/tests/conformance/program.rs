@@ -57,7 +57,7 @@ pub enum Op {
     UntilGone,
     /// Runs until [`RELEASE`], counting in [`BEATS`] and reading its memory.
     Linger,
-    /// Prints to standard output.
+    /// Prints to standard output, without ending the line.
     Print,
 }
 
@@ -117,7 +117,7 @@ impl DeviceProgram for TestProgram {
             Op::Hang => hang(&args),
             Op::UntilGone => until_gone(link, &args),
             Op::Linger => linger(&args),
-            Op::Print => println!("{PRINTED}"),
+            Op::Print => print!("{PRINTED}"),
         }
     }
 }
@@ -204,7 +204,8 @@ fn sleepers(link: &DeviceLink, args: &Args) {
             scope.spawn(|| {
                 let seen = link.host_wakes();
                 args.result(0).fetch_add(1, Ordering::AcqRel);
-                if link.wait_for_host_since(seen, PATIENCE) == HostEvent::Woken {
+                // No limit: a sleeper that times out looks again, and would count as woken.
+                if link.wait_for_host_since(seen, Duration::MAX) == HostEvent::Woken {
                     args.result(1).fetch_add(1, Ordering::AcqRel);
                 }
             });
