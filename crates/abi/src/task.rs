@@ -56,8 +56,12 @@ pub struct TaskSlot {
     pub next_block: u32,
     /// [`TaskState`] tag.
     pub state: u32,
+    /// Device time of the first dispatch, when the task is captured.
+    pub dispatched_ns: u64,
+    /// Whether the dump captures the task: decided before its first dispatch, looked at after its last completion.
+    pub captured: u32,
     /// Not used.
-    pub reserved0: [u32; 8],
+    pub reserved0: [u32; 5],
 
     /// Device address of the payload.
     pub payload_addr: u64,
@@ -94,7 +98,7 @@ pub struct TaskSlot {
 
 assert_layout!(TaskSlot, size 256, align 64,
     task_id @ 0, pending @ 8, fanout @ 12, remaining @ 16, refs @ 20, next_block @ 24, state @ 28,
-    payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
+    dispatched_ns @ 32, captured @ 40, payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
     edges_first @ 108, edges_len @ 112, tensor_count @ 116, scalar_count @ 117, active @ 118,
     roles @ 128, owners @ 144, reserved2 @ 208);
 

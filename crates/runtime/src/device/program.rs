@@ -202,7 +202,7 @@ impl<'m> Launch<'m> {
     fn orchestrate(&self, run: &Run<'m>) {
         run.control.thread(0).state().store(ThreadState::Running as u32, Ordering::Relaxed);
         let setup = self.setup();
-        let built = self.runtime.builder(&setup, run).and_then(|mut builder| {
+        let built = self.runtime.builder(&setup, run, None).and_then(|mut builder| {
             let mut orch = Orch::new(&mut *builder, self.placed_args()?)?;
             let outcome = self.scene.orchestrate(&mut orch, &self.params);
             drop(orch);

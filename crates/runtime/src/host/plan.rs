@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tensortap_abi::{
     ControlLayout, DType, DeviceAddr, DeviceRange, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION,
-    MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc,
+    MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TaskId, TensorDesc,
 };
 use tensortap_platform::Device;
 use tensortap_scene::{FaultKind, HostArgs, Params, Place, PlacedArg, Scene};
@@ -88,6 +88,8 @@ pub struct Plan<'a> {
     pub scene: &'static dyn Scene,
     /// With which parameters.
     pub params: &'a Params,
+    /// Edges of a graph that the host has built, from and to.
+    pub edges: Vec<(TaskId, TaskId)>,
     options: LaunchOptions,
     arg_descs: Vec<TensorDesc>,
     reserved: Vec<DeviceAddr>,
@@ -108,6 +110,7 @@ impl<'a> Plan<'a> {
             args: launch_args(&options),
             scene,
             params,
+            edges: Vec::new(),
             options,
             arg_descs: Vec::new(),
             reserved: Vec::new(),

@@ -5,7 +5,7 @@ use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, 
 use tensortap_sync::atomic::Ordering;
 
 use super::slot::{ALIGN, new_slot, payload_layout, poison_new, write_payload};
-use super::{DeviceBuilder, DeviceSetup, Runtime};
+use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 use crate::device::run::Run;
 use crate::host::{Plan, RunError};
 
@@ -45,11 +45,13 @@ impl Runtime for AicpuBuildGraph {
         &self,
         setup: &DeviceSetup<'m>,
         run: &'r Run<'m>,
+        observer: Option<Box<dyn GraphObserver + 'r>>,
     ) -> Result<Box<dyn DeviceBuilder + 'r>, GraphError> {
         let KernelArgs { payloads, heap, .. } = setup.args;
         Ok(Box::new(ArrayBuilder {
             setup: *setup,
             run,
+            observer,
             tasks: 0,
             edges: 0,
             published: 0,
@@ -82,6 +84,8 @@ impl Bump {
 struct ArrayBuilder<'r, 'm> {
     setup: DeviceSetup<'m>,
     run: &'r Run<'m>,
+    /// Told of every dependency, when the graph is recorded.
+    observer: Option<Box<dyn GraphObserver + 'r>>,
     tasks: u32,
     edges: u32,
     published: u64,
@@ -146,6 +150,9 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
         }
         let node = self.edges;
         self.edges += 1;
+        if let Some(observer) = &mut self.observer {
+            observer.edge(from.id, to.id, EdgeCause::Explicit, 0);
+        }
         self.run.link(from.slot, to.slot, node, EdgeCause::Explicit.pack(0));
         Ok(())
     }

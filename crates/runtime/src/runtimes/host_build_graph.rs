@@ -10,7 +10,7 @@ use tensortap_sync::fanout;
 use zerocopy::IntoBytes;
 
 use super::slot::{ALIGN, buffer_of, new_slot, payload_layout, poison_byte};
-use super::{DeviceBuilder, DeviceSetup, Runtime};
+use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 use crate::device::run::Run;
 use crate::host::{Plan, RunError};
 
@@ -38,6 +38,7 @@ impl Runtime for HostBuildGraph {
         drop(orch);
         let HostBuilder { mut tasks, edges, payloads, allocated, .. } = builder;
         plan.adopt(allocated);
+        plan.edges = edges.iter().map(|e| (TaskId(e.producer.into()), TaskId(e.consumer.into()))).collect();
         plan.args.task_count = u32::try_from(tasks.len()).expect("checked against MAX_ARRAY_TASKS");
         plan.args.payloads = plan.upload(&payloads, "task payloads")?;
         for task in &mut tasks {
@@ -55,6 +56,7 @@ impl Runtime for HostBuildGraph {
         &self,
         _setup: &DeviceSetup<'m>,
         _run: &'r Run<'m>,
+        _observer: Option<Box<dyn GraphObserver + 'r>>,
     ) -> Result<Box<dyn DeviceBuilder + 'r>, GraphError> {
         Err(GraphError::Unsupported { runtime: self.name(), what: "build on the device" })
     }

@@ -6,7 +6,7 @@ mod host_build_graph;
 mod slot;
 mod tensormap_and_ringbuffer;
 
-use tensortap_abi::KernelArgs;
+use tensortap_abi::{EdgeCause, KernelArgs, TaskId};
 use tensortap_platform::DeviceMemory;
 use tensortap_scene::{GraphBuilder, GraphError};
 
@@ -77,11 +77,12 @@ pub trait Runtime: Send + Sync {
         None
     }
 
-    /// On the device: what the orchestration builds with.
+    /// On the device: what the orchestration builds with. The observer is told of every dependency.
     fn builder<'r, 'm: 'r>(
         &self,
         setup: &DeviceSetup<'m>,
         run: &'r Run<'m>,
+        observer: Option<Box<dyn GraphObserver + 'r>>,
     ) -> Result<Box<dyn DeviceBuilder + 'r>, GraphError>;
 
     /// On the device: publishes a graph that the host has built.
@@ -95,6 +96,12 @@ pub struct DeviceSetup<'m> {
     pub memory: &'m DeviceMemory,
     /// The launch arguments.
     pub args: KernelArgs,
+}
+
+/// Who is told of dependencies as they are found, also of those on tasks that are already complete.
+pub trait GraphObserver {
+    /// `to` follows `from`, because of an argument of `to`.
+    fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16);
 }
 
 /// A builder that says when the graph is complete.

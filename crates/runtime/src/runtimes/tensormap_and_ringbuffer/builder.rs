@@ -13,7 +13,7 @@ use tensortap_sync::retire::{RetireRing, SlotRing};
 use super::advice::{Advice, Mark, Resource};
 use super::span::SpanRing;
 use super::tensor_map::{Found, TensorMap};
-use super::{DeviceBuilder, DeviceSetup, EDGES_PER_SLOT};
+use super::{DeviceBuilder, DeviceSetup, EDGES_PER_SLOT, GraphObserver};
 use crate::device::run::Run;
 use crate::runtimes::slot::{ALIGN, buffer_of, new_slot, poison_new, write_payload};
 
@@ -88,6 +88,8 @@ pub struct RingBuilder<'r, 'm> {
     map: TensorMap<Known>,
     scopes: Vec<Scope>,
     submitted: u64,
+    /// Told of every dependency, when the graph is recorded.
+    observer: Option<Box<dyn GraphObserver + 'r>>,
     /// Reused from task to task.
     found: Vec<Found<Known>>,
     most_edges: u64,
@@ -97,7 +99,11 @@ pub struct RingBuilder<'r, 'm> {
 
 impl<'r, 'm> RingBuilder<'r, 'm> {
     /// Empty rings over the launch's memory.
-    pub fn new(setup: DeviceSetup<'m>, run: &'r Run<'m>) -> Result<Self, GraphError> {
+    pub fn new(
+        setup: DeviceSetup<'m>,
+        run: &'r Run<'m>,
+        observer: Option<Box<dyn GraphObserver + 'r>>,
+    ) -> Result<Self, GraphError> {
         let rings = run.rings.as_ref().ok_or_else(|| GraphError::Other("the launch has no rings".into()))?;
         let heap_bytes = setup.args.heap.bytes / RING_COUNT as u64;
         let rings = (0..RING_COUNT).map(|r| Ring::new(rings.ring(r).clone(), heap_bytes)).collect();
@@ -105,9 +111,10 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             setup,
             run,
             rings,
-            map: TensorMap::new(),
+            map: TensorMap::new(observer.is_some()),
             scopes: vec![Scope::default()],
             submitted: 0,
+            observer,
             found: Vec::new(),
             most_edges: 0,
             advice: None,
@@ -186,6 +193,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             };
             let addr = self.setup.args.heap.addr + ring as u64 * capacity + offset;
             poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
+            self.map.forget(addr);
             let version = id.local() / self.setup.args.ring_slots;
             buffer.place = Some(Place { addr, owner_task: id.0, owner_slot: slot, version });
         }
@@ -289,6 +297,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             return Ok(None);
         }
         self.derive(task, buffers, Known { slot, id: id.0 });
+        self.tell_found(id);
         let Some(first_edge) = self.take_edges(ring)? else { return Ok(None) };
         self.write_slot(slot, id, task, buffers)?;
         self.link_found(slot, ring, first_edge);
@@ -298,6 +307,14 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         self.enter(ring, holder, before);
         self.scopes[holder].held.push(slot);
         Ok(Some(TaskHandle { id, slot }))
+    }
+
+    /// Tells the observer what the task follows, and keeps of it what must be waited for.
+    fn tell_found(&mut self, id: TaskId) {
+        if let Some(observer) = &mut self.observer {
+            self.found.iter().for_each(|f| observer.edge(TaskId(f.task.id), id, f.cause, f.arg_index));
+            self.found.retain(|f| f.live);
+        }
     }
 
     /// Room for the edges that were found, as the place of the first.

@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use tensortap_abi::{EdgeNode, KernelArgs, PayloadLayout, RING_COUNT, TaskSlot};
 use tensortap_scene::GraphError;
 
-use super::{DeviceBuilder, DeviceSetup, Runtime};
+use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 use crate::device::reclaim::Rings;
 use crate::device::run::Run;
 use crate::host::{Plan, RunError};
@@ -58,7 +58,8 @@ impl Runtime for TensormapAndRingbuffer {
         &self,
         setup: &DeviceSetup<'m>,
         run: &'r Run<'m>,
+        observer: Option<Box<dyn GraphObserver + 'r>>,
     ) -> Result<Box<dyn DeviceBuilder + 'r>, GraphError> {
-        Ok(Box::new(builder::RingBuilder::new(*setup, run)?))
+        Ok(Box::new(builder::RingBuilder::new(*setup, run, observer)?))
     }
 }

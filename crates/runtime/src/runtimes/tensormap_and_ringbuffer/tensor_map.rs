@@ -33,7 +33,11 @@ impl<T> Default for Buffer<T> {
 const FIRST_PRUNE: usize = 32;
 
 /// The map from buffers to their users. `T` names a task.
+///
+/// A task that is complete need not be waited for and is forgotten, unless the map is to remember: then its writes are
+/// kept until others cover them, so that the graph can be told in full.
 pub struct TensorMap<T> {
+    remember: bool,
     buffers: HashMap<u64, Buffer<T>, BuildHasherDefault<AddressHasher>>,
     /// Buffers that may gather before forgotten ones are looked for.
     sweep_at: usize,
@@ -50,16 +54,18 @@ pub struct Found<T> {
     pub cause: EdgeCause,
     /// Argument of the new task.
     pub arg_index: u16,
+    /// Whether it may still run; if not, there is nothing to wait for.
+    pub live: bool,
 }
 
 impl<T: Copy + PartialEq> TensorMap<T> {
     /// An empty map.
-    pub fn new() -> TensorMap<T> {
-        TensorMap { buffers: HashMap::default(), sweep_at: FIRST_SWEEP }
+    pub fn new(remember: bool) -> TensorMap<T> {
+        TensorMap { remember, buffers: HashMap::default(), sweep_at: FIRST_SWEEP }
     }
 
-    /// Adds to `found` the live tasks that a new task must wait for because of one argument: each task once.
-    /// `is_live` says whether a task may still run; finished ones are forgotten.
+    /// Adds to `found` the tasks that a new task follows because of one argument: each task once. `is_live` says whether
+    /// a task may still run; finished ones are found only by a map that remembers.
     pub fn find(
         &mut self,
         buffer_addr: u64,
@@ -70,24 +76,26 @@ impl<T: Copy + PartialEq> TensorMap<T> {
         found: &mut Vec<Found<T>>,
     ) {
         let Some(buffer) = self.buffers.get_mut(&buffer_addr) else { return };
-        let mut add = |task: T, cause: EdgeCause| {
+        let remember = self.remember;
+        let mut add = |task: T, cause: EdgeCause, live: bool| {
             if !found.iter().any(|f| f.task == task) {
-                found.push(Found { task, cause, arg_index });
+                found.push(Found { task, cause, arg_index, live });
             }
         };
         buffer.writers.retain(|writer| {
             let live = is_live(writer.task);
-            if live && writer.bytes.overlaps(bytes) {
+            let matters = live || remember;
+            if matters && writer.bytes.overlaps(bytes) {
                 let cause = if role.reads() { EdgeCause::ReadAfterWrite } else { EdgeCause::WriteAfterWrite };
-                add(writer.task, cause);
+                add(writer.task, cause, live);
             }
-            live
+            matters
         });
         if role.writes() {
             buffer.readers.retain(|reader| {
                 let live = is_live(reader.task);
                 if live && reader.bytes.overlaps(bytes) {
-                    add(reader.task, EdgeCause::WriteAfterRead);
+                    add(reader.task, EdgeCause::WriteAfterRead, true);
                 }
                 live
             });
@@ -118,6 +126,11 @@ impl<T: Copy + PartialEq> TensorMap<T> {
             buffer.prune_readers(&mut is_live);
             buffer.readers.push(Use { task, bytes });
         }
+    }
+
+    /// Forgets a buffer whose memory begins a new life.
+    pub fn forget(&mut self, buffer_addr: u64) {
+        self.buffers.remove(&buffer_addr);
     }
 
     /// Buffers come and go with the memory of scopes; those without live users are dropped now and then.

@@ -50,8 +50,8 @@ fn access() -> impl Strategy<Value = Access> {
 }
 
 /// Feeds tasks through the map and gives, per task, the tasks it must wait for.
-fn derive(tasks: &[Vec<Access>], done: &HashSet<usize>) -> Vec<HashSet<usize>> {
-    let mut map = TensorMap::new();
+fn derive(tasks: &[Vec<Access>], done: &HashSet<usize>, remember: bool) -> Vec<HashSet<usize>> {
+    let mut map = TensorMap::new(remember);
     let live = |task: usize| !done.contains(&task);
     let mut edges = Vec::new();
     for (me, accesses) in tasks.iter().enumerate() {
@@ -100,7 +100,7 @@ proptest! {
     fn every_conflict_is_ordered_and_every_edge_is_a_conflict(
         tasks in prop::collection::vec(prop::collection::vec(access(), 1..4), 1..12)
     ) {
-        let edges = derive(&tasks, &HashSet::new());
+        let edges = derive(&tasks, &HashSet::new(), false);
         let mut memo = HashMap::new();
         for later in 0..tasks.len() {
             let before = ancestors(&edges, later, &mut memo);
@@ -120,15 +120,38 @@ proptest! {
         tasks in prop::collection::vec(prop::collection::vec(access(), 1..4), 1..12),
         done in prop::collection::hash_set(0_usize..12, 0..6)
     ) {
-        for edges in derive(&tasks, &done) {
+        for edges in derive(&tasks, &done, false) {
             prop_assert!(edges.is_disjoint(&done));
+        }
+    }
+}
+
+proptest! {
+    /// The data flow that a dump tells must not depend on how fast tasks finish.
+    #[test]
+    fn a_map_that_remembers_orders_every_read_and_overwrite_behind_its_writers(
+        tasks in prop::collection::vec(prop::collection::vec(access(), 1..4), 1..12),
+        done in prop::collection::hash_set(0_usize..12, 0..12)
+    ) {
+        let edges = derive(&tasks, &done, true);
+        let mut memo = HashMap::new();
+        for later in 0..tasks.len() {
+            let before = ancestors(&edges, later, &mut memo);
+            for earlier in 0..later {
+                let flows = tasks[earlier].iter().filter(|x| x.role.writes()).any(|x| {
+                    tasks[later].iter().any(|y| !x.bytes().is_disjoint(&y.bytes()))
+                });
+                if flows {
+                    prop_assert!(before.contains(&earlier), "{earlier} -> {later} is lost");
+                }
+            }
         }
     }
 }
 
 #[test]
 fn a_read_only_tensor_makes_no_edges_and_its_readers_do_not_pile_up() {
-    let mut map = TensorMap::new();
+    let mut map = TensorMap::new(false);
     let bytes = Footprint::new(&Layout::contiguous(&[16], 32).unwrap(), 0);
     let mut found = Vec::new();
     for task in 0..10_000_u32 {
@@ -142,7 +165,7 @@ fn a_read_only_tensor_makes_no_edges_and_its_readers_do_not_pile_up() {
 
 #[test]
 fn buffers_without_live_users_are_forgotten() {
-    let mut map = TensorMap::new();
+    let mut map = TensorMap::new(false);
     let layout = Layout::contiguous(&[16], 32).unwrap();
     for task in 0..100_000_u64 {
         map.record(task * 64, Footprint::new(&layout, task * 64), Role::Output, task, |other| {
