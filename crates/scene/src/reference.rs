@@ -26,6 +26,8 @@ pub struct RefTensor {
     pub shape: Vec<usize>,
     /// Elements in row-major order.
     pub values: Vec<f64>,
+    /// The same as they lie in memory, packed.
+    pub bytes: Vec<u8>,
 }
 
 impl RefTask {

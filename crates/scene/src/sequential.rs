@@ -27,6 +27,7 @@ struct SequentialTask {
     descs: Vec<(TensorDesc, Role)>,
     scalars: Vec<ScalarArg>,
     block_num: u32,
+    depth: u32,
 }
 
 /// Buffers that stay where they are: descriptors hold their addresses.
@@ -50,6 +51,8 @@ pub struct StepView {
     pub index: usize,
     /// Its kernels, by subtask slot.
     pub kernels: Vec<&'static KernelDef>,
+    /// Scopes that were open when it was submitted.
+    pub depth: u32,
     /// Role of each tensor argument.
     pub roles: Vec<Role>,
     /// Arguments before the task ran.
@@ -76,7 +79,7 @@ impl SequentialGraph {
         }
         let mut orch = Orch::new(&mut recorder, placed)?;
         scene.orchestrate(&mut orch, params)?;
-        let Recorder { memory, tasks, edges } = recorder;
+        let Recorder { memory, tasks, edges, depth: _ } = recorder;
         Ok(SequentialGraph { memory, tasks, edges, args })
     }
 
@@ -119,6 +122,7 @@ impl SequentialGraph {
             observe(&StepView {
                 index,
                 kernels: task.kernels.iter().map(|&(_, k)| k).collect(),
+                depth: task.depth,
                 roles: task.descs.iter().map(|&(_, r)| r).collect(),
                 before,
                 after: self.snapshot(index),
@@ -160,7 +164,8 @@ impl SequentialGraph {
             let at = usize::try_from(offset).expect("inside the buffer") * width;
             packed.extend_from_slice(&bytes[at..at + width]);
         }
-        RefTensor { dtype, shape, values: decode_f64(dtype, &packed).unwrap_or_default() }
+        let values = decode_f64(dtype, &packed).unwrap_or_default();
+        RefTensor { dtype, shape, values, bytes: packed }
     }
 }
 
@@ -201,6 +206,7 @@ struct Recorder {
     memory: Memory,
     tasks: Vec<SequentialTask>,
     edges: Vec<(u32, u32)>,
+    depth: u32,
 }
 
 impl Recorder {
@@ -223,6 +229,7 @@ impl GraphBuilder for Recorder {
             descs,
             scalars: task.scalars.clone(),
             block_num: task.block_num,
+            depth: self.depth,
         });
         let slot = u32::try_from(self.tasks.len() - 1).expect("fewer than 2^32 tasks");
         Ok(TaskHandle { id: TaskId(slot.into()), slot })
@@ -242,10 +249,12 @@ impl GraphBuilder for Recorder {
     }
 
     fn begin_scope(&mut self) -> Result<(), GraphError> {
+        self.depth += 1;
         Ok(())
     }
 
     fn end_scope(&mut self) -> Result<(), GraphError> {
+        self.depth -= 1;
         Ok(())
     }
 }

@@ -1,0 +1,85 @@
+//! How errors are told: what is wrong in one line, then what to do about it.
+
+use tensortap::{Error, FailureKind, RunFailure, Unknown};
+
+use crate::exit::Exit;
+use crate::output;
+
+/// A request that only the command line can find wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct UsageError {
+    /// What is wrong.
+    pub message: String,
+    /// What would do.
+    pub hint: String,
+}
+
+/// The user ended a verb between two runs.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
+/// Prints an error that ended a verb, and says how the process ends. `scene` is the one the verb was about.
+pub fn report(error: &anyhow::Error, scene: Option<&str>) -> Exit {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        let (message, hint) = explain(error, scene.unwrap_or("SCENE"));
+        output::error(&message, hint.as_deref());
+        return if error.is_usage() { Exit::Usage } else { Exit::Failed };
+    }
+    if let Some(failure) = error.downcast_ref::<RunFailure>() {
+        output::error(&failure.to_string(), failure_hint(failure));
+        return if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
+    }
+    if let Some(UsageError { message, hint }) = error.downcast_ref() {
+        output::error(message, Some(hint));
+        return Exit::Usage;
+    }
+    output::error(&format!("{error:#}"), None);
+    if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed }
+}
+
+fn explain(error: &Error, scene: &str) -> (String, Option<String>) {
+    match error {
+        Error::Unknown(unknown) => (unknown_message(unknown), unknown_hint(unknown, scene)),
+        Error::Scene(_) | Error::Fault { .. } => {
+            (error.to_string(), Some(format!("`tensortap scenes {scene}` shows its parameters and kernels")))
+        }
+        _ => (error.to_string(), None),
+    }
+}
+
+fn unknown_message(unknown: &Unknown) -> String {
+    let Unknown { what, name, valid, .. } = unknown;
+    let there_are =
+        if valid.is_empty() { "there are none".into() } else { format!("there are: {}", valid.join(", ")) };
+    format!("there is no {what} `{name}`; {there_are}")
+}
+
+fn unknown_hint(unknown: &Unknown, scene: &str) -> Option<String> {
+    let Unknown { what, did_you_mean, .. } = unknown;
+    if let Some(nearest) = did_you_mean {
+        return Some(format!("did you mean `{nearest}`?"));
+    }
+    match *what {
+        "scene" => Some("`tensortap scenes` tells more about them".into()),
+        "parameter" | "kernel" => Some(format!("`tensortap scenes {scene}` tells more about them")),
+        _ => None,
+    }
+}
+
+fn failure_hint(failure: &RunFailure) -> Option<&'static str> {
+    let hangs = failure.kind == Some(FailureKind::Stall) && !failure.interrupted;
+    hangs.then_some("a kernel that is only slow needs a longer --stall-timeout, or 0 for none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scene_without_parameters_is_not_said_to_have_some() {
+        let unknown = Unknown::new("parameter", "n", []);
+        assert_eq!(unknown_message(&unknown), "there is no parameter `n`; there are none");
+    }
+}

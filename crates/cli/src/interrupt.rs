@@ -1,0 +1,46 @@
+//! Ctrl-C.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use crate::exit::Exit;
+
+/// How long the process may take to end by itself. A golden, for one, is computed without looking up.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Knows whether the user wants to stop. The first Ctrl-C asks, and ends the process after [`GRACE`]; a second one
+/// ends it at once. The device ends with the process in any case.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    requested: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT for the rest of the process's life.
+    pub fn install() -> io::Result<Interrupt> {
+        let requested = Arc::new(AtomicBool::new(false));
+        // In this order: the first signal finds the flag unset and sets it, the second finds it set.
+        flag::register_conditional_shutdown(SIGINT, Exit::Interrupted.code().into(), Arc::clone(&requested))?;
+        flag::register(SIGINT, Arc::clone(&requested))?;
+        let mut signals = Signals::new([SIGINT])?;
+        thread::Builder::new().name("interrupt".into()).spawn(move || {
+            if signals.forever().next().is_some() {
+                thread::sleep(GRACE);
+                std::process::exit(Exit::Interrupted.code().into());
+            }
+        })?;
+        Ok(Interrupt { requested })
+    }
+
+    /// Whether the user wants to stop.
+    pub fn requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,64 @@
+//! `tensortap`: runs scenes on simulated accelerators and checks what came of them.
+#![forbid(unsafe_code)]
+
+mod duration;
+mod error;
+mod exit;
+mod interrupt;
+mod number;
+mod output;
+mod progress;
+mod size;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::builder::styling::Styles;
+use clap::{CommandFactory, Parser};
+
+use crate::exit::Exit;
+use crate::output::{CommonArgs, Output};
+use crate::verbs::Verb;
+
+/// Runs graphs of small tasks on a simulated accelerator and finds out which task went wrong.
+#[derive(Parser)]
+#[command(
+    name = "tensortap",
+    version,
+    after_help = "First steps:\n  \
+        tensortap run paged_attention      run a scene and check its result\n  \
+        tensortap scenes                   see what can be run\n  \
+        tensortap run --help               see what can be changed",
+    // Colour is kept for verdicts.
+    styles = Styles::plain(),
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(flatten)]
+    common: CommonArgs,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+fn main() -> ExitCode {
+    // A device process never gets past this line.
+    tensortap::become_device_if_asked();
+    let cli = Cli::parse();
+    let output = Output::new(&cli.common);
+    let outcome = match &cli.verb {
+        Some(verb) => verb.run(output),
+        None => output.text(&Cli::command().render_help().to_string()).map(|()| Exit::Good),
+    };
+    let scene = cli.verb.as_ref().and_then(Verb::scene);
+    outcome.unwrap_or_else(|error| error::report(&error, scene)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}

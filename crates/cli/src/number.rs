@@ -1,0 +1,142 @@
+//! Numbers, as people and JSON want them.
+
+use std::time::Duration;
+
+use serde::Serializer;
+
+/// A count with its thousands set apart: `131,072`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count and its unit: `1 block`, `2 blocks`.
+pub fn counted(count: u64, unit: &str) -> String {
+    format!("{} {unit}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// A number to `digits` significant digits, written out where it reads well and with an exponent elsewhere.
+pub fn significant(value: f64, digits: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    // Rounded first, so that 9.996 to three digits counts as 10.0.
+    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
+    let exponent = scientific.split_once('e').and_then(|(_, e)| e.parse::<i32>().ok()).unwrap_or(0);
+    let decimals = i32::try_from(digits).unwrap_or(i32::MAX) - 1 - exponent;
+    match usize::try_from(decimals) {
+        Ok(decimals) if exponent >= -3 => format!("{value:.decimals$}"),
+        Err(_) if exponent <= 5 => format!("{value:.0}"),
+        _ => scientific,
+    }
+}
+
+/// A rate in three digits: `832`, `98.7 k`, `4.21 M`.
+pub fn rate(per_s: f64) -> String {
+    let mut scaled = per_s;
+    for unit in ["", " k", " M"] {
+        // From here on three digits round up to four.
+        if scaled < 999.5 {
+            return format!("{}{unit}", significant(scaled, 3));
+        }
+        scaled /= 1000.0;
+    }
+    format!("{} G", significant(scaled, 3))
+}
+
+/// A length of time in three digits: `13.8 ms`.
+pub fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 1e-3 {
+        format!("{} µs", significant(seconds * 1e6, 3))
+    } else if seconds < 1.0 {
+        format!("{} ms", significant(seconds * 1e3, 3))
+    } else {
+        format!("{} s", significant(seconds, 3))
+    }
+}
+
+/// For `serialize_with`: JSON has no NaN and no infinities, so these become words.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+pub fn json_float<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    match *value {
+        v if v.is_nan() => serializer.serialize_str("NaN"),
+        f64::INFINITY => serializer.serialize_str("Infinity"),
+        f64::NEG_INFINITY => serializer.serialize_str("-Infinity"),
+        v => serializer.serialize_f64(v),
+    }
+}
+
+/// The same for a value that may be missing.
+#[expect(clippy::ref_option, reason = "the signature serde asks for")]
+pub fn json_optional_float<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => json_float(value, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(count), text);
+        }
+        assert_eq!((counted(1, "block"), counted(1024, "block")), ("1 block".into(), "1,024 blocks".into()));
+    }
+
+    #[test]
+    fn three_digits_are_kept_at_every_size() {
+        for (value, text) in [
+            (0.0, "0"),
+            (13.823, "13.8"),
+            (9.996, "10.0"),
+            (123_456.0, "123456"),
+            (0.001_953, "0.00195"),
+            (1.43e-6, "1.43e-6"),
+            (1.5e9, "1.50e9"),
+            (-11.9, "-11.9"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(significant(value, 3), text);
+        }
+    }
+
+    #[test]
+    fn rates_and_times_have_fitting_units() {
+        for (value, text) in
+            [(832.0, "832"), (999.7, "1.00 k"), (98_722.0, "98.7 k"), (4.213e6, "4.21 M"), (3e9, "3.00 G")]
+        {
+            assert_eq!(rate(value), text);
+        }
+        for (micros, text) in [(37, "37.0 µs"), (13_823, "13.8 ms"), (1_012_949, "1.01 s")] {
+            assert_eq!(time(Duration::from_micros(micros)), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn grouping_changes_no_digit(count: u64) {
+            prop_assert_eq!(grouped(count).replace(',', ""), count.to_string());
+        }
+
+        #[test]
+        fn rounding_stays_within_half_a_digit(value in 1e-12_f64..1e12) {
+            let shown: f64 = significant(value, 4).parse().unwrap();
+            prop_assert!((shown - value).abs() <= value * 0.000_500_1, "{} {}", value, shown);
+        }
+    }
+}

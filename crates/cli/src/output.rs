@@ -1,0 +1,138 @@
+//! Where output goes: results to standard output, everything else to standard error.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ColorChoice};
+use serde::Serialize;
+
+const HEADING: &str = "Common options";
+
+/// Options that mean the same everywhere.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct CommonArgs {
+    /// Print one JSON document on standard output and nothing else there
+    #[arg(long, global = true, help_heading = HEADING)]
+    json: bool,
+    /// Leave out progress and notes on standard error
+    #[arg(long, short, global = true, help_heading = HEADING)]
+    quiet: bool,
+    /// Colour verdicts; auto does on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        value_parser = PossibleValuesParser::new(["auto", "always", "never"]).map(|word| color_choice(&word)),
+        help_heading = HEADING
+    )]
+    color: ColorChoice,
+}
+
+fn color_choice(word: &str) -> ColorChoice {
+    match word {
+        "always" => ColorChoice::Always,
+        "never" => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    }
+}
+
+/// How a verb speaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// Whether the result is a JSON document.
+    pub json: bool,
+    quiet: bool,
+}
+
+impl Output {
+    /// Takes over the common options; the choice of colour holds for the whole process.
+    pub fn new(common: &CommonArgs) -> Output {
+        let &CommonArgs { json, quiet, color } = common;
+        let choice = match color {
+            ColorChoice::Auto => anstream::ColorChoice::Auto,
+            ColorChoice::Always => anstream::ColorChoice::Always,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+        Output { json, quiet }
+    }
+
+    /// Prints part of a result for people. Style codes are removed where they are not wanted.
+    pub fn text(self, text: &str) -> anyhow::Result<()> {
+        write(anstream::stdout().lock(), text)
+    }
+
+    /// Prints the result for machines.
+    pub fn document(self, document: &impl Serialize) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(document).context("encoding the result")?;
+        write(io::stdout().lock(), &(text + "\n"))
+    }
+
+    /// Tells something worth knowing, unless asked to be quiet.
+    pub fn note(self, note: impl Display) {
+        if !self.quiet {
+            complain(format_args!("note: {note}"));
+        }
+    }
+
+    /// Whether progress is to be shown: to a person, who can see it move.
+    pub fn shows_progress(self) -> bool {
+        !self.quiet && io::stderr().is_terminal()
+    }
+}
+
+/// Says what went wrong, and what to do about it.
+pub fn error(message: &str, hint: Option<&str>) {
+    complain(format_args!("error: {message}"));
+    if let Some(hint) = hint {
+        complain(format_args!("hint: {hint}"));
+    }
+}
+
+/// Standard error may be closed; then there is nobody to tell.
+fn complain(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A reader that has seen enough (`tensortap scenes | head -1`) is no error.
+fn write(mut to: impl Write, text: &str) -> anyhow::Result<()> {
+    let written = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("writing to standard output"),
+    }
+}
+
+/// A word that says whether something is right.
+pub fn verdict(word: &str, good: bool) -> String {
+    let color = if good { AnsiColor::Green } else { AnsiColor::Red };
+    let style = Style::new().fg_color(Some(color.into())).bold();
+    format!("{style}{word}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_error_and_a_full_disk_is() {
+        assert!(write(Broken(ErrorKind::BrokenPipe), "x").is_ok());
+        let full = write(Broken(ErrorKind::StorageFull), "x").unwrap_err();
+        assert!(format!("{full:#}").starts_with("writing to standard output: "), "{full:#}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What moves on the terminal while something takes its time.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tensortap::Progress;
+
+use crate::number::{grouped, rate};
+use crate::output::Output;
+
+/// Runs shorter than this show nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+const REDRAWS_PER_S: u8 = 10;
+
+/// Tasks done of those submitted so far, and how fast.
+pub struct TaskProgress {
+    shown: bool,
+    since: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl TaskProgress {
+    /// Nothing is drawn yet.
+    pub fn new(output: Output) -> TaskProgress {
+        TaskProgress { shown: output.shows_progress(), since: Instant::now(), bar: None }
+    }
+
+    /// Draws how far the run has come, once it has lasted long enough.
+    pub fn show(&mut self, progress: Progress) {
+        let elapsed = self.since.elapsed();
+        if !self.shown || elapsed < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| bar("{bar:30} {msg}"));
+        bar.set_length(progress.submitted);
+        bar.set_position(progress.completed);
+        bar.set_message(describe(progress, elapsed));
+    }
+
+    /// Removes what was drawn.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn describe(progress: Progress, elapsed: Duration) -> String {
+    let Progress { submitted, completed, .. } = progress;
+    let per_s = completed as f64 / elapsed.as_secs_f64().max(1e-9);
+    let (completed, submitted, rate) = (grouped(completed), grouped(submitted), rate(per_s));
+    format!("{completed}/{submitted} tasks, {rate} tasks/s, {} s", elapsed.as_secs())
+}
+
+/// Steps of a measurement, drawn below what is printed.
+pub struct StepProgress {
+    bar: ProgressBar,
+}
+
+impl StepProgress {
+    /// A bar over this many steps; invisible where nobody watches.
+    pub fn new(output: Output, steps: u64) -> StepProgress {
+        let bar =
+            if output.shows_progress() { bar("{bar:30} {pos}/{len}  {msg}") } else { ProgressBar::hidden() };
+        bar.set_length(steps);
+        StepProgress { bar }
+    }
+
+    /// Says what is being done.
+    pub fn begin(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
+    /// One step is done.
+    pub fn advance(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Prints something without tearing the bar.
+    pub fn around<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+}
+
+impl Drop for StepProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn bar(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("a valid template").progress_chars("=> ");
+    let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S);
+    ProgressBar::with_draw_target(None, target).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_described_by_done_submitted_and_rate() {
+        let progress = Progress { submitted: 20_000, completed: 5_000, dispatches: 5_000 };
+        assert_eq!(describe(progress, Duration::from_secs(2)), "5,000/20,000 tasks, 2.50 k tasks/s, 2 s");
+    }
+}

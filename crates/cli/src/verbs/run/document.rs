@@ -1,0 +1,181 @@
+//! What `run --json` prints.
+
+use serde::Serialize;
+use tensortap::{Error, FailureKind, OutputVerdict, Request, RunConfig, RunFailure, RunReport};
+
+use crate::number::{json_float, json_optional_float};
+
+/// One run, for machines.
+#[derive(Serialize)]
+pub struct RunDocument<'a> {
+    scene: &'a str,
+    platform: &'a str,
+    runtime: &'a str,
+    /// `None` when the device was not opened.
+    blocks: Option<u32>,
+    schedulers: u32,
+    status: &'a str,
+    golden: &'a str,
+    outputs: Vec<OutputDocument<'a>>,
+    tasks: u64,
+    dispatches: u64,
+    wall_s: f64,
+    tasks_per_s: f64,
+    failure: Option<FailureDocument<'a>>,
+    /// Nothing is captured yet.
+    dump: Option<()>,
+}
+
+#[derive(Serialize)]
+struct OutputDocument<'a> {
+    name: &'a str,
+    #[serde(serialize_with = "json_optional_float")]
+    max_abs_err: Option<f64>,
+    verdict: &'static str,
+    elements: usize,
+    outside: usize,
+    first_outside: Option<ElementDocument>,
+}
+
+#[derive(Serialize)]
+struct ElementDocument {
+    index: usize,
+    #[serde(serialize_with = "json_float")]
+    actual: f64,
+    #[serde(serialize_with = "json_float")]
+    expected: f64,
+}
+
+#[derive(Serialize)]
+struct FailureDocument<'a> {
+    kind: &'static str,
+    message: String,
+    task_id: Option<String>,
+    kernel: Option<&'a str>,
+    core: Option<u32>,
+    signal: Option<i32>,
+}
+
+impl<'a> RunDocument<'a> {
+    /// A run that took place.
+    pub fn of(report: &'a RunReport) -> RunDocument<'a> {
+        let RunReport { scene, platform, runtime, blocks, schedulers, tasks, dispatches, wall, .. } = *report;
+        RunDocument {
+            scene,
+            platform,
+            runtime,
+            blocks: Some(blocks),
+            schedulers,
+            status: report.status(),
+            golden: report.golden.name(),
+            outputs: report.outputs.iter().map(OutputDocument::of).collect(),
+            tasks,
+            dispatches,
+            wall_s: wall.as_secs_f64(),
+            tasks_per_s: report.tasks_per_s(),
+            failure: report.failure.as_ref().map(FailureDocument::of),
+            dump: None,
+        }
+    }
+
+    /// A run that failed before its launch.
+    pub fn not_started(request: &Request, config: &RunConfig, error: &Error) -> RunDocument<'a> {
+        RunDocument {
+            scene: request.scene.name(),
+            platform: request.platform.name(),
+            runtime: request.runtime.name(),
+            blocks: config.blocks,
+            schedulers: config.schedulers,
+            status: "crashed",
+            golden: "none",
+            outputs: Vec::new(),
+            tasks: 0,
+            dispatches: 0,
+            wall_s: 0.0,
+            tasks_per_s: 0.0,
+            failure: Some(FailureDocument {
+                kind: "not_started",
+                message: error.to_string(),
+                task_id: None,
+                kernel: None,
+                core: None,
+                signal: None,
+            }),
+            dump: None,
+        }
+    }
+}
+
+impl<'a> OutputDocument<'a> {
+    fn of(output: &'a OutputVerdict) -> OutputDocument<'a> {
+        let comparison = output.comparison;
+        OutputDocument {
+            name: &output.name,
+            max_abs_err: comparison.map(|c| c.max_abs_err),
+            verdict: if output.passed() { "pass" } else { "fail" },
+            elements: comparison.map_or(0, |c| c.elements),
+            outside: comparison.map_or(0, |c| c.outside),
+            first_outside: comparison
+                .and_then(|c| c.first_outside)
+                .map(|(index, actual, expected)| ElementDocument { index, actual, expected }),
+        }
+    }
+}
+
+impl<'a> FailureDocument<'a> {
+    fn of(failure: &'a RunFailure) -> FailureDocument<'a> {
+        FailureDocument {
+            kind: kind_name(failure),
+            message: failure.to_string(),
+            task_id: failure.task.map(|task| task.to_string()),
+            kernel: failure.kernel,
+            core: failure.core,
+            signal: failure.signal.or(failure.death.and_then(|death| death.signal)),
+        }
+    }
+}
+
+fn kind_name(failure: &RunFailure) -> &'static str {
+    match failure.kind {
+        _ if failure.interrupted => "interrupted",
+        Some(FailureKind::Signal) => "signal",
+        Some(FailureKind::Panic) => "panic",
+        Some(FailureKind::Stall) => "stall",
+        Some(FailureKind::Orchestration) => "orchestration",
+        Some(FailureKind::RingDeadlock) => "ring_deadlock",
+        Some(FailureKind::GraphDeadlock) => "graph_deadlock",
+        Some(FailureKind::Launch) => "launch",
+        None => "device_died",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensortap::scene::Comparison;
+
+    use super::*;
+
+    #[test]
+    fn values_json_cannot_write_are_words() {
+        let comparison = Comparison {
+            elements: 4,
+            outside: 1,
+            max_abs_err: f64::NAN,
+            first_outside: Some((3, f64::NEG_INFINITY, 1.5)),
+        };
+        let output = OutputVerdict { name: "f".into(), comparison: Some(comparison) };
+        let json = serde_json::to_value(OutputDocument::of(&output)).unwrap();
+        assert_eq!(json["max_abs_err"], "NaN");
+        assert_eq!(
+            json["first_outside"],
+            serde_json::json!({"index": 3, "actual": "-Infinity", "expected": 1.5})
+        );
+    }
+
+    #[test]
+    fn an_output_that_was_not_compared_fails_without_an_error_value() {
+        let output = OutputVerdict { name: "f".into(), comparison: None };
+        let json = serde_json::to_value(OutputDocument::of(&output)).unwrap();
+        assert_eq!((&json["verdict"], &json["max_abs_err"]), (&"fail".into(), &serde_json::Value::Null));
+    }
+}

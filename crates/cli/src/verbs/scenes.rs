@@ -1,0 +1,54 @@
+//! `tensortap scenes`: what can be run.
+
+mod details;
+mod document;
+mod table;
+
+use clap::Args;
+use tensortap::scene::Scene;
+use tensortap::{Error, RunConfig};
+
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// What `tensortap scenes` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap scenes\n  \
+    tensortap scenes bgemm             parameters with their ranges, kernels, faults\n  \
+    tensortap scenes --json")]
+pub struct ScenesArgs {
+    /// Tell all about one scene
+    #[arg(value_name = "SCENE")]
+    pub scene: Option<String>,
+}
+
+/// Lists the scenes.
+pub fn run(args: &ScenesArgs, output: Output) -> anyhow::Result<Exit> {
+    match &args.scene {
+        Some(name) => {
+            let scene = find(name)?;
+            if output.json {
+                output.document(&[document::SceneDocument::of(scene)])?;
+            } else {
+                output.text(&details::of(scene))?;
+            }
+        }
+        None => {
+            let registry = tensortap::builtin();
+            let listed: Vec<&dyn Scene> = registry.scenes().iter().copied().filter(|s| !s.hidden()).collect();
+            if output.json {
+                let documents: Vec<_> = listed.into_iter().map(document::SceneDocument::of).collect();
+                output.document(&documents)?;
+            } else {
+                output.text(&table::of(&listed))?;
+            }
+        }
+    }
+    Ok(Exit::Good)
+}
+
+/// The same error as `run` gives for a name nobody knows.
+fn find(name: &str) -> Result<&'static dyn Scene, Error> {
+    tensortap::resolve(&RunConfig::new(name)).map(|request| request.scene)
+}

@@ -1,0 +1,45 @@
+//! All about one scene.
+
+use tensortap::scene::{KernelDef, ParamKind, ParamSpec, Scene};
+
+use crate::verbs::platform_names;
+
+/// Parameters with their ranges, and kernels with the faults that can be injected.
+pub fn of(scene: &dyn Scene) -> String {
+    let mut text = format!("{}: {}\n\n", scene.name(), scene.about());
+    text += &format!("  platforms  {}\n", platform_names().join(", "));
+    text += &format!("  runtimes   {} (the first is the default)\n", scene.runtimes().join(", "));
+    text += "\nParameters\n";
+    text += &rows(&scene.params().iter().map(param).collect::<Vec<_>>());
+    text += "\nKernels\n";
+    text += &rows(&scene.kernels().iter().map(kernel).collect::<Vec<_>>());
+    text
+}
+
+fn param(param: &ParamSpec) -> [String; 3] {
+    let values = match param.kind {
+        ParamKind::Int { min, max: u64::MAX } => format!("{min} or more"),
+        ParamKind::Int { min, max } => format!("{min} to {max}"),
+        ParamKind::Choice(words) => words.join(", "),
+    };
+    [format!("{}={}", param.name, param.default), values, param.about.into()]
+}
+
+fn kernel(kernel: &KernelDef) -> [String; 3] {
+    let faults = if kernel.faults.is_empty() {
+        "no faults".into()
+    } else {
+        format!("faults: {}", kernel.faults.iter().map(|f| f.name()).collect::<Vec<_>>().join(", "))
+    };
+    [kernel.name.into(), format!("func_id {}, {}", kernel.func_id, kernel.core_type), faults]
+}
+
+/// Cells under one another; the last column ends where it ends.
+fn rows(rows: &[[String; 3]]) -> String {
+    if rows.is_empty() {
+        return "  none\n".into();
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let (first, second) = (width(0), width(1));
+    rows.iter().map(|[a, b, c]| format!("  {a:first$}  {b:second$}  {c}\n")).collect()
+}

@@ -1,0 +1,72 @@
+use serde_json::Value;
+
+use crate::json::document;
+use crate::tensortap;
+
+const SHAPES: [&str; 3] = ["independent", "chain", "fanout"];
+
+#[test]
+fn dispatch_measures_every_shape_platform_and_runtime() {
+    let outcome = tensortap("bench dispatch --tasks 200 --repeat 2 --json");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    let bench = document(&outcome);
+    assert!(bench["machine"]["cpus"].as_u64() >= Some(1), "{bench}");
+    assert_eq!((&bench["tasks"], &bench["repeat"]), (&200.into(), &2.into()));
+    let loops = bench["call_loop"].as_array().unwrap();
+    assert_eq!(loops.iter().map(|l| l["shape"].as_str().unwrap()).collect::<Vec<_>>(), SHAPES);
+    let cases = bench["cases"].as_array().unwrap();
+    for shape in SHAPES {
+        for platform in ["a2a3sim", "a5sim"] {
+            for runtime in ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"] {
+                let found = |case: &&Value| {
+                    case["shape"] == shape && case["platform"] == platform && case["runtime"] == runtime
+                };
+                let blocks: Vec<_> = cases.iter().filter(found).map(|case| case["blocks"].as_u64()).collect();
+                assert_eq!(blocks[0], Some(1), "{shape} {platform} {runtime}");
+                assert!(blocks.is_sorted() && blocks.windows(2).all(|pair| pair[0] < pair[1]), "{blocks:?}");
+            }
+        }
+    }
+    cases.iter().chain(loops).for_each(rates_are_in_order);
+    for case in cases {
+        let shape = loops.iter().find(|l| l["shape"] == case["shape"]).unwrap();
+        let ratio = case["tasks_per_s"].as_f64().unwrap() / shape["tasks_per_s"].as_f64().unwrap();
+        assert!((case["ratio"].as_f64().unwrap() / ratio - 1.0).abs() < 1e-9, "{case}");
+    }
+}
+
+fn rates_are_in_order(rates: &Value) {
+    let rate = |key: &str| rates[key].as_f64().unwrap();
+    let (min, median, max) = (rate("tasks_per_s_min"), rate("tasks_per_s"), rate("tasks_per_s_max"));
+    assert!(0.0 < min && min <= median && median <= max, "{rates}");
+}
+
+#[test]
+fn a_choice_narrows_and_schedulers_add() {
+    let outcome = tensortap(
+        "bench dispatch --tasks 100 --repeat 1 --json --platform a5sim --runtime aicpu_build_graph --schedulers 2",
+    );
+    let bench = document(&outcome);
+    let cases = bench["cases"].as_array().unwrap();
+    assert!(cases.iter().all(|c| c["platform"] == "a5sim" && c["runtime"] == "aicpu_build_graph"), "{bench}");
+    let chain: Vec<&Value> = cases.iter().filter(|case| case["shape"] == "chain").collect();
+    assert!(
+        chain.iter().any(|case| case["schedulers"] == 1) && chain.iter().any(|case| case["schedulers"] == 2)
+    );
+    assert!(chain.iter().all(|case| case["blocks"].as_u64() >= case["schedulers"].as_u64()), "{chain:?}");
+}
+
+#[test]
+fn people_get_the_machine_first_then_a_row_per_case() {
+    let outcome = tensortap("bench dispatch --tasks 100 --repeat 1 --runtime host_build_graph");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert!(lines[0].contains("CPU"), "{}", lines[0]);
+    assert!(lines[1].contains("100 empty tasks"), "{}", lines[1]);
+    for shape in SHAPES {
+        let at = lines.iter().position(|line| *line == shape).expect(shape);
+        assert!(lines[at + 1].contains("TASKS/S") && lines[at + 2].contains("call loop"), "{outcome:?}");
+        assert!(lines[at + 3].contains("a2a3sim   host_build_graph"), "{outcome:?}");
+    }
+    assert!(outcome.stdout.contains("host_build_graph: the host builds the graph before the clock starts"));
+}

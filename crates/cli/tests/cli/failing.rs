@@ -1,0 +1,105 @@
+//! Runs that end badly: the device is ended, the reason is told, nothing is left behind.
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{command, tensortap};
+
+#[test]
+fn a_crash_names_task_kernel_core_and_signal() {
+    for options in ["", "--platform a5sim", "--runtime aicpu_build_graph", "--runtime host_build_graph"] {
+        let outcome = tensortap(&format!("run crash_segv {options}"));
+        assert_eq!(outcome.code, Some(3), "{options}: {outcome:?}");
+        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
+        for part in ["task 0x000000000000000", "kernel `segv`", "core ", "SIGSEGV"] {
+            assert!(outcome.stderr.contains(part), "{options}: no {part} in {}", outcome.stderr);
+        }
+        assert!(outcome.stdout.contains("crashed") && !outcome.stderr.contains("panicked"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_hang_is_given_up_after_the_stall_timeout() {
+    let outcome = tensortap("run hang --stall-timeout 500ms");
+    assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    for part in ["kernel `hang`", "0.5 s", "hint: ", "--stall-timeout"] {
+        assert!(outcome.stderr.contains(part), "no {part} in {}", outcome.stderr);
+    }
+    assert!(outcome.stdout.contains("stalled"), "{outcome:?}");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+    let mut command = command(&["scenes"]);
+    let output =
+        command.stdout(Stdio::from(full)).stderr(Stdio::piped()).output().expect("the binary starts");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: writing to standard output"));
+}
+
+#[test]
+fn an_interrupted_run_ends_its_device_and_exits_with_130() {
+    for (line, part) in [
+        ("run hang --stall-timeout 0", "interrupted"),
+        ("run hang --stall-timeout 0 --json", "\"status\": \"interrupted\""),
+    ] {
+        let mut command = command(&line.split(' ').collect::<Vec<_>>());
+        let host = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let device = device_of(&host);
+        // The device is up; the run is interrupted at some point between its launch and its last kernel.
+        kill_process(pid(host.id()), Signal::INT).expect("the host lives");
+        let output = host.wait_with_output().expect("the host ends");
+        assert_eq!(output.status.code(), Some(130), "{line}");
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains(part), "{line}: {stdout}");
+        assert!(stderr.contains("error: the run was interrupted"), "{line}: {stderr}");
+        assert!(!fs::exists(format!("/proc/{device}")).unwrap(), "device {device} was left behind");
+    }
+}
+
+#[test]
+fn an_interrupted_measurement_exits_with_130_and_prints_no_document() {
+    let mut command = command(&["bench", "dispatch", "--repeat", "1000", "--json"]);
+    let host = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    device_of(&host);
+    kill_process(pid(host.id()), Signal::INT).expect("the host lives");
+    let output = host.wait_with_output().expect("the host ends");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(130), &b""[..]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("interrupted"), "it ended by itself, before its grace was over: {stderr}");
+}
+
+fn pid(id: u32) -> Pid {
+    i32::try_from(id).ok().and_then(Pid::from_raw).expect("a process number")
+}
+
+/// Waits until the device process runs its program.
+fn device_of(host: &Child) -> u32 {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        if let Some(device) = children(host.id()).into_iter().find(|&child| threads(child) > 3) {
+            return device;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    panic!("the host started no device");
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
+    let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().map(|id| id.parse().expect("a number")).collect::<Vec<_>>())
+        .collect()
+}
+
+/// A device that runs a graph has a thread for each core.
+fn threads(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count)
+}

@@ -1,0 +1,33 @@
+use crate::{assert_snapshot, tensortap};
+
+#[test]
+fn without_a_verb_there_is_help_and_a_first_step() {
+    let outcome = tensortap("");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stdout.contains("tensortap run paged_attention"));
+    assert_snapshot("help", &outcome.stdout);
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    for verb in ["scenes", "run", "bench", "bench dispatch"] {
+        let outcome = tensortap(&format!("{verb} --help"));
+        assert_eq!(outcome.code, Some(0), "{verb}: {outcome:?}");
+        let (_, examples) = outcome.stdout.split_once("Example").expect(verb);
+        assert!(examples.contains(&format!("tensortap {verb}")), "{verb}: {examples}");
+        assert_snapshot(&format!("help {verb}").replace(' ', "_"), &outcome.stdout);
+    }
+}
+
+#[test]
+fn examples_in_the_help_of_run_work() {
+    let help = tensortap("run --help").stdout;
+    let (_, examples) = help.split_once("Examples:\n").expect("examples");
+    let examples: Vec<&str> = examples.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(examples.len() >= 3, "{examples:?}");
+    for example in examples {
+        let outcome = tensortap(example.trim().strip_prefix("tensortap ").expect("a call"));
+        let expected = if example.contains("--inject-fault") { 1 } else { 0 };
+        assert_eq!(outcome.code, Some(expected), "{example}: {outcome:?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The `tensortap` binary as a user meets it: what it prints where, and how it exits.
+
+mod bench;
+mod failing;
+mod help;
+mod json;
+mod run;
+mod scenes;
+mod usage;
+
+use std::process::{Command, Stdio};
+
+/// What came of one call.
+#[derive(Debug)]
+struct Outcome {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// The binary with nothing inherited that would change its output.
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
+        command.env_remove(variable);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn outcome(mut command: Command) -> Outcome {
+    let output = command.output().expect("the binary starts");
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Calls the binary with words separated by spaces.
+fn tensortap(line: &str) -> Outcome {
+    outcome(command(&line.split_whitespace().collect::<Vec<_>>()))
+}
+
+/// Compares with a file in `tests/snapshots`, without what differs from run to run.
+fn assert_snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.add_filter(r"[\d.]+ (µs|ms|s), [\d,]+ tasks/s", "[time], [rate] tasks/s");
+    // Rounding may differ between machines.
+    settings.add_filter(r"max error \d*\.[\d.e-]+", "max error [error]");
+    settings.add_filter(r"is -?[\d.]+, expected -?[\d.]+", "is [actual], expected [expected]");
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}

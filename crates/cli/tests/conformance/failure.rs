@@ -1,0 +1,156 @@
+//! Kernels that crash or hang end the run, are named, and leave nothing behind.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tensortap::{DeviceMode, FailureKind, PLATFORMS, RunConfig, RunFailure};
+
+use crate::{config, everywhere, label, run};
+
+fn process_mode(scene: &str) -> Vec<RunConfig> {
+    everywhere(scene).into_iter().filter(|c| c.device_mode == DeviceMode::Process).collect()
+}
+
+fn fail(config: &RunConfig) -> RunFailure {
+    let report = run(config);
+    assert!(report.tasks > 0, "{}: a few good tasks come first", label(config));
+    report.failure.unwrap_or_else(|| panic!("{} should fail", label(config)))
+}
+
+#[test]
+fn a_crash_names_task_kernel_core_and_signal() {
+    for (scene, kernel, signal) in
+        [("crash_segv", "segv", 11), ("crash_abort", "abort", 6), ("crash_stack", "stack", 11)]
+    {
+        for config in process_mode(scene) {
+            let failure = fail(&config);
+            assert_eq!(failure.kind, Some(FailureKind::Signal), "{}: {failure}", label(&config));
+            assert_eq!((failure.kernel, failure.signal), (Some(kernel), Some(signal)), "{failure}");
+            assert!(failure.task.is_some() && failure.core.is_some(), "{failure}");
+            assert_eq!(failure.death.and_then(|d| d.signal), Some(signal), "{failure}");
+            assert_eq!(failure.status(), "crashed");
+        }
+    }
+}
+
+#[test]
+fn a_hang_is_found_within_the_limit_and_named() {
+    for mut config in process_mode("hang") {
+        config.stall_timeout = Some(Duration::from_millis(300));
+        let failure = fail(&config);
+        assert_eq!((failure.kind, failure.kernel), (Some(FailureKind::Stall), Some("hang")), "{failure}");
+        assert!(failure.core.is_some() && failure.contained, "{failure}");
+        assert_eq!(failure.status(), "stalled");
+    }
+}
+
+#[test]
+fn in_thread_mode_a_hang_is_reported_with_what_it_leaves_behind() {
+    let mut config = config("hang");
+    config.device_mode = DeviceMode::Thread;
+    config.stall_timeout = Some(Duration::from_millis(300));
+    let failure = fail(&config);
+    assert!(!failure.contained && failure.to_string().contains("thread mode"), "{failure}");
+}
+
+/// Runs the command line in a process group of its own, so that whatever it leaves behind can be found.
+fn spawn_cli(args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
+    command.args(args).args(["--device-memory", "1GiB", "--quiet"]).process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts")
+}
+
+#[test]
+fn failed_runs_leave_no_process_behind() {
+    for platform in PLATFORMS {
+        for scene in ["crash_segv", "crash_abort", "crash_stack", "hang"] {
+            let cli = spawn_cli(&["run", scene, "--platform", platform.name(), "--stall-timeout", "200ms"]);
+            let group = cli.id();
+            let output = cli.wait_with_output().expect("it ends");
+            assert_eq!(output.status.code(), Some(3), "{scene} on {}", platform.name());
+            assert_eq!(processes_where(|p| p.group == group), [], "{scene} on {}", platform.name());
+        }
+    }
+}
+
+#[test]
+fn a_killed_device_ends_the_run_without_a_culprit() {
+    let cli = spawn_cli(&["run", "hang", "--stall-timeout", "0"]);
+    let (host, device) = (cli.id(), device_of(cli.id()));
+    kill(device);
+    let output = cli.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("SIGKILL") && !message.contains("kernel"), "{message}");
+    assert_eq!(processes_where(|p| p.group == host), []);
+}
+
+#[test]
+fn a_killed_host_takes_its_device_along() {
+    let mut cli = spawn_cli(&["run", "hang", "--stall-timeout", "0"]);
+    let device = device_of(cli.id());
+    cli.kill().expect("it runs");
+    cli.wait().expect("it ends");
+    eventually("the device ends", || processes_where(|p| p.id == device).is_empty());
+}
+
+/// The device process of a host, once it runs.
+fn device_of(host: u32) -> u32 {
+    let mut found = None;
+    eventually("the device starts", || {
+        found = processes_where(|p| p.parent == host).first().map(|p| p.id);
+        found.is_some()
+    });
+    found.expect("waited for")
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < patience, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn kill(process: u32) {
+    let status = Command::new("kill").args(["-9", &process.to_string()]).status();
+    assert!(status.expect("kill exists").success());
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    id: u32,
+    parent: u32,
+    group: u32,
+}
+
+/// Processes that are there and not merely waiting to be reaped.
+fn processes_where(wanted: impl Fn(&Process) -> bool) -> Vec<Process> {
+    let entries = std::fs::read_dir("/proc").expect("Linux");
+    let ids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter_map(read_process).filter(|p| wanted(p)).collect()
+}
+
+fn read_process(id: u32) -> Option<Process> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name is in parentheses and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    (state != "Z" && state != "X").then_some(Process { id, parent, group })
+}
+
+#[test]
+fn an_observer_can_end_a_run() {
+    let mut config = config("hang");
+    config.stall_timeout = None;
+    let report =
+        tensortap::run_observed(&config, &mut |progress| progress.completed == 0).expect("the run begins");
+    assert_eq!(report.status(), "interrupted");
+}
