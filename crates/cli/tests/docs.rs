@@ -27,14 +27,18 @@ fn promises(page: &str) -> Vec<Promise> {
 
 fn promise(line: &str) -> Option<Promise> {
     let (command, comment) = line.split_once('#').unwrap_or((line, ""));
-    let words = command.trim().strip_prefix("cargo run --release -- ").or(command.trim().strip_prefix("tensortap "))?;
+    let words = command
+        .trim()
+        .strip_prefix("cargo run --release -- ")
+        .or(command.trim().strip_prefix("tensortap "))?;
     let exit = comment.trim().strip_prefix("exit ").map_or(0, |n| n.trim().parse().expect("a number"));
     Some(Promise { words: words.split_whitespace().map(String::from).collect(), exit })
 }
 
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let docs = std::fs::read_dir(root.join("docs")).expect("there are docs").map(|e| e.expect("readable").path());
+    let docs =
+        std::fs::read_dir(root.join("docs")).expect("there are docs").map(|e| e.expect("readable").path());
     docs.chain([root.join("README.md")]).filter(|p| p.extension().is_some_and(|e| e == "md")).collect()
 }
 
@@ -48,7 +52,13 @@ fn every_command_in_the_documentation_does_what_it_says() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
             let output = command.args(&words).current_dir(folder.path()).output().expect("it starts");
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(exit), "{}: tensortap {}: {said}", page.display(), words.join(" "));
+            assert_eq!(
+                output.status.code(),
+                Some(exit),
+                "{}: tensortap {}: {said}",
+                page.display(),
+                words.join(" ")
+            );
             count += 1;
         }
     }
@@ -59,8 +69,8 @@ fn every_command_in_the_documentation_does_what_it_says() {
 fn promises_are_read_from_shell_blocks_only() {
     let page = "tensortap nothing\n```sh\ntensortap run x --json   # exit 3\nls\ncargo run --release -- scenes\n```\n";
     let words = |line: &str| line.split(' ').map(String::from).collect();
-    assert_eq!(promises(page), [
-        Promise { words: words("run x --json"), exit: 3 },
-        Promise { words: words("scenes"), exit: 0 }
-    ]);
+    assert_eq!(
+        promises(page),
+        [Promise { words: words("run x --json"), exit: 3 }, Promise { words: words("scenes"), exit: 0 }]
+    );
 }

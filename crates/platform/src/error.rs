@@ -18,7 +18,7 @@ pub enum PlatformError {
     },
     /// Device memory has no piece that large.
     #[error(
-        "device memory is full: {what} needs {bytes} bytes; {left} of {capacity} bytes are left, \
+        "device memory is full: {bytes} bytes were asked for {what}; {left} of {capacity} bytes are left, \
          the largest piece has {largest}; give the device more with --device-memory"
     )]
     OutOfDeviceMemory {
