@@ -56,7 +56,9 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         match self {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
-            Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => true,
+            Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
+                true
+            }
             Error::Platform(_) | Error::Run(_) => false,
         }
     }

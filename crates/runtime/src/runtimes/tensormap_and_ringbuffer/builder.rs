@@ -445,3 +445,6 @@ impl DeviceBuilder for RingBuilder<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
