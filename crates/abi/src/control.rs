@@ -6,8 +6,8 @@ use crate::{ARG_SLOTS, BlockContext, SubtaskContext, assert_layout};
 pub const MAX_BLOCKS: usize = 64;
 /// Scheduler threads a device may have.
 pub const MAX_SCHEDULERS: usize = 32;
-/// Device threads that publish a state: the orchestrator, then the schedulers.
-pub const MAX_DEVICE_THREADS: usize = 1 + MAX_SCHEDULERS;
+/// Device threads that publish a state: the orchestrator, the schedulers, then the monitor.
+pub const MAX_DEVICE_THREADS: usize = MAX_SCHEDULERS + 2;
 
 /// First word of [`DeviceControl`].
 pub const CONTROL_MAGIC: u64 = 0x5441_5043_5452_4c31;

@@ -78,6 +78,16 @@ pub enum DumpPolicy {
     Drop = 1,
 }
 
+impl DumpPolicy {
+    /// Spelled as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DumpPolicy::Block => "block",
+            DumpPolicy::Drop => "drop",
+        }
+    }
+}
+
 /// When the host reads the region (`--dump-collect`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
@@ -87,6 +97,16 @@ pub enum DumpCollect {
     Live = 0,
     /// Once, after the run: nothing blocks, a full record pool drops new records, the arena overwrites old payloads.
     Batch = 1,
+}
+
+impl DumpCollect {
+    /// Spelled as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DumpCollect::Live => "live",
+            DumpCollect::Batch => "batch",
+        }
+    }
 }
 
 /// Narrows what is captured. Evaluated by the device, so that what is filtered out costs next to nothing.

@@ -65,6 +65,18 @@ pub enum ArgKind {
     Scalar,
 }
 
+impl ArgKind {
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ArgKind::In => "IN",
+            ArgKind::Out => "OUT",
+            ArgKind::InOut => "INOUT",
+            ArgKind::Scalar => "SCALAR",
+        }
+    }
+}
+
 /// Direction of a tensor argument, as it was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -14,12 +14,34 @@ pub trait Platform: Send + Sync {
     fn open(&self, options: &DeviceOptions) -> Result<Box<dyn Device>, PlatformError>;
 }
 
+/// Device memory and the device's sleepers, for a thread that has not the device itself: another may wait for the
+/// device meanwhile. Memory stays readable as long as any handle exists.
+pub trait DeviceAccess: Send + Sync {
+    /// As [`Device::memory`].
+    fn memory(&self) -> DeviceRange;
+    /// As [`Device::copy_to`].
+    fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError>;
+    /// As [`Device::copy_from`].
+    fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError>;
+    /// As [`Device::read_u64`].
+    fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError>;
+    /// As [`Device::write_u64`].
+    fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError>;
+    /// As [`Device::mapping`].
+    fn mapping(&self) -> Option<MappedMemory<'_>>;
+    /// As [`Device::wake`].
+    fn wake(&self);
+}
+
 /// An open device, as the host sees it. Dropping it ends it.
 ///
-/// Memory stays readable after the device has died, until the device is dropped.
+/// Memory stays readable after the device has died, until the device and every [`DeviceAccess`] are dropped.
 pub trait Device: Send {
     /// Where device memory lies for the device, and how much there is.
     fn memory(&self) -> DeviceRange;
+
+    /// A handle for other threads to reach device memory through.
+    fn access(&self) -> Arc<dyn DeviceAccess>;
 
     /// Hands out `bytes` of device memory, aligned to at least 64 bytes. `what` names the use in a refusal.
     /// Memory is zero the first time it is handed out; what was freed before comes back with its old content.

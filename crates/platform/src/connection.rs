@@ -25,7 +25,6 @@ use crate::{
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) from_device: Bell,
-    pub(crate) to_device: Bell,
     pub(crate) runner: Runner,
     running: bool,
     fate: Option<DeathCause>,
@@ -46,8 +45,8 @@ struct Ready {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, from_device: Bell, to_device: Bell, runner: Runner) -> Connection {
-        Connection { socket, from_device, to_device, runner, running: false, fate: None }
+    pub(crate) fn new(socket: OwnedFd, from_device: Bell, runner: Runner) -> Connection {
+        Connection { socket, from_device, runner, running: false, fate: None }
     }
 
     pub(crate) fn launch(&mut self, args: DeviceAddr) -> Result<(), PlatformError> {
@@ -93,13 +92,6 @@ impl Connection {
             return Ok(DeviceEvent::Woken);
         }
         Ok(DeviceEvent::TimedOut)
-    }
-
-    pub(crate) fn wake(&self, memory: &HostMemory) {
-        // Memory that cannot be reached is an error of the next copy; when in doubt, ring.
-        if HostPage(memory).wake_device().unwrap_or(true) {
-            self.to_device.ring();
-        }
     }
 
     pub(crate) fn kill(&mut self) {

@@ -38,6 +38,7 @@ compile_error!(
     "tensortap-platform needs 64-bit little-endian Linux: device addresses are 64-bit and memory is a memfd"
 );
 
+mod access;
 mod address;
 mod alloc;
 mod api;
@@ -60,7 +61,7 @@ mod thread;
 mod wire;
 
 pub use address::{RANKS, abandoned_devices, base_of_rank};
-pub use api::{DeathCause, Device, DeviceEvent, DeviceMode, DeviceOptions, DeviceProgram, Platform};
+pub use api::{DeathCause, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, DeviceProgram, Platform};
 pub use device::{DeviceLink, DeviceMemory, HostEvent, become_device_if_asked};
 pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;

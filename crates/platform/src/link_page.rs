@@ -73,7 +73,8 @@ impl HostPage<'_> {
         Ok(())
     }
 
-    /// Wakes the device; tells whether the bell has to ring. Pairs with [`DevicePage::fall_asleep`].
+    /// Wakes the device; tells whether the bell has to ring. Pairs with [`DevicePage::fall_asleep`]. One thread at a
+    /// time: a count that two of them raise to the same number is one wake lost.
     pub(crate) fn wake_device(&self) -> Result<bool, PlatformError> {
         let wakes = self.read(offset_of!(LinkPage, device_wakes))?;
         self.write(offset_of!(LinkPage, device_wakes), wakes.wrapping_add(1))?;

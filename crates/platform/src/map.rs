@@ -5,7 +5,8 @@
 //! copies knows from a word, loaded before, which bytes are settled.
 
 use std::{
-    os::fd::AsFd,
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -110,6 +111,46 @@ impl Mapping {
         }
         Some(())
     }
+
+    /// Writes to `file`, until all is written; `None` outside.
+    fn write_file(
+        &self,
+        mut offset: usize,
+        mut len: usize,
+        file: BorrowedFd<'_>,
+        mut at: u64,
+    ) -> Option<io::Result<()>> {
+        if !self.covers(offset, len) {
+            return None;
+        }
+        while len != 0 {
+            match self.write_file_once(offset, len, file, at) {
+                Ok(0) => return Some(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => (offset, len, at) = (offset + count, len - count, at + count as u64),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// One system call. The caller has checked that the range is inside.
+    fn write_file_once(
+        &self,
+        offset: usize,
+        len: usize,
+        file: BorrowedFd<'_>,
+        at: u64,
+    ) -> io::Result<usize> {
+        let at = libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        // SAFETY: the range lies inside the mapping, which outlives the call. Only the kernel reads it, so that no
+        // reference to memory that the device writes exists; what the device changes meanwhile arrives changed.
+        let count = unsafe {
+            let bytes = self.start.as_ptr().add(offset);
+            libc::pwrite(file.as_raw_fd(), bytes.cast(), len, at)
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
 }
 
 impl Drop for Mapping {
@@ -182,6 +223,21 @@ impl<'a> MappedMemory<'a> {
             .ok_or_else(|| self.out_of_range(offset, bytes.len()))
     }
 
+    /// Writes `len` bytes of device memory to `file` at `at`, straight from the mapping.
+    pub fn write_to(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        at: u64,
+    ) -> Result<(), PlatformError> {
+        let start = usize::try_from(offset).ok();
+        start
+            .and_then(|start| self.mapping.write_file(start, len, file, at))
+            .ok_or_else(|| self.out_of_range(offset, len))?
+            .map_err(os("writing device memory to a file"))
+    }
+
     /// Loads an aligned word with acquire ordering.
     pub fn load_u64(&self, offset: u64) -> Result<u64, PlatformError> {
         Ok(self.word(offset)?.load(Ordering::Acquire))
@@ -233,6 +289,26 @@ mod tests {
         assert_eq!(&bytes, b"kept");
         drop(first);
         assert!(Mapping::at(range, &other).is_ok(), "a dropped mapping is gone");
+    }
+
+    #[test]
+    fn a_file_gets_the_bytes_of_the_mapping_and_nothing_from_outside() {
+        let (source, target) = (file::create(8192).unwrap(), file::create(8192).unwrap());
+        let mapping = Mapping::anywhere(&source, 8192).unwrap();
+        mapping.write_from(4000, b"across a page").unwrap();
+        let view = MappedMemory::new(&mapping, 0x2000_0000_0000);
+        view.write_to(target.as_fd(), 4000, 13, 5).unwrap();
+        let copy = Mapping::anywhere(&target, 8192).unwrap();
+        let mut bytes = [1; 20];
+        copy.read_into(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\0\0\0\0across a page\0\0");
+        for (offset, len) in [(8192, 1), (8191, 2), (u64::MAX, 1), (0, usize::MAX)] {
+            let refused = view.write_to(target.as_fd(), offset, len, 0);
+            assert!(matches!(refused, Err(PlatformError::OutOfRange { .. })), "{len} at {offset}");
+        }
+        // The target is sealed against growing.
+        assert!(matches!(view.write_to(target.as_fd(), 0, 1, 8192), Err(PlatformError::Os { .. })));
+        assert!(matches!(view.write_to(target.as_fd(), 0, 1, u64::MAX), Err(PlatformError::Os { .. })));
     }
 
     #[test]

@@ -35,8 +35,11 @@ pub(crate) struct DeviceProcess {
     exited: OwnedFd,
 }
 
-/// Starts a device process and gives it `memory`.
-pub(crate) fn start(options: &DeviceOptions, memory: &HostMemory) -> Result<Connection, PlatformError> {
+/// Starts a device process and gives it `memory`. The bell wakes the device.
+pub(crate) fn start(
+    options: &DeviceOptions,
+    memory: &HostMemory,
+) -> Result<(Connection, Bell), PlatformError> {
     if started_as_device() {
         return Err(PlatformError::StartedAsDevice { variable: DEVICE_VARIABLE });
     }
@@ -48,7 +51,7 @@ pub(crate) fn start(options: &DeviceOptions, memory: &HostMemory) -> Result<Conn
     // A child that is gone already is found out by the handshake.
     let _ = wire::send(&socket, &hello, &files);
     process.shake_hands(options, &socket)?;
-    Ok(Connection::new(socket, from_device, to_device, Runner::Process(process)))
+    Ok((Connection::new(socket, from_device, Runner::Process(process)), to_device))
 }
 
 impl DeviceProcess {

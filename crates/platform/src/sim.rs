@@ -1,13 +1,15 @@
 //! The simulated devices.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
 use crate::{
-    Device, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform, PlatformError,
+    Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform, PlatformError,
+    access::HostAccess,
     address::{RankLease, base_of_rank},
     alloc::Allocator,
+    bell::Bell,
     connection::{Connection, Runner},
     file,
     host_memory::HostMemory,
@@ -94,20 +96,25 @@ impl Simulated {
 struct SimulatedDevice {
     connection: Connection,
     allocator: Allocator,
-    memory: HostMemory,
+    access: Arc<HostAccess>,
 }
 
 impl SimulatedDevice {
-    fn new(connection: Connection, memory: HostMemory) -> SimulatedDevice {
+    fn new((connection, to_device): (Connection, Bell), memory: HostMemory) -> SimulatedDevice {
         let DeviceRange { addr, bytes } = memory.range();
         let allocatable = DeviceRange { addr: addr + LINK_PAGE_BYTES, bytes: bytes - LINK_PAGE_BYTES };
-        SimulatedDevice { connection, allocator: Allocator::new(allocatable), memory }
+        let access = Arc::new(HostAccess::new(memory, to_device));
+        SimulatedDevice { connection, allocator: Allocator::new(allocatable), access }
     }
 }
 
 impl Device for SimulatedDevice {
     fn memory(&self) -> DeviceRange {
-        self.memory.range()
+        self.access.memory()
+    }
+
+    fn access(&self) -> Arc<dyn DeviceAccess> {
+        self.access.clone()
     }
 
     fn allocate(&mut self, bytes: u64, align: u64, what: &str) -> Result<DeviceAddr, PlatformError> {
@@ -119,23 +126,23 @@ impl Device for SimulatedDevice {
     }
 
     fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError> {
-        self.memory.copy_to(to, bytes)
+        self.access.copy_to(to, bytes)
     }
 
     fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError> {
-        self.memory.copy_from(from, bytes)
+        self.access.copy_from(from, bytes)
     }
 
     fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError> {
-        self.memory.read_u64(addr)
+        self.access.read_u64(addr)
     }
 
     fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError> {
-        self.memory.write_u64(addr, value)
+        self.access.write_u64(addr, value)
     }
 
     fn mapping(&self) -> Option<MappedMemory<'_>> {
-        self.memory.view()
+        self.access.mapping()
     }
 
     fn launch(&mut self, args: DeviceAddr) -> Result<(), PlatformError> {
@@ -147,11 +154,11 @@ impl Device for SimulatedDevice {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<DeviceEvent, PlatformError> {
-        self.connection.wait(&self.memory, timeout)
+        self.connection.wait(self.access.host_memory(), timeout)
     }
 
     fn wake(&self) {
-        self.connection.wake(&self.memory);
+        self.access.wake();
     }
 
     fn kill(&mut self) {

@@ -35,12 +35,12 @@ pub(crate) struct DeviceThread {
     link: Option<DeviceLink>,
 }
 
-/// Starts a device in this process; `lease` holds the address range of `memory`.
+/// Starts a device in this process; `lease` holds the address range of `memory`. The bell wakes the device.
 pub(crate) fn start(
     options: &DeviceOptions,
     memory: &HostMemory,
     lease: RankLease,
-) -> Result<Connection, PlatformError> {
+) -> Result<(Connection, Bell), PlatformError> {
     if started_as_device() {
         return Err(PlatformError::StartedAsDevice { variable: DEVICE_VARIABLE });
     }
@@ -56,7 +56,7 @@ pub(crate) fn start(
         lease: Some(lease),
     })?;
     let thread = DeviceThread::spawn(options, link)?;
-    Ok(Connection::new(socket, from_device, to_device, Runner::Thread(thread)))
+    Ok((Connection::new(socket, from_device, Runner::Thread(thread)), to_device))
 }
 
 impl DeviceThread {

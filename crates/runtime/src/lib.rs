@@ -10,6 +10,7 @@ mod runtimes;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks};
 pub use host::{
-    DEFAULT_RING_SLOTS, DeviceReport, Fault, LaunchOptions, Plan, Progress, RunError, RunFailure, execute,
+    DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions, Plan, Progress,
+    RegionPlan, RunError, RunFailure, execute, recording_threads,
 };
 pub use runtimes::{BuildMode, RUNTIMES, Runtime, find};

@@ -24,6 +24,7 @@ mod model;
 mod tests;
 
 use core::iter::FusedIterator;
+#[cfg(feature = "std")]
 use std::sync::Arc;
 
 use crate::atomic::{AtomicU32, Ordering};
@@ -57,6 +58,7 @@ impl<T: EdgeTable + ?Sized> EdgeTable for &T {
     }
 }
 
+#[cfg(feature = "std")]
 impl<T: EdgeTable + ?Sized> EdgeTable for Arc<T> {
     fn next(&self, node: u32) -> &AtomicU32 {
         (**self).next(node)

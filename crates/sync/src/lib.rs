@@ -12,6 +12,13 @@
 //! | [`pending`] | the orchestrator and completing schedulers | how many producers a task still waits for |
 //! | [`retire`] | schedulers and the orchestrator | task slots that may be used again |
 //! | [`park`] | an idle thread and whoever has work for it | nothing: a wake-up |
+//! | [`spsc`] | the dump's producer and its collector | numbers of record buffers |
+//! | [`commit`] | the dump's producer and its collector | how many records of a buffer may be read |
+//! | [`arena`] | the dump's producer and its collector | which bytes of a circular arena are in use |
+//!
+//! The last three run where there is neither an allocator nor an operating system, and their other side may be
+//! another process that wrote nonsense: they check every count they read, with [`cursor`]. `ready`, `retire` and
+//! `park` need the feature `std`, which is on by default.
 //!
 //! Three rules hold throughout:
 //! - A word with one writer is only stored by it: the writer keeps its own position in a plain field of its
@@ -23,21 +30,30 @@
 //!   do not hold there.
 
 // The model checks guard a real cell to prove the ordering; they alone need unsafe code, in one file.
+#![cfg_attr(not(any(feature = "std", test, loom)), no_std)]
 #![cfg_attr(not(all(test, loom)), forbid(unsafe_code))]
 #![cfg_attr(all(test, loom), deny(unsafe_code))]
 
+pub mod arena;
 pub mod atomic;
+pub mod commit;
+pub mod cursor;
 pub mod fanout;
+#[cfg(feature = "std")]
 mod hint;
 mod line;
 pub mod mailbox;
 #[cfg(all(test, loom))]
 mod model;
 mod orderings;
+#[cfg(feature = "std")]
 pub mod park;
 pub mod pending;
+#[cfg(feature = "std")]
 pub mod ready;
+#[cfg(feature = "std")]
 pub mod retire;
+pub mod spsc;
 #[cfg(all(test, not(loom)))]
 mod testing;
 

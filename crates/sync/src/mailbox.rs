@@ -40,6 +40,7 @@ mod model;
 mod tests;
 
 use core::marker::PhantomData;
+#[cfg(feature = "std")]
 use std::sync::Arc;
 
 use crate::atomic::{AtomicU64, Ordering};
@@ -63,6 +64,7 @@ impl<W: MailboxWords + ?Sized> MailboxWords for &W {
     }
 }
 
+#[cfg(feature = "std")]
 impl<W: MailboxWords + ?Sized> MailboxWords for Arc<W> {
     fn posted(&self) -> &AtomicU64 {
         (**self).posted()

@@ -4,7 +4,9 @@
 //! implementation outside the model checks; each model check has twins that weaken one constant and must
 //! fail.
 
-use crate::atomic::{Ordering, fence};
+use crate::atomic::Ordering;
+#[cfg(feature = "std")]
+use crate::atomic::fence;
 
 /// The orderings as declared. What every public constructor uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,7 @@ pub trait MailboxOrderings {
 }
 
 /// Orderings of [`crate::ready`].
+#[cfg(feature = "std")]
 pub trait ReadyOrderings {
     /// Publishes a filled cell and all that the pusher wrote before. Pairs with `SEE_FILLED`.
     const FILL: Ordering = Ordering::Release;
@@ -52,6 +55,7 @@ pub trait PendingOrderings {
 }
 
 /// Orderings of [`crate::retire`].
+#[cfg(feature = "std")]
 pub trait RetireOrderings {
     /// Ends the retiring thread's use of the slot. Pairs with `SEE_RETIRED`.
     const RETIRE: Ordering = Ordering::Release;
@@ -71,6 +75,7 @@ pub trait RetireOrderings {
 }
 
 /// Orderings of [`crate::park`].
+#[cfg(feature = "std")]
 pub trait ParkOrderings {
     /// Stands between the sleeper's flag and its last look for work. Pairs with `work_then_look`.
     fn flag_then_look() {
@@ -83,9 +88,43 @@ pub trait ParkOrderings {
     }
 }
 
+/// Orderings of [`crate::spsc`].
+pub trait SpscOrderings {
+    /// Publishes an entry and all that the producer wrote before. Pairs with `SEE_PUSHED`.
+    const PUSH: Ordering = Ordering::Release;
+    /// Sees the entries. Pairs with `PUSH`.
+    const SEE_PUSHED: Ordering = Ordering::Acquire;
+    /// Ends the consumer's reading of an entry and of what it stands for. Pairs with `SEE_POPPED`.
+    const POP: Ordering = Ordering::Release;
+    /// Sees which places are free again. Pairs with `POP`.
+    const SEE_POPPED: Ordering = Ordering::Acquire;
+}
+
+/// Orderings of [`crate::commit`].
+pub trait CommitOrderings {
+    /// Publishes a record and its payload. Pairs with `SEE`.
+    const PUBLISH: Ordering = Ordering::Release;
+    /// Sees the records counted. Pairs with `PUBLISH`.
+    const SEE: Ordering = Ordering::Acquire;
+}
+
+/// Orderings of [`crate::arena`].
+pub trait ArenaOrderings {
+    /// Ends the consumer's reading of the bytes below. Pairs with `SEE_RELEASED`.
+    const RELEASE: Ordering = Ordering::Release;
+    /// Sees which bytes may be overwritten. Pairs with `RELEASE`.
+    const SEE_RELEASED: Ordering = Ordering::Acquire;
+}
+
 impl MailboxOrderings for Proven {}
+#[cfg(feature = "std")]
 impl ReadyOrderings for Proven {}
 impl FanoutOrderings for Proven {}
 impl PendingOrderings for Proven {}
+#[cfg(feature = "std")]
 impl RetireOrderings for Proven {}
+#[cfg(feature = "std")]
 impl ParkOrderings for Proven {}
+impl SpscOrderings for Proven {}
+impl CommitOrderings for Proven {}
+impl ArenaOrderings for Proven {}

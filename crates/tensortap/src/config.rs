@@ -1,7 +1,9 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use crate::DumpConfig;
 use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode};
 use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS};
 use tensortap_scene::{FaultKind, Registry};
@@ -39,6 +41,12 @@ pub struct RunConfig {
     pub inject_fault: Option<(String, FaultKind)>,
     /// Fills outputs and new memory with this byte first, so that reads of unwritten bytes show.
     pub poison: Option<u8>,
+    /// What to record; `None` for nothing.
+    pub dump: Option<DumpConfig>,
+    /// Folder for the dump, which must not exist or be empty; `None` for a new one under `outputs/`.
+    pub out: Option<PathBuf>,
+    /// Hears at once what the user should know during the run: that the disk is full, say.
+    pub warn: Option<Arc<dyn Fn(&str) + Send + Sync>>,
     /// Scenes that can be run.
     pub registry: Registry,
 }
@@ -62,6 +70,9 @@ impl RunConfig {
             stall_timeout: Some(Duration::from_secs(10)),
             inject_fault: None,
             poison: None,
+            dump: None,
+            out: None,
+            warn: None,
             registry: tensortap_scenes::builtin(),
         }
     }

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use tensortap_format::FormatError;
 use tensortap_platform::PlatformError;
 use tensortap_runtime::RunError;
 use tensortap_scene::{FaultKind, SceneError};
@@ -36,6 +37,19 @@ pub enum Error {
         /// What can show.
         shows: &'static [FaultKind],
     },
+    /// A dump option that cannot be.
+    #[error("{option} cannot be {value}: {expected}")]
+    DumpOption {
+        /// As on the command line.
+        option: &'static str,
+        /// What was given.
+        value: String,
+        /// What would do.
+        expected: String,
+    },
+    /// The dump's files could not be created, or read.
+    #[error(transparent)]
+    Format(#[from] FormatError),
     /// The device could not be opened.
     #[error(transparent)]
     Platform(#[from] PlatformError),
@@ -56,6 +70,7 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         match self {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
+            Error::DumpOption { .. } | Error::Format(_) => true,
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true
             }

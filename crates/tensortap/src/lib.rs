@@ -21,16 +21,23 @@
 mod config;
 #[cfg(doctest)]
 mod docs;
+mod dump_config;
+mod dump_session;
 mod error;
+mod in_flight;
 mod report;
 mod run;
 
 pub use config::RunConfig;
+pub use dump_config::DumpConfig;
 pub use error::{Error, Unknown};
-pub use report::{Golden, OutputVerdict, RunReport};
+pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
 pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};
 
-pub use tensortap_abi::{CoreType, DType, FailureKind, TaskId};
+pub use tensortap_abi::{
+    CoreType, DType, DumpCollect, DumpLevel, DumpPolicy, DumpStage, FailureKind, TaskId,
+};
+pub use tensortap_format as format;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
 pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Progress, RUNTIMES, RunFailure, Runtime};
 pub use tensortap_scene as scene;

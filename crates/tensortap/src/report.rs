@@ -1,5 +1,8 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
+use tensortap_abi::DumpLevel;
+use tensortap_format::Loss;
 use tensortap_runtime::RunFailure;
 use tensortap_scene::{Comparison, HostTensor};
 
@@ -41,6 +44,43 @@ impl OutputVerdict {
     }
 }
 
+/// What came of a dump.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DumpReport {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// How much was to be captured.
+    pub level: DumpLevel,
+    /// Arguments recorded, scalars among them.
+    pub records: u64,
+    /// Tensors among them.
+    pub tensors: u64,
+    /// Scalars among them.
+    pub scalars: u64,
+    /// Payload bytes that the device captured.
+    pub bytes_captured: u64,
+    /// Payload bytes that were written.
+    pub bytes_written: u64,
+    /// Payload bytes that were not written because an equal payload is stored.
+    pub deduplicated_bytes: u64,
+    /// Tensors of which only a part was stored.
+    pub truncated_tensors: u64,
+    /// Records that were dropped.
+    pub dropped_records: u64,
+    /// Payloads that were overwritten before they were read.
+    pub dropped_overwrite: u64,
+    /// Records that were damaged.
+    pub corrupt_records: u64,
+    /// Arguments that a filter kept out.
+    pub filtered_records: u64,
+    /// Time device threads spent in capture, all together.
+    pub held_up: Duration,
+    /// What was lost, per thread and reason.
+    pub losses: Vec<Loss>,
+    /// Why the dump is not complete, if it is not: a full disk, say.
+    pub problem: Option<String>,
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
@@ -66,14 +106,20 @@ pub struct RunReport {
     pub outputs: Vec<OutputVerdict>,
     /// Outputs and in-outs of the orchestration, as the device left them.
     pub results: Vec<HostTensor>,
+    /// What was recorded, when something was to be.
+    pub dump: Option<DumpReport>,
     /// Why the run ended early, if it did.
     pub failure: Option<RunFailure>,
 }
 
 impl RunReport {
-    /// `complete`, `crashed`, `stalled`, `killed` or `interrupted`.
+    /// `complete`, `crashed`, `stalled`, `killed`, `interrupted` or `dump_failed`.
     pub fn status(&self) -> &'static str {
-        self.failure.as_ref().map_or("complete", RunFailure::status)
+        match &self.failure {
+            Some(failure) => failure.status(),
+            None if self.dump.as_ref().is_some_and(|d| d.problem.is_some()) => "dump_failed",
+            None => "complete",
+        }
     }
 
     /// Tasks per second of wall time.

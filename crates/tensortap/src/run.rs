@@ -3,10 +3,12 @@ use std::time::{Duration, Instant};
 
 use tensortap_platform::{DeviceOptions, PLATFORMS, Platform};
 use tensortap_runtime::{
-    DeviceReport, Fault, GraphProgram, LaunchOptions, Progress, RUNTIMES, RunError, Runtime, execute,
+    DeviceReport, DumpSession, Fault, GraphProgram, LaunchOptions, Progress, RUNTIMES, RunError, Runtime,
+    execute,
 };
 use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene, Tolerance, compare};
 
+use crate::dump_session::Session;
 use crate::{Error, Golden, OutputVerdict, RunConfig, RunReport, Unknown};
 
 /// Becomes a device when the host that started this process asked for it, with the built-in scenes; then it never
@@ -40,20 +42,41 @@ pub fn run_observed(
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<RunReport, Error> {
     let request = resolve(config)?;
+    let mut session = config.dump.as_ref().map(|d| Session::create(config, d, &request)).transpose()?;
     let inputs = request.scene.host_args(&request.params);
     let mut device = request.platform.open(&device_options(config))?;
     let options = launch_options(config, request.fault);
     let started = Instant::now();
-    let outcome =
-        execute(&mut *device, request.scene, &request.params, request.runtime, options, &inputs, observe);
-    match outcome {
-        Ok(report) => Ok(complete(config, &request, &inputs, report)),
+    let dump = session.as_mut().map(|s| s as &mut dyn DumpSession);
+    let outcome = execute(
+        &mut *device,
+        request.scene,
+        &request.params,
+        request.runtime,
+        options,
+        &inputs,
+        dump,
+        observe,
+    );
+    let failure = match &outcome {
+        Err(RunError::Failed(failure)) => Some(&**failure),
+        _ => None,
+    };
+    // The last payload is written before the clock stops; the golden comes after.
+    let launched = started.elapsed();
+    let dump = session.map(|s| s.finish(failure)).transpose()?;
+    let draining = started.elapsed().saturating_sub(launched);
+    let mut report = match outcome {
+        Ok(report) => complete(config, &request, &inputs, report),
         Err(RunError::Failed(failure)) => {
-            let report = blank(config, &request, failure.progress, started.elapsed());
-            Ok(RunReport { failure: Some(*failure), ..report })
+            let report = blank(config, &request, failure.progress, launched);
+            RunReport { failure: Some(*failure), ..report }
         }
-        Err(error) => Err(error.into()),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    report.wall += draining;
+    report.dump = dump;
+    Ok(report)
 }
 
 /// A configuration whose names were found to mean something.
@@ -154,6 +177,7 @@ fn blank(config: &RunConfig, request: &Request, progress: Progress, wall: Durati
         golden: Golden::None,
         outputs: Vec::new(),
         results: Vec::new(),
+        dump: None,
         failure: None,
     }
 }

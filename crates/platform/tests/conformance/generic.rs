@@ -15,6 +15,7 @@ pub const TESTS: &[Test] = &[
     ("a_device_launches_again_and_one_at_a_time", a_device_launches_again_and_one_at_a_time),
     ("a_launch_needs_arguments_in_device_memory", a_launch_needs_arguments_in_device_memory),
     ("wakes_go_both_ways_and_none_is_lost", wakes_go_both_ways_and_none_is_lost),
+    ("a_handle_serves_the_device_while_another_thread_waits", a_handle_serves_the_device_while_another_thread_waits),
     ("a_wake_before_the_wait_counts_once", a_wake_before_the_wait_counts_once),
     ("one_wake_wakes_every_sleeper", one_wake_wakes_every_sleeper),
     ("a_word_is_never_torn", a_word_is_never_torn),
@@ -91,6 +92,30 @@ fn wakes_go_both_ways_and_none_is_lost(case: &Case) {
             );
         }
     }
+}
+
+fn a_handle_serves_the_device_while_another_thread_waits(case: &Case) {
+    let mut device = case.open();
+    let access = device.access();
+    assert_eq!(access.memory(), device.memory());
+    assert_eq!(access.mapping().is_some(), case.maps());
+    let rounds = 500;
+    let args = launch(&mut *device, Op::PingPong, &[rounds]);
+    std::thread::scope(|scope| {
+        let access = &access;
+        scope.spawn(move || {
+            for round in 1..=rounds {
+                access.write_u64(result_addr(args, 0), round).unwrap();
+                access.wake();
+                eventually("the device answers", || access.read_u64(result_addr(args, 1)).unwrap() == round);
+            }
+        });
+        wait_finished(&mut *device);
+    });
+    drop(device);
+    let mut word = [0; 8];
+    access.copy_from(result_addr(args, 1), &mut word).unwrap();
+    assert_eq!(u64::from_le_bytes(word), rounds, "memory outlives the device");
 }
 
 fn a_wake_before_the_wait_counts_once(case: &Case) {

@@ -12,6 +12,7 @@ use tensortap_abi::{
     ThreadControl,
 };
 use tensortap_platform::{DeviceMemory, PlatformError};
+use tensortap_recorder::{Memory, Region, RegionError};
 use tensortap_sync::atomic::{AtomicU32, AtomicU64};
 use tensortap_sync::fanout::EdgeTable;
 use tensortap_sync::mailbox::MailboxWords;
@@ -114,16 +115,12 @@ impl<'m> Table<'m, TaskSlot> {
     fixed_field!(/** Tensors in the payload. */ tensor_count, u8);
     fixed_field!(/** Scalars in the payload. */ scalar_count, u8);
     fixed_field!(/** Slots that own memory of the arguments. */ owners, [u32; 16]);
-
-    /// Registers what the dump is to know about a task that is not published yet.
-    pub fn set_tensor_info(&self, index: u32, addr: u64, mask: u32) {
-        let slot = self.at(index);
-        // SAFETY: the slot lies in the table and its builder alone touches it until it is published.
-        unsafe {
-            (&raw mut (*slot).tensor_info_addr).write(addr);
-            (&raw mut (*slot).tensor_info_mask).write(mask);
-        }
-    }
+    fixed_field!(/** Role tag of each tensor argument. */ roles, [u8; 16]);
+    fixed_field!(/** Marked arguments, a bit each. */ dump_marks, u64);
+    fixed_field!(/** Tensor arguments with registered metadata, a bit each. */ tensor_info_mask, u32);
+    fixed_field!(/** Where that metadata lies. */ tensor_info_addr, u64);
+    shared_field!(/** Whether the dump captures the task. */ captured: captured, AtomicU32);
+    shared_field!(/** Device time of the first dispatch. */ dispatched_ns: dispatched_ns, AtomicU64);
 }
 
 impl Table<'_, EdgeNode> {
@@ -176,12 +173,61 @@ impl<'m> PayloadWriter<'m> {
     }
 }
 
+/// The payload area of one task, being read.
+#[derive(Clone, Copy)]
+pub struct PayloadReader<'m> {
+    descs: *const TensorDesc,
+    layout: PayloadLayout,
+    memory: PhantomData<&'m ()>,
+}
+
+impl<'m> PayloadReader<'m> {
+    /// The payload at a device address.
+    pub fn new(memory: &'m DeviceMemory, addr: u64, layout: PayloadLayout) -> Result<Self, PlatformError> {
+        assert!(addr.is_multiple_of(align_of::<TensorDesc>() as u64), "payloads lie on cache lines");
+        #[expect(clippy::cast_ptr_alignment, reason = "just checked")]
+        let descs = memory.ptr(addr, layout.bytes() as u64)?.cast::<TensorDesc>();
+        Ok(PayloadReader { descs, layout, memory: PhantomData })
+    }
+
+    /// How many tensors and scalars it holds.
+    pub fn layout(&self) -> PayloadLayout {
+        self.layout
+    }
+
+    /// A tensor argument.
+    pub fn tensor(&self, index: usize) -> TensorDesc {
+        assert!(index < self.layout.tensor_count);
+        // SAFETY: `new` checked that the layout's bytes are mapped and aligned; payloads are written once, before the
+        // task is published.
+        unsafe { self.descs.add(index).read() }
+    }
+
+    /// A scalar argument: raw bits and dtype tag.
+    pub fn scalar(&self, index: usize) -> (u64, u8) {
+        assert!(index < self.layout.scalar_count);
+        // SAFETY: as above; scalars follow descriptors, and their dtypes follow them, as `PayloadLayout` says.
+        unsafe {
+            let scalars = self.descs.add(self.layout.tensor_count).cast::<u64>();
+            (scalars.add(index).read(), scalars.add(self.layout.scalar_count).cast::<u8>().add(index).read())
+        }
+    }
+}
+
 /// Fills memory that was just handed out, so that reads of unwritten bytes show.
 pub fn poison(memory: &DeviceMemory, addr: u64, bytes: u64, pattern: u8) -> Result<(), PlatformError> {
     let base = memory.ptr(addr, bytes)?;
     // SAFETY: the range is mapped, and no task knows of it yet.
     unsafe { base.write_bytes(pattern, usize::try_from(bytes).expect("mapped, so it fits")) }
     Ok(())
+}
+
+/// The dump region of a launch. Opened once per launch.
+pub fn open_region(memory: &DeviceMemory, base: u64) -> Result<Region<'_>, RegionError> {
+    // SAFETY: device memory stays mapped, with exposed provenance, while the `DeviceMemory` is borrowed; a launch opens
+    // its region once, and the host gave that range to nothing else on the device.
+    let memory = unsafe { Memory::new(memory.range()) };
+    Region::open(memory, base)
 }
 
 /// The control area.
@@ -368,6 +414,12 @@ impl CoreView<'_> {
     pub fn task_id(&self) -> u64 {
         // SAFETY: as above.
         unsafe { (&raw const (*self.at).task_id).read_volatile() }
+    }
+
+    /// Slot of the task of the current message.
+    pub fn task_slot(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.at).task_slot).read_volatile() }
     }
 
     /// The array the kernel receives.

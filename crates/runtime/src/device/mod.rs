@@ -1,5 +1,6 @@
 //! The device program: everything that runs on the device's side of a launch.
 
+mod capture;
 pub(crate) mod cores;
 mod crash;
 pub(crate) mod memory;

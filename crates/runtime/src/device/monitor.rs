@@ -70,6 +70,14 @@ fn busy_cores(run: &Run<'_>) -> impl Iterator<Item = u32> {
     })
 }
 
+/// Slots of the tasks that cores are working on, each once.
+pub fn tasks_in_flight(run: &Run<'_>) -> Vec<u32> {
+    let mut slots: Vec<u32> = busy_cores(run).map(|core| run.control.core(core).task_slot()).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
 /// The graph is built, no core works, nothing is ready, and yet tasks remain.
 fn nothing_moves(run: &Run<'_>) -> bool {
     run.is_sealed() && run.ready_is_empty() && busy_cores(run).next().is_none() && !run.is_complete()

@@ -4,22 +4,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DeviceStatus, EdgeNode, FailureKind, KernelArgs, KernelName, LAUNCH_MAGIC,
-    LAYOUT_VERSION, MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TaskSlot, TensorDesc, ThreadState,
+    DUMP_TENSORS, DeviceAddr, DeviceRange, DeviceStatus, EdgeNode, FailureKind, KernelArgs, KernelName,
+    LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TaskSlot,
+    TensorDesc, ThreadState,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
+use tensortap_recorder::Region;
 use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, PlacedArg, Registry, Scene};
 use tensortap_sync::atomic::Ordering;
 use tensortap_sync::park::spins_for;
 
+use super::capture::{Capture, EdgeCapture, HostOfRun, RunRecorder};
 use super::cores::{CoreMailboxes, KernelTable, owner_of_block, owner_of_core, run_core};
 use super::crash;
-use super::memory::{Control, Table};
+use super::memory::{Control, Table, open_region};
 use super::monitor;
 use super::race::Race;
 use super::run::{Crew, Failure, Run};
 use super::scheduler::{NoHooks, Scheduler};
-use crate::runtimes::{self, BuildMode, DeviceBuilder, DeviceSetup, Runtime};
+use crate::runtimes::{self, BuildMode, DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 
 /// The program a device runs: task graphs of the scenes it knows.
 pub struct GraphProgram {
@@ -73,6 +76,8 @@ struct Launch<'m> {
     runtime: &'static dyn Runtime,
     kernels: KernelTable,
     race: Option<u32>,
+    /// Where to record, when the run is dumped.
+    region: Option<Region<'m>>,
 }
 
 impl<'m> Launch<'m> {
@@ -117,7 +122,11 @@ impl<'m> Launch<'m> {
         let fault = FaultKind::from_tag(args.fault_kind).filter(|_| args.fault_func_id != NO_KERNEL);
         let kernels = KernelTable::new(scene.kernels(), fault.map(|kind| (args.fault_func_id, kind)));
         let race = (fault == Some(FaultKind::Race)).then_some(args.fault_func_id);
-        Ok(Launch { memory, args, scene, params, runtime, kernels, race })
+        // The enable word alone says whether there is a dump.
+        let region = (args.dump_enable & DUMP_TENSORS != 0)
+            .then(|| open_region(memory, args.dump_data_base).map_err(|e| e.to_string()))
+            .transpose()?;
+        Ok(Launch { memory, args, scene, params, runtime, kernels, race, region })
     }
 
     fn execute(self, link: &DeviceLink) {
@@ -165,7 +174,7 @@ impl<'m> Launch<'m> {
             let orchestrator = self
                 .runtime
                 .builds_on_device()
-                .then(|| spawn(scope, run, "tt-orch".into(), || self.orchestrate(run)));
+                .then(|| spawn(scope, run, "tt-orch".into(), || self.orchestrate(run, link)));
             if sequential && let Some(Some(orchestrator)) = orchestrator {
                 let _ = orchestrator.join();
             }
@@ -173,7 +182,7 @@ impl<'m> Launch<'m> {
                 self.runtime.seed(&self.setup(), run);
             }
             for index in 0..self.args.schedulers {
-                spawn(scope, run, format!("tt-sched-{index}"), move || self.schedule(run, index));
+                spawn(scope, run, format!("tt-sched-{index}"), move || self.schedule(run, link, index));
             }
             monitor::watch(run, stall_limit);
             if run.failure().is_some() {
@@ -183,7 +192,7 @@ impl<'m> Launch<'m> {
         });
     }
 
-    fn schedule(&self, run: &Run<'m>, index: u32) {
+    fn schedule(&self, run: &Run<'m>, link: &DeviceLink, index: u32) {
         let state = run.control.thread(1 + index);
         state.state().store(ThreadState::Running as u32, Ordering::Relaxed);
         let KernelArgs { blocks, schedulers, .. } = self.args;
@@ -191,18 +200,42 @@ impl<'m> Launch<'m> {
             (0..blocks).filter(|&block| owner_of_block(block, schedulers) == index).collect();
         let count = u32::try_from(mine.len()).expect("at most MAX_BLOCKS");
         let cores = CoreMailboxes::new(run, mine.into_iter());
-        Scheduler::new(run, index, count, cores, NoHooks).run();
+        match self.capture(run, link, 1 + index) {
+            None => Scheduler::new(run, index, count, cores, NoHooks).run(),
+            Some(mut capture) => {
+                Scheduler::new(run, index, count, cores, &mut capture).run();
+                capture.flush();
+            }
+        }
         state.state().store(ThreadState::Idle as u32, Ordering::Relaxed);
+    }
+
+    /// What captures on behalf of a thread, when the run is dumped.
+    fn capture<'r>(&self, run: &'r Run<'m>, link: &'r DeviceLink, thread: u32) -> Option<Capture<'r, 'm>> {
+        let recorder = self.recorder(run, link, thread)?;
+        Some(Capture::new(run, self.memory, recorder, !self.runtime.builds_on_device()))
+    }
+
+    fn recorder<'r>(
+        &self,
+        run: &'r Run<'m>,
+        link: &'r DeviceLink,
+        thread: u32,
+    ) -> Option<RunRecorder<'r, 'm>> {
+        let host = HostOfRun::new(run, link, run.control.thread(thread));
+        self.region.as_ref()?.recorder(thread, host).ok()
     }
 
     fn setup(&self) -> DeviceSetup<'m> {
         DeviceSetup { memory: self.memory, args: self.args }
     }
 
-    fn orchestrate(&self, run: &Run<'m>) {
+    fn orchestrate(&self, run: &Run<'m>, link: &DeviceLink) {
         run.control.thread(0).state().store(ThreadState::Running as u32, Ordering::Relaxed);
         let setup = self.setup();
-        let built = self.runtime.builder(&setup, run, None).and_then(|mut builder| {
+        let observer =
+            self.recorder(run, link, 0).map(|r| Box::new(EdgeCapture::new(r)) as Box<dyn GraphObserver>);
+        let built = self.runtime.builder(&setup, run, observer).and_then(|mut builder| {
             let mut orch = Orch::new(&mut *builder, self.placed_args()?)?;
             let outcome = self.scene.orchestrate(&mut orch, &self.params);
             drop(orch);
@@ -233,9 +266,18 @@ impl<'m> Launch<'m> {
         while !monitor::is_quiet(run) && Instant::now() < patience {
             thread::sleep(Duration::from_millis(1));
         }
+        self.capture_in_flight(run, link);
         if !monitor::is_quiet(run) {
             run.mark_ended();
             link.finished();
+        }
+    }
+
+    /// What tasks that did not complete have written so far.
+    fn capture_in_flight(&self, run: &Run<'m>, link: &DeviceLink) {
+        if let Some(mut capture) = self.capture(run, link, 1 + self.args.schedulers) {
+            monitor::tasks_in_flight(run).into_iter().for_each(|slot| capture.in_flight(slot));
+            capture.flush();
         }
     }
 }

@@ -310,7 +310,8 @@ impl<'m> Run<'m> {
         self.control.head().status(0).store(status as u32, Ordering::Release);
     }
 
-    fn now_ns(&self) -> u64 {
+    /// Device time, from one monotonic clock that starts with the run.
+    pub fn now_ns(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

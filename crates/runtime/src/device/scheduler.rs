@@ -44,6 +44,15 @@ impl TaskHooks for NoHooks {
     fn after_completion(&mut self, _slot: u32) {}
 }
 
+impl<H: TaskHooks> TaskHooks for &mut H {
+    fn before_dispatch(&mut self, slot: u32) {
+        (**self).before_dispatch(slot);
+    }
+    fn after_completion(&mut self, slot: u32) {
+        (**self).after_completion(slot);
+    }
+}
+
 /// One scheduler thread's state.
 pub struct Scheduler<'r, 'm, C, H> {
     run: &'r Run<'m>,

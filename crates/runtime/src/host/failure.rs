@@ -5,7 +5,7 @@ use tensortap_abi::{CoreType, DeviceControl, FailureKind, KernelName, NO_CORE, S
 use tensortap_platform::{DeathCause, PlatformError};
 use tensortap_scene::{GraphError, KernelDef};
 
-use super::Progress;
+use super::{InFlightTask, Progress};
 
 /// Why a run could not begin or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,9 @@ pub enum RunError {
     /// A kernel's name is too long to cross to the device.
     #[error("kernel name `{0}` is longer than {max} bytes", max = KernelName::MAX_BYTES)]
     KernelName(&'static str),
+    /// The dump could not be begun.
+    #[error("the dump could not be begun: {0}")]
+    Dump(String),
     /// The run began and failed.
     #[error(transparent)]
     Failed(#[from] Box<RunFailure>),
@@ -60,6 +63,8 @@ pub struct RunFailure {
     pub contained: bool,
     /// How far the run had come.
     pub progress: Progress,
+    /// Tasks that were running when the device died, as it left them.
+    pub in_flight: Vec<InFlightTask>,
 }
 
 impl RunFailure {
@@ -87,6 +92,7 @@ impl RunFailure {
             message: control.message().to_string(),
             contained: true,
             progress,
+            in_flight: Vec::new(),
         }
     }
 
@@ -104,6 +110,7 @@ impl RunFailure {
             message: "the run was interrupted".into(),
             contained: true,
             progress,
+            in_flight: Vec::new(),
         }
     }
 

@@ -1,10 +1,13 @@
 use std::time::{Duration, Instant};
 
-use tensortap_abi::{ControlLayout, DeviceAddr, DeviceControl, FailureKind, KernelArgs, ThreadControl};
+use tensortap_abi::{
+    ControlLayout, DeviceAddr, DeviceControl, FailureKind, KernelArgs, ThreadControl, ThreadState,
+};
 use tensortap_platform::{Device, DeviceEvent};
 use tensortap_scene::{HostArgs, HostTensor, Params, Scene};
 use zerocopy::FromBytes;
 
+use super::dump::{self, DumpSession};
 use super::failure::{RunError, RunFailure};
 use super::plan::{LaunchOptions, Plan};
 use crate::runtimes::Runtime;
@@ -40,7 +43,8 @@ pub struct DeviceReport {
 }
 
 /// Runs a scene's graph on an open device and waits for its end. `observe` is called now and then with how far it has
-/// come; when it returns false the run is ended.
+/// come; when it returns false the run is ended. `dump` collects what is recorded.
+#[expect(clippy::too_many_arguments, reason = "each says another thing about the run")]
 pub fn execute(
     device: &mut dyn Device,
     scene: &'static dyn Scene,
@@ -48,15 +52,19 @@ pub fn execute(
     runtime: &dyn Runtime,
     options: LaunchOptions,
     inputs: &HostArgs,
+    mut dump: Option<&mut dyn DumpSession>,
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<DeviceReport, RunError> {
     options.check()?;
-    let plan = Plan::new(device, scene, params, runtime, options, inputs)?;
+    let mut plan = Plan::new(device, scene, params, runtime, options, inputs)?;
+    if let Some(session) = &mut dump {
+        dump::set_up(&mut plan, *session)?;
+    }
     let ranges = plan.arg_ranges();
     let (addr, args, reserved) = plan.finish()?;
     let started = Instant::now();
     device.launch(addr)?;
-    let ended = wait(device, scene, &args, options, observe);
+    let ended = wait(device, scene, &args, options, dump, observe);
     let wall = started.elapsed();
     ended?;
 
@@ -82,12 +90,17 @@ fn wait(
     scene: &'static dyn Scene,
     args: &KernelArgs,
     options: LaunchOptions,
+    mut dump: Option<&mut dyn DumpSession>,
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(), RunError> {
     let mut silence = Silence::new(options.stall_timeout);
     loop {
         let asleep = Instant::now();
-        let death = match device.wait(LOOK)? {
+        let event = device.wait(LOOK)?;
+        if let (DeviceEvent::Woken, Some(session)) = (event, &mut dump) {
+            session.woken();
+        }
+        let death = match event {
             DeviceEvent::Finished => None,
             DeviceEvent::Died(cause) => Some(cause),
             DeviceEvent::Woken | DeviceEvent::TimedOut => {
@@ -96,7 +109,12 @@ fn wait(
                     device.kill();
                     return Err(Box::new(RunFailure::interrupted(progress)).into());
                 }
-                if silence.is_too_long(progress, asleep.elapsed().min(2 * LOOK)) {
+                let interval = if waits_for_dump(device, args)? {
+                    Duration::ZERO
+                } else {
+                    asleep.elapsed().min(2 * LOOK)
+                };
+                if silence.is_too_long(progress, interval) {
                     return Err(give_up(device, scene, args));
                 }
                 continue;
@@ -107,7 +125,10 @@ fn wait(
             (None, None) => Ok(()),
             (_, death) => {
                 let progress = read_progress(device, args)?;
-                let failure = RunFailure::read(&control, death, scene.kernels(), progress);
+                let mut failure = RunFailure::read(&control, death, scene.kernels(), progress);
+                if death.is_some() {
+                    failure.in_flight = dump::in_flight(device, args)?;
+                }
                 Err(end_failed(device, failure))
             }
         };
@@ -168,12 +189,26 @@ fn read_control(device: &dyn Device, args: &KernelArgs) -> Result<DeviceControl,
     Ok(DeviceControl::read_from_bytes(&bytes).expect("the sizes agree"))
 }
 
+/// Time held up by the dump is nobody's hang.
+fn waits_for_dump(device: &dyn Device, args: &KernelArgs) -> Result<bool, RunError> {
+    for thread in 0..=args.schedulers as usize {
+        if read_thread(device, args, thread)?.state == ThreadState::WaitingForDump as u32 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn read_thread(device: &dyn Device, args: &KernelArgs, thread: usize) -> Result<ThreadControl, RunError> {
+    let mut bytes = [0; size_of::<ThreadControl>()];
+    device.copy_from(args.control.addr + ControlLayout::thread_offset(thread) as u64, &mut bytes)?;
+    Ok(ThreadControl::read_from_bytes(&bytes).expect("the sizes agree"))
+}
+
 fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Progress, RunError> {
     let mut progress = Progress::default();
     for thread in 0..=args.schedulers as usize {
-        let mut bytes = [0; size_of::<ThreadControl>()];
-        device.copy_from(args.control.addr + ControlLayout::thread_offset(thread) as u64, &mut bytes)?;
-        let line = ThreadControl::read_from_bytes(&bytes).expect("the sizes agree");
+        let line = read_thread(device, args, thread)?;
         progress.submitted += line.submitted;
         progress.completed += line.completed;
         progress.dispatches += line.dispatches;

@@ -1,9 +1,11 @@
 //! The host's side of a launch: memory, launch arguments, waiting, and what came of it.
 
+mod dump;
 mod failure;
 mod launch;
 mod plan;
 
+pub use dump::{DumpSession, InFlightTask, RegionPlan, recording_threads};
 pub use failure::{RunError, RunFailure};
 pub use launch::{DeviceReport, Progress, execute};
 pub use plan::{DEFAULT_RING_SLOTS, Fault, LaunchOptions, Plan};

@@ -150,9 +150,20 @@ impl<'a> Plan<'a> {
 
     /// Device memory of a size, its content as it was.
     pub fn reserve(&mut self, bytes: u64, what: &str) -> Result<DeviceRange, RunError> {
-        let addr = self.device.allocate(bytes.max(1), ALIGN, what)?;
-        self.reserved.push(addr);
+        let addr = self.reserve_aligned(bytes, ALIGN, what)?;
         Ok(DeviceRange { addr, bytes })
+    }
+
+    /// The same at a multiple of `align`.
+    pub(super) fn reserve_aligned(
+        &mut self,
+        bytes: u64,
+        align: u64,
+        what: &str,
+    ) -> Result<DeviceAddr, RunError> {
+        let addr = self.device.allocate(bytes.max(1), align, what)?;
+        self.reserved.push(addr);
+        Ok(addr)
     }
 
     /// Takes over device memory that a runtime allocated itself, to be freed after the run.

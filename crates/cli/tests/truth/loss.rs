@@ -1,0 +1,1 @@
+//! Loss policies and failures: nothing is lost in silence.

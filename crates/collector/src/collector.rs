@@ -1,0 +1,291 @@
+//! The state machine that empties the region into the files.
+
+use tensortap_abi::{DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord};
+use tensortap_format::{IndexRecord, Payload, Status, content_hash};
+
+use crate::{
+    CollectError, CollectEvent, Listener, PayloadPath, RegionMemory, RunEnd, Sink, StreamError, Summary,
+    ThreadSummary, WriteError,
+    drain::{Drain, DrainError, EnteredTotals, content_key, payload_of},
+    places::DISCARD,
+    store::{Store, StoreError},
+    stream::{Stream, Taken},
+    summary::Account,
+};
+
+/// Payloads remembered to find equal ones, unless told otherwise: about 20 MiB when full.
+pub const DEFAULT_DEDUP_ENTRIES: usize = 1 << 18;
+
+/// What the collector has to know of a region, all of it the host's own knowledge.
+#[derive(Clone, Debug)]
+pub struct CollectorOptions {
+    /// Sizes of the region.
+    pub geometry: DumpGeometry,
+    /// As in the region's header.
+    pub run_id: u64,
+    /// Device memory, inside which captured buffers lie.
+    pub device_memory: DeviceRange,
+    /// While the device runs, or once afterwards.
+    pub collect: DumpCollect,
+    /// Payloads remembered to find equal ones; 0 stores every payload (`--no-dedup`).
+    pub dedup_entries: usize,
+    /// How payloads are written.
+    pub payload_path: PayloadPath,
+    /// Sync data, then index, before records are acknowledged (`--dump-sync`).
+    pub sync: bool,
+}
+
+impl CollectorOptions {
+    /// Live, deduplicated, buffered, not synced.
+    pub fn new(geometry: DumpGeometry, run_id: u64, device_memory: DeviceRange) -> CollectorOptions {
+        CollectorOptions {
+            geometry,
+            run_id,
+            device_memory,
+            collect: DumpCollect::Live,
+            dedup_entries: DEFAULT_DEDUP_ENTRIES,
+            payload_path: PayloadPath::default(),
+            sync: false,
+        }
+    }
+
+    fn check(&self) -> Result<(), CollectError> {
+        let DumpGeometry { threads: _, buffers, records, arena_bytes } = self.geometry;
+        let what = match () {
+            () if buffers == 0 => "no buffers",
+            () if records == 0 => "no records per buffer",
+            () if arena_bytes == 0 || !arena_bytes.is_multiple_of(LARGE_PAYLOAD_ALIGN) => {
+                "an arena that is not a multiple of 4096 bytes"
+            }
+            () => return Ok(()),
+        };
+        Err(CollectError::Geometry { what })
+    }
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Records taken from the region.
+    pub records: u64,
+}
+
+/// Empties a dump region into the files of a dump.
+///
+/// [`Collector::step`] takes what is visible and never sleeps; whoever drives it decides when. A
+/// [`Collection`](crate::Collection) drives it from a thread of its own.
+pub struct Collector<M, S> {
+    memory: M,
+    store: Store<S>,
+    batch: bool,
+    threads: Vec<Thread>,
+    /// Number of the stream of records that the host makes itself, and how many it made.
+    host_thread: u32,
+    host_records: u64,
+    host_entered: EnteredTotals,
+    taken: Taken,
+    failure: Option<WriteError>,
+    listener: Listener,
+}
+
+/// A device thread, and why it is followed no more.
+struct Thread {
+    drain: Drain,
+    ended: Option<StreamError>,
+}
+
+impl<M: RegionMemory, S: Sink> Collector<M, S> {
+    /// A collector at the beginning of a run. The region has been set up; the device may already run.
+    pub fn new(
+        memory: M,
+        sink: S,
+        options: &CollectorOptions,
+        listener: Listener,
+    ) -> Result<Collector<M, S>, CollectError> {
+        options.check()?;
+        let &CollectorOptions { geometry, run_id, device_memory, collect, dedup_entries, payload_path, sync } =
+            options;
+        let batch = collect == DumpCollect::Batch;
+        let threads = (0..geometry.threads).map(|thread| {
+            let stream = Stream::new(geometry, thread, run_id, batch);
+            Thread { drain: Drain::new(geometry, device_memory, stream, batch), ended: None }
+        });
+        Ok(Collector {
+            memory,
+            store: Store::new(sink, payload_path, dedup_entries, sync),
+            batch,
+            threads: threads.collect(),
+            host_thread: geometry.threads,
+            host_records: 0,
+            host_entered: EnteredTotals::default(),
+            taken: Taken::default(),
+            failure: None,
+            listener,
+        })
+    }
+
+    /// The region.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Takes everything visible once, of every thread. In a batch nothing is taken before the end.
+    ///
+    /// # Errors
+    /// When the region cannot be reached. Damage and write errors are told to the listener and counted instead.
+    pub fn step(&mut self) -> Result<Progress, CollectError> {
+        if self.batch { Ok(Progress::default()) } else { self.drain_all() }
+    }
+
+    /// Takes what is left, which after a death is whatever the device had committed, closes the files and says what
+    /// they hold. Call it when the device has finished or died.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn finish(mut self, end: &RunEnd) -> Result<Summary, CollectError> {
+        while self.drain_all()?.records > 0 {}
+        for thread in &mut self.threads {
+            thread.drain.end();
+        }
+        let mut summary = self.summary(end.status)?;
+        let Collector { store, mut listener, .. } = self;
+        if let Err(error) = store.into_sink().finish(&summary.footer(end)) {
+            let error = WriteError::from(error);
+            listener(CollectEvent::WriteFailed(&error));
+            summary.fail(&error);
+        }
+        Ok(summary)
+    }
+
+    /// Enters a task that the host found in the memory of a dead device.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn record_task(&mut self, task: &TaskDumpRecord) -> Result<(), CollectError> {
+        self.record(IndexRecord::task(task))
+    }
+
+    /// Enters a tensor whose content the host gathered from the memory of a dead device. `record` is as a device
+    /// would have made it; hash and size are taken from `content`.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn record_tensor(&mut self, record: &TensorDumpRecord, content: &[u8]) -> Result<(), CollectError> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        let (hash, bytes) = (content_hash(content).to_le_bytes(), content.len() as u64);
+        let mut record = TensorDumpRecord { hash, payload_bytes: bytes, ..*record };
+        record.flags |= tensortap_abi::RECORD_HAS_HASH;
+        let key = content_key(&record, bytes);
+        let payload = match self.store.content(key, content) {
+            Ok(stored) => payload_of(key, bytes, stored),
+            Err(error) => return self.give_up(error),
+        };
+        self.record(IndexRecord::tensor(&record, payload))?;
+        if self.failure.is_none() {
+            let truncated_tensors = u64::from(matches!(payload, Payload::Truncated { .. }));
+            let one = EnteredTotals { tensors: 1, captured_bytes: bytes, truncated_tensors, ..Default::default() };
+            self.host_entered.add(one);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: IndexRecord) -> Result<(), CollectError> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        let seqs = self.host_records..self.host_records + 1;
+        self.host_records += 1;
+        match self.store.append(self.host_thread, seqs, &[record]) {
+            Ok(()) => Ok(()),
+            Err(error) => self.give_up(error),
+        }
+    }
+
+    fn drain_all(&mut self) -> Result<Progress, CollectError> {
+        let mut progress = Progress::default();
+        for index in 0..self.threads.len() {
+            progress.records += self.drain_thread(index)?;
+        }
+        Ok(progress)
+    }
+
+    fn drain_thread(&mut self, index: usize) -> Result<u64, CollectError> {
+        let Thread { drain, ended } = &mut self.threads[index];
+        if ended.is_some() || self.failure.is_some() {
+            return self.pass_over(index);
+        }
+        let drained = drain.drain(&self.memory, &mut self.store, &mut self.taken);
+        if let Some((seq, fault)) = drain.first_fault.take() {
+            let thread = drain.stream.thread();
+            (self.listener)(CollectEvent::CorruptRecord { thread, seq, fault });
+        }
+        match drained {
+            Ok(records) => return Ok(records),
+            Err(DrainError::Memory(error)) => return Err(error.into()),
+            Err(DrainError::Write(error)) => self.fail(error)?,
+            Err(DrainError::Damaged(error)) => {
+                (self.listener)(CollectEvent::ThreadEnded(&error));
+                drain.end();
+                *ended = Some(error);
+            }
+        }
+        self.pass_over(index)
+    }
+
+    /// Keeps a thread from waiting for space whose content nobody will read.
+    fn pass_over(&mut self, index: usize) -> Result<u64, CollectError> {
+        let sane = self.threads[index].drain.stream.release_unread(&self.memory)?;
+        if !sane && !self.batch {
+            // Not even its cursors make sense, so it could wait for ever.
+            self.memory.write_u64(DISCARD, 1)?;
+        }
+        self.memory.wake();
+        Ok(0)
+    }
+
+    fn give_up(&mut self, error: StoreError) -> Result<(), CollectError> {
+        match error {
+            StoreError::Memory(error) => Err(error.into()),
+            StoreError::Write(error) => self.fail(error),
+        }
+    }
+
+    /// The files take no more: producers discard from now on, and nobody waits for them.
+    fn fail(&mut self, error: WriteError) -> Result<(), CollectError> {
+        self.store.abandon();
+        (self.listener)(CollectEvent::WriteFailed(&error));
+        self.failure.get_or_insert(error);
+        self.memory.write_u64(DISCARD, 1)?;
+        self.memory.wake();
+        Ok(())
+    }
+
+    fn summary(&self, status: Status) -> Result<Summary, CollectError> {
+        let mut summary = Summary::new(status, self.store.totals(), self.store.missed_duplicates());
+        if let Some(error) = &self.failure {
+            summary.fail(error);
+        }
+        let mut entered = self.host_entered;
+        for Thread { drain, ended } in &self.threads {
+            let state = drain.stream.read_state(&self.memory)?;
+            let account = self.account(drain);
+            entered.add(drain.entered());
+            summary.corrupt_records += drain.corrupt_records();
+            summary.add_thread(ThreadSummary::new(drain.stream.thread(), &state, &account, ended.clone()), &state);
+        }
+        summary.set_entered(entered);
+        Ok(summary)
+    }
+
+    fn account(&self, drain: &Drain) -> Account {
+        let (missing, acknowledged) = (drain.stream.missing_records(), drain.stream.acknowledged());
+        // What was under way when the files were full is lost with all that came later.
+        let (collected, unfinished) = match self.failure {
+            Some(_) => (acknowledged, 0),
+            None => (drain.seen(), drain.unfinished_payloads()),
+        };
+        Account { missing, collected, unfinished, acknowledged }
+    }
+}

@@ -1,0 +1,187 @@
+//! Finds payloads that are stored already.
+
+use std::{collections::HashMap, ops::Range};
+
+/// Content of a payload, by hash and size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ContentKey {
+    pub(crate) hash: [u8; 16],
+    pub(crate) bytes: u64,
+}
+
+impl ContentKey {
+    /// Half of the hash: as good as the whole for guessing, too short for identity.
+    fn fingerprint(self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.hash;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ self.bytes.rotate_left(32)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    key: ContentKey,
+    offset: u64,
+    /// Found since the clock's hand passed.
+    used: bool,
+}
+
+/// Offsets of stored payloads, at most `capacity` of them; a clock chooses which to forget. Memory grows with use.
+#[derive(Debug)]
+pub(crate) struct DedupTable {
+    capacity: usize,
+    places: HashMap<ContentKey, usize>,
+    slots: Vec<Slot>,
+    hand: usize,
+    /// Fingerprints of forgotten payloads, each in the place that its value gives, 0 where there is none.
+    forgotten: Vec<u64>,
+    missed: u64,
+}
+
+impl DedupTable {
+    /// A table for `capacity` payloads; 0 finds nothing ever.
+    pub(crate) fn new(capacity: usize) -> DedupTable {
+        DedupTable {
+            capacity,
+            places: HashMap::new(),
+            slots: Vec::new(),
+            hand: 0,
+            forgotten: Vec::new(),
+            missed: 0,
+        }
+    }
+
+    /// Where equal content is stored. Counts content that was known once and has been forgotten.
+    pub(crate) fn find(&mut self, key: ContentKey) -> Option<u64> {
+        if let Some(&place) = self.places.get(&key) {
+            self.slots[place].used = true;
+            return Some(self.slots[place].offset);
+        }
+        let fingerprint = key.fingerprint();
+        if self.forgotten_place(fingerprint).is_some_and(|place| *place == fingerprint) {
+            self.missed += 1;
+        }
+        None
+    }
+
+    /// Remembers stored content.
+    pub(crate) fn insert(&mut self, key: ContentKey, offset: u64) {
+        if self.capacity == 0 || self.places.contains_key(&key) {
+            return;
+        }
+        let slot = Slot { key, offset, used: false };
+        let place = if self.slots.len() < self.capacity {
+            self.slots.push(slot);
+            self.slots.len() - 1
+        } else {
+            let place = self.choose_victim();
+            self.forget(self.slots[place].key);
+            self.slots[place] = slot;
+            place
+        };
+        self.places.insert(key, place);
+    }
+
+    /// Forgets every payload in `dead`, ranges in order whose bytes are gone.
+    pub(crate) fn remove(&mut self, dead: &[Range<u64>]) {
+        let is_dead = |offset| {
+            let first = dead.partition_point(|range| range.end <= offset);
+            dead.get(first).is_some_and(|range| range.start <= offset)
+        };
+        self.slots.retain(|slot| !is_dead(slot.offset));
+        self.hand = 0;
+        self.places = self.slots.iter().enumerate().map(|(place, slot)| (slot.key, place)).collect();
+    }
+
+    /// Payloads stored again because their first copy was forgotten; at least so many.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    fn choose_victim(&mut self) -> usize {
+        loop {
+            let place = self.hand;
+            self.hand = (self.hand + 1) % self.slots.len();
+            if !std::mem::take(&mut self.slots[place].used) {
+                return place;
+            }
+        }
+    }
+
+    fn forget(&mut self, key: ContentKey) {
+        self.places.remove(&key);
+        if self.forgotten.is_empty() {
+            self.forgotten = vec![0; self.capacity.saturating_mul(4)];
+        }
+        let fingerprint = key.fingerprint();
+        if let Some(place) = self.forgotten_place(fingerprint) {
+            *place = fingerprint;
+        }
+    }
+
+    fn forgotten_place(&mut self, fingerprint: u64) -> Option<&mut u64> {
+        let len = self.forgotten.len() as u64;
+        let place = usize::try_from(fingerprint.checked_rem(len)?).ok()?;
+        self.forgotten.get_mut(place).filter(|_| fingerprint != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> ContentKey {
+        let mut hash = [0; 16];
+        hash[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        ContentKey { hash, bytes: 256 }
+    }
+
+    #[test]
+    fn equal_content_is_found_and_other_size_is_other_content() {
+        let mut table = DedupTable::new(8);
+        table.insert(key(1), 4096);
+        assert_eq!(table.find(key(1)), Some(4096));
+        assert_eq!(table.find(ContentKey { bytes: 255, ..key(1) }), None);
+        assert_eq!(table.find(key(2)), None);
+        assert_eq!(table.missed(), 0);
+    }
+
+    #[test]
+    fn a_full_table_forgets_what_is_not_used_and_counts_what_it_misses() {
+        let mut table = DedupTable::new(4);
+        for number in 1..=4 {
+            table.insert(key(number), number * 64);
+        }
+        assert_eq!(table.find(key(1)), Some(64));
+        for number in 5..=7 {
+            table.insert(key(number), number * 64);
+        }
+        assert_eq!(table.slots.len(), 4);
+        assert_eq!(table.find(key(1)), Some(64), "in use");
+        for number in 2..=4 {
+            assert_eq!(table.find(key(number)), None);
+        }
+        assert!((1..=3).contains(&table.missed()), "{}", table.missed());
+        for number in 5..=7 {
+            assert_eq!(table.find(key(number)), Some(number * 64));
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_in_freed_ranges() {
+        let mut table = DedupTable::new(4);
+        for number in 1..=4 {
+            table.insert(key(number), number * 64);
+        }
+        table.remove(&[0..128, 256..300]);
+        assert_eq!([1, 2, 3, 4].map(|n| table.find(key(n))), [None, Some(128), Some(192), None]);
+        table.insert(key(1), 640);
+        assert_eq!(table.find(key(1)), Some(640));
+    }
+
+    #[test]
+    fn without_capacity_nothing_is_found() {
+        let mut table = DedupTable::new(0);
+        table.insert(key(1), 64);
+        assert_eq!(table.find(key(1)), None);
+    }
+}

@@ -1,0 +1,467 @@
+//! Takes one device thread's records out of the region, checks them and stores them.
+
+use tensortap_abi::{
+    DeviceRange, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RECORD_TRUNCATED, RecordKind, TensorDumpRecord, TensorStats,
+};
+use tensortap_format::{IndexRecord, Payload};
+use tensortap_platform::PlatformError;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::{
+    RecordFault, RegionMemory, Sink, StreamError, WriteError,
+    check::{Bounds, Checked, Span, check, content_bytes},
+    dedup::ContentKey,
+    payload::{Extent, Window, extents},
+    store::{Store, StoreError},
+    stream::{FollowError, Stream, Taken},
+};
+
+/// Payload bytes after which a frame is written and space given back, though more records are at hand.
+const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
+
+/// Why a thread's records end, or the whole collection.
+#[derive(Debug)]
+pub(crate) enum DrainError {
+    Damaged(StreamError),
+    Write(WriteError),
+    Memory(PlatformError),
+}
+
+impl From<FollowError> for DrainError {
+    fn from(error: FollowError) -> DrainError {
+        match error {
+            FollowError::Damaged(error) => DrainError::Damaged(error),
+            FollowError::Memory(error) => DrainError::Memory(error),
+        }
+    }
+}
+
+impl From<StoreError> for DrainError {
+    fn from(error: StoreError) -> DrainError {
+        match error {
+            StoreError::Memory(error) => DrainError::Memory(error),
+            StoreError::Write(error) => DrainError::Write(error),
+        }
+    }
+}
+
+/// Counters over the records in the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EnteredTotals {
+    pub(crate) tensors: u64,
+    pub(crate) scalars: u64,
+    /// Payload bytes of tensors, stored or known.
+    pub(crate) captured_bytes: u64,
+    pub(crate) truncated_tensors: u64,
+    pub(crate) overwritten_records: u64,
+}
+
+impl EnteredTotals {
+    pub(crate) fn add(&mut self, other: EnteredTotals) {
+        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } = other;
+        self.tensors += tensors;
+        self.scalars += scalars;
+        self.captured_bytes += captured_bytes;
+        self.truncated_tensors += truncated_tensors;
+        self.overwritten_records += overwritten_records;
+    }
+}
+
+/// A payload that comes in pieces.
+#[derive(Clone, Copy, Debug)]
+struct OpenPayload {
+    seq: u64,
+    begin: TensorDumpRecord,
+    /// Its range in the payload file.
+    offset: u64,
+    received: u64,
+    overwritten: bool,
+}
+
+/// What the next frame will hold.
+#[derive(Debug, Default)]
+struct Frame {
+    records: Vec<IndexRecord>,
+    payload_bytes: u64,
+    totals: EnteredTotals,
+}
+
+/// One device thread.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    pub(crate) stream: Stream,
+    geometry: DumpGeometry,
+    memory: DeviceRange,
+    batch: bool,
+    open: Option<OpenPayload>,
+    frame: Frame,
+    /// Sequence numbers below this are accounted for in the index.
+    indexed: u64,
+    /// Sequence number behind the last record looked at.
+    seen: u64,
+    /// Arena position behind the last payload looked at.
+    position: u64,
+    /// A damaged record may hold arena space that no other record names.
+    space_in_doubt: bool,
+    /// Write cursor and sequence number at the last look, while space is in doubt.
+    last_look: Option<(u64, u64)>,
+    entered: EnteredTotals,
+    corrupt_records: u64,
+    /// Payloads that were begun and never ended.
+    unfinished_payloads: u64,
+    /// The first damaged record, until it is told.
+    pub(crate) first_fault: Option<(u64, RecordFault)>,
+    window: Window,
+}
+
+impl Drain {
+    pub(crate) fn new(geometry: DumpGeometry, memory: DeviceRange, stream: Stream, batch: bool) -> Drain {
+        Drain {
+            stream,
+            geometry,
+            memory,
+            batch,
+            open: None,
+            frame: Frame::default(),
+            indexed: 0,
+            seen: 0,
+            position: 0,
+            space_in_doubt: false,
+            last_look: None,
+            entered: EnteredTotals::default(),
+            corrupt_records: 0,
+            unfinished_payloads: 0,
+            first_fault: None,
+            window: Window::default(),
+        }
+    }
+
+    pub(crate) fn entered(&self) -> EnteredTotals {
+        self.entered
+    }
+
+    pub(crate) fn corrupt_records(&self) -> u64 {
+        self.corrupt_records
+    }
+
+    pub(crate) fn unfinished_payloads(&self) -> u64 {
+        self.unfinished_payloads
+    }
+
+    /// Sequence number behind the last record looked at.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Takes everything visible, but no more than fits into all buffers, so that no thread starves another. Returns
+    /// how many records that were.
+    pub(crate) fn drain<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        taken: &mut Taken,
+    ) -> Result<u64, DrainError> {
+        let most = u64::from(self.geometry.buffers) * u64::from(self.geometry.records);
+        let mut records = 0;
+        while records < most && self.stream.take(memory, taken)? {
+            records += taken.len();
+            self.consume(memory, store, taken)?;
+        }
+        if records == 0 {
+            self.settle_doubt(memory)?;
+        } else {
+            store.free_window()?;
+        }
+        Ok(records)
+    }
+
+    /// Nothing more will come: what was begun and not ended never will be.
+    pub(crate) fn end(&mut self) {
+        self.drop_open();
+    }
+
+    fn consume<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        taken: &Taken,
+    ) -> Result<(), DrainError> {
+        if taken.first_seq != self.seen {
+            // The device lost records between: no frame may account for them.
+            self.drop_open();
+            self.indexed = taken.first_seq;
+            self.seen = taken.first_seq;
+        }
+        let checked = self.check(taken);
+        let spans: Vec<_> = checked.iter().map(|record| record.as_ref().ok().and_then(Checked::span)).collect();
+        let (places, thread) = (self.stream.places(), self.stream.thread());
+        let extents = extents(places, thread, self.geometry.arena_bytes, &spans);
+        for (record, extent) in checked.into_iter().zip(extents) {
+            match record {
+                Ok(record) => self.store(memory, store, record, extent)?,
+                Err(fault) => self.refuse(fault),
+            }
+            self.seen += 1;
+            if self.frame.payload_bytes >= FRAME_PAYLOAD_BYTES.min(self.geometry.arena_bytes / 8) {
+                self.write_frame(memory, store, extent.map(|extent| extent.position + extent.bytes))?;
+            }
+        }
+        self.write_frame(memory, store, Some(self.position))
+    }
+
+    /// Checks each record; `position` moves over the payloads of those that pass.
+    fn check(&mut self, taken: &Taken) -> Vec<Result<Checked, RecordFault>> {
+        let mut bounds = Bounds {
+            memory: self.memory,
+            arena_bytes: self.geometry.arena_bytes,
+            from: self.position,
+            to: self.stream.write_cursor(),
+        };
+        let checked = taken.records().map(|bytes| {
+            let checked = check(bytes, &bounds)?;
+            bounds.from = checked.span().map_or(bounds.from, Span::end);
+            Ok(checked)
+        });
+        let checked = checked.collect::<Vec<_>>();
+        self.space_in_doubt |= checked.iter().any(Result::is_err);
+        self.position = bounds.from;
+        checked
+    }
+
+    fn refuse(&mut self, fault: RecordFault) {
+        self.corrupt_records += 1;
+        if self.corrupt_records == 1 {
+            self.first_fault = Some((self.seen, fault));
+        }
+        // It may have been a step of the open payload.
+        self.drop_open();
+    }
+
+    fn store<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        record: Checked,
+        extent: Option<Extent>,
+    ) -> Result<(), DrainError> {
+        if !matches!(record, Checked::Piece(..) | Checked::Commit(_)) {
+            // The steps of a payload are never apart.
+            self.drop_open();
+        }
+        match (record, extent) {
+            (Checked::Task(task), _) => self.frame.records.push(IndexRecord::task(&task)),
+            (Checked::Plain(record), _) => self.enter_plain(&record),
+            (Checked::Stored(record), _) => {
+                let payload = store.already_stored(&record);
+                self.enter_tensor(&record, payload);
+            }
+            (Checked::InArena(record, _), Some(extent)) => self.store_in_arena(memory, store, &record, extent)?,
+            (Checked::Begin(record), _) => self.begin(store, record),
+            (Checked::Piece(record, _), Some(extent)) => self.piece(memory, store, &record, extent)?,
+            (Checked::Commit(record), _) => self.commit(store, &record)?,
+            // Every record with a span has an extent.
+            (Checked::InArena(..) | Checked::Piece(..), None) => self.refuse(RecordFault::Position),
+        }
+        Ok(())
+    }
+
+    fn enter_plain(&mut self, record: &TensorDumpRecord) {
+        let kind = RecordKind::from_tag(record.kind);
+        match kind {
+            Some(RecordKind::Tensor) => {
+                let dropped = record.flags & RECORD_PAYLOAD_DROPPED != 0;
+                self.enter_tensor(record, if dropped { Payload::Dropped } else { Payload::None });
+            }
+            Some(RecordKind::Dispatch) => self.frame.records.push(IndexRecord::dispatch(record, &[])),
+            _ => {
+                self.frame.totals.scalars += u64::from(kind == Some(RecordKind::Scalar));
+                self.frame.records.push(IndexRecord::plain(record));
+            }
+        }
+    }
+
+    fn enter_tensor(&mut self, record: &TensorDumpRecord, payload: Payload) {
+        let totals = &mut self.frame.totals;
+        totals.tensors += 1;
+        match payload {
+            Payload::Stored { bytes, .. } | Payload::Deduplicated { bytes, .. } => totals.captured_bytes += bytes,
+            Payload::Truncated { bytes, .. } => {
+                totals.captured_bytes += bytes;
+                totals.truncated_tensors += 1;
+            }
+            Payload::Overwritten => totals.overwritten_records += 1,
+            Payload::None | Payload::Stats(_) | Payload::Dropped => {}
+        }
+        self.frame.records.push(IndexRecord::tensor(record, payload));
+    }
+
+    fn store_in_arena<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        record: &TensorDumpRecord,
+        extent: Extent,
+    ) -> Result<(), DrainError> {
+        let overwritten = self.is_overwritten(extent);
+        if record.kind == RecordKind::Dispatch as u8 {
+            return self.enter_dispatch(memory, record, extent, overwritten);
+        }
+        if overwritten {
+            self.enter_tensor(record, Payload::Overwritten);
+            return Ok(());
+        }
+        if record.flags & RECORD_HAS_STATS != 0 {
+            let mut stats = TensorStats::new_zeroed();
+            self.window.copy(memory, extent, stats.as_mut_bytes()).map_err(DrainError::Memory)?;
+            self.enter_tensor(record, Payload::Stats(stats));
+            return Ok(());
+        }
+        let key = content_key(record, extent.bytes);
+        let stored = store.payload(memory, key, extent)?;
+        self.frame.payload_bytes += extent.bytes;
+        self.enter_tensor(record, payload_of(key, extent.bytes, stored));
+        Ok(())
+    }
+
+    fn enter_dispatch(
+        &mut self,
+        memory: &impl RegionMemory,
+        record: &TensorDumpRecord,
+        extent: Extent,
+        overwritten: bool,
+    ) -> Result<(), DrainError> {
+        let words = usize::try_from(extent.bytes / 8).unwrap_or(0);
+        let mut args = vec![0u64; if overwritten { 0 } else { words }];
+        self.frame.totals.overwritten_records += u64::from(overwritten);
+        if !args.is_empty() {
+            self.window.copy(memory, extent, args.as_mut_bytes()).map_err(DrainError::Memory)?;
+        }
+        self.frame.records.push(IndexRecord::dispatch(record, &args));
+        Ok(())
+    }
+
+    fn begin<S: Sink>(&mut self, store: &mut Store<S>, begin: TensorDumpRecord) {
+        // In a batch the bytes may be gone before the first piece is looked at.
+        let offset = if self.batch { 0 } else { store.reserve(begin.payload_bytes) };
+        self.open = Some(OpenPayload { seq: self.seen, begin, offset, received: 0, overwritten: false });
+    }
+
+    fn piece<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        piece: &TensorDumpRecord,
+        extent: Extent,
+    ) -> Result<(), DrainError> {
+        let fits = self.open.filter(|open| {
+            let room = open.begin.payload_bytes - open.received;
+            piece.task_id == open.begin.task_id && piece.start_offset == open.received && extent.bytes <= room
+        });
+        let Some(mut open) = fits else {
+            self.refuse(RecordFault::Order);
+            return Ok(());
+        };
+        open.overwritten |= self.is_overwritten(extent);
+        if !open.overwritten {
+            if self.batch && open.received == 0 {
+                open.offset = store.reserve(open.begin.payload_bytes);
+            }
+            store.piece(memory, extent, open.offset + open.received)?;
+        }
+        open.received += extent.bytes;
+        self.frame.payload_bytes += extent.bytes;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn commit<S: Sink>(&mut self, store: &mut Store<S>, commit: &TensorDumpRecord) -> Result<(), DrainError> {
+        let truncated = commit.flags & RECORD_TRUNCATED != 0;
+        let ends = self.open.filter(|open| {
+            let whole = open.received == open.begin.payload_bytes;
+            commit.task_id == open.begin.task_id && (whole || truncated)
+        });
+        let Some(open) = ends else {
+            self.refuse(RecordFault::Order);
+            return Ok(());
+        };
+        self.open = None;
+        let mut record = TensorDumpRecord { hash: commit.hash, ..open.begin };
+        // The device's hash is that of the whole content, which nobody could check against a part of it.
+        record.flags |= if truncated { RECORD_TRUNCATED } else { RECORD_HAS_HASH };
+        if open.overwritten {
+            self.enter_tensor(&record, Payload::Overwritten);
+            return Ok(());
+        }
+        let key = content_key(&record, open.received);
+        let stored = store.end_pieces(key, open.offset)?;
+        self.enter_tensor(&record, payload_of(key, open.received, stored));
+        Ok(())
+    }
+
+    /// Writes what has come together, then gives back arena space below `consumed` and acknowledges.
+    fn write_frame<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        consumed: Option<u64>,
+    ) -> Result<(), DrainError> {
+        // A payload that is still coming is accounted for by the frame that holds its record.
+        let upto = self.open.map_or(self.seen, |open| open.seq);
+        if self.frame.records.is_empty() {
+            store.flush()?;
+        } else {
+            store.append(self.stream.thread(), self.indexed..upto, &self.frame.records)?;
+            self.indexed = upto;
+            self.frame.records.clear();
+            self.entered.add(std::mem::take(&mut self.frame.totals));
+        }
+        self.frame.payload_bytes = 0;
+        if self.stream.release(memory, consumed.unwrap_or(0), upto)? {
+            memory.wake();
+        }
+        Ok(())
+    }
+
+    fn drop_open(&mut self) {
+        self.unfinished_payloads += u64::from(self.open.take().is_some());
+    }
+
+    /// Whether the arena has gone round since. Only where nothing is given back while the device runs.
+    fn is_overwritten(&self, extent: Extent) -> bool {
+        let reuse = extent.position.saturating_add(self.geometry.arena_bytes);
+        self.batch && extent.bytes > 0 && reuse < self.stream.write_cursor()
+    }
+
+    /// Gives back the space of damaged records, which nobody knows how much it was, once the thread stands still: it
+    /// may be waiting for that space. A payload that is being filled all the while is refused when it comes.
+    fn settle_doubt(&mut self, memory: &impl RegionMemory) -> Result<(), DrainError> {
+        if !self.space_in_doubt || self.batch {
+            return Ok(());
+        }
+        let look = (self.stream.read_cursor(memory)?, self.seen);
+        if self.last_look.replace(look) != Some(look) {
+            return Ok(());
+        }
+        (self.space_in_doubt, self.last_look) = (false, None);
+        self.position = self.position.max(look.0);
+        if self.stream.release(memory, self.position, 0)? {
+            memory.wake();
+        }
+        Ok(())
+    }
+}
+
+/// What a payload of so many bytes is known by; `None` when it is not all of the content, which then is its own.
+pub(crate) fn content_key(record: &TensorDumpRecord, bytes: u64) -> Option<ContentKey> {
+    let whole = record.flags & RECORD_TRUNCATED == 0 && content_bytes(record) == Some(bytes);
+    (whole && record.flags & RECORD_HAS_HASH != 0).then_some(ContentKey { hash: record.hash, bytes })
+}
+
+/// What the index says of a payload that is stored there, or was already.
+pub(crate) fn payload_of(key: Option<ContentKey>, bytes: u64, (offset, known): (u64, bool)) -> Payload {
+    match (key, known) {
+        (None, _) => Payload::Truncated { offset, bytes },
+        (Some(_), true) => Payload::Deduplicated { offset, bytes },
+        (Some(_), false) => Payload::Stored { offset, bytes },
+    }
+}

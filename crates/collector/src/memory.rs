@@ -1,0 +1,100 @@
+//! The dump region as the collector reaches it.
+
+use std::{os::fd::BorrowedFd, sync::Arc};
+
+use tensortap_abi::DeviceRange;
+use tensortap_platform::{DeviceAccess, PlatformError};
+
+/// Bytes of a dump region, which the device writes at any time. Offsets count from the region's first byte.
+///
+/// Words are whole; bytes may be torn. Whoever reads bytes knows from a word, read by an earlier call, that they are
+/// settled: no order is promised inside one call.
+pub trait RegionMemory {
+    /// Reads an aligned word, whole. Reads that follow see at least what the device wrote before the word.
+    fn read_u64(&self, offset: u64) -> Result<u64, PlatformError>;
+    /// Copies bytes out.
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), PlatformError>;
+    /// Writes an aligned word, whole. A device that sees it sees earlier writes too.
+    fn write_u64(&self, offset: u64, value: u64) -> Result<(), PlatformError>;
+    /// Copies bytes in.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), PlatformError>;
+    /// Whether [`RegionMemory::write_to`] works: the host has the region mapped.
+    fn is_mapped(&self) -> bool;
+    /// Writes `len` bytes at `offset` to `file` at `at` without copying them first. Only where the region is mapped.
+    fn write_to(&self, offset: u64, len: usize, file: BorrowedFd<'_>, at: u64) -> Result<(), PlatformError>;
+    /// Wakes device threads that wait for the host.
+    fn wake(&self);
+}
+
+/// The region of an open device. Clones reach the same region.
+#[derive(Clone)]
+pub struct DeviceRegion {
+    access: Arc<dyn DeviceAccess>,
+    range: DeviceRange,
+}
+
+impl DeviceRegion {
+    /// The region at `range` of the device's memory; `None` when it is not inside, or not on a page.
+    pub fn new(access: Arc<dyn DeviceAccess>, range: DeviceRange) -> Option<DeviceRegion> {
+        let memory = access.memory();
+        let offset = range.addr.checked_sub(memory.addr)?;
+        let inside = offset.checked_add(range.bytes).is_some_and(|end| end <= memory.bytes);
+        (inside && offset.is_multiple_of(tensortap_abi::LARGE_PAYLOAD_ALIGN))
+            .then_some(DeviceRegion { access, range })
+    }
+
+    /// All of the device's memory.
+    pub fn device_memory(&self) -> DeviceRange {
+        self.access.memory()
+    }
+
+    /// Where the region lies.
+    pub fn range(&self) -> DeviceRange {
+        self.range
+    }
+
+    fn addr(&self, offset: u64, len: usize) -> Result<u64, PlatformError> {
+        let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.range.bytes);
+        if inside {
+            return Ok(self.range.addr + offset);
+        }
+        let addr = self.range.addr.wrapping_add(offset);
+        Err(PlatformError::OutOfRange { addr, bytes: len as u64, memory: self.range })
+    }
+}
+
+impl RegionMemory for DeviceRegion {
+    fn read_u64(&self, offset: u64) -> Result<u64, PlatformError> {
+        self.access.read_u64(self.addr(offset, 8)?)
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), PlatformError> {
+        self.access.copy_from(self.addr(offset, bytes.len())?, bytes)
+    }
+
+    fn write_u64(&self, offset: u64, value: u64) -> Result<(), PlatformError> {
+        self.access.write_u64(self.addr(offset, 8)?, value)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), PlatformError> {
+        self.access.copy_to(self.addr(offset, bytes.len())?, bytes)
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.access.mapping().is_some()
+    }
+
+    fn write_to(&self, offset: u64, len: usize, file: BorrowedFd<'_>, at: u64) -> Result<(), PlatformError> {
+        let addr = self.addr(offset, len)?;
+        let view = self.access.mapping().ok_or(PlatformError::OutOfRange {
+            addr,
+            bytes: len as u64,
+            memory: DeviceRange::default(),
+        })?;
+        view.write_to(file, addr - self.access.memory().addr, len, at)
+    }
+
+    fn wake(&self) {
+        self.access.wake();
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the words of one thread lie in the region. Computed from the host's own geometry, never read from the region.
+
+use std::mem::offset_of;
+
+use tensortap_abi::{DumpBufferHeader, DumpBufferState, DumpGeometry, DumpSetupHeader, TensorDumpRecord};
+
+/// Bytes of a record.
+pub(crate) const RECORD_BYTES: usize = size_of::<TensorDumpRecord>();
+
+/// Offset of the host's heartbeat.
+pub(crate) const HEARTBEAT: u64 = offset_of!(DumpSetupHeader, heartbeat) as u64;
+/// Offset of the word that makes producers discard.
+pub(crate) const DISCARD: u64 = offset_of!(DumpSetupHeader, discard) as u64;
+
+/// Offsets of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    geometry: DumpGeometry,
+    thread: u32,
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        $($(#[$doc])* pub(crate) fn $name(self) -> u64 {
+            self.state() + offset_of!(DumpBufferState, $name) as u64
+        })+
+    };
+}
+
+impl Places {
+    pub(crate) fn new(geometry: DumpGeometry, thread: u32) -> Places {
+        Places { geometry, thread }
+    }
+
+    /// The thread's [`DumpBufferState`].
+    pub(crate) fn state(self) -> u64 {
+        let index = u64::from(self.thread);
+        self.geometry.states_offset() + index * size_of::<DumpBufferState>() as u64
+    }
+
+    words! {
+        /// Device.
+        write_cursor,
+        /// Device.
+        current_buffer,
+        /// Device.
+        ready_pushed,
+        /// Host.
+        consumed_cursor,
+        /// Host.
+        ready_popped,
+        /// Host.
+        free_pushed,
+        /// Host.
+        acknowledged,
+    }
+
+    /// Entry of the free queue for its `count`-th push.
+    pub(crate) fn free_entry(self, count: u64) -> u64 {
+        self.queue() + self.slot(count) * size_of::<u32>() as u64
+    }
+
+    /// Entry of the ready queue for its `count`-th push.
+    pub(crate) fn ready_entry(self, count: u64) -> u64 {
+        let buffers = u64::from(self.geometry.buffers);
+        self.queue() + (buffers + self.slot(count)) * size_of::<u32>() as u64
+    }
+
+    /// Header of a buffer.
+    pub(crate) fn buffer(self, number: u32) -> u64 {
+        let index = u64::from(self.thread) * u64::from(self.geometry.buffers) + u64::from(number);
+        self.geometry.buffers_offset() + index * self.geometry.buffer_bytes()
+    }
+
+    /// The word that says how many records of a buffer may be read.
+    pub(crate) fn committed(self, number: u32) -> u64 {
+        self.buffer(number) + offset_of!(DumpBufferHeader, committed) as u64
+    }
+
+    /// A record of a buffer.
+    pub(crate) fn record(self, number: u32, index: u64) -> u64 {
+        self.buffer(number) + size_of::<DumpBufferHeader>() as u64 + index * RECORD_BYTES as u64
+    }
+
+    /// The byte of the arena that holds a position.
+    pub(crate) fn arena(self, position: u64) -> u64 {
+        let arena_bytes = self.geometry.arena_bytes;
+        self.geometry.arenas_offset() + u64::from(self.thread) * arena_bytes + position % arena_bytes
+    }
+
+    fn queue(self) -> u64 {
+        self.geometry.queues_offset() + u64::from(self.thread) * self.geometry.queue_bytes()
+    }
+
+    fn slot(self, count: u64) -> u64 {
+        count % u64::from(self.geometry.buffers)
+    }
+}

@@ -1,0 +1,59 @@
+//! Where records and payloads go.
+
+use std::{
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord};
+
+/// The files of a dump, as the collector needs them. Every call that succeeds has reached the operating system.
+pub trait Sink {
+    /// A range of the payload file that nobody else gets.
+    fn reserve(&mut self, bytes: u64) -> u64;
+    /// The payload file, for writing at reserved offsets.
+    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError>;
+    /// Enters records of one device thread, which account for the sequence numbers `seqs`.
+    fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError>;
+    /// Makes payloads written so far survive a power cut.
+    fn sync_data(&mut self) -> Result<(), FormatError>;
+    /// Makes records entered so far survive a power cut.
+    fn sync_index(&mut self) -> Result<(), FormatError>;
+    /// Frees what a window of tasks has left behind. Returns the ranges of the payload file whose bytes are gone, in
+    /// order; nothing may refer to them from now on. Called when every record made so far was appended.
+    fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError>;
+    /// Closes the dump.
+    fn finish(self, footer: &Footer) -> Result<(), FormatError>
+    where
+        Self: Sized;
+}
+
+impl Sink for DumpWriter {
+    fn reserve(&mut self, bytes: u64) -> u64 {
+        DumpWriter::reserve(self, bytes)
+    }
+
+    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
+        DumpWriter::payload_file(self).map(AsFd::as_fd)
+    }
+
+    fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
+        DumpWriter::append(self, thread, seqs, records)
+    }
+
+    fn sync_data(&mut self) -> Result<(), FormatError> {
+        DumpWriter::sync_data(self)
+    }
+
+    fn sync_index(&mut self) -> Result<(), FormatError> {
+        DumpWriter::sync_index(self)
+    }
+
+    fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
+        self.free_before_window()
+    }
+
+    fn finish(self, footer: &Footer) -> Result<(), FormatError> {
+        DumpWriter::finish(self, footer).map(|_| ())
+    }
+}

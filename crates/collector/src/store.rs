@@ -1,0 +1,220 @@
+//! Payloads and records on their way into the files: once each, in an order that a reader can trust.
+
+use std::ops::Range;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use tensortap_abi::TensorDumpRecord;
+use tensortap_format::{IndexRecord, Payload};
+use tensortap_platform::PlatformError;
+
+use crate::{
+    RegionMemory, Sink, WriteError,
+    dedup::{ContentKey, DedupTable},
+    payload::{Extent, PayloadError, PayloadPath, PayloadWriter},
+};
+
+/// Why something is not in the files.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error(transparent)]
+    Memory(#[from] PlatformError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl From<PayloadError> for StoreError {
+    fn from(error: PayloadError) -> StoreError {
+        match error {
+            PayloadError::Memory(error) => StoreError::Memory(error),
+            PayloadError::File(error) => StoreError::Write(WriteError::Payload(error)),
+        }
+    }
+}
+
+impl From<tensortap_format::FormatError> for StoreError {
+    fn from(error: tensortap_format::FormatError) -> StoreError {
+        StoreError::Write(error.into())
+    }
+}
+
+/// What went into the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreTotals {
+    /// Bytes handed to the payload file.
+    pub(crate) written_bytes: u64,
+    /// Bytes of payloads that were stored already.
+    pub(crate) deduplicated_bytes: u64,
+    /// Records in the index.
+    pub(crate) indexed_records: u64,
+}
+
+/// The files, and what is known about their content.
+pub(crate) struct Store<S> {
+    sink: S,
+    payloads: Box<dyn PayloadWriter + Send>,
+    /// A payload was put since the last frame.
+    unflushed: bool,
+    dedup: DedupTable,
+    sync: bool,
+    totals: StoreTotals,
+}
+
+impl<S: Sink> Store<S> {
+    pub(crate) fn new(sink: S, path: PayloadPath, dedup_capacity: usize, sync: bool) -> Store<S> {
+        Store {
+            sink,
+            payloads: path.writer(),
+            unflushed: false,
+            dedup: DedupTable::new(dedup_capacity),
+            sync,
+            totals: StoreTotals::default(),
+        }
+    }
+
+    pub(crate) fn into_sink(self) -> S {
+        self.sink
+    }
+
+    pub(crate) fn totals(&self) -> StoreTotals {
+        self.totals
+    }
+
+    pub(crate) fn missed_duplicates(&self) -> u64 {
+        self.dedup.missed()
+    }
+
+    /// Stores a payload, unless equal content is stored already. Returns where, and whether it was.
+    pub(crate) fn payload(
+        &mut self,
+        memory: &dyn RegionMemory,
+        key: Option<ContentKey>,
+        from: Extent,
+    ) -> Result<(u64, bool), StoreError> {
+        if let Some(offset) = self.known(key) {
+            return Ok((offset, true));
+        }
+        let offset = self.reserve(from.bytes);
+        self.piece(memory, from, offset)?;
+        self.remember(key, offset);
+        Ok((offset, false))
+    }
+
+    /// Stores content that the host has gathered itself.
+    pub(crate) fn content(
+        &mut self,
+        key: Option<ContentKey>,
+        content: &[u8],
+    ) -> Result<(u64, bool), StoreError> {
+        if let Some(offset) = self.known(key) {
+            return Ok((offset, true));
+        }
+        let bytes = content.len() as u64;
+        let offset = self.reserve(bytes);
+        if bytes > 0 {
+            self.unflushed = true;
+            self.payloads.put_bytes(self.sink.payload_file()?, content, offset)?;
+            self.totals.written_bytes += bytes;
+        }
+        self.remember(key, offset);
+        Ok((offset, false))
+    }
+
+    /// A range of the payload file; no bytes need none.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> u64 {
+        if bytes == 0 { 0 } else { self.sink.reserve(bytes) }
+    }
+
+    /// Writes one piece of a payload to its place.
+    pub(crate) fn piece(&mut self, memory: &dyn RegionMemory, from: Extent, at: u64) -> Result<(), StoreError> {
+        if from.bytes == 0 {
+            return Ok(());
+        }
+        self.unflushed = true;
+        self.payloads.put(memory, self.sink.payload_file()?, from, at)?;
+        self.totals.written_bytes += from.bytes;
+        Ok(())
+    }
+
+    /// Ends a payload that came in pieces. Its hash comes with its end, so a duplicate is found after it was written:
+    /// the range is then given back to the file system, and stays a hole.
+    pub(crate) fn end_pieces(
+        &mut self,
+        key: Option<ContentKey>,
+        offset: u64,
+    ) -> Result<(u64, bool), StoreError> {
+        let (Some(known), Some(key)) = (self.known(key), key) else {
+            self.remember(key, offset);
+            return Ok((offset, false));
+        };
+        self.flush()?;
+        // A file system that cannot do this keeps the bytes, unreferenced.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(self.sink.payload_file()?, flags, offset, key.bytes);
+        Ok((known, true))
+    }
+
+    /// Where content is that the device says is stored already.
+    pub(crate) fn already_stored(&mut self, record: &TensorDumpRecord) -> Payload {
+        let bytes = record.payload_bytes;
+        match self.known(Some(ContentKey { hash: record.hash, bytes })) {
+            Some(offset) => Payload::Deduplicated { offset, bytes },
+            None => Payload::Dropped,
+        }
+    }
+
+    /// Enters records in the index after their payloads have reached the file.
+    pub(crate) fn append(
+        &mut self,
+        thread: u32,
+        seqs: Range<u64>,
+        records: &[IndexRecord],
+    ) -> Result<(), StoreError> {
+        self.flush()?;
+        self.sink.append(thread, seqs, records)?;
+        if self.sync {
+            self.sink.sync_index()?;
+        }
+        self.totals.indexed_records += records.len() as u64;
+        Ok(())
+    }
+
+    /// Makes payloads put so far safe.
+    pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
+        if !std::mem::take(&mut self.unflushed) {
+            return Ok(());
+        }
+        self.payloads.flush(self.sink.payload_file()?)?;
+        if self.sync {
+            self.sink.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Frees what a window of tasks has left behind. Every record made so far was appended.
+    pub(crate) fn free_window(&mut self) -> Result<(), StoreError> {
+        let dead = self.sink.free_window()?;
+        if !dead.is_empty() {
+            self.dedup.remove(&dead);
+        }
+        Ok(())
+    }
+
+    /// Gives up what has not reached the files.
+    pub(crate) fn abandon(&mut self) {
+        self.payloads.discard();
+        self.unflushed = false;
+    }
+
+    fn known(&mut self, key: Option<ContentKey>) -> Option<u64> {
+        let key = key.filter(|key| key.bytes > 0)?;
+        let offset = self.dedup.find(key)?;
+        self.totals.deduplicated_bytes += key.bytes;
+        Some(offset)
+    }
+
+    fn remember(&mut self, key: Option<ContentKey>, offset: u64) {
+        if let Some(key) = key.filter(|key| key.bytes > 0) {
+            self.dedup.insert(key, offset);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What came of a dump.
+
+use tensortap_abi::DumpBufferState;
+use tensortap_format::{Footer, InFlightTask, Loss, Status};
+
+use crate::{StreamError, WriteError, drain::EnteredTotals, store::StoreTotals};
+
+/// Counters are the device's word and go into JSON, whose numbers are exact below this.
+const COUNT_LIMIT: u64 = (1 << 53) - 1;
+
+/// How the run ended, as far as the host knows without the dump.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunEnd {
+    /// How. [`Status::Complete`] becomes [`Status::DumpFailed`] when the files could not take everything.
+    pub status: Status,
+    /// The failure in words.
+    pub message: Option<String>,
+    /// UTC time, as the format writes it.
+    pub finished_at: Option<String>,
+    /// Tasks in flight; `None`: those the index shows.
+    pub in_flight: Option<Vec<InFlightTask>>,
+}
+
+impl RunEnd {
+    /// An end without further words.
+    pub fn new(status: Status) -> RunEnd {
+        RunEnd { status, message: None, finished_at: None, in_flight: None }
+    }
+}
+
+/// What one device thread says of itself, and what the collector has of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadSummary {
+    /// Device thread.
+    pub thread: u32,
+    /// Records that are in the files for good, by sequence number.
+    pub acknowledged: u64,
+    /// Records the device committed.
+    pub committed_records: u64,
+    /// Time it spent in the dump.
+    pub held_up_ns: u64,
+    /// What was lost, per reason.
+    pub losses: Vec<Loss>,
+    /// Why its records ended early.
+    pub ended: Option<StreamError>,
+}
+
+/// What a dump holds and what it lacks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// How the run ended, for the manifest.
+    pub status: Status,
+    /// Why the files are incomplete, in words.
+    pub failure: Option<String>,
+    /// Records in the index.
+    pub records: u64,
+    /// Tensors among them.
+    pub tensors: u64,
+    /// Scalars among them.
+    pub scalars: u64,
+    /// Payload bytes captured: what the stored payloads of all records add up to.
+    pub captured_bytes: u64,
+    /// Payload bytes written to the payload file.
+    pub written_bytes: u64,
+    /// Payload bytes that were stored already.
+    pub deduplicated_bytes: u64,
+    /// Payloads stored again because their first copy was forgotten; at least so many.
+    pub missed_duplicates: u64,
+    /// Payloads stored in part.
+    pub truncated_tensors: u64,
+    /// Records lost, for whatever reason; an argument that lost only its payload counts too.
+    pub dropped_records: u64,
+    /// Payloads overwritten before the host read them.
+    pub overwritten_records: u64,
+    /// Records that were not what they claimed to be.
+    pub corrupt_records: u64,
+    /// Arguments a filter kept out.
+    pub filtered_records: u64,
+    /// Payload bytes a filter or cap kept out.
+    pub filtered_bytes: u64,
+    /// Time device threads spent in the dump, all together.
+    pub held_up_ns: u64,
+    /// The same, of the thread that spent most.
+    pub held_up_max_ns: u64,
+    /// Each device thread.
+    pub threads: Vec<ThreadSummary>,
+}
+
+impl Summary {
+    pub(crate) fn new(status: Status, store: StoreTotals, missed_duplicates: u64) -> Summary {
+        let StoreTotals { written_bytes, deduplicated_bytes, indexed_records } = store;
+        Summary {
+            status,
+            failure: None,
+            records: indexed_records,
+            tensors: 0,
+            scalars: 0,
+            captured_bytes: 0,
+            written_bytes,
+            deduplicated_bytes,
+            missed_duplicates,
+            truncated_tensors: 0,
+            dropped_records: 0,
+            overwritten_records: 0,
+            corrupt_records: 0,
+            filtered_records: 0,
+            filtered_bytes: 0,
+            held_up_ns: 0,
+            held_up_max_ns: 0,
+            threads: Vec::new(),
+        }
+    }
+
+    /// A run that ended well has a failed dump all the same; of one that did not, its own failure says more.
+    pub(crate) fn fail(&mut self, error: &WriteError) {
+        if self.status == Status::Complete {
+            self.status = Status::DumpFailed;
+        }
+        self.failure.get_or_insert_with(|| error.to_string());
+    }
+
+    pub(crate) fn set_entered(&mut self, totals: EnteredTotals) {
+        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } = totals;
+        self.tensors = tensors;
+        self.scalars = scalars;
+        self.captured_bytes = captured_bytes;
+        self.truncated_tensors = truncated_tensors;
+        self.overwritten_records = overwritten_records;
+    }
+
+    pub(crate) fn add_thread(&mut self, thread: ThreadSummary, state: &DumpBufferState) {
+        let lost = thread.losses.iter().map(|loss| loss.records).sum::<u64>();
+        self.dropped_records += lost;
+        self.filtered_records += state.filtered_records.min(COUNT_LIMIT);
+        self.filtered_bytes += state.filtered_bytes.min(COUNT_LIMIT);
+        self.held_up_ns += thread.held_up_ns;
+        self.held_up_max_ns = self.held_up_max_ns.max(thread.held_up_ns);
+        self.threads.push(thread);
+    }
+
+    pub(crate) fn footer(&self, end: &RunEnd) -> Footer {
+        let message = match (&end.message, &self.failure) {
+            (Some(message), Some(failure)) => Some(format!("{message}; {failure}")),
+            (message, failure) => message.clone().or_else(|| failure.clone()),
+        };
+        Footer {
+            finished_at: end.finished_at.clone(),
+            message,
+            losses: self.threads.iter().flat_map(|thread| thread.losses.iter().cloned()).collect(),
+            corrupt_records: self.corrupt_records,
+            in_flight: end.in_flight.clone(),
+            filtered_records: self.filtered_records,
+            filtered_bytes: self.filtered_bytes,
+            held_up_ns: self.held_up_ns,
+            ..Footer::new(self.status)
+        }
+    }
+}
+
+/// What the collector knows of a thread's records, by sequence number.
+pub(crate) struct Account {
+    /// Gaps in the sequence.
+    pub(crate) missing: u64,
+    /// Numbers below this are settled: in the index, refused, or missing.
+    pub(crate) collected: u64,
+    /// Payloads that began and never ended.
+    pub(crate) unfinished: u64,
+    pub(crate) acknowledged: u64,
+}
+
+impl ThreadSummary {
+    pub(crate) fn new(
+        thread: u32,
+        state: &DumpBufferState,
+        account: &Account,
+        ended: Option<StreamError>,
+    ) -> ThreadSummary {
+        let &Account { missing, collected, unfinished, acknowledged } = account;
+        let committed_records = state.records.min(COUNT_LIMIT);
+        // Committed by the device and never made safe: the files were full, or the thread could not be followed.
+        let uncollected = committed_records.saturating_sub(collected - missing.min(collected));
+        let mut losses = Vec::new();
+        let mut dropped_bytes = state.dropped_bytes.min(COUNT_LIMIT);
+        for (reason, records, carries_bytes) in [
+            ("no_space", state.dropped_no_space, true),
+            ("no_host", state.dropped_no_host, true),
+            ("no_buffer", state.dropped_no_buffer, true),
+            (Loss::MISSING, missing, false),
+            ("unfinished", unfinished, false),
+            ("not_collected", uncollected, false),
+        ] {
+            if records > 0 {
+                // The device counts bytes over all reasons; they stand with the first that has any.
+                let bytes = if carries_bytes { std::mem::take(&mut dropped_bytes) } else { 0 };
+                losses.push(Loss { thread, reason: reason.into(), records: records.min(COUNT_LIMIT), bytes });
+            }
+        }
+        let held_up_ns = state.held_up_ns.min(COUNT_LIMIT);
+        ThreadSummary { thread, acknowledged, committed_records, held_up_ns, losses, ended }
+    }
+}

@@ -1,0 +1,119 @@
+//! Memory of a device that is not there, for tests. All of it is atomic words, so that both sides may use it at once.
+
+use std::{fs::File, os::fd::BorrowedFd, os::unix::fs::FileExt, sync::Arc};
+
+use tensortap_abi::DeviceRange;
+use tensortap_platform::PlatformError;
+use tensortap_sync::atomic::{AtomicU64, Ordering};
+
+use super::RegionMemory;
+
+const WORDS: usize = 512;
+
+/// Aligned as mapped memory is.
+#[repr(C, align(4096))]
+struct Page([AtomicU64; WORDS]);
+
+/// Clones are the same memory.
+#[derive(Clone)]
+pub(crate) struct TestMemory {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pages: Vec<Page>,
+    mapped: bool,
+    copies: AtomicU64,
+    wakes: AtomicU64,
+}
+
+impl TestMemory {
+    pub(crate) fn new(bytes: u64, mapped: bool) -> TestMemory {
+        let pages = usize::try_from(bytes).unwrap().div_ceil(size_of::<Page>());
+        let pages = (0..pages).map(|_| Page([const { AtomicU64::new(0) }; WORDS])).collect();
+        let (copies, wakes) = (AtomicU64::new(0), AtomicU64::new(0));
+        TestMemory { shared: Arc::new(Shared { pages, mapped, copies, wakes }) }
+    }
+
+    /// Where it lies in this process, and its size.
+    pub(crate) fn range(&self) -> DeviceRange {
+        let addr = self.shared.pages.as_ptr().expose_provenance() as u64;
+        DeviceRange { addr, bytes: (self.shared.pages.len() * size_of::<Page>()) as u64 }
+    }
+
+    /// Calls of `read` so far.
+    pub(crate) fn copies(&self) -> u64 {
+        self.shared.copies.load(Ordering::Relaxed)
+    }
+
+    /// Calls of `wake` so far.
+    pub(crate) fn wakes(&self) -> u64 {
+        self.shared.wakes.load(Ordering::Relaxed)
+    }
+
+    fn check(&self, offset: u64, len: usize) -> Result<(), PlatformError> {
+        let memory = self.range();
+        let inside = offset.checked_add(len as u64).is_some_and(|end| end <= memory.bytes);
+        let addr = memory.addr.wrapping_add(offset);
+        inside.then_some(()).ok_or(PlatformError::OutOfRange { addr, bytes: len as u64, memory })
+    }
+
+    fn word(&self, offset: u64) -> &AtomicU64 {
+        let index = usize::try_from(offset / 8).unwrap();
+        &self.shared.pages[index / WORDS].0[index % WORDS]
+    }
+
+    fn aligned_word(&self, offset: u64) -> Result<&AtomicU64, PlatformError> {
+        self.check(offset, 8)?;
+        assert!(offset.is_multiple_of(8), "words are aligned");
+        Ok(self.word(offset))
+    }
+}
+
+impl RegionMemory for TestMemory {
+    fn read_u64(&self, offset: u64) -> Result<u64, PlatformError> {
+        Ok(self.aligned_word(offset)?.load(Ordering::Acquire))
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), PlatformError> {
+        self.check(offset, bytes.len())?;
+        self.shared.copies.fetch_add(1, Ordering::Relaxed);
+        for (at, byte) in (offset..).zip(bytes) {
+            *byte = self.word(at).load(Ordering::Relaxed).to_le_bytes()[usize::try_from(at % 8).unwrap()];
+        }
+        Ok(())
+    }
+
+    fn write_u64(&self, offset: u64, value: u64) -> Result<(), PlatformError> {
+        self.aligned_word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), PlatformError> {
+        self.check(offset, bytes.len())?;
+        for (at, byte) in (offset..).zip(bytes) {
+            let word = self.word(at);
+            let mut value = word.load(Ordering::Relaxed).to_le_bytes();
+            value[usize::try_from(at % 8).unwrap()] = *byte;
+            word.store(u64::from_le_bytes(value), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.shared.mapped
+    }
+
+    fn write_to(&self, offset: u64, len: usize, file: BorrowedFd<'_>, at: u64) -> Result<(), PlatformError> {
+        assert!(self.shared.mapped, "only mapped memory is written to files");
+        let mut bytes = vec![0; len];
+        self.read(offset, &mut bytes)?;
+        let file = File::from(file.try_clone_to_owned().unwrap());
+        let written = file.write_all_at(&bytes, at);
+        written.map_err(|source| PlatformError::Os { doing: "writing device memory to a file", source })
+    }
+
+    fn wake(&self) {
+        self.shared.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,180 @@
+//! Why a dump could not be written or read.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why a dump could not be written or read. Every message names the file and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A dump never mixes with other files.
+    #[error("{} exists and is not empty; name another folder with --out, or empty it", dir.display())]
+    OutputNotEmpty {
+        /// The folder asked for.
+        dir: PathBuf,
+    },
+    /// The folder holds a dump already.
+    #[error("{} exists; a dump is never overwritten, choose another folder", path.display())]
+    Exists {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("{} is not part of a tensor dump: {reason}; name a dump's folder or its tensor_dump.json", path.display())]
+    NotADump {
+        /// The file.
+        path: PathBuf,
+        /// What gave it away.
+        reason: String,
+    },
+    /// No dump was found.
+    #[error("there is no tensor dump in {}; name a dump's folder or its tensor_dump.json, or make one with `tensortap run SCENE --dump-tensor`", path.display())]
+    NoDump {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// Written by a later version.
+    #[error("{} has index version {found}, this program reads up to {known}; use a newer tensortap", path.display())]
+    Version {
+        /// The index.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The latest version known here.
+        known: u32,
+    },
+    /// The index's header, without which nothing can be read, is damaged.
+    #[error("the header of {} is damaged: {reason}; the dump cannot be opened, take it again", path.display())]
+    HeaderDamaged {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The index says that payloads are in a file outside of the dump's folder.
+    #[error(
+        "the dump names `{name}` as its payload file; only a plain file name beside the index is accepted"
+    )]
+    BadBinFile {
+        /// The name.
+        name: String,
+    },
+    /// A record contradicts itself.
+    #[error("record of task {task_id:#018x}, argument {arg_index}, cannot stand in a dump: {reason}")]
+    BadRecord {
+        /// Its task.
+        task_id: u64,
+        /// Its argument.
+        arg_index: u16,
+        /// The contradiction.
+        reason: &'static str,
+    },
+    /// More run information than a header holds.
+    #[error(
+        "the run information takes {bytes} bytes, more than the {limit} a dump's header holds; leave out arguments or parameters"
+    )]
+    InfoTooLarge {
+        /// Its size as JSON.
+        bytes: u64,
+        /// The most there may be.
+        limit: u64,
+    },
+    /// Nothing was stored for the record.
+    #[error("{record} has no stored payload ({state}); take the dump again with --dump-tensor=full")]
+    NoPayload {
+        /// The record, in words.
+        record: String,
+        /// Its payload state as the manifest says it.
+        state: &'static str,
+    },
+    /// The payload file is shorter than the index says.
+    #[error("the payload of {record} is {bytes} bytes at {offset} in {}, which has {have} bytes; run `tensortap repair` or copy the dump again", path.display())]
+    PayloadShort {
+        /// The payload file.
+        path: PathBuf,
+        /// The record, in words.
+        record: String,
+        /// Where the payload starts.
+        offset: u64,
+        /// Its size.
+        bytes: u64,
+        /// Size of the file.
+        have: u64,
+    },
+    /// A part was asked for that the payload does not have.
+    #[error("{record} has a payload of {have} bytes; {bytes} bytes at {offset} are outside of it")]
+    PayloadRange {
+        /// The record, in words.
+        record: String,
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes there are.
+        have: u64,
+    },
+    /// The payload does not fit in memory.
+    #[error("the payload of {record} takes {bytes} bytes, more memory than there is; read it in parts")]
+    NoMemory {
+        /// The record, in words.
+        record: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// No record of that number.
+    #[error("there is no record {index}; the dump has {records}")]
+    NoRecord {
+        /// The number asked for.
+        index: u64,
+        /// Records there are.
+        records: u64,
+    },
+    /// The index is not what it was when it was opened.
+    #[error("{} changed at byte {offset} while it was read: {reason}; open the dump again", path.display())]
+    IndexChanged {
+        /// The index.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What no longer holds.
+        reason: String,
+    },
+    /// A writer holds the dump.
+    #[error("{} is still being written; wait for the run to end, or end it", path.display())]
+    StillWritten {
+        /// The index.
+        path: PathBuf,
+    },
+}
+
+impl FormatError {
+    /// Whether the file system had no room: the run goes on without its dump.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, FormatError::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge))
+    }
+}
+
+/// Names the file in an operating system's error.
+pub(crate) trait AtPath<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, FormatError>;
+}
+
+impl<T> AtPath<T> for io::Result<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, FormatError> {
+        self.map_err(|source| FormatError::Io { action, path: path.to_owned(), source })
+    }
+}

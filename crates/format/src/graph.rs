@@ -1,0 +1,155 @@
+//! `graph.json`: the tasks and why they waited for one another, streamed from the index.
+
+use std::io::Write;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tensortap_abi::{CoreType, NO_KERNEL, RECORD_IN_FLIGHT, RecordKind, TaskDumpRecord};
+
+use crate::{
+    RunInfo,
+    json::{Decimal, Hex64},
+    manifest::{Elements, Lines, SCHEMA_VERSION, Source, StreamError},
+    record::edge_cause_name,
+    survey::OpenTasks,
+};
+
+/// A task, as far as its records say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Task.
+    pub task_id: u64,
+    /// Kernel of each subtask slot, [`NO_KERNEL`] where inactive.
+    pub func_id: [u32; tensortap_abi::SLOTS_PER_TASK],
+    /// Times each kernel is dispatched.
+    pub block_num: u32,
+    /// Device time of the first dispatch.
+    pub dispatched_ns: u64,
+    /// Device time of completion; `None` for a task that did not complete.
+    pub completed_ns: Option<u64>,
+    /// Tensors in the payload.
+    pub tensor_count: u32,
+    /// Scalars in the payload.
+    pub scalar_count: u32,
+    /// Recorded as in flight.
+    pub in_flight: bool,
+}
+
+impl From<&TaskDumpRecord> for Task {
+    fn from(record: &TaskDumpRecord) -> Self {
+        Task {
+            task_id: record.task_id,
+            func_id: record.func_id,
+            block_num: record.block_num,
+            dispatched_ns: record.dispatched_ns,
+            completed_ns: (record.completed_ns != 0).then_some(record.completed_ns),
+            tensor_count: record.tensor_count,
+            scalar_count: record.scalar_count,
+            in_flight: record.flags & RECORD_IN_FLIGHT != 0,
+        }
+    }
+}
+
+/// Why one task waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The task that is waited for.
+    pub from: u64,
+    /// The task that waits.
+    pub to: u64,
+    /// Argument of the task that waits.
+    pub arg_index: u16,
+    /// `explicit`, `read_after_write`, `write_after_write` or `write_after_read`.
+    pub why: &'static str,
+}
+
+impl Edge {
+    pub(crate) fn new(record: &crate::IndexRecord) -> Option<Edge> {
+        let fields = record.fields();
+        if record.kind() != RecordKind::Edge {
+            return None;
+        }
+        let why = edge_cause_name(fields.stage)?;
+        Some(Edge { from: fields.address, to: fields.task_id, arg_index: fields.arg_index, why })
+    }
+}
+
+impl Serialize for Edge {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("from", &Hex64(self.from))?;
+        map.serialize_entry("to", &Hex64(self.to))?;
+        map.serialize_entry("arg_index", &self.arg_index)?;
+        map.serialize_entry("why", self.why)?;
+        map.end()
+    }
+}
+
+/// A task with its kernels by name.
+struct NamedTask<'i> {
+    task: Task,
+    info: &'i RunInfo,
+}
+
+impl Serialize for NamedTask<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let NamedTask { task, info } = self;
+        let slots = || task.func_id.iter().enumerate().filter(|(_, id)| **id != NO_KERNEL);
+        let kernels: Vec<String> = slots().map(|(_, id)| info.kernel_name(*id)).collect();
+        let func_ids: Vec<u32> = slots().map(|(_, id)| *id).collect();
+        let cores: Vec<&str> = slots().map(|(slot, _)| CoreType::of_slot(slot).name()).collect();
+        let subtasks: Vec<usize> = slots().map(|(slot, _)| slot).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("task_id", &Hex64(task.task_id))?;
+        map.serialize_entry("kernels", &kernels)?;
+        map.serialize_entry("func_id", &func_ids)?;
+        map.serialize_entry("subtask_id", &subtasks)?;
+        map.serialize_entry("core_type", &cores)?;
+        map.serialize_entry("block_num", &task.block_num)?;
+        map.serialize_entry("tensor_count", &task.tensor_count)?;
+        map.serialize_entry("scalar_count", &task.scalar_count)?;
+        map.serialize_entry("dispatched_ns", &Decimal(task.dispatched_ns))?;
+        map.serialize_entry("completed_ns", &task.completed_ns.map(Decimal))?;
+        map.serialize_entry("in_flight", &(task.in_flight || task.completed_ns.is_none()))?;
+        map.end()
+    }
+}
+
+impl Source<'_> {
+    pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
+        let info = &self.index.info;
+        let mut lines = Lines::begin(out)?;
+        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("run_dir", &info.run_dir)?;
+        lines.field("runtime", &info.runtime)?;
+        lines.field("scene", &info.scene)?;
+        lines.list("tasks", |list| self.write_tasks(list))?;
+        lines.list("edges", |list| self.write_edges(list))?;
+        Ok(lines.end()?)
+    }
+
+    /// Completed tasks in the order of the index, then those that did not complete.
+    fn write_tasks<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
+        let info = &self.index.info;
+        let mut open = OpenTasks::default();
+        self.index.for_each(self.end, |_, record| {
+            open.see(record);
+            match record.as_task() {
+                Some(task) if task.completed_ns != 0 => {
+                    list.push(&NamedTask { task: Task::from(&task), info })
+                }
+                _ => Ok(()),
+            }
+        })?;
+        open.into_sorted().iter().try_for_each(|task| list.push(&NamedTask { task: Task::from(task), info }))
+    }
+
+    fn write_edges<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
+        if self.footer.totals.edges == 0 {
+            return Ok(());
+        }
+        self.index.for_each(self.end, |_, record| match Edge::new(record) {
+            Some(edge) => list.push(&edge),
+            None => Ok(()),
+        })
+    }
+}

@@ -1,0 +1,339 @@
+//! Reading an index frame by frame, in bounded memory and without trusting it.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+use zerocopy::FromBytes;
+
+use crate::{
+    Footer, FormatError, IndexRecord, RunInfo,
+    error::AtPath,
+    frame::file_checksum,
+    layout::{
+        CHECKSUM_BYTES, CLOSE_MAGIC, CLOSE_MARK_BYTES, CloseMark, FILE_HEADER_BYTES, FLAG_WINDOWED,
+        FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader, FrameHeader, INDEX_MAGIC, INDEX_VERSION,
+        MAX_BODY_BYTES, MAX_INFO_BYTES, RECORD_HEAD_BYTES,
+    },
+    names::is_plain_file_name,
+};
+
+/// Bytes read ahead while frames are walked in order.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// An index whose header was read and checked.
+pub(crate) struct Index {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) header: FileHeader,
+    pub(crate) info: RunInfo,
+    /// Length when opened; what a writer appends later is not seen.
+    pub(crate) bytes: u64,
+}
+
+impl Index {
+    pub(crate) fn open(path: &Path) -> Result<Index, FormatError> {
+        Index::from_file(open_regular(path)?, path)
+    }
+
+    pub(crate) fn from_file(file: File, path: &Path) -> Result<Index, FormatError> {
+        let bytes = file.metadata().at("open", path)?.len();
+        let header = read_header(&file, path, bytes)?;
+        let padded = read_padded_info(&file, path, &header)?;
+        if file_checksum(&header, &padded) != header.checksum {
+            return Err(damaged(path, "its checksum does not match"));
+        }
+        let info_bytes = usize::try_from(header.info_bytes).unwrap_or(usize::MAX);
+        let json = padded.get(..info_bytes).ok_or_else(|| damaged(path, "the run information is cut"))?;
+        let info: RunInfo = serde_json::from_slice(json)
+            .map_err(|e| damaged(path, &format!("the run information is not understood ({e})")))?;
+        if !is_plain_file_name(&info.bin_file) {
+            return Err(FormatError::BadBinFile { name: info.bin_file });
+        }
+        Ok(Index { file, path: path.to_owned(), header, info, bytes })
+    }
+
+    /// Offset of the first frame.
+    pub(crate) fn first_frame(&self) -> u64 {
+        u64::from(self.header.header_bytes)
+    }
+
+    /// Whether records of older tasks were removed.
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.header.flags & FLAG_WINDOWED != 0
+    }
+
+    /// Walks the frames from the first one.
+    pub(crate) fn frames(&self) -> Frames<'_> {
+        Frames { index: self, at: self.first_frame(), window: ReadAhead::new() }
+    }
+
+    /// The footer of an index that was closed, wherever its frames are damaged.
+    pub(crate) fn footer_at_end(&self) -> Option<Footer> {
+        let mark_at = self.bytes.checked_sub(CLOSE_MARK_BYTES as u64)?;
+        let mut mark = [0; CLOSE_MARK_BYTES];
+        self.file.read_exact_at(&mut mark, mark_at).ok()?;
+        let mark = CloseMark::read_from_bytes(&mark).ok()?;
+        if mark.magic != CLOSE_MAGIC || mark.footer_at < self.first_frame() {
+            return None;
+        }
+        let mut frames = Frames { index: self, at: mark.footer_at, window: ReadAhead::new() };
+        match frames.next().ok()? {
+            Next::Footer { footer, .. } => Some(*footer),
+            Next::Records(_) | Next::Stop(_) => None,
+        }
+    }
+
+    /// Calls `each` for every record up to `end`, in order, with its thread. For frames that were surveyed before:
+    /// damage now means that the file changed.
+    pub(crate) fn for_each<E: From<FormatError>>(
+        &self,
+        end: u64,
+        mut each: impl FnMut(u32, &IndexRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut frames = self.frames();
+        while frames.at < end {
+            let at = frames.at;
+            let Next::Records(frame) = frames.next()? else {
+                return Err(self.changed(at, "a frame is no longer whole").into());
+            };
+            let thread = frame.header.thread;
+            for record in frame.records() {
+                let (_, record) = record.map_err(|reason| self.changed(at, reason))?;
+                each(thread, &record)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn changed(&self, offset: u64, reason: &str) -> FormatError {
+        FormatError::IndexChanged { path: self.path.clone(), offset, reason: reason.to_owned() }
+    }
+}
+
+/// Opens a file of a dump for reading. Opening a pipe would wait for its other end, so it is refused.
+pub(crate) fn open_regular(path: &Path) -> Result<File, FormatError> {
+    if !std::fs::metadata(path).at("open", path)?.is_file() {
+        return Err(not_a_dump(path, "it is not a regular file"));
+    }
+    File::open(path).at("open", path)
+}
+
+fn read_header(file: &File, path: &Path, bytes: u64) -> Result<FileHeader, FormatError> {
+    if bytes < FILE_HEADER_BYTES as u64 {
+        return Err(not_a_dump(path, &format!("it has {bytes} bytes, a header takes {FILE_HEADER_BYTES}")));
+    }
+    let mut header = [0; FILE_HEADER_BYTES];
+    file.read_exact_at(&mut header, 0).at("read", path)?;
+    let header = FileHeader::read_from_bytes(&header).expect("the array has the header's size");
+    if header.magic != INDEX_MAGIC {
+        return Err(not_a_dump(path, "it does not start with TAPINDEX"));
+    }
+    if header.version != INDEX_VERSION {
+        let (path, found) = (path.to_owned(), header.version);
+        return Err(FormatError::Version { path, found, known: INDEX_VERSION });
+    }
+    let header_bytes = u64::from(header.header_bytes);
+    let in_range = header_bytes >= FILE_HEADER_BYTES as u64 && header_bytes <= bytes.min(64 + MAX_INFO_BYTES);
+    if !in_range || !header_bytes.is_multiple_of(8) {
+        return Err(damaged(path, "its length is out of range"));
+    }
+    Ok(header)
+}
+
+fn read_padded_info(file: &File, path: &Path, header: &FileHeader) -> Result<Vec<u8>, FormatError> {
+    let bytes = usize::try_from(header.header_bytes).unwrap_or(0).saturating_sub(FILE_HEADER_BYTES);
+    let mut padded = vec![0; bytes];
+    file.read_exact_at(&mut padded, FILE_HEADER_BYTES as u64).at("read", path)?;
+    Ok(padded)
+}
+
+fn not_a_dump(path: &Path, reason: &str) -> FormatError {
+    FormatError::NotADump { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+fn damaged(path: &Path, reason: &str) -> FormatError {
+    FormatError::HeaderDamaged { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+/// A buffer over a part of a file that moves forward.
+pub(crate) struct ReadAhead {
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl ReadAhead {
+    pub(crate) fn new() -> ReadAhead {
+        ReadAhead { bytes: Vec::new(), start: 0 }
+    }
+
+    /// `len` bytes at `at`, or fewer when the file has no more of them below `limit`.
+    pub(crate) fn get(&mut self, file: &File, at: u64, len: usize, limit: u64) -> io::Result<&[u8]> {
+        let available = usize::try_from(limit.saturating_sub(at)).unwrap_or(usize::MAX);
+        let len = len.min(available);
+        if !self.holds(at, len) {
+            self.bytes.resize(len.max(READ_AHEAD_BYTES).min(available), 0);
+            self.start = at;
+            let read = read_up_to(file, &mut self.bytes, at)?;
+            self.bytes.truncate(read);
+        }
+        let from = usize::try_from(at - self.start).unwrap_or(usize::MAX).min(self.bytes.len());
+        let to = from.saturating_add(len).min(self.bytes.len());
+        Ok(&self.bytes[from..to])
+    }
+
+    fn holds(&self, at: u64, len: usize) -> bool {
+        let end = self.start + self.bytes.len() as u64;
+        at >= self.start && at.checked_add(len as u64).is_some_and(|wanted| wanted <= end)
+    }
+}
+
+/// Fills `into` from `at` on and returns how many bytes there were before the file ended.
+pub(crate) fn read_up_to(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read_at(&mut into[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+/// A walk over the frames of an index.
+pub(crate) struct Frames<'i> {
+    index: &'i Index,
+    /// Offset of the next frame.
+    pub(crate) at: u64,
+    window: ReadAhead,
+}
+
+/// What stands next in an index.
+pub(crate) enum Next<'f> {
+    Records(Frame<'f>),
+    /// The footer; `loose_end` says what is wrong behind it.
+    Footer {
+        footer: Box<Footer>,
+        loose_end: Option<&'static str>,
+    },
+    /// No further frame can be read.
+    Stop(Stop),
+}
+
+/// Why a walk ended without a footer.
+pub(crate) enum Stop {
+    /// The file ends where a frame would start.
+    End,
+    /// The file ends within a frame: a write that was cut, or that goes on now.
+    Partial,
+    /// The frame is damaged.
+    Bad(String),
+}
+
+/// A frame whose checksum matched.
+pub(crate) struct Frame<'f> {
+    pub(crate) header: FrameHeader,
+    /// Offset of the body in the file.
+    pub(crate) body_at: u64,
+    body: &'f [u8],
+}
+
+impl<'i> Frames<'i> {
+    /// The next frame. On [`Next::Records`] the walk has moved behind it, else it stays.
+    pub(crate) fn next(&mut self) -> Result<Next<'_>, FormatError> {
+        let Index { file, path, bytes: limit, .. } = self.index;
+        let at = self.at;
+        let head = self.window.get(file, at, FRAME_HEADER_BYTES, *limit).at("read", path)?;
+        if head.is_empty() {
+            return Ok(Next::Stop(Stop::End));
+        }
+        let Ok(header) = FrameHeader::read_from_bytes(head) else {
+            return Ok(Next::Stop(Stop::Partial));
+        };
+        if let Some(reason) = implausible(&header) {
+            return Ok(Next::Stop(Stop::Bad(reason.to_owned())));
+        }
+        let body_bytes = usize::try_from(header.body_bytes).unwrap_or(usize::MAX);
+        let whole = FRAME_HEADER_BYTES + body_bytes + CHECKSUM_BYTES;
+        let frame = self.window.get(file, at, whole, *limit).at("read", path)?;
+        if frame.len() < whole {
+            return Ok(Next::Stop(Stop::Partial));
+        }
+        let (covered, checksum) = frame.split_at(whole - CHECKSUM_BYTES);
+        if xxh3_64_with_seed(covered, self.index.header.run_id).to_le_bytes() != checksum {
+            return Ok(Next::Stop(Stop::Bad("its checksum does not match".into())));
+        }
+        let body = &covered[FRAME_HEADER_BYTES..];
+        if header.magic == FOOTER_MAGIC {
+            return Ok(decode_footer(self.index, body, at, whole));
+        }
+        self.at += whole as u64;
+        Ok(Next::Records(Frame { header, body_at: at + FRAME_HEADER_BYTES as u64, body }))
+    }
+}
+
+fn implausible(header: &FrameHeader) -> Option<&'static str> {
+    let FrameHeader { magic, body_bytes, thread: _, count, first_seq, next_seq } = *header;
+    if magic != FRAME_MAGIC && magic != FOOTER_MAGIC {
+        return Some("no frame starts there");
+    }
+    if u64::from(body_bytes) > MAX_BODY_BYTES || !body_bytes.is_multiple_of(8) {
+        return Some("its length is out of range");
+    }
+    let least = u64::from(count) * RECORD_HEAD_BYTES as u64;
+    (least > u64::from(body_bytes) || next_seq < first_seq).then_some("its header contradicts itself")
+}
+
+fn decode_footer<'f>(index: &Index, body: &[u8], at: u64, whole: usize) -> Next<'f> {
+    let footer: Footer = match serde_json::from_slice(body) {
+        Ok(footer) => footer,
+        Err(e) => return Next::Stop(Stop::Bad(format!("the footer is not understood ({e})"))),
+    };
+    let mark_at = at + whole as u64;
+    let mut mark = [0; CLOSE_MARK_BYTES];
+    let loose_end = match index.file.read_exact_at(&mut mark, mark_at) {
+        Err(_) => Some("the end mark is missing"),
+        Ok(())
+            if CloseMark::read_from_bytes(&mark) != Ok(CloseMark { footer_at: at, magic: CLOSE_MAGIC }) =>
+        {
+            Some("the end mark is damaged")
+        }
+        Ok(()) if mark_at + (CLOSE_MARK_BYTES as u64) < index.bytes => Some("bytes follow the end mark"),
+        Ok(()) => None,
+    };
+    Next::Footer { footer: Box::new(footer), loose_end }
+}
+
+impl<'f> Frame<'f> {
+    /// The records with their offsets in the file; ends at the first one that makes no sense.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Result<(u64, IndexRecord), &'static str>> + use<'f> {
+        let (body_at, body) = (self.body_at, self.body);
+        let mut place = 0;
+        let mut left = self.header.count;
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return (std::mem::replace(&mut place, body.len()) < body.len())
+                    .then_some(Err("bytes follow its last record"));
+            }
+            left -= 1;
+            let decoded = IndexRecord::decode(&body[place..]);
+            Some(match decoded {
+                Ok((record, bytes)) => {
+                    let at = body_at + place as u64;
+                    place += bytes;
+                    Ok((at, record))
+                }
+                Err(reason) => {
+                    (left, place) = (0, body.len());
+                    Err(reason)
+                }
+            })
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! What a dump says about its run, known when the run starts.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::json;
+
+/// File names in a dump's folder.
+pub const INDEX_FILE: &str = "tensor_dump.idx";
+/// The payloads.
+pub const BIN_FILE: &str = "tensor_dump.bin";
+/// The manifest.
+pub const MANIFEST_FILE: &str = "tensor_dump.json";
+/// Tasks and dependencies.
+pub const GRAPH_FILE: &str = "graph.json";
+
+/// Everything a dump says about its run that is known at the start. Stored as JSON in the index; keys that this
+/// version does not know are kept in `extra`.
+///
+/// ```
+/// use tensortap_format::RunInfo;
+/// let info = RunInfo { scene: "vector_example".into(), dump_level: 2, ..RunInfo::default() };
+/// assert_eq!(info.bin_file, "tensor_dump.bin");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunInfo {
+    /// Tells one run from another; seeds the index's checksums.
+    #[serde(with = "json::hex")]
+    pub run_id: u64,
+    /// Name of the dump's folder; [`crate::DumpWriter::create`] fills it in when empty.
+    pub run_dir: String,
+    /// UTC, as [`crate::timestamp`] writes it; sorts as text.
+    pub started_at: String,
+    /// Platform.
+    pub platform: String,
+    /// Runtime.
+    pub runtime: String,
+    /// Scene.
+    pub scene: String,
+    /// The scene's parameters.
+    pub params: Map<String, Value>,
+    /// Address at which device memory was mapped.
+    #[serde(with = "json::hex")]
+    pub device_base: u64,
+    /// Number of the dump level.
+    pub dump_level: u32,
+    /// `block` or `drop`.
+    pub dump_policy: String,
+    /// `live` or `batch`.
+    pub dump_collect: String,
+    /// Name of the payload file beside the index.
+    pub bin_file: String,
+    /// Every kernel of the scene.
+    pub kernels: Vec<KernelInfo>,
+    /// The orchestration's own arguments, one object each.
+    pub args: Vec<Value>,
+    /// Keys this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl Default for RunInfo {
+    fn default() -> Self {
+        RunInfo {
+            run_id: 0,
+            run_dir: String::new(),
+            started_at: String::new(),
+            platform: String::new(),
+            runtime: String::new(),
+            scene: String::new(),
+            params: Map::new(),
+            device_base: 0,
+            dump_level: 0,
+            dump_policy: "block".into(),
+            dump_collect: "live".into(),
+            bin_file: BIN_FILE.into(),
+            kernels: Vec::new(),
+            args: Vec::new(),
+            extra: Map::new(),
+        }
+    }
+}
+
+impl RunInfo {
+    /// Name of a kernel; `func_<id>` when the dump does not say.
+    #[must_use]
+    pub fn kernel_name(&self, func_id: u32) -> String {
+        self.kernels
+            .iter()
+            .find(|k| k.func_id == func_id)
+            .map_or_else(|| format!("func_{func_id}"), |k| k.name.clone())
+    }
+}
+
+/// A kernel as the dump describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelInfo {
+    /// Number by which tasks refer to it.
+    pub func_id: u32,
+    /// Name.
+    pub name: String,
+    /// `AIC` or `AIV`.
+    pub core_type: String,
+    /// `IN`, `OUT`, `INOUT` or `SCALAR` per argument.
+    pub signature: Vec<String>,
+    /// Tells one build of the kernel from another.
+    pub code: String,
+    /// Keys this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}

@@ -1,0 +1,74 @@
+//! Spellings that JSON numbers cannot carry: hex strings, 64-bit integers, NaN and infinities.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// `u64` as a string of 16 hex digits.
+#[derive(Clone, Copy)]
+pub(crate) struct Hex64(pub u64);
+
+impl fmt::Display for Hex64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+impl Serialize for Hex64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// `u128` as a string of 32 hex digits.
+#[derive(Clone, Copy)]
+pub(crate) struct Hex128(pub u128);
+
+impl Serialize for Hex128 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#034x}", self.0))
+    }
+}
+
+/// Any integer as a decimal string.
+pub(crate) struct Decimal<T>(pub T);
+
+impl<T: fmt::Display> Serialize for Decimal<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// A float: a number when finite, else `"NaN"`, `"Infinity"` or `"-Infinity"`.
+pub(crate) struct Float(pub f64);
+
+impl Serialize for Float {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            v if v.is_nan() => serializer.serialize_str("NaN"),
+            f64::INFINITY => serializer.serialize_str("Infinity"),
+            f64::NEG_INFINITY => serializer.serialize_str("-Infinity"),
+            v => serializer.serialize_f64(v),
+        }
+    }
+}
+
+/// For `#[serde(with)]`: a `u64` as a hex string.
+pub(crate) mod hex {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        super::Hex64(*value).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        super::parse_hex(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is not a hex string 0x…")))
+    }
+}
+
+/// The number of a hex string `0x…` of at most 16 digits.
+pub(crate) fn parse_hex(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x")?;
+    digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
+}

@@ -1,0 +1,115 @@
+//! The fixed-size parts of the index, byte by byte. All numbers are little endian.
+//!
+//! File header, 64 bytes, followed by the run information as JSON and spaces up to `header_bytes`:
+//!
+//! | offset | type | field |
+//! | --- | --- | --- |
+//! | 0 | 8 bytes | magic, `TAPINDEX` |
+//! | 8 | u32 | version, 1 |
+//! | 12 | u32 | `header_bytes`: offset of the first frame, a multiple of 8 |
+//! | 16 | u64 | run id |
+//! | 24 | u64 | `info_bytes`: length of the JSON that starts at 64 |
+//! | 32 | u64 | flags; bit 0: records of older tasks were removed (`--dump-last`) |
+//! | 40 | u64 × 2 | zero |
+//! | 56 | u64 | XXH3-64, seeded with the run id, of bytes 0–55 and bytes 64 to `header_bytes` |
+//!
+//! Frame: a header of 32 bytes, a body, and 8 bytes of checksum. Frames follow one another without gaps:
+//!
+//! | offset | type | field |
+//! | --- | --- | --- |
+//! | 0 | u32 | magic: `TFRM` records, `TEND` footer |
+//! | 4 | u32 | `body_bytes`, a multiple of 8, at most 16 MiB |
+//! | 8 | u32 | device thread |
+//! | 12 | u32 | records in the body |
+//! | 16 | u64 | first sequence number that the frame accounts for |
+//! | 24 | u64 | first sequence number behind it |
+//! | 32 | | body |
+//! | 32 + `body_bytes` | u64 | XXH3-64, seeded with the run id, of everything before it in the frame |
+//!
+//! A frame may account for more sequence numbers than it has records: the steps of a large payload become one
+//! record, damaged records none. The body of the footer is JSON and spaces; behind it the file ends with 16 bytes:
+//! the footer's offset (u64) and the magic `TAPCLOSE`.
+
+use tensortap_abi::{DumpStage, MAX_DIMS, RecordKind};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "files are little endian, and so are the structs written to them"
+);
+
+/// First bytes of an index.
+pub(crate) const INDEX_MAGIC: [u8; 8] = *b"TAPINDEX";
+/// Latest version known.
+pub const INDEX_VERSION: u32 = 1;
+/// Last bytes of an index that was closed.
+pub(crate) const CLOSE_MAGIC: [u8; 8] = *b"TAPCLOSE";
+/// A frame of records.
+pub(crate) const FRAME_MAGIC: [u8; 4] = *b"TFRM";
+/// The footer's frame.
+pub(crate) const FOOTER_MAGIC: [u8; 4] = *b"TEND";
+/// Flag of the file header: older tasks were removed, so a thread's first frame may start at any sequence number.
+pub(crate) const FLAG_WINDOWED: u64 = 1;
+
+/// The most a body may have; bounds what a reader allocates.
+pub(crate) const MAX_BODY_BYTES: u64 = 16 << 20;
+/// Bodies are split above this size when written.
+pub(crate) const SPLIT_BODY_BYTES: usize = 4 << 20;
+/// The most run information there may be.
+pub(crate) const MAX_INFO_BYTES: u64 = 16 << 20;
+/// Fixed part of a record; shape, strides, statistics or arguments follow.
+pub(crate) const RECORD_HEAD_BYTES: usize = 64;
+/// The largest record: head, shape, strides and statistics of a tensor, or head, numbers and arguments of a dispatch.
+pub(crate) const MAX_RECORD_BYTES: usize = RECORD_HEAD_BYTES + MAX_DIMS * 8 + tensortap_abi::ARG_SLOTS * 8;
+const _: () =
+    assert!(MAX_RECORD_BYTES >= RECORD_HEAD_BYTES + 128 + 64 && MAX_RECORD_BYTES < SPLIT_BODY_BYTES);
+const _: () = assert!(SPLIT_BODY_BYTES as u64 <= MAX_BODY_BYTES);
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FileHeader {
+    pub magic: [u8; 8],
+    pub version: u32,
+    pub header_bytes: u32,
+    pub run_id: u64,
+    pub info_bytes: u64,
+    pub flags: u64,
+    pub reserved: [u64; 2],
+    pub checksum: u64,
+}
+const _: () = assert!(size_of::<FileHeader>() == 64);
+pub(crate) const FILE_HEADER_BYTES: usize = size_of::<FileHeader>();
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FrameHeader {
+    pub magic: [u8; 4],
+    pub body_bytes: u32,
+    pub thread: u32,
+    pub count: u32,
+    pub first_seq: u64,
+    pub next_seq: u64,
+}
+const _: () = assert!(size_of::<FrameHeader>() == 32);
+pub(crate) const FRAME_HEADER_BYTES: usize = size_of::<FrameHeader>();
+pub(crate) const CHECKSUM_BYTES: usize = 8;
+
+/// Behind the footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CloseMark {
+    pub footer_at: u64,
+    pub magic: [u8; 8],
+}
+pub(crate) const CLOSE_MARK_BYTES: usize = size_of::<CloseMark>();
+
+/// Whether records of this kind stand in an index.
+pub(crate) const fn is_indexed(kind: RecordKind) -> bool {
+    !matches!(kind, RecordKind::Begin | RecordKind::Piece | RecordKind::Commit)
+}
+
+/// Tag of no stage, which an uncaptured argument may have.
+pub(crate) const NO_STAGE: u8 = 0;
+const _: () = assert!(DumpStage::from_tag(NO_STAGE).is_none());

@@ -1,0 +1,313 @@
+//! `tensor_dump.json`, streamed from the index: memory does not grow with the records.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::json;
+use tensortap_abi::{RecordKind, SLOTS_PER_TASK, UncapturedReason};
+
+use crate::{
+    Footer, FormatError, HASH_ALGORITHM, InFlightTask, IndexRecord, Totals,
+    index::Index,
+    json::Hex64,
+    survey::{LastTasks, active},
+    view::Record,
+};
+
+/// Version of the manifest.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What the JSON files are written from.
+pub(crate) struct Source<'i> {
+    pub(crate) index: &'i Index,
+    /// Offset behind the last frame of records.
+    pub(crate) end: u64,
+    pub(crate) footer: &'i Footer,
+    pub(crate) in_flight: &'i [InFlightTask],
+}
+
+/// Why streaming stopped: the index could not be read, or the output could not take it.
+#[derive(Debug)]
+pub(crate) enum StreamError {
+    Index(FormatError),
+    Output(io::Error),
+}
+
+impl From<FormatError> for StreamError {
+    fn from(error: FormatError) -> Self {
+        StreamError::Index(error)
+    }
+}
+
+impl From<io::Error> for StreamError {
+    fn from(error: io::Error) -> Self {
+        StreamError::Output(error)
+    }
+}
+
+impl From<serde_json::Error> for StreamError {
+    fn from(error: serde_json::Error) -> Self {
+        StreamError::Output(error.into())
+    }
+}
+
+/// Writes an object one key per line, lists of objects one element per line.
+pub(crate) struct Lines<W> {
+    out: W,
+    first: bool,
+}
+
+impl<W: Write> Lines<W> {
+    pub(crate) fn begin(mut out: W) -> io::Result<Lines<W>> {
+        out.write_all(b"{")?;
+        Ok(Lines { out, first: true })
+    }
+
+    fn key(&mut self, name: &str) -> Result<(), StreamError> {
+        let lead: &[u8] = if std::mem::take(&mut self.first) { b"\n  " } else { b",\n  " };
+        self.out.write_all(lead)?;
+        serde_json::to_writer(&mut self.out, name)?;
+        Ok(self.out.write_all(b": ")?)
+    }
+
+    pub(crate) fn field(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), StreamError> {
+        self.key(name)?;
+        Ok(serde_json::to_writer(&mut self.out, value)?)
+    }
+
+    /// A list whose elements `fill` writes one by one.
+    pub(crate) fn list(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut Elements<'_, W>) -> Result<(), StreamError>,
+    ) -> Result<(), StreamError> {
+        self.key(name)?;
+        self.out.write_all(b"[")?;
+        let mut elements = Elements { out: &mut self.out, any: false };
+        fill(&mut elements)?;
+        let close: &[u8] = if elements.any { b"\n  ]" } else { b"]" };
+        Ok(self.out.write_all(close)?)
+    }
+
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        self.out.write_all(b"\n}\n")?;
+        self.out.flush()
+    }
+}
+
+/// A list being written.
+pub(crate) struct Elements<'o, W> {
+    out: &'o mut W,
+    any: bool,
+}
+
+impl<W: Write> Elements<'_, W> {
+    pub(crate) fn push(&mut self, element: &impl Serialize) -> Result<(), StreamError> {
+        let lead: &[u8] = if std::mem::replace(&mut self.any, true) { b",\n    " } else { b"\n    " };
+        self.out.write_all(lead)?;
+        Ok(serde_json::to_writer(&mut *self.out, element)?)
+    }
+}
+
+impl Source<'_> {
+    pub(crate) fn write_manifest(&self, out: impl Write) -> Result<(), StreamError> {
+        let mut lines = Lines::begin(out)?;
+        self.write_before_tensors(&mut lines)?;
+        lines.list("tensors", |list| self.write_tensors(list))?;
+        Ok(lines.end()?)
+    }
+
+    /// The manifest without its records.
+    pub(crate) fn write_head(&self, out: impl Write) -> Result<(), StreamError> {
+        let mut lines = Lines::begin(out)?;
+        self.write_before_tensors(&mut lines)?;
+        Ok(lines.end()?)
+    }
+
+    fn write_before_tensors<W: Write>(&self, lines: &mut Lines<W>) -> Result<(), StreamError> {
+        self.write_run(lines)?;
+        self.write_counters(lines)?;
+        lines.list("losses", |list| self.footer.losses.iter().try_for_each(|loss| list.push(loss)))?;
+        lines.list("uncaptured", |list| self.write_uncaptured(list))?;
+        lines.list("in_flight", |list| {
+            self.in_flight.iter().try_for_each(|task| list.push(&self.in_flight_element(task)))
+        })?;
+        self.write_added(lines)
+    }
+
+    fn write_run<W: Write>(&self, lines: &mut Lines<W>) -> Result<(), StreamError> {
+        let info = &self.index.info;
+        let totals = &self.footer.totals;
+        let has_bin = totals.stored_bytes > 0 || totals.deduplicated_bytes > 0;
+        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("run_dir", &info.run_dir)?;
+        lines.field("status", self.footer.status.name())?;
+        lines.field("platform", &info.platform)?;
+        lines.field("runtime", &info.runtime)?;
+        lines.field("scene", &info.scene)?;
+        lines
+            .field("bin_format", &BinFormat { r#type: "logical_contiguous", byte_order: "little_endian" })?;
+        lines.field("bin_file", &has_bin.then_some(&info.bin_file))?;
+        lines.field("hash_algorithm", HASH_ALGORITHM)?;
+        lines.field("dump_level", &info.dump_level)
+    }
+
+    fn write_counters<W: Write>(&self, lines: &mut Lines<W>) -> Result<(), StreamError> {
+        let Totals {
+            total_tensors,
+            before_dispatch,
+            after_completion,
+            input_tensors,
+            output_tensors,
+            inout_tensors,
+            scalars,
+            truncated_tensors,
+            dropped_overwrite,
+            deduplicated_bytes,
+            stored_bytes: _,
+            task_records: _,
+            edges: _,
+            uncaptured: _,
+            dispatches: _,
+        } = &self.footer.totals;
+        for (name, count) in [
+            ("total_tensors", total_tensors),
+            ("before_dispatch", before_dispatch),
+            ("after_completion", after_completion),
+            ("input_tensors", input_tensors),
+            ("output_tensors", output_tensors),
+            ("inout_tensors", inout_tensors),
+            ("scalars", scalars),
+            ("truncated_tensors", truncated_tensors),
+            ("dropped_records", &self.footer.dropped_records()),
+            ("dropped_overwrite", dropped_overwrite),
+            ("corrupt_records", &self.footer.corrupt_records),
+            ("deduplicated_bytes", deduplicated_bytes),
+        ] {
+            lines.field(name, count)?;
+        }
+        Ok(())
+    }
+
+    /// Keys beyond those of the common format; they stand before the long list.
+    fn write_added<W: Write>(&self, lines: &mut Lines<W>) -> Result<(), StreamError> {
+        let info = &self.index.info;
+        lines.field("run_id", &Hex64(info.run_id))?;
+        lines.field("started_at", &info.started_at)?;
+        lines.field("finished_at", &self.footer.finished_at)?;
+        lines.field("message", &self.footer.message)?;
+        lines.field("params", &info.params)?;
+        lines.field("device_base", &Hex64(info.device_base))?;
+        lines.field("dump_policy", &info.dump_policy)?;
+        lines.field("dump_collect", &info.dump_collect)?;
+        lines.field("stored_bytes", &self.footer.totals.stored_bytes)?;
+        lines.field("filtered_records", &self.footer.filtered_records)?;
+        lines.field("filtered_bytes", &self.footer.filtered_bytes)?;
+        lines.field("held_up_ns", &self.footer.held_up_ns)?;
+        lines.list("kernels", |list| info.kernels.iter().try_for_each(|kernel| list.push(kernel)))?;
+        lines.list("args", |list| info.args.iter().try_for_each(|arg| list.push(arg)))?;
+        let extra = info.extra.iter().chain(&self.footer.extra);
+        for (name, value) in extra.filter(|(name, _)| !MANIFEST_KEYS.contains(&name.as_str())) {
+            lines.field(name, value)?;
+        }
+        Ok(())
+    }
+
+    fn write_uncaptured<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
+        if self.footer.totals.uncaptured == 0 {
+            return Ok(());
+        }
+        let mut tasks = LastTasks::default();
+        self.index.for_each(self.end, |thread, record| {
+            tasks.see(thread, record);
+            if record.kind() == RecordKind::Uncaptured {
+                list.push(&uncaptured_element(record, &tasks.func_id(thread, record.task_id())))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn in_flight_element(&self, task: &InFlightTask) -> serde_json::Value {
+        let kernels: Vec<String> = task.func_id.iter().map(|id| self.index.info.kernel_name(*id)).collect();
+        json!({
+            "task_id": Hex64(task.task_id), "func_id": task.func_id, "kernels": kernels, "block_num": task.block_num,
+        })
+    }
+
+    fn write_tensors<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
+        let mut tasks = LastTasks::default();
+        let mut index = 0;
+        self.index.for_each(self.end, |thread, record| {
+            tasks.see(thread, record);
+            if let Some(argument) =
+                Record::new(index, thread, tasks.func_id(thread, record.task_id()), record)
+            {
+                list.push(&argument)?;
+                index += 1;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The manifest's keys that unknown ones must not repeat.
+const MANIFEST_KEYS: [&str; 40] = [
+    "schema_version",
+    "run_dir",
+    "status",
+    "platform",
+    "runtime",
+    "scene",
+    "bin_format",
+    "bin_file",
+    "hash_algorithm",
+    "dump_level",
+    "total_tensors",
+    "before_dispatch",
+    "after_completion",
+    "input_tensors",
+    "output_tensors",
+    "inout_tensors",
+    "scalars",
+    "truncated_tensors",
+    "dropped_records",
+    "dropped_overwrite",
+    "corrupt_records",
+    "deduplicated_bytes",
+    "losses",
+    "uncaptured",
+    "in_flight",
+    "run_id",
+    "started_at",
+    "finished_at",
+    "message",
+    "params",
+    "device_base",
+    "dump_policy",
+    "dump_collect",
+    "stored_bytes",
+    "filtered_records",
+    "filtered_bytes",
+    "held_up_ns",
+    "kernels",
+    "args",
+    "tensors",
+];
+
+#[derive(Serialize)]
+struct BinFormat {
+    r#type: &'static str,
+    byte_order: &'static str,
+}
+
+fn uncaptured_element(record: &IndexRecord, func_id: &[u32; SLOTS_PER_TASK]) -> serde_json::Value {
+    let fields = record.fields();
+    let reason = u8::try_from(fields.start_offset).ok().and_then(UncapturedReason::from_tag);
+    json!({
+        "task_id": Hex64(fields.task_id),
+        "func_id": active(func_id).collect::<Vec<_>>(),
+        "stage": record.stage().map(tensortap_abi::DumpStage::name),
+        "arg_index": fields.arg_index,
+        "reason": reason.map(UncapturedReason::text),
+    })
+}

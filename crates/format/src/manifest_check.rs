@@ -1,0 +1,215 @@
+//! Whether `tensor_dump.json` says what the index says.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    path::Path,
+};
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::{
+    Dump, Footer, FormatError, MANIFEST_FILE, Record, Records,
+    error::AtPath,
+    index::open_regular,
+    manifest::{Source, StreamError},
+    survey::in_flight,
+    verify::{Problem, REPAIR},
+};
+
+/// Problems listed of one manifest.
+const MAX_MANIFEST_PROBLEMS: usize = 100;
+
+/// What is wrong with the manifest of a closed dump. One that was written anew by another program, with the same
+/// meaning or with keys added, is right.
+pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
+    let path = dump.dir().join(MANIFEST_FILE);
+    let Some(footer) = dump.footer() else { return Ok(Vec::new()) };
+    let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
+    let in_flight = in_flight(dump.index(), dump.survey().end, &footer)?;
+    let source =
+        Source { index: dump.index(), end: dump.survey().end, footer: &footer, in_flight: &in_flight };
+    if is_written_as(&path, |out| source.write_manifest(out))? {
+        return Ok(Vec::new());
+    }
+    let head = expected_head(&source, &path)?;
+    let mut check = Check { head: &head, records: dump.records(), problems: Vec::new() };
+    let file = BufReader::with_capacity(1 << 18, open_regular(&path)?);
+    let mut json = serde_json::Deserializer::from_reader(file);
+    if let Err(error) = check.deserialize(&mut json).and_then(|()| json.end()) {
+        let what = format!("{MANIFEST_FILE} cannot be read: {error}");
+        check.problems.push(Problem::of_dump(what, REPAIR));
+    }
+    Ok(check.problems)
+}
+
+/// Whether a file holds exactly what `write` writes.
+pub(crate) fn is_written_as(
+    path: &Path,
+    write: impl FnOnce(&mut Compare) -> Result<(), StreamError>,
+) -> Result<bool, FormatError> {
+    let file = open_regular(path)?;
+    let mut compare = Compare { file: BufReader::with_capacity(1 << 18, file), buffer: Vec::new() };
+    match write(&mut compare) {
+        Ok(()) => Ok(matches!(compare.file.read(&mut [0]), Ok(0))),
+        Err(StreamError::Index(error)) => Err(error),
+        Err(StreamError::Output(error)) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
+        Err(StreamError::Output(error)) => Err(error).at("read", path),
+    }
+}
+
+/// Takes bytes as a file would, and fails at the first that the file does not have.
+pub(crate) struct Compare {
+    file: BufReader<File>,
+    buffer: Vec<u8>,
+}
+
+impl Write for Compare {
+    fn write(&mut self, expected: &[u8]) -> io::Result<usize> {
+        self.buffer.resize(expected.len(), 0);
+        match self.file.read_exact(&mut self.buffer) {
+            Ok(()) if self.buffer == expected => Ok(expected.len()),
+            Ok(()) => Err(io::ErrorKind::InvalidData.into()),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(io::ErrorKind::InvalidData.into()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The manifest without its records.
+fn expected_head(source: &Source<'_>, path: &Path) -> Result<Map<String, Value>, FormatError> {
+    let mut json = Vec::new();
+    match source.write_head(&mut json) {
+        Ok(()) => {}
+        Err(StreamError::Index(error)) => return Err(error),
+        Err(StreamError::Output(error)) => return Err(error).at("read", path),
+    }
+    serde_json::from_slice(&json).map_err(io::Error::from).at("read", path)
+}
+
+/// Walks a manifest record by record beside the index.
+struct Check<'c> {
+    head: &'c Map<String, Value>,
+    records: Records<'c>,
+    problems: Vec<Problem>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Check<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Check<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a manifest")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen: Vec<String> = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "tensors" {
+                map.next_value_seed(Tensors(self))?;
+            } else {
+                let value: Value = map.next_value()?;
+                self.head_value(&key, &value);
+            }
+            if seen.len() <= self.head.len() {
+                seen.push(key);
+            }
+        }
+        for key in self.head.keys().map(String::as_str).chain(["tensors"]) {
+            if !seen.iter().any(|s| s == key) {
+                self.problem(None, format!("{MANIFEST_FILE} has no `{key}`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Check<'_> {
+    fn head_value(&mut self, key: &str, value: &Value) {
+        let expected = self.head.get(key);
+        if expected.is_some_and(|expected| !same(expected, value)) {
+            self.problem(None, format!("`{key}` in {MANIFEST_FILE} differs from the index"));
+        }
+    }
+
+    fn element(&mut self, element: &Value) -> Result<(), FormatError> {
+        let Some(record) = self.records.next().transpose()? else {
+            self.problem(None, format!("{MANIFEST_FILE} has more records than the index"));
+            return Ok(());
+        };
+        let expected = serde_json::to_value(record).unwrap_or_default();
+        let keys = expected.as_object().into_iter().flatten();
+        for (key, expected) in keys {
+            if element.get(key).is_none_or(|value| !same(expected, value)) {
+                let what = format!("`{key}` in {MANIFEST_FILE} differs from the index, which has {expected}");
+                self.problem(Some(&record), what);
+            }
+        }
+        Ok(())
+    }
+
+    fn problem(&mut self, record: Option<&Record>, what: String) {
+        if self.problems.len() < MAX_MANIFEST_PROBLEMS {
+            self.problems.push(match record {
+                Some(record) => Problem::of(record, what, REPAIR),
+                None => Problem::of_dump(what, REPAIR),
+            });
+        }
+    }
+}
+
+/// The list of records.
+struct Tensors<'a, 'c>(&'a mut Check<'c>);
+
+impl<'de> DeserializeSeed<'de> for Tensors<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tensors<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let check = self.0;
+        while let Some(element) = seq.next_element::<Value>()? {
+            check.element(&element).map_err(serde::de::Error::custom)?;
+        }
+        let missing = check.records.len();
+        if missing > 0 {
+            check.problem(None, format!("{MANIFEST_FILE} lacks the last {missing} records"));
+        }
+        Ok(())
+    }
+}
+
+/// Equal, however a number is spelled; objects may have more keys than expected.
+fn same(expected: &Value, found: &Value) -> bool {
+    match (expected, found) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => expected == found,
+    }
+}

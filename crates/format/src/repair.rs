@@ -1,0 +1,179 @@
+//! Making a torn dump whole.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Dump, Footer, FormatError, GRAPH_FILE, INDEX_FILE, IndexRecord, Loss, MANIFEST_FILE, Payload, Status,
+    ThreadEnd, Totals,
+    error::AtPath,
+    files::{Tail, open_exclusively, unfinished, write_json_files},
+    frame::FrameEncoder,
+    index::Index,
+    manifest::Source,
+    manifest_check::{is_written_as, manifest_problems},
+    names::locate,
+    rewrite::rewrite,
+    survey::{Survey, in_flight},
+};
+
+/// What a repair did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The dump's folder.
+    pub dir: PathBuf,
+    /// Whether anything had to be done.
+    pub changed: bool,
+    /// How the run ended: as the dump says, else killed.
+    pub status: Status,
+    /// Records the dump has now.
+    pub records: u64,
+    /// Bytes cut off the index because they could not be read.
+    pub cut_bytes: u64,
+    /// Records that are known to be missing.
+    pub missing_records: u64,
+    /// Payloads that the payload file no longer has; their metadata stays, marked dropped.
+    pub lost_payloads: u64,
+}
+
+/// Makes a dump whole: cuts the index behind its last good frame, gives up payloads that the payload file does not
+/// have, and writes footer, manifest and graph. A dump that is whole is left alone, so repairing twice is repairing
+/// once. One that is still being written is refused.
+pub fn repair(path: &Path) -> Result<Repair, FormatError> {
+    let dir = locate(path)?;
+    let index_path = dir.join(INDEX_FILE);
+    let index = Index::from_file(open_exclusively(&index_path)?, &index_path)?;
+    let payload_bytes = payload_file_bytes(&dir.join(&index.info.bin_file))?;
+    let mut lost: BTreeMap<u32, Loss> = BTreeMap::new();
+    let survey = Survey::of(&index, |thread, _, record| {
+        if is_lost(record, payload_bytes) {
+            count_lost(&mut lost, thread, record);
+        }
+    })?;
+    for name in [INDEX_FILE, MANIFEST_FILE, GRAPH_FILE] {
+        unfinished(&dir.join(name))?;
+    }
+    let is_whole = survey.damage.is_none() && lost.is_empty();
+    let footer = footer_of(&survey, lost.values());
+    let mut report = Repair {
+        dir: dir.clone(),
+        changed: !is_whole,
+        status: footer.status,
+        records: survey.totals.total_tensors,
+        cut_bytes: if is_whole { 0 } else { cut_bytes(&index, &survey) },
+        missing_records: survey.missing().iter().fold(0, |sum, loss| sum.saturating_add(loss.records)),
+        lost_payloads: lost.values().map(|loss| loss.records).sum(),
+    };
+    if is_whole {
+        report.changed = write_missing_json(&dir, &index, &survey, &footer)?;
+    } else {
+        close(&dir, index, &survey, footer, (!lost.is_empty()).then_some(payload_bytes))?;
+    }
+    Ok(report)
+}
+
+fn payload_file_bytes(path: &Path) -> Result<u64, FormatError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(e) => Err(e).at("measure", path),
+    }
+}
+
+/// Whether the payload file ends before the record's payload does.
+fn is_lost(record: &IndexRecord, payload_file_bytes: u64) -> bool {
+    record.stored_range().is_some_and(|(offset, bytes)| bytes > 0 && offset + bytes > payload_file_bytes)
+}
+
+fn count_lost(lost: &mut BTreeMap<u32, Loss>, thread: u32, record: &IndexRecord) {
+    let (_, bytes) = record.stored_range().unwrap_or_default();
+    let none = Loss { thread, reason: Loss::PAYLOAD_MISSING.into(), records: 0, bytes: 0 };
+    let loss = lost.entry(thread).or_insert(none);
+    loss.records += 1;
+    loss.bytes = loss.bytes.saturating_add(bytes);
+}
+
+/// Bytes behind the last good frame, unless they are the footer's.
+fn cut_bytes(index: &Index, survey: &Survey) -> u64 {
+    if survey.damage.is_some() { index.bytes.saturating_sub(survey.end) } else { 0 }
+}
+
+/// What the old footer knew, with the losses as they are now. The ends of the sequences stay what they were, so that
+/// another repair counts the same records as missing.
+fn footer_of<'l>(survey: &Survey, lost: impl Iterator<Item = &'l Loss>) -> Footer {
+    let mut footer = survey.footer.clone().unwrap_or_else(|| Footer::new(Status::Killed));
+    footer.losses.retain(|loss| loss.reason != Loss::MISSING);
+    footer.losses.extend(survey.missing());
+    footer.losses.extend(lost.cloned());
+    footer.totals = survey.totals.clone();
+    if survey.footer.is_none() {
+        let ends =
+            survey.next_seq.iter().map(|(thread, next)| ThreadEnd { thread: *thread, next_seq: *next });
+        footer.threads = ends.collect();
+    }
+    footer
+}
+
+/// Writes the JSON files of a closed dump when one of them is missing or wrong; whether it was.
+fn write_missing_json(
+    dir: &Path,
+    index: &Index,
+    survey: &Survey,
+    footer: &Footer,
+) -> Result<bool, FormatError> {
+    let in_flight = in_flight(index, survey.end, footer)?;
+    let source = Source { index, end: survey.end, footer, in_flight: &in_flight };
+    let graph = dir.join(GRAPH_FILE);
+    let graph_is_right = graph.is_file() && is_written_as(&graph, |out| source.write_graph(out))?;
+    let manifest_is_right =
+        dir.join(MANIFEST_FILE).is_file() && manifest_problems(&Dump::open(dir)?)?.is_empty();
+    if graph_is_right && manifest_is_right {
+        return Ok(false);
+    }
+    write_json_files(dir, &source)?;
+    Ok(true)
+}
+
+/// Cuts or rewrites the index, and writes footer and JSON files. Each step leaves a dump that opens.
+fn close(
+    dir: &Path,
+    index: Index,
+    survey: &Survey,
+    mut footer: Footer,
+    payload_bytes: Option<u64>,
+) -> Result<(), FormatError> {
+    let (file, end, totals) = match payload_bytes {
+        Some(payload_bytes) => give_up_payloads(&index, survey.end, payload_bytes)?,
+        None => {
+            index.file.set_len(survey.end).at("cut", &index.path)?;
+            (index.file, survey.end, survey.totals.clone())
+        }
+    };
+    let index = Index::from_file(file, &index.path)?;
+    footer.totals = totals;
+    let in_flight = in_flight(&index, end, &footer)?;
+    footer.in_flight = Some(in_flight.clone());
+    let mut encoder = FrameEncoder::new(index.info.run_id);
+    encoder.footer(&footer, end);
+    Tail::at(end).append(&index.file, &index.path, &encoder.bytes)?;
+    index.file.sync_data().at("sync", &index.path)?;
+    write_json_files(dir, &Source { index: &index, end, footer: &footer, in_flight: &in_flight })
+}
+
+/// Marks payloads that are gone as dropped; their metadata and hashes stay.
+fn give_up_payloads(
+    index: &Index,
+    end: u64,
+    payload_bytes: u64,
+) -> Result<(fs::File, u64, Totals), FormatError> {
+    let rewritten = rewrite(index, end, false, true, |_, record| {
+        if is_lost(record, payload_bytes) {
+            record.set_payload(Payload::Dropped);
+        }
+        true
+    })?;
+    Ok((rewritten.file, rewritten.end, rewritten.totals))
+}

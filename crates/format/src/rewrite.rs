@@ -1,0 +1,153 @@
+//! Replacing an index by one that lacks or changes records: for `--dump-last` and for repair.
+
+use std::{collections::BTreeMap, fs, fs::File, ops::Range, path::Path};
+
+use crate::{
+    FormatError, IndexRecord, Totals,
+    error::AtPath,
+    files::{Tail, create_new, lock_for_writing, unfinished},
+    frame::{FrameEncoder, encode_file_header},
+    index::{Frame, Index, Next},
+    layout::FLAG_WINDOWED,
+};
+
+/// Bytes gathered before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// The new index, in place of the old one and locked.
+pub(crate) struct Rewritten {
+    pub(crate) file: File,
+    pub(crate) end: u64,
+    pub(crate) totals: Totals,
+}
+
+/// Rewrites the records before `end` through `change`, which may alter a record or return `false` to leave it out.
+/// The new file takes the old one's name only when it is whole; with `sync`, also on disk.
+pub(crate) fn rewrite(
+    index: &Index,
+    end: u64,
+    windowed: bool,
+    sync: bool,
+    change: impl FnMut(u32, &mut IndexRecord) -> bool,
+) -> Result<Rewritten, FormatError> {
+    let path = unfinished(&index.path)?;
+    let written = write_new(index, end, windowed, change, &path).and_then(|rewritten| {
+        if sync {
+            rewritten.file.sync_data().at("sync", &path)?;
+        }
+        fs::rename(&path, &index.path).at("replace", &index.path)?;
+        Ok(rewritten)
+    });
+    if written.is_err() {
+        // The first error is the one to tell; the old index is untouched.
+        let _ = fs::remove_file(&path);
+    }
+    written
+}
+
+fn write_new(
+    index: &Index,
+    end: u64,
+    windowed: bool,
+    change: impl FnMut(u32, &mut IndexRecord) -> bool,
+    path: &Path,
+) -> Result<Rewritten, FormatError> {
+    let file = create_new(path)?;
+    lock_for_writing(&file, path)?;
+    let flags = index.header.flags | if windowed { FLAG_WINDOWED } else { 0 };
+    let mut copy = Copy {
+        encoder: FrameEncoder::new(index.info.run_id),
+        tail: Tail::at(0),
+        file: &file,
+        path,
+        skipped: BTreeMap::new(),
+        totals: Totals::default(),
+        change,
+    };
+    copy.encoder.bytes = encode_file_header(&index.info, flags)?;
+    let mut frames = index.frames();
+    while frames.at < end {
+        let at = frames.at;
+        let Next::Records(frame) = frames.next()? else {
+            return Err(index.changed(at, "a frame is no longer whole"));
+        };
+        copy.frame(&frame).map_err(|error| error.at(index, at))?;
+    }
+    copy.skipped_at_the_end();
+    copy.flush()?;
+    let (end, totals) = (copy.tail.end, copy.totals);
+    Ok(Rewritten { file, end, totals })
+}
+
+/// Frames on their way from the old index to the new one.
+struct Copy<'f, C> {
+    encoder: FrameEncoder,
+    tail: Tail,
+    file: &'f File,
+    path: &'f Path,
+    /// Sequence numbers of each thread whose records are all left out; the thread's next frame accounts for them.
+    skipped: BTreeMap<u32, Range<u64>>,
+    totals: Totals,
+    change: C,
+}
+
+enum CopyError {
+    Changed(&'static str),
+    Write(FormatError),
+}
+
+impl CopyError {
+    fn at(self, index: &Index, offset: u64) -> FormatError {
+        match self {
+            CopyError::Changed(reason) => index.changed(offset, reason),
+            CopyError::Write(error) => error,
+        }
+    }
+}
+
+impl<C: FnMut(u32, &mut IndexRecord) -> bool> Copy<'_, C> {
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), CopyError> {
+        let thread = frame.header.thread;
+        let mut kept = Vec::new();
+        for record in frame.records() {
+            let (_, mut record) = record.map_err(CopyError::Changed)?;
+            if (self.change)(thread, &mut record) {
+                self.totals.add(&record);
+                kept.push(record);
+            }
+        }
+        let seq = self.with_skipped(thread, frame.header.first_seq..frame.header.next_seq);
+        if kept.is_empty() {
+            self.skipped.insert(thread, seq);
+            return Ok(());
+        }
+        self.encoder.records(thread, &seq, &kept);
+        if self.encoder.bytes.len() >= WRITE_BYTES {
+            self.flush().map_err(CopyError::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Sequence numbers of a frame and of those left out right before it. A gap between them stays a gap.
+    fn with_skipped(&mut self, thread: u32, seq: Range<u64>) -> Range<u64> {
+        match self.skipped.remove(&thread) {
+            Some(skipped) if skipped.end == seq.start => skipped.start..seq.end,
+            Some(skipped) => {
+                self.encoder.records(thread, &skipped, []);
+                seq
+            }
+            None => seq,
+        }
+    }
+
+    fn skipped_at_the_end(&mut self) {
+        for (thread, seq) in std::mem::take(&mut self.skipped) {
+            self.encoder.records(thread, &seq, []);
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), FormatError> {
+        let bytes = std::mem::take(&mut self.encoder.bytes);
+        self.tail.append(self.file, self.path, &bytes)
+    }
+}

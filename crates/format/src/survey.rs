@@ -1,0 +1,210 @@
+//! One walk over an index that says what it holds, where it ends and what is missing.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, SLOTS_PER_TASK, TaskDumpRecord};
+
+use crate::{
+    Footer, FormatError, InFlightTask, IndexRecord, Loss, Status, Totals,
+    index::{Frame, Index, Next, Stop},
+    layout::FrameHeader,
+};
+
+/// Sequence numbers that no frame of a thread accounts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Device thread.
+    pub thread: u32,
+    /// First sequence number that is missing.
+    pub first_seq: u64,
+    /// How many are missing.
+    pub records: u64,
+}
+
+/// Where an index stops being readable, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub(crate) offset: u64,
+    pub(crate) reason: String,
+    /// The file ended: a writer that lives may be about to go on.
+    pub(crate) at_end: bool,
+}
+
+/// What a walk over an index found.
+#[derive(Default)]
+pub(crate) struct Survey {
+    pub(crate) totals: Totals,
+    pub(crate) gaps: Vec<Gap>,
+    /// First sequence number of each thread that no good frame accounts for.
+    pub(crate) next_seq: BTreeMap<u32, u64>,
+    /// Offset behind the last good frame of records.
+    pub(crate) end: u64,
+    pub(crate) footer: Option<Footer>,
+    /// `None` when the index was closed and is whole.
+    pub(crate) damage: Option<Damage>,
+}
+
+impl Survey {
+    /// Walks the index and calls `each` with thread, offset and record of every good frame.
+    pub(crate) fn of(
+        index: &Index,
+        mut each: impl FnMut(u32, u64, &IndexRecord),
+    ) -> Result<Survey, FormatError> {
+        let mut survey = Survey { end: index.first_frame(), ..Survey::default() };
+        let mut frames = index.frames();
+        loop {
+            match frames.next()? {
+                Next::Records(frame) => {
+                    if let Err(reason) = survey.take(&frame, index.is_windowed(), &mut each) {
+                        survey.damaged(index, reason, false);
+                        break;
+                    }
+                    survey.end = frames.at;
+                }
+                Next::Footer { footer, loose_end } => {
+                    survey.footer = Some(*footer);
+                    if let Some(reason) = loose_end {
+                        survey.damaged(index, reason, false);
+                    }
+                    break;
+                }
+                Next::Stop(Stop::End) => {
+                    survey.damaged(index, "the dump was never closed", true);
+                    break;
+                }
+                Next::Stop(Stop::Partial) => {
+                    survey.damaged(index, "the last frame is cut", true);
+                    break;
+                }
+                Next::Stop(Stop::Bad(reason)) => {
+                    survey.damaged(index, &format!("a frame is damaged: {reason}"), false);
+                    break;
+                }
+            }
+        }
+        Ok(survey)
+    }
+
+    /// Counts a frame, or says why it cannot be trusted; then nothing of it was counted.
+    fn take(
+        &mut self,
+        frame: &Frame<'_>,
+        windowed: bool,
+        each: &mut impl FnMut(u32, u64, &IndexRecord),
+    ) -> Result<(), &'static str> {
+        frame.records().try_for_each(|record| record.map(|_| ()))?;
+        self.advance(frame, windowed)?;
+        for (at, record) in frame.records().flatten() {
+            self.totals.add(&record);
+            each(frame.header.thread, at, &record);
+        }
+        Ok(())
+    }
+
+    fn damaged(&mut self, index: &Index, reason: &str, at_end: bool) {
+        self.damage = Some(Damage { offset: self.end, reason: reason.to_owned(), at_end });
+        if self.footer.is_none() {
+            self.footer = index.footer_at_end();
+        }
+    }
+
+    fn advance(&mut self, frame: &Frame<'_>, windowed: bool) -> Result<(), &'static str> {
+        let FrameHeader { thread, first_seq, next_seq, .. } = frame.header;
+        let next = self.next_seq.entry(thread).or_insert(if windowed { first_seq } else { 0 });
+        let missing = first_seq.checked_sub(*next).ok_or("a frame is damaged: its sequence goes back")?;
+        if missing > 0 {
+            self.gaps.push(Gap { thread, first_seq: *next, records: missing });
+        }
+        *next = next_seq;
+        Ok(())
+    }
+
+    /// Records missing from the sequence of each thread: in gaps, and before the end that the footer knows.
+    pub(crate) fn missing(&self) -> Vec<Loss> {
+        let mut missing: BTreeMap<u32, u64> = BTreeMap::new();
+        let ends = self.footer.iter().flat_map(|footer| &footer.threads).map(|end| {
+            let next_seq = self.next_seq.get(&end.thread).copied().unwrap_or(0);
+            (end.thread, end.next_seq.saturating_sub(next_seq))
+        });
+        for (thread, records) in self.gaps.iter().map(|gap| (gap.thread, gap.records)).chain(ends) {
+            let count = missing.entry(thread).or_default();
+            *count = count.saturating_add(records);
+        }
+        let lost = missing.into_iter().filter(|(_, records)| *records > 0);
+        lost.map(|(thread, records)| Loss { thread, reason: Loss::MISSING.into(), records, bytes: 0 })
+            .collect()
+    }
+}
+
+/// The kernels of the task each thread recorded last: those of the arguments that follow.
+#[derive(Default)]
+pub(crate) struct LastTasks {
+    by_thread: HashMap<u32, (u64, [u32; SLOTS_PER_TASK])>,
+}
+
+impl LastTasks {
+    pub(crate) fn see(&mut self, thread: u32, record: &IndexRecord) {
+        if let Some(task) = record.as_task() {
+            self.by_thread.insert(thread, (task.task_id, task.func_id));
+        }
+    }
+
+    /// Kernel of each subtask slot of the task; none when the thread recorded another task last.
+    pub(crate) fn func_id(&self, thread: u32, task_id: u64) -> [u32; SLOTS_PER_TASK] {
+        self.by_thread
+            .get(&thread)
+            .filter(|(last, _)| *last == task_id)
+            .map_or([NO_KERNEL; SLOTS_PER_TASK], |(_, func_id)| *func_id)
+    }
+}
+
+/// Tasks that were dispatched and have not completed, as far as their records say. Holds those only, and tasks whose
+/// completion was indexed before their dispatch.
+#[derive(Default)]
+pub(crate) struct OpenTasks {
+    open: HashMap<u64, TaskDumpRecord>,
+    completed_early: HashSet<u64>,
+}
+
+impl OpenTasks {
+    pub(crate) fn see(&mut self, record: &IndexRecord) {
+        let Some(task) = record.as_task() else { return };
+        if task.completed_ns != 0 {
+            if self.open.remove(&task.task_id).is_none() {
+                self.completed_early.insert(task.task_id);
+            }
+        } else if task.flags & RECORD_IN_FLIGHT != 0 || !self.completed_early.remove(&task.task_id) {
+            self.open.insert(task.task_id, task);
+        }
+    }
+
+    /// In the order of their dispatch.
+    pub(crate) fn into_sorted(self) -> Vec<TaskDumpRecord> {
+        let mut tasks: Vec<_> = self.open.into_values().collect();
+        tasks.sort_by_key(|task| (task.dispatched_ns, task.task_id));
+        tasks
+    }
+}
+
+/// The active kernels of a task, in the order of their slots.
+pub(crate) fn active(func_id: &[u32; SLOTS_PER_TASK]) -> impl Iterator<Item = u32> {
+    func_id.iter().copied().filter(|id| *id != NO_KERNEL)
+}
+
+/// The tasks in flight that a footer leaves to the index.
+pub(crate) fn in_flight(index: &Index, end: u64, footer: &Footer) -> Result<Vec<InFlightTask>, FormatError> {
+    if footer.in_flight.is_some() || footer.status == Status::Complete {
+        return Ok(footer.in_flight.clone().unwrap_or_default());
+    }
+    let mut open = OpenTasks::default();
+    index.for_each(end, |_, record| {
+        open.see(record);
+        Ok::<_, FormatError>(())
+    })?;
+    let in_flight = open.into_sorted().into_iter().map(|task| InFlightTask {
+        task_id: task.task_id,
+        func_id: active(&task.func_id).collect(),
+        block_num: task.block_num,
+    });
+    Ok(in_flight.collect())
+}

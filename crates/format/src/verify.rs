@@ -1,0 +1,284 @@
+//! Checking a dump against itself: every hash, every offset, every counter.
+
+use std::{collections::BTreeMap, fs::File, ops::Range};
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tensortap_abi::DumpStage;
+
+use crate::{
+    ArgumentKind, Dump, Footer, FormatError, Loss, MANIFEST_FILE, PayloadState, Record, Tail, Totals,
+    error::AtPath,
+    hash::{LEAF_BYTES, TreeHash},
+    index::read_up_to,
+    json::Hex64,
+    manifest_check::manifest_problems,
+};
+
+/// Bytes read at a time while hashing; whole leaves.
+const READ_BYTES: usize = 1 << 20;
+const _: () = assert!(READ_BYTES.is_multiple_of(LEAF_BYTES));
+/// Problems listed; beyond it they are counted only.
+const MAX_PROBLEMS: usize = 10_000;
+
+/// The record that a problem is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordName {
+    /// Position in the whole dump.
+    pub index: u64,
+    /// Task.
+    pub task_id: u64,
+    /// Stage.
+    pub stage: DumpStage,
+    /// Argument.
+    pub arg_index: u16,
+}
+
+impl From<&Record> for RecordName {
+    fn from(record: &Record) -> Self {
+        let Record { index, task_id, stage, arg_index, .. } = *record;
+        RecordName { index, task_id, stage, arg_index }
+    }
+}
+
+/// One thing that is wrong with a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The record, when it is about one.
+    pub record: Option<RecordName>,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+impl Problem {
+    pub(crate) fn of(record: &Record, what: String, remedy: &'static str) -> Problem {
+        Problem { record: Some(record.into()), what, remedy }
+    }
+
+    pub(crate) fn of_dump(what: String, remedy: &'static str) -> Problem {
+        Problem { record: None, what, remedy }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(RecordName { index, task_id, stage, arg_index }) = self.record {
+            let (task, stage) = (Hex64(task_id), stage.name());
+            write!(f, "record {index} (task {task}, {stage}, argument {arg_index}): ")?;
+        }
+        write!(f, "{}; {}", self.what, self.remedy)
+    }
+}
+
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("index", &self.record.map(|r| r.index))?;
+        map.serialize_entry("task_id", &self.record.map(|r| Hex64(r.task_id)))?;
+        map.serialize_entry("stage", &self.record.map(|r| r.stage.name()))?;
+        map.serialize_entry("arg_index", &self.record.map(|r| r.arg_index))?;
+        map.serialize_entry("what", &self.what)?;
+        map.serialize_entry("remedy", self.remedy)?;
+        map.end()
+    }
+}
+
+/// What a check found. Every record is either `checked` or `unverifiable`: a scalar is checked with its frame, a
+/// tensor by the hash of its stored payload; one without hash, or whose payload is not stored in full, cannot be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Records there are.
+    pub records: u64,
+    /// Records whose content was checked, good or bad.
+    pub checked: u64,
+    /// Records whose content cannot be checked.
+    pub unverifiable: u64,
+    /// What is wrong, up to a limit.
+    pub problems: Vec<Problem>,
+    /// Further problems, not listed.
+    pub more_problems: u64,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    pub(crate) fn problem(&mut self, problem: Problem) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(problem);
+        } else {
+            self.more_problems += 1;
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("verdict", if self.is_ok() { "ok" } else { "bad" })?;
+        map.serialize_entry("records", &self.records)?;
+        map.serialize_entry("checked", &self.checked)?;
+        map.serialize_entry("unverifiable", &self.unverifiable)?;
+        map.serialize_entry("problems", &self.problems)?;
+        map.serialize_entry("more_problems", &self.more_problems)?;
+        map.end()
+    }
+}
+
+pub(crate) const TAKE_AGAIN: &str = "copy the dump again from where it was taken, or take it again";
+pub(crate) const REPAIR: &str = "run `tensortap repair`";
+
+/// Checks every record of a dump and the dump as a whole. An error is a file that cannot be read; whatever is wrong
+/// with what was read stands in the verdict.
+pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
+    let mut verdict = Verdict { records: dump.len(), ..Verdict::default() };
+    check_end(dump, &mut verdict);
+    let stored = collect_stored(dump, &mut verdict)?;
+    check_overlaps(&stored, &mut verdict);
+    check_hashes(dump, &stored, &mut verdict)?;
+    if dump.tail() == Tail::Closed && dump.dir().join(MANIFEST_FILE).exists() {
+        for problem in manifest_problems(dump)? {
+            verdict.problem(problem);
+        }
+    }
+    Ok(verdict)
+}
+
+/// How the index ends, what is missing from it, and whether the footer's counters are right.
+fn check_end(dump: &Dump, verdict: &mut Verdict) {
+    if let Tail::Torn { offset, lost_bytes, reason } = dump.tail() {
+        let what =
+            format!("the index ends at byte {offset}, {lost_bytes} bytes behind it are lost: {reason}");
+        verdict.problem(Problem::of_dump(what, REPAIR));
+    }
+    let admitted = admitted_missing(dump.footer());
+    for Loss { thread, records, .. } in dump.survey().missing() {
+        let known = admitted.get(&thread).copied().unwrap_or(0);
+        if records > known {
+            let what = format!("thread {thread}: {} records are missing", records - known);
+            verdict.problem(Problem::of_dump(what, REPAIR));
+        }
+    }
+    if let (Tail::Closed, Some(footer)) = (dump.tail(), dump.footer()) {
+        check_counters(dump.totals(), &footer.totals, verdict);
+    }
+}
+
+fn admitted_missing(footer: Option<&Footer>) -> BTreeMap<u32, u64> {
+    let losses = footer.map(|footer| footer.losses.as_slice()).unwrap_or_default();
+    losses.iter().filter(|l| l.reason == Loss::MISSING).map(|l| (l.thread, l.records)).collect()
+}
+
+fn check_counters(counted: &Totals, said: &Totals, verdict: &mut Verdict) {
+    if counted == said {
+        return;
+    }
+    let (counted, said) = (serde_json::json!(counted), serde_json::json!(said));
+    let Some(counters) = counted.as_object() else { return };
+    for (name, counted) in counters.iter().filter(|(name, value)| said.get(name) != Some(value)) {
+        let said = &said[name];
+        let what = format!("the footer says {name} = {said}, the index has {counted}");
+        verdict.problem(Problem::of_dump(what, TAKE_AGAIN));
+    }
+}
+
+/// A stored payload and the record that refers to it.
+struct Stored {
+    range: Range<u64>,
+    hash: Option<u128>,
+    index: u64,
+}
+
+/// Every stored payload whose bytes are there, by offset. Counts what cannot be checked, reports what is not there.
+fn collect_stored(dump: &Dump, verdict: &mut Verdict) -> Result<Vec<Stored>, FormatError> {
+    let mut stored = Vec::new();
+    for record in dump.records() {
+        let record = record?;
+        let has_payload = matches!(record.payload, PayloadState::Stored | PayloadState::Truncated);
+        let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
+        if record.kind == ArgumentKind::Scalar || hash.is_some() {
+            verdict.checked += 1;
+        } else {
+            verdict.unverifiable += 1;
+        }
+        if !has_payload {
+            continue;
+        }
+        match dump.check_stored(&record) {
+            Ok(_) => {
+                let range = record.bin_offset..record.bin_offset + record.bin_size;
+                stored.push(Stored { range, hash, index: record.index });
+            }
+            Err(error) => verdict.problem(Problem::of(&record, error.to_string(), REPAIR)),
+        }
+    }
+    stored.sort_by_key(|s| (s.range.start, s.range.end, s.index));
+    Ok(stored)
+}
+
+/// Payloads are the same or apart.
+fn check_overlaps(stored: &[Stored], verdict: &mut Verdict) {
+    let mut furthest: Option<&Stored> = None;
+    for payload in stored.iter().filter(|s| !s.range.is_empty()) {
+        if let Some(before) =
+            furthest.filter(|b| b.range != payload.range && b.range.end > payload.range.start)
+        {
+            let what = format!(
+                "the payloads of records {} (bytes {:?}) and {} (bytes {:?}) overlap",
+                before.index, before.range, payload.index, payload.range
+            );
+            verdict.problem(Problem::of_dump(what, TAKE_AGAIN));
+        }
+        if furthest.is_none_or(|b| b.range.end < payload.range.end) {
+            furthest = Some(payload);
+        }
+    }
+}
+
+/// Hashes each stored payload once, in the order of the file, and compares all its records.
+fn check_hashes(dump: &Dump, stored: &[Stored], verdict: &mut Verdict) -> Result<(), FormatError> {
+    let mut buffer = vec![0; READ_BYTES];
+    for same in stored.chunk_by(|a, b| a.range == b.range) {
+        let hashed = same.iter().any(|s| s.hash.is_some());
+        if !hashed {
+            continue;
+        }
+        let record = dump.record(same[0].index)?;
+        let hash = match dump.check_stored(&record)? {
+            None => crate::content_hash(&[]),
+            Some(payloads) => hash_range(dump, payloads, &same[0].range, &mut buffer)?,
+        };
+        for bad in same.iter().filter(|s| s.hash.is_some_and(|said| said != hash)) {
+            let record = dump.record(bad.index)?;
+            let what = format!("its payload hashes to {hash:#034x}, not {:#034x}", bad.hash.unwrap_or(0));
+            verdict.problem(Problem::of(&record, what, TAKE_AGAIN));
+        }
+    }
+    Ok(())
+}
+
+fn hash_range(
+    dump: &Dump,
+    payloads: &File,
+    range: &Range<u64>,
+    buffer: &mut [u8],
+) -> Result<u128, FormatError> {
+    let mut hash = TreeHash::new(range.end - range.start);
+    let mut at = range.start;
+    while at < range.end {
+        let len = usize::try_from(range.end - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let piece = &mut buffer[..len];
+        let path = dump.payload_path();
+        if read_up_to(payloads, piece, at).at("read", &path)? < len {
+            let error = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+            return Err(error).at("read", &path);
+        }
+        hash.update(piece);
+        at += len as u64;
+    }
+    Ok(hash.digest())
+}

@@ -1,0 +1,254 @@
+//! One captured argument as the manifest shows it.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tensortap_abi::{DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, TaskId, TensorStats};
+
+use crate::{
+    IndexRecord, PayloadState, ScalarValue,
+    json::{Float, Hex64, Hex128},
+    survey::active,
+};
+
+/// Whether an argument is a tensor or a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArgumentKind {
+    /// A tensor.
+    Tensor,
+    /// A scalar.
+    Scalar,
+}
+
+impl ArgumentKind {
+    /// Spelled as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ArgumentKind::Tensor => "tensor",
+            ArgumentKind::Scalar => "scalar",
+        }
+    }
+}
+
+/// A role, spelled as in JSON.
+#[must_use]
+pub const fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Input => "input",
+        Role::Output => "output",
+        Role::InOut => "inout",
+    }
+}
+
+/// One captured argument. Serializes to the manifest's object; displays as words that name it in messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// Position in the whole dump.
+    pub index: u64,
+    /// Device thread that recorded it.
+    pub thread: u32,
+    /// Task.
+    pub task_id: u64,
+    /// Kernel of each subtask slot, [`tensortap_abi::NO_KERNEL`] where inactive or unknown.
+    pub func_id: [u32; SLOTS_PER_TASK],
+    /// Direction.
+    pub role: Role,
+    /// When it was captured.
+    pub stage: DumpStage,
+    /// Position in the task's payload.
+    pub arg_index: u16,
+    /// Tensor or scalar.
+    pub kind: ArgumentKind,
+    /// Element type.
+    pub dtype: DType,
+    ndims: usize,
+    shape: [u64; MAX_DIMS],
+    strides: [i64; MAX_DIMS],
+    /// First element of the view in its buffer.
+    pub start_offset: u64,
+    /// Elements.
+    pub numel: u64,
+    /// The task had not completed.
+    pub in_flight: bool,
+    /// What became of the payload.
+    pub payload: PayloadState,
+    /// Hash of a tensor's content; of a truncated one, of more than was stored.
+    pub hash: Option<u128>,
+    /// Raw bits of a scalar.
+    pub scalar_bits: Option<u64>,
+    /// Offset in the payload file, 0 when nothing is stored.
+    pub bin_offset: u64,
+    /// Bytes in the payload file, 0 when nothing is stored.
+    pub bin_size: u64,
+    /// Device address of the buffer.
+    pub address: u64,
+    /// Statistics of the content, at level `hash`.
+    pub stats: Option<TensorStats>,
+}
+
+impl Record {
+    /// `None` when the record is not an argument.
+    pub(crate) fn new(
+        index: u64,
+        thread: u32,
+        func_id: [u32; SLOTS_PER_TASK],
+        record: &IndexRecord,
+    ) -> Option<Record> {
+        let fields = record.fields();
+        let kind = match record.kind() {
+            RecordKind::Tensor => ArgumentKind::Tensor,
+            RecordKind::Scalar => ArgumentKind::Scalar,
+            _ => return None,
+        };
+        let (bin_offset, bin_size) = record.stored_range().unwrap_or((0, 0));
+        let is_tensor = kind == ArgumentKind::Tensor;
+        Some(Record {
+            index,
+            thread,
+            task_id: fields.task_id,
+            func_id,
+            role: record.role()?,
+            stage: record.stage()?,
+            arg_index: fields.arg_index,
+            kind,
+            dtype: DType::from_tag(fields.dtype)?,
+            ndims: usize::from(fields.ndims).min(MAX_DIMS),
+            shape: fields.shape,
+            strides: fields.strides,
+            start_offset: if is_tensor { fields.start_offset } else { 0 },
+            numel: record.numel()?,
+            in_flight: record.is_in_flight(),
+            payload: record.payload_state(),
+            hash: if is_tensor { record.hash() } else { None },
+            scalar_bits: (!is_tensor).then_some(fields.payload_pos),
+            bin_offset,
+            bin_size,
+            address: fields.address,
+            stats: record.stats().copied(),
+        })
+    }
+
+    /// Size of each dimension.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        &self.shape[..self.ndims]
+    }
+
+    /// Strides of the view in its buffer, in elements.
+    #[must_use]
+    pub fn strides(&self) -> &[i64] {
+        &self.strides[..self.ndims]
+    }
+
+    /// The task's kernels.
+    pub fn func_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        active(&self.func_id)
+    }
+
+    /// Whether the view is row-major without gaps; dimensions of one element do not matter.
+    #[must_use]
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1u64;
+        let dims = self.shape().iter().zip(self.strides()).rev();
+        self.numel == 0
+            || dims.filter(|(size, _)| **size != 1).all(|(size, stride)| {
+                let matches = u64::try_from(*stride) == Ok(expected);
+                expected = expected.saturating_mul(*size);
+                matches
+            })
+    }
+
+    /// Whether only a part of the payload was stored.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.payload == PayloadState::Truncated
+    }
+
+    /// Whether the payload was overwritten before the host read it.
+    #[must_use]
+    pub fn is_overwritten(&self) -> bool {
+        self.payload == PayloadState::Overwritten
+    }
+
+    /// Bytes that the whole content takes.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        self.dtype.packed_bytes(self.numel).unwrap_or(u64::MAX)
+    }
+
+    /// The value of a scalar.
+    #[must_use]
+    pub fn value(&self) -> Option<ScalarValue> {
+        self.scalar_bits.map(|bits| ScalarValue::decode(self.dtype, bits))
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (task, stage) = (TaskId(self.task_id), self.stage.name());
+        write!(f, "record {} (task {task}, {stage}, argument {})", self.index, self.arg_index)
+    }
+}
+
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("task_id", &Hex64(self.task_id))?;
+        map.serialize_entry("func_id", &FuncIds(&self.func_id))?;
+        map.serialize_entry("role", role_name(self.role))?;
+        map.serialize_entry("stage", self.stage.name())?;
+        map.serialize_entry("arg_index", &self.arg_index)?;
+        map.serialize_entry("kind", self.kind.name())?;
+        map.serialize_entry("dtype", self.dtype.name())?;
+        map.serialize_entry("ndims", &self.ndims)?;
+        map.serialize_entry("shape", self.shape())?;
+        map.serialize_entry("strides", self.strides())?;
+        map.serialize_entry("start_offset", &self.start_offset)?;
+        map.serialize_entry("numel", &self.numel)?;
+        map.serialize_entry("is_contiguous", &self.is_contiguous())?;
+        map.serialize_entry("truncated", &self.is_truncated())?;
+        map.serialize_entry("overwritten", &self.is_overwritten())?;
+        map.serialize_entry("in_flight", &self.in_flight)?;
+        map.serialize_entry("payload", self.payload.name())?;
+        if let (Some(bits), Some(value)) = (self.scalar_bits, self.value()) {
+            map.serialize_entry("scalar_value", &Hex64(bits))?;
+            map.serialize_entry("value", &value)?;
+        } else {
+            map.serialize_entry("hash", &self.hash.map(Hex128))?;
+        }
+        map.serialize_entry("bin_offset", &self.bin_offset)?;
+        map.serialize_entry("bin_size", &self.bin_size)?;
+        if self.kind == ArgumentKind::Tensor {
+            map.serialize_entry("address", &Hex64(self.address))?;
+            map.serialize_entry("stats", &self.stats.map(Stats))?;
+        }
+        map.end()
+    }
+}
+
+/// The active kernels as a list.
+struct FuncIds<'a>(&'a [u32; SLOTS_PER_TASK]);
+
+impl Serialize for FuncIds<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(active(self.0))
+    }
+}
+
+/// Statistics with floats that JSON can carry.
+struct Stats(TensorStats);
+
+impl Serialize for Stats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let TensorStats { min, max, mean, std, zeros, nan, inf, numel: _ } = self.0;
+        let mut map = serializer.serialize_map(Some(7))?;
+        for (name, value) in [("min", min), ("max", max), ("mean", mean), ("std", std)] {
+            map.serialize_entry(name, &Float(value))?;
+        }
+        for (name, count) in [("zeros", zeros), ("nan", nan), ("inf", inf)] {
+            map.serialize_entry(name, &count)?;
+        }
+        map.end()
+    }
+}

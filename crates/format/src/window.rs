@@ -1,0 +1,203 @@
+//! `--dump-last`: which tasks are the newest, and which payload bytes nothing refers to any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
+};
+
+use tensortap_abi::RecordKind;
+
+use crate::IndexRecord;
+
+/// Tasks beyond the window that may gather before it moves, at least; beyond that, a quarter of the window.
+const LEAST_SLACK_TASKS: usize = 16;
+
+/// The newest tasks by the time of their dispatch. Memory grows with the window, not with the run.
+pub(crate) struct TaskWindow {
+    keep: usize,
+    by_age: BTreeSet<(u64, u64)>,
+    dispatched_ns: HashMap<u64, u64>,
+    latest_ns: u64,
+    evicted: Ranges,
+    /// Ranges of the payload file that were handed out and that no record refers to yet.
+    pub(crate) reserved: BTreeMap<u64, u64>,
+}
+
+impl TaskWindow {
+    pub(crate) fn new(keep: u64) -> TaskWindow {
+        TaskWindow {
+            keep: usize::try_from(keep).unwrap_or(usize::MAX),
+            by_age: BTreeSet::new(),
+            dispatched_ns: HashMap::new(),
+            latest_ns: 0,
+            evicted: Ranges::default(),
+            reserved: BTreeMap::new(),
+        }
+    }
+
+    /// Takes note of a record that was appended.
+    pub(crate) fn see(&mut self, record: &IndexRecord) {
+        if let Some((offset, _)) = record.stored_range() {
+            self.reserved.remove(&offset);
+        }
+        let task_id = record.task_id();
+        if record.kind() == RecordKind::Edge || self.evicted.contains(task_id) {
+            return;
+        }
+        let dispatched_ns = record.as_task().map_or(0, |task| task.dispatched_ns);
+        self.latest_ns = self.latest_ns.max(dispatched_ns);
+        match self.dispatched_ns.get(&task_id).copied() {
+            Some(known) if dispatched_ns > known => self.place(task_id, Some(known), dispatched_ns),
+            Some(_) => {}
+            // A task whose time is not known yet is as new as the newest.
+            None if dispatched_ns == 0 => self.place(task_id, None, self.latest_ns),
+            None => self.place(task_id, None, dispatched_ns),
+        }
+    }
+
+    fn place(&mut self, task_id: u64, before: Option<u64>, now: u64) {
+        if let Some(before) = before {
+            self.by_age.remove(&(before, task_id));
+        }
+        self.by_age.insert((now, task_id));
+        self.dispatched_ns.insert(task_id, now);
+    }
+
+    /// Whether enough tasks have left the window to be worth a rewrite of the index.
+    pub(crate) fn is_due(&self) -> bool {
+        self.by_age.len().saturating_sub(self.keep) >= LEAST_SLACK_TASKS.max(self.keep / 4)
+    }
+
+    /// Lets all but the newest tasks go; whether there were any.
+    pub(crate) fn evict(&mut self) -> bool {
+        let before = self.by_age.len();
+        while self.by_age.len() > self.keep {
+            let Some((_, task_id)) = self.by_age.pop_first() else { break };
+            self.dispatched_ns.remove(&task_id);
+            self.evicted.insert(task_id);
+        }
+        self.by_age.len() < before
+    }
+
+    /// Whether a record stays. Edges are recorded long before their task is dispatched, so they stay until it goes.
+    pub(crate) fn keeps(&self, record: &IndexRecord) -> bool {
+        match record.kind() {
+            RecordKind::Edge => !self.evicted.contains(record.task_id()),
+            _ => self.dispatched_ns.contains_key(&record.task_id()),
+        }
+    }
+}
+
+/// A set of numbers that are mostly neighbours.
+#[derive(Default)]
+struct Ranges {
+    /// First and last of each range; no two touch.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    fn contains(&self, number: u64) -> bool {
+        self.ranges.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
+    }
+
+    fn insert(&mut self, number: u64) {
+        if self.contains(number) {
+            return;
+        }
+        let below = self.ranges.range(..number).next_back().map(|(first, last)| (*first, *last));
+        let first = below.filter(|(_, last)| last + 1 == number).map_or(number, |(first, _)| first);
+        let above = number.checked_add(1).and_then(|next| self.ranges.remove(&next));
+        self.ranges.insert(first, above.unwrap_or(number));
+    }
+}
+
+/// The parts of `0..end` that none of `live` touches.
+pub(crate) fn dead_ranges(mut live: Vec<Range<u64>>, end: u64) -> Vec<Range<u64>> {
+    live.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut dead = Vec::new();
+    let mut covered = 0;
+    for range in live.into_iter().filter(|range| !range.is_empty()) {
+        if range.start > covered {
+            dead.push(covered..range.start);
+        }
+        covered = covered.max(range.end);
+    }
+    if covered < end {
+        dead.push(covered..end);
+    }
+    dead
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+    use tensortap_abi::TaskDumpRecord;
+
+    use super::*;
+
+    fn task(task_id: u64, dispatched_ns: u64) -> IndexRecord {
+        IndexRecord::task(&TaskDumpRecord {
+            task_id,
+            dispatched_ns,
+            kind: RecordKind::Task as u8,
+            ..TaskDumpRecord::default()
+        })
+    }
+
+    #[test]
+    fn the_newest_tasks_stay_whatever_order_their_records_come_in() {
+        let mut window = TaskWindow::new(3);
+        for task_id in [9, 1, 8, 2, 7, 3, 6, 4, 5] {
+            window.see(&task(task_id, task_id * 100));
+        }
+        assert!(window.evict());
+        let kept: Vec<u64> = (1..10).filter(|id| window.keeps(&task(*id, 0))).collect();
+        assert_eq!(kept, [7, 8, 9]);
+        window.see(&task(2, 250));
+        assert!(!window.keeps(&task(2, 250)), "a task that went does not come back with a late record");
+    }
+
+    #[test]
+    fn a_task_without_a_time_counts_as_new() {
+        let mut window = TaskWindow::new(1);
+        window.see(&task(1, 500));
+        window.see(&task(2, 0));
+        window.evict();
+        assert!(window.keeps(&task(2, 0)));
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_hold_exactly_what_was_put_in(numbers in prop::collection::vec(0u64..64, 0..64)) {
+            let mut ranges = Ranges::default();
+            let mut expected = HashSet::new();
+            for number in numbers {
+                ranges.insert(number);
+                expected.insert(number);
+            }
+            for number in 0..66 {
+                prop_assert_eq!(ranges.contains(number), expected.contains(&number));
+            }
+            let bounds: Vec<_> = ranges.ranges.into_iter().collect();
+            prop_assert!(bounds.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0), "{:?}", bounds);
+        }
+
+        #[test]
+        fn dead_ranges_are_what_no_live_range_covers(
+            live in prop::collection::vec((0u64..100, 0u64..20), 0..12),
+            end in 0u64..130,
+        ) {
+            let live: Vec<Range<u64>> = live.into_iter().map(|(start, len)| start..start + len).collect();
+            let dead = dead_ranges(live.clone(), end);
+            let top = live.iter().map(|r| r.end).max().unwrap_or(0).max(end);
+            for byte in 0..top {
+                let alive = live.iter().any(|range| range.contains(&byte));
+                let reported = dead.iter().any(|range| range.contains(&byte));
+                let below_last_live = live.iter().any(|r| !r.is_empty() && byte < r.end);
+                prop_assert_eq!(reported, !alive && (byte < end || below_last_live), "byte {}", byte);
+            }
+        }
+    }
+}

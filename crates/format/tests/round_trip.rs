@@ -1,0 +1,423 @@
+//! What is written is what the files say, seen by a JSON parser and a byte reader that know nothing of this crate.
+
+mod common;
+
+use std::fs;
+
+use common::*;
+use serde_json::{Value, json};
+use tensortap_abi::{
+    DType, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role, TensorDumpRecord, TensorStats,
+    UncapturedReason,
+};
+use tensortap_format::{
+    ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, Payload, PayloadState, RunInfo,
+    Status, Tail, verify,
+};
+
+#[test]
+fn a_finished_dump_says_in_json_what_was_captured() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 100);
+    scribe.task(1, 0x1_0000_0003, 70_000);
+    scribe.finish(Status::Complete);
+
+    let manifest = manifest(dir.path());
+    let counters = json!({
+        "schema_version": 1, "status": "complete", "platform": "a2a3sim", "runtime": "tensormap_and_ringbuffer",
+        "scene": "vector_example", "bin_format": {"type": "logical_contiguous", "byte_order": "little_endian"},
+        "bin_file": "tensor_dump.bin", "hash_algorithm": "xxh3_128_tree4k", "dump_level": 2,
+        "total_tensors": 6, "before_dispatch": 4, "after_completion": 2, "input_tensors": 4, "output_tensors": 2,
+        "inout_tensors": 0, "scalars": 2, "truncated_tensors": 0, "dropped_records": 0, "dropped_overwrite": 0,
+        "corrupt_records": 0, "deduplicated_bytes": 0, "losses": [], "uncaptured": [], "in_flight": [],
+    });
+    for (key, value) in counters.as_object().unwrap() {
+        assert_eq!(&manifest[key], value, "{key}");
+    }
+    let dir_name = dir.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!(manifest["run_dir"], dir_name);
+
+    let bin = fs::read(dir.path().join("tensor_dump.bin")).unwrap();
+    let large = &manifest["tensors"][3];
+    let captured = content(2 * 0x1_0000_0003, 70_000);
+    let offset = usize::try_from(large["bin_offset"].as_u64().unwrap()).unwrap();
+    assert_eq!(offset % 4096, 0, "large payloads lie on pages");
+    assert!(bin[offset..offset + 70_000] == captured[..]);
+    let expected = json!({
+        "task_id": hex64(0x1_0000_0003), "func_id": [1], "role": "input", "stage": "before_dispatch", "arg_index": 0,
+        "kind": "tensor", "dtype": "uint8", "ndims": 1, "shape": [70000], "strides": [1], "start_offset": 0,
+        "numel": 70000, "is_contiguous": true, "truncated": false, "overwritten": false, "in_flight": false,
+        "payload": "stored", "hash": hex128(tree4k(&captured)), "bin_offset": offset, "bin_size": 70000,
+        "address": "0x0000200000001000", "stats": null,
+    });
+    assert_eq!(large, &expected);
+    let scalar = json!({
+        "task_id": hex64(0), "func_id": [1], "role": "input", "stage": "before_dispatch", "arg_index": 2,
+        "kind": "scalar", "dtype": "float32", "ndims": 0, "shape": [], "strides": [], "start_offset": 0, "numel": 1,
+        "is_contiguous": true, "truncated": false, "overwritten": false, "in_flight": false, "payload": "none",
+        "scalar_value": "0x000000003f800000", "value": 1.0, "bin_offset": 0, "bin_size": 0,
+    });
+    assert_eq!(manifest["tensors"][1], scalar);
+}
+
+#[test]
+fn keys_stand_in_the_order_of_the_specification() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 1, 8);
+    let text = fs::read_to_string(dir.path().join("tensor_dump.json")).unwrap();
+    let top = [
+        "schema_version",
+        "run_dir",
+        "status",
+        "platform",
+        "runtime",
+        "scene",
+        "bin_format",
+        "bin_file",
+        "hash_algorithm",
+        "dump_level",
+        "total_tensors",
+        "before_dispatch",
+        "after_completion",
+        "input_tensors",
+        "output_tensors",
+        "inout_tensors",
+        "scalars",
+        "truncated_tensors",
+        "dropped_records",
+        "dropped_overwrite",
+        "corrupt_records",
+        "deduplicated_bytes",
+        "losses",
+        "uncaptured",
+        "in_flight",
+        "tensors",
+    ];
+    let places: Vec<usize> = top.map(|key| text.find(&format!("\n  \"{key}\": ")).expect(key)).to_vec();
+    assert!(places.is_sorted(), "{places:?}");
+    let record = &text[text.find("{\"task_id\"").unwrap()..];
+    let keys = [
+        "task_id",
+        "func_id",
+        "role",
+        "stage",
+        "arg_index",
+        "kind",
+        "dtype",
+        "ndims",
+        "shape",
+        "strides",
+        "start_offset",
+        "numel",
+        "is_contiguous",
+        "truncated",
+        "overwritten",
+        "in_flight",
+        "payload",
+        "hash",
+        "bin_offset",
+        "bin_size",
+    ];
+    let places: Vec<usize> = keys.map(|key| record.find(&format!("\"{key}\":")).expect(key)).to_vec();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn the_reader_returns_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 3, 5000);
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!((dump.tail(), dump.status(), dump.len()), (Tail::Closed, Some(Status::Complete), 9));
+    let manifest = manifest(dir.path());
+    for (place, record) in dump.records().enumerate() {
+        let record = record.unwrap();
+        assert_eq!(record.index, place as u64);
+        assert_eq!(dump.record(record.index).unwrap(), record);
+        assert_eq!(serde_json::to_value(record).unwrap(), manifest["tensors"][place]);
+        if record.kind == ArgumentKind::Tensor {
+            let salt = 2 * record.task_id + u64::from(record.stage == AFTER);
+            assert!(dump.payload(&record).unwrap() == content(salt, 5000));
+            let mut part = [0; 10];
+            dump.payload_part(&record, 4990, &mut part).unwrap();
+            assert_eq!(part, content(salt, 5000)[4990..]);
+            let outside = dump.payload_part(&record, 4991, &mut part);
+            assert!(matches!(outside, Err(FormatError::PayloadRange { .. })));
+        } else {
+            assert!(matches!(dump.payload(&record), Err(FormatError::NoPayload { .. })));
+        }
+    }
+    assert!(matches!(dump.record(9), Err(FormatError::NoRecord { index: 9, records: 9 })));
+    assert_eq!(dump.records().nth(7).unwrap().unwrap().index, 7);
+    let verdict = verify(&dump).unwrap();
+    assert_eq!((verdict.records, verdict.checked, verdict.unverifiable), (9, 9, 0));
+    assert!(verdict.is_ok(), "{:?}", verdict.problems);
+}
+
+#[test]
+fn kernels_come_from_the_last_task_of_the_same_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let mut mix = task_fields(8, 1, 10, 0);
+    mix.func_id = [2, 0, NO_KERNEL];
+    scribe.append(0, &[IndexRecord::task(&task_fields(7, 1, 10, 0))]);
+    scribe.append(1, &[IndexRecord::task(&mix)]);
+    let scalar = |task| IndexRecord::plain(&scalar_fields(task, 0, DType::Bool, 1));
+    scribe.append(0, &[scalar(7), scalar(8)]);
+    scribe.append(1, &[scalar(8), scalar(7)]);
+    scribe.finish(Status::Complete);
+    let func_ids: Vec<Value> =
+        manifest(dir.path())["tensors"].as_array().unwrap().iter().map(|r| r["func_id"].clone()).collect();
+    assert_eq!(func_ids, [json!([1]), json!([]), json!([2, 0]), json!([])]);
+}
+
+#[test]
+fn what_became_of_a_payload_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let bytes = content(1, 300);
+    let first = scribe.stored(1, BEFORE, Role::Input, 0, &bytes);
+    let (offset, _) = first.stored_range().unwrap();
+    let fields = |arg| tensor_fields(1, BEFORE, Role::InOut, arg, &bytes);
+    let stats = TensorStats {
+        min: f64::NEG_INFINITY,
+        max: f64::NAN,
+        mean: 0.5,
+        std: 2.0,
+        zeros: 3,
+        nan: 1,
+        inf: 2,
+        numel: 300,
+    };
+    let in_flight = TensorDumpRecord { flags: RECORD_HAS_HASH | RECORD_IN_FLIGHT, ..fields(7) };
+    let unhashed = TensorDumpRecord { flags: 0, ..fields(8) };
+    scribe.append(
+        0,
+        &[
+            first,
+            IndexRecord::tensor(&fields(1), Payload::Deduplicated { offset, bytes: 300 }),
+            IndexRecord::tensor(&fields(2), Payload::Truncated { offset, bytes: 100 }),
+            IndexRecord::tensor(&fields(3), Payload::Overwritten),
+            IndexRecord::tensor(&fields(4), Payload::Dropped),
+            IndexRecord::tensor(&fields(5), Payload::None),
+            IndexRecord::tensor(&fields(6), Payload::Stats(stats)),
+            IndexRecord::tensor(&in_flight, Payload::None),
+            IndexRecord::tensor(&unhashed, Payload::None),
+        ],
+    );
+    scribe.finish(Status::Complete);
+
+    let manifest = manifest(dir.path());
+    let column = |key: &str| -> Vec<Value> {
+        manifest["tensors"].as_array().unwrap().iter().map(|r| r[key].clone()).collect()
+    };
+    let states = ["stored", "stored", "truncated", "overwritten", "dropped", "none", "none", "none", "none"];
+    assert_eq!(column("payload"), states.map(Value::from));
+    assert_eq!(column("bin_size"), [300, 300, 100, 0, 0, 0, 0, 0, 0].map(Value::from));
+    assert_eq!(column("truncated").iter().position(|v| v == true), Some(2));
+    assert_eq!(column("overwritten").iter().position(|v| v == true), Some(3));
+    assert_eq!(column("in_flight").iter().position(|v| v == true), Some(7));
+    assert_eq!(column("hash")[8], Value::Null);
+    let stats =
+        json!({"min": "-Infinity", "max": "NaN", "mean": 0.5, "std": 2.0, "zeros": 3, "nan": 1, "inf": 2});
+    assert_eq!(column("stats")[6], stats);
+    assert_eq!(manifest["deduplicated_bytes"], 300);
+    assert_eq!((&manifest["truncated_tensors"], &manifest["dropped_overwrite"]), (&json!(1), &json!(1)));
+    assert_eq!(manifest["inout_tensors"], 8);
+}
+
+#[test]
+fn a_dump_without_payloads_has_no_payload_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let fields = tensor_fields(1, BEFORE, Role::Input, 0, &[1, 2, 3]);
+    let empty = tensor_fields(1, BEFORE, Role::Input, 1, &[]);
+    let offset = scribe.writer.reserve(0);
+    scribe.append(
+        0,
+        &[
+            IndexRecord::tensor(&fields, Payload::None),
+            IndexRecord::tensor(&empty, Payload::Stored { offset, bytes: 0 }),
+        ],
+    );
+    scribe.finish(Status::Complete);
+    assert!(!dir.path().join("tensor_dump.bin").exists());
+    assert_eq!(manifest(dir.path())["bin_file"], Value::Null);
+    let dump = Dump::open(dir.path()).unwrap();
+    let empty = dump.record(1).unwrap();
+    assert_eq!((empty.payload, dump.payload(&empty).unwrap()), (PayloadState::Stored, vec![]));
+    let verdict = verify(&dump).unwrap();
+    assert_eq!((verdict.is_ok(), verdict.checked, verdict.unverifiable), (true, 1, 1));
+}
+
+#[test]
+fn an_aborted_payload_leaves_no_bytes_behind() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 64);
+    let offset = scribe.writer.reserve(100_000);
+    scribe.writer.payload_file().unwrap().write_all_at(&[7; 5000], offset).unwrap();
+    scribe.finish(Status::Complete);
+    assert_eq!(fs::metadata(dir.path().join("tensor_dump.bin")).unwrap().len(), 128);
+}
+
+#[test]
+fn the_graph_names_tasks_kernels_times_and_causes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.append(
+        0,
+        &[
+            IndexRecord::plain(&edge_fields(1, 2, 1, 3)),
+            IndexRecord::plain(&edge_fields(1, 3, 0, 0)),
+            IndexRecord::plain(&edge_fields(2, 3, 2, 1)),
+            IndexRecord::plain(&edge_fields(2, 4, 3, 5)),
+        ],
+    );
+    // Task 2 completes in the index before it is dispatched there, task 3 never completes.
+    scribe.append(1, &[IndexRecord::task(&task_fields(2, 9, 200, 300))]);
+    scribe.append(2, &[IndexRecord::task(&task_fields(2, 9, 200, 0))]);
+    let mut mix = task_fields(3, 0, u64::MAX, 0);
+    mix.func_id = [2, NO_KERNEL, 0];
+    mix.block_num = 4;
+    scribe.append(2, &[IndexRecord::task(&mix)]);
+    scribe.finish(Status::Crashed);
+
+    let graph = read_json(dir.path().join("graph.json"));
+    let why: Vec<&str> =
+        graph["edges"].as_array().unwrap().iter().map(|e| e["why"].as_str().unwrap()).collect();
+    assert_eq!(why, ["read_after_write", "explicit", "write_after_write", "write_after_read"]);
+    let edge = json!({"from": hex64(1), "to": hex64(2), "arg_index": 3, "why": "read_after_write"});
+    assert_eq!(graph["edges"][0], edge);
+    assert_eq!(
+        graph["tasks"],
+        json!([
+            {"task_id": hex64(2), "kernels": ["func_9"], "func_id": [9], "subtask_id": [1], "core_type": ["AIV"],
+             "block_num": 1, "tensor_count": 2, "scalar_count": 1, "dispatched_ns": "200", "completed_ns": "300",
+             "in_flight": false},
+            {"task_id": hex64(3), "kernels": ["mul", "add"], "func_id": [2, 0], "subtask_id": [0, 2],
+             "core_type": ["AIC", "AIV"], "block_num": 4, "tensor_count": 2, "scalar_count": 1,
+             "dispatched_ns": "18446744073709551615", "completed_ns": null, "in_flight": true},
+        ])
+    );
+    let manifest = manifest(dir.path());
+    let in_flight =
+        json!([{"task_id": hex64(3), "func_id": [2, 0], "kernels": ["mul", "add"], "block_num": 4}]);
+    assert_eq!((&manifest["in_flight"], &manifest["status"]), (&in_flight, &json!("crashed")));
+
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!(dump.edges().unwrap().len(), 4);
+    let tasks = dump.tasks().unwrap();
+    assert_eq!(
+        tasks.iter().map(|t| (t.task_id, t.completed_ns)).collect::<Vec<_>>(),
+        [(2, Some(300)), (3, None)]
+    );
+}
+
+#[test]
+fn losses_and_uncaptured_arguments_are_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let uncaptured = TensorDumpRecord {
+        task_id: 5,
+        kind: RecordKind::Uncaptured as u8,
+        start_offset: UncapturedReason::Contradiction as u64,
+        arg_index: 2,
+        ..TensorDumpRecord::default()
+    };
+    scribe.append(3, &[IndexRecord::task(&task_fields(5, 1, 1, 0)), IndexRecord::plain(&uncaptured)]);
+    let loss = |reason: &str, records, bytes| Loss { thread: 3, reason: reason.into(), records, bytes };
+    let footer = Footer {
+        losses: vec![loss("no_space", 4, 1000), loss("no_buffer", 2, 0)],
+        corrupt_records: 9,
+        ..Footer::new(Status::Complete)
+    };
+    scribe.writer.finish(&footer).unwrap();
+    let manifest = manifest(dir.path());
+    assert_eq!((&manifest["dropped_records"], &manifest["corrupt_records"]), (&json!(6), &json!(9)));
+    let losses = json!([
+        {"thread": 3, "reason": "no_space", "records": 4, "bytes": 1000},
+        {"thread": 3, "reason": "no_buffer", "records": 2, "bytes": 0},
+    ]);
+    assert_eq!(manifest["losses"], losses);
+    let element = json!([{"task_id": hex64(5), "func_id": [1], "stage": null, "arg_index": 2,
+        "reason": UncapturedReason::Contradiction.text()}]);
+    assert_eq!(manifest["uncaptured"], element);
+    let listed = Dump::open(dir.path()).unwrap().uncaptured().unwrap();
+    assert_eq!((listed[0].task_id, listed[0].reason), (5, UncapturedReason::Contradiction));
+}
+
+#[test]
+fn keys_nobody_knows_yet_are_kept_and_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let later = json!({"added_later": {"a": [1, 2]}, "status": "not yours", "scene": "s"});
+    let info: RunInfo = serde_json::from_value(later).unwrap();
+    DumpWriter::create(dir.path(), &info).unwrap().finish(&Footer::new(Status::Complete)).unwrap();
+    let manifest = manifest(dir.path());
+    assert_eq!(manifest["added_later"], json!({"a": [1, 2]}));
+    assert_eq!((&manifest["scene"], &manifest["status"]), (&json!("s"), &json!("complete")));
+    assert_eq!(Dump::open(dir.path()).unwrap().info().extra["added_later"], json!({"a": [1, 2]}));
+}
+
+#[test]
+fn a_dispatch_keeps_its_numbers_and_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let fields = TensorDumpRecord {
+        task_id: 4,
+        kind: RecordKind::Dispatch as u8,
+        stage: BEFORE as u8,
+        shape: [1, 2, 3, 4, 5, 6, 7, 8],
+        ..TensorDumpRecord::default()
+    };
+    let args: Vec<u64> = (100..150).collect();
+    scribe.append(0, &[IndexRecord::dispatch(&fields, &args), IndexRecord::dispatch(&fields, &[])]);
+    scribe.finish(Status::Complete);
+    let dispatches = Dump::open(dir.path()).unwrap().dispatches().unwrap();
+    assert_eq!(dispatches.len(), 2);
+    assert_eq!((dispatches[0].args(), dispatches[0].fields().shape), (&args[..], fields.shape));
+    assert!(dispatches[1].args().is_empty());
+    assert_eq!(manifest(dir.path())["total_tensors"], 0);
+}
+
+#[test]
+fn more_records_than_one_frame_takes_are_split_and_come_back_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let records: Vec<IndexRecord> =
+        (0..200_000).map(|i| IndexRecord::plain(&scalar_fields(i, 0, DType::UInt64, i * 3))).collect();
+    scribe.append(0, &records);
+    scribe.finish(Status::Complete);
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!((dump.len(), dump.tail(), dump.gaps()), (200_000, Tail::Closed, &[][..]));
+    let bits = dump.records().map(|r| r.unwrap().scalar_bits.unwrap());
+    assert!(bits.eq((0..200_000).map(|i| i * 3)));
+}
+
+#[test]
+fn a_record_that_contradicts_itself_is_refused_and_the_dump_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 64);
+    let good = tensor_fields(1, BEFORE, Role::Input, 0, &[0; 64]);
+    let bad = [
+        IndexRecord::tensor(&TensorDumpRecord { dtype: 99, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorDumpRecord { ndims: 9, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorDumpRecord { stage: 0, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorDumpRecord { shape: [u64::MAX; 8], ndims: 8, ..good }, Payload::None),
+        IndexRecord::tensor(&good, Payload::Stored { offset: 0, bytes: 65 }),
+        IndexRecord::tensor(&good, Payload::Stored { offset: u64::MAX, bytes: 64 }),
+        IndexRecord::plain(&TensorDumpRecord { kind: RecordKind::Piece as u8, ..good }),
+        IndexRecord::plain(&TensorDumpRecord { kind: 200, ..good }),
+        IndexRecord::plain(&edge_fields(1, 2, 9, 0)),
+    ];
+    for record in bad {
+        let refused = scribe.writer.append(0, 5..6, &[record]);
+        assert!(matches!(refused, Err(FormatError::BadRecord { .. })), "{refused:?}");
+    }
+    scribe.task(0, 1, 64);
+    scribe.finish(Status::Complete);
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!((dump.len(), dump.gaps()), (6, &[][..]));
+}

@@ -1,0 +1,91 @@
+//! What a thread has recorded and lost.
+
+use tensortap_sync::atomic::{AtomicU64, Ordering};
+
+use crate::region::StateWords;
+
+/// Why a record or its payload was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// No record buffer was free.
+    NoBuffer,
+    /// The arena had no room.
+    NoSpace,
+    /// The host was gone, or its files could take no more.
+    NoHost,
+}
+
+/// Counters of one thread; the same stand in its `DumpBufferState`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records committed: each step of a payload in pieces is one.
+    pub records: u64,
+    /// Payload bytes copied or hashed.
+    pub payload_bytes: u64,
+    /// Time inside the recorder.
+    pub held_up_ns: u64,
+    /// Dropped for want of a record buffer.
+    pub dropped_no_buffer: u64,
+    /// Dropped for want of arena space.
+    pub dropped_no_space: u64,
+    /// Dropped because the host was gone or its files full.
+    pub dropped_no_host: u64,
+    /// Payload bytes of what was dropped.
+    pub dropped_bytes: u64,
+    /// Arguments that a filter kept out.
+    pub filtered_records: u64,
+    /// Payload bytes that a filter or cap kept out.
+    pub filtered_bytes: u64,
+}
+
+/// The counters, and the words where the host finds them.
+#[derive(Debug)]
+pub(crate) struct Ledger<'m> {
+    counters: Counters,
+    words: StateWords<'m>,
+}
+
+impl<'m> Ledger<'m> {
+    pub fn new(words: StateWords<'m>) -> Self {
+        Self { counters: Counters::default(), words }
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn committed(&mut self) {
+        add(&mut self.counters.records, 1, self.words.records());
+    }
+
+    pub fn captured(&mut self, bytes: u64) {
+        add(&mut self.counters.payload_bytes, bytes, self.words.payload_bytes());
+    }
+
+    pub fn held_up(&mut self, ns: u64) {
+        add(&mut self.counters.held_up_ns, ns, self.words.held_up_ns());
+    }
+
+    pub fn dropped(&mut self, reason: DropReason, bytes: u64) {
+        let (counter, word) = match reason {
+            DropReason::NoBuffer => (&mut self.counters.dropped_no_buffer, self.words.dropped_no_buffer()),
+            DropReason::NoSpace => (&mut self.counters.dropped_no_space, self.words.dropped_no_space()),
+            DropReason::NoHost => (&mut self.counters.dropped_no_host, self.words.dropped_no_host()),
+        };
+        add(counter, 1, word);
+        add(&mut self.counters.dropped_bytes, bytes, self.words.dropped_bytes());
+    }
+
+    pub fn filtered(&mut self, records: u64, bytes: u64) {
+        add(&mut self.counters.filtered_records, records, self.words.filtered_records());
+        add(&mut self.counters.filtered_bytes, bytes, self.words.filtered_bytes());
+    }
+}
+
+/// Counts and shows the sum. Relaxed: the host reads counters for reports, and reads them again after the flush.
+fn add(counter: &mut u64, by: u64, word: &AtomicU64) {
+    if by != 0 {
+        *counter = counter.saturating_add(by);
+        word.store(*counter, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,124 @@
+//! The content hash `xxh3_128_tree4k`.
+//!
+//! Up to [`LEAF_BYTES`] it is XXH3-128 of the bytes, with seed 0. Above, the content is cut into leaves of
+//! [`LEAF_BYTES`], the last of which may be short; the hash is XXH3-128, seeded with the byte length, over the leaves'
+//! own XXH3-128 (seed 0), 16 bytes little endian each.
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+/// Bytes of a leaf.
+pub const LEAF_BYTES: usize = 4096;
+
+/// The hash of content that lies in one piece.
+///
+/// ```
+/// use tensortap_recorder::hash128;
+/// assert_eq!(hash128(b""), 0x99aa06d3014798d86001c324468d497f);
+/// ```
+pub fn hash128(bytes: &[u8]) -> u128 {
+    if bytes.len() <= LEAF_BYTES {
+        return xxh3_128(bytes);
+    }
+    let mut hasher = TreeHasher::new(bytes.len() as u64);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// Takes the hash of content that arrives in chunks of any size.
+///
+/// Whole leaves inside a chunk are hashed in one go, so chunks of whole leaves are the fastest.
+///
+/// ```
+/// use tensortap_recorder::{TreeHasher, hash128};
+/// let content = [7_u8; 10_000];
+/// let mut hasher = TreeHasher::new(10_000);
+/// content.chunks(3000).for_each(|chunk| hasher.update(chunk));
+/// assert_eq!(hasher.finish(), hash128(&content));
+/// ```
+#[derive(Clone)]
+pub struct TreeHasher {
+    total_bytes: u64,
+    fed_bytes: u64,
+    /// The leaf that the last chunk left unfinished.
+    open_leaf: Option<Xxh3>,
+    /// Over the leaves' hashes; only above one leaf.
+    root: Option<Xxh3>,
+    /// Hash of the newest leaf: of the content, if it has only one.
+    newest: Option<u128>,
+}
+
+impl TreeHasher {
+    /// For content of exactly `total_bytes`.
+    pub fn new(total_bytes: u64) -> Self {
+        let root = (total_bytes > LEAF_BYTES as u64).then(|| Xxh3::with_seed(total_bytes));
+        Self { total_bytes, fed_bytes: 0, open_leaf: None, root, newest: None }
+    }
+
+    /// Takes the next bytes of the content.
+    pub fn update(&mut self, chunk: &[u8]) {
+        debug_assert!(chunk.len() as u64 <= self.left_bytes(), "more bytes than the content has");
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(self.open_bytes()));
+            self.feed_leaf(now);
+            rest = later;
+        }
+    }
+
+    /// The hash. All bytes must have been taken.
+    pub fn finish(self) -> u128 {
+        debug_assert!(self.left_bytes() == 0, "{} bytes of the content are missing", self.left_bytes());
+        match self.root {
+            Some(root) => root.digest128(),
+            None => self.newest.unwrap_or_else(|| xxh3_128(&[])),
+        }
+    }
+
+    /// Bytes of the content not taken yet.
+    pub fn left_bytes(&self) -> u64 {
+        self.total_bytes - self.fed_bytes
+    }
+
+    /// Bytes that the leaf at hand can take.
+    #[expect(clippy::cast_possible_truncation, reason = "below the size of a leaf")]
+    fn open_bytes(&self) -> usize {
+        LEAF_BYTES - (self.fed_bytes % LEAF_BYTES as u64) as usize
+    }
+
+    /// Takes bytes that do not go past the leaf at hand.
+    fn feed_leaf(&mut self, bytes: &[u8]) {
+        let ends_leaf = bytes.len() == self.open_bytes() || bytes.len() as u64 == self.left_bytes();
+        self.fed_bytes += bytes.len() as u64;
+        match (&mut self.open_leaf, ends_leaf) {
+            (None, true) => self.close_leaf(xxh3_128(bytes)),
+            (open, ends) => {
+                let leaf = open.get_or_insert_with(Xxh3::new);
+                leaf.update(bytes);
+                if ends {
+                    let hash = leaf.digest128();
+                    self.open_leaf = None;
+                    self.close_leaf(hash);
+                }
+            }
+        }
+    }
+
+    fn close_leaf(&mut self, hash: u128) {
+        self.newest = Some(hash);
+        if let Some(root) = &mut self.root {
+            root.update(&hash.to_le_bytes());
+        }
+    }
+}
+
+impl core::fmt::Debug for TreeHasher {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("TreeHasher")
+            .field("total_bytes", &self.total_bytes)
+            .field("fed_bytes", &self.fed_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

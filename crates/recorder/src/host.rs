@@ -1,0 +1,105 @@
+//! The host as a device thread knows it: somebody to wake, and to wait for while it lives.
+
+use core::time::Duration;
+
+/// How a device thread reaches the host. One per thread, or shared by reference.
+pub trait HostLink {
+    /// Wakes the host if it sleeps.
+    fn wake_host(&self);
+
+    /// Sleeps until the host may have drained something, or until `limit` has passed. May return early. A wake-up
+    /// that comes between the recorder's last look and this call may be lost: the recorder looks again after `limit`.
+    fn pause(&self, limit: Duration);
+
+    /// Nanoseconds of a monotonic clock.
+    fn now_ns(&self) -> u64;
+
+    /// Publishes whether this thread waits for the dump, so that no stall clock runs meanwhile.
+    fn waiting(&self, waiting: bool);
+}
+
+impl<H: HostLink + ?Sized> HostLink for &H {
+    fn wake_host(&self) {
+        (**self).wake_host();
+    }
+
+    fn pause(&self, limit: Duration) {
+        (**self).pause(limit);
+    }
+
+    fn now_ns(&self) -> u64 {
+        (**self).now_ns()
+    }
+
+    fn waiting(&self, waiting: bool) {
+        (**self).waiting(waiting);
+    }
+}
+
+/// The longest interval between two looks at the heartbeat that counts in full. A longer one means that this thread
+/// itself was stopped, by a debugger or with the whole machine.
+const MAX_INTERVAL_NS: u64 = 100_000_000;
+/// The first pause; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Watches the host's heartbeat while a thread waits.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// Silence after which the host counts as gone; 0 for never.
+    limit_ns: u64,
+    heartbeat: u64,
+    silent_ns: u64,
+    looked_ns: u64,
+    pause: Duration,
+    gone: bool,
+}
+
+impl Patience {
+    pub fn new(liveness_ms: u64, heartbeat: u64) -> Self {
+        Self {
+            limit_ns: liveness_ms.saturating_mul(1_000_000),
+            heartbeat,
+            silent_ns: 0,
+            looked_ns: 0,
+            pause: FIRST_PAUSE,
+            gone: false,
+        }
+    }
+
+    /// Starts a wait. The time since the last one was not observed and does not count.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.looked_ns = now_ns;
+        self.pause = FIRST_PAUSE;
+    }
+
+    /// Takes one look; whether the host still counts as alive. Once it does not, it never does again.
+    pub fn look(&mut self, heartbeat: u64, now_ns: u64) -> bool {
+        let interval_ns = now_ns.saturating_sub(self.looked_ns).min(MAX_INTERVAL_NS);
+        self.looked_ns = now_ns;
+        if heartbeat == self.heartbeat {
+            self.silent_ns = self.silent_ns.saturating_add(interval_ns);
+        } else {
+            self.heartbeat = heartbeat;
+            self.silent_ns = 0;
+        }
+        self.gone |= self.limit_ns != 0 && self.silent_ns >= self.limit_ns;
+        !self.gone
+    }
+
+    /// How long to pause before the next look. Short at first, so that a lost wake-up costs no more than about the
+    /// time already waited.
+    pub fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
+
+#[cfg(test)]
+mod tests;

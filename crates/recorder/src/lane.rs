@@ -1,0 +1,271 @@
+//! One thread's way to the host: record places and arena space, in the order they are reserved.
+//!
+//! Recording is three steps. [`Lane::reserve`] takes the next record place, and arena space if the record has a
+//! payload. The space is *filled* through [`Lane::payload`], at once or later: by this thread, or by a copy that a
+//! device carries out on its own. [`Lane::commit`] writes the record and makes it visible. Commits come in the order of
+//! reservation; several reservations of one buffer may be under way.
+//!
+//! Records go into one buffer after another. A full one is handed over at once, the next is taken when it is needed.
+
+use core::mem::MaybeUninit;
+
+use tensortap_abi::{
+    DumpBufferHeader, DumpGeometry, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN, TensorDumpRecord,
+};
+use tensortap_sync::arena::Space;
+use tensortap_sync::atomic::AtomicU64;
+use tensortap_sync::commit::{Current, Publisher};
+use tensortap_sync::spsc::{Consumer, Producer};
+
+use crate::hash::LEAF_BYTES;
+use crate::region::{Arena, Buffers, FreeQueue, Parts, ReadyQueue, StateWords};
+
+/// A part of the arena this large in use is worth waking the host for; a larger payload goes in pieces.
+const SHARE: u64 = 4;
+
+/// Why a reservation is not possible now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// No record place is free.
+    NoPlace,
+    /// A place is free, arena space is not.
+    NoSpace,
+    /// Every place of the buffer is reserved: commit first.
+    CommitFirst,
+}
+
+/// Arena space that a record needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub bytes: u64,
+    pub align: u64,
+}
+
+/// A record place, and arena space if asked for. To be filled, then committed.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a reservation that is never committed holds up all later ones"]
+pub(crate) struct Reservation {
+    seq: u64,
+    place: u32,
+    position: u64,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Arena position of the payload.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+/// The buffer being filled.
+#[derive(Debug)]
+struct Filling<'m> {
+    number: u32,
+    reserved: u32,
+    publisher: Publisher<&'m AtomicU64>,
+}
+
+/// One thread's half of the region.
+#[derive(Debug)]
+pub(crate) struct Lane<'m> {
+    run_id: u64,
+    thread: u32,
+    current: Current<'m>,
+    free: Consumer<FreeQueue<'m>>,
+    ready: Producer<ReadyQueue<'m>>,
+    space: Space<StateWords<'m>>,
+    buffers: Buffers<'m>,
+    arena: Arena<'m>,
+    filling: Option<Filling<'m>>,
+    next_seq: u64,
+    committed_seq: u64,
+    /// Arena position from which another quarter has to be written before the host is woken for it.
+    woken_at: u64,
+}
+
+impl<'m> Lane<'m> {
+    pub fn new(parts: Parts<'m>, run_id: u64, thread: u32, overwrites: bool) -> Self {
+        let Parts { state, free, ready, buffers, arena } = parts;
+        let space = if overwrites { Space::overwriting } else { Space::new };
+        Self {
+            run_id,
+            thread,
+            current: Current::new(state.current_buffer()),
+            // Every number is in the free queue from the start.
+            free: Consumer::new(free, buffers.count().into(), 0),
+            ready: Producer::new(ready, 0, 0),
+            space: space(state, arena.bytes()),
+            buffers,
+            arena,
+            filling: None,
+            next_seq: 0,
+            committed_seq: 0,
+            woken_at: 0,
+        }
+    }
+
+    /// Takes the next record place, and the arena space needed. A need for no bytes still takes an aligned position.
+    /// When either is not free now, nothing is taken.
+    pub fn reserve(&mut self, need: Option<Need>) -> Result<Reservation, Refused> {
+        self.check(need)?;
+        let position = match need {
+            Some(Need { bytes, align }) => self.space.reserve(bytes, align).ok_or(Refused::NoSpace)?,
+            None => 0,
+        };
+        let filling = self.filling.as_mut().ok_or(Refused::NoPlace)?;
+        let place = filling.reserved;
+        filling.reserved += 1;
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        Ok(Reservation { seq, place, position, bytes: need.map_or(0, |need| need.bytes) })
+    }
+
+    /// Whether a reservation is possible now. It still is later: the host only gives back.
+    pub fn check(&mut self, need: Option<Need>) -> Result<(), Refused> {
+        self.open_buffer()?;
+        match need {
+            Some(Need { bytes, align }) if !self.space.fits(bytes, align) => Err(Refused::NoSpace),
+            _ => Ok(()),
+        }
+    }
+
+    /// The reserved arena space.
+    pub fn payload(&mut self, reservation: &Reservation) -> &mut [MaybeUninit<u8>] {
+        let &Reservation { seq, position, bytes, .. } = reservation;
+        assert!(seq >= self.committed_seq, "record {seq} is committed");
+        self.arena.piece(position, bytes)
+    }
+
+    /// Writes the record and makes it visible, with its payload. Whether the host should be woken.
+    #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
+    pub fn commit(&mut self, reservation: Reservation, record: &TensorDumpRecord) -> bool {
+        let Reservation { seq, place, .. } = reservation;
+        assert_eq!(seq, self.committed_seq, "records are committed in the order of reservation");
+        let filling = self.filling.as_mut().expect("a reserved place is in the buffer being filled");
+        self.buffers.write_record(filling.number, place, record);
+        filling.publisher.publish();
+        self.committed_seq += 1;
+        let crowded = self.arena_is_crowded();
+        self.hand_over_if_full() || crowded
+    }
+
+    /// Record places that could be reserved now.
+    pub fn free_places(&mut self) -> u64 {
+        let per_buffer = self.buffers.records();
+        let rest = self.filling.as_ref().map_or(0, |filling| per_buffer - filling.reserved);
+        u64::from(rest) + self.free.waiting().unwrap_or(0) * u64::from(per_buffer)
+    }
+
+    /// Where a payload of this size goes.
+    pub fn route(&self, bytes: u64) -> Route {
+        let align = DumpGeometry::payload_align(bytes);
+        let meets_end = bytes > self.space.place(align).to_end;
+        if meets_end || bytes > self.space.bytes() / SHARE { Route::Pieces } else { Route::Whole }
+    }
+
+    /// The next piece of a payload of which `left_bytes` are left.
+    pub fn next_piece(&self, left_bytes: u64, align: u64) -> Need {
+        let to_end = self.space.place(align).to_end;
+        Need { bytes: left_bytes.min(self.largest_piece()).min(to_end), align }
+    }
+
+    /// Alignment of the first piece of a payload; the others follow it. In an arena of a few pages, page alignment
+    /// would waste more than it has.
+    pub fn first_piece_align(&self, payload_bytes: u64) -> u64 {
+        let pages = self.largest_piece() >= LARGE_PAYLOAD_ALIGN;
+        if pages { DumpGeometry::payload_align(payload_bytes) } else { SMALL_PAYLOAD_ALIGN }
+    }
+
+    /// Whether a payload fits in pieces now, places for its records included.
+    pub fn check_pieces(&mut self, bytes: u64) -> Result<(), Refused> {
+        let places = self.free_places();
+        let start = self.space.place(self.first_piece_align(bytes)).position;
+        if places == 0 || places < 2 + self.pieces_of(bytes, start) {
+            return Err(Refused::NoPlace);
+        }
+        if self.space.reaches(start.saturating_add(bytes)) { Ok(()) } else { Err(Refused::NoSpace) }
+    }
+
+    fn pieces_of(&self, bytes: u64, start: u64) -> u64 {
+        let (arena, largest) = (self.space.bytes(), self.largest_piece());
+        let first_lap = bytes.min(arena - start % arena);
+        let rest = bytes - first_lap;
+        let per_lap = arena.div_ceil(largest);
+        first_lap.div_ceil(largest) + rest / arena * per_lap + (rest % arena).div_ceil(largest)
+    }
+
+    /// Whole leaves, where the arena is large enough to have any.
+    fn largest_piece(&self) -> u64 {
+        let (share, leaf) = (self.space.bytes() / SHARE, LEAF_BYTES as u64);
+        if share >= leaf { share - share % leaf } else { share }
+    }
+
+    /// Makes sure that there is a buffer with a free place.
+    fn open_buffer(&mut self) -> Result<(), Refused> {
+        match &self.filling {
+            Some(filling) if filling.reserved < self.buffers.records() => Ok(()),
+            Some(_) => Err(Refused::CommitFirst),
+            None => self.begin_buffer().ok_or(Refused::NoPlace),
+        }
+    }
+
+    fn begin_buffer(&mut self) -> Option<()> {
+        let number = self.take_free()?;
+        let header = DumpBufferHeader {
+            run_id: self.run_id,
+            first_seq: self.next_seq,
+            thread: self.thread.into(),
+            ..DumpBufferHeader::default()
+        };
+        let publisher = Publisher::begin(self.buffers.write_header(number, &header));
+        self.current.open(number);
+        self.filling = Some(Filling { number, reserved: 0, publisher });
+        Some(())
+    }
+
+    /// The next free buffer. A number that names none is passed over; a damaged queue gives nothing more.
+    fn take_free(&mut self) -> Option<u32> {
+        loop {
+            let number = self.free.take().ok()??;
+            if number < self.buffers.count() {
+                return Some(number);
+            }
+        }
+    }
+
+    fn hand_over_if_full(&mut self) -> bool {
+        let full = |filling: &mut Filling<'_>| filling.publisher.count() == u64::from(self.buffers.records());
+        let Some(filling) = self.filling.take_if(full) else { return false };
+        self.current.close();
+        // Never full: it has room for every buffer. If the host's count is damaged, the buffer is lost with it.
+        let _ = self.ready.push(filling.number);
+        let free = self.free.waiting().unwrap_or(0);
+        free * 2 <= u64::from(self.buffers.count())
+    }
+
+    /// Whether a quarter of the arena is in use, said at most once per quarter written.
+    fn arena_is_crowded(&mut self) -> bool {
+        let share = self.space.bytes() / SHARE;
+        if self.space.written() - self.woken_at < share {
+            return false;
+        }
+        let in_use = self.space.in_use();
+        let crowded = in_use >= share;
+        // If not, it is so again when a quarter has been written beyond what the host has consumed.
+        self.woken_at = self.space.written() - if crowded { 0 } else { in_use };
+        crowded
+    }
+}
+
+/// How a payload travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// In one record.
+    Whole,
+    /// As begin, pieces and commit.
+    Pieces,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! The recorder of one device thread.
+
+mod payload;
+
+use core::fmt;
+
+use tensortap_abi::{
+    DumpLevel, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
+    TaskDumpRecord, TensorDesc, TensorDumpRecord, UncapturedReason,
+};
+use tensortap_geometry::Layout;
+use tensortap_sync::atomic::{AtomicU64, Ordering};
+use zerocopy::IntoBytes;
+
+use crate::capture::{
+    dispatch_record, edge_record, scalar_record, task_record, tensor_record, uncaptured_record,
+};
+use crate::counters::Ledger;
+use crate::filter::{Depth, Rules};
+use crate::host::Patience;
+use crate::lane::{Lane, Need, Refused, Reservation};
+use crate::region::{LiveWords, Memory, Parts, StateWords};
+use crate::{
+    Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, ScalarCapture, TaskHead,
+    TensorCapture, UncapturedArg, hash128,
+};
+
+/// What became of a record that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It is committed, with everything that level and filter leave of it.
+    Recorded,
+    /// The level does not want it, so it was not asked for and counts nowhere.
+    NotWanted,
+    /// A filter kept it out.
+    Filtered,
+    /// It was dropped, or its payload was and the metadata stays.
+    Dropped(DropReason),
+}
+
+/// Records what one device thread is told. Made by [`Region::recorder`](crate::Region::recorder).
+///
+/// Per task and stage, the thread that handles that stage calls [`task`](Self::task) first and then the arguments in
+/// order. Each call may wait for the host, as the loss policy says, and returns when the record is committed or lost.
+///
+/// ```
+/// use core::time::Duration;
+/// use tensortap_abi::*;
+/// use tensortap_recorder::*;
+///
+/// struct NoHost;
+/// impl HostLink for NoHost {
+///     fn wake_host(&self) {}
+///     fn pause(&self, _limit: Duration) {}
+///     fn now_ns(&self) -> u64 { 0 }
+///     fn waiting(&self, _waiting: bool) {}
+/// }
+///
+/// // Device memory, with the region at its start.
+/// #[repr(align(64))]
+/// #[derive(Clone)]
+/// struct CacheLine([u8; 64]);
+/// let mut lines = vec![CacheLine([0; 64]); 2000];
+/// let base = lines.as_mut_ptr().expose_provenance() as u64;
+/// let geometry = DumpGeometry { threads: 1, buffers: 2, records: 8, arena_bytes: 16 << 10 };
+/// let setup = setup_bytes(geometry, &SetupOptions {
+///     base,
+///     run_id: 1,
+///     level: DumpLevel::Full,
+///     policy: DumpPolicy::Block,
+///     collect: DumpCollect::Live,
+///     liveness_ms: 30_000,
+///     filter: DumpFilter::ALL,
+/// })?;
+/// setup.write(|offset, bytes| {
+///     for (at, &byte) in (offset as usize..).zip(bytes) {
+///         lines[at / 64].0[at % 64] = byte;
+///     }
+/// });
+///
+/// // SAFETY: the lines outlive the region, and nobody else uses them.
+/// let memory = unsafe { Memory::new(DeviceRange { addr: base, bytes: 2000 * 64 }) };
+/// let region = Region::open(memory, base)?;
+/// let mut recorder = region.recorder(0, NoHost)?;
+/// let scalar = ScalarCapture {
+///     task_id: 7,
+///     stage: DumpStage::BeforeDispatch,
+///     arg_index: 2,
+///     dtype: DType::UInt32,
+///     bits: 16_384,
+///     marked: false,
+/// };
+/// assert_eq!(recorder.scalar(&scalar), Outcome::Recorded);
+/// recorder.flush();
+/// assert_eq!(recorder.counters().records, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ThreadRecorder<'m, H> {
+    lane: Lane<'m>,
+    ledger: Ledger<'m>,
+    memory: Memory<'m>,
+    live: LiveWords<'m>,
+    state: StateWords<'m>,
+    rules: Rules,
+    patience: Patience,
+    link: H,
+    /// Calls under way: the clock is read by the outermost.
+    depth: u32,
+}
+
+impl<'m, H: HostLink> ThreadRecorder<'m, H> {
+    pub(crate) fn new(
+        parts: Parts<'m>,
+        memory: Memory<'m>,
+        live: LiveWords<'m>,
+        rules: Rules,
+        run_id: u64,
+        thread: u32,
+        link: H,
+    ) -> Self {
+        let state = parts.state;
+        Self {
+            lane: Lane::new(parts, run_id, thread, rules.batch),
+            ledger: Ledger::new(state),
+            memory,
+            live,
+            state,
+            rules,
+            patience: Patience::new(rules.liveness_ms, live.heartbeat().load(Ordering::Relaxed)),
+            link,
+            depth: 0,
+        }
+    }
+
+    /// Whether the filter lets a task pass. To be asked once per task, by whoever handles its first stage; the answer
+    /// holds for all of its records. A refused task's arguments are counted as filtered.
+    pub fn wants_task(&mut self, task: &TaskHead) -> bool {
+        let passes = self.rules.passes_task(task.task_id, &task.func_ids) && self.claims_first_task();
+        if !passes {
+            self.ledger.filtered(task.arg_records.into(), 0);
+        }
+        passes
+    }
+
+    /// Records a task at one of its stages.
+    pub fn task(&mut self, task: &TaskDumpRecord) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(&task_record(task)))
+    }
+
+    /// Records a tensor argument: its payload, its hash and statistics, or its metadata, as level and filter say.
+    pub fn tensor(&mut self, capture: &TensorCapture<'_>) -> Outcome {
+        self.timed(|recorder| recorder.record_tensor(capture))
+    }
+
+    /// Records a scalar argument.
+    pub fn scalar(&mut self, scalar: &ScalarCapture) -> Outcome {
+        let &ScalarCapture { stage, arg_index, marked, .. } = scalar;
+        if !self.rules.wants_plain(marked) {
+            return Outcome::NotWanted;
+        }
+        if !self.rules.passes_arg(stage, arg_index) {
+            self.ledger.filtered(1, 0);
+            return Outcome::Filtered;
+        }
+        self.timed(|recorder| recorder.record_plain(&scalar_record(scalar)))
+    }
+
+    /// Records that an argument cannot be captured, and why.
+    pub fn uncaptured(&mut self, arg: &UncapturedArg) -> Outcome {
+        let &UncapturedArg { stage, arg_index, marked, .. } = arg;
+        if !self.rules.wants_plain(marked) {
+            return Outcome::NotWanted;
+        }
+        if !self.rules.passes_arg(stage, arg_index) {
+            self.ledger.filtered(1, 0);
+            return Outcome::Filtered;
+        }
+        self.timed(|recorder| recorder.record_plain(&uncaptured_record(arg)))
+    }
+
+    /// Records a dependency.
+    pub fn edge(&mut self, edge: &EdgeCapture) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(&edge_record(edge)))
+    }
+
+    /// Records a dispatch with the final `args[]` of its kernel.
+    ///
+    /// The payload is the array, 8 bytes little endian each; [`DispatchFields`](crate::DispatchFields) says where the
+    /// record holds the rest.
+    pub fn dispatch(&mut self, dispatch: &DispatchCapture, args: &[u64]) -> Outcome {
+        self.timed(|recorder| recorder.record_dispatch(dispatch, args))
+    }
+
+    /// Says that this thread has recorded all it will, and wakes the host to take it.
+    pub fn flush(&mut self) {
+        // Pairs with the host's load: whoever sees the thread flushed sees its last records committed.
+        self.state.flushed().store(1, Ordering::Release);
+        self.link.wake_host();
+    }
+
+    /// Runs several calls under one reading of the clock: `held_up_ns` grows by the time `body` takes.
+    pub fn timed<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        if self.depth > 0 {
+            return body(self);
+        }
+        let began_ns = self.link.now_ns();
+        self.depth += 1;
+        let result = body(self);
+        self.depth -= 1;
+        self.ledger.held_up(self.link.now_ns().saturating_sub(began_ns));
+        result
+    }
+
+    /// How much is captured.
+    pub fn level(&self) -> DumpLevel {
+        self.rules.level
+    }
+
+    /// What was recorded and lost so far.
+    pub fn counters(&self) -> Counters {
+        self.ledger.counters()
+    }
+
+    /// Counts the task against `first_tasks`, unless that many have passed.
+    fn claims_first_task(&self) -> bool {
+        let most = self.rules.filter.first_tasks;
+        most == u64::MAX || add_up_to(self.live.tasks_captured(), 1, most)
+    }
+
+    /// Counts a payload against `max_bytes`; false when it exceeds the cap. What follows then does so too.
+    fn claims_bytes(&self, bytes: u64) -> bool {
+        let most = self.rules.filter.max_bytes;
+        if most == u64::MAX {
+            return true;
+        }
+        let asked = self.live.bytes_captured();
+        let Ok(before) = asked
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(before.saturating_add(bytes)))
+        else {
+            return false;
+        };
+        before.saturating_add(bytes) <= most
+    }
+
+    fn record_tensor(&mut self, capture: &TensorCapture<'_>) -> Outcome {
+        let Some(depth) = self.rules.tensor_depth(capture.marked) else { return Outcome::NotWanted };
+        let content = self.content(capture.desc);
+        if !self.rules.passes_arg(capture.stage, capture.arg_index) {
+            let bytes = content.as_ref().map_or(0, Gather::left_bytes);
+            self.ledger.filtered(1, if depth == Depth::Payload { bytes } else { 0 });
+            return Outcome::Filtered;
+        }
+        let Some(content) = content else { return self.record_plain(&bad_descriptor(capture)) };
+        let record = tensor_record(capture, content.left_bytes());
+        match depth {
+            Depth::Metadata => self.record_plain(&record),
+            Depth::Statistics => self.record_statistics(record, content),
+            Depth::Payload if self.claims_bytes(record.payload_bytes) => self.record_payload(record, content),
+            Depth::Payload => self.record_capped(record),
+        }
+    }
+
+    /// The content that a descriptor names; none when it is damaged.
+    fn content(&self, desc: &TensorDesc) -> Option<Gather<'m>> {
+        let dtype = desc.dtype()?;
+        if usize::from(desc.ndims) > desc.shape.len() {
+            return None;
+        }
+        let layout = Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, dtype.bits()).ok()?;
+        self.memory.gather(desc.buffer_addr, desc.buffer_bytes, &layout)?.ok()
+    }
+
+    fn record_capped(&mut self, mut record: TensorDumpRecord) -> Outcome {
+        let bytes = record.payload_bytes;
+        record.flags |= RECORD_PAYLOAD_FILTERED;
+        let outcome = self.record_plain(&record);
+        if outcome == Outcome::Recorded {
+            self.ledger.filtered(0, bytes);
+        }
+        outcome
+    }
+
+    fn record_dispatch(&mut self, dispatch: &DispatchCapture, args: &[u64]) -> Outcome {
+        let bytes = args.as_bytes();
+        let mut record = dispatch_record(dispatch, bytes.len() as u64);
+        let need = Need { bytes: bytes.len() as u64, align: tensortap_abi::SMALL_PAYLOAD_ALIGN };
+        match self.reserve(Some(need)) {
+            Ok(reservation) => {
+                record.hash = hash128(bytes).to_le_bytes();
+                record.flags |= RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
+                record.payload_pos = reservation.position();
+                self.lane.payload(&reservation).write_copy_of_slice(bytes);
+                self.ledger.captured(need.bytes);
+                self.commit(reservation, &record);
+                Outcome::Recorded
+            }
+            Err(reason) => self.drop_payload(record, reason, need.bytes),
+        }
+    }
+
+    /// Records what has no payload.
+    fn record_plain(&mut self, record: &TensorDumpRecord) -> Outcome {
+        match self.reserve(None) {
+            Ok(reservation) => {
+                self.commit(reservation, record);
+                Outcome::Recorded
+            }
+            Err(reason) => {
+                self.ledger.dropped(reason, 0);
+                Outcome::Dropped(reason)
+            }
+        }
+    }
+
+    /// Counts a payload as dropped, and keeps the metadata if there is a place for it.
+    fn drop_payload(&mut self, mut record: TensorDumpRecord, reason: DropReason, bytes: u64) -> Outcome {
+        self.ledger.dropped(reason, bytes);
+        if !self.discards()
+            && let Ok(reservation) = self.lane.reserve(None)
+        {
+            record.flags |= RECORD_PAYLOAD_DROPPED;
+            self.commit(reservation, &record);
+        }
+        Outcome::Dropped(reason)
+    }
+
+    /// Reserves a place and space, waiting for the host if the policy says so.
+    fn reserve(&mut self, need: Option<Need>) -> Result<Reservation, DropReason> {
+        loop {
+            if self.discards() {
+                return Err(DropReason::NoHost);
+            }
+            match self.lane.reserve(need) {
+                Ok(reservation) => return Ok(reservation),
+                Err(_) if self.waits() => self.wait_for(need),
+                Err(refused) => return Err(self.reason(refused)),
+            }
+        }
+    }
+
+    fn commit(&mut self, reservation: Reservation, record: &TensorDumpRecord) {
+        let crowded = self.lane.commit(reservation, record);
+        self.ledger.committed();
+        if crowded && !self.rules.batch {
+            self.link.wake_host();
+        }
+    }
+
+    /// Returns when the need may be met, the host discards, or it counts as gone.
+    fn wait_for(&mut self, need: Option<Need>) {
+        self.link.waiting(true);
+        self.patience.begin(self.link.now_ns());
+        while self.lane.check(need).is_err() && !self.discards() {
+            let heartbeat = self.live.heartbeat().load(Ordering::Relaxed);
+            if !self.patience.look(heartbeat, self.link.now_ns()) {
+                break;
+            }
+            // Everything this thread has committed is visible, so the host can free what is waited for.
+            self.link.wake_host();
+            self.link.pause(self.patience.next_pause());
+        }
+        self.link.waiting(false);
+    }
+
+    /// Whether a full arena or queue stops this thread.
+    fn waits(&self) -> bool {
+        self.rules.waits && !self.patience.is_gone()
+    }
+
+    /// Whether the host takes no more.
+    fn discards(&self) -> bool {
+        self.live.discard().load(Ordering::Relaxed) != 0
+    }
+
+    fn reason(&self, refused: Refused) -> DropReason {
+        match refused {
+            _ if self.patience.is_gone() => DropReason::NoHost,
+            Refused::NoSpace => DropReason::NoSpace,
+            Refused::NoPlace | Refused::CommitFirst => DropReason::NoBuffer,
+        }
+    }
+}
+
+/// Adds to a shared count unless it would exceed `most`.
+fn add_up_to(count: &AtomicU64, by: u64, most: u64) -> bool {
+    let within = |before: u64| before.checked_add(by).filter(|&after| after <= most);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+}
+
+fn bad_descriptor(capture: &TensorCapture<'_>) -> TensorDumpRecord {
+    let &TensorCapture { task_id, stage, role, arg_index, marked, .. } = capture;
+    let reason = UncapturedReason::BadDescriptor;
+    uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked })
+}
+
+impl<H> fmt::Debug for ThreadRecorder<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadRecorder")
+            .field("lane", &self.lane)
+            .field("counters", &self.ledger.counters())
+            .finish_non_exhaustive()
+    }
+}

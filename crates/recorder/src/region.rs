@@ -1,0 +1,356 @@
+//! Typed access to the dump region in device memory.
+//!
+//! The only code that turns region addresses into references. Words that both sides use are atomics laid over the
+//! region's bytes. Records and payload bytes are plain memory: between reservation and commit they belong to the one
+//! thread that has the parts of that thread, and afterwards nobody writes them until the host has given them back.
+#![expect(unsafe_code, reason = "the region is reached through addresses that the host allocated")]
+
+use core::marker::PhantomData;
+use core::mem::{MaybeUninit, offset_of};
+use core::ptr;
+
+use tensortap_abi::{
+    CACHE_LINE_BYTES, DeviceRange, DumpBufferHeader, DumpBufferState, DumpSetupHeader, MAX_DEVICE_THREADS,
+    TensorDumpRecord,
+};
+use tensortap_geometry::Layout;
+use tensortap_sync::arena::ArenaWords;
+use tensortap_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use tensortap_sync::spsc::QueueWords;
+use zerocopy::FromBytes;
+
+use crate::{Gather, GatherError};
+
+const WORD_BYTES: usize = size_of::<u64>();
+const STATE_WORDS: usize = size_of::<DumpBufferState>() / WORD_BYTES;
+/// The header's last line: what changes during a run.
+const LIVE_OFFSET: usize = offset_of!(DumpSetupHeader, heartbeat);
+const LIVE_WORDS: usize = (size_of::<DumpSetupHeader>() - LIVE_OFFSET) / WORD_BYTES;
+const _: () = assert!(LIVE_OFFSET.is_multiple_of(CACHE_LINE_BYTES) && LIVE_WORDS == 8);
+
+/// Device memory as this device sees it: a device address is the address it is mapped at. Opens one
+/// [`Region`](crate::Region).
+#[derive(Debug)]
+pub struct Memory<'m> {
+    range: DeviceRange,
+    life: PhantomData<&'m ()>,
+}
+
+impl<'m> Memory<'m> {
+    /// The memory of a device, on that device.
+    ///
+    /// # Safety
+    /// - All of `range` stays mapped for reading and writing during `'m`, and its provenance is exposed.
+    /// - While the [`Region`](crate::Region) opened from it or one of its recorders is in use, no other region is
+    ///   opened over the same bytes, and nobody but the host writes to that region.
+    pub unsafe fn new(range: DeviceRange) -> Self {
+        Self { range, life: PhantomData }
+    }
+
+    /// The same memory, for the recorder of one thread.
+    pub(crate) fn share(&self) -> Self {
+        Self { range: self.range, life: PhantomData }
+    }
+
+    /// Whether all of `bytes` at `addr` are device memory.
+    pub(crate) fn contains(&self, addr: u64, bytes: u64) -> bool {
+        addr.checked_sub(self.range.addr)
+            .and_then(|offset| offset.checked_add(bytes))
+            .is_some_and(|end| end <= self.range.bytes)
+    }
+
+    /// A copy of what lies at `addr`, in memory that nobody writes at the moment.
+    pub(crate) fn copy<T: FromBytes>(&self, addr: u64) -> T {
+        let at = self.pointer(addr, size_of::<T>() as u64).cast::<T>();
+        // SAFETY: `pointer` checked that the bytes are mapped; T takes any bytes.
+        unsafe { at.read_unaligned() }
+    }
+
+    /// The content of a view of device memory, to be read; `None` when its buffer is not in device memory.
+    pub(crate) fn gather(
+        &self,
+        addr: u64,
+        bytes: u64,
+        layout: &Layout,
+    ) -> Option<Result<Gather<'m>, GatherError>> {
+        if !self.contains(addr, bytes) {
+            return None;
+        }
+        // SAFETY: the buffer is in device memory, which is readable during 'm.
+        Some(unsafe { Gather::new(self.pointer(addr, bytes), bytes, layout) })
+    }
+
+    fn pointer(&self, addr: u64, bytes: u64) -> *mut u8 {
+        assert!(self.contains(addr, bytes), "{bytes} bytes at {addr:#x} are not in device memory");
+        ptr::with_exposed_provenance_mut(usize::try_from(addr).expect("mapped, so it is an address"))
+    }
+
+    /// Atomics over `N` words at `addr`.
+    fn words<const N: usize>(&self, addr: u64) -> &'m [AtomicU64; N] {
+        let at = self.pointer(addr, (N * WORD_BYTES) as u64).cast::<[AtomicU64; N]>();
+        assert!(at.is_aligned(), "words at {addr:#x} are not aligned");
+        // SAFETY: mapped during 'm and aligned; both sides reach these words through atomics only.
+        unsafe { &*at }
+    }
+
+    /// Atomics over `len` half words at `addr`.
+    fn cells(&self, addr: u64, len: u32) -> &'m [AtomicU32] {
+        #[expect(clippy::cast_ptr_alignment, reason = "checked below")]
+        let at = self.pointer(addr, u64::from(len) * 4).cast::<AtomicU32>();
+        assert!(at.is_aligned(), "cells at {addr:#x} are not aligned");
+        // SAFETY: as for `words`.
+        unsafe { core::slice::from_raw_parts(at, len as usize) }
+    }
+}
+
+/// The line of the header that changes during a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveWords<'m>(&'m [AtomicU64; LIVE_WORDS]);
+
+macro_rules! live_word {
+    ($name:ident) => {
+        pub fn $name(&self) -> &'m AtomicU64 {
+            &self.0[(offset_of!(DumpSetupHeader, $name) - LIVE_OFFSET) / WORD_BYTES]
+        }
+    };
+}
+
+impl<'m> LiveWords<'m> {
+    /// Of the header at `base`, which lies in `memory` on a cache line.
+    pub fn new(memory: &Memory<'m>, base: u64) -> Self {
+        Self(memory.words(base + LIVE_OFFSET as u64))
+    }
+
+    live_word!(heartbeat);
+    live_word!(discard);
+    live_word!(tasks_captured);
+    live_word!(bytes_captured);
+}
+
+/// One thread's [`DumpBufferState`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateWords<'m>(&'m [AtomicU64; STATE_WORDS]);
+
+macro_rules! state_words {
+    ($($name:ident)+) => {$(
+        pub fn $name(&self) -> &'m AtomicU64 {
+            &self.0[offset_of!(DumpBufferState, $name) / WORD_BYTES]
+        }
+    )+};
+}
+
+impl<'m> StateWords<'m> {
+    state_words! {
+        write_cursor current_buffer ready_pushed free_popped flushed consumed_cursor ready_popped free_pushed
+        records payload_bytes held_up_ns dropped_no_buffer dropped_no_space dropped_no_host dropped_bytes
+        filtered_records filtered_bytes
+    }
+}
+
+impl ArenaWords for StateWords<'_> {
+    fn written(&self) -> &AtomicU64 {
+        self.write_cursor()
+    }
+
+    fn consumed(&self) -> &AtomicU64 {
+        self.consumed_cursor()
+    }
+}
+
+/// Numbers of buffers that may be filled, pushed by the host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreeQueue<'m> {
+    state: StateWords<'m>,
+    cells: &'m [AtomicU32],
+}
+
+impl QueueWords for FreeQueue<'_> {
+    fn pushed(&self) -> &AtomicU64 {
+        self.state.free_pushed()
+    }
+
+    fn popped(&self) -> &AtomicU64 {
+        self.state.free_popped()
+    }
+
+    fn cells(&self) -> &[AtomicU32] {
+        self.cells
+    }
+}
+
+/// Numbers of buffers that are full, pushed by the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadyQueue<'m> {
+    state: StateWords<'m>,
+    cells: &'m [AtomicU32],
+}
+
+impl QueueWords for ReadyQueue<'_> {
+    fn pushed(&self) -> &AtomicU64 {
+        self.state.ready_pushed()
+    }
+
+    fn popped(&self) -> &AtomicU64 {
+        self.state.ready_popped()
+    }
+
+    fn cells(&self) -> &[AtomicU32] {
+        self.cells
+    }
+}
+
+/// One thread's record buffers, to be filled by the one that has this.
+#[derive(Debug)]
+pub(crate) struct Buffers<'m> {
+    base: *mut u8,
+    count: u32,
+    records: u32,
+    life: PhantomData<&'m ()>,
+}
+
+// SAFETY: an exclusive handle to memory that is mapped for every thread.
+unsafe impl Send for Buffers<'_> {}
+
+impl<'m> Buffers<'m> {
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// Writes a buffer's header except for `committed`, and gives that word.
+    pub fn write_header(&mut self, number: u32, header: &DumpBufferHeader) -> &'m AtomicU64 {
+        let DumpBufferHeader { run_id, first_seq, thread, committed: _, reserved } = *header;
+        let at = self.header(number);
+        // SAFETY: `header` is in bounds and aligned. The buffer came from the free queue, so the host reads nothing of
+        // it until it is current again; it reaches `committed` through atomics only.
+        unsafe {
+            (&raw mut (*at).run_id).write(run_id);
+            (&raw mut (*at).first_seq).write(first_seq);
+            (&raw mut (*at).thread).write(thread);
+            (&raw mut (*at).reserved).write(reserved);
+            AtomicU64::from_ptr(&raw mut (*at).committed)
+        }
+    }
+
+    /// Writes a record that is not committed yet.
+    pub fn write_record(&mut self, number: u32, place: u32, record: &TensorDumpRecord) {
+        assert!(place < self.records, "place {place} in a buffer of {}", self.records);
+        let records = self.header(number).wrapping_add(1).cast::<TensorDumpRecord>();
+        // SAFETY: `place` lies in the buffer, records follow the header and are aligned as it is; the host reads the
+        // record only after it is committed.
+        unsafe { records.add(place as usize).write(*record) }
+    }
+
+    fn header(&self, number: u32) -> *mut DumpBufferHeader {
+        assert!(number < self.count, "buffer {number} of {}", self.count);
+        let bytes = size_of::<DumpBufferHeader>() + self.records as usize * size_of::<TensorDumpRecord>();
+        // SAFETY: `Memory::pointer` checked that `count` buffers of this size are mapped from `base` on.
+        unsafe { self.base.add(number as usize * bytes).cast() }
+    }
+}
+
+/// One thread's arena, to be filled by the one that has this.
+#[derive(Debug)]
+pub(crate) struct Arena<'m> {
+    base: *mut u8,
+    bytes: u64,
+    life: PhantomData<&'m ()>,
+}
+
+// SAFETY: an exclusive handle to memory that is mapped for every thread.
+unsafe impl Send for Arena<'_> {}
+
+impl Arena<'_> {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The bytes of a reserved piece, which does not straddle the arena's end.
+    pub fn piece(&mut self, position: u64, bytes: u64) -> &mut [MaybeUninit<u8>] {
+        let start = position % self.bytes;
+        assert!(
+            bytes <= self.bytes - start,
+            "a piece of {bytes} bytes at {position} straddles the arena's end"
+        );
+        let fits = "mapped, so it fits";
+        let (start, len) = (usize::try_from(start).expect(fits), usize::try_from(bytes).expect(fits));
+        // SAFETY: in bounds of the arena. Reserved and not committed, so the host does not read it; `&mut self` is
+        // the only handle to the arena.
+        unsafe { core::slice::from_raw_parts_mut(self.base.add(start).cast(), len) }
+    }
+}
+
+/// Where the parts of a region lie, and how large they are. Checked by [`crate::Region::open`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartTable {
+    pub states: u64,
+    pub queues: u64,
+    pub queue_stride: u64,
+    pub buffers: u64,
+    pub buffers_stride: u64,
+    pub buffer_count: u32,
+    pub records: u32,
+    pub arenas: u64,
+    pub arena_bytes: u64,
+}
+
+/// Which threads have a recorder: their parts are handed out once.
+#[derive(Debug)]
+pub(crate) struct Claims([AtomicBool; MAX_DEVICE_THREADS]);
+
+impl Claims {
+    pub const fn none() -> Self {
+        Self([const { AtomicBool::new(false) }; MAX_DEVICE_THREADS])
+    }
+}
+
+/// One thread's parts of the region.
+#[derive(Debug)]
+pub(crate) struct Parts<'m> {
+    pub state: StateWords<'m>,
+    pub free: FreeQueue<'m>,
+    pub ready: ReadyQueue<'m>,
+    pub buffers: Buffers<'m>,
+    pub arena: Arena<'m>,
+}
+
+impl<'m> Parts<'m> {
+    /// The parts of `thread`, the first time they are asked for. The parts in `table` do not overlap.
+    pub fn claim(memory: &Memory<'m>, table: &PartTable, claims: &Claims, thread: u32) -> Option<Self> {
+        let taken = claims.0[thread as usize].swap(true, Ordering::Relaxed);
+        (!taken).then(|| Self::new(memory, table, thread))
+    }
+
+    fn new(memory: &Memory<'m>, table: &PartTable, thread: u32) -> Self {
+        let thread = u64::from(thread);
+        let state = state_words(memory, table, thread);
+        let queues = table.queues + thread * table.queue_stride;
+        let ready = queues + u64::from(table.buffer_count) * 4;
+        let buffers = table.buffers + thread * table.buffers_stride;
+        assert!(buffers.is_multiple_of(CACHE_LINE_BYTES as u64), "buffers at {buffers:#x} are not aligned");
+        let arena = table.arenas + thread * table.arena_bytes;
+        Self {
+            state,
+            free: FreeQueue { state, cells: memory.cells(queues, table.buffer_count) },
+            ready: ReadyQueue { state, cells: memory.cells(ready, table.buffer_count) },
+            buffers: Buffers {
+                base: memory.pointer(buffers, table.buffers_stride),
+                count: table.buffer_count,
+                records: table.records,
+                life: PhantomData,
+            },
+            arena: Arena {
+                base: memory.pointer(arena, table.arena_bytes),
+                bytes: table.arena_bytes,
+                life: PhantomData,
+            },
+        }
+    }
+}
+
+fn state_words<'m>(memory: &Memory<'m>, table: &PartTable, thread: u64) -> StateWords<'m> {
+    StateWords(memory.words(table.states + thread * size_of::<DumpBufferState>() as u64))
+}

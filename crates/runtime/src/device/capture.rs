@@ -1,0 +1,276 @@
+//! The hooks of a run that is dumped: what is captured of a task, and when.
+
+use std::time::Duration;
+
+use tensortap_abi::{
+    DType, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role, TaskDumpRecord, TaskId, TensorDesc,
+    ThreadState, UncapturedReason,
+};
+use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
+use tensortap_recorder::{HostLink, ScalarCapture, TaskHead, TensorCapture, ThreadRecorder, UncapturedArg};
+use tensortap_sync::atomic::Ordering;
+
+use super::memory::{PayloadReader, ThreadView};
+use super::run::Run;
+use super::scheduler::TaskHooks;
+use crate::runtimes::GraphObserver;
+
+/// The host, as a recording thread knows it.
+pub struct HostOfRun<'r, 'm> {
+    run: &'r Run<'m>,
+    link: &'r DeviceLink,
+    thread: ThreadView<'m>,
+    /// How often the host had woken the device when this thread last looked.
+    wakes_seen: std::cell::Cell<u64>,
+}
+
+impl<'r, 'm> HostOfRun<'r, 'm> {
+    /// For a thread that publishes its state in `thread`.
+    pub fn new(run: &'r Run<'m>, link: &'r DeviceLink, thread: ThreadView<'m>) -> Self {
+        HostOfRun { run, link, thread, wakes_seen: std::cell::Cell::new(link.host_wakes()) }
+    }
+}
+
+impl HostLink for HostOfRun<'_, '_> {
+    fn wake_host(&self) {
+        self.link.wake_host();
+    }
+
+    fn pause(&self, limit: Duration) {
+        // Counted before the recorder looks at the region again, so a wake in between is not missed.
+        let seen = self.wakes_seen.get();
+        if self.link.wait_for_host_since(seen, limit) == HostEvent::Gone {
+            self.run.stop();
+        }
+        self.wakes_seen.set(self.link.host_wakes());
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.run.now_ns()
+    }
+
+    fn waiting(&self, waiting: bool) {
+        let state = if waiting { ThreadState::WaitingForDump } else { ThreadState::Running };
+        self.thread.state().store(state as u32, Ordering::Release);
+    }
+}
+
+/// The recorder of one thread of a run.
+pub type RunRecorder<'r, 'm> = ThreadRecorder<'m, HostOfRun<'r, 'm>>;
+
+/// Captures tasks on behalf of one thread.
+pub struct Capture<'r, 'm> {
+    run: &'r Run<'m>,
+    memory: &'m DeviceMemory,
+    recorder: RunRecorder<'r, 'm>,
+    /// Whether the runtime wants tensor metadata to be registered; elsewhere the payload says all.
+    registered_only: bool,
+}
+
+impl<'r, 'm> Capture<'r, 'm> {
+    /// Captures through a recorder.
+    pub fn new(
+        run: &'r Run<'m>,
+        memory: &'m DeviceMemory,
+        recorder: RunRecorder<'r, 'm>,
+        registered_only: bool,
+    ) -> Self {
+        Capture { run, memory, recorder, registered_only }
+    }
+
+    /// Says that this thread records no more.
+    pub fn flush(&mut self) {
+        self.recorder.flush();
+    }
+
+    /// Records what a task that has not completed has written so far.
+    pub fn in_flight(&mut self, slot: u32) {
+        if self.is_captured(slot) {
+            self.task(slot, 0, RECORD_IN_FLIGHT);
+            self.tensors(slot, DumpStage::AfterCompletion, true);
+        }
+    }
+
+    fn is_captured(&self, slot: u32) -> bool {
+        // Ordered by the last dispatch's completion, or by the post that made the task visible as running.
+        self.run.slots.captured(slot).load(Ordering::Relaxed) != 0
+    }
+
+    /// Arguments that both stages together would record.
+    fn arg_records(&self, slot: u32) -> u32 {
+        let slots = &self.run.slots;
+        let roles = slots.roles(slot);
+        let tensors =
+            roles.iter().take(slots.tensor_count(slot).into()).filter_map(|&tag| Role::from_tag(tag));
+        let captures = tensors.map(|role| u32::from(role.reads()) + u32::from(role.writes()));
+        captures.sum::<u32>() + u32::from(slots.scalar_count(slot))
+    }
+
+    fn task(&mut self, slot: u32, completed_ns: u64, flags: u8) {
+        let slots = &self.run.slots;
+        self.recorder.task(&TaskDumpRecord {
+            task_id: slots.task_id(slot),
+            func_id: slots.func_id(slot),
+            block_num: slots.block_num(slot),
+            dispatched_ns: slots.dispatched_ns(slot).load(Ordering::Relaxed),
+            completed_ns,
+            tensor_count: slots.tensor_count(slot).into(),
+            scalar_count: slots.scalar_count(slot).into(),
+            flags,
+            ..TaskDumpRecord::default()
+        });
+    }
+
+    fn payload(&self, slot: u32) -> Option<PayloadReader<'m>> {
+        let slots = &self.run.slots;
+        let layout = PayloadLayout {
+            tensor_count: slots.tensor_count(slot).into(),
+            scalar_count: slots.scalar_count(slot).into(),
+        };
+        PayloadReader::new(self.memory, slots.payload_addr(slot), layout).ok()
+    }
+
+    /// Captures the tensors that a stage is about.
+    fn tensors(&mut self, slot: u32, stage: DumpStage, in_flight: bool) {
+        let (task_id, roles, marks) = {
+            let slots = &self.run.slots;
+            (slots.task_id(slot), slots.roles(slot), slots.dump_marks(slot))
+        };
+        let Some(payload) = self.payload(slot) else { return };
+        for (index, &tag) in roles.iter().enumerate().take(payload.layout().tensor_count) {
+            let arg_index = u16::try_from(index).expect("at most 16");
+            let Some(role) = Role::from_tag(tag) else { continue };
+            let of_stage = match stage {
+                DumpStage::BeforeDispatch => role.reads(),
+                DumpStage::AfterCompletion => role.writes(),
+            };
+            if !of_stage {
+                continue;
+            }
+            let (desc, marked) = (payload.tensor(index), marks & 1 << index != 0);
+            match self.describe(slot, index, &desc) {
+                Err(reason) => {
+                    self.recorder.uncaptured(&UncapturedArg {
+                        task_id,
+                        stage,
+                        role,
+                        arg_index,
+                        reason,
+                        marked,
+                    });
+                }
+                Ok(()) => {
+                    let desc = &desc;
+                    self.recorder.tensor(&TensorCapture {
+                        task_id,
+                        stage,
+                        role,
+                        arg_index,
+                        desc,
+                        marked,
+                        in_flight,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether the metadata registered for an argument, where that is needed, describes what the kernel gets.
+    fn describe(&self, slot: u32, index: usize, desc: &TensorDesc) -> Result<(), UncapturedReason> {
+        if !self.registered_only {
+            return Ok(());
+        }
+        let slots = &self.run.slots;
+        if slots.tensor_info_mask(slot) & 1 << index == 0 {
+            return Err(UncapturedReason::NoTensorInfo);
+        }
+        let layout = PayloadLayout { tensor_count: index + 1, scalar_count: 0 };
+        let info = PayloadReader::new(self.memory, slots.tensor_info_addr(slot), layout);
+        let info = info.map_err(|_| UncapturedReason::BadDescriptor)?.tensor(index);
+        let same = (info.buffer_addr, info.dtype, info.start_offset, info.dims(), info.dim_strides())
+            == (desc.buffer_addr, desc.dtype, desc.start_offset, desc.dims(), desc.dim_strides());
+        if same { Ok(()) } else { Err(UncapturedReason::Contradiction) }
+    }
+
+    fn scalars(&mut self, slot: u32) {
+        let (task_id, marks) = (self.run.slots.task_id(slot), self.run.slots.dump_marks(slot));
+        let Some(payload) = self.payload(slot) else { return };
+        let PayloadLayout { tensor_count, scalar_count } = payload.layout();
+        for index in 0..scalar_count {
+            let (bits, tag) = payload.scalar(index);
+            let arg_index = u16::try_from(tensor_count + index).expect("at most 48");
+            let marked = marks & 1 << arg_index != 0;
+            let stage = DumpStage::BeforeDispatch;
+            match DType::from_tag(tag) {
+                Some(dtype) => {
+                    self.recorder.scalar(&ScalarCapture { task_id, stage, arg_index, dtype, bits, marked });
+                }
+                None => {
+                    let (role, reason) = (Role::Input, UncapturedReason::BadDescriptor);
+                    self.recorder.uncaptured(&UncapturedArg {
+                        task_id,
+                        stage,
+                        role,
+                        arg_index,
+                        reason,
+                        marked,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl TaskHooks for Capture<'_, '_> {
+    fn before_dispatch(&mut self, slot: u32) {
+        let slots = &self.run.slots;
+        let wanted = self.recorder.wants_task(&TaskHead {
+            task_id: slots.task_id(slot),
+            func_ids: slots.func_id(slot),
+            arg_records: self.arg_records(slot),
+        });
+        slots.captured(slot).store(wanted.into(), Ordering::Relaxed);
+        if wanted {
+            slots.dispatched_ns(slot).store(self.run.now_ns(), Ordering::Relaxed);
+            self.task(slot, 0, 0);
+            self.tensors(slot, DumpStage::BeforeDispatch, false);
+            self.scalars(slot);
+        }
+    }
+
+    fn after_completion(&mut self, slot: u32) {
+        if self.is_captured(slot) {
+            self.task(slot, self.run.now_ns(), 0);
+            self.tensors(slot, DumpStage::AfterCompletion, false);
+        }
+    }
+}
+
+/// Records the graph's dependencies as the orchestrator finds them.
+pub struct EdgeCapture<'r, 'm> {
+    recorder: RunRecorder<'r, 'm>,
+}
+
+impl<'r, 'm> EdgeCapture<'r, 'm> {
+    /// Captures through the orchestrator's recorder.
+    pub fn new(recorder: RunRecorder<'r, 'm>) -> Self {
+        EdgeCapture { recorder }
+    }
+}
+
+impl GraphObserver for EdgeCapture<'_, '_> {
+    fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16) {
+        self.recorder.edge(&tensortap_recorder::EdgeCapture {
+            consumer: to.0,
+            producer: from.0,
+            cause,
+            arg_index,
+        });
+    }
+}
+
+impl Drop for EdgeCapture<'_, '_> {
+    fn drop(&mut self) {
+        self.recorder.flush();
+    }
+}

@@ -1,0 +1,110 @@
+//! The host's part in recording: room for the region, and tasks that a dead device left in the middle.
+
+use std::sync::Arc;
+
+use tensortap_abi::{
+    ControlLayout, CoreControl, DUMP_TENSORS, DeviceRange, DumpGeometry, KernelArgs, LARGE_PAYLOAD_ALIGN,
+    PayloadLayout, Role, TaskId, TaskSlot, TensorDesc,
+};
+use tensortap_platform::{Device, DeviceAccess, PlatformError};
+use tensortap_recorder::{SetupOptions, setup_bytes};
+use zerocopy::FromBytes;
+
+use super::failure::RunError;
+use super::plan::Plan;
+
+/// Threads of a device that record: the orchestrator, the schedulers, and the monitor, which records what hangs.
+pub const fn recording_threads(schedulers: u32) -> u32 {
+    schedulers + 2
+}
+
+/// A region to be set up before launch.
+pub struct RegionPlan {
+    /// Sizes.
+    pub geometry: DumpGeometry,
+    /// How it is used; the base address is filled in when there is one.
+    pub options: SetupOptions,
+}
+
+/// Who collects what a launch records.
+pub trait DumpSession {
+    /// The region for so many recording threads.
+    fn plan(&mut self, threads: u32) -> Result<RegionPlan, RunError>;
+
+    /// The region is in place and nothing is launched yet. `edges` are those of a graph that the host has built.
+    fn begin(
+        &mut self,
+        device: Arc<dyn DeviceAccess>,
+        region: DeviceRange,
+        edges: &[(TaskId, TaskId)],
+    ) -> Result<(), RunError>;
+
+    /// The device has woken the host: there is something to take.
+    fn woken(&mut self);
+}
+
+/// Reserves and initialises the region, and names it in the launch arguments.
+pub(super) fn set_up(plan: &mut Plan<'_>, session: &mut dyn DumpSession) -> Result<(), RunError> {
+    let RegionPlan { geometry, mut options } = session.plan(recording_threads(plan.args.schedulers))?;
+    let bytes = geometry.bytes();
+    options.base = plan.reserve_aligned(bytes, LARGE_PAYLOAD_ALIGN, "the dump region (--dump-arena)")?;
+    let setup = setup_bytes(geometry, &options).map_err(|error| RunError::Dump(error.to_string()))?;
+    setup.try_write(|offset, content| plan.device.copy_to(options.base + offset, content))?;
+    plan.args.dump_data_base = options.base;
+    plan.args.dump_enable = DUMP_TENSORS;
+    session.begin(plan.device.access(), DeviceRange { addr: options.base, bytes }, &plan.edges)
+}
+
+/// A task that was running when its device died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFlightTask {
+    /// Its slot, as the device left it.
+    pub slot: TaskSlot,
+    /// Tensor arguments and their roles.
+    pub tensors: Vec<(TensorDesc, Role)>,
+}
+
+impl InFlightTask {
+    /// Identity.
+    pub fn id(&self) -> TaskId {
+        TaskId(self.slot.task_id)
+    }
+}
+
+/// The tasks that cores were working on, from what the device left in its memory. What is damaged is left out.
+pub(super) fn in_flight(device: &dyn Device, args: &KernelArgs) -> Result<Vec<InFlightTask>, PlatformError> {
+    let mut found: Vec<InFlightTask> = Vec::new();
+    for core in 0..args.blocks as usize * tensortap_abi::SLOTS_PER_TASK {
+        let control: CoreControl = read(device, args.control.addr + ControlLayout::core_offset(core) as u64)?;
+        if control.posted == control.done || found.iter().any(|t| t.slot.task_id == control.task_id) {
+            continue;
+        }
+        let offset = u64::from(control.task_slot) * size_of::<TaskSlot>() as u64;
+        if offset + size_of::<TaskSlot>() as u64 > args.tasks.bytes {
+            continue;
+        }
+        let slot: TaskSlot = read(device, args.tasks.addr + offset)?;
+        if slot.task_id == control.task_id {
+            found.extend(read_task(device, slot));
+        }
+    }
+    Ok(found)
+}
+
+fn read_task(device: &dyn Device, slot: TaskSlot) -> Option<InFlightTask> {
+    let layout =
+        PayloadLayout { tensor_count: slot.tensor_count.into(), scalar_count: slot.scalar_count.into() };
+    let roles = slot.roles.iter().map(|&tag| Role::from_tag(tag)).take(layout.tensor_count);
+    let mut tensors = Vec::new();
+    for (index, role) in roles.enumerate() {
+        let addr = slot.payload_addr.checked_add((index * size_of::<TensorDesc>()) as u64)?;
+        tensors.push((read(device, addr).ok()?, role?));
+    }
+    Some(InFlightTask { slot, tensors })
+}
+
+fn read<T: FromBytes>(device: &dyn Device, addr: u64) -> Result<T, PlatformError> {
+    let mut bytes = vec![0; size_of::<T>()];
+    device.copy_from(addr, &mut bytes)?;
+    Ok(T::read_from_bytes(&bytes).expect("the sizes agree"))
+}

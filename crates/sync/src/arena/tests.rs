@@ -1,0 +1,159 @@
+//! Behaviour of the arena's cursors.
+
+use std::thread;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{ArenaWords, Consumer, Place, Space};
+use crate::Line;
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::cursor::CursorError;
+use crate::testing::{ROUNDS, cases, insist};
+
+#[derive(Default)]
+struct Words {
+    written: Line<AtomicU64>,
+    consumed: Line<AtomicU64>,
+}
+
+impl ArenaWords for Words {
+    fn written(&self) -> &AtomicU64 {
+        &self.written
+    }
+
+    fn consumed(&self) -> &AtomicU64 {
+        &self.consumed
+    }
+}
+
+const BYTES: u64 = 512;
+
+#[test]
+fn a_piece_that_would_straddle_the_end_begins_behind_it() {
+    let words = Words::default();
+    let mut space = Space::new(&words, BYTES);
+    assert_eq!(space.reserve(400, 64), Some(0));
+    assert_eq!(space.place(64), Place { position: 448, to_end: 64 });
+    assert_eq!(space.reserve(65, 64), None, "the skipped end and the piece need 177 bytes, 112 are free");
+    words.consumed.store(100, Relaxed);
+    assert_eq!(space.reserve(65, 64), Some(512));
+    assert_eq!((space.written(), space.in_use_hint(), words.written.load(Relaxed)), (577, 477, 577));
+}
+
+#[test]
+fn a_piece_that_ends_with_the_arena_is_not_moved() {
+    let words = Words::default();
+    let mut space = Space::new(&words, BYTES);
+    assert_eq!(space.reserve(64, 64), Some(0));
+    assert_eq!(space.reserve(BYTES - 64, 64), Some(64));
+    assert_eq!(space.reserve(0, 64), Some(512));
+    assert_eq!(space.reserve(1, 1), None);
+}
+
+#[test]
+fn a_piece_larger_than_the_arena_never_fits() {
+    let words = Words::default();
+    assert_eq!(Space::new(&words, BYTES).reserve(BYTES + 1, 1), None);
+    assert_eq!(Space::overwriting(&words, BYTES).reserve(BYTES + 1, 1), None);
+}
+
+#[test]
+fn an_overwriting_space_never_waits() {
+    let words = Words::default();
+    let mut space = Space::overwriting(&words, BYTES);
+    let positions: Vec<_> = (0..4).map(|_| space.reserve(384, 128)).collect();
+    assert_eq!(positions, [Some(0), Some(512), Some(1024), Some(1536)]);
+}
+
+#[test]
+fn a_consumed_cursor_that_cannot_be_right_frees_nothing() {
+    let words = Words::default();
+    let mut space = Space::new(&words, BYTES);
+    space.reserve(BYTES, 64).unwrap();
+    words.consumed.store(BYTES + 1, Relaxed);
+    assert_eq!(space.reserve(1, 1), None);
+    words.consumed.store(256, Relaxed);
+    assert_eq!(space.in_use(), 256);
+    words.consumed.store(255, Relaxed);
+    assert_eq!(space.in_use(), 256);
+}
+
+#[test]
+fn the_consumer_refuses_cursors_that_cannot_be_right() {
+    let words = Words::default();
+    let mut consumer = Consumer::new(&words, BYTES);
+    words.written.store(BYTES, Relaxed);
+    assert_eq!(consumer.poll(), Ok(BYTES));
+    words.written.store(BYTES + 1, Relaxed);
+    assert_eq!(consumer.poll(), Err(CursorError::TooFar { from: BYTES, to: BYTES + 1, most: BYTES }));
+    words.written.store(BYTES - 1, Relaxed);
+    assert_eq!(consumer.poll(), Err(CursorError::MovedBack { from: BYTES, to: BYTES - 1 }));
+
+    assert_eq!(consumer.release_to(100), Ok(()));
+    assert_eq!(consumer.release_to(99), Err(CursorError::MovedBack { from: 100, to: 99 }));
+    let past_written = CursorError::TooFar { from: 100, to: BYTES + 1, most: BYTES };
+    assert_eq!(consumer.release_to(BYTES + 1), Err(past_written));
+    assert_eq!((consumer.consumed(), words.consumed.load(Relaxed)), (100, 100));
+    words.written.store(BYTES + 100, Relaxed);
+    assert_eq!(consumer.poll(), Ok(BYTES + 100));
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn pieces_in_use_never_share_a_byte_and_fit_whenever_there_is_room(
+        steps in prop::collection::vec((0..300u64, 0..4u32, any::<bool>()), 1..80),
+    ) {
+        let words = Words::default();
+        let (mut space, mut consumer) = (Space::new(&words, BYTES), Consumer::new(&words, BYTES));
+        let mut in_use: Vec<(u64, u64)> = Vec::new();
+        for (bytes, align_log, consumes) in steps {
+            if consumes && !in_use.is_empty() {
+                let (position, bytes) = in_use.remove(0);
+                consumer.poll().unwrap();
+                consumer.release_to(position + bytes).unwrap();
+                continue;
+            }
+            let align = 1 << (2 * align_log);
+            let Some(position) = space.reserve(bytes, align) else {
+                let Place { position, to_end } = space.place(align);
+                let skipped = position - space.written() + if bytes > to_end { to_end } else { 0 };
+                prop_assert!(skipped + bytes + space.in_use() > BYTES, "refused although it fits");
+                continue;
+            };
+            prop_assert_eq!(position % align, 0);
+            prop_assert!(position % BYTES + bytes <= BYTES, "straddles the end");
+            for &(other, len) in &in_use {
+                let (here, there) = (position % BYTES, other % BYTES);
+                prop_assert!(here + bytes <= there || there + len <= here || bytes == 0 || len == 0);
+            }
+            in_use.push((position, bytes));
+        }
+    }
+}
+
+#[test]
+fn a_stream_larger_than_the_arena_passes_through_it() {
+    let words = Words::default();
+    let bytes: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+    let committed = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut space = Space::new(&words, 8);
+            for piece in 0..u64::from(ROUNDS) {
+                let position = insist(|| space.reserve(1, 1));
+                bytes[usize::try_from(position % 8).unwrap()].store(piece, Relaxed);
+                committed.store(piece + 1, crate::atomic::Ordering::Release);
+            }
+        });
+        let mut consumer = Consumer::new(&words, 8);
+        for piece in 0..u64::from(ROUNDS) {
+            insist(|| (committed.load(crate::atomic::Ordering::Acquire) > piece).then_some(()));
+            assert!(consumer.poll().unwrap() > piece);
+            assert_eq!(bytes[usize::try_from(piece % 8).unwrap()].load(Relaxed), piece);
+            consumer.release_to(piece + 1).unwrap();
+        }
+    });
+}

@@ -1,0 +1,124 @@
+//! Behaviour of the queue.
+
+use std::thread;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{Consumer, Producer, PushError, QueueWords};
+use crate::Line;
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::cursor::CursorError;
+use crate::testing::{ROUNDS, cases, insist};
+
+struct Words<const N: usize> {
+    pushed: Line<AtomicU64>,
+    popped: Line<AtomicU64>,
+    cells: Line<[AtomicU32; N]>,
+}
+
+impl<const N: usize> Words<N> {
+    fn starting_at(count: u64) -> Self {
+        Self {
+            pushed: Line::new(AtomicU64::new(count)),
+            popped: Line::new(AtomicU64::new(count)),
+            cells: Line::new([const { AtomicU32::new(0) }; N]),
+        }
+    }
+}
+
+impl<const N: usize> QueueWords for Words<N> {
+    fn pushed(&self) -> &AtomicU64 {
+        &self.pushed
+    }
+
+    fn popped(&self) -> &AtomicU64 {
+        &self.popped
+    }
+
+    fn cells(&self) -> &[AtomicU32] {
+        &self.cells[..]
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn entries_come_out_in_order_and_never_more_than_fit(
+        pushes in prop::collection::vec(any::<bool>(), 0..60),
+        start in any::<u32>(),
+    ) {
+        let words = Words::<3>::starting_at(start.into());
+        let mut producer = Producer::new(&words, start.into(), start.into());
+        let mut consumer = Consumer::new(&words, start.into(), start.into());
+        let mut expected = Vec::new();
+        for (entry, pushes) in (0..).zip(pushes) {
+            if pushes {
+                let room = expected.len() < 3;
+                prop_assert_eq!(producer.has_room(), Ok(room));
+                prop_assert_eq!(producer.push(entry), if room { Ok(()) } else { Err(PushError::Full) });
+                expected.extend(room.then_some(entry));
+            } else {
+                let oldest = (!expected.is_empty()).then(|| expected.remove(0));
+                prop_assert_eq!(consumer.peek(), Ok(oldest));
+                prop_assert_eq!(consumer.take(), Ok(oldest));
+            }
+            prop_assert_eq!(consumer.waiting(), Ok(expected.len() as u64));
+        }
+        prop_assert_eq!(producer.pushed() - consumer.popped(), expected.len() as u64);
+    }
+}
+
+#[test]
+fn a_consumer_made_late_finds_entries_pushed_before() {
+    let words = Words::<2>::starting_at(0);
+    Producer::new(&words, 0, 0).push(9).unwrap();
+    assert_eq!(Consumer::new(&words, 0, 0).take(), Ok(Some(9)));
+    // As a free queue starts: the host has filled it before anybody made a handle.
+    assert_eq!(Consumer::new(&words, 1, 0).take(), Ok(Some(9)));
+}
+
+#[test]
+fn a_producers_count_that_cannot_be_right_is_refused_and_nothing_is_read() {
+    let words = Words::<2>::starting_at(5);
+    let mut consumer = Consumer::new(&words, 5, 5);
+    words.pushed.store(8, Relaxed);
+    assert_eq!(consumer.peek(), Err(CursorError::TooFar { from: 5, to: 8, most: 7 }));
+    words.pushed.store(4, Relaxed);
+    assert_eq!(consumer.take(), Err(CursorError::MovedBack { from: 5, to: 4 }));
+    words.pushed.store(6, Relaxed);
+    assert_eq!(consumer.waiting(), Ok(1));
+}
+
+#[test]
+fn a_consumers_count_that_cannot_be_right_is_refused() {
+    let words = Words::<1>::starting_at(0);
+    let mut producer = Producer::new(&words, 0, 0);
+    producer.push(1).unwrap();
+    words.popped.store(2, Relaxed);
+    let past_all_pushed = CursorError::TooFar { from: 0, to: 2, most: 1 };
+    assert_eq!(producer.push(2), Err(PushError::Damaged(past_all_pushed)));
+}
+
+#[test]
+fn every_entry_crosses_once_between_threads() {
+    let words = Words::<4>::starting_at(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut producer = Producer::new(&words, 0, 0);
+            (0..ROUNDS).for_each(|entry| insist(|| producer.push(entry).ok()));
+        });
+        let mut consumer = Consumer::new(&words, 0, 0);
+        for entry in 0..ROUNDS {
+            assert_eq!(insist(|| consumer.take().unwrap()), entry);
+        }
+    });
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "peek must give an entry first")]
+fn popping_nothing_is_caught() {
+    Consumer::new(&Words::<1>::starting_at(0), 0, 0).pop();
+}

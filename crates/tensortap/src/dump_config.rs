@@ -1,0 +1,145 @@
+use std::time::Duration;
+
+use tensortap_abi::{
+    DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, LARGE_PAYLOAD_ALIGN, MAX_ARGS,
+};
+use tensortap_scene::Scene;
+
+use crate::{Error, Unknown};
+
+/// The most memory that the dump region may take of the device, all threads together.
+const MAX_REGION_BYTES: u64 = 8 << 30;
+
+/// What is captured, how, and where it goes: all that the `--dump-…` options say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DumpConfig {
+    /// How much.
+    pub level: DumpLevel,
+    /// Task ids, first and last of each range; empty for all.
+    pub tasks: Vec<(u64, u64)>,
+    /// Kernels by name or `func_id`; empty for all.
+    pub funcs: Vec<String>,
+    /// Arguments by `arg_index`; empty for all.
+    pub args: Vec<u16>,
+    /// One stage only.
+    pub stage: Option<DumpStage>,
+    /// Only the first tasks to be dispatched.
+    pub first: Option<u64>,
+    /// Only the last tasks: older ones are given up, and disk use stays bounded.
+    pub last: Option<u64>,
+    /// Only the first payload bytes.
+    pub max_bytes: Option<u64>,
+    /// What a full arena does to the device.
+    pub policy: DumpPolicy,
+    /// Whether the host reads while the device runs.
+    pub collect: DumpCollect,
+    /// Silence of the host after which the device goes on without it.
+    pub liveness: Duration,
+    /// Store equal payloads once.
+    pub dedup: bool,
+    /// Sync data, then index, before a record is acknowledged.
+    pub sync: bool,
+    /// Write past the page cache.
+    pub direct: bool,
+    /// Bytes of each device thread's arena.
+    pub arena_bytes: u64,
+    /// Record buffers of each device thread.
+    pub buffers: u32,
+    /// Records of each buffer.
+    pub records: u32,
+}
+
+impl DumpConfig {
+    /// Everything at this level, everything else at its default.
+    pub fn new(level: DumpLevel) -> DumpConfig {
+        DumpConfig {
+            level,
+            tasks: Vec::new(),
+            funcs: Vec::new(),
+            args: Vec::new(),
+            stage: None,
+            first: None,
+            last: None,
+            max_bytes: None,
+            policy: DumpPolicy::Block,
+            collect: DumpCollect::Live,
+            liveness: Duration::from_secs(30),
+            dedup: true,
+            sync: false,
+            direct: false,
+            arena_bytes: 64 << 20,
+            buffers: 8,
+            records: 4096,
+        }
+    }
+
+    /// Sizes of the region for so many recording threads.
+    pub(crate) fn geometry(&self, threads: u32) -> Result<DumpGeometry, Error> {
+        let bad = |option: &'static str, value: u64, expected: String| {
+            Err(Error::DumpOption { option, value: value.to_string(), expected })
+        };
+        if !(64 << 10..=1 << 40).contains(&self.arena_bytes) {
+            return bad("--dump-arena", self.arena_bytes, "64 KiB to 1 TiB are possible".into());
+        }
+        if !(2..=1024).contains(&self.buffers) {
+            return bad("--dump-buffers", self.buffers.into(), "2 to 1024 are possible".into());
+        }
+        if !(1..=1 << 20).contains(&self.records) {
+            return bad("--dump-records", self.records.into(), "1 to 1048576 are possible".into());
+        }
+        let arena_bytes = self.arena_bytes.next_multiple_of(LARGE_PAYLOAD_ALIGN);
+        let geometry = DumpGeometry { threads, buffers: self.buffers, records: self.records, arena_bytes };
+        if geometry.bytes() > MAX_REGION_BYTES {
+            let expected = format!(
+                "{threads} threads would take {} bytes, {MAX_REGION_BYTES} are allowed",
+                geometry.bytes()
+            );
+            return bad("--dump-arena", self.arena_bytes, expected);
+        }
+        Ok(geometry)
+    }
+
+    /// The filter as the device applies it.
+    pub(crate) fn filter(&self, scene: &dyn Scene) -> Result<DumpFilter, Error> {
+        let mut filter = DumpFilter::ALL;
+        if self.tasks.len() > DumpFilter::MAX_TASK_RANGES {
+            return Err(Error::DumpOption {
+                option: "--dump-task",
+                value: format!("{} ranges", self.tasks.len()),
+                expected: format!("at most {} are possible; join some", DumpFilter::MAX_TASK_RANGES),
+            });
+        }
+        for (range, &(first, last)) in filter.tasks.iter_mut().zip(&self.tasks) {
+            *range = [first, last];
+        }
+        filter.task_ranges = self.tasks.len() as u64;
+        if !self.funcs.is_empty() {
+            filter.funcs = [0; 4];
+            for name in &self.funcs {
+                let id = func_id(scene, name)?;
+                filter.funcs[id as usize / 64] |= 1 << (id % 64);
+            }
+        }
+        if !self.args.is_empty() {
+            filter.args = 0;
+            for &arg in &self.args {
+                if usize::from(arg) >= MAX_ARGS {
+                    let expected = format!("arguments are numbered 0 to {}", MAX_ARGS - 1);
+                    return Err(Error::DumpOption { option: "--dump-arg", value: arg.to_string(), expected });
+                }
+                filter.args |= 1 << arg;
+            }
+        }
+        filter.stages = self.stage.map_or(u64::MAX, |stage| 1 << stage as u32);
+        filter.first_tasks = self.first.unwrap_or(u64::MAX);
+        filter.max_bytes = self.max_bytes.unwrap_or(u64::MAX);
+        Ok(filter)
+    }
+}
+
+fn func_id(scene: &dyn Scene, name: &str) -> Result<u32, Error> {
+    let kernels = scene.kernels();
+    let found = kernels.iter().find(|k| k.name == name || name.parse() == Ok(k.func_id));
+    let known = kernels.iter().map(|k| k.name);
+    found.map(|k| k.func_id).filter(|&id| id < 256).ok_or_else(|| Unknown::new("kernel", name, known).into())
+}

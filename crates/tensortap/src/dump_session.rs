@@ -1,0 +1,317 @@
+//! One dump, from the region to the closed files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tensortap_abi::{
+    DeviceRange, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind, TaskDumpRecord, TaskId, TensorDesc,
+    TensorDumpRecord,
+};
+use tensortap_collector::{
+    CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
+};
+use tensortap_format::{
+    DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, RunInfo, Status, WriterOptions,
+    choose_dir, timestamp,
+};
+use tensortap_platform::DeviceAccess;
+use tensortap_recorder::SetupOptions;
+use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
+use tensortap_scene::{KernelDef, Scene};
+
+use crate::in_flight::gather;
+use crate::{DumpConfig, DumpReport, Error, Request, RunConfig};
+
+/// Folder for dumps when none is named.
+const OUTPUTS: &str = "outputs";
+
+/// Collects what a run records.
+pub struct Session<'a> {
+    config: &'a DumpConfig,
+    scene: &'static dyn Scene,
+    writer: Option<DumpWriter>,
+    dir: PathBuf,
+    run_id: u64,
+    options: Option<CollectorOptions>,
+    collection: Option<Collection<DeviceRegion, DumpWriter>>,
+    access: Option<Arc<dyn DeviceAccess>>,
+    warn: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+}
+
+impl<'a> Session<'a> {
+    /// Creates the files of a dump. Names and sizes are checked before anything is created.
+    pub fn create(run: &RunConfig, config: &'a DumpConfig, request: &Request) -> Result<Session<'a>, Error> {
+        config.filter(request.scene)?;
+        config.geometry(tensortap_runtime::recording_threads(run.schedulers))?;
+        let started = SystemTime::now();
+        let run_id = run_id(started);
+        let info = run_info(config, request, run_id, started);
+        let dir = choose_dir(run.out.as_deref(), OUTPUTS.as_ref(), started)?;
+        let options = WriterOptions { keep_last_tasks: config.last, sync: config.sync };
+        let writer = DumpWriter::create_with(&dir, &info, options)?;
+        Ok(Session {
+            config,
+            scene: request.scene,
+            writer: Some(writer),
+            dir,
+            run_id,
+            options: None,
+            collection: None,
+            access: None,
+            warn: run.warn.clone(),
+        })
+    }
+
+    /// Drains what is left, adds what a dead device left behind, and closes the files.
+    pub fn finish(mut self, failure: Option<&RunFailure>) -> Result<DumpReport, Error> {
+        let Some(collection) = self.collection.take() else {
+            return Ok(self.empty_report("the run did not begin"));
+        };
+        let outcome = collection.stop().and_then(|mut collector| {
+            while collector.step()?.records > 0 {}
+            let in_flight = failure.map(|f| f.in_flight.as_slice()).unwrap_or_default();
+            self.record_in_flight(&mut collector, in_flight)?;
+            collector.finish(&run_end(failure))
+        });
+        match outcome {
+            Ok(summary) => Ok(DumpReport {
+                records: summary.tensors + summary.scalars,
+                tensors: summary.tensors,
+                scalars: summary.scalars,
+                bytes_captured: summary.captured_bytes,
+                bytes_written: summary.written_bytes,
+                deduplicated_bytes: summary.deduplicated_bytes,
+                truncated_tensors: summary.truncated_tensors,
+                dropped_records: summary.dropped_records,
+                dropped_overwrite: summary.overwritten_records,
+                corrupt_records: summary.corrupt_records,
+                filtered_records: summary.filtered_records,
+                held_up: Duration::from_nanos(summary.held_up_ns),
+                losses: summary.threads.into_iter().flat_map(|t| t.losses).collect(),
+                problem: summary.failure,
+                ..self.empty_report("")
+            }),
+            Err(error) => Ok(self.empty_report(&error.to_string())),
+        }
+    }
+
+    fn empty_report(&self, problem: &str) -> DumpReport {
+        DumpReport {
+            dir: self.dir.clone(),
+            level: self.config.level,
+            records: 0,
+            tensors: 0,
+            scalars: 0,
+            bytes_captured: 0,
+            bytes_written: 0,
+            deduplicated_bytes: 0,
+            truncated_tensors: 0,
+            dropped_records: 0,
+            dropped_overwrite: 0,
+            corrupt_records: 0,
+            filtered_records: 0,
+            held_up: Duration::ZERO,
+            losses: Vec::new(),
+            problem: Some(problem.to_string()).filter(|p| !p.is_empty()),
+        }
+    }
+
+    /// What tasks had written when their device died, from its surviving memory.
+    fn record_in_flight(
+        &self,
+        collector: &mut Collector<DeviceRegion, DumpWriter>,
+        tasks: &[InFlightTask],
+    ) -> Result<(), CollectError> {
+        let Some(access) = &self.access else { return Ok(()) };
+        for task in tasks.iter().filter(|t| t.slot.captured != 0) {
+            collector.record_task(&task_record(task))?;
+            for (arg_index, (desc, role)) in (0_u16..).zip(&task.tensors) {
+                if role.writes()
+                    && let Some(content) = gather(&**access, desc)
+                {
+                    let record = tensor_record(task, arg_index, desc, role.tag());
+                    collector.record_tensor(&record, &content)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DumpSession for Session<'_> {
+    fn plan(&mut self, threads: u32) -> Result<RegionPlan, RunError> {
+        let dump = |error: Error| RunError::Dump(error.to_string());
+        let geometry = self.config.geometry(threads).map_err(dump)?;
+        let options = SetupOptions {
+            base: 0,
+            run_id: self.run_id,
+            level: self.config.level,
+            policy: self.config.policy,
+            collect: self.config.collect,
+            liveness_ms: u64::try_from(self.config.liveness.as_millis()).unwrap_or(u64::MAX),
+            filter: self.config.filter(self.scene).map_err(dump)?,
+        };
+        let mut collector = CollectorOptions::new(geometry, self.run_id, DeviceRange::default());
+        collector.collect = self.config.collect;
+        collector.sync = self.config.sync;
+        if !self.config.dedup {
+            collector.dedup_entries = 0;
+        }
+        if self.config.direct {
+            collector.payload_path = PayloadPath::Direct;
+        }
+        self.options = Some(collector);
+        Ok(RegionPlan { geometry, options })
+    }
+
+    fn begin(
+        &mut self,
+        device: Arc<dyn DeviceAccess>,
+        region: DeviceRange,
+        edges: &[(TaskId, TaskId)],
+    ) -> Result<(), RunError> {
+        let dump = |message: &str| RunError::Dump(message.into());
+        let mut options = self.options.clone().ok_or_else(|| dump("the region was not planned"))?;
+        let mut writer = self.writer.take().ok_or_else(|| dump("it was begun before"))?;
+        options.device_memory = device.memory();
+        let failed = |error: &dyn std::error::Error| RunError::Dump(error.to_string());
+        // Behind the device's threads and the host's own records.
+        let thread = options.geometry.threads + 1;
+        for (first, chunk) in (0_u64..).step_by(EDGES_PER_FRAME).zip(edges.chunks(EDGES_PER_FRAME)) {
+            let records: Vec<IndexRecord> = chunk.iter().map(|&(from, to)| edge_record(from, to)).collect();
+            writer.append(thread, first..first + chunk.len() as u64, &records).map_err(|e| failed(&e))?;
+        }
+        self.access = Some(device.clone());
+        let memory =
+            DeviceRegion::new(device, region).ok_or_else(|| dump("the region lies outside device memory"))?;
+        let warn = self.warn.clone();
+        let listener = Box::new(move |event: CollectEvent<'_>| {
+            if let Some(warn) = &warn {
+                warn(&in_words(&event));
+            }
+        });
+        let collector = Collector::new(memory, writer, &options, listener).map_err(|e| failed(&e))?;
+        self.collection = Some(Collection::start(collector).map_err(|e| failed(&e))?);
+        Ok(())
+    }
+
+    fn woken(&mut self) {
+        if let Some(collection) = &self.collection {
+            collection.notify();
+        }
+    }
+}
+
+/// What the user should hear at once.
+fn in_words(event: &CollectEvent<'_>) -> String {
+    match event {
+        CollectEvent::WriteFailed(error) => format!("{error}; the run goes on without its dump"),
+        CollectEvent::ThreadEnded(error) => format!("{error}; what that thread records from here on is lost"),
+        CollectEvent::CorruptRecord { thread, seq, fault } => {
+            format!("record {seq} of device thread {thread} is damaged and left out: {fault}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// Edges of a host-built graph entered at a time.
+const EDGES_PER_FRAME: usize = 4096;
+
+fn edge_record(from: TaskId, to: TaskId) -> IndexRecord {
+    IndexRecord::plain(&TensorDumpRecord {
+        task_id: to.0,
+        address: from.0,
+        kind: RecordKind::Edge as u8,
+        stage: u8::try_from(EdgeCause::Explicit as u16).unwrap_or(0),
+        ..TensorDumpRecord::default()
+    })
+}
+
+fn task_record(task: &InFlightTask) -> TaskDumpRecord {
+    TaskDumpRecord {
+        task_id: task.slot.task_id,
+        func_id: task.slot.func_id,
+        block_num: task.slot.block_num,
+        dispatched_ns: task.slot.dispatched_ns,
+        tensor_count: task.slot.tensor_count.into(),
+        scalar_count: task.slot.scalar_count.into(),
+        kind: RecordKind::Task as u8,
+        flags: RECORD_IN_FLIGHT,
+        ..TaskDumpRecord::default()
+    }
+}
+
+fn tensor_record(task: &InFlightTask, arg_index: u16, desc: &TensorDesc, role: u8) -> TensorDumpRecord {
+    TensorDumpRecord {
+        task_id: task.slot.task_id,
+        start_offset: desc.start_offset,
+        address: desc.buffer_addr,
+        kind: RecordKind::Tensor as u8,
+        stage: DumpStage::AfterCompletion as u8,
+        role,
+        dtype: desc.dtype,
+        ndims: desc.ndims,
+        flags: RECORD_IN_FLIGHT,
+        arg_index,
+        shape: desc.shape,
+        strides: desc.strides,
+        ..TensorDumpRecord::default()
+    }
+}
+
+/// Unique enough to tell runs of one machine apart.
+fn run_id(started: SystemTime) -> u64 {
+    let nanos = started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    u64::try_from(nanos & u128::from(u64::MAX)).unwrap_or(1) ^ u64::from(std::process::id()) << 40
+}
+
+fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: SystemTime) -> RunInfo {
+    let params = request.params.iter().map(|(key, value)| (key.to_string(), value.into())).collect();
+    RunInfo {
+        run_id,
+        started_at: timestamp(started),
+        platform: request.platform.name().into(),
+        runtime: request.runtime.name().into(),
+        scene: request.scene.name().into(),
+        params,
+        device_base: 0,
+        dump_level: config.level as u32,
+        dump_policy: config.policy.name().into(),
+        dump_collect: config.collect.name().into(),
+        kernels: request.scene.kernels().iter().map(kernel_info).collect(),
+        ..RunInfo::default()
+    }
+}
+
+fn kernel_info(kernel: &KernelDef) -> KernelInfo {
+    KernelInfo {
+        func_id: kernel.func_id,
+        name: kernel.name.into(),
+        core_type: kernel.core_type.name().into(),
+        signature: kernel.signature.iter().map(|kind| kind.name().to_string()).collect(),
+        code: format!("builtin {} {}", kernel.name, env!("CARGO_PKG_VERSION")),
+        ..KernelInfo::default()
+    }
+}
+
+fn run_end(failure: Option<&RunFailure>) -> RunEnd {
+    let status = match failure.map(RunFailure::status) {
+        None => Status::Complete,
+        Some("stalled") => Status::Stalled,
+        Some("killed") => Status::Killed,
+        Some("interrupted") => Status::Interrupted,
+        Some(_) => Status::Crashed,
+    };
+    let mut end = RunEnd::new(status);
+    end.message = failure.map(ToString::to_string);
+    end.finished_at = Some(timestamp(SystemTime::now()));
+    let in_flight = failure.map(|f| &f.in_flight).filter(|tasks| !tasks.is_empty());
+    end.in_flight = in_flight.map(|tasks| tasks.iter().map(in_flight_entry).collect());
+    end
+}
+
+fn in_flight_entry(task: &InFlightTask) -> InFlightEntry {
+    let kernels = task.slot.func_id.into_iter().filter(|&id| id != tensortap_abi::NO_KERNEL);
+    InFlightEntry { task_id: task.slot.task_id, func_id: kernels.collect(), block_num: task.slot.block_num }
+}
