@@ -146,6 +146,15 @@ pub enum ThreadState {
     WaitingForRing = 2,
     /// Blocked on the dump; no limit runs meanwhile.
     WaitingForDump = 3,
+    /// Capturing for the dump; no limit runs meanwhile.
+    Capturing = 4,
+}
+
+impl ThreadState {
+    /// Whether a thread in the state of this tag is held up by the dump.
+    pub const fn is_held_up(tag: u32) -> bool {
+        tag == ThreadState::WaitingForDump as u32 || tag == ThreadState::Capturing as u32
+    }
 }
 
 /// Mailbox of one core: the scheduler's words, the core's word, and the message.

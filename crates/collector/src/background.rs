@@ -119,31 +119,38 @@ impl Signals {
     }
 }
 
-/// Says that nobody collects, even when a thread panics.
-struct Over<'a>(&'a Signals);
+/// Ends the heartbeat when nobody collects any more, and lets producers go unless the collector was given back: even
+/// when its thread panics.
+struct Over<'a, M: RegionMemory> {
+    signals: &'a Signals,
+    memory: M,
+    given_back: bool,
+}
 
-impl Drop for Over<'_> {
+impl<M: RegionMemory> Drop for Over<'_, M> {
     fn drop(&mut self) {
-        self.0.tell(|state| state.over = true);
+        if !self.given_back {
+            // If even this fails, the silent heart says the same.
+            let _ = self.memory.write_u64(DISCARD, 1);
+            self.memory.wake();
+        }
+        self.signals.tell(|state| state.over = true);
     }
 }
 
-fn collect<M: RegionMemory, S: Sink>(
+fn collect<M: RegionMemory + Clone, S: Sink>(
     mut collector: Collector<M, S>,
     signals: &Signals,
 ) -> Result<Collector<M, S>, CollectError> {
-    let _over = Over(signals);
+    let mut over = Over { signals, memory: collector.memory().clone(), given_back: false };
     loop {
-        let progress = collector.step().inspect_err(|_| {
-            // Nothing will be drained again. If even this fails, the silent heart says the same.
-            let _ = collector.memory().write_u64(DISCARD, 1);
-            collector.memory().wake();
-        })?;
+        let progress = collector.step()?;
         let limit = if progress.records > 0 { Duration::ZERO } else { LOOK };
         let mut state = signals.sleep(limit, |state| state.woken || state.stop);
         state.woken = false;
         if state.stop {
             drop(state);
+            over.given_back = true;
             return Ok(collector);
         }
     }

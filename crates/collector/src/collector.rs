@@ -236,9 +236,11 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
 
     /// Keeps a thread from waiting for space whose content nobody will read.
     fn pass_over(&mut self, index: usize) -> Result<u64, CollectError> {
-        let sane = self.threads[index].drain.stream.release_unread(&self.memory)?;
-        if !sane && !self.batch {
-            // Not even its cursors make sense, so it could wait for ever.
+        let stream = &mut self.threads[index].drain.stream;
+        let sane = stream.release_unread(&self.memory)?;
+        stream.restate(&self.memory)?;
+        // A thread of which not even the cursors make sense could wait for ever.
+        if self.failure.is_some() || !sane && !self.batch {
             self.memory.write_u64(DISCARD, 1)?;
         }
         self.memory.wake();

@@ -169,6 +169,7 @@ impl Drain {
         }
         if records == 0 {
             self.settle_doubt(memory)?;
+            self.stream.restate(memory).map_err(DrainError::Memory)?;
         } else {
             store.free_window()?;
         }

@@ -18,6 +18,9 @@ use crate::{
     places::{Places, RECORD_BYTES},
 };
 
+/// A larger gap between sequence numbers is damage, not loss.
+const MAX_MISSING: u64 = 1 << 32;
+
 /// Records copied out by one call.
 const MAX_TAKE: u64 = 512;
 
@@ -233,6 +236,18 @@ impl Stream {
         Ok(true)
     }
 
+    /// Stores all of the host's words again. A kernel may have written over them, and a device that waits for one of
+    /// them to change would wait for ever. The free queue never changes once it was set up; see the module.
+    pub(crate) fn restate(&self, memory: &impl RegionMemory) -> Result<(), PlatformError> {
+        let buffers = u64::from(self.geometry.buffers);
+        let numbers: Vec<u8> = (0..self.geometry.buffers).flat_map(u32::to_le_bytes).collect();
+        memory.write(self.places.free_entry(0), &numbers)?;
+        memory.write_u64(self.places.free_pushed(), self.returned + buffers)?;
+        memory.write_u64(self.places.ready_popped(), self.returned)?;
+        memory.write_u64(self.places.consumed_cursor(), self.consumed)?;
+        memory.write_u64(self.places.acknowledged(), self.acknowledged)
+    }
+
     /// The counters, whatever they say.
     pub(crate) fn read_state(&self, memory: &impl RegionMemory) -> Result<DumpBufferState, PlatformError> {
         let mut state = DumpBufferState::new_zeroed();
@@ -286,7 +301,7 @@ impl Stream {
     fn check_header(&self, number: u32, header: &DumpBufferHeader) -> Result<(), StreamError> {
         // `committed` changes meanwhile and has its own read.
         let DumpBufferHeader { run_id, first_seq, thread, committed: _, reserved: _ } = *header;
-        let last_seq = u64::MAX - u64::from(self.geometry.records);
+        let last_seq = self.next_seq.saturating_add(MAX_MISSING);
         let checks = [
             ("run_id", run_id, self.run_id, run_id == self.run_id),
             ("thread", thread, self.thread.into(), thread == u64::from(self.thread)),

@@ -47,6 +47,7 @@ impl TestMemory {
     }
 
     /// Calls of `wake` so far.
+    #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn wakes(&self) -> u64 {
         self.shared.wakes.load(Ordering::Relaxed)
     }

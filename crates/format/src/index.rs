@@ -49,8 +49,10 @@ impl Index {
         }
         let info_bytes = usize::try_from(header.info_bytes).unwrap_or(usize::MAX);
         let json = padded.get(..info_bytes).ok_or_else(|| damaged(path, "the run information is cut"))?;
-        let info: RunInfo = serde_json::from_slice(json)
+        let mut info: RunInfo = serde_json::from_slice(json)
             .map_err(|e| damaged(path, &format!("the run information is not understood ({e})")))?;
+        // Checksums are seeded with the header's; what the JSON says must not part them.
+        info.run_id = header.run_id;
         if !is_plain_file_name(&info.bin_file) {
             return Err(FormatError::BadBinFile { name: info.bin_file });
         }

@@ -1,6 +1,7 @@
 //! Whether `tensor_dump.json` says what the index says.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     fs::File,
     io::{self, BufReader, Read, Write},
@@ -116,7 +117,7 @@ impl<'de> Visitor<'de> for &mut Check<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen: Vec<String> = Vec::new();
+        let mut missing: BTreeSet<&str> = self.head.keys().map(String::as_str).chain(["tensors"]).collect();
         while let Some(key) = map.next_key::<String>()? {
             if key == "tensors" {
                 map.next_value_seed(Tensors(self))?;
@@ -124,14 +125,10 @@ impl<'de> Visitor<'de> for &mut Check<'_> {
                 let value: Value = map.next_value()?;
                 self.head_value(&key, &value);
             }
-            if seen.len() <= self.head.len() {
-                seen.push(key);
-            }
+            missing.remove(key.as_str());
         }
-        for key in self.head.keys().map(String::as_str).chain(["tensors"]) {
-            if !seen.iter().any(|s| s == key) {
-                self.problem(None, format!("{MANIFEST_FILE} has no `{key}`"));
-            }
+        for key in missing {
+            self.problem(None, format!("{MANIFEST_FILE} has no `{key}`"));
         }
         Ok(())
     }

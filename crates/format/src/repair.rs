@@ -159,7 +159,6 @@ fn close(
     let mut encoder = FrameEncoder::new(index.info.run_id);
     encoder.footer(&footer, end);
     Tail::at(end).append(&index.file, &index.path, &encoder.bytes)?;
-    index.file.sync_data().at("sync", &index.path)?;
     write_json_files(dir, &Source { index: &index, end, footer: &footer, in_flight: &in_flight })
 }
 

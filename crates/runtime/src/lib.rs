@@ -5,6 +5,8 @@
 //! `device/crash.rs` (what a signal handler stores).
 
 mod device;
+#[doc(hidden)]
+pub mod drive;
 mod host;
 mod runtimes;
 

@@ -5,6 +5,7 @@ use tensortap_abi::{
 };
 use tensortap_scene::Scene;
 
+use crate::dump_files::DumpTrouble;
 use crate::{Error, Unknown};
 
 /// The most memory that the dump region may take of the device, all threads together.
@@ -47,6 +48,9 @@ pub struct DumpConfig {
     pub buffers: u32,
     /// Records of each buffer.
     pub records: u32,
+    /// For tests of the loss policies.
+    #[doc(hidden)]
+    pub trouble: DumpTrouble,
 }
 
 impl DumpConfig {
@@ -70,6 +74,7 @@ impl DumpConfig {
             arena_bytes: 64 << 20,
             buffers: 8,
             records: 4096,
+            trouble: DumpTrouble::default(),
         }
     }
 

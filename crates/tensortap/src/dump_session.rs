@@ -20,6 +20,7 @@ use tensortap_recorder::SetupOptions;
 use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
 use tensortap_scene::{KernelDef, Scene};
 
+use crate::dump_files::Files;
 use crate::in_flight::gather;
 use crate::{DumpConfig, DumpReport, Error, Request, RunConfig};
 
@@ -34,7 +35,7 @@ pub struct Session<'a> {
     dir: PathBuf,
     run_id: u64,
     options: Option<CollectorOptions>,
-    collection: Option<Collection<DeviceRegion, DumpWriter>>,
+    collection: Option<Collection<DeviceRegion, Files>>,
     access: Option<Arc<dyn DeviceAccess>>,
     warn: Option<Arc<dyn Fn(&str) + Send + Sync>>,
 }
@@ -77,6 +78,7 @@ impl<'a> Session<'a> {
         match outcome {
             Ok(summary) => Ok(DumpReport {
                 records: summary.tensors + summary.scalars,
+                entries: summary.records,
                 tensors: summary.tensors,
                 scalars: summary.scalars,
                 bytes_captured: summary.captured_bytes,
@@ -101,6 +103,7 @@ impl<'a> Session<'a> {
             dir: self.dir.clone(),
             level: self.config.level,
             records: 0,
+            entries: 0,
             tensors: 0,
             scalars: 0,
             bytes_captured: 0,
@@ -120,7 +123,7 @@ impl<'a> Session<'a> {
     /// What tasks had written when their device died, from its surviving memory.
     fn record_in_flight(
         &self,
-        collector: &mut Collector<DeviceRegion, DumpWriter>,
+        collector: &mut Collector<DeviceRegion, Files>,
         tasks: &[InFlightTask],
     ) -> Result<(), CollectError> {
         let Some(access) = &self.access else { return Ok(()) };
@@ -191,7 +194,8 @@ impl DumpSession for Session<'_> {
                 warn(&in_words(&event));
             }
         });
-        let collector = Collector::new(memory, writer, &options, listener).map_err(|e| failed(&e))?;
+        let files = Files { writer, trouble: self.config.trouble, reserved: 0 };
+        let collector = Collector::new(memory, files, &options, listener).map_err(|e| failed(&e))?;
         self.collection = Some(Collection::start(collector).map_err(|e| failed(&e))?);
         Ok(())
     }

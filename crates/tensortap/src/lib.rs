@@ -22,6 +22,7 @@ mod config;
 #[cfg(doctest)]
 mod docs;
 mod dump_config;
+mod dump_files;
 mod dump_session;
 mod error;
 mod in_flight;
@@ -30,6 +31,8 @@ mod run;
 
 pub use config::RunConfig;
 pub use dump_config::DumpConfig;
+#[doc(hidden)]
+pub use dump_files::DumpTrouble;
 pub use error::{Error, Unknown};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
 pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};

@@ -53,9 +53,11 @@ pub struct DumpReport {
     pub level: DumpLevel,
     /// Arguments recorded, scalars among them.
     pub records: u64,
-    /// Tensors among them.
+    /// Entries of any kind: arguments, and the tasks and dependencies between them.
+    pub entries: u64,
+    /// Tensors among the records.
     pub tensors: u64,
-    /// Scalars among them.
+    /// Scalars among the records.
     pub scalars: u64,
     /// Payload bytes that the device captured.
     pub bytes_captured: u64,

@@ -28,7 +28,8 @@ pub fn contents(config: &RunConfig, runtime: &str) -> BTreeMap<Key, Content> {
     let scene = config.registry.find(&config.scene).expect("a scene");
     let pairs = config.params.iter().map(|(k, v)| (k.as_str(), v.as_str()));
     let params = Params::resolve(scene.name(), scene.params(), pairs).expect("valid parameters");
-    let mut graph = SequentialGraph::record(scene, &params, &scene.host_args(&params)).expect("the graph builds");
+    let mut graph =
+        SequentialGraph::record(scene, &params, &scene.host_args(&params)).expect("the graph builds");
     let mut next_in_ring = [0_u64; RINGS];
     let mut all = BTreeMap::new();
     graph
@@ -46,7 +47,9 @@ pub fn contents(config: &RunConfig, runtime: &str) -> BTreeMap<Key, Content> {
                 assert!(all.insert(key, content).is_none());
             };
             for (index, role) in step.roles.iter().enumerate() {
-                for (before, tensor) in [(true, &step.before.tensors[index]), (false, &step.after.tensors[index])] {
+                for (before, tensor) in
+                    [(true, &step.before.tensors[index]), (false, &step.after.tensors[index])]
+                {
                     if if before { role.reads() } else { role.writes() } {
                         let shape = tensor.shape.iter().map(|&d| d as u64).collect();
                         let dtype = tensor.dtype.name().to_string();

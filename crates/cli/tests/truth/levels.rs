@@ -80,7 +80,9 @@ fn tree_hash(bytes: &[u8]) -> u128 {
 
 #[test]
 fn hashes_stand_for_the_content_and_no_payload_is_written() {
-    for (scene, level) in [("tiny_llm", DumpLevel::Hash), ("bgemm", DumpLevel::Hash), ("stream", DumpLevel::Full)] {
+    for (scene, level) in
+        [("tiny_llm", DumpLevel::Hash), ("bgemm", DumpLevel::Hash), ("stream", DumpLevel::Full)]
+    {
         let folder = tempfile::tempdir().expect("a folder");
         let (manifest, all) = dump(&config(scene, level, folder.path()));
         assert_eq!(captured_keys(&manifest), all.keys().cloned().collect());
@@ -117,7 +119,11 @@ fn filters_by_task_argument_and_stage_keep_exactly_that() {
         |c| c.dump.as_mut().unwrap().tasks = vec![(0, 0), (0x1_0000_0001, 0x1_0000_0002)],
         |k| in_ranges(k.task_id),
     );
-    filtered("vector_example", |c| c.dump.as_mut().unwrap().args = vec![0, 2], |k| [0, 2].contains(&k.arg_index));
+    filtered(
+        "vector_example",
+        |c| c.dump.as_mut().unwrap().args = vec![0, 2],
+        |k| [0, 2].contains(&k.arg_index),
+    );
     filtered("bgemm", |c| c.dump.as_mut().unwrap().stage = Some(DumpStage::AfterCompletion), |k| !k.before);
 }
 
@@ -147,7 +153,8 @@ fn the_first_tasks_are_kept_whole() {
 #[test]
 fn the_last_tasks_are_kept_and_the_disk_stays_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut config = config("stream", DumpLevel::Full, folder.path()).param("tasks", 300).param("bytes", 262_144);
+    let mut config =
+        config("stream", DumpLevel::Full, folder.path()).param("tasks", 300).param("bytes", 262_144);
     config.dump.as_mut().unwrap().last = Some(5);
     let (manifest, all) = dump(&config);
     let newest: BTreeSet<u64> =
@@ -160,7 +167,9 @@ fn the_last_tasks_are_kept_and_the_disk_stays_bounded() {
     }
     let used: u64 = std::fs::read_dir(folder.path().join("dump"))
         .expect("readable")
-        .map(|e| std::os::unix::fs::MetadataExt::blocks(&e.expect("readable").metadata().expect("readable")) * 512)
+        .map(|e| {
+            std::os::unix::fs::MetadataExt::blocks(&e.expect("readable").metadata().expect("readable")) * 512
+        })
         .sum();
     assert!(used < 40 * 262_144, "{used} bytes on disk for 5 tasks");
 }

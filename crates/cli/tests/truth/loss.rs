@@ -1,1 +1,132 @@
-//! Loss policies and failures: nothing is lost in silence.
+//! Loss policies: what is lost is counted, and by default nothing is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tensortap::{DumpCollect, DumpLevel, DumpPolicy, Golden, RunConfig};
+
+use crate::expected::{Content, Key, contents};
+use crate::manifest::{Manifest, key};
+use crate::{config, run};
+
+const RUNTIME: &str = "tensormap_and_ringbuffer";
+const MIB: u64 = 1 << 20;
+
+/// `tasks` tasks of a MiB each, through an arena of a MiB per thread.
+fn narrow_stream(tasks: u64, out: &std::path::Path) -> RunConfig {
+    let mut config = config("stream", DumpLevel::Full, out).param("tasks", tasks);
+    config.blocks = Some(1);
+    let dump = config.dump.as_mut().unwrap();
+    (dump.arena_bytes, dump.dedup) = (MIB, false);
+    config
+}
+
+/// Every stored payload is what it should be.
+fn check_stored(manifest: &Manifest, all: &BTreeMap<Key, Content>) {
+    for record in manifest.records().iter().filter(|r| r["payload"] == "stored") {
+        let Some(Content::Tensor { bytes, .. }) = all.get(&key(record)) else { panic!("{record}") };
+        assert!(manifest.payload(record) == bytes, "{record}");
+    }
+}
+
+fn count_payloads(manifest: &Manifest, state: &str) -> u64 {
+    manifest.records().iter().filter(|r| r["payload"] == state).count() as u64
+}
+
+#[test]
+fn a_slow_host_is_waited_for_and_is_no_hang() {
+    for platform in ["a2a3sim", "a5sim"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = narrow_stream(6, folder.path());
+        config.platform = platform.into();
+        config.dump.as_mut().unwrap().trouble.pause = Duration::from_millis(400);
+        config.stall_timeout = Some(Duration::from_millis(150));
+        let report = run(&config);
+        assert_eq!((report.golden, report.status()), (Golden::Pass, "complete"), "{:?}", report.failure);
+        let dump = report.dump.expect("dumped");
+        assert_eq!((dump.dropped_records, dump.truncated_tensors), (0, 0));
+        assert!(dump.held_up > Duration::from_millis(150), "it was held up for {:?}", dump.held_up);
+        assert!(Manifest::read(&dump.dir).contents() == contents(&config, RUNTIME));
+    }
+}
+
+#[test]
+fn dropping_counts_exactly_what_is_missing() {
+    for platform in ["a2a3sim", "a5sim"] {
+        let (all_folder, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let asked = run(&narrow_stream(100, all_folder.path())).dump.expect("dumped").entries;
+        let mut config = narrow_stream(100, folder.path());
+        config.platform = platform.into();
+        let dump = config.dump.as_mut().unwrap();
+        (dump.policy, dump.buffers, dump.records) = (DumpPolicy::Drop, 2, 8);
+        dump.trouble.pause = Duration::from_millis(30);
+        let report = run(&config);
+        assert_eq!(report.golden, Golden::Pass);
+        let dump = report.dump.expect("dumped");
+        let manifest = Manifest::read(&dump.dir);
+        let payload_only = count_payloads(&manifest, "dropped");
+        assert!(dump.dropped_records > 0, "the host was too fast");
+        assert_eq!(dump.entries + dump.dropped_records - payload_only, asked, "{:?}", dump.losses);
+        assert_eq!(dump.losses.iter().map(|l| l.records).sum::<u64>(), dump.dropped_records);
+        assert_eq!(manifest.count("dropped_records"), dump.dropped_records);
+        check_stored(&manifest, &contents(&config, RUNTIME));
+    }
+}
+
+#[test]
+fn a_batch_marks_exactly_what_was_overwritten() {
+    for platform in ["a2a3sim", "a5sim"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = config("stream", DumpLevel::Full, folder.path()).param("tasks", 40).param("bytes", 65_536);
+        (config.platform, config.blocks) = (platform.into(), Some(1));
+        let dump = config.dump.as_mut().unwrap();
+        (dump.collect, dump.arena_bytes, dump.dedup) = (DumpCollect::Batch, MIB, false);
+        let report = run(&config);
+        let dump = report.dump.expect("dumped");
+        let manifest = Manifest::read(&dump.dir);
+        let all = contents(&config, RUNTIME);
+        assert_eq!(manifest.records().len(), all.len(), "metadata of all stays");
+        check_stored(&manifest, &all);
+        // One scheduler records everything in order: what is left are the newest payloads that fill the arena.
+        let tensors: Vec<_> = manifest.records().iter().filter(|r| r["kind"] == "tensor").collect();
+        let kept = tensors.iter().rev().take_while(|r| r["payload"] == "stored").count();
+        assert_eq!(kept as u64, MIB / 65_536, "of {}", tensors.len());
+        let overwritten = count_payloads(&manifest, "overwritten");
+        assert_eq!(overwritten as usize + kept, tensors.len());
+        assert_eq!((dump.dropped_overwrite, manifest.count("dropped_overwrite")), (overwritten, overwritten));
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_dump_and_not_the_run() {
+    for platform in ["a2a3sim", "a5sim"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = narrow_stream(60, folder.path());
+        config.platform = platform.into();
+        config.dump.as_mut().unwrap().trouble.disk_bytes = Some(20 * MIB);
+        let report = run(&config);
+        assert_eq!((report.golden, report.status()), (Golden::Pass, "dump_failed"));
+        let dump = report.dump.expect("dumped");
+        assert!(dump.problem.is_some());
+        let manifest = Manifest::read(&dump.dir);
+        assert_eq!(manifest.json["status"], "dump_failed");
+        let stored = count_payloads(&manifest, "stored");
+        assert!((10..=20).contains(&stored), "{stored} payloads of a MiB were stored");
+        check_stored(&manifest, &contents(&config, RUNTIME));
+    }
+}
+
+#[test]
+fn a_gigabyte_goes_through_a_small_arena_without_loss() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config("stream", DumpLevel::Full, folder.path()).param("tasks", 512);
+    let dump = config.dump.as_mut().unwrap();
+    (dump.arena_bytes, dump.dedup) = (64 * MIB, false);
+    let report = run(&config);
+    let dump = report.dump.expect("dumped");
+    assert_eq!((dump.dropped_records, dump.truncated_tensors, dump.corrupt_records), (0, 0, 0));
+    assert_eq!((dump.tensors, dump.bytes_written), (1024, 1024 * MIB));
+    let opened = tensortap::format::Dump::open(&dump.dir).expect("it opens");
+    let verdict = tensortap::format::verify(&opened).expect("readable");
+    assert!(verdict.is_ok(), "{:?}", verdict.problems);
+}

@@ -3,6 +3,7 @@
 //! Nothing here shares code with recorder, geometry, collector or format: manifests are read with a JSON parser, payloads
 //! by offset and size, and the executor indexes views element by element.
 
+mod death;
 mod expected;
 mod levels;
 mod loss;
@@ -35,7 +36,9 @@ fn everywhere(scene: &str) -> Vec<(&'static str, &'static str, DeviceMode)> {
     let mut all = Vec::new();
     for platform in PLATFORMS {
         for runtime in RUNTIMES.iter().filter(|r| runtimes.contains(&r.name())) {
-            all.extend([DeviceMode::Process, DeviceMode::Thread].map(|mode| (platform.name(), runtime.name(), mode)));
+            all.extend(
+                [DeviceMode::Process, DeviceMode::Thread].map(|mode| (platform.name(), runtime.name(), mode)),
+            );
         }
     }
     all

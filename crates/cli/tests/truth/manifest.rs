@@ -17,7 +17,9 @@ impl Manifest {
     pub fn read(dir: &Path) -> Manifest {
         let text = std::fs::read_to_string(dir.join("tensor_dump.json")).expect("there is a manifest");
         let json: Value = serde_json::from_str(&text).expect("it is JSON");
-        let bin = json["bin_file"].as_str().map(|name| std::fs::read(dir.join(name)).expect("there is a payload file"));
+        let bin = json["bin_file"]
+            .as_str()
+            .map(|name| std::fs::read(dir.join(name)).expect("there is a payload file"));
         Manifest { json, bin: bin.unwrap_or_default() }
     }
 
@@ -50,7 +52,8 @@ impl Manifest {
             return Content::Scalar { dtype, bits: hex(&record["scalar_value"]) };
         }
         assert_eq!(record["payload"], "stored", "{record}");
-        let shape = record["shape"].as_array().expect("shape").iter().map(|d| d.as_u64().expect("a size")).collect();
+        let shape =
+            record["shape"].as_array().expect("shape").iter().map(|d| d.as_u64().expect("a size")).collect();
         Content::Tensor { dtype, shape, bytes: self.payload(record).to_vec() }
     }
 }
@@ -61,7 +64,11 @@ pub fn key(record: &Value) -> Key {
         Some("after_completion") => false,
         other => panic!("stage {other:?}"),
     };
-    Key { task_id: hex(&record["task_id"]), before, arg_index: record["arg_index"].as_u64().expect("arg_index") }
+    Key {
+        task_id: hex(&record["task_id"]),
+        before,
+        arg_index: record["arg_index"].as_u64().expect("arg_index"),
+    }
 }
 
 pub fn hex(value: &Value) -> u64 {

@@ -8,7 +8,13 @@ use crate::expected::{Content, contents};
 use crate::manifest::Manifest;
 use crate::{config, everywhere, listed_scenes, run};
 
-fn check(scene: &str, platform: &str, runtime: &str, mode: tensortap::DeviceMode, tweak: impl Fn(&mut tensortap::RunConfig)) {
+fn check(
+    scene: &str,
+    platform: &str,
+    runtime: &str,
+    mode: tensortap::DeviceMode,
+    tweak: impl Fn(&mut tensortap::RunConfig),
+) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = config(scene, DumpLevel::Full, folder.path());
     config.platform = platform.into();
@@ -82,7 +88,14 @@ fn the_vector_example_has_thirteen_tensors_and_five_scalars() {
     let dump = report.dump.expect("dumped");
     assert_eq!((dump.records, dump.tensors, dump.scalars), (18, 13, 5));
     let manifest = Manifest::read(&dump.dir);
-    let counts = ["total_tensors", "before_dispatch", "after_completion", "input_tensors", "output_tensors", "scalars"];
+    let counts = [
+        "total_tensors",
+        "before_dispatch",
+        "after_completion",
+        "input_tensors",
+        "output_tensors",
+        "scalars",
+    ];
     assert_eq!(counts.map(|key| manifest.count(key)), [18, 13, 5, 13, 5, 5]);
     assert_eq!(manifest.count("deduplicated_bytes"), 6 * 65_536);
 }

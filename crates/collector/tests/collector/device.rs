@@ -46,6 +46,7 @@ pub struct FakeThread {
     pub run_id: u64,
     pub cursor: u64,
     pub seq: u64,
+    committed: u64,
     /// Buffer being filled, and records in it.
     current: Option<(u32, u64)>,
     free_popped: u64,
@@ -61,6 +62,7 @@ impl FakeThread {
             run_id,
             cursor: 0,
             seq: 0,
+            committed: 0,
             current: None,
             free_popped: 0,
             ready_pushed: 0,
@@ -127,7 +129,8 @@ impl FakeThread {
         let committed = self.buffer(number) + offset_of!(DumpBufferHeader, committed) as u64;
         self.memory.write_u64(committed, count + 1).unwrap();
         self.seq += 1;
-        self.write_state(offset_of!(DumpBufferState, records), self.seq);
+        self.committed += 1;
+        self.write_state(offset_of!(DumpBufferState, records), self.committed);
         self.current = Some((number, count + 1));
         if count + 1 == u64::from(self.geometry.records) {
             self.hand_over(number);

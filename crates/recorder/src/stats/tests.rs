@@ -1,1 +1,185 @@
+//! Statistics against a version that decodes by the definition of each format and passes over the values twice.
 
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use super::*;
+
+/// A float by its definition: sign, biased exponent and mantissa as numbers.
+fn small_float(bits: u32, exponent_bits: u32, mantissa_bits: u32) -> f64 {
+    let sign = if bits >> (exponent_bits + mantissa_bits) & 1 == 1 { -1.0 } else { 1.0 };
+    let exponent = i32::try_from(bits >> mantissa_bits & ((1 << exponent_bits) - 1)).unwrap();
+    let fraction = f64::from(bits & ((1 << mantissa_bits) - 1)) / f64::from(1 << mantissa_bits);
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    match exponent {
+        0 => sign * fraction * 2f64.powi(1 - bias),
+        _ => sign * (1.0 + fraction) * 2f64.powi(exponent - bias),
+    }
+}
+
+fn ieee_float(bits: u32, exponent_bits: u32, mantissa_bits: u32) -> f64 {
+    let magnitude = bits & ((1 << (exponent_bits + mantissa_bits)) - 1);
+    let infinite = ((1 << exponent_bits) - 1) << mantissa_bits;
+    match magnitude {
+        m if m > infinite => f64::NAN,
+        m if m == infinite && magnitude == bits => f64::INFINITY,
+        m if m == infinite => f64::NEG_INFINITY,
+        _ => small_float(bits, exponent_bits, mantissa_bits),
+    }
+}
+
+fn values(dtype: DType, bytes: &[u8], numel: usize) -> Vec<f64> {
+    let word = |width: usize| {
+        bytes.chunks_exact(width).map(|b| b.iter().rev().fold(0u64, |w, &b| w << 8 | u64::from(b)))
+    };
+    let small = |width, value: fn(u32) -> f64| {
+        word(width).map(|w| value(u32::try_from(w).unwrap())).collect::<Vec<_>>()
+    };
+    let nibbles = |value: fn(u32) -> f64| {
+        bytes.iter().flat_map(|&b| [b & 0xf, b >> 4]).take(numel).map(|n| value(n.into())).collect::<Vec<_>>()
+    };
+    #[expect(clippy::cast_precision_loss, reason = "as the statistics do")]
+    match dtype {
+        DType::Float64 => word(8).map(f64::from_bits).collect(),
+        DType::Float32 => small(4, |w| f64::from(f32::from_bits(w))),
+        DType::Float16 => small(2, |w| ieee_float(w, 5, 10)),
+        DType::BFloat16 => small(2, |w| ieee_float(w, 8, 7)),
+        DType::Float8E4M3FN => small(1, |w| if w & 0x7f == 0x7f { f64::NAN } else { small_float(w, 4, 3) }),
+        DType::Float8E5M2 => small(1, |w| ieee_float(w, 5, 2)),
+        DType::Float4E2M1 => nibbles(|n| small_float(n, 2, 1)),
+        DType::Int64 => word(8).map(|w| w.cast_signed() as f64).collect(),
+        DType::Int32 => small(4, |w| f64::from(w.cast_signed())),
+        DType::Int16 => small(2, |w| f64::from(w) - if w >= 1 << 15 { 65_536.0 } else { 0.0 }),
+        DType::Int8 => small(1, |w| f64::from(w) - if w >= 1 << 7 { 256.0 } else { 0.0 }),
+        DType::Int4 => nibbles(|n| f64::from(n) - if n >= 8 { 16.0 } else { 0.0 }),
+        DType::UInt64 => word(8).map(|w| w as f64).collect(),
+        DType::UInt32 => small(4, f64::from),
+        DType::UInt16 => small(2, f64::from),
+        DType::UInt8 => small(1, f64::from),
+        DType::Bool => small(1, |w| if w == 0 { 0.0 } else { 1.0 }),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts")]
+fn naive(values: &[f64]) -> TensorStats {
+    let count = |test: fn(&f64) -> bool| values.iter().filter(|&value| test(value)).count() as u64;
+    let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    let mut stats = TensorStats {
+        zeros: count(|&value| value == 0.0),
+        nan: count(|value| value.is_nan()),
+        inf: count(|value| value.is_infinite()),
+        numel: values.len() as u64,
+        ..TensorStats::default()
+    };
+    if !finite.is_empty() {
+        let n = finite.len() as f64;
+        stats.min = finite.iter().copied().fold(f64::INFINITY, f64::min);
+        stats.max = finite.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // Divided first, so that nothing overflows.
+        stats.mean = finite.iter().map(|value| value / n).sum();
+        let spread = stats.max / 2.0 - stats.min / 2.0;
+        let relative = |value: f64| (value / 2.0 - stats.mean / 2.0) / spread;
+        stats.std = if spread == 0.0 {
+            0.0
+        } else {
+            (finite.iter().map(|&value| relative(value).powi(2)).sum::<f64>() / n).sqrt() * 2.0 * spread
+        };
+    }
+    stats
+}
+
+fn taken(dtype: DType, bytes: &[u8], numel: usize, chunk_bytes: usize) -> TensorStats {
+    let mut statistics = Statistics::new(dtype, numel as u64);
+    bytes.chunks(chunk_bytes).for_each(|chunk| statistics.update(chunk));
+    statistics.finish()
+}
+
+fn assert_close(dtype: DType, got: TensorStats, expected: TensorStats) {
+    let exact = |stats: TensorStats| (stats.min, stats.max, stats.zeros, stats.nan, stats.inf, stats.numel);
+    assert_eq!(exact(got), exact(expected), "{dtype}");
+    let scale = expected.max.abs().max(expected.min.abs());
+    for (name, got, expected) in [("mean", got.mean, expected.mean), ("std", got.std, expected.std)] {
+        let error = (got / 2.0 - expected / 2.0).abs();
+        assert!(error <= 1e-12 * scale, "{name} of {dtype}: {got} instead of {expected}");
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: if cfg!(miri) { 4 } else { 400 }, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn statistics_are_those_of_two_passes(
+        dtype in prop::sample::select(&DType::ALL[..]),
+        bytes in prop::collection::vec(any::<u8>(), 0..6000),
+        odd in any::<bool>(),
+        chunk_words in prop_oneof![1..100usize, Just(512)],
+    ) {
+        let elems = bytes.len() * 8 / dtype.bits() as usize;
+        let numel = if dtype.bits() == 4 { elems.saturating_sub(usize::from(odd)) } else { elems };
+        let bytes = &bytes[..numel * dtype.bits() as usize / 8 + numel * dtype.bits() as usize % 8 / 4];
+        assert_close(dtype, taken(dtype, bytes, numel, chunk_words * 8), naive(&values(dtype, bytes, numel)));
+    }
+}
+
+#[test]
+fn every_pattern_of_the_small_formats_is_decoded_by_its_definition() {
+    let every_byte: Vec<u8> = (0..=255).collect();
+    for dtype in DType::ALL {
+        if dtype.bits() <= 8 {
+            let mut block = [0.0; BLOCK];
+            let count = decode(dtype, &every_byte, &mut block);
+            let expected = values(dtype, &every_byte, 512);
+            let bits = |values: &[f64]| {
+                values.iter().map(|v| if v.is_nan() { 1 } else { v.to_bits() }).collect::<Vec<_>>()
+            };
+            assert_eq!(bits(&block[..count]), bits(&expected), "{dtype}");
+        }
+    }
+    let every_half: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    for dtype in [DType::Float16, DType::BFloat16] {
+        assert_close(
+            dtype,
+            taken(dtype, &every_half, 1 << 16, 4096),
+            naive(&values(dtype, &every_half, 1 << 16)),
+        );
+    }
+}
+
+#[test]
+fn largest_values_are_those_of_the_formats() {
+    let largest = |dtype, bytes: &[u8]| taken(dtype, bytes, bytes.len() * 8 / dtype.bits() as usize, 8).max;
+    assert_eq!(largest(DType::Float8E4M3FN, &[0x7e]), 448.0);
+    assert_eq!(largest(DType::Float8E5M2, &[0x7b]), 57_344.0);
+    assert_eq!(largest(DType::Float4E2M1, &[0x70]), 6.0);
+    assert_eq!(largest(DType::Float16, &[0xff, 0x7b]), 65_504.0);
+}
+
+#[test]
+fn no_finite_value_leaves_zeros() {
+    let bytes = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].map(f32::to_le_bytes).concat();
+    let expected = TensorStats { nan: 1, inf: 2, numel: 3, ..TensorStats::default() };
+    assert_eq!(taken(DType::Float32, &bytes, 3, 8), expected);
+    assert_eq!(taken(DType::Int8, &[], 0, 8), TensorStats::default());
+}
+
+#[test]
+fn a_large_mean_does_not_drown_a_small_deviation() {
+    let bytes: Vec<u8> = (0..10_000).flat_map(|i| (1e9 + f64::from(i % 2)).to_le_bytes()).collect();
+    let stats = taken(DType::Float64, &bytes, 10_000, 4096);
+    assert_eq!(stats.mean, 1e9 + 0.5);
+    assert!((stats.std - 0.5).abs() < 1e-9, "{}", stats.std);
+}
+
+#[test]
+fn values_that_overflow_when_squared_are_still_measured() {
+    let huge = f64::MAX;
+    let values: Vec<f64> =
+        [1.0, -2.0].into_iter().chain((0..2000).map(|i| if i % 2 == 0 { huge } else { -huge })).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let stats = taken(DType::Float64, &bytes, values.len(), 4096);
+    assert_eq!((stats.min, stats.max), (-huge, huge));
+    assert!((stats.std / huge - (2000.0_f64 / 2002.0).sqrt()).abs() < 1e-12, "{}", stats.std);
+    assert!(stats.mean.abs() <= huge * 1e-12, "{}", stats.mean);
+}

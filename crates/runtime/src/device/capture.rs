@@ -50,7 +50,8 @@ impl HostLink for HostOfRun<'_, '_> {
     }
 
     fn waiting(&self, waiting: bool) {
-        let state = if waiting { ThreadState::WaitingForDump } else { ThreadState::Running };
+        // A recorder waits only in the middle of a capture.
+        let state = if waiting { ThreadState::WaitingForDump } else { ThreadState::Capturing };
         self.thread.state().store(state as u32, Ordering::Release);
     }
 }
@@ -62,6 +63,7 @@ pub type RunRecorder<'r, 'm> = ThreadRecorder<'m, HostOfRun<'r, 'm>>;
 pub struct Capture<'r, 'm> {
     run: &'r Run<'m>,
     memory: &'m DeviceMemory,
+    thread: ThreadView<'m>,
     recorder: RunRecorder<'r, 'm>,
     /// Whether the runtime wants tensor metadata to be registered; elsewhere the payload says all.
     registered_only: bool,
@@ -72,10 +74,18 @@ impl<'r, 'm> Capture<'r, 'm> {
     pub fn new(
         run: &'r Run<'m>,
         memory: &'m DeviceMemory,
+        thread: ThreadView<'m>,
         recorder: RunRecorder<'r, 'm>,
         registered_only: bool,
     ) -> Self {
-        Capture { run, memory, recorder, registered_only }
+        Capture { run, memory, thread, recorder, registered_only }
+    }
+
+    /// Publishes that this thread captures, and that it no longer does: no limit runs meanwhile.
+    fn held_up(&mut self, capture: impl FnOnce(&mut Self)) {
+        self.thread.state().store(ThreadState::Capturing as u32, Ordering::Release);
+        capture(self);
+        self.thread.state().store(ThreadState::Running as u32, Ordering::Release);
     }
 
     /// Says that this thread records no more.
@@ -232,40 +242,44 @@ impl TaskHooks for Capture<'_, '_> {
         slots.captured(slot).store(wanted.into(), Ordering::Relaxed);
         if wanted {
             slots.dispatched_ns(slot).store(self.run.now_ns(), Ordering::Relaxed);
-            self.task(slot, 0, 0);
-            self.tensors(slot, DumpStage::BeforeDispatch, false);
-            self.scalars(slot);
+            self.held_up(|capture| {
+                capture.task(slot, 0, 0);
+                capture.tensors(slot, DumpStage::BeforeDispatch, false);
+                capture.scalars(slot);
+            });
         }
     }
 
     fn after_completion(&mut self, slot: u32) {
         if self.is_captured(slot) {
-            self.task(slot, self.run.now_ns(), 0);
-            self.tensors(slot, DumpStage::AfterCompletion, false);
+            let completed_ns = self.run.now_ns();
+            self.held_up(|capture| {
+                capture.task(slot, completed_ns, 0);
+                capture.tensors(slot, DumpStage::AfterCompletion, false);
+            });
         }
     }
 }
 
 /// Records the graph's dependencies as the orchestrator finds them.
 pub struct EdgeCapture<'r, 'm> {
+    thread: ThreadView<'m>,
     recorder: RunRecorder<'r, 'm>,
 }
 
 impl<'r, 'm> EdgeCapture<'r, 'm> {
     /// Captures through the orchestrator's recorder.
-    pub fn new(recorder: RunRecorder<'r, 'm>) -> Self {
-        EdgeCapture { recorder }
+    pub fn new(thread: ThreadView<'m>, recorder: RunRecorder<'r, 'm>) -> Self {
+        EdgeCapture { thread, recorder }
     }
 }
 
 impl GraphObserver for EdgeCapture<'_, '_> {
     fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16) {
-        self.recorder.edge(&tensortap_recorder::EdgeCapture {
-            consumer: to.0,
-            producer: from.0,
-            cause,
-            arg_index,
-        });
+        let edge = tensortap_recorder::EdgeCapture { consumer: to.0, producer: from.0, cause, arg_index };
+        self.recorder.edge(&edge);
+        // If the recorder had to wait, it left the thread as capturing.
+        self.thread.state().store(ThreadState::Running as u32, Ordering::Release);
     }
 }
 

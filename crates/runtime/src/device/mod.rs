@@ -5,7 +5,7 @@ pub(crate) mod cores;
 mod crash;
 pub(crate) mod memory;
 mod monitor;
-mod program;
+pub(crate) mod program;
 pub(crate) mod race;
 pub(crate) mod reclaim;
 pub(crate) mod run;

@@ -36,7 +36,7 @@ pub fn watch(run: &Run<'_>, stall_limit: Option<Duration>) {
     }
 }
 
-/// Time without progress. Stands still while any thread waits for the dump.
+/// Time without progress. Stands still while any thread is held up by the dump.
 struct StallClock {
     progress: u64,
     still: Duration,
@@ -50,17 +50,16 @@ impl StallClock {
             *self = StallClock { progress, still: Duration::ZERO };
             return true;
         }
-        if !waits_for_dump(run) {
+        if !held_up_by_dump(run) {
             self.still += interval;
         }
         false
     }
 }
 
-fn waits_for_dump(run: &Run<'_>) -> bool {
+fn held_up_by_dump(run: &Run<'_>) -> bool {
     let threads = u32::try_from(run.scheduler_parkers.len()).expect("at most MAX_SCHEDULERS");
-    (0..=threads)
-        .any(|t| run.control.thread(t).state().load(Ordering::Relaxed) == ThreadState::WaitingForDump as u32)
+    (0..=threads).any(|t| ThreadState::is_held_up(run.control.thread(t).state().load(Ordering::Relaxed)))
 }
 
 fn busy_cores(run: &Run<'_>) -> impl Iterator<Item = u32> {
@@ -80,7 +79,11 @@ pub fn tasks_in_flight(run: &Run<'_>) -> Vec<u32> {
 
 /// The graph is built, no core works, nothing is ready, and yet tasks remain.
 fn nothing_moves(run: &Run<'_>) -> bool {
-    run.is_sealed() && run.ready_is_empty() && busy_cores(run).next().is_none() && !run.is_complete()
+    run.is_sealed()
+        && run.ready_is_empty()
+        && busy_cores(run).next().is_none()
+        && !held_up_by_dump(run)
+        && !run.is_complete()
 }
 
 fn stall(run: &Run<'_>, still: Duration) -> Failure {

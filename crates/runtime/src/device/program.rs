@@ -21,7 +21,7 @@ use super::memory::{Control, Table, open_region};
 use super::monitor;
 use super::race::Race;
 use super::run::{Crew, Failure, Run};
-use super::scheduler::{NoHooks, Scheduler};
+use super::scheduler::{Cores, HOOKS_COMPILED_IN, NoHooks, Scheduler};
 use crate::runtimes::{self, BuildMode, DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 
 /// The program a device runs: task graphs of the scenes it knows.
@@ -123,6 +123,9 @@ impl<'m> Launch<'m> {
         let kernels = KernelTable::new(scene.kernels(), fault.map(|kind| (args.fault_func_id, kind)));
         let race = (fault == Some(FaultKind::Race)).then_some(args.fault_func_id);
         // The enable word alone says whether there is a dump.
+        if args.dump_enable & DUMP_TENSORS != 0 && !HOOKS_COMPILED_IN {
+            return Err("this device executable was built without hooks; build it without that cfg".into());
+        }
         let region = (args.dump_enable & DUMP_TENSORS != 0)
             .then(|| open_region(memory, args.dump_data_base).map_err(|e| e.to_string()))
             .transpose()?;
@@ -200,20 +203,15 @@ impl<'m> Launch<'m> {
             (0..blocks).filter(|&block| owner_of_block(block, schedulers) == index).collect();
         let count = u32::try_from(mine.len()).expect("at most MAX_BLOCKS");
         let cores = CoreMailboxes::new(run, mine.into_iter());
-        match self.capture(run, link, 1 + index) {
-            None => Scheduler::new(run, index, count, cores, NoHooks).run(),
-            Some(mut capture) => {
-                Scheduler::new(run, index, count, cores, &mut capture).run();
-                capture.flush();
-            }
-        }
+        schedule(run, index, count, cores, self.capture(run, link, 1 + index));
         state.state().store(ThreadState::Idle as u32, Ordering::Relaxed);
     }
 
     /// What captures on behalf of a thread, when the run is dumped.
     fn capture<'r>(&self, run: &'r Run<'m>, link: &'r DeviceLink, thread: u32) -> Option<Capture<'r, 'm>> {
         let recorder = self.recorder(run, link, thread)?;
-        Some(Capture::new(run, self.memory, recorder, !self.runtime.builds_on_device()))
+        let view = run.control.thread(thread);
+        Some(Capture::new(run, self.memory, view, recorder, !self.runtime.builds_on_device()))
     }
 
     fn recorder<'r>(
@@ -233,8 +231,9 @@ impl<'m> Launch<'m> {
     fn orchestrate(&self, run: &Run<'m>, link: &DeviceLink) {
         run.control.thread(0).state().store(ThreadState::Running as u32, Ordering::Relaxed);
         let setup = self.setup();
-        let observer =
-            self.recorder(run, link, 0).map(|r| Box::new(EdgeCapture::new(r)) as Box<dyn GraphObserver>);
+        let observer = self
+            .recorder(run, link, 0)
+            .map(|r| Box::new(EdgeCapture::new(run.control.thread(0), r)) as Box<dyn GraphObserver>);
         let built = self.runtime.builder(&setup, run, observer).and_then(|mut builder| {
             let mut orch = Orch::new(&mut *builder, self.placed_args()?)?;
             let outcome = self.scene.orchestrate(&mut orch, &self.params);
@@ -277,6 +276,23 @@ impl<'m> Launch<'m> {
     fn capture_in_flight(&self, run: &Run<'m>, link: &DeviceLink) {
         if let Some(mut capture) = self.capture(run, link, 1 + self.args.schedulers) {
             monitor::tasks_in_flight(run).into_iter().for_each(|slot| capture.in_flight(slot));
+            capture.flush();
+        }
+    }
+}
+
+/// Schedules over `blocks` blocks until the run is over. Whether tasks are captured is decided here, once per thread.
+pub(crate) fn schedule<'m>(
+    run: &Run<'m>,
+    index: u32,
+    blocks: u32,
+    cores: impl Cores,
+    capture: Option<Capture<'_, 'm>>,
+) {
+    match capture {
+        None => Scheduler::new(run, index, blocks, cores, NoHooks).run(),
+        Some(mut capture) => {
+            Scheduler::new(run, index, blocks, cores, &mut capture).run();
             capture.flush();
         }
     }

@@ -33,6 +33,11 @@ pub trait TaskHooks {
     fn after_completion(&mut self, slot: u32);
 }
 
+/// Whether schedulers call their hooks. `scripts/count-instructions` builds with this cfg to see what a task costs
+/// without them; such a build refuses to dump.
+#[expect(unexpected_cfgs, reason = "given by that script only")]
+pub(crate) const HOOKS_COMPILED_IN: bool = !cfg!(tensortap_without_hooks);
+
 /// Nobody watches; compiles to nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
@@ -148,7 +153,9 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     }
 
     fn complete(&mut self, slot: u32) {
-        self.hooks.after_completion(slot);
+        if HOOKS_COMPILED_IN {
+            self.hooks.after_completion(slot);
+        }
         self.run.slots.state(slot).store(TaskState::Complete as u32, Ordering::Relaxed);
         match &self.run.race {
             Some(race) if race.finish_late(slot) => {}
@@ -206,15 +213,22 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                     return Begun::Postponed;
                 }
                 Start::Early(successors) => {
-                    self.hooks.before_dispatch(slot);
+                    self.before_dispatch(slot);
                     successors.into_iter().for_each(|s| self.run.satisfy(s, Some(self.index)));
                     return Begun::Elsewhere;
                 }
             }
         }
         slots.state(slot).store(TaskState::Running as u32, Ordering::Relaxed);
-        self.hooks.before_dispatch(slot);
+        self.before_dispatch(slot);
         Begun::Here
+    }
+
+    #[inline(always)]
+    fn before_dispatch(&mut self, slot: u32) {
+        if HOOKS_COMPILED_IN {
+            self.hooks.before_dispatch(slot);
+        }
     }
 
     /// Dispatches as many blocks as there is room for; what is left goes back for others to share.

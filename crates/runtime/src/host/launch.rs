@@ -109,7 +109,7 @@ fn wait(
                     device.kill();
                     return Err(Box::new(RunFailure::interrupted(progress)).into());
                 }
-                let interval = if waits_for_dump(device, args)? {
+                let interval = if held_up_by_dump(device, args)? {
                     Duration::ZERO
                 } else {
                     asleep.elapsed().min(2 * LOOK)
@@ -190,9 +190,9 @@ fn read_control(device: &dyn Device, args: &KernelArgs) -> Result<DeviceControl,
 }
 
 /// Time held up by the dump is nobody's hang.
-fn waits_for_dump(device: &dyn Device, args: &KernelArgs) -> Result<bool, RunError> {
+fn held_up_by_dump(device: &dyn Device, args: &KernelArgs) -> Result<bool, RunError> {
     for thread in 0..=args.schedulers as usize {
-        if read_thread(device, args, thread)?.state == ThreadState::WaitingForDump as u32 {
+        if ThreadState::is_held_up(read_thread(device, args, thread)?.state) {
             return Ok(true);
         }
     }

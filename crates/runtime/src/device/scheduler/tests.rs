@@ -4,16 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tensortap_abi::{
-    ControlLayout, DeviceRange, EdgeCause, EdgeNode, NO_KERNEL, NO_SLOT, PayloadLayout, TaskSlot,
-};
-use tensortap_platform::DeviceMemory;
-use tensortap_sync::fanout;
-use zerocopy::FromZeros;
+use tensortap_abi::PayloadLayout;
 
 use super::*;
-use crate::device::memory::{Control, Table};
-use crate::device::run::Crew;
+use crate::drive;
 
 /// What happened, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,32 +57,6 @@ impl TaskHooks for Recorder {
     }
 }
 
-/// A graph of tasks given as (active slots, blocks), and edges between them.
-fn graph(tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> &'static Run<'static> {
-    let memory: &'static DeviceMemory = Box::leak(Box::new(DeviceMemory::detached(1 << 20)));
-    let at = |offset: u64, bytes: usize| DeviceRange { addr: memory.base() + offset, bytes: bytes as u64 };
-    let slots = Table::new(memory, at(0, tasks.len() * size_of::<TaskSlot>())).unwrap();
-    let edge_table = Table::new(memory, at(1 << 18, edges.len() * size_of::<EdgeNode>())).unwrap();
-    let cores = blocks as usize * SLOTS_PER_TASK;
-    let control = Control::new(memory, at(1 << 19, ControlLayout { cores }.bytes()), cores).unwrap();
-    let crew = Crew { blocks, schedulers: 1, spins: 0 };
-    let run = Box::leak(Box::new(Run::new(slots, edge_table, control, None, None, crew)));
-    for (index, &(active, block_num)) in (0_u32..).zip(tasks) {
-        let mut slot = TaskSlot::new_zeroed();
-        (slot.task_id, slot.pending, slot.fanout) = (index.into(), 1, fanout::OPEN_EMPTY);
-        (slot.active, slot.block_num, slot.remaining) = (active, block_num, active.count_ones() * block_num);
-        slot.func_id = std::array::from_fn(|s| if active & 1 << s != 0 { 0 } else { NO_KERNEL });
-        slot.owners = [NO_SLOT; 16];
-        run.slots.write(index, slot);
-    }
-    for (node, &(from, to)) in (0_u32..).zip(edges) {
-        run.link(from, to, node, EdgeCause::Explicit.pack(0));
-    }
-    (0..u32::try_from(tasks.len()).unwrap()).for_each(|slot| run.publish(slot));
-    run.seal(tasks.len() as u64);
-    run
-}
-
 struct Drive {
     run: &'static Run<'static>,
     scheduler: Scheduler<'static, 'static, ManualCores, Recorder>,
@@ -100,7 +68,7 @@ impl Drive {
     fn new(tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> Drive {
         let (log, done) = (Log::default(), Rc::default());
         let cores = ManualCores { log: Rc::clone(&log), done: Rc::clone(&done) };
-        let run = graph(tasks, edges, blocks);
+        let run = Box::leak(Box::new(drive::graph(tasks, edges, blocks)));
         let scheduler = Scheduler::new(run, 0, blocks, cores, Recorder(Rc::clone(&log)));
         Drive { run, scheduler, log, done }
     }

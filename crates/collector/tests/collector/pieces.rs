@@ -1,0 +1,171 @@
+//! Payloads that come step by step.
+
+use std::{mem::offset_of, os::unix::fs::MetadataExt};
+
+use tensortap_abi::{DumpBufferState, RECORD_TRUNCATED};
+use tensortap_format::PayloadState;
+
+use crate::{
+    device::FakeThread,
+    rig::{GEOMETRY, Rig, content, finish},
+    testing::TestMemory,
+};
+
+type Collector = tensortap_collector::Collector<TestMemory, tensortap_format::DumpWriter>;
+
+/// Sends a payload in pieces of at most `piece` bytes, letting the host look whenever there is no room.
+fn send(device: &mut FakeThread, collector: &mut Collector, task: u64, bytes: &[u8], piece: usize) {
+    let mut look = |done: bool| {
+        if !done {
+            assert!(collector.step().unwrap().records > 0, "a full region can be drained");
+        }
+        done
+    };
+    while !look(device.begin(task, bytes.len() as u64)) {}
+    for (start, part) in (0u64..).step_by(piece).zip(bytes.chunks(piece)) {
+        while !look(device.piece(task, start, part)) {}
+    }
+    while !look(device.end(task, bytes, 0)) {}
+}
+
+#[test]
+fn a_payload_larger_than_the_arena_arrives_whole() {
+    for mapped in [true, false] {
+        let rig = Rig::new(GEOMETRY, mapped);
+        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let large = content(1, 5 * GEOMETRY.arena_bytes as usize + 77);
+        assert!(device.tensor(0, 0, &content(0, 10)));
+        send(&mut device, &mut collector, 1, &large, 12_000);
+        while !device.tensor(2, 0, &content(2, 10)) {
+            collector.step().unwrap();
+        }
+        let summary = finish(collector);
+        let dump = rig.verified();
+        assert_eq!(dump.len(), 3);
+        let record = dump.record(1).unwrap();
+        assert_eq!((record.payload, record.task_id), (PayloadState::Stored, 1));
+        assert!(dump.payload(&record).unwrap() == large);
+        assert_eq!((summary.tensors, summary.corrupt_records, summary.dropped_records), (3, 0, 0));
+        assert_eq!(summary.threads[0].acknowledged, device.seq);
+        assert!(dump.gaps().is_empty());
+    }
+}
+
+#[test]
+fn pieces_give_back_space_at_once_and_count_as_safe_with_their_end() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let bytes = content(1, 40_000);
+    assert!(device.tensor(0, 0, &content(0, 10)));
+    assert!(device.begin(1, 40_000));
+    assert!(device.piece(1, 0, &bytes[..16_000]));
+    collector.step().unwrap();
+    let acknowledged = offset_of!(DumpBufferState, acknowledged);
+    assert_eq!(rig.state(0, offset_of!(DumpBufferState, consumed_cursor)), device.cursor);
+    assert_eq!(rig.state(0, acknowledged), 1, "the begun payload is not safe");
+    assert_eq!(rig.dump().len(), 1);
+    assert!(device.piece(1, 16_000, &bytes[16_000..]));
+    assert!(device.end(1, &bytes, 0));
+    collector.step().unwrap();
+    assert_eq!(rig.state(0, acknowledged), 5);
+    finish(collector);
+    assert!(rig.verified().payload(&rig.dump().record(1).unwrap()).unwrap() == bytes);
+}
+
+#[test]
+fn a_payload_that_never_ends_is_not_in_the_dump() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let bytes = content(1, 40_000);
+    assert!(device.tensor(0, 0, &content(0, 10)));
+    assert!(device.begin(1, 40_000));
+    assert!(device.piece(1, 0, &bytes[..16_000]));
+    collector.step().unwrap();
+    // The device dies here.
+    let summary = finish(collector);
+    let dump = rig.verified();
+    assert_eq!(dump.len(), 1);
+    assert_eq!(summary.dropped_records, 1);
+    assert_eq!(summary.threads[0].losses[0].reason, "unfinished");
+    assert_eq!(dump.payload_path().metadata().unwrap().len(), 10, "what nothing refers to is cut off");
+}
+
+#[test]
+fn a_payload_that_was_cut_is_stored_as_far_as_it_came() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let bytes = content(1, 40_000);
+    assert!(device.begin(1, 40_000));
+    assert!(device.piece(1, 0, &bytes[..16_000]));
+    assert!(device.end(1, &bytes, RECORD_TRUNCATED));
+    let summary = finish(collector);
+    let dump = rig.verified();
+    let record = dump.record(0).unwrap();
+    assert_eq!((record.payload, record.hash), (PayloadState::Truncated, None));
+    assert!(dump.payload(&record).unwrap() == bytes[..16_000]);
+    assert_eq!((summary.truncated_tensors, summary.captured_bytes), (1, 16_000));
+}
+
+#[test]
+fn a_duplicate_in_pieces_is_referred_to_and_its_space_given_back() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let large = content(1, 1 << 20);
+    send(&mut device, &mut collector, 1, &large, 16_000);
+    send(&mut device, &mut collector, 2, &large, 15_000);
+    let summary = finish(collector);
+    let dump = rig.verified();
+    let [first, second] = [0, 1].map(|index| dump.record(index).unwrap());
+    assert_eq!(first.bin_offset, second.bin_offset);
+    assert!(dump.payload(&second).unwrap() == large);
+    assert_eq!(summary.deduplicated_bytes, 1 << 20);
+    let file = dump.payload_path().metadata().unwrap();
+    assert!(file.blocks() * 512 < 3 << 19, "{} blocks", file.blocks());
+}
+
+#[test]
+fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
+    let bytes = content(1, 3000);
+    type Script = fn(&mut FakeThread, &[u8]);
+    let scripts: [(&str, u64, u64, Script); 6] = [
+        ("a piece of nothing", 1, 0, |device, bytes| {
+            device.piece(1, 0, bytes);
+        }),
+        ("an end of nothing", 1, 0, |device, bytes| {
+            device.end(1, bytes, 0);
+        }),
+        ("a hole between pieces", 2, 1, |device, bytes| {
+            device.begin(1, 3000);
+            device.piece(1, 1, &bytes[1..]);
+            device.end(1, bytes, 0);
+        }),
+        ("more than was announced", 2, 1, |device, bytes| {
+            device.begin(1, 2999);
+            device.piece(1, 0, bytes);
+            device.end(1, bytes, 0);
+        }),
+        ("an end too early", 1, 1, |device, bytes| {
+            device.begin(1, 3000);
+            device.piece(1, 0, &bytes[..1000]);
+            device.end(1, bytes, 0);
+        }),
+        ("a record between", 1, 1, |device, bytes| {
+            device.begin(1, 3000);
+            device.piece(1, 0, bytes);
+            device.task(9);
+            device.end(1, bytes, 0);
+        }),
+    ];
+    for (what, corrupt, unfinished, script) in scripts {
+        let rig = Rig::new(GEOMETRY, true);
+        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        script(&mut device, &bytes);
+        collector.step().unwrap();
+        assert!(device.tensor(2, 0, &bytes), "{what}");
+        let summary = finish(collector);
+        let dump = rig.verified();
+        assert_eq!(dump.len(), 1, "{what}");
+        assert!(dump.payload(&dump.record(0).unwrap()).unwrap() == bytes, "{what}");
+        assert_eq!((summary.corrupt_records, summary.dropped_records), (corrupt, unfinished), "{what}");
+    }
+}

@@ -1,0 +1,231 @@
+//! The real recorder on one side, the files on the other.
+
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
+
+use tensortap_abi::{
+    DType, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause, RecordKind, Role,
+    TaskDumpRecord, TensorDesc,
+};
+use tensortap_collector::{Collector, Summary};
+use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
+use tensortap_recorder::{
+    EdgeCapture, HostLink, Memory, Outcome, Region, ScalarCapture, TensorCapture, ThreadRecorder,
+};
+
+use crate::{
+    RegionMemory,
+    device::content_hash,
+    rig::{GEOMETRY, Rig, TENSOR_BYTES, content, finish},
+    testing::TestMemory,
+};
+
+type Shared = RefCell<Option<Collector<TestMemory, DumpWriter>>>;
+
+/// A host that drains when the device waits for it, and not before.
+struct SlowHost<'a> {
+    collector: &'a Shared,
+    pauses: &'a Cell<u64>,
+    clock_ns: Cell<u64>,
+}
+
+impl HostLink for SlowHost<'_> {
+    fn wake_host(&self) {}
+
+    fn pause(&self, _limit: Duration) {
+        self.pauses.set(self.pauses.get() + 1);
+        if let Some(collector) = self.collector.borrow_mut().as_mut() {
+            collector.step().unwrap();
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.set(self.clock_ns.get() + 10);
+        self.clock_ns.get()
+    }
+
+    fn waiting(&self, _waiting: bool) {}
+}
+
+/// Runs `script` on the recorder of thread 0; returns what came of it, and how often the device waited.
+fn record(rig: &Rig, script: impl FnOnce(&mut ThreadRecorder<'_, SlowHost<'_>>)) -> (Summary, u64) {
+    let collector = RefCell::new(Some(rig.collector()));
+    let pauses = Cell::new(0);
+    // SAFETY: the rig's memory outlives the region and its recorder, all of its bytes are atomic words, and nobody but
+    // the collector writes to the region.
+    let memory = unsafe { Memory::new(rig.memory.range()) };
+    let region = Region::open(memory, rig.memory.range().addr).unwrap();
+    let link = SlowHost { collector: &collector, pauses: &pauses, clock_ns: Cell::new(0) };
+    let mut recorder = region.recorder(0, link).unwrap();
+    script(&mut recorder);
+    recorder.flush();
+    let summary = finish(collector.take().unwrap());
+    assert_eq!(summary.threads[0].committed_records, recorder.counters().records);
+    (summary, pauses.get())
+}
+
+/// Puts bytes behind the region and describes them.
+fn place(rig: &Rig, bytes: &[u8], dtype: DType, shape: &[u64], strides: &[i64]) -> TensorDesc {
+    assert!(bytes.len() as u64 <= TENSOR_BYTES);
+    let offset = rig.options.geometry.bytes();
+    rig.memory.write(offset, bytes).unwrap();
+    let mut desc = TensorDesc {
+        buffer_addr: rig.memory.range().addr + offset,
+        buffer_bytes: bytes.len() as u64,
+        dtype: dtype.tag(),
+        ndims: shape.len() as u8,
+        ..TensorDesc::default()
+    };
+    desc.shape[..shape.len()].copy_from_slice(shape);
+    desc.strides[..strides.len()].copy_from_slice(strides);
+    desc
+}
+
+fn capture(task_id: u64, arg_index: u16, desc: &TensorDesc) -> TensorCapture<'_> {
+    TensorCapture {
+        task_id,
+        stage: DumpStage::BeforeDispatch,
+        role: Role::Input,
+        arg_index,
+        desc,
+        marked: false,
+        in_flight: false,
+    }
+}
+
+fn payloads(dump: &Dump) -> Vec<Vec<u8>> {
+    dump.records().map(|record| dump.payload(&record.unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn every_payload_of_a_blocked_device_arrives() {
+    for mapped in [true, false] {
+        let rig = Rig::new(GEOMETRY, mapped);
+        let sizes = [0, 1, 64, 4096, 4097, 10_000, 16_384, 16_385, 65_536, 300_001, 77];
+        let contents: Vec<_> =
+            (0u64..).zip(sizes.iter().cycle()).take(66).map(|(seed, &size)| content(seed, size)).collect();
+        let (summary, pauses) = record(&rig, |recorder| {
+            for (task, bytes) in (0u64..).zip(&contents) {
+                let task_record = TaskDumpRecord {
+                    task_id: task,
+                    func_id: [3, u32::MAX, 4],
+                    block_num: 2,
+                    kind: RecordKind::Task as u8,
+                    ..TaskDumpRecord::default()
+                };
+                assert_eq!(recorder.task(&task_record), Outcome::Recorded);
+                let desc = place(&rig, bytes, DType::UInt8, &[bytes.len() as u64], &[1]);
+                assert_eq!(recorder.tensor(&capture(task, 1, &desc)), Outcome::Recorded);
+            }
+        });
+        assert!(pauses > 0, "the region is far smaller than what went through it");
+        assert!(payloads(&rig.verified()) == contents);
+        let total = contents.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+        assert_eq!((summary.tensors, summary.captured_bytes, summary.dropped_records), (66, total, 0));
+        assert_eq!((summary.status, summary.corrupt_records), (Status::Complete, 0));
+        assert_eq!(summary.threads[0].acknowledged, summary.threads[0].committed_records);
+        assert!(summary.held_up_ns > 0 && summary.held_up_max_ns == summary.held_up_ns);
+        assert!(rig.dump().records().all(|record| record.unwrap().func_ids().eq([3, 4])));
+    }
+}
+
+#[test]
+fn a_transposed_view_a_scalar_and_an_edge_arrive_as_they_were() {
+    let rig = Rig::new(GEOMETRY, true);
+    let elements: Vec<u16> = (0..12).map(|i| 1000 + i).collect();
+    let bytes: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()).collect();
+    let desc = place(&rig, &bytes, DType::UInt16, &[4, 3], &[1, 4]);
+    record(&rig, |recorder| {
+        recorder.tensor(&capture(1, 0, &desc));
+        recorder.scalar(&ScalarCapture {
+            task_id: 1,
+            stage: DumpStage::BeforeDispatch,
+            arg_index: 1,
+            dtype: DType::Float64,
+            bits: 2.5f64.to_bits(),
+            marked: false,
+        });
+        recorder.edge(&EdgeCapture { consumer: 1, producer: 0, cause: EdgeCause::ReadAfterWrite, arg_index: 0 });
+    });
+    let dump = rig.verified();
+    let transposed: Vec<u8> =
+        (0..4).flat_map(|row| (0..3).flat_map(move |col| (1000u16 + row + 4 * col).to_le_bytes())).collect();
+    let view = dump.record(0).unwrap();
+    assert_eq!(dump.payload(&view).unwrap(), transposed);
+    assert_eq!((view.shape(), view.strides()), (&[4, 3][..], &[1, 4][..]));
+    assert_eq!(dump.record(1).unwrap().scalar_bits, Some(2.5f64.to_bits()));
+    let edge = &dump.edges().unwrap()[0];
+    assert_eq!((edge.from, edge.to), (0, 1));
+}
+
+#[test]
+fn what_a_device_drops_adds_up_with_what_arrives() {
+    let mut rig = Rig::new(GEOMETRY, true);
+    rig.setup.policy = DumpPolicy::Drop;
+    rig.set_up();
+    let asked = 300;
+    let (summary, pauses) = record(&rig, |recorder| {
+        for task in 0..asked {
+            let bytes = content(task, 100 + task as usize * 97 % 9000);
+            let desc = place(&rig, &bytes, DType::UInt8, &[bytes.len() as u64], &[1]);
+            recorder.tensor(&capture(task, 0, &desc));
+        }
+    });
+    assert_eq!(pauses, 0);
+    let dump = rig.verified();
+    let whole = dump.records().filter(|r| r.as_ref().unwrap().payload == PayloadState::Stored).count() as u64;
+    assert!(whole > 0 && summary.dropped_records > 0);
+    assert_eq!(whole + summary.dropped_records, asked);
+    for record in dump.records().map(Result::unwrap).filter(|record| record.payload == PayloadState::Stored) {
+        let bytes = content(record.task_id, 100 + record.task_id as usize * 97 % 9000);
+        assert!(dump.payload(&record).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn level_hash_brings_hash_and_statistics_and_no_bytes() {
+    let mut rig = Rig::new(GEOMETRY, false);
+    rig.setup.level = DumpLevel::Hash;
+    rig.set_up();
+    let values: Vec<f32> = (0..5000u16).map(|i| f32::from(i) - 100.0).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let desc = place(&rig, &bytes, DType::Float32, &[5000], &[1]);
+    let (summary, _) = record(&rig, |recorder| {
+        for task in 0..100 {
+            recorder.tensor(&capture(task, 0, &desc));
+        }
+    });
+    let dump = rig.verified();
+    assert_eq!((dump.len(), summary.written_bytes), (100, 0));
+    for record in dump.records() {
+        let record = record.unwrap();
+        assert_eq!(record.hash, Some(u128::from_le_bytes(content_hash(&bytes))));
+        let stats = record.stats.unwrap();
+        assert_eq!((stats.min, stats.max, stats.zeros, stats.numel), (-100.0, 4899.0, 1, 5000));
+    }
+}
+
+#[test]
+fn a_batch_keeps_what_the_arena_still_holds() {
+    let mut rig = Rig::batch(DumpGeometry { buffers: 16, records: 8, ..GEOMETRY });
+    rig.options.collect = DumpCollect::Batch;
+    let (summary, pauses) = record(&rig, |recorder| {
+        for task in 0..60 {
+            let bytes = content(task, 3000);
+            let desc = place(&rig, &bytes, DType::UInt8, &[3000], &[1]);
+            assert_eq!(recorder.tensor(&capture(task, 0, &desc)), Outcome::Recorded);
+        }
+    });
+    assert_eq!(pauses, 0);
+    let dump = rig.verified();
+    assert_eq!(dump.len(), 60);
+    let records: Vec<_> = dump.records().map(Result::unwrap).collect();
+    let first_kept = records.iter().position(|record| record.payload == PayloadState::Stored).unwrap();
+    assert!((30..59).contains(&first_kept), "an arena holds 21 of them: {first_kept}");
+    for record in &records[first_kept..] {
+        assert!(dump.payload(record).unwrap() == content(record.task_id, 3000));
+    }
+    assert_eq!(summary.overwritten_records, first_kept as u64);
+}

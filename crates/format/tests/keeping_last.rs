@@ -1,0 +1,137 @@
+//! `--dump-last`: only the newest tasks stay, and disk space stays bounded by them.
+
+mod common;
+
+use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
+
+use common::*;
+use tensortap_abi::Role;
+use tensortap_format::{Dump, DumpWriter, IndexRecord, Payload, Status, Tail, WriterOptions, repair, verify};
+
+const KEEP: u64 = 8;
+
+fn scribe(dir: &Path, sync: bool) -> Scribe {
+    let options = WriterOptions { keep_last_tasks: Some(KEEP), sync };
+    Scribe::over(DumpWriter::create_with(dir, &info(), options).unwrap())
+}
+
+fn disk_bytes(dir: &Path) -> u64 {
+    fs::read_dir(dir).unwrap().flatten().map(|entry| entry.metadata().unwrap().blocks() * 512).sum()
+}
+
+fn tasks_in(dir: &Path) -> BTreeSet<u64> {
+    Dump::open(dir).unwrap().records().map(|r| r.unwrap().task_id).collect()
+}
+
+fn assert_whole(dir: &Path) {
+    let dump = Dump::open(dir).unwrap();
+    let verdict = verify(&dump).unwrap();
+    assert!(verdict.is_ok(), "{:?}", verdict.problems);
+    assert_eq!((dump.gaps(), verdict.unverifiable), (&[][..], 0));
+}
+
+#[test]
+fn exactly_the_newest_tasks_stay_and_disk_use_is_bounded_by_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    let payload = 70_000;
+    let mut most = 0;
+    for task in 0..500 {
+        scribe.task(u32::try_from(task % 3).unwrap(), task, payload);
+        scribe.writer.free_before_window().unwrap();
+        most = most.max(disk_bytes(dir.path()));
+    }
+    // Each task stores two payloads of 18 pages; at most 16 tasks gather beyond the window.
+    let bound = (KEEP + 16 + 1) * 2 * 18 * 4096 + (256 << 10);
+    assert!(most <= bound, "{most} of {bound} bytes");
+    assert!(most > KEEP * 2 * 18 * 4096);
+    scribe.finish(Status::Complete);
+    assert_eq!(tasks_in(dir.path()), (492..500).collect());
+    assert_whole(dir.path());
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!((dump.tail(), dump.len(), dump.tasks().unwrap().len()), (Tail::Closed, 24, 8));
+    assert_eq!(manifest(dir.path())["total_tensors"], 24);
+    let least = disk_bytes(dir.path());
+    assert!(least <= KEEP * 2 * 18 * 4096 + (128 << 10), "{least}");
+}
+
+#[test]
+fn a_writer_killed_at_any_moment_leaves_records_whose_payloads_are_there() {
+    for tasks in 20..60 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut scribe = scribe(dir.path(), tasks % 2 == 0);
+        for task in 0..tasks {
+            scribe.task(0, task, 5000);
+            scribe.writer.free_before_window().unwrap();
+        }
+        drop(scribe);
+        let kept = tasks_in(dir.path());
+        assert!(kept.len() as u64 >= KEEP, "{kept:?}");
+        assert!((tasks - KEEP..tasks).all(|task| kept.contains(&task)), "{kept:?}");
+        repair(dir.path()).unwrap();
+        assert_whole(dir.path());
+        assert_eq!(tasks_in(dir.path()), kept);
+    }
+}
+
+#[test]
+fn a_payload_that_a_kept_record_shares_with_an_old_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    let shared = content(77, 100_000);
+    let first = scribe.stored(0, BEFORE, Role::Input, 0, &shared);
+    let (offset, bytes) = first.stored_range().unwrap();
+    scribe.append(0, &[IndexRecord::task(&task_fields(0, 1, 1, 0)), first]);
+    for task in 1..100 {
+        let fields = tensor_fields(task, BEFORE, Role::Input, 0, &shared);
+        let again = IndexRecord::tensor(&fields, Payload::Deduplicated { offset, bytes });
+        scribe.append(0, &[IndexRecord::task(&task_fields(task, 1, task * 10, 0)), again]);
+        scribe.task(0, task, 300);
+        let dead = scribe.writer.free_before_window().unwrap();
+        assert!(dead.iter().all(|range| range.start >= offset + bytes || range.end <= offset), "{dead:?}");
+    }
+    scribe.finish(Status::Complete);
+    assert_whole(dir.path());
+    let dump = Dump::open(dir.path()).unwrap();
+    let record = dump.records().map(Result::unwrap).find(|r| r.bin_size == bytes).unwrap();
+    assert!(dump.payload(&record).unwrap() == shared);
+}
+
+#[test]
+fn a_range_that_was_reserved_and_not_indexed_yet_is_not_freed() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    let bytes = content(3, 90_000);
+    let offset = scribe.writer.reserve(90_000);
+    scribe.writer.payload_file().unwrap().write_all_at(&bytes, offset).unwrap();
+    for task in 0..100 {
+        scribe.task(0, task, 300);
+        scribe.writer.free_before_window().unwrap();
+    }
+    let late = IndexRecord::tensor(
+        &tensor_fields(100, BEFORE, Role::Input, 0, &bytes),
+        Payload::Stored { offset, bytes: 90_000 },
+    );
+    scribe.append(0, &[IndexRecord::task(&task_fields(100, 1, 1_000_000, 0)), late]);
+    scribe.finish(Status::Complete);
+    assert_whole(dir.path());
+}
+
+#[test]
+fn dependencies_of_kept_tasks_stay_although_they_were_recorded_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    let edges: Vec<IndexRecord> =
+        (1..200).map(|to| IndexRecord::plain(&edge_fields(to - 1, to, 1, 0))).collect();
+    scribe.append(0, &edges);
+    for task in 0..200 {
+        scribe.task(1, task, 64);
+        scribe.writer.free_before_window().unwrap();
+    }
+    scribe.finish(Status::Complete);
+    let dump = Dump::open(dir.path()).unwrap();
+    let kept: Vec<u64> = dump.edges().unwrap().iter().map(|edge| edge.to).collect();
+    assert_eq!(kept, (192..200).collect::<Vec<_>>());
+    assert_whole(dir.path());
+}

@@ -1,0 +1,289 @@
+//! Dumps whose writer died, whose files were cut, or that are still being written.
+
+mod common;
+
+use std::{
+    fs::{self, OpenOptions},
+    path::Path,
+};
+
+use common::*;
+use serde_json::json;
+use tensortap_abi::{DType, Role};
+use tensortap_format::{
+    Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, PayloadState, Status, Tail, repair, verify,
+};
+
+fn cut(path: &Path, bytes: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+fn copy_dump(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+fn verified(dir: &Path) -> Vec<String> {
+    let verdict = verify(&Dump::open(dir).unwrap()).unwrap();
+    verdict.problems.iter().map(ToString::to_string).collect()
+}
+
+/// Every file of a dump, by name.
+fn snapshot(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .flatten()
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Three records in frames of their own, never closed, and the offset at which the first of those frames starts.
+fn unfinished(dir: &Path) -> u64 {
+    let mut scribe = Scribe::new(dir, &info());
+    scribe.task(0, 0, 100);
+    let start = scribe.writer.index_bytes();
+    for arg in 0..3 {
+        let record = scribe.stored(9, BEFORE, Role::Input, arg, &content(arg.into(), 80));
+        scribe.append(0, &[record]);
+    }
+    start
+}
+
+#[test]
+fn a_cut_at_any_byte_of_the_last_three_records_loses_no_more_than_those() {
+    let source = tempfile::tempdir().unwrap();
+    let start = unfinished(source.path());
+    let index = source.path().join("tensor_dump.idx");
+    let whole = fs::metadata(&index).unwrap().len();
+    let frame = (whole - start) / 3;
+    for bytes in start..=whole {
+        let dir = tempfile::tempdir().unwrap();
+        copy_dump(source.path(), dir.path());
+        cut(&dir.path().join("tensor_dump.idx"), bytes);
+        let survivors = 3 + (bytes - start) / frame;
+        let dump = Dump::open(dir.path()).unwrap();
+        assert_eq!((dump.len(), dump.status()), (survivors, Some(Status::Killed)), "cut at {bytes}");
+        let offset = start + (survivors - 3) * frame;
+        match dump.tail() {
+            Tail::Torn { offset: at, lost_bytes, .. } => {
+                assert_eq!((at, lost_bytes), (offset, bytes - offset))
+            }
+            other => panic!("cut at {bytes}: {other:?}"),
+        }
+        assert_eq!(verified(dir.path()).len(), 1, "a torn dump is not right until it is repaired");
+
+        let report = repair(dir.path()).unwrap();
+        assert_eq!((report.changed, report.status, report.records), (true, Status::Killed, survivors));
+        assert_eq!(report.cut_bytes, bytes - offset);
+        assert_eq!(verified(dir.path()), [""; 0], "cut at {bytes}");
+        let manifest = manifest(dir.path());
+        assert_eq!((&manifest["status"], &manifest["total_tensors"]), (&json!("killed"), &json!(survivors)));
+        assert_eq!(manifest["tensors"].as_array().unwrap().len() as u64, survivors);
+        let before = snapshot(dir.path());
+        assert!(!repair(dir.path()).unwrap().changed);
+        assert!(snapshot(dir.path()) == before, "a second repair changes nothing");
+    }
+}
+
+#[test]
+fn a_cut_at_any_byte_of_the_footer_is_repaired() {
+    let source = tempfile::tempdir().unwrap();
+    finished(source.path(), 2, 100);
+    let index = fs::read(source.path().join("tensor_dump.idx")).unwrap();
+    let footer = index.windows(4).rposition(|w| w == b"TEND").unwrap();
+    for bytes in footer..index.len() {
+        let dir = tempfile::tempdir().unwrap();
+        copy_dump(source.path(), dir.path());
+        cut(&dir.path().join("tensor_dump.idx"), bytes as u64);
+        let dump = Dump::open(dir.path()).unwrap();
+        assert!(matches!(dump.tail(), Tail::Torn { .. }), "cut at {bytes}");
+        assert_eq!(dump.len(), 6);
+        let known = index.len() - bytes <= 16;
+        let status = if known { Status::Complete } else { Status::Killed };
+        let report = repair(dir.path()).unwrap();
+        assert_eq!((report.status, report.records), (status, 6), "cut at {bytes}");
+        assert_eq!(verified(dir.path()), [""; 0]);
+        if known {
+            assert!(fs::read(dir.path().join("tensor_dump.idx")).unwrap() == index);
+        }
+    }
+}
+
+#[test]
+fn a_payload_file_cut_short_is_an_error_that_names_the_record_and_repair_gives_the_payload_up() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 3, 1000);
+    let bin = dir.path().join("tensor_dump.bin");
+    let dump = Dump::open(dir.path()).unwrap();
+    let last = dump.record(8).unwrap();
+    cut(&bin, last.bin_offset + 999);
+    // The file was cut while the dump was open: an error, not a crash.
+    let error = dump.payload(&last).unwrap_err();
+    assert!(matches!(error, FormatError::PayloadShort { bytes: 1000, .. }));
+    let message = error.to_string();
+    assert!(message.contains("tensor_dump.bin") && message.contains("record 8"), "{message}");
+    assert!(dump.payload(&dump.record(0).unwrap()).is_ok());
+    let problems = verified(dir.path());
+    assert!(problems.len() == 1 && problems[0].contains("record 8"), "{problems:?}");
+
+    let report = repair(dir.path()).unwrap();
+    assert_eq!((report.lost_payloads, report.records, report.status), (1, 9, Status::Complete));
+    assert_eq!(verified(dir.path()), [""; 0]);
+    let repaired = Dump::open(dir.path()).unwrap().record(8).unwrap();
+    assert_eq!((repaired.payload, repaired.hash, repaired.bin_size), (PayloadState::Dropped, last.hash, 0));
+    let manifest = manifest(dir.path());
+    let loss = json!([{"thread": 0, "reason": "payload_missing", "records": 1, "bytes": 1000}]);
+    assert_eq!((&manifest["losses"], &manifest["dropped_records"]), (&loss, &json!(1)));
+    assert!(!repair(dir.path()).unwrap().changed);
+}
+
+#[test]
+fn a_payload_file_that_is_gone_costs_the_payloads_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 100);
+    drop(scribe);
+    fs::remove_file(dir.path().join("tensor_dump.bin")).unwrap();
+    let dump = Dump::open(dir.path()).unwrap();
+    assert!(matches!(dump.payload(&dump.record(0).unwrap()), Err(FormatError::Io { .. })));
+    let report = repair(dir.path()).unwrap();
+    assert_eq!((report.lost_payloads, report.records), (2, 3));
+    assert_eq!(verified(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_dump_that_is_being_written_opens_grows_and_is_not_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 100);
+    let early = Dump::open(dir.path()).unwrap();
+    assert_eq!((early.tail(), early.status(), early.len()), (Tail::Open, None, 3));
+    assert!(matches!(repair(dir.path()), Err(FormatError::StillWritten { .. })));
+    scribe.task(0, 1, 100);
+    let later = Dump::open(dir.path()).unwrap();
+    assert_eq!((later.tail(), later.len(), early.len()), (Tail::Open, 6, 3));
+    assert!(verify(&later).unwrap().is_ok());
+    assert_eq!(early.payload(&early.record(0).unwrap()).unwrap(), content(0, 100));
+    scribe.finish(Status::Complete);
+    assert_eq!(early.records().count(), 3, "what was opened stays as it was");
+    assert_eq!(Dump::open(dir.path()).unwrap().tail(), Tail::Closed);
+}
+
+#[test]
+fn a_frame_half_written_by_a_living_writer_is_not_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 100);
+    let whole = scribe.writer.index_bytes();
+    scribe.task(0, 1, 100);
+    cut(&dir.path().join("tensor_dump.idx"), whole + 33);
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!((dump.tail(), dump.len()), (Tail::Open, 3));
+}
+
+#[test]
+fn missing_sequence_numbers_are_losses() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = DumpWriter::create(dir.path(), &info()).unwrap();
+    let scalar = |task| IndexRecord::plain(&scalar_fields(task, 0, DType::Int8, 3));
+    writer.append(0, 0..1, &[scalar(0)]).unwrap();
+    writer.append(4, 2..3, &[scalar(1)]).unwrap();
+    writer.append(0, 6..9, &[scalar(2)]).unwrap();
+    drop(writer);
+    let dump = Dump::open(dir.path()).unwrap();
+    let gaps: Vec<_> = dump.gaps().iter().map(|g| (g.thread, g.first_seq, g.records)).collect();
+    assert_eq!(gaps, [(4, 0, 2), (0, 1, 5)]);
+    let report = repair(dir.path()).unwrap();
+    assert_eq!(report.missing_records, 7);
+    let footer = Dump::open(dir.path()).unwrap().footer().unwrap().clone();
+    let losses: Vec<_> = footer.losses.iter().map(|l| (l.thread, l.reason.as_str(), l.records)).collect();
+    assert_eq!(losses, [(0, Loss::MISSING, 5), (4, Loss::MISSING, 2)]);
+    assert_eq!(verified(dir.path()), [""; 0], "admitted losses are no contradiction");
+    assert!(!repair(dir.path()).unwrap().changed);
+}
+
+#[test]
+fn a_damaged_frame_ends_the_dump_there_and_the_footer_still_says_how_the_run_ended_and_what_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 4, 50);
+    let path = dir.path().join("tensor_dump.idx");
+    let mut index = fs::read(&path).unwrap();
+    let frames: Vec<usize> = (0..index.len() - 4).filter(|at| &index[*at..at + 4] == b"TFRM").collect();
+    index[frames[4] + 50] ^= 1;
+    fs::write(&path, &index).unwrap();
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!((dump.len(), dump.status()), (6, Some(Status::Complete)));
+    assert!(matches!(dump.tail(), Tail::Torn { offset, .. } if offset == frames[4] as u64));
+    let report = repair(dir.path()).unwrap();
+    // Two tasks of five records each.
+    assert_eq!((report.status, report.records, report.missing_records), (Status::Complete, 6, 10));
+    assert_eq!(verified(dir.path()), [""; 0]);
+    assert_eq!(manifest(dir.path())["dropped_records"], 10);
+    let before = snapshot(dir.path());
+    assert!(!repair(dir.path()).unwrap().changed);
+    assert!(snapshot(dir.path()) == before);
+}
+
+#[test]
+fn bytes_behind_the_end_are_noticed_and_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 1, 50);
+    let path = dir.path().join("tensor_dump.idx");
+    let index = fs::read(&path).unwrap();
+    fs::write(&path, [&index[..], b"rubbish!"].concat()).unwrap();
+    assert!(matches!(Dump::open(dir.path()).unwrap().tail(), Tail::Torn { .. }));
+    let report = repair(dir.path()).unwrap();
+    assert_eq!((report.status, report.records), (Status::Complete, 3));
+    assert!(fs::read(&path).unwrap() == index);
+}
+
+#[test]
+fn repair_writes_json_files_that_are_missing_or_wrong_and_removes_leftovers() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 2, 50);
+    let before = snapshot(dir.path());
+    fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
+    fs::write(dir.path().join("graph.json"), "{").unwrap();
+    fs::write(dir.path().join("tensor_dump.json.tmp"), "half").unwrap();
+    assert!(repair(dir.path()).unwrap().changed);
+    assert!(snapshot(dir.path()) == before);
+}
+
+#[test]
+fn tasks_in_flight_when_the_host_was_killed_are_found_in_the_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 16);
+    scribe.append(0, &[IndexRecord::task(&task_fields(1, 2, 5000, 0))]);
+    drop(scribe);
+    repair(dir.path()).unwrap();
+    let in_flight = json!([{"task_id": hex64(1), "func_id": [2], "kernels": ["mul"], "block_num": 1}]);
+    assert_eq!(manifest(dir.path())["in_flight"], in_flight);
+}
+
+#[test]
+fn an_index_without_a_whole_header_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 1, 16);
+    let path = dir.path().join("tensor_dump.idx");
+    let index = fs::read(&path).unwrap();
+    for bytes in [0, 1, 63, 64, 100] {
+        fs::write(&path, &index[..bytes]).unwrap();
+        let message = Dump::open(dir.path()).err().unwrap().to_string();
+        assert!(message.contains("tensor_dump.idx"), "{message}");
+        assert!(repair(dir.path()).is_err());
+    }
+}
+
+#[test]
+fn an_empty_dump_closes_and_verifies() {
+    let dir = tempfile::tempdir().unwrap();
+    DumpWriter::create(dir.path(), &info()).unwrap().finish(&Footer::new(Status::Interrupted)).unwrap();
+    let dump = Dump::open(dir.path()).unwrap();
+    assert!(dump.is_empty());
+    assert_eq!(dump.status(), Some(Status::Interrupted));
+    assert_eq!(verified(dir.path()), [""; 0]);
+}

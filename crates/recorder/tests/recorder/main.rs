@@ -1,0 +1,14 @@
+//! The recorder as a device thread uses it, against a host that a test plays by hand.
+
+mod clock;
+mod damage;
+mod filters;
+mod host;
+mod kinds;
+mod levels;
+mod link;
+mod loss;
+mod opening;
+mod order;
+mod rig;
+mod threads;

@@ -1,0 +1,59 @@
+//! What the dump's hooks cost a scheduler when nothing is dumped, in instructions. `scripts/count-instructions` runs
+//! it under callgrind, which counts from the entry to the return of the `counted_…` functions.
+//!
+//! Arguments: `without-dump` or `counting-hooks`, then the number of tasks.
+
+use std::hint::black_box;
+
+use tensortap_runtime::TaskHooks;
+use tensortap_runtime::drive::{DrivenGraph, hooks_compiled_in};
+
+/// Few enough for an ordinary run of all benchmarks.
+const DEFAULT_TASKS: u32 = 10_000;
+
+/// The cheapest hooks that do anything: they show that the count can tell hooks from none.
+#[derive(Default)]
+struct CountingHooks {
+    before: u64,
+    after: u64,
+}
+
+impl TaskHooks for CountingHooks {
+    fn before_dispatch(&mut self, slot: u32) {
+        self.before += u64::from(black_box(slot) != u32::MAX);
+    }
+    fn after_completion(&mut self, slot: u32) {
+        self.after += u64::from(black_box(slot) != u32::MAX);
+    }
+}
+
+#[inline(never)]
+fn counted_without_dump(graph: &DrivenGraph) -> u64 {
+    graph.run_without_dump()
+}
+
+#[inline(never)]
+fn counted_counting_hooks(graph: &DrivenGraph) -> u64 {
+    let mut hooks = CountingHooks::default();
+    let completed = graph.run_with_hooks(&mut hooks);
+    if hooks_compiled_in() {
+        assert_eq!((hooks.before, hooks.after), (completed, completed));
+    }
+    completed
+}
+
+fn main() {
+    // `cargo bench` adds options of its own.
+    let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
+    let mode = args.next().unwrap_or_else(|| "without-dump".into());
+    let tasks = args.next().map_or(DEFAULT_TASKS, |text| text.parse().expect("the number of tasks"));
+    let graph = DrivenGraph::new(tasks);
+    let completed = match mode.as_str() {
+        "without-dump" => counted_without_dump(black_box(&graph)),
+        "counting-hooks" => counted_counting_hooks(black_box(&graph)),
+        _ => panic!("`{mode}` is neither without-dump nor counting-hooks"),
+    };
+    assert_eq!(completed, u64::from(tasks), "every task is complete");
+    let hooks = if hooks_compiled_in() { "compiled in" } else { "compiled out" };
+    println!("{mode}: {completed} tasks, hooks {hooks}");
+}
