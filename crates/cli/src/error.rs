@@ -1,5 +1,6 @@
 //! How errors are told: what is wrong in one line, then what to do about it.
 
+use tensortap::format::FormatError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
 
 use crate::exit::Exit;
@@ -23,13 +24,17 @@ pub struct Interrupted;
 /// Prints an error that ended a verb, and says how the process ends. `scene` is the one the verb was about.
 pub fn report(error: &anyhow::Error, scene: Option<&str>) -> Exit {
     if let Some(error) = error.downcast_ref::<Error>() {
-        let (message, hint) = explain(error, scene.unwrap_or("SCENE"));
+        let (message, hint) = explain(error, scene);
         output::error(&message, hint.as_deref());
         return if error.is_usage() { Exit::Usage } else { Exit::Failed };
     }
     if let Some(failure) = error.downcast_ref::<RunFailure>() {
         output::error(&failure.to_string(), failure_hint(failure));
         return if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
+    }
+    if let Some(error) = error.downcast_ref::<FormatError>() {
+        output::error(&error.to_string(), None);
+        return Exit::Usage;
     }
     if let Some(UsageError { message, hint }) = error.downcast_ref() {
         output::error(message, Some(hint));
@@ -39,11 +44,13 @@ pub fn report(error: &anyhow::Error, scene: Option<&str>) -> Exit {
     if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed }
 }
 
-fn explain(error: &Error, scene: &str) -> (String, Option<String>) {
+fn explain(error: &Error, scene: Option<&str>) -> (String, Option<String>) {
     match error {
         Error::Unknown(unknown) => (unknown_message(unknown), unknown_hint(unknown, scene)),
         Error::Scene(_) | Error::Fault { .. } => {
-            (error.to_string(), Some(format!("`tensortap scenes {scene}` shows its parameters and kernels")))
+            let hint =
+                scene.map(|scene| format!("`tensortap scenes {scene}` shows its parameters and kernels"));
+            (error.to_string(), hint)
         }
         _ => (error.to_string(), None),
     }
@@ -56,14 +63,16 @@ fn unknown_message(unknown: &Unknown) -> String {
     format!("there is no {what} `{name}`; {there_are}")
 }
 
-fn unknown_hint(unknown: &Unknown, scene: &str) -> Option<String> {
+fn unknown_hint(unknown: &Unknown, scene: Option<&str>) -> Option<String> {
     let Unknown { what, did_you_mean, .. } = unknown;
     if let Some(nearest) = did_you_mean {
         return Some(format!("did you mean `{nearest}`?"));
     }
     match *what {
         "scene" => Some("`tensortap scenes` tells more about them".into()),
-        "parameter" | "kernel" => Some(format!("`tensortap scenes {scene}` tells more about them")),
+        "parameter" | "kernel" => {
+            scene.map(|scene| format!("`tensortap scenes {scene}` tells more about them"))
+        }
         _ => None,
     }
 }

@@ -13,9 +13,12 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 
 /// How long the process may take to end by itself. A golden, for one, is computed without looking up.
-const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Knows whether the user wants to stop. The first Ctrl-C asks, and ends the process after [`GRACE`]; a second one
+/// The same when a dump is to be closed, which waits for a disk.
+pub const CLOSING_GRACE: Duration = Duration::from_secs(60);
+
+/// Knows whether the user wants to stop. The first Ctrl-C asks, and ends the process after its grace; a second one
 /// ends it at once. The device ends with the process in any case.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
@@ -24,7 +27,7 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Takes over SIGINT for the rest of the process's life.
-    pub fn install() -> io::Result<Interrupt> {
+    pub fn install(grace: Duration) -> io::Result<Interrupt> {
         let requested = Arc::new(AtomicBool::new(false));
         // In this order: the first signal finds the flag unset and sets it, the second finds it set.
         flag::register_conditional_shutdown(SIGINT, Exit::Interrupted.code().into(), Arc::clone(&requested))?;
@@ -32,7 +35,7 @@ impl Interrupt {
         let mut signals = Signals::new([SIGINT])?;
         thread::Builder::new().name("interrupt".into()).spawn(move || {
             if signals.forever().next().is_some() {
-                thread::sleep(GRACE);
+                thread::sleep(grace);
                 std::process::exit(Exit::Interrupted.code().into());
             }
         })?;

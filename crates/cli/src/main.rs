@@ -1,13 +1,17 @@
 //! `tensortap`: runs scenes on simulated accelerators and checks what came of them.
 #![forbid(unsafe_code)]
 
+mod dump_arg;
 mod duration;
 mod error;
 mod exit;
+mod ids;
 mod interrupt;
+mod losses;
 mod number;
 mod output;
 mod progress;
+mod select;
 mod size;
 mod verbs;
 
@@ -26,9 +30,10 @@ use crate::verbs::Verb;
     name = "tensortap",
     version,
     after_help = "First steps:\n  \
-        tensortap run paged_attention      run a scene and check its result\n  \
-        tensortap scenes                   see what can be run\n  \
-        tensortap run --help               see what can be changed",
+        tensortap run paged_attention --dump-tensor   run a scene, check its result, record every task\n  \
+        tensortap list                                see what was recorded\n  \
+        tensortap scenes                              see what can be run\n  \
+        tensortap run --help                          see what can be changed",
     // Colour is kept for verdicts.
     styles = Styles::plain(),
     max_term_width = 100

@@ -51,6 +51,30 @@ pub fn rate(per_s: f64) -> String {
     format!("{} G", significant(scaled, 3))
 }
 
+/// Bytes per second in three digits: `5.21 GB/s`.
+pub fn byte_rate(per_s: f64) -> String {
+    let text = rate(per_s);
+    let gap = if text.contains(' ') { "" } else { " " };
+    format!("{text}{gap}B/s")
+}
+
+/// A size in three digits: `832 KiB`; small ones are exact.
+#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+pub fn bytes(bytes: u64) -> String {
+    if bytes < 1024 {
+        return counted(bytes, "byte");
+    }
+    let mut scaled = bytes as f64 / 1024.0;
+    for unit in ["KiB", "MiB", "GiB"] {
+        // From here on three digits and a rounding up would say 1024 of this unit.
+        if scaled < 1023.5 {
+            return format!("{} {unit}", significant(scaled, if scaled < 999.5 { 3 } else { 4 }));
+        }
+        scaled /= 1024.0;
+    }
+    format!("{} TiB", significant(scaled, 3))
+}
+
 /// A length of time in three digits: `13.8 ms`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -122,8 +146,26 @@ mod tests {
         {
             assert_eq!(rate(value), text);
         }
+        assert_eq!((byte_rate(5.214e9), byte_rate(12.0)), ("5.21 GB/s".into(), "12.0 B/s".into()));
         for (micros, text) in [(37, "37.0 µs"), (13_823, "13.8 ms"), (1_012_949, "1.01 s")] {
             assert_eq!(time(Duration::from_micros(micros)), text);
+        }
+    }
+
+    #[test]
+    fn sizes_have_fitting_units() {
+        for (size, text) in [
+            (0, "0 bytes"),
+            (1, "1 byte"),
+            (1023, "1,023 bytes"),
+            (1024, "1.00 KiB"),
+            (832 << 10, "832 KiB"),
+            (1000 << 10, "1000 KiB"),
+            ((1 << 20) - 1, "1.00 MiB"),
+            (3 << 29, "1.50 GiB"),
+            (u64::MAX, "1.68e7 TiB"),
+        ] {
+            assert_eq!(bytes(size), text);
         }
     }
 

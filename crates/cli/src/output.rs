@@ -1,7 +1,7 @@
 //! Where output goes: results to standard output, everything else to standard error.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context;
@@ -10,6 +10,8 @@ use clap::{Args, ColorChoice};
 use serde::Serialize;
 
 const HEADING: &str = "Common options";
+/// A long result leaves in pieces of this size.
+const STREAM_BYTES: usize = 1 << 16;
 
 /// Options that mean the same everywhere.
 #[derive(Args, Clone, Copy, Debug)]
@@ -72,6 +74,11 @@ impl Output {
         write(io::stdout().lock(), &(text + "\n"))
     }
 
+    /// Prints a result of any length as `fill` writes it. A reader that has seen enough ends it without an error.
+    pub fn stream(self, fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        stream(io::stdout().lock(), fill)
+    }
+
     /// Tells something worth knowing, unless asked to be quiet.
     pub fn note(self, note: impl Display) {
         if !self.quiet {
@@ -83,6 +90,11 @@ impl Output {
     pub fn shows_progress(self) -> bool {
         !self.quiet && io::stderr().is_terminal()
     }
+}
+
+/// Says what is not as it should be, though it went on.
+pub fn warning(message: &str) {
+    complain(format_args!("warning: {message}"));
 }
 
 /// Says what went wrong, and what to do about it.
@@ -104,6 +116,21 @@ fn write(mut to: impl Write, text: &str) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other.context("writing to standard output"),
+    }
+}
+
+fn stream(to: impl Write, fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut to = BufWriter::with_capacity(STREAM_BYTES, to);
+    let filled = fill(&mut to).and_then(|()| Ok(to.flush()?));
+    // What could not be written now cannot be written when the buffer goes either.
+    let (_, _unwritten) = to.into_parts();
+    match filled {
+        Err(error) => match error.downcast::<io::Error>() {
+            Ok(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Ok(error) => Err(error).context("writing to standard output"),
+            Err(error) => Err(error),
+        },
+        Ok(()) => Ok(()),
     }
 }
 
@@ -134,5 +161,22 @@ mod tests {
         assert!(write(Broken(ErrorKind::BrokenPipe), "x").is_ok());
         let full = write(Broken(ErrorKind::StorageFull), "x").unwrap_err();
         assert!(format!("{full:#}").starts_with("writing to standard output: "), "{full:#}");
+    }
+
+    #[test]
+    fn a_stream_ends_where_its_reader_left_and_passes_other_errors_on() {
+        let mut rows = 0;
+        let outcome = stream(Broken(ErrorKind::BrokenPipe), |out| {
+            for _ in 0..STREAM_BYTES {
+                out.write_all(b"row\n")?;
+                rows += 1;
+            }
+            Ok(())
+        });
+        assert!(outcome.is_ok() && rows < STREAM_BYTES / 2, "{outcome:?} after {rows} rows");
+        let full = stream(Broken(ErrorKind::StorageFull), |out| Ok(out.write_all(b"x")?)).unwrap_err();
+        assert!(format!("{full:#}").starts_with("writing to standard output: "), "{full:#}");
+        let other = stream(Broken(ErrorKind::BrokenPipe), |_| anyhow::bail!("the dump is damaged"));
+        assert_eq!(other.unwrap_err().to_string(), "the dump is damaged");
     }
 }

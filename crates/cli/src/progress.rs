@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tensortap::Progress;
+use tensortap::{Phase, Progress};
 
 use crate::number::{grouped, rate};
 use crate::output::Output;
@@ -47,7 +47,10 @@ impl TaskProgress {
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 fn describe(progress: Progress, elapsed: Duration) -> String {
-    let Progress { submitted, completed, .. } = progress;
+    let Progress { phase, submitted, completed, dispatches: _ } = progress;
+    if phase == Phase::CheckingGolden {
+        return format!("{} tasks, checking the golden, {} s", grouped(completed), elapsed.as_secs());
+    }
     let per_s = completed as f64 / elapsed.as_secs_f64().max(1e-9);
     let (completed, submitted, rate) = (grouped(completed), grouped(submitted), rate(per_s));
     format!("{completed}/{submitted} tasks, {rate} tasks/s, {} s", elapsed.as_secs())
@@ -101,7 +104,9 @@ mod tests {
 
     #[test]
     fn a_run_is_described_by_done_submitted_and_rate() {
-        let progress = Progress { submitted: 20_000, completed: 5_000, dispatches: 5_000 };
+        let progress = Progress { submitted: 20_000, completed: 5_000, ..Progress::default() };
         assert_eq!(describe(progress, Duration::from_secs(2)), "5,000/20,000 tasks, 2.50 k tasks/s, 2 s");
+        let checking = Progress { phase: Phase::CheckingGolden, ..progress };
+        assert_eq!(describe(checking, Duration::from_secs(2)), "5,000 tasks, checking the golden, 2 s");
     }
 }

@@ -10,15 +10,18 @@ struct Promise {
     exit: i32,
 }
 
-/// The commands in the `sh` blocks of a page that start our binary; others are left to whoever reads.
-fn promises(page: &str) -> Vec<Promise> {
+/// The commands that start our binary, block by block of the page's `sh` blocks; others are left to whoever reads.
+fn blocks(page: &str) -> Vec<Vec<Promise>> {
     let mut in_block = false;
-    let mut found = Vec::new();
+    let mut found: Vec<Vec<Promise>> = Vec::new();
     for line in page.lines() {
         match line.trim() {
-            "```sh" => in_block = true,
+            "```sh" => {
+                in_block = true;
+                found.push(Vec::new());
+            }
             "```" => in_block = false,
-            line if in_block => found.extend(promise(line)),
+            line if in_block => found.last_mut().expect("the block was begun").extend(promise(line)),
             _ => {}
         }
     }
@@ -47,30 +50,33 @@ fn every_command_in_the_documentation_does_what_it_says() {
     let mut count = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).expect("readable");
-        for Promise { words, exit } in promises(&text) {
-            let folder = tempfile::tempdir().expect("a folder");
-            let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
-            let output = command.args(&words).current_dir(folder.path()).output().expect("it starts");
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(
-                output.status.code(),
-                Some(exit),
-                "{}: tensortap {}: {said}",
-                page.display(),
-                words.join(" ")
-            );
-            count += 1;
+        for block in blocks(&text) {
+            count += block.len();
+            keep(&page, &block);
         }
     }
-    assert!(count >= 15, "only {count} commands were found");
+    assert!(count >= 25, "only {count} commands were found");
+}
+
+/// Runs the commands of a block, one after the other, in a folder of their own: what one leaves, the next finds.
+fn keep(page: &Path, block: &[Promise]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for Promise { words, exit } in block {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
+        let output = command.args(words).current_dir(folder.path()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let line = words.join(" ");
+        assert_eq!(output.status.code(), Some(*exit), "{}: tensortap {line}: {said}", page.display());
+    }
 }
 
 #[test]
 fn promises_are_read_from_shell_blocks_only() {
-    let page = "tensortap nothing\n```sh\ntensortap run x --json   # exit 3\nls\ncargo run --release -- scenes\n```\n";
-    let words = |line: &str| line.split(' ').map(String::from).collect();
+    let page = "tensortap nothing\n```sh\ntensortap run x --json   # exit 3\nls\ncargo run --release -- scenes\n```\n\
+                ```json\ntensortap no\n```\n```sh\ntensortap list\n```\n";
+    let promise = |line: &str, exit| Promise { words: line.split(' ').map(String::from).collect(), exit };
     assert_eq!(
-        promises(page),
-        [Promise { words: words("run x --json"), exit: 3 }, Promise { words: words("scenes"), exit: 0 }]
+        blocks(page),
+        [vec![promise("run x --json", 3), promise("scenes", 0)], vec![promise("list", 0)]]
     );
 }

@@ -233,8 +233,12 @@ fn check_uncaptured(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
 
 fn check_edge(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
     allow_flags(&record, 0)?;
-    let causes =
-        [EdgeCause::Explicit, EdgeCause::ReadAfterWrite, EdgeCause::WriteAfterWrite, EdgeCause::WriteAfterRead];
+    let causes = [
+        EdgeCause::Explicit,
+        EdgeCause::ReadAfterWrite,
+        EdgeCause::WriteAfterWrite,
+        EdgeCause::WriteAfterRead,
+    ];
     if !causes.into_iter().any(|cause| cause as u16 == u16::from(record.stage)) {
         return Err(RecordFault::Reason);
     }
@@ -255,7 +259,8 @@ fn check_argument(record: &TensorDumpRecord, bounds: &Bounds) -> Result<u64, Rec
     if sizes.chain([record.start_offset]).any(|size| size >= NUMBER_LIMIT) {
         return Err(RecordFault::View);
     }
-    let view = Layout::new(shape, strides, record.start_offset, dtype.bits()).map_err(|_| RecordFault::View)?;
+    let view =
+        Layout::new(shape, strides, record.start_offset, dtype.bits()).map_err(|_| RecordFault::View)?;
     check_address(record.address, &view, bounds.memory)?;
     content_bytes(record).filter(|&bytes| bytes < NUMBER_LIMIT).ok_or(RecordFault::Size)
 }

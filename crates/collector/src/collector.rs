@@ -1,6 +1,8 @@
 //! The state machine that empties the region into the files.
 
-use tensortap_abi::{DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord};
+use tensortap_abi::{
+    DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord,
+};
 use tensortap_format::{IndexRecord, Payload, Status, content_hash};
 
 use crate::{
@@ -185,7 +187,8 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         self.record(IndexRecord::tensor(&record, payload))?;
         if self.failure.is_none() {
             let truncated_tensors = u64::from(matches!(payload, Payload::Truncated { .. }));
-            let one = EnteredTotals { tensors: 1, captured_bytes: bytes, truncated_tensors, ..Default::default() };
+            let one =
+                EnteredTotals { tensors: 1, captured_bytes: bytes, truncated_tensors, ..Default::default() };
             self.host_entered.add(one);
         }
         Ok(())
@@ -275,7 +278,10 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
             let account = self.account(drain);
             entered.add(drain.entered());
             summary.corrupt_records += drain.corrupt_records();
-            summary.add_thread(ThreadSummary::new(drain.stream.thread(), &state, &account, ended.clone()), &state);
+            summary.add_thread(
+                ThreadSummary::new(drain.stream.thread(), &state, &account, ended.clone()),
+                &state,
+            );
         }
         summary.set_entered(entered);
         Ok(summary)

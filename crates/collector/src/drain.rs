@@ -1,7 +1,8 @@
 //! Takes one device thread's records out of the region, checks them and stores them.
 
 use tensortap_abi::{
-    DeviceRange, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RECORD_TRUNCATED, RecordKind, TensorDumpRecord, TensorStats,
+    DeviceRange, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RECORD_TRUNCATED,
+    RecordKind, TensorDumpRecord, TensorStats,
 };
 use tensortap_format::{IndexRecord, Payload};
 use tensortap_platform::PlatformError;
@@ -58,7 +59,8 @@ pub(crate) struct EnteredTotals {
 
 impl EnteredTotals {
     pub(crate) fn add(&mut self, other: EnteredTotals) {
-        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } = other;
+        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } =
+            other;
         self.tensors += tensors;
         self.scalars += scalars;
         self.captured_bytes += captured_bytes;
@@ -194,7 +196,8 @@ impl Drain {
             self.seen = taken.first_seq;
         }
         let checked = self.check(taken);
-        let spans: Vec<_> = checked.iter().map(|record| record.as_ref().ok().and_then(Checked::span)).collect();
+        let spans: Vec<_> =
+            checked.iter().map(|record| record.as_ref().ok().and_then(Checked::span)).collect();
         let (places, thread) = (self.stream.places(), self.stream.thread());
         let extents = extents(places, thread, self.geometry.arena_bytes, &spans);
         for (record, extent) in checked.into_iter().zip(extents) {
@@ -256,7 +259,9 @@ impl Drain {
                 let payload = store.already_stored(&record);
                 self.enter_tensor(&record, payload);
             }
-            (Checked::InArena(record, _), Some(extent)) => self.store_in_arena(memory, store, &record, extent)?,
+            (Checked::InArena(record, _), Some(extent)) => {
+                self.store_in_arena(memory, store, &record, extent)?
+            }
             (Checked::Begin(record), _) => self.begin(store, record),
             (Checked::Piece(record, _), Some(extent)) => self.piece(memory, store, &record, extent)?,
             (Checked::Commit(record), _) => self.commit(store, &record)?,
@@ -285,7 +290,9 @@ impl Drain {
         let totals = &mut self.frame.totals;
         totals.tensors += 1;
         match payload {
-            Payload::Stored { bytes, .. } | Payload::Deduplicated { bytes, .. } => totals.captured_bytes += bytes,
+            Payload::Stored { bytes, .. } | Payload::Deduplicated { bytes, .. } => {
+                totals.captured_bytes += bytes
+            }
             Payload::Truncated { bytes, .. } => {
                 totals.captured_bytes += bytes;
                 totals.truncated_tensors += 1;

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::{RecordFault, StreamError, WriteError};
 
 /// What the user should hear at once, not only at the end.
@@ -17,6 +19,20 @@ pub enum CollectEvent<'a> {
         /// What is wrong with it.
         fault: RecordFault,
     },
+}
+
+impl fmt::Display for CollectEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CollectEvent::WriteFailed(error) => write!(f, "the run goes on without its dump: {error}"),
+            CollectEvent::ThreadEnded(error) => error.fmt(f),
+            CollectEvent::CorruptRecord { thread, seq, fault } => write!(
+                f,
+                "record {seq} of device thread {thread} is damaged and left out: {fault}; a kernel may have written \
+                 into the dump region, and further damaged records are only counted"
+            ),
+        }
+    }
 }
 
 /// Hears events on the thread that collects.

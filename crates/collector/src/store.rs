@@ -125,7 +125,12 @@ impl<S: Sink> Store<S> {
     }
 
     /// Writes one piece of a payload to its place.
-    pub(crate) fn piece(&mut self, memory: &dyn RegionMemory, from: Extent, at: u64) -> Result<(), StoreError> {
+    pub(crate) fn piece(
+        &mut self,
+        memory: &dyn RegionMemory,
+        from: Extent,
+        at: u64,
+    ) -> Result<(), StoreError> {
         if from.bytes == 0 {
             return Ok(());
         }

@@ -168,7 +168,11 @@ impl Stream {
     }
 
     /// Copies committed records out; false when there are none now.
-    pub(crate) fn take(&mut self, memory: &impl RegionMemory, taken: &mut Taken) -> Result<bool, FollowError> {
+    pub(crate) fn take(
+        &mut self,
+        memory: &impl RegionMemory,
+        taken: &mut Taken,
+    ) -> Result<bool, FollowError> {
         taken.bytes.clear();
         self.return_buffer(memory)?;
         if self.in_hand.is_none() {

@@ -120,7 +120,8 @@ impl Summary {
     }
 
     pub(crate) fn set_entered(&mut self, totals: EnteredTotals) {
-        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } = totals;
+        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } =
+            totals;
         self.tensors = tensors;
         self.scalars = scalars;
         self.captured_bytes = captured_bytes;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{BufWriter, ErrorKind, Write},
+    io::ErrorKind,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     thread::sleep,
@@ -29,13 +29,17 @@ pub(crate) fn create_new(path: &Path) -> Result<File, FormatError> {
 
 /// A name beside `path` for a file that is not whole yet; what an earlier attempt left there is removed.
 pub(crate) fn unfinished(path: &Path) -> Result<PathBuf, FormatError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
-    let path = PathBuf::from(name);
+    let path = unfinished_name(path);
     match fs::remove_file(&path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", &path),
         _ => Ok(path),
     }
+}
+
+fn unfinished_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
 }
 
 /// Marks the file as being written. File systems without locks are taken at their word.
@@ -94,10 +98,7 @@ pub(crate) fn write_json_files(dir: &Path, source: &Source<'_>) -> Result<(), Fo
     write_whole(&dir.join(GRAPH_FILE), |out| source.write_graph(out))
 }
 
-fn write_whole(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<&File>) -> Result<(), StreamError>,
-) -> Result<(), FormatError> {
+fn write_whole(path: &Path, fill: impl FnOnce(&File) -> Result<(), StreamError>) -> Result<(), FormatError> {
     let unfinished = unfinished(path)?;
     let written = fill_and_rename(&unfinished, path, fill);
     if written.is_err() {
@@ -110,16 +111,14 @@ fn write_whole(
 fn fill_and_rename(
     unfinished: &Path,
     path: &Path,
-    fill: impl FnOnce(&mut BufWriter<&File>) -> Result<(), StreamError>,
+    fill: impl FnOnce(&File) -> Result<(), StreamError>,
 ) -> Result<(), FormatError> {
     let file = create_new(unfinished)?;
-    let mut out = BufWriter::with_capacity(1 << 18, &file);
-    match fill(&mut out) {
+    match fill(&file) {
         Ok(()) => {}
         Err(StreamError::Index(error)) => return Err(error),
         Err(StreamError::Output(error)) => return Err(error).at("write", path),
     }
-    out.flush().at("write", path)?;
     fs::rename(unfinished, path).at("create", path)
 }
 
@@ -147,5 +146,22 @@ impl Tail {
         }
         self.end += bytes.len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_on_a_file_that_was_replaced_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index");
+        let old = create_new(&path).unwrap();
+        assert!(still_the_same(old.try_clone().unwrap(), &path).is_ok());
+        let new = create_new(&unfinished(&path).unwrap()).unwrap();
+        fs::rename(unfinished_name(&path), &path).unwrap();
+        assert!(matches!(still_the_same(old, &path), Err(FormatError::StillWritten { .. })));
+        assert!(still_the_same(new, &path).is_ok());
     }
 }

@@ -117,7 +117,7 @@ impl Serialize for NamedTask<'_> {
 impl Source<'_> {
     pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
         let info = &self.index.info;
-        let mut lines = Lines::begin(out)?;
+        let mut lines = Lines::begin(out);
         lines.field("schema_version", &SCHEMA_VERSION)?;
         lines.field("run_dir", &info.run_dir)?;
         lines.field("runtime", &info.runtime)?;

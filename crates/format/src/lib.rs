@@ -1,4 +1,28 @@
-//! The files of a tensor dump: writing, reading, verifying and repairing them.
+//! The files of a tensor dump: writing, reading, verifying and repairing them. Knows no threads and no platform.
+//!
+//! A dump is a folder with
+//!
+//! | file | written | content |
+//! | --- | --- | --- |
+//! | `tensor_dump.idx` | while the run lasts | the records, in frames with checksums |
+//! | `tensor_dump.bin` | while the run lasts, from the first payload on | payload bytes |
+//! | `tensor_dump.json` | at the end, or by repair | the manifest, made from the index |
+//! | `graph.json` | at the end, or by repair | tasks and dependencies, made from the index |
+//!
+//! [`DumpWriter`] appends, [`Dump`] reads, [`verify()`] checks and [`repair()`] closes what nobody closed. The bytes are
+//! described in `docs/format.md`.
+//!
+//! What holds at every moment, also when the writer is killed:
+//! - Every frame of the index but the last is whole, and so is every payload that a whole frame refers to, as long as
+//!   the caller writes payloads before it appends their records.
+//! - Files only grow, except that `--dump-last` replaces the index by a shorter one and then punches holes into the
+//!   payload file, in this order.
+//! - The JSON files are there whole or not at all.
+//! - The writer holds a lock on the index, so nobody repairs what is being written.
+//!
+//! Readers trust nothing: lengths are checked before memory is taken, a file may be cut while it is read, and a record
+//! that contradicts itself ends the dump where it stands. Files are read with positioned reads, not mapped, so a file
+//! that shrinks is an error and no signal.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -51,28 +51,32 @@ impl From<serde_json::Error> for StreamError {
     }
 }
 
+/// Bytes gathered before they are written.
+const WRITE_BYTES: usize = 1 << 18;
+
 /// Writes an object one key per line, lists of objects one element per line.
 pub(crate) struct Lines<W> {
     out: W,
+    buffer: Vec<u8>,
     first: bool,
 }
 
 impl<W: Write> Lines<W> {
-    pub(crate) fn begin(mut out: W) -> io::Result<Lines<W>> {
-        out.write_all(b"{")?;
-        Ok(Lines { out, first: true })
+    pub(crate) fn begin(out: W) -> Lines<W> {
+        Lines { out, buffer: b"{".to_vec(), first: true }
     }
 
     fn key(&mut self, name: &str) -> Result<(), StreamError> {
         let lead: &[u8] = if std::mem::take(&mut self.first) { b"\n  " } else { b",\n  " };
-        self.out.write_all(lead)?;
-        serde_json::to_writer(&mut self.out, name)?;
-        Ok(self.out.write_all(b": ")?)
+        self.buffer.extend_from_slice(lead);
+        serde_json::to_writer(&mut self.buffer, name)?;
+        self.buffer.extend_from_slice(b": ");
+        Ok(())
     }
 
     pub(crate) fn field(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), StreamError> {
         self.key(name)?;
-        Ok(serde_json::to_writer(&mut self.out, value)?)
+        Ok(serde_json::to_writer(&mut self.buffer, value)?)
     }
 
     /// A list whose elements `fill` writes one by one.
@@ -82,15 +86,17 @@ impl<W: Write> Lines<W> {
         fill: impl FnOnce(&mut Elements<'_, W>) -> Result<(), StreamError>,
     ) -> Result<(), StreamError> {
         self.key(name)?;
-        self.out.write_all(b"[")?;
-        let mut elements = Elements { out: &mut self.out, any: false };
+        self.buffer.push(b'[');
+        let mut elements = Elements { out: &mut self.out, buffer: &mut self.buffer, any: false };
         fill(&mut elements)?;
         let close: &[u8] = if elements.any { b"\n  ]" } else { b"]" };
-        Ok(self.out.write_all(close)?)
+        self.buffer.extend_from_slice(close);
+        Ok(())
     }
 
     pub(crate) fn end(mut self) -> io::Result<()> {
-        self.out.write_all(b"\n}\n")?;
+        self.buffer.extend_from_slice(b"\n}\n");
+        self.out.write_all(&self.buffer)?;
         self.out.flush()
     }
 }
@@ -98,20 +104,26 @@ impl<W: Write> Lines<W> {
 /// A list being written.
 pub(crate) struct Elements<'o, W> {
     out: &'o mut W,
+    buffer: &'o mut Vec<u8>,
     any: bool,
 }
 
 impl<W: Write> Elements<'_, W> {
     pub(crate) fn push(&mut self, element: &impl Serialize) -> Result<(), StreamError> {
         let lead: &[u8] = if std::mem::replace(&mut self.any, true) { b",\n    " } else { b"\n    " };
-        self.out.write_all(lead)?;
-        Ok(serde_json::to_writer(&mut *self.out, element)?)
+        self.buffer.extend_from_slice(lead);
+        serde_json::to_writer(&mut *self.buffer, element)?;
+        if self.buffer.len() >= WRITE_BYTES {
+            self.out.write_all(self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
     }
 }
 
 impl Source<'_> {
     pub(crate) fn write_manifest(&self, out: impl Write) -> Result<(), StreamError> {
-        let mut lines = Lines::begin(out)?;
+        let mut lines = Lines::begin(out);
         self.write_before_tensors(&mut lines)?;
         lines.list("tensors", |list| self.write_tensors(list))?;
         Ok(lines.end()?)
@@ -119,7 +131,7 @@ impl Source<'_> {
 
     /// The manifest without its records.
     pub(crate) fn write_head(&self, out: impl Write) -> Result<(), StreamError> {
-        let mut lines = Lines::begin(out)?;
+        let mut lines = Lines::begin(out);
         self.write_before_tensors(&mut lines)?;
         Ok(lines.end()?)
     }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs::File,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -265,7 +266,7 @@ impl Dump {
     }
 
     /// The payload file, when it holds all of the record's payload; `None` when there are no bytes to hold.
-    pub(crate) fn check_stored(&self, record: &Record) -> Result<Option<&File>, FormatError> {
+    fn check_stored(&self, record: &Record) -> Result<Option<&File>, FormatError> {
         if !matches!(record.payload, PayloadState::Stored | PayloadState::Truncated) {
             return Err(FormatError::NoPayload { record: record.to_string(), state: record.payload.name() });
         }
@@ -278,7 +279,7 @@ impl Dump {
         if end.is_some_and(|end| end <= have) { Ok(Some(payloads)) } else { Err(self.short(record, have)) }
     }
 
-    fn short(&self, record: &Record, have: u64) -> FormatError {
+    pub(crate) fn short(&self, record: &Record, have: u64) -> FormatError {
         FormatError::PayloadShort {
             path: self.payload_path(),
             record: record.to_string(),
@@ -294,7 +295,16 @@ impl Dump {
         self.dir.join(&self.index.info.bin_file)
     }
 
-    fn payload_file(&self) -> Result<&File, FormatError> {
+    /// Size of the payload file; nothing when there is none.
+    pub(crate) fn payload_file_bytes(&self) -> Result<u64, FormatError> {
+        match self.payload_file() {
+            Ok(file) => Ok(file.metadata().at("measure", &self.payload_path())?.len()),
+            Err(FormatError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn payload_file(&self) -> Result<&File, FormatError> {
         if let Some(file) = self.payloads.get() {
             return Ok(file);
         }

@@ -1,6 +1,6 @@
 //! Checking a dump against itself: every hash, every offset, every counter.
 
-use std::{collections::BTreeMap, fs::File, ops::Range};
+use std::{collections::BTreeMap, io, ops::Range};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
@@ -9,7 +9,7 @@ use crate::{
     ArgumentKind, Dump, Footer, FormatError, Loss, MANIFEST_FILE, PayloadState, Record, Tail, Totals,
     error::AtPath,
     hash::{LEAF_BYTES, TreeHash},
-    index::read_up_to,
+    index::ReadAhead,
     json::Hex64,
     manifest_check::manifest_problems,
 };
@@ -137,7 +137,7 @@ pub(crate) const REPAIR: &str = "run `tensortap repair`";
 pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
     let mut verdict = Verdict { records: dump.len(), ..Verdict::default() };
     check_end(dump, &mut verdict);
-    let stored = collect_stored(dump, &mut verdict)?;
+    let stored = collect_stored(dump, dump.payload_file_bytes()?, &mut verdict)?;
     check_overlaps(&stored, &mut verdict);
     check_hashes(dump, &stored, &mut verdict)?;
     if dump.tail() == Tail::Closed && dump.dir().join(MANIFEST_FILE).exists() {
@@ -194,26 +194,29 @@ struct Stored {
 }
 
 /// Every stored payload whose bytes are there, by offset. Counts what cannot be checked, reports what is not there.
-fn collect_stored(dump: &Dump, verdict: &mut Verdict) -> Result<Vec<Stored>, FormatError> {
+fn collect_stored(
+    dump: &Dump,
+    payload_bytes: u64,
+    verdict: &mut Verdict,
+) -> Result<Vec<Stored>, FormatError> {
     let mut stored = Vec::new();
     for record in dump.records() {
         let record = record?;
-        let has_payload = matches!(record.payload, PayloadState::Stored | PayloadState::Truncated);
         let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
         if record.kind == ArgumentKind::Scalar || hash.is_some() {
             verdict.checked += 1;
         } else {
             verdict.unverifiable += 1;
         }
-        if !has_payload {
+        if !matches!(record.payload, PayloadState::Stored | PayloadState::Truncated) {
             continue;
         }
-        match dump.check_stored(&record) {
-            Ok(_) => {
-                let range = record.bin_offset..record.bin_offset + record.bin_size;
-                stored.push(Stored { range, hash, index: record.index });
-            }
-            Err(error) => verdict.problem(Problem::of(&record, error.to_string(), REPAIR)),
+        let range = record.bin_offset..record.bin_offset + record.bin_size;
+        if range.is_empty() || range.end <= payload_bytes {
+            stored.push(Stored { range, hash, index: record.index });
+        } else {
+            let what = dump.short(&record, payload_bytes).to_string();
+            verdict.problem(Problem::of(&record, what, REPAIR));
         }
     }
     stored.sort_by_key(|s| (s.range.start, s.range.end, s.index));
@@ -241,17 +244,12 @@ fn check_overlaps(stored: &[Stored], verdict: &mut Verdict) {
 
 /// Hashes each stored payload once, in the order of the file, and compares all its records.
 fn check_hashes(dump: &Dump, stored: &[Stored], verdict: &mut Verdict) -> Result<(), FormatError> {
-    let mut buffer = vec![0; READ_BYTES];
+    let mut window = ReadAhead::new();
     for same in stored.chunk_by(|a, b| a.range == b.range) {
-        let hashed = same.iter().any(|s| s.hash.is_some());
-        if !hashed {
+        if same.iter().all(|s| s.hash.is_none()) {
             continue;
         }
-        let record = dump.record(same[0].index)?;
-        let hash = match dump.check_stored(&record)? {
-            None => crate::content_hash(&[]),
-            Some(payloads) => hash_range(dump, payloads, &same[0].range, &mut buffer)?,
-        };
+        let hash = hash_range(dump, &same[0].range, &mut window)?;
         for bad in same.iter().filter(|s| s.hash.is_some_and(|said| said != hash)) {
             let record = dump.record(bad.index)?;
             let what = format!("its payload hashes to {hash:#034x}, not {:#034x}", bad.hash.unwrap_or(0));
@@ -261,21 +259,20 @@ fn check_hashes(dump: &Dump, stored: &[Stored], verdict: &mut Verdict) -> Result
     Ok(())
 }
 
-fn hash_range(
-    dump: &Dump,
-    payloads: &File,
-    range: &Range<u64>,
-    buffer: &mut [u8],
-) -> Result<u128, FormatError> {
+fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result<u128, FormatError> {
+    if range.is_empty() {
+        return Ok(crate::content_hash(&[]));
+    }
+    let path = dump.payload_path();
+    let payloads = dump.payload_file()?;
     let mut hash = TreeHash::new(range.end - range.start);
     let mut at = range.start;
     while at < range.end {
-        let len = usize::try_from(range.end - at).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let piece = &mut buffer[..len];
-        let path = dump.payload_path();
-        if read_up_to(payloads, piece, at).at("read", &path)? < len {
-            let error = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-            return Err(error).at("read", &path);
+        let len = usize::try_from(range.end - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
+        let piece = window.get(payloads, at, len, u64::MAX).at("read", &path)?;
+        if piece.len() < len {
+            // It was long enough a moment ago.
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof)).at("read", &path);
         }
         hash.update(piece);
         at += len as u64;

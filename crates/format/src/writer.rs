@@ -287,7 +287,8 @@ impl DumpWriter {
         if let Some(window) = &mut self.window {
             window.reserved.clear();
         }
-        self.move_window()?;
+        // On a full disk the old index stays, with more tasks than were asked for; it is closed all the same.
+        let moved = self.move_window();
         self.trim_payloads()?;
         let index = reopen(&self.index, &self.index_path)?;
         let threads =
@@ -305,7 +306,7 @@ impl DumpWriter {
             self.sync_index()?;
             sync_dir(&self.dir)?;
         }
-        Ok(footer)
+        moved.map(|_| footer)
     }
 
     /// Cuts off what was reserved or half written behind the last payload; on a full disk that makes room for the

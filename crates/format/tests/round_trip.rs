@@ -361,6 +361,44 @@ fn keys_nobody_knows_yet_are_kept_and_shown() {
 }
 
 #[test]
+fn a_strided_view_keeps_its_shape_strides_and_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    let cases: [(&[u64], &[i64], bool); 7] = [
+        (&[2, 3], &[3, 1], true),
+        (&[3, 2], &[1, 3], false),
+        (&[2, 1, 3], &[3, 77, 1], true),
+        (&[4], &[-1], false),
+        (&[4], &[0], false),
+        (&[0, 9], &[5, 5], true),
+        (&[], &[], true),
+    ];
+    for (arg, (shape, strides, _)) in (0..).zip(&cases) {
+        let numel: u64 = shape.iter().product();
+        let mut fields = tensor_fields(1, BEFORE, Role::Input, arg, &[]);
+        fields.dtype = DType::Int4.tag();
+        fields.ndims = u8::try_from(shape.len()).unwrap();
+        fields.start_offset = 5;
+        fields.shape[..shape.len()].copy_from_slice(shape);
+        fields.strides[..shape.len()].copy_from_slice(strides);
+        let offset = scribe.writer.reserve(numel.div_ceil(2));
+        // What lies behind the dimensions in use is not the dump's business.
+        fields.shape[shape.len()..].fill(99);
+        let bytes = numel.div_ceil(2);
+        scribe.append(0, &[IndexRecord::tensor(&fields, Payload::Stored { offset, bytes })]);
+    }
+    scribe.finish(Status::Complete);
+    let manifest = manifest(dir.path());
+    for (record, (shape, strides, contiguous)) in manifest["tensors"].as_array().unwrap().iter().zip(&cases) {
+        assert_eq!(record["shape"], json!(shape));
+        assert_eq!(record["strides"], json!(strides));
+        assert_eq!(record["is_contiguous"], json!(contiguous), "{shape:?} {strides:?}");
+        assert_eq!(record["numel"], json!(shape.iter().product::<u64>()));
+        assert_eq!(record["start_offset"], 5);
+    }
+}
+
+#[test]
 fn a_dispatch_keeps_its_numbers_and_arguments() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());

@@ -135,13 +135,7 @@ impl Mapping {
     }
 
     /// One system call. The caller has checked that the range is inside.
-    fn write_file_once(
-        &self,
-        offset: usize,
-        len: usize,
-        file: BorrowedFd<'_>,
-        at: u64,
-    ) -> io::Result<usize> {
+    fn write_file_once(&self, offset: usize, len: usize, file: BorrowedFd<'_>, at: u64) -> io::Result<usize> {
         let at = libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         // SAFETY: the range lies inside the mapping, which outlives the call. Only the kernel reads it, so that no
         // reference to memory that the device writes exists; what the device changes meanwhile arrives changed.

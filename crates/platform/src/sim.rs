@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
 use crate::{
-    Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform, PlatformError,
+    Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform,
+    PlatformError,
     access::HostAccess,
     address::{RankLease, base_of_rank},
     alloc::Allocator,

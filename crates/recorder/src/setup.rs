@@ -159,7 +159,12 @@ fn check(geometry: DumpGeometry, options: &SetupOptions) -> Result<(), SetupErro
     let size = |ok: bool, field, value: u64, remedy| {
         ok.then_some(()).ok_or(SetupError::BadSize { field, value, remedy })
     };
-    size((1..=MAX_DEVICE_THREADS).contains(&(threads as usize)), "threads", threads.into(), "at least 1, and no more than a device has")?;
+    size(
+        (1..=MAX_DEVICE_THREADS).contains(&(threads as usize)),
+        "threads",
+        threads.into(),
+        "at least 1, and no more than a device has",
+    )?;
     size(buffers > 0, "buffers", buffers.into(), "at least 1")?;
     size(records > 0, "records", records.into(), "at least 1")?;
     let pages = arena_bytes > 0 && arena_bytes.is_multiple_of(LARGE_PAYLOAD_ALIGN);

@@ -5,41 +5,22 @@
 
 use std::hint::black_box;
 
-use tensortap_runtime::TaskHooks;
-use tensortap_runtime::drive::{DrivenGraph, hooks_compiled_in};
+use tensortap_runtime::drive::{DrivenGraph, HookCounts, hooks_compiled_in};
 
 /// Few enough for an ordinary run of all benchmarks.
 const DEFAULT_TASKS: u32 = 10_000;
-
-/// The cheapest hooks that do anything: they show that the count can tell hooks from none.
-#[derive(Default)]
-struct CountingHooks {
-    before: u64,
-    after: u64,
-}
-
-impl TaskHooks for CountingHooks {
-    fn before_dispatch(&mut self, slot: u32) {
-        self.before += u64::from(black_box(slot) != u32::MAX);
-    }
-    fn after_completion(&mut self, slot: u32) {
-        self.after += u64::from(black_box(slot) != u32::MAX);
-    }
-}
 
 #[inline(never)]
 fn counted_without_dump(graph: &DrivenGraph) -> u64 {
     graph.run_without_dump()
 }
 
+/// Shows that the count can tell hooks from none.
 #[inline(never)]
 fn counted_counting_hooks(graph: &DrivenGraph) -> u64 {
-    let mut hooks = CountingHooks::default();
-    let completed = graph.run_with_hooks(&mut hooks);
-    if hooks_compiled_in() {
-        assert_eq!((hooks.before, hooks.after), (completed, completed));
-    }
-    completed
+    let HookCounts { before, after } = graph.run_counting_hooks();
+    assert_eq!(before, after);
+    after
 }
 
 fn main() {

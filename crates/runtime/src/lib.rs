@@ -12,7 +12,7 @@ mod runtimes;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks};
 pub use host::{
-    DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions, Plan, Progress,
+    DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions, Phase, Plan, Progress,
     RegionPlan, RunError, RunFailure, execute, recording_threads,
 };
 pub use runtimes::{BuildMode, RUNTIMES, Runtime, find};

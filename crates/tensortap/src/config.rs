@@ -8,6 +8,9 @@ use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode};
 use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS};
 use tensortap_scene::{FaultKind, Registry};
 
+/// Told, on some thread of the run, what the user should know at once.
+pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// All that `tensortap run` can be told.
 #[derive(Clone)]
 pub struct RunConfig {
@@ -46,7 +49,7 @@ pub struct RunConfig {
     /// Folder for the dump, which must not exist or be empty; `None` for a new one under `outputs/`.
     pub out: Option<PathBuf>,
     /// Hears at once what the user should know during the run: that the disk is full, say.
-    pub warn: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub warn: Option<Warn>,
     /// Scenes that can be run.
     pub registry: Registry,
 }

@@ -22,7 +22,7 @@ use tensortap_scene::{KernelDef, Scene};
 
 use crate::dump_files::Files;
 use crate::in_flight::gather;
-use crate::{DumpConfig, DumpReport, Error, Request, RunConfig};
+use crate::{DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
 
 /// Folder for dumps when none is named.
 const OUTPUTS: &str = "outputs";
@@ -37,7 +37,7 @@ pub struct Session<'a> {
     options: Option<CollectorOptions>,
     collection: Option<Collection<DeviceRegion, Files>>,
     access: Option<Arc<dyn DeviceAccess>>,
-    warn: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    warn: Option<Warn>,
 }
 
 impl<'a> Session<'a> {

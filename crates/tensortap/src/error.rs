@@ -6,7 +6,7 @@ use tensortap_runtime::RunError;
 use tensortap_scene::{FaultKind, SceneError};
 
 /// Why a run could not begin.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name nobody knows.
@@ -21,6 +21,20 @@ pub enum Error {
         runtime: &'static str,
         /// What it runs on.
         runtimes: &'static [&'static str],
+    },
+    /// Arguments that do not fit in memory.
+    #[error(
+        "the arguments of scene `{scene}` take {needed} bytes, and there are {available} of {what}; use smaller parameters"
+    )]
+    TooLarge {
+        /// The scene.
+        scene: &'static str,
+        /// Bytes of all arguments.
+        needed: u64,
+        /// Which memory.
+        what: &'static str,
+        /// Bytes there are.
+        available: u64,
     },
     /// A parameter the scene does not take.
     #[error(transparent)]
@@ -58,6 +72,13 @@ pub enum Error {
     Run(#[from] RunError),
 }
 
+/// As [`Display`](fmt::Display): a `main` that returns an error prints its debug form, and the advice should be in it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 fn names(faults: &[FaultKind]) -> String {
     if faults.is_empty() {
         return "none".into();
@@ -70,7 +91,7 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         match self {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
-            Error::DumpOption { .. } | Error::Format(_) => true,
+            Error::DumpOption { .. } | Error::Format(_) | Error::TooLarge { .. } => true,
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true
             }

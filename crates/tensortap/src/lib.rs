@@ -26,10 +26,11 @@ mod dump_files;
 mod dump_session;
 mod error;
 mod in_flight;
+mod memory;
 mod report;
 mod run;
 
-pub use config::RunConfig;
+pub use config::{RunConfig, Warn};
 pub use dump_config::DumpConfig;
 #[doc(hidden)]
 pub use dump_files::DumpTrouble;
@@ -42,6 +43,6 @@ pub use tensortap_abi::{
 };
 pub use tensortap_format as format;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
-pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Progress, RUNTIMES, RunFailure, Runtime};
+pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime};
 pub use tensortap_scene as scene;
 pub use tensortap_scenes::builtin;

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tensortap_platform::{DeviceOptions, PLATFORMS, Platform};
@@ -6,9 +7,11 @@ use tensortap_runtime::{
     DeviceReport, DumpSession, Fault, GraphProgram, LaunchOptions, Progress, RUNTIMES, RunError, Runtime,
     execute,
 };
+use tensortap_runtime::{Phase, RunFailure};
 use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene, Tolerance, compare};
 
 use crate::dump_session::Session;
+use crate::memory;
 use crate::{Error, Golden, OutputVerdict, RunConfig, RunReport, Unknown};
 
 /// Becomes a device when the host that started this process asked for it, with the built-in scenes; then it never
@@ -42,8 +45,9 @@ pub fn run_observed(
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<RunReport, Error> {
     let request = resolve(config)?;
+    memory::check(request.scene, &request.params, config.device_memory)?;
     let mut session = config.dump.as_ref().map(|d| Session::create(config, d, &request)).transpose()?;
-    let inputs = request.scene.host_args(&request.params);
+    let inputs = Arc::new(request.scene.host_args(&request.params));
     let mut device = request.platform.open(&device_options(config))?;
     let options = launch_options(config, request.fault);
     let started = Instant::now();
@@ -67,7 +71,7 @@ pub fn run_observed(
     let dump = session.map(|s| s.finish(failure)).transpose()?;
     let draining = started.elapsed().saturating_sub(launched);
     let mut report = match outcome {
-        Ok(report) => complete(config, &request, &inputs, report),
+        Ok(report) => complete(config, &request, &inputs, report, observe),
         Err(RunError::Failed(failure)) => {
             let report = blank(config, &request, failure.progress, launched);
             RunReport { failure: Some(*failure), ..report }
@@ -182,8 +186,18 @@ fn blank(config: &RunConfig, request: &Request, progress: Progress, wall: Durati
     }
 }
 
-fn complete(config: &RunConfig, request: &Request, inputs: &HostArgs, report: DeviceReport) -> RunReport {
-    let golden = request.scene.golden(&request.params, inputs);
+fn complete(
+    config: &RunConfig,
+    request: &Request,
+    inputs: &Arc<HostArgs>,
+    report: DeviceReport,
+    observe: &mut dyn FnMut(Progress) -> bool,
+) -> RunReport {
+    let blank = blank(config, request, report.progress, report.wall);
+    let Some(golden) = golden(request, inputs, report.progress, observe) else {
+        let failure = Some(RunFailure::interrupted(report.progress));
+        return RunReport { failure, results: report.outputs, ..blank };
+    };
     let outputs: Option<Vec<_>> =
         golden.map(|g| g.iter().map(|expected| judge(request.scene, expected, &report.outputs)).collect());
     let verdict = match &outputs {
@@ -191,11 +205,30 @@ fn complete(config: &RunConfig, request: &Request, inputs: &HostArgs, report: De
         Some(all) if !all.is_empty() && all.iter().all(OutputVerdict::passed) => Golden::Pass,
         Some(_) => Golden::Fail,
     };
-    RunReport {
-        golden: verdict,
-        outputs: outputs.unwrap_or_default(),
-        results: report.outputs,
-        ..blank(config, request, report.progress, report.wall)
+    RunReport { golden: verdict, outputs: outputs.unwrap_or_default(), results: report.outputs, ..blank }
+}
+
+/// How often the observer is asked while the golden is computed.
+const GOLDEN_LOOK: Duration = Duration::from_millis(50);
+
+/// The scene's golden, computed on a thread of its own so that the observer can end the wait: then there is none.
+fn golden(
+    request: &Request,
+    inputs: &Arc<HostArgs>,
+    progress: Progress,
+    observe: &mut dyn FnMut(Progress) -> bool,
+) -> Option<Option<Vec<HostTensor>>> {
+    let (scene, params, inputs) = (request.scene, request.params.clone(), Arc::clone(inputs));
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || done.send(scene.golden(&params, &inputs)));
+    loop {
+        match wait.recv_timeout(GOLDEN_LOOK) {
+            Ok(golden) => return Some(golden),
+            Err(RecvTimeoutError::Timeout)
+                if observe(Progress { phase: Phase::CheckingGolden, ..progress }) => {}
+            // Interrupted; or the golden panicked, which its thread has told.
+            Err(_) => return None,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! `tensortap bench`: measures itself.
 
 mod dispatch;
+mod dump;
 mod machine;
+mod spread;
 
 use clap::{Args, Subcommand};
 
@@ -20,11 +22,14 @@ pub struct BenchArgs {
 enum What {
     /// Tasks per second with kernels that do nothing
     Dispatch(dispatch::DispatchArgs),
+    /// What recording costs: against a plain write, against no dump, and per small record
+    Dump(dump::DumpArgs),
 }
 
 /// Measures what was asked for.
 pub fn run(args: &BenchArgs, output: Output) -> anyhow::Result<Exit> {
     match &args.what {
         What::Dispatch(args) => dispatch::run(args, output),
+        What::Dump(args) => dump::run(args, output),
     }
 }

@@ -1,10 +1,14 @@
 //! One file or folder per verb.
 
 mod bench;
+mod list;
+mod repair;
 mod run;
 mod scenes;
+mod verify;
 
 use clap::Subcommand;
+use tensortap::DumpStage;
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -16,6 +20,12 @@ pub enum Verb {
     Scenes(scenes::ScenesArgs),
     /// Run a scene and check its golden
     Run(run::RunArgs),
+    /// List the records of a dump
+    List(list::ListArgs),
+    /// Check every hash, offset and counter of a dump
+    Verify(verify::VerifyArgs),
+    /// Make a torn dump whole
+    Repair(repair::RepairArgs),
     /// Measure tensortap itself
     Bench(bench::BenchArgs),
 }
@@ -26,6 +36,9 @@ impl Verb {
         match self {
             Verb::Scenes(args) => scenes::run(args, output),
             Verb::Run(args) => run::run(args, output),
+            Verb::List(args) => list::run(args, output),
+            Verb::Verify(args) => verify::run(args, output),
+            Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
         }
     }
@@ -35,7 +48,7 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
-            Verb::Bench(_) => None,
+            Verb::List(_) | Verb::Verify(_) | Verb::Repair(_) | Verb::Bench(_) => None,
         }
     }
 }
@@ -43,6 +56,15 @@ impl Verb {
 /// Whether a runtime stores its tasks in rings; the others have one array.
 fn has_rings(runtime: &str) -> bool {
     runtime == "tensormap_and_ringbuffer"
+}
+
+/// A stage as the command line says it.
+pub fn parse_stage(word: &str) -> Result<DumpStage, &'static str> {
+    match word {
+        "before" => Ok(DumpStage::BeforeDispatch),
+        "after" => Ok(DumpStage::AfterCompletion),
+        _ => Err("a stage is before or after"),
+    }
 }
 
 /// Names for a help text: `a2a3sim or a5sim`.

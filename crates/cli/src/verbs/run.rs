@@ -2,29 +2,37 @@
 
 mod args;
 mod document;
+mod dump_args;
+mod dump_document;
+mod dump_summary;
 mod notes;
 mod summary;
 
 use anyhow::Context;
-use tensortap::{Golden, Request, RunConfig, RunReport};
+use tensortap::{DumpReport, Golden, Request, RunConfig, RunReport};
 
 pub use args::RunArgs;
 use document::RunDocument;
 
 use crate::exit::Exit;
-use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
+use crate::output::{self, Output};
 use crate::progress::TaskProgress;
 
 /// Runs the scene and tells what came of it.
 pub fn run(args: &RunArgs, output: Output) -> anyhow::Result<Exit> {
-    let config = args.config();
+    let config = args.config()?;
     let request = tensortap::resolve(&config)?;
     notes::of(args, &request).iter().for_each(|note| output.note(note));
     match observed(&config, output)? {
         Ok(report) => {
             tell(&report, &request, output)?;
-            report.failure.map_or(Ok(verdict(report.golden)), |failure| Err(failure.into()))
+            let incomplete = report.dump.as_ref().is_some_and(complain);
+            match report.failure {
+                Some(failure) => Err(failure.into()),
+                None if incomplete => Ok(Exit::Failed),
+                None => Ok(verdict(report.golden)),
+            }
         }
         Err(error) => {
             if output.json && !error.is_usage() {
@@ -37,7 +45,8 @@ pub fn run(args: &RunArgs, output: Output) -> anyhow::Result<Exit> {
 
 /// The outer error is the command line's own, the inner one that of a run that did not begin.
 fn observed(config: &RunConfig, output: Output) -> anyhow::Result<Result<RunReport, tensortap::Error>> {
-    let interrupt = Interrupt::install().context("taking over Ctrl-C")?;
+    let grace = if config.dump.is_some() { CLOSING_GRACE } else { GRACE };
+    let interrupt = Interrupt::install(grace).context("taking over Ctrl-C")?;
     let mut progress = TaskProgress::new(output);
     let outcome = tensortap::run_observed(config, &mut |now| {
         progress.show(now);
@@ -53,6 +62,18 @@ fn tell(report: &RunReport, request: &Request, output: Output) -> anyhow::Result
     } else {
         output.text(&summary::of(report, &request.scene.args(&request.params)))
     }
+}
+
+/// Says what is wrong with a dump; true when it could not be written to its end.
+fn complain(dump: &DumpReport) -> bool {
+    if let Some(losses) = dump_summary::losses(dump) {
+        output::warning(&format!("the dump is not complete: {losses}"));
+    }
+    if let Some(problem) = &dump.problem {
+        let hint = format!("what was captured before is in {} and can be read", dump.dir.display());
+        output::error(&format!("the dump failed: {problem}"), Some(&hint));
+    }
+    dump.problem.is_some()
 }
 
 fn verdict(golden: Golden) -> Exit {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::dumps::Folder;
+use crate::json::document;
 use crate::{command, tensortap};
 
 #[test]
@@ -102,4 +104,59 @@ fn children(parent: u32) -> Vec<u32> {
 /// A device that runs a graph has a thread for each core.
 fn threads(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count)
+}
+
+/// Waits until the list of a dump that is being written shows this kernel.
+fn listed_while_running(folder: &Folder, kernel: &str) -> String {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        let outcome = folder.tensortap("list d");
+        if outcome.code == Some(0) && outcome.stdout.contains(kernel) {
+            return outcome.stdout;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    panic!("the dump never showed {kernel}");
+}
+
+#[test]
+fn a_dump_can_be_read_while_it_is_written_and_an_interrupted_one_is_closed() {
+    let folder = Folder::new();
+    let mut command = command(&["run", "hang", "--stall-timeout", "0", "--dump-tensor", "--out", "d"]);
+    command.current_dir(folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let host = command.spawn().expect("the binary starts");
+
+    let table = listed_while_running(&folder, "hang");
+    assert!(table.contains(", running\n") && table.contains("The run still goes on"), "{table}");
+    assert_eq!(document(&folder.good("list d --json"))["state"], "open");
+    assert!(folder.good("verify d").stdout.contains("the run still goes on"));
+    let repair = folder.tensortap("repair d");
+    assert_eq!((repair.code, repair.stdout.as_str()), (Some(2), ""), "{repair:?}");
+    assert!(repair.stderr.contains("still being written"), "{repair:?}");
+
+    kill_process(pid(host.id()), Signal::INT).expect("the host lives");
+    let output = host.wait_with_output().expect("the host ends");
+    assert_eq!(output.status.code(), Some(130));
+    let list = document(&folder.good("list d --json"));
+    assert_eq!((&list["state"], &list["status"]), (&"closed".into(), &"interrupted".into()));
+    folder.good("verify d");
+}
+
+#[test]
+fn the_dump_of_a_killed_host_is_torn_and_can_be_repaired() {
+    let folder = Folder::new();
+    let mut command = command(&["run", "hang", "--stall-timeout", "0", "--dump-tensor", "--out", "d"]);
+    command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut host = command.spawn().expect("the binary starts");
+    let running = listed_while_running(&folder, "hang");
+    host.kill().and_then(|()| host.wait()).expect("the host ends");
+
+    let table = folder.good("list d").stdout;
+    assert!(table.contains(", killed\n") && table.contains("`tensortap repair d`"), "{table}");
+    let rows = |table: &str| table.lines().filter(|line| line.contains(" 0x")).count();
+    assert_eq!(rows(&table), rows(&running), "what was listed is still there");
+    assert_eq!(folder.tensortap("verify d").code, Some(1));
+    assert!(folder.good("repair d").stdout.starts_with("d: whole now, "));
+    folder.good("verify d");
+    assert_eq!(folder.manifest("d")["status"], "killed");
 }

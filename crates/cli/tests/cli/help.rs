@@ -1,3 +1,4 @@
+use crate::dumps::Folder;
 use crate::{assert_snapshot, tensortap};
 
 #[test]
@@ -10,7 +11,7 @@ fn without_a_verb_there_is_help_and_a_first_step() {
 
 #[test]
 fn every_verb_has_help_with_an_example() {
-    for verb in ["scenes", "run", "bench", "bench dispatch"] {
+    for verb in ["scenes", "run", "list", "verify", "repair", "bench", "bench dispatch"] {
         let outcome = tensortap(&format!("{verb} --help"));
         assert_eq!(outcome.code, Some(0), "{verb}: {outcome:?}");
         let (_, examples) = outcome.stdout.split_once("Example").expect(verb);
@@ -26,7 +27,7 @@ fn examples_in_the_help_of_run_work() {
     let examples: Vec<&str> = examples.lines().take_while(|line| !line.is_empty()).collect();
     assert!(examples.len() >= 3, "{examples:?}");
     for example in examples {
-        let outcome = tensortap(example.trim().strip_prefix("tensortap ").expect("a call"));
+        let outcome = Folder::new().tensortap(example.trim().strip_prefix("tensortap ").expect("a call"));
         let expected = if example.contains("--inject-fault") { 1 } else { 0 };
         assert_eq!(outcome.code, Some(expected), "{example}: {outcome:?}");
     }

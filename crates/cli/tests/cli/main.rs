@@ -1,12 +1,18 @@
 //! The `tensortap` binary as a user meets it: what it prints where, and how it exits.
 
 mod bench;
+mod dump_options;
+mod dump_run;
+mod dumps;
 mod failing;
 mod help;
 mod json;
+mod list;
+mod repair;
 mod run;
 mod scenes;
 mod usage;
+mod verify;
 
 use std::process::{Command, Stdio};
 
@@ -49,6 +55,8 @@ fn assert_snapshot(name: &str, text: &str) {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.add_filter(r"[\d.]+ (µs|ms|s), [\d,]+ tasks/s", "[time], [rate] tasks/s");
+    settings.add_filter(r"(rate    )[\d.]+ [kMG]?B/s", "$1[rate]");
+    settings.add_filter(r"(held up )[\d.]+ (µs|ms|s)", "$1[time]");
     // Rounding may differ between machines.
     settings.add_filter(r"max error \d*\.[\d.e-]+", "max error [error]");
     settings.add_filter(r"is -?[\d.]+, expected -?[\d.]+", "is [actual], expected [expected]");

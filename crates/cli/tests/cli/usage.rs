@@ -56,6 +56,55 @@ fn a_fault_that_cannot_show_is_refused_with_those_that_can() {
 }
 
 #[test]
+fn dump_options_that_make_no_sense_are_refused() {
+    refused("run bgemm --dump-tensor=ful", &["did you mean `full`?", "marked", "hash"]);
+    refused("run bgemm --dump-tensor=5", &["off, marked, full, meta, hash"]);
+    refused("run bgemm --dump-tensor --dump-func tileadd", &["gemm_tile", "did you mean `tile_add`?"]);
+    refused("run bgemm --dump-tensor --dump-task 7-3", &["did you mean 3-7?"]);
+    refused("run bgemm --dump-tensor --dump-task 1,,2", &["0x100000002"]);
+    refused("run bgemm --dump-tensor --dump-arg 48", &["--dump-arg", "0 to 47"]);
+    refused("run bgemm --dump-tensor --dump-stage during", &["before, after"]);
+    refused("run bgemm --dump-tensor --dump-policy wait", &["block, drop"]);
+    refused("run bgemm --dump-tensor --dump-collect never", &["live, batch"]);
+    refused("run bgemm --dump-tensor --dump-arena 1k", &["--dump-arena", "64 KiB"]);
+    refused("run bgemm --dump-tensor --dump-buffers 1", &["--dump-buffers", "2 to 1024"]);
+    refused("run bgemm --dump-tensor --dump-records 0", &["--dump-records", "1 to 1048576"]);
+    refused("run bgemm --dump-tensor --dump-max-bytes lots", &["64MiB"]);
+    refused("run bgemm --dump-tensor --dump-liveness soon", &["500ms"]);
+    refused("list --dtype float3", &["float32", "similar"]);
+    refused("list --role through", &["input, output, inout"]);
+    refused("list --kind pointer", &["tensor, scalar"]);
+    refused("list --index x", &["decimal"]);
+}
+
+#[test]
+fn dump_options_without_a_dump_are_refused_by_name() {
+    for option in [
+        "--out d",
+        "--dump-task 1",
+        "--dump-func gemm_tile",
+        "--dump-arg 0",
+        "--dump-stage after",
+        "--dump-first 1",
+        "--dump-last 1",
+        "--dump-max-bytes 1M",
+        "--no-dedup",
+        "--dump-policy drop",
+        "--dump-collect batch",
+        "--dump-liveness 1s",
+        "--dump-sync",
+        "--dump-arena 1M",
+        "--dump-buffers 4",
+        "--dump-records 4",
+        "--dump-direct",
+    ] {
+        let name = option.split(' ').next().unwrap();
+        refused(&format!("run bgemm {option}"), &[name, "needs --dump-tensor", "hint: add --dump-tensor"]);
+        refused(&format!("run bgemm --dump-tensor=off {option}"), &[name, "level off records nothing"]);
+    }
+}
+
+#[test]
 fn half_a_pair_is_refused_with_its_form() {
     refused("run bgemm --param tile", &["KEY=VALUE"]);
     refused("run bgemm --param =3", &["KEY=VALUE"]);

@@ -5,6 +5,7 @@
 
 mod death;
 mod expected;
+mod killed;
 mod levels;
 mod loss;
 mod manifest;

@@ -61,7 +61,10 @@ fn each_damaged_field_is_named() {
         (TensorDumpRecord { start_offset: 1 << 53, ..good }, RecordFault::View),
         (TensorDumpRecord { shape: [1 << 40; 8], ..good }, RecordFault::View),
         (TensorDumpRecord { payload_bytes: 95, ..good }, RecordFault::Size),
-        (TensorDumpRecord { payload_bytes: 97, flags: good.flags | RECORD_TRUNCATED, ..good }, RecordFault::Size),
+        (
+            TensorDumpRecord { payload_bytes: 97, flags: good.flags | RECORD_TRUNCATED, ..good },
+            RecordFault::Size,
+        ),
         (TensorDumpRecord { flags: RECORD_HAS_PAYLOAD, ..good }, RecordFault::Flags),
         (TensorDumpRecord { flags: good.flags | RECORD_HAS_STATS, ..good }, RecordFault::Flags),
         (TensorDumpRecord { flags: good.flags | RECORD_PAYLOAD_DROPPED, ..good }, RecordFault::Flags),
@@ -96,7 +99,10 @@ fn statistics_are_smaller_than_the_content_they_describe() {
     let record = TensorDumpRecord { flags, payload_pos: BOUNDS.to - 64, ..starting_at(5) };
     let span = Span { position: BOUNDS.to - 64, bytes: 64 };
     assert_eq!(check(record.as_bytes(), &BOUNDS), Ok(Checked::InArena(record, span)));
-    assert_eq!(fault(&TensorDumpRecord { payload_pos: BOUNDS.to - 63, ..record }), Some(RecordFault::Position));
+    assert_eq!(
+        fault(&TensorDumpRecord { payload_pos: BOUNDS.to - 63, ..record }),
+        Some(RecordFault::Position)
+    );
 }
 
 #[test]

@@ -85,8 +85,9 @@ impl DirectWriter {
         let Target::Open(direct) = &self.target else { return Ok(0) };
         let direct = direct.as_fd();
         let scratch = &mut self.scratch;
-        let written = pieces(bytes)
-            .try_for_each(|(start, len)| put_piece(memory, direct, from.offset + start, len, at + start, scratch));
+        let written = pieces(bytes).try_for_each(|(start, len)| {
+            put_piece(memory, direct, from.offset + start, len, at + start, scratch)
+        });
         match written {
             Ok(()) => Ok(bytes),
             Err(PayloadError::File(error)) if error.kind() == io::ErrorKind::InvalidInput => {

@@ -54,7 +54,12 @@ impl Window {
 }
 
 /// Places of consecutive records' payloads in the region, in order, each with the run of small neighbours behind it.
-pub(crate) fn extents(places: Places, thread: u32, arena_bytes: u64, spans: &[Option<Span>]) -> Vec<Option<Extent>> {
+pub(crate) fn extents(
+    places: Places,
+    thread: u32,
+    arena_bytes: u64,
+    spans: &[Option<Span>],
+) -> Vec<Option<Extent>> {
     let mut next: Option<(Span, u64)> = None;
     let mut extents: Vec<_> = spans
         .iter()

@@ -128,7 +128,9 @@ fn a_damaged_thread_ends_by_name_and_the_others_go_on() {
             rig.memory.write_u64(committed, 5).unwrap();
         }),
         ("run_id", |rig| {
-            rig.memory.write_u64(rig.thread(0).buffer(1) + offset_of!(DumpBufferHeader, run_id) as u64, 1).unwrap();
+            rig.memory
+                .write_u64(rig.thread(0).buffer(1) + offset_of!(DumpBufferHeader, run_id) as u64, 1)
+                .unwrap();
         }),
     ];
     for (what, damage) in damages {
@@ -150,7 +152,8 @@ fn a_damaged_thread_ends_by_name_and_the_others_go_on() {
         }
         let summary = finish(collector);
         let dump = rig.verified();
-        let of_thread = |thread| dump.records().map(Result::unwrap).filter(move |r| r.thread == thread).count();
+        let of_thread =
+            |thread| dump.records().map(Result::unwrap).filter(move |r| r.thread == thread).count();
         assert_eq!((of_thread(0), of_thread(1)), (4, 300), "{what}");
         let ended = summary.threads[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
         assert!(format!("{ended:?} {ended}").contains(what), "{what}: {ended}");

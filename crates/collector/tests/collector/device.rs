@@ -188,8 +188,8 @@ impl FakeThread {
     /// Records a tensor with its payload in one piece; false when there is no room now.
     pub fn tensor(&mut self, task_id: u64, arg_index: u16, content: &[u8]) -> bool {
         let bytes = content.len() as u64;
-        let has_buffer =
-            self.current.is_some() || self.read_state(offset_of!(DumpBufferState, free_pushed)) > self.free_popped;
+        let has_buffer = self.current.is_some()
+            || self.read_state(offset_of!(DumpBufferState, free_pushed)) > self.free_popped;
         if !has_buffer {
             return false;
         }
@@ -211,8 +211,10 @@ impl FakeThread {
 
     /// The first step of a payload in pieces.
     pub fn begin(&mut self, task_id: u64, bytes: u64) -> bool {
-        let begin =
-            TensorDumpRecord { kind: RecordKind::Begin as u8, ..tensor_of(task_id, 0, bytes, self.address()) };
+        let begin = TensorDumpRecord {
+            kind: RecordKind::Begin as u8,
+            ..tensor_of(task_id, 0, bytes, self.address())
+        };
         self.commit(begin.as_bytes())
     }
 

@@ -59,7 +59,11 @@ impl Sink for Failing {
     }
 
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
-        if self.is_due(Fault::Payload) { Ok(self.full.as_fd()) } else { Ok(self.writer.payload_file()?.as_fd()) }
+        if self.is_due(Fault::Payload) {
+            Ok(self.full.as_fd())
+        } else {
+            Ok(self.writer.payload_file()?.as_fd())
+        }
     }
 
     fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
@@ -175,10 +179,9 @@ impl Sink for Witness {
 
 #[test]
 fn data_then_index_are_safe_before_anything_is_acknowledged() {
-    for (sync, expected) in [
-        (true, &[("sync data", 0), ("append", 0), ("sync index", 0)][..]),
-        (false, &[("append", 0)][..]),
-    ] {
+    for (sync, expected) in
+        [(true, &[("sync data", 0), ("append", 0), ("sync index", 0)][..]), (false, &[("append", 0)][..])]
+    {
         let mut rig = Rig::new(GEOMETRY, true);
         rig.options.sync = sync;
         let mut device = rig.thread(0);

@@ -147,7 +147,12 @@ fn a_transposed_view_a_scalar_and_an_edge_arrive_as_they_were() {
             bits: 2.5f64.to_bits(),
             marked: false,
         });
-        recorder.edge(&EdgeCapture { consumer: 1, producer: 0, cause: EdgeCause::ReadAfterWrite, arg_index: 0 });
+        recorder.edge(&EdgeCapture {
+            consumer: 1,
+            producer: 0,
+            cause: EdgeCause::ReadAfterWrite,
+            arg_index: 0,
+        });
     });
     let dump = rig.verified();
     let transposed: Vec<u8> =

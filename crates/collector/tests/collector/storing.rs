@@ -4,8 +4,9 @@ use std::mem::offset_of;
 
 use proptest::prelude::*;
 use tensortap_abi::{
-    DType, DumpBufferState, DumpGeometry, DumpStage, RECORD_ALREADY_STORED, RECORD_HAS_HASH, RECORD_HAS_STATS,
-    RECORD_PAYLOAD_DROPPED, RecordKind, Role, TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
+    DType, DumpBufferState, DumpGeometry, DumpStage, RECORD_ALREADY_STORED, RECORD_HAS_HASH,
+    RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RecordKind, Role, TaskDumpRecord, TensorDumpRecord,
+    TensorStats, UncapturedReason,
 };
 use tensortap_collector::PayloadPath;
 use tensortap_format::{PayloadState, Status, WriterOptions};
@@ -148,7 +149,11 @@ fn a_small_table_misses_duplicates_and_counts_them() {
     let summary = finish(collector);
     rig.verified();
     assert_eq!(summary.deduplicated_bytes, 0);
-    assert!(summary.missed_duplicates > 0 && summary.missed_duplicates <= 20, "{}", summary.missed_duplicates);
+    assert!(
+        summary.missed_duplicates > 0 && summary.missed_duplicates <= 20,
+        "{}",
+        summary.missed_duplicates
+    );
 }
 
 #[test]

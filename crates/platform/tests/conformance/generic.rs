@@ -15,7 +15,10 @@ pub const TESTS: &[Test] = &[
     ("a_device_launches_again_and_one_at_a_time", a_device_launches_again_and_one_at_a_time),
     ("a_launch_needs_arguments_in_device_memory", a_launch_needs_arguments_in_device_memory),
     ("wakes_go_both_ways_and_none_is_lost", wakes_go_both_ways_and_none_is_lost),
-    ("a_handle_serves_the_device_while_another_thread_waits", a_handle_serves_the_device_while_another_thread_waits),
+    (
+        "a_handle_serves_the_device_while_another_thread_waits",
+        a_handle_serves_the_device_while_another_thread_waits,
+    ),
     ("a_wake_before_the_wait_counts_once", a_wake_before_the_wait_counts_once),
     ("one_wake_wakes_every_sleeper", one_wake_wakes_every_sleeper),
     ("a_word_is_never_torn", a_word_is_never_torn),

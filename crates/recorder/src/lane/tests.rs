@@ -1,1 +1,181 @@
+//! Reserve, fill, commit as separate steps.
 
+use std::vec;
+use std::vec::Vec;
+
+use tensortap_abi::{DeviceRange, DumpBufferState, DumpGeometry, DumpPolicy};
+use tensortap_abi::{DumpCollect, DumpFilter, DumpLevel};
+use tensortap_sync::atomic::Ordering::Relaxed;
+
+use super::*;
+use crate::region::{Claims, Memory, PartTable};
+use crate::{SetupOptions, setup_bytes};
+
+const GEOMETRY: DumpGeometry = DumpGeometry { threads: 1, buffers: 2, records: 3, arena_bytes: 4096 };
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct CacheLine([u8; 64]);
+
+/// Memory with a fresh region, and the one lane in it.
+struct Rig {
+    lines: Vec<CacheLine>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        Rig { lines: vec![CacheLine([0; 64]); usize::try_from(GEOMETRY.bytes()).unwrap() / 64] }
+    }
+
+    fn lane(&mut self) -> (Lane<'_>, StateWords<'_>) {
+        let base = self.lines.as_mut_ptr().expose_provenance() as u64;
+        let options = SetupOptions {
+            base,
+            run_id: 1,
+            level: DumpLevel::Full,
+            policy: DumpPolicy::Block,
+            collect: DumpCollect::Live,
+            liveness_ms: 0,
+            filter: DumpFilter::ALL,
+        };
+        setup_bytes(GEOMETRY, &options).unwrap().write(|offset, bytes| {
+            for (at, &byte) in (usize::try_from(offset).unwrap()..).zip(bytes) {
+                self.lines[at / 64].0[at % 64] = byte;
+            }
+        });
+        // Again, as the writes above went through a reference.
+        let base = self.lines.as_mut_ptr().expose_provenance() as u64;
+        #[expect(unsafe_code, reason = "the memory is at hand")]
+        // SAFETY: the lines are borrowed for as long as the lane is, and nothing else uses them.
+        let memory = unsafe { Memory::new(DeviceRange { addr: base, bytes: GEOMETRY.bytes() }) };
+        let table = PartTable {
+            states: base + GEOMETRY.states_offset(),
+            queues: base + GEOMETRY.queues_offset(),
+            queue_stride: GEOMETRY.queue_bytes(),
+            buffers: base + GEOMETRY.buffers_offset(),
+            buffers_stride: u64::from(GEOMETRY.buffers) * GEOMETRY.buffer_bytes(),
+            buffer_count: GEOMETRY.buffers,
+            records: GEOMETRY.records,
+            arenas: base + GEOMETRY.arenas_offset(),
+            arena_bytes: GEOMETRY.arena_bytes,
+        };
+        let parts = Parts::claim(&memory, &table, &Claims::none(), 0).unwrap();
+        let state = parts.state;
+        (Lane::new(parts, 1, 0, false), state)
+    }
+
+    /// A record of the first buffer.
+    fn record_task(&self, place: usize) -> u64 {
+        let at = usize::try_from(GEOMETRY.buffers_offset()).unwrap() + 64 + place * 192;
+        u64::from_le_bytes(self.lines[at / 64].0[..8].try_into().unwrap())
+    }
+
+    fn committed(&self) -> u64 {
+        let at = usize::try_from(GEOMETRY.buffers_offset()).unwrap();
+        u64::from_le_bytes(self.lines[at / 64].0[24..32].try_into().unwrap())
+    }
+}
+
+fn record(task_id: u64) -> TensorDumpRecord {
+    TensorDumpRecord { task_id, ..TensorDumpRecord::default() }
+}
+
+const NEED: Option<Need> = Some(Need { bytes: 100, align: 64 });
+
+#[test]
+fn several_fills_can_be_under_way_and_records_appear_in_the_order_of_reservation() {
+    let mut rig = Rig::new();
+    let (mut lane, state) = rig.lane();
+    let [first, second, third] = [NEED, None, NEED].map(|need| lane.reserve(need).unwrap());
+    assert_eq!([first.position(), third.position()], [0, 128]);
+    assert_eq!(lane.reserve(None), Err(Refused::CommitFirst));
+    // Filled in another order than reserved.
+    for (reservation, value) in [(&third, 3), (&first, 1)] {
+        lane.payload(reservation).fill(MaybeUninit::new(value));
+    }
+    assert_eq!(state.ready_pushed().load(Relaxed), 0);
+    lane.commit(first, &record(11));
+    lane.commit(second, &record(12));
+    assert_eq!((state.ready_pushed().load(Relaxed), state.current_buffer().load(Relaxed)), (0, 1));
+    lane.commit(third, &record(13));
+    assert_eq!((state.ready_pushed().load(Relaxed), state.current_buffer().load(Relaxed)), (1, 0));
+    assert!(lane.reserve(None).is_ok(), "the second buffer");
+    assert_eq!(([0, 1, 2].map(|place| rig.record_task(place)), rig.committed()), ([11, 12, 13], 3));
+}
+
+#[test]
+#[should_panic(expected = "in the order of reservation")]
+fn committing_out_of_order_is_refused() {
+    let mut rig = Rig::new();
+    let (mut lane, _) = rig.lane();
+    let _first = lane.reserve(None).unwrap();
+    let second = lane.reserve(None).unwrap();
+    lane.commit(second, &record(2));
+}
+
+#[test]
+fn a_refused_reservation_takes_nothing() {
+    let mut rig = Rig::new();
+    let (mut lane, state) = rig.lane();
+    let all = Some(Need { bytes: 4096, align: 64 });
+    let whole = lane.reserve(all).unwrap();
+    assert_eq!(lane.reserve(NEED), Err(Refused::NoSpace));
+    lane.commit(whole, &record(0));
+    assert_eq!(lane.reserve(NEED), Err(Refused::NoSpace));
+    assert_eq!(lane.free_places(), 5);
+    for task in 0..5 {
+        let reservation = lane.reserve(None).unwrap();
+        lane.commit(reservation, &record(task));
+    }
+    assert_eq!((lane.reserve(NEED), lane.reserve(None)), (Err(Refused::NoPlace), Err(Refused::NoPlace)));
+    assert_eq!((lane.free_places(), state.write_cursor().load(Relaxed)), (0, 4096));
+}
+
+#[test]
+fn pieces_are_counted_as_they_are_cut() {
+    let mut rig = Rig::new();
+    let (mut lane, state) = rig.lane();
+    for written in [0_u64, 64, 1000, 1024, 4000, 4095] {
+        for bytes in [1_u64, 1023, 1024, 1025, 4096, 5000, 20_000] {
+            let start = written.next_multiple_of(64);
+            let (mut at, mut left, mut pieces) = (start, bytes, 0);
+            while left > 0 {
+                let piece = left.min(1024).min(4096 - at % 4096);
+                (at, left, pieces) = (at + piece, left - piece, pieces + 1);
+            }
+            assert_eq!(lane.pieces_of(bytes, start), pieces, "{bytes} bytes from {start}");
+        }
+    }
+    // And by the lane itself, from where it stands.
+    let need = lane.next_piece(5000, 64);
+    assert_eq!(need.bytes, 1024);
+    let reservation = lane.reserve(Some(Need { bytes: 3500, align: 64 })).unwrap();
+    lane.commit(reservation, &record(0));
+    assert_eq!(lane.next_piece(5000, 64).bytes, 4096 - 3520);
+    assert_eq!(state.write_cursor().load(Relaxed), 3500);
+}
+
+#[test]
+fn a_payload_is_routed_by_its_size_and_by_where_the_arena_ends() {
+    let mut rig = Rig::new();
+    let (mut lane, _) = rig.lane();
+    assert_eq!(
+        [lane.route(0), lane.route(1024), lane.route(1025)],
+        [Route::Whole, Route::Whole, Route::Pieces]
+    );
+    let reservation = lane.reserve(Some(Need { bytes: 3500, align: 64 })).unwrap();
+    lane.commit(reservation, &record(0));
+    assert_eq!([lane.route(576), lane.route(577)], [Route::Whole, Route::Pieces]);
+}
+
+#[test]
+fn state_words_lie_where_the_layout_says() {
+    assert_eq!(size_of::<DumpBufferState>(), 256);
+    let mut rig = Rig::new();
+    let (_, state) = rig.lane();
+    state.filtered_bytes().store(0x1234, Relaxed);
+    state.consumed_cursor().store(0x56, Relaxed);
+    let states = usize::try_from(GEOMETRY.states_offset()).unwrap() / 64;
+    assert_eq!(rig.lines[states + 3].0[8..10], [0x34, 0x12]);
+    assert_eq!(rig.lines[states + 1].0[0], 0x56);
+}

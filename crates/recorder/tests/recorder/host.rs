@@ -40,7 +40,7 @@ pub struct FakeHost<'r> {
 
 macro_rules! state_offset {
     ($field:ident) => {
-        offset_of!(DumpBufferState, $field) as u64
+        core::mem::offset_of!(tensortap_abi::DumpBufferState, $field) as u64
     };
 }
 pub(crate) use state_offset;
@@ -190,7 +190,10 @@ impl<'r> FakeHost<'r> {
             }
             (RecordKind::Commit, Some(mut begun)) => {
                 assert_eq!(record.payload_bytes, begun.record.payload_bytes);
-                assert_eq!((record.task_id, record.arg_index), (begun.record.task_id, begun.record.arg_index));
+                assert_eq!(
+                    (record.task_id, record.arg_index),
+                    (begun.record.task_id, begun.record.arg_index)
+                );
                 begun.record.hash = record.hash;
                 begun.record.flags |= record.flags;
                 self.taken.push(begun);

@@ -1,7 +1,7 @@
 //! A link whose pauses let the test play the host.
 
-use std::cell::{Cell, RefCell};
 use core::time::Duration;
+use std::cell::{Cell, RefCell};
 
 use tensortap_recorder::HostLink;
 

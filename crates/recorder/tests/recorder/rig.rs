@@ -127,7 +127,14 @@ impl Rig {
     }
 
     /// A view of a new buffer.
-    pub fn view(&self, dtype: DType, shape: &[u64], strides: &[i64], start: u64, buffer_bytes: u64) -> TensorDesc {
+    pub fn view(
+        &self,
+        dtype: DType,
+        shape: &[u64],
+        strides: &[i64],
+        start: u64,
+        buffer_bytes: u64,
+    ) -> TensorDesc {
         let mut desc = TensorDesc {
             buffer_addr: self.addr(self.buffer(buffer_bytes)),
             buffer_bytes,

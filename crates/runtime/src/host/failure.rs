@@ -97,7 +97,7 @@ impl RunFailure {
     }
 
     /// A run that the user ended.
-    pub(super) fn interrupted(progress: Progress) -> RunFailure {
+    pub fn interrupted(progress: Progress) -> RunFailure {
         RunFailure {
             kind: None,
             death: None,
@@ -146,7 +146,11 @@ impl fmt::Display for RunFailure {
             _ if self.interrupted => write!(f, "{message}"),
             Some(FailureKind::Signal) => {
                 let death = DeathCause { signal: self.signal, code: None };
-                write!(f, "crash in {place}: the device {death}, at address {:#x}", self.address.unwrap_or(0))
+                write!(f, "crash in {place}: the device {death}")?;
+                // An abort has no address.
+                self.address
+                    .filter(|&a| a != 0)
+                    .map_or(Ok(()), |address| write!(f, ", at address {address:#x}"))
             }
             Some(FailureKind::Panic) => write!(f, "panic in {place}: {message}"),
             Some(FailureKind::Stall) if self.core.is_none() => write!(f, "the run hangs: {message}"),

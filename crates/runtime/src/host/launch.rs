@@ -18,9 +18,21 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How much longer than the stall limit the host waits for a device that should have noticed itself.
 const HOST_PATIENCE: Duration = Duration::from_secs(5);
 
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The device runs tasks.
+    #[default]
+    Running,
+    /// The device is done; its results are held against the golden.
+    CheckingGolden,
+}
+
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// What it is doing.
+    pub phase: Phase,
     /// Tasks submitted so far; all of them when the host built the graph.
     pub submitted: u64,
     /// Tasks complete.

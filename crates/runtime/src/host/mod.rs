@@ -7,5 +7,5 @@ mod plan;
 
 pub use dump::{DumpSession, InFlightTask, RegionPlan, recording_threads};
 pub use failure::{RunError, RunFailure};
-pub use launch::{DeviceReport, Progress, execute};
+pub use launch::{DeviceReport, Phase, Progress, execute};
 pub use plan::{DEFAULT_RING_SLOTS, Fault, LaunchOptions, Plan};

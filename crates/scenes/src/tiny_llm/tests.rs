@@ -111,8 +111,8 @@ fn sizes_that_do_not_divide_are_refused_with_one_that_does() {
             other => panic!("{given:?}: {other:?}"),
         }
     };
-    refused(&[("hidden", "130")], "hidden", "132 works");
-    refused(&[("kv_heads", "3")], "heads", "6 works");
+    refused(&[("hidden", "130")], "hidden", "the next one is 132");
+    refused(&[("kv_heads", "3")], "heads", "the next one is 6");
     refused(&[("hidden", "12")], "hidden", "hidden=16 works");
     refused(&[("tile", "24")], "hidden", "144 works");
     refused(&[("tile", "128")], "tile", "64 does");

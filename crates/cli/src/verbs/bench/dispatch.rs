@@ -17,7 +17,7 @@ use measure::{CallLoop, Measured};
 use super::machine::Machine;
 use crate::error::UsageError;
 use crate::exit::Exit;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
 use crate::progress::StepProgress;
 use crate::verbs::{any_of, has_rings, platform_names, runtime_names};
@@ -71,7 +71,7 @@ pub fn run(args: &DispatchArgs, output: Output) -> anyhow::Result<Exit> {
     for case in &cases {
         tensortap::resolve(&case.config(args.tasks))?;
     }
-    let interrupt = Interrupt::install().context("taking over Ctrl-C")?;
+    let interrupt = Interrupt::install(GRACE).context("taking over Ctrl-C")?;
     let steps = StepProgress::new(output, (SHAPES.len() + cases.len()) as u64);
     let bench = Bench { args, output, interrupt, steps };
     bench.print(&table::head(&machine, args.tasks, args.repeat))?;

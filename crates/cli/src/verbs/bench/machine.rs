@@ -44,6 +44,11 @@ impl Machine {
     }
 }
 
+/// How many threads wanted a CPU over the last minute, on average. Figures taken under load say less.
+pub fn load_average() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
 fn model_name(cpuinfo: &str) -> Option<String> {
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     line.split_once(':').map(|(_, model)| model.trim().into())

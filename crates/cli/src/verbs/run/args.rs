@@ -1,9 +1,14 @@
+use std::sync::Arc;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::scene::FaultKind;
 use tensortap::{BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, RunConfig, Unknown};
 
+use super::dump_args::DumpArgs;
 use crate::duration::{Limit, parse_limit};
+use crate::error::UsageError;
+use crate::output;
 use crate::size;
 use crate::verbs::{any_of, platform_names, runtime_names};
 
@@ -16,8 +21,10 @@ const FAILING: &str = "Failing";
 #[command(after_help = "Examples:\n  \
     tensortap run paged_attention\n  \
     tensortap run bgemm --param batch=8 --param dtype=f16 --platform a5sim\n  \
-    tensortap run vector_example --inject-fault add=sign\n\n\
-    Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run failed, 130 interrupted")]
+    tensortap run vector_example --inject-fault add=sign\n  \
+    tensortap run paged_attention --dump-tensor\n  \
+    tensortap run tiny_llm --dump-tensor=hash --dump-func softmax --dump-stage after\n\n\
+    Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run or its dump failed, 130 interrupted")]
 pub struct RunArgs {
     /// Scene to run; `tensortap scenes` lists them
     #[arg(value_name = "SCENE")]
@@ -95,11 +102,14 @@ pub struct RunArgs {
     /// Fill outputs and new memory with this byte first
     #[arg(long, value_name = "BYTE", value_parser = parse_byte, hide = true)]
     pub poison: Option<u8>,
+
+    #[command(flatten)]
+    pub dump: DumpArgs,
 }
 
 impl RunArgs {
     /// The same for the library.
-    pub fn config(&self) -> RunConfig {
+    pub fn config(&self) -> Result<RunConfig, UsageError> {
         let mut config = RunConfig::new(&self.scene);
         config.params.clone_from(&self.params);
         config.platform.clone_from(&self.platform);
@@ -114,7 +124,10 @@ impl RunArgs {
         config.stall_timeout = self.stall_timeout.0;
         config.inject_fault.clone_from(&self.inject_fault);
         config.poison = self.poison;
-        config
+        config.dump = self.dump.config()?;
+        config.out = self.dump.out();
+        config.warn = Some(Arc::new(output::warning));
+        Ok(config)
     }
 }
 

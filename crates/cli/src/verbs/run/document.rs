@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tensortap::{Error, FailureKind, OutputVerdict, Request, RunConfig, RunFailure, RunReport};
 
+use super::dump_document::DumpDocument;
 use crate::number::{json_float, json_optional_float};
 
 /// One run, for machines.
@@ -22,8 +23,7 @@ pub struct RunDocument<'a> {
     wall_s: f64,
     tasks_per_s: f64,
     failure: Option<FailureDocument<'a>>,
-    /// Nothing is captured yet.
-    dump: Option<()>,
+    dump: Option<DumpDocument<'a>>,
 }
 
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ impl<'a> RunDocument<'a> {
             wall_s: wall.as_secs_f64(),
             tasks_per_s: report.tasks_per_s(),
             failure: report.failure.as_ref().map(FailureDocument::of),
-            dump: None,
+            dump: report.dump.as_ref().map(DumpDocument::of),
         }
     }
 

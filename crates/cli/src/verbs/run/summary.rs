@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tensortap::scene::{ArgSpec, Comparison};
 use tensortap::{Golden, OutputVerdict, RunReport};
 
+use super::dump_summary;
 use crate::number::{counted, grouped, significant, time};
 use crate::output::verdict;
 
@@ -27,6 +28,9 @@ pub fn of(report: &RunReport, args: &[ArgSpec]) -> String {
     let width = report.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0).max(LABEL - 2);
     for output in &report.outputs {
         text.push_str(&output_lines(output, width, args));
+    }
+    for (label, value) in dump_summary::lines(report) {
+        line(&mut text, label, &value);
     }
     text
 }

@@ -1,0 +1,87 @@
+//! Numbers that name tasks, arguments and records: single ones and ranges, in hex or decimal.
+
+const ACCEPTED: &str =
+    "a number is decimal (12) or hex (0x100000002), a range is FIRST-LAST with both ends in it";
+
+/// First and last number of a range; a single number is both.
+pub type IdRange = (u64, u64);
+
+/// Reads `12`, `0x1f`, `3-7` or `0x100000000-0x10000000f`.
+pub fn parse_range(text: &str) -> Result<IdRange, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (parse_id(first)?, parse_id(last)?);
+    if first > last {
+        return Err(format!("the range ends before it begins; did you mean {last}-{first}?"));
+    }
+    Ok((first, last))
+}
+
+fn parse_id(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None => (text, 10),
+    };
+    // The standard parser would take a sign.
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return Err(ACCEPTED.into());
+    }
+    u64::from_str_radix(digits, radix).map_err(|_| "this is more than a 64-bit number".into())
+}
+
+/// Whether one of the ranges holds the number; no ranges hold every number.
+pub fn holds(ranges: &[IdRange], id: u64) -> bool {
+    ranges.is_empty() || ranges.iter().any(|&(first, last)| (first..=last).contains(&id))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_and_ranges_are_read_in_both_bases() {
+        for (text, range) in [
+            ("0", (0, 0)),
+            ("12", (12, 12)),
+            ("0x1F", (31, 31)),
+            ("3-7", (3, 7)),
+            ("0x100000000-0x10000000f", (1 << 32, (1 << 32) + 15)),
+            (" 8 - 0xa ", (8, 10)),
+            ("18446744073709551615", (u64::MAX, u64::MAX)),
+        ] {
+            assert_eq!(parse_range(text), Ok(range), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in ["", "-", "1-", "-1", "x", "0x", "1f", "+1", "1-2-3", "0x-3", "1_000"] {
+            assert_eq!(parse_range(text), Err(ACCEPTED.into()), "{text}");
+        }
+        assert!(parse_range("7-3").unwrap_err().contains("did you mean 3-7?"));
+        assert!(parse_range("18446744073709551616").unwrap_err().contains("64-bit"));
+    }
+
+    #[test]
+    fn no_ranges_hold_everything_and_both_ends_are_in_a_range() {
+        assert!(holds(&[], 5));
+        let ranges = [(2, 4), (9, 9)];
+        let held: Vec<u64> = (0..12).filter(|&id| holds(&ranges, id)).collect();
+        assert_eq!(held, [2, 3, 4, 9]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(a: u64, b: u64) {
+            let (first, last) = (a.min(b), a.max(b));
+            prop_assert_eq!(parse_range(&format!("{first:#x}-{last}")), Ok((first, last)));
+        }
+
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,12}") {
+            let _ = parse_range(&text);
+        }
+    }
+}

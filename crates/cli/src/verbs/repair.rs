@@ -1,0 +1,83 @@
+//! `tensortap repair`: makes a torn dump whole.
+
+use clap::Args;
+use serde::Serialize;
+use tensortap::format::{Repair, repair};
+
+use crate::dump_arg::DumpArg;
+use crate::exit::Exit;
+use crate::number::{bytes, counted};
+use crate::output::Output;
+
+/// What `tensortap repair` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap repair                   the newest dump under outputs/\n  \
+    tensortap repair my_dump\n\n\
+    What can be read stays; what cannot is cut off and counted. A dump that is whole is left alone, one that is \
+    still being written is refused.\n\n\
+    Exit status: 0 the dump is whole now, 2 it cannot be read")]
+pub struct RepairArgs {
+    #[command(flatten)]
+    dump: DumpArg,
+}
+
+/// One repair, for machines.
+#[derive(Serialize)]
+struct RepairDocument {
+    dump: String,
+    changed: bool,
+    status: &'static str,
+    records: u64,
+    cut_bytes: u64,
+    missing_records: u64,
+    lost_payloads: u64,
+}
+
+/// Repairs the dump and tells what was done.
+pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
+    let done = repair(&args.dump.path()?)?;
+    if output.json {
+        output.document(&RepairDocument::of(&done))?;
+    } else {
+        output.text(&text(&done))?;
+    }
+    Ok(Exit::Good)
+}
+
+impl RepairDocument {
+    fn of(done: &Repair) -> RepairDocument {
+        let Repair { dir, changed, status, records, cut_bytes, missing_records, lost_payloads } = done;
+        RepairDocument {
+            dump: dir.display().to_string(),
+            changed: *changed,
+            status: status.name(),
+            records: *records,
+            cut_bytes: *cut_bytes,
+            missing_records: *missing_records,
+            lost_payloads: *lost_payloads,
+        }
+    }
+}
+
+fn text(done: &Repair) -> String {
+    let Repair { dir, changed, status, records, cut_bytes, missing_records, lost_payloads } = done;
+    let (dir, records) = (dir.display(), counted(*records, "record"));
+    if !changed {
+        return format!("{dir}: whole already, {records}, {status}\n");
+    }
+    let mut text = format!("{dir}: whole now, {records}, {status}\n");
+    if *cut_bytes > 0 {
+        text += &format!("  cut {} off the index that could not be read\n", bytes(*cut_bytes));
+    }
+    if *lost_payloads > 0 {
+        text += &format!(
+            "  gave up {} that the payload file no longer has\n",
+            counted(*lost_payloads, "payload")
+        );
+    }
+    if *missing_records > 0 {
+        text += &format!("  {} known to be missing\n", counted(*missing_records, "record"));
+    }
+    text + "  wrote its end, tensor_dump.json and graph.json\n"
+}

@@ -1,0 +1,297 @@
+//! The options of `run` that say what is recorded.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, Unknown};
+
+use crate::duration::{Limit, parse_limit};
+use crate::error::UsageError;
+use crate::ids::{IdRange, parse_range};
+use crate::size;
+use crate::verbs::parse_stage;
+
+const HEADING: &str = "Dump";
+
+/// What is recorded, and where it goes.
+#[derive(Args)]
+#[command(next_help_heading = HEADING)]
+pub struct DumpArgs {
+    /// Record what every task was given and what it produced: marked, full, meta or hash, or their numbers 1 to 4;
+    /// without LEVEL it is full
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = DumpLevel::Full.name(),
+        value_parser = parse_level
+    )]
+    dump_tensor: Option<DumpLevel>,
+
+    /// Folder for the dump, new or empty [default: outputs/tensor_dump_DATE_TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Only these tasks, by id or range: 3,0x100000000-0x10000000f
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    dump_task: Vec<IdRange>,
+
+    /// Only tasks with these kernels, by name or func_id
+    #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
+    dump_func: Vec<String>,
+
+    /// Only these arguments, by position: tensors first, then scalars
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    dump_arg: Vec<u16>,
+
+    /// Only what tasks were given (before) or what they produced (after)
+    #[arg(long, value_name = "STAGE", value_parser = PossibleValuesParser::new(["before", "after"]).try_map(|w| parse_stage(&w)))]
+    dump_stage: Option<DumpStage>,
+
+    /// Only the first N tasks to be dispatched
+    #[arg(long, value_name = "N")]
+    dump_first: Option<u64>,
+
+    /// Only the newest N tasks; the disk holds no more than those
+    #[arg(long, value_name = "N")]
+    dump_last: Option<u64>,
+
+    /// Only the first bytes of content, such as 2GiB
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    dump_max_bytes: Option<u64>,
+
+    /// Store every payload, also one that is stored already
+    #[arg(long)]
+    no_dedup: bool,
+
+    /// When the dump cannot keep up: hold up the device, or drop and count [default: block]
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(["block", "drop"]).map(|w| policy(&w)))]
+    dump_policy: Option<DumpPolicy>,
+
+    /// Whether the host reads while the device runs, or once after the run [default: live]
+    #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(["live", "batch"]).map(|w| collect(&w)))]
+    dump_collect: Option<DumpCollect>,
+
+    /// Silence of the host after which the device goes on without a dump; 0 is never [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_limit)]
+    dump_liveness: Option<Limit>,
+
+    /// Let the dump survive a power cut, too; slower
+    #[arg(long)]
+    dump_sync: bool,
+
+    /// Memory for content on its way to the host, per device thread [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    dump_arena: Option<u64>,
+
+    /// Record buffers per device thread [default: 8]
+    #[arg(long, value_name = "N")]
+    dump_buffers: Option<u32>,
+
+    /// Records per buffer [default: 4096]
+    #[arg(long, value_name = "N")]
+    dump_records: Option<u32>,
+
+    /// Write past the page cache
+    #[arg(long)]
+    dump_direct: bool,
+}
+
+impl DumpArgs {
+    /// What to record, if anything; refuses options that have no meaning without `--dump-tensor`.
+    pub fn config(&self) -> Result<Option<DumpConfig>, UsageError> {
+        let level = self.dump_tensor.filter(|&level| level != DumpLevel::Off);
+        let Some(level) = level else {
+            return self.refuse_idle_options().map(|()| None);
+        };
+        let mut config = DumpConfig::new(level);
+        config.tasks.clone_from(&self.dump_task);
+        config.funcs.clone_from(&self.dump_func);
+        config.args.clone_from(&self.dump_arg);
+        config.stage = self.dump_stage;
+        config.first = self.dump_first;
+        config.last = self.dump_last;
+        config.max_bytes = self.dump_max_bytes;
+        config.dedup = !self.no_dedup;
+        config.sync = self.dump_sync;
+        config.direct = self.dump_direct;
+        config.policy = self.dump_policy.unwrap_or(config.policy);
+        config.collect = self.dump_collect.unwrap_or(config.collect);
+        // On the device no time at all means no limit.
+        config.liveness =
+            self.dump_liveness.map_or(config.liveness, |Limit(limit)| limit.unwrap_or(Duration::ZERO));
+        config.arena_bytes = self.dump_arena.unwrap_or(config.arena_bytes);
+        config.buffers = self.dump_buffers.unwrap_or(config.buffers);
+        config.records = self.dump_records.unwrap_or(config.records);
+        Ok(Some(config))
+    }
+
+    /// The folder asked for.
+    pub fn out(&self) -> Option<PathBuf> {
+        self.out.clone()
+    }
+
+    fn refuse_idle_options(&self) -> Result<(), UsageError> {
+        let given = self.given();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let need = if given.len() == 1 { "needs" } else { "need" };
+        let hint = match self.dump_tensor {
+            Some(_) => "level off records nothing; name another, or leave the option out",
+            None => "add --dump-tensor, or --dump-tensor=LEVEL for another level than full",
+        };
+        Err(UsageError { message: format!("{} {need} --dump-tensor", given.join(", ")), hint: hint.into() })
+    }
+
+    /// The options that were given, without the one that switches recording on. Names every field, so that a new
+    /// option cannot be forgotten.
+    fn given(&self) -> Vec<&'static str> {
+        let DumpArgs {
+            dump_tensor: _,
+            out,
+            dump_task,
+            dump_func,
+            dump_arg,
+            dump_stage,
+            dump_first,
+            dump_last,
+            dump_max_bytes,
+            no_dedup,
+            dump_policy,
+            dump_collect,
+            dump_liveness,
+            dump_sync,
+            dump_arena,
+            dump_buffers,
+            dump_records,
+            dump_direct,
+        } = self;
+        let all = [
+            ("--out", out.is_some()),
+            ("--dump-task", !dump_task.is_empty()),
+            ("--dump-func", !dump_func.is_empty()),
+            ("--dump-arg", !dump_arg.is_empty()),
+            ("--dump-stage", dump_stage.is_some()),
+            ("--dump-first", dump_first.is_some()),
+            ("--dump-last", dump_last.is_some()),
+            ("--dump-max-bytes", dump_max_bytes.is_some()),
+            ("--no-dedup", *no_dedup),
+            ("--dump-policy", dump_policy.is_some()),
+            ("--dump-collect", dump_collect.is_some()),
+            ("--dump-liveness", dump_liveness.is_some()),
+            ("--dump-sync", *dump_sync),
+            ("--dump-arena", dump_arena.is_some()),
+            ("--dump-buffers", dump_buffers.is_some()),
+            ("--dump-records", dump_records.is_some()),
+            ("--dump-direct", *dump_direct),
+        ];
+        all.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
+    }
+}
+
+fn parse_level(text: &str) -> Result<DumpLevel, String> {
+    DumpLevel::parse(text).ok_or_else(|| {
+        let names = DumpLevel::ALL.map(DumpLevel::name);
+        Unknown::new("dump level", text, names).to_string() + ", or 0 to 4 in that order"
+    })
+}
+
+fn policy(word: &str) -> DumpPolicy {
+    if word == "drop" { DumpPolicy::Drop } else { DumpPolicy::Block }
+}
+
+fn collect(word: &str) -> DumpCollect {
+    if word == "batch" { DumpCollect::Batch } else { DumpCollect::Live }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        dump: DumpArgs,
+    }
+
+    fn config(line: &str) -> Result<Option<DumpConfig>, UsageError> {
+        Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).expect(line).dump.config()
+    }
+
+    #[test]
+    fn a_level_is_given_by_name_or_number_and_is_full_without_either() {
+        for (line, level) in [
+            ("--dump-tensor", DumpLevel::Full),
+            ("--dump-tensor=marked", DumpLevel::Marked),
+            ("--dump-tensor=3", DumpLevel::Meta),
+            ("--dump-tensor=hash", DumpLevel::Hash),
+        ] {
+            assert_eq!(config(line).unwrap(), Some(DumpConfig::new(level)), "{line}");
+        }
+        for line in ["", "--dump-tensor=off", "--dump-tensor=0"] {
+            assert_eq!(config(line).unwrap(), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_level_nobody_knows_is_answered_with_those_there_are() {
+        let refusal = parse_level("ful").unwrap_err();
+        assert!(refusal.contains("did you mean `full`?") && refusal.contains("hash"), "{refusal}");
+        assert!(parse_level("5").is_err() && parse_level("").is_err());
+    }
+
+    #[test]
+    fn every_option_reaches_the_configuration() {
+        let line = "--dump-tensor=hash --dump-task 1,0x5-9 --dump-task 12 --dump-func add,3 --dump-arg 0,2 \
+                    --dump-stage after --dump-first 5 --dump-last 4 --dump-max-bytes 1MiB --no-dedup \
+                    --dump-policy drop --dump-collect batch --dump-liveness 2min --dump-sync --dump-arena 1MiB \
+                    --dump-buffers 3 --dump-records 17 --dump-direct --out here";
+        let expected = DumpConfig {
+            level: DumpLevel::Hash,
+            tasks: vec![(1, 1), (5, 9), (12, 12)],
+            funcs: vec!["add".into(), "3".into()],
+            args: vec![0, 2],
+            stage: Some(DumpStage::AfterCompletion),
+            first: Some(5),
+            last: Some(4),
+            max_bytes: Some(1 << 20),
+            policy: DumpPolicy::Drop,
+            collect: DumpCollect::Batch,
+            liveness: Duration::from_secs(120),
+            dedup: false,
+            sync: true,
+            direct: true,
+            arena_bytes: 1 << 20,
+            buffers: 3,
+            records: 17,
+            ..DumpConfig::new(DumpLevel::Off)
+        };
+        assert_eq!(config(line).unwrap(), Some(expected));
+        let args =
+            Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).ok().unwrap().dump;
+        assert_eq!(args.out(), Some("here".into()));
+        // All but the one that switches recording on.
+        assert_eq!(args.given().len(), 17);
+    }
+
+    #[test]
+    fn no_liveness_limit_is_zero() {
+        let config = config("--dump-tensor --dump-liveness 0").unwrap().unwrap();
+        assert_eq!(config.liveness, Duration::ZERO);
+    }
+
+    #[test]
+    fn options_without_a_dump_are_named() {
+        let error = config("--dump-first 3 --out x").unwrap_err();
+        assert_eq!(error.message, "--out, --dump-first need --dump-tensor");
+        let error = config("--dump-tensor=off --no-dedup").unwrap_err();
+        assert_eq!(error.message, "--no-dedup needs --dump-tensor");
+        assert!(error.hint.contains("level off"), "{}", error.hint);
+    }
+}

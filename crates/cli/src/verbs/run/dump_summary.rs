@@ -1,0 +1,150 @@
+//! What `run` says about the dump.
+
+use tensortap::{DumpLevel, DumpReport, Golden, RunReport};
+
+use crate::dump_arg::newest_or;
+use crate::losses::by_reason;
+use crate::number::{byte_rate, bytes, counted, significant, time};
+
+/// Labels and values of the summary's lines; none without a dump.
+pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
+    let Some(dump) = &report.dump else { return Vec::new() };
+    let mut lines = vec![("dump", contents(dump)), ("  bytes", sizes(dump))];
+    if dump.bytes_captured > 0 {
+        lines.push(("  rate", rate(dump, report)));
+    }
+    lines.push(("  held up", format!("{} of device time", time(dump.held_up))));
+    lines.push(("  losses", losses(dump).unwrap_or_else(|| "none".into())));
+    if dump.filtered_records > 0 {
+        lines.push(("  filters", format!("kept out {}", counted(dump.filtered_records, "argument"))));
+    }
+    lines.push(("  folder", dump.dir.display().to_string()));
+    lines.push(("  next", next(dump, report)));
+    lines
+}
+
+fn contents(dump: &DumpReport) -> String {
+    let level = dump.level.name();
+    if dump.records == 0 {
+        return match dump.level {
+            DumpLevel::Marked if dump.filtered_records == 0 => {
+                format!("empty, level {level}: the orchestration marks no argument with dump(..)")
+            }
+            _ => format!("empty, level {level}"),
+        };
+    }
+    let records = counted(dump.records, "record");
+    let (tensors, scalars) = (counted(dump.tensors, "tensor"), counted(dump.scalars, "scalar"));
+    format!("{records}, level {level}: {tensors}, {scalars}")
+}
+
+fn sizes(dump: &DumpReport) -> String {
+    if dump.bytes_captured == 0 {
+        return "no payload captured".into();
+    }
+    let (captured, written) = (bytes(dump.bytes_captured), bytes(dump.bytes_written));
+    let share = share(dump.deduplicated_bytes, dump.bytes_captured);
+    format!("{captured} captured, {written} written, {share} % saved by deduplication")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share for people")]
+fn share(part: u64, whole: u64) -> String {
+    if part == 0 { "0".into() } else { significant(part as f64 / whole.max(part) as f64 * 100.0, 3) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn rate(dump: &DumpReport, report: &RunReport) -> String {
+    let per_s = dump.bytes_captured as f64 / report.wall.as_secs_f64().max(1e-9);
+    format!("{} captured over the wall time", byte_rate(per_s))
+}
+
+/// What was lost, in words; `None` when nothing was.
+pub fn losses(dump: &DumpReport) -> Option<String> {
+    let mut parts = Vec::new();
+    if dump.dropped_records > 0 {
+        parts.push(format!("{} dropped{}", counted(dump.dropped_records, "record"), reasons(dump)));
+    }
+    for (count, what, fate) in [
+        (dump.dropped_overwrite, "payload", "overwritten"),
+        (dump.truncated_tensors, "tensor", "truncated"),
+        (dump.corrupt_records, "record", "damaged"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{} {fate}", counted(count, what)));
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn reasons(dump: &DumpReport) -> String {
+    let reasons = by_reason(&dump.losses);
+    if reasons.is_empty() { reasons } else { format!(" ({reasons})") }
+}
+
+/// The command to try now; after a wrong result, one that shows what the tasks made.
+fn next(dump: &DumpReport, report: &RunReport) -> String {
+    let narrow = if report.golden == Golden::Fail { " --stage after" } else { "" };
+    format!("tensortap list{}{narrow}", newest_or(&dump.dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tensortap::format::Loss;
+
+    use super::*;
+
+    fn dump() -> DumpReport {
+        DumpReport {
+            dir: "outputs/tensor_dump_20260415_101500".into(),
+            level: DumpLevel::Full,
+            records: 18,
+            entries: 34,
+            tensors: 13,
+            scalars: 5,
+            bytes_captured: 13 << 16,
+            bytes_written: 7 << 16,
+            deduplicated_bytes: 6 << 16,
+            truncated_tensors: 0,
+            dropped_records: 0,
+            dropped_overwrite: 0,
+            corrupt_records: 0,
+            filtered_records: 0,
+            held_up: Duration::from_micros(1500),
+            losses: Vec::new(),
+            problem: None,
+        }
+    }
+
+    #[test]
+    fn the_share_saved_is_that_of_what_was_captured() {
+        assert_eq!(sizes(&dump()), "832 KiB captured, 448 KiB written, 46.2 % saved by deduplication");
+        assert_eq!((share(0, 0), share(5, 0)), ("0".into(), "100".into()));
+        assert_eq!(sizes(&DumpReport { bytes_captured: 0, ..dump() }), "no payload captured");
+    }
+
+    #[test]
+    fn an_empty_dump_says_why_when_nothing_is_marked() {
+        let empty = DumpReport { records: 0, level: DumpLevel::Marked, ..dump() };
+        assert!(contents(&empty).contains("marks no argument"), "{}", contents(&empty));
+        let filtered = DumpReport { filtered_records: 3, ..empty };
+        assert_eq!(contents(&filtered), "empty, level marked");
+    }
+
+    #[test]
+    fn every_kind_of_loss_is_told() {
+        assert_eq!(losses(&dump()), None);
+        let losses = losses(&DumpReport {
+            dropped_records: 3,
+            dropped_overwrite: 1,
+            truncated_tensors: 2,
+            corrupt_records: 1,
+            losses: vec![Loss { thread: 1, reason: "no_space".into(), records: 3, bytes: 0 }],
+            ..dump()
+        });
+        let told =
+            "3 records dropped (no_space 3), 1 payload overwritten, 2 tensors truncated, 1 record damaged";
+        assert_eq!(losses.as_deref(), Some(told));
+    }
+}

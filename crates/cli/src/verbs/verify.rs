@@ -1,0 +1,64 @@
+//! `tensortap verify`: whether a dump is what was captured.
+
+use clap::Args;
+use serde::Serialize;
+use tensortap::format::{Dump, Tail, Verdict, verify};
+
+use crate::dump_arg::{DumpArg, state_name};
+use crate::exit::Exit;
+use crate::number::{counted, grouped};
+use crate::output::{self, Output};
+
+/// What `tensortap verify` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap verify                   the newest dump under outputs/\n  \
+    tensortap verify my_dump --json\n\n\
+    Exit status: 0 nothing is wrong, 1 something is, 2 the dump cannot be read")]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    dump: DumpArg,
+}
+
+/// One check, for machines.
+#[derive(Serialize)]
+struct VerifyDocument<'a> {
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    dump: String,
+    state: &'static str,
+}
+
+/// Checks every hash, offset and counter.
+pub fn run(args: &VerifyArgs, output: Output) -> anyhow::Result<Exit> {
+    let dump = args.dump.open()?;
+    let verdict = verify(&dump)?;
+    if output.json {
+        let (dump_dir, state) = (dump.dir().display().to_string(), state_name(&dump.tail()));
+        output.document(&VerifyDocument { verdict: &verdict, dump: dump_dir, state })?;
+    } else {
+        output.text(&text(&dump, &verdict))?;
+    }
+    Ok(if verdict.is_ok() { Exit::Good } else { Exit::Difference })
+}
+
+fn text(dump: &Dump, verdict: &Verdict) -> String {
+    let Verdict { records, checked, unverifiable, problems, more_problems } = verdict;
+    let word = output::verdict(if verdict.is_ok() { "OK" } else { "BAD" }, verdict.is_ok());
+    let mut text = format!("{}: {word}\n", dump.dir().display());
+    text += &format!("  {}, {} checked", counted(*records, "record"), grouped(*checked));
+    if *unverifiable > 0 {
+        text += &format!(", {} without a stored payload that could be", grouped(*unverifiable));
+    }
+    text += "\n";
+    if dump.tail() == Tail::Open {
+        text += "  the run still goes on: this is what there is so far\n";
+    }
+    for problem in problems {
+        text += &format!("  {problem}\n");
+    }
+    if *more_problems > 0 {
+        text += &format!("  and {}\n", counted(*more_problems, "further problem"));
+    }
+    text
+}

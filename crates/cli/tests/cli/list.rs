@@ -1,0 +1,210 @@
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::dumps::{Folder, cut, vector_example};
+use crate::json::{document, keys};
+use crate::{assert_snapshot, command};
+
+#[test]
+fn every_record_has_a_row_and_the_foot_counts_them() {
+    let folder = Folder::new();
+    // Two tasks, one after the other, so that the table is the same every time.
+    folder.good("run dump_tensor_example --dump-tensor --out d");
+    let table = folder.good("list d").stdout;
+    assert_snapshot("list", &table);
+    assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
+}
+
+#[test]
+fn what_is_not_as_usual_is_flagged() {
+    let folder = Folder::new();
+    folder.good("run bgemm --dump-tensor=hash --out d --param batch=1 --param layout=transposed");
+    let table = folder.good("list d --func gemm_tile --arg 1").stdout;
+    assert!(table.contains("no_payload,strided"), "{table}");
+}
+
+#[test]
+fn kernels_of_a_mix_task_stand_together() {
+    let folder = Folder::new();
+    folder.good("run mixed_example --dump-tensor=meta --out d");
+    let mixed =
+        document(&folder.good("list d --json"))["records"].as_array().unwrap().iter().find_map(|record| {
+            let kernels: Vec<String> = serde_json::from_value(record["kernels"].clone()).expect("names");
+            (kernels.len() > 1).then(|| kernels.join("+"))
+        });
+    let mixed = mixed.expect("there are mix tasks");
+    assert!(folder.good("list d").stdout.contains(&mixed), "{mixed}");
+}
+
+/// The positions of the records that selectors leave.
+fn selected(folder: &Folder, selectors: &str) -> Vec<u64> {
+    let list = document(&folder.good(&format!("list d --json {selectors}")));
+    let records = list["records"].as_array().unwrap();
+    assert_eq!(list["selected"], records.len(), "{selectors}");
+    assert_eq!(list["total"], 18, "{selectors}");
+    let rows = folder.good(&format!("list d {selectors}")).stdout;
+    let shown = rows.lines().filter(|line| line.contains(" 0x")).count();
+    assert_eq!(shown, records.len(), "people and machines are told the same: {selectors}");
+    records.iter().map(|record| record["index"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn each_selector_leaves_what_the_manifest_says() {
+    let folder = vector_example();
+    let manifest = folder.manifest("d");
+    let records = manifest["tensors"].as_array().unwrap();
+    let expected = |keep: &dyn Fn(&Value) -> bool| -> Vec<u64> {
+        (0..).zip(records).filter(|(_, record)| keep(record)).map(|(index, _)| index).collect()
+    };
+    let second = "0x0000000100000000";
+    type Keep<'a> = &'a dyn Fn(&Value) -> bool;
+    let cases: [(&str, usize, Keep<'_>); 12] = [
+        ("", 18, &|_| true),
+        ("--task 0x100000000", 4, &|r| r["task_id"] == second),
+        ("--task 0,4294967296", 7, &|r| r["task_id"] == "0x0000000000000000" || r["task_id"] == second),
+        ("--func add", 6, &|r| r["func_id"][0] == 0),
+        ("--func 1 --func mul", 12, &|r| r["func_id"][0] != 0),
+        ("--stage after", 5, &|r| r["stage"] == "after_completion"),
+        ("--role output", 5, &|r| r["role"] == "output"),
+        ("--arg 2-3 --kind tensor", 3, &|r| r["arg_index"].as_u64() >= Some(2) && r["kind"] == "tensor"),
+        ("--kind scalar", 5, &|r| r["kind"] == "scalar"),
+        ("--dtype uint32", 3, &|r| r["dtype"] == "uint32"),
+        ("--dtype float32,uint32 --stage before", 13, &|r| r["stage"] == "before_dispatch"),
+        ("--role inout", 0, &|r| r["role"] == "inout"),
+    ];
+    for (selectors, count, keep) in cases {
+        let found = selected(&folder, selectors);
+        assert_eq!((found.len(), &found), (count, &expected(keep)), "{selectors}");
+    }
+    assert_eq!(selected(&folder, "--index 3-5,17"), [3, 4, 5, 17]);
+    assert_eq!(selected(&folder, "--index 18"), [0; 0]);
+}
+
+#[test]
+fn the_document_holds_the_manifests_records_with_their_places() {
+    let folder = vector_example();
+    let list = document(&folder.good("list d --json"));
+    assert_eq!(
+        keys(&list),
+        [
+            "dump",
+            "dump_level",
+            "losses",
+            "missing_records",
+            "platform",
+            "records",
+            "runtime",
+            "scene",
+            "selected",
+            "state",
+            "status",
+            "torn",
+            "total"
+        ]
+    );
+    assert_eq!((&list["dump"], &list["total"], &list["selected"]), (&"d".into(), &18.into(), &18.into()));
+    assert_eq!((&list["state"], &list["status"]), (&"closed".into(), &"complete".into()));
+    let manifest = folder.manifest("d");
+    let records = list["records"].as_array().unwrap();
+    for (index, (listed, said)) in records.iter().zip(manifest["tensors"].as_array().unwrap()).enumerate() {
+        assert_eq!(listed["index"], index);
+        for (key, value) in said.as_object().unwrap() {
+            assert_eq!(&listed[key], value, "record {index}, {key}");
+        }
+    }
+}
+
+#[test]
+fn a_dump_is_found_by_manifest_folder_or_run_folder() {
+    let folder = vector_example();
+    let all = folder.good("list d").stdout;
+    assert_eq!(folder.good("list d/tensor_dump.json").stdout, all);
+    let inside = folder.good("list .").stdout;
+    assert_eq!(inside.replace("./d:", "d:"), all);
+}
+
+#[test]
+fn the_newest_dump_is_taken_when_none_is_named() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor");
+    folder.good("run scalar_data --dump-tensor");
+    let names = folder.outputs();
+    assert_eq!(names.len(), 2);
+    for verb in ["list", "verify", "repair"] {
+        let newest = folder.good(verb).stdout;
+        assert!(newest.starts_with(&format!("outputs/{}: ", names[1])), "{verb}: {newest}");
+    }
+    assert!(folder.good("list").stdout.contains("scalar_data on a2a3sim"));
+}
+
+#[test]
+fn no_dump_is_said_with_how_to_make_one() {
+    for (line, part) in [
+        ("list", "no tensor dump in outputs"),
+        ("verify", "no tensor dump in outputs"),
+        ("repair", "no tensor dump in outputs"),
+        ("list .", "--dump-tensor"),
+        ("list nowhere", "nowhere"),
+        ("verify nowhere --json", "nowhere"),
+        ("repair nowhere", "nowhere"),
+    ] {
+        let outcome = Folder::new().tensortap(line);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{line}: {outcome:?}");
+        assert!(
+            outcome.stderr.starts_with("error: ") && outcome.stderr.contains(part),
+            "{line}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn a_kernel_the_dump_does_not_know_is_answered_with_those_it_does() {
+    let outcome = vector_example().tensortap("list d --func ad_scalar");
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{outcome:?}");
+    for part in ["add, add_scalar, mul", "hint: did you mean `add_scalar`?"] {
+        assert!(outcome.stderr.contains(part), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_torn_dump_is_listed_as_far_as_it_goes() {
+    let folder = vector_example();
+    let whole = std::fs::metadata(folder.path("d/tensor_dump.idx")).unwrap().len();
+    cut(&folder.path("d/tensor_dump.idx"), whole / 4);
+    let table = folder.good("list d").stdout;
+    for part in ["The dump is torn at byte ", "`tensortap repair d` makes it whole."] {
+        assert!(table.contains(part), "no {part} in {table}");
+    }
+    let list = document(&folder.good("list d --json"));
+    assert_eq!((&list["state"], &list["status"]), (&"torn".into(), &"killed".into()));
+    assert!(list["torn"]["offset"].is_u64() && list["torn"]["reason"].is_string(), "{list}");
+    assert!(list["total"].as_u64() < Some(18), "{list}");
+}
+
+#[test]
+fn a_long_list_ends_quietly_when_its_reader_leaves() {
+    let folder = Folder::new();
+    folder.good("run tiny_llm --dump-tensor=meta --out d");
+    for line in ["list d", "list d --json"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = command(&line.split(' ').collect::<Vec<_>>());
+        command.current_dir(folder.path("")).stdout(Stdio::from(writer)).stderr(Stdio::piped());
+        let output = command.spawn().and_then(|child| child.wait_with_output()).expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{line}");
+    }
+}
+
+#[test]
+fn columns_stay_under_one_another_past_the_first_page() {
+    let folder = Folder::new();
+    folder.good("run tiny_llm --dump-tensor=meta --out d --param tokens=8");
+    let table = folder.good("list d").stdout;
+    let rows: Vec<&str> = table.lines().filter(|line| line.contains("0x") && line.contains("  ")).collect();
+    assert!(rows.len() > 1000, "{} rows", rows.len());
+    let stages: Vec<usize> =
+        rows.iter().map(|row| row.find("before").or(row.find("after")).unwrap()).collect();
+    assert!(stages.iter().all(|&column| column == stages[0]), "the stage is not in one column");
+}

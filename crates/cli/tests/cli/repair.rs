@@ -1,0 +1,74 @@
+use std::fs;
+
+use serde_json::Value;
+
+use crate::dumps::{Folder, cut, vector_example};
+use crate::json::{document, keys};
+
+fn total(folder: &Folder) -> Value {
+    document(&folder.good("list d --json"))["total"].clone()
+}
+
+/// Whole, as everything that reads it says.
+fn assert_whole(folder: &Folder) {
+    folder.good("verify d");
+    assert_eq!(document(&folder.good("list d --json"))["state"], "closed");
+    let again = document(&folder.good("repair d --json"));
+    assert_eq!(again["changed"], false, "a second repair does nothing: {again}");
+}
+
+#[test]
+fn a_whole_dump_is_left_alone() {
+    let folder = vector_example();
+    let before = fs::read(folder.path("d/tensor_dump.idx")).unwrap();
+    assert_eq!(folder.good("repair d").stdout, "d: whole already, 18 records, complete\n");
+    assert_eq!(fs::read(folder.path("d/tensor_dump.idx")).unwrap(), before);
+}
+
+#[test]
+fn a_torn_index_is_cut_and_closed() {
+    let folder = vector_example();
+    let length = fs::metadata(folder.path("d/tensor_dump.idx")).unwrap().len();
+    cut(&folder.path("d/tensor_dump.idx"), length / 4);
+    fs::remove_file(folder.path("d/tensor_dump.json")).unwrap();
+    let left = total(&folder);
+    let said = folder.good("repair d").stdout;
+    for part in
+        ["d: whole now, ", ", killed\n", "off the index", "wrote its end, tensor_dump.json and graph.json"]
+    {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    assert_eq!(folder.manifest("d")["total_tensors"], left);
+    assert_eq!(folder.manifest("d")["status"], "killed");
+    assert_whole(&folder);
+}
+
+#[test]
+fn payloads_that_are_gone_are_given_up_and_counted() {
+    let folder = vector_example();
+    cut(&folder.path("d/tensor_dump.bin"), 1);
+    let done = document(&folder.good("repair d --json"));
+    assert_eq!(
+        keys(&done),
+        ["changed", "cut_bytes", "dump", "lost_payloads", "missing_records", "records", "status"]
+    );
+    assert_eq!((&done["changed"], &done["records"], &done["dump"]), (&true.into(), &18.into(), &"d".into()));
+    let lost = done["lost_payloads"].as_u64().unwrap();
+    assert!(lost > 0, "{done}");
+    let manifest = folder.manifest("d");
+    let dropped =
+        manifest["tensors"].as_array().unwrap().iter().filter(|r| r["payload"] == "dropped").count();
+    assert_eq!(dropped as u64, lost);
+    assert_whole(&folder);
+    assert!(folder.good("list d").stdout.contains("payload_missing"));
+}
+
+#[test]
+fn a_missing_manifest_is_written_again() {
+    let folder = vector_example();
+    let before = folder.manifest("d");
+    fs::remove_file(folder.path("d/tensor_dump.json")).unwrap();
+    assert!(folder.good("repair d").stdout.starts_with("d: whole now, 18 records, complete\n"));
+    assert_eq!(folder.manifest("d"), before);
+    assert_whole(&folder);
+}

@@ -1,0 +1,127 @@
+//! Hosts and devices killed in the middle: every dump opens, and after a repair it verifies.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tensortap::format::{self, Dump};
+
+/// Kills per victim, spread over a run.
+const KILLS: u32 = 10;
+/// A run dumps for at least this long.
+const RUN: Duration = Duration::from_secs(2);
+
+fn start(out: &Path, tasks: u64) -> Child {
+    let tasks = format!("tasks={tasks}");
+    Command::new(env!("CARGO_BIN_EXE_tensortap"))
+        .args(["run", "stream", "--param", &tasks, "--param", "bytes=4096", "--blocks", "1", "--dump-tensor", "--no-dedup"])
+        .args(["--device-memory", "1GiB", "--quiet", "--json", "--out"])
+        .arg(out)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts")
+}
+
+/// Tasks for which a run takes about [`RUN`] here and now, and how long that is.
+fn measure(folder: &Path) -> (u64, Duration) {
+    let mut tasks = 20_000;
+    loop {
+        let (began, out) = (Instant::now(), folder.join(format!("measure-{tasks}")));
+        assert!(start(&out, tasks).wait().expect("it ends").success());
+        let took = began.elapsed();
+        std::fs::remove_dir_all(&out).expect("removable");
+        if took >= RUN {
+            return (tasks, took);
+        }
+        tasks = tasks * 5 / 2;
+    }
+}
+
+/// Kills `victim` of a run at evenly spread moments and checks what is left. Gives how many kills hit a running dump.
+fn rounds(victim: impl Fn(&Child) -> Option<u32>) -> u32 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tasks, whole) = measure(folder.path());
+    let mut hits = 0;
+    for round in 0..KILLS {
+        let out = folder.path().join(format!("round-{round}"));
+        // Half as much again: a machine that has become faster must not end the run before its kill.
+        let mut run = start(&out, tasks * 3 / 2);
+        std::thread::sleep(whole * (2 * round + 1) / (2 * KILLS));
+        let hit = run.try_wait().expect("it can be asked").is_none();
+        if let Some(process) = victim(&run).filter(|_| hit) {
+            signal(process, "-KILL");
+        }
+        run.wait().expect("it ends");
+        hits += u32::from(hit && check(&out));
+        std::fs::remove_dir_all(&out).expect("removable");
+    }
+    hits
+}
+
+/// Opens, repairs and verifies what a killed run left; false when it had not begun its dump.
+fn check(out: &Path) -> bool {
+    if !out.join("tensor_dump.idx").exists() {
+        return false;
+    }
+    let torn = Dump::open(out).unwrap_or_else(|error| panic!("it does not open: {error}"));
+    let before = torn.len();
+    assert!(torn.gaps().is_empty(), "acknowledged records are missing: {:?}", torn.gaps());
+    drop(torn);
+    format::repair(out).unwrap_or_else(|error| panic!("it cannot be repaired: {error}"));
+    let whole = Dump::open(out).expect("it opens after the repair");
+    assert_eq!(whole.len(), before, "the repair loses nothing");
+    let verdict = format::verify(&whole).expect("readable");
+    assert!(verdict.is_ok(), "{:?}", verdict.problems.first());
+    true
+}
+
+fn signal(process: u32, name: &str) {
+    // It may have ended by itself meanwhile.
+    let _ = Command::new("kill").args([name, &process.to_string()]).stderr(Stdio::null()).status();
+}
+
+fn device_of(host: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{host}/task/{host}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn a_killed_host_leaves_a_dump_that_repairs_and_verifies() {
+    let hits = rounds(|run| Some(run.id()));
+    assert!(hits * 10 >= KILLS * 8, "only {hits} of {KILLS} kills hit a running dump");
+}
+
+#[test]
+fn a_killed_device_leaves_a_dump_that_verifies() {
+    let hits = rounds(|run| device_of(run.id()));
+    assert!(hits * 10 >= KILLS * 8, "only {hits} of {KILLS} kills hit a running dump");
+}
+
+#[test]
+fn a_paused_host_or_device_resumes_without_loss() {
+    for pause_device in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("dump");
+        let mut run = start(&out, 60_000);
+        let mut paused = 0;
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(150));
+            let process = if pause_device { device_of(run.id()) } else { Some(run.id()) };
+            if let Some(process) = process.filter(|_| run.try_wait().expect("it can be asked").is_none()) {
+                signal(process, "-STOP");
+                std::thread::sleep(Duration::from_millis(300));
+                signal(process, "-CONT");
+                paused += 1;
+            }
+        }
+        assert!(paused > 0, "the run was over before it could be paused");
+        assert!(run.wait().expect("it ends").success());
+        let dump = Dump::open(&out).expect("it opens");
+        assert_eq!((dump.len(), dump.gaps().len()), (3 * 60_000, 0), "two tensors and a scalar each");
+        assert!(format::verify(&dump).expect("readable").is_ok());
+    }
+}

@@ -1,0 +1,157 @@
+//! What each kind of record holds.
+
+use tensortap_abi::*;
+use tensortap_recorder::*;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::host::FakeHost;
+use crate::link::ScriptedLink;
+use crate::rig::{Rig, SMALL, input};
+
+#[test]
+fn a_task_is_recorded_as_it_was_given_with_its_kind() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Marked, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let task = TaskDumpRecord {
+        task_id: 0x1_0000_0002,
+        func_id: [3, NO_KERNEL, 9],
+        block_num: 4,
+        dispatched_ns: 11,
+        completed_ns: 22,
+        tensor_count: 2,
+        scalar_count: 1,
+        flags: RECORD_IN_FLIGHT,
+        ..TaskDumpRecord::default()
+    };
+    assert_eq!(recorder.task(&task), Outcome::Recorded);
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let taken = TaskDumpRecord::read_from_bytes(host.taken[0].record.as_bytes()).unwrap();
+    assert_eq!(taken, TaskDumpRecord { kind: RecordKind::Task as u8, ..task });
+}
+
+#[test]
+fn scalars_edges_and_uncaptured_arguments_hold_what_the_layout_says() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let stage = DumpStage::BeforeDispatch;
+    let bits = 0x3f80_0000;
+    recorder.scalar(&ScalarCapture {
+        task_id: 5,
+        stage,
+        arg_index: 17,
+        dtype: DType::Float32,
+        bits,
+        marked: false,
+    });
+    recorder.edge(&EdgeCapture { consumer: 5, producer: 3, cause: EdgeCause::WriteAfterRead, arg_index: 2 });
+    recorder.uncaptured(&UncapturedArg {
+        task_id: 6,
+        stage: DumpStage::AfterCompletion,
+        role: Role::Output,
+        arg_index: 1,
+        reason: UncapturedReason::NotInSignature,
+        marked: false,
+    });
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let records: Vec<TensorDumpRecord> = host.taken.iter().map(|taken| taken.record).collect();
+    let blank = TensorDumpRecord::default();
+    let scalar = TensorDumpRecord {
+        task_id: 5,
+        payload_pos: bits,
+        kind: 2,
+        stage: 1,
+        role: 1,
+        dtype: 2,
+        arg_index: 17,
+        ..blank
+    };
+    let edge = TensorDumpRecord { task_id: 5, address: 3, kind: 9, stage: 3, arg_index: 2, ..blank };
+    let uncaptured =
+        TensorDumpRecord { task_id: 6, start_offset: 4, kind: 8, stage: 2, role: 2, arg_index: 1, ..blank };
+    assert_eq!(records, [scalar, edge, uncaptured]);
+}
+
+#[test]
+fn a_dispatch_carries_its_args_and_passes_over_the_end_of_the_arena_in_one_piece() {
+    let rig = Rig::new(DumpGeometry { records: 40, arena_bytes: 4096, ..SMALL });
+    let region = rig.open(&rig.options(DumpLevel::Off, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let mut host = FakeHost::new(&rig, 0);
+    let dispatch = DispatchCapture {
+        task_id: 8,
+        func_id: 1,
+        core_id: 2,
+        subtask_id: 3,
+        subtask_count: 4,
+        block: BlockContext { block_idx: 5, block_num: 6 },
+        tensor_count: 7,
+        scalar_count: 8,
+    };
+    for round in 0..30_u64 {
+        let args: [u64; ARG_SLOTS] = core::array::from_fn(|slot| round << 32 | slot as u64);
+        assert_eq!(recorder.dispatch(&dispatch, &args), Outcome::Recorded);
+        host.drain();
+        let taken = host.taken.last().unwrap();
+        assert_eq!(taken.payload.as_deref(), Some(args.as_bytes()));
+        assert_eq!(taken.record.hash, hash128(args.as_bytes()).to_le_bytes());
+        assert_eq!(taken.record.shape, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(DispatchFields::BlockIdx.of(&taken.record), 5);
+        assert_eq!((taken.record.kind, taken.record.flags), (4, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH));
+    }
+}
+
+#[test]
+fn an_empty_tensor_has_an_empty_payload_with_a_hash() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    recorder.tensor(&input(1, &rig.tensor(100)));
+    recorder.tensor(&input(2, &rig.view(DType::Float32, &[3, 0], &[1, 1], 0, 0)));
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let empty = &host.taken[1];
+    assert_eq!(empty.payload.as_deref(), Some(&[][..]));
+    assert_eq!(empty.record.hash, hash128(&[]).to_le_bytes());
+}
+
+#[test]
+fn a_tensor_in_flight_says_so_in_every_step() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let (small, large) = (rig.tensor(10), rig.tensor(3000));
+    for desc in [&small, &large] {
+        recorder.tensor(&TensorCapture {
+            stage: DumpStage::AfterCompletion,
+            role: Role::InOut,
+            arg_index: 4,
+            in_flight: true,
+            ..input(1, desc)
+        });
+    }
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    assert_eq!(host.taken.len(), 2);
+    for taken in &host.taken {
+        let TensorDumpRecord { stage, role, arg_index, flags, .. } = taken.record;
+        assert_eq!((stage, role, arg_index, flags & RECORD_IN_FLIGHT), (2, 3, 4, RECORD_IN_FLIGHT));
+    }
+}
+
+#[test]
+fn what_lies_behind_the_dimensions_in_use_stays_out_of_the_dump() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let mut desc = rig.tensor(10);
+    (desc.shape[1], desc.strides[7]) = (99, -99);
+    recorder.tensor(&input(1, &desc));
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    assert_eq!(host.taken[0].record.shape, [10, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(host.taken[0].record.strides, [1, 0, 0, 0, 0, 0, 0, 0]);
+}

@@ -1,0 +1,330 @@
+//! What is lost when the host is behind, and that it is all counted.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use tensortap_abi::*;
+use tensortap_recorder::*;
+
+use crate::host::{FakeHost, Taken, state_offset};
+use crate::link::ScriptedLink;
+use crate::rig::{Rig, SMALL, input};
+
+const NO_BUFFER: Outcome = Outcome::Dropped(DropReason::NoBuffer);
+const NO_SPACE: Outcome = Outcome::Dropped(DropReason::NoSpace);
+const NO_HOST: Outcome = Outcome::Dropped(DropReason::NoHost);
+const LOSSES: u8 = RECORD_PAYLOAD_DROPPED | RECORD_TRUNCATED;
+
+fn batch(rig: &Rig) -> SetupOptions {
+    SetupOptions { collect: DumpCollect::Batch, ..rig.options(DumpLevel::Full, DumpPolicy::Block) }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: if cfg!(miri) { 3 } else { 400 }, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn under_drop_every_ask_has_one_fate_and_what_arrives_is_right(
+        sizes in prop::collection::vec(prop_oneof![3 => 0..600u64, 1 => 0..20_000u64], 1..60),
+        drains in prop::collection::vec(0..8usize, 1..10),
+        buffers in 1..4u32,
+        records in 1..6u32,
+    ) {
+        let rig = Rig::new(DumpGeometry { threads: 1, buffers, records, arena_bytes: 8192 });
+        let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+        let mut host = FakeHost::new(&rig, 0);
+        let link = ScriptedLink::never();
+        let mut recorder = region.recorder(0, &link).unwrap();
+        let mut outcomes = Vec::new();
+        let mut contents = Vec::new();
+        for (&bytes, &drain) in sizes.iter().zip(drains.iter().cycle()) {
+            let desc = rig.tensor(bytes);
+            outcomes.push(recorder.tensor(&input(contents.len() as u64, &desc)));
+            contents.push(rig.content(&desc));
+            rig.forget_tensors();
+            match drain {
+                0 => host.drain(),
+                1 => {
+                    host.take(3);
+                }
+                2 => host.free_arena(),
+                3 => host.return_buffers(),
+                _ => {}
+            }
+        }
+        host.drain();
+        host.drain();
+
+        let counters = recorder.counters();
+        let whole = host.taken.iter().filter(|taken| taken.record.flags & LOSSES == 0).count() as u64;
+        let dropped = counters.dropped_no_buffer + counters.dropped_no_space + counters.dropped_no_host;
+        prop_assert_eq!(whole + dropped, sizes.len() as u64);
+        let count = |outcome| outcomes.iter().filter(|&&got| got == outcome).count() as u64;
+        prop_assert_eq!(count(Outcome::Recorded), whole);
+        prop_assert_eq!(count(NO_BUFFER), counters.dropped_no_buffer);
+        prop_assert_eq!(count(NO_SPACE), counters.dropped_no_space);
+        let lost_bytes: u64 = sizes.iter().zip(&outcomes).filter(|(_, o)| **o != Outcome::Recorded).map(|(b, _)| b).sum();
+        prop_assert_eq!(counters.dropped_bytes, lost_bytes);
+        prop_assert_eq!(counters.payload_bytes + lost_bytes, sizes.iter().sum::<u64>());
+        for Taken { record, payload, .. } in &host.taken {
+            let content = &contents[usize::try_from(record.task_id).unwrap()];
+            prop_assert_eq!(record.payload_bytes, content.len() as u64);
+            if record.flags & RECORD_PAYLOAD_DROPPED == 0 {
+                prop_assert_eq!(payload.as_ref(), Some(content));
+                prop_assert_eq!(record.hash, hash128(content).to_le_bytes());
+            } else {
+                prop_assert_eq!(record.flags, RECORD_PAYLOAD_DROPPED);
+            }
+        }
+        prop_assert_eq!(host.state(state_offset!(dropped_no_space)), counters.dropped_no_space);
+        prop_assert_eq!(host.state(state_offset!(dropped_no_buffer)), counters.dropped_no_buffer);
+        prop_assert_eq!(host.state(state_offset!(dropped_bytes)), counters.dropped_bytes);
+        prop_assert_eq!(host.state(state_offset!(records)), host.kinds.len() as u64);
+    }
+
+    #[test]
+    fn in_batch_mode_nothing_waits_and_payloads_not_yet_overwritten_are_whole(
+        sizes in prop::collection::vec(prop_oneof![3 => 0..600u64, 1 => 0..9000u64], 1..60),
+    ) {
+        let rig = Rig::new(DumpGeometry { threads: 1, buffers: 4, records: 8, arena_bytes: 8192 });
+        let region = rig.open(&batch(&rig));
+        let link = ScriptedLink::never();
+        let mut recorder = region.recorder(0, &link).unwrap();
+        let mut contents = Vec::new();
+        let mut outcomes = Vec::new();
+        for &bytes in &sizes {
+            let desc = rig.tensor(bytes);
+            outcomes.push(recorder.tensor(&input(contents.len() as u64, &desc)));
+            contents.push(rig.content(&desc));
+            rig.forget_tensors();
+        }
+        prop_assert_eq!(link.wakes.get(), 0);
+        // Read once, after the run, so payloads are looked up at the end.
+        let records = read_batch(&rig);
+        let host = FakeHost::new(&rig, 0);
+        let written = host.state(state_offset!(write_cursor));
+        let mut intact = 0;
+        for record in records.iter().filter(|record| record.flags & RECORD_HAS_PAYLOAD != 0) {
+            if record.payload_pos + 8192 < written {
+                continue;
+            }
+            intact += 1;
+            let content = &contents[usize::try_from(record.task_id).unwrap()];
+            let start = if record.kind == RecordKind::Piece as u8 { record.start_offset } else { 0 };
+            let expected = &content[usize::try_from(start).unwrap()..][..usize::try_from(record.payload_bytes).unwrap()];
+            prop_assert_eq!(host.read_arena(record.payload_pos, record.payload_bytes), expected);
+        }
+        prop_assert!(intact > 0 || written == 0);
+        let counters = recorder.counters();
+        prop_assert_eq!(counters.records, records.len() as u64);
+        prop_assert_eq!(counters.dropped_no_space + counters.dropped_no_host, 0);
+        let dropped = outcomes.iter().filter(|outcome| **outcome == NO_BUFFER).count() as u64;
+        prop_assert_eq!(counters.dropped_no_buffer, dropped);
+    }
+}
+
+/// All records of thread 0, from buffers in the order they were taken from the free queue.
+fn read_batch(rig: &Rig) -> Vec<TensorDumpRecord> {
+    use zerocopy::FromBytes;
+    let mut records = Vec::new();
+    let popped = FakeHost::new(rig, 0).state(state_offset!(free_popped));
+    for buffer in 0..popped {
+        let at = rig.geometry.buffers_offset() + buffer * rig.geometry.buffer_bytes();
+        let header = DumpBufferHeader::read_from_bytes(&rig.read(at, 64)).unwrap();
+        assert_eq!(header.first_seq, records.len() as u64);
+        for place in 0..header.committed {
+            records.push(TensorDumpRecord::read_from_bytes(&rig.read(at + 64 + place * 192, 192)).unwrap());
+        }
+    }
+    records
+}
+
+#[test]
+fn under_drop_a_payload_without_room_leaves_its_metadata() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let outcomes =
+        [2048, 2048, 2048, 2048, 1].map(|bytes| recorder.tensor(&input(bytes, &rig.tensor(bytes))));
+    assert_eq!(
+        outcomes,
+        [Outcome::Recorded, Outcome::Recorded, Outcome::Recorded, Outcome::Recorded, NO_SPACE]
+    );
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let Taken { record, payload, .. } = &host.taken[4];
+    assert_eq!((record.flags, record.payload_bytes, payload), (RECORD_PAYLOAD_DROPPED, 1, &None));
+    assert_eq!(recorder.tensor(&input(0, &rig.tensor(1))), Outcome::Recorded, "room again");
+}
+
+#[test]
+fn under_drop_a_payload_in_pieces_is_sent_whole_or_not_at_all() {
+    // 6000 bytes take a begin, three pieces, or four around the arena's end, and a commit.
+    let rig = Rig::new(DumpGeometry { buffers: 1, records: 13, ..SMALL });
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let mut host = FakeHost::new(&rig, 0);
+    let mut ask = |bytes| recorder.tensor(&input(0, &rig.tensor(bytes)));
+    assert_eq!(ask(6000), Outcome::Recorded);
+    assert_eq!(ask(6000), NO_SPACE, "2192 bytes are left");
+    host.take(usize::MAX);
+    host.free_arena();
+    assert_eq!(ask(6000), Outcome::Recorded);
+    assert_eq!(ask(2100), NO_BUFFER, "one place is left, four are needed");
+    host.take(usize::MAX);
+    assert_eq!(host.taken.iter().map(|taken| taken.pieces).collect::<Vec<_>>(), [3, 0, 4, 0]);
+    assert_eq!(ask(1), NO_BUFFER, "not even a place for the metadata");
+    host.take(usize::MAX);
+    assert_eq!(host.taken.len(), 4);
+    assert_eq!(recorder.counters().dropped_bytes, 6000 + 2100 + 1);
+}
+
+#[test]
+fn when_the_files_are_full_everything_is_discarded_without_waiting() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    FakeHost::discard(&rig);
+    let desc = rig.tensor(9000);
+    let args = [7; 4];
+    assert_eq!(recorder.tensor(&input(0, &desc)), NO_HOST);
+    assert_eq!(recorder.tensor(&input(0, &rig.tensor(10))), NO_HOST);
+    assert_eq!(recorder.task(&TaskDumpRecord::default()), NO_HOST);
+    let edge = EdgeCapture { consumer: 1, producer: 0, cause: EdgeCause::Explicit, arg_index: 0 };
+    assert_eq!(recorder.edge(&edge), NO_HOST);
+    let dispatch = DispatchCapture {
+        task_id: 0,
+        func_id: 0,
+        core_id: 0,
+        subtask_id: 0,
+        subtask_count: 1,
+        block: BlockContext { block_idx: 0, block_num: 1 },
+        tensor_count: 0,
+        scalar_count: 0,
+    };
+    assert_eq!(recorder.dispatch(&dispatch, &args), NO_HOST);
+    let counters = recorder.counters();
+    assert_eq!((counters.dropped_no_host, counters.dropped_bytes, counters.records), (5, 9042, 0));
+}
+
+#[test]
+fn at_level_hash_discarding_reads_no_tensor() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Hash, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    FakeHost::discard(&rig);
+    assert_eq!(recorder.tensor(&input(0, &rig.tensor(100))), NO_HOST);
+    assert_eq!((recorder.counters().payload_bytes, recorder.counters().dropped_no_host), (0, 1));
+}
+
+#[test]
+fn at_level_hash_without_room_the_hash_stays() {
+    let rig = Rig::new(DumpGeometry { records: 100, arena_bytes: 4096, ..SMALL });
+    let region = rig.open(&rig.options(DumpLevel::Hash, DumpPolicy::Drop));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let desc = rig.tensor(100);
+    let outcomes: Vec<Outcome> = (0..65).map(|task| recorder.tensor(&input(task, &desc))).collect();
+    assert!(outcomes[..64].iter().all(|outcome| *outcome == Outcome::Recorded));
+    assert_eq!(outcomes[64], NO_SPACE);
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let Taken { record, payload, .. } = &host.taken[64];
+    assert_eq!((record.flags, payload), (RECORD_HAS_HASH | RECORD_PAYLOAD_DROPPED, &None));
+    assert_eq!(record.hash, hash128(&rig.content(&desc)).to_le_bytes());
+    assert_eq!(recorder.counters().dropped_no_space, 1);
+}
+
+#[test]
+fn files_that_fill_up_during_a_wait_end_it() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let link = ScriptedLink::new(|pauses| {
+        if pauses == 3 {
+            FakeHost::discard(&rig);
+        }
+    });
+    let mut recorder = region.recorder(0, &link).unwrap();
+    // Larger than the arena: the wait comes in the middle.
+    assert_eq!(recorder.tensor(&input(0, &rig.tensor(20_000))), NO_HOST);
+    assert_eq!(link.pauses.get(), 3);
+    assert_eq!(*link.waiting.borrow(), [true, false]);
+    let counters = recorder.counters();
+    assert_eq!((counters.dropped_no_host, counters.payload_bytes + counters.dropped_bytes), (1, 20_000));
+    let mut host = FakeHost::new(&rig, 0);
+    host.take(usize::MAX);
+    assert!(host.taken.is_empty(), "a payload without its commit is unreferenced");
+}
+
+#[test]
+fn a_host_that_falls_silent_is_waited_for_up_to_the_limit_once() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let link = ScriptedLink::new(|_| {});
+    let mut recorder = region.recorder(0, &link).unwrap();
+    for task in 0..4 {
+        assert_eq!(recorder.tensor(&input(task, &rig.tensor(2048))), Outcome::Recorded);
+    }
+    assert_eq!(recorder.tensor(&input(4, &rig.tensor(10))), NO_HOST);
+    let waited_ms = link.now_ns.get() / 1_000_000;
+    assert!((1000..1100).contains(&waited_ms), "waited {waited_ms} ms of the script's clock");
+    let pauses = link.pauses.get();
+
+    // Gone for good, even if it comes back: nothing waits, and what fits is still recorded.
+    FakeHost::beat(&rig);
+    assert_eq!(recorder.tensor(&input(5, &rig.tensor(10))), NO_HOST);
+    assert_eq!(recorder.task(&TaskDumpRecord::default()), Outcome::Recorded);
+    assert_eq!(link.pauses.get(), pauses);
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let flags: Vec<u8> = host.taken.iter().map(|taken| taken.record.flags & RECORD_PAYLOAD_DROPPED).collect();
+    assert_eq!(flags, [0, 0, 0, 0, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_DROPPED, 0]);
+    assert_eq!(recorder.counters().dropped_no_host, 2);
+}
+
+#[test]
+fn a_host_that_lives_but_is_slow_is_waited_for_without_limit() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let host = RefCell::new(FakeHost::new(&rig, 0));
+    let link = ScriptedLink::new(|pauses| match pauses {
+        5000 => host.borrow_mut().drain(),
+        _ => FakeHost::beat(&rig),
+    });
+    let mut recorder = region.recorder(0, &link).unwrap();
+    for task in 0..5 {
+        assert_eq!(recorder.tensor(&input(task, &rig.tensor(2048))), Outcome::Recorded);
+    }
+    assert_eq!(link.pauses.get(), 5000);
+    assert_eq!(*link.waiting.borrow(), [true, false]);
+}
+
+#[test]
+fn a_payload_cut_by_the_hosts_death_is_marked_and_keeps_the_hash_of_the_whole() {
+    let rig = Rig::new(DumpGeometry { records: 40, ..SMALL });
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let link = ScriptedLink::new(|_| {});
+    let mut recorder = region.recorder(0, &link).unwrap();
+    let desc = rig.tensor(20_000);
+    assert_eq!(recorder.tensor(&input(0, &desc)), NO_HOST);
+    let mut host = FakeHost::new(&rig, 0);
+    host.take(usize::MAX);
+    let content = rig.content(&desc);
+    let Taken { record, payload, pieces } = &host.taken[0];
+    assert_eq!((*pieces, payload.as_deref()), (4, Some(&content[..8192])));
+    assert_eq!(record.flags, RECORD_HAS_HASH | RECORD_TRUNCATED);
+    assert_eq!(record.hash, hash128(&content).to_le_bytes());
+    let counters = recorder.counters();
+    assert_eq!((counters.dropped_no_host, counters.dropped_bytes), (1, 20_000 - 8192));
+}
+
+#[test]
+fn in_batch_mode_a_full_pool_drops_new_records() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&batch(&rig));
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let desc = rig.tensor(1000);
+    let outcomes: Vec<Outcome> = (0..15).map(|task| recorder.tensor(&input(task, &desc))).collect();
+    let recorded = outcomes.iter().filter(|outcome| **outcome == Outcome::Recorded).count();
+    assert!(outcomes[recorded..].iter().all(|outcome| *outcome == NO_BUFFER));
+    assert_eq!((recorded, recorder.counters().dropped_no_buffer), (12, 3));
+}
