@@ -31,10 +31,10 @@ impl TaskProgress {
         if !self.shown || elapsed < PATIENCE {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| bar("{bar:30} {msg}"));
-        bar.set_length(progress.submitted);
-        bar.set_position(progress.completed);
+        // How many tasks there will be is not known while the graph is built, so there is no bar to fill.
+        let bar = self.bar.get_or_insert_with(|| bar("{spinner} {msg}"));
         bar.set_message(describe(progress, elapsed));
+        bar.tick();
     }
 
     /// Removes what was drawn.
@@ -53,7 +53,7 @@ fn describe(progress: Progress, elapsed: Duration) -> String {
     }
     let per_s = completed as f64 / elapsed.as_secs_f64().max(1e-9);
     let (completed, submitted, rate) = (grouped(completed), grouped(submitted), rate(per_s));
-    format!("{completed}/{submitted} tasks, {rate} tasks/s, {} s", elapsed.as_secs())
+    format!("{completed} tasks done, {submitted} submitted, {rate} tasks/s, {} s", elapsed.as_secs())
 }
 
 /// Steps of a measurement, drawn below what is printed.
@@ -105,7 +105,10 @@ mod tests {
     #[test]
     fn a_run_is_described_by_done_submitted_and_rate() {
         let progress = Progress { submitted: 20_000, completed: 5_000, ..Progress::default() };
-        assert_eq!(describe(progress, Duration::from_secs(2)), "5,000/20,000 tasks, 2.50 k tasks/s, 2 s");
+        assert_eq!(
+            describe(progress, Duration::from_secs(2)),
+            "5,000 tasks done, 20,000 submitted, 2.50 k tasks/s, 2 s"
+        );
         let checking = Progress { phase: Phase::CheckingGolden, ..progress };
         assert_eq!(describe(checking, Duration::from_secs(2)), "5,000 tasks, checking the golden, 2 s");
     }
