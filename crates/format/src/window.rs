@@ -168,6 +168,16 @@ mod tests {
         assert!(window.keeps(&task(2, 0)));
     }
 
+    #[test]
+    fn the_latest_time_of_a_task_counts() {
+        let mut window = TaskWindow::new(1);
+        for (task_id, dispatched_ns) in [(1, 500), (2, 0), (3, 700), (2, 900)] {
+            window.see(&task(task_id, dispatched_ns));
+        }
+        window.evict();
+        assert!(window.keeps(&task(2, 0)));
+    }
+
     proptest! {
         #[test]
         fn ranges_hold_exactly_what_was_put_in(numbers in prop::collection::vec(0u64..64, 0..64)) {

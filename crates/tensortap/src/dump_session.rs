@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tensortap_abi::{
-    DeviceRange, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind, TaskDumpRecord, TaskId, TensorDesc,
-    TensorDumpRecord,
+    DeviceAddr, DeviceRange, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind, TaskDumpRecord, TaskId,
+    TensorDesc, TensorDumpRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -42,12 +42,17 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Creates the files of a dump. Names and sizes are checked before anything is created.
-    pub fn create(run: &RunConfig, config: &'a DumpConfig, request: &Request) -> Result<Session<'a>, Error> {
+    pub fn create(
+        run: &RunConfig,
+        config: &'a DumpConfig,
+        request: &Request,
+        device_base: DeviceAddr,
+    ) -> Result<Session<'a>, Error> {
         config.filter(request.scene)?;
         config.geometry(tensortap_runtime::recording_threads(run.schedulers))?;
         let started = SystemTime::now();
         let run_id = run_id(started);
-        let info = run_info(config, request, run_id, started);
+        let info = run_info(config, request, run_id, started, device_base);
         let dir = choose_dir(run.out.as_deref(), OUTPUTS.as_ref(), started)?;
         let options = WriterOptions { keep_last_tasks: config.last, sync: config.sync };
         let writer = DumpWriter::create_with(&dir, &info, options)?;
@@ -62,6 +67,15 @@ impl<'a> Session<'a> {
             access: None,
             warn: run.warn.clone(),
         })
+    }
+
+    /// Takes back the files of a run that was not launched.
+    pub fn abandon(mut self) {
+        self.collection.take();
+        self.writer.take();
+        // A folder that holds anything else is left alone.
+        let _ = std::fs::remove_file(self.dir.join(tensortap_format::INDEX_FILE));
+        let _ = std::fs::remove_dir(&self.dir);
     }
 
     /// Drains what is left, adds what a dead device left behind, and closes the files.
@@ -89,6 +103,7 @@ impl<'a> Session<'a> {
                 dropped_overwrite: summary.overwritten_records,
                 corrupt_records: summary.corrupt_records,
                 filtered_records: summary.filtered_records,
+                filtered_bytes: summary.filtered_bytes,
                 held_up: Duration::from_nanos(summary.held_up_ns),
                 losses: summary.threads.into_iter().flat_map(|t| t.losses).collect(),
                 problem: summary.failure,
@@ -114,6 +129,7 @@ impl<'a> Session<'a> {
             dropped_overwrite: 0,
             corrupt_records: 0,
             filtered_records: 0,
+            filtered_bytes: 0,
             held_up: Duration::ZERO,
             losses: Vec::new(),
             problem: Some(problem.to_string()).filter(|p| !p.is_empty()),
@@ -270,7 +286,13 @@ fn run_id(started: SystemTime) -> u64 {
     u64::try_from(nanos & u128::from(u64::MAX)).unwrap_or(1) ^ u64::from(std::process::id()) << 40
 }
 
-fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: SystemTime) -> RunInfo {
+fn run_info(
+    config: &DumpConfig,
+    request: &Request,
+    run_id: u64,
+    started: SystemTime,
+    device_base: DeviceAddr,
+) -> RunInfo {
     let params = request.params.iter().map(|(key, value)| (key.to_string(), value.into())).collect();
     RunInfo {
         run_id,
@@ -279,7 +301,7 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
         runtime: request.runtime.name().into(),
         scene: request.scene.name().into(),
         params,
-        device_base: 0,
+        device_base,
         dump_level: config.level as u32,
         dump_policy: config.policy.name().into(),
         dump_collect: config.collect.name().into(),

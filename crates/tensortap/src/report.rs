@@ -75,6 +75,8 @@ pub struct DumpReport {
     pub corrupt_records: u64,
     /// Arguments that a filter kept out.
     pub filtered_records: u64,
+    /// Payload bytes that a filter or cap kept out.
+    pub filtered_bytes: u64,
     /// Time device threads spent in capture, all together.
     pub held_up: Duration,
     /// What was lost, per thread and reason.

@@ -46,9 +46,10 @@ pub fn run_observed(
 ) -> Result<RunReport, Error> {
     let request = resolve(config)?;
     memory::check(request.scene, &request.params, config.device_memory)?;
-    let mut session = config.dump.as_ref().map(|d| Session::create(config, d, &request)).transpose()?;
-    let inputs = Arc::new(request.scene.host_args(&request.params));
     let mut device = request.platform.open(&device_options(config))?;
+    let base = device.memory().addr;
+    let mut session = config.dump.as_ref().map(|d| Session::create(config, d, &request, base)).transpose()?;
+    let inputs = Arc::new(request.scene.host_args(&request.params));
     let options = launch_options(config, request.fault);
     let started = Instant::now();
     let dump = session.as_mut().map(|s| s as &mut dyn DumpSession);
@@ -66,6 +67,10 @@ pub fn run_observed(
         Err(RunError::Failed(failure)) => Some(&**failure),
         _ => None,
     };
+    if outcome.is_err() && failure.is_none() {
+        // Nothing was launched, so there is nothing to keep.
+        session.take().into_iter().for_each(Session::abandon);
+    }
     // The last payload is written before the clock stops; the golden comes after.
     let launched = started.elapsed();
     let dump = session.map(|s| s.finish(failure)).transpose()?;

@@ -19,7 +19,7 @@ pub enum Verb {
     /// List the built-in scenes, or tell about one
     Scenes(scenes::ScenesArgs),
     /// Run a scene and check its golden
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// List the records of a dump
     List(list::ListArgs),
     /// Check every hash, offset and counter of a dump

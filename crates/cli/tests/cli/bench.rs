@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use crate::json::document;
-use crate::tensortap;
+use crate::{command, outcome, tensortap};
 
 const SHAPES: [&str; 3] = ["independent", "chain", "fanout"];
 
@@ -69,4 +69,61 @@ fn people_get_the_machine_first_then_a_row_per_case() {
         assert!(lines[at + 3].contains("a2a3sim   host_build_graph"), "{outcome:?}");
     }
     assert!(outcome.stdout.contains("host_build_graph: the host builds the graph before the clock starts"));
+}
+
+#[test]
+fn dump_measures_payloads_run_times_and_small_records_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let outputs = dir.path().join("outputs");
+    let line = ["bench", "dump", "--bytes", "4MiB", "--pairs", "2", "--tasks", "300", "--json", "--dir"];
+    let outcome = outcome(command(&[&line[..], &[outputs.to_str().unwrap()]].concat()));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    assert!(!outputs.exists(), "what was written is removed");
+    let bench = document(&outcome);
+    assert_eq!((&bench["bytes"], &bench["pairs"]), (&(4 << 20).into(), &2.into()));
+    for (case, (platform, target)) in
+        array(&bench["throughput"]).iter().zip([("a2a3sim", 0.9), ("a5sim", 0.8)])
+    {
+        assert_eq!((&case["platform"], &case["target_ratio"]), (&platform.into(), &target.into()));
+        assert_eq!(case["met"], case["ratio"]["median"].as_f64() >= Some(target), "{case}");
+        let pairs = array(&case["pairs"]);
+        assert_eq!(pairs.len(), 2, "the warm-up does not count");
+        for pair in pairs {
+            let [plain, dump, ratio, sync] =
+                ["plain_s", "dump_s", "ratio", "sync_s"].map(|key| pair[key].as_f64().unwrap());
+            assert!((ratio - plain / dump).abs() < 1e-9 && sync <= dump, "{pair}");
+        }
+        for key in ["plain_bytes_per_s", "dump_bytes_per_s", "ratio", "held_up_s"] {
+            spread_is_in_order(&case[key]);
+        }
+    }
+    let overheads = array(&bench["overhead"]);
+    let named = overheads.iter().map(|o| (o["scene"].as_str().unwrap(), o["platform"].as_str().unwrap()));
+    let scenes = ["paged_attention", "tiny_llm"];
+    let expected = scenes.iter().flat_map(|&scene| ["a2a3sim", "a5sim"].map(|platform| (scene, platform)));
+    assert_eq!(named.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    overheads.iter().for_each(|case| spread_is_in_order(&case["ratio"]));
+    for case in array(&bench["small"]) {
+        spread_is_in_order(&case["records_per_s"]);
+        assert!(case["bound"].as_str().unwrap().contains("takes"), "{case}");
+    }
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().expect("an array")
+}
+
+fn spread_is_in_order(spread: &Value) {
+    let [min, median, max] = ["min", "median", "max"].map(|key| spread[key].as_f64().unwrap());
+    assert!(0.0 < min && min <= median && median <= max, "{spread}");
+}
+
+#[test]
+fn a_dump_that_does_not_fit_the_disk_is_refused_with_a_size_that_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = ["bench", "dump", "--bytes", "1000000TiB", "--dir", dir.path().to_str().unwrap()];
+    let outcome = outcome(command(&line));
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.stderr.contains("free") && outcome.stderr.contains("--bytes of at most"), "{outcome:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -92,7 +92,7 @@ fn a_batch_marks_exactly_what_was_overwritten() {
         let kept = tensors.iter().rev().take_while(|r| r["payload"] == "stored").count();
         assert_eq!(kept as u64, MIB / 65_536, "of {}", tensors.len());
         let overwritten = count_payloads(&manifest, "overwritten");
-        assert_eq!(overwritten as usize + kept, tensors.len());
+        assert_eq!(overwritten + kept as u64, tensors.len() as u64);
         assert_eq!((dump.dropped_overwrite, manifest.count("dropped_overwrite")), (overwritten, overwritten));
     }
 }

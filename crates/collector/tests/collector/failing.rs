@@ -15,6 +15,7 @@ use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Status, Wri
 
 use crate::{
     RegionMemory,
+    device::tensor_of,
     rig::{GEOMETRY, Rig, content, finish},
     testing::TestMemory,
 };
@@ -199,6 +200,18 @@ fn data_then_index_are_safe_before_anything_is_acknowledged() {
         assert_eq!(rig.state(0, offset_of!(DumpBufferState, consumed_cursor)), 3000);
         finish(collector);
     }
+}
+
+#[test]
+fn producers_discard_when_a_record_of_the_host_finds_the_disk_full() {
+    let rig = Rig::new(GEOMETRY, true);
+    let sink = Failing::new(rig.writer(WriterOptions::default()), Fault::Payload, 0);
+    let mut collector = rig.collector_with(sink);
+    let record = tensor_of(0, 0, 100, rig.thread(0).address());
+    collector.record_tensor(&record, &content(0, 100)).unwrap();
+    assert_eq!(rig.memory.read_u64(offset_of!(DumpSetupHeader, discard) as u64).unwrap(), 1);
+    let summary = finish(collector);
+    assert_eq!((summary.status, summary.tensors), (Status::DumpFailed, 0));
 }
 
 #[test]

@@ -246,8 +246,8 @@ fn only_the_newest_tasks_are_kept_when_asked() {
         while !device.task(task) {
             collector.step().unwrap();
         }
-        // One payload of its own, one that every task shares.
-        for (arg, bytes) in [(0, &content(task, 5000)), (1, &common)] {
+        // One payload of its own, one that every task shares, one that comes again when its first copy is long gone.
+        for (arg, bytes) in [(0, &content(task, 5000)), (1, &common), (2, &content(1000 + task % 50, 5000))] {
             while !device.tensor(task, arg, bytes) {
                 collector.step().unwrap();
             }
@@ -256,12 +256,16 @@ fn only_the_newest_tasks_are_kept_when_asked() {
     finish(collector);
     let dump = rig.verified();
     let tasks: Vec<_> = dump.records().map(|record| record.unwrap().task_id).collect();
-    let expected: Vec<u64> = (190..200).flat_map(|task| [task, task]).collect();
+    let expected: Vec<u64> = (190..200).flat_map(|task| [task; 3]).collect();
     assert_eq!(tasks, expected);
     for record in dump.records() {
         let record = record.unwrap();
-        let own = content(record.task_id, 5000);
-        assert_eq!(dump.payload(&record).unwrap(), if record.arg_index == 0 { own } else { common.clone() });
+        let expected = match record.arg_index {
+            0 => content(record.task_id, 5000),
+            1 => common.clone(),
+            _ => content(1000 + record.task_id % 50, 5000),
+        };
+        assert!(dump.payload(&record).unwrap() == expected);
     }
 }
 

@@ -73,7 +73,8 @@ impl Case {
     }
 
     fn check(&self) {
-        for chunk_bytes in [8, 16, 40, 4096, 1 << 20] {
+        let sizes: &[usize] = if cfg!(miri) { &[40, 4096] } else { &[8, 16, 40, 4096, 1 << 20] };
+        for &chunk_bytes in sizes {
             assert_eq!(self.gathered(chunk_bytes), self.expected(), "by {chunk_bytes}: {self:?}");
         }
     }
@@ -147,6 +148,13 @@ fn every_width_takes_every_path() {
             Case::new(shape.to_vec(), strides.to_vec(), lead, bits).check();
         };
         case(&[], &[], 3); // a scalar
+        if cfg!(miri) {
+            case(&[101], &[1], 1);
+            case(&[9, 8], &[1, 9], 0);
+            case(&[9, 8], &[-1, 10], 0);
+            case(&[2, 3, 2, 2, 2, 1, 2, 3], &[1, 2, 6, 12, 24, 48, 48, 96], 1);
+            continue;
+        }
         case(&[5000], &[1], 0); // contiguous
         case(&[4999], &[1], 1); // contiguous, odd start and length
         case(&[0], &[1], 0); // nothing
@@ -196,7 +204,7 @@ fn a_window_has_whole_leaves_and_more_for_transposed_views() {
     assert_eq!(window(&Case::new(vec![1000], vec![1], 0, 32)), LEAF_BYTES);
     assert_eq!(window(&Case::new(vec![1000], vec![2], 0, 4)), LEAF_BYTES);
     assert_eq!(window(&Case::new(vec![64, 100], vec![1, 64], 0, 32)), 2 * LEAF_BYTES);
-    assert_eq!(window(&Case::new(vec![64, 9000], vec![1, 64], 0, 64)), LARGEST_WINDOW);
+    assert_eq!(window(&Case::new(vec![16, 2100], vec![1, 16], 0, 64)), LARGEST_WINDOW);
 }
 
 #[test]

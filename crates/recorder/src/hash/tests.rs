@@ -53,7 +53,7 @@ fn in_chunks(content: &[u8], mut sizes: impl Iterator<Item = usize>) -> u128 {
 
 #[test]
 fn golden_values_hold_in_one_piece_and_in_chunks_of_any_size() {
-    for (len, golden) in GOLDEN {
+    for (len, golden) in GOLDEN.into_iter().filter(|(len, _)| !cfg!(miri) || *len < 10_000) {
         let content = content(len);
         assert_eq!(hash128(&content), golden, "{len} bytes");
         assert_eq!(straightforward(&content), golden, "{len} bytes");

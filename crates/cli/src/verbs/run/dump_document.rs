@@ -23,6 +23,7 @@ pub struct DumpDocument<'a> {
     deduplicated_bytes: u64,
     corrupt_records: u64,
     filtered_records: u64,
+    filtered_bytes: u64,
     losses: &'a [Loss],
     problem: Option<&'a str>,
 }
@@ -45,6 +46,7 @@ impl<'a> DumpDocument<'a> {
             dropped_overwrite,
             corrupt_records,
             filtered_records,
+            filtered_bytes,
             held_up,
             losses,
             problem,
@@ -65,6 +67,7 @@ impl<'a> DumpDocument<'a> {
             deduplicated_bytes: *deduplicated_bytes,
             corrupt_records: *corrupt_records,
             filtered_records: *filtered_records,
+            filtered_bytes: *filtered_bytes,
             losses,
             problem: problem.as_deref(),
         }

@@ -15,8 +15,9 @@ pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
     }
     lines.push(("  held up", format!("{} of device time", time(dump.held_up))));
     lines.push(("  losses", losses(dump).unwrap_or_else(|| "none".into())));
-    if dump.filtered_records > 0 {
-        lines.push(("  filters", format!("kept out {}", counted(dump.filtered_records, "argument"))));
+    if dump.filtered_records > 0 || dump.filtered_bytes > 0 {
+        let kept_out = counted(dump.filtered_records, "argument");
+        lines.push(("  filters", format!("kept out {kept_out}, {} of content", bytes(dump.filtered_bytes))));
     }
     lines.push(("  folder", dump.dir.display().to_string()));
     lines.push(("  next", next(dump, report)));
@@ -111,6 +112,7 @@ mod tests {
             dropped_overwrite: 0,
             corrupt_records: 0,
             filtered_records: 0,
+            filtered_bytes: 0,
             held_up: Duration::from_micros(1500),
             losses: Vec::new(),
             problem: None,

@@ -1,0 +1,108 @@
+//! Runs that are measured, and refused when anything about them is not as it should be.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tensortap::format::BIN_FILE;
+use tensortap::{DumpConfig, DumpLevel, DumpReport, Golden, Phase, RunConfig, RunReport};
+
+use super::scratch::Scratch;
+use crate::interrupt::Interrupt;
+
+/// A run with a dump.
+pub struct Recorded {
+    /// Launch to the last file written.
+    pub wall: Duration,
+    /// The part of `wall` after the device was done: draining what was left and writing manifest and graph. Known to
+    /// about 0.1 s, the interval at which a run is observed at either end.
+    pub closing: Duration,
+    /// Syncing the payloads, after `wall`.
+    pub sync: Duration,
+    /// What lies outside both: preparing inputs and device, the golden, taking the device down.
+    pub unclocked: Duration,
+    /// What was recorded.
+    pub dump: DumpReport,
+}
+
+impl Recorded {
+    /// Until the payloads are on the disk.
+    pub fn on_disk(&self) -> Duration {
+        self.wall + self.sync
+    }
+
+    /// Time in capture.
+    pub fn held_up_s(&self) -> f64 {
+        self.dump.held_up.as_secs_f64()
+    }
+}
+
+/// Runs without a dump.
+pub fn without_dump(config: &RunConfig, interrupt: &Interrupt) -> anyhow::Result<Duration> {
+    let report = tensortap::run_observed(config, &mut |_| !interrupt.requested())?;
+    Ok(good(report)?.wall)
+}
+
+/// Runs with a dump, which is removed again.
+pub fn with_dump(
+    config: &RunConfig,
+    dump: DumpConfig,
+    scratch: &Scratch,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Recorded> {
+    let dir = scratch.path("dump");
+    let config = RunConfig { dump: Some(dump), out: Some(dir.clone()), ..config.clone() };
+    let started = Instant::now();
+    let mut running: Option<(Instant, Instant)> = None;
+    let report = tensortap::run_observed(&config, &mut |progress| {
+        if progress.phase == Phase::Running {
+            let now = Instant::now();
+            running = Some((running.map_or(now, |(first, _)| first), now));
+        }
+        !interrupt.requested()
+    })?;
+    let sync = sync(&dir.join(BIN_FILE))?;
+    let total = started.elapsed();
+    let report = good(report)?;
+    let (wall, dump) = (report.wall, whole(report.dump)?);
+    scratch.remove(&dir)?;
+    let device = running.map_or(Duration::ZERO, |(first, last)| last - first);
+    let closing = wall.saturating_sub(device);
+    Ok(Recorded { wall, closing, sync, unclocked: total.saturating_sub(wall + sync), dump })
+}
+
+/// Everything, each payload stored or, with `dedup`, each distinct one.
+pub fn full(dedup: bool, direct: bool) -> DumpConfig {
+    DumpConfig { dedup, direct, ..DumpConfig::new(DumpLevel::Full) }
+}
+
+fn sync(path: &Path) -> anyhow::Result<Duration> {
+    let started = Instant::now();
+    let synced = File::open(path).and_then(|file| file.sync_data());
+    synced.with_context(|| format!("syncing {}", path.display()))?;
+    Ok(started.elapsed())
+}
+
+/// Figures mean something only when the run was right.
+fn good(report: RunReport) -> anyhow::Result<RunReport> {
+    if report.golden == Golden::Fail {
+        bail!("the golden of {} found a difference", report.scene);
+    }
+    match report.failure {
+        Some(failure) => Err(failure.into()),
+        None => Ok(report),
+    }
+}
+
+fn whole(dump: Option<DumpReport>) -> anyhow::Result<DumpReport> {
+    let dump = dump.context("nothing was recorded")?;
+    if let Some(problem) = &dump.problem {
+        bail!("the dump is not complete: {problem}");
+    }
+    let lost = dump.dropped_records + dump.dropped_overwrite + dump.corrupt_records + dump.truncated_tensors;
+    if lost > 0 {
+        bail!("{lost} records of the dump are lost or damaged");
+    }
+    Ok(dump)
+}

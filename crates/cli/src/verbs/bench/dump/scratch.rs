@@ -1,0 +1,68 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// A folder of its own for what a measurement writes; it goes with this value.
+pub struct Scratch {
+    dir: PathBuf,
+    /// The folder around it, when that was made for it, too.
+    made_parent: Option<PathBuf>,
+}
+
+impl Scratch {
+    /// A new folder inside `parent`.
+    pub fn new(parent: &Path) -> anyhow::Result<Scratch> {
+        let made_parent = (!parent.exists()).then(|| parent.to_path_buf());
+        let dir = parent.join(format!("bench_dump_{}", std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+        Ok(Scratch { dir, made_parent })
+    }
+
+    /// Where a file or folder of this name goes.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// What its disk has left for this user.
+    pub fn free_bytes(&self) -> anyhow::Result<u64> {
+        let disk = rustix::fs::statvfs(&self.dir)
+            .with_context(|| format!("asking how much disk {} has left", self.dir.display()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// Removes a file or folder in it.
+    pub fn remove(&self, path: &Path) -> anyhow::Result<()> {
+        let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        removed.with_context(|| format!("removing {}", path.display()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed stays in sight; there is nothing else to do about it.
+        let _ = fs::remove_dir_all(&self.dir);
+        if let Some(parent) = &self.made_parent {
+            let _ = fs::remove_dir(parent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scratch_folder_leaves_nothing_behind_and_nothing_else_is_touched() {
+        let outer = tempfile::tempdir().unwrap();
+        let parent = outer.path().join("outputs");
+        let scratch = Scratch::new(&parent).unwrap();
+        fs::write(scratch.path("file"), b"x").unwrap();
+        assert!(scratch.free_bytes().unwrap() > 0);
+        drop(scratch);
+        assert!(!parent.exists());
+        fs::create_dir(&parent).unwrap();
+        drop(Scratch::new(&parent).unwrap());
+        assert!(parent.exists() && fs::read_dir(&parent).unwrap().next().is_none());
+    }
+}
