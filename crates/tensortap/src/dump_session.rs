@@ -1,12 +1,13 @@
 //! One dump, from the region to the closed files.
 
+use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind, TaskDumpRecord, TaskId,
-    TensorDesc, TensorDumpRecord,
+    DeviceAddr, DeviceRange, DumpBufferState, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind,
+    TaskDumpRecord, TaskId, TensorDesc, TensorDumpRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -37,6 +38,7 @@ pub struct Session<'a> {
     options: Option<CollectorOptions>,
     collection: Option<Collection<DeviceRegion, Files>>,
     access: Option<Arc<dyn DeviceAccess>>,
+    region: DeviceRange,
     warn: Option<Warn>,
 }
 
@@ -65,6 +67,7 @@ impl<'a> Session<'a> {
             options: None,
             collection: None,
             access: None,
+            region: DeviceRange::default(),
             warn: run.warn.clone(),
         })
     }
@@ -106,11 +109,28 @@ impl<'a> Session<'a> {
                 filtered_bytes: summary.filtered_bytes,
                 held_up: Duration::from_nanos(summary.held_up_ns),
                 losses: summary.threads.into_iter().flat_map(|t| t.losses).collect(),
-                problem: summary.failure,
+                problem: summary.failure.or_else(|| failure.is_none().then(|| self.unflushed()).flatten()),
                 ..self.empty_report("")
             }),
             Err(error) => Ok(self.empty_report(&error.to_string())),
         }
+    }
+
+    /// Device threads that did not say, at the end of a run that went well, that they have recorded everything.
+    fn unflushed(&self) -> Option<String> {
+        let (geometry, access) = (self.options.as_ref()?.geometry, self.access.as_ref()?);
+        let state = |thread: u32| {
+            let states = self.region.addr + geometry.states_offset();
+            states + u64::from(thread) * size_of::<DumpBufferState>() as u64
+        };
+        let flushed = |thread| access.read_u64(state(thread) + offset_of!(DumpBufferState, flushed) as u64);
+        let missing: Vec<String> = (0..geometry.threads)
+            .filter(|&thread| !matches!(flushed(thread), Ok(1)))
+            .map(|thread| thread.to_string())
+            .collect();
+        (!missing.is_empty()).then(|| {
+            format!("device threads {} did not say that they recorded everything", missing.join(", "))
+        })
     }
 
     fn empty_report(&self, problem: &str) -> DumpReport {
@@ -202,6 +222,7 @@ impl DumpSession for Session<'_> {
             writer.append(thread, first..first + chunk.len() as u64, &records).map_err(|e| failed(&e))?;
         }
         self.access = Some(device.clone());
+        self.region = region;
         let memory =
             DeviceRegion::new(device, region).ok_or_else(|| dump("the region lies outside device memory"))?;
         let warn = self.warn.clone();

@@ -50,7 +50,10 @@ fn a_hang_leaves_the_half_that_was_written_marked_as_in_flight() {
         // Rows hold 1, 2, 3, 4; the fifth task was to write 5 and stopped halfway.
         let values = floats(&manifest, output);
         assert_eq!(values.len(), 1024);
-        assert!(values[..512].iter().all(|&v| v == 5.0) && values[512..].iter().all(|&v| v == 0.0), "{values:?}");
+        assert!(
+            values[..512].iter().all(|&v| v == 5.0) && values[512..].iter().all(|&v| v == 0.0),
+            "{values:?}"
+        );
     }
 }
 
@@ -67,7 +70,10 @@ fn a_crash_leaves_every_input_and_the_output_as_far_as_it_came() {
             let inputs = of_task(&manifest, crashed, "before_dispatch");
             assert!(inputs.iter().any(|r| floats(&manifest, r) == vec![4.0; 1024]), "{scene}: {inputs:?}");
             let outputs = of_task(&manifest, crashed, "after_completion");
-            assert!(outputs.iter().all(|r| r["in_flight"] == true) && !outputs.is_empty(), "{scene}: {outputs:?}");
+            assert!(
+                outputs.iter().all(|r| r["in_flight"] == true) && !outputs.is_empty(),
+                "{scene}: {outputs:?}"
+            );
             check_earlier(&manifest, &config, crashed);
         }
     }
@@ -100,7 +106,10 @@ fn a_dump_after_a_failed_one_holds_nothing_of_it() {
         let mut second = config("vector_example", DumpLevel::Full, &folder.path().join(mode.name()));
         second.device_mode = mode;
         let dump = run(&second).dump.expect("dumped");
-        assert_eq!((dump.records, dump.dropped_records, dump.corrupt_records, dump.losses.len()), (18, 0, 0, 0));
+        assert_eq!(
+            (dump.records, dump.dropped_records, dump.corrupt_records, dump.losses.len()),
+            (18, 0, 0, 0)
+        );
         let manifest = Manifest::read(&dump.dir);
         let all = contents(&second, "tensormap_and_ringbuffer");
         assert!(manifest.contents() == all);

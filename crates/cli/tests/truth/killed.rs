@@ -15,7 +15,18 @@ const RUN: Duration = Duration::from_secs(2);
 fn start(out: &Path, tasks: u64) -> Child {
     let tasks = format!("tasks={tasks}");
     Command::new(env!("CARGO_BIN_EXE_tensortap"))
-        .args(["run", "stream", "--param", &tasks, "--param", "bytes=4096", "--blocks", "1", "--dump-tensor", "--no-dedup"])
+        .args([
+            "run",
+            "stream",
+            "--param",
+            &tasks,
+            "--param",
+            "bytes=4096",
+            "--blocks",
+            "1",
+            "--dump-tensor",
+            "--no-dedup",
+        ])
         .args(["--device-memory", "1GiB", "--quiet", "--json", "--out"])
         .arg(out)
         .process_group(0)

@@ -53,7 +53,8 @@ fn a_slow_host_is_waited_for_and_is_no_hang() {
 #[test]
 fn dropping_counts_exactly_what_is_missing() {
     for platform in ["a2a3sim", "a5sim"] {
-        let (all_folder, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (all_folder, folder) =
+            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         let asked = run(&narrow_stream(100, all_folder.path())).dump.expect("dumped").entries;
         let mut config = narrow_stream(100, folder.path());
         config.platform = platform.into();
@@ -77,7 +78,8 @@ fn dropping_counts_exactly_what_is_missing() {
 fn a_batch_marks_exactly_what_was_overwritten() {
     for platform in ["a2a3sim", "a5sim"] {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut config = config("stream", DumpLevel::Full, folder.path()).param("tasks", 40).param("bytes", 65_536);
+        let mut config =
+            config("stream", DumpLevel::Full, folder.path()).param("tasks", 40).param("bytes", 65_536);
         (config.platform, config.blocks) = (platform.into(), Some(1));
         let dump = config.dump.as_mut().unwrap();
         (dump.collect, dump.arena_bytes, dump.dedup) = (DumpCollect::Batch, MIB, false);

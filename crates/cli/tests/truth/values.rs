@@ -24,6 +24,7 @@ fn check(
     let label = format!("{scene} on {platform}, {runtime}, {mode}");
     let report = run(&config);
     assert_eq!(report.golden, Golden::Pass, "{label}");
+    assert_eq!(report.status(), "complete", "{label}: {:?}", report.dump);
     let dump = report.dump.expect("dumped");
     assert_eq!((dump.dropped_records, dump.truncated_tensors, dump.corrupt_records), (0, 0, 0), "{label}");
     compare(&label, &dump.dir, &contents(&config, runtime));
@@ -87,6 +88,7 @@ fn the_vector_example_has_thirteen_tensors_and_five_scalars() {
     let report = run(&config("vector_example", DumpLevel::Full, folder.path()));
     let dump = report.dump.expect("dumped");
     assert_eq!((dump.records, dump.tensors, dump.scalars), (18, 13, 5));
+    assert_eq!(dump.problem, None);
     let manifest = Manifest::read(&dump.dir);
     let counts = [
         "total_tensors",

@@ -66,6 +66,12 @@ fn the_host_is_woken_when_a_quarter_of_the_arena_is_in_use_and_not_for_every_rec
     host.drain();
     assert_eq!(wakes_after(31), 2, "less than a quarter since the host has drained");
     assert_eq!(wakes_after(1), 3);
+
+    // Drained in between: the quarter counts from there, not from the last wake.
+    assert_eq!(wakes_after(20), 3);
+    host.drain();
+    assert_eq!(wakes_after(31), 3);
+    assert_eq!(wakes_after(1), 4);
 }
 
 #[test]

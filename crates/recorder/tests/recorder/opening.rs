@@ -189,8 +189,10 @@ proptest! {
         let rig = set_up();
         rig.write(at, &bytes);
         if let Ok(region) = rig.reopen(rig.addr(0)) {
-            let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+            // With the queues elsewhere, no buffer may be found; the wait for one ends, as nobody's heart beats.
+            let mut recorder = region.recorder(0, ScriptedLink::new(|_| {})).unwrap();
             recorder.task(&TaskDumpRecord::default());
+            assert!(recorder.counters().records <= 1);
         }
     }
 }

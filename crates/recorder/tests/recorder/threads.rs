@@ -32,8 +32,8 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
     let rounds: u64 = if cfg!(miri) { 8 } else { 3000 };
     let geometry = DumpGeometry { threads: THREADS, buffers: 2, records: 7, arena_bytes: 16 << 10 };
     let rig = Rig::new(geometry);
-    // Alive as long as the test is: no limit.
-    let options = SetupOptions { liveness_ms: 0, ..rig.options(DumpLevel::Full, DumpPolicy::Block) };
+    // Long, but not without end: should the host's thread fail, the others end too.
+    let options = SetupOptions { liveness_ms: 20_000, ..rig.options(DumpLevel::Full, DumpPolicy::Block) };
     let region = rig.open(&options);
     // From empty to larger than a quarter of the arena, and once larger than all of it.
     let sizes = [0, 1, 64, 500, 3000, 4096, 5000, 20_000];
@@ -66,6 +66,7 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
             (0..THREADS.into()).map(|thread| FakeHost::new(&rig, thread)).collect();
         while hosts.iter().any(|host| host.state(state_offset!(flushed)) == 0) {
             hosts.iter_mut().for_each(FakeHost::drain);
+            FakeHost::beat(&rig);
             std::thread::yield_now();
         }
         for (thread, mut host) in (0..).zip(hosts) {

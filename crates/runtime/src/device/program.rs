@@ -190,6 +190,8 @@ impl<'m> Launch<'m> {
             monitor::watch(run, stall_limit);
             if run.failure().is_some() {
                 self.end_failed(run, link);
+            } else {
+                self.flush_idle_recorders(run, link);
             }
             run.stop();
         });
@@ -269,6 +271,16 @@ impl<'m> Launch<'m> {
         if !monitor::is_quiet(run) {
             run.mark_ended();
             link.finished();
+        }
+    }
+
+    /// Threads that had nothing to record say so too: the host expects to hear it from each.
+    fn flush_idle_recorders(&self, run: &Run<'m>, link: &DeviceLink) {
+        let orchestrator = (!self.runtime.builds_on_device()).then_some(0);
+        for thread in orchestrator.into_iter().chain([1 + self.args.schedulers]) {
+            if let Some(mut recorder) = self.recorder(run, link, thread) {
+                recorder.flush();
+            }
         }
     }
 
