@@ -99,7 +99,11 @@ fn divides(name: &str, value: u64, by: &str, divisor: u64) -> Result<(), SceneEr
         return Ok(());
     }
     let next = value.next_multiple_of(divisor);
-    Err(refuse(name, value, format!("it must be a multiple of {by}, which is {divisor}; the next one is {next}")))
+    Err(refuse(
+        name,
+        value,
+        format!("it must be a multiple of {by}, which is {divisor}; the next one is {next}"),
+    ))
 }
 
 fn refuse(name: &str, value: u64, expected: String) -> SceneError {
