@@ -27,6 +27,7 @@ mod dump_tensor_example;
 mod faulty;
 mod inputs;
 mod mixed_example;
+mod odd_views;
 mod paged_attention;
 mod rendezvous;
 mod ring_scopes;
@@ -56,5 +57,6 @@ pub fn builtin() -> Registry {
         &bench_dispatch::BenchDispatch,
         &ring_scopes::RingScopes,
         &rendezvous::Rendezvous,
+        &odd_views::OddViews,
     ])
 }

@@ -56,6 +56,13 @@ fn every_scene_is_captured_byte_for_byte_everywhere() {
 }
 
 #[test]
+fn zero_negative_transposed_stepped_and_empty_views_are_captured_as_their_content() {
+    for (platform, runtime, mode) in everywhere("odd_views") {
+        check("odd_views", platform, runtime, mode, |_| {});
+    }
+}
+
+#[test]
 fn several_schedulers_and_blocks_capture_the_same() {
     for scene in listed_scenes() {
         for (platform, runtime, mode) in everywhere(scene) {
