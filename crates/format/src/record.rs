@@ -136,9 +136,6 @@ impl IndexRecord {
         if captured.flags & RECORD_HAS_HASH == 0 {
             record.hash = [0; 16];
         }
-        let ndims = usize::from(record.ndims).min(record.shape.len());
-        record.shape[ndims..].fill(0);
-        record.strides[ndims..].fill(0);
         let mut index_record = IndexRecord { record, stats: None, args: Vec::new() };
         index_record.set_payload(payload);
         index_record

@@ -125,13 +125,17 @@ fn dependencies_of_kept_tasks_stay_although_they_were_recorded_first() {
     let edges: Vec<IndexRecord> =
         (1..200).map(|to| IndexRecord::plain(&edge_fields(to - 1, to, 1, 0))).collect();
     scribe.append(0, &edges);
-    for task in 0..200 {
-        scribe.task(1, task, 64);
+    // The same thread goes on with tasks; another has one of the last edges, an early task, and then a late one.
+    scribe.append(7, &[IndexRecord::plain(&edge_fields(0, 199, 3, 1))]);
+    scribe.task(7, 0, 64);
+    for task in 1..200 {
+        scribe.task(if task == 199 { 7 } else { 0 }, task, 64);
         scribe.writer.free_before_window().unwrap();
+        assert_eq!(Dump::open(dir.path()).unwrap().gaps(), []);
     }
     scribe.finish(Status::Complete);
     let dump = Dump::open(dir.path()).unwrap();
     let kept: Vec<u64> = dump.edges().unwrap().iter().map(|edge| edge.to).collect();
-    assert_eq!(kept, (192..200).collect::<Vec<_>>());
+    assert_eq!(kept, (192..200).chain([199]).collect::<Vec<_>>());
     assert_whole(dir.path());
 }

@@ -203,6 +203,11 @@ fn missing_sequence_numbers_are_losses() {
     assert_eq!(losses, [(0, Loss::MISSING, 5), (4, Loss::MISSING, 2)]);
     assert_eq!(verified(dir.path()), [""; 0], "admitted losses are no contradiction");
     assert!(!repair(dir.path()).unwrap().changed);
+    // Torn again, the same records are missing, not twice as many.
+    let index = dir.path().join("tensor_dump.idx");
+    fs::write(&index, [&fs::read(&index).unwrap()[..], b"rubbish!"].concat()).unwrap();
+    assert!(repair(dir.path()).unwrap().changed);
+    assert_eq!(Dump::open(dir.path()).unwrap().footer().unwrap(), &footer);
 }
 
 #[test]
@@ -248,6 +253,7 @@ fn repair_writes_json_files_that_are_missing_or_wrong_and_removes_leftovers() {
     fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
     fs::write(dir.path().join("graph.json"), "{").unwrap();
     fs::write(dir.path().join("tensor_dump.json.tmp"), "half").unwrap();
+    fs::write(dir.path().join("tensor_dump.idx.tmp"), "half").unwrap();
     assert!(repair(dir.path()).unwrap().changed);
     assert!(snapshot(dir.path()) == before);
 }

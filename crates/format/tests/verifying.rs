@@ -132,6 +132,21 @@ fn a_manifest_that_contradicts_the_index_is_found() {
     finished(dir.path(), 1, 10);
     fs::write(dir.path().join("tensor_dump.json"), "{\"status\": ").unwrap();
     assert!(only_problem(dir.path()).contains("cannot be read"));
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 1, 10);
+    let text = fs::read_to_string(dir.path().join("tensor_dump.json")).unwrap();
+    fs::write(dir.path().join("tensor_dump.json"), text + "more").unwrap();
+    assert!(only_problem(dir.path()).contains("cannot be read"));
+}
+
+#[test]
+fn records_that_are_missing_without_a_word_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(dir.path(), &info());
+    scribe.task(0, 0, 10);
+    scribe.writer.append(0, 9..9, &[]).unwrap();
+    scribe.finish(Status::Complete);
+    assert!(only_problem(dir.path()).contains("thread 0: 4 records are missing"));
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn the_document_has_every_key_of_a_dump() {
             "dropped_overwrite",
             "dropped_records",
             "entries",
+            "filtered_bytes",
             "filtered_records",
             "held_up_s",
             "level",

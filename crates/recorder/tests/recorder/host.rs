@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use core::mem::offset_of;
 use tensortap_abi::{
-    DumpBufferHeader, DumpBufferState, DumpSetupHeader, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RecordKind,
-    TensorDumpRecord,
+    DumpBufferHeader, DumpBufferState, DumpSetupHeader, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_TRUNCATED, RecordKind, TensorDumpRecord,
 };
 use zerocopy::FromBytes;
 
@@ -182,6 +182,7 @@ impl<'r> FakeHost<'r> {
                 self.begun = Some(Taken { record, payload: Some(Vec::new()), pieces: 0 });
             }
             (RecordKind::Piece, Some(mut begun)) => {
+                assert_eq!(record.flags, begun.record.flags | RECORD_HAS_PAYLOAD);
                 let so_far = begun.payload.as_mut().unwrap();
                 assert_eq!(record.start_offset, so_far.len() as u64);
                 so_far.extend(payload.expect("a piece has a payload"));
@@ -194,6 +195,8 @@ impl<'r> FakeHost<'r> {
                     (record.task_id, record.arg_index),
                     (begun.record.task_id, begun.record.arg_index)
                 );
+                let ending = RECORD_HAS_HASH | RECORD_TRUNCATED;
+                assert_eq!(record.flags & !ending, begun.record.flags, "what was in flight stays so");
                 begun.record.hash = record.hash;
                 begun.record.flags |= record.flags;
                 self.taken.push(begun);

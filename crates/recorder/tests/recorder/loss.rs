@@ -318,6 +318,20 @@ fn a_payload_cut_by_the_hosts_death_is_marked_and_keeps_the_hash_of_the_whole() 
 }
 
 #[test]
+fn a_payload_whose_commit_finds_no_place_is_lost_as_a_whole() {
+    // A begin and three pieces fill the only buffer.
+    let rig = Rig::new(DumpGeometry { buffers: 1, ..SMALL });
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut recorder = region.recorder(0, ScriptedLink::new(|_| {})).unwrap();
+    assert_eq!(recorder.tensor(&input(0, &rig.tensor(6000))), NO_HOST);
+    let counters = recorder.counters();
+    assert_eq!((counters.dropped_no_host, counters.dropped_bytes, counters.records), (1, 6000, 4));
+    let mut host = FakeHost::new(&rig, 0);
+    host.take(usize::MAX);
+    assert!(host.taken.is_empty(), "a payload without its commit is unreferenced");
+}
+
+#[test]
 fn in_batch_mode_a_full_pool_drops_new_records() {
     let rig = Rig::new(SMALL);
     let region = rig.open(&batch(&rig));

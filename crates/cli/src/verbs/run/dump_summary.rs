@@ -16,12 +16,18 @@ pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
     lines.push(("  held up", format!("{} of device time", time(dump.held_up))));
     lines.push(("  losses", losses(dump).unwrap_or_else(|| "none".into())));
     if dump.filtered_records > 0 || dump.filtered_bytes > 0 {
-        let kept_out = counted(dump.filtered_records, "argument");
-        lines.push(("  filters", format!("kept out {kept_out}, {} of content", bytes(dump.filtered_bytes))));
+        lines.push(("  filters", format!("kept out {}", kept_out(dump))));
     }
     lines.push(("  folder", dump.dir.display().to_string()));
     lines.push(("  next", next(dump, report)));
     lines
+}
+
+/// What filters removed; the content of arguments that were not looked at is not known.
+fn kept_out(dump: &DumpReport) -> String {
+    let arguments = (dump.filtered_records > 0).then(|| counted(dump.filtered_records, "argument"));
+    let content = (dump.filtered_bytes > 0).then(|| format!("{} of content", bytes(dump.filtered_bytes)));
+    arguments.into_iter().chain(content).collect::<Vec<_>>().join(" and ")
 }
 
 fn contents(dump: &DumpReport) -> String {
