@@ -114,10 +114,10 @@ fn sizes_that_do_not_divide_are_refused_with_one_that_does() {
     refused(&[("hidden", "130")], "hidden", "the next one is 132");
     refused(&[("kv_heads", "3")], "heads", "the next one is 6");
     refused(&[("hidden", "12")], "hidden", "hidden=16 works");
-    refused(&[("tile", "24")], "hidden", "144 works");
+    refused(&[("tile", "24")], "hidden", "the next one is 144");
     refused(&[("tile", "128")], "tile", "64 does");
-    refused(&[("ffn", "250")], "ffn", "256 works");
-    refused(&[("vocab", "500")], "vocab", "512 works");
+    refused(&[("ffn", "250")], "ffn", "the next one is 256");
+    refused(&[("vocab", "500")], "vocab", "the next one is 512");
     checks::refused(&TinyLlm, &[("tokens", "0")], "tokens");
     checks::refused(&TinyLlm, &[("layers", "17")], "layers");
 }
