@@ -37,19 +37,23 @@ fn start(out: &Path, tasks: u64) -> Child {
         .expect("the binary starts")
 }
 
-/// Tasks for which a run takes about [`RUN`] here and now, and how long that is.
-fn measure(folder: &Path) -> (u64, Duration) {
+/// Tasks for which a run takes at least [`RUN`] here and now, and how large its index becomes.
+fn measure(folder: &Path) -> (u64, u64) {
     let mut tasks = 20_000;
     loop {
         let (began, out) = (Instant::now(), folder.join(format!("measure-{tasks}")));
         assert!(start(&out, tasks).wait().expect("it ends").success());
-        let took = began.elapsed();
+        let (took, index_bytes) = (began.elapsed(), index_bytes(&out));
         std::fs::remove_dir_all(&out).expect("removable");
         if took >= RUN {
-            return (tasks, took);
+            return (tasks, index_bytes);
         }
         tasks = tasks * 5 / 2;
     }
+}
+
+fn index_bytes(out: &Path) -> u64 {
+    std::fs::metadata(out.join("tensor_dump.idx")).map_or(0, |file| file.len())
 }
 
 /// Kills `victim` of a run at evenly spread moments and checks what is left. Gives how many kills hit a running dump.
@@ -59,9 +63,12 @@ fn rounds(victim: impl Fn(&Child) -> Option<u32>) -> u32 {
     let mut hits = 0;
     for round in 0..KILLS {
         let out = folder.path().join(format!("round-{round}"));
-        // Half as much again: a machine that has become faster must not end the run before its kill.
-        let mut run = start(&out, tasks * 3 / 2);
-        std::thread::sleep(whole * (2 * round + 1) / (2 * KILLS));
+        let mut run = start(&out, tasks);
+        // By how far the dump has come, not by the clock: the machine may be faster or slower than a moment ago.
+        let moment = whole * u64::from(2 * round + 1) / u64::from(2 * KILLS);
+        while index_bytes(&out) < moment && run.try_wait().expect("it can be asked").is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let hit = run.try_wait().expect("it can be asked").is_none();
         if let Some(process) = victim(&run).filter(|_| hit) {
             signal(process, "-KILL");

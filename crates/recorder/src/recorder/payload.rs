@@ -3,8 +3,8 @@
 use core::mem::MaybeUninit;
 
 use tensortap_abi::{
-    DType, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT,
-    RECORD_TRUNCATED, RecordKind, SMALL_PAYLOAD_ALIGN, TensorDumpRecord, TensorStats,
+    DType, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_TRUNCATED, RecordKind,
+    SMALL_PAYLOAD_ALIGN, TensorDumpRecord, TensorStats,
 };
 use zerocopy::IntoBytes;
 
@@ -152,9 +152,9 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
     }
 }
 
-/// What every step of a payload in pieces says of it.
+/// What every step of a payload in pieces says of it, apart from its flags.
 fn step_of(record: &TensorDumpRecord, kind: RecordKind) -> TensorDumpRecord {
-    let &TensorDumpRecord { task_id, payload_bytes, stage, role, dtype, flags, arg_index, .. } = record;
+    let &TensorDumpRecord { task_id, payload_bytes, stage, role, dtype, arg_index, .. } = record;
     TensorDumpRecord {
         task_id,
         payload_bytes,
@@ -162,7 +162,6 @@ fn step_of(record: &TensorDumpRecord, kind: RecordKind) -> TensorDumpRecord {
         stage,
         role,
         dtype,
-        flags: flags & RECORD_IN_FLIGHT,
         arg_index,
         ..TensorDumpRecord::default()
     }

@@ -108,6 +108,9 @@ fn parts_outside_memory_misaligned_or_over_one_another_are_refused() {
         "queues"
     );
     assert_eq!(moved(offset_of!(DumpSetupHeader, states.addr), |_| 0), "states");
+    // Behind the region there is room, so that the alignment alone is wrong.
+    assert_eq!(moved(offset_of!(DumpSetupHeader, arenas.addr), |rig| rig.geometry.bytes() + 32), "arenas");
+    assert_eq!(moved(offset_of!(DumpSetupHeader, states.addr), |rig| rig.geometry.bytes() + 8), "states");
     assert_eq!(field(refusal!(states.addr = 64_u64)), "states");
     assert_eq!(field(refusal!(arenas.bytes = u64::MAX)), "arenas");
 }
