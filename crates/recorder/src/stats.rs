@@ -144,7 +144,8 @@ impl Statistics {
         if huge && self.scale == 1.0 {
             self.scale = DOWN;
             self.mean *= DOWN;
-            self.deviation *= DOWN * DOWN;
+            // One after the other: the square of the scale underflows to zero.
+            self.deviation = self.deviation * DOWN * DOWN;
         }
     }
 

@@ -186,3 +186,15 @@ fn values_that_overflow_when_squared_are_still_measured() {
     assert!((stats.std / huge - (2000.0_f64 / 2002.0).sqrt()).abs() < 1e-12, "{}", stats.std);
     assert!(stats.mean.abs() <= huge * 1e-12, "{}", stats.mean);
 }
+
+#[test]
+fn what_was_measured_before_the_first_huge_value_is_kept() {
+    let limit = 2f64.powi(500);
+    // Blocks of 512: one just below the limit, then one just above it.
+    let swing = |size: f64| (0..512).map(move |i| if i % 2 == 0 { size } else { -size });
+    let values: Vec<f64> = swing(limit * 0.75).chain(swing(limit * 1.25)).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let stats = taken(DType::Float64, &bytes, values.len(), 4096);
+    let expected = (0.75_f64.powi(2) / 2.0 + 1.25_f64.powi(2) / 2.0).sqrt();
+    assert!((stats.std / limit - expected).abs() < 1e-12, "{} instead of {expected}", stats.std / limit);
+}

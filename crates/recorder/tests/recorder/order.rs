@@ -205,6 +205,21 @@ fn a_payload_that_meets_the_end_of_the_arena_goes_in_pieces_on_both_sides_of_it(
 }
 
 #[test]
+fn a_large_payload_passes_through_an_arena_too_small_for_its_alignment() {
+    let rig = Rig::new(DumpGeometry { arena_bytes: 4096, ..SMALL });
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let host = RefCell::new(FakeHost::new(&rig, 0));
+    let link = ScriptedLink::new(|_| host.borrow_mut().drain());
+    let mut recorder = region.recorder(0, &link).unwrap();
+    // From here the next page lies nearly a whole arena ahead.
+    recorder.tensor(&input(0, &rig.tensor(1)));
+    let desc = rig.tensor(70_000);
+    assert_eq!(recorder.tensor(&input(1, &desc)), Outcome::Recorded);
+    host.borrow_mut().drain();
+    check_tensor(&host.borrow().taken[1], 1, &desc, &rig.content(&desc));
+}
+
+#[test]
 fn large_payloads_lie_on_pages() {
     let rig = Rig::new(DumpGeometry { arena_bytes: 1 << 20, ..SMALL });
     let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
