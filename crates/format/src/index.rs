@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Mode, OFlags};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::FromBytes;
 
@@ -123,6 +124,22 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, FormatError> {
         return Err(not_a_dump(path, "it is not a regular file"));
     }
     File::open(path).at("open", path)
+}
+
+/// Opens a file that a dump itself names. A link is refused: it could lead anywhere, and the dump is not trusted.
+pub(crate) fn open_beside(path: &Path) -> Result<File, FormatError> {
+    if std::fs::symlink_metadata(path).at("open", path)?.is_symlink() {
+        return Err(not_a_dump(path, "it is a symbolic link, which could lead out of the dump's folder"));
+    }
+    // Between the look and the opening the file may have become another one.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file =
+        File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from).at("open", path)?);
+    if file.metadata().at("open", path)?.is_file() {
+        Ok(file)
+    } else {
+        Err(not_a_dump(path, "it is not a regular file"))
+    }
 }
 
 fn read_header(file: &File, path: &Path, bytes: u64) -> Result<FileHeader, FormatError> {

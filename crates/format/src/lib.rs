@@ -38,6 +38,7 @@ mod layout;
 mod manifest;
 mod manifest_check;
 mod names;
+mod payload;
 mod reader;
 mod record;
 mod repair;
@@ -57,6 +58,7 @@ pub use info::{BIN_FILE, GRAPH_FILE, INDEX_FILE, KernelInfo, MANIFEST_FILE, RunI
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
 pub use names::{choose_dir, find_newest, timestamp};
+pub use payload::{PayloadChunks, PayloadReader};
 pub use reader::{Dump, Records, Tail, Uncaptured};
 pub use record::{IndexRecord, Payload, PayloadState};
 pub use repair::{Repair, repair};

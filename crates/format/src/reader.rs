@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     fs::File,
-    io::ErrorKind,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -11,8 +10,7 @@ use std::{
 use tensortap_abi::{RecordKind, SLOTS_PER_TASK, UncapturedReason};
 
 use crate::{
-    Edge, Footer, FormatError, Gap, INDEX_FILE, IndexRecord, PayloadState, Record, RunInfo, Status, Task,
-    Totals,
+    Edge, Footer, FormatError, Gap, INDEX_FILE, IndexRecord, Record, RunInfo, Status, Task, Totals,
     error::AtPath,
     files::is_being_written,
     index::{Index, ReadAhead, open_regular, read_up_to},
@@ -68,7 +66,7 @@ pub struct Dump {
     /// The different sets of kernels that tasks have.
     kernels: Vec<[u32; SLOTS_PER_TASK]>,
     being_written: bool,
-    payloads: OnceLock<File>,
+    pub(crate) payloads: OnceLock<File>,
 }
 
 impl Dump {
@@ -235,82 +233,6 @@ impl Dump {
             each(record);
             Ok(())
         })
-    }
-
-    /// The stored payload of a record; of a truncated one, what there is of it.
-    pub fn payload(&self, record: &Record) -> Result<Vec<u8>, FormatError> {
-        self.check_stored(record)?;
-        let no_memory = || FormatError::NoMemory { record: record.to_string(), bytes: record.bin_size };
-        let bytes = usize::try_from(record.bin_size).map_err(|_| no_memory())?;
-        let mut payload = Vec::new();
-        payload.try_reserve_exact(bytes).map_err(|_| no_memory())?;
-        payload.resize(bytes, 0);
-        self.payload_part(record, 0, &mut payload)?;
-        Ok(payload)
-    }
-
-    /// Fills `into` from the stored payload of a record, from byte `offset` of the payload on.
-    pub fn payload_part(&self, record: &Record, offset: u64, into: &mut [u8]) -> Result<(), FormatError> {
-        let bytes = into.len() as u64;
-        if offset.checked_add(bytes).is_none_or(|end| end > record.bin_size) {
-            let have = record.bin_size;
-            return Err(FormatError::PayloadRange { record: record.to_string(), offset, bytes, have });
-        }
-        let payloads = match self.check_stored(record)? {
-            Some(payloads) if bytes > 0 => payloads,
-            _ => return Ok(()),
-        };
-        let at = record.bin_offset + offset;
-        let read = read_up_to(payloads, into, at).at("read", &self.payload_path())?;
-        if read == into.len() { Ok(()) } else { Err(self.short(record, at + read as u64)) }
-    }
-
-    /// The payload file, when it holds all of the record's payload; `None` when there are no bytes to hold.
-    fn check_stored(&self, record: &Record) -> Result<Option<&File>, FormatError> {
-        if !matches!(record.payload, PayloadState::Stored | PayloadState::Truncated) {
-            return Err(FormatError::NoPayload { record: record.to_string(), state: record.payload.name() });
-        }
-        if record.bin_size == 0 {
-            return Ok(None);
-        }
-        let payloads = self.payload_file()?;
-        let have = payloads.metadata().at("measure", &self.payload_path())?.len();
-        let end = record.bin_offset.checked_add(record.bin_size);
-        if end.is_some_and(|end| end <= have) { Ok(Some(payloads)) } else { Err(self.short(record, have)) }
-    }
-
-    pub(crate) fn short(&self, record: &Record, have: u64) -> FormatError {
-        FormatError::PayloadShort {
-            path: self.payload_path(),
-            record: record.to_string(),
-            offset: record.bin_offset,
-            bytes: record.bin_size,
-            have,
-        }
-    }
-
-    /// Path of the payload file; it exists when any payload was stored.
-    #[must_use]
-    pub fn payload_path(&self) -> PathBuf {
-        self.dir.join(&self.index.info.bin_file)
-    }
-
-    /// Size of the payload file; nothing when there is none.
-    pub(crate) fn payload_file_bytes(&self) -> Result<u64, FormatError> {
-        match self.payload_file() {
-            Ok(file) => Ok(file.metadata().at("measure", &self.payload_path())?.len()),
-            Err(FormatError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(crate) fn payload_file(&self) -> Result<&File, FormatError> {
-        if let Some(file) = self.payloads.get() {
-            return Ok(file);
-        }
-        let path = self.payload_path();
-        let file = open_regular(&path)?;
-        Ok(self.payloads.get_or_init(|| file))
     }
 
     pub(crate) fn index(&self) -> &Index {
