@@ -36,7 +36,6 @@ mod open;
 mod recorder;
 mod region;
 mod setup;
-pub mod stats;
 
 pub use capture::{
     DispatchCapture, DispatchFields, EdgeCapture, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
@@ -50,4 +49,4 @@ pub use open::Region;
 pub use recorder::{Outcome, ThreadRecorder};
 pub use region::Memory;
 pub use setup::{SetupBytes, SetupOptions, setup_bytes};
-pub use stats::Statistics;
+pub use tensortap_values::Statistics;

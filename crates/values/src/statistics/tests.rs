@@ -124,29 +124,14 @@ proptest! {
 }
 
 #[test]
-fn every_pattern_of_the_small_formats_is_decoded_by_its_definition() {
-    let every_byte: Vec<u8> = (0..=255).collect();
-    for dtype in DType::ALL {
-        if dtype.bits() <= 8 {
-            let mut block = [0.0; BLOCK];
-            let count = decode(dtype, &every_byte, &mut block);
-            let expected = values(dtype, &every_byte, 512);
-            let bits = |values: &[f64]| {
-                values.iter().map(|v| if v.is_nan() { 1 } else { v.to_bits() }).collect::<Vec<_>>()
-            };
-            assert_eq!(bits(&block[..count]), bits(&expected), "{dtype}");
-        }
-    }
+fn every_pattern_of_16_bits_is_measured_as_in_two_passes() {
     // Miri is some thousand times slower.
     let step = if cfg!(miri) { 64 } else { 1 };
     let every_half: Vec<u8> = (0..=u16::MAX).step_by(step).flat_map(u16::to_le_bytes).collect();
     let halves = every_half.len() / 2;
     for dtype in [DType::Float16, DType::BFloat16] {
-        assert_close(
-            dtype,
-            taken(dtype, &every_half, halves, 4096),
-            naive(&values(dtype, &every_half, halves)),
-        );
+        let expected = naive(&values(dtype, &every_half, halves));
+        assert_close(dtype, taken(dtype, &every_half, halves, 4096), expected);
     }
 }
 
@@ -197,4 +182,86 @@ fn what_was_measured_before_the_first_huge_value_is_kept() {
     let stats = taken(DType::Float64, &bytes, values.len(), 4096);
     let expected = (0.75_f64.powi(2) / 2.0 + 1.25_f64.powi(2) / 2.0).sqrt();
     assert!((stats.std / limit - expected).abs() < 1e-12, "{} instead of {expected}", stats.std / limit);
+}
+
+proptest! {
+    #![proptest_config(Config { cases: if cfg!(miri) { 4 } else { 200 }, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn parts_merged_are_the_whole(
+        dtype in prop::sample::select(&DType::ALL[..]),
+        bytes in prop::collection::vec(any::<u8>(), 0..6000),
+        cut in 0..6000usize,
+    ) {
+        let bytes = &bytes[..bytes.len() / 8 * 8];
+        let numel = elements(dtype, bytes.len());
+        let (first, second) = bytes.split_at(cut.min(bytes.len()) / 8 * 8);
+        let mut merged = Statistics::new(dtype, elements(dtype, first.len()) as u64);
+        merged.update(first);
+        let mut other = Statistics::new(dtype, elements(dtype, second.len()) as u64);
+        other.update(second);
+        merged.merge(&other);
+        let mut whole = Statistics::new(dtype, numel as u64);
+        whole.update(bytes);
+        let (merged, whole) = (merged.summary(), whole.summary());
+        assert_close(dtype, merged.stats, naive(&values(dtype, bytes, numel)));
+        prop_assert_eq!(merged.f16_overflow, whole.f16_overflow);
+        prop_assert_eq!(merged.negative_inf, whole.negative_inf);
+        prop_assert_eq!(merged.constant, whole.constant);
+        prop_assert_eq!(merged.exact_range, whole.exact_range);
+        let all = values(dtype, bytes, numel);
+        let beyond = all.iter().filter(|v| v.is_finite() && v.abs() >= F16_OVERFLOW).count();
+        prop_assert_eq!(whole.f16_overflow, beyond as u64);
+        prop_assert_eq!(whole.negative_inf, all.iter().filter(|v| **v == f64::NEG_INFINITY).count() as u64);
+    }
+}
+
+fn elements(dtype: DType, bytes: usize) -> usize {
+    bytes * 8 / dtype.bits() as usize
+}
+
+fn summary<const N: usize>(dtype: DType, elements: &[[u8; N]]) -> Summary {
+    let mut statistics = Statistics::new(dtype, elements.len() as u64);
+    statistics.update(&elements.concat());
+    statistics.summary()
+}
+
+#[test]
+fn parts_with_and_without_huge_values_merge_in_either_order() {
+    let part = |values: &[f64]| {
+        let mut statistics = Statistics::new(DType::Float64, values.len() as u64);
+        values.iter().for_each(|value| statistics.update(&value.to_le_bytes()));
+        statistics
+    };
+    let (huge, small) = (part(&[1e200, -1e200]), part(&[1e140, -1e140]));
+    for (mut first, second) in [(huge.clone(), small.clone()), (small, huge)] {
+        first.merge(&second);
+        let stats = first.finish();
+        assert!((stats.std / 1e200 - 0.5_f64.sqrt()).abs() < 1e-12, "{}", stats.std);
+        assert_eq!(stats.max, 1e200);
+    }
+}
+
+#[test]
+fn constant_content_is_told_from_content_that_only_looks_so_in_64_bit_floats() {
+    let limit = (1_i64 << 53).to_le_bytes();
+    assert!(summary(DType::Int64, &[limit, limit]).constant);
+    let near = summary(DType::Int64, &[limit, ((1_i64 << 53) + 1).to_le_bytes()]);
+    assert!(!near.constant && near.stats.min == near.stats.max);
+    assert_eq!(near.exact_range, Some((1 << 53, (1 << 53) + 1)));
+    let ends = summary(DType::UInt64, &[u64::MAX.to_le_bytes(), 0_u64.to_le_bytes()]);
+    assert_eq!(ends.exact_range, Some((0, u64::MAX.into())));
+    let inf = f32::INFINITY.to_le_bytes();
+    assert!(summary(DType::Float32, &[inf, inf]).constant);
+    assert!(!summary(DType::Float32, &[inf, f32::NEG_INFINITY.to_le_bytes()]).constant);
+    assert!(!summary(DType::Float32, &[f32::NAN.to_le_bytes(); 2]).constant);
+    assert!(!summary(DType::Float32, &[1_f32.to_le_bytes()]).constant, "one element says nothing");
+    assert!(summary(DType::UInt8, &[[0]; 5000]).all_zero());
+    assert!(!summary(DType::UInt8, &[[0]; 0]).all_zero());
+}
+
+#[test]
+fn magnitudes_that_float16_cannot_hold_are_counted() {
+    let values = [65_503.9_f32, 65_504.0, -70_000.0, f32::INFINITY, 1.0].map(f32::to_le_bytes);
+    assert_eq!(summary(DType::Float32, &values).f16_overflow, 2);
 }

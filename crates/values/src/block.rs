@@ -1,0 +1,182 @@
+//! Many elements at a time. The loops have no branch and no dependence between elements, so that they compile to
+//! vector code.
+
+use tensortap_abi::DType;
+
+use crate::convert::mask;
+use crate::small_float::{BF16, E2M1_VALUES, E4M3FN_VALUES, E5M2_VALUES, F16};
+
+/// Whole elements that so many bytes hold; a byte of 4-bit elements holds two.
+#[must_use]
+pub const fn elements_in(dtype: DType, bytes: usize) -> usize {
+    match dtype.bits() {
+        4 => bytes * 2,
+        bits => bytes / (bits as usize / 8),
+    }
+}
+
+/// Decodes elements as `f64`, as many as both slices have room for; how many. 64-bit integers are rounded.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_values::decode_block;
+/// let mut values = [0.0; 8];
+/// assert_eq!(decode_block(DType::BFloat16, &[0x80, 0x3f, 0x00, 0xc0], &mut values), 2);
+/// assert_eq!(values[..2], [1.0, -2.0]);
+/// ```
+pub fn decode_block(dtype: DType, bytes: &[u8], values: &mut [f64]) -> usize {
+    match dtype {
+        DType::Float64 => each(bytes, values, f64::from_le_bytes),
+        DType::Float32 => each(bytes, values, |b| f32::from_le_bytes(b).into()),
+        DType::Float16 => each(bytes, values, |b| F16.decode(u16::from_le_bytes(b)).into()),
+        DType::BFloat16 => each(bytes, values, |b| BF16.decode(u16::from_le_bytes(b)).into()),
+        DType::Float8E4M3FN => each(bytes, values, |[b]| E4M3FN_VALUES[usize::from(b)].into()),
+        DType::Float8E5M2 => each(bytes, values, |[b]| E5M2_VALUES[usize::from(b)].into()),
+        DType::Float4E2M1 => nibbles(bytes, values, |n| E2M1_VALUES[usize::from(n)].into()),
+        #[expect(clippy::cast_precision_loss, reason = "documented")]
+        DType::Int64 => each(bytes, values, |b| i64::from_le_bytes(b) as f64),
+        DType::Int32 => each(bytes, values, |b| i32::from_le_bytes(b).into()),
+        DType::Int16 => each(bytes, values, |b| i16::from_le_bytes(b).into()),
+        DType::Int8 => each(bytes, values, |b| i8::from_le_bytes(b).into()),
+        DType::Int4 => nibbles(bytes, values, |n| signed_nibble(n).into()),
+        #[expect(clippy::cast_precision_loss, reason = "documented")]
+        DType::UInt64 => each(bytes, values, |b| u64::from_le_bytes(b) as f64),
+        DType::UInt32 => each(bytes, values, |b| u32::from_le_bytes(b).into()),
+        DType::UInt16 => each(bytes, values, |b| u16::from_le_bytes(b).into()),
+        DType::UInt8 => each(bytes, values, |[b]| b.into()),
+        DType::Bool => each(bytes, values, |[b]| u8::from(b != 0).into()),
+    }
+}
+
+/// Bit patterns of elements, as many as both slices have room for; how many.
+pub fn decode_bits(dtype: DType, bytes: &[u8], patterns: &mut [u64]) -> usize {
+    match dtype.bits() {
+        64 => each(bytes, patterns, u64::from_le_bytes),
+        32 => each(bytes, patterns, |b| u32::from_le_bytes(b).into()),
+        16 => each(bytes, patterns, |b| u16::from_le_bytes(b).into()),
+        8 => each(bytes, patterns, |[b]| b.into()),
+        _ => nibbles(bytes, patterns, u64::from),
+    }
+}
+
+/// Exact values of signed integers; `None` for another dtype, else how many were decoded.
+pub fn decode_signed(dtype: DType, bytes: &[u8], values: &mut [i64]) -> Option<usize> {
+    match dtype {
+        DType::Int64 => Some(each(bytes, values, i64::from_le_bytes)),
+        DType::Int32 => Some(each(bytes, values, |b| i32::from_le_bytes(b).into())),
+        DType::Int16 => Some(each(bytes, values, |b| i16::from_le_bytes(b).into())),
+        DType::Int8 => Some(each(bytes, values, |b| i8::from_le_bytes(b).into())),
+        DType::Int4 => Some(nibbles(bytes, values, |n| signed_nibble(n).into())),
+        _ => None,
+    }
+}
+
+/// Exact values of unsigned integers and of `bool` (0 or 1); `None` for another dtype, else how many were decoded.
+pub fn decode_unsigned(dtype: DType, bytes: &[u8], values: &mut [u64]) -> Option<usize> {
+    match dtype {
+        DType::UInt64 | DType::UInt32 | DType::UInt16 | DType::UInt8 => {
+            Some(decode_bits(dtype, bytes, values))
+        }
+        DType::Bool => Some(each(bytes, values, |[b]| u64::from(b != 0))),
+        _ => None,
+    }
+}
+
+/// Bits of the element at a position; `None` past the end.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_values::element_bits;
+/// assert_eq!(element_bits(DType::Int4, &[0x21, 0x43], 2), Some(3));
+/// assert_eq!(element_bits(DType::UInt16, &[0x21, 0x43], 1), None);
+/// ```
+#[must_use]
+pub fn element_bits(dtype: DType, bytes: &[u8], position: usize) -> Option<u64> {
+    if dtype.bits() == 4 {
+        let byte = bytes.get(position / 2)?;
+        return Some(u64::from(byte >> (4 * (position % 2))) & mask(dtype));
+    }
+    let width = dtype.bits() as usize / 8;
+    let element = bytes.get(position.checked_mul(width)?..)?.get(..width)?;
+    let mut word = [0; 8];
+    word[..width].copy_from_slice(element);
+    Some(u64::from_le_bytes(word))
+}
+
+fn signed_nibble(nibble: u8) -> i8 {
+    (nibble << 4).cast_signed() >> 4
+}
+
+fn each<const N: usize, T>(bytes: &[u8], values: &mut [T], value: impl Fn([u8; N]) -> T) -> usize {
+    let (elements, _) = bytes.as_chunks::<N>();
+    for (slot, element) in values.iter_mut().zip(elements) {
+        *slot = value(*element);
+    }
+    elements.len().min(values.len())
+}
+
+fn nibbles<T>(bytes: &[u8], values: &mut [T], value: impl Fn(u8) -> T) -> usize {
+    let count = bytes.len().saturating_mul(2).min(values.len());
+    let (pairs, last) = values[..count].as_chunks_mut::<2>();
+    for ([low, high], byte) in pairs.iter_mut().zip(bytes) {
+        *low = value(byte & 0xf);
+        *high = value(byte >> 4);
+    }
+    if let ([slot], Some(byte)) = (last, bytes.get(count / 2)) {
+        *slot = value(byte & 0xf);
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Value, to_f64};
+
+    proptest! {
+        #[test]
+        fn a_block_is_its_elements_one_by_one(
+            dtype in prop::sample::select(&DType::ALL[..]),
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            room in 0..400usize,
+        ) {
+            let count = room.min(elements_in(dtype, bytes.len()));
+            let patterns: Vec<u64> = (0..count).map(|at| element_bits(dtype, &bytes, at).unwrap()).collect();
+            let mut values = vec![0.0; room];
+            prop_assert_eq!(decode_block(dtype, &bytes, &mut values), count);
+            let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+            let all = values.iter().zip(&patterns).all(|(value, bits)| same(*value, to_f64(dtype, *bits)));
+            prop_assert!(all, "{}: {:?}", dtype, values);
+            let mut raw = vec![0; room];
+            prop_assert_eq!(decode_bits(dtype, &bytes, &mut raw), count);
+            prop_assert_eq!(&raw[..count], &patterns[..]);
+            for (at, bits) in patterns.iter().enumerate() {
+                let (mut signed, mut unsigned) = (vec![0; room], vec![0; room]);
+                match Value::decode(dtype, *bits) {
+                    Value::Int(value) => {
+                        prop_assert_eq!(decode_signed(dtype, &bytes, &mut signed), Some(count));
+                        prop_assert_eq!(signed[at], value);
+                    }
+                    Value::UInt(value) => {
+                        prop_assert_eq!(decode_unsigned(dtype, &bytes, &mut unsigned), Some(count));
+                        prop_assert_eq!(unsigned[at], value);
+                    }
+                    Value::Bool(value) => {
+                        prop_assert_eq!(decode_unsigned(dtype, &bytes, &mut unsigned), Some(count));
+                        prop_assert_eq!(unsigned[at], u64::from(value));
+                    }
+                    Value::Float(_) => {
+                        prop_assert_eq!(decode_signed(dtype, &bytes, &mut signed), None);
+                        prop_assert_eq!(decode_unsigned(dtype, &bytes, &mut unsigned), None);
+                    }
+                }
+            }
+            prop_assert_eq!(element_bits(dtype, &bytes, elements_in(dtype, bytes.len())), None);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What the bytes of a tensor mean: elements of every dtype as numbers, as text and on the line of representable
+//! values; statistics over them.
+//!
+//! Content is little endian and contiguous; 4-bit elements are packed two to a byte, low nibble first. An element's
+//! *bits* are its pattern in the low bits of a `u64`; bits above its width do not count.
+//!
+//! - [`decode_block`] turns bytes into `f64`, [`decode_signed`], [`decode_unsigned`] and [`decode_bits`] into exact
+//!   integers and raw patterns, [`element_bits`] picks one element.
+//! - [`to_f64`] and [`from_f64`] convert one element; [`Value`] is its exact value.
+//! - [`Element`] displays as text that [`Element::parse`] reads back to the same bits.
+//! - [`ordinal`] counts representable values, so that a distance in units in the last place is a subtraction.
+//! - [`Statistics`] takes minimum, maximum, mean, deviation and counts in one pass; parts can be merged.
+//!
+//! No allocation and no operating system: devices use it too.
+//!
+//! ```
+//! use tensortap_abi::DType;
+//! use tensortap_values::{Element, decode_block, ordinal, ulp_distance};
+//!
+//! let mut values = [0.0; 3];
+//! assert_eq!(decode_block(DType::Float4E2M1, &[0x21, 0x0f], &mut values), 3);
+//! assert_eq!(values, [0.5, 1.0, -6.0]);
+//!
+//! let tenth = Element::parse(DType::Float16, "0.1").unwrap();
+//! assert_eq!((tenth.bits, tenth.to_string().as_str()), (0x2e66, "0.1"));
+//! assert_eq!(ulp_distance(DType::Float16, tenth.bits, 0x2e60), Some(6));
+//! assert_eq!(ordinal(DType::Float16, 0x7e00), None, "NaN has no place among the numbers");
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod block;
+mod convert;
+mod ordinal;
+mod small_float;
+mod statistics;
+mod text;
+mod value;
+
+pub use block::{decode_bits, decode_block, decode_signed, decode_unsigned, element_bits, elements_in};
+pub use convert::{from_f64, to_f64};
+pub use ordinal::{ordinal, ulp_distance};
+pub use statistics::{F16_OVERFLOW, Statistics, Summary};
+pub use text::{Element, ParseElementError};
+pub use value::Value;

@@ -1,0 +1,170 @@
+//! Binary floats of at most 16 bits, by bit arithmetic.
+
+use tensortap_abi::DType;
+
+/// A binary float: sign, exponent, mantissa, from the top bit down.
+#[derive(Clone, Copy)]
+pub(crate) struct SmallFloat {
+    exponent_bits: u32,
+    mantissa_bits: u32,
+    specials: Specials,
+}
+
+/// What the largest exponent means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Specials {
+    /// Infinity, and NaN above it.
+    Ieee,
+    /// Finite numbers, but NaN for the largest mantissa.
+    OneNan,
+    /// Finite numbers.
+    None,
+}
+
+pub(crate) const F16: SmallFloat =
+    SmallFloat { exponent_bits: 5, mantissa_bits: 10, specials: Specials::Ieee };
+pub(crate) const BF16: SmallFloat =
+    SmallFloat { exponent_bits: 8, mantissa_bits: 7, specials: Specials::Ieee };
+const E4M3FN: SmallFloat = SmallFloat { exponent_bits: 4, mantissa_bits: 3, specials: Specials::OneNan };
+const E5M2: SmallFloat = SmallFloat { exponent_bits: 5, mantissa_bits: 2, specials: Specials::Ieee };
+const E2M1: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 1, specials: Specials::None };
+
+pub(crate) static E4M3FN_VALUES: [f32; 256] = E4M3FN.table();
+pub(crate) static E5M2_VALUES: [f32; 256] = E5M2.table();
+pub(crate) static E2M1_VALUES: [f32; 16] = E2M1.table();
+
+const F32_MANTISSA_BITS: u32 = 23;
+const F32_BIAS: u32 = 127;
+const F64_MANTISSA_BITS: u32 = 52;
+const F64_BIAS: i32 = 1023;
+
+impl SmallFloat {
+    /// The format of a dtype; `None` for integers and for floats that the machine has.
+    pub(crate) const fn of(dtype: DType) -> Option<SmallFloat> {
+        match dtype {
+            DType::Float16 => Some(F16),
+            DType::BFloat16 => Some(BF16),
+            DType::Float8E4M3FN => Some(E4M3FN),
+            DType::Float8E5M2 => Some(E5M2),
+            DType::Float4E2M1 => Some(E2M1),
+            _ => None,
+        }
+    }
+
+    /// Every value of these formats is an `f32`, built from its bits.
+    pub(crate) const fn decode(&self, bits: u16) -> f32 {
+        let bits = bits as u32;
+        let exponent_max = (1 << self.exponent_bits) - 1;
+        let mantissa_max = (1 << self.mantissa_bits) - 1;
+        let bias = exponent_max / 2;
+        let sign = bits >> (self.exponent_bits + self.mantissa_bits) & 1;
+        let exponent = bits >> self.mantissa_bits & exponent_max;
+        let mantissa = bits & mantissa_max;
+        let widened = mantissa << (F32_MANTISSA_BITS - self.mantissa_bits);
+        let special = match self.specials {
+            Specials::Ieee => exponent == exponent_max,
+            Specials::OneNan => exponent == exponent_max && mantissa == mantissa_max,
+            Specials::None => false,
+        };
+        let magnitude = if special {
+            f32::from_bits(0xff << F32_MANTISSA_BITS | widened)
+        } else if self.exponent_bits == 8 {
+            // The exponent of an `f32`: the mantissa only gets longer, also below the normal numbers.
+            f32::from_bits(exponent << F32_MANTISSA_BITS | widened)
+        } else if exponent == 0 {
+            // The unit of the subnormal numbers, a power of two.
+            let unit = F32_BIAS + 1 - bias - self.mantissa_bits;
+            mantissa as f32 * f32::from_bits(unit << F32_MANTISSA_BITS)
+        } else {
+            f32::from_bits((exponent + F32_BIAS - bias) << F32_MANTISSA_BITS | widened)
+        };
+        if sign == 1 { -magnitude } else { magnitude }
+    }
+
+    /// The value of every bit pattern.
+    const fn table<const N: usize>(&self) -> [f32; N] {
+        let mut table = [0.0; N];
+        let mut bits = 0;
+        while bits < N {
+            #[expect(clippy::cast_possible_truncation, reason = "at most 256")]
+            let pattern = bits as u16;
+            table[bits] = self.decode(pattern);
+            bits += 1;
+        }
+        table
+    }
+
+    /// The nearest value, ties to the even mantissa, in one rounding.
+    pub(crate) fn encode(&self, value: f64) -> u64 {
+        let sign = u64::from(value.is_sign_negative()) << (self.exponent_bits + self.mantissa_bits);
+        sign | self.magnitude(value)
+    }
+
+    fn magnitude(&self, value: f64) -> u64 {
+        if value.is_nan() {
+            return self.quiet_nan().unwrap_or(self.greatest());
+        }
+        if value.is_infinite() {
+            return self.infinity().or(self.quiet_nan()).unwrap_or(self.greatest());
+        }
+        let rounded = self.round(value.abs());
+        if rounded <= self.greatest() { rounded } else { self.infinity().unwrap_or(self.greatest()) }
+    }
+
+    /// Nearest pattern of a finite magnitude, as if the largest exponent were an ordinary one.
+    fn round(&self, magnitude: f64) -> u64 {
+        let least_normal = 2 - (1 << (self.exponent_bits - 1));
+        let exponent = exponent_of(magnitude).max(least_normal);
+        let (exponent, mantissa_bits) = (exponent, self.mantissa_bits.cast_signed());
+        // In units of the last place: below 2^(mantissa_bits + 1), scaled without rounding.
+        let units = magnitude * power_of_two(mantissa_bits - exponent);
+        // Adding 2^52 leaves no room for a fraction; the machine rounds it away, ties to even.
+        let whole = (units + power_of_two(52)) - power_of_two(52);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small whole number, not negative"
+        )]
+        let units = whole as u64;
+        // A mantissa that rounded up to a power of two carries into the exponent.
+        (u64::from((exponent - least_normal).cast_unsigned()) << self.mantissa_bits) + units
+    }
+
+    /// Pattern of the greatest finite value.
+    const fn greatest(&self) -> u64 {
+        let patterns = 1 << (self.exponent_bits + self.mantissa_bits);
+        match self.specials {
+            Specials::Ieee => patterns - (1 << self.mantissa_bits) - 1,
+            Specials::OneNan => patterns - 2,
+            Specials::None => patterns - 1,
+        }
+    }
+
+    const fn infinity(&self) -> Option<u64> {
+        match self.specials {
+            Specials::Ieee => Some(self.greatest() + 1),
+            Specials::OneNan | Specials::None => None,
+        }
+    }
+
+    /// Pattern of the NaN that arithmetic gives, without its sign.
+    pub(crate) const fn quiet_nan(&self) -> Option<u64> {
+        match self.specials {
+            Specials::Ieee => Some(self.greatest() + 1 + (1 << (self.mantissa_bits - 1))),
+            Specials::OneNan => Some(self.greatest() + 1),
+            Specials::None => None,
+        }
+    }
+}
+
+/// Exponent of a magnitude; of those below the normal numbers, that of the least normal one or less.
+fn exponent_of(magnitude: f64) -> i32 {
+    let biased = (magnitude.to_bits() >> F64_MANTISSA_BITS) as i32;
+    biased - F64_BIAS
+}
+
+/// Of an exponent within the normal numbers.
+fn power_of_two(exponent: i32) -> f64 {
+    let biased = u64::from((exponent + F64_BIAS).cast_unsigned());
+    f64::from_bits(biased << F64_MANTISSA_BITS)
+}

@@ -1,0 +1,180 @@
+//! Statistics of a tensor's content, in one pass over its bytes.
+//!
+//! The content arrives in chunks. Each is decoded in blocks that stay in the first-level cache; a block's mean and
+//! squared deviations are taken exactly as one would by hand, then merged with those of the blocks before. That is
+//! accurate where plain sums of squares are not, and leaves loops that compile to vector code. Elements of a byte or
+//! less are counted by pattern instead: there are at most 256 different ones.
+
+mod block;
+mod moments;
+mod patterns;
+
+use tensortap_abi::{DType, TensorStats};
+
+use self::block::BLOCK;
+use self::moments::Moments;
+use crate::block::{decode_block, decode_signed, decode_unsigned};
+
+/// The greatest `float16`: a magnitude from here on leaves its range, or has been clamped to its end.
+pub const F16_OVERFLOW: f64 = 65_504.0;
+
+/// Chunks from this size on are counted by pattern where elements are that small.
+const PATTERN_BYTES: usize = 1024;
+
+/// Takes the statistics of content that arrives in chunks.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_values::Statistics;
+///
+/// let mut statistics = Statistics::new(DType::Float32, 4);
+/// for value in [1.0_f32, f32::NAN, 0.0, 5.0] {
+///     statistics.update(&value.to_le_bytes());
+/// }
+/// let stats = statistics.finish();
+/// assert_eq!((stats.min, stats.max, stats.mean), (0.0, 5.0, 2.0));
+/// assert_eq!((stats.zeros, stats.nan, stats.inf, stats.numel), (1, 1, 0, 4));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    dtype: DType,
+    numel: u64,
+    /// Elements not seen yet.
+    left: u64,
+    zeros: u64,
+    nan: u64,
+    positive_inf: u64,
+    negative_inf: u64,
+    f16_overflow: u64,
+    moments: Moments,
+    /// Of 64-bit integers, which an `f64` rounds.
+    range: Option<(i128, i128)>,
+}
+
+/// What [`Statistics`] found: what a record can carry, and more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Range, mean, deviation and counts.
+    pub stats: TensorStats,
+    /// Of the infinite elements, those below zero.
+    pub negative_inf: u64,
+    /// Finite elements of [`F16_OVERFLOW`] or more in magnitude.
+    pub f16_overflow: u64,
+    /// Whether there is more than one element and all are equal; NaN equals nothing.
+    pub constant: bool,
+    /// Least and greatest of 64-bit integers, exact; `None` for other dtypes and no elements.
+    pub exact_range: Option<(i128, i128)>,
+}
+
+impl Summary {
+    /// Whether every element is zero, and there are some.
+    #[must_use]
+    pub fn all_zero(&self) -> bool {
+        self.stats.numel > 0 && self.stats.zeros == self.stats.numel
+    }
+}
+
+impl Statistics {
+    /// For content of `numel` elements.
+    #[must_use]
+    pub fn new(dtype: DType, numel: u64) -> Self {
+        Self {
+            dtype,
+            numel,
+            left: numel,
+            zeros: 0,
+            nan: 0,
+            positive_inf: 0,
+            negative_inf: 0,
+            f16_overflow: 0,
+            moments: Moments::default(),
+            range: None,
+        }
+    }
+
+    /// Takes the next bytes of the content: whole elements, little endian; of 4-bit elements whole bytes.
+    pub fn update(&mut self, chunk: &[u8]) {
+        let chunk = self.take_patterns(chunk);
+        let mut values = [0.0; BLOCK];
+        for bytes in chunk.chunks(BLOCK * self.dtype.bits() as usize / 8) {
+            let decoded = decode_block(self.dtype, bytes, &mut values);
+            // A last odd nibble has a neighbour that is none.
+            let count = usize::try_from(self.left).map_or(decoded, |left| left.min(decoded));
+            self.left -= count as u64;
+            self.take_block(&mut values[..count]);
+            self.take_range(bytes);
+        }
+    }
+
+    /// Adds what was found in another part of the same content.
+    ///
+    /// # Panics
+    /// When the dtypes differ.
+    pub fn merge(&mut self, other: &Statistics) {
+        assert_eq!(self.dtype, other.dtype, "parts of one tensor have one dtype");
+        self.numel += other.numel;
+        self.left += other.left;
+        self.zeros += other.zeros;
+        self.nan += other.nan;
+        self.positive_inf += other.positive_inf;
+        self.negative_inf += other.negative_inf;
+        self.f16_overflow += other.f16_overflow;
+        self.moments.merge(&other.moments);
+        if let Some(range) = other.range {
+            self.widen(range);
+        }
+    }
+
+    /// The statistics. All elements must have been taken.
+    #[must_use]
+    pub fn finish(self) -> TensorStats {
+        debug_assert_eq!(self.left, 0, "elements of the content are missing");
+        let Self { zeros, nan, numel, .. } = self;
+        let inf = self.positive_inf + self.negative_inf;
+        let moments = &self.moments;
+        if moments.count == 0 {
+            return TensorStats { zeros, nan, inf, numel, ..TensorStats::default() };
+        }
+        let (min, max) = (moments.min, moments.max);
+        TensorStats { min, max, mean: moments.mean(), std: moments.std(), zeros, nan, inf, numel }
+    }
+
+    /// The statistics, and what a record has no room for.
+    #[must_use]
+    pub fn summary(self) -> Summary {
+        let Self { numel, negative_inf, positive_inf, f16_overflow, range: exact_range, .. } = self;
+        let finite_constant = self.moments.count == numel && self.moments.min == self.moments.max;
+        let same = exact_range.map_or(finite_constant, |(min, max)| min == max);
+        let constant = numel > 1 && (same || positive_inf == numel || negative_inf == numel);
+        Summary { stats: self.finish(), negative_inf, f16_overflow, constant, exact_range }
+    }
+
+    fn take_range(&mut self, bytes: &[u8]) {
+        match self.dtype {
+            DType::Int64 => {
+                let mut values = [0; BLOCK];
+                let count = decode_signed(self.dtype, bytes, &mut values).unwrap_or(0);
+                self.widen_to(&values[..count]);
+            }
+            DType::UInt64 => {
+                let mut values = [0; BLOCK];
+                let count = decode_unsigned(self.dtype, bytes, &mut values).unwrap_or(0);
+                self.widen_to(&values[..count]);
+            }
+            _ => {}
+        }
+    }
+
+    fn widen_to<T: Copy + Ord + Into<i128>>(&mut self, values: &[T]) {
+        if let (Some(min), Some(max)) = (values.iter().min(), values.iter().max()) {
+            self.widen(((*min).into(), (*max).into()));
+        }
+    }
+
+    fn widen(&mut self, (min, max): (i128, i128)) {
+        self.range = Some(self.range.map_or((min, max), |(low, high)| (low.min(min), high.max(max))));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use tensortap_abi::DType;
+
+use crate::convert::mask;
+use crate::small_float::SmallFloat;
+
+/// The exact value of an element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A float of any width; every one of them is exact in 64 bits.
+    Float(f64),
+    /// A signed integer of any width.
+    Int(i64),
+    /// An unsigned integer of any width.
+    UInt(u64),
+    /// A truth value; any bit set is true.
+    Bool(bool),
+}
+
+impl Value {
+    /// The value that bits hold.
+    ///
+    /// ```
+    /// use tensortap_abi::DType;
+    /// use tensortap_values::Value;
+    /// assert_eq!(Value::decode(DType::Int4, 0xf), Value::Int(-1));
+    /// assert_eq!(Value::decode(DType::UInt64, u64::MAX), Value::UInt(u64::MAX));
+    /// assert_eq!(Value::decode(DType::Float8E5M2, 0x7b), Value::Float(57_344.0));
+    /// ```
+    #[must_use]
+    pub fn decode(dtype: DType, bits: u64) -> Value {
+        let low = bits & mask(dtype);
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the width of the dtype")]
+        let (word, half) = (low as u32, low as u16);
+        if let Some(small) = SmallFloat::of(dtype) {
+            return Value::Float(small.decode(half).into());
+        }
+        match dtype {
+            DType::Float64 => Value::Float(f64::from_bits(low)),
+            DType::Float32 => Value::Float(f32::from_bits(word).into()),
+            DType::UInt64 | DType::UInt32 | DType::UInt16 | DType::UInt8 => Value::UInt(low),
+            DType::Bool => Value::Bool(low != 0),
+            _ => Value::Int(sign_extend(dtype, low)),
+        }
+    }
+}
+
+/// The signed integer in the low bits.
+pub(crate) const fn sign_extend(dtype: DType, low: u64) -> i64 {
+    let shift = 64 - dtype.bits();
+    (low << shift).cast_signed() >> shift
+}
