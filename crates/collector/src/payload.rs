@@ -42,21 +42,41 @@ impl Extent {
     }
 }
 
+/// A dump up to this size stays in the page cache, where the next command finds it. One that outgrows it would only
+/// push other data out, and each byte would be copied once more on its way to the disk.
+const CACHED_BYTES: u64 = 256 << 20;
+
 /// Which way payloads take to the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadPath {
-    /// Through the page cache.
+    /// The first 256 MiB through the page cache, then large payloads past it.
     #[default]
+    Auto,
+    /// Through the page cache.
     Buffered,
     /// Large payloads past the page cache, where the file system can.
     Direct,
 }
 
 impl PayloadPath {
+    /// All, in the order in which help shows them.
+    pub const ALL: [PayloadPath; 3] = [PayloadPath::Auto, PayloadPath::Buffered, PayloadPath::Direct];
+
+    /// As spelled on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            PayloadPath::Auto => "auto",
+            PayloadPath::Buffered => "buffered",
+            PayloadPath::Direct => "direct",
+        }
+    }
+
     pub(crate) fn writer(self) -> Box<dyn PayloadWriter + Send> {
         match self {
+            PayloadPath::Auto => Box::new(DirectWriter::from_offset(CACHED_BYTES)),
             PayloadPath::Buffered => Box::new(BufferedWriter::default()),
-            PayloadPath::Direct => Box::new(DirectWriter::default()),
+            PayloadPath::Direct => Box::new(DirectWriter::from_offset(0)),
         }
     }
 }

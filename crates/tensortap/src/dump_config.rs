@@ -3,6 +3,7 @@ use std::time::Duration;
 use tensortap_abi::{
     DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, LARGE_PAYLOAD_ALIGN, MAX_ARGS,
 };
+use tensortap_collector::PayloadPath;
 use tensortap_scene::Scene;
 
 use crate::dump_files::DumpTrouble;
@@ -40,8 +41,8 @@ pub struct DumpConfig {
     pub dedup: bool,
     /// Sync data, then index, before a record is acknowledged.
     pub sync: bool,
-    /// Write past the page cache.
-    pub direct: bool,
+    /// Which way payloads take to the file.
+    pub write: PayloadPath,
     /// Bytes of each device thread's arena.
     pub arena_bytes: u64,
     /// Record buffers of each device thread.
@@ -70,7 +71,7 @@ impl DumpConfig {
             liveness: Duration::from_secs(30),
             dedup: true,
             sync: false,
-            direct: false,
+            write: PayloadPath::Auto,
             arena_bytes: 64 << 20,
             buffers: 8,
             records: 4096,

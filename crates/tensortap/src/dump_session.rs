@@ -3,14 +3,14 @@
 use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
     DeviceAddr, DeviceRange, DumpBufferState, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind,
     TaskDumpRecord, TaskId, TensorDesc, TensorDumpRecord,
 };
 use tensortap_collector::{
-    CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
+    CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, RunEnd,
 };
 use tensortap_format::{
     DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, RunInfo, Status, WriterOptions,
@@ -90,10 +90,12 @@ impl<'a> Session<'a> {
             while collector.step()?.records > 0 {}
             let in_flight = failure.map(|f| f.in_flight.as_slice()).unwrap_or_default();
             self.record_in_flight(&mut collector, in_flight)?;
-            collector.finish(&run_end(failure))
+            let written = Instant::now();
+            Ok((collector.finish(&run_end(failure))?, written.elapsed()))
         });
         match outcome {
-            Ok(summary) => Ok(DumpReport {
+            Ok((summary, closing)) => Ok(DumpReport {
+                closing,
                 records: summary.tensors + summary.scalars,
                 entries: summary.records,
                 tensors: summary.tensors,
@@ -151,6 +153,7 @@ impl<'a> Session<'a> {
             filtered_records: 0,
             filtered_bytes: 0,
             held_up: Duration::ZERO,
+            closing: Duration::ZERO,
             losses: Vec::new(),
             problem: Some(problem.to_string()).filter(|p| !p.is_empty()),
         }
@@ -197,9 +200,7 @@ impl DumpSession for Session<'_> {
         if !self.config.dedup {
             collector.dedup_entries = 0;
         }
-        if self.config.direct {
-            collector.payload_path = PayloadPath::Direct;
-        }
+        collector.payload_path = self.config.write;
         self.options = Some(collector);
         Ok(RegionPlan { geometry, options })
     }

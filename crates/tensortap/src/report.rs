@@ -79,6 +79,8 @@ pub struct DumpReport {
     pub filtered_bytes: u64,
     /// Time device threads spent in capture, all together.
     pub held_up: Duration,
+    /// Writing manifest and graph once the last payload was written; not part of [`RunReport::wall`].
+    pub closing: Duration,
     /// What was lost, per thread and reason.
     pub losses: Vec<Loss>,
     /// Why the dump is not complete, if it is not: a full disk, say.
@@ -102,7 +104,7 @@ pub struct RunReport {
     pub tasks: u64,
     /// Dispatches finished.
     pub dispatches: u64,
-    /// From launch to the end, without input generation and golden.
+    /// From launch to the last payload written, without input generation and golden.
     pub wall: Duration,
     /// What the golden says.
     pub golden: Golden,

@@ -71,10 +71,11 @@ pub fn run_observed(
         // Nothing was launched, so there is nothing to keep.
         session.take().into_iter().for_each(Session::abandon);
     }
-    // The last payload is written before the clock stops; the golden comes after.
+    // The clock stops when the last payload is written; manifest, graph and golden come after.
     let launched = started.elapsed();
     let dump = session.map(|s| s.finish(failure)).transpose()?;
-    let draining = started.elapsed().saturating_sub(launched);
+    let closing = dump.as_ref().map_or(Duration::ZERO, |dump| dump.closing);
+    let draining = started.elapsed().saturating_sub(launched + closing);
     let mut report = match outcome {
         Ok(report) => complete(config, &request, &inputs, report, observe),
         Err(RunError::Failed(failure)) => {

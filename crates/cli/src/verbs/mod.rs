@@ -8,7 +8,8 @@ mod scenes;
 mod verify;
 
 use clap::Subcommand;
-use tensortap::DumpStage;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tensortap::{DumpStage, PayloadPath};
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -82,4 +83,10 @@ fn platform_names() -> Vec<&'static str> {
 
 fn runtime_names() -> Vec<&'static str> {
     tensortap::RUNTIMES.iter().map(|r| r.name()).collect()
+}
+
+/// Values of `--dump-write`.
+pub fn ways() -> impl TypedValueParser<Value = PayloadPath> {
+    PossibleValuesParser::new(PayloadPath::ALL.map(PayloadPath::name))
+        .try_map(|word| PayloadPath::ALL.into_iter().find(|path| path.name() == word).ok_or("no such way"))
 }

@@ -47,6 +47,7 @@ fn the_document_has_every_key_of_a_dump() {
         [
             "bytes_captured",
             "bytes_written",
+            "closing_s",
             "corrupt_records",
             "deduplicated_bytes",
             "dir",

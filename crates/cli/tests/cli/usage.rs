@@ -96,7 +96,7 @@ fn dump_options_without_a_dump_are_refused_by_name() {
         "--dump-arena 1M",
         "--dump-buffers 4",
         "--dump-records 4",
-        "--dump-direct",
+        "--dump-write direct",
     ] {
         let name = option.split(' ').next().unwrap();
         refused(&format!("run bgemm {option}"), &[name, "needs --dump-tensor", "hint: add --dump-tensor"]);

@@ -14,8 +14,10 @@ const BLOCK: u64 = LARGE_PAYLOAD_ALIGN;
 
 /// Writes the whole blocks of large payloads past the page cache, all else through it. Where the file system refuses,
 /// everything goes through it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DirectWriter {
+    /// Payloads before this offset of the file go through the page cache.
+    first: u64,
     buffered: BufferedWriter,
     target: Target,
     scratch: Vec<u8>,
@@ -41,7 +43,8 @@ impl PayloadWriter for DirectWriter {
         at: u64,
     ) -> Result<(), PayloadError> {
         let aligned = from.offset.is_multiple_of(BLOCK) && at.is_multiple_of(BLOCK);
-        let direct = if from.is_large() && aligned { from.bytes / BLOCK * BLOCK } else { 0 };
+        let direct =
+            if from.is_large() && aligned && at >= self.first { from.bytes / BLOCK * BLOCK } else { 0 };
         let written = if direct > 0 { self.put_blocks(memory, file, from, direct, at)? } else { 0 };
         if written == from.bytes {
             return Ok(());
@@ -70,6 +73,12 @@ impl PayloadWriter for DirectWriter {
 }
 
 impl DirectWriter {
+    /// Goes past the page cache from this offset of the file on.
+    pub(crate) fn from_offset(first: u64) -> DirectWriter {
+        let (buffered, target, scratch) = Default::default();
+        DirectWriter { first, buffered, target, scratch }
+    }
+
     /// Writes whole blocks and tells how many bytes: all, or none where the file system refuses.
     fn put_blocks(
         &mut self,

@@ -82,12 +82,15 @@ proptest! {
     fn every_payload_arrives_at_its_place(
         sizes in sizes(),
         mapped in any::<bool>(),
-        direct in any::<bool>(),
+        first in prop::option::of(0u64..2_000_000),
         skipped in any::<u32>(),
     ) {
         let memory = memory(mapped);
-        let path = if direct { PayloadPath::Direct } else { PayloadPath::Buffered };
-        let (mut writer, mut target) = (path.writer(), Target::new());
+        let mut writer: Box<dyn PayloadWriter> = match first {
+            Some(first) => Box::new(DirectWriter::from_offset(first)),
+            None => Box::new(BufferedWriter::default()),
+        };
+        let mut target = Target::new();
         let mut placed = Vec::new();
         for thread in 0..2 {
             for (index, extent) in lay_out(thread, &sizes).into_iter().enumerate() {
@@ -162,7 +165,7 @@ fn a_run_ends_at_the_arenas_end_and_before_large_payloads() {
 #[test]
 fn bytes_that_were_discarded_never_reach_the_file() {
     let memory = memory(true);
-    for mut writer in [PayloadPath::Buffered.writer(), PayloadPath::Direct.writer()] {
+    for mut writer in PayloadPath::ALL.map(PayloadPath::writer) {
         let target = Target::new();
         writer.put(&memory, target.file.as_fd(), lay_out(0, &[64])[0], 0).unwrap();
         writer.discard();
@@ -174,7 +177,7 @@ fn bytes_that_were_discarded_never_reach_the_file() {
 #[test]
 fn a_full_disk_is_an_error_of_the_file() {
     let full = File::options().write(true).open("/dev/full").unwrap();
-    for path in [PayloadPath::Buffered, PayloadPath::Direct] {
+    for path in PayloadPath::ALL {
         for mapped in [true, false] {
             let memory = memory(mapped);
             for bytes in [SMALL_PAYLOAD_ALIGN, 1 << 20] {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
+use tensortap::PayloadPath;
 
 use overhead::Overhead;
 use scratch::Scratch;
@@ -28,6 +29,7 @@ use crate::number::bytes;
 use crate::output::Output;
 use crate::progress::StepProgress;
 use crate::size;
+use crate::verbs::ways;
 use crate::verbs::{any_of, platform_names};
 
 /// A tensor of the throughput runs.
@@ -39,7 +41,7 @@ const HEADROOM_BYTES: u64 = 1 << 30;
 
 const NOTES: [&str; 5] = [
     "plain write: one thread, 1 MiB pieces from 64 MiB of memory into a new file; fdatasync is inside both clocks",
-    "dump: from launch until index, manifest and graph are written, then fdatasync of the payloads",
+    "dump: from launch until the last payload is written, then fdatasync of the payloads; manifest and graph come after",
     "ratio: throughput of the dump over that of the plain write of its pair; targets a2a3sim 0.9, a5sim 0.8",
     "held up: time that device threads spent in capture, all together",
     "every measurement begins with a warm-up that does not count",
@@ -71,9 +73,9 @@ pub struct DumpArgs {
     #[arg(long, value_name = "NAME", help = format!("Only this platform: {}", any_of(&platform_names())))]
     platform: Option<String>,
 
-    /// Let the dump write past the page cache
-    #[arg(long)]
-    direct: bool,
+    /// How the dump reaches the disk, as --dump-write of run
+    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = ways())]
+    write: PayloadPath,
 }
 
 #[derive(Serialize)]

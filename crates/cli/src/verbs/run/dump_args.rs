@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, Unknown};
+use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, PayloadPath, Unknown};
 
 use crate::duration::{Limit, parse_limit};
 use crate::error::UsageError;
 use crate::ids::{IdRange, parse_range};
 use crate::size;
-use crate::verbs::parse_stage;
+use crate::verbs::{parse_stage, ways};
 
 const HEADING: &str = "Dump";
 
@@ -95,9 +95,9 @@ pub struct DumpArgs {
     #[arg(long, value_name = "N")]
     dump_records: Option<u32>,
 
-    /// Write past the page cache
-    #[arg(long)]
-    dump_direct: bool,
+    /// How payloads reach the disk: through the page cache, past it, or past it once the dump is large [default: auto]
+    #[arg(long, value_name = "WAY", value_parser = ways())]
+    dump_write: Option<PayloadPath>,
 }
 
 impl DumpArgs {
@@ -117,7 +117,7 @@ impl DumpArgs {
         config.max_bytes = self.dump_max_bytes;
         config.dedup = !self.no_dedup;
         config.sync = self.dump_sync;
-        config.direct = self.dump_direct;
+        config.write = self.dump_write.unwrap_or(config.write);
         config.policy = self.dump_policy.unwrap_or(config.policy);
         config.collect = self.dump_collect.unwrap_or(config.collect);
         // On the device no time at all means no limit.
@@ -168,7 +168,7 @@ impl DumpArgs {
             dump_arena,
             dump_buffers,
             dump_records,
-            dump_direct,
+            dump_write,
         } = self;
         let all = [
             ("--out", out.is_some()),
@@ -187,7 +187,7 @@ impl DumpArgs {
             ("--dump-arena", dump_arena.is_some()),
             ("--dump-buffers", dump_buffers.is_some()),
             ("--dump-records", dump_records.is_some()),
-            ("--dump-direct", *dump_direct),
+            ("--dump-write", dump_write.is_some()),
         ];
         all.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
     }
@@ -251,7 +251,7 @@ mod tests {
         let line = "--dump-tensor=hash --dump-task 1,0x5-9 --dump-task 12 --dump-func add,3 --dump-arg 0,2 \
                     --dump-stage after --dump-first 5 --dump-last 4 --dump-max-bytes 1MiB --no-dedup \
                     --dump-policy drop --dump-collect batch --dump-liveness 2min --dump-sync --dump-arena 1MiB \
-                    --dump-buffers 3 --dump-records 17 --dump-direct --out here";
+                    --dump-buffers 3 --dump-records 17 --dump-write direct --out here";
         let expected = DumpConfig {
             level: DumpLevel::Hash,
             tasks: vec![(1, 1), (5, 9), (12, 12)],
@@ -266,7 +266,7 @@ mod tests {
             liveness: Duration::from_secs(120),
             dedup: false,
             sync: true,
-            direct: true,
+            write: PayloadPath::Direct,
             arena_bytes: 1 << 20,
             buffers: 3,
             records: 17,

@@ -17,6 +17,7 @@ pub struct DumpDocument<'a> {
     dropped_records: u64,
     dropped_overwrite: u64,
     held_up_s: f64,
+    closing_s: f64,
     level: &'static str,
     /// Records and what stands between them in the index: tasks and dependencies.
     entries: u64,
@@ -48,6 +49,7 @@ impl<'a> DumpDocument<'a> {
             filtered_records,
             filtered_bytes,
             held_up,
+            closing,
             losses,
             problem,
         } = report;
@@ -62,6 +64,7 @@ impl<'a> DumpDocument<'a> {
             dropped_records: *dropped_records,
             dropped_overwrite: *dropped_overwrite,
             held_up_s: held_up.as_secs_f64(),
+            closing_s: closing.as_secs_f64(),
             level: level.name(),
             entries: *entries,
             deduplicated_bytes: *deduplicated_bytes,

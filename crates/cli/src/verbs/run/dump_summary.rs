@@ -120,6 +120,7 @@ mod tests {
             filtered_records: 0,
             filtered_bytes: 0,
             held_up: Duration::from_micros(1500),
+            closing: Duration::ZERO,
             losses: Vec::new(),
             problem: None,
         }

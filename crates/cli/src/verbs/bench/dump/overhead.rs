@@ -37,7 +37,7 @@ pub fn measure(bench: &Bench<'_>, scene: &'static str, platform: &str) -> anyhow
     let mut config = RunConfig::new(scene);
     config.platform = platform.into();
     let plain = || recorded::without_dump(&config, interrupt);
-    let dumped = || recorded::with_dump(&config, recorded::full(true, args.direct), scratch, interrupt);
+    let dumped = || recorded::with_dump(&config, recorded::full(true, args.write), scratch, interrupt);
     let pairs = bench.pairs(&format!("{scene}: {platform}"), plain, dumped)?;
     let ratio =
         |(without, with): &(Duration, Recorded)| with.wall.as_secs_f64() / without.as_secs_f64().max(1e-9);

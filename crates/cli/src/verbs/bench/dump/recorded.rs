@@ -6,21 +6,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tensortap::format::BIN_FILE;
-use tensortap::{DumpConfig, DumpLevel, DumpReport, Golden, Phase, RunConfig, RunReport};
+use tensortap::{DumpConfig, DumpLevel, DumpReport, Golden, PayloadPath, RunConfig, RunReport};
 
 use super::scratch::Scratch;
 use crate::interrupt::Interrupt;
 
 /// A run with a dump.
 pub struct Recorded {
-    /// Launch to the last file written.
+    /// Launch to the last payload written.
     pub wall: Duration,
-    /// The part of `wall` after the device was done: draining what was left and writing manifest and graph. Known to
-    /// about 0.1 s, the interval at which a run is observed at either end.
-    pub closing: Duration,
     /// Syncing the payloads, after `wall`.
     pub sync: Duration,
-    /// What lies outside both: preparing inputs and device, the golden, taking the device down.
+    /// What lies outside both: preparing inputs and device, manifest and graph, the golden, taking the device down.
     pub unclocked: Duration,
     /// What was recorded.
     pub dump: DumpReport,
@@ -54,27 +51,18 @@ pub fn with_dump(
     let dir = scratch.path("dump");
     let config = RunConfig { dump: Some(dump), out: Some(dir.clone()), ..config.clone() };
     let started = Instant::now();
-    let mut running: Option<(Instant, Instant)> = None;
-    let report = tensortap::run_observed(&config, &mut |progress| {
-        if progress.phase == Phase::Running {
-            let now = Instant::now();
-            running = Some((running.map_or(now, |(first, _)| first), now));
-        }
-        !interrupt.requested()
-    })?;
+    let report = tensortap::run_observed(&config, &mut |_| !interrupt.requested())?;
     let sync = sync(&dir.join(BIN_FILE))?;
     let total = started.elapsed();
     let report = good(report)?;
     let (wall, dump) = (report.wall, whole(report.dump)?);
     scratch.remove(&dir)?;
-    let device = running.map_or(Duration::ZERO, |(first, last)| last - first);
-    let closing = wall.saturating_sub(device);
-    Ok(Recorded { wall, closing, sync, unclocked: total.saturating_sub(wall + sync), dump })
+    Ok(Recorded { wall, sync, unclocked: total.saturating_sub(wall + sync), dump })
 }
 
 /// Everything, each payload stored or, with `dedup`, each distinct one.
-pub fn full(dedup: bool, direct: bool) -> DumpConfig {
-    DumpConfig { dedup, direct, ..DumpConfig::new(DumpLevel::Full) }
+pub fn full(dedup: bool, write: PayloadPath) -> DumpConfig {
+    DumpConfig { dedup, write, ..DumpConfig::new(DumpLevel::Full) }
 }
 
 fn sync(path: &Path) -> anyhow::Result<Duration> {

@@ -71,7 +71,7 @@ fn overhead_cells(cells: [&str; 7]) -> String {
 /// Begins the rows of [`small`].
 pub fn small_head(tasks: u64, pairs: u32) -> String {
     let runs = counted(pairs.into(), "pair");
-    let head = small_cells(["PLATFORM", "RECORDS/S", "MIN – MAX", "RUNNING", "IN CAPTURE", "TARGET"]);
+    let head = small_cells(["PLATFORM", "RECORDS/S", "MIN – MAX", "CLOSED", "IN CAPTURE", "TARGET"]);
     format!("\ntensors of 256 bytes: {} tasks of two, median of {runs}\n{head}", grouped(tasks))
 }
 
@@ -82,7 +82,7 @@ pub fn small(row: &Small) -> String {
         &row.platform,
         &rate(row.records_per_s.median),
         &format!("{} – {}", rate(row.records_per_s.min), rate(row.records_per_s.max)),
-        &rate(row.records_per_s_running.median),
+        &rate(row.records_per_s_closed.median),
         &rate(row.records_per_s_captured.median),
         &target,
     ]);
@@ -90,8 +90,8 @@ pub fn small(row: &Small) -> String {
 }
 
 fn small_cells(cells: [&str; 6]) -> String {
-    let [platform, per_s, ends, running, captured, target] = cells;
-    format!("  {platform:8}  {per_s:>9}  {ends:>17}  {running:>8}  {captured:>10}  {target}\n")
+    let [platform, per_s, ends, closed, captured, target] = cells;
+    format!("  {platform:8}  {per_s:>9}  {ends:>17}  {closed:>8}  {captured:>10}  {target}\n")
 }
 
 /// What to keep in mind.

@@ -82,7 +82,7 @@ pub fn measure(bench: &Bench<'_>, platform: &str) -> anyhow::Result<Throughput> 
         Ok(took)
     };
     let dumped = || {
-        let run = recorded::with_dump(&config, recorded::full(false, args.direct), scratch, interrupt)?;
+        let run = recorded::with_dump(&config, recorded::full(false, args.write), scratch, interrupt)?;
         match run.dump.bytes_written {
             written if written == bytes => Ok(run),
             written => bail!("{written} payload bytes were written, {bytes} were expected"),
