@@ -56,7 +56,9 @@ pub enum GraphError {
         arg_index: usize,
     },
     /// The task array is full.
-    #[error("the task array holds {capacity} tasks and is full; use a smaller problem or the ring runtime")]
+    #[error(
+        "the task array holds {capacity} tasks and is full; use a smaller problem or --runtime tensormap_and_ringbuffer"
+    )]
     TaskArrayFull {
         /// Its size.
         capacity: usize,

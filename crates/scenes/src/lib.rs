@@ -26,6 +26,7 @@ mod bgemm;
 mod dump_tensor_example;
 mod faulty;
 mod inputs;
+mod large_tensor;
 mod mixed_example;
 mod odd_views;
 mod paged_attention;
@@ -58,5 +59,6 @@ pub fn builtin() -> Registry {
         &ring_scopes::RingScopes,
         &rendezvous::Rendezvous,
         &odd_views::OddViews,
+        &large_tensor::LargeTensor,
     ])
 }

@@ -1,6 +1,8 @@
 //! Graph built by a device thread in a fixed array, with explicit edges.
 
-use tensortap_abi::{EdgeCause, EdgeNode, KernelArgs, MAX_ARRAY_TASKS, TaskId, TaskSlot, TaskState};
+use tensortap_abi::{
+    DeviceRange, EdgeCause, EdgeNode, KernelArgs, MAX_ARRAY_TASKS, TaskId, TaskSlot, TaskState,
+};
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::atomic::Ordering;
 
@@ -55,28 +57,32 @@ impl Runtime for AicpuBuildGraph {
             tasks: 0,
             edges: 0,
             published: 0,
-            payloads: Bump { next: payloads.addr, end: payloads.end(), what: "the payload area" },
-            heap: Bump { next: heap.addr, end: heap.end(), what: "the memory for intermediate tensors" },
+            payloads: Bump::new(payloads, "the payload area"),
+            heap: Bump::new(heap, "the memory for intermediate tensors"),
         }))
     }
 }
 
 /// Memory that is handed out once and never taken back.
 struct Bump {
+    area: DeviceRange,
     next: u64,
-    end: u64,
     what: &'static str,
 }
 
 impl Bump {
+    fn new(area: DeviceRange, what: &'static str) -> Bump {
+        Bump { area, next: area.addr, what }
+    }
+
     fn take(&mut self, bytes: u64) -> Result<u64, GraphError> {
         let addr = self.next.next_multiple_of(ALIGN);
-        match addr.checked_add(bytes).filter(|&end| end <= self.end) {
+        match addr.checked_add(bytes).filter(|&end| end <= self.area.end()) {
             Some(end) => {
                 self.next = end;
                 Ok(addr)
             }
-            None => Err(GraphError::TableFull { what: self.what, capacity: self.end, unit: "bytes" }),
+            None => Err(GraphError::TableFull { what: self.what, capacity: self.area.bytes, unit: "bytes" }),
         }
     }
 }
@@ -182,5 +188,19 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
 impl DeviceBuilder for ArrayBuilder<'_, '_> {
     fn finish(&mut self) -> Result<u64, GraphError> {
         Ok(self.tasks.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_area_is_told_with_its_size() {
+        let mut bump = Bump::new(DeviceRange { addr: 1 << 45, bytes: 256 }, "the heap");
+        assert_eq!(bump.take(1).ok(), Some(1 << 45));
+        assert_eq!(bump.take(64).ok(), Some((1 << 45) + ALIGN));
+        let refusal = bump.take(256).unwrap_err().to_string();
+        assert!(refusal.starts_with("the heap is full: 256 bytes"), "{refusal}");
     }
 }
