@@ -106,6 +106,8 @@ pub struct ThreadRecorder<'m, H> {
     link: H,
     /// Calls under way: the clock is read by the outermost.
     depth: u32,
+    /// When the outermost began.
+    began_ns: u64,
 }
 
 impl<'m, H: HostLink> ThreadRecorder<'m, H> {
@@ -129,6 +131,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
             patience: Patience::new(rules.liveness_ms, live.heartbeat().load(Ordering::Relaxed)),
             link,
             depth: 0,
+            began_ns: 0,
         }
     }
 
@@ -200,15 +203,28 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
 
     /// Runs several calls under one reading of the clock: `held_up_ns` grows by the time `body` takes.
     pub fn timed<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
-        if self.depth > 0 {
-            return body(self);
-        }
-        let began_ns = self.link.now_ns();
-        self.depth += 1;
+        self.begin();
         let result = body(self);
-        self.depth -= 1;
-        self.ledger.held_up(self.link.now_ns().saturating_sub(began_ns));
+        self.end();
         result
+    }
+
+    /// Begins what [`ThreadRecorder::timed`] does for a caller that cannot put it into one closure, and tells the time.
+    /// Every call wants its [`ThreadRecorder::end`].
+    pub fn begin(&mut self) -> u64 {
+        if self.depth == 0 {
+            self.began_ns = self.link.now_ns();
+        }
+        self.depth += 1;
+        self.began_ns
+    }
+
+    /// Ends what [`ThreadRecorder::begin`] began.
+    pub fn end(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth == 0 {
+            self.ledger.held_up(self.link.now_ns().saturating_sub(self.began_ns));
+        }
     }
 
     /// How much is captured.

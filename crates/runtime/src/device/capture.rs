@@ -81,10 +81,13 @@ impl<'r, 'm> Capture<'r, 'm> {
         Capture { run, memory, thread, recorder, registered_only }
     }
 
-    /// Publishes that this thread captures, and that it no longer does: no limit runs meanwhile.
-    fn held_up(&mut self, capture: impl FnOnce(&mut Self)) {
+    /// Publishes that this thread captures, and that it no longer does: no limit runs meanwhile. The clock is read
+    /// once at either end; the capture is told when it began.
+    fn held_up(&mut self, capture: impl FnOnce(&mut Self, u64)) {
         self.thread.state().store(ThreadState::Capturing as u32, Ordering::Release);
-        capture(self);
+        let began_ns = self.recorder.begin();
+        capture(self, began_ns);
+        self.recorder.end();
         self.thread.state().store(ThreadState::Running as u32, Ordering::Release);
     }
 
@@ -241,8 +244,8 @@ impl TaskHooks for Capture<'_, '_> {
         });
         slots.captured(slot).store(wanted.into(), Ordering::Relaxed);
         if wanted {
-            slots.dispatched_ns(slot).store(self.run.now_ns(), Ordering::Relaxed);
-            self.held_up(|capture| {
+            self.held_up(|capture, now_ns| {
+                capture.run.slots.dispatched_ns(slot).store(now_ns, Ordering::Relaxed);
                 capture.task(slot, 0, 0);
                 capture.tensors(slot, DumpStage::BeforeDispatch, false);
                 capture.scalars(slot);
@@ -252,9 +255,8 @@ impl TaskHooks for Capture<'_, '_> {
 
     fn after_completion(&mut self, slot: u32) {
         if self.is_captured(slot) {
-            let completed_ns = self.run.now_ns();
-            self.held_up(|capture| {
-                capture.task(slot, completed_ns, 0);
+            self.held_up(|capture, now_ns| {
+                capture.task(slot, now_ns, 0);
                 capture.tensors(slot, DumpStage::AfterCompletion, false);
             });
         }
