@@ -11,6 +11,8 @@ use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord};
 pub trait Sink {
     /// A range of the payload file that nobody else gets.
     fn reserve(&mut self, bytes: u64) -> u64;
+    /// Takes back a reserved range that no record will refer to.
+    fn give_up(&mut self, offset: u64);
     /// The payload file, for writing at reserved offsets.
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError>;
     /// Enters records of one device thread, which account for the sequence numbers `seqs`.
@@ -31,6 +33,10 @@ pub trait Sink {
 impl Sink for DumpWriter {
     fn reserve(&mut self, bytes: u64) -> u64 {
         DumpWriter::reserve(self, bytes)
+    }
+
+    fn give_up(&mut self, offset: u64) {
+        DumpWriter::give_up(self, offset);
     }
 
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {

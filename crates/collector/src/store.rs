@@ -155,6 +155,7 @@ impl<S: Sink> Store<S> {
         // A file system that cannot do this keeps the bytes, unreferenced.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = fallocate(self.sink.payload_file()?, flags, offset, key.bytes);
+        self.sink.give_up(offset);
         Ok((known, true))
     }
 

@@ -166,6 +166,13 @@ impl DumpWriter {
         offset
     }
 
+    /// Takes back a range from [`DumpWriter::reserve`] that no record will refer to. Its bytes stay unused.
+    pub fn give_up(&mut self, offset: u64) {
+        if let Some(window) = &mut self.window {
+            window.reserved.remove(&offset);
+        }
+    }
+
     /// The payload file, created by the first call. The caller writes the bytes of a payload at the offset that
     /// [`DumpWriter::reserve`] gave, before it appends their record.
     pub fn payload_file(&self) -> Result<&File, FormatError> {

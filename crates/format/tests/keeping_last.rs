@@ -139,3 +139,18 @@ fn dependencies_of_kept_tasks_stay_although_they_were_recorded_first() {
     assert_eq!(kept, (192..200).chain([199]).collect::<Vec<_>>());
     assert_whole(dir.path());
 }
+
+#[test]
+fn a_range_that_was_given_up_is_freed_and_one_that_may_still_be_used_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    let (given_up, awaited) = (scribe.writer.reserve(100_000), scribe.writer.reserve(100_000));
+    scribe.writer.give_up(given_up);
+    let mut freed = Vec::new();
+    for task in 0..100 {
+        scribe.task(0, task, 300);
+        freed.extend(scribe.writer.free_before_window().unwrap());
+    }
+    let is_freed = |offset: u64| freed.iter().any(|range| range.contains(&offset));
+    assert!(is_freed(given_up) && !is_freed(awaited), "{freed:?}");
+}

@@ -29,6 +29,10 @@ impl Sink for Files {
         Sink::reserve(&mut self.writer, bytes)
     }
 
+    fn give_up(&mut self, offset: u64) {
+        Sink::give_up(&mut self.writer, offset);
+    }
+
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
         if self.trouble.disk_bytes.is_some_and(|limit| self.reserved > limit) {
             let path = self.writer.payload_path().to_owned();

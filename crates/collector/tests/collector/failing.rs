@@ -59,6 +59,10 @@ impl Sink for Failing {
         self.writer.reserve(bytes)
     }
 
+    fn give_up(&mut self, offset: u64) {
+        self.writer.give_up(offset);
+    }
+
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
         if self.is_due(Fault::Payload) {
             Ok(self.full.as_fd())
@@ -146,6 +150,10 @@ impl Witness {
 impl Sink for Witness {
     fn reserve(&mut self, bytes: u64) -> u64 {
         self.writer.reserve(bytes)
+    }
+
+    fn give_up(&mut self, offset: u64) {
+        self.writer.give_up(offset);
     }
 
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {

@@ -190,6 +190,10 @@ impl Sink for Slow {
         self.writer.reserve(bytes)
     }
 
+    fn give_up(&mut self, offset: u64) {
+        self.writer.give_up(offset);
+    }
+
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
         Ok(self.writer.payload_file()?.as_fd())
     }
@@ -250,6 +254,9 @@ fn a_collector_that_dies_lets_the_device_go() {
     impl Sink for Panics {
         fn reserve(&mut self, _: u64) -> u64 {
             panic!("a test ends this thread")
+        }
+        fn give_up(&mut self, offset: u64) {
+            panic!("nothing was reserved: {offset}")
         }
         fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
             unreachable!()
