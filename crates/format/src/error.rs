@@ -39,6 +39,44 @@ pub enum FormatError {
         /// What gave it away.
         reason: String,
     },
+    /// A manifest cannot be understood.
+    #[error("{} cannot be read as a manifest: {}{reason}; copy the dump again from where it was taken, or take it again", path.display(), record.map(|index| format!("record {index}: ")).unwrap_or_default())]
+    BadManifest {
+        /// The manifest.
+        path: PathBuf,
+        /// The record at fault, by its position.
+        record: Option<u64>,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A manifest of a later version.
+    #[error("{} has schema version {found}, this program reads up to {known}; use a newer tensortap", path.display())]
+    SchemaVersion {
+        /// The manifest.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The latest version known here.
+        known: u32,
+    },
+    /// A file that belongs to the manifest cannot be understood.
+    #[error("{} cannot be read: {reason}; the records can be, copy this file again or move it away", path.display())]
+    Beside {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Only this project's own dumps, with their index, can be repaired.
+    #[error("{} ({format}) cannot be repaired: {reason}; `tensortap verify` says what is wrong with it", path.display())]
+    NotRepairable {
+        /// The manifest.
+        path: PathBuf,
+        /// What it is.
+        format: crate::DumpFormat,
+        /// Why not.
+        reason: &'static str,
+    },
     /// No dump was found.
     #[error("there is no tensor dump in {}; name a dump's folder or its tensor_dump.json, or make one with `tensortap run SCENE --dump-tensor`", path.display())]
     NoDump {

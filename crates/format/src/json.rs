@@ -85,3 +85,9 @@ pub(crate) fn parse_hex(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x")?;
     digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
+
+/// The number of a hex string `0x…` of at most 32 digits.
+pub(crate) fn parse_hex128(text: &str) -> Option<u128> {
+    let digits = text.strip_prefix("0x")?;
+    digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u128::from_str_radix(digits, 16).ok())?
+}

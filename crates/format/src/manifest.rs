@@ -263,7 +263,7 @@ impl Source<'_> {
 }
 
 /// The manifest's keys that unknown ones must not repeat.
-const MANIFEST_KEYS: [&str; 40] = [
+pub(crate) const MANIFEST_KEYS: [&str; 40] = [
     "schema_version",
     "run_dir",
     "status",

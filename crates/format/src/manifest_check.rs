@@ -16,6 +16,7 @@ use crate::{
     error::AtPath,
     index::open_regular,
     manifest::{Source, StreamError},
+    source::Source as RecordSource,
     survey::in_flight,
     verify::{Problem, REPAIR},
 };
@@ -27,11 +28,13 @@ const MAX_MANIFEST_PROBLEMS: usize = 100;
 /// meaning or with keys added, is right.
 pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
     let path = dump.dir().join(MANIFEST_FILE);
-    let Some(footer) = dump.footer() else { return Ok(Vec::new()) };
+    let (RecordSource::Indexed(indexed), Some(footer)) = (dump.source(), dump.footer()) else {
+        return Ok(Vec::new());
+    };
+    let (index, end) = (&indexed.index, indexed.survey.end);
     let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
-    let in_flight = in_flight(dump.index(), dump.survey().end, &footer)?;
-    let source =
-        Source { index: dump.index(), end: dump.survey().end, footer: &footer, in_flight: &in_flight };
+    let in_flight = in_flight(index, end, &footer)?;
+    let source = Source { index, end, footer: &footer, in_flight: &in_flight };
     if is_written_as(&path, |out| source.write_manifest(out))? {
         return Ok(Vec::new());
     }

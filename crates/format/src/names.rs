@@ -7,7 +7,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::{FormatError, INDEX_FILE, error::AtPath, index::Index};
+use crate::{
+    FormatError, INDEX_FILE, MANIFEST_FILE,
+    error::AtPath,
+    index::{Index, open_regular, read_up_to},
+    layout::INDEX_MAGIC,
+    source::{Detected, detect},
+};
 
 /// Dumps of the same second in one folder; more than this is something gone wrong.
 const MAX_SAME_NAME: u32 = 10_000;
@@ -104,38 +110,124 @@ pub(crate) fn is_plain_file_name(name: &str) -> bool {
     plain && components.next().is_none() && !name.contains('\0')
 }
 
-/// The folder of the dump that `path` names: by a file of the dump, by its folder, or by a folder that holds it.
-pub(crate) fn locate(path: &Path) -> Result<PathBuf, FormatError> {
+/// Names that manifests have, of any version.
+const MANIFEST_NAMES: [&str; 3] = [MANIFEST_FILE, "args_dump.json", "manifest.json"];
+
+/// Where a dump was found.
+pub(crate) struct Located {
+    /// The dump's folder.
+    pub(crate) dir: PathBuf,
+    /// Its index or manifest.
+    pub(crate) file: PathBuf,
+    pub(crate) is_index: bool,
+}
+
+impl Located {
+    fn index(file: PathBuf) -> Located {
+        Located { dir: folder_of(&file).to_owned(), file, is_index: true }
+    }
+
+    fn manifest(file: PathBuf) -> Located {
+        Located { dir: folder_of(&file).to_owned(), file, is_index: false }
+    }
+
+    /// Orders dumps by their start; of the same start, by name. A damaged index counts as older than any other; a manifest
+    /// without start counts by when it was written.
+    fn age_key(&self) -> (String, usize, PathBuf) {
+        let written = || fs::metadata(&self.file).and_then(|metadata| metadata.modified());
+        let started = if self.is_index {
+            Index::open(&self.file).map(|index| index.info.started_at).unwrap_or_default()
+        } else {
+            written().map(timestamp).unwrap_or_default()
+        };
+        // `_10` is later than `_9`.
+        (started, self.file.as_os_str().len(), self.file.clone())
+    }
+}
+
+/// The folder that holds a file.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The dump that `path` names: by a file of the dump, by its folder, or by a folder that holds it.
+pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
     let metadata = fs::metadata(path).at("open", path)?;
-    if !metadata.is_dir() {
-        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        return if holds_index(dir) { Ok(dir.to_owned()) } else { Err(no_dump(path)) };
+    if metadata.is_dir() {
+        let inner = || newest_in(path).or_else(|| newest_in(&path.join("outputs")));
+        let found = dump_in(path).or_else(inner).or_else(|| unrecognised_in(path));
+        return found.ok_or_else(|| no_dump(path));
     }
-    if holds_index(path) {
-        return Ok(path.to_owned());
-    }
-    find_newest(path).or_else(|_| find_newest(&path.join("outputs"))).map_err(|_| no_dump(path))
+    locate_by_file(path)
 }
 
-/// The dump in `outputs` that was started last.
+/// A file speaks for itself where it can; any other one stands for the dump in its folder.
+fn locate_by_file(path: &Path) -> Result<Located, FormatError> {
+    if starts_with_index_magic(path) {
+        return Ok(Located::index(path.to_owned()));
+    }
+    let dir = folder_of(path);
+    match detect(path) {
+        Detected::Foreign => Ok(Located::manifest(path.to_owned())),
+        Detected::Own if !holds_index(dir) => Ok(Located::manifest(path.to_owned())),
+        Detected::Own | Detected::OrchestrationArgs | Detected::Other => {
+            let by_itself = || claims_to_be_a_manifest(path).then(|| Located::manifest(path.to_owned()));
+            dump_in(dir).or_else(by_itself).ok_or_else(|| no_dump(path))
+        }
+    }
+}
+
+/// Whether opening a file as a manifest would say better what is wrong with it than that there is no dump.
+fn claims_to_be_a_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+/// The dump in a folder itself.
+fn dump_in(dir: &Path) -> Option<Located> {
+    if holds_index(dir) {
+        return Some(Located::index(dir.join(INDEX_FILE)));
+    }
+    let files = entries(dir).filter(|path| claims_to_be_a_manifest(path) && path.is_file());
+    let manifests = files.filter(|path| matches!(detect(path), Detected::Own | Detected::Foreign));
+    manifests.map(Located::manifest).max_by_key(Located::age_key)
+}
+
+/// A manifest by its name alone: one that is cut before its first record is better named than not seen.
+fn unrecognised_in(dir: &Path) -> Option<Located> {
+    let named = MANIFEST_NAMES.map(|name| dir.join(name));
+    named.into_iter().find(|path| path.is_file()).map(Located::manifest)
+}
+
+/// The newest dump in the folders of a folder, and in theirs.
+fn newest_in(outputs: &Path) -> Option<Located> {
+    let inner = |dir: PathBuf| dump_in(&dir).or_else(|| newest_of(entries(&dir)));
+    entries(outputs).filter(|path| path.is_dir()).filter_map(inner).max_by_key(Located::age_key)
+}
+
+fn newest_of(dirs: impl Iterator<Item = PathBuf>) -> Option<Located> {
+    dirs.filter(|path| path.is_dir()).filter_map(|dir| dump_in(&dir)).max_by_key(Located::age_key)
+}
+
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// The dump in `outputs` that was started last, of any format: in a folder there, or in a folder of one.
 pub fn find_newest(outputs: &Path) -> Result<PathBuf, FormatError> {
-    let entries = match fs::read_dir(outputs) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Err(no_dump(outputs)),
-        listed => listed.at("list", outputs)?,
-    };
-    let dumps = entries.flatten().map(|entry| entry.path()).filter(|dir| holds_index(dir));
-    dumps.max_by_key(|dir| age_key(dir)).ok_or_else(|| no_dump(outputs))
-}
-
-/// Orders dumps by their start; of the same start, by name. A damaged index counts as older than any other.
-fn age_key(dir: &Path) -> (String, usize, PathBuf) {
-    let started = Index::open(&dir.join(INDEX_FILE)).map(|index| index.info.started_at).unwrap_or_default();
-    // `_10` is later than `_9`.
-    (started, dir.as_os_str().len(), dir.to_owned())
+    match fs::read_dir(outputs) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).at("list", outputs),
+        _ => {}
+    }
+    newest_in(outputs).map(|located| located.dir).ok_or_else(|| no_dump(outputs))
 }
 
 fn holds_index(dir: &Path) -> bool {
     dir.join(INDEX_FILE).is_file()
+}
+
+fn starts_with_index_magic(path: &Path) -> bool {
+    let mut magic = [0; INDEX_MAGIC.len()];
+    open_regular(path).is_ok_and(|file| read_up_to(&file, &mut magic, 0).is_ok()) && magic == INDEX_MAGIC
 }
 
 fn no_dump(path: &Path) -> FormatError {

@@ -1,22 +1,18 @@
-//! Reading a dump: finished, still being written, or torn.
+//! Reading a dump: finished, still being written, or torn; by this project or another.
 
 use std::{
-    collections::HashMap,
     fs::File,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use tensortap_abi::{RecordKind, SLOTS_PER_TASK, UncapturedReason};
+use serde_json::{Map, Value};
+use tensortap_abi::{RecordKind, UncapturedReason};
 
 use crate::{
-    Edge, Footer, FormatError, Gap, INDEX_FILE, IndexRecord, Record, RunInfo, Status, Task, Totals,
-    error::AtPath,
-    files::is_being_written,
-    index::{Index, ReadAhead, open_regular, read_up_to},
-    layout::MAX_RECORD_BYTES,
-    names::locate,
-    survey::{LastTasks, Survey},
+    DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Record, RunInfo, Status, Task, Totals,
+    names::{Located, locate},
+    source::{Indexed, Source, Walk, open_manifest},
 };
 
 /// How the index ends.
@@ -48,51 +44,43 @@ pub struct Uncaptured {
     pub reason: UncapturedReason,
 }
 
-/// Where a record lies, and what its own bytes do not say.
-struct Entry {
-    at: u64,
-    thread: u32,
-    /// Position in `Dump::kernels`.
-    kernels: u32,
-}
-
-/// A dump that was opened. Opening reads the index once; records and payloads are read from the files when asked for.
-/// Nothing in the files is trusted, and both may change or shrink meanwhile: that is an error, never a crash.
+/// A dump that was opened, whichever of the known formats it has. Opening costs time in the number of records; payloads are
+/// read from the file when asked for. Nothing in the files is trusted, and they may change or shrink meanwhile: that is an
+/// error, never a crash. Threads can share a dump.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tensortap_format::FormatError> {
+/// let dump = tensortap_format::Dump::open("outputs/args_dump/args_dump.json".as_ref())?;
+/// println!("{}: {} records", dump.format(), dump.len());
+/// for record in dump.records() {
+///     let record = record?;
+///     println!("{record}: {} {:?}", record.dtype, record.shape());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Dump {
     dir: PathBuf,
-    index: Index,
-    survey: Survey,
-    entries: Vec<Entry>,
-    /// The different sets of kernels that tasks have.
-    kernels: Vec<[u32; SLOTS_PER_TASK]>,
-    being_written: bool,
+    source: Source,
     pub(crate) payloads: OnceLock<File>,
 }
 
-impl Dump {
-    /// Opens the dump that `path` names: by one of its files, its folder, or a folder that holds it.
-    pub fn open(path: &Path) -> Result<Dump, FormatError> {
-        let dir = locate(path)?;
-        let path = dir.join(INDEX_FILE);
-        let file = open_regular(&path)?;
-        // Asked before the length: what nobody wrote then is all there will be.
-        let being_written = is_being_written(&file);
-        Dump::from_index(dir, Index::from_file(file, &path)?, being_written)
-    }
+const _: () = {
+    const fn shared_by_threads<T: Send + Sync>() {}
+    shared_by_threads::<Dump>();
+};
 
-    fn from_index(dir: PathBuf, index: Index, being_written: bool) -> Result<Dump, FormatError> {
-        let mut entries = Vec::new();
-        let mut kernels = KernelSets::default();
-        let mut tasks = LastTasks::default();
-        let survey = Survey::of(&index, |thread, at, record| {
-            tasks.see(thread, record);
-            if matches!(record.kind(), RecordKind::Tensor | RecordKind::Scalar) {
-                let kernels = kernels.number(tasks.func_id(thread, record.task_id()));
-                entries.push(Entry { at, thread, kernels });
-            }
-        })?;
-        let payloads = OnceLock::new();
-        Ok(Dump { dir, index, survey, entries, kernels: kernels.sets, being_written, payloads })
+impl Dump {
+    /// Opens the dump that `path` names: by one of its files, its folder, or a folder that holds it. What it is is told
+    /// from its content, not from its name.
+    pub fn open(path: &Path) -> Result<Dump, FormatError> {
+        let Located { dir, file, is_index } = locate(path)?;
+        let source = if is_index {
+            Source::Indexed(Indexed::open(&file)?)
+        } else {
+            Source::Held(open_manifest(&file)?)
+        };
+        Ok(Dump { dir, source, payloads: OnceLock::new() })
     }
 
     /// The dump's folder.
@@ -101,151 +89,144 @@ impl Dump {
         &self.dir
     }
 
-    /// What is known about the run since its start.
+    /// What the dump was read from.
+    #[must_use]
+    pub fn format(&self) -> DumpFormat {
+        match &self.source {
+            Source::Indexed(_) => DumpFormat::Indexed,
+            Source::Held(held) => held.format,
+        }
+    }
+
+    /// What is known about the run since its start. Keys of a manifest that this version does not know are in its `extra`.
     #[must_use]
     pub fn info(&self) -> &RunInfo {
-        &self.index.info
+        match &self.source {
+            Source::Indexed(indexed) => &indexed.index.info,
+            Source::Held(held) => &held.info,
+        }
     }
 
-    /// What the end of the run added; `None` while it lasts, or when nobody closed the dump.
+    /// What the end of the run added; `None` while it lasts, when nobody closed the dump, or when the format has no such
+    /// thing.
     #[must_use]
     pub fn footer(&self) -> Option<&Footer> {
-        self.survey.footer.as_ref()
+        match &self.source {
+            Source::Indexed(indexed) => indexed.survey.footer.as_ref(),
+            Source::Held(held) => held.footer.as_ref(),
+        }
     }
 
-    /// How the run ended: as the footer says, killed without one, `None` while it lasts.
+    /// How the run ended: as the footer says, killed without one; `None` while it lasts, or when the format does not say.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match (self.tail(), self.footer()) {
             (_, Some(footer)) => Some(footer.status),
             (Tail::Open, None) => None,
+            (_, None) if self.format().is_foreign() => None,
             (_, None) => Some(Status::Killed),
         }
     }
 
-    /// How the index ends.
+    /// How the index ends. A manifest without index is there whole or not at all.
     #[must_use]
     pub fn tail(&self) -> Tail {
-        match &self.survey.damage {
-            None => Tail::Closed,
-            Some(damage) if damage.at_end && self.being_written => Tail::Open,
-            Some(damage) => Tail::Torn {
-                offset: damage.offset,
-                lost_bytes: self.index.bytes.saturating_sub(damage.offset),
-                reason: damage.reason.clone(),
-            },
+        match &self.source {
+            Source::Indexed(indexed) => indexed.tail(),
+            Source::Held(_) => Tail::Closed,
         }
     }
 
     /// Counters over the records that are there.
     #[must_use]
     pub fn totals(&self) -> &Totals {
-        &self.survey.totals
+        match &self.source {
+            Source::Indexed(indexed) => &indexed.survey.totals,
+            Source::Held(held) => &held.totals,
+        }
     }
 
     /// Sequence numbers that are missing: records that were lost.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
-        &self.survey.gaps
+        match &self.source {
+            Source::Indexed(indexed) => &indexed.survey.gaps,
+            Source::Held(_) => &[],
+        }
     }
 
     /// Number of records: tensors and scalars.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.source.len() as u64
     }
 
     /// Whether there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.source.len() == 0
     }
 
     /// The record at a position.
     pub fn record(&self, index: u64) -> Result<Record, FormatError> {
         let no_record = || FormatError::NoRecord { index, records: self.len() };
-        let place = usize::try_from(index).map_err(|_| no_record())?;
-        let entry = self.entries.get(place).ok_or_else(no_record)?;
-        let mut bytes = [0; MAX_RECORD_BYTES];
-        let read = read_up_to(&self.index.file, &mut bytes, entry.at).at("read", &self.index.path)?;
-        self.decode(index, entry, &bytes[..read])
+        self.source.record(index).ok_or_else(no_record)?
     }
 
-    /// Every record, in the order of the index.
+    /// Every record, in the order of the index or manifest.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        Records { dump: self, next: 0, window: ReadAhead::new() }
+        Records { dump: self, next: 0, walk: Walk::new() }
     }
 
-    fn decode(&self, index: u64, entry: &Entry, bytes: &[u8]) -> Result<Record, FormatError> {
-        let changed = |reason: &str| self.index.changed(entry.at, reason);
-        let (record, _) = IndexRecord::decode(bytes).map_err(changed)?;
-        let kernels = self.kernels[entry.kernels as usize];
-        Record::new(index, entry.thread, kernels, &record).ok_or_else(|| changed("the record became another"))
+    /// What a record of the manifest says that no field of [`Record`] holds, key by key.
+    #[must_use]
+    pub fn unknown(&self, record: &Record) -> Map<String, Value> {
+        match &self.source {
+            Source::Indexed(_) => Map::new(),
+            Source::Held(held) => held.unknown(record.index),
+        }
     }
 
-    /// Every task, in the order in which the index first mentions it.
+    /// Every task, in the order in which the dump first mentions it.
     pub fn tasks(&self) -> Result<Vec<Task>, FormatError> {
-        let mut places: HashMap<u64, usize> = HashMap::new();
-        let mut tasks: Vec<Task> = Vec::new();
-        self.for_each(|record| {
-            let Some(task) = record.as_task().map(|task| Task::from(&task)) else { return };
-            match places.get(&task.task_id) {
-                // The later stage knows more; a completion may be indexed before its dispatch.
-                Some(&place) if tasks[place].completed_ns.is_none() => tasks[place] = task,
-                Some(_) => {}
-                None => {
-                    places.insert(task.task_id, tasks.len());
-                    tasks.push(task);
-                }
-            }
-        })?;
-        Ok(tasks)
+        match &self.source {
+            Source::Indexed(indexed) => indexed.tasks(),
+            Source::Held(held) => held.tasks(),
+        }
     }
 
     /// Every dependency.
     pub fn edges(&self) -> Result<Vec<Edge>, FormatError> {
-        let mut edges = Vec::new();
-        self.for_each(|record| edges.extend(Edge::new(record)))?;
-        Ok(edges)
+        match &self.source {
+            Source::Indexed(indexed) => indexed.edges(),
+            Source::Held(held) => held.edges(),
+        }
     }
 
     /// Every argument that could not be captured.
     pub fn uncaptured(&self) -> Result<Vec<Uncaptured>, FormatError> {
-        let mut uncaptured = Vec::new();
-        self.for_each(|record| uncaptured.extend(Uncaptured::new(record)))?;
-        Ok(uncaptured)
+        match &self.source {
+            Source::Indexed(indexed) => indexed.uncaptured(),
+            Source::Held(held) => Ok(held.uncaptured.clone()),
+        }
     }
 
-    /// Every dispatch, as recorded.
+    /// Every dispatch, as recorded; a manifest has none.
     pub fn dispatches(&self) -> Result<Vec<IndexRecord>, FormatError> {
-        let mut dispatches = Vec::new();
-        self.for_each(|record| {
-            if record.kind() == RecordKind::Dispatch {
-                dispatches.push(record.clone());
-            }
-        })?;
-        Ok(dispatches)
+        match &self.source {
+            Source::Indexed(indexed) => indexed.dispatches(),
+            Source::Held(_) => Ok(Vec::new()),
+        }
     }
 
-    fn for_each(&self, mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {
-        self.index.for_each(self.survey.end, |_, record| {
-            each(record);
-            Ok(())
-        })
-    }
-
-    pub(crate) fn index(&self) -> &Index {
-        &self.index
-    }
-
-    pub(crate) fn survey(&self) -> &Survey {
-        &self.survey
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
     }
 }
 
 impl Uncaptured {
-    fn new(record: &IndexRecord) -> Option<Uncaptured> {
+    pub(crate) fn new(record: &IndexRecord) -> Option<Uncaptured> {
         let fields = record.fields();
         if record.kind() != RecordKind::Uncaptured {
             return None;
@@ -255,44 +236,24 @@ impl Uncaptured {
     }
 }
 
-/// Numbers for sets of kernels; there are few, however many tasks there are.
-#[derive(Default)]
-struct KernelSets {
-    sets: Vec<[u32; SLOTS_PER_TASK]>,
-    numbers: HashMap<[u32; SLOTS_PER_TASK], u32>,
-}
-
-impl KernelSets {
-    fn number(&mut self, set: [u32; SLOTS_PER_TASK]) -> u32 {
-        *self.numbers.entry(set).or_insert_with(|| {
-            self.sets.push(set);
-            u32::try_from(self.sets.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
-        })
-    }
-}
-
 /// Every record of a dump, in order, read in large pieces.
 pub struct Records<'d> {
     dump: &'d Dump,
     next: usize,
-    window: ReadAhead,
+    walk: Walk,
 }
 
 impl Iterator for Records<'_> {
     type Item = Result<Record, FormatError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Records { dump, next, window } = self;
-        let entry = dump.entries.get(*next)?;
-        let index = *next as u64;
-        *next += 1;
-        let Index { file, path, bytes: limit, .. } = &dump.index;
-        let bytes = window.get(file, entry.at, MAX_RECORD_BYTES, *limit).at("read", path);
-        Some(bytes.and_then(|bytes| dump.decode(index, entry, bytes)))
+        let record = self.dump.source.next_record(self.next, &mut self.walk)?;
+        self.next += 1;
+        Some(record)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.dump.entries.len() - self.next.min(self.dump.entries.len());
+        let left = self.dump.source.len().saturating_sub(self.next);
         (left, Some(left))
     }
 

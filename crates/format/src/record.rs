@@ -102,6 +102,12 @@ impl PayloadState {
             PayloadState::Truncated => "truncated",
         }
     }
+
+    /// The state that a manifest's word means.
+    pub(crate) fn parse(word: &str) -> Option<PayloadState> {
+        use PayloadState::{Dropped, None, Overwritten, Stored, Truncated};
+        [Stored, None, Dropped, Overwritten, Truncated].into_iter().find(|state| state.name() == word)
+    }
 }
 
 /// A record on its way into or out of an index.
@@ -462,13 +468,11 @@ fn take_into(rest: &mut &[u8], into: &mut [u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Why one task waits for another, as `graph.json` says it; `None` when the tag is damaged.
-pub(crate) const fn edge_cause_name(tag: u8) -> Option<&'static str> {
-    match tag {
-        0 => Some("explicit"),
-        1 => Some("read_after_write"),
-        2 => Some("write_after_write"),
-        3 => Some("write_after_read"),
-        _ => None,
-    }
+/// Why one task waits for another, as `graph.json` says it, in the order of the tags.
+pub(crate) const EDGE_CAUSES: [&str; 4] =
+    ["explicit", "read_after_write", "write_after_write", "write_after_read"];
+
+/// The cause of a tag; `None` when the tag is damaged.
+pub(crate) fn edge_cause_name(tag: u8) -> Option<&'static str> {
+    EDGE_CAUSES.get(usize::from(tag)).copied()
 }

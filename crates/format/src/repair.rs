@@ -15,8 +15,9 @@ use crate::{
     index::Index,
     manifest::Source,
     manifest_check::{is_written_as, manifest_problems},
-    names::locate,
+    names::{Located, locate},
     rewrite::rewrite,
+    source::open_manifest,
     survey::{Survey, in_flight},
 };
 
@@ -43,8 +44,10 @@ pub struct Repair {
 /// have, and writes footer, manifest and graph. A dump that is whole is left alone, so repairing twice is repairing
 /// once. One that is still being written is refused.
 pub fn repair(path: &Path) -> Result<Repair, FormatError> {
-    let dir = locate(path)?;
-    let index_path = dir.join(INDEX_FILE);
+    let Located { dir, file: index_path, is_index } = locate(path)?;
+    if !is_index {
+        return Err(not_repairable(index_path));
+    }
     let index = Index::from_file(open_exclusively(&index_path)?, &index_path)?;
     let payload_bytes = payload_file_bytes(&dir.join(&index.info.bin_file))?;
     let mut lost: BTreeMap<u32, Loss> = BTreeMap::new();
@@ -73,6 +76,20 @@ pub fn repair(path: &Path) -> Result<Repair, FormatError> {
         close(&dir, index, &survey, footer, (!lost.is_empty()).then_some(payload_bytes))?;
     }
     Ok(report)
+}
+
+/// What repairs is made from is the index; a manifest alone is whole or beyond help.
+fn not_repairable(path: PathBuf) -> FormatError {
+    let format = match open_manifest(&path) {
+        Ok(held) => held.format,
+        Err(error) => return error,
+    };
+    let reason = if format.is_foreign() {
+        "it has no index to make it whole from, and another program's files are left as they are"
+    } else {
+        "its index tensor_dump.idx is missing, from which it could be made whole"
+    };
+    FormatError::NotRepairable { path, format, reason }
 }
 
 fn payload_file_bytes(path: &Path) -> Result<u64, FormatError> {

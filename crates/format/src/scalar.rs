@@ -54,6 +54,21 @@ impl ScalarValue {
             DType::Bool => ScalarValue::Bool(low != 0),
         }
     }
+
+    /// The bits of the float nearest to `value`; for a float dtype only, else 0.
+    pub(crate) fn float_bits(dtype: DType, value: f64) -> u64 {
+        match dtype {
+            DType::Float64 => value.to_bits(),
+            #[expect(clippy::cast_possible_truncation, reason = "the nearest one is meant")]
+            DType::Float32 => (value as f32).to_bits().into(),
+            DType::Float16 => Small::FLOAT16.encode(value),
+            DType::BFloat16 => Small::BFLOAT16.encode(value),
+            DType::Float8E4M3FN => Small::E4M3FN.encode(value),
+            DType::Float8E5M2 => Small::E5M2.encode(value),
+            DType::Float4E2M1 => Small::E2M1.encode(value),
+            _ => 0,
+        }
+    }
 }
 
 impl Serialize for ScalarValue {
@@ -109,6 +124,31 @@ impl Small {
         if negative { -magnitude } else { magnitude }
     }
 
+    /// The pattern whose value is nearest. Positive patterns up to the greatest number, or infinity, are in the order of
+    /// their values, so it is searched for.
+    fn encode(&self, value: f64) -> u64 {
+        let sign = u64::from(value.is_sign_negative()) << (self.mantissa_bits + self.exponent_bits);
+        let patterns = 1u64 << (self.mantissa_bits + self.exponent_bits);
+        // Of all patterns those that are no NaN come first.
+        let numbers = match self.top {
+            Top::Ieee => patterns - (1 << self.mantissa_bits) + 1,
+            Top::OneNan => patterns - 1,
+            Top::Finite => patterns,
+        };
+        if value.is_nan() {
+            return sign | (patterns - 1);
+        }
+        let magnitude = value.abs();
+        let (mut low, mut high) = (0, numbers - 1);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if self.decode(middle) <= magnitude { low = middle } else { high = middle - 1 }
+        }
+        let above = (low + 1).min(numbers - 1);
+        let nearer_above = self.decode(above) - magnitude < magnitude - self.decode(low);
+        sign | if nearer_above { above } else { low }
+    }
+
     /// A mantissa of at most 24 bits times a power of two: exact.
     fn finite(&self, exponent: u64, mantissa: u64) -> f64 {
         let small = |value: u64| i32::try_from(value).expect("fields have at most 24 bits");
@@ -142,6 +182,21 @@ mod tests {
                 "{bits:#x}: {ours} {theirs}"
             );
         }
+    }
+
+    #[test]
+    fn every_small_float_is_found_again_from_its_value() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float() && dtype.bits() <= 16) {
+            for bits in 0..1u64 << dtype.bits() {
+                let value = float(dtype, bits);
+                let again = ScalarValue::float_bits(dtype, value);
+                let same = if value.is_nan() { float(dtype, again).is_nan() } else { again == bits };
+                assert!(same, "{dtype} {bits:#x} is {value}, encoded {again:#x}");
+            }
+        }
+        assert_eq!(ScalarValue::float_bits(DType::BFloat16, 1.003), 0x3f80, "the nearest one");
+        assert_eq!(ScalarValue::float_bits(DType::BFloat16, 1.005), 0x3f81, "the nearest one");
+        assert_eq!(ScalarValue::float_bits(DType::Float8E4M3FN, 1e9), 0x7e, "the greatest one");
     }
 
     #[test]

@@ -6,12 +6,14 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
 
 use crate::{
-    ArgumentKind, Dump, Footer, FormatError, Loss, MANIFEST_FILE, PayloadState, Record, Tail, Totals,
+    ArgumentKind, Dump, DumpFormat, Footer, FormatError, Loss, MANIFEST_FILE, PayloadState, Record, Tail,
+    Totals,
     error::AtPath,
     hash::{LEAF_BYTES, TreeHash},
     index::ReadAhead,
     json::Hex64,
     manifest_check::manifest_problems,
+    source::{Held, Indexed, SaidCounter, Source},
 };
 
 /// Bytes read at a time while hashing; whole leaves.
@@ -84,8 +86,9 @@ impl Serialize for Problem {
     }
 }
 
-/// What a check found. Every record is either `checked` or `unverifiable`: a scalar is checked with its frame, a
-/// tensor by the hash of its stored payload; one without hash, or whose payload is not stored in full, cannot be.
+/// What a check found. Every record is either `checked` or `unverifiable`: a scalar is checked with its frame (of a
+/// manifest alone, by its two spellings), a tensor by the hash of its stored payload; one without hash, or whose payload is not
+/// stored in full, cannot be, and nothing of another project's dumps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Records there are.
@@ -136,11 +139,15 @@ pub(crate) const REPAIR: &str = "run `tensortap repair`";
 /// with what was read stands in the verdict.
 pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
     let mut verdict = Verdict { records: dump.len(), ..Verdict::default() };
-    check_end(dump, &mut verdict);
+    match dump.source() {
+        Source::Indexed(indexed) => check_end(dump, indexed, &mut verdict),
+        Source::Held(held) => check_held(held, &mut verdict),
+    }
     let stored = collect_stored(dump, dump.payload_file_bytes()?, &mut verdict)?;
     check_overlaps(&stored, &mut verdict);
     check_hashes(dump, &stored, &mut verdict)?;
-    if dump.tail() == Tail::Closed && dump.dir().join(MANIFEST_FILE).exists() {
+    let is_indexed = dump.format() == DumpFormat::Indexed;
+    if is_indexed && dump.tail() == Tail::Closed && dump.dir().join(MANIFEST_FILE).exists() {
         for problem in manifest_problems(dump)? {
             verdict.problem(problem);
         }
@@ -149,14 +156,14 @@ pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
 }
 
 /// How the index ends, what is missing from it, and whether the footer's counters are right.
-fn check_end(dump: &Dump, verdict: &mut Verdict) {
+fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
     if let Tail::Torn { offset, lost_bytes, reason } = dump.tail() {
         let what =
             format!("the index ends at byte {offset}, {lost_bytes} bytes behind it are lost: {reason}");
         verdict.problem(Problem::of_dump(what, REPAIR));
     }
     let admitted = admitted_missing(dump.footer());
-    for Loss { thread, records, .. } in dump.survey().missing() {
+    for Loss { thread, records, .. } in indexed.survey.missing() {
         let known = admitted.get(&thread).copied().unwrap_or(0);
         if records > known {
             let what = format!("thread {thread}: {} records are missing", records - known);
@@ -165,6 +172,21 @@ fn check_end(dump: &Dump, verdict: &mut Verdict) {
     }
     if let (Tail::Closed, Some(footer)) = (dump.tail(), dump.footer()) {
         check_counters(dump.totals(), &footer.totals, verdict);
+    }
+}
+
+/// Whether a manifest's counters are right, and what lies beside it can be read.
+fn check_held(held: &Held, verdict: &mut Verdict) {
+    let name = held.manifest.file_name().unwrap_or_default().display().to_string();
+    for SaidCounter { key, said, counted } in &held.said {
+        if said != counted {
+            let what = format!("{name} says {key} = {said}, its records have {counted}");
+            verdict.problem(Problem::of_dump(what, TAKE_AGAIN));
+        }
+    }
+    for (path, reason) in &held.unreadable {
+        let what = format!("{} cannot be read: {reason}", path.display());
+        verdict.problem(Problem::of_dump(what, "copy this file again, or move it away"));
     }
 }
 
@@ -203,7 +225,7 @@ fn collect_stored(
     for record in dump.records() {
         let record = record?;
         let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
-        if record.kind == ArgumentKind::Scalar || hash.is_some() {
+        if record.kind == ArgumentKind::Scalar && !dump.format().is_foreign() || hash.is_some() {
             verdict.checked += 1;
         } else {
             verdict.unverifiable += 1;

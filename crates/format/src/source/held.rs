@@ -1,0 +1,165 @@
+//! Records taken from a manifest and held in memory, in the compact form of an index.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use serde_json::{Map, Value};
+use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+
+use super::{entries::Entries, normalise::Normal};
+use crate::{
+    ArgumentKind, DumpFormat, Edge, Footer, FormatError, Record, RunInfo, Task, Totals, Uncaptured,
+    layout::MAX_RECORD_BYTES,
+};
+
+/// A counter as the manifest says it, and as its records have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SaidCounter {
+    pub(crate) key: &'static str,
+    pub(crate) said: u64,
+    pub(crate) counted: u64,
+}
+
+/// A manifest that was read.
+pub(crate) struct Held {
+    pub(crate) manifest: PathBuf,
+    pub(crate) format: DumpFormat,
+    pub(crate) info: RunInfo,
+    pub(crate) footer: Option<Footer>,
+    pub(crate) totals: Totals,
+    pub(crate) said: Vec<SaidCounter>,
+    pub(crate) uncaptured: Vec<Uncaptured>,
+    /// Tasks and edges from a file beside the manifest; `None` when there is no such file.
+    pub(super) graph: Option<(Vec<Task>, Vec<Edge>)>,
+    /// Files beside the manifest that could not be read, and why.
+    pub(crate) unreadable: Vec<(PathBuf, String)>,
+    pub(super) table: Table,
+}
+
+/// The records themselves.
+#[derive(Default)]
+pub(super) struct Table {
+    entries: Entries,
+    records: Vec<u8>,
+    /// What no field holds, as JSON; of most records nothing.
+    unknown: Vec<u8>,
+    unknown_ends: Vec<u64>,
+}
+
+impl Table {
+    pub(super) fn push(&mut self, normal: &Normal, unknown: &Map<String, Value>) {
+        self.entries.push(self.records.len() as u64, 0, normal.kernels);
+        normal.record.encode(&mut self.records);
+        if !unknown.is_empty() {
+            serde_json::to_writer(&mut self.unknown, unknown).expect("JSON values can be written to memory");
+        }
+        self.unknown_ends.push(self.unknown.len() as u64);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink();
+        self.records.shrink_to_fit();
+        self.unknown.shrink_to_fit();
+        self.unknown_ends.shrink_to_fit();
+    }
+
+    fn get(&self, place: usize) -> Option<Record> {
+        let entry = self.entries.get(place)?;
+        let at = usize::try_from(entry.at).expect("an offset in memory");
+        let bytes = &self.records[at..self.records.len().min(at + MAX_RECORD_BYTES)];
+        Some(self.entries.decode(place, entry, bytes).expect("checked when it was taken in"))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Record> + '_ {
+        (0..self.len()).filter_map(|place| self.get(place))
+    }
+
+    fn unknown(&self, place: usize) -> Map<String, Value> {
+        let end = |place: usize| self.unknown_ends.get(place).and_then(|end| usize::try_from(*end).ok());
+        let start = place.checked_sub(1).map_or(Some(0), end);
+        let json = start.zip(end(place)).map_or(&[][..], |(start, end)| &self.unknown[start..end]);
+        if json.is_empty() {
+            return Map::new();
+        }
+        serde_json::from_slice(json).expect("written by this program")
+    }
+}
+
+impl Held {
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn record(&self, place: usize) -> Option<Result<Record, FormatError>> {
+        self.table.get(place).map(Ok)
+    }
+
+    pub(crate) fn unknown(&self, index: u64) -> Map<String, Value> {
+        usize::try_from(index).map(|place| self.table.unknown(place)).unwrap_or_default()
+    }
+
+    pub(crate) fn tasks(&self) -> Result<Vec<Task>, FormatError> {
+        self.check_graph()?;
+        Ok(match &self.graph {
+            Some((tasks, _)) => tasks.clone(),
+            None => tasks_of(self.table.iter()),
+        })
+    }
+
+    pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
+        self.check_graph()?;
+        Ok(self.graph.as_ref().map(|(_, edges)| edges.clone()).unwrap_or_default())
+    }
+
+    /// A graph that cannot be read is not the same as none.
+    fn check_graph(&self) -> Result<(), FormatError> {
+        match self.unreadable.iter().find(|_| self.graph.is_none()) {
+            Some((path, reason)) => Err(FormatError::Beside { path: path.clone(), reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tasks as far as records alone tell them: those that have any, with the arguments that were captured.
+fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<Task> {
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut tasks: Vec<Task> = Vec::new();
+    for record in records {
+        let place = *places.entry(record.task_id).or_insert_with(|| {
+            tasks.push(bare_task(record.task_id));
+            tasks.len() - 1
+        });
+        let task = &mut tasks[place];
+        if task.func_id == [NO_KERNEL; SLOTS_PER_TASK] {
+            task.func_id = record.func_id;
+        }
+        task.in_flight |= record.in_flight;
+        // Arguments are numbered from 0, tensors first.
+        let count = u32::from(record.arg_index) + 1;
+        match record.kind {
+            ArgumentKind::Tensor => task.tensor_count = task.tensor_count.max(count),
+            ArgumentKind::Scalar => task.scalar_count = task.scalar_count.max(count),
+        }
+    }
+    for task in &mut tasks {
+        task.scalar_count = task.scalar_count.saturating_sub(task.tensor_count);
+        task.completed_ns = (!task.in_flight).then_some(0);
+    }
+    tasks
+}
+
+fn bare_task(task_id: u64) -> Task {
+    Task {
+        task_id,
+        func_id: [NO_KERNEL; SLOTS_PER_TASK],
+        block_num: 1,
+        dispatched_ns: 0,
+        completed_ns: None,
+        tensor_count: 0,
+        scalar_count: 0,
+        in_flight: false,
+    }
+}

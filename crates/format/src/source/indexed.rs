@@ -1,0 +1,134 @@
+//! Records of an index file, read from it when asked for.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use tensortap_abi::RecordKind;
+
+use super::entries::{Entries, Entry};
+use crate::{
+    Edge, FormatError, IndexRecord, Record, Tail, Task, Uncaptured,
+    error::AtPath,
+    files::is_being_written,
+    index::{Index, ReadAhead, open_regular, read_up_to},
+    layout::MAX_RECORD_BYTES,
+    survey::{LastTasks, Survey},
+};
+
+/// An index that was surveyed once.
+pub(crate) struct Indexed {
+    pub(crate) index: Index,
+    pub(crate) survey: Survey,
+    entries: Entries,
+    being_written: bool,
+}
+
+impl Indexed {
+    pub(crate) fn open(path: &Path) -> Result<Indexed, FormatError> {
+        let file = open_regular(path)?;
+        // Asked before the length: what nobody wrote then is all there will be.
+        let being_written = is_being_written(&file);
+        let index = Index::from_file(file, path)?;
+        let mut entries = Entries::default();
+        let mut tasks = LastTasks::default();
+        let survey = Survey::of(&index, |thread, at, record| {
+            tasks.see(thread, record);
+            if matches!(record.kind(), RecordKind::Tensor | RecordKind::Scalar) {
+                entries.push(at, thread, tasks.func_id(thread, record.task_id()));
+            }
+        })?;
+        entries.shrink();
+        Ok(Indexed { index, survey, entries, being_written })
+    }
+
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.index.path
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn record(&self, place: usize) -> Option<Result<Record, FormatError>> {
+        let entry = self.entries.get(place)?;
+        let mut bytes = [0; MAX_RECORD_BYTES];
+        let read = read_up_to(&self.index.file, &mut bytes, entry.at).at("read", self.path());
+        Some(read.and_then(|read| self.decode(place, entry, &bytes[..read])))
+    }
+
+    pub(super) fn next_record(
+        &self,
+        place: usize,
+        window: &mut ReadAhead,
+    ) -> Option<Result<Record, FormatError>> {
+        let entry = self.entries.get(place)?;
+        let Index { file, path, bytes: limit, .. } = &self.index;
+        let bytes = window.get(file, entry.at, MAX_RECORD_BYTES, *limit).at("read", path);
+        Some(bytes.and_then(|bytes| self.decode(place, entry, bytes)))
+    }
+
+    fn decode(&self, place: usize, entry: &Entry, bytes: &[u8]) -> Result<Record, FormatError> {
+        self.entries.decode(place, entry, bytes).map_err(|reason| self.index.changed(entry.at, reason))
+    }
+
+    pub(crate) fn tail(&self) -> Tail {
+        match &self.survey.damage {
+            None => Tail::Closed,
+            Some(damage) if damage.at_end && self.being_written => Tail::Open,
+            Some(damage) => Tail::Torn {
+                offset: damage.offset,
+                lost_bytes: self.index.bytes.saturating_sub(damage.offset),
+                reason: damage.reason.clone(),
+            },
+        }
+    }
+
+    pub(crate) fn tasks(&self) -> Result<Vec<Task>, FormatError> {
+        let mut places: HashMap<u64, usize> = HashMap::new();
+        let mut tasks: Vec<Task> = Vec::new();
+        self.for_each(|record| {
+            let Some(task) = record.as_task().map(|task| Task::from(&task)) else { return };
+            match places.get(&task.task_id) {
+                // The later stage knows more; a completion may be indexed before its dispatch.
+                Some(&place) if tasks[place].completed_ns.is_none() => tasks[place] = task,
+                Some(_) => {}
+                None => {
+                    places.insert(task.task_id, tasks.len());
+                    tasks.push(task);
+                }
+            }
+        })?;
+        Ok(tasks)
+    }
+
+    pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
+        let mut edges = Vec::new();
+        self.for_each(|record| edges.extend(Edge::new(record)))?;
+        Ok(edges)
+    }
+
+    pub(crate) fn uncaptured(&self) -> Result<Vec<Uncaptured>, FormatError> {
+        let mut uncaptured = Vec::new();
+        self.for_each(|record| uncaptured.extend(Uncaptured::new(record)))?;
+        Ok(uncaptured)
+    }
+
+    pub(crate) fn dispatches(&self) -> Result<Vec<IndexRecord>, FormatError> {
+        let mut dispatches = Vec::new();
+        self.for_each(|record| {
+            if record.kind() == RecordKind::Dispatch {
+                dispatches.push(record.clone());
+            }
+        })?;
+        Ok(dispatches)
+    }
+
+    fn for_each(&self, mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {
+        self.index.for_each(self.survey.end, |_, record| {
+            each(record);
+            Ok(())
+        })
+    }
+}

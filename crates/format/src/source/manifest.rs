@@ -1,0 +1,263 @@
+//! Reading a manifest of any version, record by record.
+
+use std::{collections::HashMap, fmt, path::Path};
+
+use serde::{
+    Deserialize,
+    de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
+use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK, UncapturedReason};
+
+use super::{
+    Detected, beside,
+    beside::{ForEach, MAX_HEAD_BYTES, json_reader},
+    detect,
+    fields::Id,
+    held::{Held, Table},
+    metered::Meter,
+    normalise::normalise,
+    raw_record::RawRecord,
+    task_graph::{self, TaskGraph},
+};
+use crate::{FormatError, GRAPH_FILE, Totals, Uncaptured, index::open_regular, names::folder_of};
+
+/// Tasks and dependencies, as `simpler` names the file.
+const DEPS_FILE: &str = "deps.json";
+
+/// Opens a dump by its manifest, with what lies beside it.
+pub(crate) fn open_manifest(path: &Path) -> Result<Held, FormatError> {
+    let dir = folder_of(path);
+    let detected = detect(path);
+    let mut unreadable = Vec::new();
+    let graph = readable(read_graph(dir, detected), &mut unreadable)?.flatten();
+    let slots = graph.as_ref().map(|graph| &graph.slots);
+    let mut read = read_manifest(path, slots)?;
+    read.table.shrink();
+    let mut held = read.into_held(path, detected)?;
+    if let Some(graph) = graph {
+        held.info.runtime = graph.runtime.unwrap_or(held.info.runtime);
+        held.graph = Some((graph.tasks, graph.edges));
+    }
+    if held.format.is_foreign()
+        && let Some(names) = readable(beside::names(dir), &mut unreadable)?
+    {
+        held.info.kernels = names.kernels;
+        held.info.scene = names.orchestration.unwrap_or_default();
+    }
+    held.unreadable = unreadable;
+    Ok(held)
+}
+
+/// Notes a file beside the manifest that cannot be read, so that the records still can.
+fn readable<T>(
+    read: Result<T, FormatError>,
+    unreadable: &mut Vec<(std::path::PathBuf, String)>,
+) -> Result<Option<T>, FormatError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(FormatError::Beside { path, reason } | FormatError::NotADump { path, reason }) => {
+            unreadable.push((path, reason));
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn read_graph(dir: &Path, detected: Detected) -> Result<Option<TaskGraph>, FormatError> {
+    let found = match detected {
+        Detected::Own => beside::open_in(dir, GRAPH_FILE)?,
+        Detected::Foreign => beside::find(dir, DEPS_FILE)?,
+        Detected::OrchestrationArgs | Detected::Other => None,
+    };
+    let read = found
+        .map(|(path, file)| task_graph::read(file).map_err(|reason| FormatError::Beside { path, reason }));
+    read.transpose()
+}
+
+fn read_manifest(
+    path: &Path,
+    slots: Option<&HashMap<u64, [u32; SLOTS_PER_TASK]>>,
+) -> Result<ReadManifest, FormatError> {
+    let meter = Meter::new(MAX_HEAD_BYTES);
+    let mut json = json_reader(open_regular(path)?, &meter);
+    let mut read = ReadManifest::default();
+    let reader = Reader { read: &mut read, meter: &meter, slots };
+    let done = reader.deserialize(&mut json).and_then(|()| json.end());
+    match done {
+        Ok(()) => Ok(read),
+        Err(error) => {
+            let record = read.in_list.then_some(read.table.len() as u64);
+            Err(FormatError::BadManifest { path: path.to_owned(), record, reason: error.to_string() })
+        }
+    }
+}
+
+/// The list that the records stand in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Tensors,
+    Args,
+}
+
+/// A manifest without meaning yet.
+#[derive(Default)]
+pub(super) struct ReadManifest {
+    /// Everything but the records.
+    pub(super) head: Map<String, Value>,
+    pub(super) list: Option<List>,
+    /// Whether the first record has a `kind`.
+    pub(super) has_kinds: Option<bool>,
+    pub(super) uncaptured: Vec<Uncaptured>,
+    pub(super) totals: Totals,
+    /// Offset and size of every stored payload.
+    pub(super) stored: Vec<(u64, u64)>,
+    pub(super) table: Table,
+    in_list: bool,
+}
+
+impl ReadManifest {
+    /// Whether payloads may be stored; assumed until the manifest says that there is no payload file.
+    fn has_payloads(&self) -> bool {
+        self.head.get("bin_file") != Some(&Value::Null)
+    }
+
+    fn take(
+        &mut self,
+        mut raw: RawRecord,
+        slots: Option<&HashMap<u64, [u32; SLOTS_PER_TASK]>>,
+    ) -> Result<(), String> {
+        let mut normal = normalise(&raw, self.has_payloads())?;
+        self.has_kinds.get_or_insert(raw.kind.is_some());
+        if let Some(known) = slots.and_then(|slots| slots.get(&normal.record.task_id())) {
+            normal.kernels = better(normal.kernels, *known);
+        }
+        self.totals.add(&normal.record);
+        self.stored.extend(normal.record.stored_range().filter(|(_, bytes)| *bytes > 0));
+        if let Some(slot) = raw.subtask_id {
+            raw.unknown.insert("subtask_id".into(), slot.into());
+        }
+        self.table.push(&normal, &raw.unknown);
+        Ok(())
+    }
+}
+
+/// The record's kernels in the slots that the graph knows; where the two are at odds, the record is right.
+fn better(record: [u32; SLOTS_PER_TASK], graph: [u32; SLOTS_PER_TASK]) -> [u32; SLOTS_PER_TASK] {
+    let sorted = |mut set: [u32; SLOTS_PER_TASK]| {
+        set.sort_unstable();
+        set
+    };
+    if record == [NO_KERNEL; SLOTS_PER_TASK] || sorted(record) == sorted(graph) { graph } else { record }
+}
+
+struct Reader<'r> {
+    read: &'r mut ReadManifest,
+    meter: &'r Meter,
+    slots: Option<&'r HashMap<u64, [u32; SLOTS_PER_TASK]>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a manifest")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "tensors" => self.records(List::Tensors, &mut map)?,
+                "args" => self.args(&mut map)?,
+                "uncaptured" => self.uncaptured(&mut map)?,
+                _ => {
+                    let value = map.next_value()?;
+                    if self.read.head.insert(key.clone(), value).is_some() {
+                        return Err(de::Error::custom(format_args!("`{key}` stands there twice")));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reader<'_> {
+    fn begin(&mut self, list: List) -> Result<(), String> {
+        if self.read.list.replace(list).is_some() {
+            return Err("there are two lists of records".into());
+        }
+        self.read.in_list = true;
+        Ok(())
+    }
+
+    fn records<'de, A: MapAccess<'de>>(&mut self, list: List, map: &mut A) -> Result<(), A::Error> {
+        self.begin(list).map_err(de::Error::custom)?;
+        let (read, slots) = (&mut *self.read, self.slots);
+        map.next_value_seed(ForEach::new(self.meter, |raw: RawRecord| read.take(raw, slots)))?;
+        self.read.in_list = false;
+        Ok(())
+    }
+
+    /// The records of the third generation, or the orchestration's own arguments in a manifest of this project. Keys have no
+    /// order, so where none before it tells, the elements do: only records have a task.
+    fn args<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        let said = |key: &str| self.read.head.contains_key(key);
+        if said("dump_args_level") || said("total_args") {
+            return self.records(List::Args, map);
+        }
+        let mut orchestration = Vec::new();
+        map.next_value_seed(ForEach::new(self.meter, |element: Value| {
+            if element.get("task_id").is_none() {
+                orchestration.push(element);
+                return Ok(());
+            }
+            if self.read.list != Some(List::Args) {
+                self.begin(List::Args)?;
+            }
+            let raw = RawRecord::deserialize(element).map_err(|e| e.to_string())?;
+            self.read.take(raw, self.slots)
+        }))?;
+        if self.read.in_list && !orchestration.is_empty() {
+            return Err(de::Error::custom("`args` holds records with and without `task_id`"));
+        }
+        if !self.read.in_list && self.read.head.insert("args".into(), orchestration.into()).is_some() {
+            return Err(de::Error::custom("`args` stands there twice"));
+        }
+        self.read.in_list = false;
+        Ok(())
+    }
+
+    fn uncaptured<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        let read = &mut *self.read;
+        map.next_value_seed(ForEach::new(self.meter, |raw: RawUncaptured| {
+            read.totals.uncaptured += 1;
+            read.uncaptured.push(raw.known()?);
+            Ok(())
+        }))
+    }
+}
+
+#[derive(Deserialize)]
+struct RawUncaptured {
+    task_id: Id,
+    arg_index: u16,
+    reason: String,
+}
+
+impl RawUncaptured {
+    fn known(&self) -> Result<Uncaptured, String> {
+        let mut reasons = (0..=u8::MAX).filter_map(UncapturedReason::from_tag);
+        let reason = reasons.find(|reason| reason.text() == self.reason);
+        let reason = reason.ok_or("the reason of an uncaptured argument is unknown")?;
+        Ok(Uncaptured { task_id: self.task_id.0, arg_index: self.arg_index, reason })
+    }
+}

@@ -1,0 +1,228 @@
+//! From what a manifest says to the one record that tools see.
+
+use tensortap_abi::{
+    DType, MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role, SLOTS_PER_TASK,
+    TensorDumpRecord, TensorStats,
+};
+
+use super::{
+    fields::{Dims, Spelling},
+    raw_record::RawRecord,
+};
+use crate::{ArgumentKind, IndexRecord, Payload, PayloadState, ScalarValue, record::JSON_LIMIT};
+
+/// A record in the form that an index would hold.
+pub(super) struct Normal {
+    pub(super) record: IndexRecord,
+    pub(super) kernels: [u32; SLOTS_PER_TASK],
+}
+
+/// The record that a manifest means, or why it means none. `has_payloads` is false when the manifest names no payload file.
+pub(super) fn normalise(raw: &RawRecord, has_payloads: bool) -> Result<Normal, String> {
+    let kind = raw.kind.unwrap_or(ArgumentKind::Tensor);
+    let mut fields = TensorDumpRecord {
+        task_id: raw.task_id.ok_or("it has no `task_id`")?.0,
+        stage: raw.stage.ok_or("it has no `stage`")? as u8,
+        role: raw.role.unwrap_or(Role::Input).tag(),
+        dtype: raw.dtype.ok_or("it has no `dtype`")?.tag(),
+        arg_index: raw.arg_index.ok_or("it has no `arg_index`")?,
+        ..TensorDumpRecord::default()
+    };
+    if raw.in_flight == Some(true) {
+        fields.flags |= RECORD_IN_FLIGHT;
+    }
+    let record = match kind {
+        ArgumentKind::Tensor => tensor(raw, fields, has_payloads)?,
+        ArgumentKind::Scalar => scalar(raw, fields)?,
+    };
+    record.check()?;
+    check_numel(raw, &record)?;
+    Ok(Normal { record, kernels: slots(raw) })
+}
+
+/// The kernels in the subtask slots that the record names; where it names none, in order.
+fn slots(raw: &RawRecord) -> [u32; SLOTS_PER_TASK] {
+    let mut slots = [NO_KERNEL; SLOTS_PER_TASK];
+    let known = raw.func_id.as_ref().map_or(&[][..], |kernels| kernels.known());
+    let slot =
+        raw.subtask_id.and_then(|slot| usize::try_from(slot).ok()).filter(|slot| *slot < SLOTS_PER_TASK);
+    match (slot, known) {
+        (Some(slot), [kernel]) => slots[slot] = *kernel,
+        _ => slots[..known.len()].copy_from_slice(known),
+    }
+    slots
+}
+
+fn tensor(raw: &RawRecord, mut fields: TensorDumpRecord, has_payloads: bool) -> Result<IndexRecord, String> {
+    let shape = raw.shape.ok_or("it has no `shape`")?;
+    let (strides, start_offset) = geometry(raw, &shape)?;
+    fields.kind = RecordKind::Tensor as u8;
+    fields.ndims = u8::try_from(shape.as_slice().len()).unwrap_or(u8::MAX);
+    fields.shape = shape.padded();
+    fields.strides = strides;
+    fields.start_offset = start_offset;
+    fields.address = raw.address.unwrap_or_default().0;
+    if let Some(Some(hash)) = raw.hash {
+        fields.hash = hash.0.to_le_bytes();
+        fields.flags |= RECORD_HAS_HASH;
+    }
+    let content = content_bytes(raw, &shape).ok_or("its size is out of range")?;
+    Ok(IndexRecord::tensor(&fields, payload(raw, content, has_payloads)?))
+}
+
+fn content_bytes(raw: &RawRecord, shape: &Dims<u64>) -> Option<u64> {
+    let numel = if shape.as_slice().contains(&0) {
+        0
+    } else {
+        shape.as_slice().iter().try_fold(1u64, |numel, dim| numel.checked_mul(*dim))?
+    };
+    raw.dtype?.packed_bytes(numel).filter(|bytes| *bytes < JSON_LIMIT)
+}
+
+/// Strides and first element. The first generation says instead where the view starts in each dimension of a larger,
+/// contiguous buffer.
+fn geometry(raw: &RawRecord, shape: &Dims<u64>) -> Result<([i64; MAX_DIMS], u64), String> {
+    let ndims = shape.as_slice().len();
+    if let Some(strides) = raw.strides {
+        if strides.as_slice().len() != ndims {
+            return Err("`strides` and `shape` have different lengths".into());
+        }
+        return Ok((strides.padded(), raw.start_offset.unwrap_or(0)));
+    }
+    let buffer = raw.raw_shape.unwrap_or(*shape);
+    if buffer.as_slice().len() != ndims || raw.offsets.is_some_and(|o| o.as_slice().len() != ndims) {
+        return Err("`raw_shape`, `offsets` and `shape` have different lengths".into());
+    }
+    let strides = row_major(buffer.as_slice()).ok_or("`raw_shape` is out of range")?;
+    let start_offset = match (raw.start_offset, raw.offsets) {
+        (Some(start_offset), _) => start_offset,
+        (None, Some(offsets)) => {
+            first_element(offsets.as_slice(), &strides).ok_or("`offsets` are out of range")?
+        }
+        (None, None) => 0,
+    };
+    Ok((strides, start_offset))
+}
+
+fn row_major(shape: &[u64]) -> Option<[i64; MAX_DIMS]> {
+    let mut strides = [0; MAX_DIMS];
+    let mut stride = 1i64;
+    for (place, dim) in strides.iter_mut().zip(shape).take(shape.len()).rev() {
+        *place = stride;
+        stride = stride.checked_mul(i64::try_from(*dim).ok()?.max(1))?;
+    }
+    Some(strides)
+}
+
+fn first_element(offsets: &[u64], strides: &[i64]) -> Option<u64> {
+    offsets.iter().zip(strides).try_fold(0u64, |sum, (offset, stride)| {
+        sum.checked_add(offset.checked_mul(u64::try_from(*stride).ok()?)?)
+    })
+}
+
+/// What became of the payload. Only this project's manifests say so in a word.
+fn payload(raw: &RawRecord, content: u64, has_payloads: bool) -> Result<Payload, String> {
+    let (offset, bytes) = (raw.bin_offset.unwrap_or(0), raw.bin_size.unwrap_or(0));
+    let state = raw.payload.unwrap_or_else(|| guess_state(raw, bytes, content, has_payloads));
+    if matches!(state, PayloadState::Stored | PayloadState::Truncated) && bytes > 0 && !has_payloads {
+        return Err(format!("it has {bytes} bytes of payload, and the manifest names no payload file"));
+    }
+    if state == PayloadState::Stored && bytes != content {
+        return Err(format!("`bin_size` is {bytes}, its shape takes {content} bytes"));
+    }
+    let numel = raw.numel.unwrap_or(0);
+    Ok(match (state, raw.stats) {
+        (PayloadState::None, Some(Some(stats))) => Payload::Stats(TensorStats { numel, ..stats }),
+        (PayloadState::None, _) => Payload::None,
+        (PayloadState::Stored, _) => Payload::Stored { offset, bytes },
+        (PayloadState::Truncated, _) => Payload::Truncated { offset, bytes },
+        (PayloadState::Overwritten, _) => Payload::Overwritten,
+        (PayloadState::Dropped, _) => Payload::Dropped,
+    })
+}
+
+fn guess_state(raw: &RawRecord, bytes: u64, content: u64, has_payloads: bool) -> PayloadState {
+    match () {
+        () if raw.overwritten == Some(true) => PayloadState::Overwritten,
+        () if raw.truncated == Some(true) => PayloadState::Truncated,
+        () if bytes == 0 && (content > 0 || !has_payloads) => PayloadState::None,
+        () => PayloadState::Stored,
+    }
+}
+
+fn scalar(raw: &RawRecord, mut fields: TensorDumpRecord) -> Result<IndexRecord, String> {
+    fields.kind = RecordKind::Scalar as u8;
+    let dtype = raw.dtype.ok_or("it has no `dtype`")?;
+    if raw.shape.is_some_and(|shape| !shape.as_slice().is_empty()) {
+        return Err("a scalar has no dimensions".into());
+    }
+    fields.payload_pos = match (raw.scalar_value, &raw.value) {
+        (Some(bits), Some(value)) if !means(dtype, bits.0, scalar_bits(dtype, value)?) => {
+            return Err("`scalar_value` and `value` contradict one another".into());
+        }
+        (Some(bits), _) => bits.0,
+        (None, Some(value)) => scalar_bits(dtype, value)?,
+        (None, None) => return Err("a scalar without `value`".into()),
+    };
+    Ok(IndexRecord::plain(&fields))
+}
+
+/// Whether bits have the value of others. Those above the dtype's width do not count, and NaN has many patterns.
+fn means(dtype: DType, bits: u64, other: u64) -> bool {
+    let (value, other) = (ScalarValue::decode(dtype, bits), ScalarValue::decode(dtype, other));
+    let is_nan = |value| matches!(value, ScalarValue::Float(float) if float.is_nan());
+    value == other || is_nan(value) && is_nan(other)
+}
+
+/// The raw bits that a spelled value stands for.
+fn scalar_bits(dtype: DType, value: &Spelling) -> Result<u64, String> {
+    let out_of_range = || format!("its value does not fit in {dtype}");
+    if dtype.is_float() {
+        return Ok(ScalarValue::float_bits(dtype, float_of(value).ok_or_else(out_of_range)?));
+    }
+    let integer = match value {
+        Spelling::Integer(value) => *value,
+        Spelling::Bool(value) => (*value).into(),
+        Spelling::Text(text) => text.parse().map_err(|_| out_of_range())?,
+        Spelling::Float(_) => return Err(out_of_range()),
+    };
+    let width = dtype.bits();
+    let signed = matches!(dtype, DType::Int64 | DType::Int32 | DType::Int16 | DType::Int8 | DType::Int4);
+    let (least, most) = match (dtype, signed) {
+        (DType::Bool, _) => (0, 1),
+        (_, true) => (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1),
+        (_, false) => (0, (1i128 << width) - 1),
+    };
+    if !(least..=most).contains(&integer) {
+        return Err(out_of_range());
+    }
+    u64::try_from(integer & ((1i128 << width) - 1)).map_err(|_| out_of_range())
+}
+
+/// The float of a number or of one of the words for what JSON numbers cannot say.
+pub(super) fn float_of(value: &Spelling) -> Option<f64> {
+    match value {
+        Spelling::Float(value) => Some(*value),
+        #[expect(clippy::cast_precision_loss, reason = "the nearest float is what a float field means")]
+        Spelling::Integer(value) => Some(*value as f64),
+        Spelling::Bool(_) => None,
+        Spelling::Text(text) => match text.to_ascii_lowercase().as_str() {
+            "nan" | "-nan" => Some(f64::NAN),
+            "infinity" | "inf" => Some(f64::INFINITY),
+            "-infinity" | "-inf" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+    }
+}
+
+/// What the record says twice must agree.
+fn check_numel(raw: &RawRecord, record: &IndexRecord) -> Result<(), String> {
+    let (numel, ndims) = (record.numel().unwrap_or(0), u64::from(record.fields().ndims));
+    if let Some(said) = raw.numel.filter(|said| *said != numel) {
+        return Err(format!("`numel` is {said}, its shape has {numel} elements"));
+    }
+    if let Some(said) = raw.ndims.filter(|said| *said != ndims) {
+        return Err(format!("`ndims` is {said}, its shape has {ndims} dimensions"));
+    }
+    Ok(())
+}

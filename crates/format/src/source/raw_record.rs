@@ -1,0 +1,270 @@
+//! One record of a manifest as it stands there, whichever version wrote it.
+
+use std::fmt;
+
+use serde::{
+    Deserialize,
+    de::{self, Deserializer, MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
+use tensortap_abi::{DType, DumpStage, Role, TensorStats};
+
+use super::fields::{Dims, Hash, Id, Kernels, Spelling, Word};
+use crate::{ArgumentKind, PayloadState, role_name};
+
+/// What a record says; nothing is required here, because no version says everything.
+#[derive(Default)]
+pub(super) struct RawRecord {
+    pub(super) task_id: Option<Id>,
+    pub(super) func_id: Option<Kernels>,
+    pub(super) subtask_id: Option<u64>,
+    pub(super) role: Option<Role>,
+    pub(super) stage: Option<DumpStage>,
+    pub(super) arg_index: Option<u16>,
+    pub(super) kind: Option<ArgumentKind>,
+    pub(super) dtype: Option<DType>,
+    pub(super) ndims: Option<u64>,
+    pub(super) shape: Option<Dims<u64>>,
+    pub(super) strides: Option<Dims<i64>>,
+    pub(super) start_offset: Option<u64>,
+    pub(super) raw_shape: Option<Dims<u64>>,
+    pub(super) offsets: Option<Dims<u64>>,
+    pub(super) numel: Option<u64>,
+    pub(super) is_contiguous: Option<bool>,
+    pub(super) truncated: Option<bool>,
+    pub(super) overwritten: Option<bool>,
+    pub(super) in_flight: Option<bool>,
+    pub(super) payload: Option<PayloadState>,
+    pub(super) hash: Option<Option<Hash>>,
+    pub(super) scalar_value: Option<Id>,
+    pub(super) value: Option<Spelling>,
+    pub(super) bin_offset: Option<u64>,
+    pub(super) bin_size: Option<u64>,
+    pub(super) address: Option<Id>,
+    pub(super) stats: Option<Option<TensorStats>>,
+    /// Keys that no version known here has.
+    pub(super) unknown: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for RawRecord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawRecord, D::Error> {
+        deserializer.deserialize_map(RawRecordVisitor)
+    }
+}
+
+struct RawRecordVisitor;
+
+impl<'de> Visitor<'de> for RawRecordVisitor {
+    type Value = RawRecord;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawRecord, A::Error> {
+        let mut record = RawRecord::default();
+        while let Some(key) = map.next_key::<Key>()? {
+            record.take(key, &mut map)?;
+        }
+        Ok(record)
+    }
+}
+
+/// Keys that mean something here.
+#[derive(Clone, Copy)]
+enum Known {
+    TaskId,
+    FuncId,
+    SubtaskId,
+    Role,
+    Stage,
+    ArgIndex,
+    Kind,
+    DType,
+    Ndims,
+    Shape,
+    Strides,
+    StartOffset,
+    RawShape,
+    Offsets,
+    Numel,
+    IsContiguous,
+    Truncated,
+    Overwritten,
+    InFlight,
+    Payload,
+    Hash,
+    ScalarValue,
+    Value,
+    BinOffset,
+    BinSize,
+    Address,
+    Stats,
+}
+
+const KEYS: [(&str, Known); 27] = [
+    ("task_id", Known::TaskId),
+    ("func_id", Known::FuncId),
+    ("subtask_id", Known::SubtaskId),
+    ("role", Known::Role),
+    ("stage", Known::Stage),
+    ("arg_index", Known::ArgIndex),
+    ("kind", Known::Kind),
+    ("dtype", Known::DType),
+    ("ndims", Known::Ndims),
+    ("shape", Known::Shape),
+    ("strides", Known::Strides),
+    ("start_offset", Known::StartOffset),
+    ("raw_shape", Known::RawShape),
+    ("offsets", Known::Offsets),
+    ("numel", Known::Numel),
+    ("is_contiguous", Known::IsContiguous),
+    ("truncated", Known::Truncated),
+    ("overwritten", Known::Overwritten),
+    ("in_flight", Known::InFlight),
+    ("payload", Known::Payload),
+    ("hash", Known::Hash),
+    ("scalar_value", Known::ScalarValue),
+    ("value", Known::Value),
+    ("bin_offset", Known::BinOffset),
+    ("bin_size", Known::BinSize),
+    ("address", Known::Address),
+    ("stats", Known::Stats),
+];
+
+enum Key {
+    Known(Known, &'static str),
+    Unknown(String),
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        struct Name;
+        impl Visitor<'_> for Name {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Key, E> {
+                let known = KEYS.iter().find(|(name, _)| *name == text);
+                Ok(known.map_or_else(|| Key::Unknown(text.to_owned()), |(name, key)| Key::Known(*key, name)))
+            }
+        }
+        deserializer.deserialize_identifier(Name)
+    }
+}
+
+impl RawRecord {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: Key, map: &mut A) -> Result<(), A::Error> {
+        let (key, name) = match key {
+            Key::Known(key, name) => (key, name),
+            Key::Unknown(name) => {
+                let value = map.next_value()?;
+                return once(self.unknown.insert(name.clone(), value).is_none(), &name);
+            }
+        };
+        match key {
+            Known::TaskId => put(&mut self.task_id, name, map),
+            Known::FuncId => put(&mut self.func_id, name, map),
+            Known::SubtaskId => put(&mut self.subtask_id, name, map),
+            Known::ArgIndex => put(&mut self.arg_index, name, map),
+            Known::Ndims => put(&mut self.ndims, name, map),
+            Known::Shape => put(&mut self.shape, name, map),
+            Known::Strides => put(&mut self.strides, name, map),
+            Known::StartOffset => put(&mut self.start_offset, name, map),
+            Known::RawShape => put(&mut self.raw_shape, name, map),
+            Known::Offsets => put(&mut self.offsets, name, map),
+            Known::Numel => put(&mut self.numel, name, map),
+            Known::IsContiguous => put(&mut self.is_contiguous, name, map),
+            Known::Truncated => put(&mut self.truncated, name, map),
+            Known::Overwritten => put(&mut self.overwritten, name, map),
+            Known::InFlight => put(&mut self.in_flight, name, map),
+            Known::Hash => put(&mut self.hash, name, map),
+            Known::ScalarValue => put(&mut self.scalar_value, name, map),
+            Known::Value => put(&mut self.value, name, map),
+            Known::BinOffset => put(&mut self.bin_offset, name, map),
+            Known::BinSize => put(&mut self.bin_size, name, map),
+            Known::Address => put(&mut self.address, name, map),
+            Known::Role => put_word(&mut self.role, name, parse_role, map),
+            Known::Stage => put_word(&mut self.stage, name, parse_stage, map),
+            Known::Kind => put_word(&mut self.kind, name, parse_kind, map),
+            Known::DType => put_word(&mut self.dtype, name, DType::parse, map),
+            Known::Payload => put_word(&mut self.payload, name, PayloadState::parse, map),
+            Known::Stats => {
+                let stats: Option<RawStats> = map.next_value()?;
+                once(self.stats.replace(stats.map(TensorStats::from)).is_none(), name)
+            }
+        }
+    }
+}
+
+fn put<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    place: &mut Option<T>,
+    name: &str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    let value = map.next_value().map_err(|error| named::<A::Error>(name, &error))?;
+    once(place.replace(value).is_none(), name)
+}
+
+fn put_word<'de, T, A: MapAccess<'de>>(
+    place: &mut Option<T>,
+    what: &'static str,
+    parse: fn(&str) -> Option<T>,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    once(place.replace(map.next_value_seed(Word { parse, what })?).is_none(), what)
+}
+
+fn once<E: de::Error>(is_first: bool, name: &str) -> Result<(), E> {
+    if is_first { Ok(()) } else { Err(E::custom(format_args!("`{name}` stands there twice"))) }
+}
+
+/// Says which key an error is about.
+fn named<E: de::Error>(name: &str, error: &E) -> E {
+    E::custom(format_args!("`{name}`: {error}"))
+}
+
+fn parse_role(text: &str) -> Option<Role> {
+    [Role::Input, Role::Output, Role::InOut].into_iter().find(|role| role_name(*role) == text)
+}
+
+fn parse_stage(text: &str) -> Option<DumpStage> {
+    [DumpStage::BeforeDispatch, DumpStage::AfterCompletion].into_iter().find(|stage| stage.name() == text)
+}
+
+fn parse_kind(text: &str) -> Option<ArgumentKind> {
+    [ArgumentKind::Tensor, ArgumentKind::Scalar].into_iter().find(|kind| kind.name() == text)
+}
+
+#[derive(Deserialize)]
+struct RawStats {
+    min: Number,
+    max: Number,
+    mean: Number,
+    std: Number,
+    zeros: u64,
+    nan: u64,
+    inf: u64,
+}
+
+/// A float that may be spelled as a word.
+struct Number(f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number, D::Error> {
+        let spelling = Spelling::deserialize(deserializer)?;
+        let float = super::normalise::float_of(&spelling);
+        float.map(Number).ok_or_else(|| de::Error::custom("a statistic is not a number"))
+    }
+}
+
+impl From<RawStats> for TensorStats {
+    fn from(raw: RawStats) -> TensorStats {
+        let RawStats { min, max, mean, std, zeros, nan, inf } = raw;
+        // How many elements there are is the shape's to say.
+        TensorStats { min: min.0, max: max.0, mean: mean.0, std: std.0, zeros, nan, inf, numel: 0 }
+    }
+}

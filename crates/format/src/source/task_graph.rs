@@ -1,0 +1,197 @@
+//! Tasks and dependencies from a file beside a manifest: `graph.json` of this project, `deps.json` of `simpler`.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    fs::File,
+};
+
+use serde::{
+    Deserialize,
+    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
+};
+use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+
+use super::{
+    beside::{ForEach, MAX_HEAD_BYTES, json_reader},
+    fields::{Dims, Id, Kernels},
+    metered::Meter,
+};
+use crate::{Edge, Task, record::EDGE_CAUSES};
+
+/// What such a file says.
+#[derive(Default)]
+pub(super) struct TaskGraph {
+    pub(super) tasks: Vec<Task>,
+    pub(super) edges: Vec<Edge>,
+    /// Kernel of each subtask slot, by task.
+    pub(super) slots: HashMap<u64, [u32; SLOTS_PER_TASK]>,
+    pub(super) runtime: Option<String>,
+    /// Arguments that a task only writes.
+    outputs: HashSet<(u64, i64)>,
+}
+
+/// Reads either file; which one it is shows in its keys.
+pub(super) fn read(file: File) -> Result<TaskGraph, String> {
+    let meter = Meter::new(MAX_HEAD_BYTES);
+    let mut json = json_reader(file, &meter);
+    let mut graph = TaskGraph::default();
+    let reader = Reader { graph: &mut graph, meter: &meter };
+    reader.deserialize(&mut json).and_then(|()| json.end()).map_err(|e| e.to_string())?;
+    Ok(graph)
+}
+
+struct Reader<'g> {
+    graph: &'g mut TaskGraph,
+    meter: &'g Meter,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with tasks and edges")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Reader { graph, meter } = self;
+        // Why an edge is there takes the task that waits, and keys have no order.
+        let mut raw_edges: Vec<RawEdge> = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "tasks" => map.next_value_seed(ForEach::new(meter, |task: RawTask| graph.task(&task)))?,
+                "edges" => map.next_value_seed(ForEach::new(meter, |edge| {
+                    raw_edges.push(edge);
+                    Ok(())
+                }))?,
+                "tensors" => map.next_value_seed(ForEach::new(meter, |_: IgnoredAny| Ok(())))?,
+                "runtime" => graph.runtime = map.next_value()?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        graph.edges = raw_edges.iter().map(|edge| graph.edge(edge)).collect();
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct RawTask {
+    task_id: Id,
+    /// One number per subtask slot, -1 where there is none.
+    kernel_ids: Option<Dims<i64>>,
+    func_id: Option<Kernels>,
+    subtask_id: Option<Dims<u64>>,
+    block_num: Option<u32>,
+    tensor_count: Option<u32>,
+    scalar_count: Option<u32>,
+    dispatched_ns: Option<Id>,
+    completed_ns: Option<Option<Id>>,
+    #[serde(default)]
+    in_flight: bool,
+    #[serde(default)]
+    args: Vec<RawArg>,
+}
+
+#[derive(Deserialize)]
+struct RawArg {
+    idx: Option<i64>,
+    r#type: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawEdge {
+    #[serde(alias = "from")]
+    pred: Id,
+    #[serde(alias = "to")]
+    succ: Id,
+    #[serde(alias = "arg_index")]
+    arg: Option<i64>,
+    source: Option<Word>,
+    why: Option<Word>,
+}
+
+/// The causes of this project, and the word of `simpler` for a dependency that the orchestration asked for. Any other word
+/// says how the dependency was found, which is not why it is there.
+#[derive(Clone, Copy)]
+struct Word(Option<&'static str>);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
+        let known = |text: &str| Some(EDGE_CAUSES.into_iter().find(|cause| *cause == text));
+        super::fields::Word { parse: known, what: "cause" }.deserialize(deserializer).map(Word)
+    }
+}
+
+impl TaskGraph {
+    fn task(&mut self, raw: &RawTask) -> Result<(), String> {
+        let task_id = raw.task_id.0;
+        let func_id = slots(raw)?;
+        for arg in &raw.args {
+            if let (Some(idx), Some("OUTPUT" | "OUTPUT_EXISTING")) = (arg.idx, arg.r#type.as_deref()) {
+                self.outputs.insert((task_id, idx));
+            }
+        }
+        self.slots.insert(task_id, func_id);
+        let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
+        // A file without times is about tasks that ran: it says nothing of any that did not.
+        let completed = raw.completed_ns.unwrap_or(Some(Id(0)));
+        self.tasks.push(Task {
+            task_id,
+            func_id,
+            block_num: raw.block_num.unwrap_or(1),
+            dispatched_ns: raw.dispatched_ns.unwrap_or_default().0,
+            completed_ns: completed.map(|at| at.0),
+            tensor_count: raw.tensor_count.unwrap_or(args),
+            scalar_count: raw.scalar_count.unwrap_or(0),
+            in_flight: raw.in_flight,
+        });
+        Ok(())
+    }
+
+    fn edge(&self, raw: &RawEdge) -> Edge {
+        let RawEdge { pred, succ, arg, source, why } = raw;
+        let arg_index = arg.and_then(|arg| u16::try_from(arg).ok());
+        let is_output = arg.is_some_and(|arg| self.outputs.contains(&(succ.0, arg)));
+        let said = [why, source].into_iter().flatten().find_map(|word| word.0);
+        let why = match said {
+            Some(cause) => cause,
+            None if arg_index.is_none() => "explicit",
+            None if is_output => "write_after_write",
+            None => "read_after_write",
+        };
+        Edge { from: pred.0, to: succ.0, arg_index: arg_index.unwrap_or(0), why }
+    }
+}
+
+fn slots(raw: &RawTask) -> Result<[u32; SLOTS_PER_TASK], String> {
+    let mut slots = [NO_KERNEL; SLOTS_PER_TASK];
+    if let Some(kernels) = raw.kernel_ids {
+        if kernels.as_slice().len() > SLOTS_PER_TASK {
+            return Err("a task has more than 3 kernels".into());
+        }
+        for (slot, kernel) in slots.iter_mut().zip(kernels.as_slice()) {
+            if *kernel != -1 {
+                *slot = u32::try_from(*kernel).map_err(|_| "a kernel's number is out of range")?;
+            }
+        }
+        return Ok(slots);
+    }
+    let known = raw.func_id.as_ref().map_or(&[][..], |kernels| kernels.known());
+    for (place, kernel) in known.iter().enumerate() {
+        let slot =
+            raw.subtask_id.and_then(|slots| slots.as_slice().get(place).copied()).unwrap_or(place as u64);
+        let slot = usize::try_from(slot).ok().and_then(|slot| slots.get_mut(slot));
+        *slot.ok_or("a task has more than 3 subtask slots")? = *kernel;
+    }
+    Ok(slots)
+}
