@@ -105,9 +105,11 @@ impl Index {
                 return Err(self.changed(at, "a frame is no longer whole").into());
             };
             let thread = frame.header.thread;
-            for record in frame.records() {
-                let (_, record) = record.map_err(|reason| self.changed(at, reason))?;
-                each(thread, &record)?;
+            let walked = frame.for_each(|_, record| each(thread, record).map_err(Walked::Caller));
+            match walked {
+                Ok(()) => {}
+                Err(Walked::Caller(error)) => return Err(error),
+                Err(Walked::Senseless(reason)) => return Err(self.changed(at, reason).into()),
             }
         }
         Ok(())
@@ -115,6 +117,18 @@ impl Index {
 
     pub(crate) fn changed(&self, offset: u64, reason: &str) -> FormatError {
         FormatError::IndexChanged { path: self.path.clone(), offset, reason: reason.to_owned() }
+    }
+}
+
+/// Why a walk over records stopped.
+enum Walked<E> {
+    Caller(E),
+    Senseless(&'static str),
+}
+
+impl<E> From<Senseless> for Walked<E> {
+    fn from(senseless: Senseless) -> Self {
+        Walked::Senseless(senseless.0)
     }
 }
 
@@ -329,30 +343,22 @@ fn decode_footer<'f>(index: &Index, body: &[u8], at: u64, whole: usize) -> Next<
     Next::Footer { footer: Box::new(footer), loose_end }
 }
 
-impl<'f> Frame<'f> {
-    /// The records with their offsets in the file; ends at the first one that makes no sense.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Result<(u64, IndexRecord), &'static str>> + use<'f> {
-        let (body_at, body) = (self.body_at, self.body);
+impl Frame<'_> {
+    /// Calls `each` with every record and its offset in the file; an error at the first one that makes no sense.
+    pub(crate) fn for_each<E: From<Senseless>>(
+        &self,
+        mut each: impl FnMut(u64, &IndexRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut record = IndexRecord::scratch();
         let mut place = 0;
-        let mut left = self.header.count;
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return (std::mem::replace(&mut place, body.len()) < body.len())
-                    .then_some(Err("bytes follow its last record"));
-            }
-            left -= 1;
-            let decoded = IndexRecord::decode(&body[place..]);
-            Some(match decoded {
-                Ok((record, bytes)) => {
-                    let at = body_at + place as u64;
-                    place += bytes;
-                    Ok((at, record))
-                }
-                Err(reason) => {
-                    (left, place) = (0, body.len());
-                    Err(reason)
-                }
-            })
-        })
+        for _ in 0..self.header.count {
+            let bytes = record.decode_from(&self.body[place..]).map_err(Senseless)?;
+            each(self.body_at + place as u64, &record)?;
+            place += bytes;
+        }
+        if place < self.body.len() { Err(Senseless("bytes follow its last record").into()) } else { Ok(()) }
     }
 }
+
+/// Why a record makes no sense.
+pub(crate) struct Senseless(pub(crate) &'static str);

@@ -334,20 +334,28 @@ impl IndexRecord {
         debug_assert!(self.encoded_bytes() <= MAX_RECORD_BYTES);
     }
 
-    /// The record at the start of `bytes`, checked, and its length.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<(IndexRecord, usize), &'static str> {
-        let head = bytes.get(..RECORD_HEAD_BYTES).ok_or("it ends within its fixed part")?;
-        let mut record = TensorDumpRecord::default();
-        record.as_mut_bytes()[..RECORD_HEAD_BYTES].copy_from_slice(head);
-        let mut rest = &bytes[RECORD_HEAD_BYTES..];
-        let mut decoded = IndexRecord { record, stats: None, args: Vec::new() };
-        match decoded.kind() {
-            RecordKind::Tensor => decoded.decode_tensor(&mut rest)?,
-            RecordKind::Dispatch => decoded.decode_dispatch(&mut rest)?,
+    /// A record to decode into.
+    pub(crate) fn scratch() -> IndexRecord {
+        IndexRecord { record: TensorDumpRecord::default(), stats: None, args: Vec::new() }
+    }
+
+    /// Becomes the record at the start of `bytes`, checked, and returns its length. Decoding in place: of millions of records,
+    /// moving them around would cost more than reading them. After an error the record is nothing to rely on.
+    pub(crate) fn decode_from(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        let (head, mut rest) =
+            bytes.split_at_checked(RECORD_HEAD_BYTES).ok_or("it ends within its fixed part")?;
+        let (fixed, variable) = self.record.as_mut_bytes().split_at_mut(RECORD_HEAD_BYTES);
+        fixed.copy_from_slice(head);
+        variable.fill(0);
+        self.stats = None;
+        self.args.clear();
+        match self.kind() {
+            RecordKind::Tensor => self.decode_tensor(&mut rest)?,
+            RecordKind::Dispatch => self.decode_dispatch(&mut rest)?,
             _ => {}
         }
-        decoded.check()?;
-        Ok((decoded, bytes.len() - rest.len()))
+        self.check()?;
+        Ok(bytes.len() - rest.len())
     }
 
     fn decode_tensor(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
@@ -369,7 +377,7 @@ impl IndexRecord {
             return Err("it has more arguments than a kernel receives");
         }
         take_into(rest, self.record.shape.as_mut_bytes())?;
-        self.args = vec![0; bytes / 8];
+        self.args.resize(bytes / 8, 0);
         take_into(rest, self.args.as_mut_bytes())
     }
 

@@ -7,7 +7,7 @@ use crate::{
     error::AtPath,
     files::{Tail, create_new, lock_for_writing, unfinished},
     frame::{FrameEncoder, encode_file_header},
-    index::{Frame, Index, Next},
+    index::{Frame, Index, Next, Senseless},
     layout::FLAG_WINDOWED,
 };
 
@@ -96,6 +96,12 @@ enum CopyError {
     Write(FormatError),
 }
 
+impl From<Senseless> for CopyError {
+    fn from(senseless: Senseless) -> Self {
+        CopyError::Changed(senseless.0)
+    }
+}
+
 impl CopyError {
     fn at(self, index: &Index, offset: u64) -> FormatError {
         match self {
@@ -109,13 +115,14 @@ impl<C: FnMut(u32, &mut IndexRecord) -> bool> Copy<'_, C> {
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), CopyError> {
         let thread = frame.header.thread;
         let mut kept = Vec::new();
-        for record in frame.records() {
-            let (_, mut record) = record.map_err(CopyError::Changed)?;
+        frame.for_each(|_, record| {
+            let mut record = record.clone();
             if (self.change)(thread, &mut record) {
                 self.totals.add(&record);
                 kept.push(record);
             }
-        }
+            Ok::<_, CopyError>(())
+        })?;
         let seq = self.with_skipped(thread, frame.header.first_seq..frame.header.next_seq);
         if kept.is_empty() {
             self.skipped.insert(thread, seq);

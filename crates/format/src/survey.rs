@@ -6,7 +6,7 @@ use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, SLOTS_PER_TASK, TaskDumpRecord}
 
 use crate::{
     Footer, FormatError, InFlightTask, IndexRecord, Loss, Status, Totals,
-    index::{Frame, Index, Next, Stop},
+    index::{Frame, Index, Next, Senseless, Stop},
     layout::FrameHeader,
 };
 
@@ -92,13 +92,15 @@ impl Survey {
         windowed: bool,
         each: &mut impl FnMut(u32, u64, &IndexRecord),
     ) -> Result<(), &'static str> {
-        frame.records().try_for_each(|record| record.map(|_| ()))?;
+        let senseless = |Senseless(reason)| reason;
+        frame.for_each(|_, _| Ok(())).map_err(senseless)?;
         self.advance(frame, windowed)?;
-        for (at, record) in frame.records().flatten() {
-            self.totals.add(&record);
-            each(frame.header.thread, at, &record);
-        }
-        Ok(())
+        let counted = frame.for_each(|at, record| {
+            self.totals.add(record);
+            each(frame.header.thread, at, record);
+            Ok(())
+        });
+        counted.map_err(senseless)
     }
 
     fn damaged(&mut self, index: &Index, reason: &str, at_end: bool) {

@@ -37,7 +37,8 @@ impl Entries {
 
     /// The record that the bytes at an entry hold.
     pub(super) fn decode(&self, place: usize, entry: &Entry, bytes: &[u8]) -> Result<Record, &'static str> {
-        let (record, _) = IndexRecord::decode(bytes)?;
+        let mut record = IndexRecord::scratch();
+        record.decode_from(bytes)?;
         let kernels = self.kernels.sets[entry.kernels as usize];
         Record::new(place as u64, entry.thread, kernels, &record).ok_or("the record became another")
     }
