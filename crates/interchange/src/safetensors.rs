@@ -1,0 +1,111 @@
+//! `.safetensors`: a length, a JSON header, then the bytes of every tensor without gaps.
+
+mod header;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use tensortap_abi::DType;
+
+use self::header::{Header, TensorEntry};
+use crate::error::AtPath;
+use crate::golden::{GoldenArray, Place};
+use crate::manifest::{Meaning, restore};
+use crate::order::Order;
+use crate::storage::{content_bytes, safetensors_storage};
+use crate::writer::{check_size, copy};
+use crate::{ArrayHead, Content, InterchangeError};
+
+const FORMAT: &str = "safetensors";
+/// The limit of the format's own reader.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+pub(crate) fn write(
+    file: &mut File,
+    path: &Path,
+    arrays: &[(ArrayHead<'_>, &dyn Content)],
+    buffer: &mut Vec<u8>,
+) -> Result<(), InterchangeError> {
+    let mut arrays = arrays.to_vec();
+    // Wide elements first, as the format's own writer does: then every tensor is aligned to its elements.
+    arrays.sort_by_key(|(head, _)| std::cmp::Reverse(head.dtype.bits()));
+    let (mut entries, mut metadata, mut end) = (Vec::new(), Vec::new(), 0_u64);
+    for (head, content) in &arrays {
+        let bytes = check_size(head, *content)?;
+        let stored = safetensors_storage(head.dtype, head.shape);
+        if stored.dtype != head.dtype {
+            let meaning = Meaning { dtype: head.dtype.name().into(), shape: head.shape.into() };
+            metadata.push((head.name.to_string(), meaning.to_json()));
+        }
+        let data_offsets = [end, end.saturating_add(bytes)];
+        end = data_offsets[1];
+        let dtype = dtype_name(stored.dtype).into();
+        entries.push((head.name.to_string(), TensorEntry { dtype, shape: stored.shape, data_offsets }));
+    }
+    file.write_all(&header::encode(&entries, &metadata)).at("write", path)?;
+    arrays.iter().try_for_each(|(head, content)| copy(file, path, &[], head, *content, buffer))
+}
+
+/// The tensors of a file.
+pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<GoldenArray>, InterchangeError> {
+    let damaged = |reason: String| InterchangeError::damaged(path, FORMAT, reason);
+    let file_bytes = file.metadata().at("measure", path)?.len();
+    let mut length = [0; 8];
+    if file_bytes < length.len() as u64 {
+        return Err(damaged("it ends within its header".into()));
+    }
+    file.read_exact(&mut length).at("read", path)?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER_BYTES || length > file_bytes - 8 {
+        return Err(damaged(format!("its header has {length} bytes, the file {file_bytes}")));
+    }
+    let mut text = Vec::new();
+    (&mut file).take(length).read_to_end(&mut text).at("read", path)?;
+    let Header { tensors, metadata } = header::decode(&text).map_err(damaged)?;
+    let data_start = 8 + length;
+    let mut arrays = Vec::with_capacity(tensors.len());
+    for (name, TensorEntry { dtype, shape, data_offsets: [start, end] }) in tensors {
+        let Some(dtype) = parse_dtype(&dtype) else {
+            return Err(InterchangeError::UnknownDType { path: path.into(), name, dtype });
+        };
+        let need = content_bytes(dtype, &shape);
+        if end.checked_sub(start).is_none_or(|bytes| Some(bytes) != need) {
+            return Err(damaged(format!("{name}: its offsets {start} to {end} contradict its shape")));
+        }
+        let offset = data_start.saturating_add(start);
+        let have = file_bytes.saturating_sub(offset);
+        let place = Place::File { offset };
+        let mut array = GoldenArray::new(path, name, dtype, shape, Order::default(), place, have)?;
+        let meaning = metadata.iter().find(|(key, _)| *key == array.name);
+        restore(&mut array, meaning.and_then(|(_, json)| Meaning::from_json(json)).as_ref());
+        arrays.push(array);
+    }
+    Ok(arrays)
+}
+
+fn dtype_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Float64 => "F64",
+        DType::Float32 => "F32",
+        DType::Float16 => "F16",
+        DType::BFloat16 => "BF16",
+        DType::Float8E4M3FN => "F8_E4M3",
+        DType::Float8E5M2 => "F8_E5M2",
+        DType::Float4E2M1 => "F4",
+        DType::Int64 => "I64",
+        DType::Int32 => "I32",
+        DType::Int16 => "I16",
+        DType::Int8 => "I8",
+        DType::UInt64 => "U64",
+        DType::UInt32 => "U32",
+        DType::UInt16 => "U16",
+        // Never asked for: 4-bit integers are stored as bytes.
+        DType::UInt8 | DType::Int4 => "U8",
+        DType::Bool => "BOOL",
+    }
+}
+
+fn parse_dtype(name: &str) -> Option<DType> {
+    DType::ALL.into_iter().find(|dtype| *dtype != DType::Int4 && dtype_name(*dtype) == name)
+}
