@@ -1,5 +1,7 @@
 //! Numbers that name tasks, arguments and records: single ones and ranges, in hex or decimal.
 
+use tensortap::TaskId;
+
 const ACCEPTED: &str =
     "a number is decimal (12) or hex (0x100000002), a range is FIRST-LAST with both ends in it";
 
@@ -8,15 +10,35 @@ pub type IdRange = (u64, u64);
 
 /// Reads `12`, `0x1f`, `3-7` or `0x100000000-0x10000000f`.
 pub fn parse_range(text: &str) -> Result<IdRange, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (parse_id(first)?, parse_id(last)?);
-    if first > last {
-        return Err(format!("the range ends before it begins; did you mean {last}-{first}?"));
-    }
-    Ok((first, last))
+    range_of(text, parse_id)
 }
 
-fn parse_id(text: &str) -> Result<u64, String> {
+/// The same for tasks, which have one more spelling: ring and position in it, `1:2` for `0x100000002`.
+pub fn parse_task_range(text: &str) -> Result<IdRange, String> {
+    range_of(text, parse_task)
+}
+
+fn range_of(text: &str, parse: impl Fn(&str) -> Result<u64, String>) -> Result<IdRange, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let ends = (parse(first)?, parse(last)?);
+    if ends.0 > ends.1 {
+        let (first, last) = (first.trim(), last.trim());
+        return Err(format!("the range ends before it begins; did you mean {last}-{first}?"));
+    }
+    Ok(ends)
+}
+
+/// One task: `12`, `0x100000002` or `1:2`.
+pub fn parse_task(text: &str) -> Result<u64, String> {
+    let Some((ring, local)) = text.split_once(':') else { return parse_id(text) };
+    let half = |text: &str| {
+        u32::try_from(parse_id(text)?).map_err(|_| "a ring and a position in it have 32 bits".to_string())
+    };
+    Ok(TaskId::in_ring(half(ring)?, half(local)?).0)
+}
+
+/// One number.
+pub fn parse_id(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
@@ -72,7 +94,27 @@ mod tests {
         assert_eq!(held, [2, 3, 4, 9]);
     }
 
+    #[test]
+    fn a_task_is_also_read_as_ring_and_position() {
+        assert_eq!(parse_task_range("1:2"), Ok(((1 << 32) + 2, (1 << 32) + 2)));
+        assert_eq!(parse_task_range("0:3-0x1:0xf"), Ok((3, (1 << 32) + 15)));
+        assert!(parse_task_range("1:2-1:0").unwrap_err().contains("did you mean 1:0-1:2?"));
+        assert!(parse_task_range("0x100000000:1").unwrap_err().contains("32 bits"));
+        for text in ["1:", ":1", "1:2:3", ":"] {
+            assert_eq!(parse_task_range(text), Err(ACCEPTED.into()), "{text}");
+        }
+        assert_eq!(parse_range("1:2"), Err(ACCEPTED.into()), "arguments have no rings");
+    }
+
     proptest! {
+        #[test]
+        fn every_spelling_of_a_task_is_the_same_task(ring: u32, local: u32) {
+            let id = TaskId::in_ring(ring, local).0;
+            for text in [format!("{ring}:{local}"), format!("{id}"), format!("{id:#x}"), TaskId(id).to_string()] {
+                prop_assert_eq!(parse_task(&text), Ok(id));
+            }
+        }
+
         #[test]
         fn what_is_written_is_read(a: u64, b: u64) {
             let (first, last) = (a.min(b), a.max(b));
@@ -82,6 +124,7 @@ mod tests {
         #[test]
         fn no_text_is_a_panic(text in "\\PC{0,12}") {
             let _ = parse_range(&text);
+            let _ = parse_task_range(&text);
         }
     }
 }

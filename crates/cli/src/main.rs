@@ -11,6 +11,7 @@ mod losses;
 mod number;
 mod output;
 mod progress;
+mod record_text;
 mod select;
 mod size;
 mod verbs;

@@ -134,6 +134,12 @@ fn stream(to: impl Write, fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()
     }
 }
 
+/// Characters in a line of the terminal that standard output is; `None` when it is none.
+pub fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
 /// A word that says whether something is right.
 pub fn verdict(word: &str, good: bool) -> String {
     let color = if good { AnsiColor::Green } else { AnsiColor::Red };

@@ -1,53 +1,86 @@
 //! `tensortap list`: the records of a dump.
 
+mod column;
+mod csv;
 mod document;
 mod foot;
-mod row;
+mod layout;
+mod order;
+mod rows;
 mod table;
 
 use clap::Args;
-use tensortap::format::Dump;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use column::Column;
+use layout::Choice;
+use order::SortKey;
+use rows::Rows;
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::select::{SelectArgs, Selection};
+use crate::select::SelectArgs;
 
 /// What `tensortap list` takes.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tensortap list                                 the newest dump under outputs/\n  \
     tensortap list --stage after --kind tensor     what every task produced\n  \
+    tensortap list --nan --limit 1                 the first record that holds a NaN\n  \
+    tensortap list --sort -bytes --limit 10        the ten largest\n  \
+    tensortap list --columns name,kernel,shape,hash\n  \
+    tensortap list --task 1:2 --csv > records.csv\n  \
     tensortap list my_dump --func softmax --json\n\n\
-    The dump of a run that still goes on, or that was torn, is listed as far as it goes.")]
+    `tensortap show INDEX` looks into one of the records. The dump of a run that still goes on, or that was torn, is \
+    listed as far as it goes.")]
 pub struct ListArgs {
     #[command(flatten)]
     dump: DumpArg,
+    /// Order by these columns, the largest first with a minus: task,-bytes [default: as captured]
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = order::parse_sort_key)]
+    sort: Vec<SortKey>,
+    /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, value,
+    /// payload, numel, strides, start_offset, address, bin_offset, bin_size, thread; recorded statistics min, max,
+    /// mean, std, zeros, nan, inf
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
+    columns: Vec<Column>,
+    /// Show at most this many records; the foot still counts them all
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print comma-separated values with a head line and nothing else
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Fit the table in this many characters [default: the terminal's width; unlimited in a pipe or file]
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
     #[command(flatten)]
     select: SelectArgs,
+}
+
+fn columns() -> impl TypedValueParser<Value = Column> {
+    PossibleValuesParser::new(column::ALL.map(Column::name)).try_map(|word| {
+        column::ALL
+            .into_iter()
+            .find(|column| column.name().eq_ignore_ascii_case(&word))
+            .ok_or("no such column")
+    })
 }
 
 /// Lists the records.
 pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
-    let selection = args.select.selection(dump.info())?;
+    let selection = args.select.selection(&dump, output)?;
+    let rows = Rows::new(&dump, &selection, &args.sort, args.limit)?;
     if output.json {
-        let selected = count(&dump, &selection)?;
-        output.stream(|out| document::write(out, &dump, &selection, selected))?;
+        output.stream(|out| document::write(out, &rows))?;
+    } else if args.csv {
+        let columns = if args.columns.is_empty() { &column::FOR_MACHINES[..] } else { &args.columns };
+        output.stream(|out| csv::write(out, &rows, columns))?;
     } else {
-        output.stream(|out| table::write(out, &dump, &selection))?;
+        let choice = if args.columns.is_empty() { Choice::Usual } else { Choice::Columns(&args.columns) };
+        let width = args.width.or_else(crate::output::terminal_width);
+        output.stream(|out| table::write(out, &rows, choice, width))?;
     }
     Ok(Exit::Good)
-}
-
-/// Records selected. Reads the index once more rather than keep records in memory.
-fn count(dump: &Dump, selection: &Selection<'_>) -> anyhow::Result<u64> {
-    if selection.is_all() {
-        return Ok(dump.len());
-    }
-    let mut selected = 0;
-    for record in dump.records() {
-        selected += u64::from(selection.holds(&record?));
-    }
-    Ok(selected)
 }

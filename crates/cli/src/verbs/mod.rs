@@ -13,6 +13,7 @@ use tensortap::{DumpStage, PayloadPath};
 
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::select::{self, SelectorsArgs};
 
 /// What tensortap can be asked to do.
 #[derive(Subcommand)]
@@ -22,13 +23,15 @@ pub enum Verb {
     /// Run a scene and check its golden
     Run(Box<run::RunArgs>),
     /// List the records of a dump
-    List(list::ListArgs),
+    List(Box<list::ListArgs>),
     /// Check every hash, offset and counter of a dump
     Verify(verify::VerifyArgs),
     /// Make a torn dump whole
     Repair(repair::RepairArgs),
     /// Measure tensortap itself
     Bench(bench::BenchArgs),
+    #[command(hide = true, about = select::PAGE, help_template = "{about}\n", disable_help_flag = true)]
+    Selectors(SelectorsArgs),
 }
 
 impl Verb {
@@ -41,6 +44,7 @@ impl Verb {
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
+            Verb::Selectors(_) => select::print_page(output),
         }
     }
 
@@ -49,7 +53,7 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
-            Verb::List(_) | Verb::Verify(_) | Verb::Repair(_) | Verb::Bench(_) => None,
+            Verb::List(_) | Verb::Verify(_) | Verb::Repair(_) | Verb::Bench(_) | Verb::Selectors(_) => None,
         }
     }
 }

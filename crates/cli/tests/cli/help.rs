@@ -21,6 +21,21 @@ fn every_verb_has_help_with_an_example() {
 }
 
 #[test]
+fn selectors_have_a_page_that_verbs_refer_to_and_a_narrow_terminal_takes() {
+    let page = tensortap("help selectors");
+    assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""), "{page:?}");
+    assert_eq!(tensortap("selectors").stdout.trim_end(), page.stdout.trim_end());
+    assert!(page.stdout.lines().all(|line| line.chars().count() <= 80), "{page:?}");
+    let help = tensortap("list --help").stdout;
+    assert!(help.contains("`tensortap help selectors`"), "{help}");
+    let (_, options) = help.split_once("Selecting records").expect("selectors");
+    let (options, _) = options.split_once("Common options").expect("common options");
+    for option in options.split_whitespace().filter(|word| word.starts_with("--")) {
+        assert!(page.stdout.contains(&format!("  {option} ")), "no {option} in {page:?}");
+    }
+}
+
+#[test]
 fn examples_in_the_help_of_run_work() {
     let help = tensortap("run --help").stdout;
     let (_, examples) = help.split_once("Examples:\n").expect("examples");

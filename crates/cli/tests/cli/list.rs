@@ -59,7 +59,7 @@ fn each_selector_leaves_what_the_manifest_says() {
     };
     let second = "0x0000000100000000";
     type Keep<'a> = &'a dyn Fn(&Value) -> bool;
-    let cases: [(&str, usize, Keep<'_>); 12] = [
+    let cases: [(&str, usize, Keep<'_>); 26] = [
         ("", 18, &|_| true),
         ("--task 0x100000000", 4, &|r| r["task_id"] == second),
         ("--task 0,4294967296", 7, &|r| r["task_id"] == "0x0000000000000000" || r["task_id"] == second),
@@ -72,6 +72,20 @@ fn each_selector_leaves_what_the_manifest_says() {
         ("--dtype uint32", 3, &|r| r["dtype"] == "uint32"),
         ("--dtype float32,uint32 --stage before", 13, &|r| r["stage"] == "before_dispatch"),
         ("--role inout", 0, &|r| r["role"] == "inout"),
+        ("--task 1:0", 4, &|r| r["task_id"] == second),
+        ("--task 0:0-0x100000000", 7, &|r| r["task_id"] == "0x0000000000000000" || r["task_id"] == second),
+        ("--task mul", 4, &|r| r["func_id"][0] == 2),
+        ("--task mul,0", 7, &|r| r["func_id"][0] == 2 || r["task_id"] == "0x0000000000000000"),
+        ("--func add*", 14, &|r| r["func_id"][0] != 2),
+        ("--func func_2", 4, &|r| r["func_id"][0] == 2),
+        ("--stage before_dispatch", 13, &|r| r["stage"] == "before_dispatch"),
+        ("--role OUT", 5, &|r| r["role"] == "output"),
+        ("--dtype u32", 3, &|r| r["dtype"] == "uint32"),
+        ("--dtype FLOAT32 --kind scalar", 2, &|r| r["dtype"] == "float32" && r["kind"] == "scalar"),
+        ("--shape 16384", 13, &|r| r["kind"] == "tensor"),
+        ("--shape *", 13, &|r| r["kind"] == "tensor"),
+        ("--shape 16384x*,[]", 0, &|_| false),
+        ("--nan", 0, &|_| false),
     ];
     for (selectors, count, keep) in cases {
         let found = selected(&folder, selectors);
@@ -79,6 +93,175 @@ fn each_selector_leaves_what_the_manifest_says() {
     }
     assert_eq!(selected(&folder, "--index 3-5,17"), [3, 4, 5, 17]);
     assert_eq!(selected(&folder, "--index 18"), [0; 0]);
+}
+
+#[test]
+fn equal_content_is_found_by_the_first_digits_of_its_hash() {
+    let folder = vector_example();
+    let manifest = folder.manifest("d");
+    let records = manifest["tensors"].as_array().unwrap();
+    let hash = records.iter().find(|r| r["stage"] == "after_completion").unwrap()["hash"].as_str().unwrap();
+    let expected: Vec<u64> =
+        (0..).zip(records).filter(|(_, r)| r["hash"] == hash).map(|(index, _)| index).collect();
+    assert!(expected.len() > 1, "the output of the first task is read by others");
+    assert_eq!(selected(&folder, &format!("--hash {hash}")), expected);
+    assert_eq!(selected(&folder, &format!("--hash {}", &hash[2..10])), expected);
+}
+
+#[test]
+fn nans_are_found_in_content_in_statistics_and_in_scalars() {
+    for (level, known) in [("full", true), ("hash", true), ("meta", false)] {
+        let folder = Folder::new();
+        let run = folder
+            .tensortap(&format!("run vector_example --dump-tensor={level} --out d --inject-fault mul=nan"));
+        assert_eq!(run.code, Some(1), "{run:?}");
+        let list = folder.good("list d --nan");
+        if known {
+            let mul = document(&folder.good("list d --func mul --stage after --json"))["records"][0].clone();
+            assert_eq!(selected(&folder, "--nan --stage after --func mul"), [mul["index"].as_u64().unwrap()]);
+            let after: Vec<u64> = selected(&folder, "--nan --func mul");
+            assert_eq!(after.len(), 1, "the inputs hold none");
+            assert!(list.stdout.contains("add"), "the next task was given them: {list:?}");
+        } else {
+            assert!(list.stdout.contains("There is no NaN in the dump.\n13 records could hold"), "{list:?}");
+        }
+    }
+    let folder = Folder::new();
+    folder.good("run scalar_data --dump-tensor --out d");
+    let scalars = document(&folder.good("list d --kind scalar --json"));
+    let holding = |record: &&Value| record["value"] == "NaN";
+    let expected = scalars["records"].as_array().unwrap().iter().filter(holding).count();
+    let found = document(&folder.good("list d --kind scalar --nan --json"));
+    assert_eq!(found["selected"], expected);
+}
+
+#[test]
+fn an_empty_selection_says_what_there_is_instead() {
+    let folder = vector_example();
+    for (selectors, said) in [
+        (
+            "--task 7",
+            "There is no task 0x7; tasks are 0x0, 0x100000000, 0x100000001, 0x100000002, 0x100000003.",
+        ),
+        ("--task 5-6,9:9", "There is no task 0x5-0x6,0x900000009; tasks are 0x0"),
+        ("--func 77", "There is no kernel 77; kernels are add, add_scalar, mul."),
+        ("--role inout", "There is no role inout; roles are input, output."),
+        ("--arg 9", "There is no argument 9; arguments are 0, 1, 2, 3."),
+        ("--index 18-20", "There is no index 18-20; indexes are 0 … 17."),
+        ("--dtype bool", "There is no dtype bool; dtypes are float32, uint32."),
+        ("--shape 3x*", "There is no such shape; shapes are 16384."),
+        (
+            "--kind scalar --role output",
+            "role output alone leaves 5 records, kind scalar alone leaves 5 records.",
+        ),
+    ] {
+        let outcome = folder.good(&format!("list d {selectors}"));
+        assert!(
+            outcome.stdout.contains("0 of 18 records. ") && outcome.stdout.contains(said),
+            "{selectors}: {outcome:?}"
+        );
+    }
+}
+
+/// The rows of a CSV list, each a list of cells.
+fn csv(folder: &Folder, options: &str) -> Vec<Vec<String>> {
+    let text = folder.good(&format!("list d --csv {options}")).stdout;
+    text.lines().map(|line| line.split(',').map(String::from).collect()).collect()
+}
+
+#[test]
+fn csv_has_a_head_and_every_cell_in_full() {
+    let folder = vector_example();
+    let manifest = folder.manifest("d");
+    let rows = csv(&folder, "--columns index,task,arg,bytes,hash,value,shape");
+    assert_eq!(rows[0], ["index", "task", "arg", "bytes", "hash", "value", "shape"]);
+    assert_eq!(rows.len(), 19);
+    for (index, (row, record)) in rows[1..].iter().zip(manifest["tensors"].as_array().unwrap()).enumerate() {
+        let text = |key: &str| record[key].as_str().map_or(record[key].to_string(), String::from);
+        let tensor = record["kind"] == "tensor";
+        let bytes = if tensor { "65536" } else { "4" };
+        let expected = [
+            index.to_string(),
+            text("task_id"),
+            text("arg_index"),
+            bytes.into(),
+            if tensor { text("hash") } else { String::new() },
+            if tensor { String::new() } else { text("value") },
+            if tensor { "16384".into() } else { String::new() },
+        ];
+        assert_eq!(*row, expected);
+    }
+    let head = &csv(&folder, "")[0];
+    assert_eq!(head.len(), 14, "{head:?}");
+}
+
+#[test]
+fn rows_are_ordered_by_keys_and_cut_by_a_limit_and_the_foot_counts_them_all() {
+    let folder = vector_example();
+    let column = |options: &str, place: usize| -> Vec<String> {
+        csv(&folder, options)[1..].iter().map(|row| row[place].clone()).collect()
+    };
+    let tasks = column("--sort task --columns task", 0);
+    assert!(tasks.is_sorted() && tasks.len() == 18, "{tasks:?}");
+    let indexes: Vec<u64> =
+        column("--sort -index --columns index", 0).iter().map(|i| i.parse().unwrap()).collect();
+    assert_eq!(indexes, (0..18).rev().collect::<Vec<u64>>());
+    let rows = csv(&folder, "--sort kernel,-bytes --columns kernel,bytes,index");
+    let keys: Vec<(String, i64, u64)> = rows[1..]
+        .iter()
+        .map(|row| (row[0].clone(), -row[1].parse::<i64>().unwrap(), row[2].parse().unwrap()))
+        .collect();
+    assert!(keys.is_sorted(), "by kernel, then the largest first, then as captured: {keys:?}");
+    assert_eq!(
+        column("--sort value --columns value --limit 2", 0),
+        ["1.0", "2.0"],
+        "what has no value is last"
+    );
+    assert_eq!(column("--sort -value --columns value --limit 1", 0), ["16384"], "in both directions");
+
+    for options in ["--limit 2", "--limit 2 --sort -bytes"] {
+        let table = folder.good(&format!("list d {options}")).stdout;
+        assert_eq!(table.lines().filter(|line| line.contains(" 0x")).count(), 2, "{table}");
+        assert!(table.contains("18 records: 13 tensors with 832 KiB, 5 scalars\n2 of them shown"), "{table}");
+        let list = document(&folder.good(&format!("list d --json {options}")));
+        assert_eq!((&list["selected"], list["records"].as_array().unwrap().len()), (&18.into(), 2));
+    }
+}
+
+#[test]
+fn a_narrow_table_fits_and_says_what_it_left_out() {
+    let folder = Folder::new();
+    folder.good("run dump_tensor_example --dump-tensor --out d");
+    let table = folder.good("list d --width 84").stdout;
+    assert_snapshot("list_narrow", &table);
+    for width in [80, 90, 100, 110] {
+        let table = folder.good(&format!("list d --width {width}")).stdout;
+        let rows = table.lines().filter(|line| line.contains("0x") || line.contains("INDEX"));
+        assert!(
+            rows.clone().count() >= 7 && rows.clone().all(|row| row.chars().count() <= width),
+            "{width}: {table}"
+        );
+    }
+}
+
+#[test]
+fn columns_and_keys_that_do_not_exist_are_answered_with_those_that_do() {
+    let folder = vector_example();
+    for (options, part) in [
+        ("--columns sise", "bin_size"),
+        ("--sort size", "bytes"),
+        ("--shape 16-3", "joined by x"),
+        ("--hash xyz", "hex digits"),
+        ("--limit x", "--limit"),
+        ("--csv --json", "cannot be used with"),
+        ("--task mull", "did you mean `mul`?"),
+        ("--task 1-", "kernel's name"),
+        ("--stage during", "before, after"),
+    ] {
+        let outcome = folder.tensortap(&format!("list d {options}"));
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{options}: {outcome:?}");
+        assert!(outcome.stderr.contains(part), "{options}: {outcome:?}");
+    }
 }
 
 #[test]

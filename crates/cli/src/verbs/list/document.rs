@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use tensortap::format::{Dump, Loss, Record, RunInfo, Tail};
 
+use super::rows::Rows;
 use crate::dump_arg::state_name;
-use crate::select::Selection;
 
 /// All but the records.
 #[derive(Serialize)]
@@ -42,27 +42,23 @@ struct RecordDocument<'a> {
     kernels: Vec<String>,
 }
 
-/// Writes the document. `selected` is how many records the selection holds.
-pub fn write(
-    out: &mut dyn Write,
-    dump: &Dump,
-    selection: &Selection<'_>,
-    selected: u64,
-) -> anyhow::Result<()> {
-    let head = serde_json::to_string_pretty(&HeadDocument::of(dump, selected))?;
+/// Writes the document. `selected` counts all that the selection holds, also what a limit keeps back.
+pub fn write(out: &mut dyn Write, rows: &Rows<'_>) -> anyhow::Result<()> {
+    let dump = rows.dump();
+    let head = serde_json::to_string_pretty(&HeadDocument::of(dump, rows.selected()?))?;
     // The records take the place of the closing brace.
     let open = head.strip_suffix("\n}").unwrap_or(&head);
     write!(out, "{open},\n  \"records\": [")?;
     let mut separator = "\n    ";
-    for record in dump.records() {
-        let record = record?;
-        if selection.holds(&record) {
-            out.write_all(separator.as_bytes())?;
-            let document = RecordDocument::of(&record, dump.info());
-            serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?;
-            separator = ",\n    ";
-        }
-    }
+    let mut line = Vec::new();
+    rows.for_each(|record| {
+        line.clear();
+        line.extend_from_slice(separator.as_bytes());
+        serde_json::to_writer(&mut line, &RecordDocument::of(record, dump.info()))
+            .map_err(io::Error::from)?;
+        separator = ",\n    ";
+        Ok(out.write_all(&line)?)
+    })?;
     Ok(writeln!(out, "\n  ]\n}}")?)
 }
 

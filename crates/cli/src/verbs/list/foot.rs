@@ -8,12 +8,14 @@ use crate::dump_arg::quoted;
 use crate::losses::by_reason;
 use crate::number::{bytes, counted, grouped};
 
-/// Counts over the records that were shown.
-#[derive(Default)]
+/// Counts over the records that are selected.
+#[derive(Clone, Copy, Default)]
 pub struct Foot {
     tensors: u64,
     scalars: u64,
     tensor_bytes: u64,
+    /// Records that a limit kept back.
+    kept_back: u64,
 }
 
 impl Foot {
@@ -28,15 +30,32 @@ impl Foot {
         }
     }
 
-    /// What was shown of how much, and what the files hold.
+    /// Records counted.
+    pub fn records(&self) -> u64 {
+        self.tensors + self.scalars
+    }
+
+    /// The same counts, of which at most `limit` records were shown.
+    pub fn limited(self, limit: u64) -> Foot {
+        Foot { kept_back: self.records().saturating_sub(limit), ..self }
+    }
+
+    /// The counts where there is nothing to count.
+    pub fn none_text(&self, dump: &Dump) -> String {
+        format!("0 of {}. ", counted(dump.len(), "record"))
+    }
+
+    /// What is selected of how much, and what the files hold.
     pub fn text(&self, dump: &Dump) -> String {
-        let Foot { tensors, scalars, tensor_bytes } = *self;
-        let (shown, all) = (tensors + scalars, dump.len());
-        let lead = if shown > 0 { "\n" } else { "" };
-        let of = if shown == all { String::new() } else { format!("{} of ", grouped(shown)) };
+        let Foot { tensors, scalars, tensor_bytes, kept_back } = *self;
+        let (selected, all) = (self.records(), dump.len());
+        let of = if selected == all { String::new() } else { format!("{} of ", grouped(selected)) };
         let (tensors, scalars) = (counted(tensors, "tensor"), counted(scalars, "scalar"));
         let records = counted(all, "record");
-        let mut text = format!("{lead}{of}{records}: {tensors} with {}, {scalars}\n", bytes(tensor_bytes));
+        let mut text = format!("\n{of}{records}: {tensors} with {}, {scalars}\n", bytes(tensor_bytes));
+        if kept_back > 0 {
+            let _ = writeln!(text, "{} of them shown (--limit).", grouped(selected - kept_back));
+        }
         let totals = dump.totals();
         let (stored, saved) = (bytes(totals.stored_bytes), bytes(totals.deduplicated_bytes));
         let _ = writeln!(text, "The dump stores {stored}; deduplication saved {saved}.");

@@ -1,98 +1,173 @@
-//! The records as a table that can be printed while it is read: columns are as wide as their type and the first
-//! records ask for, so that no later one has to be known.
+//! The records as a table that is printed while it is read: columns are as wide as their type and the first records
+//! ask for, so that no later one has to be known.
 
 use std::io::Write;
 
 use tensortap::DumpLevel;
-use tensortap::format::{Dump, RunInfo};
+use tensortap::format::{Dump, Record, RunInfo};
 
-use super::foot::{Foot, state_lines};
-use super::row::{COLUMNS, HEAD, cells};
-use crate::select::Selection;
+use super::column::{Cells, Column};
+use super::foot::state_lines;
+use super::layout::{Choice, Layout};
+use super::rows::Rows;
+use crate::record_text::printable;
 
 /// Records that have a say in the widths.
 const MEASURED_RECORDS: usize = 512;
-/// Widths that the types of the columns ask for.
-const LEAST: [usize; COLUMNS] = [5, 18, 6, 6, 6, 3, 6, 8, 8, 9, 13, 0];
-/// No column takes more; a longer cell pushes its row to the right.
-const MOST: usize = 40;
-/// Columns of numbers, which end under one another.
-const NUMBERS: [bool; COLUMNS] =
-    [true, false, false, false, false, true, false, false, false, true, false, false];
 
-/// Writes head, rows and foot.
-pub fn write(out: &mut dyn Write, dump: &Dump, selection: &Selection<'_>) -> anyhow::Result<()> {
-    let info = dump.info();
+/// Writes head, rows and foot. `width` is that of the terminal, if there is one.
+pub fn write(
+    out: &mut dyn Write,
+    rows: &Rows<'_>,
+    choice: Choice<'_>,
+    width: Option<usize>,
+) -> anyhow::Result<()> {
+    let dump = rows.dump();
     writeln!(out, "{}\n", title(dump))?;
-    let mut foot = Foot::default();
-    let mut first: Vec<[String; COLUMNS]> = Vec::new();
-    let mut widths = None;
-    for record in dump.records() {
-        let record = record?;
-        if !selection.holds(&record) {
-            continue;
-        }
-        foot.add(&record);
-        let row = cells(&record, info);
-        match &widths {
-            Some(widths) => write_row(out, widths, &row)?,
-            None => first.push(row),
-        }
-        if first.len() == MEASURED_RECORDS {
-            widths = Some(write_measured(out, dump, &std::mem::take(&mut first))?);
-        }
+    let mut table = Table::new(dump, choice, width);
+    let foot = rows.for_each(|record| table.add(out, record))?;
+    table.end(out)?;
+    if foot.records() == 0 {
+        writeln!(out, "{}{}", foot.none_text(dump), rows.selection().why_empty(dump)?)?;
+    } else {
+        write!(out, "{}", foot.text(dump))?;
     }
-    if !first.is_empty() {
-        write_measured(out, dump, &first)?;
+    if let Some(doubt) = rows.selection().doubt() {
+        writeln!(out, "{doubt}.")?;
     }
-    write!(out, "{}", foot.text(dump))?;
+    if let Some(left_out) = table.left_out() {
+        writeln!(out, "{left_out}")?;
+    }
     Ok(write!(out, "{}", state_lines(dump))?)
 }
 
+/// What was dumped; a dump made elsewhere may not say all of it.
 fn title(dump: &Dump) -> String {
     let RunInfo { scene, platform, runtime, dump_level, .. } = dump.info();
     let level = DumpLevel::from_tag(*dump_level).map_or("unknown", DumpLevel::name);
     let status = dump.status().map_or("running", |status| status.name());
-    format!("{}: {scene} on {platform}, {runtime}, level {level}, {status}", dump.dir().display())
+    let ran = match (scene.as_str(), platform.as_str()) {
+        ("", "") => String::new(),
+        (scene, "") => scene.into(),
+        ("", platform) => platform.into(),
+        (scene, platform) => format!("{scene} on {platform}"),
+    };
+    let parts = [ran, runtime.clone(), format!("level {level}"), status.into()];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("{}: {}", dump.dir().display(), printable(&parts.join(", ")))
 }
 
-/// Writes the column names and the rows that set the widths.
-fn write_measured(
-    out: &mut dyn Write,
-    dump: &Dump,
-    rows: &[[String; COLUMNS]],
-) -> anyhow::Result<[usize; COLUMNS]> {
-    let mut widths = LEAST;
-    widths[0] = widths[0].max(dump.len().to_string().len());
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count().min(MOST));
-        }
-    }
-    write_row(out, &widths, &HEAD)?;
-    rows.iter().try_for_each(|row| write_row(out, &widths, row))?;
-    Ok(widths)
+/// A table being written.
+struct Table<'a> {
+    dump: &'a Dump,
+    choice: Choice<'a>,
+    width: Option<usize>,
+    cells: Cells<'a>,
+    /// Records that wait for the widths.
+    first: Vec<Record>,
+    layout: Option<Layout>,
+    line: String,
+    cell: String,
 }
 
-/// Writes one row without spaces at its end.
-fn write_row<T: AsRef<str>>(
-    out: &mut dyn Write,
-    widths: &[usize; COLUMNS],
-    row: &[T; COLUMNS],
-) -> anyhow::Result<()> {
-    let filled = row.iter().rposition(|cell| !cell.as_ref().is_empty()).map_or(0, |last| last + 1);
-    let mut line = String::with_capacity(widths.iter().sum::<usize>() + 2 * COLUMNS);
-    for (column, cell) in row[..filled].iter().map(AsRef::as_ref).enumerate() {
-        let space = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
-        let last = column + 1 == filled;
-        if NUMBERS[column] {
-            line += &space;
-            line += cell;
-        } else {
-            line += cell;
-            line += if last { "" } else { &space };
-        }
-        line += if last { "\n" } else { "  " };
+impl<'a> Table<'a> {
+    fn new(dump: &'a Dump, choice: Choice<'a>, width: Option<usize>) -> Table<'a> {
+        let cells = Cells::new(dump.info());
+        let (line, cell) = (String::new(), String::new());
+        Table { dump, choice, width, cells, first: Vec::new(), layout: None, line, cell }
     }
-    Ok(out.write_all(line.as_bytes())?)
+
+    fn add(&mut self, out: &mut dyn Write, record: &Record) -> anyhow::Result<()> {
+        if self.layout.is_some() {
+            return self.write_record(out, record);
+        }
+        self.first.push(*record);
+        if self.first.len() == MEASURED_RECORDS { self.begin(out) } else { Ok(()) }
+    }
+
+    /// Writes what still waits.
+    fn end(&mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.first.is_empty() { Ok(()) } else { self.begin(out) }
+    }
+
+    /// Columns that a narrow terminal has no room for.
+    fn left_out(&self) -> Option<String> {
+        let names: Vec<&str> = self.layout.as_ref()?.left_out.iter().map(|column| column.name()).collect();
+        let width = self.width?;
+        (!names.is_empty())
+            .then(|| format!("Left out to fit {width} columns: {}; --columns chooses.", names.join(", ")))
+    }
+
+    /// Settles the layout, then writes the head and the records that waited.
+    fn begin(&mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let first = std::mem::take(&mut self.first);
+        let (choice, width) = (self.choice, self.width);
+        let layout = Layout::fitting(choice, width, |column, short_tasks| {
+            self.cells.short_tasks = short_tasks;
+            self.measure(column, &first)
+        });
+        self.cells.short_tasks = layout.short_tasks;
+        self.layout = Some(layout);
+        self.write_line(out, |column, _, cell| *cell += &column.heading())?;
+        first.iter().try_for_each(|record| self.write_record(out, record))
+    }
+
+    /// The widest cell of a column among the first records.
+    fn measure(&mut self, column: Column, first: &[Record]) -> usize {
+        let mut widest = column.least_width().max(column.heading().len());
+        if column == Column::Index {
+            widest = widest.max(self.dump.len().saturating_sub(1).to_string().len());
+        }
+        for record in first {
+            self.cell.clear();
+            column.write_for_people(&mut self.cells, record, &mut self.cell);
+            widest = widest.max(width_of(&self.cell));
+        }
+        // An empty last column needs no heading to be wide, but it has one.
+        widest
+    }
+
+    fn write_record(&mut self, out: &mut dyn Write, record: &Record) -> anyhow::Result<()> {
+        self.write_line(out, |column, cells, cell| column.write_for_people(cells, record, cell))
+    }
+
+    /// Writes one line without spaces at its end.
+    fn write_line(
+        &mut self,
+        out: &mut dyn Write,
+        fill: impl Fn(Column, &mut Cells<'a>, &mut String),
+    ) -> anyhow::Result<()> {
+        let Table { layout: Some(layout), cells, line, cell, .. } = self else { return Ok(()) };
+        line.clear();
+        for (place, &(column, width)) in layout.columns.iter().enumerate() {
+            cell.clear();
+            fill(column, cells, cell);
+            if layout.narrowed {
+                super::layout::shorten(column, cell, width);
+            }
+            let missing = width.saturating_sub(width_of(cell));
+            if place > 0 {
+                *line += "  ";
+            }
+            if column.is_number() {
+                pad(line, missing);
+                *line += cell;
+            } else {
+                *line += cell;
+                pad(line, missing);
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        Ok(out.write_all(line.as_bytes())?)
+    }
+}
+
+fn pad(line: &mut String, spaces: usize) {
+    line.extend(std::iter::repeat_n(' ', spaces));
+}
+
+/// Characters; nearly every cell is ASCII.
+pub fn width_of(cell: &str) -> usize {
+    if cell.is_ascii() { cell.len() } else { cell.chars().count() }
 }

@@ -9,7 +9,7 @@ use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, Paylo
 
 use crate::duration::{Limit, parse_limit};
 use crate::error::UsageError;
-use crate::ids::{IdRange, parse_range};
+use crate::ids::{IdRange, parse_task_range};
 use crate::size;
 use crate::verbs::{parse_stage, ways};
 
@@ -36,7 +36,7 @@ pub struct DumpArgs {
     out: Option<PathBuf>,
 
     /// Only these tasks, by id or range: 3,0x100000000-0x10000000f
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_range)]
     dump_task: Vec<IdRange>,
 
     /// Only tasks with these kernels, by name or func_id

@@ -1,0 +1,100 @@
+//! How tables and messages spell what a record says.
+
+use std::borrow::Cow;
+
+use tensortap::format::{ArgumentKind, PayloadState, Record, RunInfo, ScalarValue};
+
+use crate::number::significant;
+use crate::select::stage_word;
+
+/// A task without leading zeros, as selectors take it.
+pub fn short_task(task_id: u64) -> String {
+    format!("{task_id:#x}")
+}
+
+/// The kernels of a mix task, which run together; `-` when nobody knows.
+pub fn kernel_label(record: &Record, info: &RunInfo) -> String {
+    let names: Vec<String> =
+        record.func_ids().map(|id| printable(&info.kernel_name(id)).into_owned()).collect();
+    if names.is_empty() { "-".into() } else { names.join("+") }
+}
+
+/// A text from a dump without what a terminal would act upon.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    } else {
+        text.into()
+    }
+}
+
+/// `16x128`; `[]` for a tensor without dimensions, `-` for a scalar.
+pub fn shape_text(record: &Record) -> String {
+    match (record.kind, record.shape()) {
+        (ArgumentKind::Scalar, _) => "-".into(),
+        (ArgumentKind::Tensor, []) => "[]".into(),
+        (ArgumentKind::Tensor, shape) => shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x"),
+    }
+}
+
+/// What `show` finds the record by: `0x100000002/before/1`.
+pub fn record_name(record: &Record) -> String {
+    format!("{}/{}/{}", short_task(record.task_id), stage_word(record.stage), record.arg_index)
+}
+
+/// A scalar in few digits.
+pub fn scalar_text(value: ScalarValue) -> String {
+    match value {
+        ScalarValue::Float(value) => short_float(value),
+        ScalarValue::Int(value) | ScalarValue::Int64(value) => value.to_string(),
+        ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value.to_string(),
+        ScalarValue::Bool(value) => value.to_string(),
+    }
+}
+
+/// Whole where it is short, else to six digits.
+pub fn short_float(value: f64) -> String {
+    const DIGITS: usize = 6;
+    let exact = format!("{value:?}");
+    if exact.len() <= DIGITS + 2 { exact } else { significant(value, DIGITS) }
+}
+
+/// What sets the record apart from one that was captured whole, in one piece and on time.
+pub fn flag_words(record: &Record) -> [&'static str; 3] {
+    let tensor = record.kind == ArgumentKind::Tensor;
+    let payload = match record.payload {
+        PayloadState::Stored => "",
+        PayloadState::None if !tensor => "",
+        PayloadState::None => "no_payload",
+        other => other.name(),
+    };
+    let strided = if tensor && !record.is_contiguous() { "strided" } else { "" };
+    let in_flight = if record.in_flight { "in_flight" } else { "" };
+    [payload, strided, in_flight]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_handed_what_it_would_act_upon() {
+        assert_eq!(printable("softmax"), "softmax");
+        assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+
+    #[test]
+    fn scalars_are_shown_short() {
+        for (value, text) in [
+            (ScalarValue::Float(1.0), "1.0"),
+            (ScalarValue::Float(f64::from(0.1_f32)), "0.100000"),
+            (ScalarValue::Float(f64::MAX), "1.79769e308"),
+            (ScalarValue::Float(f64::NEG_INFINITY), "-inf"),
+            (ScalarValue::Int64(i64::MIN), "-9223372036854775808"),
+            (ScalarValue::UInt64(u64::MAX), "18446744073709551615"),
+            (ScalarValue::Bool(true), "true"),
+        ] {
+            assert_eq!(scalar_text(value), text);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What one selector asks of a record.
+
+use tensortap::format::{ArgumentKind, Record, RunInfo, role_name};
+use tensortap::{DType, DumpStage};
+use tensortap_abi::Role;
+
+use super::nan::NanRecords;
+use super::pattern::{HashPrefix, ShapePattern};
+use super::stage_word;
+use crate::ids::{IdRange, holds};
+use crate::number::counted;
+use crate::record_text::{kernel_label, shape_text, short_task};
+
+/// One selector with its values.
+pub enum Condition {
+    Task { ids: Vec<IdRange>, funcs: Vec<u32>, names: Vec<String> },
+    Func { funcs: Vec<u32>, given: String },
+    Stage(DumpStage),
+    Role(Vec<Role>),
+    Arg(Vec<IdRange>),
+    Index(Vec<IdRange>),
+    Kind(ArgumentKind),
+    Dtype(Vec<DType>),
+    Shape(Vec<ShapePattern>),
+    Hash(Vec<HashPrefix>),
+    Nan(NanRecords),
+}
+
+/// What a record has where a condition looks: sorted by the number, then the text.
+pub type Facet = (u64, String);
+
+impl Condition {
+    /// Whether a record fits.
+    pub fn holds(&self, record: &Record) -> bool {
+        let is_tensor = record.kind == ArgumentKind::Tensor;
+        match self {
+            Condition::Task { ids, funcs, .. } => {
+                (!ids.is_empty() && holds(ids, record.task_id)) || runs_any(record, funcs)
+            }
+            Condition::Func { funcs, .. } => runs_any(record, funcs),
+            Condition::Stage(stage) => record.stage == *stage,
+            Condition::Role(roles) => roles.contains(&record.role),
+            Condition::Arg(ranges) => holds(ranges, record.arg_index.into()),
+            Condition::Index(ranges) => holds(ranges, record.index),
+            Condition::Kind(kind) => record.kind == *kind,
+            Condition::Dtype(dtypes) => dtypes.contains(&record.dtype),
+            Condition::Shape(patterns) => {
+                is_tensor && patterns.iter().any(|pattern| pattern.fits(record.shape()))
+            }
+            Condition::Hash(prefixes) => {
+                record.hash.is_some_and(|hash| prefixes.iter().any(|prefix| prefix.starts(hash)))
+            }
+            Condition::Nan(nans) => nans.holds(record),
+        }
+    }
+
+    /// What was asked for, and what it is one of: `("task 0x7", "tasks")`.
+    pub fn asked(&self) -> (String, &'static str) {
+        match self {
+            Condition::Task { ids, names, .. } => {
+                let ids = ids.iter().map(|range| ids_text(range, short_task));
+                (format!("task {}", ids.chain(names.iter().cloned()).collect::<Vec<_>>().join(",")), "tasks")
+            }
+            Condition::Func { given, .. } => (format!("kernel {given}"), "kernels"),
+            Condition::Stage(stage) => (format!("stage {}", stage_word(*stage)), "stages"),
+            Condition::Role(roles) => (format!("role {}", joined(roles, |role| role_name(*role))), "roles"),
+            Condition::Arg(ranges) => (format!("argument {}", ranges_text(ranges)), "arguments"),
+            Condition::Index(ranges) => (format!("index {}", ranges_text(ranges)), "indexes"),
+            Condition::Kind(kind) => (format!("kind {}", kind.name()), "kinds"),
+            Condition::Dtype(dtypes) => (format!("dtype {}", joined(dtypes, |dtype| dtype.name())), "dtypes"),
+            Condition::Shape(_) => ("such shape".into(), "shapes"),
+            Condition::Hash(_) => ("such hash".into(), "hashes"),
+            Condition::Nan(_) => ("NaN".into(), "NaNs"),
+        }
+    }
+
+    /// What a record has there; `None` where it has nothing to say.
+    pub fn facet(&self, record: &Record, info: &RunInfo) -> Option<Facet> {
+        let is_tensor = record.kind == ArgumentKind::Tensor;
+        match self {
+            Condition::Task { ids, .. } if !ids.is_empty() => {
+                Some((record.task_id, short_task(record.task_id)))
+            }
+            Condition::Task { .. } | Condition::Func { .. } => Some((0, kernel_label(record, info))),
+            Condition::Stage(_) => Some((record.stage as u64, stage_word(record.stage).into())),
+            Condition::Role(_) => Some((record.role.tag().into(), role_name(record.role).into())),
+            Condition::Arg(_) => Some((record.arg_index.into(), record.arg_index.to_string())),
+            Condition::Index(_) => Some((record.index, record.index.to_string())),
+            Condition::Kind(_) => Some((0, record.kind.name().into())),
+            Condition::Dtype(_) => Some((record.dtype.tag().into(), record.dtype.name().into())),
+            Condition::Shape(_) => is_tensor.then(|| (record.numel, shape_text(record))),
+            Condition::Hash(_) => record.hash.map(|hash| (0, format!("{hash:032x}")[..8].into())),
+            Condition::Nan(_) => None,
+        }
+    }
+
+    /// Records of which nobody can tell whether they fit.
+    pub fn doubt(&self) -> Option<String> {
+        match self {
+            Condition::Nan(NanRecords { unknown, .. }) if *unknown > 0 => Some(format!(
+                "{} could hold a NaN as well: neither content nor statistics were captured",
+                counted(*unknown, "record")
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn runs_any(record: &Record, funcs: &[u32]) -> bool {
+    record.func_ids().any(|id| funcs.contains(&id))
+}
+
+fn ids_text(&(first, last): &IdRange, text: impl Fn(u64) -> String) -> String {
+    if first == last { text(first) } else { format!("{}-{}", text(first), text(last)) }
+}
+
+fn ranges_text(ranges: &[IdRange]) -> String {
+    ranges.iter().map(|range| ids_text(range, |id| id.to_string())).collect::<Vec<_>>().join(",")
+}
+
+fn joined<T>(values: &[T], text: impl Fn(&T) -> &'static str) -> String {
+    values.iter().map(text).collect::<Vec<_>>().join(",")
+}

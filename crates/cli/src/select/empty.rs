@@ -1,0 +1,79 @@
+//! Why a selection is empty, and what there is instead.
+
+use std::collections::BTreeSet;
+
+use tensortap::format::{Dump, FormatError};
+
+use super::condition::{Condition, Facet};
+use crate::number::counted;
+
+/// As many values are named one by one; of more, the first and the last.
+const NAMED: usize = 8;
+
+/// What one condition left on its own, and what it could have asked for.
+struct Seen<'c> {
+    condition: &'c Condition,
+    fitting: u64,
+    few: BTreeSet<Facet>,
+    first: Option<Facet>,
+    last: Option<Facet>,
+}
+
+/// Explains in a sentence or two. Reads the records once.
+pub fn explain(conditions: &[Condition], dump: &Dump) -> Result<String, FormatError> {
+    if dump.is_empty() {
+        return Ok("The dump has no records.".into());
+    }
+    let mut seen: Vec<Seen<'_>> = conditions.iter().map(Seen::new).collect();
+    for record in dump.records() {
+        let record = record?;
+        for seen in &mut seen {
+            seen.fitting += u64::from(seen.condition.holds(&record));
+            if let Some(facet) = seen.condition.facet(&record, dump.info()) {
+                seen.add(facet);
+            }
+        }
+    }
+    let missing: Vec<String> = seen.iter().filter(|seen| seen.fitting == 0).map(Seen::missing).collect();
+    Ok(if missing.is_empty() { none_fits_all(&seen) } else { missing.join(" ") })
+}
+
+fn none_fits_all(seen: &[Seen<'_>]) -> String {
+    let alone: Vec<String> = seen
+        .iter()
+        .map(|seen| format!("{} alone leaves {}", seen.condition.asked().0, counted(seen.fitting, "record")))
+        .collect();
+    format!("No record fits all of the selectors: {}.", alone.join(", "))
+}
+
+impl<'c> Seen<'c> {
+    fn new(condition: &'c Condition) -> Seen<'c> {
+        Seen { condition, fitting: 0, few: BTreeSet::new(), first: None, last: None }
+    }
+
+    fn add(&mut self, facet: Facet) {
+        if self.first.as_ref().is_none_or(|first| facet < *first) {
+            self.first = Some(facet.clone());
+        }
+        if self.last.as_ref().is_none_or(|last| facet > *last) {
+            self.last = Some(facet.clone());
+        }
+        if self.few.len() <= NAMED {
+            self.few.insert(facet);
+        }
+    }
+
+    fn missing(&self) -> String {
+        let (asked, all) = self.condition.asked();
+        match (&self.first, &self.last) {
+            (Some(first), Some(last)) if self.few.len() > NAMED => {
+                format!("There is no {asked}; {all} are {} … {}.", first.1, last.1)
+            }
+            (Some(_), Some(_)) => {
+                let few: Vec<&str> = self.few.iter().map(|facet| facet.1.as_str()).collect();
+                format!("There is no {asked}; {all} are {}.", few.join(", "))
+            }
+            _ => format!("There is no {asked} in the dump."),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Patterns for names, shapes and hashes.
+
+/// Whether a name fits a pattern: `*` stands for any characters, `?` for one.
+pub fn name_fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    // Where to go on when what was tried last fails: behind the last star, one character of the name later.
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                retry = Some((p + 1, n + 1));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
+            _ => {
+                let Some((behind_star, later)) = retry else { return false };
+                retry = Some((behind_star, later + 1));
+                (p, n) = (behind_star, later);
+            }
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+/// Whether a name is meant as a pattern.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// One place of a shape pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Size(u64),
+    /// `*`: one dimension of any size.
+    Any,
+    /// `...`: any number of dimensions.
+    Rest,
+}
+
+/// A shape with places left open: `16x128`, `16x*`, `...x64`, `[]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShapePattern(Vec<Place>);
+
+const SHAPE_ACCEPTED: &str = "a shape is sizes joined by x (16x128); * stands for one dimension of any size, ... for \
+                              any number of dimensions, [] for none";
+
+impl ShapePattern {
+    /// Reads a pattern.
+    pub fn parse(text: &str) -> Result<ShapePattern, String> {
+        if text == "[]" {
+            return Ok(ShapePattern(Vec::new()));
+        }
+        let place = |part: &str| match part {
+            "*" => Ok(Place::Any),
+            "..." | "…" => Ok(Place::Rest),
+            digits if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+                digits.parse().map(Place::Size).map_err(|_| SHAPE_ACCEPTED)
+            }
+            _ => Err(SHAPE_ACCEPTED),
+        };
+        Ok(ShapePattern(text.split(['x', 'X']).map(place).collect::<Result<_, _>>()?))
+    }
+
+    /// Whether a shape fits.
+    pub fn fits(&self, shape: &[u64]) -> bool {
+        fits(&self.0, shape)
+    }
+}
+
+/// A shape has at most 8 dimensions, and a run of `...` is tried once, so this ends soon whatever was asked for.
+fn fits(places: &[Place], shape: &[u64]) -> bool {
+    match places {
+        [] => shape.is_empty(),
+        [Place::Rest, Place::Rest, ..] => fits(&places[1..], shape),
+        [Place::Rest] => true,
+        [Place::Rest, rest @ ..] => (0..=shape.len()).any(|skipped| fits(rest, &shape[skipped..])),
+        [place, rest @ ..] => shape.split_first().is_some_and(|(&size, left)| {
+            let here = match place {
+                Place::Size(wanted) => *wanted == size,
+                _ => true,
+            };
+            here && fits(rest, left)
+        }),
+    }
+}
+
+/// The first digits of a content hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashPrefix {
+    digits: u32,
+    value: u128,
+}
+
+const HASH_DIGITS: u32 = 32;
+
+impl HashPrefix {
+    /// Reads 1 to 32 hex digits, with `0x` before them or without.
+    pub fn parse(text: &str) -> Result<HashPrefix, String> {
+        const ACCEPTED: &str = "a hash is 1 to 32 hex digits, the first of it are enough: 765e781b";
+        let hex = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
+        let digits = u32::try_from(hex.len()).unwrap_or(u32::MAX);
+        if !(1..=HASH_DIGITS).contains(&digits) || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(ACCEPTED.into());
+        }
+        let value = u128::from_str_radix(hex, 16).map_err(|_| ACCEPTED)?;
+        Ok(HashPrefix { digits, value })
+    }
+
+    /// Whether a hash starts so.
+    pub fn starts(self, hash: u128) -> bool {
+        hash >> (4 * (HASH_DIGITS - self.digits)) == self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_characters_and_question_marks_for_one() {
+        for (pattern, name, expected) in [
+            ("add", "add", true),
+            ("add", "adds", false),
+            ("add*", "add", true),
+            ("add*", "add_scalar", true),
+            ("*scalar", "add_scalar", true),
+            ("a?d", "add", true),
+            ("a?d", "ad", false),
+            ("*a*b*c", "xaxbxbc", true),
+            ("*a*b*c", "xaxbxb", false),
+            ("**", "", true),
+            ("?", "", false),
+            ("", "", true),
+        ] {
+            assert_eq!(name_fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn shapes_fit_sizes_and_places_left_open() {
+        for (pattern, shape, expected) in [
+            ("16", &[16][..], true),
+            ("16x128", &[16, 128], true),
+            ("16x*", &[16, 7], true),
+            ("16x*", &[16], false),
+            ("16x*", &[16, 7, 7], false),
+            ("16x...", &[16], true),
+            ("16x...", &[16, 7, 7], true),
+            ("...x64", &[1, 2, 64], true),
+            ("...x64", &[64, 2], false),
+            ("...x2x...", &[1, 2, 3], true),
+            ("...x...x...", &[], true),
+            ("[]", &[], true),
+            ("[]", &[1], false),
+            ("*", &[], false),
+        ] {
+            assert_eq!(ShapePattern::parse(pattern).unwrap().fits(shape), expected, "{pattern} {shape:?}");
+        }
+        for text in ["", "x", "16x", "-1", "16,8", "a", "16x+3", "99999999999999999999"] {
+            assert_eq!(ShapePattern::parse(text), Err(SHAPE_ACCEPTED.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hash_is_known_by_its_first_digits() {
+        let hash = 0x765e_781b_0000_0000_0000_0000_0000_00ff;
+        for (prefix, expected) in [
+            ("7", true),
+            ("0x765E781b", true),
+            ("765e781b0000000000000000000000ff", true),
+            ("765e781b0000000000000000000000fe", false),
+            ("65", false),
+            ("0", false),
+        ] {
+            assert_eq!(HashPrefix::parse(prefix).unwrap().starts(hash), expected, "{prefix}");
+        }
+        for text in ["", "0x", "g", "+7", "0x765e781b0000000000000000000000ff0"] {
+            assert!(HashPrefix::parse(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_fits_itself_and_any_pattern_made_of_it(name in "[a-c_]{0,8}", from in 0usize..8, to in 0usize..8) {
+            prop_assert!(name_fits(&name, &name));
+            let (from, to) = (from.min(name.len()), to.min(name.len()));
+            let (from, to) = (from.min(to), from.max(to));
+            let pattern = format!("{}*{}", &name[..from], &name[to..]);
+            prop_assert!(name_fits(&pattern, &name));
+        }
+
+        #[test]
+        fn every_prefix_of_a_hash_starts_it(hash: u128, digits in 1usize..=32) {
+            let text = format!("{hash:032x}");
+            prop_assert!(HashPrefix::parse(&text[..digits]).unwrap().starts(hash));
+        }
+
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,40}", shape in proptest::collection::vec(0u64..3, 0..8)) {
+            let _ = HashPrefix::parse(&text);
+            let _ = ShapePattern::parse(&text).map(|pattern| pattern.fits(&shape));
+            let _ = name_fits(&text, &text);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Which columns a table has, and how wide they are, so that it fits the terminal.
+
+use super::column::{Column, FOR_PEOPLE};
+use super::table::width_of;
+
+/// Spaces between columns.
+const GAP: usize = 2;
+/// No column takes more of a page that has no end; a longer cell pushes its row to the right.
+const MOST: usize = 40;
+/// A column whose cells are shortened keeps at least this much.
+const SHORTEST: usize = 12;
+/// What a narrow terminal goes without, in this order: the other columns tell most of it.
+const DISPENSABLE: [Column; 3] = [Column::Kind, Column::Bytes, Column::Role];
+/// What is shortened when that is not enough.
+const SHORTENED: [Column; 3] = [Column::Kernel, Column::Shape, Column::Strides];
+
+/// The columns asked for.
+#[derive(Clone, Copy)]
+pub enum Choice<'a> {
+    /// The usual ones; some may be left out.
+    Usual,
+    /// Exactly these.
+    Columns(&'a [Column]),
+}
+
+/// A table's columns.
+pub struct Layout {
+    /// With their widths.
+    pub columns: Vec<(Column, usize)>,
+    /// Whether tasks go without leading zeros.
+    pub short_tasks: bool,
+    /// Whether cells are cut to their width.
+    pub narrowed: bool,
+    /// What there was no room for.
+    pub left_out: Vec<Column>,
+}
+
+impl Layout {
+    /// Columns that fit `width`, which is unlimited when the table goes to a file or a pipe. `measure` says how wide
+    /// the cells of a column are, with tasks spelled in full or short.
+    pub fn fitting(
+        choice: Choice<'_>,
+        width: Option<usize>,
+        mut measure: impl FnMut(Column, bool) -> usize,
+    ) -> Layout {
+        let columns = match choice {
+            Choice::Usual => FOR_PEOPLE.to_vec(),
+            Choice::Columns(columns) => columns.to_vec(),
+        };
+        let measured = |column| (column, measure(column, false));
+        let mut layout = Layout {
+            columns: columns.into_iter().map(measured).collect(),
+            short_tasks: false,
+            narrowed: false,
+            left_out: Vec::new(),
+        };
+        match width {
+            Some(width) => layout.narrow(width, matches!(choice, Choice::Usual), &mut measure),
+            None => layout.columns.iter_mut().for_each(|(_, width)| *width = (*width).min(MOST)),
+        }
+        layout
+    }
+
+    fn narrow(&mut self, width: usize, may_leave_out: bool, measure: &mut impl FnMut(Column, bool) -> usize) {
+        if self.width() <= width {
+            return;
+        }
+        self.short_tasks = true;
+        for (column, width) in &mut self.columns {
+            if *column == Column::Task {
+                *width = measure(Column::Task, true);
+            }
+        }
+        for column in DISPENSABLE.into_iter().filter(|_| may_leave_out) {
+            if self.width() > width {
+                self.columns.retain(|(other, _)| *other != column);
+                self.left_out.push(column);
+            }
+        }
+        self.narrowed = self.width() > width;
+        for column in SHORTENED {
+            let excess = self.width().saturating_sub(width);
+            if let Some((_, width)) = self.columns.iter_mut().find(|(other, _)| *other == column) {
+                *width = width.saturating_sub(excess).max(SHORTEST.min(*width));
+            }
+        }
+    }
+
+    fn width(&self) -> usize {
+        let cells: usize = self.columns.iter().map(|(_, width)| width).sum();
+        cells + GAP * self.columns.len().saturating_sub(1)
+    }
+}
+
+/// Cuts a cell to a width where that loses the least: names at their end, shapes and strides in their middle.
+pub fn shorten(column: Column, cell: &mut String, width: usize) {
+    if !SHORTENED.contains(&column) || width_of(cell) <= width || width == 0 {
+        return;
+    }
+    let (head, tail) = match column {
+        Column::Kernel => (width - 1, 0),
+        _ => (width - 1 - (width - 1) / 2, (width - 1) / 2),
+    };
+    let chars: Vec<char> = cell.chars().collect();
+    let parts = chars[..head].iter().chain(['…'].iter()).chain(&chars[chars.len() - tail..]);
+    *cell = parts.collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Widths as a dump with long names has them.
+    fn measure(column: Column, short_tasks: bool) -> usize {
+        match column {
+            Column::Task => {
+                if short_tasks {
+                    11
+                } else {
+                    18
+                }
+            }
+            Column::Kernel => 30,
+            Column::Shape => 20,
+            Column::Hash => 13,
+            Column::Bytes => 9,
+            Column::Flags => 10,
+            Column::Index => 5,
+            Column::Arg => 3,
+            _ => 6,
+        }
+    }
+
+    fn fitting(width: usize) -> Layout {
+        Layout::fitting(Choice::Usual, Some(width), measure)
+    }
+
+    #[test]
+    fn a_wide_terminal_shows_everything_in_full() {
+        let layout = fitting(200);
+        assert_eq!(layout.columns.len(), FOR_PEOPLE.len());
+        assert!(!layout.short_tasks && !layout.narrowed && layout.left_out.is_empty());
+    }
+
+    #[test]
+    fn a_narrower_one_shortens_tasks_then_leaves_columns_out_then_cuts_names() {
+        let full = fitting(usize::MAX).width();
+        let layout = fitting(full - 1);
+        assert!(layout.short_tasks && layout.left_out.is_empty() && !layout.narrowed);
+        let layout = fitting(full - 8);
+        assert_eq!((layout.left_out.as_slice(), layout.narrowed), (&[Column::Kind][..], false));
+        let layout = fitting(100);
+        assert_eq!(layout.left_out, DISPENSABLE);
+        assert!(layout.narrowed && layout.width() <= 100, "{}", layout.width());
+    }
+
+    #[test]
+    fn columns_that_were_chosen_are_never_left_out() {
+        let columns = [Column::Kind, Column::Kernel, Column::Bytes];
+        let layout = Layout::fitting(Choice::Columns(&columns), Some(30), measure);
+        assert_eq!(layout.columns.iter().map(|(column, _)| *column).collect::<Vec<_>>(), columns);
+        assert!(layout.left_out.is_empty() && layout.narrowed);
+    }
+
+    #[test]
+    fn names_are_cut_at_their_end_and_shapes_in_their_middle() {
+        let cut = |column, text: &str, width| {
+            let mut cell = text.to_string();
+            shorten(column, &mut cell, width);
+            cell
+        };
+        assert_eq!(cut(Column::Kernel, "online_update", 8), "online_…");
+        assert_eq!(cut(Column::Shape, "1x2x3x4x5x6x7", 8), "1x2x…6x7");
+        assert_eq!(cut(Column::Shape, "1x2", 8), "1x2");
+        assert_eq!(cut(Column::Hash, "0123456789", 4), "0123456789");
+    }
+}
