@@ -1,0 +1,92 @@
+//! Loops compiled several times, for the vector instructions of several processors; the best that this one has is
+//! chosen when the program runs.
+//!
+//! The same source gives the same bits at every level: nothing is contracted or reordered.
+#![expect(unsafe_code, reason = "calling a function for instructions that were found to be there")]
+
+/// Vector instructions that this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(Kind);
+
+/// Private, so that a level exists only where its instructions do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Baseline,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// A loop. `run` and all that it calls must be inlined, or it is compiled for the baseline.
+pub(super) trait Work {
+    type Output;
+    fn run(self) -> Self::Output;
+}
+
+impl Level {
+    /// The best of this processor.
+    #[must_use]
+    pub fn detect() -> Level {
+        let mut levels = Level::available();
+        levels.pop().unwrap_or(Level(Kind::Baseline))
+    }
+
+    /// All of this processor, the best last.
+    #[must_use]
+    pub fn available() -> Vec<Level> {
+        let mut levels = vec![Level(Kind::Baseline)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                levels.push(Level(Kind::Avx2));
+            }
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                levels.push(Level(Kind::Avx512));
+            }
+        }
+        levels
+    }
+
+    /// As people call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Baseline => "baseline",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx512",
+        }
+    }
+
+    #[inline]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        match self.0 {
+            Kind::Baseline => work.run(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `available` makes this level only where the processor has these instructions.
+            Kind::Avx2 => unsafe { avx2(work) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Kind::Avx512 => unsafe { avx512(work) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2<W: Work>(work: W) -> W::Output {
+    work.run()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512<W: Work>(work: W) -> W::Output {
+    work.run()
+}

@@ -1,0 +1,351 @@
+//! Every metric in one pass.
+
+use tensortap_abi::DType;
+use tensortap_values::from_f64;
+
+use super::block::{Block, Bytes, Excluded};
+use super::comparison::Comparison;
+use super::dispatch::Level;
+use super::distance::{DistanceSums, TakeDistances};
+use super::peak::{Peak, Worst, greater};
+use super::rule::Test;
+use super::stream::{Pass, sealed};
+use super::sums::{ErrorSums, TakeSums};
+use super::tree::{Merge, Tree};
+
+/// Values of one side that deserve a count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Specials {
+    pub nan: u64,
+    pub positive_infinity: u64,
+    pub negative_infinity: u64,
+    pub zeros: u64,
+}
+
+impl Specials {
+    /// Counts a value that is not finite.
+    pub(super) fn count(&mut self, value: f64) {
+        self.nan += u64::from(value.is_nan());
+        self.positive_infinity += u64::from(value == f64::INFINITY);
+        self.negative_infinity += u64::from(value == f64::NEG_INFINITY);
+    }
+
+    fn add(&mut self, other: &Specials) {
+        let Specials { nan, positive_infinity, negative_infinity, zeros } = *other;
+        self.nan += nan;
+        self.positive_infinity += positive_infinity;
+        self.negative_infinity += negative_infinity;
+        self.zeros += zeros;
+    }
+}
+
+/// How far a tensor is from its golden. Without any measured pair there is no mean, and errors are 0.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_analysis::metrics::{Comparison, Rule, TensorType};
+///
+/// let bytes = |values: [f32; 4]| values.map(f32::to_le_bytes).concat();
+/// let (dump, golden) = (bytes([1.0, 2.5, 0.0, f32::INFINITY]), bytes([1.0, 2.0, 0.0, f32::INFINITY]));
+/// let tensor = TensorType::new(DType::Float32, &[2, 2]);
+/// let comparison = Comparison::new(&tensor, &tensor, Rule::for_dtype(DType::Float32))?;
+/// let metrics = comparison.full(&dump, &golden, 1)?;
+/// assert_eq!((metrics.elements, metrics.measured, metrics.failing, metrics.mismatched), (4, 3, 1, 0));
+/// assert_eq!((metrics.max_abs, metrics.max_relative, metrics.max_ulps), (0.5, 0.25, Some(1 << 21)));
+/// assert_eq!(metrics.worst.unwrap().coordinate, [0, 1]);
+/// # Ok::<(), tensortap_analysis::metrics::CompareError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// Elements of each side.
+    pub elements: u64,
+    /// Pairs of finite values, over which errors, norms and distances are taken.
+    pub measured: u64,
+    /// Of the dump.
+    pub dump: Specials,
+    /// Of the golden.
+    pub golden: Specials,
+    /// Positions where one side is NaN, +Inf, -Inf or finite and the other is not.
+    pub mismatched: u64,
+    /// The first of them.
+    pub first_mismatch: Option<Worst>,
+    /// Elements outside the rule, mismatched ones included.
+    pub failing: u64,
+    /// Greatest magnitude of a difference.
+    pub max_abs: f64,
+    /// The first element that has it, unless it is 0.
+    pub worst: Option<Worst>,
+    /// Mean magnitude of the differences.
+    pub mean_abs: Option<f64>,
+    /// Root of the mean square of the differences.
+    pub rmse: Option<f64>,
+    /// Pairs whose golden is large enough for a relative error.
+    pub relative_count: u64,
+    /// Greatest relative error.
+    pub max_relative: f64,
+    /// Mean relative error.
+    pub mean_relative: Option<f64>,
+    /// Euclidean norm of the dump.
+    pub dump_norm: f64,
+    /// Euclidean norm of the golden.
+    pub golden_norm: f64,
+    /// Cosine of the angle between the two; `None` when a norm is zero or infinite.
+    pub cosine: Option<f64>,
+    /// Greatest number of representable values between a pair; `None` between dtypes.
+    pub max_ulps: Option<u64>,
+    /// Mean of the same.
+    pub mean_ulps: Option<f64>,
+    /// Elements whose bits differ; `None` between dtypes.
+    pub differing: Option<u64>,
+    /// Against a golden of another dtype: the same after rounding it to the dump's.
+    pub rounded: Option<Box<Metrics>>,
+}
+
+impl Metrics {
+    /// Whether every element is within the rule. True of no elements: who compares must count what was compared.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.failing == 0
+    }
+
+    /// Whether all bits are equal; `None` between dtypes.
+    #[must_use]
+    pub fn bit_exact(&self) -> Option<bool> {
+        self.differing.map(|differing| differing == 0)
+    }
+
+    /// Share of elements outside the rule; 0 of none.
+    #[must_use]
+    pub fn failing_share(&self) -> f64 {
+        ratio_of(self.failing, self.elements).unwrap_or(0.0)
+    }
+}
+
+/// Sums over consecutive blocks.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    elements: u64,
+    excluded: u64,
+    dump: Specials,
+    golden: Specials,
+    mismatched: u64,
+    first_mismatch: Option<Peak>,
+    failing: u64,
+    errors: ErrorSums,
+    distances: DistanceSums,
+    differing: u64,
+    peak: Option<Peak>,
+}
+
+impl Merge for Sums {
+    fn merge(&mut self, next: &Self) {
+        self.elements += next.elements;
+        self.excluded += next.excluded;
+        self.dump.add(&next.dump);
+        self.golden.add(&next.golden);
+        self.mismatched += next.mismatched;
+        self.first_mismatch = self.first_mismatch.or(next.first_mismatch);
+        self.failing += next.failing;
+        self.errors.merge(&next.errors);
+        self.distances.merge(&next.distances);
+        self.differing += next.differing;
+        self.peak = greater(self.peak, next.peak);
+    }
+}
+
+impl Merge for ErrorSums {
+    fn merge(&mut self, next: &Self) {
+        self.abs += next.abs;
+        self.squares += next.squares;
+        self.dump_squares += next.dump_squares;
+        self.golden_squares += next.golden_squares;
+        self.product += next.product;
+        self.relative += next.relative;
+        self.relative_count += next.relative_count;
+        self.max_abs = self.max_abs.max(next.max_abs);
+        self.max_relative = self.max_relative.max(next.max_relative);
+        self.outside += next.outside;
+    }
+}
+
+impl Merge for DistanceSums {
+    fn merge(&mut self, next: &Self) {
+        self.max = self.max.max(next.max);
+        self.sum += next.sum;
+        self.over += next.over;
+    }
+}
+
+/// The pass behind [`Metrics`].
+pub struct Full {
+    level: Level,
+    block: Box<Block>,
+    direct_test: Test,
+    rounded_test: Test,
+    direct: Tree<Sums>,
+    /// Against the golden rounded to the dump's dtype, where that is another.
+    rounded: Option<(Tree<Sums>, Vec<u8>)>,
+}
+
+impl sealed::State for Full {
+    type Output = Metrics;
+
+    fn new(comparison: &Comparison, first_block: u64) -> Self {
+        let tree = || Tree::starting_at(first_block);
+        Full {
+            level: comparison.level(),
+            block: Block::new(comparison.level()),
+            direct_test: comparison.direct_test(),
+            rounded_test: comparison.test(),
+            direct: tree(),
+            rounded: comparison.is_mixed().then(|| (tree(), Vec::new())),
+        }
+    }
+
+    fn block(&mut self, bytes: &Bytes<'_>) {
+        let sums = self.sums(bytes, self.direct_test);
+        self.direct.push(sums);
+        if let Some((mut tree, mut golden)) = self.rounded.take() {
+            round_golden(bytes, &mut golden);
+            let sums = self.sums(
+                &Bytes { golden: &golden, golden_dtype: bytes.dump_dtype, ..*bytes },
+                self.rounded_test,
+            );
+            tree.push(sums);
+            self.rounded = Some((tree, golden));
+        }
+    }
+
+    fn join(&mut self, next: Self) {
+        self.direct.join(next.direct);
+        if let (Some((tree, _)), Some((next, _))) = (&mut self.rounded, next.rounded) {
+            tree.join(next);
+        }
+    }
+
+    fn finish(self, comparison: &Comparison) -> Metrics {
+        let golden_dtype = comparison.golden_dtype();
+        let mut metrics = metrics(&self.direct.total().unwrap_or_default(), comparison, golden_dtype);
+        if let Some((tree, _)) = self.rounded {
+            let rounded =
+                self::metrics(&tree.total().unwrap_or_default(), comparison, comparison.dump_dtype());
+            if comparison.judges_rounded() {
+                metrics.failing = rounded.failing;
+            }
+            metrics.rounded = Some(Box::new(rounded));
+        }
+        metrics
+    }
+}
+
+impl Pass for Full {}
+
+impl Full {
+    fn sums(&mut self, bytes: &Bytes<'_>, test: Test) -> Sums {
+        let Self { level, block, .. } = self;
+        block.load(bytes);
+        let (dump, golden, error) = block.values();
+        let errors = level.run(TakeSums { dump, golden, error, test });
+        let mut distances = DistanceSums::default();
+        if bytes.same_dtype() {
+            block.load_distances(bytes);
+            distances = level.run(TakeDistances { distances: block.distances(), allowed: test.max_distance });
+        }
+        let failing = if test.same_bits {
+            block.differing
+        } else {
+            errors.outside + distances.over + block.failing_excluded(&test)
+        };
+        Sums {
+            elements: bytes.count as u64,
+            excluded: block.excluded().len() as u64,
+            dump: block.dump_specials,
+            golden: block.golden_specials,
+            mismatched: block.count_excluded(Excluded::Mismatched),
+            first_mismatch: first_mismatch(block, bytes),
+            failing,
+            errors,
+            distances,
+            differing: block.differing,
+            peak: block.peak(bytes, errors.max_abs).map(|peak| block.judged(peak, bytes, &test)),
+        }
+    }
+}
+
+fn first_mismatch(block: &Block, bytes: &Bytes<'_>) -> Option<Peak> {
+    let (position, _) = block.excluded().iter().find(|(_, why)| *why == Excluded::Mismatched)?;
+    let (dump_bits, golden_bits) = bytes.bits(*position);
+    let index = bytes.first + *position as u64;
+    Some(Peak { index, dump_bits, golden_bits, error: None, exact: 0, fails: true })
+}
+
+/// The golden of a block in the dump's dtype.
+pub(super) fn round_golden(bytes: &Bytes<'_>, rounded: &mut Vec<u8>) {
+    let width = bytes.dump_dtype.bits() as usize;
+    rounded.clear();
+    rounded.resize((bytes.count * width).div_ceil(8), 0);
+    for position in 0..bytes.count {
+        let (_, golden) = bytes.bits(position);
+        let bits = from_f64(bytes.dump_dtype, tensortap_values::to_f64(bytes.golden_dtype, golden));
+        let word = bits.to_le_bytes();
+        if width == 4 {
+            rounded[position / 2] |= word[0] << (4 * (position % 2));
+        } else {
+            let width = width / 8;
+            rounded[position * width..][..width].copy_from_slice(&word[..width]);
+        }
+    }
+}
+
+fn metrics(sums: &Sums, comparison: &Comparison, golden_dtype: DType) -> Metrics {
+    let dump_dtype = comparison.dump_dtype();
+    let worst = |peak: &Peak| peak.worst(comparison.shape(), dump_dtype, golden_dtype);
+    let same_dtype = dump_dtype == golden_dtype;
+    let Sums { errors, distances, .. } = sums;
+    let measured = sums.elements - sums.excluded;
+    let (dump_norm, golden_norm) = (errors.dump_squares.sqrt(), errors.golden_squares.sqrt());
+    #[expect(clippy::cast_precision_loss, reason = "a dividend")]
+    let distance_sum = distances.sum as f64;
+    Metrics {
+        elements: sums.elements,
+        measured,
+        dump: sums.dump,
+        golden: sums.golden,
+        mismatched: sums.mismatched,
+        first_mismatch: sums.first_mismatch.as_ref().map(worst),
+        failing: sums.failing,
+        max_abs: errors.max_abs,
+        worst: sums.peak.as_ref().map(worst),
+        mean_abs: mean(errors.abs, measured),
+        rmse: mean(errors.squares, measured).map(f64::sqrt),
+        relative_count: errors.relative_count,
+        max_relative: errors.max_relative,
+        mean_relative: mean(errors.relative, errors.relative_count),
+        dump_norm,
+        golden_norm,
+        cosine: cosine(errors.product, dump_norm, golden_norm),
+        max_ulps: same_dtype.then_some(distances.max),
+        mean_ulps: if same_dtype { mean(distance_sum, measured) } else { None },
+        differing: same_dtype.then_some(sums.differing),
+        rounded: None,
+    }
+}
+
+fn cosine(product: f64, dump_norm: f64, golden_norm: f64) -> Option<f64> {
+    let cosine = product / dump_norm / golden_norm;
+    let defined = dump_norm.is_normal() && golden_norm.is_normal() && cosine.is_finite();
+    defined.then(|| cosine.clamp(-1.0, 1.0))
+}
+
+fn ratio_of(part: u64, whole: u64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a dividend")]
+    let part = part as f64;
+    mean(part, whole)
+}
+
+fn mean(sum: f64, count: u64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a divisor")]
+    let divisor = count as f64;
+    (count > 0).then(|| sum / divisor)
+}

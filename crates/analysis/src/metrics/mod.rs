@@ -1,0 +1,48 @@
+//! Compares one tensor with its golden.
+//!
+//! A [`Comparison`] is a pair of equal shape and a [`Rule`]. It runs three passes, each over bytes in memory
+//! ([`Comparison::quick`], [`full`](Comparison::full), [`detail`](Comparison::detail)) or over chunks as they come
+//! ([`Comparison::stream`]):
+//!
+//! | pass | gives | for |
+//! | --- | --- | --- |
+//! | [`Quick`] | elements outside the rule, greatest error | every tensor |
+//! | [`Metrics`] | every metric | tables, machines |
+//! | [`Detail`] | worst elements, histogram, where along each axis | tensors that fail |
+//!
+//! **Which elements count.** A pair is *measured* when both values are finite. Errors, norms and distances are taken over
+//! measured pairs. NaN and infinities are counted on each side; a position where the two sides differ in kind (NaN,
+//! +Inf, -Inf, finite) is *mismatched* and fails under every rule. Equal infinities are equal. NaN against NaN is equal unless
+//! [`Rule::nan_equal`] is false.
+//!
+//! **Results do not depend on how the work was cut.** Elements are summed in blocks of [`BLOCK`], in lanes of a fixed
+//! number, and blocks are added up in a fixed tree. Chunk sizes, threads and vector instructions change no bit.
+//!
+//! **Sums are `f64`.** Squares of `float64` values beyond about 1e154 overflow: norms are then infinite, and the cosine is
+//! not defined. No other dtype reaches that.
+
+mod block;
+mod comparison;
+mod decode;
+mod detail;
+mod dispatch;
+mod distance;
+mod error;
+mod full;
+mod peak;
+mod quick;
+mod rule;
+mod stream;
+mod sums;
+mod tree;
+
+pub use block::BLOCK;
+pub use comparison::{Comparison, TensorType};
+pub use detail::{AxisProfile, Decade, Detail, DetailPass, MAX_AXIS_BINS, WORST_ELEMENTS};
+pub use dispatch::Level;
+pub use error::{CompareError, Side};
+pub use full::{Full, Metrics, Specials};
+pub use peak::{Worst, coordinate};
+pub use quick::{Quick, QuickPass};
+pub use rule::{Predicate, Rule};
+pub use stream::{Pass, Stream};

@@ -1,0 +1,222 @@
+//! Within tolerance and the greatest error, as fast as memory gives the bytes.
+
+use std::marker::PhantomData;
+
+use tensortap_abi::DType;
+
+use super::block::{Block, Bytes, Excluded};
+use super::comparison::Comparison;
+use super::decode::{Bf16, F16, F32, Hot};
+use super::dispatch::{Level, Work};
+use super::distance::TakeDistances;
+use super::full::round_golden;
+use super::peak::{Peak, Worst, greater};
+use super::rule::Test;
+use super::stream::{Pass, sealed};
+
+/// Whether a tensor is within its rule, and its greatest error. The fields mean what they mean in
+/// [`Metrics`](super::Metrics).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quick {
+    /// Elements of each side.
+    pub elements: u64,
+    /// Elements outside the rule, mismatched ones included.
+    pub failing: u64,
+    /// Positions where one side is NaN, +Inf, -Inf or finite and the other is not.
+    pub mismatched: u64,
+    /// Greatest magnitude of a difference.
+    pub max_abs: f64,
+    /// The first element that has it, unless it is 0.
+    pub worst: Option<Worst>,
+}
+
+impl Quick {
+    /// Whether every element is within the rule.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.failing == 0
+    }
+}
+
+/// The pass behind [`Quick`].
+pub struct QuickPass {
+    level: Level,
+    block: Box<Block>,
+    test: Test,
+    elements: u64,
+    failing: u64,
+    mismatched: u64,
+    peak: Option<Peak>,
+    /// The golden in the dump's dtype, where that judges.
+    rounded: Option<Vec<u8>>,
+}
+
+impl sealed::State for QuickPass {
+    type Output = Quick;
+
+    fn new(comparison: &Comparison, _first_block: u64) -> Self {
+        QuickPass {
+            level: comparison.level(),
+            block: Block::new(comparison.level()),
+            test: comparison.test(),
+            elements: 0,
+            failing: 0,
+            mismatched: 0,
+            peak: None,
+            rounded: comparison.judges_rounded().then(Vec::new),
+        }
+    }
+
+    fn block(&mut self, bytes: &Bytes<'_>) {
+        self.elements += bytes.count as u64;
+        match self.rounded.take() {
+            None => self.take(bytes),
+            Some(mut golden) => {
+                round_golden(bytes, &mut golden);
+                self.take(&Bytes { golden: &golden, golden_dtype: bytes.dump_dtype, ..*bytes });
+                self.rounded = Some(golden);
+            }
+        }
+    }
+
+    fn join(&mut self, next: Self) {
+        self.elements += next.elements;
+        self.failing += next.failing;
+        self.mismatched += next.mismatched;
+        self.peak = greater(self.peak, next.peak);
+    }
+
+    fn finish(self, comparison: &Comparison) -> Quick {
+        let dump = comparison.dump_dtype();
+        let golden = if comparison.judges_rounded() { dump } else { comparison.golden_dtype() };
+        Quick {
+            elements: self.elements,
+            failing: self.failing,
+            mismatched: self.mismatched,
+            max_abs: self.max_abs(),
+            worst: self.peak.map(|peak| peak.worst(comparison.shape(), dump, golden)),
+        }
+    }
+}
+
+impl Pass for QuickPass {}
+
+impl QuickPass {
+    fn max_abs(&self) -> f64 {
+        self.peak.and_then(|peak| peak.error).unwrap_or(0.0)
+    }
+
+    fn take(&mut self, bytes: &Bytes<'_>) {
+        if bytes.pass_unseen(&self.test) {
+            return;
+        }
+        match hot_pass(self.level, bytes, &self.test) {
+            Some(HotSums { max_abs, failing }) => {
+                self.failing += failing;
+                if max_abs > self.max_abs() {
+                    self.block.load(bytes);
+                    self.take_peak(bytes, max_abs);
+                }
+            }
+            None => self.take_loaded(bytes),
+        }
+    }
+
+    /// For every dtype, every rule and whatever values.
+    fn take_loaded(&mut self, bytes: &Bytes<'_>) {
+        let Self { level, block, test, .. } = self;
+        block.load(bytes);
+        let (_, golden, error) = block.values();
+        let (max_abs, outside) = level.run(Outside { golden, error, test: *test });
+        let mut failing = outside + block.failing_excluded(test);
+        if !test.is_close() {
+            block.load_distances(bytes);
+            let over =
+                level.run(TakeDistances { distances: block.distances(), allowed: test.max_distance }).over;
+            failing = if test.same_bits { block.differing } else { failing + over };
+        }
+        self.failing += failing;
+        self.mismatched += block.count_excluded(Excluded::Mismatched);
+        self.take_peak(bytes, max_abs);
+    }
+
+    fn take_peak(&mut self, bytes: &Bytes<'_>, max_abs: f64) {
+        // Of equal errors the first counts, but 64-bit integers may differ where their errors round alike.
+        if max_abs >= self.max_abs() {
+            let peak = self.block.peak(bytes, max_abs).map(|peak| self.block.judged(peak, bytes, &self.test));
+            self.peak = greater(self.peak, peak);
+        }
+    }
+}
+
+/// Greatest error and how many are outside the tolerance, of a block of finite values.
+struct Outside<'a> {
+    golden: &'a [f64],
+    error: &'a [f64],
+    test: Test,
+}
+
+impl Work for Outside<'_> {
+    type Output = (f64, u64);
+
+    #[inline(always)]
+    fn run(self) -> (f64, u64) {
+        let (mut most, mut outside) = (0_u64, 0);
+        for (error, golden) in self.error.iter().zip(self.golden) {
+            most = most.max(error.to_bits());
+            outside += u64::from(!self.test.within(*error, *golden));
+        }
+        (f64::from_bits(most), outside)
+    }
+}
+
+struct HotSums {
+    max_abs: f64,
+    failing: u64,
+}
+
+/// The fast way, where there is one for dtype and rule; `None` also when a value is not finite.
+fn hot_pass(level: Level, bytes: &Bytes<'_>, test: &Test) -> Option<HotSums> {
+    if !bytes.same_dtype() || !test.is_close() {
+        return None;
+    }
+    match bytes.dump_dtype {
+        DType::Float32 => level.run(HotPass::<F32>::new(bytes, test)),
+        DType::Float16 => level.run(HotPass::<F16>::new(bytes, test)),
+        DType::BFloat16 => level.run(HotPass::<Bf16>::new(bytes, test)),
+        _ => None,
+    }
+}
+
+/// Both results straight from the bytes.
+struct HotPass<'a, H> {
+    dump: &'a [u8],
+    golden: &'a [u8],
+    test: Test,
+    dtype: PhantomData<H>,
+}
+
+impl<'a, H> HotPass<'a, H> {
+    fn new(bytes: &Bytes<'a>, test: &Test) -> Self {
+        HotPass { dump: bytes.dump, golden: bytes.golden, test: *test, dtype: PhantomData }
+    }
+}
+
+impl<H: Hot> Work for HotPass<'_, H> {
+    type Output = Option<HotSums>;
+
+    #[inline(always)]
+    fn run(self) -> Option<HotSums> {
+        // Bits of magnitudes are ordered as the magnitudes are, and NaN comes last.
+        let (mut most, mut failing) = (0_u64, 0_u64);
+        for (dump, golden) in H::split(self.dump).iter().zip(H::split(self.golden)) {
+            let golden = H::value(*golden);
+            let error = (H::value(*dump) - golden).abs();
+            most = most.max(error.to_bits());
+            failing += u64::from(!self.test.within(error, golden));
+        }
+        let max_abs = f64::from_bits(most);
+        // Of these dtypes, finite values have finite differences.
+        max_abs.is_finite().then_some(HotSums { max_abs, failing })
+    }
+}

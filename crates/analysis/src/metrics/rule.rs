@@ -1,0 +1,147 @@
+use tensortap_abi::DType;
+
+use super::error::CompareError;
+
+/// When an element agrees with its golden.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_analysis::metrics::{Predicate, Rule};
+///
+/// let rule = Rule::for_dtype(DType::BFloat16);
+/// assert_eq!(rule.predicate, Predicate::Close { rtol: 1.6e-2, atol: 1e-5 });
+/// assert_eq!(Rule::for_dtype(DType::Float8E4M3FN).predicate, Predicate::Ulps(1));
+/// assert!(rule.nan_equal);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// The test that measured pairs must pass.
+    pub predicate: Predicate,
+    /// Whether NaN agrees with NaN at the same place. True by default: what counts is a NaN where the golden has none, or
+    /// the reverse. [`Predicate::BitExact`] compares the bits of NaN too and does not ask.
+    pub nan_equal: bool,
+    /// Relative errors are taken where the golden's magnitude is at least this, and not zero. Changes no verdict.
+    pub small: f64,
+}
+
+/// The test of a pair of finite values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Predicate {
+    /// `|dump - golden| <= atol + rtol * |golden|`. Between integers with `rtol` 0 this is exact at every width; otherwise
+    /// it is evaluated in `f64`.
+    Close {
+        /// Tolerance relative to the golden.
+        rtol: f64,
+        /// Absolute tolerance.
+        atol: f64,
+    },
+    /// At most so many representable values apart; of integers, a difference of at most so much.
+    Ulps(u64),
+    /// The same bits, which tells the two zeros apart.
+    BitExact,
+}
+
+impl Rule {
+    /// The default of a dtype.
+    ///
+    /// | dtype | rtol | atol | small |
+    /// | --- | --- | --- | --- |
+    /// | `float64` | 1e-7 | 1e-7 | 1e-7 |
+    /// | `float32` | 1.3e-6 | 1e-5 | 1e-5 |
+    /// | `float16` | 1e-3 | 1e-5 | 1e-5 |
+    /// | `bfloat16` | 1.6e-2 | 1e-5 | 1e-5 |
+    /// | 8- and 4-bit floats | one representable value | | least normal value |
+    /// | integers, `bool` | exact | | 1 |
+    #[must_use]
+    pub fn for_dtype(dtype: DType) -> Rule {
+        let close = |rtol, atol| Predicate::Close { rtol, atol };
+        let (predicate, small) = match dtype {
+            DType::Float64 => (close(1e-7, 1e-7), 1e-7),
+            DType::Float32 => (close(1.3e-6, 1e-5), 1e-5),
+            DType::Float16 => (close(1e-3, 1e-5), 1e-5),
+            DType::BFloat16 => (close(1.6e-2, 1e-5), 1e-5),
+            DType::Float8E4M3FN => (Predicate::Ulps(1), 1.0 / 64.0),
+            DType::Float8E5M2 => (Predicate::Ulps(1), 1.0 / 16384.0),
+            DType::Float4E2M1 => (Predicate::Ulps(1), 1.0),
+            _ => (close(0.0, 0.0), 1.0),
+        };
+        Rule { predicate, nan_equal: true, small }
+    }
+
+    /// The default of a dtype with other tolerances, as a kernel declares them.
+    #[must_use]
+    pub fn close(dtype: DType, rtol: f64, atol: f64) -> Rule {
+        Rule { predicate: Predicate::Close { rtol, atol }, ..Rule::for_dtype(dtype) }
+    }
+
+    /// Profile `bitexact`: for the same kernel on the same device.
+    #[must_use]
+    pub fn bitexact(dtype: DType) -> Rule {
+        Rule { predicate: Predicate::BitExact, ..Rule::for_dtype(dtype) }
+    }
+
+    pub(super) fn check(&self) -> Result<(), CompareError> {
+        let (rtol, atol) = match self.predicate {
+            Predicate::Close { rtol, atol } => (rtol, atol),
+            Predicate::Ulps(_) | Predicate::BitExact => (0.0, 0.0),
+        };
+        for (name, value) in [("rtol", rtol), ("atol", atol), ("small", self.small)] {
+            if value.is_nan() || value < 0.0 {
+                return Err(CompareError::Tolerance { name, value });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rule as the loops apply it: every test is always evaluated, and those that were not asked for never fail.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Test {
+    pub rtol: f64,
+    pub atol: f64,
+    /// Greatest distance in representable values.
+    pub max_distance: u64,
+    /// Whether bits that differ fail.
+    pub same_bits: bool,
+    pub nan_equal: bool,
+    /// Greater than zero.
+    pub small: f64,
+}
+
+impl Test {
+    pub fn new(rule: &Rule, dtype: DType) -> Test {
+        let anything = Test {
+            rtol: 0.0,
+            atol: f64::INFINITY,
+            max_distance: u64::MAX,
+            same_bits: false,
+            nan_equal: rule.nan_equal,
+            small: rule.small.max(f64::from_bits(1)),
+        };
+        match rule.predicate {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+            Predicate::Close { rtol: 0.0, atol } if !dtype.is_float() => {
+                Test { max_distance: atol as u64, ..anything }
+            }
+            Predicate::Close { rtol, atol } => Test { rtol, atol, ..anything },
+            Predicate::Ulps(most) => Test { max_distance: most, ..anything },
+            Predicate::BitExact => Test { same_bits: true, ..anything },
+        }
+    }
+
+    /// The same, but every measured pair passes.
+    pub fn that_always_passes(self) -> Test {
+        Test { rtol: 0.0, atol: f64::INFINITY, max_distance: u64::MAX, same_bits: false, ..self }
+    }
+
+    /// Whether only [`rtol`](Self::rtol) and [`atol`](Self::atol) decide.
+    pub fn is_close(&self) -> bool {
+        self.max_distance == u64::MAX && !self.same_bits
+    }
+
+    /// Whether the error of a measured pair is within the tolerance.
+    #[inline(always)]
+    pub fn within(&self, error: f64, golden: f64) -> bool {
+        error <= self.atol + self.rtol * golden.abs()
+    }
+}

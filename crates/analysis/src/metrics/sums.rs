@@ -1,0 +1,154 @@
+//! The sums of one block. Each has [`LANES`] lanes whatever the processor has, so that it adds in one order.
+
+use super::dispatch::Work;
+use super::rule::Test;
+
+/// Sums that run side by side. Blocks are padded with zeros to a multiple of it.
+pub(super) const LANES: usize = 8;
+
+/// What is summed up over measured pairs; a pair of zeros changes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ErrorSums {
+    pub abs: f64,
+    pub squares: f64,
+    pub dump_squares: f64,
+    pub golden_squares: f64,
+    pub product: f64,
+    pub relative: f64,
+    pub relative_count: u64,
+    pub max_abs: f64,
+    pub max_relative: f64,
+    /// Pairs outside `atol + rtol * |golden|`.
+    pub outside: u64,
+}
+
+/// Takes the sums of a padded block of finite values.
+pub(super) struct TakeSums<'a> {
+    pub dump: &'a [f64],
+    pub golden: &'a [f64],
+    pub error: &'a [f64],
+    pub test: Test,
+}
+
+type Lanes = [f64; LANES];
+
+#[derive(Default)]
+struct Running {
+    abs: Lanes,
+    squares: Lanes,
+    dump_squares: Lanes,
+    golden_squares: Lanes,
+    product: Lanes,
+    relative: Lanes,
+    /// Counts stay below 2^53, and share the registers of the sums.
+    relative_count: Lanes,
+    max_abs: Lanes,
+    max_relative: Lanes,
+    outside: Lanes,
+}
+
+impl Work for TakeSums<'_> {
+    type Output = ErrorSums;
+
+    #[inline(always)]
+    fn run(self) -> ErrorSums {
+        let Self { dump, golden, error, test } = self;
+        let mut running = Running::default();
+        let chunks = dump.as_chunks().0.iter().zip(golden.as_chunks().0).zip(error.as_chunks().0);
+        for ((dump, golden), error) in chunks {
+            running.add(dump, golden, error, &test);
+        }
+        running.finish()
+    }
+}
+
+impl Running {
+    #[inline(always)]
+    fn add(&mut self, dump: &Lanes, golden: &Lanes, error: &Lanes, test: &Test) {
+        for at in 0..LANES {
+            let (value, wanted, error) = (dump[at], golden[at], error[at]);
+            let magnitude = wanted.abs();
+            self.abs[at] += error;
+            self.squares[at] += error * error;
+            self.dump_squares[at] += value * value;
+            self.golden_squares[at] += wanted * wanted;
+            self.product[at] += value * wanted;
+            self.max_abs[at] = greater(error, self.max_abs[at]);
+            self.outside[at] += if test.within(error, wanted) { 0.0 } else { 1.0 };
+            let counts = magnitude >= test.small;
+            let relative = if counts { error / magnitude } else { 0.0 };
+            self.relative[at] += relative;
+            self.relative_count[at] += if counts { 1.0 } else { 0.0 };
+            self.max_relative[at] = greater(relative, self.max_relative[at]);
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&self) -> ErrorSums {
+        ErrorSums {
+            abs: sum(&self.abs),
+            squares: sum(&self.squares),
+            dump_squares: sum(&self.dump_squares),
+            golden_squares: sum(&self.golden_squares),
+            product: sum(&self.product),
+            relative: sum(&self.relative),
+            relative_count: count(&self.relative_count),
+            max_abs: self.max_abs.into_iter().fold(0.0, f64::max),
+            max_relative: self.max_relative.into_iter().fold(0.0, f64::max),
+            outside: count(&self.outside),
+        }
+    }
+}
+
+#[inline(always)]
+fn greater(value: f64, most: f64) -> f64 {
+    if value > most { value } else { most }
+}
+
+#[inline(always)]
+fn sum(lanes: &Lanes) -> f64 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + b) + (c + d)) + ((e + f) + (g + h))
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of at most a block")]
+fn count(lanes: &Lanes) -> u64 {
+    sum(lanes) as u64
+}
+
+/// Zeros and values that are not finite among values.
+pub(super) struct Census<'a>(pub &'a [f64]);
+
+impl Work for Census<'_> {
+    /// Zeros, and those not finite.
+    type Output = (u64, u64);
+
+    #[inline(always)]
+    fn run(self) -> (u64, u64) {
+        let (mut zeros, mut finite) = (0_u64, 0_u64);
+        for value in self.0 {
+            zeros += u64::from(*value == 0.0);
+            finite += u64::from(value.abs() <= f64::MAX);
+        }
+        (zeros, self.0.len() as u64 - finite)
+    }
+}
+
+/// Magnitudes of differences.
+pub(super) struct Differences<'a> {
+    pub dump: &'a [f64],
+    pub golden: &'a [f64],
+    pub error: &'a mut [f64],
+}
+
+impl Work for Differences<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for ((error, dump), golden) in self.error.iter_mut().zip(self.dump).zip(self.golden) {
+            *error = (dump - golden).abs();
+        }
+    }
+}
