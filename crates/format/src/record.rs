@@ -179,6 +179,14 @@ impl IndexRecord {
         index_record
     }
 
+    /// The same tensor without its payload; hash and metadata stay.
+    #[must_use]
+    pub fn without_payload(&self) -> IndexRecord {
+        let mut record = self.clone();
+        record.set_payload(Payload::None);
+        record
+    }
+
     /// Replaces what is said about the payload of a tensor.
     pub(crate) fn set_payload(&mut self, payload: Payload) {
         let kept = self.record.flags & (RECORD_HAS_HASH | RECORD_IN_FLIGHT | RECORD_PAYLOAD_FILTERED);

@@ -270,6 +270,14 @@ impl DumpWriter {
         Ok(dead)
     }
 
+    /// Gives the space of a range back where it covers whole pages. No record may refer to it, now or later.
+    pub fn free(&mut self, range: Range<u64>) -> Result<(), FormatError> {
+        match self.payloads.get() {
+            Some(payloads) => punch_pages(payloads, &range).at("free space in", &self.payloads_path),
+            None => Ok(()),
+        }
+    }
+
     /// Punches holes where whole pages are dead. Only ever after no index refers to them.
     fn give_back(&mut self, dead: &[Range<u64>]) -> Result<(), FormatError> {
         let Some(payloads) = self.payloads.get() else { return Ok(()) };
@@ -278,11 +286,7 @@ impl DumpWriter {
             self.freed.get(at).is_none_or(|freed| freed.start > range.start)
         };
         for range in dead.iter().filter(is_new) {
-            let start = range.start.next_multiple_of(LARGE_PAYLOAD_ALIGN);
-            let end = range.end / LARGE_PAYLOAD_ALIGN * LARGE_PAYLOAD_ALIGN;
-            if start < end {
-                punch_hole(payloads, start..end).at("free space in", &self.payloads_path)?;
-            }
+            punch_pages(payloads, range).at("free space in", &self.payloads_path)?;
         }
         self.freed = dead.to_vec();
         Ok(())
@@ -339,6 +343,13 @@ fn reopen(index: &File, path: &Path) -> Result<Index, FormatError> {
 fn folder_name(dir: &Path) -> String {
     let named = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     named.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Gives back the whole pages of a range.
+fn punch_pages(file: &File, range: &Range<u64>) -> std::io::Result<()> {
+    let start = range.start.next_multiple_of(LARGE_PAYLOAD_ALIGN);
+    let end = range.end / LARGE_PAYLOAD_ALIGN * LARGE_PAYLOAD_ALIGN;
+    if start < end { punch_hole(file, start..end) } else { Ok(()) }
 }
 
 /// Gives a range's disk space back; file systems that cannot keep it.

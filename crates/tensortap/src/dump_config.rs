@@ -7,7 +7,7 @@ use tensortap_collector::PayloadPath;
 use tensortap_scene::Scene;
 
 use crate::dump_files::DumpTrouble;
-use crate::{Error, Unknown};
+use crate::{Error, LiveConfig, Unknown};
 
 /// The most memory that the dump region may take of the device, all threads together.
 const MAX_REGION_BYTES: u64 = 8 << 30;
@@ -43,6 +43,8 @@ pub struct DumpConfig {
     pub sync: bool,
     /// Which way payloads take to the file.
     pub write: PayloadPath,
+    /// Compare with a golden while the run lasts, and keep the payloads of tasks that differ only.
+    pub live: Option<LiveConfig>,
     /// Bytes of each device thread's arena.
     pub arena_bytes: u64,
     /// Record buffers of each device thread.
@@ -72,6 +74,7 @@ impl DumpConfig {
             dedup: true,
             sync: false,
             write: PayloadPath::Auto,
+            live: None,
             arena_bytes: 64 << 20,
             buffers: 8,
             records: 4096,

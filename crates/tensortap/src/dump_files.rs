@@ -7,6 +7,8 @@ use std::time::Duration;
 use tensortap_collector::Sink;
 use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord};
 
+use crate::live::Live;
+
 /// Makes the host's side of a dump slow, or its disk small, on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpTrouble {
@@ -21,6 +23,8 @@ pub struct Files {
     pub writer: DumpWriter,
     pub trouble: DumpTrouble,
     pub reserved: u64,
+    /// Compares with a golden and decides what is kept.
+    pub live: Option<Live>,
 }
 
 impl Sink for Files {
@@ -46,7 +50,10 @@ impl Sink for Files {
         if !self.trouble.pause.is_zero() {
             std::thread::sleep(self.trouble.pause);
         }
-        Sink::append(&mut self.writer, thread, seqs, records)
+        match &mut self.live {
+            Some(live) => live.append(&mut self.writer, thread, seqs, records),
+            None => Sink::append(&mut self.writer, thread, seqs, records),
+        }
     }
 
     fn sync_data(&mut self) -> Result<(), FormatError> {
@@ -61,7 +68,10 @@ impl Sink for Files {
         Sink::free_window(&mut self.writer)
     }
 
-    fn finish(self, footer: &Footer) -> Result<(), FormatError> {
+    fn finish(mut self, footer: &Footer) -> Result<(), FormatError> {
+        if let Some(live) = &mut self.live {
+            live.close(&mut self.writer)?;
+        }
         Sink::finish(self.writer, footer)
     }
 }

@@ -10,7 +10,7 @@ use tensortap_abi::{
     TaskDumpRecord, TaskId, TensorDesc, TensorDumpRecord,
 };
 use tensortap_collector::{
-    CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, RunEnd,
+    CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
 };
 use tensortap_format::{
     DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, RunInfo, Status, WriterOptions,
@@ -23,6 +23,7 @@ use tensortap_scene::{KernelDef, Scene};
 
 use crate::dump_files::Files;
 use crate::in_flight::gather;
+use crate::live::{Findings, Live};
 use crate::{DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
 
 /// Folder for dumps when none is named.
@@ -40,6 +41,8 @@ pub struct Session<'a> {
     access: Option<Arc<dyn DeviceAccess>>,
     region: DeviceRange,
     warn: Option<Warn>,
+    live: Option<Live>,
+    findings: Findings,
 }
 
 impl<'a> Session<'a> {
@@ -55,10 +58,15 @@ impl<'a> Session<'a> {
         let started = SystemTime::now();
         let run_id = run_id(started);
         let info = run_info(config, request, run_id, started, device_base);
+        let findings = Findings::default();
+        let live = config.live.as_ref();
+        let live = live.map(|l| Live::open(l, request.scene, &info, findings.clone())).transpose()?;
         let dir = choose_dir(run.out.as_deref(), OUTPUTS.as_ref(), started)?;
         let options = WriterOptions { keep_last_tasks: config.last, sync: config.sync };
         let writer = DumpWriter::create_with(&dir, &info, options)?;
         Ok(Session {
+            live,
+            findings,
             config,
             scene: request.scene,
             writer: Some(writer),
@@ -70,6 +78,11 @@ impl<'a> Session<'a> {
             region: DeviceRange::default(),
             warn: run.warn.clone(),
         })
+    }
+
+    /// What a live comparison finds, while it is found.
+    pub fn findings(&self) -> Findings {
+        self.findings.clone()
     }
 
     /// Takes back the files of a run that was not launched.
@@ -93,15 +106,19 @@ impl<'a> Session<'a> {
             let written = Instant::now();
             Ok((collector.finish(&run_end(failure))?, written.elapsed()))
         });
+        let live = self.config.live.is_some().then(|| self.findings.report());
         match outcome {
             Ok((summary, closing)) => Ok(DumpReport {
                 closing,
+                live: live.clone(),
                 records: summary.tensors + summary.scalars,
                 entries: summary.records,
                 tensors: summary.tensors,
                 scalars: summary.scalars,
                 bytes_captured: summary.captured_bytes,
-                bytes_written: summary.written_bytes,
+                bytes_written: summary
+                    .written_bytes
+                    .saturating_sub(live.as_ref().map_or(0, |l| l.released_bytes)),
                 deduplicated_bytes: summary.deduplicated_bytes,
                 truncated_tensors: summary.truncated_tensors,
                 dropped_records: summary.dropped_records,
@@ -154,6 +171,7 @@ impl<'a> Session<'a> {
             filtered_bytes: 0,
             held_up: Duration::ZERO,
             closing: Duration::ZERO,
+            live: None,
             losses: Vec::new(),
             problem: Some(problem.to_string()).filter(|p| !p.is_empty()),
         }
@@ -201,6 +219,11 @@ impl DumpSession for Session<'_> {
             collector.dedup_entries = 0;
         }
         collector.payload_path = self.config.write;
+        if self.config.live.is_some() {
+            // A payload may be given back, so none may stand for another, and most are gone before they reach the disk.
+            collector.dedup_entries = 0;
+            collector.payload_path = PayloadPath::Buffered;
+        }
         self.options = Some(collector);
         Ok(RegionPlan { geometry, options })
     }
@@ -232,7 +255,9 @@ impl DumpSession for Session<'_> {
                 warn(&in_words(&event));
             }
         });
-        let files = Files { writer, trouble: self.config.trouble, reserved: 0 };
+        // Behind those edges.
+        let live = self.live.take().map(|live| live.entering_as(thread + 1));
+        let files = Files { writer, trouble: self.config.trouble, reserved: 0, live };
         let collector = Collector::new(memory, files, &options, listener).map_err(|e| failed(&e))?;
         self.collection = Some(Collection::start(collector).map_err(|e| failed(&e))?);
         Ok(())

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::PathBuf;
 
 use tensortap_format::FormatError;
 use tensortap_platform::PlatformError;
@@ -61,6 +62,14 @@ pub enum Error {
         /// What would do.
         expected: String,
     },
+    /// A golden that a run cannot be compared with while it lasts.
+    #[error("{} cannot be the golden of this run: {reason}", .golden.display())]
+    LiveGolden {
+        /// The golden.
+        golden: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The dump's files could not be created, or read.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -92,6 +101,7 @@ impl Error {
         match self {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
             Error::DumpOption { .. } | Error::Format(_) | Error::TooLarge { .. } => true,
+            Error::LiveGolden { .. } => true,
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true
             }

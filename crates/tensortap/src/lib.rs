@@ -26,6 +26,7 @@ mod dump_files;
 mod dump_session;
 mod error;
 mod in_flight;
+mod live;
 mod memory;
 mod report;
 mod run;
@@ -35,6 +36,7 @@ pub use dump_config::DumpConfig;
 #[doc(hidden)]
 pub use dump_files::DumpTrouble;
 pub use error::{Error, Unknown};
+pub use live::{LiveConfig, LiveReport};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
 pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};
 

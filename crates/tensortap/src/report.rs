@@ -6,6 +6,8 @@ use tensortap_format::Loss;
 use tensortap_runtime::RunFailure;
 use tensortap_scene::{Comparison, HostTensor};
 
+use crate::LiveReport;
+
 /// What the golden says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Golden {
@@ -81,6 +83,8 @@ pub struct DumpReport {
     pub held_up: Duration,
     /// Writing manifest and graph once the last payload was written; not part of [`RunReport::wall`].
     pub closing: Duration,
+    /// What a live comparison found.
+    pub live: Option<LiveReport>,
     /// What was lost, per thread and reason.
     pub losses: Vec<Loss>,
     /// Why the dump is not complete, if it is not: a full disk, say.

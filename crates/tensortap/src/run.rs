@@ -52,7 +52,10 @@ pub fn run_observed(
     let inputs = Arc::new(request.scene.host_args(&request.params));
     let options = launch_options(config, request.fault);
     let started = Instant::now();
+    let findings = session.as_ref().map(Session::findings).unwrap_or_default();
     let dump = session.as_mut().map(|s| s as &mut dyn DumpSession);
+    let mut observe = |progress| observe(progress) && !findings.stop();
+    let observe: &mut dyn FnMut(Progress) -> bool = &mut observe;
     let outcome = execute(
         &mut *device,
         request.scene,

@@ -7,6 +7,7 @@ mod death;
 mod expected;
 mod killed;
 mod levels;
+mod live;
 mod loss;
 mod manifest;
 mod values;

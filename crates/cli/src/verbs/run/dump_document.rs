@@ -50,6 +50,7 @@ impl<'a> DumpDocument<'a> {
             filtered_bytes,
             held_up,
             closing,
+            live: _,
             losses,
             problem,
         } = report;

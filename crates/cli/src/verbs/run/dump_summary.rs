@@ -121,6 +121,7 @@ mod tests {
             filtered_bytes: 0,
             held_up: Duration::from_micros(1500),
             closing: Duration::ZERO,
+            live: None,
             losses: Vec::new(),
             problem: None,
         }

@@ -1,0 +1,148 @@
+//! `--live`: a run that agrees with its golden keeps no payload; of one that does not, the tasks that differ stay.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use tensortap::scene::FaultKind;
+use tensortap::{DumpLevel, LiveConfig, LiveReport, RunConfig};
+
+use crate::manifest::{Manifest, hex, key};
+use crate::{config, run};
+
+/// `mul` of `vector_example`, and the `add` that reads what it makes.
+const MUL: u64 = 0x1_0000_0002;
+const LAST_ADD: u64 = 0x1_0000_0003;
+
+/// A golden from the other platform.
+fn golden(scene: &str, level: DumpLevel, folder: &Path) -> PathBuf {
+    let mut config = config(scene, level, folder);
+    config.platform = "a5sim".into();
+    config.out = Some(folder.join("golden"));
+    run(&config).dump.expect("dumped").dir
+}
+
+fn live(scene: &str, golden: &Path, folder: &Path) -> RunConfig {
+    let mut config = config(scene, DumpLevel::Full, folder);
+    config.dump.as_mut().unwrap().live = Some(LiveConfig::new(golden));
+    config
+}
+
+fn compared(config: &RunConfig) -> (Manifest, LiveReport) {
+    let dump = run(config).dump.expect("dumped");
+    (Manifest::read(&dump.dir), dump.live.expect("compared"))
+}
+
+/// Tasks of which every tensor is stored; a task is never stored in part.
+fn stored_tasks(manifest: &Manifest) -> BTreeSet<u64> {
+    let tensors = || manifest.records().iter().filter(|r| r["kind"] == "tensor");
+    let of = |state: &str| -> BTreeSet<u64> {
+        tensors().filter(|r| r["payload"] == state).map(|r| hex(&r["task_id"])).collect()
+    };
+    assert!(of("stored").is_disjoint(&of("none")), "a task is stored in part");
+    of("stored")
+}
+
+#[test]
+fn a_run_that_agrees_keeps_every_record_and_no_payload() {
+    for level in [DumpLevel::Full, DumpLevel::Hash] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let golden = golden("paged_attention", level, folder.path());
+        let (manifest, report) = compared(&live("paged_attention", &golden, folder.path()));
+        assert!(report.agrees() && report.judged > 0, "{report:?}");
+        let expected = Manifest::read(&golden);
+        let hashes = |manifest: &Manifest| -> BTreeSet<(String, String)> {
+            manifest.records().iter().map(|r| (format!("{:?}", key(r)), r["hash"].to_string())).collect()
+        };
+        assert_eq!(hashes(&manifest), hashes(&expected));
+        assert_eq!((stored_tasks(&manifest).len(), manifest.json["bin_file"].as_str()), (0, None));
+    }
+}
+
+#[test]
+fn the_tasks_that_differ_are_kept_whole_and_true() {
+    for level in [DumpLevel::Full, DumpLevel::Hash] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let golden = golden("vector_example", level, folder.path());
+        let mut config = live("vector_example", &golden, folder.path());
+        config.inject_fault = Some(("mul".into(), FaultKind::Sign));
+        let (manifest, report) = compared(&config);
+        assert_eq!((report.wrong_here.as_slice(), report.differing, report.judged), ([MUL].as_slice(), 2, 5));
+        assert_eq!(stored_tasks(&manifest), BTreeSet::from([MUL, LAST_ADD]));
+
+        let mut plain = config.clone();
+        plain.dump.as_mut().unwrap().live = None;
+        plain.out = Some(folder.path().join("plain"));
+        let plain = Manifest::read(&run(&plain).dump.expect("dumped").dir);
+        let stored = |r: &&serde_json::Value| r["kind"] == "tensor" && r["payload"] == "stored";
+        for record in manifest.records().iter().filter(stored) {
+            let same = plain.records().iter().find(|r| key(r) == key(record)).expect("recorded");
+            assert!(manifest.payload(record) == plain.payload(same), "{record}");
+        }
+    }
+}
+
+#[test]
+fn what_waits_too_much_is_kept_without_a_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let golden = golden("vector_example", DumpLevel::Full, folder.path());
+    let mut config = live("vector_example", &golden, folder.path());
+    config.dump.as_mut().unwrap().live.as_mut().unwrap().scratch_bytes = 0;
+    let (manifest, report) = compared(&config);
+    assert!(report.unjudged > 0 && !report.agrees(), "{report:?}");
+    let kept = stored_tasks(&manifest);
+    assert_eq!((kept.len() as u64, report.judged), (report.unjudged, 5 - report.unjudged));
+}
+
+#[test]
+fn the_disk_holds_no_more_than_what_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sized = |config: RunConfig| config.param("tasks", 300).param("bytes", 262_144);
+    let mut first = sized(config("stream", DumpLevel::Hash, folder.path()));
+    first.out = Some(folder.path().join("golden"));
+    let golden = run(&first).dump.expect("dumped").dir;
+    let mut config = sized(live("stream", &golden, folder.path()));
+    config.dump.as_mut().unwrap().live.as_mut().unwrap().scratch_bytes = 1 << 30;
+    let (_, report) = compared(&config);
+    assert!(report.agrees() && report.released_bytes == 2 * 300 * 262_144, "{report:?}");
+    let bytes: u64 = std::fs::read_dir(folder.path().join("dump"))
+        .expect("readable")
+        .map(|entry| entry.expect("readable").metadata().expect("readable").blocks() * 512)
+        .sum();
+    assert!(bytes < 2 << 20, "{bytes} bytes on disk");
+}
+
+#[test]
+fn the_run_ends_at_the_first_wrong_task_when_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sized = |config: RunConfig| config.param("tasks", 100_000).param("bytes", 4096);
+    let mut first = sized(config("stream", DumpLevel::Hash, folder.path()));
+    first.out = Some(folder.path().join("golden"));
+    let golden = run(&first).dump.expect("dumped").dir;
+    let mut config = sized(live("stream", &golden, folder.path()));
+    config.inject_fault = Some(("advance".into(), FaultKind::Last));
+    config.dump.as_mut().unwrap().live.as_mut().unwrap().stop_at_first = true;
+    let report = run(&config);
+    let live = report.dump.as_ref().expect("dumped").live.clone().expect("compared");
+    assert!(live.stopped && !live.wrong_here.is_empty(), "{live:?}");
+    assert_eq!(report.status(), "interrupted");
+    assert!(report.tasks < 100_000, "{} tasks ran", report.tasks);
+}
+
+#[test]
+fn a_golden_of_something_else_is_refused_before_anything_is_created() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let golden = golden("vector_example", DumpLevel::Hash, folder.path());
+    let mut other_runtime = live("vector_example", &golden, folder.path());
+    other_runtime.runtime = Some("host_build_graph".into());
+    for (config, reason) in [
+        (live("bgemm", &golden, folder.path()), "its scene is `vector_example`"),
+        (live("vector_example", &golden, folder.path()).param("n", 64), "other parameters"),
+        (other_runtime, "its runtime is `tensormap_and_ringbuffer`"),
+        (live("vector_example", &folder.path().join("nothing"), folder.path()), "nothing"),
+    ] {
+        let refusal = tensortap::run(&config).expect_err(reason).to_string();
+        assert!(refusal.contains(reason), "{refusal}");
+        assert!(!folder.path().join("dump").exists(), "{reason}");
+    }
+}

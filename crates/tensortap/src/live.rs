@@ -1,0 +1,296 @@
+//! `--live`: compares a run with a golden dump while it lasts, and keeps the payloads of tasks that differ only.
+//!
+//! A payload goes to the payload file as it comes, and its record waits in memory until its task is judged. Nothing ever
+//! waits for a verdict: the file is the scratch space. A task that agrees is entered without payloads and its space is
+//! given back, mostly before it ever reached the disk; one that differs is entered whole, inputs included. When the
+//! payloads that wait exceed a limit, the tasks that have waited longest are entered whole, unjudged.
+//!
+//! Records that wait are in no index yet, so a host that is killed loses them; a device that dies does not.
+
+mod free;
+mod golden;
+mod judge;
+mod task;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tensortap_abi::RecordKind;
+use tensortap_format::{DumpWriter, FormatError, IndexRecord, RunInfo};
+use tensortap_scene::Scene;
+
+use crate::Error;
+use free::FreeSpace;
+use golden::Golden;
+use judge::{Judge, Verdict};
+use task::WaitingTask;
+
+/// Differing tasks that a report names; it counts all of them.
+const MAX_NAMED: usize = 100;
+
+/// A run to be compared while it lasts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveConfig {
+    /// A dump of the same scene, parameters and runtime, at level `full` or `hash`.
+    pub golden: PathBuf,
+    /// End the run at the first wrong task.
+    pub stop_at_first: bool,
+    /// Payload bytes that may wait for a verdict.
+    pub scratch_bytes: u64,
+}
+
+impl LiveConfig {
+    /// Against a golden, to the end of the run.
+    pub fn new(golden: impl Into<PathBuf>) -> LiveConfig {
+        LiveConfig { golden: golden.into(), stop_at_first: false, scratch_bytes: 4 << 30 }
+    }
+}
+
+/// What a live comparison found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveReport {
+    /// The golden's folder.
+    pub golden: PathBuf,
+    /// Tasks that were compared.
+    pub judged: u64,
+    /// Tasks of the golden.
+    pub of: u64,
+    /// Tasks that differ, in what they were given or in what they produced.
+    pub differing: u64,
+    /// Tasks whose outputs differ although their inputs do not, in the order they were judged; at most the first 100.
+    pub wrong_here: Vec<u64>,
+    /// How many there are of those.
+    pub wrong_here_count: u64,
+    /// Tasks that the golden does not have.
+    pub unmatched: u64,
+    /// Tasks kept whole because too much was waiting for a verdict, or because they never completed.
+    pub unjudged: u64,
+    /// Payload bytes that were given back.
+    pub released_bytes: u64,
+    /// Whether the run was ended at a wrong task.
+    pub stopped: bool,
+}
+
+impl LiveReport {
+    /// Whether every task was compared and none differs.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.judged == self.of && self.differing == 0 && self.unmatched == 0 && self.unjudged == 0
+    }
+}
+
+/// What the run and its dump share: the findings, and whether to stop.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    report: Arc<Mutex<LiveReport>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Findings {
+    /// Whether the run should end.
+    pub(crate) fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The findings so far.
+    pub(crate) fn report(&self) -> LiveReport {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut LiveReport)) {
+        change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Stands between the collector and the files.
+pub(crate) struct Live {
+    judge: Judge,
+    config: LiveConfig,
+    /// Under which judged records are entered, behind the device's threads.
+    thread: u32,
+    next_seq: u64,
+    waiting: HashMap<u64, WaitingTask>,
+    /// Tasks by the time their first record came; those that were judged are passed over.
+    arrivals: VecDeque<u64>,
+    waiting_bytes: u64,
+    /// Tasks that were entered unjudged: their later records go straight on.
+    unjudged: HashSet<u64>,
+    free: FreeSpace,
+    findings: Findings,
+}
+
+impl Live {
+    /// Opens the golden and checks that its tasks are those of the run.
+    pub(crate) fn open(
+        config: &LiveConfig,
+        scene: &'static dyn Scene,
+        run: &RunInfo,
+        findings: Findings,
+    ) -> Result<Live, Error> {
+        let golden = Golden::open(&config.golden, run)?;
+        findings.change(|report| {
+            report.golden.clone_from(&config.golden);
+            report.of = golden.tasks();
+        });
+        Ok(Live {
+            judge: Judge::new(golden, scene),
+            config: config.clone(),
+            thread: u32::MAX,
+            next_seq: 0,
+            waiting: HashMap::new(),
+            arrivals: VecDeque::new(),
+            waiting_bytes: 0,
+            unjudged: HashSet::new(),
+            free: FreeSpace::default(),
+            findings,
+        })
+    }
+
+    /// Says under which number of a thread judged records are entered.
+    pub(crate) fn entering_as(self, thread: u32) -> Live {
+        Live { thread, ..self }
+    }
+
+    /// Enters what need not wait, and judges the tasks that are complete now.
+    pub(crate) fn append(
+        &mut self,
+        writer: &mut DumpWriter,
+        thread: u32,
+        seqs: Range<u64>,
+        records: &[IndexRecord],
+    ) -> Result<(), FormatError> {
+        let mut at_once = Vec::with_capacity(records.len());
+        let mut complete = Vec::new();
+        for record in records {
+            if !self.hold(record) {
+                at_once.push(record.clone());
+            }
+            let task_id = record.task_id();
+            let waits = self.waiting.get_mut(&task_id);
+            if waits.is_some_and(|task| !task.complete && self.judge.golden.has_all_of(task_id, task)) {
+                self.waiting.entry(task_id).and_modify(|task| task.complete = true);
+                complete.push(task_id);
+            }
+        }
+        writer.append(thread, seqs, &at_once)?;
+        for task_id in complete {
+            self.settle(writer, task_id)?;
+        }
+        self.make_room(writer)
+    }
+
+    /// Judges or keeps whatever still waits.
+    pub(crate) fn close(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
+        while let Some(task_id) = self.arrivals.pop_front() {
+            match self.waiting.get(&task_id).map(WaitingTask::is_completed) {
+                Some(true) => self.settle(writer, task_id)?,
+                Some(false) => self.keep_unjudged(writer, task_id)?,
+                None => {}
+            }
+        }
+        self.free.give_back(writer)
+    }
+
+    /// Takes a record into the account of its task; whether it has to wait.
+    fn hold(&mut self, record: &IndexRecord) -> bool {
+        let task_id = record.task_id();
+        let kind = record.kind();
+        if self.unjudged.contains(&task_id)
+            || !matches!(kind, RecordKind::Task | RecordKind::Tensor | RecordKind::Scalar)
+        {
+            return false;
+        }
+        let arrivals = &mut self.arrivals;
+        let task = self.waiting.entry(task_id).or_insert_with(|| {
+            arrivals.push_back(task_id);
+            WaitingTask::default()
+        });
+        self.waiting_bytes += task.take(record);
+        kind == RecordKind::Tensor
+    }
+
+    /// Judges a task and enters it.
+    fn settle(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
+        let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
+        self.waiting_bytes -= task.bytes;
+        let verdict = self.judge.judge(writer, task_id, &task)?;
+        self.note(task_id, verdict);
+        if verdict == Verdict::Same {
+            self.release(writer, &task)
+        } else {
+            self.enter(writer, &task, task.tensors.clone())
+        }
+    }
+
+    fn note(&self, task_id: u64, verdict: Verdict) {
+        let stop = self.config.stop_at_first && verdict == Verdict::WrongHere;
+        self.findings.change(|report| {
+            match verdict {
+                Verdict::Unmatched => report.unmatched += 1,
+                _ => report.judged += 1,
+            }
+            report.differing += u64::from(matches!(verdict, Verdict::WrongHere | Verdict::Differs));
+            if verdict == Verdict::WrongHere {
+                report.wrong_here_count += 1;
+                if report.wrong_here.len() < MAX_NAMED {
+                    report.wrong_here.push(task_id);
+                }
+            }
+            report.stopped |= stop;
+        });
+        if stop {
+            self.findings.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Enters a task without its payloads and gives their space back.
+    fn release(&mut self, writer: &mut DumpWriter, task: &WaitingTask) -> Result<(), FormatError> {
+        let records = task.tensors.iter().map(IndexRecord::without_payload).collect();
+        self.enter(writer, task, records)?;
+        for (offset, bytes) in task.tensors.iter().filter_map(IndexRecord::stored_range) {
+            writer.give_up(offset);
+            self.free.add(offset..offset + bytes);
+            self.findings.change(|report| report.released_bytes += bytes);
+        }
+        self.free.give_back_when_much(writer)
+    }
+
+    fn keep_unjudged(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
+        let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
+        self.waiting_bytes -= task.bytes;
+        self.unjudged.insert(task_id);
+        self.findings.change(|report| report.unjudged += 1);
+        self.enter(writer, &task, task.tensors.clone())
+    }
+
+    fn make_room(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
+        while self.waiting_bytes > self.config.scratch_bytes {
+            let Some(oldest) = self.arrivals.pop_front() else { break };
+            self.keep_unjudged(writer, oldest)?;
+        }
+        // Judged tasks at the front have no more to do there.
+        while self.arrivals.front().is_some_and(|task_id| !self.waiting.contains_key(task_id)) {
+            self.arrivals.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Enters tensors behind their task, which says to a reader which kernels they belong to.
+    fn enter(
+        &mut self,
+        writer: &mut DumpWriter,
+        task: &WaitingTask,
+        tensors: Vec<IndexRecord>,
+    ) -> Result<(), FormatError> {
+        if tensors.is_empty() {
+            return Ok(());
+        }
+        let records: Vec<IndexRecord> = task.task.iter().map(IndexRecord::task).chain(tensors).collect();
+        let first = self.next_seq;
+        self.next_seq += records.len() as u64;
+        writer.append(self.thread, first..self.next_seq, &records)
+    }
+}

@@ -1,0 +1,52 @@
+use tensortap_abi::{DumpStage, RecordKind, TaskDumpRecord};
+use tensortap_format::IndexRecord;
+
+/// What has come of a task that was not judged yet.
+#[derive(Debug, Default)]
+pub(super) struct WaitingTask {
+    /// The task itself; after its completion, with the time of it.
+    pub(super) task: Option<TaskDumpRecord>,
+    pub(super) tensors: Vec<IndexRecord>,
+    /// Position and bits.
+    pub(super) scalars: Vec<(u16, u64)>,
+    /// Payload bytes in the file.
+    pub(super) bytes: u64,
+    /// Every record that the golden has of it has come.
+    pub(super) complete: bool,
+}
+
+impl WaitingTask {
+    /// Takes a record of the task; returns the payload bytes it has in the file.
+    pub(super) fn take(&mut self, record: &IndexRecord) -> u64 {
+        match record.kind() {
+            RecordKind::Task => {
+                let known = self.task.is_some_and(|task| task.completed_ns != 0);
+                self.task = record.as_task().filter(|_| !known).or(self.task);
+                0
+            }
+            RecordKind::Scalar => {
+                self.scalars.push((record.fields().arg_index, record.fields().payload_pos));
+                0
+            }
+            _ => {
+                let bytes = record.stored_range().map_or(0, |(_, bytes)| bytes);
+                self.tensors.push(record.clone());
+                self.bytes += bytes;
+                bytes
+            }
+        }
+    }
+
+    pub(super) fn tensor(&self, stage: DumpStage, arg_index: u16) -> Option<&IndexRecord> {
+        self.tensors.iter().find(|r| r.stage() == Some(stage) && r.fields().arg_index == arg_index)
+    }
+
+    pub(super) fn scalar(&self, arg_index: u16) -> Option<u64> {
+        self.scalars.iter().find(|(index, _)| *index == arg_index).map(|(_, bits)| *bits)
+    }
+
+    /// Whether the device said that it has ended, and all of it was captured.
+    pub(super) fn is_completed(&self) -> bool {
+        self.task.is_some_and(|task| task.completed_ns != 0) && self.tensors.iter().all(|r| !r.is_in_flight())
+    }
+}
