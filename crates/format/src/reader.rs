@@ -107,8 +107,8 @@ impl Dump {
         }
     }
 
-    /// What the end of the run added; `None` while it lasts, when nobody closed the dump, or when the format has no such
-    /// thing.
+    /// What the end of the run added; `None` while it lasts, or when nobody closed the dump. Of another project's dump it has
+    /// losses and counters; how the run ended such a dump does not say, which [`Dump::status`] knows.
     #[must_use]
     pub fn footer(&self) -> Option<&Footer> {
         match &self.source {
@@ -121,9 +121,9 @@ impl Dump {
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match (self.tail(), self.footer()) {
+            _ if self.format().is_foreign() => None,
             (_, Some(footer)) => Some(footer.status),
             (Tail::Open, None) => None,
-            (_, None) if self.format().is_foreign() => None,
             (_, None) => Some(Status::Killed),
         }
     }
