@@ -17,6 +17,11 @@ pub struct DumpArg {
 }
 
 impl DumpArg {
+    /// As if it were given so.
+    pub fn named(dump: Option<PathBuf>) -> DumpArg {
+        DumpArg { dump }
+    }
+
     /// The path that was named, or the newest dump's folder.
     pub fn path(&self) -> Result<PathBuf, FormatError> {
         self.dump.clone().map_or_else(|| find_newest(Path::new(OUTPUTS)), Ok)

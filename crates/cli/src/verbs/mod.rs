@@ -5,6 +5,7 @@ mod list;
 mod repair;
 mod run;
 mod scenes;
+mod show;
 mod verify;
 
 use clap::Subcommand;
@@ -24,6 +25,8 @@ pub enum Verb {
     Run(Box<run::RunArgs>),
     /// List the records of a dump
     List(Box<list::ListArgs>),
+    /// Show one record: metadata, statistics, values, histogram
+    Show(Box<show::ShowArgs>),
     /// Check every hash, offset and counter of a dump
     Verify(verify::VerifyArgs),
     /// Make a torn dump whole
@@ -41,6 +44,7 @@ impl Verb {
             Verb::Scenes(args) => scenes::run(args, output),
             Verb::Run(args) => run::run(args, output),
             Verb::List(args) => list::run(args, output),
+            Verb::Show(args) => show::run(args, output),
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
@@ -53,7 +57,12 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
-            Verb::List(_) | Verb::Verify(_) | Verb::Repair(_) | Verb::Bench(_) | Verb::Selectors(_) => None,
+            Verb::List(_)
+            | Verb::Show(_)
+            | Verb::Verify(_)
+            | Verb::Repair(_)
+            | Verb::Bench(_)
+            | Verb::Selectors(_) => None,
         }
     }
 }

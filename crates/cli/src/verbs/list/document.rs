@@ -1,9 +1,12 @@
 //! What `list --json` prints, record by record: memory does not grow with the dump.
 
-use std::io::{self, Write};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::Write;
 
 use serde::Serialize;
 use tensortap::format::{Dump, Loss, Record, RunInfo, Tail};
+use tensortap_abi::SLOTS_PER_TASK;
 
 use super::rows::Rows;
 use crate::dump_arg::state_name;
@@ -33,15 +36,6 @@ struct TornDocument {
     reason: String,
 }
 
-/// One record: its place, then what the manifest says.
-#[derive(Serialize)]
-struct RecordDocument<'a> {
-    index: u64,
-    #[serde(flatten)]
-    record: &'a Record,
-    kernels: Vec<String>,
-}
-
 /// Writes the document. `selected` counts all that the selection holds, also what a limit keeps back.
 pub fn write(out: &mut dyn Write, rows: &Rows<'_>) -> anyhow::Result<()> {
     let dump = rows.dump();
@@ -50,14 +44,11 @@ pub fn write(out: &mut dyn Write, rows: &Rows<'_>) -> anyhow::Result<()> {
     let open = head.strip_suffix("\n}").unwrap_or(&head);
     write!(out, "{open},\n  \"records\": [")?;
     let mut separator = "\n    ";
-    let mut line = Vec::new();
+    let mut line = RecordLine::new(dump.info());
     rows.for_each(|record| {
-        line.clear();
-        line.extend_from_slice(separator.as_bytes());
-        serde_json::to_writer(&mut line, &RecordDocument::of(record, dump.info()))
-            .map_err(io::Error::from)?;
+        out.write_all(separator.as_bytes())?;
         separator = ",\n    ";
-        Ok(out.write_all(&line)?)
+        Ok(out.write_all(line.of(record)?)?)
     })?;
     Ok(writeln!(out, "\n  ]\n}}")?)
 }
@@ -92,9 +83,40 @@ impl TornDocument {
     }
 }
 
-impl<'a> RecordDocument<'a> {
-    fn of(record: &'a Record, info: &RunInfo) -> RecordDocument<'a> {
-        let kernels = record.func_ids().map(|id| info.kernel_name(id)).collect();
-        RecordDocument { index: record.index, record, kernels }
+/// One record as JSON: its place, what the manifest says, the names of its kernels. Put together from parts, because
+/// a long list spends most of its time here.
+struct RecordLine<'d> {
+    info: &'d RunInfo,
+    line: Vec<u8>,
+    /// A dump has few sets of kernels and many records.
+    kernels: HashMap<[u32; SLOTS_PER_TASK], Vec<u8>>,
+}
+
+impl<'d> RecordLine<'d> {
+    fn new(info: &'d RunInfo) -> RecordLine<'d> {
+        RecordLine { info, line: Vec::new(), kernels: HashMap::new() }
+    }
+
+    fn of(&mut self, record: &Record) -> anyhow::Result<&[u8]> {
+        let RecordLine { info, line, kernels } = self;
+        line.clear();
+        line.extend_from_slice(b"{\"index\":");
+        serde_json::to_writer(&mut *line, &record.index)?;
+        let opening = line.len();
+        serde_json::to_writer(&mut *line, record)?;
+        // The record's own braces: the index stands before the first, the kernels before the last.
+        line[opening] = b',';
+        line.pop();
+        line.extend_from_slice(b",\"kernels\":");
+        let names = match kernels.entry(record.func_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let names: Vec<String> = record.func_ids().map(|id| info.kernel_name(id)).collect();
+                new.insert(serde_json::to_vec(&names)?)
+            }
+        };
+        line.extend_from_slice(names);
+        line.push(b'}');
+        Ok(line)
     }
 }

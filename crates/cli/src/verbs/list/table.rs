@@ -41,20 +41,17 @@ pub fn write(
     Ok(write!(out, "{}", state_lines(dump))?)
 }
 
-/// What was dumped; a dump made elsewhere may not say all of it.
+/// What was dumped. A dump of another project does not say what ran, or how it ended.
 fn title(dump: &Dump) -> String {
     let RunInfo { scene, platform, runtime, dump_level, .. } = dump.info();
     let level = DumpLevel::from_tag(*dump_level).map_or("unknown", DumpLevel::name);
-    let status = dump.status().map_or("running", |status| status.name());
-    let ran = match (scene.as_str(), platform.as_str()) {
-        ("", "") => String::new(),
-        (scene, "") => scene.into(),
-        ("", platform) => platform.into(),
-        (scene, platform) => format!("{scene} on {platform}"),
+    let text = if dump.format().is_foreign() {
+        format!("{}, level {level}", dump.format().name())
+    } else {
+        let status = dump.status().map_or("running", |status| status.name());
+        format!("{scene} on {platform}, {runtime}, level {level}, {status}")
     };
-    let parts = [ran, runtime.clone(), format!("level {level}"), status.into()];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    format!("{}: {}", dump.dir().display(), printable(&parts.join(", ")))
+    format!("{}: {}", dump.dir().display(), printable(&text))
 }
 
 /// A table being written.

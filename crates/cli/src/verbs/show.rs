@@ -1,0 +1,276 @@
+//! `tensortap show`: one record, from its metadata to its values.
+
+mod content;
+mod delta;
+mod document;
+mod elements;
+mod excerpt;
+mod facts;
+mod find;
+mod hex;
+mod histogram;
+mod related;
+mod slice;
+
+use std::io::Write;
+
+use clap::Args;
+use tensortap::DumpStage;
+use tensortap::format::{ArgumentKind, Dump, Record, role_name};
+use tensortap_abi::TensorStats;
+use tensortap_values::{F16_OVERFLOW, Summary};
+
+use content::Content;
+use delta::Delta;
+use document::{HexDocument, ShowDocument, StatsDocument, ValuesDocument};
+use elements::Elements;
+use excerpt::Extent;
+use find::Found;
+use histogram::Histogram;
+use related::Related;
+use slice::{Slice, View};
+
+use crate::dump_arg::DumpArg;
+use crate::error::UsageError;
+use crate::exit::Exit;
+use crate::number::grouped;
+use crate::output::{Output, terminal_width};
+use crate::record_text::short_float;
+use crate::select::SelectArgs;
+
+/// Characters in a line of values where there is no terminal.
+const LINE: usize = 100;
+
+/// What `tensortap show` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap show 17                              record 17 of the newest dump under outputs/\n  \
+    tensortap show my_dump 0x100000002/after/2     what task 0x100000002 left in its argument 2\n  \
+    tensortap show 1:2/after/2 --slice 0:4,:,-1    a part of it, sliced as in numpy\n  \
+    tensortap show --func mul --stage after        any selectors that leave one record\n  \
+    tensortap show 3 --delta                       what the kernel changed in an in-out argument\n  \
+    tensortap show 3 --hex --full > bytes.txt\n\n\
+    `tensortap list` shows which records there are. With --json, elements stand in one list, the last axis changing \
+    fastest.")]
+pub struct ShowArgs {
+    /// Record by its index (17) or TASK/STAGE/ARG (0x100000002/after/2), with a dump before it unless the newest under
+    /// outputs/ is meant
+    #[arg(value_name = "[DUMP] RECORD", num_args = 0..=2)]
+    words: Vec<String>,
+    /// Show every value (with --hex: every byte), not only the corners
+    #[arg(long)]
+    full: bool,
+    /// Show this part of the values: 0:4,:,3 with negative positions and steps as in numpy
+    #[arg(long, value_name = "SLICE", allow_hyphen_values = true, value_parser = Slice::parse, conflicts_with_all = ["hex", "delta"])]
+    slice: Option<Slice>,
+    /// Show the stored bytes: offset, hex, characters
+    #[arg(long, conflicts_with = "delta")]
+    hex: bool,
+    /// Show what the kernel changed in an in-out argument
+    #[arg(long)]
+    delta: bool,
+    /// Ranges of the histogram; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200))]
+    bins: u16,
+    #[command(flatten)]
+    select: SelectArgs,
+}
+
+/// Shows the record.
+pub fn run(args: &ShowArgs, output: Output) -> anyhow::Result<Exit> {
+    let (path, name) = find::split(&args.words)?;
+    let dump = DumpArg::named(path).open()?;
+    let selection = args.select.selection(&dump, output)?;
+    let record = match find::find(&dump, name.as_ref(), &selection)? {
+        Found::Record(record) => *record,
+        Found::Nothing(why) => return nothing(&dump, &why, output),
+    };
+    let related = Related::of(&dump, &record)?;
+    let shown = Shown { args, dump: &dump, record: &record, related: &related, output };
+    if output.json {
+        output.document(&shown.document()?)?;
+    } else {
+        // Looked at before anything is printed: a part that cannot be shown is an error, not half a page.
+        let view = shown.view()?;
+        let delta = shown.delta()?;
+        output.stream(|out| shown.write(out, &view, delta.as_ref()))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn nothing(dump: &Dump, why: &str, output: Output) -> anyhow::Result<Exit> {
+    if output.json {
+        let dump = dump.dir().display().to_string();
+        output.document(&serde_json::json!({ "dump": dump, "record": null, "why": why }))?;
+    } else {
+        output.text(&format!("Nothing to show. {why}\n"))?;
+    }
+    Ok(Exit::Good)
+}
+
+/// One record and what was asked about it.
+struct Shown<'a> {
+    args: &'a ShowArgs,
+    dump: &'a Dump,
+    record: &'a Record,
+    related: &'a Related,
+    output: Output,
+}
+
+impl Shown<'_> {
+    fn write(&self, out: &mut dyn Write, view: &View, delta: Option<&Delta>) -> anyhow::Result<()> {
+        write!(out, "{}", facts::text(self.dump, self.record, self.related))?;
+        if let Some(delta) = delta {
+            return Ok(write!(out, "\n{}", delta.text())?);
+        }
+        if self.record.kind == ArgumentKind::Scalar {
+            return Ok(());
+        }
+        let Some(content) = Content::of(self.dump, self.record) else {
+            if let Some(stats) = self.record.stats {
+                write!(out, "\n{}", statistics_text(&stats, None))?;
+            }
+            return Ok(());
+        };
+        if self.args.hex {
+            writeln!(out)?;
+            return hex::write(out, self.dump, self.record, self.args.full);
+        }
+        if self.args.slice.is_some() {
+            return self.write_values(out, view);
+        }
+        let summary = content.statistics(self.output)?;
+        write!(out, "\n{}", statistics_text(&summary.stats, Some(&summary)))?;
+        if content.stored < self.record.numel {
+            writeln!(out, "  over the {} elements that are stored", grouped(content.stored))?;
+        }
+        self.write_values(out, view)?;
+        if let Some(histogram) = self.histogram(&content, &summary)? {
+            write!(out, "\n{}", histogram.text())?;
+            let TensorStats { nan, inf, .. } = summary.stats;
+            if nan + inf > 0 {
+                writeln!(out, "  beside them: {} NaN, {} infinite", grouped(nan), grouped(inf))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_values(&self, out: &mut dyn Write, view: &View) -> anyhow::Result<()> {
+        writeln!(out)?;
+        let extent = Extent { full: self.args.full, width: terminal_width().unwrap_or(LINE) };
+        excerpt::write(out, &mut Elements::new(self.dump, self.record), self.record.dtype, view, extent)
+    }
+
+    fn histogram(&self, content: &Content<'_>, summary: &Summary) -> anyhow::Result<Option<Histogram>> {
+        if self.args.bins == 0 {
+            return Ok(None);
+        }
+        Ok(Histogram::of(content, summary, self.args.bins.into(), self.output)?)
+    }
+
+    /// The part of the values that is meant; everything unless sliced.
+    fn view(&self) -> anyhow::Result<View> {
+        let slice = self.args.slice.clone().unwrap_or_default();
+        slice.view(self.record.shape()).map_err(|message| {
+            let shape = crate::record_text::shape_text(self.record);
+            let hint = format!("record {} has shape {shape}", self.record.index);
+            UsageError { message: format!("--slice does not fit: {message}"), hint }.into()
+        })
+    }
+
+    fn delta(&self) -> anyhow::Result<Option<Delta>> {
+        if !self.args.delta {
+            return Ok(None);
+        }
+        let (before, after) = self.stages()?;
+        Ok(Some(delta::between(self.dump, before, after, self.output)?))
+    }
+
+    /// The argument before and after its task, when both have comparable content.
+    fn stages(&self) -> Result<(&Record, &Record), UsageError> {
+        let refused = |message: String, hint: &str| Err(UsageError { message, hint: hint.into() });
+        let name = crate::record_text::record_name(self.record);
+        let Some(other) = &self.related.other_stage else {
+            let role = role_name(self.record.role);
+            return refused(
+                format!("{name} ({role}) was captured at one stage only; --delta compares two"),
+                "`tensortap list --role inout` shows arguments that are read and written; both stages must be in the dump",
+            );
+        };
+        if (self.record.dtype, self.record.shape()) != (other.dtype, other.shape()) {
+            return refused(
+                format!("{name} has another dtype or shape than record {}", other.index),
+                "show each of them alone",
+            );
+        }
+        for record in [self.record, other] {
+            if Content::of(self.dump, record).is_none() {
+                return refused(
+                    format!("record {} has no stored content to compare", record.index),
+                    "take the dump again with --dump-tensor=full",
+                );
+            }
+        }
+        let is_before = self.record.stage == DumpStage::BeforeDispatch;
+        Ok(if is_before { (self.record, other) } else { (other, self.record) })
+    }
+
+    fn document(&self) -> anyhow::Result<ShowDocument<'_>> {
+        let view = self.view()?;
+        let mut document = ShowDocument::new(self.dump, self.record, self.related);
+        document.delta = self.delta()?;
+        let content = Content::of(self.dump, self.record);
+        let Some(content) = content.filter(|_| !self.args.delta) else {
+            document.stats = self.record.stats.map(|stats| StatsDocument::of(&recorded(stats)));
+            return Ok(document);
+        };
+        if self.args.hex {
+            document.hex = Some(HexDocument::of(self.dump, self.record, self.args.full)?);
+            return Ok(document);
+        }
+        if self.args.slice.is_none() {
+            let summary = content.statistics(self.output)?;
+            document.histogram = self.histogram(&content, &summary)?;
+            document.stats = Some(StatsDocument::of(&summary));
+        }
+        let mut elements = Elements::new(self.dump, self.record);
+        document.values = Some(ValuesDocument::of(&mut elements, self.record, &view, self.args.full)?);
+        Ok(document)
+    }
+}
+
+/// Statistics that came with the record.
+fn recorded(stats: TensorStats) -> Summary {
+    Summary { stats, negative_inf: 0, f16_overflow: 0, constant: false, exact_range: None }
+}
+
+/// One line of numbers, one of counts, and one of what is suspicious.
+fn statistics_text(stats: &TensorStats, summary: Option<&Summary>) -> String {
+    let TensorStats { min, max, mean, std, zeros, nan, inf, numel } = *stats;
+    let finite = numel.saturating_sub(nan).saturating_sub(inf);
+    let mut text = if finite == 0 {
+        "no finite values".to_string()
+    } else {
+        let [min, max, mean, std] = [min, max, mean, std].map(short_float);
+        let (min, max) = summary
+            .and_then(|summary| summary.exact_range)
+            .map_or((min, max), |(min, max)| (min.to_string(), max.to_string()));
+        format!("min {min}  max {max}  mean {mean}  std {std}")
+    };
+    let [zeros, nan, inf] = [zeros, nan, inf].map(grouped);
+    text += &format!("\nzeros {zeros}  NaN {nan}  Inf {inf}  of {}\n", grouped(numel));
+    let Some(summary) = summary else { return text };
+    let overflow = format!("{} beyond the range of float16 ({F16_OVERFLOW})", grouped(summary.f16_overflow));
+    let notes: Vec<&str> = [
+        (summary.all_zero(), "all zero"),
+        (summary.constant && !summary.all_zero(), "constant"),
+        (summary.f16_overflow > 0, &overflow),
+    ]
+    .into_iter()
+    .filter_map(|(holds, note)| holds.then_some(note))
+    .collect();
+    if !notes.is_empty() {
+        text += &format!("note: {}\n", notes.join(", "));
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! One or two walks over a stored payload: its statistics, and how its values are spread.
+
+use tensortap::DType;
+use tensortap::format::{Dump, FormatError, PayloadState, Record};
+use tensortap_values::{Statistics, Summary, decode_block, elements_in};
+
+use crate::output::Output;
+use crate::progress::StepProgress;
+
+/// Payloads pass in pieces of this many bytes: whole elements of every dtype.
+const PIECE_BYTES: usize = 1 << 20;
+/// Values decoded at a time, in the first-level cache.
+const BLOCK: usize = 1024;
+
+/// What there is of a tensor's content.
+pub struct Content<'d> {
+    dump: &'d Dump,
+    record: &'d Record,
+    /// Elements that are stored.
+    pub stored: u64,
+}
+
+impl<'d> Content<'d> {
+    /// `None` when no content is stored.
+    pub fn of(dump: &'d Dump, record: &'d Record) -> Option<Content<'d>> {
+        let stored = match record.payload {
+            PayloadState::Stored => record.numel,
+            PayloadState::Truncated => {
+                let bits = record.bin_size.saturating_mul(8);
+                (bits / u64::from(record.dtype.bits())).min(record.numel)
+            }
+            _ => return None,
+        };
+        (record.scalar_bits.is_none()).then_some(Content { dump, record, stored })
+    }
+
+    /// Statistics of what is stored.
+    pub fn statistics(&self, output: Output) -> Result<Summary, FormatError> {
+        let mut statistics = Statistics::new(self.record.dtype, self.stored);
+        self.walk(output, "taking statistics", |bytes| statistics.update(bytes))?;
+        Ok(statistics.summary())
+    }
+
+    /// Calls `each` with every finite value.
+    pub fn finite_values(&self, output: Output, mut each: impl FnMut(f64)) -> Result<(), FormatError> {
+        let dtype = self.record.dtype;
+        let mut values = [0.0; BLOCK];
+        let mut left = self.stored;
+        self.walk(output, "counting values", |bytes| {
+            for block in bytes.chunks(block_bytes(dtype)) {
+                let decoded = decode_block(dtype, block, &mut values);
+                // A last odd nibble has a neighbour that is none.
+                let count = usize::try_from(left).map_or(decoded, |left| left.min(decoded));
+                left -= count as u64;
+                values[..count].iter().filter(|value| value.is_finite()).for_each(|&value| each(value));
+            }
+        })
+    }
+
+    fn walk(&self, output: Output, what: &str, mut each: impl FnMut(&[u8])) -> Result<(), FormatError> {
+        let whole = self.record.dtype.packed_bytes(self.stored).unwrap_or(self.record.bin_size);
+        let bytes = whole.min(self.record.bin_size);
+        let progress = StepProgress::new(output, bytes.div_ceil(PIECE_BYTES as u64));
+        progress.begin(what.into());
+        let mut piece = Vec::new();
+        let mut at = 0;
+        while at < bytes {
+            let length = usize::try_from(bytes - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            piece.resize(length, 0);
+            self.dump.payload_part(self.record, at, &mut piece)?;
+            each(&piece);
+            at += length as u64;
+            progress.advance();
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of at most [`BLOCK`] elements.
+fn block_bytes(dtype: DType) -> usize {
+    BLOCK / elements_in(dtype, 8).max(1) * 8
+}

@@ -1,0 +1,169 @@
+//! Values laid out as numpy prints them: brackets per axis, corners with `...` between them.
+
+use std::io::Write;
+
+use tensortap::format::FormatError;
+use tensortap_values::Element;
+
+use super::elements::Elements;
+use super::slice::View;
+use tensortap::DType;
+
+/// Up to so many elements everything is shown.
+const WHOLE_UP_TO: u64 = 1000;
+/// Elements that have a say in the width of a column.
+const MEASURED: usize = 4096;
+/// What stands for an element that was not stored.
+const MISSING: &str = "?";
+
+/// How much is shown, and in how wide a space.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Everything, however much there is.
+    pub full: bool,
+    /// Characters in a line.
+    pub width: usize,
+}
+
+/// Writes the elements of a view.
+pub fn write(
+    out: &mut dyn Write,
+    elements: &mut Elements<'_>,
+    dtype: DType,
+    view: &View,
+    extent: Extent,
+) -> anyhow::Result<()> {
+    let edge = if extent.full || view.numel() <= WHOLE_UP_TO { u64::MAX } else { edge(view.dims.len()) };
+    let mut printer = Printer { elements, dtype, view, edge, line_width: extent.width, cell_width: 0 };
+    printer.cell_width = printer.measure()?;
+    printer.block(out, 0, view.first)?;
+    Ok(writeln!(out)?)
+}
+
+/// Elements shown at each end of an axis. Fewer where there are many axes, whose corners multiply.
+fn edge(axes: usize) -> u64 {
+    match axes {
+        0..=3 => 3,
+        4 => 2,
+        _ => 1,
+    }
+}
+
+struct Printer<'p, 'd> {
+    elements: &'p mut Elements<'d>,
+    dtype: DType,
+    view: &'p View,
+    edge: u64,
+    line_width: usize,
+    cell_width: usize,
+}
+
+/// A place along an axis.
+enum Step {
+    At(u64),
+    /// What is left out.
+    Gap,
+}
+
+impl Printer<'_, '_> {
+    fn steps(&self, axis: usize) -> impl Iterator<Item = Step> + use<> {
+        let count = self.view.dims[axis].count;
+        let cut = count > self.edge.saturating_mul(2);
+        let head = if cut { self.edge } else { count };
+        let tail = if cut { count - self.edge } else { count };
+        (0..head).map(Step::At).chain(cut.then_some(Step::Gap)).chain((tail..count).map(Step::At))
+    }
+
+    fn position(&self, axis: usize, first: i64, at: u64) -> i64 {
+        // Within the tensor, whose elements are counted below 2^53.
+        first + self.view.dims[axis].stride * i64::try_from(at).unwrap_or(0)
+    }
+
+    fn text(&mut self, position: i64) -> Result<String, FormatError> {
+        let bits = self.elements.bits(u64::try_from(position).unwrap_or(u64::MAX))?;
+        Ok(bits.map_or(MISSING.into(), |bits| Element { dtype: self.dtype, bits }.to_string()))
+    }
+
+    /// The widest of the first elements that are shown.
+    fn measure(&mut self) -> Result<usize, FormatError> {
+        let mut widest = 0;
+        let mut left = MEASURED;
+        self.measure_from(0, self.view.first, &mut left, &mut widest)?;
+        Ok(widest)
+    }
+
+    fn measure_from(
+        &mut self,
+        axis: usize,
+        first: i64,
+        left: &mut usize,
+        widest: &mut usize,
+    ) -> Result<(), FormatError> {
+        if axis == self.view.dims.len() {
+            *widest = (*widest).max(self.text(first)?.len());
+            *left = left.saturating_sub(1);
+            return Ok(());
+        }
+        for step in self.steps(axis) {
+            if *left == 0 {
+                break;
+            }
+            if let Step::At(at) = step {
+                self.measure_from(axis + 1, self.position(axis, first, at), left, widest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything from an axis on, without a newline at its end.
+    fn block(&mut self, out: &mut dyn Write, axis: usize, first: i64) -> anyhow::Result<()> {
+        let axes = self.view.dims.len();
+        if axis == axes {
+            return Ok(write!(out, "{}", self.text(first)?)?);
+        }
+        write!(out, "[")?;
+        if axis + 1 == axes {
+            self.row(out, axis, first)?;
+        } else {
+            // Inner brackets stand under one another; blocks of more axes are set further apart.
+            let newlines = "\n".repeat(axes - axis - 1);
+            let indent = " ".repeat(axis + 1);
+            for (place, step) in self.steps(axis).enumerate() {
+                if place > 0 {
+                    write!(out, "{newlines}{indent}")?;
+                }
+                match step {
+                    Step::At(at) => self.block(out, axis + 1, self.position(axis, first, at))?,
+                    Step::Gap => write!(out, "...")?,
+                }
+            }
+        }
+        Ok(write!(out, "]")?)
+    }
+
+    /// Writes the innermost axis, in as many lines as it takes.
+    fn row(&mut self, out: &mut dyn Write, axis: usize, first: i64) -> anyhow::Result<()> {
+        let indent = axis + 1;
+        let mut column = indent;
+        for (place, step) in self.steps(axis).enumerate() {
+            let cell = match step {
+                Step::At(at) => {
+                    let text = self.text(self.position(axis, first, at))?;
+                    format!("{text:>width$}", width = self.cell_width)
+                }
+                Step::Gap => "...".into(),
+            };
+            let space = usize::from(place > 0);
+            if place > 0 && column + space + cell.len() > self.line_width {
+                write!(out, "\n{:indent$}", "")?;
+                column = indent;
+            } else {
+                write!(out, "{:space$}", "")?;
+                column += space;
+            }
+            write!(out, "{cell}")?;
+            column += cell.len();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What is known about a record without looking at its content.
+
+use std::fmt::Write;
+
+use tensortap::DumpLevel;
+use tensortap::TaskId;
+use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, role_name};
+use tensortap_values::Element;
+
+use super::related::Related;
+use crate::number::{bytes, grouped};
+use crate::record_text::{kernel_label, printable, record_name};
+use crate::select::stage_word;
+
+/// The facts, one per line.
+pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {
+    let mut facts = Facts::default();
+    let kernel = kernel_label(record, dump.info());
+    let of = if kernel == "-" { String::new() } else { format!(" of {kernel}") };
+    facts.text = format!("record {}: {}{of}\n", record.index, record_name(record));
+    facts.add("task", &task(dump, record));
+    let (role, stage) = (role_name(record.role), record.stage.name());
+    facts.add("argument", &format!("{}, {role}, {stage}", record.arg_index));
+    match record.kind {
+        ArgumentKind::Scalar => scalar(&mut facts, record),
+        ArgumentKind::Tensor => tensor(&mut facts, dump, record, related),
+    }
+    if record.in_flight {
+        facts.add("in flight", "the task had not completed: this may be a part of what it writes");
+    }
+    for (key, value) in dump.unknown(record) {
+        facts.add(&printable(&key), &printable(&value.to_string()));
+    }
+    facts.text
+}
+
+#[derive(Default)]
+struct Facts {
+    text: String,
+}
+
+impl Facts {
+    fn add(&mut self, label: &str, fact: &str) {
+        let _ = writeln!(self.text, "  {label:<12}  {fact}");
+    }
+}
+
+fn task(dump: &Dump, record: &Record) -> String {
+    let id = TaskId(record.task_id);
+    let ring = if id.ring() > 0 { format!(" (ring {}, {})", id.ring(), id.local()) } else { String::new() };
+    let funcs: Vec<String> = record
+        .func_ids()
+        .map(|func| format!("{} (func {func})", printable(&dump.info().kernel_name(func))))
+        .collect();
+    let runs = if funcs.is_empty() { String::new() } else { format!(", runs {}", funcs.join(" + ")) };
+    format!("{id}{ring}{runs}")
+}
+
+fn scalar(facts: &mut Facts, record: &Record) {
+    let bits = record.scalar_bits.unwrap_or_default();
+    facts.add("scalar", record.dtype.name());
+    facts.add("value", &Element { dtype: record.dtype, bits }.to_string());
+    facts.add("bits", &format!("{bits:#018x}"));
+}
+
+fn tensor(facts: &mut Facts, dump: &Dump, record: &Record, related: &Related) {
+    let size = record.content_bytes();
+    let exact = if size < 1024 { String::new() } else { format!(" ({} bytes)", grouped(size)) };
+    let shape = list(record.shape());
+    facts.add(
+        "tensor",
+        &format!("{} {shape}, {} elements, {}{exact}", record.dtype, grouped(record.numel), bytes(size)),
+    );
+    let order = if record.is_contiguous() { "contiguous" } else { "strided; stored contiguous" };
+    facts.add(
+        "view",
+        &format!(
+            "strides {}, from element {}, {order}",
+            list(record.strides()),
+            grouped(record.start_offset)
+        ),
+    );
+    if record.address != 0 {
+        facts.add("address", &format!("{:#x}", record.address));
+    }
+    facts.add("payload", &payload(dump, record));
+    if let Some(hash) = record.hash {
+        facts.add("hash", &format!("{hash:#034x}"));
+    }
+    if let Some(same) = related.same_content_text() {
+        facts.add("same content", &same);
+    }
+    if let Some(other) = &related.other_stage {
+        let changed = match (record.hash, other.hash) {
+            (Some(a), Some(b)) if a == b => "; the kernel left it as it was",
+            _ => "; --delta shows what the kernel changed",
+        };
+        facts.add(
+            stage_word(other.stage),
+            &format!("record {} ({}){changed}", other.index, record_name(other)),
+        );
+    }
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    format!("[{}]", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// Where the content is, or why it is not there.
+fn payload(dump: &Dump, record: &Record) -> String {
+    let (offset, size) = (grouped(record.bin_offset), grouped(record.bin_size));
+    let file = dump.payload_path();
+    let file = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match record.payload {
+        PayloadState::Stored => format!("{size} bytes at {offset} of {}", printable(&file)),
+        PayloadState::Truncated => {
+            let all = grouped(record.content_bytes());
+            format!(
+                "the first {size} of {all} bytes, at {offset} of {}; the rest was not stored",
+                printable(&file)
+            )
+        }
+        PayloadState::None => format!("none: {}", why_none(dump)),
+        PayloadState::Dropped => "dropped: there was no room for it while the run lasted".into(),
+        PayloadState::Overwritten => "overwritten in device memory before the host read it".into(),
+    }
+}
+
+/// Why a record has no payload.
+fn why_none(dump: &Dump) -> &'static str {
+    match DumpLevel::from_tag(dump.info().dump_level) {
+        Some(DumpLevel::Hash) => {
+            "level hash keeps the hash and statistics only; --dump-tensor=full stores content"
+        }
+        Some(DumpLevel::Meta) => "level meta stores content of marked arguments only",
+        _ => "a filter or a cap kept the content out",
+    }
+}

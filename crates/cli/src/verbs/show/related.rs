@@ -1,0 +1,59 @@
+//! Other records that tell more about one: equal content, and the same argument at the other stage.
+
+use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
+
+use crate::number::grouped;
+use crate::record_text::record_name;
+
+/// As many are named.
+const NAMED: usize = 5;
+
+/// What one walk over the records finds.
+#[derive(Default)]
+pub struct Related {
+    /// First of the records with the same content.
+    pub same_content: Vec<Record>,
+    /// How many there are.
+    pub same_content_count: u64,
+    /// The same argument of the same task, before or after.
+    pub other_stage: Option<Record>,
+}
+
+impl Related {
+    /// Walks over the records.
+    pub fn of(dump: &Dump, record: &Record) -> Result<Related, FormatError> {
+        let mut related = Related::default();
+        if record.kind == ArgumentKind::Scalar {
+            return Ok(related);
+        }
+        for other in dump.records() {
+            let other = other?;
+            if other.index == record.index || other.kind == ArgumentKind::Scalar {
+                continue;
+            }
+            if record.hash.is_some() && other.hash == record.hash {
+                related.same_content_count += 1;
+                if related.same_content.len() < NAMED {
+                    related.same_content.push(other);
+                }
+            }
+            let same_argument = (other.task_id, other.arg_index) == (record.task_id, record.arg_index);
+            if same_argument && other.stage != record.stage && related.other_stage.is_none() {
+                related.other_stage = Some(other);
+            }
+        }
+        Ok(related)
+    }
+
+    /// `record 2 (0x0/after/2), record 3 (0x100000001/before/0) and 7 more`; nothing when there are none.
+    pub fn same_content_text(&self) -> Option<String> {
+        let named: Vec<String> = self
+            .same_content
+            .iter()
+            .map(|other| format!("{} ({})", other.index, record_name(other)))
+            .collect();
+        let more = self.same_content_count - self.same_content.len() as u64;
+        let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
+        (!named.is_empty()).then(|| named.join(", ") + &more)
+    }
+}

@@ -1,0 +1,261 @@
+//! Slices as numpy writes them: `0:4,:,3`, `-1`, `::2`, `...,0`.
+
+/// What is asked of each axis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slice(Vec<Term>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Term {
+    /// One position; the axis goes away.
+    At(i64),
+    Range {
+        start: Option<i64>,
+        end: Option<i64>,
+        step: i64,
+    },
+    /// As many whole axes as are left.
+    Rest,
+}
+
+const WHOLE: Term = Term::Range { start: None, end: None, step: 1 };
+
+const ACCEPTED: &str =
+    "a slice has a term per axis, separated by commas: 3, 0:4, ::2, -1, : or ... for all axes left";
+
+/// One axis of what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dim {
+    /// Elements along it.
+    pub count: u64,
+    /// From one to the next, in elements of the whole tensor.
+    pub stride: i64,
+}
+
+/// A part of a contiguous tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Position of its first element in the whole tensor.
+    pub first: i64,
+    /// Its axes.
+    pub dims: Vec<Dim>,
+}
+
+impl Slice {
+    /// Reads a slice; which axes there are is not known yet.
+    pub fn parse(text: &str) -> Result<Slice, String> {
+        let text = text.trim().strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text.trim());
+        let terms: Vec<Term> =
+            text.split(',').map(|term| parse_term(term.trim())).collect::<Result<_, _>>()?;
+        if terms.iter().filter(|term| **term == Term::Rest).count() > 1 {
+            return Err("a slice has ... only once".into());
+        }
+        Ok(Slice(terms))
+    }
+
+    /// The part of a contiguous tensor of this shape.
+    pub fn view(&self, shape: &[u64]) -> Result<View, String> {
+        let terms = self.for_axes(shape.len())?;
+        let mut view = View { first: 0, dims: Vec::new() };
+        let strides = row_strides(shape);
+        for (axis, (term, (&size, stride))) in terms.into_iter().zip(shape.iter().zip(strides)).enumerate() {
+            // Sizes and products of sizes are below 2^53.
+            let size = i64::try_from(size).map_err(|_| format!("axis {axis} is too long to be sliced"))?;
+            match term {
+                Term::At(at) => view.first += position(at, size, axis)? * stride,
+                Term::Range { start, end, step } => {
+                    let (first, count) = range(start, end, step, size);
+                    view.first += first * stride;
+                    // A step is not taken where there is nothing to step to, and may be of any size then.
+                    let stride = if count > 1 { step * stride } else { 0 };
+                    view.dims.push(Dim { count, stride });
+                }
+                Term::Rest => {}
+            }
+        }
+        Ok(view)
+    }
+
+    /// A term for every axis: missing ones, and `...`, are whole axes.
+    fn for_axes(&self, axes: usize) -> Result<Vec<Term>, String> {
+        let given = self.0.iter().filter(|term| **term != Term::Rest).count();
+        if given > axes {
+            return Err(format!("the slice has {given} terms and the tensor {axes} axes"));
+        }
+        let rest = std::iter::repeat_n(WHOLE, axes - given);
+        let at = self.0.iter().position(|term| *term == Term::Rest).unwrap_or(self.0.len());
+        let (before, after) = self.0.split_at(at);
+        Ok(before
+            .iter()
+            .copied()
+            .chain(rest)
+            .chain(after.iter().copied().filter(|t| *t != Term::Rest))
+            .collect())
+    }
+}
+
+impl View {
+    /// Elements in it.
+    pub fn numel(&self) -> u64 {
+        self.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(dim.count))
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> Vec<u64> {
+        self.dims.iter().map(|dim| dim.count).collect()
+    }
+}
+
+/// Elements from one position of an axis to the next, when the last axis changes fastest.
+pub fn row_strides(shape: &[u64]) -> Vec<i64> {
+    let mut strides: Vec<i64> = Vec::with_capacity(shape.len());
+    let mut stride: i64 = 1;
+    for &size in shape.iter().rev() {
+        strides.push(stride);
+        stride = stride.saturating_mul(i64::try_from(size).unwrap_or(i64::MAX));
+    }
+    strides.reverse();
+    strides
+}
+
+fn parse_term(text: &str) -> Result<Term, String> {
+    if text == "..." || text == "…" {
+        return Ok(Term::Rest);
+    }
+    let parts: Vec<&str> = text.split(':').map(str::trim).collect();
+    match parts[..] {
+        [at] => number(at)?.map(Term::At).ok_or_else(|| ACCEPTED.into()),
+        [start, end] => Ok(Term::Range { start: number(start)?, end: number(end)?, step: 1 }),
+        [start, end, step] => {
+            let step = number(step)?.unwrap_or(1);
+            if step == 0 {
+                return Err("a step of 0 leads nowhere".into());
+            }
+            Ok(Term::Range { start: number(start)?, end: number(end)?, step })
+        }
+        _ => Err(ACCEPTED.into()),
+    }
+}
+
+fn number(text: &str) -> Result<Option<i64>, String> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| ACCEPTED.into()) }
+}
+
+/// A position from either end.
+fn position(at: i64, size: i64, axis: usize) -> Result<i64, String> {
+    let from_start = if at < 0 { at.saturating_add(size) } else { at };
+    if (0..size).contains(&from_start) {
+        Ok(from_start)
+    } else {
+        Err(format!("position {at} is outside of axis {axis}, which has {size}"))
+    }
+}
+
+/// First position and count of a range, cut to the axis.
+fn range(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, u64) {
+    let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
+    let from_start = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
+    let clamped = |at: Option<i64>, default: i64| at.map_or(default, |at| from_start(at).clamp(low, high));
+    let (first, end) = if step > 0 {
+        (clamped(start, low), clamped(end, high))
+    } else {
+        (clamped(start, high), clamped(end, low))
+    };
+    let distance = if step > 0 { end - first } else { first - end };
+    let count = u64::try_from(distance).unwrap_or(0).div_ceil(step.unsigned_abs());
+    (if count == 0 { 0 } else { first }, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The positions that a slice leaves, in order.
+    fn positions(text: &str, shape: &[u64]) -> Result<Vec<i64>, String> {
+        let view = Slice::parse(text)?.view(shape)?;
+        let mut found = vec![view.first];
+        for dim in &view.dims {
+            let steps = |first: &i64| {
+                let (first, stride) = (*first, dim.stride);
+                (0..dim.count).map(move |i| first + stride * i64::try_from(i).unwrap())
+            };
+            found = found.iter().flat_map(steps).collect();
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn slices_leave_what_numpy_leaves() {
+        for (text, shape, expected) in [
+            ("3", &[5][..], vec![3]),
+            ("-1", &[5], vec![4]),
+            ("1:3", &[5], vec![1, 2]),
+            (":", &[3], vec![0, 1, 2]),
+            ("::2", &[5], vec![0, 2, 4]),
+            ("::-1", &[3], vec![2, 1, 0]),
+            ("-2:", &[5], vec![3, 4]),
+            ("3:-5:-2", &[5], vec![3, 1]),
+            ("10:20", &[5], vec![]),
+            ("-100:100:1000000", &[5], vec![0]),
+            ("1,:", &[2, 3], vec![3, 4, 5]),
+            (":,1", &[2, 3], vec![1, 4]),
+            ("...,1", &[2, 3], vec![1, 4]),
+            ("1,...", &[2, 3], vec![3, 4, 5]),
+            ("...", &[2, 2], vec![0, 1, 2, 3]),
+            ("[0:1, ::2]", &[2, 3], vec![0, 2]),
+            ("0:4,:,3", &[1, 2, 4], vec![3, 7]),
+            (":", &[0], vec![]),
+        ] {
+            assert_eq!(positions(text, shape), Ok(expected), "{text} of {shape:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_slice_of_the_tensor_is_refused_with_the_reason() {
+        for (text, shape, part) in [
+            ("", &[5][..], "term per axis"),
+            ("a", &[5], "term per axis"),
+            ("1:2:3:4", &[5], "term per axis"),
+            ("::0", &[5], "step of 0"),
+            ("...,...", &[5], "only once"),
+            ("5", &[5], "axis 0, which has 5"),
+            ("-6", &[5], "axis 0, which has 5"),
+            ("0,0", &[5], "2 terms and the tensor 1 axes"),
+            ("0", &[0], "which has 0"),
+            ("99999999999999999999", &[5], "term per axis"),
+        ] {
+            assert!(positions(text, shape).unwrap_err().contains(part), "{text} of {shape:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_what_walking_the_axis_gives(start in proptest::option::of(-12i64..12), end in proptest::option::of(-12i64..12), step in -4i64..5, size in 0i64..9) {
+            prop_assume!(step != 0);
+            // Walked as Python's `slice.indices` says it, without any formula for the count.
+            let fix = |at: i64| if at < 0 { at + size } else { at };
+            let (mut at, stop) = if step > 0 {
+                (start.map_or(0, |s| fix(s).clamp(0, size)), end.map_or(size, |e| fix(e).clamp(0, size)))
+            } else {
+                (start.map_or(size - 1, |s| fix(s).clamp(-1, size - 1)), end.map_or(-1, |e| fix(e).clamp(-1, size - 1)))
+            };
+            let mut walked = Vec::new();
+            while if step > 0 { at < stop } else { at > stop } {
+                walked.push(at);
+                at += step;
+            }
+            let (first, count) = range(start, end, step, size);
+            let counted: Vec<i64> = (0..i64::try_from(count).unwrap()).map(|i| first + i * step).collect();
+            prop_assert_eq!(counted, walked);
+        }
+
+        #[test]
+        fn no_text_is_a_panic_and_every_position_is_inside(text in "[-0-9:,. ]{0,16}", shape in proptest::collection::vec(0u64..5, 0..4)) {
+            let numel = i64::try_from(shape.iter().product::<u64>()).unwrap();
+            if let Ok(found) = positions(&text, &shape) {
+                prop_assert!(found.iter().all(|at| (0..numel.max(1)).contains(at)));
+            }
+        }
+    }
+}
