@@ -222,6 +222,13 @@ impl Block {
     }
 }
 
+/// Whether a later block with this greatest error can hold a greater peak. Of equal errors the first counts, but those of
+/// wide integers are equal only as rounded numbers.
+pub(super) fn may_exceed(peak: Option<Peak>, max_abs: f64, bytes: &Bytes<'_>) -> bool {
+    let error = peak.and_then(|peak| peak.error).unwrap_or(0.0);
+    max_abs > error || max_abs == error && is_wide(bytes.dump_dtype)
+}
+
 /// Integers that `f64` cannot hold.
 pub(super) fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::Int64 | DType::UInt64)

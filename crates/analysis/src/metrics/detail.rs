@@ -235,10 +235,12 @@ impl DetailPass {
         if fails {
             self.locate(index, error);
         }
-        if fails || error > 0.0 {
+        let exact = self.block.exact(position, bytes);
+        let candidate = Peak { index, dump_bits: 0, golden_bits: 0, error: Some(error), exact, fails };
+        // Few elements are among the worst, and only their bits are read.
+        if (fails || error > 0.0) && self.would_keep(&candidate) {
             let (dump_bits, golden_bits) = bytes.bits(position);
-            let exact = self.block.exact(position, bytes);
-            self.offer(Peak { index, dump_bits, golden_bits, error: Some(error), exact, fails });
+            self.offer(Peak { dump_bits, golden_bits, ..candidate });
         }
     }
 
@@ -253,10 +255,14 @@ impl DetailPass {
         }
     }
 
+    fn would_keep(&self, peak: &Peak) -> bool {
+        let full = self.worst.len() == WORST_ELEMENTS;
+        !full || self.worst.last().is_some_and(|last| peak.severity(last).is_gt())
+    }
+
     /// Keeps the element if it is among the worst.
     fn offer(&mut self, peak: Peak) {
-        let full = self.worst.len() == WORST_ELEMENTS;
-        if full && self.worst.last().is_some_and(|last| peak.severity(last).is_le()) {
+        if !self.would_keep(&peak) {
             return;
         }
         let place = self.worst.partition_point(|kept| kept.severity(&peak).is_gt());

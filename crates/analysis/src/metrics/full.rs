@@ -3,7 +3,7 @@
 use tensortap_abi::DType;
 use tensortap_values::from_f64;
 
-use super::block::{Block, Bytes, Excluded};
+use super::block::{Block, Bytes, Excluded, may_exceed};
 use super::comparison::Comparison;
 use super::dispatch::Level;
 use super::distance::{DistanceSums, TakeDistances};
@@ -130,12 +130,10 @@ struct Sums {
     dump: Specials,
     golden: Specials,
     mismatched: u64,
-    first_mismatch: Option<Peak>,
     failing: u64,
     errors: ErrorSums,
     distances: DistanceSums,
     differing: u64,
-    peak: Option<Peak>,
 }
 
 impl Merge for Sums {
@@ -145,12 +143,10 @@ impl Merge for Sums {
         self.dump.add(&next.dump);
         self.golden.add(&next.golden);
         self.mismatched += next.mismatched;
-        self.first_mismatch = self.first_mismatch.or(next.first_mismatch);
         self.failing += next.failing;
         self.errors.merge(&next.errors);
         self.distances.merge(&next.distances);
         self.differing += next.differing;
-        self.peak = greater(self.peak, next.peak);
     }
 }
 
@@ -177,99 +173,116 @@ impl Merge for DistanceSums {
     }
 }
 
+/// What is known of one golden: sums, and elements that stand out. The latter are the same in every order, so they need
+/// no tree and are searched for only where they can change.
+struct Findings {
+    test: Test,
+    sums: Tree<Sums>,
+    first_mismatch: Option<Peak>,
+    peak: Option<Peak>,
+}
+
+impl Findings {
+    fn new(test: Test, first_block: u64) -> Findings {
+        Findings { test, sums: Tree::starting_at(first_block), first_mismatch: None, peak: None }
+    }
+
+    fn join(&mut self, next: Findings) {
+        self.sums.join(next.sums);
+        self.first_mismatch = self.first_mismatch.or(next.first_mismatch);
+        self.peak = greater(self.peak, next.peak);
+    }
+
+    fn take(&mut self, bytes: &Bytes<'_>, block: &mut Block, level: Level) {
+        block.load(bytes);
+        let sums = sums(bytes, block, level, &self.test);
+        self.first_mismatch = self.first_mismatch.or_else(|| first_mismatch(block, bytes));
+        if may_exceed(self.peak, sums.errors.max_abs, bytes) {
+            let peak = block.peak(bytes, sums.errors.max_abs);
+            self.peak = greater(self.peak, peak.map(|peak| block.judged(peak, bytes, &self.test)));
+        }
+        self.sums.push(sums);
+    }
+}
+
 /// The pass behind [`Metrics`].
 pub struct Full {
     level: Level,
     block: Box<Block>,
-    direct_test: Test,
-    rounded_test: Test,
-    direct: Tree<Sums>,
-    /// Against the golden rounded to the dump's dtype, where that is another.
-    rounded: Option<(Tree<Sums>, Vec<u8>)>,
+    direct: Findings,
+    /// Against the golden rounded to the dump's dtype, where that is another; and room for that golden.
+    rounded: Option<(Findings, Vec<u8>)>,
 }
 
 impl sealed::State for Full {
     type Output = Metrics;
 
     fn new(comparison: &Comparison, first_block: u64) -> Self {
-        let tree = || Tree::starting_at(first_block);
         Full {
             level: comparison.level(),
             block: Block::new(comparison.level()),
-            direct_test: comparison.direct_test(),
-            rounded_test: comparison.test(),
-            direct: tree(),
-            rounded: comparison.is_mixed().then(|| (tree(), Vec::new())),
+            direct: Findings::new(comparison.direct_test(), first_block),
+            rounded: comparison
+                .is_mixed()
+                .then(|| (Findings::new(comparison.test(), first_block), Vec::new())),
         }
     }
 
     fn block(&mut self, bytes: &Bytes<'_>) {
-        let sums = self.sums(bytes, self.direct_test);
-        self.direct.push(sums);
-        if let Some((mut tree, mut golden)) = self.rounded.take() {
-            round_golden(bytes, &mut golden);
-            let sums = self.sums(
-                &Bytes { golden: &golden, golden_dtype: bytes.dump_dtype, ..*bytes },
-                self.rounded_test,
-            );
-            tree.push(sums);
-            self.rounded = Some((tree, golden));
+        let Self { level, block, direct, rounded } = self;
+        direct.take(bytes, block, *level);
+        if let Some((rounded, golden)) = rounded {
+            round_golden(bytes, golden);
+            rounded.take(&Bytes { golden, golden_dtype: bytes.dump_dtype, ..*bytes }, block, *level);
         }
     }
 
     fn join(&mut self, next: Self) {
         self.direct.join(next.direct);
-        if let (Some((tree, _)), Some((next, _))) = (&mut self.rounded, next.rounded) {
-            tree.join(next);
+        if let (Some((rounded, _)), Some((next, _))) = (&mut self.rounded, next.rounded) {
+            rounded.join(next);
         }
     }
 
     fn finish(self, comparison: &Comparison) -> Metrics {
-        let golden_dtype = comparison.golden_dtype();
-        let mut metrics = metrics(&self.direct.total().unwrap_or_default(), comparison, golden_dtype);
-        if let Some((tree, _)) = self.rounded {
-            let rounded =
-                self::metrics(&tree.total().unwrap_or_default(), comparison, comparison.dump_dtype());
+        let mut direct = metrics(self.direct, comparison, comparison.golden_dtype());
+        if let Some((rounded, _)) = self.rounded {
+            let rounded = metrics(rounded, comparison, comparison.dump_dtype());
             if comparison.judges_rounded() {
-                metrics.failing = rounded.failing;
+                direct.failing = rounded.failing;
             }
-            metrics.rounded = Some(Box::new(rounded));
+            direct.rounded = Some(Box::new(rounded));
         }
-        metrics
+        direct
     }
 }
 
 impl Pass for Full {}
 
-impl Full {
-    fn sums(&mut self, bytes: &Bytes<'_>, test: Test) -> Sums {
-        let Self { level, block, .. } = self;
-        block.load(bytes);
-        let (dump, golden, error) = block.values();
-        let errors = level.run(TakeSums { dump, golden, error, test });
-        let mut distances = DistanceSums::default();
-        if bytes.same_dtype() {
-            block.load_distances(bytes);
-            distances = level.run(TakeDistances { distances: block.distances(), allowed: test.max_distance });
-        }
-        let failing = if test.same_bits {
-            block.differing
-        } else {
-            errors.outside + distances.over + block.failing_excluded(&test)
-        };
-        Sums {
-            elements: bytes.count as u64,
-            excluded: block.excluded().len() as u64,
-            dump: block.dump_specials,
-            golden: block.golden_specials,
-            mismatched: block.count_excluded(Excluded::Mismatched),
-            first_mismatch: first_mismatch(block, bytes),
-            failing,
-            errors,
-            distances,
-            differing: block.differing,
-            peak: block.peak(bytes, errors.max_abs).map(|peak| block.judged(peak, bytes, &test)),
-        }
+/// Of a loaded block.
+fn sums(bytes: &Bytes<'_>, block: &mut Block, level: Level, test: &Test) -> Sums {
+    let (dump, golden, error) = block.values();
+    let errors = level.run(TakeSums { dump, golden, error, test: *test });
+    let mut distances = DistanceSums::default();
+    if bytes.same_dtype() {
+        block.load_distances(bytes);
+        distances = level.run(TakeDistances { distances: block.distances(), allowed: test.max_distance });
+    }
+    let failing = if test.same_bits {
+        block.differing
+    } else {
+        errors.outside + distances.over + block.failing_excluded(test)
+    };
+    Sums {
+        elements: bytes.count as u64,
+        excluded: block.excluded().len() as u64,
+        dump: block.dump_specials,
+        golden: block.golden_specials,
+        mismatched: block.count_excluded(Excluded::Mismatched),
+        failing,
+        errors,
+        distances,
+        differing: block.differing,
     }
 }
 
@@ -298,11 +311,13 @@ pub(super) fn round_golden(bytes: &Bytes<'_>, rounded: &mut Vec<u8>) {
     }
 }
 
-fn metrics(sums: &Sums, comparison: &Comparison, golden_dtype: DType) -> Metrics {
+fn metrics(findings: Findings, comparison: &Comparison, golden_dtype: DType) -> Metrics {
+    let Findings { sums, first_mismatch, peak, .. } = findings;
+    let sums = sums.total().unwrap_or_default();
     let dump_dtype = comparison.dump_dtype();
-    let worst = |peak: &Peak| peak.worst(comparison.shape(), dump_dtype, golden_dtype);
+    let worst = |peak: Peak| peak.worst(comparison.shape(), dump_dtype, golden_dtype);
     let same_dtype = dump_dtype == golden_dtype;
-    let Sums { errors, distances, .. } = sums;
+    let Sums { errors, distances, .. } = &sums;
     let measured = sums.elements - sums.excluded;
     let (dump_norm, golden_norm) = (errors.dump_squares.sqrt(), errors.golden_squares.sqrt());
     #[expect(clippy::cast_precision_loss, reason = "a dividend")]
@@ -313,10 +328,10 @@ fn metrics(sums: &Sums, comparison: &Comparison, golden_dtype: DType) -> Metrics
         dump: sums.dump,
         golden: sums.golden,
         mismatched: sums.mismatched,
-        first_mismatch: sums.first_mismatch.as_ref().map(worst),
+        first_mismatch: first_mismatch.map(worst),
         failing: sums.failing,
         max_abs: errors.max_abs,
-        worst: sums.peak.as_ref().map(worst),
+        worst: peak.map(worst),
         mean_abs: mean(errors.abs, measured),
         rmse: mean(errors.squares, measured).map(f64::sqrt),
         relative_count: errors.relative_count,

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use tensortap_abi::DType;
 
-use super::block::{Block, Bytes, Excluded};
+use super::block::{Block, Bytes, Excluded, may_exceed};
 use super::comparison::Comparison;
 use super::decode::{Bf16, F16, F32, Hot};
 use super::dispatch::{Level, Work};
@@ -141,8 +141,7 @@ impl QuickPass {
     }
 
     fn take_peak(&mut self, bytes: &Bytes<'_>, max_abs: f64) {
-        // Of equal errors the first counts, but 64-bit integers may differ where their errors round alike.
-        if max_abs >= self.max_abs() {
+        if may_exceed(self.peak, max_abs, bytes) {
             let peak = self.block.peak(bytes, max_abs).map(|peak| self.block.judged(peak, bytes, &self.test));
             self.peak = greater(self.peak, peak);
         }

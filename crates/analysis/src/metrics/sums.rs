@@ -74,11 +74,11 @@ impl Running {
             self.golden_squares[at] += wanted * wanted;
             self.product[at] += value * wanted;
             self.max_abs[at] = greater(error, self.max_abs[at]);
-            self.outside[at] += if test.within(error, wanted) { 0.0 } else { 1.0 };
+            self.outside[at] += kept(!test.within(error, wanted), 1.0);
             let counts = magnitude >= test.small;
-            let relative = if counts { error / magnitude } else { 0.0 };
+            let relative = kept(counts, error / magnitude);
             self.relative[at] += relative;
-            self.relative_count[at] += if counts { 1.0 } else { 0.0 };
+            self.relative_count[at] += kept(counts, 1.0);
             self.max_relative[at] = greater(relative, self.max_relative[at]);
         }
     }
@@ -98,6 +98,12 @@ impl Running {
             outside: count(&self.outside),
         }
     }
+}
+
+/// The value or zero. Masked, because a choice between two may become a branch or a store that waits for the last one.
+#[inline(always)]
+fn kept(keep: bool, value: f64) -> f64 {
+    f64::from_bits(value.to_bits() & u64::from(keep).wrapping_neg())
 }
 
 #[inline(always)]
