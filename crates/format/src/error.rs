@@ -103,7 +103,7 @@ pub enum FormatError {
     },
     /// The index says that payloads are in a file outside of the dump's folder.
     #[error(
-        "the dump names `{name}` as its payload file; only a plain file name beside the index is accepted"
+        "the dump names `{name}` as its payload file; only the plain name of a file in the dump's folder is accepted"
     )]
     BadBinFile {
         /// The name.
@@ -138,7 +138,7 @@ pub enum FormatError {
         state: &'static str,
     },
     /// The payload file is shorter than the index says.
-    #[error("the payload of {record} is {bytes} bytes at {offset} in {}, which has {have} bytes; run `tensortap repair` or copy the dump again", path.display())]
+    #[error("the payload of {record} is {bytes} bytes at {offset} in {}, which has {have} bytes; {remedy}", path.display())]
     PayloadShort {
         /// The payload file.
         path: PathBuf,
@@ -150,6 +150,16 @@ pub enum FormatError {
         bytes: u64,
         /// Size of the file.
         have: u64,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The payload file is not there.
+    #[error("the payload of {record} is in {}, which is not there; copy the dump again, with this file", path.display())]
+    PayloadMissing {
+        /// The payload file.
+        path: PathBuf,
+        /// The record, in words.
+        record: String,
     },
     /// A part was asked for that the payload does not have.
     #[error("{record} has a payload of {have} bytes; {bytes} bytes at {offset} are outside of it")]

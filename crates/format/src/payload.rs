@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Dump, FormatError, PayloadState, Record,
+    Dump, DumpFormat, FormatError, PayloadState, Record,
     error::AtPath,
     index::{open_beside, read_up_to},
 };
@@ -94,10 +94,19 @@ impl Dump {
         if record.bin_size == 0 {
             return Ok(None);
         }
-        let payloads = self.payload_file()?;
+        let payloads = self.payload_file().map_err(|error| self.missing(record, error))?;
         let have = payloads.metadata().at("measure", &self.payload_path())?.len();
         let end = record.bin_offset.checked_add(record.bin_size);
         if end.is_some_and(|end| end <= have) { Ok(Some(payloads)) } else { Err(self.short(record, have)) }
+    }
+
+    fn missing(&self, record: &Record, error: FormatError) -> FormatError {
+        match error {
+            FormatError::Io { path, source, .. } if source.kind() == ErrorKind::NotFound => {
+                FormatError::PayloadMissing { path, record: record.to_string() }
+            }
+            error => error,
+        }
     }
 
     pub(crate) fn short(&self, record: &Record, have: u64) -> FormatError {
@@ -107,6 +116,11 @@ impl Dump {
             offset: record.bin_offset,
             bytes: record.bin_size,
             have,
+            remedy: if self.format() == DumpFormat::Indexed {
+                "run `tensortap repair` or copy the dump again"
+            } else {
+                "copy the dump again"
+            },
         }
     }
 

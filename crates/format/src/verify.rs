@@ -238,7 +238,8 @@ fn collect_stored(
             stored.push(Stored { range, hash, index: record.index });
         } else {
             let what = dump.short(&record, payload_bytes).to_string();
-            verdict.problem(Problem::of(&record, what, REPAIR));
+            let is_indexed = dump.format() == DumpFormat::Indexed;
+            verdict.problem(Problem::of(&record, what, if is_indexed { REPAIR } else { TAKE_AGAIN }));
         }
     }
     stored.sort_by_key(|s| (s.range.start, s.range.end, s.index));

@@ -148,7 +148,7 @@ fn a_payload_file_that_is_gone_costs_the_payloads_and_nothing_else() {
     drop(scribe);
     fs::remove_file(dir.path().join("tensor_dump.bin")).unwrap();
     let dump = Dump::open(dir.path()).unwrap();
-    assert!(matches!(dump.payload(&dump.record(0).unwrap()), Err(FormatError::Io { .. })));
+    assert!(matches!(dump.payload(&dump.record(0).unwrap()), Err(FormatError::PayloadMissing { .. })));
     let report = repair(dir.path()).unwrap();
     assert_eq!((report.lost_payloads, report.records), (2, 3));
     assert_eq!(verified(dir.path()), [""; 0]);
