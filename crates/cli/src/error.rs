@@ -1,6 +1,7 @@
 //! How errors are told: what is wrong in one line, then what to do about it.
 
 use tensortap::format::FormatError;
+use tensortap::interchange::InterchangeError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
 
 use crate::exit::Exit;
@@ -36,12 +37,30 @@ pub fn report(error: &anyhow::Error, scene: Option<&str>) -> Exit {
         output::error(&error.to_string(), None);
         return Exit::Usage;
     }
+    if let Some(error) = error.downcast_ref::<InterchangeError>() {
+        return report_interchange(error);
+    }
     if let Some(UsageError { message, hint }) = error.downcast_ref() {
         output::error(message, Some(hint));
         return Exit::Usage;
     }
     output::error(&format!("{error:#}"), None);
     if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed }
+}
+
+/// Content that cannot be read is bad input; a file that cannot be written is a failure.
+fn report_interchange(error: &InterchangeError) -> Exit {
+    if let InterchangeError::Content { source, .. } = error
+        && let Some(cause) = source.get_ref().and_then(|cause| cause.downcast_ref::<FormatError>())
+    {
+        output::error(&cause.to_string(), None);
+        return Exit::Usage;
+    }
+    output::error(&error.to_string(), None);
+    match error {
+        InterchangeError::Io { action: "write" | "create", .. } => Exit::Failed,
+        _ => Exit::Usage,
+    }
 }
 
 fn explain(error: &Error, scene: Option<&str>) -> (String, Option<String>) {

@@ -10,10 +10,12 @@ mod interrupt;
 mod losses;
 mod number;
 mod output;
+mod parallel;
 mod progress;
 mod record_text;
 mod select;
 mod size;
+mod stream_table;
 mod verbs;
 
 use std::process::ExitCode;

@@ -92,6 +92,32 @@ impl Drop for StepProgress {
     }
 }
 
+/// Bytes read of those to be read, and how fast.
+pub struct ByteProgress {
+    bar: ProgressBar,
+}
+
+impl ByteProgress {
+    /// A bar over this many bytes; invisible where nobody watches.
+    pub fn new(output: Output, total_bytes: u64) -> ByteProgress {
+        let template = "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        let bar = if output.shows_progress() { bar(template) } else { ProgressBar::hidden() };
+        bar.set_length(total_bytes);
+        ByteProgress { bar }
+    }
+
+    /// So many more are done. Threads may call it at the same time.
+    pub fn advance(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+}
+
+impl Drop for ByteProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 fn bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a valid template").progress_chars("=> ");
     let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S);

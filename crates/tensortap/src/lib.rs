@@ -45,7 +45,9 @@ pub use tensortap_abi::{
 };
 pub use tensortap_collector::PayloadPath;
 pub use tensortap_format as format;
+pub use tensortap_interchange as interchange;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
 pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime};
 pub use tensortap_scene as scene;
 pub use tensortap_scenes::builtin;
+pub use tensortap_values as values;

@@ -1,11 +1,13 @@
 //! One file or folder per verb.
 
 mod bench;
+mod export;
 mod list;
 mod repair;
 mod run;
 mod scenes;
 mod show;
+mod stats;
 mod verify;
 
 use clap::Subcommand;
@@ -27,6 +29,10 @@ pub enum Verb {
     List(Box<list::ListArgs>),
     /// Show one record: metadata, statistics, values, histogram
     Show(Box<show::ShowArgs>),
+    /// Measure records: range, mean, deviation, zeros, NaN, Inf
+    Stats(Box<stats::StatsArgs>),
+    /// Write records to files that other tools read
+    Export(Box<export::ExportArgs>),
     /// Check every hash, offset and counter of a dump
     Verify(verify::VerifyArgs),
     /// Make a torn dump whole
@@ -45,6 +51,8 @@ impl Verb {
             Verb::Run(args) => run::run(args, output),
             Verb::List(args) => list::run(args, output),
             Verb::Show(args) => show::run(args, output),
+            Verb::Stats(args) => stats::run(args, output),
+            Verb::Export(args) => export::run(args, output),
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
@@ -59,6 +67,8 @@ impl Verb {
             Verb::Run(args) => Some(&args.scene),
             Verb::List(_)
             | Verb::Show(_)
+            | Verb::Stats(_)
+            | Verb::Export(_)
             | Verb::Verify(_)
             | Verb::Repair(_)
             | Verb::Bench(_)

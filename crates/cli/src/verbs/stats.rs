@@ -1,0 +1,123 @@
+//! `tensortap stats`: what the values of records are like.
+
+mod csv;
+mod document;
+mod measure;
+mod measured;
+mod table;
+
+use std::io::{IsTerminal, Write};
+
+use clap::Args;
+use tensortap::format::{Dump, Record};
+
+use crate::dump_arg::DumpArg;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::parallel::JobsArg;
+use crate::progress::ByteProgress;
+use crate::record_text::printable;
+use crate::select::{SelectArgs, Selection};
+
+use self::measured::Measured;
+
+/// What `tensortap stats` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap stats                                the newest dump under outputs/\n  \
+    tensortap stats --only-flagged                 records with NaN, Inf, constant values, ..\n  \
+    tensortap stats my_dump --func softmax --stage after --json\n\n\
+    Flags: nan, inf, zero (every element), constant, f16_overflow (a finite float of 65504 or more in\n\
+    magnitude), truncated (a part was measured), no_payload (nothing to measure).\n\
+    At level `hash` the statistics are those that the device took.")]
+pub struct StatsArgs {
+    #[command(flatten)]
+    dump: DumpArg,
+
+    /// Show only records with a flag about their values
+    #[arg(long)]
+    only_flagged: bool,
+
+    /// Print comma-separated values, one line for each record
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    #[command(flatten)]
+    jobs: JobsArg,
+    #[command(flatten)]
+    select: SelectArgs,
+}
+
+/// Records selected, and the bytes to be read for them.
+struct Extent {
+    records: u64,
+    bytes: u64,
+}
+
+/// Measures the records and prints each as it is done.
+pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
+    let dump = args.dump.open()?;
+    let selection = args.select.selection(&dump, output)?;
+    let extent = extent(&dump, &selection)?;
+    let progress = ByteProgress::new(output, extent.bytes);
+    let measure = |each: &mut dyn FnMut(Measured) -> anyhow::Result<()>| {
+        let records = selection.records(&dump);
+        measure::each(&dump, records, args.jobs.get(), &progress, |measured| {
+            if args.only_flagged && !measured.is_flagged() { Ok(()) } else { each(measured) }
+        })
+    };
+    let write = |out: &mut dyn Write| {
+        if output.json {
+            document::write(out, &dump, &extent, measure)
+        } else if args.csv {
+            csv::write(out, &dump, measure)
+        } else {
+            table::write(out, &dump, &extent, args.only_flagged, measure)?;
+            let why = (extent.records == 0 && !dump.is_empty()).then(|| selection.why_empty(&dump));
+            Ok(why.transpose()?.map_or(Ok(()), |why| writeln!(out, "{why}"))?)
+        }
+    };
+    if !std::io::stdout().is_terminal() {
+        output.stream(write)?;
+        return Ok(Exit::Good);
+    }
+    // On a terminal rows would run through the bar.
+    let mut text = Vec::new();
+    write(&mut text)?;
+    drop(progress);
+    output.stream(|out| Ok(out.write_all(&text)?))?;
+    Ok(Exit::Good)
+}
+
+/// Gives every record, measured, to the function that it takes.
+trait Source: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()> {}
+impl<F: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()>> Source for F {}
+
+/// Reads the index once more rather than keep records in memory.
+fn extent(dump: &Dump, selection: &Selection) -> anyhow::Result<Extent> {
+    let mut extent = Extent { records: 0, bytes: 0 };
+    for record in selection.records(dump) {
+        extent.records += 1;
+        extent.bytes = extent.bytes.saturating_add(record?.bin_size);
+    }
+    Ok(extent)
+}
+
+/// The names of a record's kernels, those of a mix task together.
+fn kernels(dump: &Dump, record: &Record) -> Vec<String> {
+    record.func_ids().map(|id| printable(&dump.info().kernel_name(id)).into_owned()).collect()
+}
+
+/// A list in one cell.
+fn joined<T: ToString>(items: &[T], between: &str) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+}
+
+/// Writes a line of comma-separated values, with quotes around what needs them.
+fn write_csv_line(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
+    let quoted = |cell: &String| {
+        let plain = !cell.contains([',', '"', '\n', '\r']);
+        if plain { cell.clone() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+    };
+    Ok(writeln!(out, "{}", cells.iter().map(quoted).collect::<Vec<_>>().join(","))?)
+}

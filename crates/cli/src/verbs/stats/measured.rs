@@ -1,0 +1,104 @@
+use serde::Serialize;
+use tensortap::format::{ArgumentKind, PayloadState, Record};
+use tensortap::values::{F16_OVERFLOW, Summary};
+
+/// A record and what its values are like.
+pub struct Measured {
+    /// The record.
+    pub record: Record,
+    /// `None` when there was nothing to measure.
+    pub summary: Option<Summary>,
+    /// Whether it was measured here rather than by the device.
+    pub from_payload: bool,
+}
+
+/// What sets a record's values apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// Some element is NaN.
+    Nan,
+    /// Some element is infinite.
+    Inf,
+    /// Every element is zero.
+    Zero,
+    /// Every element is the same, and not zero.
+    Constant,
+    /// Some finite element is beyond `float16`, or at its end.
+    F16Overflow,
+    /// Only a part was there to be measured.
+    Truncated,
+    /// Nothing was there to be measured.
+    NoPayload,
+}
+
+impl Flag {
+    /// As shown and as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Flag::Nan => "nan",
+            Flag::Inf => "inf",
+            Flag::Zero => "zero",
+            Flag::Constant => "constant",
+            Flag::F16Overflow => "f16_overflow",
+            Flag::Truncated => "truncated",
+            Flag::NoPayload => "no_payload",
+        }
+    }
+}
+
+impl Measured {
+    /// What was measured by the device, at level `hash`.
+    pub fn recorded(record: Record) -> Measured {
+        let summary = record.stats.map(|stats| {
+            let finite = stats.nan == 0 && stats.inf == 0;
+            let beyond = stats.max >= F16_OVERFLOW || stats.min <= -F16_OVERFLOW;
+            Summary {
+                stats,
+                negative_inf: 0,
+                f16_overflow: u64::from(beyond),
+                constant: stats.numel > 1 && finite && stats.min == stats.max,
+                exact_range: None,
+            }
+        });
+        Measured { record, summary, from_payload: false }
+    }
+
+    /// The flags, those about values first.
+    pub fn flags(&self) -> Vec<Flag> {
+        let mut flags = Vec::new();
+        if let Some(summary) = &self.summary {
+            let several = self.record.numel > 1;
+            let is_float = self.record.dtype.is_float();
+            for (raised, flag) in [
+                (summary.stats.nan > 0, Flag::Nan),
+                (summary.stats.inf > 0, Flag::Inf),
+                (several && summary.all_zero(), Flag::Zero),
+                (several && summary.constant && !summary.all_zero(), Flag::Constant),
+                (is_float && summary.f16_overflow > 0, Flag::F16Overflow),
+            ] {
+                if raised {
+                    flags.push(flag);
+                }
+            }
+        }
+        let tensor = self.record.kind == ArgumentKind::Tensor;
+        if tensor && self.record.payload == PayloadState::Truncated {
+            flags.push(Flag::Truncated);
+        }
+        if self.summary.is_none() {
+            flags.push(Flag::NoPayload);
+        }
+        flags
+    }
+
+    /// Whether a flag says something about the values.
+    pub fn is_flagged(&self) -> bool {
+        self.flags().iter().any(|flag| !matches!(flag, Flag::Truncated | Flag::NoPayload))
+    }
+
+    /// Whether there is a finite element: without one there is no range and no mean.
+    pub fn has_finite(&self) -> bool {
+        self.summary.is_some_and(|Summary { stats, .. }| stats.numel > stats.nan + stats.inf)
+    }
+}
