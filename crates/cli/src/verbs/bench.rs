@@ -3,6 +3,7 @@
 mod dispatch;
 mod dump;
 mod machine;
+mod read;
 mod spread;
 
 use clap::{Args, Subcommand};
@@ -24,6 +25,8 @@ enum What {
     Dispatch(dispatch::DispatchArgs),
     /// What recording costs: against a plain write, against no dump, and per small record
     Dump(dump::DumpArgs),
+    /// What reading costs: listing many records, statistics against plain reads, export against a copy
+    Read(read::ReadArgs),
 }
 
 /// Measures what was asked for.
@@ -31,5 +34,6 @@ pub fn run(args: &BenchArgs, output: Output) -> anyhow::Result<Exit> {
     match &args.what {
         What::Dispatch(args) => dispatch::run(args, output),
         What::Dump(args) => dump::run(args, output),
+        What::Read(args) => read::run(args, output),
     }
 }

@@ -4,7 +4,7 @@
 mod overhead;
 mod plain;
 mod recorded;
-mod scratch;
+pub mod scratch;
 mod small;
 mod table;
 mod throughput;

@@ -1,0 +1,116 @@
+//! Dumps made for a measurement.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tensortap::format::{BIN_FILE, DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
+use tensortap::values::from_f64;
+use tensortap::{DType, DumpStage};
+use tensortap_abi::{NO_KERNEL, RecordKind, Role, TaskDumpRecord, TensorDumpRecord};
+
+use super::{Bench, TENSOR_BYTES};
+
+/// The payload file of a dump made here.
+pub const PAYLOAD_FILE: &str = BIN_FILE;
+/// Tasks in one frame of the index.
+const TASKS_PER_FRAME: u64 = 512;
+/// Different tensors before they repeat: more than a second-level cache holds.
+const DIFFERENT: u64 = 16;
+
+fn info() -> RunInfo {
+    let kernels = ["load", "scale", "add", "store"].iter().zip(0..);
+    let kernels =
+        kernels.map(|(name, func_id)| KernelInfo { func_id, name: (*name).into(), ..KernelInfo::default() });
+    RunInfo { scene: "bench_read".into(), kernels: kernels.collect(), ..RunInfo::default() }
+}
+
+/// A dump of so many records as arguments say, each of one task, without payloads.
+pub fn without_payload(bench: &Bench<'_>) -> anyhow::Result<PathBuf> {
+    bench.steps.begin("making a dump to list".into());
+    let dir = bench.scratch.path("records");
+    let mut writer = DumpWriter::create(&dir, &info())?;
+    let (records, mut seq) = (bench.args.records, 0);
+    for first in (0..records).step_by(usize::try_from(TASKS_PER_FRAME)?) {
+        bench.check_interrupt()?;
+        let frame: Vec<IndexRecord> = (first..records.min(first + TASKS_PER_FRAME))
+            .flat_map(|id| {
+                [task(id), IndexRecord::tensor(&tensor(id, DType::Float32, 65_536), Payload::None)]
+            })
+            .collect();
+        let end = seq + frame.len() as u64;
+        writer.append(0, seq..end, &frame)?;
+        seq = end;
+    }
+    writer.finish(&Footer::new(Status::Complete))?;
+    bench.steps.advance();
+    Ok(dir)
+}
+
+/// A dump of tensors of 1 MiB, all of one dtype.
+pub fn with_payload(bench: &Bench<'_>, dtype: DType) -> anyhow::Result<PathBuf> {
+    bench.steps.begin(format!("making a dump of {dtype}"));
+    let dir = bench.scratch.path(dtype.name());
+    let mut writer = DumpWriter::create(&dir, &info())?;
+    let contents: Vec<Vec<u8>> = (0..DIFFERENT).map(|seed| values(dtype, seed)).collect();
+    let numel = TENSOR_BYTES * 8 / u64::from(dtype.bits());
+    for (id, content) in (0..bench.args.tensors()).zip(contents.iter().cycle()) {
+        bench.check_interrupt()?;
+        let offset = writer.reserve(TENSOR_BYTES);
+        writer.payload_file()?.write_all_at(content, offset).context("writing a dump to measure")?;
+        let stored = Payload::Stored { offset, bytes: TENSOR_BYTES };
+        writer.append(
+            0,
+            2 * id..2 * id + 2,
+            &[task(id), IndexRecord::tensor(&tensor(id, dtype, numel), stored)],
+        )?;
+    }
+    writer.finish(&Footer::new(Status::Complete))?;
+    bench.steps.advance();
+    Ok(dir)
+}
+
+fn task(task_id: u64) -> IndexRecord {
+    IndexRecord::task(&TaskDumpRecord {
+        task_id,
+        func_id: [NO_KERNEL, u32::try_from(task_id % 4).unwrap_or(0), NO_KERNEL],
+        block_num: 1,
+        dispatched_ns: task_id,
+        completed_ns: task_id + 1,
+        tensor_count: 1,
+        kind: RecordKind::Task as u8,
+        ..TaskDumpRecord::default()
+    })
+}
+
+fn tensor(task_id: u64, dtype: DType, numel: u64) -> TensorDumpRecord {
+    TensorDumpRecord {
+        task_id,
+        // What there is when nothing is stored.
+        payload_bytes: dtype.packed_bytes(numel).unwrap_or(0),
+        kind: RecordKind::Tensor as u8,
+        stage: DumpStage::AfterCompletion as u8,
+        role: Role::Output.tag(),
+        dtype: dtype.tag(),
+        ndims: 2,
+        shape: [numel / 256, 256, 0, 0, 0, 0, 0, 0],
+        strides: [256, 1, 0, 0, 0, 0, 0, 0],
+        ..TensorDumpRecord::default()
+    }
+}
+
+/// One tensor of numbers between -4 and 4.
+fn values(dtype: DType, seed: u64) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ (seed + 1);
+    let width = dtype.bits() as usize / 8;
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < TENSOR_BYTES {
+        // A xorshift generator: any full-period one does.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let thousandth = i32::try_from(state >> 40).unwrap_or(0) % 8000 - 4000;
+        bytes.extend_from_slice(&from_f64(dtype, f64::from(thousandth) / 1000.0).to_le_bytes()[..width]);
+    }
+    bytes
+}
