@@ -35,6 +35,7 @@ use crate::verbs::Verb;
     after_help = "First steps:\n  \
         tensortap run paged_attention --dump-tensor   run a scene, check its result, record every task\n  \
         tensortap list                                see what was recorded\n  \
+        tensortap show INDEX                          look into one of the records\n  \
         tensortap scenes                              see what can be run\n  \
         tensortap run --help                          see what can be changed",
     // Colour is kept for verdicts.

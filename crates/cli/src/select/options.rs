@@ -12,6 +12,7 @@ use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern, is_pattern, name_fits};
 use crate::ids::{IdRange, parse_id, parse_range, parse_task_range};
 use crate::output::Output;
+use crate::record_text::printable;
 
 /// The options. Several values of one option widen, several options narrow.
 #[derive(Args, Default)]
@@ -161,7 +162,8 @@ fn numbered(name: &str) -> Option<u32> {
 }
 
 fn unknown_kernel(info: &RunInfo, name: &str) -> Error {
-    Unknown::new("kernel", name, info.kernels.iter().map(|kernel| kernel.name.as_str())).into()
+    let known: Vec<_> = info.kernels.iter().map(|kernel| printable(&kernel.name)).collect();
+    Unknown::new("kernel", name, known.iter().map(AsRef::as_ref)).into()
 }
 
 fn stages() -> impl TypedValueParser<Value = DumpStage> {

@@ -1,5 +1,6 @@
 //! `tensortap list`: the records of a dump.
 
+mod ahead;
 mod column;
 mod csv;
 mod document;

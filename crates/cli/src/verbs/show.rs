@@ -41,9 +41,14 @@ use crate::select::SelectArgs;
 /// Characters in a line of values where there is no terminal.
 const LINE: usize = 100;
 
+/// Elements that are shown although they were not stored.
+const FEW: u64 = 1000;
+
 /// What `tensortap show` takes.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    override_usage = "tensortap show [OPTIONS] [DUMP] [RECORD]",
+    after_help = "Examples:\n  \
     tensortap show 17                              record 17 of the newest dump under outputs/\n  \
     tensortap show my_dump 0x100000002/after/2     what task 0x100000002 left in its argument 2\n  \
     tensortap show 1:2/after/2 --slice 0:4,:,-1    a part of it, sliced as in numpy\n  \
@@ -51,11 +56,12 @@ const LINE: usize = 100;
     tensortap show 3 --delta                       what the kernel changed in an in-out argument\n  \
     tensortap show 3 --hex --full > bytes.txt\n\n\
     `tensortap list` shows which records there are. With --json, elements stand in one list, the last axis changing \
-    fastest.")]
+    fastest."
+)]
 pub struct ShowArgs {
     /// Record by its index (17) or TASK/STAGE/ARG (0x100000002/after/2), with a dump before it unless the newest under
     /// outputs/ is meant
-    #[arg(value_name = "[DUMP] RECORD", num_args = 0..=2)]
+    #[arg(value_name = "RECORD", num_args = 0..=2)]
     words: Vec<String>,
     /// Show every value (with --hex: every byte), not only the corners
     #[arg(long)]
@@ -157,8 +163,19 @@ impl Shown<'_> {
 
     fn write_values(&self, out: &mut dyn Write, view: &View) -> anyhow::Result<()> {
         writeln!(out)?;
-        let extent = Extent { full: self.args.full, width: terminal_width().unwrap_or(LINE) };
-        excerpt::write(out, &mut Elements::new(self.dump, self.record), self.record.dtype, view, extent)
+        let extent = Extent { full: self.shows_all(view), width: terminal_width().unwrap_or(LINE) };
+        excerpt::write(out, &mut Elements::new(self.dump, self.record), self.record.dtype, view, extent)?;
+        if self.args.full && !extent.full {
+            writeln!(out, "corners only: most of it was not stored")?;
+        }
+        Ok(())
+    }
+
+    /// Whether every element is to be shown. A record can claim any number of elements that were never stored;
+    /// what is stored bounds what is shown.
+    fn shows_all(&self, view: &View) -> bool {
+        let stored = Content::of(self.dump, self.record).map_or(0, |content| content.stored);
+        self.args.full && view.numel() <= stored.saturating_add(FEW)
     }
 
     fn histogram(&self, content: &Content<'_>, summary: &Summary) -> anyhow::Result<Option<Histogram>> {
@@ -234,7 +251,7 @@ impl Shown<'_> {
             document.stats = Some(StatsDocument::of(&summary));
         }
         let mut elements = Elements::new(self.dump, self.record);
-        document.values = Some(ValuesDocument::of(&mut elements, self.record, &view, self.args.full)?);
+        document.values = Some(ValuesDocument::of(&mut elements, self.record, &view, self.shows_all(&view))?);
         Ok(document)
     }
 }

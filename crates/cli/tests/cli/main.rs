@@ -8,9 +8,11 @@ mod failing;
 mod help;
 mod json;
 mod list;
+mod made;
 mod repair;
 mod run;
 mod scenes;
+mod show;
 mod usage;
 mod verify;
 

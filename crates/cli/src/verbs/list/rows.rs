@@ -2,6 +2,7 @@
 
 use tensortap::format::{Dump, Record};
 
+use super::ahead;
 use super::foot::Foot;
 use super::order::{SortKey, sorted};
 use crate::select::Selection;
@@ -47,13 +48,13 @@ impl<'a> Rows<'a> {
             return Ok(foot.limited(self.limit));
         }
         let mut foot = Foot::default();
-        for record in self.selection.records(self.dump) {
-            let record = record?;
+        ahead::for_each(self.dump, self.selection, |record| {
             if foot.records() < self.limit {
-                show(&record)?;
+                show(record)?;
             }
-            foot.add(&record);
-        }
+            foot.add(record);
+            Ok(())
+        })?;
         Ok(foot.limited(self.limit))
     }
 

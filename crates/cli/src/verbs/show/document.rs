@@ -16,6 +16,9 @@ use crate::record_text::record_name;
 /// Elements in the document unless all are asked for.
 const FIRST_ELEMENTS: u64 = 1000;
 
+/// Bytes read at a time.
+const PIECE_BYTES: usize = 1 << 16;
+
 /// One record and what was asked about it.
 #[derive(Serialize)]
 pub struct ShowDocument<'a> {
@@ -139,9 +142,14 @@ impl HexDocument {
     /// Reads the bytes.
     pub fn of(dump: &Dump, record: &Record, full: bool) -> anyhow::Result<HexDocument> {
         let shown = if full { record.bin_size } else { record.bin_size.min(super::hex::FIRST_BYTES) };
-        let mut first = vec![0; usize::try_from(shown)?];
-        dump.payload_part(record, 0, &mut first)?;
-        let bytes = first.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut bytes = String::new();
+        let mut piece = Vec::new();
+        // In pieces, so that no more memory is taken than the file has bytes for.
+        for at in (0..shown).step_by(PIECE_BYTES) {
+            piece.resize(usize::try_from(shown - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES)), 0);
+            dump.payload_part(record, at, &mut piece)?;
+            piece.iter().for_each(|byte| bytes += &format!("{byte:02x}"));
+        }
         Ok(HexDocument { bytes, left_out: record.bin_size - shown })
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use tensortap::DType;
 use tensortap::format::FormatError;
 use tensortap_values::Element;
 
 use super::elements::Elements;
 use super::slice::View;
-use tensortap::DType;
 
 /// Up to so many elements everything is shown.
 const WHOLE_UP_TO: u64 = 1000;
@@ -33,6 +33,10 @@ pub fn write(
     view: &View,
     extent: Extent,
 ) -> anyhow::Result<()> {
+    // Axes beside an empty one may be of any length.
+    if view.numel() == 0 {
+        return Ok(writeln!(out, "[]")?);
+    }
     let edge = if extent.full || view.numel() <= WHOLE_UP_TO { u64::MAX } else { edge(view.dims.len()) };
     let mut printer = Printer { elements, dtype, view, edge, line_width: extent.width, cell_width: 0 };
     printer.cell_width = printer.measure()?;
@@ -76,7 +80,7 @@ impl Printer<'_, '_> {
 
     fn position(&self, axis: usize, first: i64, at: u64) -> i64 {
         // Within the tensor, whose elements are counted below 2^53.
-        first + self.view.dims[axis].stride * i64::try_from(at).unwrap_or(0)
+        first.saturating_add(self.view.dims[axis].stride.saturating_mul(i64::try_from(at).unwrap_or(0)))
     }
 
     fn text(&mut self, position: i64) -> Result<String, FormatError> {

@@ -61,12 +61,12 @@ impl Slice {
             // Sizes and products of sizes are below 2^53.
             let size = i64::try_from(size).map_err(|_| format!("axis {axis} is too long to be sliced"))?;
             match term {
-                Term::At(at) => view.first += position(at, size, axis)? * stride,
+                Term::At(at) => view.advance(position(at, size, axis)?, stride),
                 Term::Range { start, end, step } => {
                     let (first, count) = range(start, end, step, size);
-                    view.first += first * stride;
+                    view.advance(first, stride);
                     // A step is not taken where there is nothing to step to, and may be of any size then.
-                    let stride = if count > 1 { step * stride } else { 0 };
+                    let stride = if count > 1 { step.saturating_mul(stride) } else { 0 };
                     view.dims.push(Dim { count, stride });
                 }
                 Term::Rest => {}
@@ -94,6 +94,11 @@ impl Slice {
 }
 
 impl View {
+    /// Only a tensor without elements has strides so long that this saturates.
+    fn advance(&mut self, steps: i64, stride: i64) {
+        self.first = self.first.saturating_add(steps.saturating_mul(stride));
+    }
+
     /// Elements in it.
     pub fn numel(&self) -> u64 {
         self.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(dim.count))
@@ -226,6 +231,14 @@ mod tests {
             ("99999999999999999999", &[5], "term per axis"),
         ] {
             assert!(positions(text, shape).unwrap_err().contains(part), "{text} of {shape:?}");
+        }
+    }
+
+    #[test]
+    fn a_tensor_without_elements_may_have_axes_of_any_length() {
+        let shape = [1 << 52, 0, 1 << 52];
+        for text in [":", "-1,:,5", "...,::-1"] {
+            assert_eq!(Slice::parse(text).unwrap().view(&shape).unwrap().numel(), 0, "{text}");
         }
     }
 

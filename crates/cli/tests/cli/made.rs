@@ -1,0 +1,133 @@
+//! Dumps written record by record, for content that no scene has.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use tensortap::format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
+use tensortap::{DType, DumpStage};
+use tensortap_abi::{
+    MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RecordKind, Role, TaskDumpRecord, TensorDumpRecord, TensorStats,
+};
+
+/// A dump being written: one task per call of [`Made::task`], its arguments behind it.
+pub struct Made {
+    writer: DumpWriter,
+    records: Vec<IndexRecord>,
+    task_id: u64,
+    stage: DumpStage,
+}
+
+impl Made {
+    /// In a new folder, with kernels `fill` (0) and one whose name a terminal would act upon (1).
+    pub fn new(dir: &Path, dump_level: u32) -> Made {
+        let kernel = |func_id, name: &str| KernelInfo { func_id, name: name.into(), ..KernelInfo::default() };
+        let info = RunInfo {
+            scene: "made".into(),
+            platform: "a2a3sim".into(),
+            runtime: "host_build_graph".into(),
+            dump_level,
+            kernels: vec![kernel(0, "fill"), kernel(1, "cl\x1b[2Jear,\"x\"")],
+            ..RunInfo::default()
+        };
+        let writer = DumpWriter::create(dir, &info).expect("a new dump");
+        Made { writer, records: Vec::new(), task_id: 0, stage: DumpStage::BeforeDispatch }
+    }
+
+    /// What follows is of this task and stage.
+    pub fn task(&mut self, task_id: u64, kernel: u32, stage: DumpStage) -> &mut Made {
+        (self.task_id, self.stage) = (task_id, stage);
+        let completed_ns = u64::from(stage == DumpStage::AfterCompletion);
+        let task = TaskDumpRecord {
+            task_id,
+            func_id: [kernel, NO_KERNEL, NO_KERNEL],
+            block_num: 1,
+            dispatched_ns: 1,
+            completed_ns: 2 * completed_ns,
+            kind: RecordKind::Task as u8,
+            ..Default::default()
+        };
+        self.records.push(IndexRecord::task(&task));
+        self
+    }
+
+    fn captured(&self, role: Role, arg_index: u16, dtype: DType, shape: &[u64]) -> TensorDumpRecord {
+        let (mut sizes, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+        sizes[..shape.len()].copy_from_slice(shape);
+        let mut stride = 1;
+        for axis in (0..shape.len()).rev() {
+            strides[axis] = stride;
+            stride *= i64::try_from(shape[axis]).expect("small");
+        }
+        TensorDumpRecord {
+            task_id: self.task_id,
+            kind: RecordKind::Tensor as u8,
+            stage: self.stage as u8,
+            role: role.tag(),
+            dtype: dtype.tag(),
+            ndims: u8::try_from(shape.len()).expect("few"),
+            shape: sizes,
+            strides,
+            arg_index,
+            ..Default::default()
+        }
+    }
+
+    /// A tensor with its content; what there is of it when it is shorter than the shape says.
+    pub fn tensor(&mut self, role: Role, arg: u16, dtype: DType, shape: &[u64], content: &[u8]) -> &mut Made {
+        let mut captured = self.captured(role, arg, dtype, shape);
+        let whole = dtype.packed_bytes(shape.iter().product()).expect("small");
+        let bytes = content.len() as u64;
+        let offset = self.writer.reserve(bytes);
+        if bytes > 0 {
+            self.writer.payload_file().expect("a file").write_all_at(content, offset).expect("written");
+        }
+        let payload = if bytes < whole {
+            Payload::Truncated { offset, bytes }
+        } else {
+            Payload::Stored { offset, bytes }
+        };
+        if bytes == whole {
+            captured.flags |= RECORD_HAS_HASH;
+            captured.hash = tensortap::format::content_hash(content).to_le_bytes();
+        }
+        self.records.push(IndexRecord::tensor(&captured, payload));
+        self
+    }
+
+    /// A tensor without content.
+    pub fn absent(&mut self, arg: u16, dtype: DType, shape: &[u64], payload: Payload) -> &mut Made {
+        let captured = self.captured(Role::Input, arg, dtype, shape);
+        self.records.push(IndexRecord::tensor(&captured, payload));
+        self
+    }
+
+    /// A scalar.
+    pub fn scalar(&mut self, arg: u16, dtype: DType, bits: u64) -> &mut Made {
+        let captured = self.captured(Role::Input, arg, dtype, &[]);
+        let scalar = TensorDumpRecord { kind: RecordKind::Scalar as u8, payload_pos: bits, ..captured };
+        self.records.push(IndexRecord::plain(&scalar));
+        self
+    }
+
+    /// Closes the dump.
+    pub fn finish(mut self) {
+        let end = self.records.len() as u64;
+        self.writer.append(0, 0..end, &self.records).expect("appended");
+        self.writer.finish(&Footer::new(Status::Complete)).expect("closed");
+    }
+}
+
+/// Statistics of content that nobody kept.
+pub fn stats(nan: u64) -> TensorStats {
+    TensorStats { min: -1.5, max: 2.5, mean: 0.25, std: 1.0, zeros: 3, nan, inf: 0, numel: 16 }
+}
+
+/// Little-endian bytes of a run of numbers.
+pub fn i32s(numbers: impl IntoIterator<Item = i32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(i32::to_le_bytes).collect()
+}
+
+/// The same of floats.
+pub fn f32s(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(f32::to_le_bytes).collect()
+}
