@@ -124,7 +124,7 @@ fn distances_of_integers_are_exact_at_every_width() {
     assert_eq!(measured(level, DType::Int4, &[(0x8, 0x7), (0xf, 0x1), (3, 3)]), [15, 2, 0]);
     assert_eq!(measured(level, DType::Int8, &[(0x80, 0x7f)]), [255]);
     assert_eq!(measured(level, DType::UInt8, &[(0x80, 0x7f)]), [1]);
-    assert_eq!(measured(level, DType::UInt32, &[(0, u32::MAX.into())]), [u32::MAX.into()]);
+    assert_eq!(measured(level, DType::UInt32, &[(0, u32::MAX.into())]), [u64::from(u32::MAX)]);
     assert_eq!(measured(level, DType::Bool, &[(1, 7), (0, 2)]), [0, 1]);
 }
 

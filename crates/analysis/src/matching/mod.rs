@@ -1,0 +1,108 @@
+//! Which task of one dump is which of another.
+//!
+//! Task identities differ between runtimes, and independent tasks may be submitted in any order. So tasks are matched by what
+//! they are: kernels, arguments, scalars, the tasks that their inputs came from, the tasks that took their outputs, and the
+//! content of inputs that no task wrote. Content that a task wrote does not count: it may be what is wrong.
+//!
+//! What everything tells apart is paired first. Then less is asked of those that are left: scratch memory that nobody
+//! initialised has any content, and an input of the whole graph may itself be wrong. Where both dumps have the same identities
+//! these decide before anything vague does. Tasks that nothing tells apart are interchangeable and are paired in order.
+
+mod pairing;
+mod signature;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::graph::TaskGraph;
+use pairing::Pairing;
+use signature::{KernelKey, Traits};
+
+/// What may differ between the two dumps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MatchOptions {
+    /// The golden may have other float dtypes.
+    pub ignore_float_dtype: bool,
+    /// One of the dumps does not say how often a task was dispatched.
+    pub ignore_blocks: bool,
+}
+
+/// Which tasks of two graphs are the same; positions in [`TaskGraph::tasks`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matching {
+    /// The task of the second graph, for each of the first.
+    pub partner: Vec<Option<usize>>,
+    /// Tasks of the first graph without one.
+    pub only_first: Vec<Unmatched>,
+    /// Tasks of the second graph without one.
+    pub only_second: Vec<Unmatched>,
+}
+
+/// A task that has no partner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Its position.
+    pub task: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// Matches the tasks of two graphs.
+#[must_use]
+pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions) -> Matching {
+    let exact = Traits {
+        kernel: kernel_key(first, second),
+        ignore_blocks: options.ignore_blocks,
+        ignore_float_dtype: options.ignore_float_dtype,
+        scalars: true,
+        external_inputs: !options.ignore_float_dtype,
+        external_inouts: !options.ignore_float_dtype,
+        inout_sources: true,
+    };
+    let any_inout = Traits { external_inouts: false, ..exact };
+    let scratch = Traits { inout_sources: false, ..any_inout };
+    let by_shape = Traits { scalars: false, external_inputs: false, ..any_inout };
+
+    let mut pairing = Pairing::new(first, second);
+    pairing.pair_alike(&exact, true);
+    while pairing.pair_alike(&any_inout, false) || pairing.pair_alike(&scratch, false) {}
+    pairing.pair_alike(&any_inout, true);
+    pairing.pair_alike(&scratch, true);
+    if same_identities(first, second) {
+        pairing.pair_identities(&by_shape);
+    }
+    while pairing.pair_alike(&by_shape, false) {}
+    pairing.pair_alike(&by_shape, true);
+    pairing.pair_rest(&by_shape);
+    pairing.finish(&by_shape)
+}
+
+fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
+    let all = |named: fn(&crate::graph::KernelName) -> bool| {
+        [first, second].iter().all(|graph| {
+            let mut kernels = graph.tasks.iter().flat_map(|t| &t.kernels).peekable();
+            kernels.peek().is_some() && kernels.all(named)
+        })
+    };
+    if all(|k| k.name.is_some()) {
+        KernelKey::Name
+    } else if all(|k| k.func_id.is_some()) {
+        KernelKey::FuncId
+    } else {
+        KernelKey::Nothing
+    }
+}
+
+fn same_identities(first: &TaskGraph, second: &TaskGraph) -> bool {
+    let ids = |graph: &TaskGraph| graph.tasks.iter().map(|t| t.task_id).collect::<HashSet<_>>();
+    ids(first) == ids(second)
+}
+
+/// How many there are of each.
+fn counts(locals: &[u64]) -> HashMap<u64, usize> {
+    let mut counts = HashMap::new();
+    locals.iter().for_each(|local| *counts.entry(*local).or_insert(0) += 1);
+    counts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Pairs tasks that look alike.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+
+use super::signature::Traits;
+use super::{Matching, Unmatched, counts};
+use crate::graph::{GraphTask, TaskGraph};
+
+/// Pairs found so far.
+pub(super) struct Pairing<'g> {
+    first: &'g TaskGraph,
+    second: &'g TaskGraph,
+    partner: Vec<Option<usize>>,
+    /// Number of the pair, which is the position of its first task.
+    pair_of_first: Vec<Option<usize>>,
+    pair_of_second: Vec<Option<usize>>,
+}
+
+impl<'g> Pairing<'g> {
+    pub fn new(first: &'g TaskGraph, second: &'g TaskGraph) -> Self {
+        let (ours, theirs) = (first.tasks.len(), second.tasks.len());
+        let (pair_of_first, pair_of_second) = (vec![None; ours], vec![None; theirs]);
+        Pairing { first, second, partner: vec![None; ours], pair_of_first, pair_of_second }
+    }
+
+    /// Pairs tasks that look alike on both sides: one with one, and, if `several`, as many with as many. Says whether any
+    /// were found.
+    pub fn pair_alike(&mut self, traits: &Traits, several: bool) -> bool {
+        if !self.pair_of_first.contains(&None) || !self.pair_of_second.contains(&None) {
+            return false;
+        }
+        let colors = traits.colors(self.first, &self.pair_of_first);
+        let others = traits.colors(self.second, &self.pair_of_second);
+        let mut found = false;
+        for (ours, theirs) in self.classes(&colors, &others) {
+            let one_to_one = ours.len() == 1 && theirs.len() == 1;
+            if one_to_one || several && ours.len() == theirs.len() {
+                self.pair_class(ours, theirs);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Pairs tasks of equal identity that look alike by themselves.
+    pub fn pair_identities(&mut self, traits: &Traits) {
+        let theirs: HashMap<u64, usize> =
+            self.open_second().map(|p| (self.second.tasks[p].task_id, p)).collect();
+        for ours in self.open_first().collect::<Vec<_>>() {
+            let task = &self.first.tasks[ours];
+            if let Some(&other) = theirs.get(&task.task_id)
+                && traits.local(task) == traits.local(&self.second.tasks[other])
+            {
+                self.pair(ours, other);
+            }
+        }
+    }
+
+    /// Pairs what looks alike by itself, as far as it goes.
+    pub fn pair_rest(&mut self, traits: &Traits) {
+        let [colors, others] = self.locals(traits);
+        for (ours, theirs) in self.classes(&colors, &others) {
+            self.pair_class(ours, theirs);
+        }
+    }
+
+    /// The pairs, and why the others have none.
+    pub fn finish(self, traits: &Traits) -> Matching {
+        let [ours, theirs] = self.locals(traits);
+        let (few, many) = (counts(&ours), counts(&theirs));
+        let only = |open: Vec<usize>,
+                    graph: &TaskGraph,
+                    locals: &[u64],
+                    here: &HashMap<u64, usize>,
+                    there: &HashMap<u64, usize>| {
+            open.into_iter()
+                .map(|task| {
+                    let local = locals[task];
+                    let kernels = graph.tasks[task].kernel_labels().join("+");
+                    let reason = match there.get(&local) {
+                        None => format!("the other has no task of {kernels} with such arguments"),
+                        Some(n) => {
+                            format!("there are {} such tasks of {kernels} here and {n} there", here[&local])
+                        }
+                    };
+                    Unmatched { task, reason }
+                })
+                .collect()
+        };
+        let only_first = only(self.open_first().collect(), self.first, &ours, &few, &many);
+        let only_second = only(self.open_second().collect(), self.second, &theirs, &many, &few);
+        Matching { partner: self.partner, only_first, only_second }
+    }
+
+    fn locals(&self, traits: &Traits) -> [Vec<u64>; 2] {
+        [self.first, self.second].map(|graph| graph.tasks.iter().map(|t| traits.local(t)).collect())
+    }
+
+    /// Tasks without a pair that look alike, those first that stand first in the graph.
+    fn classes(&self, colors: &[u64], others: &[u64]) -> Vec<(Vec<usize>, Vec<usize>)> {
+        let mut place_of: HashMap<u64, usize> = HashMap::new();
+        let mut classes: BTreeMap<usize, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+        for ours in self.open_first() {
+            let place = *place_of.entry(colors[ours]).or_insert(ours);
+            classes.entry(place).or_default().0.push(ours);
+        }
+        for theirs in self.open_second() {
+            if let Some(place) = place_of.get(&others[theirs]) {
+                classes.entry(*place).or_default().1.push(theirs);
+            }
+        }
+        classes.into_values().filter(|(_, theirs)| !theirs.is_empty()).collect()
+    }
+
+    /// Pairs members of a class: those whose inputs came from paired tasks and are equal, then those of which one of both
+    /// holds, then those of equal identity, then in order.
+    fn pair_class(&mut self, mut ours: Vec<usize>, mut theirs: Vec<usize>) {
+        if ours.len() > 1 || theirs.len() > 1 {
+            self.pair_by(&mut ours, &mut theirs, |t, pairs| (sources(t, pairs), contents(t)));
+            self.pair_by(&mut ours, &mut theirs, sources);
+            self.pair_by(&mut ours, &mut theirs, |t, _| contents(t));
+            self.pair_by(&mut ours, &mut theirs, |t, _| t.task_id);
+        }
+        for (ours, theirs) in ours.into_iter().zip(theirs) {
+            self.pair(ours, theirs);
+        }
+    }
+
+    fn pair_by<K: Hash + Eq>(
+        &mut self,
+        ours: &mut Vec<usize>,
+        theirs: &mut Vec<usize>,
+        key: impl Fn(&GraphTask, &[Option<usize>]) -> K,
+    ) {
+        let mut waiting: HashMap<K, VecDeque<usize>> = HashMap::new();
+        for &place in theirs.iter() {
+            let key = key(&self.second.tasks[place], &self.pair_of_second);
+            waiting.entry(key).or_default().push_back(place);
+        }
+        ours.retain(|&place| {
+            let key = key(&self.first.tasks[place], &self.pair_of_first);
+            let Some(other) = waiting.get_mut(&key).and_then(VecDeque::pop_front) else { return true };
+            self.pair(place, other);
+            false
+        });
+        theirs.retain(|&place| self.pair_of_second[place].is_none());
+    }
+
+    fn pair(&mut self, ours: usize, theirs: usize) {
+        self.partner[ours] = Some(theirs);
+        self.pair_of_first[ours] = Some(ours);
+        self.pair_of_second[theirs] = Some(ours);
+    }
+
+    fn open_first(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
+        (0..self.first.tasks.len()).filter(|&p| self.pair_of_first[p].is_none())
+    }
+
+    fn open_second(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
+        (0..self.second.tasks.len()).filter(|&p| self.pair_of_second[p].is_none())
+    }
+}
+
+/// Pairs that the inputs of a task came from.
+fn sources(task: &GraphTask, pairs: &[Option<usize>]) -> Vec<(u16, Option<usize>)> {
+    let mut from: Vec<_> = task
+        .args
+        .iter()
+        .flat_map(|arg| arg.origin.sources.iter().map(move |s| (arg.arg_index, pairs[s.task])))
+        .collect();
+    from.sort_unstable();
+    from
+}
+
+/// Hashes of what a task was given.
+fn contents(task: &GraphTask) -> Vec<Option<u128>> {
+    task.inputs().map(|arg| arg.before.and_then(|c| c.hash)).collect()
+}

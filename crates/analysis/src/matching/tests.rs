@@ -1,0 +1,121 @@
+use super::*;
+use crate::graph::GraphTask;
+use crate::graph::testing::TaskMaker;
+
+fn graph(tasks: Vec<GraphTask>) -> TaskGraph {
+    TaskGraph::build(tasks, &[], None)
+}
+
+fn matched(first: &TaskGraph, second: &TaskGraph) -> Vec<(u64, Option<u64>)> {
+    let matching = match_tasks(first, second, MatchOptions::default());
+    let partner = |p: &Option<usize>| p.map(|p| second.tasks[p].task_id);
+    first.tasks.iter().map(|t| t.task_id).zip(matching.partner.iter().map(partner)).collect()
+}
+
+/// Chains of two tasks, each fed with its own content; identities and times in the order given.
+fn chains(contents: &[&str], first_id: u64) -> TaskGraph {
+    let mut tasks = Vec::new();
+    for (number, content) in (0..).zip(contents) {
+        let (id, base) = (first_id + 2 * number, 0x1000 * (10 * number + 1));
+        let made = format!("{content}'");
+        tasks.push(
+            TaskMaker::new(id, "scale").input(base, content).output(base + 0x100, &made).at(id * 10).done(),
+        );
+        let last = TaskMaker::new(id + 1, "sum").input(base + 0x100, &made).output(base + 0x200, "sum");
+        tasks.push(last.at(id * 10 + 5).done());
+    }
+    graph(tasks)
+}
+
+#[test]
+fn identical_tasks_in_another_order_are_told_apart_by_what_feeds_them() {
+    let (first, second) = (chains(&["x", "y", "z"], 0), chains(&["z", "x", "y"], 0));
+    let expected = [(0, Some(2)), (1, Some(3)), (2, Some(4)), (3, Some(5)), (4, Some(0)), (5, Some(1))];
+    assert_eq!(matched(&first, &second), expected);
+}
+
+#[test]
+fn other_identities_do_not_matter() {
+    let (first, second) = (chains(&["x", "y"], 0), chains(&["x", "y"], 1 << 32));
+    let at = |n: u64| Some((1 << 32) + n);
+    assert_eq!(matched(&first, &second), [(0, at(0)), (1, at(1)), (2, at(2)), (3, at(3))]);
+}
+
+#[test]
+fn what_a_task_wrote_does_not_count() {
+    let make = |written: &str| {
+        graph(vec![
+            TaskMaker::new(0, "make").input(0x1000, "x").output(0x2000, written).at(1).done(),
+            TaskMaker::new(1, "use").input(0x2000, written).output(0x3000, written).at(2).done(),
+        ])
+    };
+    assert_eq!(matched(&make("right"), &make("wrong")), [(0, Some(0)), (1, Some(1))]);
+}
+
+#[test]
+fn consumers_tell_apart_what_producers_do_not() {
+    let make = |kernels: [&str; 2]| {
+        let mut tasks: Vec<_> =
+            (0..2).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n).done()).collect();
+        for (n, kernel) in (0..).zip(kernels) {
+            tasks.push(TaskMaker::new(n + 2, kernel).input(0x1000 * (n + 1), "zero").at(n + 10).done());
+        }
+        graph(tasks)
+    };
+    let pairs = matched(&make(["left", "right"]), &make(["right", "left"]));
+    assert_eq!(pairs, [(0, Some(1)), (1, Some(0)), (2, Some(3)), (3, Some(2))]);
+}
+
+#[test]
+fn garbage_in_scratch_memory_does_not_prevent_a_match() {
+    let make = |garbage: &str, first_id: u64| {
+        graph(vec![
+            TaskMaker::new(first_id, "begin").input(0x1000, "x").inout(0x2000, garbage, "a").at(1).done(),
+            TaskMaker::new(first_id + 1, "go on").input(0x1100, "y").inout(0x2000, "a", "b").at(2).done(),
+        ])
+    };
+    assert_eq!(matched(&make("trash", 0), &make("junk", 70)), [(0, Some(70)), (1, Some(71))]);
+}
+
+#[test]
+fn a_wrong_input_of_the_whole_graph_leaves_identities_to_decide() {
+    let (first, second) = (chains(&["x", "y", "z"], 0), chains(&["x", "broken", "z"], 0));
+    assert!(matched(&first, &second).iter().all(|(id, partner)| *partner == Some(*id)));
+}
+
+#[test]
+fn another_scalar_is_still_the_same_task() {
+    let make = |bits| graph(vec![TaskMaker::new(0, "fill").scalar(bits).output(0x1000, "x").at(1).done()]);
+    assert_eq!(matched(&make(1), &make(2)), [(0, Some(0))]);
+}
+
+#[test]
+fn interchangeable_tasks_are_paired_in_order() {
+    let make = || {
+        graph(
+            (0..4).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n).done()).collect(),
+        )
+    };
+    assert!(matched(&make(), &make()).iter().all(|(id, partner)| *partner == Some(*id)));
+}
+
+#[test]
+fn what_has_no_partner_is_listed_with_the_reason() {
+    let one = graph(vec![
+        TaskMaker::new(0, "fill").output(0x1000, "zero").at(1).done(),
+        TaskMaker::new(1, "fill").output(0x2000, "zero").at(2).done(),
+        TaskMaker::new(2, "extra").output(0x3000, "zero").at(3).done(),
+    ]);
+    let other = graph(vec![TaskMaker::new(5, "fill").output(0x1000, "zero").at(1).done()]);
+    let matching = match_tasks(&one, &other, MatchOptions::default());
+    assert_eq!(matching.partner, [Some(0), None, None]);
+    let reasons: Vec<&str> = matching.only_first.iter().map(|u| u.reason.as_str()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "there are 2 such tasks of fill here and 1 there",
+            "the other has no task of extra with such arguments"
+        ]
+    );
+    assert!(matching.only_second.is_empty());
+}
