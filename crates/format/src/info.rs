@@ -93,8 +93,17 @@ impl RunInfo {
     }
 }
 
+/// How far a kernel's outputs may be from what is expected: `|a - g| <= atol + rtol * |g|`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelTolerance {
+    /// Relative part.
+    pub rtol: f64,
+    /// Absolute part.
+    pub atol: f64,
+}
+
 /// A kernel as the dump describes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelInfo {
     /// Number by which tasks refer to it.
@@ -107,6 +116,9 @@ pub struct KernelInfo {
     pub signature: Vec<String>,
     /// Tells one build of the kernel from another.
     pub code: String,
+    /// What it declares; the default of each dtype without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<KernelTolerance>,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

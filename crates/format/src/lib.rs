@@ -55,7 +55,7 @@ pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::{Edge, Task};
 pub use hash::{HASH_ALGORITHM, content_hash};
-pub use info::{BIN_FILE, GRAPH_FILE, INDEX_FILE, KernelInfo, MANIFEST_FILE, RunInfo};
+pub use info::{BIN_FILE, GRAPH_FILE, INDEX_FILE, KernelInfo, KernelTolerance, MANIFEST_FILE, RunInfo};
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
 pub use names::{choose_dir, find_newest, timestamp};

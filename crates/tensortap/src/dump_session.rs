@@ -13,8 +13,8 @@ use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
 };
 use tensortap_format::{
-    DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, RunInfo, Status, WriterOptions,
-    choose_dir, timestamp,
+    DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance, RunInfo, Status,
+    WriterOptions, choose_dir, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::SetupOptions;
@@ -364,6 +364,7 @@ fn kernel_info(kernel: &KernelDef) -> KernelInfo {
         core_type: kernel.core_type.name().into(),
         signature: kernel.signature.iter().map(|kind| kind.name().to_string()).collect(),
         code: format!("builtin {} {}", kernel.name, env!("CARGO_PKG_VERSION")),
+        tolerance: kernel.tolerance.map(|t| KernelTolerance { rtol: t.rtol, atol: t.atol }),
         ..KernelInfo::default()
     }
 }

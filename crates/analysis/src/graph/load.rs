@@ -15,6 +15,10 @@ use super::{Argument, Captured, Dependency, GraphTask, KernelName, Origin, Place
 pub fn load(dump: &Dump) -> Result<TaskGraph, FormatError> {
     let info = dump.info();
     let mut tasks: Vec<GraphTask> = dump.tasks()?.iter().map(|task| task_of(task, info)).collect();
+    if dump.format().is_foreign() {
+        // Counted from another file, which leaves scalars out.
+        tasks.iter_mut().for_each(|task| task.arg_count = None);
+    }
     let mut places: HashMap<u64, usize> = tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
     for record in dump.records() {
         let record = record?;
@@ -54,6 +58,7 @@ fn task_of(task: &Task, info: &RunInfo) -> GraphTask {
         block_num: Some(task.block_num),
         dispatched_ns: has_time.then_some(task.dispatched_ns),
         completed_ns: task.completed_ns.filter(|_| has_time),
+        arg_count: task.tensor_count.checked_add(task.scalar_count),
         in_flight: task.in_flight || task.completed_ns.is_none(),
         ..GraphTask::default()
     }

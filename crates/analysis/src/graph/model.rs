@@ -27,8 +27,10 @@ pub struct GraphTask {
     pub completed_ns: Option<u64>,
     /// It had not completed when the run ended.
     pub in_flight: bool,
-    /// Arguments, by `arg_index`.
+    /// Arguments of which anything was captured, by `arg_index`.
     pub args: Vec<Argument>,
+    /// Arguments that it has, where the dump says.
+    pub arg_count: Option<u32>,
     /// Length of the longest chain of tasks that leads to it.
     pub depth: u32,
 }

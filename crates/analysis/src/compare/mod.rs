@@ -1,0 +1,9 @@
+//! Compares records with what they should be, and says what the answer rests on.
+
+mod book;
+mod outcome;
+mod side;
+
+pub use book::{Profile, RuleBook, Subject};
+pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, detail};
+pub use side::{Content, Side};

@@ -1,0 +1,307 @@
+use tensortap_abi::TensorStats;
+use tensortap_format::FormatError;
+
+use super::Side;
+use crate::metrics::{
+    CompareError, Comparison, Detail, DetailPass, Full, Metrics, Pass, Predicate, Quick, QuickPass, Rule,
+    Stream, TensorType,
+};
+
+/// Elements read at a time; even, so that no byte of 4-bit elements is cut.
+const CHUNK_ELEMENTS: u64 = 1 << 18;
+
+/// Whether a record is what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Within its rule.
+    Within,
+    /// Nothing says whether it is.
+    Unknown,
+    /// Not.
+    Outside,
+}
+
+/// How a record compares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Whether it is what it should be.
+    pub verdict: Verdict,
+    /// What that rests on.
+    pub evidence: Evidence,
+}
+
+/// What a verdict rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Evidence {
+    /// Equal hashes, or equal bits of a scalar.
+    Identical,
+    /// Bits of a scalar that differ: the dump's, the golden's.
+    Scalar(u64, u64),
+    /// The elements, as far as a verdict needs.
+    Quick(Quick),
+    /// The elements, every metric.
+    Full(Box<Metrics>),
+    /// Statistics, in words: there is no payload on one side.
+    Statistics(String),
+    /// None, and why.
+    None(String),
+}
+
+/// How much is measured where elements are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What a verdict needs.
+    Quick,
+    /// Every metric.
+    Full,
+}
+
+impl Outcome {
+    /// Of a scalar.
+    #[must_use]
+    pub fn of_scalars(dump: u64, golden: u64) -> Outcome {
+        if dump == golden {
+            Outcome { verdict: Verdict::Within, evidence: Evidence::Identical }
+        } else {
+            Outcome { verdict: Verdict::Outside, evidence: Evidence::Scalar(dump, golden) }
+        }
+    }
+
+    /// Not comparable.
+    #[must_use]
+    pub fn unknown(reason: impl Into<String>) -> Outcome {
+        Outcome { verdict: Verdict::Unknown, evidence: Evidence::None(reason.into()) }
+    }
+
+    /// Greatest magnitude of a difference, where elements were read; 0 where everything is equal.
+    #[must_use]
+    pub fn max_abs(&self) -> Option<f64> {
+        match &self.evidence {
+            Evidence::Identical => Some(0.0),
+            Evidence::Quick(quick) => Some(quick.max_abs),
+            Evidence::Full(metrics) => Some(metrics.max_abs),
+            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
+        }
+    }
+
+    /// Why, in words, unless elements say it.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match &self.evidence {
+            Evidence::Statistics(reason) | Evidence::None(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// Compares a tensor with its golden. Equal hashes need no bytes. Without bytes on one side, different hashes decide a rule
+/// that wants the same bits; any other rule is decided by statistics where they suffice, and else not.
+///
+/// `across` lets the golden have another float dtype. Other differences of dtype or shape are [`Verdict::Outside`].
+///
+/// # Errors
+/// A payload cannot be read.
+pub fn compare(
+    dump: &Side<'_>,
+    golden: &Side<'_>,
+    rule: &Rule,
+    across: bool,
+    depth: Depth,
+) -> Result<Outcome, FormatError> {
+    let comparison = match new_comparison(&dump.tensor, &golden.tensor, *rule, across) {
+        Ok(comparison) => comparison,
+        Err(error) => {
+            return Ok(Outcome { verdict: Verdict::Outside, evidence: Evidence::None(error.to_string()) });
+        }
+    };
+    let same_type = dump.tensor == golden.tensor;
+    let decides = rule.nan_equal || rule.predicate == Predicate::BitExact;
+    if same_type && decides && dump.hash.is_some() && dump.hash == golden.hash {
+        return Ok(Outcome { verdict: Verdict::Within, evidence: Evidence::Identical });
+    }
+    if let Some(reason) = dump.missing().map(|r| format!("in the dump {r}")) {
+        return Ok(without_bytes(dump, golden, rule, reason));
+    }
+    if let Some(reason) = golden.missing().map(|r| format!("in the golden {r}")) {
+        return Ok(without_bytes(dump, golden, rule, reason));
+    }
+    let outcome = match depth {
+        Depth::Quick => {
+            run::<QuickPass>(&comparison, dump, golden)?.map(|quick| (quick.passes(), Evidence::Quick(quick)))
+        }
+        Depth::Full => run::<Full>(&comparison, dump, golden)?
+            .map(|full| (full.passes(), Evidence::Full(Box::new(full)))),
+    };
+    Ok(match outcome {
+        Ok((true, evidence)) => Outcome { verdict: Verdict::Within, evidence },
+        Ok((false, evidence)) => Outcome { verdict: Verdict::Outside, evidence },
+        Err(error) => Outcome::unknown(error.to_string()),
+    })
+}
+
+/// Where the errors of a tensor sit; `None` when there are no bytes to look at.
+///
+/// # Errors
+/// A payload cannot be read.
+pub fn detail(
+    dump: &Side<'_>,
+    golden: &Side<'_>,
+    rule: &Rule,
+    across: bool,
+) -> Result<Option<Detail>, FormatError> {
+    let Ok(comparison) = new_comparison(&dump.tensor, &golden.tensor, *rule, across) else { return Ok(None) };
+    if dump.missing().is_some() || golden.missing().is_some() {
+        return Ok(None);
+    }
+    Ok(run::<DetailPass>(&comparison, dump, golden)?.ok())
+}
+
+fn new_comparison(
+    dump: &TensorType,
+    golden: &TensorType,
+    rule: Rule,
+    across: bool,
+) -> Result<Comparison, CompareError> {
+    if across { Comparison::across_dtypes(dump, golden, rule) } else { Comparison::new(dump, golden, rule) }
+}
+
+/// Reads both sides through a pass. The outer error is a payload that cannot be read, the inner one that it is not what it
+/// should be.
+fn run<P: Pass>(
+    comparison: &Comparison,
+    dump: &Side<'_>,
+    golden: &Side<'_>,
+) -> Result<Result<P::Output, CompareError>, FormatError> {
+    let numel = comparison.numel();
+    let mut stream: Stream<'_, P> = comparison.stream();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    while first < numel {
+        let count = CHUNK_ELEMENTS.min(numel - first);
+        let at = |elements: u64, bits: u32| (elements * u64::from(bits)).div_ceil(8);
+        let (bits, golden_bits) = (comparison.dump_dtype().bits(), comparison.golden_dtype().bits());
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        ours.resize(size(at(count, bits)), 0);
+        theirs.resize(size(at(count, golden_bits)), 0);
+        let ours = dump.part(at(first, bits), &mut ours)?;
+        let theirs = golden.part(at(first, golden_bits), &mut theirs)?;
+        if let Err(error) = stream.update(ours, theirs) {
+            return Ok(Err(error));
+        }
+        first += count;
+    }
+    Ok(stream.finish())
+}
+
+fn without_bytes(dump: &Side<'_>, golden: &Side<'_>, rule: &Rule, reason: String) -> Outcome {
+    let outside =
+        |words: String| Outcome { verdict: Verdict::Outside, evidence: Evidence::Statistics(words) };
+    let hashes_differ = dump.hash.is_some() && golden.hash.is_some() && dump.hash != golden.hash;
+    if hashes_differ && rule.predicate == Predicate::BitExact {
+        return outside("the hashes differ".into());
+    }
+    match (&dump.stats, &golden.stats) {
+        (Some(ours), Some(theirs)) => match statistics_differ(ours, theirs, rule) {
+            Some(words) => outside(words),
+            None => Outcome::unknown(format!("{reason}; the hashes differ and statistics do not decide")),
+        },
+        _ => Outcome::unknown(reason),
+    }
+}
+
+/// Why some element must be outside the rule, whichever elements the statistics belong to.
+fn statistics_differ(dump: &TensorStats, golden: &TensorStats, rule: &Rule) -> Option<String> {
+    if (dump.nan, dump.inf) != (golden.nan, golden.inf) {
+        return Some(format!(
+            "it has {} NaN and {} infinities, the golden {} and {}",
+            dump.nan, dump.inf, golden.nan, golden.inf
+        ));
+    }
+    let Predicate::Close { rtol, atol } = rule.predicate else { return None };
+    // The most that any element of the golden allows.
+    let most = atol + rtol * golden.min.abs().max(golden.max.abs());
+    let far = |ours: f64, theirs: f64| (ours - theirs).abs() > most;
+    if far(dump.min, golden.min) {
+        Some(format!("its least value is {}, the golden's {}", dump.min, golden.min))
+    } else if far(dump.max, golden.max) {
+        Some(format!("its greatest value is {}, the golden's {}", dump.max, golden.max))
+    } else if far(dump.mean, golden.mean) {
+        Some(format!("its mean is {}, the golden's {}", dump.mean, golden.mean))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Content;
+    use tensortap_abi::DType;
+
+    fn floats(values: &[f32]) -> Side<'static> {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Side::of_bytes(DType::Float32, &[values.len() as u64], bytes)
+    }
+
+    fn stats(min: f64, max: f64, mean: f64, nan: u64) -> Side<'static> {
+        let stats = TensorStats { min, max, mean, nan, numel: 8, ..TensorStats::default() };
+        let content = Content::Missing("its payload is not captured".into());
+        let hash = Some(u128::from(min.to_bits() ^ max.to_bits() ^ mean.to_bits()));
+        Side { hash, stats: Some(stats), content, ..floats(&[0.0; 8]) }
+    }
+
+    fn judge(dump: &Side<'_>, golden: &Side<'_>, rule: &Rule) -> Outcome {
+        compare(dump, golden, rule, false, Depth::Full).unwrap()
+    }
+
+    #[test]
+    fn elements_decide_and_large_tensors_go_in_pieces() {
+        let rule = Rule::for_dtype(DType::Float32);
+        let mut values = vec![1.0; 600_001];
+        let golden = floats(&values);
+        assert_eq!(judge(&floats(&values), &golden, &rule).verdict, Verdict::Within);
+        values[600_000] = 2.0;
+        let outcome = judge(&floats(&values), &golden, &rule);
+        assert_eq!((outcome.verdict, outcome.max_abs()), (Verdict::Outside, Some(1.0)));
+        let detail = detail(&floats(&values), &golden, &rule, false).unwrap().unwrap();
+        assert_eq!(detail.worst[0].coordinate, [600_000]);
+    }
+
+    #[test]
+    fn other_shapes_and_dtypes_are_outside_with_the_reason() {
+        let rule = Rule::for_dtype(DType::Float32);
+        let outcome = judge(&floats(&[1.0]), &floats(&[1.0, 1.0]), &rule);
+        assert_eq!(outcome.verdict, Verdict::Outside);
+        assert!(outcome.reason().unwrap().contains("shape"), "{outcome:?}");
+    }
+
+    #[test]
+    fn equal_hashes_need_no_bytes_unless_nan_is_never_equal() {
+        let rule = Rule::for_dtype(DType::Float32);
+        let side = stats(0.0, 1.0, 0.5, 0);
+        assert_eq!(judge(&side, &side, &rule).evidence, Evidence::Identical);
+        let strict = Rule { nan_equal: false, ..rule };
+        assert_eq!(judge(&side, &side, &strict).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn without_bytes_statistics_decide_only_what_they_can() {
+        let rule = Rule::for_dtype(DType::Float32);
+        let golden = stats(0.0, 1.0, 0.5, 0);
+        for wrong in [
+            stats(-0.1, 1.0, 0.5, 0),
+            stats(0.0, 1.1, 0.5, 0),
+            stats(0.0, 1.0, 0.6, 0),
+            stats(0.0, 1.0, 0.5, 1),
+        ] {
+            let outcome = judge(&wrong, &golden, &rule);
+            assert_eq!(
+                outcome.verdict,
+                if wrong.hash == golden.hash { Verdict::Within } else { Verdict::Outside }
+            );
+        }
+        let near = stats(0.0, 1.0, 0.500_001, 0);
+        assert_eq!(judge(&near, &golden, &rule).verdict, Verdict::Unknown);
+        assert_eq!(judge(&near, &golden, &Rule::bitexact(DType::Float32)).verdict, Verdict::Outside);
+    }
+}

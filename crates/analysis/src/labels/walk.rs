@@ -1,0 +1,202 @@
+//! Labels tasks one after the other.
+
+use std::collections::HashSet;
+
+use tensortap_abi::Role;
+
+use super::race::{behind, overwriter, started_before_end};
+use super::{ArgStatus, Finding, Label, Race, Status, TaskStatus};
+use crate::carry::Carried;
+use crate::graph::{Argument, Basis, GraphTask, Source, TaskGraph};
+
+/// Labels every task. `statuses` has one entry per task; `carried` says whether an input is what its producers wrote, and is
+/// asked for inputs that are outside.
+pub fn label_tasks(
+    graph: &TaskGraph,
+    statuses: &[TaskStatus],
+    carried: impl Fn(usize, &Argument) -> Carried,
+) -> Vec<Finding> {
+    let mut walk = Walk { graph, statuses, carried, aside: HashSet::new() };
+    (0..graph.tasks.len()).map(|task| walk.label(task)).collect()
+}
+
+struct Walk<'a, C> {
+    graph: &'a TaskGraph,
+    statuses: &'a [TaskStatus],
+    carried: C,
+    /// Arguments that were set aside, by task.
+    aside: HashSet<Source>,
+}
+
+/// Where an input outside its rule came from.
+enum Cause {
+    /// Its producer is wrong.
+    Inherited,
+    Raced(Race),
+    /// No captured task wrote it.
+    Fed(&'static str),
+    Unknown(String),
+    /// It is what its producer wrote, and that is within the producer's rule.
+    Within,
+}
+
+impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
+    fn label(&mut self, task: usize) -> Finding {
+        let statuses = match &self.statuses[task] {
+            TaskStatus::Unmatched(reason) => return finding(Label::Unknown, Some(reason.clone()), None),
+            TaskStatus::Compared(statuses) => statuses,
+        };
+        let graph = self.graph;
+        let node = &graph.tasks[task];
+        let set_aside = self.set_aside(task, node, statuses);
+        let args: Vec<_> =
+            node.args.iter().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
+        Finding { set_aside, ..self.judge(task, node, &args) }
+    }
+
+    /// In-outs that came from nobody and were left alone.
+    fn set_aside(&mut self, task: usize, node: &GraphTask, statuses: &[ArgStatus]) -> Vec<u16> {
+        let mut set_aside = Vec::new();
+        for (arg, status) in node.args.iter().zip(statuses) {
+            let differs = arg.role == Role::InOut && status.before == Status::Outside;
+            if differs
+                && arg.is_unchanged()
+                && self.came_from_nobody(arg)
+                && overwriter(self.graph, task, arg).is_none()
+            {
+                self.aside.insert(Source { task, arg_index: arg.arg_index });
+                set_aside.push(arg.arg_index);
+            }
+        }
+        set_aside
+    }
+
+    fn came_from_nobody(&self, arg: &Argument) -> bool {
+        arg.origin.basis != Basis::Nothing && arg.origin.sources.iter().all(|s| self.aside.contains(s))
+    }
+
+    fn judge(&self, task: usize, node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Finding {
+        let outside: Vec<(&Argument, Cause)> = args
+            .iter()
+            .filter(|(_, s)| s.before == Status::Outside)
+            .map(|(arg, _)| (*arg, self.cause(task, arg)))
+            .filter(|(_, cause)| !matches!(cause, Cause::Within))
+            .collect();
+        let at = |arg: &Argument| Some(arg.arg_index);
+        if let Some((arg, race)) = outside.iter().find_map(|(a, c)| match c {
+            Cause::Raced(race) => Some((a, *race)),
+            _ => None,
+        }) {
+            return Finding { race: Some(race), ..finding(Label::Raced, None, at(arg)) };
+        }
+        if let Some((wrong, _)) = args.iter().find(|(_, s)| s.after == Status::Outside) {
+            if let Some((arg, _)) = outside.iter().find(|(_, c)| matches!(c, Cause::Inherited)) {
+                return finding(Label::Inherited, None, at(arg));
+            }
+            if let Some((arg, reason)) = outside.iter().find_map(|(a, c)| match c {
+                Cause::Unknown(reason) => Some((a, reason)),
+                _ => None,
+            }) {
+                return finding(Label::Unknown, Some(reason.clone()), at(arg));
+            }
+            if let Some((arg, what)) = outside.iter().find_map(|(a, c)| match c {
+                Cause::Fed(what) => Some((a, *what)),
+                _ => None,
+            }) {
+                return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
+            }
+            if let Some(reason) = missing_input(node, args) {
+                return finding(Label::Unknown, Some(reason), at(wrong));
+            }
+            return finding(Label::WrongHere, None, at(wrong));
+        }
+        if let Some(reason) = missing_output(node, args) {
+            return finding(Label::Unknown, Some(reason), None);
+        }
+        match outside.first() {
+            Some((arg, _)) => finding(Label::Masked, None, at(arg)),
+            None => finding(Label::Ok, None, None),
+        }
+    }
+
+    /// Why an input is outside its rule.
+    fn cause(&self, task: usize, arg: &Argument) -> Cause {
+        if arg.is_scalar() {
+            return Cause::Fed("a scalar that differs");
+        }
+        if arg.origin.sources.is_empty() || self.came_from_nobody(arg) {
+            if let Some(race) = overwriter(self.graph, task, arg) {
+                return Cause::Raced(race);
+            }
+            let nobody = "the dump does not say where argument";
+            return match (arg.origin.basis, arg.role) {
+                (Basis::Nothing, _) => Cause::Unknown(format!("{nobody} {} came from", arg.arg_index)),
+                (_, Role::InOut) => Cause::Fed("an external input, or memory nobody initialised"),
+                _ => Cause::Fed("an external input"),
+            };
+        }
+        match (self.carried)(task, arg) {
+            Carried::Same => self.of_producers(arg, Cause::Within),
+            Carried::Changed(source) => self.changed(task, arg, source),
+            Carried::Unknown(_) => {
+                let [source, ..] = arg.origin.sources.as_slice() else { return Cause::Within };
+                let race = behind(self.graph, task, arg, *source);
+                self.of_producers(arg, Cause::Raced(race))
+            }
+        }
+    }
+
+    fn changed(&self, task: usize, arg: &Argument, source: Source) -> Cause {
+        match &self.graph.gap {
+            Some(gap) if !started_before_end(self.graph, task, source.task) => Cause::Unknown(format!(
+                "argument {} is not what task {:#x} wrote, and {gap}: a task that was not captured may have written it",
+                arg.arg_index, self.graph.tasks[source.task].task_id
+            )),
+            _ => Cause::Raced(behind(self.graph, task, arg, source)),
+        }
+    }
+
+    /// The error of an input that holds what its producers wrote, unless they are all within their rules.
+    fn of_producers(&self, arg: &Argument, if_within: Cause) -> Cause {
+        let within = |source: &Source| self.after(*source) == Some(&Status::Within);
+        if arg.origin.sources.iter().all(within) { if_within } else { Cause::Inherited }
+    }
+
+    fn after(&self, source: Source) -> Option<&Status> {
+        let TaskStatus::Compared(statuses) = &self.statuses[source.task] else { return None };
+        let place =
+            self.graph.tasks[source.task].args.iter().position(|a| a.arg_index == source.arg_index)?;
+        statuses.get(place).map(|s| &s.after)
+    }
+}
+
+/// Why it is not known whether every input that can matter is within rule.
+fn missing_input(node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Option<String> {
+    let unknown = args.iter().find_map(|(arg, s)| match &s.before {
+        Status::Unknown(reason) => Some(format!("argument {} before the task: {reason}", arg.arg_index)),
+        _ => None,
+    });
+    let absent = node.arg_count.is_some_and(|count| (node.args.len() as u64) < u64::from(count));
+    unknown.or_else(|| absent.then(|| "not all of its inputs were captured".into()))
+}
+
+/// Why it is not known whether every output is within rule.
+fn missing_output(node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Option<String> {
+    if node.in_flight {
+        return Some("it had not completed when the run ended".into());
+    }
+    let unknown = args.iter().find_map(|(arg, s)| match &s.after {
+        Status::Unknown(reason) => Some(format!("argument {} after the task: {reason}", arg.arg_index)),
+        _ => None,
+    });
+    let compared = args.iter().any(|(_, s)| s.after != Status::NotApplicable || s.before == Status::Within);
+    unknown
+        .or_else(|| (!compared && !node.args.is_empty()).then(|| "none of its outputs were captured".into()))
+        .or_else(|| {
+            (node.args.is_empty() && node.arg_count != Some(0)).then(|| "nothing of it was captured".into())
+        })
+}
+
+fn finding(label: Label, reason: Option<String>, arg_index: Option<u16>) -> Finding {
+    Finding { label, reason, arg_index, race: None, set_aside: Vec::new() }
+}
