@@ -3,16 +3,25 @@
 //! | module | answers |
 //! | --- | --- |
 //! | [`metrics`] | how far is a tensor from its golden, is that within a rule, and where do the errors sit? |
+//! | [`blame`] | which task of a dump is wrong? |
 //! | [`carry`] | was a task given what the tasks before it had written? |
 //! | [`compare`] | is a record what it should be, and what does that rest on? |
 //! | [`graph`] | where did the content of every input come from? |
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
 //! | [`matching`] | which task of one dump is which of another? |
+//! | [`reference`](mod@reference) | what should a task have made of what it was given? |
 #![deny(unsafe_code)]
 
+pub mod blame;
 pub mod carry;
 pub mod compare;
+mod error;
 pub mod graph;
 pub mod labels;
 pub mod matching;
 pub mod metrics;
+mod parallel;
+pub mod reference;
+
+pub use error::AnalysisError;
+pub use parallel::{Progress, Work};

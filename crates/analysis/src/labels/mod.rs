@@ -17,7 +17,7 @@ mod walk;
 
 pub use chain::{chain, first_wrong};
 pub use race::{Race, RaceKind};
-pub use walk::label_tasks;
+pub use walk::{label_alone, label_tasks};
 
 /// What a task did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

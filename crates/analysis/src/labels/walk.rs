@@ -16,7 +16,18 @@ pub fn label_tasks(
     statuses: &[TaskStatus],
     carried: impl Fn(usize, &Argument) -> Carried,
 ) -> Vec<Finding> {
-    let mut walk = Walk { graph, statuses, carried, aside: HashSet::new() };
+    let mut walk = Walk { graph, statuses, carried, alone: false, aside: HashSet::new() };
+    (0..graph.tasks.len()).map(|task| walk.label(task)).collect()
+}
+
+/// The same where outputs were held against what each task, alone, should have made of its captured inputs: then a wrong output
+/// is wrong here, whatever the inputs were.
+pub fn label_alone(
+    graph: &TaskGraph,
+    statuses: &[TaskStatus],
+    carried: impl Fn(usize, &Argument) -> Carried,
+) -> Vec<Finding> {
+    let mut walk = Walk { graph, statuses, carried, alone: true, aside: HashSet::new() };
     (0..graph.tasks.len()).map(|task| walk.label(task)).collect()
 }
 
@@ -24,6 +35,8 @@ struct Walk<'a, C> {
     graph: &'a TaskGraph,
     statuses: &'a [TaskStatus],
     carried: C,
+    /// Outputs were judged by the captured inputs.
+    alone: bool,
     /// Arguments that were set aside, by task.
     aside: HashSet<Source>,
 }
@@ -83,13 +96,17 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
             .filter(|(_, cause)| !matches!(cause, Cause::Within))
             .collect();
         let at = |arg: &Argument| Some(arg.arg_index);
+        let wrong = args.iter().find(|(_, s)| s.after == Status::Outside);
+        if let Some((wrong, _)) = wrong.filter(|_| self.alone) {
+            return finding(Label::WrongHere, None, at(wrong));
+        }
         if let Some((arg, race)) = outside.iter().find_map(|(a, c)| match c {
             Cause::Raced(race) => Some((a, *race)),
             _ => None,
         }) {
             return Finding { race: Some(race), ..finding(Label::Raced, None, at(arg)) };
         }
-        if let Some((wrong, _)) = args.iter().find(|(_, s)| s.after == Status::Outside) {
+        if let Some((wrong, _)) = wrong {
             if let Some((arg, _)) = outside.iter().find(|(_, c)| matches!(c, Cause::Inherited)) {
                 return finding(Label::Inherited, None, at(arg));
             }
@@ -148,6 +165,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
 
     fn changed(&self, task: usize, arg: &Argument, source: Source) -> Cause {
         match &self.graph.gap {
+            Some(_) if self.alone && !started_before_end(self.graph, task, source.task) => Cause::Within,
             Some(gap) if !started_before_end(self.graph, task, source.task) => Cause::Unknown(format!(
                 "argument {} is not what task {:#x} wrote, and {gap}: a task that was not captured may have written it",
                 arg.arg_index, self.graph.tasks[source.task].task_id

@@ -1,0 +1,132 @@
+//! A dump against another.
+
+use std::collections::HashMap;
+
+use tensortap_abi::DumpStage;
+use tensortap_format::{Dump, FormatError};
+
+use super::{
+    Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, rule_of, status_of,
+};
+use crate::carry::Carried;
+use crate::compare::{Depth, Outcome, Side, compare};
+use crate::error::AnalysisError;
+use crate::graph::{Argument, Captured, TaskGraph, load};
+use crate::labels::{ArgStatus, Status, TaskStatus, label_tasks};
+use crate::matching::{MatchOptions, Matching, match_tasks};
+use crate::metrics::Detail;
+
+pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> Result<Blame, AnalysisError> {
+    let (graph, theirs) = (load(dump)?, load(golden)?);
+    let matching = match_tasks(&graph, &theirs, match_options(dump, golden, options.other_dtypes));
+    let pairs: Vec<(usize, usize)> =
+        matching.partner.iter().enumerate().filter_map(|(ours, other)| Some((ours, (*other)?))).collect();
+    let results = options.work.map(&pairs, |&(ours, other)| {
+        compare_task(dump, golden, (&graph, ours), (&theirs, other), options)
+    })?;
+    let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.tasks.len()];
+    let mut statuses = unmatched_statuses(&graph, &matching);
+    for (&(ours, _), (args, compared)) in pairs.iter().zip(results) {
+        statuses[ours] = TaskStatus::Compared(args);
+        compared_args[ours] = compared;
+    }
+    let carried = carried_all(dump, &graph, &outside_inputs(&graph, &statuses), options.work)?;
+    let unknown = Carried::Unknown("it was not compared".into());
+    let findings = label_tasks(&graph, &statuses, |task, arg| {
+        carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
+    });
+    let compared = count_compared(&compared_args);
+    let golden = Some(theirs);
+    Ok(Blame {
+        graph,
+        findings,
+        compared_args,
+        compared,
+        of: dump.len(),
+        matching,
+        golden,
+        first_wrong: Vec::new(),
+    })
+}
+
+pub(crate) fn match_options(dump: &Dump, golden: &Dump, other_dtypes: bool) -> MatchOptions {
+    let foreign = dump.format().is_foreign() || golden.format().is_foreign();
+    MatchOptions { ignore_float_dtype: other_dtypes, ignore_blocks: foreign }
+}
+
+pub(super) fn detail(
+    blame: &Blame,
+    dump: &Dump,
+    golden: &Dump,
+    task: usize,
+    compared: &ComparedArg,
+    options: &BlameOptions<'_>,
+) -> Result<Option<Detail>, FormatError> {
+    let ours = blame.graph.tasks[task].arg(compared.arg_index).and_then(|a| captured(a, compared.stage));
+    let other = blame.matching.partner[task].zip(blame.golden.as_ref());
+    let theirs = other
+        .and_then(|(place, graph)| graph.tasks[place].arg(compared.arg_index))
+        .and_then(|a| captured(a, compared.stage));
+    let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
+    let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
+    let sides = (Side::of_record(dump, &ours), Side::of_record(golden, &theirs));
+    crate::compare::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
+}
+
+fn unmatched_statuses(graph: &TaskGraph, matching: &Matching) -> Vec<TaskStatus> {
+    let reasons: HashMap<usize, &str> =
+        matching.only_first.iter().map(|u| (u.task, u.reason.as_str())).collect();
+    let reason = |place| reasons.get(&place).copied().unwrap_or("it has no partner in the golden");
+    (0..graph.tasks.len()).map(|place| TaskStatus::Unmatched(reason(place).into())).collect()
+}
+
+fn captured(arg: &Argument, stage: DumpStage) -> Option<Captured> {
+    match stage {
+        DumpStage::BeforeDispatch => arg.before,
+        DumpStage::AfterCompletion => arg.after,
+    }
+}
+
+fn compare_task(
+    dump: &Dump,
+    golden: &Dump,
+    (graph, ours): (&TaskGraph, usize),
+    (theirs, other): (&TaskGraph, usize),
+    options: &BlameOptions<'_>,
+) -> Result<(Vec<ArgStatus>, Vec<ComparedArg>), FormatError> {
+    let mut compared = Vec::new();
+    let mut statuses = Vec::new();
+    for arg in &graph.tasks[ours].args {
+        let partner = theirs.tasks[other].arg(arg.arg_index);
+        let mut at = |stage: DumpStage, applies: bool| -> Result<Status, FormatError> {
+            if !applies {
+                return Ok(Status::NotApplicable);
+            }
+            let rule = rule_of(&options.rules, graph, ours, arg, stage);
+            let outcome = match (captured(arg, stage), partner.and_then(|p| captured(p, stage))) {
+                (None, _) => return Ok(Status::Unknown("it was not captured".into())),
+                (Some(_), None) => Outcome::unknown("the golden did not capture it"),
+                (Some(here), Some(there)) => {
+                    let (here, there) = (dump.record(here.record)?, golden.record(there.record)?);
+                    match (here.scalar_bits, there.scalar_bits) {
+                        (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
+                        _ => {
+                            let mut sides = (Side::of_record(dump, &here), Side::of_record(golden, &there));
+                            // Dumps without hashes got them when the graph was loaded.
+                            sides.0.hash = captured(arg, stage).and_then(|c| c.hash);
+                            sides.1.hash = partner.and_then(|p| captured(p, stage)).and_then(|c| c.hash);
+                            compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Quick)?
+                        }
+                    }
+                }
+            };
+            let status = status_of(&outcome);
+            compared.push(ComparedArg { arg_index: arg.arg_index, stage, rule, outcome });
+            Ok(status)
+        };
+        let before = at(DumpStage::BeforeDispatch, arg.role.reads())?;
+        let after = at(DumpStage::AfterCompletion, arg.role.writes())?;
+        statuses.push(ArgStatus { before, after });
+    }
+    Ok((statuses, compared))
+}

@@ -1,0 +1,198 @@
+//! The first wrong tasks of a dump, and a label for every task.
+
+mod golden;
+mod reference;
+
+use tensortap_abi::{DType, DumpStage};
+use tensortap_format::{Dump, FormatError};
+use tensortap_scene::Scene;
+
+use crate::carry::{Carried, carried};
+use crate::compare::{Outcome, RuleBook, Subject, Verdict};
+use crate::error::AnalysisError;
+use crate::graph::{Argument, TaskGraph};
+use crate::labels::{Finding, Label, Status, TaskStatus, first_wrong};
+use crate::matching::Matching;
+use crate::metrics::{Detail, Predicate, Rule};
+use crate::parallel::Work;
+
+/// How a dump is held against its golden.
+#[derive(Clone, Default)]
+pub struct BlameOptions<'a> {
+    /// The rules.
+    pub rules: RuleBook,
+    /// The golden may have other float dtypes.
+    pub other_dtypes: bool,
+    /// Threads and progress.
+    pub work: Work<'a>,
+}
+
+/// What a dump was held against.
+pub enum Against<'a> {
+    /// Another dump.
+    Golden(&'a Dump),
+    /// The references of its scene's kernels.
+    Reference(&'a dyn Scene),
+}
+
+/// What is known of every task of a dump.
+pub struct Blame {
+    /// Its tasks, in dependency order.
+    pub graph: TaskGraph,
+    /// A label per task.
+    pub findings: Vec<Finding>,
+    /// What was compared, per task.
+    pub compared_args: Vec<Vec<ComparedArg>>,
+    /// Records that were compared.
+    pub compared: u64,
+    /// Records of the dump.
+    pub of: u64,
+    /// Which tasks of the golden are which; empty against references.
+    pub matching: Matching,
+    /// Tasks of the golden; `None` against references.
+    pub golden: Option<TaskGraph>,
+    /// The tasks at which an error began and that no other error led to: positions in the graph.
+    pub first_wrong: Vec<usize>,
+}
+
+/// One record that was compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparedArg {
+    /// Argument.
+    pub arg_index: u16,
+    /// When it was captured.
+    pub stage: DumpStage,
+    /// The rule it was held against.
+    pub rule: Rule,
+    /// How it compares.
+    pub outcome: Outcome,
+}
+
+impl Blame {
+    /// Labels the tasks of a dump.
+    ///
+    /// ```no_run
+    /// use tensortap_analysis::blame::{Against, Blame, BlameOptions};
+    /// use tensortap_format::Dump;
+    /// # fn main() -> Result<(), tensortap_analysis::AnalysisError> {
+    /// let (dump, golden) = (Dump::open("outputs/wrong".as_ref())?, Dump::open("outputs/right".as_ref())?);
+    /// let blame = Blame::of(&dump, &Against::Golden(&golden), &BlameOptions::default())?;
+    /// for &place in &blame.first_wrong {
+    ///     println!("task {:#x}: {}", blame.graph.tasks[place].task_id, blame.findings[place].label.name());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(
+        dump: &Dump,
+        against: &Against<'_>,
+        options: &BlameOptions<'_>,
+    ) -> Result<Blame, AnalysisError> {
+        let mut blame = match against {
+            Against::Golden(golden) => golden::blame(dump, golden, options)?,
+            Against::Reference(scene) => reference::blame(dump, *scene, options)?,
+        };
+        blame.first_wrong = first_wrong(&blame.graph, &blame.findings);
+        Ok(blame)
+    }
+
+    /// Whether nothing is wrong and something was compared. Tasks without a partner count as wrong unless they are allowed.
+    #[must_use]
+    pub fn passes(&self, allow_unmatched: bool) -> bool {
+        let unmatched = self.matching.only_first.len() + self.matching.only_second.len();
+        let is_left_out =
+            |place: usize| allow_unmatched && self.matching.only_first.iter().any(|u| u.task == place);
+        let good = |(place, f): (usize, &Finding)| f.label.is_good() || is_left_out(place);
+        self.compared > 0 && (allow_unmatched || unmatched == 0) && self.findings.iter().enumerate().all(good)
+    }
+
+    /// Tasks of a label.
+    #[must_use]
+    pub fn count(&self, label: Label) -> usize {
+        self.findings.iter().filter(|f| f.label == label).count()
+    }
+
+    /// Where the errors of a record sit; `None` when there are no bytes to look at.
+    ///
+    /// # Errors
+    /// A payload cannot be read.
+    pub fn detail(
+        &self,
+        dump: &Dump,
+        against: &Against<'_>,
+        task: usize,
+        compared: &ComparedArg,
+        options: &BlameOptions<'_>,
+    ) -> Result<Option<Detail>, FormatError> {
+        match against {
+            Against::Golden(golden) => golden::detail(self, dump, golden, task, compared, options),
+            Against::Reference(scene) => reference::detail(self, dump, *scene, task, compared),
+        }
+    }
+}
+
+/// Whether each of these inputs is what its producers wrote.
+fn carried_all(
+    dump: &Dump,
+    graph: &TaskGraph,
+    inputs: &[(usize, u16)],
+    work: Work<'_>,
+) -> Result<std::collections::HashMap<(usize, u16), Carried>, FormatError> {
+    let answers = work.map(inputs, |&(task, arg_index)| match graph.tasks[task].arg(arg_index) {
+        Some(arg) => carried(dump, graph, task, arg),
+        None => Ok(Carried::Same),
+    })?;
+    Ok(inputs.iter().copied().zip(answers).collect())
+}
+
+/// The rule of a record. An input is held to the rule of the output that it came from, the strictest where it came from
+/// several: then bytes that passed there do not fail here.
+fn rule_of(rules: &RuleBook, graph: &TaskGraph, task: usize, arg: &Argument, stage: DumpStage) -> Rule {
+    let of = |task: usize, arg_index: u16, dtype: DType| {
+        let (task_id, kernels) = (graph.tasks[task].task_id, graph.tasks[task].kernel_labels());
+        rules.rule(&Subject { task_id, kernels: &kernels, arg_index, dtype })
+    };
+    let own = of(task, arg.arg_index, arg.dtype);
+    if stage == DumpStage::AfterCompletion || arg.origin.sources.is_empty() {
+        return own;
+    }
+    let sources = arg.origin.sources.iter().map(|s| of(s.task, s.arg_index, arg.dtype));
+    sources.min_by(|a, b| strictness(a).total_cmp(&strictness(b))).unwrap_or(own)
+}
+
+fn strictness(rule: &Rule) -> f64 {
+    match rule.predicate {
+        Predicate::BitExact => -1.0,
+        Predicate::Ulps(_) => 0.0,
+        Predicate::Close { rtol, atol } => rtol + atol,
+    }
+}
+
+fn status_of(outcome: &Outcome) -> Status {
+    match outcome.verdict {
+        Verdict::Within => Status::Within,
+        Verdict::Outside => Status::Outside,
+        Verdict::Unknown => Status::Unknown(outcome.reason().unwrap_or("it cannot be compared").into()),
+    }
+}
+
+/// Inputs that are outside, by task and argument.
+fn outside_inputs(graph: &TaskGraph, statuses: &[TaskStatus]) -> Vec<(usize, u16)> {
+    let mut outside = Vec::new();
+    for (place, (task, status)) in graph.tasks.iter().zip(statuses).enumerate() {
+        let TaskStatus::Compared(args) = status else { continue };
+        for (arg, status) in task.args.iter().zip(args) {
+            if status.before == Status::Outside && !arg.origin.sources.is_empty() {
+                outside.push((place, arg.arg_index));
+            }
+        }
+    }
+    outside
+}
+
+fn count_compared(compared: &[Vec<ComparedArg>]) -> u64 {
+    compared.iter().flatten().filter(|c| c.outcome.verdict != Verdict::Unknown).count() as u64
+}

@@ -1,0 +1,132 @@
+//! Every task alone, on its captured inputs, against the references of its kernels.
+
+use tensortap_abi::DumpStage;
+use tensortap_format::{Dump, FormatError};
+use tensortap_scene::Scene;
+
+use super::{Blame, BlameOptions, ComparedArg, carried_all, count_compared, rule_of, status_of};
+use crate::carry::Carried;
+use crate::compare::{Depth, Outcome, RuleBook, compare};
+use crate::error::AnalysisError;
+use crate::graph::{GraphTask, TaskGraph, load};
+use crate::labels::{ArgStatus, Status, TaskStatus, label_alone};
+use crate::matching::Matching;
+use crate::metrics::Detail;
+use crate::reference::{Expected, References, captured_side};
+
+pub(super) fn blame(
+    dump: &Dump,
+    scene: &dyn Scene,
+    options: &BlameOptions<'_>,
+) -> Result<Blame, AnalysisError> {
+    let graph = load(dump)?;
+    let references = References::of(scene);
+    let mut rules = options.rules.clone();
+    rules.kernels.extend(references.tolerances());
+    let places: Vec<usize> = (0..graph.tasks.len()).collect();
+    let results = options.work.map(&places, |&task| judge(dump, &graph, task, &references, &rules))?;
+    let inputs: Vec<(usize, u16)> = places
+        .iter()
+        .flat_map(|&p| {
+            graph.tasks[p].inputs().filter(|a| !a.origin.sources.is_empty()).map(move |a| (p, a.arg_index))
+        })
+        .collect();
+    let carried = carried_all(dump, &graph, &inputs, options.work)?;
+    let changed =
+        |task: usize, arg_index: u16| matches!(carried.get(&(task, arg_index)), Some(Carried::Changed(_)));
+    let (mut statuses, mut compared_args) = (Vec::new(), Vec::new());
+    for (place, (outputs, compared)) in results.into_iter().enumerate() {
+        statuses
+            .push(TaskStatus::Compared(with_inputs(&graph.tasks[place], outputs, |arg| changed(place, arg))));
+        compared_args.push(compared);
+    }
+    let same = Carried::Same;
+    let findings = label_alone(&graph, &statuses, |task, arg| {
+        carried.get(&(task, arg.arg_index)).unwrap_or(&same).clone()
+    });
+    let compared = count_compared(&compared_args);
+    let of = graph.tasks.iter().flat_map(GraphTask::outputs).count() as u64;
+    let matching = Matching::default();
+    Ok(Blame {
+        graph,
+        findings,
+        compared_args,
+        compared,
+        of,
+        matching,
+        golden: None,
+        first_wrong: Vec::new(),
+    })
+}
+
+/// What is known of the arguments: outputs as computed, inputs right unless they changed on the way.
+fn with_inputs(task: &GraphTask, outputs: Vec<Status>, changed: impl Fn(u16) -> bool) -> Vec<ArgStatus> {
+    let args = task.args.iter().zip(outputs);
+    args.map(|(arg, after)| {
+        let before = match (arg.role.reads(), changed(arg.arg_index)) {
+            (false, _) => Status::NotApplicable,
+            (true, true) => Status::Outside,
+            (true, false) => Status::Within,
+        };
+        ArgStatus { before, after }
+    })
+    .collect()
+}
+
+/// The outputs of a task against its references: a status per argument, and what was compared.
+fn judge(
+    dump: &Dump,
+    graph: &TaskGraph,
+    place: usize,
+    references: &References,
+    rules: &RuleBook,
+) -> Result<(Vec<Status>, Vec<ComparedArg>), FormatError> {
+    let task = &graph.tasks[place];
+    let stage = DumpStage::AfterCompletion;
+    let mut compared = Vec::new();
+    let writes = |arg: &crate::graph::Argument| arg.role.writes() && !arg.is_scalar();
+    if !task.args.iter().any(writes) {
+        return Ok((vec![Status::NotApplicable; task.args.len()], compared));
+    }
+    let expected = references.expect(dump, task)?;
+    let mut statuses = Vec::new();
+    for arg in &task.args {
+        if !writes(arg) {
+            statuses.push(Status::NotApplicable);
+            continue;
+        }
+        let rule = rule_of(rules, graph, place, arg, stage);
+        let outcome = match (&expected, arg.after) {
+            (_, None) => Outcome::unknown("it was not captured"),
+            (Err(reason), _) => Outcome::unknown(reason.clone()),
+            (Ok(all), Some(captured)) => match all.iter().find(|e| e.arg_index == arg.arg_index) {
+                Some(expected) => {
+                    let side = captured_side(dump, arg, captured)?;
+                    compare(&side, &expected.side(), &rule, true, Depth::Quick)?
+                }
+                None => Outcome::unknown("the reference does not write it"),
+            },
+        };
+        statuses.push(status_of(&outcome));
+        compared.push(ComparedArg { arg_index: arg.arg_index, stage, rule, outcome });
+    }
+    Ok((statuses, compared))
+}
+
+pub(super) fn detail(
+    blame: &Blame,
+    dump: &Dump,
+    scene: &dyn Scene,
+    task: usize,
+    compared: &ComparedArg,
+) -> Result<Option<Detail>, FormatError> {
+    let node = &blame.graph.tasks[task];
+    let Ok(expected) = References::of(scene).expect(dump, node)? else { return Ok(None) };
+    let expected = expected.iter().find(|e: &&Expected| e.arg_index == compared.arg_index);
+    let arg = node.arg(compared.arg_index);
+    let Some(((arg, captured), expected)) = arg.and_then(|a| Some((a, a.after?))).zip(expected) else {
+        return Ok(None);
+    };
+    let side = captured_side(dump, arg, captured)?;
+    crate::compare::detail(&side, &expected.side(), &compared.rule, true)
+}
