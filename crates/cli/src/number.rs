@@ -19,7 +19,12 @@ pub fn grouped(count: u64) -> String {
 
 /// A count and its unit: `1 block`, `2 blocks`.
 pub fn counted(count: u64, unit: &str) -> String {
-    format!("{} {unit}{}", grouped(count), if count == 1 { "" } else { "s" })
+    counted_in(count, unit, &format!("{unit}s"))
+}
+
+/// The same for a unit whose plural is another word.
+pub fn counted_in(count: u64, unit: &str, units: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { unit } else { units })
 }
 
 /// A number to `digits` significant digits, written out where it reads well and with an exponent elsewhere.

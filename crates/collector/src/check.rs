@@ -3,9 +3,10 @@
 use std::fmt;
 
 use tensortap_abi::{
-    DType, DeviceRange, DumpStage, EdgeCause, MAX_ARGS, MAX_DIMS, RECORD_ALREADY_STORED, RECORD_HAS_HASH,
-    RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
-    RECORD_TRUNCATED, RecordKind, Role, TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
+    DType, DeviceRange, DumpStage, EdgeCause, MAX_ARGS, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_SCALARS,
+    MAX_TENSORS, RECORD_ALREADY_STORED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
+    RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_TRUNCATED, RecordKind, Role,
+    SLOTS_PER_TASK, TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
 };
 use tensortap_geometry::Layout;
 use zerocopy::FromBytes;
@@ -16,6 +17,9 @@ const NUMBER_LIMIT: u64 = 1 << 53;
 /// The largest payload that may come in pieces, as much as a device has memory at the most. Its range in the file is
 /// reserved before its first byte has come, so a damaged size must not use the file up.
 const MAX_PIECED_BYTES: u64 = 1 << 40;
+
+/// Flags of a dispatch whose arguments lie in the arena.
+const CARRIED_ARGS: u8 = RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
 
 /// What is wrong with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub enum RecordFault {
     Order,
     /// Its reason is none.
     Reason,
+    /// No task has such a slot, block or number of arguments, or its arguments are not what the device recorded.
+    Dispatch,
 }
 
 impl fmt::Display for RecordFault {
@@ -62,6 +68,7 @@ impl fmt::Display for RecordFault {
             RecordFault::Address => "its buffer lies outside of device memory",
             RecordFault::Order => "it is a step of a large payload and the one before is missing",
             RecordFault::Reason => "its reason is unknown",
+            RecordFault::Dispatch => "it is no dispatch of a task, or its arguments are damaged",
         })
     }
 }
@@ -134,6 +141,7 @@ pub(crate) fn check(bytes: &[u8], bounds: &Bounds) -> Result<Checked, RecordFaul
         RecordKind::Dispatch => check_dispatch(record, bounds),
         RecordKind::Uncaptured => check_uncaptured(record),
         RecordKind::Edge => check_edge(record),
+        RecordKind::OrchestrationArg => check_orchestration_arg(record, bounds),
     }
 }
 
@@ -208,16 +216,38 @@ fn check_task(bytes: &[u8]) -> Result<Checked, RecordFault> {
 }
 
 fn check_dispatch(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
-    allow_flags(&record, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH | RECORD_IN_FLIGHT | RECORD_PAYLOAD_DROPPED)?;
-    if record.flags & RECORD_HAS_PAYLOAD == 0 {
-        return Ok(Checked::Plain(record));
+    check_dispatched(&record)?;
+    match record.flags & !RECORD_IN_FLIGHT {
+        RECORD_PAYLOAD_DROPPED => return Ok(Checked::Plain(record)),
+        CARRIED_ARGS => {}
+        _ => return Err(RecordFault::Flags),
     }
-    let words = (tensortap_abi::ARG_SLOTS * size_of::<u64>()) as u64;
-    if record.payload_bytes > words || !record.payload_bytes.is_multiple_of(8) {
+    let most = (MAX_DISPATCH_WORDS * size_of::<u64>()) as u64;
+    if record.payload_bytes > most || !record.payload_bytes.is_multiple_of(8) {
         return Err(RecordFault::Size);
     }
     let span = check_span(&record, record.payload_bytes, bounds)?;
     Ok(Checked::InArena(record, span))
+}
+
+/// A dispatch is one of a task's slots and blocks, with no more arguments than a payload holds.
+fn check_dispatched(record: &TensorDumpRecord) -> Result<(), RecordFault> {
+    let [func_id, core_id, subtask_id, subtask_count, block_idx, block_num, tensors, scalars] = record.shape;
+    let slots = SLOTS_PER_TASK as u64;
+    let numbers = [func_id, core_id, block_num].into_iter().all(|number| u32::try_from(number).is_ok());
+    let place = subtask_id < slots && subtask_count <= slots && block_idx < block_num;
+    let args = tensors <= MAX_TENSORS as u64 && scalars <= MAX_SCALARS as u64;
+    (numbers && place && args).then_some(()).ok_or(RecordFault::Dispatch)
+}
+
+/// One of the orchestration's own arguments: a view, and a buffer that lies in device memory.
+fn check_orchestration_arg(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    allow_flags(&record, 0)?;
+    check_view(&record, bounds)?;
+    if record.payload_bytes >= NUMBER_LIMIT {
+        return Err(RecordFault::Size);
+    }
+    Ok(Checked::Plain(record))
 }
 
 fn check_uncaptured(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
@@ -247,9 +277,14 @@ fn check_edge(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
 
 /// Checks what every tensor says of itself; returns the bytes of its logical content.
 fn check_argument(record: &TensorDumpRecord, bounds: &Bounds) -> Result<u64, RecordFault> {
+    check_place(record)?;
+    check_view(record, bounds)
+}
+
+/// Checks dtype, role, view and address; returns the bytes of the logical content.
+fn check_view(record: &TensorDumpRecord, bounds: &Bounds) -> Result<u64, RecordFault> {
     let dtype = DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
     Role::from_tag(record.role).ok_or(RecordFault::Role)?;
-    check_place(record)?;
     let ndims = usize::from(record.ndims);
     if ndims > MAX_DIMS {
         return Err(RecordFault::View);

@@ -4,7 +4,7 @@ use tensortap_abi::{
     DeviceRange, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RECORD_TRUNCATED,
     RecordKind, TensorDumpRecord, TensorStats,
 };
-use tensortap_format::{IndexRecord, Payload};
+use tensortap_format::{IndexRecord, Payload, content_hash};
 use tensortap_platform::PlatformError;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -51,6 +51,7 @@ impl From<StoreError> for DrainError {
 pub(crate) struct EnteredTotals {
     pub(crate) tensors: u64,
     pub(crate) scalars: u64,
+    pub(crate) dispatches: u64,
     /// Payload bytes of tensors, stored or known.
     pub(crate) captured_bytes: u64,
     pub(crate) truncated_tensors: u64,
@@ -59,8 +60,15 @@ pub(crate) struct EnteredTotals {
 
 impl EnteredTotals {
     pub(crate) fn add(&mut self, other: EnteredTotals) {
-        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } =
-            other;
+        let EnteredTotals {
+            tensors,
+            scalars,
+            dispatches,
+            captured_bytes,
+            truncated_tensors,
+            overwritten_records,
+        } = other;
+        self.dispatches += dispatches;
         self.tensors += tensors;
         self.scalars += scalars;
         self.captured_bytes += captured_bytes;
@@ -278,7 +286,13 @@ impl Drain {
                 let dropped = record.flags & RECORD_PAYLOAD_DROPPED != 0;
                 self.enter_tensor(record, if dropped { Payload::Dropped } else { Payload::None });
             }
-            Some(RecordKind::Dispatch) => self.frame.records.push(IndexRecord::dispatch(record, &[])),
+            Some(RecordKind::Dispatch) => {
+                self.frame.totals.dispatches += 1;
+                self.frame.records.push(IndexRecord::lost_dispatch(record, false));
+            }
+            Some(RecordKind::OrchestrationArg) => {
+                self.frame.records.push(IndexRecord::orchestration_arg(record));
+            }
             _ => {
                 self.frame.totals.scalars += u64::from(kind == Some(RecordKind::Scalar));
                 self.frame.records.push(IndexRecord::plain(record));
@@ -338,13 +352,21 @@ impl Drain {
         extent: Extent,
         overwritten: bool,
     ) -> Result<(), DrainError> {
-        let words = usize::try_from(extent.bytes / 8).unwrap_or(0);
-        let mut args = vec![0u64; if overwritten { 0 } else { words }];
-        self.frame.totals.overwritten_records += u64::from(overwritten);
-        if !args.is_empty() {
-            self.window.copy(memory, extent, args.as_mut_bytes()).map_err(DrainError::Memory)?;
+        let dispatch = if overwritten {
+            IndexRecord::lost_dispatch(record, true)
+        } else {
+            let mut words = vec![0u64; usize::try_from(extent.bytes / 8).unwrap_or(0)];
+            self.window.copy(memory, extent, words.as_mut_bytes()).map_err(DrainError::Memory)?;
+            IndexRecord::dispatch(record, &words)
+        };
+        // Nobody can check them later: the index has a checksum of its own.
+        if !overwritten && (dispatch.dispatch_parts().is_none() || !is_hashed_as(&dispatch, record)) {
+            self.refuse(RecordFault::Dispatch);
+            return Ok(());
         }
-        self.frame.records.push(IndexRecord::dispatch(record, &args));
+        self.frame.totals.dispatches += 1;
+        self.frame.totals.overwritten_records += u64::from(overwritten);
+        self.frame.records.push(dispatch);
         Ok(())
     }
 
@@ -457,6 +479,11 @@ impl Drain {
         }
         Ok(())
     }
+}
+
+/// Whether the words of a dispatch are those that the device hashed.
+fn is_hashed_as(dispatch: &IndexRecord, record: &TensorDumpRecord) -> bool {
+    content_hash(dispatch.words().as_bytes()).to_le_bytes() == record.hash
 }
 
 /// What a payload of so many bytes is known by; `None` when it is not all of the content, which then is its own.

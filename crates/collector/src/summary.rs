@@ -58,6 +58,8 @@ pub struct Summary {
     pub tensors: u64,
     /// Scalars among them.
     pub scalars: u64,
+    /// Dispatches among them.
+    pub dispatches: u64,
     /// Payload bytes captured: what the stored payloads of all records add up to.
     pub captured_bytes: u64,
     /// Payload bytes written to the payload file.
@@ -70,11 +72,11 @@ pub struct Summary {
     pub truncated_tensors: u64,
     /// Records lost, for whatever reason; an argument that lost only its payload counts too.
     pub dropped_records: u64,
-    /// Payloads overwritten before the host read them.
+    /// Payloads, and arguments of dispatches, overwritten before the host read them.
     pub overwritten_records: u64,
     /// Records that were not what they claimed to be.
     pub corrupt_records: u64,
-    /// Arguments a filter kept out.
+    /// Records, of arguments and dispatches, that a filter kept out.
     pub filtered_records: u64,
     /// Payload bytes a filter or cap kept out.
     pub filtered_bytes: u64,
@@ -95,6 +97,7 @@ impl Summary {
             records: indexed_records,
             tensors: 0,
             scalars: 0,
+            dispatches: 0,
             captured_bytes: 0,
             written_bytes,
             deduplicated_bytes,
@@ -120,8 +123,15 @@ impl Summary {
     }
 
     pub(crate) fn set_entered(&mut self, totals: EnteredTotals) {
-        let EnteredTotals { tensors, scalars, captured_bytes, truncated_tensors, overwritten_records } =
-            totals;
+        let EnteredTotals {
+            tensors,
+            scalars,
+            dispatches,
+            captured_bytes,
+            truncated_tensors,
+            overwritten_records,
+        } = totals;
+        self.dispatches = dispatches;
         self.tensors = tensors;
         self.scalars = scalars;
         self.captured_bytes = captured_bytes;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    FormatError, GRAPH_FILE, MANIFEST_FILE,
+    ARGS_FILE, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, MANIFEST_FILE,
     error::AtPath,
     manifest::{Source, StreamError},
 };
@@ -92,9 +92,16 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), FormatError> {
     File::open(dir).and_then(|d| d.sync_all()).at("sync", dir)
 }
 
-/// Writes both JSON files of a dump; each appears whole or stays as it was.
+/// Writes the JSON files of a dump; each appears whole or stays as it was.
 pub(crate) fn write_json_files(dir: &Path, source: &Source<'_>) -> Result<(), FormatError> {
-    write_whole(&dir.join(MANIFEST_FILE), |out| source.write_manifest(out))?;
+    let info = &source.index.info;
+    if info.has_manifest() {
+        write_whole(&dir.join(MANIFEST_FILE), |out| source.write_manifest(out))?;
+    }
+    if info.dump_args {
+        write_whole(&dir.join(ARGS_FILE), |out| source.write_args(out))?;
+        write_whole(&dir.join(KERNEL_ARGS_FILE), |out| source.write_kernel_args(out))?;
+    }
     write_whole(&dir.join(GRAPH_FILE), |out| source.write_graph(out))
 }
 

@@ -108,7 +108,7 @@ pub struct Footer {
     /// Tasks in flight. `None`: taken from the index when the run did not complete.
     #[serde(default)]
     pub in_flight: Option<Vec<InFlightTask>>,
-    /// Arguments that a filter kept out.
+    /// Records, of arguments and dispatches, that a filter kept out.
     #[serde(default)]
     pub filtered_records: u64,
     /// Payload bytes that a filter or cap kept out.
@@ -176,7 +176,7 @@ pub struct Totals {
     pub scalars: u64,
     /// Payloads stored in part.
     pub truncated_tensors: u64,
-    /// Payloads overwritten before the host read them.
+    /// Payloads, and arguments of dispatches, overwritten before the host read them.
     pub dropped_overwrite: u64,
     /// Payload bytes that were stored already.
     pub deduplicated_bytes: u64,
@@ -190,6 +190,10 @@ pub struct Totals {
     pub uncaptured: u64,
     /// Dispatches.
     pub dispatches: u64,
+    /// Their arguments, without those that were lost.
+    pub dispatch_args: u64,
+    /// The orchestration's own arguments.
+    pub orchestration_args: u64,
 }
 
 impl Totals {
@@ -203,7 +207,8 @@ impl Totals {
             RecordKind::Task => self.task_records += 1,
             RecordKind::Edge => self.edges += 1,
             RecordKind::Uncaptured => self.uncaptured += 1,
-            RecordKind::Dispatch => self.dispatches += 1,
+            RecordKind::Dispatch => self.add_dispatch(record),
+            RecordKind::OrchestrationArg => self.orchestration_args += 1,
             RecordKind::Begin | RecordKind::Piece | RecordKind::Commit => {}
         }
     }
@@ -220,6 +225,14 @@ impl Totals {
             Some(Role::Output) => self.output_tensors += 1,
             Some(Role::InOut) => self.inout_tensors += 1,
             None => {}
+        }
+    }
+
+    fn add_dispatch(&mut self, record: &IndexRecord) {
+        self.dispatches += 1;
+        self.dropped_overwrite += u64::from(record.payload_state() == PayloadState::Overwritten);
+        if let Some(parts) = record.dispatch_parts() {
+            self.dispatch_args += (parts.tensor_count() + parts.scalar_count()) as u64;
         }
     }
 

@@ -13,6 +13,10 @@ pub const BIN_FILE: &str = "tensor_dump.bin";
 pub const MANIFEST_FILE: &str = "tensor_dump.json";
 /// Tasks and dependencies.
 pub const GRAPH_FILE: &str = "graph.json";
+/// The orchestration's own arguments.
+pub const ARGS_FILE: &str = "args_dump.json";
+/// The arguments of every dispatch.
+pub const KERNEL_ARGS_FILE: &str = "kernel_args_dump.json";
 
 /// Everything a dump says about its run that is known at the start. Stored as JSON in the index; keys that this
 /// version does not know are kept in `extra`.
@@ -45,6 +49,8 @@ pub struct RunInfo {
     pub device_base: u64,
     /// Number of the dump level.
     pub dump_level: u32,
+    /// Whether the arguments of dispatches are recorded (`--dump-args`).
+    pub dump_args: bool,
     /// `block` or `drop`.
     pub dump_policy: String,
     /// `live` or `batch`.
@@ -53,7 +59,7 @@ pub struct RunInfo {
     pub bin_file: String,
     /// Every kernel of the scene.
     pub kernels: Vec<KernelInfo>,
-    /// The orchestration's own arguments, one object each.
+    /// The orchestration's own arguments as the scene declares them, one object each: `name`, `role`, `dtype`, `shape`.
     pub args: Vec<Value>,
     /// Keys this version does not know.
     #[serde(flatten)]
@@ -72,6 +78,7 @@ impl Default for RunInfo {
             params: Map::new(),
             device_base: 0,
             dump_level: 0,
+            dump_args: false,
             dump_policy: "block".into(),
             dump_collect: "live".into(),
             bin_file: BIN_FILE.into(),
@@ -83,6 +90,11 @@ impl Default for RunInfo {
 }
 
 impl RunInfo {
+    /// Whether the dump has a manifest: every one but those of dispatch arguments alone.
+    pub(crate) fn has_manifest(&self) -> bool {
+        self.dump_level != 0 || !self.dump_args
+    }
+
     /// Name of a kernel; `func_<id>` when the dump does not say.
     #[must_use]
     pub fn kernel_name(&self, func_id: u32) -> String {
@@ -114,11 +126,18 @@ pub struct KernelInfo {
     pub core_type: String,
     /// `IN`, `OUT`, `INOUT` or `SCALAR` per argument.
     pub signature: Vec<String>,
-    /// Tells one build of the kernel from another.
+    /// Tells one build of the kernel from another: `builtin NAME VERSION BUILD_ID` for a built-in kernel.
     pub code: String,
     /// What it declares; the default of each dtype without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<KernelTolerance>,
+    /// Version of the package that brought the kernel; empty when not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Identity of the executable that ran it: `gnu:` and its build id, or `xxh3_128:` and the hash of the file, in hex;
+    /// empty when not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub build_id: String,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -59,10 +59,12 @@ pub(crate) const SPLIT_BODY_BYTES: usize = 4 << 20;
 pub(crate) const MAX_INFO_BYTES: u64 = 16 << 20;
 /// Fixed part of a record; shape, strides, statistics or arguments follow.
 pub(crate) const RECORD_HEAD_BYTES: usize = 64;
-/// The largest record: head, shape, strides and statistics of a tensor, or head, numbers and arguments of a dispatch.
-pub(crate) const MAX_RECORD_BYTES: usize = RECORD_HEAD_BYTES + MAX_DIMS * 8 + tensortap_abi::ARG_SLOTS * 8;
-const _: () =
-    assert!(MAX_RECORD_BYTES >= RECORD_HEAD_BYTES + 128 + 64 && MAX_RECORD_BYTES < SPLIT_BODY_BYTES);
+/// The largest record of a captured argument: head, shape, strides and statistics.
+pub(crate) const MAX_ARGUMENT_BYTES: usize = RECORD_HEAD_BYTES + 2 * MAX_DIMS * 8 + 64;
+/// The largest record: head, numbers and words of a dispatch.
+pub(crate) const MAX_RECORD_BYTES: usize =
+    RECORD_HEAD_BYTES + MAX_DIMS * 8 + tensortap_abi::MAX_DISPATCH_WORDS * 8;
+const _: () = assert!(MAX_RECORD_BYTES >= MAX_ARGUMENT_BYTES && MAX_RECORD_BYTES < SPLIT_BODY_BYTES);
 const _: () = assert!(SPLIT_BODY_BYTES as u64 <= MAX_BODY_BYTES);
 
 /// See the module.

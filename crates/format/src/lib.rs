@@ -8,6 +8,7 @@
 //! | `tensor_dump.bin` | while the run lasts, from the first payload on | payload bytes |
 //! | `tensor_dump.json` | at the end, or by repair | the manifest, made from the index |
 //! | `graph.json` | at the end, or by repair | tasks and dependencies, made from the index |
+//! | `args_dump.json`, `kernel_args_dump.json` | at the end, or by repair | with `--dump-args`: the orchestration's arguments, and those of every dispatch, made from the index |
 //!
 //! [`DumpWriter`] appends, [`Dump`] reads, [`verify()`] checks and [`repair()`] closes what nobody closed. The bytes are
 //! described in `docs/format.md`.
@@ -25,6 +26,8 @@
 //! that shrinks is an error and no signal.
 #![forbid(unsafe_code)]
 
+mod args_json;
+mod dispatch;
 mod error;
 mod files;
 mod footer;
@@ -51,11 +54,15 @@ mod view;
 mod window;
 mod writer;
 
+pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dispatch_id};
 pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::{Edge, Task};
 pub use hash::{HASH_ALGORITHM, content_hash};
-pub use info::{BIN_FILE, GRAPH_FILE, INDEX_FILE, KernelInfo, KernelTolerance, MANIFEST_FILE, RunInfo};
+pub use info::{
+    ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,
+    MANIFEST_FILE, RunInfo,
+};
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
 pub use names::{choose_dir, find_newest, timestamp};

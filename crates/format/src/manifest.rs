@@ -181,6 +181,8 @@ impl Source<'_> {
             edges: _,
             uncaptured: _,
             dispatches: _,
+            dispatch_args: _,
+            orchestration_args: _,
         } = &self.footer.totals;
         for (name, count) in [
             ("total_tensors", total_tensors),
@@ -218,6 +220,11 @@ impl Source<'_> {
         lines.field("held_up_ns", &self.footer.held_up_ns)?;
         lines.list("kernels", |list| info.kernels.iter().try_for_each(|kernel| list.push(kernel)))?;
         lines.list("args", |list| info.args.iter().try_for_each(|arg| list.push(arg)))?;
+        if info.dump_args {
+            // Absent without, as in manifests from before there were dispatches.
+            lines.field("dump_args", &true)?;
+            lines.field("total_dispatches", &self.footer.totals.dispatches)?;
+        }
         let extra = info.extra.iter().chain(&self.footer.extra);
         for (name, value) in extra.filter(|(name, _)| !MANIFEST_KEYS.contains(&name.as_str())) {
             lines.field(name, value)?;
@@ -263,7 +270,7 @@ impl Source<'_> {
 }
 
 /// The manifest's keys that unknown ones must not repeat.
-pub(crate) const MANIFEST_KEYS: [&str; 40] = [
+pub(crate) const MANIFEST_KEYS: [&str; 42] = [
     "schema_version",
     "run_dir",
     "status",
@@ -303,6 +310,8 @@ pub(crate) const MANIFEST_KEYS: [&str; 40] = [
     "held_up_ns",
     "kernels",
     "args",
+    "dump_args",
+    "total_dispatches",
     "tensors",
 ];
 

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use tensortap_abi::{RecordKind, UncapturedReason};
 
 use crate::{
-    DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Record, RunInfo, Status, Task, Totals,
+    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, OrchestrationArg, Record, RunInfo,
+    Status, Task, Totals,
     names::{Located, locate},
     source::{Indexed, Source, Walk, open_manifest},
 };
@@ -212,10 +213,18 @@ impl Dump {
         }
     }
 
-    /// Every dispatch, as recorded; a manifest has none.
-    pub fn dispatches(&self) -> Result<Vec<IndexRecord>, FormatError> {
+    /// Every dispatch with the arguments its kernel received (`--dump-args`), in the order of the index; a manifest has none.
+    pub fn dispatches(&self) -> Result<Vec<Dispatch>, FormatError> {
         match &self.source {
             Source::Indexed(indexed) => indexed.dispatches(),
+            Source::Held(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The orchestration's own arguments (`--dump-args`), in their order; a manifest has none.
+    pub fn orchestration_args(&self) -> Result<Vec<OrchestrationArg>, FormatError> {
+        match &self.source {
+            Source::Indexed(indexed) => indexed.orchestration_args(),
             Source::Held(_) => Ok(Vec::new()),
         }
     }

@@ -6,11 +6,11 @@
 //! | --- | --- | --- |
 //! | 0 | u64 | `task_id`; of an edge, the task that waits |
 //! | 8 | u64 | tensor: offset of the payload in the payload file, 0 when none is stored; scalar: its bits |
-//! | 16 | u64 | tensor: bytes stored, or size of the content when none are; dispatch: bytes of `args[]` |
+//! | 16 | u64 | tensor: bytes stored, or size of the content when none are; dispatch: bytes of its words; orchestration argument: bytes of its buffer |
 //! | 24 | 16 bytes | content hash, little endian |
 //! | 40 | u64 | first element of the view; uncaptured: the reason's tag |
 //! | 48 | u64 | device address of the buffer; edge: the task that is waited for |
-//! | 56 | u8 | kind: 1 tensor, 2 scalar, 3 task, 4 dispatch, 8 uncaptured, 9 edge |
+//! | 56 | u8 | kind: 1 tensor, 2 scalar, 3 task, 4 dispatch, 8 uncaptured, 9 edge, 10 orchestration argument |
 //! | 57 | u8 | stage: 1 before dispatch, 2 after completion; edge: its cause |
 //! | 58 | u8 | role: 1 input, 2 output, 3 in-out |
 //! | 59 | u8 | dtype tag |
@@ -18,18 +18,20 @@
 //! | 61 | u8 | flags |
 //! | 62 | u16 | `arg_index` |
 //!
-//! Then follow, for a tensor, its shape (u64 each), its strides (i64 each) and, with flag 2, 64 bytes of
+//! Then follow, for a tensor or an orchestration argument, its shape (u64 each), its strides (i64 each) and, with flag 2, 64 bytes of
 //! [`TensorStats`]; for a dispatch, eight numbers (u64: kernel, core, subtask slot, active slots, block, blocks,
-//! tensors, scalars) and its `args[]` (u64 each); for the others nothing.
+//! tensors, scalars) and its words ([`tensortap_abi::DispatchWords`]); for the others nothing.
 //!
-//! Flags of a tensor: 1 the payload is (or was) captured, 2 statistics follow, 4 the hash holds, 8 in flight,
+//! Flags of a tensor, of which a dispatch has 1, 8 and 16: 1 the payload is (or was) captured, 2 statistics follow, 4 the hash holds, 8 in flight,
 //! 16 the payload is lost, 32 a filter kept it out, 64 another record had stored the same payload before,
 //! 128 stored in part, the hash being that of the whole. 1 and 16 together: it was captured and overwritten before the host read it.
 
+mod dispatch;
+
 use tensortap_abi::{
-    ARG_SLOTS, DType, DumpStage, MAX_DIMS, RECORD_ALREADY_STORED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_TRUNCATED,
-    RecordKind, Role, TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
+    DType, DumpStage, MAX_DIMS, RECORD_ALREADY_STORED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
+    RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_TRUNCATED, RecordKind, Role,
+    TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
 };
 use zerocopy::{IntoBytes, transmute};
 
@@ -129,7 +131,7 @@ pub struct IndexRecord {
     // A `TaskDumpRecord`'s bytes where `kind` says so; both have `kind` and `flags` in the same places.
     record: TensorDumpRecord,
     stats: Option<TensorStats>,
-    args: Vec<u64>,
+    words: Vec<u64>,
 }
 
 impl IndexRecord {
@@ -142,7 +144,7 @@ impl IndexRecord {
         if captured.flags & RECORD_HAS_HASH == 0 {
             record.hash = [0; 16];
         }
-        let mut index_record = IndexRecord { record, stats: None, args: Vec::new() };
+        let mut index_record = IndexRecord { record, stats: None, words: Vec::new() };
         index_record.set_payload(payload);
         index_record
     }
@@ -156,27 +158,14 @@ impl IndexRecord {
             record.role = Role::Input.tag();
             record.payload_bytes = 0;
         }
-        IndexRecord { record, stats: None, args: Vec::new() }
+        IndexRecord { record, stats: None, words: Vec::new() }
     }
 
     /// A task.
     #[must_use]
     pub fn task(captured: &TaskDumpRecord) -> IndexRecord {
         let task = TaskDumpRecord { reserved3: [0; 16], ..*captured };
-        IndexRecord { record: transmute!(task), stats: None, args: Vec::new() }
-    }
-
-    /// A dispatch, described by the eight numbers in `shape`, and the `args[]` its kernel receives, at most
-    /// [`ARG_SLOTS`].
-    #[must_use]
-    pub fn dispatch(captured: &TensorDumpRecord, args: &[u64]) -> IndexRecord {
-        let args = args[..args.len().min(ARG_SLOTS)].to_vec();
-        let mut index_record = IndexRecord::plain(captured);
-        index_record.record.shape = captured.shape;
-        index_record.record.payload_pos = 0;
-        index_record.record.payload_bytes = args.len() as u64 * 8;
-        index_record.args = args;
-        index_record
+        IndexRecord { record: transmute!(task), stats: None, words: Vec::new() }
     }
 
     /// The same tensor without its payload; hash and metadata stay.
@@ -239,12 +228,6 @@ impl IndexRecord {
         self.stats.as_ref()
     }
 
-    /// `args[]` of a dispatch.
-    #[must_use]
-    pub fn args(&self) -> &[u64] {
-        &self.args
-    }
-
     /// Stage of an argument.
     #[must_use]
     pub fn stage(&self) -> Option<DumpStage> {
@@ -275,12 +258,12 @@ impl IndexRecord {
         (self.record.flags & RECORD_HAS_HASH != 0).then(|| u128::from_le_bytes(self.record.hash))
     }
 
-    /// What became of the payload; `None` for everything but a tensor.
+    /// What became of the payload of a tensor, or of the words of a dispatch; `None` for everything else.
     #[must_use]
     pub fn payload_state(&self) -> PayloadState {
         let flags = self.record.flags;
         match (flags & RECORD_HAS_PAYLOAD != 0, flags & RECORD_PAYLOAD_DROPPED != 0) {
-            _ if self.kind() != RecordKind::Tensor => PayloadState::None,
+            _ if !matches!(self.kind(), RecordKind::Tensor | RecordKind::Dispatch) => PayloadState::None,
             (true, true) => PayloadState::Overwritten,
             (false, true) => PayloadState::Dropped,
             (false, false) => PayloadState::None,
@@ -292,7 +275,8 @@ impl IndexRecord {
     /// Offset and bytes in the payload file.
     #[must_use]
     pub fn stored_range(&self) -> Option<(u64, u64)> {
-        matches!(self.payload_state(), PayloadState::Stored | PayloadState::Truncated)
+        let stored = matches!(self.payload_state(), PayloadState::Stored | PayloadState::Truncated);
+        (stored && self.kind() == RecordKind::Tensor)
             .then_some((self.record.payload_pos, self.record.payload_bytes))
     }
 
@@ -311,14 +295,14 @@ impl IndexRecord {
 
     fn encoded_bytes(&self) -> usize {
         let words = match self.kind() {
-            RecordKind::Tensor => 2 * usize::from(self.record.ndims),
+            RecordKind::Tensor | RecordKind::OrchestrationArg => 2 * usize::from(self.record.ndims),
             RecordKind::Dispatch => MAX_DIMS,
             _ => 0,
         };
         RECORD_HEAD_BYTES
             + words * size_of::<u64>()
             + self.stats.map_or(0, |_| size_of::<TensorStats>())
-            + self.args.len() * size_of::<u64>()
+            + self.words.len() * size_of::<u64>()
     }
 
     /// Appends the record's bytes.
@@ -327,7 +311,7 @@ impl IndexRecord {
         let start = body.len();
         body.extend_from_slice(&self.record.as_bytes()[..RECORD_HEAD_BYTES]);
         match self.kind() {
-            RecordKind::Tensor => {
+            RecordKind::Tensor | RecordKind::OrchestrationArg => {
                 body.extend_from_slice(self.record.shape[..ndims].as_bytes());
                 body.extend_from_slice(self.record.strides[..ndims].as_bytes());
             }
@@ -337,14 +321,14 @@ impl IndexRecord {
         if let Some(stats) = &self.stats {
             body.extend_from_slice(stats.as_bytes());
         }
-        body.extend_from_slice(self.args.as_bytes());
+        body.extend_from_slice(self.words.as_bytes());
         debug_assert_eq!(body.len() - start, self.encoded_bytes());
         debug_assert!(self.encoded_bytes() <= MAX_RECORD_BYTES);
     }
 
     /// A record to decode into.
     pub(crate) fn scratch() -> IndexRecord {
-        IndexRecord { record: TensorDumpRecord::default(), stats: None, args: Vec::new() }
+        IndexRecord { record: TensorDumpRecord::default(), stats: None, words: Vec::new() }
     }
 
     /// Becomes the record at the start of `bytes`, checked, and returns its length. Decoding in place: of millions of records,
@@ -356,9 +340,10 @@ impl IndexRecord {
         fixed.copy_from_slice(head);
         variable.fill(0);
         self.stats = None;
-        self.args.clear();
+        self.words.clear();
         match self.kind() {
             RecordKind::Tensor => self.decode_tensor(&mut rest)?,
+            RecordKind::OrchestrationArg => self.decode_view(&mut rest)?,
             RecordKind::Dispatch => self.decode_dispatch(&mut rest)?,
             _ => {}
         }
@@ -366,27 +351,21 @@ impl IndexRecord {
         Ok(bytes.len() - rest.len())
     }
 
-    fn decode_tensor(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
+    fn decode_view(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
         let ndims = usize::from(self.record.ndims);
         let shape = self.record.shape.get_mut(..ndims).ok_or(TOO_MANY_DIMS)?;
         take_into(rest, shape.as_mut_bytes())?;
-        take_into(rest, self.record.strides[..ndims].as_mut_bytes())?;
+        take_into(rest, self.record.strides[..ndims].as_mut_bytes())
+    }
+
+    fn decode_tensor(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
+        self.decode_view(rest)?;
         if self.record.flags & RECORD_HAS_STATS != 0 {
             let mut stats = TensorStats::default();
             take_into(rest, stats.as_mut_bytes())?;
             self.stats = Some(stats);
         }
         Ok(())
-    }
-
-    fn decode_dispatch(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
-        let bytes = usize::try_from(self.record.payload_bytes).unwrap_or(usize::MAX);
-        if bytes % 8 != 0 || bytes > ARG_SLOTS * 8 {
-            return Err("it has more arguments than a kernel receives");
-        }
-        take_into(rest, self.record.shape.as_mut_bytes())?;
-        self.args.resize(bytes / 8, 0);
-        take_into(rest, self.args.as_mut_bytes())
     }
 
     /// Whether the record makes sense; the same before it is written and after it was read.
@@ -397,7 +376,7 @@ impl IndexRecord {
             return Err("a step of a payload sent in pieces has no place in an index");
         }
         if kind != RecordKind::Tensor && self.stats.is_some()
-            || kind != RecordKind::Dispatch && !self.args.is_empty()
+            || kind != RecordKind::Dispatch && !self.words.is_empty()
         {
             return Err("it carries what only another kind has");
         }
@@ -416,7 +395,9 @@ impl IndexRecord {
                 (reason.is_some() && stage).then_some(()).ok_or("its reason or stage is unknown")
             }
             RecordKind::Edge => edge_cause_name(record.stage).map(|_| ()).ok_or("its cause is unknown"),
-            _ => Ok(()),
+            RecordKind::Dispatch => self.check_dispatch(),
+            RecordKind::OrchestrationArg => self.check_orchestration_arg(),
+            RecordKind::Begin | RecordKind::Piece | RecordKind::Commit => Ok(()),
         }
     }
 
@@ -432,23 +413,25 @@ impl IndexRecord {
 
     fn check_tensor(&self) -> Result<(), &'static str> {
         self.check_argument()?;
+        self.check_view()?;
         let record = &self.record;
-        let ndims = usize::from(record.ndims);
-        let shape = record.shape.get(..ndims).ok_or(TOO_MANY_DIMS)?;
-        let strides = &record.strides[..ndims];
-        if shape.iter().any(|d| *d >= JSON_LIMIT) || strides.iter().any(|s| s.unsigned_abs() >= JSON_LIMIT) {
-            return Err("a dimension or stride is out of range");
-        }
         let content = self.content_bytes().filter(|b| *b < JSON_LIMIT).ok_or("its size is out of range")?;
-        if record.start_offset >= JSON_LIMIT {
-            return Err("its start offset is out of range");
-        }
         let expected_stats = record.flags & RECORD_HAS_STATS != 0;
         if expected_stats != self.stats.is_some() || expected_stats && record.flags & RECORD_HAS_PAYLOAD != 0
         {
             return Err("its flags contradict one another");
         }
         self.check_payload(content)
+    }
+
+    fn check_view(&self) -> Result<(), &'static str> {
+        let ndims = usize::from(self.record.ndims);
+        let shape = self.record.shape.get(..ndims).ok_or(TOO_MANY_DIMS)?;
+        let strides = &self.record.strides[..ndims];
+        if shape.iter().any(|d| *d >= JSON_LIMIT) || strides.iter().any(|s| s.unsigned_abs() >= JSON_LIMIT) {
+            return Err("a dimension or stride is out of range");
+        }
+        (self.record.start_offset < JSON_LIMIT).then_some(()).ok_or("its start offset is out of range")
     }
 
     fn check_payload(&self, content: u64) -> Result<(), &'static str> {

@@ -7,14 +7,14 @@ use std::{
 };
 
 use crate::{
-    Dump, Footer, FormatError, GRAPH_FILE, INDEX_FILE, IndexRecord, Loss, MANIFEST_FILE, Payload, Status,
-    ThreadEnd, Totals,
+    ARGS_FILE, Dump, Footer, FormatError, GRAPH_FILE, INDEX_FILE, IndexRecord, KERNEL_ARGS_FILE, Loss,
+    MANIFEST_FILE, Payload, Status, ThreadEnd, Totals,
     error::AtPath,
     files::{Tail, open_exclusively, unfinished, write_json_files},
     frame::FrameEncoder,
     index::Index,
     manifest::Source,
-    manifest_check::{is_written_as, manifest_problems},
+    manifest_check::{args_are_right, is_written_as, manifest_problems},
     names::{Located, locate},
     rewrite::rewrite,
     source::open_manifest,
@@ -56,7 +56,7 @@ pub fn repair(path: &Path) -> Result<Repair, FormatError> {
             count_lost(&mut lost, thread, record);
         }
     })?;
-    for name in [INDEX_FILE, MANIFEST_FILE, GRAPH_FILE] {
+    for name in [INDEX_FILE, MANIFEST_FILE, GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE] {
         unfinished(&dir.join(name))?;
     }
     let is_whole = survey.damage.is_none() && lost.is_empty();
@@ -145,9 +145,9 @@ fn write_missing_json(
     let source = Source { index, end: survey.end, footer, in_flight: &in_flight };
     let graph = dir.join(GRAPH_FILE);
     let graph_is_right = graph.is_file() && is_written_as(&graph, |out| source.write_graph(out))?;
-    let manifest_is_right =
-        dir.join(MANIFEST_FILE).is_file() && manifest_problems(&Dump::open(dir)?)?.is_empty();
-    if graph_is_right && manifest_is_right {
+    let manifest_is_right = !index.info.has_manifest()
+        || dir.join(MANIFEST_FILE).is_file() && manifest_problems(&Dump::open(dir)?)?.is_empty();
+    if graph_is_right && manifest_is_right && args_are_right(dir, &source)? {
         return Ok(false);
     }
     write_json_files(dir, &source)?;

@@ -12,7 +12,7 @@ use crate::{
     hash::{LEAF_BYTES, TreeHash},
     index::ReadAhead,
     json::Hex64,
-    manifest_check::manifest_problems,
+    manifest_check::{args_problems, manifest_problems},
     source::{Held, Indexed, SaidCounter, Source},
 };
 
@@ -149,6 +149,11 @@ pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
     let is_indexed = dump.format() == DumpFormat::Indexed;
     if is_indexed && dump.tail() == Tail::Closed && dump.dir().join(MANIFEST_FILE).exists() {
         for problem in manifest_problems(dump)? {
+            verdict.problem(problem);
+        }
+    }
+    if dump.tail() == Tail::Closed {
+        for problem in args_problems(dump)? {
             verdict.problem(problem);
         }
     }

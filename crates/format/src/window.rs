@@ -41,7 +41,9 @@ impl TaskWindow {
             self.reserved.remove(&offset);
         }
         let task_id = record.task_id();
-        if record.kind() == RecordKind::Edge || self.evicted.contains(task_id) {
+        if matches!(record.kind(), RecordKind::Edge | RecordKind::OrchestrationArg)
+            || self.evicted.contains(task_id)
+        {
             return;
         }
         let dispatched_ns = record.as_task().map_or(0, |task| task.dispatched_ns);
@@ -83,6 +85,7 @@ impl TaskWindow {
     pub(crate) fn keeps(&self, record: &IndexRecord) -> bool {
         match record.kind() {
             RecordKind::Edge => !self.evicted.contains(record.task_id()),
+            RecordKind::OrchestrationArg => true,
             _ => self.dispatched_ns.contains_key(&record.task_id()),
         }
     }

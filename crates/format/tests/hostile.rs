@@ -19,7 +19,14 @@ fn read_all(dir: &Path) {
         let _ = serde_json::to_string(&record);
         let _ = (record.to_string(), record.is_contiguous(), record.value());
     }
-    let _ = (dump.tasks(), dump.edges(), dump.uncaptured(), dump.dispatches(), verify(&dump));
+    let _ = (
+        dump.tasks(),
+        dump.edges(),
+        dump.uncaptured(),
+        dump.dispatches(),
+        dump.orchestration_args(),
+        verify(&dump),
+    );
 }
 
 /// An index made by hand from its byte tables, with right checksums around whatever is in it.
@@ -162,7 +169,7 @@ fn frames_that_contradict_one_another_end_the_dump_there() {
 #[test]
 fn a_length_that_was_made_up_allocates_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut forgery = Forgery::new("{}");
+    let mut forgery = Forgery::new("{\"dump_args\": true}");
     forgery.bytes.extend(b"TFRM");
     forgery.bytes.extend((16u32 << 20).to_le_bytes());
     forgery.bytes.extend([0; 24]);
@@ -227,7 +234,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
 #[test]
 fn a_later_version_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let mut forgery = Forgery::new("{}");
+    let mut forgery = Forgery::new("{\"dump_args\": true}");
     forgery.bytes[8] = 2;
     forgery.write(dir.path());
     assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 2, known: 1, .. })));
@@ -274,7 +281,7 @@ proptest! {
     fn any_bytes_behind_a_good_header_are_survived(
         count in 0u32..6,
         mut body in prop::collection::vec(any::<u8>(), 0..700),
-        kinds in prop::collection::vec((any::<Index>(), 0u8..11), 0..4),
+        kinds in prop::collection::vec((any::<Index>(), 0u8..12), 0..4),
         good_first in any::<bool>(),
     ) {
         body.truncate(body.len() / 8 * 8);
@@ -286,7 +293,7 @@ proptest! {
             }
         }
         let dir = tempfile::tempdir().unwrap();
-        let mut forgery = Forgery::new("{}");
+        let mut forgery = Forgery::new("{\"dump_args\": true}");
         if good_first {
             forgery = forgery.records(1, &encoded(&stored_fields()));
         }

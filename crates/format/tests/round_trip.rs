@@ -399,27 +399,6 @@ fn a_strided_view_keeps_its_shape_strides_and_start() {
 }
 
 #[test]
-fn a_dispatch_keeps_its_numbers_and_arguments() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut scribe = Scribe::new(dir.path(), &info());
-    let fields = TensorDumpRecord {
-        task_id: 4,
-        kind: RecordKind::Dispatch as u8,
-        stage: BEFORE as u8,
-        shape: [1, 2, 3, 4, 5, 6, 7, 8],
-        ..TensorDumpRecord::default()
-    };
-    let args: Vec<u64> = (100..150).collect();
-    scribe.append(0, &[IndexRecord::dispatch(&fields, &args), IndexRecord::dispatch(&fields, &[])]);
-    scribe.finish(Status::Complete);
-    let dispatches = Dump::open(dir.path()).unwrap().dispatches().unwrap();
-    assert_eq!(dispatches.len(), 2);
-    assert_eq!((dispatches[0].args(), dispatches[0].fields().shape), (&args[..], fields.shape));
-    assert!(dispatches[1].args().is_empty());
-    assert_eq!(manifest(dir.path())["total_tensors"], 0);
-}
-
-#[test]
 fn more_records_than_one_frame_takes_are_split_and_come_back_whole() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());

@@ -12,8 +12,8 @@ pub struct TaskHead {
     pub task_id: u64,
     /// Kernel of each subtask slot, [`tensortap_abi::NO_KERNEL`] where inactive.
     pub func_ids: [u32; SLOTS_PER_TASK],
-    /// Arguments that both stages would record; counted as filtered when the task is refused.
-    pub arg_records: u32,
+    /// Records that both stages and all dispatches would make; counted as filtered when the task is refused.
+    pub records: u32,
 }
 
 /// A tensor argument at one stage.
@@ -80,6 +80,17 @@ pub struct EdgeCapture {
     pub cause: EdgeCause,
     /// Argument of the consumer.
     pub arg_index: u16,
+}
+
+/// One of the orchestration's own arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct OrchestrationArgCapture<'a> {
+    /// Its place among them.
+    pub arg_index: u16,
+    /// Direction.
+    pub role: Role,
+    /// Where it lies.
+    pub desc: &'a TensorDesc,
 }
 
 /// One (task, slot, block) handed to a core.
@@ -202,6 +213,23 @@ pub(crate) fn edge_record(edge: &EdgeCapture) -> TensorDumpRecord {
         kind: RecordKind::Edge as u8,
         stage,
         arg_index,
+        ..TensorDumpRecord::default()
+    }
+}
+
+pub(crate) fn orchestration_arg_record(arg: &OrchestrationArgCapture<'_>) -> TensorDumpRecord {
+    let &OrchestrationArgCapture { arg_index, role, desc } = arg;
+    TensorDumpRecord {
+        payload_bytes: desc.buffer_bytes,
+        start_offset: desc.start_offset,
+        address: desc.buffer_addr,
+        kind: RecordKind::OrchestrationArg as u8,
+        role: role.tag(),
+        dtype: desc.dtype,
+        ndims: desc.ndims,
+        arg_index,
+        shape: in_use(desc.shape, desc.ndims),
+        strides: in_use(desc.strides, desc.ndims),
         ..TensorDumpRecord::default()
     }
 }

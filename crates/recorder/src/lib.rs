@@ -38,7 +38,8 @@ mod region;
 mod setup;
 
 pub use capture::{
-    DispatchCapture, DispatchFields, EdgeCapture, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
+    DispatchCapture, DispatchFields, EdgeCapture, OrchestrationArgCapture, ScalarCapture, TaskHead,
+    TensorCapture, UncapturedArg,
 };
 pub use counters::{Counters, DropReason};
 pub use error::{GatherError, RegionError, SetupError};

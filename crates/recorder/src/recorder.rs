@@ -13,7 +13,8 @@ use tensortap_sync::atomic::{AtomicU64, Ordering};
 use zerocopy::IntoBytes;
 
 use crate::capture::{
-    dispatch_record, edge_record, scalar_record, task_record, tensor_record, uncaptured_record,
+    dispatch_record, edge_record, orchestration_arg_record, scalar_record, task_record, tensor_record,
+    uncaptured_record,
 };
 use crate::counters::Ledger;
 use crate::filter::{Depth, Rules};
@@ -21,8 +22,8 @@ use crate::host::Patience;
 use crate::lane::{Lane, Need, Refused, Reservation};
 use crate::region::{LiveWords, Memory, Parts, StateWords};
 use crate::{
-    Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, ScalarCapture, TaskHead,
-    TensorCapture, UncapturedArg, hash128,
+    Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, OrchestrationArgCapture,
+    ScalarCapture, TaskHead, TensorCapture, UncapturedArg, hash128,
 };
 
 /// What became of a record that was asked for.
@@ -136,11 +137,11 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
     }
 
     /// Whether the filter lets a task pass. To be asked once per task, by whoever handles its first stage; the answer
-    /// holds for all of its records. A refused task's arguments are counted as filtered.
+    /// holds for all of its records. A refused task's records are counted as filtered.
     pub fn wants_task(&mut self, task: &TaskHead) -> bool {
         let passes = self.rules.passes_task(task.task_id, &task.func_ids) && self.claims_first_task();
         if !passes {
-            self.ledger.filtered(task.arg_records.into(), 0);
+            self.ledger.filtered(task.records.into(), 0);
         }
         passes
     }
@@ -186,12 +187,17 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         self.timed(|recorder| recorder.record_plain(&edge_record(edge)))
     }
 
-    /// Records a dispatch with the final `args[]` of its kernel.
+    /// Records a dispatch with the final `args[]` of its kernel, whatever the level.
     ///
-    /// The payload is the array, 8 bytes little endian each; [`DispatchFields`](crate::DispatchFields) says where the
-    /// record holds the rest.
-    pub fn dispatch(&mut self, dispatch: &DispatchCapture, args: &[u64]) -> Outcome {
-        self.timed(|recorder| recorder.record_dispatch(dispatch, args))
+    /// The payload is `words`, 8 bytes little endian each, made by [`DispatchWords`](tensortap_abi::DispatchWords);
+    /// [`DispatchFields`](crate::DispatchFields) says where the record holds the rest.
+    pub fn dispatch(&mut self, dispatch: &DispatchCapture, words: &[u64]) -> Outcome {
+        self.timed(|recorder| recorder.record_dispatch(dispatch, words))
+    }
+
+    /// Records one of the orchestration's own arguments, whatever level and filter.
+    pub fn orchestration_arg(&mut self, arg: &OrchestrationArgCapture<'_>) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(&orchestration_arg_record(arg)))
     }
 
     /// Says that this thread has recorded all it will, and wakes the host to take it.
@@ -296,8 +302,8 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         outcome
     }
 
-    fn record_dispatch(&mut self, dispatch: &DispatchCapture, args: &[u64]) -> Outcome {
-        let bytes = args.as_bytes();
+    fn record_dispatch(&mut self, dispatch: &DispatchCapture, words: &[u64]) -> Outcome {
+        let bytes = words.as_bytes();
         let mut record = dispatch_record(dispatch, bytes.len() as u64);
         let need = Need { bytes: bytes.len() as u64, align: tensortap_abi::SMALL_PAYLOAD_ALIGN };
         match self.reserve(Some(need)) {

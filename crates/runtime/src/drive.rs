@@ -9,7 +9,7 @@ use tensortap_platform::DeviceMemory;
 use tensortap_sync::fanout;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::device::memory::{Control, Dispatch, Table};
+use crate::device::memory::{Control, CoreView, Dispatch, Table};
 use crate::device::program::schedule;
 use crate::device::run::{Crew, Run};
 use crate::device::scheduler::HOOKS_COMPILED_IN;
@@ -64,6 +64,7 @@ impl TaskHooks for HookCounts {
     fn before_dispatch(&mut self, _slot: u32) {
         self.before += 1;
     }
+    fn before_post(&mut self, _dispatch: &Dispatch, _core_id: u32, _message: &CoreView<'_>) {}
     fn after_completion(&mut self, _slot: u32) {
         self.after += 1;
     }
@@ -86,7 +87,14 @@ impl PromptCores {
 }
 
 impl Cores for PromptCores {
-    fn post(&mut self, core: u32, _dispatch: &Dispatch, _payload_addr: u64, _layout: PayloadLayout) {
+    fn post(
+        &mut self,
+        core: u32,
+        _dispatch: &Dispatch,
+        _payload_addr: u64,
+        _layout: PayloadLayout,
+        _written: impl FnOnce(u32, &CoreView<'_>),
+    ) {
         self.busy[core as usize] = true;
     }
 

@@ -129,6 +129,16 @@ impl TensorArg {
         self.layout.shape()
     }
 
+    /// The view.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Device address of the buffer.
+    pub fn buffer_addr(&self) -> u64 {
+        self.buffer.addr() as u64
+    }
+
     /// Size of one dimension, as an index.
     pub fn dim(&self, dim: usize) -> usize {
         usize::try_from(self.layout.shape()[dim]).expect("a size fits in memory")

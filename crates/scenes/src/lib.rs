@@ -35,6 +35,7 @@ mod ring_scopes;
 mod scalar_data;
 mod stream;
 mod tiny_llm;
+mod trace_args;
 mod vector_example;
 
 #[cfg(test)]
@@ -60,5 +61,6 @@ pub fn builtin() -> Registry {
         &rendezvous::Rendezvous,
         &odd_views::OddViews,
         &large_tensor::LargeTensor,
+        &trace_args::TraceArgs,
     ])
 }

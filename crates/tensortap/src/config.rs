@@ -44,7 +44,7 @@ pub struct RunConfig {
     pub inject_fault: Option<(String, FaultKind)>,
     /// Fills outputs and new memory with this byte first, so that reads of unwritten bytes show.
     pub poison: Option<u8>,
-    /// What to record; `None` for nothing.
+    /// What to record; `None`, or one that records nothing, for no dump at all.
     pub dump: Option<DumpConfig>,
     /// Folder for the dump, which must not exist or be empty; `None` for a new one under `outputs/`.
     pub out: Option<PathBuf>,

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use tensortap_abi::{
-    DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, LARGE_PAYLOAD_ALIGN, MAX_ARGS,
+    DUMP_ARGS, DUMP_TENSORS, DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage,
+    LARGE_PAYLOAD_ALIGN, MAX_ARGS,
 };
 use tensortap_collector::PayloadPath;
 use tensortap_scene::Scene;
@@ -13,10 +14,32 @@ use crate::{Error, LiveConfig, Unknown};
 const MAX_REGION_BYTES: u64 = 8 << 30;
 
 /// What is captured, how, and where it goes: all that the `--dump-…` options say.
+///
+/// ```
+/// use tensortap::{DeviceMode, DumpConfig, RunConfig};
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut config = RunConfig::new("vector_example");
+/// // A documentation test cannot become a device process; your `main` can.
+/// config.device_mode = DeviceMode::Thread;
+/// // As `--dump-args`. Both flags: `DumpConfig { dump_args: true, ..DumpConfig::new(DumpLevel::Full) }`.
+/// config.dump = Some(DumpConfig::args_only());
+/// config.out = Some(folder.path().join("dump"));
+/// let dump = tensortap::run(&config)?.dump.expect("it was asked for");
+/// assert_eq!((dump.dispatches, dump.records), (5, 0));
+///
+/// let dump = tensortap::format::Dump::open(&dump.dir)?;
+/// let second = &dump.dispatches()?[1];
+/// println!("{} on core {}: {:?}", dump.info().kernel_name(second.func_id), second.core_id, second.args);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DumpConfig {
-    /// How much.
+    /// How much of every argument (`--dump-tensor`).
     pub level: DumpLevel,
+    /// Whether the final arguments of every dispatch, and those of the orchestration, are recorded (`--dump-args`). At
+    /// level [`DumpLevel::Off`] they are all that is recorded.
+    pub dump_args: bool,
     /// Task ids, first and last of each range; empty for all.
     pub tasks: Vec<(u64, u64)>,
     /// Kernels by name or `func_id`; empty for all.
@@ -61,6 +84,7 @@ impl DumpConfig {
     pub fn new(level: DumpLevel) -> DumpConfig {
         DumpConfig {
             level,
+            dump_args: false,
             tasks: Vec::new(),
             funcs: Vec::new(),
             args: Vec::new(),
@@ -80,6 +104,22 @@ impl DumpConfig {
             records: 4096,
             trouble: DumpTrouble::default(),
         }
+    }
+
+    /// The arguments of dispatches and nothing else, everything else at its default.
+    pub fn args_only() -> DumpConfig {
+        DumpConfig { dump_args: true, ..DumpConfig::new(DumpLevel::Off) }
+    }
+
+    /// Whether anything is recorded at all.
+    pub fn records_anything(&self) -> bool {
+        self.enable() != 0
+    }
+
+    /// The device's enable word.
+    pub(crate) fn enable(&self) -> u32 {
+        let tensors = if self.level == DumpLevel::Off { 0 } else { DUMP_TENSORS };
+        tensors | if self.dump_args { DUMP_ARGS } else { 0 }
     }
 
     /// Sizes of the region for so many recording threads.

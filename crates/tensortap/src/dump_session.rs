@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DumpBufferState, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind,
+    DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind,
     TaskDumpRecord, TaskId, TensorDesc, TensorDumpRecord,
 };
 use tensortap_collector::{
@@ -14,13 +14,14 @@ use tensortap_collector::{
 };
 use tensortap_format::{
     DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance, RunInfo, Status,
-    WriterOptions, choose_dir, timestamp,
+    WriterOptions, choose_dir, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::SetupOptions;
 use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
-use tensortap_scene::{KernelDef, Scene};
+use tensortap_scene::{ArgSpec, KernelDef, Scene};
 
+use crate::build_id;
 use crate::dump_files::Files;
 use crate::in_flight::gather;
 use crate::live::{Findings, Live};
@@ -57,7 +58,11 @@ impl<'a> Session<'a> {
         config.geometry(tensortap_runtime::recording_threads(run.schedulers))?;
         let started = SystemTime::now();
         let run_id = run_id(started);
-        let info = run_info(config, request, run_id, started, device_base);
+        let info = RunInfo {
+            device_base,
+            kernels: kernel_infos(request.scene, &build_id::of_device(run)),
+            ..run_info(config, request, run_id, started)
+        };
         let findings = Findings::default();
         let live = config.live.as_ref();
         let live = live.map(|l| Live::open(l, request.scene, &info, findings.clone())).transpose()?;
@@ -113,6 +118,7 @@ impl<'a> Session<'a> {
                 live: live.clone(),
                 records: summary.tensors + summary.scalars,
                 entries: summary.records,
+                dispatches: summary.dispatches,
                 tensors: summary.tensors,
                 scalars: summary.scalars,
                 bytes_captured: summary.captured_bytes,
@@ -156,8 +162,10 @@ impl<'a> Session<'a> {
         DumpReport {
             dir: self.dir.clone(),
             level: self.config.level,
+            dump_args: self.config.dump_args,
             records: 0,
             entries: 0,
+            dispatches: 0,
             tensors: 0,
             scalars: 0,
             bytes_captured: 0,
@@ -186,7 +194,8 @@ impl<'a> Session<'a> {
         let Some(access) = &self.access else { return Ok(()) };
         for task in tasks.iter().filter(|t| t.slot.captured != 0) {
             collector.record_task(&task_record(task))?;
-            for (arg_index, (desc, role)) in (0_u16..).zip(&task.tensors) {
+            let tensors = if self.config.level == DumpLevel::Off { &[] } else { &task.tensors[..] };
+            for (arg_index, (desc, role)) in (0_u16..).zip(tensors) {
                 if role.writes()
                     && let Some(content) = gather(&**access, desc)
                 {
@@ -225,7 +234,7 @@ impl DumpSession for Session<'_> {
             collector.payload_path = PayloadPath::Buffered;
         }
         self.options = Some(collector);
-        Ok(RegionPlan { geometry, options })
+        Ok(RegionPlan { geometry, options, enable: self.config.enable() })
     }
 
     fn begin(
@@ -333,13 +342,7 @@ fn run_id(started: SystemTime) -> u64 {
     u64::try_from(nanos & u128::from(u64::MAX)).unwrap_or(1) ^ u64::from(std::process::id()) << 40
 }
 
-fn run_info(
-    config: &DumpConfig,
-    request: &Request,
-    run_id: u64,
-    started: SystemTime,
-    device_base: DeviceAddr,
-) -> RunInfo {
+fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: SystemTime) -> RunInfo {
     let params = request.params.iter().map(|(key, value)| (key.to_string(), value.into())).collect();
     RunInfo {
         run_id,
@@ -348,23 +351,36 @@ fn run_info(
         runtime: request.runtime.name().into(),
         scene: request.scene.name().into(),
         params,
-        device_base,
         dump_level: config.level as u32,
+        dump_args: config.dump_args,
         dump_policy: config.policy.name().into(),
         dump_collect: config.collect.name().into(),
-        kernels: request.scene.kernels().iter().map(kernel_info).collect(),
+        args: request.scene.args(&request.params).iter().map(declared_arg).collect(),
         ..RunInfo::default()
     }
 }
 
-fn kernel_info(kernel: &KernelDef) -> KernelInfo {
+/// One of the orchestration's own arguments, as the scene declares it.
+fn declared_arg(arg: &ArgSpec) -> serde_json::Value {
+    let ArgSpec { name, dtype, shape, role } = arg;
+    serde_json::json!({"name": name, "role": role_name(*role), "dtype": dtype.name(), "shape": shape})
+}
+
+fn kernel_infos(scene: &dyn Scene, build_id: &str) -> Vec<KernelInfo> {
+    scene.kernels().iter().map(|kernel| kernel_info(kernel, build_id)).collect()
+}
+
+fn kernel_info(kernel: &KernelDef, build_id: &str) -> KernelInfo {
+    let version = env!("CARGO_PKG_VERSION");
     KernelInfo {
         func_id: kernel.func_id,
         name: kernel.name.into(),
         core_type: kernel.core_type.name().into(),
         signature: kernel.signature.iter().map(|kind| kind.name().to_string()).collect(),
-        code: format!("builtin {} {}", kernel.name, env!("CARGO_PKG_VERSION")),
+        code: format!("builtin {} {version} {build_id}", kernel.name).trim_end().into(),
         tolerance: kernel.tolerance.map(|t| KernelTolerance { rtol: t.rtol, atol: t.atol }),
+        version: version.into(),
+        build_id: build_id.into(),
         ..KernelInfo::default()
     }
 }

@@ -18,6 +18,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod build_id;
 mod config;
 #[cfg(doctest)]
 mod docs;

@@ -53,10 +53,14 @@ pub struct DumpReport {
     pub dir: PathBuf,
     /// How much was to be captured.
     pub level: DumpLevel,
+    /// Whether the arguments of dispatches were to be recorded.
+    pub dump_args: bool,
     /// Arguments recorded, scalars among them.
     pub records: u64,
-    /// Entries of any kind: arguments, and the tasks and dependencies between them.
+    /// Entries of any kind: arguments, and the tasks, dispatches and dependencies between them.
     pub entries: u64,
+    /// Dispatches recorded.
+    pub dispatches: u64,
     /// Tensors among the records.
     pub tensors: u64,
     /// Scalars among the records.
@@ -71,11 +75,11 @@ pub struct DumpReport {
     pub truncated_tensors: u64,
     /// Records that were dropped.
     pub dropped_records: u64,
-    /// Payloads that were overwritten before they were read.
+    /// Payloads, and arguments of dispatches, that were overwritten before they were read.
     pub dropped_overwrite: u64,
     /// Records that were damaged.
     pub corrupt_records: u64,
-    /// Arguments that a filter kept out.
+    /// Records, of arguments and dispatches, that a filter kept out.
     pub filtered_records: u64,
     /// Payload bytes that a filter or cap kept out.
     pub filtered_bytes: u64,

@@ -48,7 +48,8 @@ pub fn run_observed(
     memory::check(request.scene, &request.params, config.device_memory)?;
     let mut device = request.platform.open(&device_options(config))?;
     let base = device.memory().addr;
-    let mut session = config.dump.as_ref().map(|d| Session::create(config, d, &request, base)).transpose()?;
+    let wanted = config.dump.as_ref().filter(|dump| dump.records_anything());
+    let mut session = wanted.map(|dump| Session::create(config, dump, &request, base)).transpose()?;
     let inputs = Arc::new(request.scene.host_args(&request.params));
     let options = launch_options(config, request.fault);
     let started = Instant::now();

@@ -14,7 +14,7 @@ pub enum RecordKind {
     Scalar = 2,
     /// A task that completed (or is in flight): a [`TaskDumpRecord`].
     Task = 3,
-    /// A dispatch; its `args[]` lie in the arena.
+    /// A dispatch; its `args[]` lie in the arena, as [`crate::DispatchWords`].
     Dispatch = 4,
     /// A tensor argument whose payload follows in pieces; `payload_bytes` is the total.
     Begin = 5,
@@ -26,6 +26,9 @@ pub enum RecordKind {
     Uncaptured = 8,
     /// A dependency: `task_id` waits for `address`; `arg_index`, and an `EdgeCause` tag in `stage`.
     Edge = 9,
+    /// One of the orchestration's own arguments: a tensor without payload; `payload_bytes` is the size of its buffer,
+    /// `arg_index` its place among them.
+    OrchestrationArg = 10,
 }
 
 impl RecordKind {
@@ -41,6 +44,7 @@ impl RecordKind {
             7 => Some(RecordKind::Commit),
             8 => Some(RecordKind::Uncaptured),
             9 => Some(RecordKind::Edge),
+            10 => Some(RecordKind::OrchestrationArg),
             _ => None,
         }
     }

@@ -51,8 +51,10 @@ fn the_document_has_every_key_of_a_dump() {
             "corrupt_records",
             "deduplicated_bytes",
             "dir",
+            "dispatches",
             "dropped_overwrite",
             "dropped_records",
+            "dump_args",
             "entries",
             "filtered_bytes",
             "filtered_records",
@@ -69,6 +71,27 @@ fn the_document_has_every_key_of_a_dump() {
     assert_eq!((&dump["records"], &dump["tensors"], &dump["scalars"]), (&18.into(), &13.into(), &5.into()));
     assert_eq!((&dump["dir"], &dump["level"], &dump["problem"]), (&"d".into(), &"full".into(), &().into()));
     assert!(dump["held_up_s"].as_f64() > Some(0.0) && dump["losses"] == serde_json::json!([]), "{dump}");
+}
+
+#[test]
+fn dispatches_are_told_alone_and_beside_tensors() {
+    let folder = Folder::new();
+    let alone = folder.good("run vector_example --dump-args --out a");
+    assert!(alone.stdout.contains("  dump      arguments of 5 dispatches\n"), "{alone:?}");
+    assert!(alone.stdout.contains("    next    read a/kernel_args_dump.json\n"), "{alone:?}");
+    let list = folder.good("list a");
+    assert!(list.stdout.contains("0 records") && list.stdout.contains("of 5 dispatches are in"), "{list:?}");
+    let verified = document(&folder.good("verify a --json"));
+    assert_eq!((&verified["verdict"], &verified["records"]), (&"ok".into(), &0.into()));
+    let both = folder.good("run vector_example --dump-args --dump-tensor --out b");
+    assert!(
+        both.stdout.contains("18 records, level full")
+            && both.stdout.contains("    args    of 5 dispatches\n")
+    );
+    let run = document(&folder.good("run vector_example --dump-args --dump-func mul --json --out c"));
+    let (dump, names) = (&run["dump"], ["dispatches", "filtered_records", "records", "bytes_written"]);
+    assert_eq!(names.map(|name| dump[name].as_u64()), [Some(1), Some(4), Some(0), Some(0)]);
+    assert_eq!((&dump["level"], &dump["dump_args"]), (&"off".into(), &true.into()));
 }
 
 #[test]

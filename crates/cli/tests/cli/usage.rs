@@ -99,7 +99,10 @@ fn dump_options_without_a_dump_are_refused_by_name() {
         "--dump-write direct",
     ] {
         let name = option.split(' ').next().unwrap();
-        refused(&format!("run bgemm {option}"), &[name, "needs --dump-tensor", "hint: add --dump-tensor"]);
+        refused(
+            &format!("run bgemm {option}"),
+            &[name, "needs --dump-tensor or --dump-args", "hint: add --dump-tensor"],
+        );
         refused(&format!("run bgemm --dump-tensor=off {option}"), &[name, "level off records nothing"]);
     }
 }

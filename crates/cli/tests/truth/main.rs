@@ -3,6 +3,7 @@
 //! Nothing here shares code with recorder, geometry, collector or format: manifests are read with a JSON parser, payloads
 //! by offset and size, and the executor indexes views element by element.
 
+mod args;
 mod death;
 mod expected;
 mod killed;

@@ -50,7 +50,7 @@ fn each_damaged_field_is_named() {
     let good = starting_at(5);
     let cases = [
         (TensorDumpRecord { kind: 0, ..good }, RecordFault::Kind),
-        (TensorDumpRecord { kind: 10, ..good }, RecordFault::Kind),
+        (TensorDumpRecord { kind: 11, ..good }, RecordFault::Kind),
         (TensorDumpRecord { dtype: 18, ..good }, RecordFault::DType),
         (TensorDumpRecord { role: 0, ..good }, RecordFault::Role),
         (TensorDumpRecord { stage: 3, ..good }, RecordFault::Stage),
@@ -139,12 +139,40 @@ fn other_kinds_are_checked_as_what_they_are() {
     assert_eq!(check(task.as_bytes(), &BOUNDS), Ok(Checked::Task(task)));
     let flagged = TaskDumpRecord { flags: RECORD_HAS_PAYLOAD, ..task };
     assert_eq!(check(flagged.as_bytes(), &BOUNDS), Err(RecordFault::Flags));
+}
 
-    let dispatch = TensorDumpRecord { kind: RecordKind::Dispatch as u8, payload_bytes: 400, ..tensor() };
+#[test]
+fn a_dispatch_is_one_of_a_tasks_slots_and_blocks() {
+    let shape = [7, 5, 2, 3, 3, 4, 16, 32];
+    let dispatch =
+        TensorDumpRecord { kind: RecordKind::Dispatch as u8, payload_bytes: 400, shape, ..tensor() };
     assert!(matches!(check(dispatch.as_bytes(), &BOUNDS), Ok(Checked::InArena(..))));
-    for payload_bytes in [401, 408] {
+    let most = 8 * MAX_DISPATCH_WORDS as u64;
+    for payload_bytes in [401, most + 8] {
         assert_eq!(fault(&TensorDumpRecord { payload_bytes, ..dispatch }), Some(RecordFault::Size));
     }
+    for (place, value) in [(0, 1 << 32), (1, 1 << 32), (2, 3), (3, 4), (4, 4), (5, 1 << 32), (6, 17), (7, 33)]
+    {
+        let mut damaged = dispatch;
+        damaged.shape[place] = value;
+        assert_eq!(fault(&damaged), Some(RecordFault::Dispatch), "number {place}");
+    }
+    let lost = TensorDumpRecord { flags: RECORD_PAYLOAD_DROPPED, ..dispatch };
+    assert_eq!(check(lost.as_bytes(), &BOUNDS), Ok(Checked::Plain(lost)));
+    for flags in [0, RECORD_HAS_PAYLOAD, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH | RECORD_PAYLOAD_DROPPED] {
+        assert_eq!(fault(&TensorDumpRecord { flags, ..dispatch }), Some(RecordFault::Flags), "{flags}");
+    }
+}
+
+#[test]
+fn an_argument_of_the_orchestration_is_a_view_of_device_memory() {
+    let kind = RecordKind::OrchestrationArg as u8;
+    let arg = TensorDumpRecord { kind, flags: 0, stage: 0, arg_index: 300, ..starting_at(5) };
+    assert_eq!(check(arg.as_bytes(), &BOUNDS), Ok(Checked::Plain(arg)));
+    assert_eq!(fault(&TensorDumpRecord { address: 0, ..arg }), Some(RecordFault::Address));
+    assert_eq!(fault(&TensorDumpRecord { ndims: 9, ..arg }), Some(RecordFault::View));
+    assert_eq!(fault(&TensorDumpRecord { payload_bytes: 1 << 53, ..arg }), Some(RecordFault::Size));
+    assert_eq!(fault(&TensorDumpRecord { flags: RECORD_HAS_PAYLOAD, ..arg }), Some(RecordFault::Flags));
 }
 
 #[test]
@@ -168,7 +196,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_get_past_the_bounds(
         mut bytes in prop::collection::vec(any::<u8>(), 192),
-        kind in 0u8..11,
+        kind in 0u8..12,
         dims in 0u8..10,
         flags in any::<u8>(),
         position in BOUNDS.from - 200..BOUNDS.to + 200,

@@ -4,6 +4,7 @@
 mod batch;
 mod damage;
 mod device;
+mod dispatches;
 mod failing;
 mod pieces;
 mod recorder;

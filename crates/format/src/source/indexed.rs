@@ -9,11 +9,11 @@ use tensortap_abi::RecordKind;
 
 use super::entries::{Entries, Entry};
 use crate::{
-    Edge, FormatError, IndexRecord, Record, Tail, Task, Uncaptured,
+    Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, Record, Tail, Task, Uncaptured,
     error::AtPath,
     files::is_being_written,
     index::{Index, ReadAhead, open_regular, read_up_to},
-    layout::MAX_RECORD_BYTES,
+    layout::MAX_ARGUMENT_BYTES,
     survey::{LastTasks, Survey},
 };
 
@@ -53,7 +53,7 @@ impl Indexed {
 
     pub(super) fn record(&self, place: usize) -> Option<Result<Record, FormatError>> {
         let entry = self.entries.get(place)?;
-        let mut bytes = [0; MAX_RECORD_BYTES];
+        let mut bytes = [0; MAX_ARGUMENT_BYTES];
         let read = read_up_to(&self.index.file, &mut bytes, entry.at).at("read", self.path());
         Some(read.and_then(|read| self.decode(place, entry, &bytes[..read])))
     }
@@ -65,7 +65,7 @@ impl Indexed {
     ) -> Option<Result<Record, FormatError>> {
         let entry = self.entries.get(place)?;
         let Index { file, path, bytes: limit, .. } = &self.index;
-        let bytes = window.get(file, entry.at, MAX_RECORD_BYTES, *limit).at("read", path);
+        let bytes = window.get(file, entry.at, MAX_ARGUMENT_BYTES, *limit).at("read", path);
         Some(bytes.and_then(|bytes| self.decode(place, entry, bytes)))
     }
 
@@ -115,14 +115,17 @@ impl Indexed {
         Ok(uncaptured)
     }
 
-    pub(crate) fn dispatches(&self) -> Result<Vec<IndexRecord>, FormatError> {
+    pub(crate) fn dispatches(&self) -> Result<Vec<Dispatch>, FormatError> {
         let mut dispatches = Vec::new();
-        self.for_each(|record| {
-            if record.kind() == RecordKind::Dispatch {
-                dispatches.push(record.clone());
-            }
-        })?;
+        self.for_each(|record| dispatches.extend(Dispatch::new(record)))?;
         Ok(dispatches)
+    }
+
+    pub(crate) fn orchestration_args(&self) -> Result<Vec<OrchestrationArg>, FormatError> {
+        let mut args = Vec::new();
+        self.for_each(|record| args.extend(OrchestrationArg::new(record, &self.index.info)))?;
+        args.sort_by_key(|arg| arg.arg_index);
+        Ok(args)
     }
 
     fn for_each(&self, mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {

@@ -15,7 +15,7 @@ fn open<'r>(rig: &'r Rig, filter: DumpFilter) -> Region<'r> {
 }
 
 fn head(task_id: u64) -> TaskHead {
-    TaskHead { task_id, func_ids: [0, NO_KERNEL, NO_KERNEL], arg_records: 5 }
+    TaskHead { task_id, func_ids: [0, NO_KERNEL, NO_KERNEL], records: 5 }
 }
 
 #[test]

@@ -155,3 +155,22 @@ fn what_lies_behind_the_dimensions_in_use_stays_out_of_the_dump() {
     assert_eq!(host.taken[0].record.shape, [10, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(host.taken[0].record.strides, [1, 0, 0, 0, 0, 0, 0, 0]);
 }
+
+#[test]
+fn the_orchestrations_arguments_are_recorded_whatever_level_and_filter() {
+    let rig = Rig::new(SMALL);
+    let mut options = rig.options(DumpLevel::Off, DumpPolicy::Block);
+    (options.filter.args, options.filter.stages, options.filter.first_tasks) = (0, 0, 0);
+    let region = rig.open(&options);
+    let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
+    let mut desc = rig.tensor(100);
+    (desc.shape[7], desc.strides[7]) = (77, 77);
+    let arg = OrchestrationArgCapture { arg_index: 300, role: Role::InOut, desc: &desc };
+    assert_eq!(recorder.orchestration_arg(&arg), Outcome::Recorded);
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    let record = host.taken[0].record;
+    assert_eq!((record.kind, record.role, record.arg_index, record.flags), (10, 3, 300, 0));
+    assert_eq!((record.address, record.payload_bytes), (desc.buffer_addr, desc.buffer_bytes));
+    assert_eq!((record.shape[0], record.shape[7], record.strides[7]), (desc.shape[0], 0, 0));
+}

@@ -1,16 +1,20 @@
 //! The hooks of a run that is dumped: what is captured of a task, and when.
 
+mod args;
+
+pub use args::record_orchestration_args;
+
 use std::time::Duration;
 
 use tensortap_abi::{
-    DType, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role, TaskDumpRecord, TaskId, TensorDesc,
-    ThreadState, UncapturedReason,
+    DType, DUMP_ARGS, DUMP_TENSORS, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role,
+    TaskDumpRecord, TaskId, TensorDesc, ThreadState, UncapturedReason,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
 use tensortap_recorder::{HostLink, ScalarCapture, TaskHead, TensorCapture, ThreadRecorder, UncapturedArg};
 use tensortap_sync::atomic::Ordering;
 
-use super::memory::{PayloadReader, ThreadView};
+use super::memory::{CoreView, Dispatch, PayloadReader, ThreadView};
 use super::run::Run;
 use super::scheduler::TaskHooks;
 use crate::runtimes::GraphObserver;
@@ -65,6 +69,8 @@ pub struct Capture<'r, 'm> {
     memory: &'m DeviceMemory,
     thread: ThreadView<'m>,
     recorder: RunRecorder<'r, 'm>,
+    /// [`DUMP_TENSORS`] and [`DUMP_ARGS`].
+    enable: u32,
     /// Whether the runtime wants tensor metadata to be registered; elsewhere the payload says all.
     registered_only: bool,
 }
@@ -76,9 +82,18 @@ impl<'r, 'm> Capture<'r, 'm> {
         memory: &'m DeviceMemory,
         thread: ThreadView<'m>,
         recorder: RunRecorder<'r, 'm>,
+        enable: u32,
         registered_only: bool,
     ) -> Self {
-        Capture { run, memory, thread, recorder, registered_only }
+        Capture { run, memory, thread, recorder, enable, registered_only }
+    }
+
+    fn records_tensors(&self) -> bool {
+        self.enable & DUMP_TENSORS != 0
+    }
+
+    fn records_args(&self) -> bool {
+        self.enable & DUMP_ARGS != 0
     }
 
     /// Publishes that this thread captures, and that it no longer does: no limit runs meanwhile. The clock is read
@@ -100,13 +115,23 @@ impl<'r, 'm> Capture<'r, 'm> {
     pub fn in_flight(&mut self, slot: u32) {
         if self.is_captured(slot) {
             self.task(slot, 0, RECORD_IN_FLIGHT);
-            self.tensors(slot, DumpStage::AfterCompletion, true);
+            if self.records_tensors() {
+                self.tensors(slot, DumpStage::AfterCompletion, true);
+            }
         }
     }
 
     fn is_captured(&self, slot: u32) -> bool {
         // Ordered by the last dispatch's completion, or by the post that made the task visible as running.
         self.run.slots.captured(slot).load(Ordering::Relaxed) != 0
+    }
+
+    /// Records that both stages and all dispatches together would make.
+    fn records(&self, slot: u32) -> u32 {
+        let slots = &self.run.slots;
+        let arguments = if self.records_tensors() { self.arg_records(slot) } else { 0 };
+        let dispatches = slots.active(slot).count_ones().saturating_mul(slots.block_num(slot));
+        if self.records_args() { arguments.saturating_add(dispatches) } else { arguments }
     }
 
     /// Arguments that both stages together would record.
@@ -240,16 +265,24 @@ impl TaskHooks for Capture<'_, '_> {
         let wanted = self.recorder.wants_task(&TaskHead {
             task_id: slots.task_id(slot),
             func_ids: slots.func_id(slot),
-            arg_records: self.arg_records(slot),
+            records: self.records(slot),
         });
         slots.captured(slot).store(wanted.into(), Ordering::Relaxed);
         if wanted {
             self.held_up(|capture, now_ns| {
                 capture.run.slots.dispatched_ns(slot).store(now_ns, Ordering::Relaxed);
                 capture.task(slot, 0, 0);
-                capture.tensors(slot, DumpStage::BeforeDispatch, false);
-                capture.scalars(slot);
+                if capture.records_tensors() {
+                    capture.tensors(slot, DumpStage::BeforeDispatch, false);
+                    capture.scalars(slot);
+                }
             });
+        }
+    }
+
+    fn before_post(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>) {
+        if self.records_args() && self.is_captured(dispatch.task_slot) {
+            self.held_up(|capture, _| capture.dispatch(dispatch, core_id, message));
         }
     }
 
@@ -257,7 +290,9 @@ impl TaskHooks for Capture<'_, '_> {
         if self.is_captured(slot) {
             self.held_up(|capture, now_ns| {
                 capture.task(slot, now_ns, 0);
-                capture.tensors(slot, DumpStage::AfterCompletion, false);
+                if capture.records_tensors() {
+                    capture.tensors(slot, DumpStage::AfterCompletion, false);
+                }
             });
         }
     }

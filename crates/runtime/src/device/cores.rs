@@ -28,11 +28,19 @@ impl<'r, 'm> CoreMailboxes<'r, 'm> {
 }
 
 impl Cores for CoreMailboxes<'_, '_> {
-    fn post(&mut self, core: u32, dispatch: &Dispatch, payload_addr: u64, layout: PayloadLayout) {
-        let poster = &mut self.posters[core as usize];
+    fn post(
+        &mut self,
+        core: u32,
+        dispatch: &Dispatch,
+        payload_addr: u64,
+        layout: PayloadLayout,
+        written: impl FnOnce(u32, &CoreView<'_>),
+    ) {
+        let (poster, number) = (&mut self.posters[core as usize], self.numbers[core as usize]);
         poster.words().write(dispatch, payload_addr, layout);
+        written(number, poster.words());
         poster.post();
-        self.run.core_parkers[self.numbers[core as usize] as usize].wake();
+        self.run.core_parkers[number as usize].wake();
     }
 
     fn poll_done(&mut self, core: u32) -> bool {

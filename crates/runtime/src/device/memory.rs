@@ -422,6 +422,18 @@ impl CoreView<'_> {
         unsafe { (&raw const (*self.at).task_slot).read_volatile() }
     }
 
+    /// A copy of the array the kernel receives.
+    pub fn args_written(&self) -> [u64; ARG_SLOTS] {
+        // SAFETY: for the scheduler that wrote the message and has not posted it yet: nobody else touches it.
+        unsafe { (&raw const (*self.at).args).read() }
+    }
+
+    /// What the context slots of that array point to.
+    pub fn contexts_written(&self) -> (BlockContext, SubtaskContext) {
+        // SAFETY: as above.
+        unsafe { ((&raw const (*self.at).block).read(), (&raw const (*self.at).subtask_context).read()) }
+    }
+
     /// The array the kernel receives.
     pub fn args(&self) -> *mut u64 {
         // SAFETY: a field of a mapped struct.

@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tensortap_abi::{
-    DUMP_TENSORS, DeviceAddr, DeviceRange, DeviceStatus, EdgeNode, FailureKind, KernelArgs, KernelName,
-    LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TaskSlot,
-    TensorDesc, ThreadState,
+    DUMP_ARGS, DUMP_TENSORS, DeviceAddr, DeviceRange, DeviceStatus, EdgeNode, FailureKind, KernelArgs,
+    KernelName, LAUNCH_MAGIC, LAYOUT_VERSION, MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK,
+    TaskSlot, TensorDesc, ThreadState,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
 use tensortap_recorder::Region;
@@ -14,7 +14,7 @@ use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, PlacedArg, Reg
 use tensortap_sync::atomic::Ordering;
 use tensortap_sync::park::spins_for;
 
-use super::capture::{Capture, EdgeCapture, HostOfRun, RunRecorder};
+use super::capture::{Capture, EdgeCapture, HostOfRun, RunRecorder, record_orchestration_args};
 use super::cores::{CoreMailboxes, KernelTable, owner_of_block, owner_of_core, run_core};
 use super::crash;
 use super::memory::{Control, Table, open_region};
@@ -123,10 +123,11 @@ impl<'m> Launch<'m> {
         let kernels = KernelTable::new(scene.kernels(), fault.map(|kind| (args.fault_func_id, kind)));
         let race = (fault == Some(FaultKind::Race)).then_some(args.fault_func_id);
         // The enable word alone says whether there is a dump.
-        if args.dump_enable & DUMP_TENSORS != 0 && !HOOKS_COMPILED_IN {
+        let is_dumped = args.dump_enable & (DUMP_TENSORS | DUMP_ARGS) != 0;
+        if is_dumped && !HOOKS_COMPILED_IN {
             return Err("this device executable was built without hooks; build it without that cfg".into());
         }
-        let region = (args.dump_enable & DUMP_TENSORS != 0)
+        let region = is_dumped
             .then(|| open_region(memory, args.dump_data_base).map_err(|e| e.to_string()))
             .transpose()?;
         Ok(Launch { memory, args, scene, params, runtime, kernels, race, region })
@@ -182,6 +183,7 @@ impl<'m> Launch<'m> {
                 let _ = orchestrator.join();
             }
             if !self.runtime.builds_on_device() {
+                self.record_host_orchestration(run, link);
                 self.runtime.seed(&self.setup(), run);
             }
             for index in 0..self.args.schedulers {
@@ -191,7 +193,7 @@ impl<'m> Launch<'m> {
             if run.failure().is_some() {
                 self.end_failed(run, link);
             } else {
-                self.flush_idle_recorders(run, link);
+                self.flush_idle_recorder(run, link);
             }
             run.stop();
         });
@@ -213,7 +215,8 @@ impl<'m> Launch<'m> {
     fn capture<'r>(&self, run: &'r Run<'m>, link: &'r DeviceLink, thread: u32) -> Option<Capture<'r, 'm>> {
         let recorder = self.recorder(run, link, thread)?;
         let view = run.control.thread(thread);
-        Some(Capture::new(run, self.memory, view, recorder, !self.runtime.builds_on_device()))
+        let registered_only = !self.runtime.builds_on_device();
+        Some(Capture::new(run, self.memory, view, recorder, self.args.dump_enable, registered_only))
     }
 
     fn recorder<'r>(
@@ -234,7 +237,7 @@ impl<'m> Launch<'m> {
         run.control.thread(0).state().store(ThreadState::Running as u32, Ordering::Relaxed);
         let setup = self.setup();
         let observer = self
-            .recorder(run, link, 0)
+            .orchestration_recorder(run, link)
             .map(|r| Box::new(EdgeCapture::new(run.control.thread(0), r)) as Box<dyn GraphObserver>);
         let built = self.runtime.builder(&setup, run, observer).and_then(|mut builder| {
             let mut orch = Orch::new(&mut *builder, self.placed_args()?)?;
@@ -248,6 +251,32 @@ impl<'m> Launch<'m> {
             Err(error) => run.fail(&Failure::new(kind_of(&error), error.to_string())),
         }
         run.control.thread(0).state().store(ThreadState::Idle as u32, Ordering::Relaxed);
+    }
+
+    /// The recorder of the thread that orchestrates, with the orchestration's own arguments recorded if they are wanted.
+    fn orchestration_recorder<'r>(
+        &self,
+        run: &'r Run<'m>,
+        link: &'r DeviceLink,
+    ) -> Option<RunRecorder<'r, 'm>> {
+        let mut recorder = self.recorder(run, link, 0)?;
+        if self.args.dump_enable & DUMP_ARGS != 0
+            && let Ok(descs) = Table::<TensorDesc>::new(self.memory, self.args.args)
+        {
+            let state = run.control.thread(0).state();
+            let before = state.load(Ordering::Relaxed);
+            record_orchestration_args(&mut recorder, &descs, &self.scene.args(&self.params));
+            // If the recorder had to wait, it left the thread as capturing.
+            state.store(before, Ordering::Release);
+        }
+        Some(recorder)
+    }
+
+    /// The host orchestrated, so no thread of the device has more to record on its behalf.
+    fn record_host_orchestration(&self, run: &Run<'m>, link: &DeviceLink) {
+        if let Some(mut recorder) = self.orchestration_recorder(run, link) {
+            recorder.flush();
+        }
     }
 
     fn placed_args(&self) -> Result<Vec<PlacedArg>, GraphError> {
@@ -274,13 +303,10 @@ impl<'m> Launch<'m> {
         }
     }
 
-    /// Threads that had nothing to record say so too: the host expects to hear it from each.
-    fn flush_idle_recorders(&self, run: &Run<'m>, link: &DeviceLink) {
-        let orchestrator = (!self.runtime.builds_on_device()).then_some(0);
-        for thread in orchestrator.into_iter().chain([1 + self.args.schedulers]) {
-            if let Some(mut recorder) = self.recorder(run, link, thread) {
-                recorder.flush();
-            }
+    /// The monitor had nothing to record and says so too: the host expects to hear it from each thread.
+    fn flush_idle_recorder(&self, run: &Run<'m>, link: &DeviceLink) {
+        if let Some(mut recorder) = self.recorder(run, link, 1 + self.args.schedulers) {
+            recorder.flush();
         }
     }
 

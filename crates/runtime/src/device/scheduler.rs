@@ -10,14 +10,22 @@ use tensortap_abi::{BlockContext, CoreType, PayloadLayout, SLOTS_PER_TASK, TaskS
 use tensortap_sync::atomic::Ordering;
 use tensortap_sync::fanout;
 
-use super::memory::{Dispatch, ThreadView};
+use super::memory::{CoreView, Dispatch, ThreadView};
 use super::race::{Race, Start};
 use super::run::{Run, Shape};
 
 /// Where dispatches run. Cores are numbered within the scheduler: `block * 3 + place`.
 pub trait Cores {
-    /// Hands a dispatch to an idle core; the payload holds its arguments.
-    fn post(&mut self, core: u32, dispatch: &Dispatch, payload_addr: u64, layout: PayloadLayout);
+    /// Hands a dispatch to an idle core; the payload holds its arguments. `written` is called once the core's message,
+    /// with the final `args[]`, is complete and before the core may look at it, with the core's number in the device.
+    fn post(
+        &mut self,
+        core: u32,
+        dispatch: &Dispatch,
+        payload_addr: u64,
+        layout: PayloadLayout,
+        written: impl FnOnce(u32, &CoreView<'_>),
+    );
 
     /// True exactly once per dispatch, when it is finished and its writes are visible.
     fn poll_done(&mut self, core: u32) -> bool;
@@ -27,6 +35,9 @@ pub trait Cores {
 pub trait TaskHooks {
     /// Before any slot or block of the task is dispatched by any scheduler.
     fn before_dispatch(&mut self, slot: u32);
+
+    /// Before a core may look at its message, which is complete.
+    fn before_post(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>);
 
     /// After every dispatch of the task has finished and its writes are visible, and before it counts as complete:
     /// before any successor is released and before its slot or memory can be reused.
@@ -46,12 +57,17 @@ impl TaskHooks for NoHooks {
     #[inline(always)]
     fn before_dispatch(&mut self, _slot: u32) {}
     #[inline(always)]
+    fn before_post(&mut self, _dispatch: &Dispatch, _core_id: u32, _message: &CoreView<'_>) {}
+    #[inline(always)]
     fn after_completion(&mut self, _slot: u32) {}
 }
 
 impl<H: TaskHooks> TaskHooks for &mut H {
     fn before_dispatch(&mut self, slot: u32) {
         (**self).before_dispatch(slot);
+    }
+    fn before_post(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>) {
+        (**self).before_post(dispatch, core_id, message);
     }
     fn after_completion(&mut self, slot: u32) {
         (**self).after_completion(slot);
@@ -262,7 +278,11 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
             self.current[core as usize] = slot;
             let subtask_count = active.count_ones();
             let dispatch = Dispatch { task_id, task_slot: slot, subtask, func_id, block, subtask_count };
-            self.cores.post(core, &dispatch, payload_addr, layout);
+            self.cores.post(core, &dispatch, payload_addr, layout, |core_id, message| {
+                if HOOKS_COMPILED_IN {
+                    self.hooks.before_post(&dispatch, core_id, message);
+                }
+            });
         }
     }
 

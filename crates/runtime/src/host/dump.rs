@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tensortap_abi::{
-    ControlLayout, CoreControl, DUMP_TENSORS, DeviceRange, DumpGeometry, KernelArgs, LARGE_PAYLOAD_ALIGN,
-    PayloadLayout, Role, TaskId, TaskSlot, TensorDesc,
+    ControlLayout, CoreControl, DeviceRange, DumpGeometry, KernelArgs, LARGE_PAYLOAD_ALIGN, PayloadLayout,
+    Role, TaskId, TaskSlot, TensorDesc,
 };
 use tensortap_platform::{Device, DeviceAccess, PlatformError};
 use tensortap_recorder::{SetupOptions, setup_bytes};
@@ -24,6 +24,8 @@ pub struct RegionPlan {
     pub geometry: DumpGeometry,
     /// How it is used; the base address is filled in when there is one.
     pub options: SetupOptions,
+    /// What is recorded: [`DUMP_TENSORS`](tensortap_abi::DUMP_TENSORS), [`DUMP_ARGS`](tensortap_abi::DUMP_ARGS) or both.
+    pub enable: u32,
 }
 
 /// Who collects what a launch records.
@@ -45,13 +47,14 @@ pub trait DumpSession {
 
 /// Reserves and initialises the region, and names it in the launch arguments.
 pub(super) fn set_up(plan: &mut Plan<'_>, session: &mut dyn DumpSession) -> Result<(), RunError> {
-    let RegionPlan { geometry, mut options } = session.plan(recording_threads(plan.args.schedulers))?;
+    let RegionPlan { geometry, mut options, enable } =
+        session.plan(recording_threads(plan.args.schedulers))?;
     let bytes = geometry.bytes();
     options.base = plan.reserve_aligned(bytes, LARGE_PAYLOAD_ALIGN, "the dump region (--dump-arena)")?;
     let setup = setup_bytes(geometry, &options).map_err(|error| RunError::Dump(error.to_string()))?;
     setup.try_write(|offset, content| plan.device.copy_to(options.base + offset, content))?;
     plan.args.dump_data_base = options.base;
-    plan.args.dump_enable = DUMP_TENSORS;
+    plan.args.dump_enable = enable;
     session.begin(plan.device.access(), DeviceRange { addr: options.base, bytes }, &plan.edges)
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use tensortap::format::{ArgumentKind, Dump, Record, Tail};
+use tensortap::format::{ArgumentKind, Dump, KERNEL_ARGS_FILE, Record, Tail};
 
 use crate::dump_arg::quoted;
 use crate::losses::by_reason;
-use crate::number::{bytes, counted, grouped};
+use crate::number::{bytes, counted, counted_in, grouped};
 
 /// Counts over the records that are selected.
 #[derive(Clone, Copy, Default)]
@@ -59,6 +59,10 @@ impl Foot {
         let totals = dump.totals();
         let (stored, saved) = (bytes(totals.stored_bytes), bytes(totals.deduplicated_bytes));
         let _ = writeln!(text, "The dump stores {stored}; deduplication saved {saved}.");
+        if dump.info().dump_args {
+            let dispatches = counted_in(totals.dispatches, "dispatch", "dispatches");
+            let _ = writeln!(text, "The arguments of {dispatches} are in {KERNEL_ARGS_FILE}.");
+        }
         if totals.uncaptured > 0 {
             let arguments = counted(totals.uncaptured, "argument");
             let _ = writeln!(text, "{arguments} could not be captured; the manifest says why.");

@@ -23,7 +23,8 @@ const FAILING: &str = "Failing";
     tensortap run bgemm --param batch=8 --param dtype=f16 --platform a5sim\n  \
     tensortap run vector_example --inject-fault add=sign\n  \
     tensortap run paged_attention --dump-tensor\n  \
-    tensortap run tiny_llm --dump-tensor=hash --dump-func softmax --dump-stage after\n\n\
+    tensortap run tiny_llm --dump-tensor=hash --dump-func softmax --dump-stage after\n  \
+    tensortap run mixed_example --dump-args\n\n\
     Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run or its dump failed, 130 interrupted")]
 pub struct RunArgs {
     /// Scene to run; `tensortap scenes` lists them

@@ -15,6 +15,10 @@ use crate::verbs::{parse_stage, ways};
 
 const HEADING: &str = "Dump";
 
+/// Options about the content of tensors, which the arguments of dispatches do not have.
+const ABOUT_CONTENT: [&str; 5] =
+    ["--dump-arg", "--dump-stage", "--dump-max-bytes", "--no-dedup", "--dump-direct"];
+
 /// What is recorded, and where it goes.
 #[derive(Args)]
 #[command(next_help_heading = HEADING)]
@@ -30,6 +34,10 @@ pub struct DumpArgs {
         value_parser = parse_level
     )]
     dump_tensor: Option<DumpLevel>,
+
+    /// Record the final arguments of every dispatch, and those of the orchestration; alone or with --dump-tensor
+    #[arg(long)]
+    dump_args: bool,
 
     /// Folder for the dump, new or empty [default: outputs/tensor_dump_DATE_TIME]
     #[arg(long, value_name = "DIR")]
@@ -101,13 +109,14 @@ pub struct DumpArgs {
 }
 
 impl DumpArgs {
-    /// What to record, if anything; refuses options that have no meaning without `--dump-tensor`.
+    /// What to record, if anything; refuses options that have no meaning without what they narrow.
     pub fn config(&self) -> Result<Option<DumpConfig>, UsageError> {
-        let level = self.dump_tensor.filter(|&level| level != DumpLevel::Off);
-        let Some(level) = level else {
-            return self.refuse_idle_options().map(|()| None);
-        };
-        let mut config = DumpConfig::new(level);
+        self.refuse_idle_options()?;
+        let mut config = DumpConfig::new(self.level());
+        config.dump_args = self.dump_args;
+        if !config.records_anything() {
+            return Ok(None);
+        }
         config.tasks.clone_from(&self.dump_task);
         config.funcs.clone_from(&self.dump_func);
         config.args.clone_from(&self.dump_arg);
@@ -134,24 +143,38 @@ impl DumpArgs {
         self.out.clone()
     }
 
+    fn level(&self) -> DumpLevel {
+        self.dump_tensor.unwrap_or(DumpLevel::Off)
+    }
+
+    /// Options that would do nothing: all of them without a dump, those about content without `--dump-tensor`.
     fn refuse_idle_options(&self) -> Result<(), UsageError> {
-        let given = self.given();
-        if given.is_empty() {
+        let idle: Vec<&str> = match (self.level(), self.dump_args) {
+            (DumpLevel::Off, false) => self.given(),
+            (DumpLevel::Off, true) => {
+                self.given().into_iter().filter(|option| ABOUT_CONTENT.contains(option)).collect()
+            }
+            _ => return Ok(()),
+        };
+        if idle.is_empty() {
             return Ok(());
         }
-        let need = if given.len() == 1 { "needs" } else { "need" };
+        let need = if idle.len() == 1 { "needs" } else { "need" };
+        let either = if self.dump_args { "" } else { " or --dump-args" };
         let hint = match self.dump_tensor {
             Some(_) => "level off records nothing; name another, or leave the option out",
             None => "add --dump-tensor, or --dump-tensor=LEVEL for another level than full",
         };
-        Err(UsageError { message: format!("{} {need} --dump-tensor", given.join(", ")), hint: hint.into() })
+        let message = format!("{} {need} --dump-tensor{either}", idle.join(", "));
+        Err(UsageError { message, hint: hint.into() })
     }
 
-    /// The options that were given, without the one that switches recording on. Names every field, so that a new
+    /// The options that were given, without those that switch recording on. Names every field, so that a new
     /// option cannot be forgotten.
     fn given(&self) -> Vec<&'static str> {
         let DumpArgs {
             dump_tensor: _,
+            dump_args: _,
             out,
             dump_task,
             dump_func,
@@ -248,12 +271,13 @@ mod tests {
 
     #[test]
     fn every_option_reaches_the_configuration() {
-        let line = "--dump-tensor=hash --dump-task 1,0x5-9 --dump-task 12 --dump-func add,3 --dump-arg 0,2 \
+        let line = "--dump-tensor=hash --dump-args --dump-task 1,0x5-9 --dump-task 12 --dump-func add,3 --dump-arg 0,2 \
                     --dump-stage after --dump-first 5 --dump-last 4 --dump-max-bytes 1MiB --no-dedup \
                     --dump-policy drop --dump-collect batch --dump-liveness 2min --dump-sync --dump-arena 1MiB \
                     --dump-buffers 3 --dump-records 17 --dump-write direct --out here";
         let expected = DumpConfig {
             level: DumpLevel::Hash,
+            dump_args: true,
             tasks: vec![(1, 1), (5, 9), (12, 12)],
             funcs: vec!["add".into(), "3".into()],
             args: vec![0, 2],
@@ -276,7 +300,7 @@ mod tests {
         let args =
             Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).ok().unwrap().dump;
         assert_eq!(args.out(), Some("here".into()));
-        // All but the one that switches recording on.
+        // All but those that switch recording on.
         assert_eq!(args.given().len(), 17);
     }
 
@@ -287,11 +311,31 @@ mod tests {
     }
 
     #[test]
+    fn arguments_are_recorded_alone_or_beside_tensors() {
+        assert_eq!(config("--dump-args").unwrap(), Some(DumpConfig::args_only()));
+        assert_eq!(config("--dump-args --dump-tensor=off").unwrap(), Some(DumpConfig::args_only()));
+        let both = DumpConfig { dump_args: true, ..DumpConfig::new(DumpLevel::Full) };
+        assert_eq!(config("--dump-args --dump-tensor").unwrap(), Some(both));
+        let narrowed = config("--dump-args --dump-func add --dump-last 4 --dump-task 1").unwrap().unwrap();
+        assert_eq!(
+            (narrowed.funcs, narrowed.last, narrowed.tasks),
+            (vec!["add".into()], Some(4), vec![(1, 1)])
+        );
+    }
+
+    #[test]
+    fn options_about_content_need_tensors() {
+        let error = config("--dump-args --dump-stage after --dump-first 2 --no-dedup").unwrap_err();
+        assert_eq!(error.message, "--dump-stage, --no-dedup need --dump-tensor");
+        assert!(config("--dump-args --dump-tensor --dump-stage after --no-dedup").is_ok());
+    }
+
+    #[test]
     fn options_without_a_dump_are_named() {
         let error = config("--dump-first 3 --out x").unwrap_err();
-        assert_eq!(error.message, "--out, --dump-first need --dump-tensor");
+        assert_eq!(error.message, "--out, --dump-first need --dump-tensor or --dump-args");
         let error = config("--dump-tensor=off --no-dedup").unwrap_err();
-        assert_eq!(error.message, "--no-dedup needs --dump-tensor");
+        assert_eq!(error.message, "--no-dedup needs --dump-tensor or --dump-args");
         assert!(error.hint.contains("level off"), "{}", error.hint);
     }
 }

@@ -1,15 +1,22 @@
 //! What `run` says about the dump.
 
+use tensortap::format::KERNEL_ARGS_FILE;
 use tensortap::{DumpLevel, DumpReport, Golden, RunReport};
 
 use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
-use crate::number::{byte_rate, bytes, counted, significant, time};
+use crate::number::{byte_rate, bytes, counted, counted_in, significant, time};
 
 /// Labels and values of the summary's lines; none without a dump.
 pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
     let Some(dump) = &report.dump else { return Vec::new() };
-    let mut lines = vec![("dump", contents(dump)), ("  bytes", sizes(dump))];
+    let mut lines = vec![("dump", contents(dump))];
+    if dump.level != DumpLevel::Off {
+        lines.push(("  bytes", sizes(dump)));
+        if dump.dump_args {
+            lines.push(("  args", format!("of {}", dispatches(dump.dispatches))));
+        }
+    }
     if dump.bytes_captured > 0 {
         lines.push(("  rate", rate(dump, report)));
     }
@@ -25,13 +32,21 @@ pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
 
 /// What filters removed; the content of arguments that were not looked at is not known.
 fn kept_out(dump: &DumpReport) -> String {
-    let arguments = (dump.filtered_records > 0).then(|| counted(dump.filtered_records, "argument"));
+    let records = |count| match (dump.level, dump.dump_args) {
+        (DumpLevel::Off, _) => dispatches(count),
+        (_, false) => counted(count, "argument"),
+        (_, true) => counted(count, "record"),
+    };
+    let arguments = (dump.filtered_records > 0).then(|| records(dump.filtered_records));
     let content = (dump.filtered_bytes > 0).then(|| format!("{} of content", bytes(dump.filtered_bytes)));
     arguments.into_iter().chain(content).collect::<Vec<_>>().join(" and ")
 }
 
 fn contents(dump: &DumpReport) -> String {
     let level = dump.level.name();
+    if dump.level == DumpLevel::Off {
+        return format!("arguments of {}", dispatches(dump.dispatches));
+    }
     if dump.records == 0 {
         return match dump.level {
             DumpLevel::Marked if dump.filtered_records == 0 => {
@@ -43,6 +58,10 @@ fn contents(dump: &DumpReport) -> String {
     let records = counted(dump.records, "record");
     let (tensors, scalars) = (counted(dump.tensors, "tensor"), counted(dump.scalars, "scalar"));
     format!("{records}, level {level}: {tensors}, {scalars}")
+}
+
+fn dispatches(count: u64) -> String {
+    counted_in(count, "dispatch", "dispatches")
 }
 
 fn sizes(dump: &DumpReport) -> String {
@@ -90,6 +109,9 @@ fn reasons(dump: &DumpReport) -> String {
 
 /// The command to try now; after a wrong result, one that shows what the tasks made.
 fn next(dump: &DumpReport, report: &RunReport) -> String {
+    if dump.level == DumpLevel::Off {
+        return format!("read {}", dump.dir.join(KERNEL_ARGS_FILE).display());
+    }
     let narrow = if report.golden == Golden::Fail { " --stage after" } else { "" };
     format!("tensortap list{}{narrow}", newest_or(&dump.dir))
 }
@@ -106,8 +128,10 @@ mod tests {
         DumpReport {
             dir: "outputs/tensor_dump_20260415_101500".into(),
             level: DumpLevel::Full,
+            dump_args: false,
             records: 18,
             entries: 34,
+            dispatches: 0,
             tensors: 13,
             scalars: 5,
             bytes_captured: 13 << 16,
@@ -140,6 +164,17 @@ mod tests {
         assert!(contents(&empty).contains("marks no argument"), "{}", contents(&empty));
         let filtered = DumpReport { filtered_records: 3, ..empty };
         assert_eq!(contents(&filtered), "empty, level marked");
+    }
+
+    #[test]
+    fn arguments_of_dispatches_are_told_alone_and_beside_tensors() {
+        let alone = DumpReport { level: DumpLevel::Off, dump_args: true, dispatches: 1, ..dump() };
+        assert_eq!(contents(&alone), "arguments of 1 dispatch");
+        let filtered = DumpReport { filtered_records: 3, ..alone };
+        assert_eq!(kept_out(&filtered), "3 dispatches");
+        let both = DumpReport { level: DumpLevel::Full, ..filtered };
+        assert_eq!(kept_out(&both), "3 records");
+        assert_eq!(contents(&both), contents(&dump()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tensortap::scene::{ArgSpec, Comparison};
 use tensortap::{Golden, OutputVerdict, RunReport};
 
 use super::dump_summary;
-use crate::number::{counted, grouped, significant, time};
+use crate::number::{counted, counted_in, grouped, significant, time};
 use crate::output::verdict;
 
 /// Width of the labels on the left.
@@ -19,7 +19,7 @@ pub fn of(report: &RunReport, args: &[ArgSpec]) -> String {
     let (blocks, schedulers) = (counted(blocks.into(), "block"), counted(schedulers.into(), "scheduler"));
     line(&mut text, "runtime", &format!("{runtime}, {blocks}, {schedulers}"));
     let (took, rate) = (time(wall), whole_rate(report));
-    let (tasks, dispatches) = (counted(tasks, "task"), dispatches_text(dispatches));
+    let (tasks, dispatches) = (counted(tasks, "task"), counted_in(dispatches, "dispatch", "dispatches"));
     line(&mut text, "ran", &format!("{tasks}, {dispatches} in {took}, {rate} tasks/s"));
     if report.failure.is_some() {
         line(&mut text, "status", &verdict(report.status(), false));
@@ -46,10 +46,6 @@ fn line(text: &mut String, label: &str, value: &str) {
 )]
 fn whole_rate(report: &RunReport) -> String {
     grouped(report.tasks_per_s().round() as u64)
-}
-
-fn dispatches_text(dispatches: u64) -> String {
-    if dispatches == 1 { "1 dispatch".into() } else { format!("{} dispatches", grouped(dispatches)) }
 }
 
 fn golden(report: &RunReport) -> String {

@@ -26,7 +26,14 @@ struct ManualCores {
 }
 
 impl Cores for ManualCores {
-    fn post(&mut self, core: u32, dispatch: &Dispatch, _payload_addr: u64, _layout: PayloadLayout) {
+    fn post(
+        &mut self,
+        core: u32,
+        dispatch: &Dispatch,
+        _payload_addr: u64,
+        _layout: PayloadLayout,
+        _written: impl FnOnce(u32, &CoreView<'_>),
+    ) {
         let Dispatch { task_slot, subtask, block, .. } = *dispatch;
         assert!(self.done.borrow_mut().insert(core, false).is_none(), "core {core} is busy");
         self.log.borrow_mut().push(Event::Post {
@@ -52,6 +59,7 @@ impl TaskHooks for Recorder {
     fn before_dispatch(&mut self, slot: u32) {
         self.0.borrow_mut().push(Event::Before(slot));
     }
+    fn before_post(&mut self, _dispatch: &Dispatch, _core_id: u32, _message: &CoreView<'_>) {}
     fn after_completion(&mut self, slot: u32) {
         self.0.borrow_mut().push(Event::After(slot));
     }
