@@ -1,0 +1,6 @@
+//! `.npz` files: the whole input is the file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| tensortap_fuzz::read_arrays("a.npz", input));

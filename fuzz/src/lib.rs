@@ -1,0 +1,42 @@
+//! What the fuzz targets share: folders in memory, and tools that read everything a file leads to.
+#![forbid(unsafe_code)]
+
+use std::{fs, path::Path};
+
+use tempfile::TempDir;
+use tensortap_format::{Dump, verify};
+use tensortap_interchange::Golden;
+
+/// A new folder, in memory where the system has such a place.
+pub fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a folder can be made")
+}
+
+/// Opens a dump and reads all of it. What comes of it is not the point, that it ends is.
+pub fn read_dump(dir: &Path) {
+    let Ok(dump) = Dump::open(dir) else { return };
+    let mut payload = Vec::new();
+    for record in dump.records() {
+        let record = record.expect("nobody changes the files meanwhile");
+        let _ = dump.payload_into(&record, &mut payload);
+        let _ = (serde_json::to_string(&record), record.to_string(), record.value(), record.is_contiguous());
+        let _ = dump.unknown(&record);
+    }
+    assert_eq!(dump.records().count() as u64, dump.len());
+    let _ = (dump.tasks(), dump.edges(), dump.uncaptured(), dump.dispatches());
+    let _ = verify(&dump);
+}
+
+/// Opens a file of arrays under a name and reads all of it.
+pub fn read_arrays(name: &str, bytes: &[u8]) {
+    let dir = folder();
+    let path = dir.path().join(name);
+    fs::write(&path, bytes).expect("there is room for a file");
+    let Ok(golden) = Golden::open(&path) else { return };
+    for array in golden.arrays() {
+        if let Ok(content) = array.content() {
+            assert_eq!(content.len() as u64, array.bytes());
+        }
+    }
+}
