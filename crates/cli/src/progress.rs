@@ -11,6 +11,8 @@ use crate::output::Output;
 /// Runs shorter than this show nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 const REDRAWS_PER_S: u8 = 10;
+/// Less is read before anybody would look at a bar.
+const LONG_BYTES: u64 = 256 << 20;
 
 /// Tasks done of those submitted so far, and how fast.
 pub struct TaskProgress {
@@ -68,6 +70,14 @@ impl StepProgress {
             if output.shows_progress() { bar("{bar:30} {pos}/{len}  {msg}") } else { ProgressBar::hidden() };
         bar.set_length(steps);
         StepProgress { bar }
+    }
+
+    /// The same for work that is over at once unless there is much of it: fewer bytes than that show nothing.
+    pub fn over_bytes(output: Output, steps: u64, bytes: u64) -> StepProgress {
+        if bytes < LONG_BYTES {
+            return StepProgress { bar: ProgressBar::hidden() };
+        }
+        StepProgress::new(output, steps)
     }
 
     /// Says what is being done.

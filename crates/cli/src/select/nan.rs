@@ -28,7 +28,7 @@ impl NanRecords {
     ) -> Result<NanRecords, FormatError> {
         let mut records = NanRecords { found: Vec::new(), unknown: 0 };
         let mut scan = Scan { dump, piece: Vec::new(), seen: HashMap::new() };
-        let progress = StepProgress::new(output, dump.len());
+        let progress = StepProgress::over_bytes(output, dump.len(), dump.totals().stored_bytes);
         progress.begin("looking for NaN".into());
         for record in dump.records() {
             let record = record?;

@@ -60,7 +60,7 @@ impl<'d> Content<'d> {
     fn walk(&self, output: Output, what: &str, mut each: impl FnMut(&[u8])) -> Result<(), FormatError> {
         let whole = self.record.dtype.packed_bytes(self.stored).unwrap_or(self.record.bin_size);
         let bytes = whole.min(self.record.bin_size);
-        let progress = StepProgress::new(output, bytes.div_ceil(PIECE_BYTES as u64));
+        let progress = StepProgress::over_bytes(output, bytes.div_ceil(PIECE_BYTES as u64), bytes);
         progress.begin(what.into());
         let mut piece = Vec::new();
         let mut at = 0;

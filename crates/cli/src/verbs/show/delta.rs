@@ -62,7 +62,7 @@ pub struct Greatest {
 pub fn between(dump: &Dump, before: &Record, after: &Record, output: Output) -> Result<Delta, FormatError> {
     let mut walk = Walk::new(before, after);
     let bytes = before.bin_size.min(after.bin_size);
-    let progress = StepProgress::new(output, bytes.div_ceil(PIECE_BYTES as u64));
+    let progress = StepProgress::over_bytes(output, bytes.div_ceil(PIECE_BYTES as u64), bytes);
     progress.begin("comparing".into());
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut at = 0;
