@@ -1,5 +1,6 @@
 //! `tensortap bench`: measures itself.
 
+mod diff;
 mod dispatch;
 mod dump;
 mod machine;
@@ -27,6 +28,8 @@ enum What {
     Dump(dump::DumpArgs),
     /// What reading costs: listing many records, statistics against plain reads, export against a copy
     Read(read::ReadArgs),
+    /// Comparing a tensor with its golden: against numpy, and against reading the memory
+    Diff(diff::DiffArgs),
 }
 
 /// Measures what was asked for.
@@ -35,5 +38,6 @@ pub fn run(args: &BenchArgs, output: Output) -> anyhow::Result<Exit> {
         What::Dispatch(args) => dispatch::run(args, output),
         What::Dump(args) => dump::run(args, output),
         What::Read(args) => read::run(args, output),
+        What::Diff(args) => diff::run(args, output),
     }
 }

@@ -127,3 +127,49 @@ fn a_dump_that_does_not_fit_the_disk_is_refused_with_a_size_that_does() {
     assert!(outcome.stderr.contains("free") && outcome.stderr.contains("--bytes of at most"), "{outcome:?}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn diff_measures_both_sets_with_all_threads_and_with_one() {
+    let python = std::env::var("TENSORTAP_PYTHON").unwrap_or("python3".into());
+    let line = ["bench", "diff", "--bytes", "1MiB", "--repeat", "2", "--threads", "2", "--json", "--quiet"];
+    let outcome = outcome(command(&[&line[..], &["--python", &python]].concat()));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    let bench = document(&outcome);
+    assert_eq!((&bench["bytes_per_side"], &bench["repeat"]), (&(1 << 20).into(), &2.into()));
+    let cases = array(&bench["cases"]);
+    let named: Vec<_> =
+        cases.iter().map(|case| (case["set"].as_str().unwrap(), case["threads"].as_u64())).collect();
+    assert_eq!(named, [("quick", Some(2)), ("full", Some(2)), ("quick", Some(1)), ("full", Some(1))]);
+    for case in cases {
+        for key in ["seconds", "bytes_per_s", "read_bytes_per_s"] {
+            spread_is_in_order(&case[key]);
+        }
+        assert!(case["share_of_reading"].as_f64() > Some(0.0), "{case}");
+        assert_eq!(case["numpy_ratio"].is_null(), bench["numpy"].is_null(), "{case}");
+    }
+    assert_eq!(cases[0]["target_ratio"], 10.0);
+    if bench["numpy"].is_null() {
+        println!("{python} has no numpy: ratios were not checked");
+        return;
+    }
+    spread_is_in_order(&bench["numpy"]["seconds"]);
+    let [ratio, per_core] = [&cases[0]["numpy_ratio"]["median"], &cases[0]["numpy_ratio_per_core"]]
+        .map(|ratio| ratio.as_f64().unwrap());
+    assert!((ratio / 2.0 - per_core).abs() < 1e-9, "{}", cases[0]);
+    assert_eq!(cases[0]["met"], ratio >= 10.0);
+}
+
+#[test]
+fn diff_without_numpy_says_so_and_measures_the_rest() {
+    let outcome = tensortap("bench diff --bytes 64KiB --repeat 1 --python no-such-python");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("no-such-python has no numpy"), "{outcome:?}");
+    assert!(outcome.stdout.contains("quick") && outcome.stdout.contains("OF READING"), "{outcome:?}");
+}
+
+#[test]
+fn diff_of_nothing_is_refused() {
+    let outcome = tensortap("bench diff --bytes 0");
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.stderr.contains("from 4 bytes"), "{outcome:?}");
+}

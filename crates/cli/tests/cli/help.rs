@@ -11,8 +11,22 @@ fn without_a_verb_there_is_help_and_a_first_step() {
 
 #[test]
 fn every_verb_has_help_with_an_example() {
-    for verb in ["scenes", "run", "list", "show", "verify", "repair", "bench", "bench dispatch", "bench dump"]
-    {
+    for verb in [
+        "scenes",
+        "run",
+        "list",
+        "show",
+        "stats",
+        "export",
+        "blame",
+        "verify",
+        "repair",
+        "bench",
+        "bench dispatch",
+        "bench dump",
+        "bench read",
+        "bench diff",
+    ] {
         let outcome = tensortap(&format!("{verb} --help"));
         assert_eq!(outcome.code, Some(0), "{verb}: {outcome:?}");
         let (_, examples) = outcome.stdout.split_once("Example").expect(verb);

@@ -1,0 +1,110 @@
+//! numpy in a process of its own, which is given the same data and measures when it is told to.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use tensortap_analysis::metrics::{Predicate, Quick, Rule};
+
+use super::data::Data;
+use crate::verbs::bench::spread::Spread;
+
+const SCRIPT: &str = include_str!("numpy.py");
+
+/// Said by the script where numpy is not installed.
+const NO_NUMPY: i32 = 3;
+
+/// What numpy took.
+#[derive(Serialize)]
+pub struct Numpy {
+    pub version: String,
+    pub seconds: Spread,
+    pub bytes_per_s: Spread,
+}
+
+/// One answer.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    pub seconds: f64,
+    close: bool,
+    max_abs: f64,
+}
+
+impl Answer {
+    /// numpy rounds differences of `float32` to `float32`.
+    pub fn agrees_with(&self, ours: &Quick) -> bool {
+        self.close == ours.passes() && (self.max_abs - ours.max_abs).abs() <= 1e-6 * ours.max_abs
+    }
+}
+
+#[derive(Deserialize)]
+struct Hello {
+    version: String,
+}
+
+/// A script that waits to be told.
+pub struct Session {
+    child: Child,
+    /// Closed first, which ends the script.
+    stdin: Option<ChildStdin>,
+    answers: Lines<BufReader<ChildStdout>>,
+    version: String,
+}
+
+impl Session {
+    /// `None` where there is no interpreter of that name or it has no numpy.
+    pub fn start(python: &str, data: &Data) -> anyhow::Result<Option<Session>> {
+        let Predicate::Close { rtol, atol } = Rule::for_dtype(tensortap_abi::DType::Float32).predicate else {
+            bail!("the default rule of float32 has tolerances");
+        };
+        let arguments = [(data.bytes_per_side() / 4).to_string(), rtol.to_string(), atol.to_string()];
+        let started = Command::new(python)
+            .arg("-c")
+            .arg(SCRIPT)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = started else { return Ok(None) };
+        let stdin = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().context("its output is a pipe")?).lines();
+        let mut session = Session { child, stdin, answers, version: String::new() };
+        let Some(hello) = session.answers.next().transpose()? else {
+            return match session.child.wait()?.code() {
+                Some(NO_NUMPY) => Ok(None),
+                code => bail!("{python} ended with {code:?} before it measured; --python names another"),
+            };
+        };
+        session.version = serde_json::from_str::<Hello>(&hello).context("what numpy says")?.version;
+        session.send(&data.dump)?;
+        session.send(&data.golden)?;
+        Ok(Some(session))
+    }
+
+    /// Measures once.
+    pub fn round(&mut self) -> anyhow::Result<Answer> {
+        self.send(b"\n")?;
+        let answer = self.answers.next().context("numpy ended while it measured")??;
+        serde_json::from_str(&answer).context("what numpy measured")
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let stdin = self.stdin.as_mut().context("numpy was told to end")?;
+        stdin.write_all(bytes).and_then(|()| stdin.flush()).context("giving numpy the data")
+    }
+
+    /// What all rounds took. Of at least one.
+    pub fn finish(self, seconds: Vec<f64>, bytes: f64) -> Numpy {
+        let bytes_per_s = Spread::of(seconds.iter().map(|seconds| bytes / seconds).collect());
+        Numpy { version: self.version.clone(), seconds: Spread::of(seconds), bytes_per_s }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        // It has ended or ends now; there is nothing left to do if not.
+        let _ = self.child.wait();
+    }
+}
