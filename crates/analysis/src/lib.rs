@@ -10,6 +10,7 @@
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
 //! | [`matching`] | which task of one dump is which of another? |
 //! | [`reference`](mod@reference) | what should a task have made of what it was given? |
+//! | [`rules`] | which rule judges which argument, as a rules file says |
 #![deny(unsafe_code)]
 
 pub mod blame;
@@ -22,6 +23,7 @@ pub mod matching;
 pub mod metrics;
 mod parallel;
 pub mod reference;
+pub mod rules;
 
 pub use error::AnalysisError;
 pub use parallel::{Progress, Work};
