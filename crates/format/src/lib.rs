@@ -26,6 +26,7 @@
 //! that shrinks is an error and no signal.
 #![forbid(unsafe_code)]
 
+mod args_check;
 mod args_json;
 mod dispatch;
 mod error;

@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::{
-    ARGS_FILE, Dump, Footer, FormatError, KERNEL_ARGS_FILE, MANIFEST_FILE, Record, Records,
+    Dump, Footer, FormatError, MANIFEST_FILE, Record, Records,
     error::AtPath,
     index::open_regular,
     manifest::{Source, StreamError},
@@ -21,8 +21,6 @@ use crate::{
     verify::{Problem, REPAIR},
 };
 
-/// A file written by another program may be larger than ours by this factor before it is no longer read.
-const MAX_ARGS_GROWTH: u64 = 16;
 /// Problems listed of one manifest.
 const MAX_MANIFEST_PROBLEMS: usize = 100;
 
@@ -49,60 +47,6 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
         check.problems.push(Problem::of_dump(what, REPAIR));
     }
     Ok(check.problems)
-}
-
-/// Whether both files of `--dump-args` are there and say what the index says, should the dump have them.
-pub(crate) fn args_are_right(dir: &Path, source: &Source<'_>) -> Result<bool, FormatError> {
-    Ok(!source.index.info.dump_args
-        || says_the_same(&dir.join(ARGS_FILE), |out| source.write_args(out))?
-            && says_the_same(&dir.join(KERNEL_ARGS_FILE), |out| source.write_kernel_args(out))?)
-}
-
-/// What is wrong with the files of `--dump-args` of a closed dump; one that is not there is not looked at.
-pub(crate) fn args_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
-    let footer = dump.footer().filter(|_| dump.info().dump_args);
-    let (RecordSource::Indexed(indexed), Some(footer)) = (dump.source(), footer) else {
-        return Ok(Vec::new());
-    };
-    let (index, end) = (&indexed.index, indexed.survey.end);
-    let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
-    let in_flight = in_flight(index, end, &footer)?;
-    let source = Source { index, end, footer: &footer, in_flight: &in_flight };
-    let mut problems = Vec::new();
-    for name in [ARGS_FILE, KERNEL_ARGS_FILE] {
-        let path = dump.dir().join(name);
-        let write = |out: &mut dyn Write| {
-            if name == ARGS_FILE { source.write_args(out) } else { source.write_kernel_args(out) }
-        };
-        if path.exists() && !says_the_same(&path, write)? {
-            problems.push(Problem::of_dump(format!("{name} does not say what the index says"), REPAIR));
-        }
-    }
-    Ok(problems)
-}
-
-/// Whether a file is there and means what `write` writes; it may have more keys.
-fn says_the_same(
-    path: &Path,
-    write: impl Fn(&mut dyn Write) -> Result<(), StreamError>,
-) -> Result<bool, FormatError> {
-    if !path.is_file() {
-        return Ok(false);
-    }
-    if is_written_as(path, |out| write(out))? {
-        return Ok(true);
-    }
-    let mut expected = Vec::new();
-    match write(&mut expected) {
-        Ok(()) => {}
-        Err(StreamError::Index(error)) => return Err(error),
-        Err(StreamError::Output(error)) => return Err(error).at("read", path),
-    }
-    let file = BufReader::with_capacity(1 << 18, open_regular(path)?);
-    let found: Option<Value> =
-        serde_json::from_reader(file.take(MAX_ARGS_GROWTH * expected.len() as u64)).ok();
-    let expected: Option<Value> = serde_json::from_slice(&expected).ok();
-    Ok(expected.zip(found).is_some_and(|(expected, found)| same(&expected, &found)))
 }
 
 /// Whether a file holds exactly what `write` writes.
@@ -259,7 +203,7 @@ impl<'de> Visitor<'de> for Tensors<'_, '_> {
 }
 
 /// Equal, however a number is spelled; objects may have more keys than expected.
-fn same(expected: &Value, found: &Value) -> bool {
+pub(crate) fn same(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),

@@ -213,7 +213,8 @@ impl Dump {
         }
     }
 
-    /// Every dispatch with the arguments its kernel received (`--dump-args`), in the order of the index; a manifest has none.
+    /// Every dispatch with the arguments its kernel received (`--dump-args`), in the order of the index; a manifest has
+    /// none.
     pub fn dispatches(&self) -> Result<Vec<Dispatch>, FormatError> {
         match &self.source {
             Source::Indexed(indexed) => indexed.dispatches(),

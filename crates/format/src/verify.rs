@@ -8,11 +8,12 @@ use tensortap_abi::DumpStage;
 use crate::{
     ArgumentKind, Dump, DumpFormat, Footer, FormatError, Loss, MANIFEST_FILE, PayloadState, Record, Tail,
     Totals,
+    args_check::args_problems,
     error::AtPath,
     hash::{LEAF_BYTES, TreeHash},
     index::ReadAhead,
     json::Hex64,
-    manifest_check::{args_problems, manifest_problems},
+    manifest_check::manifest_problems,
     source::{Held, Indexed, SaidCounter, Source},
 };
 

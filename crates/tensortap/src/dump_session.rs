@@ -378,9 +378,9 @@ fn kernel_info(kernel: &KernelDef, build_id: &str) -> KernelInfo {
         core_type: kernel.core_type.name().into(),
         signature: kernel.signature.iter().map(|kind| kind.name().to_string()).collect(),
         code: format!("builtin {} {version} {build_id}", kernel.name).trim_end().into(),
-        tolerance: kernel.tolerance.map(|t| KernelTolerance { rtol: t.rtol, atol: t.atol }),
         version: version.into(),
         build_id: build_id.into(),
+        tolerance: kernel.tolerance.map(|t| KernelTolerance { rtol: t.rtol, atol: t.atol }),
         ..KernelInfo::default()
     }
 }

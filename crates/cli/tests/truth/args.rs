@@ -129,11 +129,31 @@ fn every_dispatch_is_what_its_kernel_received_everywhere() {
                 row[0] = 0;
             }
             assert!(rows.iter().all(|row| row[0] == 0), "{label}: a dispatch is missing");
+            cores_are_true(&all, &label);
             let ids: BTreeSet<u64> = all.iter().map(|d| hex(&d["dispatch_id"])).collect();
             assert_eq!(ids.len(), all.len(), "{label}: ids are unique");
             agrees_with_tensors(&dump.dir, &label);
         }
     }
+}
+
+/// Each core has its contexts at a place of its own, at the same distance from one core to the next; the first of three
+/// is an AIC.
+fn cores_are_true(all: &[Value], label: &str) {
+    let mut places: BTreeMap<u64, u64> = BTreeMap::new();
+    for dispatch in all {
+        let (core, context) = (number(&dispatch["core_id"]), hex(&dispatch["context"][0]["data_ptr"]));
+        assert_eq!(*places.entry(core).or_insert(context), context, "{label}: core {core} is in two places");
+        let is_aic = dispatch["core_type"] == "AIC";
+        assert_eq!(is_aic, core % 3 == 0, "{label}: {dispatch}");
+        assert_eq!(is_aic, number(&dispatch["subtask_id"]) == 0, "{label}: {dispatch}");
+    }
+    let steps: BTreeSet<u64> = places
+        .iter()
+        .zip(places.iter().skip(1))
+        .map(|((core, place), (next_core, next_place))| (next_place - place) / (next_core - core))
+        .collect();
+    assert_eq!(steps.len(), 1, "{label}: {places:x?}");
 }
 
 /// Each argument of each dispatch is the record of that task and position, and each record is an argument.

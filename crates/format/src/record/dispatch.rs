@@ -96,7 +96,7 @@ impl IndexRecord {
             return Err("it has more arguments than a kernel receives");
         }
         take_into(rest, self.record.shape.as_mut_bytes())?;
-        self.words = vec![0; bytes / 8];
+        self.words.resize(bytes / 8, 0);
         take_into(rest, self.words.as_mut_bytes())
     }
 

@@ -59,7 +59,7 @@ impl Foot {
         let totals = dump.totals();
         let (stored, saved) = (bytes(totals.stored_bytes), bytes(totals.deduplicated_bytes));
         let _ = writeln!(text, "The dump stores {stored}; deduplication saved {saved}.");
-        if dump.info().dump_args {
+        if totals.dispatches > 0 {
             let dispatches = counted_in(totals.dispatches, "dispatch", "dispatches");
             let _ = writeln!(text, "The arguments of {dispatches} are in {KERNEL_ARGS_FILE}.");
         }
