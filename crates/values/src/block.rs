@@ -4,7 +4,7 @@
 use tensortap_abi::DType;
 
 use crate::convert::mask;
-use crate::small_float::{BF16, E2M1_VALUES, E4M3FN_VALUES, E5M2_VALUES, F16};
+use crate::small_float::{E2M1_VALUES, E4M3FN_VALUES, E5M2_VALUES};
 
 /// Whole elements that so many bytes hold; a byte of 4-bit elements holds two.
 #[must_use]
@@ -25,27 +25,79 @@ pub const fn elements_in(dtype: DType, bytes: usize) -> usize {
 /// assert_eq!(values[..2], [1.0, -2.0]);
 /// ```
 pub fn decode_block(dtype: DType, bytes: &[u8], values: &mut [f64]) -> usize {
-    match dtype {
-        DType::Float64 => each(bytes, values, f64::from_le_bytes),
-        DType::Float32 => each(bytes, values, |b| f32::from_le_bytes(b).into()),
-        DType::Float16 => each(bytes, values, |b| F16.decode(u16::from_le_bytes(b)).into()),
-        DType::BFloat16 => each(bytes, values, |b| BF16.decode(u16::from_le_bytes(b)).into()),
-        DType::Float8E4M3FN => each(bytes, values, |[b]| E4M3FN_VALUES[usize::from(b)].into()),
-        DType::Float8E5M2 => each(bytes, values, |[b]| E5M2_VALUES[usize::from(b)].into()),
-        DType::Float4E2M1 => nibbles(bytes, values, |n| E2M1_VALUES[usize::from(n)].into()),
-        #[expect(clippy::cast_precision_loss, reason = "documented")]
-        DType::Int64 => each(bytes, values, |b| i64::from_le_bytes(b) as f64),
-        DType::Int32 => each(bytes, values, |b| i32::from_le_bytes(b).into()),
-        DType::Int16 => each(bytes, values, |b| i16::from_le_bytes(b).into()),
-        DType::Int8 => each(bytes, values, |b| i8::from_le_bytes(b).into()),
-        DType::Int4 => nibbles(bytes, values, |n| signed_nibble(n).into()),
-        #[expect(clippy::cast_precision_loss, reason = "documented")]
-        DType::UInt64 => each(bytes, values, |b| u64::from_le_bytes(b) as f64),
-        DType::UInt32 => each(bytes, values, |b| u32::from_le_bytes(b).into()),
-        DType::UInt16 => each(bytes, values, |b| u16::from_le_bytes(b).into()),
-        DType::UInt8 => each(bytes, values, |[b]| b.into()),
-        DType::Bool => each(bytes, values, |[b]| u8::from(b != 0).into()),
+    each_decoded(dtype, bytes, Store { values })
+}
+
+/// Work on elements that is the same however they are decoded.
+pub(crate) trait ElementPass {
+    type Output;
+
+    fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> Self::Output;
+
+    fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> Self::Output;
+}
+
+/// Does work on the elements of a dtype. This is the one place that says how each dtype is decoded.
+pub(crate) fn each_decoded<P: ElementPass>(dtype: DType, bytes: &[u8], pass: P) -> P::Output {
+    fn of<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
+        bytes.as_chunks().0
     }
+    match dtype {
+        DType::Float64 => pass.over(of(bytes), f64::from_le_bytes),
+        DType::Float32 => pass.over(of(bytes), |b| f32::from_le_bytes(b).into()),
+        DType::Float16 => pass.over(of(bytes), |b| float16(u16::from_le_bytes(b)).into()),
+        DType::BFloat16 => pass.over(of(bytes), |b| bfloat16(u16::from_le_bytes(b)).into()),
+        DType::Float8E4M3FN => pass.over(of(bytes), |[b]| E4M3FN_VALUES[usize::from(b)].into()),
+        DType::Float8E5M2 => pass.over(of(bytes), |[b]| E5M2_VALUES[usize::from(b)].into()),
+        DType::Float4E2M1 => pass.over_nibbles(bytes, |n| E2M1_VALUES[usize::from(n)].into()),
+        #[expect(clippy::cast_precision_loss, reason = "documented")]
+        DType::Int64 => pass.over(of(bytes), |b| i64::from_le_bytes(b) as f64),
+        DType::Int32 => pass.over(of(bytes), |b| i32::from_le_bytes(b).into()),
+        DType::Int16 => pass.over(of(bytes), |b| i16::from_le_bytes(b).into()),
+        DType::Int8 => pass.over(of(bytes), |b| i8::from_le_bytes(b).into()),
+        DType::Int4 => pass.over_nibbles(bytes, |n| signed_nibble(n).into()),
+        #[expect(clippy::cast_precision_loss, reason = "documented")]
+        DType::UInt64 => pass.over(of(bytes), |b| u64::from_le_bytes(b) as f64),
+        DType::UInt32 => pass.over(of(bytes), |b| u32::from_le_bytes(b).into()),
+        DType::UInt16 => pass.over(of(bytes), |b| u16::from_le_bytes(b).into()),
+        DType::UInt8 => pass.over(of(bytes), |[b]| b.into()),
+        DType::Bool => pass.over(of(bytes), |[b]| u8::from(b != 0).into()),
+    }
+}
+
+/// Keeps the values; how many there was room for.
+struct Store<'a> {
+    values: &'a mut [f64],
+}
+
+impl ElementPass for Store<'_> {
+    type Output = usize;
+
+    fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> usize {
+        for (slot, element) in self.values.iter_mut().zip(elements) {
+            *slot = value(*element);
+        }
+        elements.len().min(self.values.len())
+    }
+
+    fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> usize {
+        nibbles(bytes, self.values, value)
+    }
+}
+
+/// Without a branch: the exponent is put right by a multiplication, which also makes subnormal numbers normal.
+fn float16(bits: u16) -> f32 {
+    const SPECIAL: u32 = 0x1f << 23;
+    const TWO_TO_112: f32 = f32::from_bits((127 + 112) << 23);
+    let bits = u32::from(bits);
+    let magnitude = (bits & 0x7fff) << 13;
+    let number = (f32::from_bits(magnitude) * TWO_TO_112).to_bits();
+    let special = magnitude | 0xff << 23;
+    f32::from_bits((bits & 0x8000) << 16 | if magnitude >= SPECIAL { special } else { number })
+}
+
+fn bfloat16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Bit patterns of elements, as many as both slices have room for; how many.
@@ -137,6 +189,20 @@ mod tests {
 
     use super::*;
     use crate::{Value, to_f64};
+
+    #[test]
+    fn every_pattern_of_16_bits_is_decoded_as_one_by_one() {
+        let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.bits() == 16) {
+            let mut values = vec![0.0; 1 << 16];
+            assert_eq!(decode_block(dtype, &every, &mut values), 1 << 16);
+            for (bits, value) in (0..).zip(values) {
+                let expected = to_f64(dtype, bits);
+                let same = value.to_bits() == expected.to_bits() || value.is_nan() && expected.is_nan();
+                assert!(same, "{dtype} {bits:#x}: {value} instead of {expected}");
+            }
+        }
+    }
 
     proptest! {
         #[test]

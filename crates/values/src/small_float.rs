@@ -21,10 +21,8 @@ enum Specials {
     None,
 }
 
-pub(crate) const F16: SmallFloat =
-    SmallFloat { exponent_bits: 5, mantissa_bits: 10, specials: Specials::Ieee };
-pub(crate) const BF16: SmallFloat =
-    SmallFloat { exponent_bits: 8, mantissa_bits: 7, specials: Specials::Ieee };
+const F16: SmallFloat = SmallFloat { exponent_bits: 5, mantissa_bits: 10, specials: Specials::Ieee };
+const BF16: SmallFloat = SmallFloat { exponent_bits: 8, mantissa_bits: 7, specials: Specials::Ieee };
 const E4M3FN: SmallFloat = SmallFloat { exponent_bits: 4, mantissa_bits: 3, specials: Specials::OneNan };
 const E5M2: SmallFloat = SmallFloat { exponent_bits: 5, mantissa_bits: 2, specials: Specials::Ieee };
 const E2M1: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 1, specials: Specials::None };

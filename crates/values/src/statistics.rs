@@ -1,9 +1,9 @@
 //! Statistics of a tensor's content, in one pass over its bytes.
 //!
-//! The content arrives in chunks. Each is decoded in blocks that stay in the first-level cache; a block's mean and
-//! squared deviations are taken exactly as one would by hand, then merged with those of the blocks before. That is
-//! accurate where plain sums of squares are not, and leaves loops that compile to vector code. Elements of a byte or
-//! less are counted by pattern instead: there are at most 256 different ones.
+//! The content arrives in chunks and is taken in blocks. One pass over a block sums distances from the mean so far, and
+//! their squares; where that guess turns out too far off, or values are huge or no numbers, the block is decoded and gone
+//! over again from its own mean. That is accurate where plain sums of squares are not, and leaves one loop that compiles to
+//! vector code. Elements of a byte or less are counted by pattern instead: there are at most 256 different ones.
 
 mod block;
 mod moments;
@@ -13,7 +13,7 @@ use tensortap_abi::{DType, TensorStats};
 
 use self::block::BLOCK;
 use self::moments::Moments;
-use crate::block::{decode_block, decode_signed, decode_unsigned};
+use crate::block::{decode_signed, decode_unsigned, elements_in};
 
 /// The greatest `float16`: a magnitude from here on leaves its range, or has been clamped to its end.
 pub const F16_OVERFLOW: f64 = 65_504.0;
@@ -95,13 +95,12 @@ impl Statistics {
     /// Takes the next bytes of the content: whole elements, little endian; of 4-bit elements whole bytes.
     pub fn update(&mut self, chunk: &[u8]) {
         let chunk = self.take_patterns(chunk);
-        let mut values = [0.0; BLOCK];
         for bytes in chunk.chunks(BLOCK * self.dtype.bits() as usize / 8) {
-            let decoded = decode_block(self.dtype, bytes, &mut values);
+            let held = elements_in(self.dtype, bytes.len());
             // A last odd nibble has a neighbour that is none.
-            let count = usize::try_from(self.left).map_or(decoded, |left| left.min(decoded));
+            let count = usize::try_from(self.left).map_or(held, |left| left.min(held));
             self.left -= count as u64;
-            self.take_block(&mut values[..count]);
+            self.take_bytes(bytes, count);
             self.take_range(bytes);
         }
     }

@@ -1,51 +1,94 @@
-//! Decoded values, a block at a time.
+//! A block of elements at a time: one pass in the usual case, decoded and gone over again in the others.
 
+use tensortap_abi::DType;
+
+use super::moments::HUGE;
 use super::{F16_OVERFLOW, Statistics};
+use crate::block::{ElementPass, decode_block, each_decoded};
 
-/// Elements decoded at a time: 4 KiB of `f64`.
-pub(super) const BLOCK: usize = 512;
+/// Elements of one pass.
+pub(super) const BLOCK: usize = 2048;
+/// Elements decoded for a closer look.
+const DECODED: usize = 512;
 /// Running values side by side, so that no step waits for the one before.
 const LANES: usize = 4;
+/// Squares around a guess of the mean are exact enough while the guess is within this many deviations, squared.
+const GUESS_LIMIT: f64 = 16.0;
 
-/// What one pass over finite values finds.
+/// What one pass over values finds. Sums are of distances from a guess of the mean.
 struct Pass {
     sum: f64,
+    squares: f64,
     min: f64,
     max: f64,
     zeros: u64,
 }
 
 impl Statistics {
-    pub(super) fn take_block(&mut self, values: &mut [f64]) {
-        let pass = Pass::over(values);
-        // NaN and infinity stay in a sum. Huge values may add up to infinity as well; the longer way is right for them.
-        if pass.sum.is_finite() || values.is_empty() {
-            return self.take_finite(values, &pass);
+    /// Takes the first `count` elements of whole bytes.
+    pub(super) fn take_bytes(&mut self, bytes: &[u8], count: usize) {
+        let guess = self.moments.guess();
+        let pass = Pass::over(self.dtype, bytes, count, guess);
+        // NaN and infinity stay in a sum; values whose squares do not fit become infinity there.
+        let usual =
+            pass.squares.is_finite() && pass.max <= HUGE && pass.min >= -HUGE && !self.moments.is_scaled();
+        if !usual || !self.take_pass(&pass, count, guess) {
+            self.take_decoded(bytes, count);
+        } else if pass.max >= F16_OVERFLOW || pass.min <= -F16_OVERFLOW {
+            self.f16_overflow += each_decoded(self.dtype, bytes, CountOverflow { count });
         }
-        let finite = self.set_specials_aside(values);
-        let values = &mut values[..finite];
-        let pass = Pass::over(values);
-        self.take_finite(values, &pass);
     }
 
-    fn take_finite(&mut self, values: &mut [f64], pass: &Pass) {
-        let &Pass { mut sum, min, max, zeros } = pass;
+    /// Whether the pass was exact enough to be taken.
+    fn take_pass(&mut self, pass: &Pass, count: usize, guess: f64) -> bool {
+        let &Pass { sum, squares, min, max, zeros } = pass;
+        if count == 0 {
+            return true;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a divisor")]
+        let distance = sum / count as f64;
+        let deviation = squares - sum * distance;
+        // No squares: every element is the guess.
+        if squares != 0.0 && sum * distance > GUESS_LIMIT * deviation {
+            return false;
+        }
+        self.zeros += zeros;
+        self.moments.widen(min, max);
+        self.moments.add(count as u64, guess + distance, deviation);
+        true
+    }
+
+    /// The longer way: values that are no numbers set aside, the exact mean first, then distances from it.
+    fn take_decoded(&mut self, bytes: &[u8], count: usize) {
+        let mut values = [0.0; DECODED];
+        let mut left = count;
+        for bytes in bytes.chunks(DECODED * self.dtype.bits() as usize / 8) {
+            let decoded = decode_block(self.dtype, bytes, &mut values).min(left);
+            left -= decoded;
+            let finite = self.set_specials_aside(&mut values[..decoded]);
+            self.take_finite(&mut values[..finite]);
+        }
+    }
+
+    fn take_finite(&mut self, values: &mut [f64]) {
         if values.is_empty() {
             return;
         }
-        self.zeros += zeros;
-        if max >= F16_OVERFLOW || min <= -F16_OVERFLOW {
-            self.f16_overflow +=
-                values.iter().map(|value| u64::from(value.abs() >= F16_OVERFLOW)).sum::<u64>();
+        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+        for &value in values.iter() {
+            min = min.min(value);
+            max = max.max(value);
+            self.zeros += u64::from(value == 0.0);
+            self.f16_overflow += u64::from(value.abs() >= F16_OVERFLOW);
         }
         let scale = self.moments.widen(min, max);
         if scale != 1.0 {
             values.iter_mut().for_each(|value| *value *= scale);
-            sum = values.iter().sum();
         }
         #[expect(clippy::cast_precision_loss, reason = "a divisor")]
-        let mean = sum / values.len() as f64;
-        self.moments.add(values.len() as u64, mean, squared_distances(values, mean));
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let deviation = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+        self.moments.add(values.len() as u64, mean, deviation);
     }
 
     /// Moves finite values to the front and counts the others; how many are finite.
@@ -66,44 +109,100 @@ impl Statistics {
 }
 
 impl Pass {
-    fn over(values: &[f64]) -> Pass {
-        let (mut sum, mut min, mut max) = ([0.0; LANES], [f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
-        let mut zeros = [0_u64; LANES];
-        let (groups, rest) = values.as_chunks::<LANES>();
-        for group in groups {
-            for lane in 0..LANES {
-                let value = group[lane];
-                sum[lane] += value;
-                min[lane] = if value < min[lane] { value } else { min[lane] };
-                max[lane] = if value > max[lane] { value } else { max[lane] };
-                zeros[lane] += u64::from(value == 0.0);
-            }
-        }
-        for (lane, &value) in rest.iter().enumerate() {
-            sum[lane] += value;
-            min[lane] = if value < min[lane] { value } else { min[lane] };
-            max[lane] = if value > max[lane] { value } else { max[lane] };
-            zeros[lane] += u64::from(value == 0.0);
-        }
-        Pass {
-            sum: sum.iter().sum(),
-            min: min.iter().fold(f64::INFINITY, |a, b| a.min(*b)),
-            max: max.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b)),
-            zeros: zeros.iter().sum(),
-        }
+    fn over(dtype: DType, bytes: &[u8], count: usize, guess: f64) -> Pass {
+        each_decoded(dtype, bytes, Over { count, guess })
     }
 }
 
-fn squared_distances(values: &[f64], mean: f64) -> f64 {
-    let mut lanes = [0.0; 2 * LANES];
-    let (groups, rest) = values.as_chunks::<{ 2 * LANES }>();
-    for group in groups {
-        for (lane, value) in lanes.iter_mut().zip(group) {
-            *lane += (value - mean) * (value - mean);
+/// The pass, for any way to decode elements. Compiled once for each dtype.
+struct Over {
+    count: usize,
+    guess: f64,
+}
+
+impl ElementPass for Over {
+    type Output = Pass;
+
+    fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> Pass {
+        let mut lanes = Lanes::new(self.guess);
+        let (groups, rest) = elements[..self.count.min(elements.len())].as_chunks::<LANES>();
+        for group in groups {
+            for (lane, element) in group.iter().enumerate() {
+                lanes.take(lane, value(*element));
+            }
+        }
+        for (lane, element) in rest.iter().enumerate() {
+            lanes.take(lane, value(*element));
+        }
+        lanes.finish()
+    }
+
+    fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> Pass {
+        let mut lanes = Lanes::new(self.guess);
+        for place in 0..self.count.min(bytes.len() * 2) {
+            lanes.take(place % LANES, value(bytes[place / 2] >> (4 * (place % 2)) & 0xf));
+        }
+        lanes.finish()
+    }
+}
+
+/// How many elements are beyond `float16`.
+struct CountOverflow {
+    count: usize,
+}
+
+impl ElementPass for CountOverflow {
+    type Output = u64;
+
+    fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> u64 {
+        let elements = elements.iter().take(self.count);
+        elements.map(|element| u64::from(value(*element).abs() >= F16_OVERFLOW)).sum()
+    }
+
+    fn over_nibbles(self, _: &[u8], _: impl Fn(u8) -> f64) -> u64 {
+        // The greatest of them is 7.
+        0
+    }
+}
+
+struct Lanes {
+    guess: f64,
+    sum: [f64; LANES],
+    squares: [f64; LANES],
+    min: [f64; LANES],
+    max: [f64; LANES],
+    zeros: [u64; LANES],
+}
+
+impl Lanes {
+    fn new(guess: f64) -> Lanes {
+        Lanes {
+            guess,
+            sum: [0.0; LANES],
+            squares: [0.0; LANES],
+            min: [f64::INFINITY; LANES],
+            max: [f64::NEG_INFINITY; LANES],
+            zeros: [0; LANES],
         }
     }
-    for (lane, value) in lanes.iter_mut().zip(rest) {
-        *lane += (value - mean) * (value - mean);
+
+    #[inline(always)]
+    fn take(&mut self, lane: usize, value: f64) {
+        let distance = value - self.guess;
+        self.sum[lane] += distance;
+        self.squares[lane] += distance * distance;
+        self.min[lane] = if value < self.min[lane] { value } else { self.min[lane] };
+        self.max[lane] = if value > self.max[lane] { value } else { self.max[lane] };
+        self.zeros[lane] += u64::from(value == 0.0);
     }
-    lanes.iter().sum()
+
+    fn finish(self) -> Pass {
+        Pass {
+            sum: self.sum.iter().sum(),
+            squares: self.squares.iter().sum(),
+            min: self.min.iter().fold(f64::INFINITY, |a, b| a.min(*b)),
+            max: self.max.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b)),
+            zeros: self.zeros.iter().sum(),
+        }
+    }
 }

@@ -40,6 +40,16 @@ impl Moments {
         self.scale
     }
 
+    /// About where the mean is, as far as values have been seen.
+    pub fn guess(&self) -> f64 {
+        self.mean / self.scale
+    }
+
+    /// Whether a huge value was seen.
+    pub fn is_scaled(&self) -> bool {
+        self.scale != 1.0
+    }
+
     fn scale_down(&mut self) {
         if self.scale == 1.0 {
             self.scale = DOWN;
