@@ -5,6 +5,7 @@ mod document;
 mod dump_args;
 mod dump_document;
 mod dump_summary;
+mod live_args;
 mod notes;
 mod summary;
 
@@ -28,9 +29,16 @@ pub fn run(args: &RunArgs, output: Output) -> anyhow::Result<Exit> {
         Ok(report) => {
             tell(&report, &request, output)?;
             let incomplete = report.dump.as_ref().is_some_and(complain);
+            let live = report.dump.as_ref().and_then(|dump| dump.live.as_ref());
+            let differs = live.is_some_and(|live| !live.agrees());
             match report.failure {
+                // It ended because it was asked to, at what it was asked to find.
+                Some(failure) if failure.interrupted && live.is_some_and(|live| live.stopped) => {
+                    Ok(Exit::Difference)
+                }
                 Some(failure) => Err(failure.into()),
                 None if incomplete => Ok(Exit::Failed),
+                None if differs => Ok(Exit::Difference),
                 None => Ok(verdict(report.golden)),
             }
         }

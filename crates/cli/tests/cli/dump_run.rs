@@ -60,6 +60,7 @@ fn the_document_has_every_key_of_a_dump() {
             "filtered_records",
             "held_up_s",
             "level",
+            "live",
             "losses",
             "problem",
             "records",

@@ -18,7 +18,6 @@ fn every_verb_has_help_with_an_example() {
         "show",
         "stats",
         "export",
-        "blame",
         "verify",
         "repair",
         "bench",

@@ -8,6 +8,7 @@ mod failing;
 mod help;
 mod json;
 mod list;
+mod live;
 mod made;
 mod repair;
 mod run;

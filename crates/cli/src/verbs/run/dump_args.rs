@@ -13,6 +13,8 @@ use crate::ids::{IdRange, parse_task_range};
 use crate::size;
 use crate::verbs::{parse_stage, ways};
 
+use super::live_args::LiveArgs;
+
 const HEADING: &str = "Dump";
 
 /// Options about the content of tensors, which the arguments of dispatches do not have.
@@ -106,12 +108,16 @@ pub struct DumpArgs {
     /// How payloads reach the disk: through the page cache, past it, or past it once the dump is large [default: auto]
     #[arg(long, value_name = "WAY", value_parser = ways())]
     dump_write: Option<PayloadPath>,
+
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 impl DumpArgs {
     /// What to record, if anything; refuses options that have no meaning without what they narrow.
     pub fn config(&self) -> Result<Option<DumpConfig>, UsageError> {
         self.refuse_idle_options()?;
+        self.refuse_partial_comparison()?;
         let mut config = DumpConfig::new(self.level());
         config.dump_args = self.dump_args;
         if !config.records_anything() {
@@ -135,6 +141,7 @@ impl DumpArgs {
         config.arena_bytes = self.dump_arena.unwrap_or(config.arena_bytes);
         config.buffers = self.dump_buffers.unwrap_or(config.buffers);
         config.records = self.dump_records.unwrap_or(config.records);
+        config.live = self.live.config();
         Ok(Some(config))
     }
 
@@ -144,7 +151,9 @@ impl DumpArgs {
     }
 
     fn level(&self) -> DumpLevel {
-        self.dump_tensor.unwrap_or(DumpLevel::Off)
+        // A comparison needs all of the content.
+        let unasked = if self.live.is_given() { DumpLevel::Full } else { DumpLevel::Off };
+        self.dump_tensor.unwrap_or(unasked)
     }
 
     /// Options that would do nothing: all of them without a dump, those about content without `--dump-tensor`.
@@ -167,6 +176,18 @@ impl DumpArgs {
         };
         let message = format!("{} {need} --dump-tensor{either}", idle.join(", "));
         Err(UsageError { message, hint: hint.into() })
+    }
+
+    /// A task is compared whole, so all of it must be recorded.
+    fn refuse_partial_comparison(&self) -> Result<(), UsageError> {
+        if !self.live.is_given() || self.level() == DumpLevel::Full {
+            return Ok(());
+        }
+        let message = format!("--live needs level full, not {}", self.level().name());
+        Err(UsageError {
+            message,
+            hint: "leave --dump-tensor out: --live records everything by itself".into(),
+        })
     }
 
     /// The options that were given, without those that switch recording on. Names every field, so that a new
@@ -192,6 +213,7 @@ impl DumpArgs {
             dump_buffers,
             dump_records,
             dump_write,
+            live: _,
         } = self;
         let all = [
             ("--out", out.is_some()),

@@ -4,6 +4,8 @@ use serde::Serialize;
 use tensortap::DumpReport;
 use tensortap::format::Loss;
 
+use super::live_args::LiveDocument;
+
 /// What came of a dump, for machines.
 #[derive(Serialize)]
 pub struct DumpDocument<'a> {
@@ -27,6 +29,7 @@ pub struct DumpDocument<'a> {
     corrupt_records: u64,
     filtered_records: u64,
     filtered_bytes: u64,
+    live: Option<LiveDocument>,
     losses: &'a [Loss],
     problem: Option<&'a str>,
 }
@@ -54,7 +57,7 @@ impl<'a> DumpDocument<'a> {
             filtered_bytes,
             held_up,
             closing,
-            live: _,
+            live,
             losses,
             problem,
         } = report;
@@ -78,6 +81,7 @@ impl<'a> DumpDocument<'a> {
             corrupt_records: *corrupt_records,
             filtered_records: *filtered_records,
             filtered_bytes: *filtered_bytes,
+            live: live.as_ref().map(LiveDocument::of),
             losses,
             problem: problem.as_deref(),
         }

@@ -3,6 +3,7 @@
 use tensortap::format::KERNEL_ARGS_FILE;
 use tensortap::{DumpLevel, DumpReport, Golden, RunReport};
 
+use super::live_args;
 use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
 use crate::number::{byte_rate, bytes, counted, counted_in, significant, time};
@@ -24,6 +25,9 @@ pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
     lines.push(("  losses", losses(dump).unwrap_or_else(|| "none".into())));
     if dump.filtered_records > 0 || dump.filtered_bytes > 0 {
         lines.push(("  filters", format!("kept out {}", kept_out(dump))));
+    }
+    if let Some(live) = &dump.live {
+        lines.extend(live_args::lines(live));
     }
     lines.push(("  folder", dump.dir.display().to_string()));
     lines.push(("  next", next(dump, report)));

@@ -1,0 +1,114 @@
+//! The options of `run` that compare it with a golden while it lasts, and what it prints about that.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use tensortap::{LiveConfig, LiveReport, TaskId};
+
+use crate::number::{bytes, counted, grouped};
+use crate::output::verdict;
+use crate::size;
+
+/// Wrong tasks that the summary names.
+const NAMED: usize = 3;
+
+/// What is compared, and when to stop.
+#[derive(Args)]
+#[command(next_help_heading = "Comparing while running")]
+pub struct LiveArgs {
+    /// Compare with this dump of the same scene, parameters and runtime, and keep only the payloads of tasks that differ;
+    /// records everything without --dump-tensor
+    #[arg(long, value_name = "GOLDEN")]
+    live: Option<PathBuf>,
+
+    /// End the run at the first task that is wrong although its inputs are right
+    #[arg(long, requires = "live")]
+    stop_at_first: bool,
+
+    /// Payload bytes that may wait for a verdict; beyond them tasks are kept without one [default: 4GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "live")]
+    live_scratch: Option<u64>,
+}
+
+impl LiveArgs {
+    /// Whether to compare.
+    pub fn is_given(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// What to compare with.
+    pub fn config(&self) -> Option<LiveConfig> {
+        let mut config = LiveConfig::new(self.live.as_ref()?);
+        config.stop_at_first = self.stop_at_first;
+        config.scratch_bytes = self.live_scratch.unwrap_or(config.scratch_bytes);
+        Some(config)
+    }
+}
+
+/// The `live` object of `run --json`.
+#[derive(Serialize)]
+pub struct LiveDocument {
+    verdict: &'static str,
+    golden: String,
+    judged: u64,
+    of: u64,
+    differing: u64,
+    wrong_here: Vec<String>,
+    wrong_here_count: u64,
+    unmatched: u64,
+    unjudged: u64,
+    released_bytes: u64,
+    stopped: bool,
+}
+
+impl LiveDocument {
+    /// Takes over every field.
+    pub fn of(report: &LiveReport) -> LiveDocument {
+        LiveDocument {
+            verdict: if report.agrees() { "pass" } else { "fail" },
+            golden: report.golden.display().to_string(),
+            judged: report.judged,
+            of: report.of,
+            differing: report.differing,
+            wrong_here: report.wrong_here.iter().map(|&id| TaskId(id).to_string()).collect(),
+            wrong_here_count: report.wrong_here_count,
+            unmatched: report.unmatched,
+            unjudged: report.unjudged,
+            released_bytes: report.released_bytes,
+            stopped: report.stopped,
+        }
+    }
+}
+
+/// Labels and values of the summary's lines.
+pub fn lines(report: &LiveReport) -> Vec<(&'static str, String)> {
+    let (judged, of) = (grouped(report.judged), counted(report.of, "task"));
+    let word = if report.agrees() { verdict("PASS", true) } else { verdict("FAIL", false) };
+    let mut lines =
+        vec![("live", format!("{word}, compared {judged} of {of} with {}", report.golden.display()))];
+    if report.differing > 0 {
+        lines.push(("  differ", format!("{}{}", counted(report.differing, "task"), first_wrong(report))));
+    }
+    for (count, what) in [
+        (report.unmatched, "not in the golden"),
+        (report.unjudged, "kept without a verdict: not completed, or too much was waiting (--live-scratch)"),
+    ] {
+        if count > 0 {
+            lines.push(("  other", format!("{} {what}", counted(count, "task"))));
+        }
+    }
+    lines.push(("  dropped", format!("{} of payloads that agree", bytes(report.released_bytes))));
+    lines
+}
+
+fn first_wrong(report: &LiveReport) -> String {
+    if report.wrong_here.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> = report.wrong_here.iter().take(NAMED).map(|&id| TaskId(id).to_string()).collect();
+    let more = report.wrong_here_count.saturating_sub(named.len() as u64);
+    let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
+    let stopped = if report.stopped { "; the run was ended there" } else { "" };
+    format!(", wrong although their inputs are right: {}{more}{stopped}", named.join(", "))
+}
