@@ -10,6 +10,7 @@ mod json;
 mod list;
 mod live;
 mod made;
+mod peers;
 mod repair;
 mod run;
 mod scenes;

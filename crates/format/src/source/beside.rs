@@ -24,7 +24,11 @@ pub(super) type JsonReader = serde_json::Deserializer<serde_json::de::IoRead<Met
 
 /// A JSON file read in bounded memory.
 pub(super) fn json_reader(file: File, meter: &Meter) -> JsonReader {
-    let file = BufReader::with_capacity(BUFFER_BYTES, file);
+    // Most files beside a dump are small.
+    let bytes = file
+        .metadata()
+        .map_or(BUFFER_BYTES, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
+    let file = BufReader::with_capacity(bytes.clamp(1, BUFFER_BYTES), file);
     serde_json::Deserializer::from_reader(Metered::new(file, meter))
 }
 
