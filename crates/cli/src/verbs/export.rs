@@ -32,9 +32,9 @@ use self::summary::Exported;
     tensortap export --format txt --func mul --out mul_text\n  \
     tensortap export --format safetensors --pack --out all --json\n  \
     tensortap export my_dump --format npz --by-task --out tasks\n\n\
-    Files are named task_<id>_<before|after>_<in|out|inout><arg>. numpy has no bfloat16, 8-bit and 4-bit\n\
-    types: these keep their exact bits, as uint16 or uint8, 4-bit elements packed. tensortap_export.json,\n\
-    written last, says what every array is and which records had no content.")]
+    Files are named task_<id>_<before|after>_<in|out|inout><arg>. Types that numpy lacks keep their exact bits: \
+    bfloat16 as uint16, 8-bit floats as uint8, 4-bit elements packed in uint8. tensortap_export.json, written \
+    last, says what every array is and which records had no content.")]
 pub struct ExportArgs {
     #[command(flatten)]
     dump: DumpArg,

@@ -27,9 +27,9 @@ use self::measured::Measured;
     tensortap stats                                the newest dump under outputs/\n  \
     tensortap stats --only-flagged                 records with NaN, Inf, constant values, ..\n  \
     tensortap stats my_dump --func softmax --stage after --json\n\n\
-    Flags: nan, inf, zero (every element), constant, f16_overflow (a finite float of 65504 or more in\n\
-    magnitude), truncated (a part was measured), no_payload (nothing to measure).\n\
-    At level `hash` the statistics are those that the device took.")]
+    Flags: nan, inf, zero (every element), constant, f16_overflow (a finite float of 65504 or more in magnitude), \
+    truncated (a part was measured), no_payload (nothing to measure). At level `hash` the statistics are those that \
+    the device took.")]
 pub struct StatsArgs {
     #[command(flatten)]
     dump: DumpArg,

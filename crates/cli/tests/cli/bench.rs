@@ -173,3 +173,24 @@ fn diff_of_nothing_is_refused() {
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
     assert!(outcome.stderr.contains("from 4 bytes"), "{outcome:?}");
 }
+
+#[test]
+fn read_measures_lists_statistics_and_exports_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let outputs = dir.path().join("outputs");
+    let line = ["bench", "read", "--records", "3000", "--bytes", "4MiB", "--pairs", "2", "--json", "--dir"];
+    let outcome = outcome(command(&[&line[..], &[outputs.to_str().unwrap()]].concat()));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    assert!(!outputs.exists(), "what was written is removed");
+    let bench = document(&outcome);
+    assert_eq!((&bench["list"]["records"], &bench["list"]["target_s"]), (&3000.into(), &1.0.into()));
+    spread_is_in_order(&bench["list"]["seconds"]);
+    let stats = array(&bench["stats"]);
+    let dtypes: Vec<&str> = stats.iter().map(|row| row["dtype"].as_str().unwrap()).collect();
+    assert_eq!(dtypes, ["float32", "bfloat16", "float8_e4m3fn"]);
+    for row in stats.iter().chain([&bench["export"]]) {
+        assert_eq!((&row["bytes"], &row["target_ratio"]), (&(4 << 20).into(), &0.5.into()));
+        ["plain_s", "tensortap_s", "ratio"].iter().for_each(|key| spread_is_in_order(&row[key]));
+        assert_eq!(row["met"], row["ratio"]["median"].as_f64() >= Some(0.5), "{row}");
+    }
+}
