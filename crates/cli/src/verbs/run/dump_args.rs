@@ -19,7 +19,7 @@ const HEADING: &str = "Dump";
 
 /// Options about the content of tensors, which the arguments of dispatches do not have.
 const ABOUT_CONTENT: [&str; 5] =
-    ["--dump-arg", "--dump-stage", "--dump-max-bytes", "--no-dedup", "--dump-direct"];
+    ["--dump-arg", "--dump-stage", "--dump-max-bytes", "--no-dedup", "--dump-write"];
 
 /// What is recorded, and where it goes.
 #[derive(Args)]
@@ -347,8 +347,9 @@ mod tests {
 
     #[test]
     fn options_about_content_need_tensors() {
-        let error = config("--dump-args --dump-stage after --dump-first 2 --no-dedup").unwrap_err();
-        assert_eq!(error.message, "--dump-stage, --no-dedup need --dump-tensor");
+        let error = config("--dump-args --dump-stage after --dump-first 2 --no-dedup --dump-write direct")
+            .unwrap_err();
+        assert_eq!(error.message, "--dump-stage, --no-dedup, --dump-write need --dump-tensor");
         assert!(config("--dump-args --dump-tensor --dump-stage after --no-dedup").is_ok());
     }
 
