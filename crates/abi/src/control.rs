@@ -129,10 +129,13 @@ pub struct ThreadControl {
     pub completed: u64,
     /// Dispatches this thread has seen finished.
     pub dispatches: u64,
+    /// Times this thread has looked at all of its cores and queues and found nothing to do.
+    pub idle_rounds: u64,
     /// Zero.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
-assert_layout!(ThreadControl, size 64, align 64, state @ 0, submitted @ 8, completed @ 16, dispatches @ 24);
+assert_layout!(ThreadControl, size 64, align 64, state @ 0, submitted @ 8, completed @ 16, dispatches @ 24,
+    idle_rounds @ 32);
 
 /// What a device thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -331,6 +331,11 @@ impl<'m> ThreadView<'m> {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.at).completed) }
     }
+    /// Rounds in which the thread found nothing to do.
+    pub fn idle_rounds(&self) -> &'m AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).idle_rounds) }
+    }
     /// Dispatches seen finished by the thread.
     pub fn dispatches(&self) -> &'m AtomicU64 {
         // SAFETY: as above.

@@ -15,25 +15,59 @@ const TICK: Duration = Duration::from_millis(100);
 /// Looks in a row that must find nothing in motion before a graph counts as deadlocked.
 const STILL_LOOKS: u32 = 3;
 
+/// Rounds in which every scheduler must have found nothing since the first of those looks. One may have been under way
+/// then; the next began later and saw what there was.
+const IDLE_ROUNDS: u64 = 2;
+
 /// Returns when the run is complete, has failed, or was found to hang.
 pub fn watch(run: &Run<'_>, stall_limit: Option<Duration>) {
     let tick = stall_limit.map_or(TICK, |limit| TICK.min(limit / 4)).max(Duration::from_millis(1));
     let mut clock = StallClock { progress: run.progress(), still: Duration::ZERO };
-    let mut still_looks = 0;
+    let mut stillness = Stillness::default();
     while !run.stopped() && !run.is_complete() {
         let asleep = Instant::now();
         let _ = run.monitor_parker.wait_timeout(tick, || !run.stopped() && !run.is_complete());
         if clock.observe(run, asleep.elapsed().min(TICK)) {
-            still_looks = 0;
+            stillness = Stillness::default();
             continue;
         }
-        still_looks = if nothing_moves(run) { still_looks + 1 } else { 0 };
-        if still_looks >= STILL_LOOKS {
+        if stillness.look(run) {
             run.fail(&graph_deadlock(run));
         } else if stall_limit.is_some_and(|limit| clock.still >= limit) {
             run.fail(&stall(run, clock.still));
         }
     }
+}
+
+/// How long nothing has moved. That nothing is to be seen proves nothing by itself: a scheduler that the system does not
+/// let run has not seen yet what the cores have finished. So each must have looked, too.
+#[derive(Default)]
+struct Stillness {
+    looks: u32,
+    /// Idle rounds of each scheduler at the first look.
+    rounds: Vec<u64>,
+}
+
+impl Stillness {
+    /// Whether nothing will ever move again.
+    fn look(&mut self, run: &Run<'_>) -> bool {
+        if !nothing_moves(run) {
+            *self = Stillness::default();
+            return false;
+        }
+        if self.looks == 0 {
+            self.rounds = idle_rounds(run).collect();
+        }
+        self.looks += 1;
+        // A scheduler that sleeps makes no rounds.
+        run.scheduler_parkers.iter().for_each(tensortap_sync::park::Parker::wake);
+        let looked = |(before, now): (&u64, u64)| now.saturating_sub(*before) >= IDLE_ROUNDS;
+        self.looks > STILL_LOOKS && self.rounds.iter().zip(idle_rounds(run)).all(looked)
+    }
+}
+
+fn idle_rounds(run: &Run<'_>) -> impl Iterator<Item = u64> {
+    (1..=run.schedulers()).map(|thread| run.control.thread(thread).idle_rounds().load(Ordering::Acquire))
 }
 
 /// Time without progress. Stands still while any thread is held up by the dump.

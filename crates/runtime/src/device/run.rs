@@ -259,7 +259,8 @@ impl<'m> Run<'m> {
             .fold(0, u64::wrapping_add)
     }
 
-    fn schedulers(&self) -> u32 {
+    /// Scheduler threads.
+    pub fn schedulers(&self) -> u32 {
         u32::try_from(self.scheduler_parkers.len()).expect("at most MAX_SCHEDULERS")
     }
 

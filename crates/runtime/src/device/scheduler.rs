@@ -90,6 +90,7 @@ pub struct Scheduler<'r, 'm, C, H> {
     warm: [u32; 2],
     completed: u64,
     dispatches: u64,
+    idle_rounds: u64,
 }
 
 impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
@@ -108,6 +109,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
             warm: [0, 1],
             completed: 0,
             dispatches: 0,
+            idle_rounds: 0,
         }
     }
 
@@ -118,11 +120,23 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         while !self.is_over() {
             if run.race.as_ref().is_some_and(Race::is_waiting) {
                 // Nobody wakes a scheduler when a postponed task gets its successor.
-                let _ = parker.wait_timeout(Duration::from_millis(1), || !self.step() && !self.is_over());
+                let _ =
+                    parker.wait_timeout(Duration::from_millis(1), || self.finds_nothing() && !self.is_over());
             } else {
-                parker.wait(|| !self.step() && !self.is_over());
+                parker.wait(|| self.finds_nothing() && !self.is_over());
             }
         }
+    }
+
+    /// Whether a step found nothing to do; counts those, for a watcher that must know that it looked.
+    fn finds_nothing(&mut self) -> bool {
+        let nothing = !self.step();
+        if nothing {
+            self.idle_rounds += 1;
+            // Pairs with the watcher: what it saw before it saw this count was there when the round began or later.
+            self.thread.idle_rounds().store(self.idle_rounds, Ordering::Release);
+        }
+        nothing
     }
 
     fn is_over(&self) -> bool {
