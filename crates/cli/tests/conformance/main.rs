@@ -1,5 +1,6 @@
 //! One suite for every platform and every runtime: it walks the registries, so a new one is tested by being listed.
 
+mod circle;
 mod failure;
 mod faults;
 mod order;
