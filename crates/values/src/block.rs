@@ -38,7 +38,9 @@ pub(crate) trait ElementPass {
 }
 
 /// Does work on the elements of a dtype. This is the one place that says how each dtype is decoded.
+#[inline(always)]
 pub(crate) fn each_decoded<P: ElementPass>(dtype: DType, bytes: &[u8], pass: P) -> P::Output {
+    #[inline(always)]
     fn of<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
         bytes.as_chunks().0
     }
@@ -86,6 +88,7 @@ impl ElementPass for Store<'_> {
 }
 
 /// Without a branch: the exponent is put right by a multiplication, which also makes subnormal numbers normal.
+#[inline(always)]
 fn float16(bits: u16) -> f32 {
     const SPECIAL: u32 = 0x1f << 23;
     const TWO_TO_112: f32 = f32::from_bits((127 + 112) << 23);
@@ -96,6 +99,7 @@ fn float16(bits: u16) -> f32 {
     f32::from_bits((bits & 0x8000) << 16 | if magnitude >= SPECIAL { special } else { number })
 }
 
+#[inline(always)]
 fn bfloat16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }

@@ -27,7 +27,7 @@
 //! assert_eq!(ordinal(DType::Float16, 0x7e00), None, "NaN has no place among the numbers");
 //! ```
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
@@ -39,6 +39,7 @@ mod small_float;
 mod statistics;
 mod text;
 mod value;
+pub mod vector;
 
 pub use block::{decode_bits, decode_block, decode_signed, decode_unsigned, element_bits, elements_in};
 pub use convert::{from_f64, to_f64};

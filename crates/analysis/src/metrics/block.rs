@@ -4,12 +4,12 @@ use tensortap_abi::DType;
 use tensortap_values::element_bits;
 
 use super::decode::decode;
-use super::dispatch::Level;
 use super::distance::distances;
 use super::full::Specials;
 use super::peak::Peak;
 use super::rule::Test;
 use super::sums::{Census, Differences, LANES};
+use tensortap_values::vector::Level;
 
 /// Elements that are summed up together. Parts of a tensor begin at multiples of it.
 pub const BLOCK: usize = 1024;

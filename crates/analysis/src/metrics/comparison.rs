@@ -5,12 +5,12 @@ use tensortap_values::elements_in;
 
 use super::block::BLOCK;
 use super::detail::{Detail, DetailPass};
-use super::dispatch::Level;
 use super::error::{CompareError, Side};
 use super::full::{Full, Metrics};
 use super::quick::{Quick, QuickPass};
 use super::rule::{Predicate, Rule, Test};
 use super::stream::{Pass, Stream};
+use tensortap_values::vector::Level;
 
 /// Below this many elements a second thread costs more than it saves.
 const MIN_PART: u64 = 1 << 16;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use tensortap_abi::DType;
 use tensortap_values::decode_block;
 
-use super::dispatch::{Level, Work};
+use tensortap_values::vector::{Level, Work};
 
 /// A float that the loops decode themselves, without a branch.
 pub(super) trait Hot {

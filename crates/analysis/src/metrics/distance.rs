@@ -7,7 +7,7 @@ use tensortap_values::{decode_bits, decode_signed};
 
 use super::block::BLOCK;
 use super::decode::{Bf16, F16, F32, Hot};
-use super::dispatch::{Level, Work};
+use tensortap_values::vector::{Level, Work};
 
 /// Fills in the distances; how many elements differ in their bits. Of a NaN or an infinity the distance means nothing.
 pub(super) fn distances(level: Level, dtype: DType, dump: &[u8], golden: &[u8], out: &mut [u64]) -> u64 {

@@ -5,13 +5,13 @@ use tensortap_values::from_f64;
 
 use super::block::{Block, Bytes, Excluded, may_exceed};
 use super::comparison::Comparison;
-use super::dispatch::Level;
 use super::distance::{DistanceSums, TakeDistances};
 use super::peak::{Peak, Worst, greater};
 use super::rule::Test;
 use super::stream::{Pass, sealed};
 use super::sums::{ErrorSums, TakeSums};
 use super::tree::{Merge, Tree};
+use tensortap_values::vector::Level;
 
 /// Values of one side that deserve a count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

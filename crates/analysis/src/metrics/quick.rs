@@ -7,12 +7,12 @@ use tensortap_abi::DType;
 use super::block::{Block, Bytes, Excluded, may_exceed};
 use super::comparison::Comparison;
 use super::decode::{Bf16, F16, F32, Hot};
-use super::dispatch::{Level, Work};
 use super::distance::TakeDistances;
 use super::full::round_golden;
 use super::peak::{Peak, Worst, greater};
 use super::rule::Test;
 use super::stream::{Pass, sealed};
+use tensortap_values::vector::{Level, Work};
 
 /// Whether a tensor is within its rule, and its greatest error. The fields mean what they mean in
 /// [`Metrics`](super::Metrics).

@@ -1,7 +1,7 @@
 //! The sums of one block. Each has [`LANES`] lanes whatever the processor has, so that it adds in one order.
 
-use super::dispatch::Work;
 use super::rule::Test;
+use tensortap_values::vector::Work;
 
 /// Sums that run side by side. Blocks are padded with zeros to a multiple of it.
 pub(super) const LANES: usize = 8;

@@ -5,13 +5,14 @@ use tensortap_abi::DType;
 use super::moments::HUGE;
 use super::{F16_OVERFLOW, Statistics};
 use crate::block::{ElementPass, decode_block, each_decoded};
+use crate::vector::{Level, Work};
 
 /// Elements of one pass.
 pub(super) const BLOCK: usize = 2048;
 /// Elements decoded for a closer look.
 const DECODED: usize = 512;
 /// Running values side by side, so that no step waits for the one before.
-const LANES: usize = 4;
+const LANES: usize = 16;
 /// Squares around a guess of the mean are exact enough while the guess is within this many deviations, squared.
 const GUESS_LIMIT: f64 = 16.0;
 
@@ -110,7 +111,23 @@ impl Statistics {
 
 impl Pass {
     fn over(dtype: DType, bytes: &[u8], count: usize, guess: f64) -> Pass {
-        each_decoded(dtype, bytes, Over { count, guess })
+        Level::detect().run(PassOver { dtype, bytes, over: Over { count, guess } })
+    }
+}
+
+/// The pass, for one processor.
+struct PassOver<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+    over: Over,
+}
+
+impl Work for PassOver<'_> {
+    type Output = Pass;
+
+    #[inline(always)]
+    fn run(self) -> Pass {
+        each_decoded(self.dtype, self.bytes, self.over)
     }
 }
 
@@ -123,6 +140,7 @@ struct Over {
 impl ElementPass for Over {
     type Output = Pass;
 
+    #[inline(always)]
     fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> Pass {
         let mut lanes = Lanes::new(self.guess);
         let (groups, rest) = elements[..self.count.min(elements.len())].as_chunks::<LANES>();
@@ -137,6 +155,7 @@ impl ElementPass for Over {
         lanes.finish()
     }
 
+    #[inline(always)]
     fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> Pass {
         let mut lanes = Lanes::new(self.guess);
         for place in 0..self.count.min(bytes.len() * 2) {
@@ -175,6 +194,7 @@ struct Lanes {
 }
 
 impl Lanes {
+    #[inline(always)]
     fn new(guess: f64) -> Lanes {
         Lanes {
             guess,
@@ -196,6 +216,7 @@ impl Lanes {
         self.zeros[lane] += u64::from(value == 0.0);
     }
 
+    #[inline(always)]
     fn finish(self) -> Pass {
         Pass {
             sum: self.sum.iter().sum(),

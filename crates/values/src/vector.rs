@@ -4,6 +4,12 @@
 //! The same source gives the same bits at every level: nothing is contracted or reordered.
 #![expect(unsafe_code, reason = "calling a function for instructions that were found to be there")]
 
+// Each asks the processor once.
+#[cfg(target_arch = "x86_64")]
+cpufeatures::new!(avx2_is_there, "avx2");
+#[cfg(target_arch = "x86_64")]
+cpufeatures::new!(avx512_is_there, "avx512f", "avx512bw", "avx512dq", "avx512vl");
+
 /// Vector instructions that this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(Kind);
@@ -19,8 +25,10 @@ enum Kind {
 }
 
 /// A loop. `run` and all that it calls must be inlined, or it is compiled for the baseline.
-pub(super) trait Work {
+pub trait Work {
+    /// What it makes.
     type Output;
+    /// Does it.
     fn run(self) -> Self::Output;
 }
 
@@ -28,29 +36,19 @@ impl Level {
     /// The best of this processor.
     #[must_use]
     pub fn detect() -> Level {
-        let mut levels = Level::available();
-        levels.pop().unwrap_or(Level(Kind::Baseline))
+        Level::available().last().unwrap_or(Level(Kind::Baseline))
     }
 
     /// All of this processor, the best last.
-    #[must_use]
-    pub fn available() -> Vec<Level> {
-        let mut levels = vec![Level(Kind::Baseline)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") {
-                levels.push(Level(Kind::Avx2));
-            }
-            if is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                levels.push(Level(Kind::Avx512));
-            }
-        }
-        levels
+    pub fn available() -> impl Iterator<Item = Level> {
+        let kinds = [
+            Some(Kind::Baseline),
+            #[cfg(target_arch = "x86_64")]
+            avx2_is_there::get().then_some(Kind::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            (avx2_is_there::get() && avx512_is_there::get()).then_some(Kind::Avx512),
+        ];
+        kinds.into_iter().flatten().map(Level)
     }
 
     /// As people call it.
@@ -65,8 +63,9 @@ impl Level {
         }
     }
 
+    /// Does the work with these instructions.
     #[inline]
-    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+    pub fn run<W: Work>(self, work: W) -> W::Output {
         match self.0 {
             Kind::Baseline => work.run(),
             #[cfg(target_arch = "x86_64")]
