@@ -6,16 +6,19 @@
 //! | [`blame`] | which task of a dump is wrong? |
 //! | [`carry`] | was a task given what the tasks before it had written? |
 //! | [`compare`] | is a record what it should be, and what does that rest on? |
+//! | [`diff`] | how does every record differ from its golden? |
 //! | [`graph`] | where did the content of every input come from? |
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
 //! | [`matching`] | which task of one dump is which of another? |
 //! | [`reference`](mod@reference) | what should a task have made of what it was given? |
+//! | [`repeat`] | did tasks that were given the same make the same of it? |
 //! | [`rules`] | which rule judges which argument, as a rules file says |
 #![deny(unsafe_code)]
 
 pub mod blame;
 pub mod carry;
 pub mod compare;
+pub mod diff;
 mod error;
 pub mod graph;
 pub mod labels;
@@ -23,6 +26,7 @@ pub mod matching;
 pub mod metrics;
 mod parallel;
 pub mod reference;
+pub mod repeat;
 pub mod rules;
 
 pub use error::AnalysisError;

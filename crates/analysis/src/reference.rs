@@ -26,6 +26,9 @@ pub struct Expected {
     pub dtype: DType,
     /// Sizes.
     pub shape: Vec<u64>,
+    /// Whether an input of the task holds NaN or an infinity. Kernel and reference need not agree on those: which of two
+    /// values is greater, when one is NaN, is decided differently everywhere.
+    pub from_non_finite: bool,
 }
 
 impl Expected {
@@ -76,6 +79,10 @@ impl References {
             Ok(computed) => computed,
             Err(reason) => return Ok(Err(reason)),
         };
+        let read = task.args.iter().filter(|a| a.role.reads() && !a.is_scalar());
+        let from_non_finite = read
+            .filter_map(|a| computed.tensors.get(usize::from(a.arg_index)))
+            .any(|tensor| tensor.values.iter().any(|v| !v.is_finite()));
         // A dump may hold shapes that no reference expects.
         let run = || kernels.iter().for_each(|kernel| (kernel.reference)(&mut computed));
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -85,7 +92,8 @@ impl References {
         let expected = written.map(|arg| {
             let tensor = computed.tensors.get(usize::from(arg.arg_index))?;
             let numel: u64 = arg.shape.iter().product();
-            (tensor.values.len() as u64 == numel).then(|| encode(arg, &tensor.values))
+            (tensor.values.len() as u64 == numel)
+                .then(|| Expected { from_non_finite, ..encode(arg, &tensor.values) })
         });
         Ok(expected
             .collect::<Option<_>>()
@@ -146,7 +154,7 @@ fn encode(arg: &Argument, values: &[f64]) -> Expected {
         let width = usize::try_from(bits / 8).unwrap_or(8);
         values.iter().flat_map(|v| from_f64(dtype, *v).to_le_bytes().into_iter().take(width)).collect()
     };
-    Expected { arg_index: arg.arg_index, bytes, dtype, shape: arg.shape.clone() }
+    Expected { arg_index: arg.arg_index, bytes, dtype, shape: arg.shape.clone(), from_non_finite: false }
 }
 
 /// A captured output as it is compared with [`Expected`]: 64-bit integers become f64, as they did there.

@@ -172,15 +172,19 @@ impl Rules {
     /// The rule that judges an argument.
     #[must_use]
     pub fn rule_for(&self, subject: &Subject<'_>) -> Rule {
-        let Some(entry) = self.entries.iter().find(|entry| entry.matches(subject)) else {
-            return self.profile.rule(subject.dtype);
-        };
+        self.first_match(subject).unwrap_or_else(|| self.profile.rule(subject.dtype))
+    }
+
+    /// The rule of the first entry that matches an argument; `None` when none does.
+    #[must_use]
+    pub fn first_match(&self, subject: &Subject<'_>) -> Option<Rule> {
+        let entry = self.entries.iter().find(|entry| entry.matches(subject))?;
         let rule = match entry.judge {
             Judge::Predicate(predicate) => Rule { predicate, ..Rule::for_dtype(subject.dtype) },
             Judge::Profile(profile) => profile.rule(subject.dtype),
         };
         let nan_equal = entry.nan_equal.unwrap_or(rule.nan_equal);
-        Rule { nan_equal, small: entry.small.unwrap_or(rule.small), ..rule }
+        Some(Rule { nan_equal, small: entry.small.unwrap_or(rule.small), ..rule })
     }
 }
 

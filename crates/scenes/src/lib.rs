@@ -25,6 +25,7 @@ mod bench_dispatch;
 mod bgemm;
 mod dump_tensor_example;
 mod faulty;
+mod garbage;
 mod inputs;
 mod large_tensor;
 mod mixed_example;
@@ -33,6 +34,7 @@ mod paged_attention;
 mod rendezvous;
 mod ring_scopes;
 mod scalar_data;
+mod shuffled;
 mod stream;
 mod tiny_llm;
 mod trace_args;
@@ -61,6 +63,8 @@ pub fn builtin() -> Registry {
         &rendezvous::Rendezvous,
         &odd_views::OddViews,
         &large_tensor::LargeTensor,
+        &garbage::Garbage,
+        &shuffled::Shuffled,
         &trace_args::TraceArgs,
     ])
 }

@@ -44,6 +44,7 @@ pub use run::{Request, become_device_if_asked, become_device_if_asked_with, reso
 pub use tensortap_abi::{
     CoreType, DType, DumpCollect, DumpLevel, DumpPolicy, DumpStage, FailureKind, TaskId,
 };
+pub use tensortap_analysis as analysis;
 pub use tensortap_collector::PayloadPath;
 pub use tensortap_format as format;
 pub use tensortap_interchange as interchange;

@@ -3,18 +3,21 @@
 mod golden;
 mod reference;
 
-use tensortap_abi::{DType, DumpStage};
+pub(crate) use golden::match_options;
+
+use tensortap_abi::{DType, DumpStage, TaskId};
 use tensortap_format::{Dump, FormatError};
 use tensortap_scene::Scene;
 
 use crate::carry::{Carried, carried};
-use crate::compare::{Outcome, RuleBook, Subject, Verdict};
+use crate::compare::{Outcome, RuleBook, Verdict};
 use crate::error::AnalysisError;
 use crate::graph::{Argument, TaskGraph};
-use crate::labels::{Finding, Label, Status, TaskStatus, first_wrong};
+use crate::labels::{Finding, Label, Status, TaskStatus, chain, first_wrong};
 use crate::matching::Matching;
 use crate::metrics::{Detail, Predicate, Rule};
 use crate::parallel::Work;
+use crate::rules::Subject;
 
 /// How a dump is held against its golden.
 #[derive(Clone, Default)]
@@ -115,6 +118,17 @@ impl Blame {
         self.findings.iter().filter(|f| f.label == label).count()
     }
 
+    /// Records of a task that are outside their rules; of a task that raced or was fed, its inputs too.
+    pub fn outside(&self, task: usize) -> impl Iterator<Item = &ComparedArg> {
+        self.compared_args[task].iter().filter(|c| c.outcome.verdict == Verdict::Outside)
+    }
+
+    /// A shortest way by which the error of a task reached the last task that shows it.
+    #[must_use]
+    pub fn chain(&self, task: usize) -> Vec<usize> {
+        chain(&self.graph, &self.findings, task)
+    }
+
     /// Where the errors of a record sit; `None` when there are no bytes to look at.
     ///
     /// # Errors
@@ -150,10 +164,18 @@ fn carried_all(
 
 /// The rule of a record. An input is held to the rule of the output that it came from, the strictest where it came from
 /// several: then bytes that passed there do not fail here.
-fn rule_of(rules: &RuleBook, graph: &TaskGraph, task: usize, arg: &Argument, stage: DumpStage) -> Rule {
+pub(crate) fn rule_of(
+    rules: &RuleBook,
+    graph: &TaskGraph,
+    task: usize,
+    arg: &Argument,
+    stage: DumpStage,
+) -> Rule {
     let of = |task: usize, arg_index: u16, dtype: DType| {
-        let (task_id, kernels) = (graph.tasks[task].task_id, graph.tasks[task].kernel_labels());
-        rules.rule(&Subject { task_id, kernels: &kernels, arg_index, dtype })
+        let (task_id, labels) =
+            (TaskId(graph.tasks[task].task_id).to_string(), graph.tasks[task].kernel_labels());
+        let kernels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        rules.rule(&Subject { task_id: &task_id, kernels: &kernels, arg_index: arg_index.into(), dtype })
     };
     let own = of(task, arg.arg_index, arg.dtype);
     if stage == DumpStage::AfterCompletion || arg.origin.sources.is_empty() {

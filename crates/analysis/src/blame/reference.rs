@@ -6,13 +6,15 @@ use tensortap_scene::Scene;
 
 use super::{Blame, BlameOptions, ComparedArg, carried_all, count_compared, rule_of, status_of};
 use crate::carry::Carried;
-use crate::compare::{Depth, Outcome, RuleBook, compare};
+use crate::compare::{Depth, Outcome, RuleBook, Verdict, compare};
 use crate::error::AnalysisError;
 use crate::graph::{GraphTask, TaskGraph, load};
 use crate::labels::{ArgStatus, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
 use crate::metrics::Detail;
 use crate::reference::{Expected, References, captured_side};
+
+const NON_FINITE: &str = "an input holds NaN or infinities, on which kernel and reference need not agree";
 
 pub(super) fn blame(
     dump: &Dump,
@@ -102,7 +104,12 @@ fn judge(
             (Ok(all), Some(captured)) => match all.iter().find(|e| e.arg_index == arg.arg_index) {
                 Some(expected) => {
                     let side = captured_side(dump, arg, captured)?;
-                    compare(&side, &expected.side(), &rule, true, Depth::Quick)?
+                    let outcome = compare(&side, &expected.side(), &rule, true, Depth::Quick)?;
+                    if outcome.verdict == Verdict::Outside && expected.from_non_finite {
+                        Outcome::unknown(NON_FINITE)
+                    } else {
+                        outcome
+                    }
                 }
                 None => Outcome::unknown("the reference does not write it"),
             },

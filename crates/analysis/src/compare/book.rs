@@ -1,37 +1,17 @@
 use std::collections::HashMap;
 
-use tensortap_abi::DType;
 use tensortap_format::RunInfo;
 
 use crate::metrics::Rule;
+use crate::rules::{Profile, Rules, Subject};
 
-/// What decides when nothing more particular does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// The tolerance of the kernel, else that of the dtype.
-    #[default]
-    Default,
-    /// The same bits: for the same kernel on the same device.
-    BitExact,
-}
-
-/// What a rule is asked about.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// Task.
-    pub task_id: u64,
-    /// Names of its kernels.
-    pub kernels: &'a [String],
-    /// Argument.
-    pub arg_index: u16,
-    /// Its element type.
-    pub dtype: DType,
-}
-
-/// Chooses the rule for every record.
+/// Chooses the rule for every record: the first rule of a file that matches, else the profile `bitexact`, else tolerances that
+/// were given, else those of the kernel, else those of the dtype.
 #[derive(Clone, Debug, Default)]
 pub struct RuleBook {
-    /// Decides when nothing below does.
+    /// A rules file.
+    pub rules: Rules,
+    /// Where no rule of the file matches.
     pub profile: Profile,
     /// Instead of a float's own relative tolerance.
     pub rtol: Option<f64>,
@@ -57,10 +37,13 @@ impl RuleBook {
     #[must_use]
     pub fn rule(&self, subject: &Subject<'_>) -> Rule {
         let dtype = subject.dtype;
+        if let Some(rule) = self.rules.first_match(subject) {
+            return rule;
+        }
         if self.profile == Profile::BitExact {
             return Rule::bitexact(dtype);
         }
-        let declared = subject.kernels.iter().find_map(|name| self.kernels.get(name)).copied();
+        let declared = subject.kernels.iter().find_map(|name| self.kernels.get(*name)).copied();
         let given = (self.rtol.is_some() || self.atol.is_some()) && dtype.is_float();
         match (given, declared) {
             (true, _) => Rule::close(dtype, self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0)),
@@ -74,11 +57,11 @@ impl RuleBook {
 mod tests {
     use super::*;
     use crate::metrics::Predicate;
+    use tensortap_abi::DType;
 
     #[test]
     fn what_is_more_particular_decides() {
-        let kernels = ["mul".to_string()];
-        let of = |dtype| Subject { task_id: 0, kernels: &kernels, arg_index: 0, dtype };
+        let of = |dtype| Subject { task_id: "0x7", kernels: &["mul"], arg_index: 0, dtype };
         let mut book = RuleBook::default();
         assert_eq!(book.rule(&of(DType::Float32)), Rule::for_dtype(DType::Float32));
         book.kernels.insert("mul".into(), (0.5, 0.25));
@@ -87,5 +70,7 @@ mod tests {
         assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.1, atol: 0.0 });
         book.profile = Profile::BitExact;
         assert_eq!(book.rule(&of(DType::Int8)).predicate, Predicate::BitExact);
+        book.rules = Rules::parse("[[rule]]\nfunc = 'mul'\nulps = 2\n", Profile::Default).unwrap();
+        assert_eq!(book.rule(&of(DType::Int8)).predicate, Predicate::Ulps(2));
     }
 }

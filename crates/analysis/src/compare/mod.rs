@@ -4,6 +4,6 @@ mod book;
 mod outcome;
 mod side;
 
-pub use book::{Profile, RuleBook, Subject};
+pub use book::RuleBook;
 pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, detail};
 pub use side::{Content, Side};

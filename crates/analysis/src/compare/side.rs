@@ -22,7 +22,7 @@ pub enum Content<'a> {
     /// In memory.
     Bytes(Cow<'a, [u8]>),
     /// In a dump.
-    Stored(&'a Dump, Record),
+    Stored(&'a Dump, Box<Record>),
     /// Nowhere, and why.
     Missing(String),
 }
@@ -32,7 +32,7 @@ impl<'a> Side<'a> {
     #[must_use]
     pub fn of_record(dump: &'a Dump, record: &Record) -> Side<'a> {
         let content = match record.payload {
-            PayloadState::Stored => Content::Stored(dump, *record),
+            PayloadState::Stored => Content::Stored(dump, Box::new(*record)),
             state => Content::Missing(format!("its payload is {}", missing(state))),
         };
         Side {

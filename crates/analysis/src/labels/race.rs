@@ -1,6 +1,6 @@
 //! Who raced with whom.
 
-use crate::graph::{Argument, Source, TaskGraph};
+use crate::graph::{Argument, GraphTask, Place, Source, TaskGraph};
 
 /// The other task of a race; this one was given something else than its producer wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,25 @@ pub enum RaceKind {
     Overwritten,
     /// It is not what the other task, its producer, wrote; nothing says who changed it.
     Changed,
+    /// The other task, which should have come before or after, ran at the same time and wrote the same bytes.
+    Overlapped,
+}
+
+/// A task that ran at the same time and wrote bytes that this one reads or writes: what was captured around this one is then
+/// not what its kernel saw.
+pub(super) fn overlapping(graph: &TaskGraph, task: usize) -> Option<Race> {
+    let own = &graph.tasks[task];
+    let (start, end) = (own.dispatched_ns?, own.completed_ns?);
+    let at_the_same_time =
+        |t: &GraphTask| t.dispatched_ns.zip(t.completed_ns).is_some_and(|(s, e)| s < end && start < e);
+    let mut others =
+        graph.tasks.iter().enumerate().filter(|(place, t)| *place != task && at_the_same_time(t));
+    let meets = |written: &Place| {
+        let mut places = own.args.iter().filter_map(|a| a.place.as_ref());
+        places.any(|p| p.footprint.overlaps(&written.footprint))
+    };
+    let found = others.find(|(_, t)| t.outputs().filter_map(|o| o.place.as_ref()).any(meets));
+    found.map(|(other, _)| Race { other, kind: RaceKind::Overlapped })
 }
 
 /// The race behind an input that is not what its producer wrote.

@@ -126,6 +126,25 @@ fn a_successor_that_overwrote_an_input_is_named() {
 }
 
 #[test]
+fn a_task_into_whose_output_another_wrote_meanwhile_is_not_blamed_alone() {
+    let make = |written: &str, ends: [u64; 2]| {
+        let mut tasks = vec![
+            TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, written).at(10).done(),
+            TaskMaker::new(1, "b").output(0x2000, "b").at(20).done(),
+        ];
+        for (task, end) in tasks.iter_mut().zip(ends) {
+            task.completed_ns = Some(end);
+        }
+        tasks
+    };
+    let golden = make("a", [11, 21]);
+    let overlapped = Case::new(make("a!", [30, 40]), &golden, &[(0, 1)]);
+    assert_eq!(overlapped.findings()[0].1.race, Some(Race { other: 1, kind: RaceKind::Overlapped }));
+    let alone = Case::new(make("a!", [11, 21]), &golden, &[(0, 1)]);
+    assert_eq!(alone.labels()[0], (0, Label::WrongHere));
+}
+
+#[test]
 fn a_wrong_input_from_outside_feeds_and_is_named() {
     let make = |input: &str, output: &str| {
         vec![

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tensortap_abi::Role;
 
-use super::race::{behind, overwriter, started_before_end};
+use super::race::{behind, overlapping, overwriter, started_before_end};
 use super::{ArgStatus, Finding, Label, Race, Status, TaskStatus};
 use crate::carry::Carried;
 use crate::graph::{Argument, Basis, GraphTask, Source, TaskGraph};
@@ -98,7 +98,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
         let at = |arg: &Argument| Some(arg.arg_index);
         let wrong = args.iter().find(|(_, s)| s.after == Status::Outside);
         if let Some((wrong, _)) = wrong.filter(|_| self.alone) {
-            return finding(Label::WrongHere, None, at(wrong));
+            return self.wrong_here(task, wrong);
         }
         if let Some((arg, race)) = outside.iter().find_map(|(a, c)| match c {
             Cause::Raced(race) => Some((a, *race)),
@@ -125,7 +125,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
             if let Some(reason) = missing_input(node, args) {
                 return finding(Label::Unknown, Some(reason), at(wrong));
             }
-            return finding(Label::WrongHere, None, at(wrong));
+            return self.wrong_here(task, wrong);
         }
         if let Some(reason) = missing_output(node, args) {
             return finding(Label::Unknown, Some(reason), None);
@@ -133,6 +133,14 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
         match outside.first() {
             Some((arg, _)) => finding(Label::Masked, None, at(arg)),
             None => finding(Label::Ok, None, None),
+        }
+    }
+
+    /// A task that alone made a wrong output of right inputs, unless another wrote into them, or into the output, meanwhile.
+    fn wrong_here(&self, task: usize, wrong: &Argument) -> Finding {
+        match overlapping(self.graph, task) {
+            Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, Some(wrong.arg_index)) },
+            None => finding(Label::WrongHere, None, Some(wrong.arg_index)),
         }
     }
 

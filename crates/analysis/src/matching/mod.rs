@@ -6,7 +6,8 @@
 //!
 //! What everything tells apart is paired first. Then less is asked of those that are left: scratch memory that nobody
 //! initialised has any content, and an input of the whole graph may itself be wrong. Where both dumps have the same identities
-//! these decide before anything vague does. Tasks that nothing tells apart are interchangeable and are paired in order.
+//! these decide before anything vague does. Tasks that nothing tells apart are interchangeable and are paired in order. Where a dump
+//! is incomplete, kernels and order must do in the end.
 
 mod pairing;
 mod signature;
@@ -53,6 +54,7 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         kernel: kernel_key(first, second),
         ignore_blocks: options.ignore_blocks,
         ignore_float_dtype: options.ignore_float_dtype,
+        args: true,
         scalars: true,
         external_inputs: !options.ignore_float_dtype,
         external_inouts: !options.ignore_float_dtype,
@@ -73,6 +75,13 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
     while pairing.pair_alike(&by_shape, false) {}
     pairing.pair_alike(&by_shape, true);
     pairing.pair_rest(&by_shape);
+    if first.gap.is_some() || second.gap.is_some() {
+        let by_kernel = Traits { args: false, ..by_shape };
+        if same_identities(first, second) {
+            pairing.pair_identities(&by_kernel);
+        }
+        pairing.pair_rest(&by_kernel);
+    }
     pairing.finish(&by_shape)
 }
 

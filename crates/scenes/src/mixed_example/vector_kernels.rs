@@ -123,7 +123,7 @@ impl KernelBody for Tally {
 fn tally_reference(task: &mut RefTask) {
     let round = f64::from(task.scalar::<u32>(6));
     for i in 0..task.tensors[5].values.len() {
-        task.tensors[5].values[i] = (task.tensors[2].values[i] * 3.0 + round + 1.0) % 1009.0;
+        task.tensors[5].values[i] = (task.tensors[2].values[i] * 3.0 + round + 1.0).rem_euclid(1009.0);
     }
 }
 
@@ -191,7 +191,9 @@ impl KernelBody for Step {
 
 fn step_reference(task: &mut RefTask) {
     for i in 0..task.tensors[5].values.len() {
-        task.tensors[5].values[i] = 1008.0 - task.tensors[2].values[i];
+        // As 32-bit numbers wrap: an injected fault may have made the input leave its range.
+        let stepped = 1008.0 - task.tensors[2].values[i];
+        task.tensors[5].values[i] = (stepped + 2_147_483_648.0).rem_euclid(4_294_967_296.0) - 2_147_483_648.0;
     }
 }
 

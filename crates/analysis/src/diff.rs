@@ -1,0 +1,237 @@
+//! Every record of a dump beside what it should be.
+
+use std::collections::{HashMap, HashSet};
+
+use tensortap_abi::DumpStage;
+use tensortap_format::{Dump, FormatError, Record};
+
+use crate::blame::{match_options, rule_of};
+use crate::compare::{Depth, Outcome, RuleBook, Side, Verdict, compare};
+use crate::error::AnalysisError;
+use crate::graph::{TaskGraph, load};
+use crate::matching::{Matching, match_tasks};
+use crate::metrics::{Detail, Rule};
+use crate::parallel::Work;
+
+/// How records are compared.
+#[derive(Clone, Default)]
+pub struct DiffOptions<'a> {
+    /// The rules.
+    pub rules: RuleBook,
+    /// The golden may have other float dtypes.
+    pub other_dtypes: bool,
+    /// Threads and progress.
+    pub work: Work<'a>,
+}
+
+/// One record beside what it should be.
+#[derive(Clone, Debug)]
+pub struct DiffRow {
+    /// The record.
+    pub record: Record,
+    /// Names of its task's kernels.
+    pub kernels: Vec<String>,
+    /// What it was compared with: a record of the golden, or the name of an array; `None` when there is nothing.
+    pub partner: Option<Partner>,
+    /// The rule.
+    pub rule: Rule,
+    /// How it compares.
+    pub outcome: Outcome,
+}
+
+/// What a record was compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Partner {
+    /// A record of another dump.
+    Record(Box<Record>),
+    /// An array of a file, by name.
+    Array(String),
+}
+
+/// Something on one side that has nothing on the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lonely {
+    /// In words.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// How a dump differs from its golden.
+#[derive(Clone, Debug, Default)]
+pub struct Diff {
+    /// The records that were asked for, in the order of the dump.
+    pub rows: Vec<DiffRow>,
+    /// Those that have nothing to be compared with, on either side.
+    pub unmatched: Vec<Lonely>,
+}
+
+impl Diff {
+    /// Records for which there is a verdict.
+    #[must_use]
+    pub fn compared(&self) -> usize {
+        self.rows.iter().filter(|r| r.outcome.verdict != Verdict::Unknown).count()
+    }
+
+    /// Whether everything is within its rule and something was compared.
+    #[must_use]
+    pub fn passes(&self, allow_unmatched: bool) -> bool {
+        let good = |row: &DiffRow| match row.outcome.verdict {
+            Verdict::Within => true,
+            Verdict::Outside => false,
+            Verdict::Unknown => allow_unmatched && row.partner.is_none(),
+        };
+        self.compared() > 0 && self.rows.iter().all(good) && (allow_unmatched || self.unmatched.is_empty())
+    }
+}
+
+/// Compares records of a dump with those of another, task by task as they match.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn diff_dumps(
+    dump: &Dump,
+    golden: &Dump,
+    records: &[Record],
+    options: &DiffOptions<'_>,
+) -> Result<Diff, AnalysisError> {
+    let (ours, theirs) = (load(dump)?, load(golden)?);
+    let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes));
+    let places: HashMap<u64, usize> = ours.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
+    let rows = options.work.map(records, |record| {
+        let place = places.get(&record.task_id).copied();
+        let other = place.and_then(|p| matching.partner[p]).map(|p| &theirs.tasks[p]);
+        let partner = other.and_then(|t| t.arg(record.arg_index)).and_then(|a| match record.stage {
+            DumpStage::BeforeDispatch => a.before,
+            DumpStage::AfterCompletion => a.after,
+        });
+        let rule = rule_of_record(&options.rules, &ours, place, record);
+        let kernels = kernels(&ours, place);
+        let Some(captured) = partner else {
+            let outcome = Outcome::unknown(match other {
+                None => "its task has no partner",
+                Some(_) => "the golden did not capture it",
+            });
+            return Ok::<DiffRow, FormatError>(DiffRow {
+                record: *record,
+                kernels,
+                partner: None,
+                rule,
+                outcome,
+            });
+        };
+        let theirs = golden.record(captured.record)?;
+        let outcome = match (record.scalar_bits, theirs.scalar_bits) {
+            (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
+            _ => {
+                let sides = (Side::of_record(dump, record), Side::of_record(golden, &theirs));
+                compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Full)?
+            }
+        };
+        let partner = Some(Partner::Record(Box::new(theirs)));
+        Ok(DiffRow { record: *record, kernels, partner, rule, outcome })
+    })?;
+    let unmatched = lonely(&ours, &theirs, &matching, &rows, &places);
+    Ok(Diff { rows, unmatched })
+}
+
+/// Where the errors of a row sit; `None` when there are no bytes to look at.
+///
+/// # Errors
+/// A payload cannot be read.
+pub fn row_detail(
+    dump: &Dump,
+    golden: &Dump,
+    row: &DiffRow,
+    options: &DiffOptions<'_>,
+) -> Result<Option<Detail>, FormatError> {
+    let Some(Partner::Record(theirs)) = &row.partner else { return Ok(None) };
+    let sides = (Side::of_record(dump, &row.record), Side::of_record(golden, theirs));
+    crate::compare::detail(&sides.0, &sides.1, &row.rule, options.other_dtypes)
+}
+
+/// Compares the records of a dump with named arrays. `find` gives the array of a record, with its name; arrays that no record
+/// asked for are to be named by whoever holds them.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn diff_arrays<'g, E: From<FormatError> + Send>(
+    dump: &Dump,
+    records: &[Record],
+    find: impl Fn(&Record) -> Result<Option<(String, Side<'g>)>, E> + Sync,
+    options: &DiffOptions<'_>,
+) -> Result<Diff, E> {
+    let graph = load(dump)?;
+    let places: HashMap<u64, usize> = graph.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
+    let rows = options.work.map(records, |record| {
+        let place = places.get(&record.task_id).copied();
+        let (rule, kernels) = (rule_of_record(&options.rules, &graph, place, record), kernels(&graph, place));
+        let (partner, outcome) = match find(record)? {
+            None => (None, Outcome::unknown("the golden has no array of its name")),
+            Some((name, golden)) => {
+                let ours = side_of(dump, record);
+                let outcome = compare(&ours, &golden, &rule, options.other_dtypes, Depth::Full)?;
+                (Some(Partner::Array(name)), outcome)
+            }
+        };
+        Ok::<DiffRow, E>(DiffRow { record: *record, kernels, partner, rule, outcome })
+    })?;
+    let missing = rows.iter().filter(|r| r.partner.is_none());
+    let unmatched = missing
+        .map(|r| Lonely { what: r.record.to_string(), reason: "the golden has no array of its name".into() })
+        .collect();
+    Ok(Diff { rows, unmatched })
+}
+
+/// A record of either kind; a scalar is a tensor without dimensions.
+fn side_of<'a>(dump: &'a Dump, record: &Record) -> Side<'a> {
+    match record.scalar_bits {
+        Some(bits) => {
+            let width = usize::try_from(record.dtype.bits().div_ceil(8)).unwrap_or(8);
+            Side::of_bytes(record.dtype, &[], bits.to_le_bytes()[..width].to_vec())
+        }
+        None => Side::of_record(dump, record),
+    }
+}
+
+fn kernels(graph: &TaskGraph, place: Option<usize>) -> Vec<String> {
+    place.map(|p| graph.tasks[p].kernel_labels()).unwrap_or_default()
+}
+
+fn rule_of_record(rules: &RuleBook, graph: &TaskGraph, place: Option<usize>, record: &Record) -> Rule {
+    let arg = place.and_then(|p| Some((p, graph.tasks[p].arg(record.arg_index)?)));
+    arg.map_or_else(|| Rule::for_dtype(record.dtype), |(p, arg)| rule_of(rules, graph, p, arg, record.stage))
+}
+
+fn lonely(
+    ours: &TaskGraph,
+    theirs: &TaskGraph,
+    matching: &Matching,
+    rows: &[DiffRow],
+    places: &HashMap<u64, usize>,
+) -> Vec<Lonely> {
+    let task = |graph: &TaskGraph, place: usize, whose: &str| {
+        let task = &graph.tasks[place];
+        format!("{whose} task {:#x} ({})", task.task_id, task.kernel_labels().join("+"))
+    };
+    let lone = |graph, whose: &'static str| {
+        move |u: &crate::matching::Unmatched| Lonely {
+            what: task(graph, u.task, whose),
+            reason: u.reason.clone(),
+        }
+    };
+    let asked_for: HashSet<u64> = rows.iter().map(|r| r.record.task_id).collect();
+    let selected = |u: &&crate::matching::Unmatched| asked_for.contains(&ours.tasks[u.task].task_id);
+    let mut all: Vec<Lonely> =
+        matching.only_first.iter().filter(selected).map(lone(ours, "the dump's")).collect();
+    all.extend(matching.only_second.iter().map(lone(theirs, "the golden's")));
+    let is_matched = |row: &&DiffRow| {
+        let place = places.get(&row.record.task_id).copied();
+        row.partner.is_none() && place.is_some_and(|p| matching.partner[p].is_some())
+    };
+    all.extend(rows.iter().filter(is_matched).map(|row| Lonely {
+        what: row.record.to_string(),
+        reason: row.outcome.reason().unwrap_or_default().into(),
+    }));
+    all
+}

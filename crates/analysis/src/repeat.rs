@@ -1,0 +1,187 @@
+//! Tasks that were given the same and did not make the same of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tensortap_format::{Dump, FormatError};
+
+use crate::graph::{GraphTask, TaskGraph, load};
+
+/// What makes two tasks the same task again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Given {
+    kernels: Vec<String>,
+    block_num: Option<u32>,
+    args: Vec<GivenArg>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GivenArg {
+    arg_index: u16,
+    role: u8,
+    dtype: u8,
+    shape: Vec<u64>,
+    /// Bits of a scalar, hash of what a tensor held; nothing of what is only written.
+    content: Option<u128>,
+}
+
+/// One run of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Which dump, in the order given.
+    pub dump: usize,
+    /// Task.
+    pub task_id: u64,
+}
+
+/// Tasks that were given the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differing {
+    /// Names of their kernels.
+    pub kernels: Vec<String>,
+    /// The argument whose content differs.
+    pub arg_index: u16,
+    /// The contents, each with the tasks that wrote it; the most frequent first.
+    pub contents: Vec<(u128, Vec<Occurrence>)>,
+}
+
+/// Whether tasks repeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepeatCheck {
+    /// Tasks of all dumps.
+    pub tasks: u64,
+    /// Tasks that were given the same as another, all told.
+    pub repeated: u64,
+    /// Groups of them.
+    pub groups: u64,
+    /// Tasks that say nothing: something that they were given, or wrote, has no hash.
+    pub left_out: u64,
+    /// Outputs that differ within a group.
+    pub differing: Vec<Differing>,
+}
+
+impl RepeatCheck {
+    /// Groups the tasks of all dumps by kernels and by what they were given, and looks for groups whose outputs differ.
+    ///
+    /// # Errors
+    /// A dump cannot be read.
+    pub fn of(dumps: &[&Dump]) -> Result<RepeatCheck, FormatError> {
+        let graphs = dumps.iter().map(|dump| load(dump)).collect::<Result<Vec<_>, _>>()?;
+        Ok(check(&graphs))
+    }
+
+    /// Whether something was compared and nothing differs.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.groups > 0 && self.differing.is_empty()
+    }
+}
+
+fn check(graphs: &[TaskGraph]) -> RepeatCheck {
+    let mut result = RepeatCheck::default();
+    let mut places: HashMap<Given, usize> = HashMap::new();
+    let mut groups: Vec<Vec<(Occurrence, &GraphTask)>> = Vec::new();
+    for (dump, graph) in graphs.iter().enumerate() {
+        for task in &graph.tasks {
+            result.tasks += 1;
+            let Some(given) = given(task) else {
+                result.left_out += 1;
+                continue;
+            };
+            let place = *places.entry(given).or_insert(groups.len());
+            if place == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[place].push((Occurrence { dump, task_id: task.task_id }, task));
+        }
+    }
+    for group in groups.iter().filter(|g| g.len() > 1) {
+        result.groups += 1;
+        result.repeated += group.len() as u64;
+        result.differing.extend(differing(group));
+    }
+    result
+}
+
+/// What a task was given; `None` when not all of it, or of what it wrote, is known.
+fn given(task: &GraphTask) -> Option<Given> {
+    let complete = task.arg_count.is_none_or(|count| task.args.len() as u64 == u64::from(count));
+    if !complete || task.in_flight || task.outputs().next().is_none() {
+        return None;
+    }
+    task.outputs().all(|o| o.after.is_some_and(|c| c.hash.is_some())).then_some(())?;
+    let args = task.args.iter().map(|arg| {
+        let content = match (arg.scalar_bits, arg.role.reads()) {
+            (Some(bits), _) => Some(u128::from(bits)),
+            (None, true) => Some(arg.before?.hash?),
+            (None, false) => None,
+        };
+        let (role, dtype, shape) = (arg.role.tag(), arg.dtype.tag(), arg.shape.clone());
+        Some(GivenArg { arg_index: arg.arg_index, role, dtype, shape, content })
+    });
+    let args = args.collect::<Option<_>>()?;
+    Some(Given { kernels: task.kernel_labels(), block_num: task.block_num, args })
+}
+
+fn differing(group: &[(Occurrence, &GraphTask)]) -> Vec<Differing> {
+    let Some((_, first)) = group.first() else { return Vec::new() };
+    let mut all = Vec::new();
+    for arg_index in first.outputs().map(|o| o.arg_index) {
+        let mut contents: BTreeMap<u128, Vec<Occurrence>> = BTreeMap::new();
+        for (occurrence, task) in group {
+            if let Some(hash) = task.arg(arg_index).and_then(|a| a.after).and_then(|c| c.hash) {
+                contents.entry(hash).or_default().push(*occurrence);
+            }
+        }
+        if contents.len() > 1 {
+            let mut contents: Vec<_> = contents.into_iter().collect();
+            contents.sort_by_key(|(_, tasks)| std::cmp::Reverse(tasks.len()));
+            all.push(Differing { kernels: first.kernel_labels(), arg_index, contents });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::testing::TaskMaker;
+
+    fn graph(tasks: Vec<GraphTask>) -> TaskGraph {
+        TaskGraph::build(tasks, &[], None)
+    }
+
+    fn task(id: u64, input: &str, output: &str) -> GraphTask {
+        TaskMaker::new(id, "mul")
+            .input(0x1000 * (id + 1), input)
+            .output(0x1000 * (id + 50), output)
+            .at(id)
+            .done()
+    }
+
+    #[test]
+    fn the_same_input_with_another_output_is_reported_across_and_within_dumps() {
+        let first = graph(vec![task(0, "x", "y"), task(1, "x", "y"), task(2, "z", "w")]);
+        let second = graph(vec![task(7, "x", "other"), task(8, "alone", "v")]);
+        let found = check(&[first, second]);
+        assert_eq!((found.tasks, found.groups, found.repeated, found.left_out), (5, 1, 3, 0));
+        let [differing] = found.differing.as_slice() else { panic!("{found:?}") };
+        assert_eq!((differing.arg_index, differing.contents.len()), (1, 2));
+        assert_eq!(differing.contents[0].1.len(), 2);
+        assert_eq!(differing.contents[1].1, [Occurrence { dump: 1, task_id: 7 }]);
+    }
+
+    #[test]
+    fn tasks_that_were_given_something_else_are_not_compared() {
+        let scalar =
+            |bits, out: &str| TaskMaker::new(bits, "fill").scalar(bits).output(0x1000, out).at(bits).done();
+        let found = check(&[graph(vec![scalar(1, "a"), scalar(2, "b")])]);
+        assert!(found.groups == 0 && found.differing.is_empty() && !found.passes());
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_counted() {
+        let mut blind = task(0, "x", "y");
+        blind.args[0].before = None;
+        assert_eq!(check(&[graph(vec![blind, task(1, "x", "y")])]).left_out, 1);
+    }
+}
