@@ -1,5 +1,6 @@
 //! How errors are told: what is wrong in one line, then what to do about it.
 
+use tensortap::analysis::AnalysisError;
 use tensortap::format::FormatError;
 use tensortap::interchange::InterchangeError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
@@ -32,6 +33,10 @@ pub fn report(error: &anyhow::Error, scene: Option<&str>) -> Exit {
     if let Some(failure) = error.downcast_ref::<RunFailure>() {
         output::error(&failure.to_string(), failure_hint(failure));
         return if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
+    }
+    if let Some(error) = error.downcast_ref::<AnalysisError>() {
+        output::error(&error.to_string(), None);
+        return Exit::Usage;
     }
     if let Some(error) = error.downcast_ref::<FormatError>() {
         output::error(&error.to_string(), None);

@@ -1,6 +1,9 @@
 //! `tensortap`: runs scenes on simulated accelerators and checks what came of them.
 #![forbid(unsafe_code)]
 
+mod compare_args;
+mod compare_document;
+mod compare_text;
 mod dump_arg;
 mod duration;
 mod error;

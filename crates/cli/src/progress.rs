@@ -90,6 +90,12 @@ impl StepProgress {
         self.bar.inc(1);
     }
 
+    /// So many steps are done, of so many.
+    pub fn at(&self, done: u64, of: u64) {
+        self.bar.set_length(of);
+        self.bar.set_position(done);
+    }
+
     /// Prints something without tearing the bar.
     pub fn around<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bar.suspend(print)

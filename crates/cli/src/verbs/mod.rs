@@ -1,6 +1,8 @@
 //! One file or folder per verb.
 
 mod bench;
+mod blame;
+mod diff;
 mod export;
 mod list;
 mod repair;
@@ -33,6 +35,10 @@ pub enum Verb {
     Stats(Box<stats::StatsArgs>),
     /// Write records to files that other tools read
     Export(Box<export::ExportArgs>),
+    /// Compare records with another dump or with golden files
+    Diff(Box<diff::DiffArgs>),
+    /// Find the first wrong task, with a label for every task
+    Blame(Box<blame::BlameArgs>),
     /// Check every hash, offset and counter of a dump
     Verify(verify::VerifyArgs),
     /// Make a torn dump whole
@@ -53,6 +59,8 @@ impl Verb {
             Verb::Show(args) => show::run(args, output),
             Verb::Stats(args) => stats::run(args, output),
             Verb::Export(args) => export::run(args, output),
+            Verb::Diff(args) => diff::run(args, output),
+            Verb::Blame(args) => blame::run(args, output),
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
@@ -69,6 +77,8 @@ impl Verb {
             | Verb::Show(_)
             | Verb::Stats(_)
             | Verb::Export(_)
+            | Verb::Diff(_)
+            | Verb::Blame(_)
             | Verb::Verify(_)
             | Verb::Repair(_)
             | Verb::Bench(_)

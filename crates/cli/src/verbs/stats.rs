@@ -114,7 +114,7 @@ fn joined<T: ToString>(items: &[T], between: &str) -> String {
 }
 
 /// Writes a line of comma-separated values, with quotes around what needs them.
-fn write_csv_line(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
+pub fn write_csv_line(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
     let quoted = |cell: &String| {
         let plain = !cell.contains([',', '"', '\n', '\r']);
         if plain { cell.clone() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }

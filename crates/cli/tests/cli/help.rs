@@ -18,6 +18,8 @@ fn every_verb_has_help_with_an_example() {
         "show",
         "stats",
         "export",
+        "diff",
+        "blame",
         "verify",
         "repair",
         "bench",

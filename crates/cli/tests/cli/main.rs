@@ -1,6 +1,7 @@
 //! The `tensortap` binary as a user meets it: what it prints where, and how it exits.
 
 mod bench;
+mod compare;
 mod dump_options;
 mod dump_run;
 mod dumps;

@@ -1,0 +1,83 @@
+//! What decides whether a record is as it should be: the same options in `diff` and `blame`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tensortap::analysis::compare::RuleBook;
+use tensortap::analysis::rules::{Profile, Rules};
+use tensortap::format::RunInfo;
+
+use crate::error::UsageError;
+
+/// The options.
+#[derive(Args)]
+#[command(next_help_heading = "Judging")]
+pub struct CompareArgs {
+    /// Rules file (TOML): the first rule that matches a task, kernel and argument decides
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    /// What decides where no rule does: tolerances of kernel and dtype, or the same bits
+    #[arg(long, value_name = "PROFILE", default_value = "default", value_parser = profiles())]
+    profile: Profile,
+
+    /// Relative tolerance of floats, instead of their own
+    #[arg(long, value_name = "NUMBER", value_parser = parse_tolerance)]
+    rtol: Option<f64>,
+
+    /// Absolute tolerance of floats, instead of their own
+    #[arg(long, value_name = "NUMBER", value_parser = parse_tolerance)]
+    atol: Option<f64>,
+
+    /// Let the golden have another float dtype
+    #[arg(long)]
+    pub golden_dtype: bool,
+
+    /// Do not fail because of tasks or records that have nothing to be compared with
+    #[arg(long)]
+    pub allow_unmatched: bool,
+}
+
+impl CompareArgs {
+    /// The rules for a dump, which says what its kernels tolerate.
+    pub fn rules(&self, info: &RunInfo) -> anyhow::Result<RuleBook> {
+        let rules = match &self.rules {
+            None => Rules::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read the rules file {}", path.display()))
+                    .map_err(|error| usage(format!("{error:#}")))?;
+                Rules::parse(&text, self.profile)
+                    .map_err(|error| usage(format!("rules file {}: {error}", path.display())))?
+            }
+        };
+        let book = RuleBook {
+            rules,
+            profile: self.profile,
+            rtol: self.rtol,
+            atol: self.atol,
+            ..RuleBook::default()
+        };
+        Ok(book.with_kernels_of(info))
+    }
+}
+
+fn usage(message: String) -> UsageError {
+    UsageError { message, hint: "docs/finding-a-wrong-kernel.md describes rules files".into() }
+}
+
+fn profiles() -> impl TypedValueParser<Value = Profile> {
+    PossibleValuesParser::new(["default", "bitexact"]).map(|word| match word.as_str() {
+        "bitexact" => Profile::BitExact,
+        _ => Profile::Default,
+    })
+}
+
+fn parse_tolerance(text: &str) -> Result<f64, &'static str> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 => Ok(value),
+        _ => Err("a tolerance is a number that is not negative, such as 1e-3"),
+    }
+}

@@ -1,0 +1,230 @@
+//! How a comparison is said to machines: the same in `diff` and `blame`.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use tensortap::analysis::compare::{Evidence, Outcome, Verdict};
+use tensortap::analysis::metrics::{Detail, Metrics, Predicate, Rule, Worst};
+use tensortap::values::Value;
+
+use crate::number::{json_float, json_optional_float};
+
+/// A verdict about a record.
+pub const fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Within => "pass",
+        Verdict::Outside => "fail",
+        Verdict::Unknown => "unknown",
+    }
+}
+
+/// What was measured, as far as it was.
+#[derive(Serialize)]
+pub struct Measures {
+    rule: RuleDocument,
+    /// `identical`, `scalar`, `elements`, `statistics` or `none`.
+    evidence: &'static str,
+    reason: Option<String>,
+    elements: Option<u64>,
+    failing: Option<u64>,
+    mismatched: Option<u64>,
+    #[serde(serialize_with = "json_optional_float")]
+    max_abs_err: Option<f64>,
+    worst: Option<WorstDocument>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    full: Option<FullDocument>,
+}
+
+#[derive(Serialize)]
+struct RuleDocument {
+    predicate: &'static str,
+    #[serde(serialize_with = "json_optional_float")]
+    rtol: Option<f64>,
+    #[serde(serialize_with = "json_optional_float")]
+    atol: Option<f64>,
+    ulps: Option<u64>,
+    nan_equal: bool,
+}
+
+#[derive(Serialize)]
+struct WorstDocument {
+    coordinate: Vec<u64>,
+    dump: Json,
+    golden: Json,
+    #[serde(serialize_with = "json_optional_float")]
+    error: Option<f64>,
+    ulps: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct FullDocument {
+    measured: u64,
+    #[serde(serialize_with = "json_optional_float")]
+    mean_abs_err: Option<f64>,
+    #[serde(serialize_with = "json_optional_float")]
+    rmse: Option<f64>,
+    #[serde(serialize_with = "json_float")]
+    max_rel_err: f64,
+    #[serde(serialize_with = "json_optional_float")]
+    mean_rel_err: Option<f64>,
+    #[serde(serialize_with = "json_float")]
+    dump_norm: f64,
+    #[serde(serialize_with = "json_float")]
+    golden_norm: f64,
+    #[serde(serialize_with = "json_optional_float")]
+    cosine: Option<f64>,
+    max_ulps: Option<u64>,
+    #[serde(serialize_with = "json_optional_float")]
+    mean_ulps: Option<f64>,
+    bit_exact: Option<bool>,
+    dump_specials: Specials,
+    golden_specials: Specials,
+}
+
+#[derive(Serialize)]
+struct Specials {
+    nan: u64,
+    positive_infinity: u64,
+    negative_infinity: u64,
+    zeros: u64,
+}
+
+/// Where errors sit.
+#[derive(Serialize)]
+pub struct DetailDocument {
+    worst: Vec<WorstDocument>,
+    equal: u64,
+    /// Pairs of a power of ten and the number of errors of that size.
+    decades: Vec<(i32, u64)>,
+    axes: Vec<AxisDocument>,
+}
+
+#[derive(Serialize)]
+struct AxisDocument {
+    extent: u64,
+    bin_width: u64,
+    failing: Vec<u64>,
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+/// What an outcome rests on.
+pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
+    let blank = Measures {
+        rule: rule_document(rule),
+        evidence: "none",
+        reason: outcome.reason().map(String::from),
+        elements: None,
+        failing: None,
+        mismatched: None,
+        max_abs_err: outcome.max_abs(),
+        worst: None,
+        full: None,
+    };
+    match &outcome.evidence {
+        Evidence::Identical => Measures { evidence: "identical", ..blank },
+        Evidence::Scalar(ours, theirs) => {
+            let reason = Some(format!("bits {ours:#x}, should be {theirs:#x}"));
+            Measures { evidence: "scalar", reason, ..blank }
+        }
+        Evidence::Statistics(_) => Measures { evidence: "statistics", ..blank },
+        Evidence::None(_) => blank,
+        Evidence::Quick(quick) => Measures {
+            evidence: "elements",
+            elements: Some(quick.elements),
+            failing: Some(quick.failing),
+            mismatched: Some(quick.mismatched),
+            worst: quick.worst.as_ref().map(worst),
+            ..blank
+        },
+        Evidence::Full(metrics) => Measures {
+            evidence: "elements",
+            elements: Some(metrics.elements),
+            failing: Some(metrics.failing),
+            mismatched: Some(metrics.mismatched),
+            worst: metrics.worst.as_ref().map(worst),
+            full: Some(full(metrics)),
+            ..blank
+        },
+    }
+}
+
+fn rule_document(rule: &Rule) -> RuleDocument {
+    let blank =
+        RuleDocument { predicate: "bitexact", rtol: None, atol: None, ulps: None, nan_equal: rule.nan_equal };
+    match rule.predicate {
+        Predicate::Close { rtol, atol } => {
+            RuleDocument { predicate: "close", rtol: Some(rtol), atol: Some(atol), ..blank }
+        }
+        Predicate::Ulps(most) => RuleDocument { predicate: "ulps", ulps: Some(most), ..blank },
+        Predicate::BitExact => blank,
+    }
+}
+
+fn worst(worst: &Worst) -> WorstDocument {
+    WorstDocument {
+        coordinate: worst.coordinate.clone(),
+        dump: value(worst.dump),
+        golden: value(worst.golden),
+        error: worst.error,
+        ulps: worst.ulps,
+    }
+}
+
+fn value(value: Value) -> Json {
+    match value {
+        Value::Float(v) if v.is_nan() => "NaN".into(),
+        Value::Float(f64::INFINITY) => "Infinity".into(),
+        Value::Float(f64::NEG_INFINITY) => "-Infinity".into(),
+        Value::Float(v) => v.into(),
+        // 64-bit integers are exact as text only.
+        Value::Int(v) if v.unsigned_abs() < 1 << 53 => v.into(),
+        Value::Int(v) => v.to_string().into(),
+        Value::UInt(v) if v < 1 << 53 => v.into(),
+        Value::UInt(v) => v.to_string().into(),
+        Value::Bool(v) => v.into(),
+    }
+}
+
+fn full(metrics: &Metrics) -> FullDocument {
+    let specials = |s: &tensortap::analysis::metrics::Specials| Specials {
+        nan: s.nan,
+        positive_infinity: s.positive_infinity,
+        negative_infinity: s.negative_infinity,
+        zeros: s.zeros,
+    };
+    FullDocument {
+        measured: metrics.measured,
+        mean_abs_err: metrics.mean_abs,
+        rmse: metrics.rmse,
+        max_rel_err: metrics.max_relative,
+        mean_rel_err: metrics.mean_relative,
+        dump_norm: metrics.dump_norm,
+        golden_norm: metrics.golden_norm,
+        cosine: metrics.cosine,
+        max_ulps: metrics.max_ulps,
+        mean_ulps: metrics.mean_ulps,
+        bit_exact: metrics.differing.map(|n| n == 0),
+        dump_specials: specials(&metrics.dump),
+        golden_specials: specials(&metrics.golden),
+    }
+}
+
+/// Where errors sit.
+pub fn detail_document(detail: &Detail) -> DetailDocument {
+    DetailDocument {
+        worst: detail.worst.iter().map(worst).collect(),
+        equal: detail.equal,
+        decades: detail.decades.iter().map(|d| (d.exponent, d.count)).collect(),
+        axes: detail
+            .axes
+            .iter()
+            .map(|a| AxisDocument {
+                extent: a.extent,
+                bin_width: a.bin_width,
+                failing: a.failing.clone(),
+                first: a.first,
+                last: a.last,
+            })
+            .collect(),
+    }
+}

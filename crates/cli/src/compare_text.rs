@@ -1,0 +1,113 @@
+//! How a comparison is said in words: the same in `diff` and `blame`.
+
+use tensortap::analysis::compare::{Evidence, Outcome};
+use tensortap::analysis::metrics::{AxisProfile, Detail, Predicate, Rule};
+use tensortap::values::Value;
+
+use crate::number::{grouped, significant};
+use crate::record_text::{printable, short_float};
+
+/// Digits of an error.
+const DIGITS: usize = 4;
+
+/// What a verdict rests on.
+pub fn evidence(outcome: &Outcome) -> String {
+    let outside = |failing: u64, elements: u64| {
+        format!("{} of {} elements outside", grouped(failing), grouped(elements))
+    };
+    match &outcome.evidence {
+        Evidence::Identical => "identical".into(),
+        Evidence::Scalar(ours, theirs) => format!("bits {ours:#x}, should be {theirs:#x}"),
+        Evidence::Quick(quick) => outside(quick.failing, quick.elements),
+        Evidence::Full(metrics) => outside(metrics.failing, metrics.elements),
+        Evidence::Statistics(words) | Evidence::None(words) => printable(words).into_owned(),
+    }
+}
+
+/// A rule in few words.
+pub fn rule_text(rule: &Rule) -> String {
+    match rule.predicate {
+        Predicate::Close { rtol: 0.0, atol: 0.0 } => "equal".into(),
+        Predicate::Close { rtol, atol } => format!("rtol {rtol:e}, atol {atol:e}"),
+        Predicate::Ulps(most) => format!("{most} ulp"),
+        Predicate::BitExact => "the same bits".into(),
+    }
+}
+
+/// The worst element: `[3, 7]: -9, should be 3, error 12`.
+pub fn worst(detail: &Detail) -> Option<String> {
+    let worst = detail.worst.first().filter(|w| w.fails)?;
+    let mut words =
+        format!("{:?}: {}, should be {}", worst.coordinate, value_text(worst.dump), value_text(worst.golden));
+    if let Some(error) = worst.error {
+        words += &format!(", error {}", significant(error, DIGITS));
+    }
+    if let Some(ulps) = worst.ulps {
+        words += &format!(" ({} ulp)", grouped(ulps));
+    }
+    Some(words)
+}
+
+/// Where along each axis the errors sit.
+pub fn axes(detail: &Detail) -> Vec<String> {
+    detail.axes.iter().enumerate().filter_map(|(axis, profile)| axis_text(axis, profile)).collect()
+}
+
+fn axis_text(axis: usize, profile: &AxisProfile) -> Option<String> {
+    let (first, last) = (profile.first?, profile.last?);
+    let last_one = profile.extent - 1;
+    let place = match (first, last) {
+        (0, last) if last == last_one => "all along it".into(),
+        (first, last) if first == last && last == last_one => format!("at {first} only, the last"),
+        (first, last) if first == last => format!("at {first} only"),
+        (first, last) if last == last_one => format!("from {first} to the end"),
+        (first, last) => format!("from {first} to {last}"),
+    };
+    Some(format!("axis {axis} ({}): {place}  {}", profile.extent, sketch(&profile.failing)))
+}
+
+/// Failing elements along an axis, a character per bin.
+fn sketch(failing: &[u64]) -> String {
+    const STEPS: [char; 5] = ['.', '▂', '▄', '▆', '█'];
+    let most = failing.iter().copied().max().unwrap_or(0).max(1);
+    let step = |&count: &u64| match count {
+        0 => STEPS[0],
+        count => STEPS[usize::try_from((count * 4).div_ceil(most)).unwrap_or(4).clamp(1, 4)],
+    };
+    if failing.len() < 2 {
+        String::new()
+    } else {
+        format!("|{}|", failing.iter().map(step).collect::<String>())
+    }
+}
+
+/// A value in few digits.
+pub fn value_text(value: Value) -> String {
+    match value {
+        Value::Float(value) => short_float(value),
+        Value::Int(value) => value.to_string(),
+        Value::UInt(value) => value.to_string(),
+        Value::Bool(value) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_end_is_seen_at_once() {
+        let profile = AxisProfile {
+            extent: 8,
+            bin_width: 2,
+            failing: vec![0, 0, 1, 4],
+            max_error: vec![0.0; 4],
+            first: Some(5),
+            last: Some(7),
+        };
+        assert_eq!(axis_text(0, &profile).unwrap(), "axis 0 (8): from 5 to the end  |..▂█|");
+        let last = AxisProfile { first: Some(7), ..profile.clone() };
+        assert!(axis_text(1, &last).unwrap().starts_with("axis 1 (8): at 7 only, the last"));
+        assert_eq!(axis_text(0, &AxisProfile { first: None, last: None, ..profile }), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! `tensortap blame`: which task is wrong.
+
+mod document;
+mod text;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tensortap::analysis::blame::{Against, Blame, BlameOptions, ComparedArg};
+use tensortap::analysis::metrics::Detail;
+use tensortap::analysis::{AnalysisError, Work};
+use tensortap::format::Dump;
+
+use crate::compare_args::CompareArgs;
+use crate::dump_arg::DumpArg;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::parallel::JobsArg;
+use crate::progress::StepProgress;
+
+/// First wrong tasks that are shown with all that is known of them, each of other kernels.
+const DETAILED: usize = 3;
+
+/// What `tensortap blame` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap blame --reference                    the newest dump, each task alone against its reference\n  \
+    tensortap blame wrong --golden right           against the dump of a run that was right\n  \
+    tensortap blame wrong --golden right --json\n\n\
+    Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
+    Exit status: 0 every task is ok or masked, 1 some task is not, 2 a dump cannot be read")]
+pub struct BlameArgs {
+    #[command(flatten)]
+    dump: DumpArg,
+
+    /// Compare with the dump of a run that was right, on any platform and runtime
+    #[arg(long, value_name = "DUMP", required_unless_present = "reference", conflicts_with = "reference")]
+    golden: Option<PathBuf>,
+
+    /// Compute what each task should have made of its captured inputs; needs no golden
+    #[arg(long)]
+    reference: bool,
+
+    /// List tasks that are ok, too
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    compare: CompareArgs,
+    #[command(flatten)]
+    jobs: JobsArg,
+}
+
+/// One first wrong task, as far as it is known.
+struct Culprit {
+    /// Position in the graph.
+    place: usize,
+    /// Its records that are outside, each with where the errors sit.
+    outside: Vec<(ComparedArg, Option<Detail>)>,
+    /// The way its error took to the end.
+    chain: Vec<usize>,
+}
+
+/// Everything that is reported.
+struct Report<'a> {
+    dump: &'a Dump,
+    /// Folder of the golden; `None` with references.
+    golden: Option<String>,
+    blame: &'a Blame,
+    culprits: Vec<Culprit>,
+    passes: bool,
+    all: bool,
+}
+
+/// Labels every task and says where it went wrong.
+pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
+    let dump = args.dump.open()?;
+    let golden = args.golden.as_deref().map(Dump::open).transpose()?;
+    let registry = tensortap::builtin();
+    let against = match &golden {
+        Some(golden) => Against::Golden(golden),
+        None => {
+            let scene = dump.info().scene.clone();
+            let found = registry.find(&scene);
+            Against::Reference(found.ok_or(AnalysisError::UnknownScene { scene })?)
+        }
+    };
+    let progress = StepProgress::new(output, dump.len());
+    let show = |done: u64, of: u64| progress.at(done, of);
+    let options = BlameOptions {
+        rules: args.compare.rules(dump.info())?,
+        other_dtypes: args.compare.golden_dtype,
+        work: Work { threads: args.jobs.get(), progress: &show },
+    };
+    let blame = Blame::of(&dump, &against, &options)?;
+    let culprits = first_of_each_kernel(&blame).into_iter();
+    let culprits =
+        culprits.map(|place| culprit(&blame, &dump, &against, place, &options)).collect::<Result<_, _>>()?;
+    drop(progress);
+    let passes = blame.passes(args.compare.allow_unmatched);
+    let golden = golden.as_ref().map(|g| g.dir().display().to_string());
+    let report = Report { dump: &dump, golden, blame: &blame, culprits, passes, all: args.all };
+    if output.json {
+        output.document(&document::of(&report))?;
+    } else {
+        let mut text = Vec::new();
+        text::write(&mut text, &report)?;
+        output.text(&String::from_utf8_lossy(&text))?;
+    }
+    Ok(if passes { Exit::Good } else { Exit::Difference })
+}
+
+/// The first wrong tasks, one for each set of kernels.
+fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
+    let mut seen = Vec::new();
+    let mut chosen = Vec::new();
+    for &place in &blame.first_wrong {
+        let kernels = blame.graph.tasks[place].kernel_labels();
+        if chosen.len() < DETAILED && !seen.contains(&kernels) {
+            seen.push(kernels);
+            chosen.push(place);
+        }
+    }
+    chosen
+}
+
+fn culprit(
+    blame: &Blame,
+    dump: &Dump,
+    against: &Against<'_>,
+    place: usize,
+    options: &BlameOptions<'_>,
+) -> anyhow::Result<Culprit> {
+    let mut outside = Vec::new();
+    for compared in blame.outside(place) {
+        let detail = blame.detail(dump, against, place, compared, options)?;
+        outside.push((compared.clone(), detail));
+    }
+    Ok(Culprit { place, outside, chain: blame.chain(place) })
+}

@@ -1,0 +1,165 @@
+//! The report for machines.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tensortap::TaskId;
+use tensortap::analysis::blame::{Blame, ComparedArg};
+use tensortap::analysis::labels::{Label, RaceKind};
+use tensortap::analysis::metrics::Detail;
+
+use super::{Culprit, Report};
+use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
+
+/// One check.
+#[derive(Serialize)]
+pub struct BlameDocument {
+    verdict: &'static str,
+    compared: u64,
+    of: u64,
+    dump: String,
+    /// Null with references.
+    golden: Option<String>,
+    incomplete: Option<String>,
+    labels: BTreeMap<&'static str, usize>,
+    first_wrong: Vec<String>,
+    culprits: Vec<CulpritDocument>,
+    tasks: Vec<TaskDocument>,
+    unmatched: Vec<UnmatchedDocument>,
+}
+
+#[derive(Serialize)]
+struct TaskDocument {
+    task_id: String,
+    kernels: Vec<String>,
+    label: &'static str,
+    arg_index: Option<u16>,
+    reason: Option<String>,
+    raced_with: Option<RaceDocument>,
+    set_aside: Vec<u16>,
+    outside: Vec<RecordDocument>,
+}
+
+#[derive(Serialize)]
+struct RaceDocument {
+    task_id: String,
+    how: &'static str,
+}
+
+#[derive(Serialize)]
+struct RecordDocument {
+    stage: &'static str,
+    arg_index: u16,
+    verdict: &'static str,
+    #[serde(flatten)]
+    measures: Measures,
+}
+
+#[derive(Serialize)]
+struct CulpritDocument {
+    task_id: String,
+    chain: Vec<String>,
+    replay: String,
+    records: Vec<CulpritRecord>,
+}
+
+#[derive(Serialize)]
+struct CulpritRecord {
+    stage: &'static str,
+    arg_index: u16,
+    detail: Option<DetailDocument>,
+}
+
+#[derive(Serialize)]
+struct UnmatchedDocument {
+    side: &'static str,
+    task_id: String,
+    reason: String,
+}
+
+/// The document of a report.
+pub fn of(report: &Report<'_>) -> BlameDocument {
+    let blame = report.blame;
+    let id = |place: usize| id(blame.graph.tasks[place].task_id);
+    BlameDocument {
+        verdict: if report.passes { "pass" } else { "fail" },
+        compared: blame.compared,
+        of: blame.of,
+        dump: report.dump.dir().display().to_string(),
+        golden: report.golden.clone(),
+        incomplete: blame.graph.gap.clone(),
+        labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
+        first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
+        culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
+        tasks: (0..blame.findings.len()).map(|place| task(blame, place)).collect(),
+        unmatched: unmatched(blame),
+    }
+}
+
+fn id(task_id: u64) -> String {
+    TaskId(task_id).to_string()
+}
+
+fn task(blame: &Blame, place: usize) -> TaskDocument {
+    let (task, finding) = (&blame.graph.tasks[place], &blame.findings[place]);
+    TaskDocument {
+        task_id: id(task.task_id),
+        kernels: task.kernel_labels(),
+        label: finding.label.name(),
+        arg_index: finding.arg_index,
+        reason: finding.reason.clone(),
+        raced_with: finding.race.map(|race| RaceDocument {
+            task_id: id(blame.graph.tasks[race.other].task_id),
+            how: match race.kind {
+                RaceKind::ReadTooEarly => "read_too_early",
+                RaceKind::Overwritten => "overwritten",
+                RaceKind::Changed => "changed",
+                RaceKind::Overlapped => "overlapped",
+            },
+        }),
+        set_aside: finding.set_aside.clone(),
+        outside: blame.outside(place).map(record).collect(),
+    }
+}
+
+fn record(compared: &ComparedArg) -> RecordDocument {
+    RecordDocument {
+        stage: compared.stage.name(),
+        arg_index: compared.arg_index,
+        verdict: verdict_word(compared.outcome.verdict),
+        measures: measures(&compared.outcome, &compared.rule),
+    }
+}
+
+fn culprit(report: &Report<'_>, culprit: &Culprit) -> CulpritDocument {
+    let task_id = |place: usize| id(report.blame.graph.tasks[place].task_id);
+    let records =
+        culprit.outside.iter().map(|(compared, detail): &(ComparedArg, Option<Detail>)| CulpritRecord {
+            stage: compared.stage.name(),
+            arg_index: compared.arg_index,
+            detail: detail.as_ref().map(detail_document),
+        });
+    let task = task_id(culprit.place);
+    CulpritDocument {
+        chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
+        replay: format!("tensortap replay {} --task {task}", crate::dump_arg::quoted(report.dump.dir())),
+        records: records.collect(),
+        task_id: task,
+    }
+}
+
+fn unmatched(blame: &Blame) -> Vec<UnmatchedDocument> {
+    let ours = blame.matching.only_first.iter().map(|u| UnmatchedDocument {
+        side: "dump",
+        task_id: id(blame.graph.tasks[u.task].task_id),
+        reason: u.reason.clone(),
+    });
+    let theirs = blame.golden.iter().flat_map(|golden| {
+        blame.matching.only_second.iter().map(|u| UnmatchedDocument {
+            side: "golden",
+            task_id: id(golden.tasks[u.task].task_id),
+            reason: u.reason.clone(),
+        })
+    });
+    ours.chain(theirs).collect()
+}

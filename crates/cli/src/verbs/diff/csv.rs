@@ -1,0 +1,67 @@
+//! The report as comma-separated values.
+
+use std::io::Write;
+
+use tensortap::TaskId;
+use tensortap::analysis::compare::Evidence;
+use tensortap::analysis::diff::DiffRow;
+use tensortap::format::role_name;
+
+use super::Report;
+use super::text::ranked;
+use crate::compare_document::verdict_word;
+use crate::compare_text::evidence;
+use crate::record_text::shape_text;
+use crate::verbs::stats::write_csv_line;
+
+const HEAD: [&str; 15] = [
+    "index",
+    "task_id",
+    "kernels",
+    "stage",
+    "arg_index",
+    "role",
+    "dtype",
+    "shape",
+    "verdict",
+    "max_abs_err",
+    "max_rel_err",
+    "rmse",
+    "max_ulps",
+    "failing",
+    "evidence",
+];
+
+/// Writes every record, the worst first.
+pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    write_csv_line(out, &HEAD.map(String::from))?;
+    ranked(report.diff).into_iter().try_for_each(|row| write_csv_line(out, &cells(row)))
+}
+
+fn cells(row: &DiffRow) -> [String; 15] {
+    let record = &row.record;
+    let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    let (relative, rmse, ulps, failing) = match &row.outcome.evidence {
+        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.max_ulps, Some(m.failing)),
+        Evidence::Identical => (Some(0.0), Some(0.0), Some(0), Some(0)),
+        _ => (None, None, None, None),
+    };
+    let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+    [
+        record.index.to_string(),
+        TaskId(record.task_id).to_string(),
+        row.kernels.join("+"),
+        record.stage.name().into(),
+        record.arg_index.to_string(),
+        role_name(record.role).into(),
+        record.dtype.name().into(),
+        shape_text(record),
+        verdict_word(row.outcome.verdict).into(),
+        text(row.outcome.max_abs()),
+        text(relative),
+        text(rmse),
+        count(ulps),
+        count(failing),
+        evidence(&row.outcome),
+    ]
+}

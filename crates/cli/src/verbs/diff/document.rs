@@ -1,0 +1,99 @@
+//! The report for machines.
+
+use serde::Serialize;
+use tensortap::TaskId;
+use tensortap::analysis::diff::{DiffRow, Partner};
+use tensortap::format::role_name;
+
+use super::Report;
+use super::text::ranked;
+use crate::compare_document::{Measures, measures, verdict_word};
+
+/// One comparison.
+#[derive(Serialize)]
+pub struct DiffDocument {
+    verdict: &'static str,
+    compared: usize,
+    of: usize,
+    /// How many have nothing to be compared with.
+    unmatched: usize,
+    dump: String,
+    golden: String,
+    records: Vec<RowDocument>,
+    unmatched_items: Vec<LonelyDocument>,
+}
+
+#[derive(Serialize)]
+struct RowDocument {
+    index: u64,
+    task_id: String,
+    kernels: Vec<String>,
+    stage: &'static str,
+    arg_index: u16,
+    role: &'static str,
+    kind: &'static str,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    verdict: &'static str,
+    /// Record of the golden, by task and position, or name of an array.
+    partner: Option<PartnerDocument>,
+    #[serde(flatten)]
+    measures: Measures,
+}
+
+#[derive(Serialize)]
+struct PartnerDocument {
+    task_id: Option<String>,
+    index: Option<u64>,
+    array: Option<String>,
+}
+
+#[derive(Serialize)]
+struct LonelyDocument {
+    what: String,
+    reason: String,
+}
+
+/// The document of a report, records the worst first.
+pub fn of(report: &Report<'_>) -> DiffDocument {
+    let diff = report.diff;
+    DiffDocument {
+        verdict: if report.passes { "pass" } else { "fail" },
+        compared: diff.compared(),
+        of: diff.rows.len(),
+        unmatched: diff.unmatched.len(),
+        dump: report.dump.dir().display().to_string(),
+        golden: report.golden.clone(),
+        records: ranked(diff).into_iter().map(row).collect(),
+        unmatched_items: diff
+            .unmatched
+            .iter()
+            .map(|l| LonelyDocument { what: l.what.clone(), reason: l.reason.clone() })
+            .collect(),
+    }
+}
+
+fn row(row: &DiffRow) -> RowDocument {
+    let record = &row.record;
+    RowDocument {
+        index: record.index,
+        task_id: TaskId(record.task_id).to_string(),
+        kernels: row.kernels.clone(),
+        stage: record.stage.name(),
+        arg_index: record.arg_index,
+        role: role_name(record.role),
+        kind: record.kind.name(),
+        dtype: record.dtype.name(),
+        shape: record.shape().to_vec(),
+        verdict: verdict_word(row.outcome.verdict),
+        partner: row.partner.as_ref().map(|partner| match partner {
+            Partner::Record(other) => PartnerDocument {
+                task_id: Some(TaskId(other.task_id).to_string()),
+                index: Some(other.index),
+                array: None,
+            },
+            Partner::Array(name) => PartnerDocument { task_id: None, index: None, array: Some(name.clone()) },
+        }),
+        measures: measures(&row.outcome, &row.rule),
+    }
+}

@@ -1,0 +1,82 @@
+//! What a dump is compared with: another dump, or arrays in files.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use tensortap::analysis::compare::{Content, Side};
+use tensortap::analysis::diff::{Diff, DiffOptions, Lonely, diff_arrays};
+use tensortap::format::{Dump, Record};
+use tensortap::interchange::{self, ArrayName, GoldenArray};
+
+use super::Golden;
+use crate::error::UsageError;
+
+/// Arrays by the record that their name stands for.
+pub struct GoldenFiles {
+    files: interchange::Golden,
+}
+
+/// Opens a golden: a dump when there is one, else files.
+pub fn open(path: &Path) -> anyhow::Result<Golden> {
+    let is_array_file =
+        path.extension().is_some_and(|e| ["npy", "npz", "safetensors"].iter().any(|k| e == *k));
+    if is_array_file {
+        return Ok(Golden::Files(GoldenFiles { files: interchange::Golden::open(path)? }));
+    }
+    match Dump::open(path) {
+        Ok(dump) => Ok(Golden::Dump(Box::new(dump))),
+        Err(error) => match interchange::Golden::open(path) {
+            Ok(files) if !files.arrays().is_empty() => Ok(Golden::Files(GoldenFiles { files })),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+impl GoldenFiles {
+    /// Compares records with the arrays of their names.
+    pub fn diff(&self, dump: &Dump, records: &[Record], options: &DiffOptions<'_>) -> anyhow::Result<Diff> {
+        let by_name: HashMap<ArrayName, &GoldenArray> =
+            self.files.arrays().iter().filter_map(|a| Some((a.record_name()?, a))).collect();
+        if by_name.is_empty() {
+            let message =
+                "none of the arrays is named after a record, so nothing says what to compare".to_string();
+            let hint =
+                "names are like task_0x0000000000000003_after_out1; `tensortap export` writes them".into();
+            return Err(UsageError { message, hint }.into());
+        }
+        let find = |record: &Record| -> anyhow::Result<Option<(String, Side<'_>)>> {
+            let Some(array) = find(&by_name, record) else { return Ok(None) };
+            let mut side = Side::of_bytes(array.dtype, &array.shape, Vec::new());
+            side.content = Content::Bytes(array.content()?.into());
+            Ok(Some((array.name.clone(), side)))
+        };
+        let mut diff = diff_arrays(dump, records, find, options)?;
+        let used: HashSet<&str> = records.iter().filter_map(|r| find_name(&by_name, r)).collect();
+        let unused = by_name.values().filter(|a| !used.contains(a.name.as_str()) && is_absent(dump, a));
+        diff.unmatched.extend(unused.map(|array| Lonely {
+            what: format!("the golden's array {}", array.name),
+            reason: "the dump has no such record".into(),
+        }));
+        Ok(diff)
+    }
+}
+
+/// Whether no record of the dump, selected or not, has the name of an array.
+fn is_absent(dump: &Dump, array: &GoldenArray) -> bool {
+    let Some(name) = array.record_name() else { return true };
+    !dump.records().flatten().any(|r| names(&r).contains(&name))
+}
+
+fn find<'a>(by_name: &HashMap<ArrayName, &'a GoldenArray>, record: &Record) -> Option<&'a GoldenArray> {
+    names(record).iter().find_map(|name| by_name.get(name).copied())
+}
+
+fn find_name<'a>(by_name: &HashMap<ArrayName, &'a GoldenArray>, record: &Record) -> Option<&'a str> {
+    find(by_name, record).map(|array| array.name.as_str())
+}
+
+/// The names that a record may have: with its position where another has the rest in common.
+fn names(record: &Record) -> [ArrayName; 2] {
+    let Record { task_id, stage, role, arg_index, .. } = *record;
+    [Some(record.index), None].map(|index| ArrayName { task_id, stage, role, arg_index, index })
+}

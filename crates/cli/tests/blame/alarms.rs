@@ -1,0 +1,66 @@
+//! Runs that are right: no task has any label but ok.
+
+use tensortap::DumpLevel;
+use tensortap::analysis::blame::Blame;
+
+use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, place, run};
+
+fn all_ok(blame: &Blame, label: &str) {
+    let complaints = complaints(blame);
+    assert!(complaints.is_empty(), "{label}: {}", complaints.join("\n"));
+    assert!(blame.compared > 0 && blame.compared == blame.of, "{label}: {} of {}", blame.compared, blame.of);
+    assert!(blame.passes(false), "{label}: {:?}", blame.matching);
+}
+
+#[test]
+fn another_platform_runtime_scheduler_and_block_count_raise_no_alarm() {
+    for scene in listed_scenes().into_iter().chain(["odd_views"]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = place(scene, 0);
+        let golden = run(&config(scene, first.0, first.1, &folder.path().join("golden")));
+        all_ok(&blame_by_reference(&golden), &format!("{scene} by reference"));
+        for (turn, schedulers, blocks) in [(1, 1, 1), (2, 3, 3), (3, 2, 4)] {
+            let (platform, runtime) = place(scene, turn);
+            let mut config = config(scene, platform, runtime, &folder.path().join(format!("{turn}")));
+            (config.schedulers, config.blocks) = (schedulers, Some(blocks));
+            let dump = run(&config);
+            let label = format!("{scene} on {platform}, {runtime}, {schedulers} schedulers, {blocks} blocks");
+            all_ok(&blame_by_golden(&dump, &golden), &label);
+            all_ok(&blame_by_reference(&dump), &label);
+        }
+    }
+}
+
+#[test]
+fn identical_tasks_submitted_in_another_order_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let golden =
+        run(&config("shuffled", "a2a3sim", "tensormap_and_ringbuffer", &folder.path().join("golden")));
+    for (turn, order) in [(0, 3), (1, 5), (2, 8), (3, 13)] {
+        let (platform, runtime) = place("shuffled", turn);
+        let out = folder.path().join(format!("{turn}"));
+        let dump = run(&config("shuffled", platform, runtime, &out).param("order", order));
+        let label = format!("order {order} on {platform}, {runtime}");
+        all_ok(&blame_by_golden(&dump, &golden), &label);
+        all_ok(&blame_by_reference(&dump), &label);
+        // Two lanes hold the same, and are the only ones that may stand for one another.
+        let blame = blame_by_golden(&dump, &golden);
+        let same = |place: usize, other: usize| {
+            let theirs = blame.golden.as_ref().expect("a golden").tasks[other].args[0].before;
+            blame.graph.tasks[place].args[0].before.map(|c| c.hash) == theirs.map(|c| c.hash)
+        };
+        let pairs = blame.matching.partner.iter().enumerate();
+        assert!(pairs.into_iter().all(|(ours, other)| same(ours, other.expect("matched"))), "{label}");
+    }
+}
+
+#[test]
+fn hashes_alone_are_enough_where_everything_is_equal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [dump, golden] = ["dump", "golden"].map(|name| {
+        let mut config = config("bgemm", "a2a3sim", "tensormap_and_ringbuffer", &folder.path().join(name));
+        config.dump.as_mut().expect("dumped").level = DumpLevel::Hash;
+        run(&config)
+    });
+    all_ok(&blame_by_golden(&dump, &golden), "level hash");
+}

@@ -1,0 +1,84 @@
+//! `blame` and `diff` on real runs: every fault of every scene is found where it is, and nothing else is.
+
+mod alarms;
+mod evidence;
+mod faults;
+mod garbage;
+mod peers;
+
+use std::path::{Path, PathBuf};
+
+use tensortap::analysis::blame::{Against, Blame, BlameOptions};
+use tensortap::analysis::compare::{RuleBook, Verdict};
+use tensortap::analysis::labels::Label;
+use tensortap::format::Dump;
+use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RUNTIMES, RunConfig};
+
+/// A run that is dumped into a folder, on the real device executable.
+fn config(scene: &str, platform: &str, runtime: &str, out: &Path) -> RunConfig {
+    let mut config = RunConfig::new(scene);
+    config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
+    config.device_memory = Some(2 << 30);
+    config.platform = platform.into();
+    config.runtime = Some(runtime.into());
+    config.dump = Some(DumpConfig::new(DumpLevel::Full));
+    config.out = Some(out.into());
+    for (scene, name, value) in SMALLER {
+        if config.scene == *scene {
+            config = config.param(name, value);
+        }
+    }
+    config
+}
+
+/// Parameters that keep a run short without taking a kernel or a fault away.
+const SMALLER: &[(&str, &str, &str)] = &[("stream", "tasks", "12"), ("stream", "bytes", "65536")];
+
+fn run(config: &RunConfig) -> Dump {
+    let report = tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene));
+    Dump::open(&report.dump.expect("dumped").dir).expect("a dump")
+}
+
+fn blame_by_golden(dump: &Dump, golden: &Dump) -> Blame {
+    let rules = RuleBook::default().with_kernels_of(dump.info());
+    let options = BlameOptions { rules, ..BlameOptions::default() };
+    Blame::of(dump, &Against::Golden(golden), &options).expect("readable")
+}
+
+fn blame_by_reference(dump: &Dump) -> Blame {
+    let scene = tensortap::builtin().find(&dump.info().scene).expect("a built-in scene");
+    Blame::of(dump, &Against::Reference(scene), &BlameOptions::default()).expect("readable")
+}
+
+fn listed_scenes() -> Vec<&'static str> {
+    tensortap::builtin().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+}
+
+/// The platforms, each with a runtime of the scene, in turn: number `turn`.
+fn place(scene: &str, turn: usize) -> (&'static str, &'static str) {
+    let allowed = tensortap::builtin().find(scene).expect("built in").runtimes();
+    let runtimes: Vec<_> = RUNTIMES.iter().map(|r| r.name()).filter(|r| allowed.contains(r)).collect();
+    (PLATFORMS[turn % PLATFORMS.len()].name(), runtimes[turn % runtimes.len()])
+}
+
+/// What is not as it should be, in words.
+fn complaints(blame: &Blame) -> Vec<String> {
+    let tasks = blame.graph.tasks.iter().zip(&blame.findings).zip(&blame.compared_args);
+    let wrong = tasks.filter(|((_, f), _)| f.label != Label::Ok);
+    let words = wrong.map(|((t, f), compared)| {
+        let outside: Vec<_> = compared
+            .iter()
+            .filter(|c| c.outcome.verdict != Verdict::Within)
+            .map(|c| (c.stage.name(), c.arg_index, c.outcome.max_abs()))
+            .collect();
+        format!(
+            "{:#x} {:?}: {} {:?} {:?} {outside:?}",
+            t.task_id,
+            t.kernel_labels(),
+            f.label.name(),
+            f.race,
+            f.reason
+        )
+    });
+    words.take(8).collect()
+}

@@ -1,0 +1,164 @@
+//! `diff` and `blame` as a user meets them.
+
+use serde_json::Value;
+
+use crate::assert_snapshot;
+use crate::dumps::Folder;
+
+/// A folder with the dumps of a right and of a wrong run: the last element of what `mul` writes is wrong.
+fn right_and_wrong() -> Folder {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out right --platform a5sim --runtime host_build_graph");
+    let wrong = folder.tensortap("run vector_example --dump-tensor --out wrong --inject-fault mul=last");
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    folder
+}
+
+fn document(folder: &Folder, line: &str, code: i32) -> Value {
+    let outcome = folder.tensortap(line);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(code), ""), "{line}: {outcome:?}");
+    serde_json::from_str(&outcome.stdout).expect("one JSON document")
+}
+
+#[test]
+fn blame_leads_with_the_verdict_and_shows_the_culprit() {
+    let folder = right_and_wrong();
+    for (name, line) in
+        [("blame_golden", "blame wrong --golden right"), ("blame_reference", "blame wrong --reference")]
+    {
+        let outcome = folder.tensortap(line);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), ""), "{outcome:?}");
+        assert!(outcome.stdout.starts_with("FAIL: task 0x100000002 (mul) is wrong here\n"), "{outcome:?}");
+        assert_snapshot(name, &outcome.stdout);
+    }
+    let good = folder.good("blame right --golden right");
+    assert_snapshot("blame_good", &good.stdout);
+    let all = folder.good("blame right --golden right --all");
+    assert_eq!(all.stdout.matches("\n  ok ").count(), 5, "{all:?}");
+    folder.good("blame right --reference --quiet");
+}
+
+#[test]
+fn blame_says_it_to_machines() {
+    let folder = right_and_wrong();
+    let found = document(&folder, "blame wrong --golden right --json", 1);
+    assert_eq!(
+        (&found["verdict"], &found["compared"], &found["of"]),
+        (&"fail".into(), &18.into(), &18.into())
+    );
+    let labels: Vec<&str> =
+        found["tasks"].as_array().unwrap().iter().map(|t| t["label"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["ok", "ok", "ok", "wrong_here", "inherited"]);
+    assert_eq!(found["first_wrong"], serde_json::json!(["0x0000000100000002"]));
+    assert_eq!(found["tasks"][3]["kernels"], serde_json::json!(["mul"]));
+    assert_eq!(found["culprits"][0]["chain"][1], "0x0000000100000003");
+    let worst = &found["culprits"][0]["records"][0]["detail"]["worst"][0];
+    assert_eq!(worst["coordinate"], serde_json::json!([16383]));
+    let passed = document(&folder, "blame right --reference --json", 0);
+    assert_eq!((&passed["verdict"], &passed["compared"]), (&"pass".into(), &5.into()));
+}
+
+#[test]
+fn blame_needs_something_to_blame_by_and_names_a_scene_it_does_not_know() {
+    let folder = right_and_wrong();
+    let neither = folder.tensortap("blame wrong");
+    assert_eq!(neither.code, Some(2), "{neither:?}");
+    assert!(neither.stderr.contains("--golden"), "{neither:?}");
+    let both = folder.tensortap("blame wrong --golden right --reference");
+    assert_eq!(both.code, Some(2), "{both:?}");
+    let missing = folder.tensortap("blame wrong --golden nowhere");
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+}
+
+#[test]
+fn diff_lists_the_worst_first_and_only_what_fails() {
+    let folder = right_and_wrong();
+    let outcome = folder.tensortap("diff wrong right");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), ""), "{outcome:?}");
+    assert_snapshot("diff", &outcome.stdout);
+    let good = folder.good("diff wrong right --func add_scalar");
+    assert!(good.stdout.starts_with("PASS: every record is within its rule\n"), "{good:?}");
+    let table = folder.good("diff right right --all --stage after");
+    assert_eq!(table.stdout.matches(" pass ").count(), 5, "{table:?}");
+    let empty = folder.good("diff wrong right --dtype int8");
+    assert!(!empty.stdout.contains("PASS"), "{empty:?}");
+}
+
+#[test]
+fn diff_says_it_to_machines_and_tables() {
+    let folder = right_and_wrong();
+    let found = document(&folder, "diff wrong right --json", 1);
+    let counts = ["compared", "of", "unmatched"].map(|key| found[key].as_u64().unwrap());
+    assert_eq!((found["verdict"].as_str(), counts), (Some("fail"), [18, 18, 0]));
+    let first = &found["records"][0];
+    assert_eq!((&first["verdict"], &first["failing"]), (&"fail".into(), &1.into()));
+    assert!(first["max_abs_err"].as_f64().unwrap() > 1.0 && first["rmse"].is_f64(), "{first}");
+    let csv = folder.tensortap("diff wrong right --csv");
+    assert_eq!((csv.code, csv.stdout.lines().count()), (Some(1), 19), "{csv:?}");
+    assert!(csv.stdout.starts_with("index,task_id,kernels,"), "{csv:?}");
+}
+
+#[test]
+fn rules_and_tolerances_decide() {
+    let folder = right_and_wrong();
+    folder.good("diff wrong right --rtol 10 --atol 1000");
+    std::fs::write(folder.path("rules.toml"), "[[rule]]\nfunc = 'mul|add'\nrtol = 10\natol = 1000\n")
+        .unwrap();
+    folder.good("diff wrong right --rules rules.toml");
+    folder.good("blame wrong --golden right --rules rules.toml");
+    std::fs::write(folder.path("rules.toml"), "[[rule]]\nfunc = '('\nulps = 1\n").unwrap();
+    let bad = folder.tensortap("diff wrong right --rules rules.toml");
+    assert!(bad.code == Some(2) && bad.stderr.contains("rules.toml: line 2"), "{bad:?}");
+    folder.good("diff right right --profile bitexact");
+}
+
+#[test]
+fn files_of_arrays_are_goldens_by_their_names() {
+    let folder = right_and_wrong();
+    // The same runtime, so that tasks have the same names.
+    folder.good("run vector_example --dump-tensor --out again");
+    for format in ["npy", "npz", "safetensors"] {
+        folder.good(&format!("export again --format {format} --out {format}"));
+        let good = folder.good(&format!("diff again {format}"));
+        assert!(good.stdout.contains("compared 18 of 18"), "{format}: {good:?}");
+        let bad = folder.tensortap(&format!("diff wrong {format}"));
+        assert_eq!(bad.code, Some(1), "{format}: {bad:?}");
+        assert!(
+            bad.stdout.contains("2 records outside") || bad.stdout.contains("3 records outside"),
+            "{bad:?}"
+        );
+    }
+    folder.good("export again --format npy --out some --func mul");
+    let missing = folder.tensortap("diff again some");
+    assert!(missing.code == Some(1) && missing.stdout.contains("without a partner"), "{missing:?}");
+    folder.good("diff again some --allow-unmatched");
+    let nothing = folder.tensortap("diff again outputs");
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+}
+
+#[test]
+fn tasks_that_make_something_else_of_the_same_inputs_are_reported() {
+    let folder = right_and_wrong();
+    let repeated = folder.good("diff --repeat-check right right");
+    assert!(
+        repeated.stdout.starts_with("PASS: tasks that were given the same wrote the same\n"),
+        "{repeated:?}"
+    );
+    let found = document(&folder, "diff --repeat-check right wrong --json", 1);
+    assert_eq!(found["differing"][0]["kernels"], serde_json::json!(["mul"]));
+    let alone = folder.tensortap("diff --repeat-check right");
+    assert!(alone.code == Some(1) && alone.stdout.contains("nothing could be compared"), "{alone:?}");
+}
+
+#[test]
+fn dumps_without_anything_in_common_fail_and_list_what_has_no_partner() {
+    let folder = right_and_wrong();
+    folder.good("run scalar_data --dump-tensor --out other");
+    for line in ["diff right other", "blame right --golden other", "diff right other --allow-unmatched"] {
+        let outcome = folder.tensortap(line);
+        assert!(
+            outcome.code == Some(1) && outcome.stdout.contains("nothing could be compared"),
+            "{outcome:?}"
+        );
+    }
+}
