@@ -179,8 +179,10 @@ pub struct CoreControl {
 
     /// Dispatches this core has finished.
     pub done: u64,
+    /// The longest that a kernel took here, where the launch asked for it.
+    pub kernel_ns: u64,
     /// Not used.
-    pub reserved1: [u64; 7],
+    pub reserved1: [u64; 6],
 
     /// What the kernel receives.
     pub args: [u64; ARG_SLOTS],
@@ -192,7 +194,7 @@ pub struct CoreControl {
     pub reserved2: [u64; 4],
 }
 assert_layout!(CoreControl, size 576, align 64,
-    posted @ 0, task_id @ 8, task_slot @ 16, subtask @ 20, func_id @ 24, done @ 64, args @ 128, block @ 528,
+    posted @ 0, task_id @ 8, task_slot @ 16, subtask @ 20, func_id @ 24, done @ 64, kernel_ns @ 72, args @ 128, block @ 528,
     subtask_context @ 536);
 
 /// Where the parts of the control area lie, relative to its start.

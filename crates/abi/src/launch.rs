@@ -1,6 +1,6 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::assert_layout;
+use crate::{BlockContext, SubtaskContext, assert_layout};
 
 /// First word of [`KernelArgs`].
 pub const LAUNCH_MAGIC: u64 = 0x5441_5041_5247_5331;
@@ -11,6 +11,13 @@ pub const LAYOUT_VERSION: u32 = 1;
 pub const DUMP_TENSORS: u32 = 1;
 /// Bit of [`KernelArgs::dump_enable`]: record the final arguments of dispatches.
 pub const DUMP_ARGS: u32 = 2;
+
+/// Bit of [`KernelArgs::call_flags`]: measure how long each kernel takes ([`crate::CoreControl::kernel_ns`]).
+pub const CALL_TIMED: u32 = 1;
+/// Bit of [`KernelArgs::call_flags`]: pass by a place where a debugger can stop, right before each kernel.
+pub const CALL_ANNOUNCED: u32 = 2;
+/// Bit of [`KernelArgs::call_flags`]: kernels find the launch's contexts behind slots 48 and 49.
+pub const CALL_CONTEXT: u32 = 4;
 
 /// Rings of `tensormap_and_ringbuffer`: one per scope depth, the last shared by all deeper scopes.
 pub const RING_COUNT: usize = 4;
@@ -85,11 +92,20 @@ pub struct KernelArgs {
     /// Fill of heap memory before it is handed out, to make reads of unwritten bytes visible: 0 for none,
     /// else `0x100 | byte`.
     pub poison: u32,
+    /// What a replay wants of each call of a kernel: [`CALL_TIMED`], [`CALL_ANNOUNCED`], [`CALL_CONTEXT`].
+    pub call_flags: u32,
     /// Zero.
-    pub reserved: [u64; 12],
+    pub reserved0: u32,
+    /// With [`CALL_CONTEXT`]: the block that a kernel takes itself for.
+    pub call_block: BlockContext,
+    /// With [`CALL_CONTEXT`]: the subtask that a kernel takes itself for.
+    pub call_subtask: SubtaskContext,
+    /// Zero.
+    pub reserved: [u64; 9],
 }
 assert_layout!(KernelArgs, size 320, align 64,
     magic @ 0, layout_version @ 8, blocks @ 12, schedulers @ 16, build_mode @ 20, stall_timeout_ms @ 24,
     control @ 32, scene @ 48, runtime @ 64, params @ 80, kernels @ 96, args @ 112, tasks @ 128, edges @ 144,
     payloads @ 160, heap @ 176, task_count @ 192, ring_slots @ 196, fault_func_id @ 200, fault_kind @ 204,
-    dump_data_base @ 208, dump_enable @ 216, poison @ 220, reserved @ 224);
+    dump_data_base @ 208, dump_enable @ 216, poison @ 220, call_flags @ 224, call_block @ 232, call_subtask @ 240,
+    reserved @ 248);

@@ -46,6 +46,26 @@ impl Allocator {
         Ok(fit.addr)
     }
 
+    /// Hands out the grains that hold a given range; refuses when any of them is in use or outside.
+    pub(crate) fn allocate_at(
+        &mut self,
+        range: DeviceRange,
+        what: &str,
+    ) -> Result<DeviceAddr, PlatformError> {
+        let refuse =
+            || PlatformError::PlaceTaken { what: what.to_owned(), addr: range.addr, bytes: range.bytes };
+        let addr = range.addr - range.addr % GRAIN_BYTES;
+        let end =
+            range.addr.checked_add(range.bytes.max(1)).and_then(|e| e.checked_next_multiple_of(GRAIN_BYTES));
+        let end = end.ok_or_else(refuse)?;
+        let (&piece, &piece_bytes) = self.free.range(..=addr).next_back().ok_or_else(refuse)?;
+        if end > piece + piece_bytes {
+            return Err(refuse());
+        }
+        self.carve(Fit { piece, addr }, end - addr);
+        Ok(addr)
+    }
+
     pub(crate) fn free(&mut self, addr: DeviceAddr) -> Result<(), PlatformError> {
         let bytes = self.used.remove(&addr).ok_or(PlatformError::NotAllocated { addr })?;
         self.give_back(addr, bytes);
@@ -140,6 +160,25 @@ mod tests {
         assert!(matches!(allocator.free(addr + 64), Err(PlatformError::NotAllocated { .. })));
         allocator.free(addr).unwrap();
         assert!(matches!(allocator.free(addr), Err(PlatformError::NotAllocated { .. })));
+    }
+
+    #[test]
+    fn a_place_is_handed_out_in_whole_grains_and_only_when_all_of_it_is_free() {
+        let mut allocator = allocator();
+        let at = |addr, bytes| DeviceRange { addr, bytes };
+        assert_eq!(allocator.allocate_at(at(BASE + 4100, 100), "a").unwrap(), BASE + 4096);
+        for taken in [at(BASE + 4096, 1), at(BASE + 4000, 97), at(BASE + 4223, 1), at(BASE, 8192)] {
+            assert!(matches!(allocator.allocate_at(taken, "b"), Err(PlatformError::PlaceTaken { .. })));
+        }
+        for outside in
+            [at(BASE - 1, 1), at(BASE + BYTES, 1), at(BASE, BYTES + 1), at(u64::MAX, 1), at(BASE, u64::MAX)]
+        {
+            assert!(matches!(allocator.allocate_at(outside, "b"), Err(PlatformError::PlaceTaken { .. })));
+        }
+        assert_eq!(allocator.allocate_at(at(BASE + 4224, 64), "next to it").unwrap(), BASE + 4224);
+        assert_eq!(allocator.allocate(4096, 64, "before it").unwrap(), BASE);
+        allocator.free(BASE + 4096).unwrap();
+        assert_eq!(allocator.allocate_at(at(BASE + 4100, 100), "again").unwrap(), BASE + 4096);
     }
 
     #[test]

@@ -47,7 +47,11 @@ pub trait Device: Send {
     /// Memory is zero the first time it is handed out; what was freed before comes back with its old content.
     fn allocate(&mut self, bytes: u64, align: u64, what: &str) -> Result<DeviceAddr, PlatformError>;
 
-    /// Takes back what [`Device::allocate`] returned.
+    /// Hands out a given range, or refuses when any byte of it is in use or outside of device memory: nothing is ever
+    /// covered. Gives the address to free, which is the range's first rounded down to 64 bytes.
+    fn allocate_at(&mut self, range: DeviceRange, what: &str) -> Result<DeviceAddr, PlatformError>;
+
+    /// Takes back what [`Device::allocate`] or [`Device::allocate_at`] returned.
     fn free(&mut self, addr: DeviceAddr) -> Result<(), PlatformError>;
 
     /// Copies to the device. No order is promised between the bytes of one copy; a copy comes after those

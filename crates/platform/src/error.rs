@@ -60,6 +60,16 @@ pub enum PlatformError {
         /// All there is.
         memory: DeviceRange,
     },
+    /// A place was asked for that is not free, or not there.
+    #[error("{bytes} bytes at {addr:#x} for {what} are not free in device memory; let them lie elsewhere")]
+    PlaceTaken {
+        /// The use.
+        what: String,
+        /// First byte asked for.
+        addr: DeviceAddr,
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// A word access needs an 8-byte aligned address.
     #[error("a word is read and written at a multiple of 8 bytes, and {addr:#x} is none")]
     Misaligned {

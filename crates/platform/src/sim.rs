@@ -122,6 +122,10 @@ impl Device for SimulatedDevice {
         self.allocator.allocate(bytes, align, what)
     }
 
+    fn allocate_at(&mut self, range: DeviceRange, what: &str) -> Result<DeviceAddr, PlatformError> {
+        self.allocator.allocate_at(range, what)
+    }
+
     fn free(&mut self, addr: DeviceAddr) -> Result<(), PlatformError> {
         self.allocator.free(addr)
     }

@@ -1,8 +1,8 @@
 //! Runs task graphs: the device program with its scheduler, the runtimes that build graphs, and the host's side of a
 //! launch.
 //!
-//! `unsafe` lives in `device/memory.rs` (structs in device memory), `device/cores.rs` (the call of a kernel) and
-//! `device/crash.rs` (what a signal handler stores).
+//! `unsafe` lives in `device/memory.rs` (structs in device memory), `device/cores.rs` (the call of a kernel),
+//! `device/call.rs` (names that a debugger looks for) and `device/crash.rs` (what a signal handler stores).
 
 mod device;
 #[doc(hidden)]
@@ -12,7 +12,8 @@ mod runtimes;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks};
 pub use host::{
-    DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions, Phase, Plan, Progress,
-    RegionPlan, RunError, RunFailure, execute, recording_threads,
+    CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions, Phase,
+    PlacedTask, Plan, Progress, RegionPlan, RunError, RunFailure, TasksReport, execute, execute_tasks,
+    recording_threads,
 };
 pub use runtimes::{BuildMode, RUNTIMES, Runtime, find};

@@ -5,6 +5,7 @@ use tensortap_platform::AltStack;
 use tensortap_scene::{FaultKind, KernelDef, run_kernel};
 use tensortap_sync::mailbox::{Poster, Receiver};
 
+use super::call::SpecialCall;
 use super::crash;
 use super::memory::{CoreView, Dispatch};
 use super::run::{Failure, Run};
@@ -52,17 +53,22 @@ impl Cores for CoreMailboxes<'_, '_> {
 pub struct KernelTable {
     entries: Vec<Option<(KernelEntry, &'static str)>>,
     fault: Option<(u32, FaultKind)>,
+    special: Option<SpecialCall>,
 }
 
 impl KernelTable {
-    /// The kernels of a scene; `fault` damages one of them.
-    pub fn new(kernels: &[KernelDef], fault: Option<(u32, FaultKind)>) -> KernelTable {
+    /// The kernels of a scene; `fault` damages one of them, `special` is what a replay wants of each call.
+    pub fn new(
+        kernels: &[KernelDef],
+        fault: Option<(u32, FaultKind)>,
+        special: Option<SpecialCall>,
+    ) -> KernelTable {
         let len = kernels.iter().map(|k| k.func_id as usize + 1).max().unwrap_or(0);
         let mut entries = vec![None; len];
         for kernel in kernels {
             entries[kernel.func_id as usize] = Some((kernel.entry, kernel.name));
         }
-        KernelTable { entries, fault }
+        KernelTable { entries, fault, special }
     }
 
     fn find(&self, func_id: u32) -> Option<(KernelEntry, Option<FaultKind>)> {
@@ -111,7 +117,12 @@ fn execute(kernels: &KernelTable, core: u32, view: &CoreView<'_>) -> Result<(), 
         kernels.find(func_id).ok_or_else(|| failure(format!("no kernel has func_id {func_id}")))?;
     // SAFETY: the scheduler built `args` for this kernel from a payload whose views were checked to lie in their
     // buffers; dependencies keep other tasks off the bytes it uses.
-    unsafe { run_kernel(entry, view.args(), fault) }.map_err(failure)
+    let run = || unsafe { run_kernel(entry, view.args(), fault) };
+    match &kernels.special {
+        None => run(),
+        Some(call) => call.around(entry, view, run),
+    }
+    .map_err(failure)
 }
 
 /// Which scheduler owns a block, when blocks are dealt out in turn.

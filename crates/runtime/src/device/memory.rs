@@ -409,6 +409,24 @@ impl CoreView<'_> {
         debug_assert!(layout.tensor_count + layout.scalar_count <= ARG_SLOTS - 2);
     }
 
+    /// Replaces what slots 48 and 49 of the current message point to.
+    pub fn set_context(&self, block: BlockContext, subtask: SubtaskContext) {
+        // SAFETY: called by the core between receiving and finishing the message: nobody else touches it.
+        unsafe {
+            (&raw mut (*self.at).block).write(block);
+            (&raw mut (*self.at).subtask_context).write(subtask);
+        }
+    }
+
+    /// Notes how long a kernel took, if none took longer.
+    pub fn note_kernel_ns(&self, kernel_ns: u64) {
+        // SAFETY: only the core writes this word; the host reads it after the launch.
+        unsafe {
+            let word = &raw mut (*self.at).kernel_ns;
+            word.write(word.read().max(kernel_ns));
+        }
+    }
+
     /// Kernel of the current message.
     pub fn func_id(&self) -> u32 {
         // SAFETY: read by the core after the post, or by an observer to whom a torn value is acceptable.

@@ -14,6 +14,7 @@ use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, PlacedArg, Reg
 use tensortap_sync::atomic::Ordering;
 use tensortap_sync::park::spins_for;
 
+use super::call::SpecialCall;
 use super::capture::{Capture, EdgeCapture, HostOfRun, RunRecorder, record_orchestration_args};
 use super::cores::{CoreMailboxes, KernelTable, owner_of_block, owner_of_core, run_core};
 use super::crash;
@@ -120,7 +121,11 @@ impl<'m> Launch<'m> {
         let runtime = runtimes::find(&runtime_name).ok_or(format!("no runtime `{runtime_name}`"))?;
         check_kernels(memory, &args, scene)?;
         let fault = FaultKind::from_tag(args.fault_kind).filter(|_| args.fault_func_id != NO_KERNEL);
-        let kernels = KernelTable::new(scene.kernels(), fault.map(|kind| (args.fault_func_id, kind)));
+        let kernels = KernelTable::new(
+            scene.kernels(),
+            fault.map(|kind| (args.fault_func_id, kind)),
+            SpecialCall::of(&args),
+        );
         let race = (fault == Some(FaultKind::Race)).then_some(args.fault_func_id);
         // The enable word alone says whether there is a dump.
         let is_dumped = args.dump_enable & (DUMP_TENSORS | DUMP_ARGS) != 0;

@@ -30,6 +30,9 @@ pub enum RunError {
     /// A kernel's name is too long to cross to the device.
     #[error("kernel name `{0}` is longer than {max} bytes", max = KernelName::MAX_BYTES)]
     KernelName(&'static str),
+    /// Tasks that cannot be run as they are.
+    #[error("{0}")]
+    Tasks(String),
     /// The dump could not be begun.
     #[error("the dump could not be begun: {0}")]
     Dump(String),

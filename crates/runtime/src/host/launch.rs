@@ -93,11 +93,11 @@ pub fn execute(
     Ok(DeviceReport { outputs, progress, wall, device_time })
 }
 
-fn free_all(device: &mut dyn Device, reserved: &[DeviceAddr]) -> Result<(), RunError> {
+pub(super) fn free_all(device: &mut dyn Device, reserved: &[DeviceAddr]) -> Result<(), RunError> {
     reserved.iter().try_for_each(|&addr| Ok(device.free(addr)?))
 }
 
-fn wait(
+pub(super) fn wait(
     device: &mut dyn Device,
     scene: &'static dyn Scene,
     args: &KernelArgs,
@@ -195,7 +195,7 @@ fn end_failed(device: &mut dyn Device, mut failure: RunFailure) -> RunError {
     Box::new(failure).into()
 }
 
-fn read_control(device: &dyn Device, args: &KernelArgs) -> Result<DeviceControl, RunError> {
+pub(super) fn read_control(device: &dyn Device, args: &KernelArgs) -> Result<DeviceControl, RunError> {
     let mut bytes = [0; size_of::<DeviceControl>()];
     device.copy_from(args.control.addr, &mut bytes)?;
     Ok(DeviceControl::read_from_bytes(&bytes).expect("the sizes agree"))
@@ -217,7 +217,7 @@ fn read_thread(device: &dyn Device, args: &KernelArgs, thread: usize) -> Result<
     Ok(ThreadControl::read_from_bytes(&bytes).expect("the sizes agree"))
 }
 
-fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Progress, RunError> {
+pub(super) fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Progress, RunError> {
     let mut progress = Progress::default();
     for thread in 0..=args.schedulers as usize {
         let line = read_thread(device, args, thread)?;

@@ -4,8 +4,10 @@ mod dump;
 mod failure;
 mod launch;
 mod plan;
+mod tasks;
 
 pub use dump::{DumpSession, InFlightTask, RegionPlan, recording_threads};
 pub use failure::{RunError, RunFailure};
 pub use launch::{DeviceReport, Phase, Progress, execute};
 pub use plan::{DEFAULT_RING_SLOTS, Fault, LaunchOptions, Plan};
+pub use tasks::{CallOptions, PlacedTask, TasksReport, execute_tasks};

@@ -105,6 +105,20 @@ impl<'a> Plan<'a> {
         options: LaunchOptions,
         inputs: &HostArgs,
     ) -> Result<Plan<'a>, RunError> {
+        let mut plan = Plan::of_names(device, scene, params, runtime, options)?;
+        plan.upload_args(inputs)?;
+        runtime.prepare(&mut plan)?;
+        Ok(plan)
+    }
+
+    /// A control area and the names that cross; no arguments and no tasks.
+    pub(super) fn of_names(
+        device: &'a mut dyn Device,
+        scene: &'static dyn Scene,
+        params: &'a Params,
+        runtime: &dyn Runtime,
+        options: LaunchOptions,
+    ) -> Result<Plan<'a>, RunError> {
         let mut plan = Plan {
             device,
             args: launch_args(&options),
@@ -117,7 +131,6 @@ impl<'a> Plan<'a> {
         };
         let control = ControlLayout { cores: options.blocks as usize * SLOTS_PER_TASK }.bytes();
         plan.args.control = plan.upload(&vec![0; control], "the control area")?;
-        plan.upload_args(inputs)?;
         plan.args.scene = plan.upload(scene.name().as_bytes(), "the scene's name")?;
         plan.args.runtime = plan.upload(runtime.name().as_bytes(), "the runtime's name")?;
         plan.args.params = plan.upload(params.to_lines().as_bytes(), "the scene's parameters")?;
@@ -127,7 +140,6 @@ impl<'a> Plan<'a> {
             .map(|k| KernelName::new(k.func_id, k.name).ok_or(RunError::KernelName(k.name)))
             .collect();
         plan.args.kernels = plan.upload(names?.as_bytes(), "kernel names")?;
-        runtime.prepare(&mut plan)?;
         Ok(plan)
     }
 

@@ -1,0 +1,70 @@
+//! What a replay wants of the call of a kernel: how long it took, a place for a debugger to stop, a context of its own.
+//! Other launches want none of it and pay for none.
+
+use std::time::Instant;
+
+use tensortap_abi::{
+    BlockContext, CALL_ANNOUNCED, CALL_CONTEXT, CALL_TIMED, KernelArgs, KernelEntry, SubtaskContext,
+};
+use tensortap_sync::atomic::{AtomicU64, Ordering};
+
+use super::memory::CoreView;
+
+/// The wishes of one launch.
+#[derive(Clone, Copy, Debug)]
+pub struct SpecialCall {
+    timed: bool,
+    announced: bool,
+    context: Option<(BlockContext, SubtaskContext)>,
+}
+
+impl SpecialCall {
+    /// `None` when the launch has no wishes.
+    pub fn of(args: &KernelArgs) -> Option<SpecialCall> {
+        let wants = |flag: u32| args.call_flags & flag != 0;
+        let context = wants(CALL_CONTEXT).then_some((args.call_block, args.call_subtask));
+        let call = SpecialCall { timed: wants(CALL_TIMED), announced: wants(CALL_ANNOUNCED), context };
+        (args.call_flags != 0).then_some(call)
+    }
+
+    /// Calls a kernel through `run`.
+    pub fn around<R>(&self, entry: KernelEntry, view: &CoreView<'_>, run: impl FnOnce() -> R) -> R {
+        if let Some((block, subtask)) = self.context {
+            view.set_context(block, subtask);
+        }
+        if self.announced {
+            announce(entry, view.args());
+        }
+        let started = self.timed.then(Instant::now);
+        let result = run();
+        if let Some(started) = started {
+            view.note_kernel_ns(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        result
+    }
+}
+
+/// Address of the kernel that is about to run, for a debugger.
+// SAFETY: no other item of the program has this name; a debugger looks for it.
+#[unsafe(no_mangle)]
+static TENSORTAP_KERNEL: AtomicU64 = AtomicU64::new(0);
+
+/// Address of the `args[]` it is about to receive.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+static TENSORTAP_ARGS: AtomicU64 = AtomicU64::new(0);
+
+fn announce(entry: KernelEntry, args: *mut u64) {
+    TENSORTAP_KERNEL.store(entry as usize as u64, Ordering::Relaxed);
+    TENSORTAP_ARGS.store(args.expose_provenance() as u64, Ordering::Relaxed);
+    tensortap_before_kernel();
+}
+
+/// A debugger stops here, reads the two addresses above, and goes on to the kernel's first instruction.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn tensortap_before_kernel() {
+    // Something must be left to stop at.
+    std::hint::black_box(TENSORTAP_KERNEL.load(Ordering::Relaxed));
+}
