@@ -24,13 +24,18 @@ impl DumpArg {
 
     /// The path that was named, or the newest dump's folder.
     pub fn path(&self) -> Result<PathBuf, FormatError> {
-        self.dump.clone().map_or_else(|| find_newest(Path::new(OUTPUTS)), Ok)
+        self.dump.clone().map_or_else(newest, Ok)
     }
 
     /// Opens it.
     pub fn open(&self) -> Result<Dump, FormatError> {
         Dump::open(&self.path()?)
     }
+}
+
+/// The newest dump under `outputs/`.
+pub fn newest() -> Result<PathBuf, FormatError> {
+    find_newest(Path::new(OUTPUTS))
 }
 
 /// How a command line names a dump: not at all where it is the newest under `outputs/`, as one just made there is.

@@ -85,6 +85,12 @@ impl StepProgress {
         self.bar.set_message(what);
     }
 
+    /// So many steps are done of so many.
+    pub fn reach(&self, done: u64, steps: u64) {
+        self.bar.set_length(steps);
+        self.bar.set_position(done);
+    }
+
     /// One step is done.
     pub fn advance(&self) {
         self.bar.inc(1);

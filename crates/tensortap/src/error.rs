@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use tensortap_format::FormatError;
 use tensortap_platform::PlatformError;
+use tensortap_replay::ReplayError;
 use tensortap_runtime::RunError;
 use tensortap_scene::{FaultKind, SceneError};
 
@@ -76,6 +77,9 @@ pub enum Error {
     /// The device could not be opened.
     #[error(transparent)]
     Platform(#[from] PlatformError),
+    /// Nothing could be replayed or extracted.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The run could not be prepared.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -105,6 +109,7 @@ impl Error {
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true
             }
+            Error::Replay(error) => error.is_usage(),
             Error::Platform(_) | Error::Run(_) => false,
         }
     }

@@ -29,6 +29,7 @@ mod error;
 mod in_flight;
 mod live;
 mod memory;
+mod replay;
 mod report;
 mod run;
 
@@ -38,6 +39,7 @@ pub use dump_config::DumpConfig;
 pub use dump_files::DumpTrouble;
 pub use error::{Error, Unknown};
 pub use live::{LiveConfig, LiveReport};
+pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
 pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};
 
@@ -49,6 +51,10 @@ pub use tensortap_collector::PayloadPath;
 pub use tensortap_format as format;
 pub use tensortap_interchange as interchange;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
+pub use tensortap_replay::{
+    ArgReport, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport, Placement, ReplayConfig,
+    ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
+};
 pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime};
 pub use tensortap_scene as scene;
 pub use tensortap_scenes::builtin;

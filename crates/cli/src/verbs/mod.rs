@@ -4,8 +4,10 @@ mod bench;
 mod blame;
 mod diff;
 mod export;
+mod extract;
 mod list;
 mod repair;
+mod replay;
 mod run;
 mod scenes;
 mod show;
@@ -39,6 +41,10 @@ pub enum Verb {
     Diff(Box<diff::DiffArgs>),
     /// Find the first wrong task, with a label for every task
     Blame(Box<blame::BlameArgs>),
+    /// Run captured tasks again, one by one, and check their outputs
+    Replay(Box<replay::ReplayArgs>),
+    /// Cut one task out of a dump into a case that `replay` runs anywhere
+    Extract(extract::ExtractArgs),
     /// Check every hash, offset and counter of a dump
     Verify(verify::VerifyArgs),
     /// Make a torn dump whole
@@ -61,6 +67,8 @@ impl Verb {
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, output),
             Verb::Blame(args) => blame::run(args, output),
+            Verb::Replay(args) => replay::run(args, output),
+            Verb::Extract(args) => extract::run(args, output),
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
@@ -79,6 +87,8 @@ impl Verb {
             | Verb::Export(_)
             | Verb::Diff(_)
             | Verb::Blame(_)
+            | Verb::Replay(_)
+            | Verb::Extract(_)
             | Verb::Verify(_)
             | Verb::Repair(_)
             | Verb::Bench(_)

@@ -148,7 +148,8 @@ fn fault_names() -> [&'static str; FaultKind::ALL.len()] {
     FaultKind::ALL.map(FaultKind::name)
 }
 
-fn fault_help() -> String {
+/// What can be said about faults in a line.
+pub fn fault_help() -> String {
     format!("Damage a kernel on purpose; kinds: {}", fault_names().join(", "))
 }
 
@@ -156,12 +157,14 @@ fn parse_param(text: &str) -> Result<(String, String), &'static str> {
     pair(text).ok_or("a parameter is given as KEY=VALUE")
 }
 
-fn pair(text: &str) -> Option<(String, String)> {
+/// What is left and right of the first `=`.
+pub fn pair(text: &str) -> Option<(String, String)> {
     let (key, value) = text.split_once('=')?;
     (!key.is_empty()).then(|| (key.into(), value.into()))
 }
 
-fn parse_fault(text: &str) -> Result<(String, FaultKind), String> {
+/// Reads `KERNEL=KIND`.
+pub fn parse_fault(text: &str) -> Result<(String, FaultKind), String> {
     let (kernel, kind) = pair(text).ok_or("a fault is given as KERNEL=KIND")?;
     let kind = kind.parse().map_err(|_| Unknown::new("fault kind", &kind, fault_names()).to_string())?;
     Ok((kernel, kind))

@@ -1,0 +1,206 @@
+//! A replay for people.
+
+use std::time::Duration;
+
+use tensortap::{Grade, Outcome, ReplayReport, TaskReport};
+
+use crate::number::{counted, grouped, rate, time};
+use crate::output;
+
+/// Tasks that are told one by one.
+const TOLD: usize = 20;
+
+/// `pass`, `fail`, or `none` when nothing was compared and nothing went wrong.
+pub fn verdict(report: &ReplayReport) -> &'static str {
+    match (report.passed(), report.nothing_compared()) {
+        (true, _) => "pass",
+        (false, true) => "none",
+        (false, false) => "fail",
+    }
+}
+
+/// The whole report.
+pub fn of(report: &ReplayReport) -> String {
+    let as_tests = report.tasks.iter().any(|t| t.case.is_some());
+    if as_tests {
+        return tests(report);
+    }
+    let mut text = head(report);
+    if let [task] = report.tasks.as_slice() {
+        text += &one(task);
+    } else {
+        text += &many(report);
+    }
+    text
+}
+
+fn head(report: &ReplayReport) -> String {
+    let word = match verdict(report) {
+        "pass" => output::verdict("PASS", true),
+        "none" => output::verdict("NOTHING CHECKED", false),
+        _ => output::verdict("FAIL", false),
+    };
+    let mut text = format!("replay of {}: {word}\n", report.source);
+    let (scenes, on) = (report.scenes.join(", "), report.replayed_on.join(", "));
+    let captured = report.captured_on.join(", ");
+    text += &format!("  scene      {scenes}, captured on {captured}");
+    text += &if on.is_empty() || on == captured { "\n".into() } else { format!(", replayed on {on}\n") };
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn many(report: &ReplayReport) -> String {
+    let count = |is: fn(&Outcome) -> bool| grouped(report.count(is) as u64);
+    let tasks = report.tasks.len();
+    let per_s = tasks as f64 / report.wall.as_secs_f64().max(1e-9);
+    let mut text = format!(
+        "  tasks      {}, {} bit-exact, {} within rule, {} failed, {} refused",
+        grouped(tasks as u64),
+        count(|o| *o == Outcome::BitExact),
+        count(|o| *o == Outcome::WithinRule),
+        count(|o| matches!(o, Outcome::Failed(_))),
+        count(|o| matches!(o, Outcome::Refused(_))),
+    );
+    let unchecked = report.count(|o| matches!(o, Outcome::Unchecked(_)));
+    if unchecked > 0 {
+        text += &format!(", {} unchecked", grouped(unchecked as u64));
+    }
+    text += &format!("\n  time       {}, {} tasks/s\n", time(report.wall), rate(per_s));
+    let inexact = report.tasks.iter().filter(|t| t.grade() != Grade::Exact && t.runs > 0).count();
+    if inexact > 0 {
+        text += &format!(
+            "  fidelity   {} with arguments that are not as captured\n",
+            counted(inexact as u64, "task")
+        );
+    }
+    let told: Vec<&TaskReport> =
+        report.tasks.iter().filter(|t| t.outcome.reason().is_some() || t.nondeterministic()).collect();
+    for task in told.iter().take(TOLD) {
+        let reason = task.outcome.reason().unwrap_or("its results differ from run to run");
+        text += &format!("  {:<10} {}: {reason}\n", task.outcome.name(), task.name());
+    }
+    if told.len() > TOLD {
+        text += &format!("  and {} more; --json has them all\n", grouped((told.len() - TOLD) as u64));
+    }
+    if report.tasks.iter().any(|t| t.timing.is_some()) {
+        report.tasks.iter().take(TOLD).for_each(|task| text += &timing(task));
+    }
+    if tasks == 0 {
+        text += "  nothing was selected\n";
+    }
+    text
+}
+
+fn one(task: &TaskReport) -> String {
+    let mut text = format!("  task       {}\n", task.name());
+    let reason = task.outcome.reason().map_or_else(String::new, |reason| format!(": {reason}"));
+    text += &format!("  outcome    {}{reason}\n", task.outcome.name());
+    if let Some(placement) = task.placement {
+        text += &format!("  placement  {} addresses\n", placement.name());
+    }
+    for output in &task.outputs {
+        let (compared, elements) = (grouped(output.compared), grouped(output.elements));
+        let state = if output.bitexact() {
+            "bit-exact".into()
+        } else {
+            format!("{} differ, max error {:.3e}", grouped(output.different), output.max_abs_err)
+        };
+        text += &format!(
+            "  argument {:<2} {compared} of {elements} {} compared, {state}\n",
+            output.arg_index, output.dtype
+        );
+    }
+    for arg in task.args.iter().filter(|a| a.grade != Grade::Exact) {
+        let reason = arg.reason.as_deref().unwrap_or("not as captured");
+        text += &format!("  argument {:<2} {}: {reason}\n", arg.arg_index, arg.grade.name());
+    }
+    if task.runs > 1 {
+        let results = match task.distinct_results {
+            1 => "all with the same result".into(),
+            n => format!("{n} different results: it is not deterministic"),
+        };
+        text += &format!("  runs       {}, {results}\n", task.runs);
+    }
+    text + &timing(task)
+}
+
+fn timing(task: &TaskReport) -> String {
+    let Some(timing) = &task.timing else { return String::new() };
+    let mut text = String::new();
+    for (what, times) in [("kernel", &timing.kernel), ("launch", &timing.launch)] {
+        let Spread { median, least, most, middle_half } = Spread::of(times);
+        text += &format!(
+            "  {what:<10} {median:.1?} median of {}, middle half within {middle_half:.1?}, {least:.1?} to {most:.1?}\n",
+            times.len()
+        );
+    }
+    text
+}
+
+/// One line per case, as `cargo test` has them.
+fn tests(report: &ReplayReport) -> String {
+    let mut text = format!("replaying {}\n", counted(report.tasks.len() as u64, "case"));
+    for task in &report.tasks {
+        let case = task.case.as_deref().unwrap_or("?");
+        let good = task.outcome.passed() && !task.nondeterministic();
+        let word = match &task.outcome {
+            Outcome::Refused(_) => output::verdict("refused", false),
+            Outcome::Unchecked(_) => "not checked".into(),
+            _ if good => output::verdict("ok", true),
+            _ => output::verdict("FAILED", false),
+        };
+        text += &format!("test {case} ... {word}\n");
+    }
+    for task in report.tasks.iter().filter(|t| t.outcome.reason().is_some()) {
+        text += &format!("\n---- {} ----\n{}\n", task.name(), task.outcome.reason().unwrap_or_default());
+    }
+    let word = output::verdict(if report.passed() { "ok" } else { "FAILED" }, report.passed());
+    let failed = report.count(|o| matches!(o, Outcome::Failed(_)));
+    let refused = report.count(|o| matches!(o, Outcome::Refused(_)));
+    text += &format!(
+        "\ntest result: {word}. {} passed; {failed} failed; {refused} refused; {} not checked; finished in {}\n",
+        report.count(Outcome::passed),
+        report.count(|o| matches!(o, Outcome::Unchecked(_))),
+        time(report.wall),
+    );
+    text
+}
+
+/// How times scatter.
+pub struct Spread {
+    /// The one in the middle.
+    pub median: Duration,
+    /// The shortest.
+    pub least: Duration,
+    /// The longest.
+    pub most: Duration,
+    /// From the first quarter to the third.
+    pub middle_half: Duration,
+}
+
+impl Spread {
+    /// Of some times.
+    pub fn of(times: &[Duration]) -> Spread {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let at = |part: usize| {
+            let last = sorted.len().saturating_sub(1);
+            sorted.get(last * part / 4).copied().unwrap_or_default()
+        };
+        Spread { median: at(2), least: at(0), most: at(4), middle_half: at(3).saturating_sub(at(1)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_read_off_the_sorted_times() {
+        let times = [9, 1, 5, 3, 7].map(Duration::from_micros);
+        let Spread { median, least, most, middle_half } = Spread::of(&times);
+        let micros = [median, least, most, middle_half].map(|t| t.as_micros());
+        assert_eq!(micros, [5, 1, 9, 4]);
+        assert_eq!(Spread::of(&[]).median, Duration::ZERO);
+    }
+}

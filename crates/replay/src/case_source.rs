@@ -1,0 +1,269 @@
+//! A captured task from a case. A case is untrusted input: lengths are held against the file before memory is taken,
+//! and nothing in it names another file.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use tensortap_abi::{DType, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK};
+
+use crate::ReplayError;
+use crate::capture::{Blob, CapturedRun, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
+use crate::case_file::{
+    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseTensor, TENSORS_FILE, parse_hex,
+};
+
+/// The most that a description may take.
+const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
+
+/// A case that was opened.
+pub struct CaseSource {
+    path: PathBuf,
+    file: File,
+    /// Offset and size of each tensor in the file.
+    places: Vec<(u64, u64)>,
+    run: CapturedRun,
+    task: CapturedTask,
+    redacted: bool,
+}
+
+/// Whether a path looks like a case, without reading it.
+pub fn looks_like_case(path: &Path) -> bool {
+    if path.is_dir() {
+        return path.join(CASE_FILE).is_file();
+    }
+    path.is_file()
+        && (path.extension().is_some_and(|e| e == "safetensors")
+            || path.file_name().is_some_and(|n| n == CASE_FILE))
+}
+
+impl CaseSource {
+    /// Opens a case: its folder, its `case.json`, or its one file.
+    pub fn open(path: &Path) -> Result<CaseSource, ReplayError> {
+        let bad = |reason: String| ReplayError::BadCase { path: path.to_owned(), reason };
+        let single = path.extension().is_some_and(|e| e == "safetensors");
+        let folder = if path.is_dir() { path.to_owned() } else { path.parent().unwrap_or(path).to_owned() };
+        let tensors = if single { path.to_owned() } else { folder.join(TENSORS_FILE) };
+        let file = open_regular(&tensors)?;
+        let header = Header::read(&file).map_err(|reason| bad(format!("{}: {reason}", tensors.display())))?;
+        let text = if single {
+            let no_case =
+                || bad(format!("its metadata has no `{CASE_KEY}`; it is some other safetensors file"));
+            header.description.clone().ok_or_else(no_case)?
+        } else {
+            read_text(&folder.join(CASE_FILE))?
+        };
+        let case: CaseFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        CaseSource::new(path, file, &header, case).map_err(bad)
+    }
+
+    fn new(path: &Path, file: File, header: &Header, case: CaseFile) -> Result<CaseSource, String> {
+        if case.kind != CASE_KIND {
+            return Err(format!("its kind is `{}`, not `{CASE_KIND}`", case.kind));
+        }
+        if case.schema_version != CASE_VERSION {
+            let version = case.schema_version;
+            return Err(format!(
+                "it has version {version}, this program reads {CASE_VERSION}; use a newer tensortap"
+            ));
+        }
+        let task = captured_task(&case, header)?;
+        let run = CapturedRun {
+            scene: case.scene,
+            platform: case.platform,
+            runtime: case.runtime,
+            params: case.params,
+            device_base: case.device_base,
+            kernels: case.subtasks.into_iter().map(|s| s.kernel).collect(),
+        };
+        let (places, redacted) = (header.places.clone(), case.redacted.is_some());
+        Ok(CaseSource { path: path.to_owned(), file, places, run, task, redacted })
+    }
+}
+
+impl Source for CaseSource {
+    fn run(&self) -> &CapturedRun {
+        &self.run
+    }
+
+    fn tasks(&self) -> &[CapturedTask] {
+        std::slice::from_ref(&self.task)
+    }
+
+    fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {
+        let bad = |reason: String| ReplayError::BadCase { path: self.path.clone(), reason };
+        let place = usize::try_from(blob.id).ok().and_then(|id| self.places.get(id));
+        let &(offset, bytes) = place.ok_or_else(|| bad("a tensor is not there".into()))?;
+        let bytes = usize::try_from(bytes).map_err(|_| bad("a tensor does not fit in memory".into()))?;
+        into.clear();
+        into.try_reserve_exact(bytes).map_err(|_| bad("a tensor does not fit in memory".into()))?;
+        into.resize(bytes, 0);
+        let read = self.file.read_exact_at(into, offset);
+        read.map_err(|source| ReplayError::Io { action: "read", path: self.path.clone(), source })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn redacted(&self) -> bool {
+        self.redacted
+    }
+}
+
+/// What a safetensors file says before its bytes.
+struct Header {
+    /// Position in `places`, by name.
+    names: HashMap<String, usize>,
+    places: Vec<(u64, u64)>,
+    description: Option<String>,
+}
+
+impl Header {
+    fn read(file: &File) -> Result<Header, String> {
+        let all = file.metadata().map_err(|e| e.to_string())?.len();
+        let mut length = [0; 8];
+        file.read_exact_at(&mut length, 0).map_err(|e| e.to_string())?;
+        let length = u64::from_le_bytes(length);
+        if length > all.saturating_sub(8) || length > MAX_DESCRIPTION_BYTES {
+            return Err(format!("its header would take {length} bytes of {all}"));
+        }
+        let mut bytes = vec![0; usize::try_from(length + 8).map_err(|e| e.to_string())?];
+        file.read_exact_at(&mut bytes, 0).map_err(|e| e.to_string())?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|e| e.to_string())?;
+        let mut header = Header { names: HashMap::new(), places: Vec::new(), description: None };
+        for (name, info) in metadata.tensors() {
+            let (start, end) = (info.data_offsets.0 as u64, info.data_offsets.1 as u64);
+            let at = start.checked_add(8 + length).filter(|_| start <= end);
+            let at = at.filter(|at| at.checked_add(end - start).is_some_and(|end| end <= all));
+            let at = at.ok_or_else(|| format!("tensor `{name}` lies outside of the file"))?;
+            header.names.insert(name.clone(), header.places.len());
+            header.places.push((at, end - start));
+        }
+        header.description = metadata.metadata().as_ref().and_then(|m| m.get(CASE_KEY).cloned());
+        Ok(header)
+    }
+}
+
+fn open_regular(path: &Path) -> Result<File, ReplayError> {
+    let io = |source| ReplayError::Io { action: "open", path: path.to_owned(), source };
+    // A pipe would be waited for before anybody could see what it is.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Err(ReplayError::BadCase { path: path.to_owned(), reason: "it is no regular file".into() });
+    }
+    File::open(path).map_err(io)
+}
+
+fn read_text(path: &Path) -> Result<String, ReplayError> {
+    let io = |source| ReplayError::Io { action: "read", path: path.to_owned(), source };
+    let mut text = String::new();
+    open_regular(path)?.take(MAX_DESCRIPTION_BYTES).read_to_string(&mut text).map_err(io)?;
+    Ok(text)
+}
+
+fn captured_task(case: &CaseFile, header: &Header) -> Result<CapturedTask, String> {
+    if case.tensors.len() > MAX_TENSORS || case.scalars.len() > MAX_SCALARS {
+        return Err(format!("it has {} tensors and {} scalars", case.tensors.len(), case.scalars.len()));
+    }
+    let mut func_id = [NO_KERNEL; SLOTS_PER_TASK];
+    for subtask in &case.subtasks {
+        let slot = usize::try_from(subtask.subtask_id).ok().and_then(|slot| func_id.get_mut(slot));
+        *slot.ok_or_else(|| format!("there is no subtask slot {}", subtask.subtask_id))? =
+            subtask.kernel.func_id;
+    }
+    let indices = case.tensors.iter().map(|t| t.arg_index).chain(case.scalars.iter().map(|s| s.arg_index));
+    if !indices.eq((0_u16..).take(case.tensors.len() + case.scalars.len())) {
+        return Err("its arguments are not numbered from 0, tensors first".into());
+    }
+    let tensors: Result<Vec<_>, String> = case.tensors.iter().map(|t| tensor(t, header).map(Ok)).collect();
+    let scalars: Result<Vec<_>, String> = case.scalars.iter().map(scalar).collect();
+    let tolerance = case.tolerance.map(|t| (t.rtol, t.atol));
+    if tolerance.is_some_and(|(rtol, atol)| !(rtol >= 0.0 && atol >= 0.0)) {
+        return Err("its tolerance is no positive number".into());
+    }
+    Ok(CapturedTask {
+        task_id: case.task_id,
+        func_id,
+        block_num: case.block_num,
+        tensors: tensors?,
+        scalars: scalars?,
+        tolerance,
+        damage: None,
+    })
+}
+
+fn scalar(scalar: &crate::case_file::CaseScalar) -> Result<CapturedScalar, String> {
+    let dtype = dtype(&scalar.dtype)?;
+    let bits = match &scalar.bits {
+        None => Err("it was not captured".to_string()),
+        Some(text) => {
+            let bits = parse_hex(text).and_then(|bits| u64::try_from(bits).ok());
+            Ok(bits.ok_or_else(|| format!("`{text}` are no bits of a scalar"))?)
+        }
+    };
+    Ok(CapturedScalar { arg_index: scalar.arg_index, dtype, bits })
+}
+
+fn tensor(tensor: &CaseTensor, header: &Header) -> Result<CapturedTensor, String> {
+    let named = |reason: String| format!("argument {}: {reason}", tensor.arg_index);
+    let role = [Role::Input, Role::Output, Role::InOut]
+        .into_iter()
+        .find(|role| tensortap_format::role_name(*role) == tensor.role)
+        .ok_or_else(|| named(format!("there is no role `{}`", tensor.role)))?;
+    if tensor.shape.len() > MAX_DIMS || tensor.strides.len() != tensor.shape.len() {
+        return Err(named("shape and strides do not go together".into()));
+    }
+    let mut captured = CapturedTensor {
+        arg_index: tensor.arg_index,
+        role,
+        dtype: dtype(&tensor.dtype).map_err(named)?,
+        shape: tensor.shape.clone(),
+        strides: tensor.strides.clone(),
+        start_offset: tensor.start_offset,
+        address: tensor.address,
+        before: Content::Missing("the case does not have it".into()),
+        after: Content::Missing("the case does not have it".into()),
+    };
+    let whole = captured.content_bytes().ok_or_else(|| named("it is too large".into()))?;
+    if let Some(before) = &tensor.before {
+        captured.before = content(before, whole, header).map_err(named)?;
+    }
+    if let Some(after) = &tensor.after {
+        captured.after = content(after, whole, header).map_err(named)?;
+    }
+    Ok(captured)
+}
+
+fn content(content: &CaseContent, whole: u64, header: &Header) -> Result<Content, String> {
+    if content.payload == "missing" {
+        return Ok(Content::Missing(
+            content.reason.clone().unwrap_or_else(|| "the case does not say why".into()),
+        ));
+    }
+    let name = content.tensor.as_ref().ok_or("a stored payload has no tensor")?;
+    let &id = header.names.get(name).ok_or_else(|| format!("tensor `{name}` is not in the file"))?;
+    let (_, bytes) = header.places[id];
+    let hash = match &content.hash {
+        None => None,
+        Some(text) => Some(parse_hex(text).ok_or_else(|| format!("`{text}` is no hash"))?),
+    };
+    let blob = Blob { id: id as u64, bytes, hash };
+    let unhashed = Blob { hash: None, ..blob };
+    match content.payload.as_str() {
+        "truncated" if bytes <= whole => Ok(Content::Part(unhashed)),
+        "stored" if bytes == whole => Ok(Content::Whole(blob)),
+        // The hash is that of what the noise stands for.
+        "noise" if bytes == whole => Ok(Content::Noise(unhashed)),
+        "stored" | "noise" | "truncated" => {
+            Err(format!("tensor `{name}` has {bytes} bytes, {whole} are described"))
+        }
+        other => Err(format!("`{other}` says nothing about its payload")),
+    }
+}
+
+fn dtype(name: &str) -> Result<DType, String> {
+    DType::parse(name).ok_or_else(|| format!("there is no dtype `{name}`"))
+}

@@ -1,0 +1,90 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tensortap_platform::DeviceMode;
+use tensortap_scene::{FaultKind, KernelDef, Registry};
+
+/// Identity of a kernel's code, as dumps record it.
+pub type CodeOf = Arc<dyn Fn(&KernelDef) -> String + Send + Sync>;
+
+/// Which of the captured tasks are replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Every one, each for itself.
+    All,
+    /// Those of a list of ids, first and last of each range.
+    Tasks(Vec<(u64, u64)>),
+    /// One dispatch: a slot and a block of a task.
+    Dispatch(u64),
+}
+
+/// All that `tensortap replay` can be told.
+#[derive(Clone)]
+pub struct ReplayConfig {
+    /// A dump, a case, or a folder of cases.
+    pub source: PathBuf,
+    /// What of it.
+    pub select: Selection,
+    /// Only tasks with one of these kernels, by name or captured `func_id`; empty for all.
+    pub funcs: Vec<String>,
+    /// Platform to replay on; `None` for the one it was captured on.
+    pub platform: Option<String>,
+    /// Whether a simulated device is a process of its own.
+    pub device_mode: DeviceMode,
+    /// Bytes of device memory; `None` for half of what is available.
+    pub device_memory: Option<u64>,
+    /// Executable to start as the device; `None` for this one.
+    pub device_executable: Option<PathBuf>,
+    /// Blocks of the device; `None` for one per CPU.
+    pub blocks: Option<u32>,
+    /// Scheduler threads.
+    pub schedulers: u32,
+    /// Devices at once when many tasks are replayed; `None` for a default.
+    pub jobs: Option<usize>,
+    /// Time without progress after which a task is given up; `None` for never.
+    pub stall_timeout: Option<Duration>,
+    /// Arguments to replace: position in the payload and value as text; of a tensor, every element.
+    pub set_args: Vec<(u16, String)>,
+    /// Replay what is not exactly as captured, too.
+    pub allow_inexact: bool,
+    /// Times each task is run.
+    pub repeat: u32,
+    /// Measure how long kernels take.
+    pub bench: bool,
+    /// A kernel to damage on purpose.
+    pub inject_fault: Option<(String, FaultKind)>,
+    /// Pass by `tensortap_before_kernel`, where a debugger can stop.
+    pub stop_at_kernel: bool,
+    /// Says what the code of a kernel is here, to be held against what the capture says; `None` when nobody knows.
+    pub code_of: Option<CodeOf>,
+    /// Scenes whose kernels can be run.
+    pub registry: Registry,
+}
+
+impl ReplayConfig {
+    /// Every task of a dump or case, with everything at its default.
+    pub fn new(source: impl Into<PathBuf>, registry: Registry) -> ReplayConfig {
+        ReplayConfig {
+            source: source.into(),
+            select: Selection::All,
+            funcs: Vec::new(),
+            platform: None,
+            device_mode: DeviceMode::default(),
+            device_memory: None,
+            device_executable: None,
+            blocks: None,
+            schedulers: 1,
+            jobs: None,
+            stall_timeout: Some(Duration::from_secs(10)),
+            set_args: Vec::new(),
+            allow_inexact: false,
+            repeat: 1,
+            bench: false,
+            inject_fault: None,
+            stop_at_kernel: false,
+            code_of: None,
+            registry,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Runs many tasks on several devices at once, and gets over those that take a device down.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tensortap_abi::TaskId;
+use tensortap_platform::{PLATFORMS, Platform};
+use tensortap_runtime::RunFailure;
+
+use crate::batch::{Batch, Work};
+use crate::launch::{Ended, OpenDevice, round};
+use crate::{Outcome, ReplayConfig, ReplayError, ReplayProgress, TaskReport};
+
+/// How often the observer is asked.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A finished task with its position in the report.
+type Finished = (usize, TaskReport);
+
+/// What the workers share.
+struct Shared<'c, 's> {
+    config: &'c ReplayConfig,
+    queue: Mutex<VecDeque<Batch<'s>>>,
+    /// One task in all: it goes where it was captured.
+    alone: bool,
+    stop: AtomicBool,
+}
+
+/// What came of all batches.
+pub struct EngineReport {
+    /// Every task that was finished.
+    pub finished: Vec<Finished>,
+    /// Whether somebody asked for an end.
+    pub interrupted: bool,
+}
+
+/// Runs every batch. The error is one that concerns all: a device that cannot be opened, say.
+pub fn run(
+    config: &ReplayConfig,
+    batches: Vec<Batch<'_>>,
+    total: u64,
+    jobs: usize,
+    observe: &mut dyn FnMut(ReplayProgress) -> bool,
+) -> Result<EngineReport, ReplayError> {
+    let alone = batches.iter().map(|b| b.works.len()).sum::<usize>() == 1;
+    let jobs = jobs.clamp(1, batches.len().max(1));
+    let shared = Shared { config, queue: Mutex::new(batches.into()), alone, stop: AtomicBool::new(false) };
+    let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
+    let mut report = EngineReport { finished: Vec::new(), interrupted: false };
+    let mut failure = None;
+    thread::scope(|scope| {
+        for job in 0..jobs {
+            let (shared, done) = (&shared, done.clone());
+            let spawned = thread::Builder::new()
+                .name(format!("replay-{job}"))
+                .spawn_scoped(scope, move || shared.work(&done));
+            // One worker is enough to get through.
+            if let (Err(source), 0) = (spawned, job) {
+                let action = "start a thread for";
+                failure = Some(ReplayError::Io { action, path: config.source.clone(), source });
+            }
+        }
+        drop(done);
+        loop {
+            match wait.recv_timeout(LOOK) {
+                Ok(Ok(finished)) => report.finished.push(finished),
+                Ok(Err(error)) => {
+                    shared.stop.store(true, Ordering::Relaxed);
+                    failure.get_or_insert(error);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let progress = ReplayProgress { tasks: total, finished: report.finished.len() as u64 };
+            if !report.interrupted && !observe(progress) {
+                report.interrupted = true;
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    failure.map_or(Ok(report), Err)
+}
+
+impl<'s> Shared<'_, 's> {
+    fn work(&self, done: &Sender<Result<Finished, ReplayError>>) {
+        let mut device = None;
+        while let Some(batch) = self.next() {
+            if let Err(error) = self.batch(&mut device, batch, done) {
+                let _ = done.send(Err(error));
+                return;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Batch<'s>> {
+        if self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn again(&self, batches: Vec<Batch<'s>>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.into_iter().rev().for_each(|batch| queue.push_front(batch));
+    }
+
+    fn batch(
+        &self,
+        device: &mut Option<OpenDevice>,
+        mut batch: Batch<'s>,
+        done: &Sender<Result<Finished, ReplayError>>,
+    ) -> Result<(), ReplayError> {
+        for number in 0..self.config.repeat.max(1) {
+            if batch.alive().next().is_none() {
+                break;
+            }
+            let mut open = match device.take().filter(|open| open.platform() == batch.platform) {
+                Some(open) => open,
+                None => OpenDevice::open(self.config, platform(batch.platform)?)?,
+            };
+            let mut observe = |_: u64| !self.stop.load(Ordering::Relaxed);
+            match round(self.config, &mut open, &mut batch, number, self.alone, &mut observe)? {
+                Ended::Well => *device = Some(open),
+                Ended::Interrupted => return Ok(()),
+                Ended::Failed(failure) => {
+                    // Whatever the launch left behind goes with its device.
+                    drop(open);
+                    return self.after_failure(batch, &failure, done);
+                }
+                Ended::TooLarge(why) => {
+                    *device = Some(open);
+                    return self.after_refusal(batch, why, done);
+                }
+            }
+        }
+        finish(batch.works, done);
+        Ok(())
+    }
+
+    /// The task at fault has failed; the others are tried again without it.
+    fn after_failure(
+        &self,
+        mut batch: Batch<'s>,
+        failure: &RunFailure,
+        done: &Sender<Result<Finished, ReplayError>>,
+    ) -> Result<(), ReplayError> {
+        let culprit = culprit(&batch, failure.task);
+        if let Some(index) = culprit {
+            let mut work = batch.works.remove(index);
+            work.end(Outcome::Failed(failure.to_string()));
+            finish([work], done);
+        }
+        let left = batch.works.len();
+        // Where one task takes its device down others of its kind will: smaller batches lose less each time.
+        let parts = if culprit.is_some() { 4 } else { 2 };
+        self.again(batch.split(left.div_ceil(parts)));
+        Ok(())
+    }
+
+    /// What does not fit together is tried in parts; what does not fit alone is refused.
+    fn after_refusal(
+        &self,
+        mut batch: Batch<'s>,
+        why: String,
+        done: &Sender<Result<Finished, ReplayError>>,
+    ) -> Result<(), ReplayError> {
+        if let [work] = batch.works.as_mut_slice() {
+            work.end(Outcome::Refused(why));
+            finish(batch.works, done);
+        } else {
+            let half = batch.works.len().div_ceil(2);
+            self.again(batch.split(half));
+        }
+        Ok(())
+    }
+}
+
+fn culprit(batch: &Batch<'_>, named: Option<TaskId>) -> Option<usize> {
+    if batch.works.len() == 1 {
+        return Some(0);
+    }
+    batch.works.iter().position(|work| Some(work.item.id()) == named)
+}
+
+fn finish<'s>(works: impl IntoIterator<Item = Work<'s>>, done: &Sender<Result<Finished, ReplayError>>) {
+    for work in works {
+        let _ = done.send(Ok((work.item.place, work.report)));
+    }
+}
+
+/// The platform of a name.
+pub fn platform(name: &str) -> Result<&'static dyn Platform, ReplayError> {
+    let valid = || PLATFORMS.iter().map(|p| p.name().to_string()).collect();
+    let unknown = || ReplayError::Unknown { what: "platform", name: name.into(), valid: valid() };
+    PLATFORMS.iter().copied().find(|p| p.name() == name).ok_or_else(unknown)
+}

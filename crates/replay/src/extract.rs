@@ -1,0 +1,410 @@
+//! Cuts one task out of a dump into a case that can be replayed anywhere.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::{Dtype, View};
+use tensortap_abi::{DType, NO_KERNEL};
+use tensortap_format::{content_hash, role_name};
+use tensortap_scene::Registry;
+use tensortap_values::Element;
+
+use crate::ReplayError;
+use crate::capture::{Blob, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
+use crate::case_file::{
+    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
+    CaseTensor, CaseTolerance, README_FILE, README_KEY, Redacted, TENSORS_FILE, hex64,
+};
+use crate::item::find_scene;
+use crate::noise::{noise, summary};
+use crate::open::open;
+use crate::readme::readme;
+use crate::replay::declared_tolerance;
+
+/// All that `tensortap extract` can be told.
+#[derive(Clone)]
+pub struct ExtractConfig {
+    /// A dump, or a case.
+    pub source: PathBuf,
+    /// The task; may be left out when there is only one.
+    pub task: Option<u64>,
+    /// A new folder, or a file whose name ends in `.safetensors`.
+    pub out: PathBuf,
+    /// Replaces content by noise of this seed.
+    pub redact: Option<u64>,
+    /// Extracts a task of which something is missing, too.
+    pub allow_inexact: bool,
+    /// Scenes whose kernels are known.
+    pub registry: Registry,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtractReport {
+    /// Folder or file.
+    pub out: PathBuf,
+    /// The task.
+    pub task_id: u64,
+    /// Its kernels.
+    pub kernels: Vec<String>,
+    /// Tensor and scalar arguments.
+    pub arguments: usize,
+    /// Payloads that were written, equal ones once.
+    pub payloads: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Whether content was replaced by noise.
+    pub redacted: bool,
+}
+
+/// Writes a case.
+pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
+    let opened = open(&config.source)?;
+    let [source] = opened.sources.as_slice() else {
+        let reason = "name one dump or one case, not a folder of cases".to_string();
+        return Err(ReplayError::BadCase { path: config.source.clone(), reason });
+    };
+    let source = &**source;
+    let task = find_task(source, config.task)?;
+    refuse_taken(&config.out)?;
+    let scene = find_scene(source, &config.registry)?;
+    let mut cut =
+        Cut { redact: config.redact, allow_inexact: config.allow_inexact, ..Cut::new(source, task) };
+    let mut case = cut.describe(scene_tolerance(source, task, scene))?;
+    if let Some(seed) = config.redact {
+        case.redacted = Some(Redacted { seed, note: REDACTED_NOTE.into() });
+    }
+    let text = serde_json::to_string_pretty(&case).expect("a description has only string keys") + "\n";
+    let readme = readme(&case, &config.out);
+    let bytes = write(&config.out, &text, &readme, &cut.payloads)?;
+    Ok(ExtractReport {
+        out: config.out.clone(),
+        task_id: task.task_id,
+        kernels: task.kernel_names(source.run()),
+        arguments: task.tensors.len() + task.scalars.len(),
+        payloads: cut.payloads.len(),
+        bytes,
+        redacted: config.redact.is_some(),
+    })
+}
+
+const REDACTED_NOTE: &str = "tensor contents are seeded noise in the range of what was captured; shapes, dtypes, \
+    scalars, statistics and hashes are those of the capture; outputs cannot be checked";
+
+fn scene_tolerance(
+    source: &dyn Source,
+    task: &CapturedTask,
+    scene: &'static dyn tensortap_scene::Scene,
+) -> Option<(f64, f64)> {
+    task.tolerance.or_else(|| declared_tolerance(source, task, scene))
+}
+
+fn find_task(source: &dyn Source, wanted: Option<u64>) -> Result<&CapturedTask, ReplayError> {
+    let tasks = source.tasks();
+    let first = tasks.first().map(|t| t.task_id);
+    match wanted {
+        Some(id) => {
+            let none = || ReplayError::NoTask { from: source.name(), task: id, tasks: tasks.len(), first };
+            tasks.iter().find(|t| t.task_id == id).ok_or_else(none)
+        }
+        None if tasks.len() == 1 => Ok(&tasks[0]),
+        None => {
+            let reason = format!("{} has {} tasks; say which", source.name(), tasks.len());
+            Err(ReplayError::Option { option: "--task", reason })
+        }
+    }
+}
+
+/// Whether the case is to be one file.
+fn is_file(out: &Path) -> bool {
+    out.extension().is_some_and(|e| e == "safetensors")
+}
+
+fn refuse_taken(out: &Path) -> Result<(), ReplayError> {
+    let empty_folder =
+        !is_file(out) && std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none());
+    if out.symlink_metadata().is_err() || empty_folder {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} exists already; name a new folder, or a new file that ends in .safetensors",
+        out.display()
+    );
+    Err(ReplayError::Option { option: "--out", reason })
+}
+
+/// A task being cut out.
+struct Cut<'s> {
+    source: &'s dyn Source,
+    task: &'s CapturedTask,
+    redact: Option<u64>,
+    allow_inexact: bool,
+    payloads: Vec<(String, Payload)>,
+    /// Names of payloads by hash, size and element type of what was captured.
+    names: HashMap<(u128, u64, DType), String>,
+}
+
+impl<'s> Cut<'s> {
+    fn new(source: &'s dyn Source, task: &'s CapturedTask) -> Cut<'s> {
+        Cut { source, task, redact: None, allow_inexact: false, payloads: Vec::new(), names: HashMap::new() }
+    }
+
+    fn describe(&mut self, tolerance: Option<(f64, f64)>) -> Result<CaseFile, ReplayError> {
+        let (run, task) = (self.source.run(), self.task);
+        let refuse = |reason: String| ReplayError::NotExtracted { task: task.task_id, reason };
+        if let Some(damage) = &task.damage {
+            return Err(refuse(damage.clone()));
+        }
+        let mut subtasks = Vec::new();
+        for (subtask_id, func_id) in (0..).zip(task.func_id).filter(|(_, id)| *id != NO_KERNEL) {
+            let kernel = run.kernel(func_id).cloned();
+            let kernel =
+                kernel.ok_or_else(|| refuse(format!("the dump does not say which kernel {func_id} is")))?;
+            subtasks.push(CaseSubtask { subtask_id, kernel });
+        }
+        let mut tensors = Vec::new();
+        for (index, tensor) in task.tensors.iter().enumerate() {
+            let tensor = tensor.as_ref().map_err(|why| refuse(format!("argument {index}: {why}")))?;
+            tensors.push(self.tensor(tensor)?);
+        }
+        Ok(CaseFile {
+            kind: CASE_KIND.into(),
+            schema_version: CASE_VERSION,
+            from: Path::new(&self.source.name())
+                .file_name()
+                .map_or_else(String::new, |n| n.to_string_lossy().into()),
+            scene: run.scene.clone(),
+            platform: run.platform.clone(),
+            runtime: run.runtime.clone(),
+            params: run.params.clone(),
+            device_base: run.device_base,
+            task_id: task.task_id,
+            block_num: task.block_num,
+            subtasks,
+            tensors,
+            scalars: task.scalars.iter().map(scalar).collect(),
+            tolerance: tolerance.map(|(rtol, atol)| CaseTolerance { rtol, atol }),
+            redacted: None,
+        })
+    }
+
+    fn tensor(&mut self, tensor: &CapturedTensor) -> Result<CaseTensor, ReplayError> {
+        let before = tensor.role.reads().then(|| self.content(tensor, &tensor.before, false)).transpose()?;
+        let after = tensor.role.writes().then(|| self.content(tensor, &tensor.after, true)).transpose()?;
+        Ok(CaseTensor {
+            arg_index: tensor.arg_index,
+            role: role_name(tensor.role).into(),
+            dtype: tensor.dtype.name().into(),
+            shape: tensor.shape.clone(),
+            strides: tensor.strides.clone(),
+            start_offset: tensor.start_offset,
+            address: tensor.address,
+            before,
+            after,
+        })
+    }
+
+    fn content(
+        &mut self,
+        tensor: &CapturedTensor,
+        content: &Content,
+        is_output: bool,
+    ) -> Result<CaseContent, ReplayError> {
+        let refuse = |why: &str| ReplayError::NotExtracted {
+            task: self.task.task_id,
+            reason: format!("argument {}: {why}; --allow-inexact extracts it all the same", tensor.arg_index),
+        };
+        let mut bytes = Vec::new();
+        let (payload, blob) = match content {
+            Content::Whole(blob) => ("stored", blob),
+            Content::Noise(blob) => ("noise", blob),
+            Content::Part(blob) if self.allow_inexact => ("truncated", blob),
+            Content::Part(_) => return Err(refuse("only a part of it was stored")),
+            Content::Missing(why) if self.allow_inexact => return Ok(missing(why)),
+            Content::Missing(why) => return Err(refuse(why)),
+        };
+        self.source.read(blob, &mut bytes)?;
+        if blob.hash.is_some_and(|hash| content_hash(&bytes) != hash) {
+            return Err(refuse("its payload is not what was captured, the hash differs"));
+        }
+        match self.redact {
+            Some(seed) if payload == "stored" => Ok(self.redacted(tensor, blob, &bytes, is_output, seed)),
+            Some(_) if payload == "truncated" => {
+                Ok(missing("only a part was stored, and the case is redacted"))
+            }
+            _ => {
+                let hash = content_hash(&bytes);
+                let name = self.store(tensor, hash, is_output, bytes, payload == "truncated");
+                let hash = (payload == "stored").then(|| format!("{hash:#034x}"));
+                Ok(CaseContent {
+                    payload: payload.into(),
+                    tensor: Some(name),
+                    hash,
+                    reason: None,
+                    stats: None,
+                })
+            }
+        }
+    }
+
+    fn redacted(
+        &mut self,
+        tensor: &CapturedTensor,
+        blob: &Blob,
+        content: &[u8],
+        is_output: bool,
+        seed: u64,
+    ) -> CaseContent {
+        let numel = tensor.shape.iter().product();
+        let found = summary(tensor.dtype, numel, content);
+        let hash = blob.hash.unwrap_or_else(|| content_hash(content));
+        let finite = |value: f64| value.is_finite().then_some(value);
+        let s = &found.stats;
+        let stats = CaseStats {
+            min: finite(s.min),
+            max: finite(s.max),
+            mean: finite(s.mean),
+            std: finite(s.std),
+            zeros: s.zeros,
+            nan: s.nan,
+            inf: s.inf,
+        };
+        let about = CaseContent {
+            payload: "missing".into(),
+            tensor: None,
+            hash: Some(format!("{hash:#034x}")),
+            reason: Some("the case is redacted".into()),
+            stats: Some(stats),
+        };
+        if is_output {
+            return about;
+        }
+        let made = noise(tensor.dtype, numel, &found, seed.wrapping_add(self.payloads.len() as u64));
+        let name = self.store(tensor, hash, is_output, made, false);
+        CaseContent { payload: "noise".into(), tensor: Some(name), reason: None, ..about }
+    }
+
+    /// Keeps a payload, unless an equal one is there; its name.
+    fn store(
+        &mut self,
+        tensor: &CapturedTensor,
+        hash: u128,
+        is_output: bool,
+        bytes: Vec<u8>,
+        cut: bool,
+    ) -> String {
+        let key = (hash, bytes.len() as u64, tensor.dtype);
+        if let Some(name) = self.names.get(&key) {
+            return name.clone();
+        }
+        let stage = if is_output { "expected" } else { "input" };
+        let name = format!("arg{:02}_{stage}", tensor.arg_index);
+        self.names.insert(key, name.clone());
+        self.payloads.push((name.clone(), Payload::new(tensor, bytes, cut)));
+        name
+    }
+}
+
+fn missing(why: &str) -> CaseContent {
+    CaseContent { payload: "missing".into(), tensor: None, hash: None, reason: Some(why.into()), stats: None }
+}
+
+fn scalar(scalar: &CapturedScalar) -> CaseScalar {
+    let bits = scalar.bits.as_ref().ok().copied();
+    CaseScalar {
+        arg_index: scalar.arg_index,
+        dtype: scalar.dtype.name().into(),
+        bits: bits.map(hex64),
+        value: bits.map(|bits| Element { dtype: scalar.dtype, bits }.to_string()),
+    }
+}
+
+/// A tensor as safetensors stores it.
+struct Payload {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Payload {
+    fn new(tensor: &CapturedTensor, bytes: Vec<u8>, cut: bool) -> Payload {
+        let shape: Option<Vec<usize>> = tensor.shape.iter().map(|&size| usize::try_from(size).ok()).collect();
+        match (dtype(tensor.dtype), shape) {
+            (Some(dtype), Some(shape)) if !cut => Payload { dtype, shape, bytes },
+            _ => Payload { dtype: Dtype::U8, shape: vec![bytes.len()], bytes },
+        }
+    }
+}
+
+impl View for &Payload {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// `None` for elements that safetensors has no type for: they are stored as bytes.
+fn dtype(dtype: DType) -> Option<Dtype> {
+    Some(match dtype {
+        DType::Float64 => Dtype::F64,
+        DType::Float32 => Dtype::F32,
+        DType::Float16 => Dtype::F16,
+        DType::BFloat16 => Dtype::BF16,
+        DType::Float8E4M3FN => Dtype::F8_E4M3,
+        DType::Float8E5M2 => Dtype::F8_E5M2,
+        DType::Int64 => Dtype::I64,
+        DType::Int32 => Dtype::I32,
+        DType::Int16 => Dtype::I16,
+        DType::Int8 => Dtype::I8,
+        DType::UInt64 => Dtype::U64,
+        DType::UInt32 => Dtype::U32,
+        DType::UInt16 => Dtype::U16,
+        DType::UInt8 => Dtype::U8,
+        DType::Bool => Dtype::BOOL,
+        DType::Float4E2M1 | DType::Int4 => return None,
+    })
+}
+
+fn write(out: &Path, case: &str, readme: &str, payloads: &[(String, Payload)]) -> Result<u64, ReplayError> {
+    let io = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source| ReplayError::Io { action, path, source }
+    };
+    let tensors = payloads.iter().map(|(name, payload)| (name.as_str(), payload));
+    let in_file = |metadata| {
+        safetensors::serialize(tensors, metadata).map_err(|error| ReplayError::Io {
+            action: "write",
+            path: out.to_owned(),
+            source: std::io::Error::other(error.to_string()),
+        })
+    };
+    if is_file(out) {
+        let metadata =
+            HashMap::from([(CASE_KEY.into(), case.to_string()), (README_KEY.into(), readme.to_string())]);
+        let bytes = in_file(Some(metadata))?;
+        if let Some(parent) = out.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(io("create", parent))?;
+        }
+        std::fs::write(out, &bytes).map_err(io("write", out))?;
+        return Ok(bytes.len() as u64);
+    }
+    let bytes = in_file(None)?;
+    std::fs::create_dir_all(out).map_err(io("create", out))?;
+    // The description comes last: with it the case is whole.
+    for (name, content) in
+        [(TENSORS_FILE, bytes.as_slice()), (README_FILE, readme.as_bytes()), (CASE_FILE, case.as_bytes())]
+    {
+        let path = out.join(name);
+        std::fs::write(&path, content).map_err(io("write", &path))?;
+    }
+    Ok((bytes.len() + readme.len() + case.len()) as u64)
+}

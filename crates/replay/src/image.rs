@@ -1,0 +1,196 @@
+//! The memory of a batch of tasks as the host prepares it, and as it finds it afterwards.
+
+use std::ops::Range;
+
+use tensortap_format::content_hash;
+use tensortap_geometry::Layout;
+
+use crate::ReplayError;
+use crate::capture::{Blob, CapturedTensor, Content};
+use crate::item::Item;
+use crate::spans::{Span, View};
+use crate::strided::{gather, scatter};
+
+/// The spans of some tasks, one behind the other.
+pub struct Image {
+    /// Their bytes.
+    pub bytes: Vec<u8>,
+    /// Where the spans of each task begin.
+    offsets: Vec<Vec<usize>>,
+}
+
+/// Why a task's arguments could not be put in place.
+pub enum FillError {
+    /// Its content contradicts itself.
+    Refused(String),
+    /// It could not be read.
+    Read(ReplayError),
+}
+
+impl Image {
+    /// Room for the tasks, filled with a pattern that differs from place to place and from round to round, so that
+    /// whoever reads what nobody wrote is seen. `None` when there is not so much memory.
+    pub fn new<'i, 's: 'i>(items: impl Iterator<Item = &'i Item<'s>>, round: u32) -> Option<Image> {
+        let mut next = 0_usize;
+        let mut offsets = Vec::new();
+        for item in items {
+            let mut of_task = Vec::with_capacity(item.spans.spans.len());
+            for span in &item.spans.spans {
+                of_task.push(next);
+                next = next.checked_add(usize::try_from(span.bytes).ok()?)?;
+            }
+            offsets.push(of_task);
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(next).ok()?;
+        bytes.resize(next, 0);
+        poison(&mut bytes, round);
+        Some(Image { bytes, offsets })
+    }
+
+    /// Where a span of a task begins in the image.
+    pub fn offset(&self, task: usize, span: usize) -> usize {
+        self.offsets[task][span]
+    }
+
+    /// Where a span of a task is in the image.
+    pub fn range(&self, task: usize, index: usize, span: &Span) -> Range<usize> {
+        let at = self.offsets[task][index];
+        at..at + usize::try_from(span.bytes).expect("the image holds it")
+    }
+
+    /// Puts everything that a task reads in place.
+    pub fn fill(&mut self, task: usize, item: &Item<'_>, packed: &mut Vec<u8>) -> Result<(), FillError> {
+        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.reads()) {
+            self.put(task, item, tensor, view, packed)?;
+        }
+        if item.spans.any_shared() {
+            self.check_shared(task, item, packed)?;
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        task: usize,
+        item: &Item<'_>,
+        tensor: &CapturedTensor,
+        view: &View,
+        packed: &mut Vec<u8>,
+    ) -> Result<(), FillError> {
+        let Some(index) = view.span else { return Ok(()) };
+        input(item, tensor, &view.layout, packed)?;
+        let (spans, origin) = (&item.spans.spans, view.origin(&item.spans.spans));
+        let range = self.range(task, index, &spans[index]);
+        scatter(&view.layout, origin, packed, &mut self.bytes[range]);
+        Ok(())
+    }
+
+    /// Inputs that overlap were captured at the same moment, so what one says of a byte the other must say, too.
+    fn check_shared(&self, task: usize, item: &Item<'_>, packed: &mut Vec<u8>) -> Result<(), FillError> {
+        let mut there = Vec::new();
+        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.reads()) {
+            let Some(index) = view.span else { continue };
+            input(item, tensor, &view.layout, packed)?;
+            self.gather(&self.bytes, task, item, index, view, &mut there);
+            if *packed != there && item.args[usize::from(tensor.arg_index)].grade == crate::Grade::Exact {
+                let why =
+                    format!("argument {} shares memory with another that held other bytes", tensor.arg_index);
+                return Err(FillError::Refused(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The content of a view, in the image or in what came of it.
+    pub fn gather(
+        &self,
+        bytes: &[u8],
+        task: usize,
+        item: &Item<'_>,
+        index: usize,
+        view: &View,
+        packed: &mut Vec<u8>,
+    ) {
+        let spans = &item.spans.spans;
+        gather(&view.layout, view.origin(spans), &bytes[self.range(task, index, &spans[index])], packed);
+    }
+}
+
+/// What a task finds in an argument it reads, all of it.
+fn input(
+    item: &Item<'_>,
+    tensor: &CapturedTensor,
+    layout: &Layout,
+    packed: &mut Vec<u8>,
+) -> Result<(), FillError> {
+    let whole = tensor.content_bytes().and_then(|bytes| usize::try_from(bytes).ok());
+    let whole =
+        whole.ok_or_else(|| FillError::Refused(format!("argument {} is too large", tensor.arg_index)))?;
+    if let Some(set) = item.set.iter().find(|set| set.arg_index == tensor.arg_index) {
+        fill_with(packed, layout, set.bits, whole);
+        return Ok(());
+    }
+    match &tensor.before {
+        Content::Whole(blob) | Content::Noise(blob) => read(item, tensor, blob, packed)?,
+        Content::Part(blob) => {
+            read(item, tensor, blob, packed)?;
+            packed.resize(whole, 0);
+        }
+        Content::Missing(_) => {
+            packed.clear();
+            packed.resize(whole, 0);
+        }
+    }
+    if packed.len() == whole {
+        return Ok(());
+    }
+    let (arg_index, have) = (tensor.arg_index, packed.len());
+    Err(FillError::Refused(format!(
+        "argument {arg_index}: {have} bytes are stored of content of {whole} bytes"
+    )))
+}
+
+/// The bytes of a blob, which must have the hash they were captured with.
+pub fn read(
+    item: &Item<'_>,
+    tensor: &CapturedTensor,
+    blob: &Blob,
+    packed: &mut Vec<u8>,
+) -> Result<(), FillError> {
+    item.source.read(blob, packed).map_err(FillError::Read)?;
+    if blob.hash.is_some_and(|hash| content_hash(packed) != hash) {
+        return Err(FillError::Refused(format!(
+            "argument {}: its payload is not what was captured, the hash differs; `tensortap verify` tells more",
+            tensor.arg_index
+        )));
+    }
+    Ok(())
+}
+
+fn fill_with(packed: &mut Vec<u8>, layout: &Layout, bits: u64, whole: usize) {
+    packed.clear();
+    let width = layout.elem_bits();
+    if width == 4 {
+        let nibble = bits.to_le_bytes()[0] & 0xf;
+        packed.resize(whole, nibble << 4 | nibble);
+        if layout.numel() % 2 == 1
+            && let Some(last) = packed.last_mut()
+        {
+            *last &= 0xf;
+        }
+        return;
+    }
+    let element = &bits.to_le_bytes()[..width as usize / 8];
+    while packed.len() < whole {
+        packed.extend_from_slice(element);
+    }
+}
+
+fn poison(bytes: &mut [u8], round: u32) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(round) + 1);
+    for chunk in bytes.chunks_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        chunk.copy_from_slice(&(state >> 7 | 1).to_le_bytes()[..chunk.len()]);
+    }
+}

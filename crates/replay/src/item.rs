@@ -1,0 +1,291 @@
+//! A captured task made ready to be run again: kernels found, arguments graded, memory counted. No content is read yet.
+
+use tensortap_abi::{BlockContext, DType, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId};
+use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
+use tensortap_values::Element;
+
+use crate::capture::{CapturedRun, CapturedTask, CapturedTensor, Content, Source};
+use crate::spans::TaskSpans;
+use crate::{ArgReport, Grade, Outcome, ReplayError, TaskReport};
+
+/// Blocks that a task may have; far above what any device has, and low enough that a damaged number does not run for
+/// days.
+const MAX_BLOCK_NUM: u32 = 1 << 20;
+
+/// A value given for an argument, by its element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetArg {
+    /// Position in the payload.
+    pub arg_index: u16,
+    /// Raw bits of the scalar, or of each element.
+    pub bits: u64,
+}
+
+/// One dispatch of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneDispatch {
+    /// Subtask slot.
+    pub slot: usize,
+    /// Block.
+    pub block_idx: u32,
+}
+
+/// A task that can be run.
+pub struct Item<'s> {
+    /// Position in the report.
+    pub place: usize,
+    /// Where it is from.
+    pub source: &'s dyn Source,
+    /// The task.
+    pub task: &'s CapturedTask,
+    /// Whose kernels it needs.
+    pub scene: &'static dyn Scene,
+    /// Kernel of each slot, as this executable numbers them.
+    pub func_id: [u32; SLOTS_PER_TASK],
+    /// How far outputs may be from captured ones on another platform; `None` for the defaults of their dtypes.
+    pub tolerance: Option<Tolerance>,
+    /// The bytes it touches.
+    pub spans: TaskSpans,
+    /// Bytes of all spans.
+    pub bytes: u64,
+    /// Its arguments.
+    pub args: Vec<ArgReport>,
+    /// Arguments that are replaced.
+    pub set: Vec<SetArg>,
+    /// The only dispatch to be run.
+    pub dispatch: Option<OneDispatch>,
+}
+
+/// The kernels of a captured task, found here.
+pub struct Kernels {
+    /// By subtask slot.
+    pub slots: [Option<&'static KernelDef>; SLOTS_PER_TASK],
+}
+
+impl Kernels {
+    /// Finds a task's kernels by name: numbers may mean something else in another build.
+    pub fn find(
+        run: &CapturedRun,
+        task: &CapturedTask,
+        scene: &'static dyn Scene,
+    ) -> Result<Kernels, String> {
+        let mut slots = [None; SLOTS_PER_TASK];
+        for (slot, &func_id) in slots.iter_mut().zip(&task.func_id).filter(|(_, id)| **id != NO_KERNEL) {
+            let info =
+                run.kernel(func_id).ok_or(format!("the capture does not say which kernel {func_id} is"))?;
+            let kernel = scene.kernels().iter().find(|k| k.name == info.name).ok_or_else(|| {
+                let (name, scene) = (&info.name, scene.name());
+                format!("this executable has no kernel `{name}` in scene `{scene}`")
+            })?;
+            if kernel.core_type.name() != info.core_type {
+                let (name, was, is) = (kernel.name, &info.core_type, kernel.core_type);
+                return Err(format!(
+                    "kernel `{name}` was captured on {was} and is for {is} in this executable"
+                ));
+            }
+            *slot = Some(kernel);
+        }
+        if slots.iter().all(Option::is_none) {
+            return Err("no kernel is known for it".into());
+        }
+        Ok(Kernels { slots })
+    }
+
+    fn func_id(&self) -> [u32; SLOTS_PER_TASK] {
+        self.slots.map(|k| k.map_or(NO_KERNEL, |k| k.func_id))
+    }
+
+    /// The widest of what the kernels declare.
+    pub fn tolerance(&self) -> Option<Tolerance> {
+        let declared = self.slots.iter().flatten().filter_map(|k| k.tolerance);
+        declared.reduce(|a, b| Tolerance { rtol: a.rtol.max(b.rtol), atol: a.atol.max(b.atol) })
+    }
+}
+
+/// What a replay changes or demands, the same for every task.
+pub struct Wishes<'c> {
+    /// Where kernels are found.
+    pub registry: &'c Registry,
+    /// Arguments to replace, as text.
+    pub set_args: &'c [(u16, String)],
+    /// Whether inexact arguments are allowed.
+    pub allow_inexact: bool,
+    /// The only dispatch to be run.
+    pub dispatch: Option<OneDispatch>,
+}
+
+impl<'s> Item<'s> {
+    /// Makes a task ready. `report` is completed with its arguments; the error is the outcome of a task that cannot be
+    /// run, or a request that makes no sense.
+    pub fn new(
+        place: usize,
+        source: &'s dyn Source,
+        task: &'s CapturedTask,
+        wishes: &Wishes<'_>,
+        report: &mut TaskReport,
+    ) -> Result<Result<Item<'s>, Outcome>, ReplayError> {
+        let set = set_args(task, wishes.set_args)?;
+        report.args = grades(task, &set);
+        let scene = find_scene(source, wishes.registry)?;
+        let ready = Item::ready(source, task, scene, wishes, &report.args);
+        Ok(ready.map_err(Outcome::Refused).map(|(kernels, spans, bytes)| Item {
+            place,
+            source,
+            task,
+            scene,
+            func_id: kernels.func_id(),
+            tolerance: match task.tolerance {
+                Some((rtol, atol)) => Some(Tolerance { rtol, atol }),
+                None => kernels.tolerance(),
+            },
+            spans,
+            bytes,
+            args: report.args.clone(),
+            set,
+            dispatch: wishes.dispatch,
+        }))
+    }
+
+    fn ready(
+        source: &dyn Source,
+        task: &CapturedTask,
+        scene: &'static dyn Scene,
+        wishes: &Wishes<'_>,
+        args: &[ArgReport],
+    ) -> Result<(Kernels, TaskSpans, u64), String> {
+        if let Some(damage) = &task.damage {
+            return Err(damage.clone());
+        }
+        if task.block_num == 0 || task.block_num > MAX_BLOCK_NUM {
+            return Err(format!("it has {} blocks; 1 to {MAX_BLOCK_NUM} can be replayed", task.block_num));
+        }
+        let kernels = Kernels::find(source.run(), task, scene)?;
+        if let Some((index, why)) =
+            task.tensors.iter().enumerate().find_map(|(i, t)| Some((i, t.as_ref().err()?)))
+        {
+            return Err(format!("argument {index}: {why}"));
+        }
+        let spans = TaskSpans::of(task)?;
+        let bytes = spans.bytes().ok_or("its arguments span more than 64 bits can count")?;
+        match args.iter().find(|arg| arg.grade != Grade::Exact) {
+            Some(arg) if !wishes.allow_inexact => Err(format!(
+                "argument {} is {}: {}; --allow-inexact replays it all the same",
+                arg.arg_index,
+                arg.grade.name(),
+                arg.reason.as_deref().unwrap_or("not as captured")
+            )),
+            _ => Ok((kernels, spans, bytes)),
+        }
+    }
+
+    /// The tensors, all of which have descriptors.
+    pub fn tensors(&self) -> impl Iterator<Item = &'s CapturedTensor> + use<'s> {
+        self.task.tensors.iter().filter_map(|tensor| tensor.as_ref().ok())
+    }
+
+    /// The scalars as they are passed.
+    pub fn scalars(&self) -> Vec<ScalarArg> {
+        let bits = |arg_index: u16, captured: &Result<u64, String>| {
+            let set = self.set.iter().find(|s| s.arg_index == arg_index).map(|s| s.bits);
+            set.unwrap_or(*captured.as_ref().unwrap_or(&0))
+        };
+        self.task
+            .scalars
+            .iter()
+            .map(|s| ScalarArg { bits: bits(s.arg_index, &s.bits), dtype: s.dtype })
+            .collect()
+    }
+
+    /// Kernels and blocks of the launch: all of them, or those of the one dispatch.
+    pub fn shape(&self) -> ([u32; SLOTS_PER_TASK], u32) {
+        match self.dispatch {
+            None => (self.func_id, self.task.block_num),
+            Some(OneDispatch { slot, .. }) => {
+                let mut func_id = [NO_KERNEL; SLOTS_PER_TASK];
+                func_id[slot] = self.func_id[slot];
+                (func_id, 1)
+            }
+        }
+    }
+
+    /// What the kernel of the one dispatch finds behind its context slots.
+    pub fn context(&self) -> Option<(BlockContext, SubtaskContext)> {
+        let OneDispatch { slot, block_idx } = self.dispatch?;
+        let subtask_count = u32::try_from(self.task.func_ids().count()).ok()?;
+        let subtask_id = u32::try_from(slot).ok()?;
+        let block = BlockContext { block_idx, block_num: self.task.block_num };
+        Some((block, SubtaskContext { subtask_id, subtask_count }))
+    }
+
+    /// Identity.
+    pub fn id(&self) -> TaskId {
+        TaskId(self.task.task_id)
+    }
+}
+
+/// The scene of a capture.
+pub fn find_scene(source: &dyn Source, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
+    let scene = &source.run().scene;
+    let none = || ReplayError::NoScene { from: source.name(), scene: scene.clone() };
+    registry.find(scene).ok_or_else(none)
+}
+
+fn set_args(task: &CapturedTask, given: &[(u16, String)]) -> Result<Vec<SetArg>, ReplayError> {
+    given
+        .iter()
+        .map(|(slot, value)| {
+            let refuse = |reason: String| ReplayError::SetArg { slot: *slot, value: value.clone(), reason };
+            let dtype = dtype_of(task, *slot).ok_or_else(|| {
+                let args = task.tensors.len() + task.scalars.len();
+                refuse(format!("task {} has arguments 0 to {}", TaskId(task.task_id), args.saturating_sub(1)))
+            })?;
+            let element = Element::parse(dtype, value).map_err(|error| refuse(error.to_string()))?;
+            Ok(SetArg { arg_index: *slot, bits: element.bits })
+        })
+        .collect()
+}
+
+fn dtype_of(task: &CapturedTask, slot: u16) -> Option<DType> {
+    let tensor = task.tensors.get(usize::from(slot)).and_then(|t| t.as_ref().ok()).map(|t| t.dtype);
+    tensor.or_else(|| task.scalars.iter().find(|s| s.arg_index == slot).map(|s| s.dtype))
+}
+
+fn grades(task: &CapturedTask, set: &[SetArg]) -> Vec<ArgReport> {
+    let is_set = |arg_index: u16| set.iter().any(|s| s.arg_index == arg_index);
+    let overridden = (Grade::Overridden, Some("set by --set-arg".to_string()));
+    let tensors = (0_u16..).zip(&task.tensors).map(|(arg_index, tensor)| {
+        let (grade, reason) = match tensor {
+            Err(why) => (Grade::Zero, Some(why.clone())),
+            Ok(tensor) if is_set(arg_index) && tensor.role.reads() => overridden.clone(),
+            Ok(tensor) => grade_of(tensor),
+        };
+        ArgReport { arg_index, role: tensor.as_ref().ok().map(|t| t.role), grade, reason }
+    });
+    let scalars = task.scalars.iter().map(|scalar| {
+        let (grade, reason) = match &scalar.bits {
+            _ if is_set(scalar.arg_index) => overridden.clone(),
+            Ok(_) => (Grade::Exact, None),
+            Err(why) => (Grade::Zero, Some(why.clone())),
+        };
+        ArgReport { arg_index: scalar.arg_index, role: None, grade, reason }
+    });
+    tensors.chain(scalars).collect()
+}
+
+/// The worse of what goes in and what is expected to come out.
+fn grade_of(tensor: &CapturedTensor) -> (Grade, Option<String>) {
+    let read = tensor.role.reads().then_some((&tensor.before, "what it held before the task"));
+    let written = tensor.role.writes().then_some((&tensor.after, "what the task wrote"));
+    let graded = [read, written].into_iter().flatten().map(|(content, which)| match content {
+        Content::Whole(_) => (Grade::Exact, None),
+        Content::Part(blob) => {
+            let whole = tensor.content_bytes().unwrap_or(u64::MAX);
+            (Grade::Partial, Some(format!("of {which}, {} of {whole} bytes were stored", blob.bytes)))
+        }
+        Content::Noise(_) => {
+            (Grade::Overridden, Some(format!("{which} was redacted; noise is in its place")))
+        }
+        Content::Missing(why) => (Grade::Zero, Some(format!("{which} is not known: {why}"))),
+    });
+    graded.max_by_key(|(grade, _)| *grade).unwrap_or((Grade::Exact, None))
+}

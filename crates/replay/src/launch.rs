@@ -1,0 +1,371 @@
+//! One launch: a batch of tasks put into a device's memory, run, and held against what was captured.
+
+use std::thread::available_parallelism;
+
+use tensortap_abi::{DeviceAddr, DeviceRange};
+use tensortap_format::content_hash;
+use tensortap_platform::{Device, DeviceOptions, Platform, PlatformError};
+use tensortap_runtime::{
+    BuildMode, CallOptions, DEFAULT_RING_SLOTS, Fault, GraphProgram, LaunchOptions, PlacedTask, RunError,
+    RunFailure, TasksReport, execute_tasks,
+};
+use tensortap_scene::Scene;
+
+use crate::batch::{Batch, Concluded};
+use crate::capture::{CapturedTensor, Content};
+use crate::check::{Comparison, describe};
+use crate::image::{FillError, Image, read};
+use crate::item::Item;
+use crate::spans::{ALIGN, View};
+use crate::{Grade, Outcome, OutputReport, Placement, ReplayConfig, ReplayError};
+
+/// A device and what it is.
+pub struct OpenDevice {
+    device: Box<dyn Device>,
+    platform: &'static str,
+}
+
+impl OpenDevice {
+    /// Opens a device of a platform.
+    pub fn open(config: &ReplayConfig, platform: &'static dyn Platform) -> Result<OpenDevice, ReplayError> {
+        let program = GraphProgram::new(config.registry.clone());
+        let mut options = DeviceOptions::new(std::sync::Arc::new(program));
+        options.mode = config.device_mode;
+        options.memory_bytes = config.device_memory;
+        options.executable.clone_from(&config.device_executable);
+        Ok(OpenDevice { device: platform.open(&options)?, platform: platform.name() })
+    }
+
+    /// What kind it is.
+    pub fn platform(&self) -> &'static str {
+        self.platform
+    }
+}
+
+/// How a launch ended.
+pub enum Ended {
+    /// Every task came to its end.
+    Well,
+    /// Somebody asked for an end.
+    Interrupted,
+    /// The device failed; it must not be used again.
+    Failed(Box<RunFailure>),
+    /// The tasks do not fit into memory together; why.
+    TooLarge(String),
+}
+
+/// One round over a batch. Tasks that cannot be put in place are refused and left out. A task that is `alone` is put
+/// where it was captured, if that is possible.
+pub fn round(
+    config: &ReplayConfig,
+    open: &mut OpenDevice,
+    batch: &mut Batch<'_>,
+    round: u32,
+    alone: bool,
+    observe: &mut dyn FnMut(u64) -> bool,
+) -> Result<Ended, ReplayError> {
+    let needed = batch.works.iter().map(|w| w.item.bytes).fold(0, u64::saturating_add);
+    let have = open.device.memory().bytes;
+    if needed > have {
+        return Ok(Ended::TooLarge(format!(
+            "its arguments span {needed} bytes, device memory has {have}; give it more with --device-memory"
+        )));
+    }
+    let Some(image) = filled(batch, round) else {
+        return Ok(Ended::TooLarge(format!("the host has no memory for {needed} bytes of arguments")));
+    };
+    if batch.alive().next().is_none() {
+        return Ok(Ended::Well);
+    }
+    match run(config, open, batch, &image, alone, observe)? {
+        Ran::Well(after, placement, report) => {
+            let platform = open.platform;
+            for (index, work) in batch.works.iter_mut().enumerate().filter(|(_, work)| !work.dead) {
+                work.placed(placement);
+                let judge = Judge { platform, image: &image, after: &after, hashed: config.repeat > 1 };
+                work.conclude(judge.task(index, &work.item));
+                if config.bench {
+                    work.timed(report.kernel_time, report.wall);
+                }
+            }
+            Ok(Ended::Well)
+        }
+        Ran::Otherwise(ended) => Ok(ended),
+    }
+}
+
+/// The image of a batch. `None` when there is no memory for it.
+fn filled(batch: &mut Batch<'_>, round: u32) -> Option<Image> {
+    let mut packed = Vec::new();
+    let mut image = Image::new(batch.works.iter().map(|w| &w.item), round)?;
+    for (index, work) in batch.works.iter_mut().enumerate().filter(|(_, work)| !work.dead) {
+        match image.fill(index, &work.item, &mut packed) {
+            Ok(()) => {}
+            Err(FillError::Refused(why)) => work.end(Outcome::Refused(why)),
+            Err(FillError::Read(error)) => work.end(Outcome::Refused(error.to_string())),
+        }
+    }
+    Some(image)
+}
+
+/// How a launch ended, with the memory it left when all went well.
+enum Ran {
+    Well(Vec<u8>, Placement, TasksReport),
+    Otherwise(Ended),
+}
+
+fn run(
+    config: &ReplayConfig,
+    open: &mut OpenDevice,
+    batch: &Batch<'_>,
+    image: &Image,
+    alone: bool,
+    observe: &mut dyn FnMut(u64) -> bool,
+) -> Result<Ran, ReplayError> {
+    let device = &mut *open.device;
+    let places = match Places::find(device, batch, image, alone) {
+        Ok(places) => places,
+        Err(error) => return Ok(Ran::Otherwise(Ended::TooLarge(error.to_string()))),
+    };
+    places.copy_to(device, batch, image)?;
+    let tasks = placed_tasks(batch, image, &places, device.memory());
+    let Some(first) = batch.alive().next() else { return Ok(Ran::Otherwise(Ended::Well)) };
+    let (scene, context) = (first.item.scene, first.item.context());
+    let call = CallOptions { timed: config.bench, announced: config.stop_at_kernel, context };
+    let options = launch_options(config, scene);
+    let ran = execute_tasks(device, scene, options, call, &tasks, &mut |now| observe(now.completed));
+    let report = match ran {
+        Ok(report) => report,
+        Err(RunError::Failed(failure)) if failure.interrupted => {
+            return Ok(Ran::Otherwise(Ended::Interrupted));
+        }
+        Err(RunError::Failed(failure)) => return Ok(Ran::Otherwise(Ended::Failed(failure))),
+        Err(RunError::Platform(error @ PlatformError::OutOfDeviceMemory { .. })) => {
+            places.free(device)?;
+            return Ok(Ran::Otherwise(Ended::TooLarge(error.to_string())));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let after = places.copy_from(device, batch, image)?;
+    places.free(device)?;
+    Ok(Ran::Well(after, places.placement(), report))
+}
+
+fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOptions {
+    let cpus = available_parallelism().map_or(1, usize::from);
+    let blocks = u32::try_from(cpus).unwrap_or(u32::MAX).clamp(1, MAX_DEFAULT_BLOCKS).max(config.schedulers);
+    let fault = config.inject_fault.as_ref().and_then(|(name, kind)| {
+        let kernel = scene.kernels().iter().find(|k| k.name == name)?;
+        Some(Fault { func_id: kernel.func_id, kind: *kind })
+    });
+    LaunchOptions {
+        blocks: config.blocks.unwrap_or(blocks),
+        schedulers: config.schedulers,
+        build: BuildMode::default(),
+        ring_slots: DEFAULT_RING_SLOTS,
+        ring_heap_bytes: None,
+        stall_timeout: config.stall_timeout,
+        fault,
+        poison: None,
+    }
+}
+
+/// Blocks when none are asked for.
+const MAX_DEFAULT_BLOCKS: u32 = 64;
+
+/// Where the spans of a batch lie in device memory.
+enum Places {
+    /// Each at its captured address; what was allocated for them.
+    Captured(Vec<DeviceAddr>),
+    /// All behind one another from here on, as in the image.
+    Relocated(DeviceAddr),
+}
+
+impl Places {
+    fn find(
+        device: &mut dyn Device,
+        batch: &Batch<'_>,
+        image: &Image,
+        alone: bool,
+    ) -> Result<Places, PlatformError> {
+        if let (true, [work]) = (alone, batch.works.as_slice())
+            && device.memory().addr == work.item.source.run().device_base
+            && let Some(allocated) = allocate_captured(device, &work.item)?
+        {
+            return Ok(Places::Captured(allocated));
+        }
+        let bytes = image.bytes.len() as u64;
+        Ok(Places::Relocated(device.allocate(bytes, ALIGN, "the arguments of the tasks")?))
+    }
+
+    fn of(&self, item: &Item<'_>, image: &Image, task: usize, span: usize) -> DeviceAddr {
+        match self {
+            Places::Captured(_) => item.spans.spans[span].start,
+            Places::Relocated(base) => base + image.offset(task, span) as u64,
+        }
+    }
+
+    fn copy_to(&self, device: &dyn Device, batch: &Batch<'_>, image: &Image) -> Result<(), PlatformError> {
+        match self {
+            Places::Relocated(base) => device.copy_to(*base, &image.bytes),
+            Places::Captured(_) => each_span(batch, image)
+                .try_for_each(|(addr, range)| device.copy_to(addr, &image.bytes[range])),
+        }
+    }
+
+    /// All of the memory, laid out as the image.
+    fn copy_from(
+        &self,
+        device: &dyn Device,
+        batch: &Batch<'_>,
+        image: &Image,
+    ) -> Result<Vec<u8>, PlatformError> {
+        let mut after = vec![0; image.bytes.len()];
+        match self {
+            Places::Relocated(base) => device.copy_from(*base, &mut after)?,
+            Places::Captured(_) => each_span(batch, image)
+                .try_for_each(|(addr, range)| device.copy_from(addr, &mut after[range]))?,
+        }
+        Ok(after)
+    }
+
+    fn free(&self, device: &mut dyn Device) -> Result<(), PlatformError> {
+        match self {
+            Places::Relocated(base) => device.free(*base),
+            Places::Captured(allocated) => allocated.iter().try_for_each(|&addr| device.free(addr)),
+        }
+    }
+
+    fn placement(&self) -> Placement {
+        match self {
+            Places::Captured(_) => Placement::Captured,
+            Places::Relocated(_) => Placement::Relocated,
+        }
+    }
+}
+
+/// Captured address of every span, and where it is in the image.
+fn each_span<'b>(
+    batch: &'b Batch<'_>,
+    image: &'b Image,
+) -> impl Iterator<Item = (DeviceAddr, std::ops::Range<usize>)> + 'b {
+    batch.works.iter().enumerate().flat_map(move |(task, work)| {
+        let spans = work.item.spans.spans.iter().enumerate();
+        spans.map(move |(index, span)| (span.start, image.range(task, index, span)))
+    })
+}
+
+/// `None` when a place is not free.
+fn allocate_captured(
+    device: &mut dyn Device,
+    item: &Item<'_>,
+) -> Result<Option<Vec<DeviceAddr>>, PlatformError> {
+    let mut allocated = Vec::new();
+    for span in &item.spans.spans {
+        let range = DeviceRange { addr: span.start, bytes: span.bytes };
+        match device.allocate_at(range, "captured arguments") {
+            Ok(addr) => allocated.push(addr),
+            Err(_) => {
+                allocated.into_iter().try_for_each(|addr| device.free(addr))?;
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(allocated))
+}
+
+fn placed_tasks(batch: &Batch<'_>, image: &Image, places: &Places, memory: DeviceRange) -> Vec<PlacedTask> {
+    let alive = batch.works.iter().enumerate().filter(|(_, work)| !work.dead);
+    alive
+        .map(|(index, work)| {
+            let item = &work.item;
+            let (func_id, block_num) = item.shape();
+            let descriptor = |(tensor, view): (&CapturedTensor, &View)| {
+                let place = view.span.map_or(0, |span| places.of(item, image, index, span));
+                (view.descriptor(tensor, &item.spans.spans, place, memory), tensor.role)
+            };
+            let tensors = item.tensors().zip(&item.spans.views).map(descriptor).collect();
+            PlacedTask { id: item.id(), func_id, block_num, tensors, scalars: item.scalars() }
+        })
+        .collect()
+}
+
+/// Holds the memory that tasks left against what was captured.
+struct Judge<'j> {
+    platform: &'static str,
+    image: &'j Image,
+    after: &'j [u8],
+    /// Whether results are to be told apart.
+    hashed: bool,
+}
+
+impl Judge<'_> {
+    fn task(&self, index: usize, item: &Item<'_>) -> Result<Concluded, FillError> {
+        let (mut actual, mut expected, mut before) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut outputs, mut result, mut unknown) = (Vec::new(), Vec::new(), None);
+        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.writes()) {
+            actual.clear();
+            before.clear();
+            if let Some(span) = view.span {
+                self.image.gather(self.after, index, item, span, view, &mut actual);
+                if item.dispatch.is_some() {
+                    self.image.gather(&self.image.bytes, index, item, span, view, &mut before);
+                }
+            }
+            if self.hashed {
+                result.push(content_hash(&actual));
+            }
+            match &tensor.after {
+                Content::Whole(blob) | Content::Part(blob) => read(item, tensor, blob, &mut expected)?,
+                Content::Noise(_) => {
+                    unknown = Some("its content was redacted".to_string());
+                    continue;
+                }
+                Content::Missing(why) => {
+                    unknown = Some(format!("argument {}: {why}", tensor.arg_index));
+                    continue;
+                }
+            }
+            let comparison = Comparison {
+                arg_index: tensor.arg_index,
+                dtype: tensor.dtype,
+                elements: view.layout.numel(),
+                tolerance: item.tolerance,
+                before: item.dispatch.map(|_| before.as_slice()),
+            };
+            outputs.push(comparison.report(&actual, &expected));
+        }
+        let outcome = self.outcome(item, &outputs, unknown);
+        Ok(Concluded { outcome, outputs, result })
+    }
+
+    fn outcome(&self, item: &Item<'_>, outputs: &[OutputReport], unknown: Option<String>) -> Outcome {
+        let same_platform = self.platform == item.source.run().platform;
+        let relevant = |output: &&OutputReport| item.dispatch.is_none() || output.compared > 0;
+        let wrong = outputs
+            .iter()
+            .filter(relevant)
+            .find(|output| if same_platform { !output.bitexact() } else { !output.within_rule() });
+        if item.source.redacted() {
+            return Outcome::Unchecked("the case is redacted, so its outputs cannot be checked".into());
+        }
+        if outputs.is_empty() {
+            let why = unknown.unwrap_or_else(|| "it has no outputs".into());
+            return Outcome::Unchecked(format!("its outputs cannot be checked: {why}"));
+        }
+        if outputs.iter().find(relevant).is_none() {
+            return Outcome::Failed(
+                "the dispatch changed no element of any output: nothing was compared".into(),
+            );
+        }
+        match wrong {
+            Some(output) => {
+                let inexact = item.args.iter().any(|arg| arg.grade != Grade::Exact);
+                let note = if inexact { " (some arguments are not as captured)" } else { "" };
+                Outcome::Failed(describe(output) + note)
+            }
+            None if outputs.iter().all(|o| o.different == 0) => Outcome::BitExact,
+            None => Outcome::WithinRule,
+        }
+    }
+}

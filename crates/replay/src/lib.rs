@@ -1,0 +1,43 @@
+//! Runs captured tasks again, one by one, with the arguments they were given, and holds what they write against what
+//! they wrote; cuts single tasks out into cases that can be replayed anywhere.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `capture`, `dump_source`, `case_source`, `open` | what is known of a captured task, from a dump or a case |
+//! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
+//! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
+//! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
+//! | `check` | outputs against captured ones |
+//! | `extract`, `case_file`, `noise`, `readme` | cases |
+//!
+//! A task runs on the platform's device, with the scheduler and the cores of any other run; nothing is special about the
+//! call of its kernels. Memory that nothing was captured of holds a pattern, so whoever reads it is seen. Dumps and
+//! cases are untrusted: what contradicts itself is refused, and lengths are checked before memory is taken.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod capture;
+mod case_file;
+mod case_source;
+mod check;
+mod config;
+mod dump_source;
+mod engine;
+mod error;
+mod extract;
+mod image;
+mod item;
+mod launch;
+mod noise;
+mod open;
+mod readme;
+mod replay;
+mod report;
+mod spans;
+mod strided;
+
+pub use config::{CodeOf, ReplayConfig, Selection};
+pub use error::ReplayError;
+pub use extract::{ExtractConfig, ExtractReport, extract};
+pub use replay::{ReplayProgress, replay};
+pub use report::{ArgReport, Grade, Outcome, OutputReport, Placement, ReplayReport, TaskReport, Timing};

@@ -1,0 +1,62 @@
+//! What a path stands for: a dump, a case, or a folder of cases.
+
+use std::path::{Path, PathBuf};
+
+use crate::ReplayError;
+use crate::capture::Source;
+use crate::case_source::{CaseSource, looks_like_case};
+use crate::dump_source::DumpSource;
+
+/// What was opened.
+pub struct Opened {
+    /// Where.
+    pub name: String,
+    /// One dump, or one or more cases.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Cases of a folder that cannot be read.
+    pub broken: Vec<(String, ReplayError)>,
+    /// Whether it is a folder of cases.
+    pub several: bool,
+}
+
+/// Opens whatever lies there.
+pub fn open(path: &Path) -> Result<Opened, ReplayError> {
+    let name = path.display().to_string();
+    let one = |source: Box<dyn Source>| Opened {
+        name: source.name(),
+        sources: vec![source],
+        broken: Vec::new(),
+        several: false,
+    };
+    if looks_like_case(path) {
+        return Ok(one(Box::new(CaseSource::open(path)?)));
+    }
+    let no_dump = match DumpSource::open(path) {
+        Ok(dump) => return Ok(one(Box::new(dump))),
+        Err(error) => error,
+    };
+    let cases = cases_in(path);
+    if cases.is_empty() {
+        return Err(if path.is_dir() {
+            ReplayError::NothingToReplay { path: path.to_owned(), why: no_dump.to_string() }
+        } else {
+            no_dump
+        });
+    }
+    let mut opened = Opened { name, sources: Vec::new(), broken: Vec::new(), several: true };
+    for case in cases {
+        match CaseSource::open(&case) {
+            Ok(source) => opened.sources.push(Box::new(source)),
+            Err(error) => opened.broken.push((case.display().to_string(), error)),
+        }
+    }
+    Ok(opened)
+}
+
+/// What looks like a case in a folder, in the order of their names.
+fn cases_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut cases: Vec<PathBuf> = entries.filter(|path| looks_like_case(path)).collect();
+    cases.sort();
+    cases
+}

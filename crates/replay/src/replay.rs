@@ -1,0 +1,262 @@
+//! From a request to a report.
+
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_scene::{FaultKind, Scene};
+
+use crate::batch::{BATCH_TASKS, Work, pack};
+use crate::capture::{CapturedTask, Source};
+use crate::engine;
+use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene};
+use crate::open::{Opened, open};
+use crate::{Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
+
+/// How far a replay has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayProgress {
+    /// Tasks to be replayed.
+    pub tasks: u64,
+    /// Tasks with an outcome.
+    pub finished: u64,
+}
+
+/// Runs of a task when its time is measured and nobody says how many.
+const BENCH_RUNS: u32 = 20;
+
+/// Devices at once when nobody says how many.
+const MAX_DEFAULT_JOBS: usize = 4;
+
+/// Replays captured tasks, each for itself, and holds what they write against what they wrote. `observe` is called now
+/// and then with how far it has come, and ends it by returning false.
+pub fn replay(
+    config: &ReplayConfig,
+    observe: &mut dyn FnMut(ReplayProgress) -> bool,
+) -> Result<ReplayReport, ReplayError> {
+    let started = Instant::now();
+    let mut config = config.clone();
+    if config.bench && config.repeat <= 1 {
+        config.repeat = BENCH_RUNS;
+    }
+    let Opened { name, sources, broken, several } = open(&config.source)?;
+    check_fault(&config, &sources)?;
+    let mut replay = Preparation::new(&config, several);
+    for source in &sources {
+        replay.add(&**source)?;
+    }
+    replay.add_broken(broken);
+    let Preparation { mut reports, works, notes, .. } = replay;
+    let total = reports.len() as u64;
+    // Each run that is measured has the device to itself.
+    let limit = if config.bench { 1 } else { BATCH_TASKS };
+    let jobs = if config.bench { 1 } else { config.jobs.unwrap_or_else(default_jobs) };
+    let replayed_on = distinct(works.iter().map(|(platform, _)| (*platform).to_string()));
+    let batches = pack(works, limit);
+    let engine = engine::run(&config, batches, total, jobs, observe)?;
+    for (place, report) in engine.finished {
+        reports[place] = Some(report);
+    }
+    Ok(ReplayReport {
+        source: name,
+        scenes: distinct(sources.iter().map(|s| s.run().scene.clone())),
+        captured_on: distinct(sources.iter().map(|s| s.run().platform.clone())),
+        replayed_on,
+        interrupted: engine.interrupted,
+        tasks: reports.into_iter().flatten().collect(),
+        notes,
+        allow_inexact: config.allow_inexact,
+        wall: started.elapsed(),
+    })
+}
+
+fn default_jobs() -> usize {
+    available_parallelism().map_or(1, usize::from).min(MAX_DEFAULT_JOBS)
+}
+
+fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    names.for_each(|name| {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    });
+    seen
+}
+
+/// The tasks of all sources, sorted into those that can be run and those that cannot.
+struct Preparation<'c, 's> {
+    config: &'c ReplayConfig,
+    several: bool,
+    /// By position; `None` while a task is to be run.
+    reports: Vec<Option<TaskReport>>,
+    works: Vec<(&'static str, Work<'s>)>,
+    notes: Vec<String>,
+}
+
+impl<'c, 's> Preparation<'c, 's> {
+    fn new(config: &'c ReplayConfig, several: bool) -> Self {
+        Preparation { config, several, reports: Vec::new(), works: Vec::new(), notes: Vec::new() }
+    }
+
+    fn add(&mut self, source: &'s dyn Source) -> Result<(), ReplayError> {
+        let config = self.config;
+        let platform = engine::platform(config.platform.as_deref().unwrap_or(&source.run().platform))?.name();
+        let scene = find_scene(source, &config.registry)?;
+        let (selected, dispatch) = select(config, source)?;
+        self.note_code(source, scene, &selected);
+        let wishes = Wishes {
+            registry: &config.registry,
+            set_args: &config.set_args,
+            allow_inexact: config.allow_inexact,
+            dispatch,
+        };
+        for task in selected {
+            let place = self.reports.len();
+            let mut report = blank(source, task, self.several.then(|| source.name()));
+            match Item::new(place, source, task, &wishes, &mut report)? {
+                Ok(item) => {
+                    self.works.push((platform, Work::new(item, report)));
+                    self.reports.push(None);
+                }
+                Err(outcome) => {
+                    report.outcome = outcome;
+                    self.reports.push(Some(report));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cases that cannot be read count as refused; the others are replayed.
+    fn add_broken(&mut self, broken: Vec<(String, ReplayError)>) {
+        for (case, error) in broken {
+            let outcome = Outcome::Refused(error.to_string());
+            self.reports.push(Some(TaskReport { outcome, ..TaskReport::unknown(Some(case)) }));
+        }
+    }
+
+    /// Says which kernels are not the ones that were captured.
+    fn note_code(&mut self, source: &dyn Source, scene: &'static dyn Scene, tasks: &[&CapturedTask]) {
+        let Some(code_of) = &self.config.code_of else { return };
+        let mut used: Vec<u32> = tasks.iter().flat_map(|t| t.func_ids()).collect();
+        used.sort_unstable();
+        used.dedup();
+        let run = source.run();
+        for info in used.into_iter().filter_map(|id| run.kernel(id)).filter(|info| !info.code.is_empty()) {
+            let Some(kernel) = scene.kernels().iter().find(|k| k.name == info.name) else { continue };
+            let here = code_of(kernel);
+            let note = format!(
+                "kernel `{}` is not the code that was captured: that was `{}`, this is `{here}`",
+                info.name, info.code
+            );
+            if here != info.code && !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+}
+
+/// What is known of a task before it runs.
+fn blank(source: &dyn Source, task: &CapturedTask, case: Option<String>) -> TaskReport {
+    let kernels = task.kernel_names(source.run());
+    TaskReport { task_id: task.task_id, kernels, ..TaskReport::unknown(case) }
+}
+
+fn select<'s>(
+    config: &ReplayConfig,
+    source: &'s dyn Source,
+) -> Result<(Vec<&'s CapturedTask>, Option<OneDispatch>), ReplayError> {
+    let tasks = source.tasks();
+    let first = tasks.first().map(|t| t.task_id);
+    let no_task = |task| ReplayError::NoTask { from: source.name(), task, tasks: tasks.len(), first };
+    let of_func = |task: &&CapturedTask| {
+        let named = |func: &String| {
+            task.func_ids()
+                .any(|id| func.parse() == Ok(id) || source.run().kernel(id).is_some_and(|k| k.name == *func))
+        };
+        config.funcs.is_empty() || config.funcs.iter().any(named)
+    };
+    check_funcs(config, source)?;
+    match &config.select {
+        Selection::All => Ok((tasks.iter().filter(of_func).collect(), None)),
+        Selection::Tasks(ranges) => {
+            let in_range = |id: u64| ranges.iter().any(|&(first, last)| (first..=last).contains(&id));
+            let named = ranges.iter().filter(|(first, last)| first == last).map(|&(id, _)| id);
+            if let Some(missing) = named.into_iter().find(|id| tasks.iter().all(|t| t.task_id != *id)) {
+                return Err(no_task(missing));
+            }
+            Ok((tasks.iter().filter(|t| in_range(t.task_id)).filter(of_func).collect(), None))
+        }
+        Selection::Dispatch(dispatch) => {
+            let (task_id, one) = parts_of_dispatch(*dispatch);
+            let task = tasks.iter().find(|t| t.task_id == task_id).ok_or_else(|| no_task(task_id))?;
+            check_dispatch(task, *dispatch, one)?;
+            Ok((vec![task], Some(one)))
+        }
+    }
+}
+
+fn check_funcs(config: &ReplayConfig, source: &dyn Source) -> Result<(), ReplayError> {
+    let kernels = &source.run().kernels;
+    let known = |func: &String| kernels.iter().any(|k| k.name == *func || func.parse() == Ok(k.func_id));
+    match config.funcs.iter().find(|func| !known(func)) {
+        None => Ok(()),
+        Some(name) => Err(ReplayError::Unknown {
+            what: "kernel",
+            name: name.clone(),
+            valid: kernels.iter().map(|k| k.name.clone()).collect(),
+        }),
+    }
+}
+
+/// Task, slot and block of a dispatch id: block in the high 24 bits, slot in 4, task in the low 36.
+fn parts_of_dispatch(dispatch: u64) -> (u64, OneDispatch) {
+    let slot = usize::try_from(dispatch >> 36 & 0xf).expect("four bits");
+    let block_idx = u32::try_from(dispatch >> 40).expect("24 bits");
+    (dispatch & ((1 << 36) - 1), OneDispatch { slot, block_idx })
+}
+
+fn check_dispatch(task: &CapturedTask, dispatch: u64, one: OneDispatch) -> Result<(), ReplayError> {
+    let refuse = |reason: String| ReplayError::NoDispatch { task: task.task_id, dispatch, reason };
+    if one.slot >= SLOTS_PER_TASK || task.func_id[one.slot] == NO_KERNEL {
+        let active: Vec<_> = (0..SLOTS_PER_TASK).filter(|&s| task.func_id[s] != NO_KERNEL).collect();
+        return Err(refuse(format!("slot {} is not active; active are {active:?}", one.slot)));
+    }
+    if one.block_idx >= task.block_num {
+        return Err(refuse(format!("block {} of {}", one.block_idx, task.block_num)));
+    }
+    Ok(())
+}
+
+fn check_fault(config: &ReplayConfig, sources: &[Box<dyn Source>]) -> Result<(), ReplayError> {
+    let Some((name, kind)) = &config.inject_fault else { return Ok(()) };
+    if *kind == FaultKind::Race {
+        return Err(ReplayError::RaceAlone);
+    }
+    let mut valid = Vec::new();
+    for source in sources {
+        let scene = find_scene(&**source, &config.registry)?;
+        if let Some(kernel) = scene.kernels().iter().find(|k| k.name == name) {
+            if kernel.faults.contains(kind) {
+                return Ok(());
+            }
+            let shows = kernel.faults.iter().map(|f| f.name()).collect();
+            let (scene, kernel) = (scene.name().to_string(), name.clone());
+            return Err(ReplayError::Fault { scene, kernel, kind: *kind, shows });
+        }
+        valid.extend(scene.kernels().iter().map(|k| k.name.to_string()));
+    }
+    valid.dedup();
+    Err(ReplayError::Unknown { what: "kernel", name: name.clone(), valid })
+}
+
+/// The tolerance that a case records for its task: what its kernels declare.
+pub fn declared_tolerance(
+    source: &dyn Source,
+    task: &CapturedTask,
+    scene: &'static dyn Scene,
+) -> Option<(f64, f64)> {
+    let tolerance = Kernels::find(source.run(), task, scene).ok()?.tolerance()?;
+    Some((tolerance.rtol, tolerance.atol))
+}

@@ -1,0 +1,261 @@
+use std::time::Duration;
+
+use tensortap_abi::{DType, Role, TaskId};
+
+/// How true an argument is to the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// All of it as captured.
+    Exact,
+    /// Only a part was captured; the rest is zero, or not compared.
+    Partial,
+    /// Replaced by something else on purpose.
+    Overridden,
+    /// Nothing was captured; zeros in its place, or nothing to compare with.
+    Zero,
+}
+
+impl Grade {
+    /// Every grade, best first.
+    pub const ALL: [Grade; 4] = [Grade::Exact, Grade::Partial, Grade::Overridden, Grade::Zero];
+
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Grade::Exact => "exact",
+            Grade::Partial => "partial",
+            Grade::Overridden => "overridden",
+            Grade::Zero => "zero",
+        }
+    }
+}
+
+/// One argument of a replayed task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgReport {
+    /// Position in the payload.
+    pub arg_index: u16,
+    /// Direction; `None` for a scalar.
+    pub role: Option<Role>,
+    /// How true it is to the capture.
+    pub grade: Grade,
+    /// Why it is not exact.
+    pub reason: Option<String>,
+}
+
+/// One output held against the captured one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputReport {
+    /// Position in the payload.
+    pub arg_index: u16,
+    /// Element type.
+    pub dtype: DType,
+    /// Elements compared; of a single dispatch, those it wrote.
+    pub compared: u64,
+    /// Elements there are.
+    pub elements: u64,
+    /// Of the compared ones, those with other bits.
+    pub different: u64,
+    /// Of the compared ones, those outside the rule.
+    pub outside: u64,
+    /// Greatest absolute difference; NaN where a value or a difference is.
+    pub max_abs_err: f64,
+    /// First element with other bits: place in row-major order, value here, value captured.
+    pub first: Option<(u64, String, String)>,
+}
+
+impl OutputReport {
+    /// Something was compared, unless there is nothing, and every bit is the same.
+    pub fn bitexact(&self) -> bool {
+        self.any_compared() && self.different == 0
+    }
+
+    /// Something was compared, unless there is nothing, and all of it is within the rule.
+    pub fn within_rule(&self) -> bool {
+        self.any_compared() && self.outside == 0
+    }
+
+    fn any_compared(&self) -> bool {
+        self.compared > 0 || self.elements == 0
+    }
+}
+
+/// What came of one task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Every output has the captured bits.
+    BitExact,
+    /// Replayed on another platform, and every output is within its rule.
+    WithinRule,
+    /// It ran, and there is nothing to hold its outputs against; why.
+    Unchecked(String),
+    /// It ran and came out otherwise, or did not come to its end; how.
+    Failed(String),
+    /// It was not run; why.
+    Refused(String),
+}
+
+impl Outcome {
+    /// One word.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Outcome::BitExact => "bitexact",
+            Outcome::WithinRule => "within_rule",
+            Outcome::Unchecked(_) => "unchecked",
+            Outcome::Failed(_) => "failed",
+            Outcome::Refused(_) => "refused",
+        }
+    }
+
+    /// Why it is not simply good.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Outcome::BitExact | Outcome::WithinRule => None,
+            Outcome::Unchecked(reason) | Outcome::Failed(reason) | Outcome::Refused(reason) => Some(reason),
+        }
+    }
+
+    /// Whether outputs were compared and found good.
+    pub const fn passed(&self) -> bool {
+        matches!(self, Outcome::BitExact | Outcome::WithinRule)
+    }
+}
+
+/// Where the arguments lay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// At their captured addresses.
+    Captured,
+    /// Elsewhere; descriptors were changed to follow.
+    Relocated,
+}
+
+impl Placement {
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Placement::Captured => "captured",
+            Placement::Relocated => "relocated",
+        }
+    }
+}
+
+/// How long runs of a task took.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Timing {
+    /// The longest kernel of each run, measured around its call.
+    pub kernel: Vec<Duration>,
+    /// Each launch, from the host's side.
+    pub launch: Vec<Duration>,
+}
+
+/// What came of one task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskReport {
+    /// The case it is from, when there are several.
+    pub case: Option<String>,
+    /// Identity.
+    pub task_id: u64,
+    /// Kernels, slot by slot.
+    pub kernels: Vec<String>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Where its arguments lay; `None` when it was not run.
+    pub placement: Option<Placement>,
+    /// Its arguments.
+    pub args: Vec<ArgReport>,
+    /// Its outputs, as far as they were compared; of the first run that was not good, or else the last.
+    pub outputs: Vec<OutputReport>,
+    /// Runs that came to their end.
+    pub runs: u32,
+    /// Different results among them: more than one is nondeterminism.
+    pub distinct_results: u32,
+    /// Times, when they were to be measured.
+    pub timing: Option<Timing>,
+}
+
+impl TaskReport {
+    /// Nothing is known yet.
+    pub(crate) fn unknown(case: Option<String>) -> TaskReport {
+        TaskReport {
+            case,
+            task_id: 0,
+            kernels: Vec::new(),
+            outcome: Outcome::Refused("it was not run".into()),
+            placement: None,
+            args: Vec::new(),
+            outputs: Vec::new(),
+            runs: 0,
+            distinct_results: 0,
+            timing: None,
+        }
+    }
+
+    /// How it is named in messages.
+    pub fn name(&self) -> String {
+        let task = format!("task {}", TaskId(self.task_id));
+        let task = self.case.as_ref().map_or(task.clone(), |case| format!("{case} ({task})"));
+        format!("{task}, {}", self.kernels.join("+"))
+    }
+
+    /// The worst grade of its arguments.
+    pub fn grade(&self) -> Grade {
+        self.args.iter().map(|arg| arg.grade).max().unwrap_or(Grade::Exact)
+    }
+
+    /// Whether the same task gave different results.
+    pub fn nondeterministic(&self) -> bool {
+        self.distinct_results > 1
+    }
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayReport {
+    /// What was replayed.
+    pub source: String,
+    /// Scenes whose kernels ran.
+    pub scenes: Vec<String>,
+    /// Platforms it was captured on.
+    pub captured_on: Vec<String>,
+    /// Platform it was replayed on; one per captured platform when none was asked for.
+    pub replayed_on: Vec<String>,
+    /// Every task, in the order of the capture.
+    pub tasks: Vec<TaskReport>,
+    /// What the user should know: kernels whose code is not the captured one, say.
+    pub notes: Vec<String>,
+    /// Whether inexact arguments were allowed.
+    pub allow_inexact: bool,
+    /// Whether it was ended before all tasks were replayed.
+    pub interrupted: bool,
+    /// All of it.
+    pub wall: Duration,
+}
+
+impl ReplayReport {
+    /// Tasks with an outcome.
+    pub fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
+        self.tasks.iter().filter(|task| is(&task.outcome)).count()
+    }
+
+    /// Whether no task failed, was refused, or gave different results, and something was compared. Tasks that nothing
+    /// could be compared of are let through when inexact arguments are allowed.
+    pub fn passed(&self) -> bool {
+        let good = |task: &TaskReport| match task.outcome {
+            Outcome::BitExact | Outcome::WithinRule => !task.nondeterministic(),
+            Outcome::Unchecked(_) => self.allow_inexact,
+            Outcome::Failed(_) | Outcome::Refused(_) => false,
+        };
+        self.tasks.iter().all(good) && self.count(Outcome::passed) > 0
+    }
+
+    /// Whether nothing was compared, though nothing went wrong either: an empty selection, or tasks whose outputs are
+    /// not known.
+    pub fn nothing_compared(&self) -> bool {
+        self.count(Outcome::passed) == 0
+            && self
+                .tasks
+                .iter()
+                .all(|task| matches!(task.outcome, Outcome::Unchecked(_)) && self.allow_inexact)
+    }
+}

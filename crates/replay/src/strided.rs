@@ -1,0 +1,166 @@
+//! Moves packed content into a strided view and back. An image is the memory from some address on; `origin` is where in
+//! it the view's buffer starts, which may be before it: only the elements of the view must lie inside.
+
+use tensortap_geometry::Layout;
+
+/// Writes packed content into the view's places. Content that ends early leaves the rest of the view alone.
+///
+/// # Panics
+/// When an element of the view lies outside of the image.
+pub fn scatter(layout: &Layout, origin: u64, packed: &[u8], image: &mut [u8]) {
+    if layout.elem_bits() == 4 {
+        for (place, offset) in layout.offsets().enumerate().take(packed.len() * 2) {
+            set_nibble(image, nibble_at(origin, offset), nibble(packed[place / 2], place as u64));
+        }
+        return;
+    }
+    each_run(layout, origin, packed.len(), |packed_range, image_range| {
+        image[image_range].copy_from_slice(&packed[packed_range]);
+    });
+}
+
+/// Replaces `packed` by the content of the view.
+///
+/// # Panics
+/// When an element of the view lies outside of the image.
+pub fn gather(layout: &Layout, origin: u64, image: &[u8], packed: &mut Vec<u8>) {
+    packed.clear();
+    let numel = usize::try_from(layout.numel()).expect("a view lies in memory");
+    if layout.elem_bits() == 4 {
+        packed.resize(numel.div_ceil(2), 0);
+        for (place, offset) in layout.offsets().enumerate() {
+            let (at, high) = nibble_at(origin, offset);
+            set_nibble(packed, (place / 2, place % 2 == 1), nibble(image[at], u64::from(high)));
+        }
+        return;
+    }
+    let bytes = numel * usize::try_from(layout.elem_bits() / 8).expect("small");
+    packed.resize(bytes, 0);
+    each_run(layout, origin, bytes, |packed_range, image_range| {
+        packed[packed_range].copy_from_slice(&image[image_range]);
+    });
+}
+
+/// Runs of whole bytes: where each lies in the packed content and in the image, up to `limit` packed bytes.
+fn each_run(
+    layout: &Layout,
+    origin: u64,
+    limit: usize,
+    mut each: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>),
+) {
+    let width = u64::from(layout.elem_bits() / 8);
+    let mut packed = 0;
+    for run in layout.runs() {
+        if packed >= limit {
+            return;
+        }
+        let bytes = index(run.len * width).min(limit - packed);
+        let at = index(origin.wrapping_add(run.offset * width));
+        each(packed..packed + bytes, at..at + bytes);
+        packed += bytes;
+    }
+}
+
+fn index(position: u64) -> usize {
+    usize::try_from(position).expect("a view lies in memory")
+}
+
+/// Byte and half of a 4-bit element.
+fn nibble_at(origin: u64, offset: u64) -> (usize, bool) {
+    (index(origin.wrapping_add(offset / 2)), offset % 2 == 1)
+}
+
+/// The low half for an even place, the high one for an odd.
+fn nibble(byte: u8, place: u64) -> u8 {
+    if place % 2 == 1 { byte >> 4 } else { byte & 0xf }
+}
+
+fn set_nibble(bytes: &mut [u8], (at, high): (usize, bool), value: u8) {
+    let byte = &mut bytes[at];
+    *byte = if high { *byte & 0x0f | value << 4 } else { *byte & 0xf0 | value };
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bits of an element, one by one: shares nothing with the code under test.
+    fn bit(bytes: &[u8], bit: u64) -> u8 {
+        bytes[usize::try_from(bit / 8).unwrap()] >> (bit % 8) & 1
+    }
+
+    fn element(bytes: &[u8], bits: u32, place: u64) -> Vec<u8> {
+        (0..u64::from(bits)).map(|i| bit(bytes, place * u64::from(bits) + i)).collect()
+    }
+
+    /// Views without two elements in one place, in a buffer that starts `before` bytes in front of the image.
+    fn views() -> impl Strategy<Value = (Layout, u64)> {
+        let dims = prop::collection::vec((1_u64..5, 1_i64..4, any::<bool>()), 0..4);
+        (dims, 0_u64..9, prop::sample::select(vec![4_u32, 8, 16, 32, 64]), 0_u64..4).prop_map(
+            |(dims, start, bits, before)| {
+                let (mut shape, mut strides, mut step, mut back) = (vec![], vec![], 1_i64, 0_i64);
+                for (size, gap, reversed) in dims.into_iter().rev() {
+                    let stride = step * gap;
+                    shape.insert(0, size);
+                    strides.insert(0, if reversed { -stride } else { stride });
+                    let extent = stride * i64::try_from(size - 1).unwrap();
+                    back += if reversed { extent } else { 0 };
+                    step = extent + stride;
+                }
+                // At least `before` bytes of elements are in front of the first one touched.
+                let start = start + back.unsigned_abs() + before * 2;
+                (Layout::new(&shape, &strides, start, bits).unwrap(), before)
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_scattered_lies_in_its_place_leaves_the_rest_alone_and_is_gathered_again(
+            (layout, before) in views(), seed in any::<u64>()
+        ) {
+            let bits = layout.elem_bits();
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut fill = |bytes: u64| -> Vec<u8> { (0..bytes).map(|_| random.u8(..)).collect() };
+            let packed_bytes = (layout.numel() * u64::from(bits)).div_ceil(8);
+            let mut packed = fill(packed_bytes);
+            if bits == 4 && layout.numel() % 2 == 1 {
+                *packed.last_mut().unwrap() &= 0x0f;
+            }
+            let original = fill(layout.byte_range().end - before);
+            let mut image = original.clone();
+            scatter(&layout, 0_u64.wrapping_sub(before), &packed, &mut image);
+            let mut expected = original;
+            for (place, offset) in layout.offsets().enumerate() {
+                for i in 0..u64::from(bits) {
+                    let at = offset * u64::from(bits) + i - before * 8;
+                    let (byte, mask) = (usize::try_from(at / 8).unwrap(), 1 << (at % 8));
+                    let one = bit(&packed, place as u64 * u64::from(bits) + i) == 1;
+                    expected[byte] = if one { expected[byte] | mask } else { expected[byte] & !mask };
+                }
+            }
+            prop_assert_eq!(&image, &expected);
+            let mut gathered = vec![7; 3];
+            gather(&layout, 0_u64.wrapping_sub(before), &image, &mut gathered);
+            prop_assert_eq!(gathered, packed);
+        }
+
+        #[test]
+        fn content_that_ends_early_leaves_the_rest_of_the_view(
+            (layout, _) in views(), cut in 0_usize..64
+        ) {
+            let bits = layout.elem_bits();
+            let whole = usize::try_from((layout.numel() * u64::from(bits)).div_ceil(8)).unwrap();
+            let packed = vec![0xff; cut.min(whole)];
+            let mut image = vec![0; usize::try_from(layout.byte_range().end).unwrap()];
+            scatter(&layout, 0, &packed, &mut image);
+            for (place, offset) in (0..).zip(layout.offsets()) {
+                let ones = element(&image, bits, offset).iter().filter(|&&b| b == 1).count() as u64;
+                let have = (packed.len() as u64 * 8).saturating_sub(place * u64::from(bits));
+                prop_assert_eq!(ones, have.min(u64::from(bits)), "element {}", place);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Captured tasks run again, one by one.
+
+use std::sync::Arc;
+
+use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgress, ReplayReport};
+use tensortap_scene::KernelDef;
+
+use crate::Error;
+
+/// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
+/// what they wrote.
+///
+/// ```
+/// use tensortap::{DeviceMode, DumpConfig, DumpLevel, ReplayConfig, RunConfig};
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut config = RunConfig::new("vector_example");
+/// // A documentation test cannot become a device process; your `main` can.
+/// config.device_mode = DeviceMode::Thread;
+/// config.dump = Some(DumpConfig::new(DumpLevel::Full));
+/// config.out = Some(folder.path().join("dump"));
+/// tensortap::run(&config)?;
+///
+/// let mut config = ReplayConfig::new(folder.path().join("dump"), tensortap::builtin());
+/// config.device_mode = DeviceMode::Thread;
+/// config.platform = Some("a5sim".into());
+/// let report = tensortap::replay(&config)?;
+/// assert!(report.passed());
+/// assert_eq!(report.tasks.len(), 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn replay(config: &ReplayConfig) -> Result<ReplayReport, Error> {
+    replay_observed(config, &mut |_| true)
+}
+
+/// The same; `observe` is called now and then with how far it has come, and ends it by returning false.
+pub fn replay_observed(
+    config: &ReplayConfig,
+    observe: &mut dyn FnMut(ReplayProgress) -> bool,
+) -> Result<ReplayReport, Error> {
+    let mut config = config.clone();
+    config.code_of.get_or_insert_with(|| Arc::new(code_of));
+    Ok(tensortap_replay::replay(&config, observe)?)
+}
+
+/// Cuts one task out of a dump into a case that can be replayed anywhere.
+pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, Error> {
+    Ok(tensortap_replay::extract(config)?)
+}
+
+fn code_of(kernel: &KernelDef) -> String {
+    format!("builtin {} {}", kernel.name, env!("CARGO_PKG_VERSION"))
+}
