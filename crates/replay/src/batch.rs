@@ -6,10 +6,10 @@ use crate::image::FillError;
 use crate::item::Item;
 use crate::{Outcome, OutputReport, Placement, TaskReport, Timing};
 
-/// Bytes of arguments in one launch, unless a single task has more. Small enough that the host's copies stay cheap.
-pub const BATCH_BYTES: u64 = 32 << 20;
+/// Bytes of arguments in one launch, unless a single task has more. Small enough that the host's copies stay in caches.
+pub const BATCH_BYTES: u64 = 8 << 20;
 /// Tasks in one launch.
-pub const BATCH_TASKS: usize = 2048;
+pub const BATCH_TASKS: usize = 1024;
 
 /// A task on its way.
 pub struct Work<'s> {

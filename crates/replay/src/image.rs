@@ -29,8 +29,12 @@ pub enum FillError {
 
 impl Image {
     /// Room for the tasks, filled with a pattern that differs from place to place and from round to round, so that
-    /// whoever reads what nobody wrote is seen. `None` when there is not so much memory.
-    pub fn new<'i, 's: 'i>(items: impl Iterator<Item = &'i Item<'s>>, round: u32) -> Option<Image> {
+    /// whoever reads what nobody wrote is seen. Made in the memory of `bytes`; `None` when there is not enough.
+    pub fn new<'i, 's: 'i>(
+        items: impl Iterator<Item = &'i Item<'s>>,
+        round: u32,
+        mut bytes: Vec<u8>,
+    ) -> Option<Image> {
         let mut next = 0_usize;
         let mut offsets = Vec::new();
         for item in items {
@@ -41,8 +45,7 @@ impl Image {
             }
             offsets.push(of_task);
         }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(next).ok()?;
+        bytes.try_reserve_exact(next.saturating_sub(bytes.len())).ok()?;
         bytes.resize(next, 0);
         poison(&mut bytes, round);
         Some(Image { bytes, offsets })

@@ -23,6 +23,8 @@ use crate::{Grade, Outcome, OutputReport, Placement, ReplayConfig, ReplayError};
 pub struct OpenDevice {
     device: Box<dyn Device>,
     platform: &'static str,
+    /// Memory for images, used again: fresh pages cost more than what is done with them.
+    spare: [Vec<u8>; 2],
 }
 
 impl OpenDevice {
@@ -33,7 +35,11 @@ impl OpenDevice {
         options.mode = config.device_mode;
         options.memory_bytes = config.device_memory;
         options.executable.clone_from(&config.device_executable);
-        Ok(OpenDevice { device: platform.open(&options)?, platform: platform.name() })
+        Ok(OpenDevice {
+            device: platform.open(&options)?,
+            platform: platform.name(),
+            spare: Default::default(),
+        })
     }
 
     /// What kind it is.
@@ -71,7 +77,9 @@ pub fn round(
             "its arguments span {needed} bytes, device memory has {have}; give it more with --device-memory"
         )));
     }
-    let Some(image) = filled(batch, round) else {
+    // A single dispatch leaves most of its outputs alone; those must not differ from round to round.
+    let pattern = if batch.works.iter().any(|w| w.item.dispatch.is_some()) { 0 } else { round };
+    let Some(image) = filled(batch, pattern, std::mem::take(&mut open.spare[0])) else {
         return Ok(Ended::TooLarge(format!("the host has no memory for {needed} bytes of arguments")));
     };
     if batch.alive().next().is_none() {
@@ -88,6 +96,7 @@ pub fn round(
                     work.timed(report.kernel_time, report.wall);
                 }
             }
+            open.spare = [image.bytes, after];
             Ok(Ended::Well)
         }
         Ran::Otherwise(ended) => Ok(ended),
@@ -95,9 +104,9 @@ pub fn round(
 }
 
 /// The image of a batch. `None` when there is no memory for it.
-fn filled(batch: &mut Batch<'_>, round: u32) -> Option<Image> {
+fn filled(batch: &mut Batch<'_>, round: u32, memory: Vec<u8>) -> Option<Image> {
     let mut packed = Vec::new();
-    let mut image = Image::new(batch.works.iter().map(|w| &w.item), round)?;
+    let mut image = Image::new(batch.works.iter().map(|w| &w.item), round, memory)?;
     for (index, work) in batch.works.iter_mut().enumerate().filter(|(_, work)| !work.dead) {
         match image.fill(index, &work.item, &mut packed) {
             Ok(()) => {}
@@ -146,7 +155,9 @@ fn run(
         }
         Err(error) => return Err(error.into()),
     };
-    let after = places.copy_from(device, batch, image)?;
+    let mut after = std::mem::take(&mut open.spare[1]);
+    after.resize(image.bytes.len(), 0);
+    places.copy_from(device, batch, image, &mut after)?;
     places.free(device)?;
     Ok(Ran::Well(after, places.placement(), report))
 }
@@ -219,14 +230,13 @@ impl Places {
         device: &dyn Device,
         batch: &Batch<'_>,
         image: &Image,
-    ) -> Result<Vec<u8>, PlatformError> {
-        let mut after = vec![0; image.bytes.len()];
+        after: &mut [u8],
+    ) -> Result<(), PlatformError> {
         match self {
-            Places::Relocated(base) => device.copy_from(*base, &mut after)?,
+            Places::Relocated(base) => device.copy_from(*base, after),
             Places::Captured(_) => each_span(batch, image)
-                .try_for_each(|(addr, range)| device.copy_from(addr, &mut after[range]))?,
+                .try_for_each(|(addr, range)| device.copy_from(addr, &mut after[range])),
         }
-        Ok(after)
     }
 
     fn free(&self, device: &mut dyn Device) -> Result<(), PlatformError> {
