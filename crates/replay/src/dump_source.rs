@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS, UncapturedReason};
-use tensortap_format::{ArgumentKind, Dump, PayloadState, Record, Task};
+use tensortap_format::{ArgumentKind, Dispatch, DispatchArg, Dump, PayloadState, Record, Task};
 
 use crate::ReplayError;
 use crate::capture::{Blob, CapturedRun, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
@@ -43,10 +43,13 @@ impl DumpSource {
             reasons.insert((uncaptured.task_id, uncaptured.arg_index), uncaptured.reason);
         }
         let tasks = dump.tasks()?;
-        let tasks = tasks
+        let mut tasks: Vec<CapturedTask> = tasks
             .iter()
             .map(|task| captured(task, records.get(&task.task_id).map_or(&[], Vec::as_slice), &reasons))
             .collect();
+        if info.dump_args {
+            check_dispatches(&mut tasks, &dump.dispatches()?);
+        }
         Ok(DumpSource { dump, run, tasks })
     }
 }
@@ -67,6 +70,43 @@ impl Source for DumpSource {
 
     fn name(&self) -> String {
         self.dump.dir().display().to_string()
+    }
+}
+
+/// What kernels really received must be what was recorded of their tasks.
+fn check_dispatches(tasks: &mut [CapturedTask], dispatches: &[Dispatch]) {
+    let places: HashMap<u64, usize> = tasks.iter().enumerate().map(|(i, task)| (task.task_id, i)).collect();
+    for dispatch in dispatches {
+        let Some(task) = places.get(&dispatch.task_id).map(|&place| &mut tasks[place]) else { continue };
+        let differs = dispatch.args.iter().find(|arg| !agrees(task, arg));
+        if let (Some(arg), None) = (differs, &task.damage) {
+            task.damage = Some(format!(
+                "argument {} of block {}, slot {} is not what the task's record says",
+                arg.arg_index(),
+                dispatch.block_idx,
+                dispatch.subtask_id
+            ));
+        }
+    }
+}
+
+/// Whether a dispatch received what is known of the task's argument, if anything is.
+fn agrees(task: &CapturedTask, arg: &DispatchArg) -> bool {
+    let arg_index = usize::from(arg.arg_index());
+    match arg {
+        DispatchArg::Tensor { desc, .. } => match task.tensors.get(arg_index) {
+            Some(Ok(tensor)) => {
+                (desc.buffer_addr, desc.start_offset, desc.dtype)
+                    == (tensor.address, tensor.start_offset, tensor.dtype.tag())
+                    && (desc.dims(), desc.dim_strides()) == (&tensor.shape[..], &tensor.strides[..])
+            }
+            Some(Err(_)) => true,
+            None => false,
+        },
+        DispatchArg::Scalar { bits, .. } => {
+            let scalar = arg_index.checked_sub(task.tensors.len()).and_then(|i| task.scalars.get(i));
+            scalar.is_some_and(|scalar| scalar.bits.as_ref().map_or(true, |known| known == bits))
+        }
     }
 }
 

@@ -46,9 +46,7 @@ pub enum ReplayError {
         valid: Vec<String>,
     },
     /// The scene is not built in here.
-    #[error(
-        "{from} was captured from scene `{scene}`, which this executable does not have; use the one that captured it"
-    )]
+    #[error("{from} cannot be replayed: {}", no_scene(.scene))]
     NoScene {
         /// The dump or case.
         from: String,
@@ -130,6 +128,15 @@ pub enum ReplayError {
         /// What the operating system said.
         source: std::io::Error,
     },
+}
+
+fn no_scene(scene: &str) -> String {
+    if scene.is_empty() {
+        return "it does not say which scene it was captured from, so its kernels are not known".into();
+    }
+    format!(
+        "it was captured from scene `{scene}`, which this executable does not have; use the one that captured it"
+    )
 }
 
 fn first_of(first: &Option<u64>) -> String {

@@ -143,16 +143,22 @@ impl<'c, 's> Preparation<'c, 's> {
         used.sort_unstable();
         used.dedup();
         let run = source.run();
+        let mut changed: Vec<(&str, &str, String)> = Vec::new();
         for info in used.into_iter().filter_map(|id| run.kernel(id)).filter(|info| !info.code.is_empty()) {
             let Some(kernel) = scene.kernels().iter().find(|k| k.name == info.name) else { continue };
             let here = code_of(kernel);
-            let note = format!(
-                "kernel `{}` is not the code that was captured: that was `{}`, this is `{here}`",
-                info.name, info.code
-            );
-            if here != info.code && !self.notes.contains(&note) {
-                self.notes.push(note);
+            if here != info.code {
+                changed.push((&info.name, &info.code, here));
             }
+        }
+        let Some((_, captured, here)) = changed.first() else { return };
+        let names: Vec<String> = changed.iter().map(|(name, ..)| format!("`{name}`")).collect();
+        let note = format!(
+            "the code is not the one that was captured: {}; captured was {captured}, this is {here}",
+            names.join(", ")
+        );
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 }
@@ -259,4 +265,19 @@ pub fn declared_tolerance(
 ) -> Option<(f64, f64)> {
     let tolerance = Kernels::find(source.run(), task, scene).ok()?.tolerance()?;
     Some((tolerance.rtol, tolerance.atol))
+}
+
+#[cfg(test)]
+mod tests {
+    use tensortap_format::dispatch_id;
+
+    use super::*;
+
+    #[test]
+    fn a_dispatch_id_is_taken_apart_as_it_was_put_together() {
+        for (task, slot, block_idx) in [(0, 0, 0), (0x3_0000_0007, 2, 5), (0xf_ffff_ffff, 1, 0xff_ffff)] {
+            let id = dispatch_id(task, u32::try_from(slot).unwrap(), block_idx);
+            assert_eq!(parts_of_dispatch(id), (task, OneDispatch { slot, block_idx }));
+        }
+    }
 }

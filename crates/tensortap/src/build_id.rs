@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use object::{Object, ReadCache};
 use tensortap_platform::DeviceMode;
@@ -16,11 +16,16 @@ const THIS_EXECUTABLE: &str = "/proc/self/exe";
 /// Build id of the executable whose kernels a run calls: `gnu:` and its build id note, or `xxh3_128:` and the hash of the
 /// file when it has none; empty when it cannot be read.
 pub fn of_device(config: &RunConfig) -> String {
-    let path = match config.device_mode {
-        DeviceMode::Process => config.device_executable.clone(),
+    of_executable(config.device_mode, config.device_executable.as_deref())
+}
+
+/// The same for a device in this mode; `executable` is what it is started from when that is not this one.
+pub fn of_executable(mode: DeviceMode, executable: Option<&Path>) -> String {
+    let path = match mode {
+        DeviceMode::Process => executable,
         DeviceMode::Thread => None,
     };
-    of_file(&path.unwrap_or_else(|| PathBuf::from(THIS_EXECUTABLE))).unwrap_or_default()
+    of_file(path.unwrap_or(Path::new(THIS_EXECUTABLE))).unwrap_or_default()
 }
 
 fn of_file(path: &Path) -> std::io::Result<String> {

@@ -370,7 +370,8 @@ fn kernel_infos(scene: &dyn Scene, build_id: &str) -> Vec<KernelInfo> {
     scene.kernels().iter().map(|kernel| kernel_info(kernel, build_id)).collect()
 }
 
-fn kernel_info(kernel: &KernelDef, build_id: &str) -> KernelInfo {
+/// A kernel as dumps describe it.
+pub(crate) fn kernel_info(kernel: &KernelDef, build_id: &str) -> KernelInfo {
     let version = env!("CARGO_PKG_VERSION");
     KernelInfo {
         func_id: kernel.func_id,

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgress, ReplayReport};
-use tensortap_scene::KernelDef;
 
 use crate::Error;
+use crate::build_id::of_executable;
+use crate::dump_session::kernel_info;
 
 /// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
 /// what they wrote.
@@ -39,15 +40,14 @@ pub fn replay_observed(
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
 ) -> Result<ReplayReport, Error> {
     let mut config = config.clone();
-    config.code_of.get_or_insert_with(|| Arc::new(code_of));
+    if config.code_of.is_none() {
+        let build_id = of_executable(config.device_mode, config.device_executable.as_deref());
+        config.code_of = Some(Arc::new(move |kernel| kernel_info(kernel, &build_id).code));
+    }
     Ok(tensortap_replay::replay(&config, observe)?)
 }
 
 /// Cuts one task out of a dump into a case that can be replayed anywhere.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, Error> {
     Ok(tensortap_replay::extract(config)?)
-}
-
-fn code_of(kernel: &KernelDef) -> String {
-    format!("builtin {} {}", kernel.name, env!("CARGO_PKG_VERSION"))
 }

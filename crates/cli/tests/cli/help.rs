@@ -20,6 +20,8 @@ fn every_verb_has_help_with_an_example() {
         "export",
         "diff",
         "blame",
+        "replay",
+        "extract",
         "verify",
         "repair",
         "bench",

@@ -1,0 +1,263 @@
+//! A task cut out of a dump is small, whole, and replayed anywhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tensortap::format::Dump;
+use tensortap::{ExtractConfig, Grade, Outcome, RunConfig};
+
+use crate::{capture, only, replay, replay_of, small};
+
+pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
+    ExtractConfig {
+        source: dump.into(),
+        task: Some(task),
+        out: out.into(),
+        redact: None,
+        allow_inexact: false,
+        registry: tensortap::builtin(),
+    }
+}
+
+/// A task of a kernel.
+pub fn task_of(dump: &Path, kernel: &str) -> u64 {
+    let dump = Dump::open(dump).expect("a dump");
+    let info = dump.info();
+    let tasks = dump.tasks().expect("tasks");
+    let of_kernel = |t: &&tensortap::format::Task| t.func_id.iter().any(|id| info.kernel_name(*id) == kernel);
+    tasks.iter().find(of_kernel).expect("a task of that kernel").task_id
+}
+
+fn size(path: &Path) -> u64 {
+    let meta = fs::metadata(path).expect("there");
+    if meta.is_file() {
+        return meta.len();
+    }
+    fs::read_dir(path).expect("a folder").map(|e| size(&e.expect("readable").path())).sum()
+}
+
+#[test]
+fn a_case_of_tiny_llm_is_small_survives_a_move_and_replays_on_the_other_platform() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(RunConfig::new("tiny_llm"), &dump);
+    let elsewhere = tempfile::tempdir().expect("an empty folder");
+    for kernel in ["softmax", "project_bf16", "argmax", "append_kv"] {
+        for name in [kernel.to_string(), format!("{kernel}.safetensors")] {
+            let out = folder.path().join(&name);
+            let report =
+                tensortap::extract(&extract(&dump, task_of(&dump, kernel), &out)).expect("extracted");
+            assert_eq!((report.bytes, report.kernels), (size(&out), vec![kernel.to_string()]));
+            assert!(size(&out) * 20 < size(&dump), "{name}: {} of {} bytes", size(&out), size(&dump));
+            fs::rename(&out, elsewhere.path().join(&name)).expect("moved");
+        }
+    }
+    fs::remove_dir_all(&dump).expect("the dump is gone");
+    for platform in ["a2a3sim", "a5sim"] {
+        let mut config = replay_of(elsewhere.path());
+        config.platform = Some(platform.into());
+        let report = replay(&config);
+        assert_eq!(report.tasks.len(), 8);
+        for task in &report.tasks {
+            assert_eq!((&task.outcome, task.grade()), (&Outcome::BitExact, Grade::Exact), "{}", task.name());
+            assert!(task.case.is_some());
+        }
+    }
+}
+
+#[test]
+fn a_case_tells_people_and_machines_what_it_holds_and_stores_equal_payloads_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(small("dump_tensor_example"), &dump);
+    let tasks = Dump::open(&dump).expect("a dump").tasks().expect("tasks");
+    let out = folder.path().join("case");
+    let report = tensortap::extract(&extract(&dump, tasks[0].task_id, &out)).expect("extracted");
+    let case: Value = serde_json::from_slice(&fs::read(out.join("case.json")).expect("there")).expect("JSON");
+    assert_eq!(case["scene"], "dump_tensor_example");
+    assert_eq!(case["tensors"].as_array().map(Vec::len), Some(3));
+    assert!(case["subtasks"][0]["code"].as_str().is_some_and(|code| code.starts_with("builtin ")));
+    let readme = fs::read_to_string(out.join("README.md")).expect("there");
+    assert!(
+        readme.contains("tensortap replay case") && readme.contains("| 2 | output | float32 |"),
+        "{readme}"
+    );
+    // a and b are different constants, c is their sum.
+    assert_eq!(report.payloads, 3);
+    // A case can be written again as one file, with the same result.
+    let again = ExtractConfig { task: None, ..extract(&out, 0, &folder.path().join("again.safetensors")) };
+    assert_eq!(tensortap::extract(&again).expect("written again").payloads, 3);
+    assert!(replay(&replay_of(&again.out)).passed());
+    let error = tensortap::extract(&again).expect_err("taken");
+    assert!(error.is_usage() && error.to_string().contains("exists already"), "{error}");
+}
+
+#[test]
+fn equal_payloads_are_stored_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(small("stream"), &dump);
+    let tasks = Dump::open(&dump).expect("a dump").tasks().expect("tasks");
+    let case = folder.path().join("case");
+    tensortap::extract(&extract(&dump, tasks[0].task_id, &case)).expect("extracted");
+    edit(&case, |json| {
+        // Two inputs with the same content: the second says where the first is.
+        let first = json["tensors"][0]["before"].clone();
+        assert_eq!(first["payload"], "stored");
+        json["tensors"][1]["after"] = first;
+    });
+    let one =
+        tensortap::extract(&ExtractConfig { task: None, ..extract(&case, 0, &folder.path().join("one")) });
+    assert_eq!(one.expect("extracted").payloads, 1);
+}
+
+/// Changes the description of a case.
+pub fn edit(case: &Path, change: impl FnOnce(&mut Value)) {
+    let path = case.join("case.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON");
+    change(&mut json);
+    fs::write(&path, serde_json::to_vec(&json).expect("JSON")).expect("writable");
+}
+
+/// A safetensors file of plain bytes.
+pub fn write_tensors(path: &Path, tensors: &[(&str, &[u8])]) {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, bytes) in tensors {
+        let offsets = [data.len(), data.len() + bytes.len()];
+        header.insert(
+            (*name).into(),
+            serde_json::json!({"dtype": "U8", "shape": [bytes.len()], "data_offsets": offsets}),
+        );
+        data.extend_from_slice(bytes);
+    }
+    let header = serde_json::to_vec(&header).expect("JSON");
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length[..], &header, &data].concat()).expect("writable");
+}
+
+/// A case of `mul` with 16 elements, and its folder.
+pub fn tiny_case() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(RunConfig::new("vector_example").param("n", 16), &dump);
+    let case = folder.path().join("case");
+    tensortap::extract(&extract(&dump, task_of(&dump, "mul"), &case)).expect("extracted");
+    (folder, case)
+}
+
+#[test]
+fn a_truncated_payload_is_partial_and_its_output_is_compared_as_far_as_it_goes() {
+    let (_folder, case) = tiny_case();
+    let twos: Vec<u8> = [2.0_f32; 16].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let fours: Vec<u8> = [4.0_f32; 16].iter().flat_map(|v| v.to_le_bytes()).collect();
+    write_tensors(
+        &case.join("tensors.safetensors"),
+        &[("arg00_input", &twos[..40]), ("arg01_input", &twos), ("arg02_expected", &fours[..40])],
+    );
+    edit(&case, |json| {
+        for (index, stage, payload) in
+            [(0, "before", "truncated"), (1, "before", "stored"), (2, "after", "truncated")]
+        {
+            json["tensors"][index][stage]["payload"] = payload.into();
+            json["tensors"][index][stage]["hash"] = Value::Null;
+        }
+    });
+    let mut config = replay_of(&case);
+    let report = replay(&config);
+    let reason = only(&report).outcome.reason().expect("refused");
+    assert!(
+        reason.contains("argument 0 is partial") && reason.contains("40 of 64 bytes were stored"),
+        "{reason}"
+    );
+    config.allow_inexact = true;
+    let report = replay(&config);
+    let task = only(&report);
+    let grades: Vec<Grade> = task.args.iter().map(|a| a.grade).collect();
+    assert_eq!(grades, [Grade::Partial, Grade::Exact, Grade::Partial, Grade::Exact]);
+    assert_eq!(task.outcome, Outcome::BitExact);
+    assert_eq!((task.outputs[0].compared, task.outputs[0].elements), (10, 16));
+}
+
+#[test]
+fn an_output_that_depends_on_what_nobody_wrote_is_found_by_repeating() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(small("paged_attention"), &dump);
+    let case = folder.path().join("case");
+    let id = task_of(&dump, "online_update");
+    tensortap::extract(&extract(&dump, id, &case)).expect("extracted");
+    let mut config = replay_of(&case);
+    config.repeat = 3;
+    let report = replay(&config);
+    assert_eq!((only(&report).runs, only(&report).distinct_results), (3, 1));
+    assert!(report.passed());
+    edit(&case, |json| {
+        // An accumulator that pretends to be an output: the kernel reads it all the same.
+        let inout = json["tensors"].as_array_mut().expect("a list").iter_mut().find(|t| t["role"] == "inout");
+        let inout = inout.expect("it accumulates");
+        inout["role"] = "output".into();
+        inout["before"] = Value::Null;
+    });
+    let report = replay(&config);
+    assert!(only(&report).nondeterministic() && !report.passed(), "{:?}", only(&report));
+}
+
+#[test]
+fn a_redacted_case_has_nothing_of_the_content_and_says_that_outputs_cannot_be_checked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump_dir = folder.path().join("dump");
+    capture(small("vector_example"), &dump_dir);
+    let (id, case) = (task_of(&dump_dir, "mul"), folder.path().join("case"));
+    let config = ExtractConfig { redact: Some(7), ..extract(&dump_dir, id, &case) };
+    assert!(tensortap::extract(&config).expect("extracted").redacted);
+    let dump = Dump::open(&dump_dir).expect("a dump");
+    let stored = fs::read(case.join("tensors.safetensors")).expect("there");
+    let text = fs::read_to_string(case.join("case.json")).expect("there");
+    for record in dump.records().map(|r| r.expect("readable")).filter(|r| r.task_id == id && r.bin_size > 0) {
+        let payload = dump.payload(&record).expect("stored");
+        assert!(!stored.windows(64).any(|window| window == &payload[..64]), "content of {record}");
+        assert!(
+            text.contains(&format!("{:#034x}", record.hash.expect("hashed"))),
+            "the hash of {record} stays"
+        );
+    }
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["redacted"]["seed"], 7);
+    assert!(json["tensors"][0]["before"]["stats"]["max"].as_f64().is_some());
+    assert!(json["scalars"][0]["bits"].is_string(), "scalars stay");
+    let mut config = replay_of(&case);
+    assert!(matches!(only(&replay(&config)).outcome, Outcome::Refused(_)));
+    config.allow_inexact = true;
+    let report = replay(&config);
+    assert!(
+        matches!(&only(&report).outcome, Outcome::Unchecked(why) if why.contains("redacted")),
+        "{report:?}"
+    );
+    assert_eq!(only(&report).args[0].grade, Grade::Overridden);
+    assert!(!report.passed() && report.nothing_compared());
+}
+
+#[test]
+fn a_folder_of_cases_counts_good_damaged_and_unreadable_ones() {
+    let (folder, case) = tiny_case();
+    let cases = folder.path().join("cases");
+    for name in ["good", "wrong", "unreadable"] {
+        fs::create_dir_all(cases.join(name)).expect("a folder");
+        for file in ["case.json", "tensors.safetensors"] {
+            fs::copy(case.join(file), cases.join(name).join(file)).expect("copied");
+        }
+    }
+    edit(&cases.join("wrong"), |json| {
+        // Expects what it was given.
+        json["tensors"][2]["after"] = json["tensors"][0]["before"].clone();
+    });
+    fs::write(cases.join("unreadable/case.json"), "{}").expect("writable");
+    let report = replay(&replay_of(&cases));
+    let outcome = |name: &str| {
+        let task = report.tasks.iter().find(|t| t.case.as_ref().is_some_and(|c| c.ends_with(name)));
+        task.expect(name).outcome.name()
+    };
+    assert_eq!(["good", "wrong", "unreadable"].map(outcome), ["bitexact", "failed", "refused"]);
+    assert!(!report.passed());
+}

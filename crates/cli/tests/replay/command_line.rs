@@ -1,0 +1,69 @@
+//! The verbs as a user and a script meet them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::cases::task_of;
+use crate::{capture, executable, small};
+
+fn call(folder: &Path, line: &str) -> (Option<i32>, String, String) {
+    let output = Command::new(executable()).args(line.split_whitespace()).current_dir(folder).output();
+    let output = output.expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn verdicts_exit_codes_and_the_document_agree() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(small("vector_example"), &dump);
+    let (code, out, err) = call(folder.path(), "replay dump --all --json");
+    let json: Value = serde_json::from_str(&out).expect("one document");
+    assert_eq!((code, json["verdict"].as_str(), err.as_str()), (Some(0), Some("pass"), ""));
+    assert_eq!((&json["tasks"], &json["bitexact"], &json["within_rule"]), (&5.into(), &5.into(), &0.into()));
+    assert_eq!(json["failed"], Value::Array(vec![]));
+    assert_eq!((&json["fidelity"]["exact"], &json["fidelity"]["zero"]), (&18.into(), &0.into()));
+    let (code, out, _) = call(folder.path(), "replay dump --all --inject-fault mul=last --json");
+    let json: Value = serde_json::from_str(&out).expect("one document");
+    assert_eq!((code, json["verdict"].as_str(), &json["bitexact"]), (Some(1), Some("fail"), &4.into()));
+    assert_eq!(json["failed"].as_array().map(Vec::len), Some(1));
+    assert!(
+        json["failed"][0]["reason"].as_str().is_some_and(|r| r.contains("1 of 16384 elements differ")),
+        "{json}"
+    );
+    let (code, out, _) = call(folder.path(), "replay dump --all");
+    assert!(code == Some(0) && out.contains("PASS") && out.contains("5 bit-exact"), "{out}");
+    let (code, _, err) = call(folder.path(), "replay dump");
+    assert!(code == Some(2) && err.contains("--all replays every task"), "{err}");
+    let (code, _, err) = call(folder.path(), "replay dump --task 77");
+    assert!(code == Some(2) && err.contains("has no task"), "{err}");
+    let (code, out, _) = call(folder.path(), "replay dump --func mul --task 0x0 --json");
+    let json: Value = serde_json::from_str(&out).expect("one document");
+    assert_eq!((code, json["verdict"].as_str()), (Some(0), Some("none")), "an empty selection: {out}");
+}
+
+#[test]
+fn cases_are_extracted_and_replayed_as_tests() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(small("vector_example"), &dump);
+    let id = task_of(&dump, "mul");
+    let (code, out, err) = call(folder.path(), &format!("extract dump --task {id} --out cases/mul --json"));
+    let json: Value = serde_json::from_str(&out).expect("one document");
+    assert_eq!((code, json["kernels"][0].as_str(), err.as_str()), (Some(0), Some("mul"), ""));
+    let (code, out, _) =
+        call(folder.path(), &format!("extract dump --task {id} --out cases/shared --redact"));
+    assert!(code == Some(0) && out.contains("its outputs cannot be checked"), "{out}");
+    let (code, out, _) = call(folder.path(), "replay cases");
+    assert!(code == Some(1) && out.contains("test cases/mul ... ok"), "{out}");
+    assert!(out.contains("test result: FAILED. 1 passed; 0 failed; 1 refused"), "{out}");
+    let (code, out, _) = call(folder.path(), "replay cases --allow-inexact");
+    assert!(code == Some(0) && out.contains("1 passed; 0 failed; 0 refused; 1 not checked"), "{out}");
+    let (code, _, err) = call(folder.path(), &format!("extract dump --task {id} --out cases/mul"));
+    assert!(code == Some(2) && err.contains("exists already"), "{err}");
+    let (code, _, err) = call(folder.path(), "replay cases --debugger=no-such-debugger");
+    assert!(code == Some(2) && err.contains("there is no program `no-such-debugger`"), "{err}");
+}

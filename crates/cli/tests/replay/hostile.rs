@@ -1,0 +1,97 @@
+//! A case is untrusted: whatever its files say, a replay ends with a report or an error that names it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tensortap::DeviceMode;
+
+use crate::cases::{edit, tiny_case};
+use crate::replay_of;
+
+/// Values that make no sense in most places.
+fn nonsense() -> Vec<Value> {
+    vec![
+        Value::Null,
+        json!(-1),
+        json!(0),
+        json!(u64::MAX),
+        json!("0xffffffffffffffff"),
+        json!("x"),
+        json!([]),
+        json!([u64::MAX, 4, 0, 1, 1, 1, 1, 1, 1]),
+        json!({}),
+    ]
+}
+
+/// Every place in a document, by pointer.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, v)| {
+            found.push(format!("{at}/{key}"));
+            places(v, &format!("{at}/{key}"), found);
+        }),
+        Value::Array(list) => list.iter().enumerate().for_each(|(i, v)| {
+            found.push(format!("{at}/{i}"));
+            places(v, &format!("{at}/{i}"), found);
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_field_of_a_description_does_harm() {
+    let (folder, case) = tiny_case();
+    let original: Value =
+        serde_json::from_slice(&fs::read(case.join("case.json")).expect("there")).expect("JSON");
+    let mut all = Vec::new();
+    places(&original, "", &mut all);
+    assert!(all.len() > 60, "{}", all.len());
+    // Many cases at once: one replay opens, grades and runs them all. A process, because some do run.
+    let mut written = 0;
+    for (number, pointer) in all.iter().enumerate() {
+        let cases = folder.path().join("hostile").join(number.to_string());
+        for (i, value) in nonsense().into_iter().enumerate() {
+            let mutant = cases.join(format!("{i}"));
+            fs::create_dir_all(&mutant).expect("a folder");
+            fs::copy(case.join("case.json"), mutant.join("case.json")).expect("copied");
+            fs::hard_link(case.join("tensors.safetensors"), mutant.join("tensors.safetensors"))
+                .expect("linked");
+            edit(&mutant, |json| *json.pointer_mut(pointer).expect("there") = value);
+            written += 1;
+        }
+        let mut config = replay_of(&cases);
+        config.device_mode = DeviceMode::Process;
+        config.allow_inexact = true;
+        match tensortap::replay(&config) {
+            Ok(report) => assert_eq!(report.tasks.len(), nonsense().len(), "{pointer}"),
+            Err(error) => assert!(error.is_usage(), "{pointer}: {error}"),
+        }
+    }
+    assert!(written > 500, "{written}");
+}
+
+#[test]
+fn no_byte_of_the_tensors_does_harm() {
+    let (_folder, case) = tiny_case();
+    let path = case.join("tensors.safetensors");
+    let original = fs::read(&path).expect("there");
+    let header =
+        usize::try_from(u64::from_le_bytes(original[..8].try_into().expect("eight"))).expect("small") + 8;
+    for position in (0..header).step_by(5).chain([0, 1, 7, original.len() - 1]) {
+        let mut damaged = original.clone();
+        damaged[position] ^= 0x11;
+        fs::write(&path, &damaged).expect("writable");
+        if let Ok(report) = tensortap::replay(&replay_of(&case)) {
+            assert!(!report.passed() || damaged[..header] != original[..header], "byte {position}");
+        }
+    }
+    for length in (0..original.len()).step_by(37) {
+        fs::write(&path, &original[..length]).expect("writable");
+        let error = tensortap::replay(&replay_of(&case)).expect_err("it is cut");
+        assert!(error.is_usage() && error.to_string().contains("case"), "{error}");
+    }
+    fs::remove_file(&path).expect("removed");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
+    let error = tensortap::replay(&replay_of(&case)).expect_err("a pipe");
+    assert!(error.to_string().contains("no regular file"), "{error}");
+}

@@ -1,0 +1,76 @@
+//! A captured task, run again alone, does what it did: byte for byte, on every platform, from a dump and from a case;
+//! and what cannot be replayed exactly is refused by name.
+
+mod bit_exact;
+mod cases;
+mod command_line;
+mod debugger;
+mod dispatches;
+mod faults;
+mod hostile;
+mod oracle;
+mod refused;
+
+use std::path::{Path, PathBuf};
+
+use tensortap::{
+    DeviceMode, DumpConfig, DumpLevel, Outcome, ReplayConfig, ReplayReport, RunConfig, RunReport, TaskReport,
+};
+
+/// The real executable: a test binary cannot become a device.
+fn executable() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_tensortap"))
+}
+
+/// A scene with small parameters, so that all of them together take seconds.
+fn small(scene: &str) -> RunConfig {
+    let mut config = RunConfig::new(scene);
+    let params: &[(&str, u64)] = match scene {
+        "stream" => &[("tasks", 12), ("bytes", 70_000)],
+        "tiny_llm" => &[("tokens", 3), ("prompt", 2), ("layers", 1)],
+        "bgemm" => &[("m", 64), ("n", 96), ("k", 96), ("batch", 2)],
+        "paged_attention" => &[("batch", 2), ("context", 192)],
+        _ => &[],
+    };
+    config.params = params.iter().map(|(name, value)| ((*name).into(), value.to_string())).collect();
+    config
+}
+
+/// Runs a scene and records everything.
+fn capture(mut config: RunConfig, out: &Path) -> RunReport {
+    config.device_executable = Some(executable());
+    config.device_memory = Some(1 << 30);
+    config.dump = Some(config.dump.unwrap_or_else(|| DumpConfig::new(DumpLevel::Full)));
+    config.out = Some(out.into());
+    tensortap::run(&config).unwrap_or_else(|error| panic!("{}: {error}", config.scene))
+}
+
+/// A replay of everything there, in this process.
+fn replay_of(source: &Path) -> ReplayConfig {
+    let mut config = ReplayConfig::new(source, tensortap::builtin());
+    config.device_executable = Some(executable());
+    config.device_mode = DeviceMode::Thread;
+    config.device_memory = Some(1 << 30);
+    config
+}
+
+fn replay(config: &ReplayConfig) -> ReplayReport {
+    tensortap::replay(config).unwrap_or_else(|error| panic!("{}: {error}", config.source.display()))
+}
+
+/// The only task of a report.
+fn only(report: &ReplayReport) -> &TaskReport {
+    let [task] = report.tasks.as_slice() else { panic!("{} tasks", report.tasks.len()) };
+    task
+}
+
+fn failed(report: &ReplayReport) -> Vec<u64> {
+    let failed = report.tasks.iter().filter(|t| matches!(t.outcome, Outcome::Failed(_)));
+    let mut ids: Vec<u64> = failed.map(|t| t.task_id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn listed_scenes() -> Vec<&'static str> {
+    tensortap::builtin().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+}
