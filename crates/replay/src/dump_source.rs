@@ -211,3 +211,55 @@ fn content(record: Option<&Record>, why_missing: impl FnOnce() -> String) -> Con
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tensortap_abi::{NO_KERNEL, Role, TensorDesc};
+
+    use super::*;
+
+    #[test]
+    fn a_dispatch_that_received_something_else_makes_its_task_damaged() {
+        let missing = Content::Missing(String::new());
+        let tensor = CapturedTensor {
+            arg_index: 0,
+            role: Role::Input,
+            dtype: DType::Float32,
+            shape: vec![4],
+            strides: vec![2],
+            start_offset: 1,
+            address: 0x1000,
+            before: missing.clone(),
+            after: missing,
+        };
+        let scalar = CapturedScalar { arg_index: 1, dtype: DType::UInt32, bits: Ok(7) };
+        let task = CapturedTask {
+            task_id: 5,
+            func_id: [0, NO_KERNEL, NO_KERNEL],
+            block_num: 1,
+            tensors: vec![Ok(tensor)],
+            scalars: vec![scalar],
+            tolerance: None,
+            damage: None,
+        };
+        let mut desc =
+            TensorDesc { buffer_addr: 0x1000, start_offset: 1, dtype: 2, ndims: 1, ..TensorDesc::default() };
+        (desc.shape[0], desc.strides[0]) = (4, 2);
+        let tensor = |desc| DispatchArg::Tensor { arg_index: 0, desc_addr: 0, desc };
+        let scalar = |bits| DispatchArg::Scalar { arg_index: 1, bits, dtype: None };
+        assert!(agrees(&task, &tensor(desc)) && agrees(&task, &scalar(7)));
+        assert!(!agrees(&task, &scalar(8)));
+        assert!(!agrees(&task, &DispatchArg::Scalar { arg_index: 2, bits: 7, dtype: None }));
+        for change in [
+            |d: &mut TensorDesc| d.buffer_addr += 4,
+            |d: &mut TensorDesc| d.start_offset = 0,
+            |d: &mut TensorDesc| d.dtype = 3,
+            |d: &mut TensorDesc| d.shape[0] = 3,
+            |d: &mut TensorDesc| d.strides[0] = -2,
+        ] {
+            let mut other = desc;
+            change(&mut other);
+            assert!(!agrees(&task, &tensor(other)), "{other:?}");
+        }
+    }
+}

@@ -40,6 +40,10 @@ impl Device for Watched {
     fn access(&self) -> Arc<dyn DeviceAccess> {
         self.device.access()
     }
+    fn allocate_at(&mut self, range: DeviceRange, what: &str) -> Result<DeviceAddr, PlatformError> {
+        self.allocations.push((what.to_string(), range.bytes));
+        self.device.allocate_at(range, what)
+    }
     fn free(&mut self, addr: DeviceAddr) -> Result<(), PlatformError> {
         self.device.free(addr)
     }

@@ -20,13 +20,17 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
     }
 }
 
-/// A task of a kernel.
+/// The first task of a kernel.
 pub fn task_of(dump: &Path, kernel: &str) -> u64 {
+    *tasks_of(dump, kernel).first().expect("a task of that kernel")
+}
+
+fn tasks_of(dump: &Path, kernel: &str) -> Vec<u64> {
     let dump = Dump::open(dump).expect("a dump");
     let info = dump.info();
     let tasks = dump.tasks().expect("tasks");
     let of_kernel = |t: &&tensortap::format::Task| t.func_id.iter().any(|id| info.kernel_name(*id) == kernel);
-    tasks.iter().find(of_kernel).expect("a task of that kernel").task_id
+    tasks.iter().filter(of_kernel).map(|t| t.task_id).collect()
 }
 
 fn size(path: &Path) -> u64 {
@@ -185,7 +189,8 @@ fn an_output_that_depends_on_what_nobody_wrote_is_found_by_repeating() {
     let dump = folder.path().join("dump");
     capture(small("paged_attention"), &dump);
     let case = folder.path().join("case");
-    let id = task_of(&dump, "online_update");
+    // The first block of a sequence does not look at its accumulators; the last one does.
+    let id = *tasks_of(&dump, "online_update").iter().max().expect("there are some");
     tensortap::extract(&extract(&dump, id, &case)).expect("extracted");
     let mut config = replay_of(&case);
     config.repeat = 3;
@@ -201,6 +206,22 @@ fn an_output_that_depends_on_what_nobody_wrote_is_found_by_repeating() {
     });
     let report = replay(&config);
     assert!(only(&report).nondeterministic() && !report.passed(), "{:?}", only(&report));
+}
+
+#[test]
+fn arguments_that_share_memory_must_agree_about_it() {
+    let (_folder, case) = tiny_case();
+    edit(&case, |json| json["tensors"][1]["address"] = json["tensors"][0]["address"].clone());
+    let report = replay(&replay_of(&case));
+    let reason = only(&report).outcome.reason().expect("refused").to_string();
+    assert!(reason.contains("argument 0 shares memory with another that held other bytes"), "{reason}");
+    // With the same content they may: a square.
+    edit(&case, |json| json["tensors"][1]["before"] = json["tensors"][0]["before"].clone());
+    let report = replay(&replay_of(&case));
+    assert!(
+        matches!(only(&report).outcome, Outcome::Failed(_)),
+        "it ran, and a square is no product: {report:?}"
+    );
 }
 
 #[test]
