@@ -63,6 +63,15 @@ impl<'s> Work<'s> {
         self.dead = true;
     }
 
+    /// Forgets what came of it, to be run again.
+    pub fn reset(&mut self) {
+        let TaskReport { case, task_id, kernels, args, .. } =
+            std::mem::replace(&mut self.report, TaskReport::unknown(None));
+        self.report = TaskReport { task_id, kernels, args, ..TaskReport::unknown(case) };
+        self.results.clear();
+        self.dead = false;
+    }
+
     /// Notes where its arguments lay.
     pub fn placed(&mut self, placement: Placement) {
         self.report.placement = Some(placement);

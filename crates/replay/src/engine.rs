@@ -25,8 +25,6 @@ type Finished = (usize, TaskReport);
 struct Shared<'c, 's> {
     config: &'c ReplayConfig,
     queue: Mutex<VecDeque<Batch<'s>>>,
-    /// One task in all: it goes where it was captured.
-    alone: bool,
     stop: AtomicBool,
 }
 
@@ -46,9 +44,8 @@ pub fn run(
     jobs: usize,
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
 ) -> Result<EngineReport, ReplayError> {
-    let alone = batches.iter().map(|b| b.works.len()).sum::<usize>() == 1;
     let jobs = jobs.clamp(1, batches.len().max(1));
-    let shared = Shared { config, queue: Mutex::new(batches.into()), alone, stop: AtomicBool::new(false) };
+    let shared = Shared { config, queue: Mutex::new(batches.into()), stop: AtomicBool::new(false) };
     let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
     let mut report = EngineReport { finished: Vec::new(), interrupted: false };
     let mut failure = None;
@@ -123,7 +120,7 @@ impl<'s> Shared<'_, 's> {
                 None => OpenDevice::open(self.config, platform(batch.platform)?)?,
             };
             let mut observe = |_: u64| !self.stop.load(Ordering::Relaxed);
-            match round(self.config, &mut open, &mut batch, number, self.alone, &mut observe)? {
+            match round(self.config, &mut open, &mut batch, number, &mut observe)? {
                 Ended::Well => *device = Some(open),
                 Ended::Interrupted => return Ok(()),
                 Ended::Failed(failure) => {
@@ -137,7 +134,19 @@ impl<'s> Shared<'_, 's> {
                 }
             }
         }
-        finish(batch.works, done);
+        let platform = batch.platform;
+        let together = batch.works.len() > 1;
+        let (doubtful, certain): (Vec<_>, Vec<_>) = batch
+            .works
+            .into_iter()
+            .partition(|work| together && matches!(work.report.outcome, Outcome::Failed(_)));
+        finish(certain, done);
+        // Another task of the launch may have scribbled on it: what counts is what it does alone.
+        let alone = doubtful.into_iter().map(|mut work| {
+            work.reset();
+            Batch { platform, works: vec![work] }
+        });
+        self.again(alone.collect());
         Ok(())
     }
 

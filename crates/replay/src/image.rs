@@ -11,7 +11,10 @@ use crate::item::Item;
 use crate::spans::{Span, View};
 use crate::strided::{gather, scatter};
 
-/// The spans of some tasks, one behind the other.
+/// Bytes behind each span that nobody may write; a multiple of a span's alignment.
+const GUARD_BYTES: u64 = 64;
+
+/// The spans of some tasks, one behind the other, each with a guard behind it.
 pub struct Image {
     /// Their bytes.
     pub bytes: Vec<u8>,
@@ -41,7 +44,7 @@ impl Image {
             let mut of_task = Vec::with_capacity(item.spans.spans.len());
             for span in &item.spans.spans {
                 of_task.push(next);
-                next = next.checked_add(usize::try_from(span.bytes).ok()?)?;
+                next = next.checked_add(usize::try_from(span.bytes.checked_add(GUARD_BYTES)?).ok()?)?;
             }
             offsets.push(of_task);
         }
@@ -103,6 +106,41 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// What a task wrote where it has no output, if it did; `after` is the memory it left, `guarded` whether the guards
+    /// were in it.
+    pub fn stray_write(&self, after: &[u8], task: usize, item: &Item<'_>, guarded: bool) -> Option<String> {
+        for (index, span) in item.spans.spans.iter().enumerate() {
+            let mut range = self.range(task, index, span);
+            if guarded {
+                range.end += usize::try_from(GUARD_BYTES).expect("small");
+            }
+            let (before, after) = (&self.bytes[range.clone()], &after[range]);
+            if before == after {
+                continue;
+            }
+            // Without what it may write, all must be as it was.
+            let mut rest = after.to_vec();
+            let mut packed = Vec::new();
+            for (_, view) in item
+                .tensors()
+                .zip(&item.spans.views)
+                .filter(|(t, v)| t.role.writes() && v.span == Some(index))
+            {
+                let origin = view.origin(&item.spans.spans);
+                gather(&view.layout, origin, before, &mut packed);
+                scatter(&view.layout, origin, &packed, &mut rest);
+            }
+            let changed = before.iter().zip(&rest).filter(|(a, b)| a != b).count();
+            if let Some(first) = before.iter().zip(&rest).position(|(a, b)| a != b) {
+                let address = span.start + first as u64;
+                return Some(format!(
+                    "it changed {changed} bytes that are none of its outputs, the first at captured address {address:#x}"
+                ));
+            }
+        }
+        None
     }
 
     /// The content of a view, in the image or in what came of it.

@@ -60,14 +60,13 @@ pub enum Ended {
     TooLarge(String),
 }
 
-/// One round over a batch. Tasks that cannot be put in place are refused and left out. A task that is `alone` is put
-/// where it was captured, if that is possible.
+/// One round over a batch. Tasks that cannot be put in place are refused and left out. A task alone is put where it was
+/// captured, if that is possible.
 pub fn round(
     config: &ReplayConfig,
     open: &mut OpenDevice,
     batch: &mut Batch<'_>,
     round: u32,
-    alone: bool,
     observe: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ended, ReplayError> {
     let needed = batch.works.iter().map(|w| w.item.bytes).fold(0, u64::saturating_add);
@@ -85,12 +84,14 @@ pub fn round(
     if batch.alive().next().is_none() {
         return Ok(Ended::Well);
     }
-    match run(config, open, batch, &image, alone, observe)? {
+    match run(config, open, batch, &image, observe)? {
         Ran::Well(after, placement, report) => {
             let platform = open.platform;
             for (index, work) in batch.works.iter_mut().enumerate().filter(|(_, work)| !work.dead) {
                 work.placed(placement);
-                let judge = Judge { platform, image: &image, after: &after, hashed: config.repeat > 1 };
+                let (image, after, hashed) = (&image, after.as_slice(), config.repeat > 1);
+                let guarded = placement == Placement::Relocated;
+                let judge = Judge { platform, image, after, hashed, guarded };
                 work.conclude(judge.task(index, &work.item));
                 if config.bench {
                     work.timed(report.kernel_time, report.wall);
@@ -128,11 +129,10 @@ fn run(
     open: &mut OpenDevice,
     batch: &Batch<'_>,
     image: &Image,
-    alone: bool,
     observe: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ran, ReplayError> {
     let device = &mut *open.device;
-    let places = match Places::find(device, batch, image, alone) {
+    let places = match Places::find(device, batch, image) {
         Ok(places) => places,
         Err(error) => return Ok(Ran::Otherwise(Ended::TooLarge(error.to_string()))),
     };
@@ -193,13 +193,8 @@ enum Places {
 }
 
 impl Places {
-    fn find(
-        device: &mut dyn Device,
-        batch: &Batch<'_>,
-        image: &Image,
-        alone: bool,
-    ) -> Result<Places, PlatformError> {
-        if let (true, [work]) = (alone, batch.works.as_slice())
+    fn find(device: &mut dyn Device, batch: &Batch<'_>, image: &Image) -> Result<Places, PlatformError> {
+        if let [work] = batch.works.as_slice()
             && device.memory().addr == work.item.source.run().device_base
             && let Some(allocated) = allocate_captured(device, &work.item)?
         {
@@ -307,6 +302,8 @@ struct Judge<'j> {
     after: &'j [u8],
     /// Whether results are to be told apart.
     hashed: bool,
+    /// Whether the guards behind spans were in device memory.
+    guarded: bool,
 }
 
 impl Judge<'_> {
@@ -345,7 +342,10 @@ impl Judge<'_> {
             };
             outputs.push(comparison.report(&actual, &expected));
         }
-        let outcome = self.outcome(item, &outputs, unknown);
+        let outcome = match self.image.stray_write(self.after, index, item, self.guarded) {
+            Some(stray) => Outcome::Failed(stray),
+            None => self.outcome(item, &outputs, unknown),
+        };
         Ok(Concluded { outcome, outputs, result })
     }
 

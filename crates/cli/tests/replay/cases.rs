@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tensortap::format::Dump;
-use tensortap::{ExtractConfig, Grade, Outcome, RunConfig};
+use tensortap::{ExtractConfig, Grade, Outcome, ReplayConfig, RunConfig};
 
 use crate::{capture, only, replay, replay_of, small};
 
@@ -206,6 +206,39 @@ fn an_output_that_depends_on_what_nobody_wrote_is_found_by_repeating() {
     });
     let report = replay(&config);
     assert!(only(&report).nondeterministic() && !report.passed(), "{:?}", only(&report));
+}
+
+#[test]
+fn a_kernel_that_writes_what_is_none_of_its_outputs_fails() {
+    let (folder, case) = tiny_case();
+    assert!(replay(&replay_of(&case)).passed());
+    edit(&case, |json| {
+        // The output as an input: the kernel writes it all the same.
+        json["tensors"][2]["role"] = "input".into();
+        json["tensors"][2]["before"] = json["tensors"][0]["before"].clone();
+        json["tensors"][2]["after"] = Value::Null;
+    });
+    let mut config = replay_of(&case);
+    config.allow_inexact = true;
+    let report = replay(&config);
+    let reason = only(&report).outcome.reason().expect("failed").to_string();
+    assert!(
+        reason.contains("bytes that are none of its outputs, the first at captured address 0x"),
+        "{reason}"
+    );
+    // Beside others it is found, too, and they are not blamed.
+    let cases = folder.path().join("cases");
+    fs::create_dir(&cases).expect("a folder");
+    fs::rename(&case, cases.join("stray")).expect("moved");
+    let dump = folder.path().join("dump");
+    for kernel in ["add", "add_scalar"] {
+        tensortap::extract(&extract(&dump, task_of(&dump, kernel), &cases.join(kernel))).expect("extracted");
+    }
+    let report = replay(&ReplayConfig { source: cases, ..config });
+    assert_eq!(
+        report.tasks.iter().map(|t| t.outcome.name()).collect::<Vec<_>>(),
+        ["bitexact", "bitexact", "failed"]
+    );
 }
 
 #[test]
