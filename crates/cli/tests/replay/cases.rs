@@ -209,6 +209,40 @@ fn an_output_that_depends_on_what_nobody_wrote_is_found_by_repeating() {
 }
 
 #[test]
+fn another_platform_is_judged_by_rule_and_the_captured_one_by_bits() {
+    let (_folder, case) = tiny_case();
+    let twos: Vec<u8> = [2.0_f32; 16].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let expected = |last: f32| -> Vec<u8> {
+        let values = (0..16).map(|i| if i == 15 { last } else { 4.0 });
+        values.flat_map(f32::to_le_bytes).collect()
+    };
+    edit(&case, |json| {
+        for (index, stage) in [(0, "before"), (1, "before"), (2, "after")] {
+            json["tensors"][index][stage]["hash"] = Value::Null;
+        }
+    });
+    for (last, here, elsewhere) in [
+        (4.0_f32, "bitexact", "bitexact"),
+        (4.0_f32.next_up(), "failed", "within_rule"),
+        (4.1, "failed", "failed"),
+    ] {
+        let expected = expected(last);
+        write_tensors(
+            &case.join("tensors.safetensors"),
+            &[("arg00_input", &twos), ("arg01_input", &twos), ("arg02_expected", &expected)],
+        );
+        let outcome = |platform: &str| {
+            let mut config = replay_of(&case);
+            config.platform = Some(platform.into());
+            let report = replay(&config);
+            assert_eq!(report.passed(), only(&report).outcome.passed());
+            only(&report).outcome.name()
+        };
+        assert_eq!((outcome("a2a3sim"), outcome("a5sim")), (here, elsewhere), "{last}");
+    }
+}
+
+#[test]
 fn a_kernel_that_writes_what_is_none_of_its_outputs_fails() {
     let (folder, case) = tiny_case();
     assert!(replay(&replay_of(&case)).passed());
