@@ -34,7 +34,10 @@ impl Tolerance {
         if actual == expected || (actual.is_nan() && expected.is_nan()) {
             return true;
         }
-        actual.is_finite() && (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
+        // A tolerance relative to infinity would accept every number.
+        actual.is_finite()
+            && expected.is_finite()
+            && (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
     }
 }
 
@@ -106,6 +109,13 @@ mod tests {
         let found = compare(DType::Float32, &bad, &good, tolerance).unwrap();
         assert_eq!((found.outside, found.first_outside.unwrap().0), (1, 2));
         assert_eq!(found.max_abs_err, f64::INFINITY);
+    }
+
+    #[test]
+    fn a_number_where_an_infinity_is_expected_is_outside() {
+        let tolerance = Tolerance::of(DType::Float32);
+        let found = compare(DType::Float32, &f32s(&[3.0]), &f32s(&[f32::INFINITY]), tolerance).unwrap();
+        assert_eq!(found.outside, 1);
     }
 
     #[test]
