@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tensortap::{Grade, Outcome, ReplayReport, TaskReport};
+use tensortap::{Grade, Outcome, ReplayReport, TaskId, TaskReport};
 
 use crate::number::{counted, grouped, rate, time};
 use crate::output;
@@ -92,7 +92,7 @@ fn many(report: &ReplayReport) -> String {
 }
 
 fn one(task: &TaskReport) -> String {
-    let mut text = format!("  task       {}\n", task.name());
+    let mut text = format!("  task       {}, {}\n", TaskId(task.task_id), task.kernels.join("+"));
     let reason = task.outcome.reason().map_or_else(String::new, |reason| format!(": {reason}"));
     text += &format!("  outcome    {}{reason}\n", task.outcome.name());
     if let Some(placement) = task.placement {
