@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    FormatError, INDEX_FILE, MANIFEST_FILE,
+    FormatError, GRAPH_FILE, INDEX_FILE, MANIFEST_FILE,
     error::AtPath,
     index::{Index, open_regular, read_up_to},
     layout::INDEX_MAGIC,
@@ -182,12 +182,19 @@ fn claims_to_be_a_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
+/// Whether a file has the name of one that lies beside a manifest. Whatever it holds, it costs no dump.
+fn lies_beside_one(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    [GRAPH_FILE, "deps.json"].contains(&name) || name.starts_with("name_map")
+}
+
 /// The dump in a folder itself.
 fn dump_in(dir: &Path) -> Option<Located> {
     if holds_index(dir) {
         return Some(Located::index(dir.join(INDEX_FILE)));
     }
-    let files = entries(dir).filter(|path| claims_to_be_a_manifest(path) && path.is_file());
+    let is_candidate = |path: &PathBuf| claims_to_be_a_manifest(path) && !lies_beside_one(path);
+    let files = entries(dir).filter(|path| is_candidate(path) && path.is_file());
     let manifests = files.filter(|path| matches!(detect(path), Detected::Own | Detected::Foreign));
     manifests.map(Located::manifest).max_by_key(Located::age_key)
 }

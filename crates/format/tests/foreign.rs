@@ -131,6 +131,17 @@ fn a_damaged_file_beside_the_manifest_costs_the_graph_and_not_the_records() {
 }
 
 #[test]
+fn a_file_beside_the_manifest_is_never_taken_for_it() {
+    for name in ["deps.json", "graph.json", "name_map_kernels.json"] {
+        let dir = tempfile::tempdir().unwrap();
+        third(dir.path());
+        let posing = "{\"schema_version\": 1, \"tasks\": [], \"tensors\": [{\"task_id\": \"0<\"}]}";
+        fs::write(dir.path().join(name), posing).unwrap();
+        assert_eq!(records(&Dump::open(dir.path()).unwrap()).len(), 4, "{name}");
+    }
+}
+
+#[test]
 fn a_dump_is_told_by_its_content_whatever_its_name() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("outputs/run_1/args_dump");

@@ -111,7 +111,8 @@ impl<'a> Session<'a> {
             let written = Instant::now();
             Ok((collector.finish(&run_end(failure))?, written.elapsed()))
         });
-        let live = self.config.live.is_some().then(|| self.findings.report());
+        let interrupted = failure.is_some_and(|failure| failure.interrupted);
+        let live = self.config.live.is_some().then(|| self.findings.report(interrupted));
         match outcome {
             Ok((summary, closing)) => Ok(DumpReport {
                 closing,

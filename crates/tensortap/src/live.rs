@@ -95,9 +95,10 @@ impl Findings {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The findings so far.
-    pub(crate) fn report(&self) -> LiveReport {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What was found; a run that was over before it could be ended was not stopped.
+    pub(crate) fn report(&self, interrupted: bool) -> LiveReport {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        LiveReport { stopped: report.stopped && interrupted, ..report }
     }
 
     fn change(&self, change: impl FnOnce(&mut LiveReport)) {

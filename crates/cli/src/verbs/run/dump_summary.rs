@@ -111,13 +111,18 @@ fn reasons(dump: &DumpReport) -> String {
     if reasons.is_empty() { reasons } else { format!(" ({reasons})") }
 }
 
-/// The command to try now; after a wrong result, one that shows what the tasks made.
+/// The command to try now; after a wrong result, the one that names the task.
 fn next(dump: &DumpReport, report: &RunReport) -> String {
     if dump.level == DumpLevel::Off {
         return format!("read {}", dump.dir.join(KERNEL_ARGS_FILE).display());
     }
-    let narrow = if report.golden == Golden::Fail { " --stage after" } else { "" };
-    format!("tensortap list{}{narrow}", newest_or(&dump.dir))
+    let named = newest_or(&dump.dir);
+    let differs = dump.live.as_ref().is_some_and(|live| live.differing > 0);
+    if report.golden == Golden::Fail || differs {
+        format!("tensortap blame{named} --reference")
+    } else {
+        format!("tensortap list{named}")
+    }
 }
 
 #[cfg(test)]

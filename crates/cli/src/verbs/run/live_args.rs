@@ -110,5 +110,6 @@ fn first_wrong(report: &LiveReport) -> String {
     let more = report.wrong_here_count.saturating_sub(named.len() as u64);
     let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
     let stopped = if report.stopped { "; the run was ended there" } else { "" };
-    format!(", wrong although their inputs are right: {}{more}{stopped}", named.join(", "))
+    let count = grouped(report.wrong_here_count);
+    format!(", {count} of them although their inputs agree: {}{more}{stopped}", named.join(", "))
 }
