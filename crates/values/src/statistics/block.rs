@@ -12,7 +12,7 @@ pub(super) const BLOCK: usize = 2048;
 /// Elements decoded for a closer look.
 const DECODED: usize = 512;
 /// Running values side by side, so that no step waits for the one before.
-const LANES: usize = 16;
+const LANES: usize = 32;
 /// Squares around a guess of the mean are exact enough while the guess is within this many deviations, squared.
 const GUESS_LIMIT: f64 = 16.0;
 
@@ -142,26 +142,22 @@ impl ElementPass for Over {
 
     #[inline(always)]
     fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> Pass {
-        let mut lanes = Lanes::new(self.guess);
-        let (groups, rest) = elements[..self.count.min(elements.len())].as_chunks::<LANES>();
-        for group in groups {
-            for (lane, element) in group.iter().enumerate() {
-                lanes.take(lane, value(*element));
-            }
+        let mut values = [0.0; BLOCK];
+        let count = self.count.min(elements.len()).min(BLOCK);
+        for (slot, element) in values.iter_mut().zip(&elements[..count]) {
+            *slot = value(*element);
         }
-        for (lane, element) in rest.iter().enumerate() {
-            lanes.take(lane, value(*element));
-        }
-        lanes.finish()
+        Pass::of(&values[..count], self.guess)
     }
 
     #[inline(always)]
     fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> Pass {
-        let mut lanes = Lanes::new(self.guess);
-        for place in 0..self.count.min(bytes.len() * 2) {
-            lanes.take(place % LANES, value(bytes[place / 2] >> (4 * (place % 2)) & 0xf));
+        let mut values = [0.0; BLOCK];
+        let count = self.count.min(bytes.len() * 2).min(BLOCK);
+        for (place, slot) in values[..count].iter_mut().enumerate() {
+            *slot = value(bytes[place / 2] >> (4 * (place % 2)) & 0xf);
         }
-        lanes.finish()
+        Pass::of(&values[..count], self.guess)
     }
 }
 
@@ -173,6 +169,7 @@ struct CountOverflow {
 impl ElementPass for CountOverflow {
     type Output = u64;
 
+    #[inline(always)]
     fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> u64 {
         let elements = elements.iter().take(self.count);
         elements.map(|element| u64::from(value(*element).abs() >= F16_OVERFLOW)).sum()
@@ -184,46 +181,53 @@ impl ElementPass for CountOverflow {
     }
 }
 
-struct Lanes {
-    guess: f64,
-    sum: [f64; LANES],
-    squares: [f64; LANES],
-    min: [f64; LANES],
-    max: [f64; LANES],
-    zeros: [u64; LANES],
+impl Pass {
+    /// Loops over values in the nearest cache, each of a kind that becomes vector code: sums in lanes, and least and
+    /// greatest as integers, because a choice between two floats may become a store that waits for the last one.
+    #[inline(always)]
+    fn of(values: &[f64], guess: f64) -> Pass {
+        let sum = sum_of(values, |value| value - guess);
+        let squares = sum_of(values, |value| (value - guess) * (value - guess));
+        let (mut least, mut greatest, mut zeros) = (i64::MAX, i64::MIN, 0);
+        for value in values {
+            let place = place_of(*value);
+            least = least.min(place);
+            greatest = greatest.max(place);
+            zeros += u64::from(*value == 0.0);
+        }
+        if values.is_empty() {
+            return Pass { sum, squares, min: f64::INFINITY, max: f64::NEG_INFINITY, zeros };
+        }
+        // Adding zero makes the two zeros one.
+        Pass { sum, squares, min: value_at(least) + 0.0, max: value_at(greatest) + 0.0, zeros }
+    }
 }
 
-impl Lanes {
-    #[inline(always)]
-    fn new(guess: f64) -> Lanes {
-        Lanes {
-            guess,
-            sum: [0.0; LANES],
-            squares: [0.0; LANES],
-            min: [f64::INFINITY; LANES],
-            max: [f64::NEG_INFINITY; LANES],
-            zeros: [0; LANES],
+/// A sum over values, in lanes. One sum to a loop: of two, the compiler makes pairs instead of whole vectors.
+#[inline(always)]
+fn sum_of(values: &[f64], term: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (groups, rest) = values.as_chunks::<LANES>();
+    for group in groups {
+        for (sum, value) in sums.iter_mut().zip(group) {
+            *sum += term(*value);
         }
     }
-
-    #[inline(always)]
-    fn take(&mut self, lane: usize, value: f64) {
-        let distance = value - self.guess;
-        self.sum[lane] += distance;
-        self.squares[lane] += distance * distance;
-        self.min[lane] = if value < self.min[lane] { value } else { self.min[lane] };
-        self.max[lane] = if value > self.max[lane] { value } else { self.max[lane] };
-        self.zeros[lane] += u64::from(value == 0.0);
+    for (sum, value) in sums.iter_mut().zip(rest) {
+        *sum += term(*value);
     }
+    sums.iter().sum()
+}
 
-    #[inline(always)]
-    fn finish(self) -> Pass {
-        Pass {
-            sum: self.sum.iter().sum(),
-            squares: self.squares.iter().sum(),
-            min: self.min.iter().fold(f64::INFINITY, |a, b| a.min(*b)),
-            max: self.max.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b)),
-            zeros: self.zeros.iter().sum(),
-        }
-    }
+/// Integers in the order of the floats, NaN at either end.
+#[inline(always)]
+fn place_of(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
+}
+
+/// The float at a place; the same turn back.
+#[inline(always)]
+fn value_at(place: i64) -> f64 {
+    f64::from_bits((place ^ ((place >> 63).cast_unsigned() >> 1).cast_signed()).cast_unsigned())
 }
