@@ -17,15 +17,17 @@ fn a_good_dump_is_summed_up_with_the_next_command() {
 }
 
 #[test]
-fn a_wrong_result_leads_to_what_the_tasks_produced() {
+fn a_wrong_result_leads_to_the_task_that_is_wrong() {
     let folder = Folder::new();
     let outcome =
         folder.tensortap("run vector_example --dump-tensor --out d --inject-fault mul=last --dump-func mul");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), ""), "{outcome:?}");
     assert!(outcome.stdout.contains("    filters kept out 14 arguments\n"), "{outcome:?}");
     let (_, next) = outcome.stdout.split_once("next    tensortap ").expect("a next command");
-    assert_eq!(next, "list d --stage after\n");
-    assert!(folder.good(next).stdout.contains("mul"));
+    assert_eq!(next, "blame d --reference\n");
+    let blamed = folder.tensortap(next);
+    assert_eq!(blamed.code, Some(1), "{blamed:?}");
+    assert!(blamed.stdout.starts_with("FAIL: task 0x100000002 (mul) is wrong here"), "{blamed:?}");
 }
 
 #[test]
