@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         };
         let findings = Findings::default();
         let live = config.live.as_ref();
-        let live = live.map(|l| Live::open(l, request.scene, &info, findings.clone())).transpose()?;
+        let live = live.map(|l| Live::open(l, &info, findings.clone())).transpose()?;
         let dir = choose_dir(run.out.as_deref(), OUTPUTS.as_ref(), started)?;
         let options = WriterOptions { keep_last_tasks: config.last, sync: config.sync };
         let writer = DumpWriter::create_with(&dir, &info, options)?;

@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tensortap_abi::RecordKind;
 use tensortap_format::{DumpWriter, FormatError, IndexRecord, RunInfo};
-use tensortap_scene::Scene;
 
 use crate::Error;
 use free::FreeSpace;
@@ -117,34 +116,29 @@ pub(crate) struct Live {
     /// Tasks by the time their first record came; those that were judged are passed over.
     arrivals: VecDeque<u64>,
     waiting_bytes: u64,
-    /// Tasks that were entered unjudged: their later records go straight on.
-    unjudged: HashSet<u64>,
+    /// Tasks without a verdict: their later records go straight on.
+    passing: HashSet<u64>,
     free: FreeSpace,
     findings: Findings,
 }
 
 impl Live {
     /// Opens the golden and checks that its tasks are those of the run.
-    pub(crate) fn open(
-        config: &LiveConfig,
-        scene: &'static dyn Scene,
-        run: &RunInfo,
-        findings: Findings,
-    ) -> Result<Live, Error> {
+    pub(crate) fn open(config: &LiveConfig, run: &RunInfo, findings: Findings) -> Result<Live, Error> {
         let golden = Golden::open(&config.golden, run)?;
         findings.change(|report| {
             report.golden.clone_from(&config.golden);
             report.of = golden.tasks();
         });
         Ok(Live {
-            judge: Judge::new(golden, scene),
+            judge: Judge::new(golden),
             config: config.clone(),
             thread: u32::MAX,
             next_seq: 0,
             waiting: HashMap::new(),
             arrivals: VecDeque::new(),
             waiting_bytes: 0,
-            unjudged: HashSet::new(),
+            passing: HashSet::new(),
             free: FreeSpace::default(),
             findings,
         })
@@ -199,9 +193,15 @@ impl Live {
     fn hold(&mut self, record: &IndexRecord) -> bool {
         let task_id = record.task_id();
         let kind = record.kind();
-        if self.unjudged.contains(&task_id)
+        if self.passing.contains(&task_id)
             || !matches!(kind, RecordKind::Task | RecordKind::Tensor | RecordKind::Scalar)
         {
+            return false;
+        }
+        if self.judge.golden.of(task_id).is_empty() {
+            // Nothing will ever be known about it.
+            self.passing.insert(task_id);
+            self.findings.change(|report| report.unmatched += 1);
             return false;
         }
         let arrivals = &mut self.arrivals;
@@ -229,11 +229,8 @@ impl Live {
     fn note(&self, task_id: u64, verdict: Verdict) {
         let stop = self.config.stop_at_first && verdict == Verdict::WrongHere;
         self.findings.change(|report| {
-            match verdict {
-                Verdict::Unmatched => report.unmatched += 1,
-                _ => report.judged += 1,
-            }
-            report.differing += u64::from(matches!(verdict, Verdict::WrongHere | Verdict::Differs));
+            report.judged += 1;
+            report.differing += u64::from(verdict != Verdict::Same);
             if verdict == Verdict::WrongHere {
                 report.wrong_here_count += 1;
                 if report.wrong_here.len() < MAX_NAMED {
@@ -262,7 +259,7 @@ impl Live {
     fn keep_unjudged(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
         let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
         self.waiting_bytes -= task.bytes;
-        self.unjudged.insert(task_id);
+        self.passing.insert(task_id);
         self.findings.change(|report| report.unjudged += 1);
         self.enter(writer, &task, task.tensors.clone())
     }

@@ -87,11 +87,26 @@ fn what_waits_too_much_is_kept_without_a_verdict() {
     let folder = tempfile::tempdir().expect("a folder");
     let golden = golden("vector_example", DumpLevel::Full, folder.path());
     let mut config = live("vector_example", &golden, folder.path());
-    config.dump.as_mut().unwrap().live.as_mut().unwrap().scratch_bytes = 0;
+    let dump = config.dump.as_mut().unwrap();
+    dump.live.as_mut().unwrap().scratch_bytes = 0;
+    // So few records at a time that no task comes whole: each has to wait for its rest.
+    dump.records = 2;
     let (manifest, report) = compared(&config);
     assert!(report.unjudged > 0 && !report.agrees(), "{report:?}");
     let kept = stored_tasks(&manifest);
     assert_eq!((kept.len() as u64, report.judged), (report.unjudged, 5 - report.unjudged));
+}
+
+#[test]
+fn tasks_that_the_golden_lacks_are_kept_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut first = config("vector_example", DumpLevel::Full, folder.path());
+    first.dump.as_mut().unwrap().tasks = vec![(MUL, MUL)];
+    first.out = Some(folder.path().join("golden"));
+    let golden = run(&first).dump.expect("dumped").dir;
+    let (manifest, report) = compared(&live("vector_example", &golden, folder.path()));
+    assert_eq!((report.judged, report.of, report.unmatched, report.unjudged), (1, 1, 4, 0));
+    assert!(!report.agrees() && stored_tasks(&manifest).len() == 4, "{report:?}");
 }
 
 #[test]

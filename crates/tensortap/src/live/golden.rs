@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use tensortap_abi::DumpStage;
@@ -18,6 +19,16 @@ pub(super) struct GoldenArg {
     pub(super) hash: u128,
     /// Of a scalar.
     pub(super) bits: u64,
+    /// Role, dtype and shape of a tensor, as [`form_of`] folds them: reading the record for every hash that agrees would
+    /// cost more than the comparison.
+    pub(super) form: u64,
+}
+
+/// One number for role, dtype and shape; equal content of another form is a difference.
+pub(super) fn form_of(role: u8, dtype: u8, shape: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (role, dtype, shape).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The dump that a run is held against.
@@ -88,14 +99,9 @@ fn collect(dump: &Dump, path: &Path) -> Result<HashMap<u64, Vec<GoldenArg>>, Err
             ArgumentKind::Tensor => (record.hash.ok_or_else(|| no_hash(path, &record))?, 0),
         };
         let Record { index, kind, stage, arg_index, .. } = record;
-        tasks.entry(record.task_id).or_default().push(GoldenArg {
-            index,
-            kind,
-            stage,
-            arg_index,
-            hash,
-            bits,
-        });
+        let form = form_of(record.role.tag(), record.dtype.tag(), record.shape());
+        let arg = GoldenArg { index, kind, stage, arg_index, hash, bits, form };
+        tasks.entry(record.task_id).or_default().push(arg);
     }
     Ok(tasks)
 }

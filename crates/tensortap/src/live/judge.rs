@@ -1,11 +1,12 @@
 use std::os::unix::fs::FileExt;
 
-use tensortap_abi::{DumpStage, NO_KERNEL, Role};
+use tensortap_abi::{DumpStage, NO_KERNEL, SLOTS_PER_TASK, TaskId};
+use tensortap_analysis::compare::RuleBook;
 use tensortap_analysis::metrics::{Comparison, QuickPass, Rule, TensorType};
+use tensortap_analysis::rules::Subject;
 use tensortap_format::{ArgumentKind, DumpWriter, FormatError, IndexRecord, PayloadState, Record};
-use tensortap_scene::Scene;
 
-use super::golden::{Golden, GoldenArg};
+use super::golden::{Golden, GoldenArg, form_of};
 use super::task::WaitingTask;
 
 /// Bytes of each side compared at a time.
@@ -20,19 +21,18 @@ pub(super) enum Verdict {
     Differs,
     /// What it was given is within rule, something it produced is not.
     WrongHere,
-    /// The golden does not have it.
-    Unmatched,
 }
 
 /// Compares tasks: hashes first, content by rule where they differ.
 pub(super) struct Judge {
     pub(super) golden: Golden,
-    scene: &'static dyn Scene,
+    book: RuleBook,
 }
 
 impl Judge {
-    pub(super) fn new(golden: Golden, scene: &'static dyn Scene) -> Judge {
-        Judge { golden, scene }
+    pub(super) fn new(golden: Golden) -> Judge {
+        let book = RuleBook::default().with_kernels_of(golden.dump.info());
+        Judge { golden, book }
     }
 
     pub(super) fn judge(
@@ -42,12 +42,9 @@ impl Judge {
         task: &WaitingTask,
     ) -> Result<Verdict, FormatError> {
         let args = self.golden.of(task_id);
-        if args.is_empty() {
-            return Ok(Verdict::Unmatched);
-        }
         let (mut given, mut produced) = (true, true);
         for arg in args {
-            let same = self.is_same(writer, task, arg)?;
+            let same = self.is_same(writer, task_id, task, arg)?;
             let side = if arg.stage == DumpStage::BeforeDispatch { &mut given } else { &mut produced };
             *side &= same;
         }
@@ -61,27 +58,34 @@ impl Judge {
     }
 
     /// Whether one argument is within rule; one that did not come is not.
-    fn is_same(&self, writer: &DumpWriter, task: &WaitingTask, arg: &GoldenArg) -> Result<bool, FormatError> {
+    fn is_same(
+        &self,
+        writer: &DumpWriter,
+        task_id: u64,
+        task: &WaitingTask,
+        arg: &GoldenArg,
+    ) -> Result<bool, FormatError> {
         if arg.kind == ArgumentKind::Scalar {
             return Ok(task.scalar(arg.arg_index) == Some(arg.bits));
         }
         let Some(ours) = task.tensor(arg.stage, arg.arg_index) else { return Ok(false) };
-        let golden = self.golden.record(arg)?;
-        if !same_type(ours, &golden) {
+        if form_of_index(ours) != Some(arg.form) {
             return Ok(false);
         }
         if ours.hash() == Some(arg.hash) {
             return Ok(true);
         }
-        self.is_within_rule(writer, task, ours, &golden)
+        let golden = self.golden.record(arg)?;
+        let rule = self.rule(task_id, task, &golden);
+        self.is_within_rule(writer, ours, &golden, rule)
     }
 
     fn is_within_rule(
         &self,
         writer: &DumpWriter,
-        task: &WaitingTask,
         ours: &IndexRecord,
         golden: &Record,
+        rule: Rule,
     ) -> Result<bool, FormatError> {
         let stored = |state| state == PayloadState::Stored;
         let (Some((offset, bytes)), true, true) =
@@ -90,7 +94,7 @@ impl Judge {
             return Ok(false);
         };
         let tensor = TensorType::new(golden.dtype, golden.shape());
-        let Ok(comparison) = Comparison::new(&tensor, &tensor, self.rule(task, golden)) else {
+        let Ok(comparison) = Comparison::new(&tensor, &tensor, rule) else {
             return Ok(false);
         };
         let mut stream = comparison.stream::<QuickPass>();
@@ -112,24 +116,24 @@ impl Judge {
         Ok(stream.finish().is_ok_and(|quick| quick.passes()))
     }
 
-    /// The tolerance of the kernel; of a mix task the widest, for nobody knows which of them wrote what.
-    fn rule(&self, task: &WaitingTask, golden: &Record) -> Rule {
-        let func_ids = task.task.map_or([NO_KERNEL; 3], |task| task.func_id);
-        let kernels = self.scene.kernels().iter().filter(|kernel| func_ids.contains(&kernel.func_id));
-        let widest = kernels
-            .filter_map(|kernel| kernel.tolerance)
-            .reduce(|a, b| if (b.rtol, b.atol) > (a.rtol, a.atol) { b } else { a });
-        widest.map_or_else(
-            || Rule::for_dtype(golden.dtype),
-            |tolerance| Rule::close(golden.dtype, tolerance.rtol, tolerance.atol),
-        )
+    /// The rule that `blame` would apply.
+    fn rule(&self, task_id: u64, task: &WaitingTask, golden: &Record) -> Rule {
+        let func_ids = task.task.map_or([NO_KERNEL; SLOTS_PER_TASK], |task| task.func_id);
+        let kernels =
+            self.golden.dump.info().kernels.iter().filter(|kernel| func_ids.contains(&kernel.func_id));
+        let kernels: Vec<&str> = kernels.map(|kernel| kernel.name.as_str()).collect();
+        self.book.rule(&Subject {
+            task_id: &TaskId(task_id).to_string(),
+            kernels: &kernels,
+            arg_index: golden.arg_index.into(),
+            dtype: golden.dtype,
+        })
     }
 }
 
-fn same_type(ours: &IndexRecord, golden: &Record) -> bool {
-    let fields = ours.fields();
+/// The form of a record on its way into the index.
+fn form_of_index(record: &IndexRecord) -> Option<u64> {
+    let fields = record.fields();
     let shape = &fields.shape[..usize::from(fields.ndims).min(fields.shape.len())];
-    fields.dtype == golden.dtype.tag()
-        && shape == golden.shape()
-        && ours.role().map(Role::tag) == Some(golden.role.tag())
+    Some(form_of(record.role()?.tag(), fields.dtype, shape))
 }
