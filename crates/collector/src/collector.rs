@@ -151,10 +151,13 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         }
         let mut summary = self.summary(end.status)?;
         let Collector { store, mut listener, .. } = self;
-        if let Err(error) = store.into_sink().finish(&summary.footer(end)) {
-            let error = WriteError::from(error);
-            listener(CollectEvent::WriteFailed(&error));
-            summary.fail(&error);
+        match store.into_sink().finish(&summary.footer(end)) {
+            Ok(footer) => summary.set_kept(&footer),
+            Err(error) => {
+                let error = WriteError::from(error);
+                listener(CollectEvent::WriteFailed(&error));
+                summary.fail(&error);
+            }
         }
         Ok(summary)
     }

@@ -24,8 +24,8 @@ pub trait Sink {
     /// Frees what a window of tasks has left behind. Returns the ranges of the payload file whose bytes are gone, in
     /// order; nothing may refer to them from now on. Called when every record made so far was appended.
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError>;
-    /// Closes the dump.
-    fn finish(self, footer: &Footer) -> Result<(), FormatError>
+    /// Closes the dump and returns the footer it has: with counters over what it holds.
+    fn finish(self, footer: &Footer) -> Result<Footer, FormatError>
     where
         Self: Sized;
 }
@@ -59,7 +59,7 @@ impl Sink for DumpWriter {
         self.free_before_window()
     }
 
-    fn finish(self, footer: &Footer) -> Result<(), FormatError> {
-        DumpWriter::finish(self, footer).map(|_| ())
+    fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {
+        DumpWriter::finish(self, footer)
     }
 }

@@ -139,6 +139,17 @@ impl Summary {
         self.overwritten_records = overwritten_records;
     }
 
+    /// What the files hold in the end: less than was entered where a window let older tasks go.
+    pub(crate) fn set_kept(&mut self, footer: &Footer) {
+        let totals = &footer.totals;
+        self.scalars = totals.scalars;
+        self.tensors = totals.total_tensors.saturating_sub(totals.scalars);
+        self.dispatches = totals.dispatches;
+        self.truncated_tensors = totals.truncated_tensors;
+        self.filtered_records = footer.filtered_records;
+        self.filtered_bytes = footer.filtered_bytes;
+    }
+
     pub(crate) fn add_thread(&mut self, thread: ThreadSummary, state: &DumpBufferState) {
         let lost = thread.losses.iter().map(|loss| loss.records).sum::<u64>();
         self.dropped_records += lost;

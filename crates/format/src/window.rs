@@ -7,7 +7,7 @@ use std::{
 
 use tensortap_abi::RecordKind;
 
-use crate::IndexRecord;
+use crate::{IndexRecord, Totals};
 
 /// Tasks beyond the window that may gather before it moves, at least; beyond that, a quarter of the window.
 const LEAST_SLACK_TASKS: usize = 16;
@@ -88,6 +88,25 @@ impl TaskWindow {
             RecordKind::OrchestrationArg => true,
             _ => self.dispatched_ns.contains_key(&record.task_id()),
         }
+    }
+}
+
+/// What left the window, for the footer.
+#[derive(Default)]
+pub(crate) struct LetGo {
+    /// Arguments and dispatches.
+    pub(crate) records: u64,
+    /// Their payloads, those that others share counted with each.
+    pub(crate) bytes: u64,
+}
+
+impl LetGo {
+    /// Adds what is in `before` and no longer in `after`.
+    pub(crate) fn add(&mut self, before: &Totals, after: &Totals) {
+        let records = |t: &Totals| t.total_tensors + t.dispatches;
+        let bytes = |t: &Totals| t.stored_bytes + t.deduplicated_bytes;
+        self.records += records(before).saturating_sub(records(after));
+        self.bytes += bytes(before).saturating_sub(bytes(after));
     }
 }
 

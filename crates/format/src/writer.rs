@@ -21,7 +21,7 @@ use crate::{
     names::is_plain_file_name,
     rewrite::rewrite,
     survey::in_flight,
-    window::{TaskWindow, dead_ranges},
+    window::{LetGo, TaskWindow, dead_ranges},
 };
 
 /// How a dump is written.
@@ -81,6 +81,8 @@ pub struct DumpWriter {
     /// First sequence number of each thread that was not accounted for yet.
     next_seq: BTreeMap<u32, u64>,
     window: Option<TaskWindow>,
+    /// What left the window.
+    let_go: LetGo,
     /// Dead ranges of the payload file whose space was given back.
     freed: Vec<Range<u64>>,
     dir_synced: bool,
@@ -127,6 +129,7 @@ impl DumpWriter {
             totals: Totals::default(),
             next_seq: BTreeMap::new(),
             window: options.keep_last_tasks.map(TaskWindow::new),
+            let_go: LetGo::default(),
             freed: Vec::new(),
             dir_synced: false,
         })
@@ -260,6 +263,7 @@ impl DumpWriter {
         })?;
         self.index = rewritten.file;
         self.tail = Tail::at(rewritten.end);
+        self.let_go.add(&self.totals, &rewritten.totals);
         self.totals = rewritten.totals;
         self.used_end = used_end;
         if self.options.sync {
@@ -292,7 +296,8 @@ impl DumpWriter {
         Ok(())
     }
 
-    /// Closes the dump: footer first, then the manifest and the graph. `footer.totals` is filled in. When only the
+    /// Closes the dump: footer first, then the manifest and the graph. `footer.totals` is filled in, and what left the window
+    /// counts as filtered. When only the
     /// JSON files fail, the dump is closed all the same, and repair writes them.
     pub fn finish(mut self, footer: &Footer) -> Result<Footer, FormatError> {
         if let Some(window) = &mut self.window {
@@ -305,6 +310,8 @@ impl DumpWriter {
         let threads =
             self.next_seq.iter().map(|(thread, next)| ThreadEnd { thread: *thread, next_seq: *next });
         let mut footer = Footer { totals: self.totals.clone(), threads: threads.collect(), ..footer.clone() };
+        footer.filtered_records += self.let_go.records;
+        footer.filtered_bytes += self.let_go.bytes;
         let in_flight = in_flight(&index, self.tail.end, &footer)?;
         footer.in_flight = Some(in_flight.clone());
         let end = self.tail.end;

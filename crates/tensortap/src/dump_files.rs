@@ -68,7 +68,7 @@ impl Sink for Files {
         Sink::free_window(&mut self.writer)
     }
 
-    fn finish(mut self, footer: &Footer) -> Result<(), FormatError> {
+    fn finish(mut self, footer: &Footer) -> Result<Footer, FormatError> {
         if let Some(live) = &mut self.live {
             live.close(&mut self.writer)?;
         }

@@ -91,8 +91,8 @@ impl Sink for Failing {
         self.writer.free_before_window()
     }
 
-    fn finish(self, footer: &Footer) -> Result<(), FormatError> {
-        self.writer.finish(footer).map(|_| ())
+    fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {
+        self.writer.finish(footer)
     }
 }
 
@@ -181,8 +181,8 @@ impl Sink for Witness {
         self.writer.free_before_window()
     }
 
-    fn finish(self, footer: &Footer) -> Result<(), FormatError> {
-        self.writer.finish(footer).map(|_| ())
+    fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {
+        self.writer.finish(footer)
     }
 }
 

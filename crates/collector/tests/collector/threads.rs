@@ -216,8 +216,8 @@ impl Sink for Slow {
         Ok(Vec::new())
     }
 
-    fn finish(self, footer: &Footer) -> Result<(), FormatError> {
-        self.writer.finish(footer).map(|_| ())
+    fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {
+        self.writer.finish(footer)
     }
 }
 
@@ -273,7 +273,7 @@ fn a_collector_that_dies_lets_the_device_go() {
         fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
             unreachable!()
         }
-        fn finish(self, _: &Footer) -> Result<(), FormatError> {
+        fn finish(self, _: &Footer) -> Result<Footer, FormatError> {
             unreachable!()
         }
     }
