@@ -135,19 +135,17 @@ pub fn diff_dumps(
     Ok(Diff { rows, unmatched })
 }
 
-/// Where the errors of a row sit; `None` when there are no bytes to look at.
+/// Where the errors of a row sit, beside what it was compared with; `None` when there are no bytes to look at.
 ///
 /// # Errors
 /// A payload cannot be read.
 pub fn row_detail(
     dump: &Dump,
-    golden: &Dump,
     row: &DiffRow,
+    golden: &Side<'_>,
     options: &DiffOptions<'_>,
 ) -> Result<Option<Detail>, FormatError> {
-    let Some(Partner::Record(theirs)) = &row.partner else { return Ok(None) };
-    let sides = (Side::of_record(dump, &row.record), Side::of_record(golden, theirs));
-    crate::compare::detail(&sides.0, &sides.1, &row.rule, options.other_dtypes)
+    crate::compare::detail(&side_of(dump, &row.record), golden, &row.rule, options.other_dtypes)
 }
 
 /// Compares the records of a dump with named arrays. `find` gives the array of a record, with its name; arrays that no record

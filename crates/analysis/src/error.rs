@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use tensortap_format::FormatError;
 
 /// Why an analysis could not be made.
@@ -7,6 +9,15 @@ pub enum AnalysisError {
     /// A dump cannot be read.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// The dump does not say where the outputs of its run lay.
+    #[error(
+        "{} does not say where the outputs of its run lay, so they cannot be put together from what tasks wrote; dumps that \
+         tensortap made say so in their index (tensor_dump.idx)", .dump.display()
+    )]
+    NoOutputPlaces {
+        /// Folder of the dump.
+        dump: PathBuf,
+    },
     /// The dump's scene is not known, so there is nothing to compute with.
     #[error(
         "the dump is of scene `{scene}`, which this program does not know, so its kernels have no reference here; \

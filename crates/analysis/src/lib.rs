@@ -10,6 +10,7 @@
 //! | [`graph`] | where did the content of every input come from? |
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
 //! | [`matching`] | which task of one dump is which of another? |
+//! | [`outputs`] | does what a run left in its outputs agree with a golden of the whole run? |
 //! | [`reference`](mod@reference) | what should a task have made of what it was given? |
 //! | [`repeat`] | did tasks that were given the same make the same of it? |
 //! | [`rules`] | which rule judges which argument, as a rules file says |
@@ -24,6 +25,7 @@ pub mod graph;
 pub mod labels;
 pub mod matching;
 pub mod metrics;
+pub mod outputs;
 mod parallel;
 pub mod reference;
 pub mod repeat;

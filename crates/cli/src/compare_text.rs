@@ -1,10 +1,10 @@
 //! How a comparison is said in words: the same in `diff` and `blame`.
 
 use tensortap::analysis::compare::{Evidence, Outcome};
-use tensortap::analysis::metrics::{AxisProfile, Detail, Predicate, Rule};
+use tensortap::analysis::metrics::{AxisProfile, Detail, Predicate, Rule, Worst};
 use tensortap::values::Value;
 
-use crate::number::{grouped, significant};
+use crate::number::{counted, grouped, significant};
 use crate::record_text::{printable, short_float};
 
 /// Digits of an error.
@@ -34,9 +34,20 @@ pub fn rule_text(rule: &Rule) -> String {
     }
 }
 
-/// The worst element: `[3, 7]: -9, should be 3, error 12`.
-pub fn worst(detail: &Detail) -> Option<String> {
-    let worst = detail.worst.first().filter(|w| w.fails)?;
+/// Worst elements that are listed.
+const WORST: usize = 3;
+
+/// Where errors sit, a line each: the worst elements, errors by size, each axis.
+pub fn detail_lines(detail: &Detail) -> Vec<String> {
+    let worst = detail.worst.iter().filter(|worst| worst.fails).take(WORST).enumerate();
+    let worst =
+        worst.map(|(n, w)| format!("{} {}", if n == 0 { "worst at" } else { "        " }, worst_text(w)));
+    let axes = detail.axes.iter().enumerate().filter_map(|(axis, profile)| axis_text(axis, profile));
+    worst.chain(sizes_text(detail)).chain(axes).collect()
+}
+
+/// An element: `[3, 7]: -9, should be 3, error 12`.
+fn worst_text(worst: &Worst) -> String {
     let mut words =
         format!("{:?}: {}, should be {}", worst.coordinate, value_text(worst.dump), value_text(worst.golden));
     if let Some(error) = worst.error {
@@ -45,12 +56,19 @@ pub fn worst(detail: &Detail) -> Option<String> {
     if let Some(ulps) = worst.ulps {
         words += &format!(" ({} ulp)", grouped(ulps));
     }
-    Some(words)
+    words
 }
 
-/// Where along each axis the errors sit.
-pub fn axes(detail: &Detail) -> Vec<String> {
-    detail.axes.iter().enumerate().filter_map(|(axis, profile)| axis_text(axis, profile)).collect()
+/// Errors by power of ten, where there are several: `errors by size: 3 from 1e-7, 12 from 1e0; 49 elements are equal`.
+fn sizes_text(detail: &Detail) -> Option<String> {
+    let decades: Vec<String> = detail
+        .decades
+        .iter()
+        .filter(|decade| decade.count > 0)
+        .map(|decade| format!("{} from 1e{}", grouped(decade.count), decade.exponent))
+        .collect();
+    let equal = counted(detail.equal, "element");
+    (decades.len() > 1).then(|| format!("errors by size: {}; {equal} equal", decades.join(", ")))
 }
 
 fn axis_text(axis: usize, profile: &AxisProfile) -> Option<String> {

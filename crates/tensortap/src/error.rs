@@ -1,6 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use tensortap_analysis::AnalysisError;
 use tensortap_format::FormatError;
 use tensortap_platform::PlatformError;
 use tensortap_replay::ReplayError;
@@ -71,6 +72,17 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// A dump that the golden of its scene cannot be computed for.
+    #[error("{} cannot be compared with the golden of its scene: {reason}", .dump.display())]
+    SceneGolden {
+        /// Folder of the dump.
+        dump: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A dump could not be analysed.
+    #[error(transparent)]
+    Analysis(#[from] AnalysisError),
     /// The dump's files could not be created, or read.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -105,7 +117,7 @@ impl Error {
         match self {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
             Error::DumpOption { .. } | Error::Format(_) | Error::TooLarge { .. } => true,
-            Error::LiveGolden { .. } => true,
+            Error::LiveGolden { .. } | Error::SceneGolden { .. } | Error::Analysis(_) => true,
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true
             }

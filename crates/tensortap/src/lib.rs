@@ -32,6 +32,7 @@ mod memory;
 mod replay;
 mod report;
 mod run;
+mod scene_golden;
 
 pub use config::{RunConfig, Warn};
 pub use dump_config::DumpConfig;
@@ -42,6 +43,7 @@ pub use live::{LiveConfig, LiveReport};
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
 pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};
+pub use scene_golden::diff_scene_golden;
 
 pub use tensortap_abi::{
     CoreType, DType, DumpCollect, DumpLevel, DumpPolicy, DumpStage, FailureKind, TaskId,

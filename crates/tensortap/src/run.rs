@@ -132,7 +132,7 @@ fn find_scene(registry: &Registry, name: &str) -> Result<&'static dyn Scene, Unk
     registry.find(name).ok_or_else(|| Unknown::new("scene", name, listed()))
 }
 
-fn find_params(scene: &'static dyn Scene, given: &[(String, String)]) -> Result<Params, Error> {
+pub(crate) fn find_params(scene: &'static dyn Scene, given: &[(String, String)]) -> Result<Params, Error> {
     let names = || scene.params().iter().map(|p| p.name);
     if let Some((name, _)) = given.iter().find(|(name, _)| !names().any(|n| n == name)) {
         return Err(Unknown::new("parameter", name, names()).into());

@@ -36,6 +36,14 @@ impl RuleBook {
     /// The rule for a record.
     #[must_use]
     pub fn rule(&self, subject: &Subject<'_>) -> Rule {
+        // Of a mix task the widest: nobody knows which of its kernels wrote what.
+        let declared = subject.kernels.iter().filter_map(|name| self.kernels.get(*name)).copied();
+        self.rule_declared(subject, declared.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))))
+    }
+
+    /// The rule for something whose relative and absolute tolerance is declared elsewhere than with its kernels.
+    #[must_use]
+    pub fn rule_declared(&self, subject: &Subject<'_>, declared: Option<(f64, f64)>) -> Rule {
         let dtype = subject.dtype;
         if let Some(rule) = self.rules.first_match(subject) {
             return rule;
@@ -43,9 +51,6 @@ impl RuleBook {
         if self.profile == Profile::BitExact {
             return Rule::bitexact(dtype);
         }
-        // Of a mix task the widest: nobody knows which of its kernels wrote what.
-        let declared = subject.kernels.iter().filter_map(|name| self.kernels.get(*name)).copied();
-        let declared = declared.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
         let given = (self.rtol.is_some() || self.atol.is_some()) && dtype.is_float();
         match (given, declared) {
             (true, _) => Rule::close(dtype, self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0)),

@@ -6,7 +6,7 @@ use tensortap_abi::DType;
 
 use super::order::dependency_order;
 use super::writes::WriteMap;
-use super::{Argument, Basis, GraphTask, Origin, Source, TaskGraph};
+use super::{Argument, Basis, GraphTask, Origin, Place, Source, TaskGraph};
 
 /// One task waits for another, as the dump says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,18 @@ impl TaskGraph {
         graph.find_origins(dependencies);
         graph.find_depths();
         graph
+    }
+
+    /// For each view of memory, the outputs that held its bytes when the run ended, the one written last first.
+    #[must_use]
+    pub fn last_writers(&self, views: &[Place]) -> Vec<Vec<Source>> {
+        let mut writes = WriteMap::default();
+        for (task, arg) in self.tasks.iter().enumerate().flat_map(|(i, t)| t.outputs().map(move |a| (i, a))) {
+            if let Some(here) = arg.place {
+                writes.insert(Source { task, arg_index: arg.arg_index }, here);
+            }
+        }
+        views.iter().map(|view| writes.last(view)).collect()
     }
 
     fn find_origins(&mut self, dependencies: &[Dependency]) {

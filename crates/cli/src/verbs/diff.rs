@@ -3,25 +3,29 @@
 mod csv;
 mod document;
 mod golden;
+mod outputs;
 mod repeat;
 mod text;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use tensortap::analysis::Work;
-use tensortap::analysis::diff::{Diff, DiffOptions, diff_dumps};
+use tensortap::analysis::compare::Verdict;
+use tensortap::analysis::diff::{Diff, DiffOptions};
+use tensortap::analysis::metrics::Detail;
+use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::DumpArg;
+use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::parallel::JobsArg;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
-use golden::GoldenFiles;
+use golden::Golden;
 
 /// What `tensortap diff` takes.
 #[derive(Args)]
@@ -29,13 +33,18 @@ use golden::GoldenFiles;
     tensortap diff right                           the newest dump against another\n  \
     tensortap diff wrong right --stage after       what tasks produced, worst first\n  \
     tensortap diff wrong golden.npz --csv          against arrays named as `export` names them\n  \
+    tensortap diff wrong --scene-golden            what the run left in its outputs, against its scene\n  \
     tensortap diff --repeat-check first second     tasks that made something else of the same inputs\n\n\
     Exit status: 0 everything is within its rule, 1 something is not, 2 a dump cannot be read")]
 pub struct DiffArgs {
     /// The dump and what it is compared with: a dump, a folder or a file of .npy, .npz or .safetensors arrays.
     /// One alone is compared with the newest dump under outputs/
-    #[arg(value_name = "DUMP", required = true)]
+    #[arg(value_name = "DUMP", required_unless_present = "scene_golden")]
     paths: Vec<PathBuf>,
+
+    /// Compare the outputs of the run with the golden that its scene computes for itself
+    #[arg(long, conflicts_with_all = ["repeat_check", "golden_dtype", "allow_unmatched"])]
+    scene_golden: bool,
 
     /// Group the tasks of all dumps by kernel and inputs, and report those whose outputs differ
     #[arg(long)]
@@ -57,19 +66,20 @@ pub struct DiffArgs {
     select: SelectArgs,
 }
 
+/// Failing records of which it is said where their errors sit.
+const DETAILED: usize = 3;
+
 /// Everything that is reported.
 struct Report<'a> {
     dump: &'a Dump,
     golden: String,
     diff: &'a Diff,
+    /// Where the errors of the worst records sit, by position in the dump.
+    details: HashMap<u64, Detail>,
     passes: bool,
     all: bool,
-}
-
-/// What a dump is compared with.
-enum Golden {
-    Dump(Box<Dump>),
-    Files(GoldenFiles),
+    /// The command that goes on from here.
+    next: Option<String>,
 }
 
 /// Compares records and prints them, the worst first.
@@ -77,36 +87,69 @@ pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     if args.repeat_check {
         return repeat::run(&args.paths, output);
     }
-    let (dump, golden) = match args.paths.as_slice() {
+    if args.scene_golden {
+        return outputs::run(args, output);
+    }
+    let (dump, golden_path) = match args.paths.as_slice() {
         [golden] => (DumpArg::named(None).open()?, golden),
         [dump, golden] => (Dump::open(dump)?, golden),
         _ => return Err(too_many().into()),
     };
-    let golden_name = golden.display().to_string();
-    let golden = golden::open(golden)?;
+    let golden_name = golden_path.display().to_string();
+    let golden = golden::open(golden_path)?;
     let selection = args.select.selection(&dump, output)?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
-    let options = DiffOptions {
-        rules: args.compare.rules(dump.info())?,
-        other_dtypes: args.compare.golden_dtype,
-        work: Work { threads: args.jobs.get(), progress: &show },
-    };
+    let options = args.options(&dump, &show)?;
     let records: Vec<Record> = selection.records(&dump).collect::<Result<_, _>>()?;
     if records.is_empty() && !selection.is_all() && !dump.is_empty() {
         let why = selection.why_empty(&dump)?;
         drop(progress);
         return empty(&dump, &golden_name, &why, args, output);
     }
-    let diff = match &golden {
-        Golden::Dump(golden) => diff_dumps(&dump, golden, &records, &options)?,
-        Golden::Files(files) => files.diff(&dump, &records, &options)?,
-    };
+    let diff = golden.diff(&dump, &records, &options)?;
+    let details = details(&dump, &golden, &diff, &options)?;
     drop(progress);
     let passes = diff.passes(args.compare.allow_unmatched);
-    let report = Report { dump: &dump, golden: golden_name, diff: &diff, passes, all: args.all };
+    let next = (!passes).then(|| next_step(&dump, &golden));
+    let report =
+        Report { dump: &dump, golden: golden_name, diff: &diff, details, passes, all: args.all, next };
     print(&report, args, output)?;
     Ok(if passes { Exit::Good } else { Exit::Difference })
+}
+
+impl DiffArgs {
+    fn options<'a>(&self, dump: &Dump, progress: &'a Progress<'a>) -> anyhow::Result<DiffOptions<'a>> {
+        Ok(DiffOptions {
+            rules: self.compare.rules(dump.info())?,
+            other_dtypes: self.compare.golden_dtype,
+            work: Work { threads: self.jobs.get(), progress },
+        })
+    }
+}
+
+fn details(
+    dump: &Dump,
+    golden: &Golden,
+    diff: &Diff,
+    options: &DiffOptions<'_>,
+) -> anyhow::Result<HashMap<u64, Detail>> {
+    let mut details = HashMap::new();
+    let failing = text::ranked(diff).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
+    for row in failing.take(DETAILED) {
+        let found = golden.detail(dump, row, options)?;
+        details.extend(found.map(|detail| (row.record.index, detail)));
+    }
+    Ok(details)
+}
+
+/// Which task is wrong is for `blame` to say.
+fn next_step(dump: &Dump, golden: &Golden) -> String {
+    let dump = quoted(dump.dir());
+    match golden {
+        Golden::Dump(golden) => format!("tensortap blame {dump} --golden {}", quoted(golden.dir())),
+        Golden::Files(_) => format!("tensortap blame {dump} --reference"),
+    }
 }
 
 fn print(report: &Report<'_>, args: &DiffArgs, output: Output) -> anyhow::Result<()> {
@@ -126,7 +169,15 @@ fn empty(dump: &Dump, golden: &str, why: &str, args: &DiffArgs, output: Output) 
     if output.json || args.csv {
         let diff = Diff::default();
         print(
-            &Report { dump, golden: golden.into(), diff: &diff, passes: true, all: args.all },
+            &Report {
+                dump,
+                golden: golden.into(),
+                diff: &diff,
+                details: HashMap::new(),
+                passes: true,
+                all: args.all,
+                next: None,
+            },
             args,
             output,
         )?;

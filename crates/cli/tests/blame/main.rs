@@ -4,6 +4,7 @@ mod alarms;
 mod evidence;
 mod faults;
 mod garbage;
+mod outputs;
 mod peers;
 
 use std::path::{Path, PathBuf};

@@ -162,3 +162,48 @@ fn dumps_without_anything_in_common_fail_and_list_what_has_no_partner() {
         );
     }
 }
+
+#[test]
+fn the_outputs_of_a_run_are_compared_with_the_golden_of_its_scene() {
+    let folder = right_and_wrong();
+    let outcome = folder.tensortap("diff wrong --scene-golden");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), ""), "{outcome:?}");
+    assert_snapshot("diff_scene_golden", &outcome.stdout);
+    let good = folder.good("diff right --scene-golden");
+    assert!(good.stdout.starts_with("PASS: every output is within its rule\n"), "{good:?}");
+    let found = document(&folder, "diff wrong --scene-golden --json", 1);
+    assert_eq!((&found["verdict"], &found["compared"], &found["of"]), (&"fail".into(), &1.into(), &1.into()));
+    let row = &found["records"][0];
+    assert_eq!(
+        (&row["output"], &row["stage"], &row["verdict"]),
+        (&"f".into(), &"after_completion".into(), &"fail".into())
+    );
+    // The last task wrote it, although another is wrong: that is for blame to find.
+    assert_eq!((&row["task_id"], &row["kernels"][0]), (&"0x0000000100000003".into(), &"add".into()));
+    assert_eq!((&row["failing"], &row["worst"]["coordinate"][0]), (&1.into(), &16383.into()));
+    let csv = folder.tensortap("diff wrong --scene-golden --csv");
+    assert_eq!((csv.code, csv.stdout.lines().count()), (Some(1), 2), "{csv:?}");
+    assert!(csv.stdout.lines().nth(1).expect("a row").starts_with("f,float32,16384,fail,"), "{csv:?}");
+    folder.good("diff wrong --scene-golden --rtol 10 --atol 1000");
+}
+
+#[test]
+fn what_has_no_scene_golden_is_refused_with_the_reason() {
+    let folder = right_and_wrong();
+    for (line, reason) in [
+        ("diff right --scene-golden --func add", "of which selectors cannot choose"),
+        ("diff right wrong --scene-golden", "a dump is compared with one other"),
+        ("diff right --scene-golden --golden-dtype", "cannot be used with"),
+        ("diff --scene-golden", "there is no tensor dump"),
+    ] {
+        let refused = folder.tensortap(line);
+        assert!(refused.code == Some(2) && refused.stderr.contains(reason), "{line}: {refused:?}");
+    }
+    // A manifest alone does not say where the outputs lay.
+    std::fs::remove_file(folder.path("right/tensor_dump.idx")).unwrap();
+    let refused = folder.tensortap("diff right --scene-golden");
+    assert!(
+        refused.code == Some(2) && refused.stderr.contains("does not say where the outputs"),
+        "{refused:?}"
+    );
+}

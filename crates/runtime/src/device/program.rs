@@ -258,16 +258,15 @@ impl<'m> Launch<'m> {
         run.control.thread(0).state().store(ThreadState::Idle as u32, Ordering::Relaxed);
     }
 
-    /// The recorder of the thread that orchestrates, with the orchestration's own arguments recorded if they are wanted.
+    /// The recorder of the thread that orchestrates. The orchestration's own arguments are recorded first: where its outputs
+    /// lie is what joins the tasks of a dump with the golden of its scene.
     fn orchestration_recorder<'r>(
         &self,
         run: &'r Run<'m>,
         link: &'r DeviceLink,
     ) -> Option<RunRecorder<'r, 'm>> {
         let mut recorder = self.recorder(run, link, 0)?;
-        if self.args.dump_enable & DUMP_ARGS != 0
-            && let Ok(descs) = Table::<TensorDesc>::new(self.memory, self.args.args)
-        {
+        if let Ok(descs) = Table::<TensorDesc>::new(self.memory, self.args.args) {
             let state = run.control.thread(0).state();
             let before = state.load(Ordering::Relaxed);
             record_orchestration_args(&mut recorder, &descs, &self.scene.args(&self.params));

@@ -8,7 +8,7 @@ use tensortap::analysis::labels::{Finding, Label, RaceKind};
 use tensortap::analysis::metrics::Detail;
 
 use super::{Culprit, Report};
-use crate::compare_text::{axes, evidence, rule_text, worst};
+use crate::compare_text::{detail_lines, evidence, rule_text};
 use crate::dump_arg::quoted;
 use crate::number::{counted, grouped};
 use crate::output;
@@ -191,10 +191,7 @@ fn write_record(
     let (index, evidence) = (compared.arg_index, evidence(&compared.outcome));
     writeln!(out, "  argument {index} {when}{shape}: {evidence} (rule: {})", rule_text(&compared.rule))?;
     if let Some(detail) = detail {
-        if let Some(line) = worst(detail) {
-            writeln!(out, "    worst at {line}")?;
-        }
-        for line in axes(detail) {
+        for line in detail_lines(detail) {
             writeln!(out, "    {line}")?;
         }
     }

@@ -7,7 +7,7 @@ use tensortap::format::role_name;
 
 use super::Report;
 use super::text::ranked;
-use crate::compare_document::{Measures, measures, verdict_word};
+use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
 
 /// One comparison.
 #[derive(Serialize)]
@@ -39,6 +39,9 @@ struct RowDocument {
     partner: Option<PartnerDocument>,
     #[serde(flatten)]
     measures: Measures,
+    /// Where errors sit, of the worst records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<DetailDocument>,
 }
 
 #[derive(Serialize)]
@@ -64,7 +67,7 @@ pub fn of(report: &Report<'_>) -> DiffDocument {
         unmatched: diff.unmatched.len(),
         dump: report.dump.dir().display().to_string(),
         golden: report.golden.clone(),
-        records: ranked(diff).into_iter().map(row).collect(),
+        records: ranked(diff).into_iter().map(|r| row(report, r)).collect(),
         unmatched_items: diff
             .unmatched
             .iter()
@@ -73,7 +76,7 @@ pub fn of(report: &Report<'_>) -> DiffDocument {
     }
 }
 
-fn row(row: &DiffRow) -> RowDocument {
+fn row(report: &Report<'_>, row: &DiffRow) -> RowDocument {
     let record = &row.record;
     RowDocument {
         index: record.index,
@@ -95,5 +98,6 @@ fn row(row: &DiffRow) -> RowDocument {
             Partner::Array(name) => PartnerDocument { task_id: None, index: None, array: Some(name.clone()) },
         }),
         measures: measures(&row.outcome, &row.rule),
+        detail: report.details.get(&record.index).map(detail_document),
     }
 }

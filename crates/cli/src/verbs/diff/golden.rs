@@ -4,12 +4,47 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tensortap::analysis::compare::{Content, Side};
-use tensortap::analysis::diff::{Diff, DiffOptions, Lonely, diff_arrays};
+use tensortap::analysis::diff::{
+    Diff, DiffOptions, DiffRow, Lonely, Partner, diff_arrays, diff_dumps, row_detail,
+};
+use tensortap::analysis::metrics::Detail;
 use tensortap::format::{Dump, Record};
-use tensortap::interchange::{self, ArrayName, GoldenArray};
+use tensortap::interchange::{self, ArrayName, GoldenArray, InterchangeError};
 
-use super::Golden;
 use crate::error::UsageError;
+
+/// What the records of a dump are compared with.
+pub enum Golden {
+    /// Those of another run.
+    Dump(Box<Dump>),
+    /// Arrays that are named after them.
+    Files(GoldenFiles),
+}
+
+impl Golden {
+    /// Compares records.
+    pub fn diff(&self, dump: &Dump, records: &[Record], options: &DiffOptions<'_>) -> anyhow::Result<Diff> {
+        match self {
+            Golden::Dump(golden) => Ok(diff_dumps(dump, golden, records, options)?),
+            Golden::Files(files) => files.diff(dump, records, options),
+        }
+    }
+
+    /// Where the errors of a row sit.
+    pub fn detail(
+        &self,
+        dump: &Dump,
+        row: &DiffRow,
+        options: &DiffOptions<'_>,
+    ) -> anyhow::Result<Option<Detail>> {
+        let golden = match (self, &row.partner) {
+            (Golden::Dump(golden), Some(Partner::Record(theirs))) => Some(Side::of_record(golden, theirs)),
+            (Golden::Files(files), Some(Partner::Array(name))) => files.array(name)?,
+            _ => None,
+        };
+        Ok(golden.map(|golden| row_detail(dump, row, &golden, options)).transpose()?.flatten())
+    }
+}
 
 /// Arrays by the record that their name stands for.
 pub struct GoldenFiles {
@@ -46,9 +81,7 @@ impl GoldenFiles {
         }
         let find = |record: &Record| -> anyhow::Result<Option<(String, Side<'_>)>> {
             let Some(array) = find(&by_name, record) else { return Ok(None) };
-            let mut side = Side::of_bytes(array.dtype, &array.shape, Vec::new());
-            side.content = Content::Bytes(array.content()?.into());
-            Ok(Some((array.name.clone(), side)))
+            Ok(Some((array.name.clone(), side_of(array)?)))
         };
         let mut diff = diff_arrays(dump, records, find, options)?;
         let used: HashSet<&str> = records.iter().filter_map(|r| find_name(&by_name, r)).collect();
@@ -59,6 +92,16 @@ impl GoldenFiles {
         }));
         Ok(diff)
     }
+
+    fn array(&self, name: &str) -> Result<Option<Side<'_>>, InterchangeError> {
+        self.files.arrays().iter().find(|array| array.name == name).map(side_of).transpose()
+    }
+}
+
+fn side_of(array: &GoldenArray) -> Result<Side<'_>, InterchangeError> {
+    let mut side = Side::of_bytes(array.dtype, &array.shape, Vec::new());
+    side.content = Content::Bytes(array.content()?.into());
+    Ok(side)
 }
 
 /// Whether no record of the dump, selected or not, has the name of an array.

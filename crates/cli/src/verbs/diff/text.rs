@@ -8,7 +8,7 @@ use tensortap::analysis::diff::{Diff, DiffRow};
 
 use super::Report;
 use crate::compare_document::verdict_word;
-use crate::compare_text::{evidence, rule_text};
+use crate::compare_text::{detail_lines, evidence, rule_text};
 use crate::number::{counted, grouped, significant};
 use crate::output;
 use crate::record_text::{printable, record_name, shape_text};
@@ -20,7 +20,7 @@ const DIGITS: usize = 4;
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { dump, golden, diff, passes, all } = report;
+    let Report { dump, golden, diff, passes, all, .. } = report;
     let word = output::verdict(if *passes { "PASS" } else { "FAIL" }, *passes);
     let failing = diff.rows.iter().filter(|r| r.outcome.verdict == Verdict::Outside).count();
     let identical = diff.rows.iter().filter(|r| r.outcome.evidence == Evidence::Identical).count();
@@ -36,7 +36,23 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
         grouped(failing as u64),
     )?;
     write_rows(out, diff, *all)?;
-    write_unmatched(out, diff, *all)
+    write_details(out, report)?;
+    write_unmatched(out, diff, *all)?;
+    if let Some(next) = &report.next {
+        writeln!(out, "\nwhich task is wrong: {next}")?;
+    }
+    Ok(())
+}
+
+fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    for row in ranked(report.diff) {
+        let Some(detail) = report.details.get(&row.record.index) else { continue };
+        writeln!(out, "\n{}", record_name(&row.record))?;
+        for line in detail_lines(detail) {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    Ok(())
 }
 
 fn what(diff: &Diff, failing: usize) -> String {
@@ -46,6 +62,7 @@ fn what(diff: &Diff, failing: usize) -> String {
         (0, 0, 0) => "every record is within its rule".into(),
         (0, 0, unknown) => format!("{} could not be compared", counted(unknown as u64, "record")),
         (0, lonely, _) => format!("{} without a partner", counted(lonely as u64, "task or record")),
+        (1, _, _) => "1 record outside its rule".into(),
         (failing, _, _) => format!("{} outside their rules", counted(failing as u64, "record")),
     }
 }

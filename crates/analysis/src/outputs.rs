@@ -1,0 +1,304 @@
+//! What a run left in the outputs of its orchestration, beside a golden of the whole run.
+//!
+//! No task produces such an output alone: many write parts of it, some over others. So it is put together from what tasks were
+//! captured to have written, the last write of every byte, and compared as one tensor.
+
+mod memory;
+
+use tensortap_abi::{DType, TaskId};
+use tensortap_format::{Dump, FormatError, OrchestrationArg, Status, content_hash};
+use tensortap_geometry::Layout;
+
+use crate::compare::{Depth, Outcome, Side, Verdict, compare, detail};
+use crate::diff::DiffOptions;
+use crate::error::AnalysisError;
+use crate::graph::pieces::{Piece, pieces};
+use crate::graph::{Argument, Place, Source, TaskGraph, load};
+use crate::metrics::{Detail, Rule};
+use crate::rules::Subject;
+use memory::Memory;
+
+/// An output of the orchestration as it should be in the end.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpectedOutput<'a> {
+    /// Its name among the arguments of the orchestration.
+    pub name: &'a str,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: &'a [u64],
+    /// What it should hold, packed.
+    pub golden: &'a [u8],
+    /// What it held before the run, packed; `None` when nothing was put there, so that only tasks can have written it.
+    pub initial: Option<&'a [u8]>,
+    /// Relative and absolute tolerance, where it has its own.
+    pub tolerance: Option<(f64, f64)>,
+}
+
+/// One output beside its golden.
+#[derive(Clone, Debug)]
+pub struct OutputRow {
+    /// Its name among the arguments of the orchestration.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: Vec<u64>,
+    /// The tasks that wrote what it holds, the last first.
+    pub writers: Vec<Writer>,
+    /// The rule.
+    pub rule: Rule,
+    /// How it compares.
+    pub outcome: Outcome,
+    /// Where its errors sit, when it is outside its rule.
+    pub detail: Option<Detail>,
+    /// Who wrote the worst element, when it is outside its rule and a task did.
+    pub worst_writer: Option<Writer>,
+}
+
+/// A task's argument that wrote part of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// The task.
+    pub task_id: u64,
+    /// Names of its kernels.
+    pub kernels: Vec<String>,
+    /// Its argument.
+    pub arg_index: u16,
+}
+
+/// How the outputs of a run compare with their golden.
+#[derive(Clone, Debug, Default)]
+pub struct OutputDiff {
+    /// In the order of the golden.
+    pub rows: Vec<OutputRow>,
+}
+
+impl OutputDiff {
+    /// Outputs for which there is a verdict.
+    #[must_use]
+    pub fn compared(&self) -> usize {
+        self.rows.iter().filter(|row| row.outcome.verdict != Verdict::Unknown).count()
+    }
+
+    /// Whether every output is within its rule, and there is one.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.outcome.verdict == Verdict::Within)
+    }
+}
+
+/// Puts outputs together from what the tasks of a dump wrote and compares each with its golden.
+///
+/// Where the dump may lack writes, content outside its rule is [`Verdict::Unknown`]: what made it right may be what is missing.
+///
+/// # Errors
+/// A file cannot be read, or the dump does not say where the outputs lay.
+pub fn diff_outputs(
+    dump: &Dump,
+    expected: &[ExpectedOutput<'_>],
+    options: &DiffOptions<'_>,
+) -> Result<OutputDiff, AnalysisError> {
+    let args = dump.orchestration_args()?;
+    if args.is_empty() {
+        return Err(AnalysisError::NoOutputPlaces { dump: dump.dir().to_path_buf() });
+    }
+    let graph = load(dump)?;
+    let run = Run { dump, graph: &graph, gap: gap(dump, &graph) };
+    let views: Vec<Result<Place, String>> = expected.iter().map(|output| view_of(&args, output)).collect();
+    let found: Vec<Place> = views.iter().flatten().copied().collect();
+    let mut writers = graph.last_writers(&found).into_iter();
+    let outputs: Vec<Output<'_>> = expected
+        .iter()
+        .zip(views)
+        .map(|(expected, view)| {
+            let sources = view.is_ok().then(|| writers.next()).flatten().unwrap_or_default();
+            Output { expected, view, sources }
+        })
+        .collect();
+    let rows = options.work.map(&outputs, |output| run.judge(output, options))?;
+    Ok(OutputDiff { rows })
+}
+
+/// Why writes may be missing: also those of tasks that never ran.
+fn gap(dump: &Dump, graph: &TaskGraph) -> Option<String> {
+    let is_complete = dump.footer().is_some_and(|footer| footer.status == Status::Complete);
+    let unfinished = (!is_complete).then(|| "the run did not complete".to_string());
+    unfinished.or_else(|| graph.gap.clone())
+}
+
+/// Where an output lay, if the dump's argument of that name is what the golden is made for.
+fn view_of(args: &[OrchestrationArg], expected: &ExpectedOutput<'_>) -> Result<Place, String> {
+    let arg = args.iter().find(|arg| arg.name.as_deref() == Some(expected.name));
+    let arg = arg.ok_or("the dump does not say where it lay")?;
+    let (shape, desc) = (expected.shape, &arg.desc);
+    let layout = Layout::contiguous(shape, expected.dtype.bits()).map_err(|error| error.to_string())?;
+    if desc.dtype() != Some(expected.dtype) || desc.dims() != shape || desc.start_offset != 0 {
+        return Err(format!(
+            "in the dump it is {} {:?}, not {} {shape:?}",
+            desc.dtype().map_or("of an unknown dtype", DType::name),
+            desc.dims(),
+            expected.dtype.name(),
+        ));
+    }
+    Ok(Place::new(layout, desc.buffer_addr))
+}
+
+/// The dump in which outputs are looked for.
+struct Run<'a> {
+    dump: &'a Dump,
+    graph: &'a TaskGraph,
+    gap: Option<String>,
+}
+
+struct Output<'a> {
+    expected: &'a ExpectedOutput<'a>,
+    view: Result<Place, String>,
+    /// The writes it holds, the newest first.
+    sources: Vec<Source>,
+}
+
+/// What one task wrote.
+struct Written {
+    /// Where it lies.
+    pieces: Vec<Piece>,
+    /// The elements of all pieces, packed.
+    content: Vec<u8>,
+}
+
+impl Run<'_> {
+    fn judge(&self, output: &Output<'_>, options: &DiffOptions<'_>) -> Result<OutputRow, FormatError> {
+        let &ExpectedOutput { name, dtype, shape, .. } = output.expected;
+        let writers: Vec<Writer> = output.sources.iter().map(|&source| self.writer(source)).collect();
+        let rule = rule_of(output.expected, writers.first(), options);
+        let mut row = OutputRow {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            writers,
+            rule,
+            outcome: Outcome::unknown(""),
+            detail: None,
+            worst_writer: None,
+        };
+        match self.content(output)? {
+            Err(reason) => row.outcome = Outcome::unknown(reason),
+            Ok(ours) => self.compare(output, &ours, &mut row)?,
+        }
+        Ok(row)
+    }
+
+    fn compare(&self, output: &Output<'_>, ours: &Side<'_>, row: &mut OutputRow) -> Result<(), FormatError> {
+        let ExpectedOutput { dtype, shape, golden, .. } = *output.expected;
+        let mut theirs = Side::of_bytes(dtype, shape, golden);
+        theirs.hash = ours.hash.map(|_| content_hash(golden));
+        row.outcome = compare(ours, &theirs, &row.rule, false, Depth::Full)?;
+        if row.outcome.verdict != Verdict::Outside {
+            return Ok(());
+        }
+        row.detail = detail(ours, &theirs, &row.rule, false)?;
+        let worst = row.detail.as_ref().and_then(|detail| detail.worst.first());
+        let source = worst.and_then(|worst| self.source_of(output, worst.index));
+        row.worst_writer = source.map(|source| self.writer(source));
+        if let Some(gap) = &self.gap {
+            row.outcome =
+                Outcome::unknown(format!("it is outside its rule, but {gap}: later writes may be missing"));
+        }
+        Ok(())
+    }
+
+    /// What an output held in the end, or why that cannot be said.
+    fn content(&self, output: &Output<'_>) -> Result<Result<Side<'_>, String>, FormatError> {
+        let view = match &output.view {
+            Ok(view) => view,
+            Err(reason) => return Ok(Err(reason.clone())),
+        };
+        if let [source] = output.sources[..]
+            && let Some(record) = self.whole(source, view, output.expected)
+        {
+            return Ok(Ok(Side::of_record(self.dump, &self.dump.record(record)?)));
+        }
+        let ExpectedOutput { dtype, shape, .. } = *output.expected;
+        let assembled = self.assemble(output, view)?;
+        Ok(assembled.map(|bytes| Side::of_bytes(dtype, shape, bytes)))
+    }
+
+    /// The record of a write that is the whole output.
+    fn whole(&self, source: Source, view: &Place, expected: &ExpectedOutput<'_>) -> Option<u64> {
+        let arg = self.arg(source)?;
+        let is_whole = arg.dtype == expected.dtype
+            && arg.shape == expected.shape
+            && arg.place.is_some_and(|place| place.is_same_view(view));
+        arg.after.filter(|_| is_whole).map(|captured| captured.record)
+    }
+
+    fn assemble(&self, output: &Output<'_>, view: &Place) -> Result<Result<Vec<u8>, String>, FormatError> {
+        let Output { expected, sources, .. } = output;
+        let Some(mut memory) = Memory::new(view, expected.initial) else {
+            return Ok(Err("it is too large".into()));
+        };
+        // The oldest first, so that what was written later stays.
+        for &source in sources.iter().rev() {
+            let written = match self.payload(source)? {
+                Ok(written) => written,
+                Err(reason) => return Ok(Err(reason)),
+            };
+            if memory.put(&written.pieces, &written.content).is_none() {
+                return Ok(Err(format!("the payload of {} is too short", self.name_of(source))));
+            }
+        }
+        let unwritten =
+            || format!("no captured task wrote {} of its {} elements", memory.missing(), view.layout.numel());
+        Ok(match (memory.missing(), expected.initial, &self.gap) {
+            (0, _, _) | (_, Some(_), None) => Ok(memory.bytes),
+            (_, None, None) => Err(unwritten()),
+            (_, _, Some(gap)) => Err(format!("{}, and {gap}", unwritten())),
+        })
+    }
+
+    /// What a write put where; or why that is not known.
+    fn payload(&self, source: Source) -> Result<Result<Written, String>, FormatError> {
+        let arg = self.arg(source);
+        let Some(captured) = arg.and_then(|arg| arg.after).filter(|captured| captured.stored) else {
+            return Ok(Err(format!("what {} wrote is not stored", self.name_of(source))));
+        };
+        let Some(written) = arg.and_then(|arg| arg.place).and_then(|place| pieces(&place)) else {
+            return Ok(Err(format!("{} has too many pieces", self.name_of(source))));
+        };
+        let content = self.dump.payload(&self.dump.record(captured.record)?)?;
+        Ok(Ok(Written { pieces: written, content }))
+    }
+
+    /// The newest write that holds an element.
+    fn source_of(&self, output: &Output<'_>, index: u64) -> Option<Source> {
+        let view = output.view.as_ref().ok()?;
+        let at = u128::from(view.address) * 2 + u128::from(index) * u128::from(view.layout.elem_bits() / 4);
+        let holds = |source: &&Source| {
+            let written = self.arg(**source).and_then(|arg| arg.place).and_then(|place| pieces(&place));
+            written.is_some_and(|pieces| pieces.iter().any(|piece| piece.start <= at && at < piece.end))
+        };
+        output.sources.iter().find(holds).copied()
+    }
+
+    fn arg(&self, source: Source) -> Option<&Argument> {
+        self.graph.tasks[source.task].arg(source.arg_index)
+    }
+
+    fn writer(&self, source: Source) -> Writer {
+        let task = &self.graph.tasks[source.task];
+        Writer { task_id: task.task_id, kernels: task.kernel_labels(), arg_index: source.arg_index }
+    }
+
+    fn name_of(&self, source: Source) -> String {
+        format!("argument {} of task {}", source.arg_index, TaskId(self.graph.tasks[source.task].task_id))
+    }
+}
+
+/// The rule of an output: rules files name it by the task that wrote it last.
+fn rule_of(expected: &ExpectedOutput<'_>, last: Option<&Writer>, options: &DiffOptions<'_>) -> Rule {
+    let task_id = last.map_or(String::new(), |writer| TaskId(writer.task_id).to_string());
+    let kernels: Vec<&str> = last.iter().flat_map(|writer| &writer.kernels).map(String::as_str).collect();
+    let arg_index = last.map_or(0, |writer| u32::from(writer.arg_index));
+    let subject = Subject { task_id: &task_id, kernels: &kernels, arg_index, dtype: expected.dtype };
+    options.rules.rule_declared(&subject, expected.tolerance)
+}

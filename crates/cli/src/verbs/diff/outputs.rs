@@ -1,0 +1,257 @@
+//! `tensortap diff --scene-golden`: what a run left in its outputs, against what its scene says they should be.
+
+use std::io::Write;
+
+use serde::Serialize;
+use tensortap::TaskId;
+use tensortap::analysis::compare::{Evidence, Verdict};
+use tensortap::analysis::outputs::{OutputDiff, OutputRow, Writer};
+use tensortap::format::Dump;
+
+use super::{DiffArgs, too_many};
+use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use crate::compare_text::{detail_lines, evidence, rule_text};
+use crate::dump_arg::{DumpArg, quoted};
+use crate::error::UsageError;
+use crate::exit::Exit;
+use crate::number::{counted, grouped, significant};
+use crate::output::{self, Output};
+use crate::progress::StepProgress;
+use crate::record_text::{printable, short_task};
+use crate::stream_table::StreamTable;
+use crate::verbs::stats::write_csv_line;
+
+const DIGITS: usize = 4;
+/// Writers named of one output.
+const NAMED: usize = 4;
+
+/// As for records: an output stands where a record does.
+#[derive(Serialize)]
+struct OutputsDocument {
+    verdict: &'static str,
+    compared: usize,
+    of: usize,
+    unmatched: usize,
+    dump: String,
+    golden: String,
+    records: Vec<OutputDocument>,
+}
+
+#[derive(Serialize)]
+struct OutputDocument {
+    output: String,
+    /// Who wrote the worst element, or the output's last; none when nobody did.
+    task_id: Option<String>,
+    kernels: Vec<String>,
+    stage: &'static str,
+    arg_index: Option<u16>,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    verdict: &'static str,
+    writers: usize,
+    #[serde(flatten)]
+    measures: Measures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<DetailDocument>,
+}
+
+/// Compares the outputs and prints them.
+pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
+    let path = match args.paths.as_slice() {
+        [] => None,
+        [dump] => Some(dump.clone()),
+        _ => return Err(too_many().into()),
+    };
+    let dump = DumpArg::named(path).open()?;
+    if !args.select.selection(&dump, output)?.is_all() {
+        return Err(UsageError {
+            message: "--scene-golden compares the outputs of the run, of which selectors cannot choose"
+                .into(),
+            hint: "selectors choose records: `tensortap diff` against a golden dump takes them".into(),
+        }
+        .into());
+    }
+    let progress = StepProgress::new(output, dump.len());
+    let show = |done: u64, of: u64| progress.at(done, of);
+    let options = args.options(&dump, &show)?;
+    let diff = tensortap::diff_scene_golden(&dump, &tensortap::builtin(), &options)?;
+    drop(progress);
+    if output.json {
+        output.document(&document(&dump, &diff))?;
+    } else if args.csv {
+        output.stream(|out| write_csv(out, &diff))?;
+    } else {
+        let mut text = Vec::new();
+        write_text(&mut text, &dump, &diff)?;
+        output.text(&String::from_utf8_lossy(&text))?;
+    }
+    Ok(if diff.passes() { Exit::Good } else { Exit::Difference })
+}
+
+fn write_text(out: &mut dyn Write, dump: &Dump, diff: &OutputDiff) -> anyhow::Result<()> {
+    let word = output::verdict(if diff.passes() { "PASS" } else { "FAIL" }, diff.passes());
+    let folder = dump.dir().display().to_string();
+    let (compared, of) = (grouped(diff.compared() as u64), counted(diff.rows.len() as u64, "output"));
+    writeln!(out, "{word}: {}", what(diff))?;
+    writeln!(
+        out,
+        "  compared {compared} of {of} of {} with the golden of scene {}\n",
+        printable(&folder),
+        printable(&dump.info().scene)
+    )?;
+    let mut table = StreamTable::new([
+        ("OUTPUT", 0, false),
+        ("VERDICT", 0, false),
+        ("DTYPE", 0, false),
+        ("SHAPE", 0, false),
+        ("MAX ABS", 0, true),
+        ("WRITTEN BY", 0, false),
+        ("EVIDENCE", 0, false),
+    ]);
+    diff.rows.iter().try_for_each(|row| table.row(out, cells(row)))?;
+    table.finish(out)?;
+    diff.rows.iter().try_for_each(|row| write_detail(out, row))?;
+    if !diff.passes() {
+        writeln!(out, "\nwhich task is wrong: tensortap blame {} --reference", quoted(dump.dir()))?;
+    }
+    Ok(())
+}
+
+fn what(diff: &OutputDiff) -> String {
+    let outside = diff.rows.iter().filter(|row| row.outcome.verdict == Verdict::Outside).count();
+    match (outside, diff.rows.len() - diff.compared()) {
+        _ if diff.compared() == 0 => "nothing could be compared".into(),
+        (0, 0) => "every output is within its rule".into(),
+        (0, unknown) => format!("{} could not be compared", counted(unknown as u64, "output")),
+        (1, _) => "1 output outside its rule".into(),
+        (outside, _) => format!("{} outside their rules", counted(outside as u64, "output")),
+    }
+}
+
+fn cells(row: &OutputRow) -> [String; 7] {
+    let mut words = evidence(&row.outcome);
+    if row.outcome.verdict == Verdict::Outside && row.outcome.reason().is_none() {
+        words += &format!(" {}", rule_text(&row.rule));
+    }
+    [
+        printable(&row.name).into_owned(),
+        verdict_word(row.outcome.verdict).into(),
+        row.dtype.name().into(),
+        shape_of(row),
+        row.outcome.max_abs().map_or("-".into(), |error| significant(error, DIGITS)),
+        writers_text(&row.writers),
+        words,
+    ]
+}
+
+fn shape_of(row: &OutputRow) -> String {
+    let sizes: Vec<String> = row.shape.iter().map(u64::to_string).collect();
+    if sizes.is_empty() { "[]".into() } else { sizes.join("x") }
+}
+
+/// Kernels with the number of their tasks: `mul 4, add 1`.
+fn writers_text(writers: &[Writer]) -> String {
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for name in writers.iter().map(kernels_text) {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let mut words: Vec<String> =
+        counts.iter().take(NAMED).map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
+    if counts.len() > NAMED {
+        words.push("others".into());
+    }
+    if words.is_empty() { "no task".into() } else { words.join(", ") }
+}
+
+fn kernels_text(writer: &Writer) -> String {
+    let kernels: Vec<String> = writer.kernels.iter().map(|k| printable(k).into_owned()).collect();
+    if kernels.is_empty() { "-".into() } else { kernels.join("+") }
+}
+
+fn write_detail(out: &mut dyn Write, row: &OutputRow) -> anyhow::Result<()> {
+    let Some(detail) = &row.detail else { return Ok(()) };
+    writeln!(out, "\n{}", printable(&row.name))?;
+    for line in detail_lines(detail) {
+        writeln!(out, "  {line}")?;
+    }
+    if let Some(writer) = &row.worst_writer {
+        let (task, kernels) = (short_task(writer.task_id), kernels_text(writer));
+        writeln!(
+            out,
+            "  the worst element was written by task {task} ({kernels}), argument {}",
+            writer.arg_index
+        )?;
+    }
+    Ok(())
+}
+
+fn document(dump: &Dump, diff: &OutputDiff) -> OutputsDocument {
+    OutputsDocument {
+        verdict: if diff.passes() { "pass" } else { "fail" },
+        compared: diff.compared(),
+        of: diff.rows.len(),
+        unmatched: 0,
+        dump: dump.dir().display().to_string(),
+        golden: format!("scene {}", dump.info().scene),
+        records: diff.rows.iter().map(row_document).collect(),
+    }
+}
+
+fn row_document(row: &OutputRow) -> OutputDocument {
+    let writer = row.worst_writer.as_ref().or(row.writers.first());
+    OutputDocument {
+        output: row.name.clone(),
+        task_id: writer.map(|writer| TaskId(writer.task_id).to_string()),
+        kernels: writer.map(|writer| writer.kernels.clone()).unwrap_or_default(),
+        stage: tensortap::DumpStage::AfterCompletion.name(),
+        arg_index: writer.map(|writer| writer.arg_index),
+        dtype: row.dtype.name(),
+        shape: row.shape.clone(),
+        verdict: verdict_word(row.outcome.verdict),
+        writers: row.writers.len(),
+        measures: measures(&row.outcome, &row.rule),
+        detail: row.detail.as_ref().map(detail_document),
+    }
+}
+
+const HEAD: [&str; 10] = [
+    "output",
+    "dtype",
+    "shape",
+    "verdict",
+    "max_abs_err",
+    "max_rel_err",
+    "rmse",
+    "failing",
+    "written_by",
+    "evidence",
+];
+
+fn write_csv(out: &mut dyn Write, diff: &OutputDiff) -> anyhow::Result<()> {
+    write_csv_line(out, &HEAD.map(String::from))?;
+    diff.rows.iter().try_for_each(|row| write_csv_line(out, &csv_cells(row)))
+}
+
+fn csv_cells(row: &OutputRow) -> [String; 10] {
+    let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    let (relative, rmse, failing) = match &row.outcome.evidence {
+        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.failing.to_string()),
+        Evidence::Identical => (Some(0.0), Some(0.0), "0".into()),
+        _ => (None, None, String::new()),
+    };
+    [
+        row.name.clone(),
+        row.dtype.name().into(),
+        shape_of(row),
+        verdict_word(row.outcome.verdict).into(),
+        text(row.outcome.max_abs()),
+        text(relative),
+        text(rmse),
+        failing,
+        writers_text(&row.writers),
+        evidence(&row.outcome),
+    ]
+}
