@@ -1,9 +1,11 @@
 //! Whether a task was given what the tasks before it had written.
 
+use std::ops::Range;
+
 use tensortap_format::{Dump, FormatError};
 
 use crate::graph::pieces::{Piece, pieces};
-use crate::graph::{Argument, Basis, Source, TaskGraph};
+use crate::graph::{Argument, Basis, Place, Source, TaskGraph};
 
 /// Larger views than this are not put together from several outputs.
 const MAX_BYTES: u64 = 1 << 28;
@@ -71,28 +73,32 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: &Argument) -> Result<Option<Car
     let Some((here, before)) = arg.place.as_ref().zip(arg.before.filter(|c| c.stored)) else {
         return Ok(None);
     };
-    if here.layout.elem_bits() < 8 {
-        return Ok(None);
-    }
     let record = dump.record(before.record)?;
     let Some(own) = pieces(here).filter(|_| record.bin_size <= MAX_BYTES) else { return Ok(None) };
-    let given = dump.payload(&record)?;
-    let mut known = vec![false; given.len()];
+    let mut sources = Vec::new();
     for &source in &arg.origin.sources {
         let Some(written) = graph.tasks[source.task].arg(source.arg_index) else { return Ok(None) };
         let Some((there, after)) = written.place.as_ref().zip(written.after.filter(|c| c.stored)) else {
             return Ok(None);
         };
-        let Some(theirs) = pieces(there).filter(|_| there.layout.elem_bits() >= 8) else { return Ok(None) };
-        let shared = shared(&own, &theirs);
+        sources.push((source, there, after));
+    }
+    let unit = Unit::of(sources.iter().map(|(_, there, _)| *there).chain([here]));
+    let given = unit.split(dump.payload(&record)?);
+    let mut known = vec![false; given.len()];
+    for (source, there, after) in sources {
+        let Some(theirs) = pieces(there) else { return Ok(None) };
+        let shared = shared(&own, &theirs, unit);
         let Some(first) = shared.iter().map(|s| s.there).min() else { continue };
         let end = shared.iter().map(|s| s.there + s.len).max().unwrap_or(first);
         let output = dump.record(after.record)?;
-        let mut bytes = vec![0; end - first];
-        dump.payload_part(&output, first as u64, &mut bytes)?;
+        let (first, bytes) = unit.bytes(first..end);
+        let mut content = vec![0; bytes.end - bytes.start];
+        dump.payload_part(&output, bytes.start as u64, &mut content)?;
+        let content = unit.split(content);
         for Shared { here, there, len } in shared {
             for n in 0..len {
-                if !known[here + n] && given[here + n] != bytes[there - first + n] {
+                if !known[here + n] && given[here + n] != content[there - first + n] {
                     return Ok(Some(Carried::Changed(source)));
                 }
                 known[here + n] = true;
@@ -102,24 +108,60 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: &Argument) -> Result<Option<Car
     Ok(Some(Carried::Same))
 }
 
-/// Bytes that two views share, by their places in the content of each.
+/// What contents are compared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    HalfByte,
+    Byte,
+}
+
+impl Unit {
+    /// Half-bytes where any of the views has elements of that size.
+    fn of<'p>(mut places: impl Iterator<Item = &'p Place>) -> Unit {
+        if places.any(|place| place.layout.elem_bits() < 8) { Unit::HalfByte } else { Unit::Byte }
+    }
+
+    const fn half_bytes(self) -> usize {
+        match self {
+            Unit::HalfByte => 1,
+            Unit::Byte => 2,
+        }
+    }
+
+    /// One unit in each, the low half of a byte first.
+    fn split(self, bytes: Vec<u8>) -> Vec<u8> {
+        match self {
+            Unit::HalfByte => bytes.into_iter().flat_map(|byte| [byte & 0xf, byte >> 4]).collect(),
+            Unit::Byte => bytes,
+        }
+    }
+
+    /// The whole bytes that hold units, and the first unit of those.
+    fn bytes(self, units: Range<usize>) -> (usize, Range<usize>) {
+        let bytes = units.start * self.half_bytes() / 2..(units.end * self.half_bytes()).div_ceil(2);
+        (bytes.start * 2 / self.half_bytes(), bytes)
+    }
+}
+
+/// What two views share, by its places in the content of each, in units.
 struct Shared {
     here: usize,
     there: usize,
     len: usize,
 }
 
-fn shared(own: &[Piece], theirs: &[Piece]) -> Vec<Shared> {
-    let bytes = |half_bytes: u128| usize::try_from(half_bytes / 2).unwrap_or(usize::MAX);
+fn shared(own: &[Piece], theirs: &[Piece], unit: Unit) -> Vec<Shared> {
+    let units =
+        |half_bytes: u128| usize::try_from(half_bytes / unit.half_bytes() as u128).unwrap_or(usize::MAX);
     let mut shared = Vec::new();
     for piece in own {
         let from = theirs.partition_point(|p| p.end <= piece.start);
         for other in theirs[from..].iter().take_while(|p| p.start < piece.end) {
             let (start, end) = (piece.start.max(other.start), piece.end.min(other.end));
             shared.push(Shared {
-                here: bytes(piece.at + (start - piece.start)),
-                there: bytes(other.at + (start - other.start)),
-                len: bytes(end.saturating_sub(start)),
+                here: units(piece.at + (start - piece.start)),
+                there: units(other.at + (start - other.start)),
+                len: units(end.saturating_sub(start)),
             });
         }
     }
@@ -129,7 +171,6 @@ fn shared(own: &[Piece], theirs: &[Piece]) -> Vec<Shared> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Place;
     use tensortap_geometry::Layout;
 
     #[test]
@@ -139,10 +180,28 @@ mod tests {
         let row = matrix.slice(0, 2, 1).unwrap();
         let [matrix, column, row] = [matrix, column, row].map(|l| pieces(&Place::new(l, 0x1000)).unwrap());
         let places = |own, theirs| -> Vec<_> {
-            shared(own, theirs).iter().map(|s| (s.here, s.there, s.len)).collect()
+            shared(own, theirs, Unit::Byte).iter().map(|s| (s.here, s.there, s.len)).collect()
         };
         assert_eq!(places(&column, &row), [(4, 2, 2)]);
         assert_eq!(places(&column, &matrix), [(0, 2, 2), (2, 10, 2), (4, 18, 2), (6, 26, 2)]);
         assert_eq!(places(&row, &matrix), [(0, 16, 8)]);
+    }
+
+    #[test]
+    fn half_bytes_that_two_views_share_are_placed_in_both() {
+        let row = |first, elements| Layout::new(&[elements], &[1], first, 4).unwrap();
+        let bytes = Place::new(Layout::contiguous(&[4], 8).unwrap(), 0x1000);
+        let [odd, even] = [row(3, 4), row(0, 6)].map(|l| Place::new(l, 0x1000));
+        let places = |own: &Place, theirs: &Place| -> Vec<_> {
+            let unit = Unit::of([own, theirs].into_iter());
+            assert_eq!(unit, Unit::HalfByte);
+            let (own, theirs) = (pieces(own).unwrap(), pieces(theirs).unwrap());
+            shared(&own, &theirs, unit).iter().map(|s| (s.here, s.there, s.len)).collect()
+        };
+        assert_eq!(places(&odd, &even), [(0, 3, 3)]);
+        assert_eq!(places(&odd, &bytes), [(0, 3, 4)]);
+        assert_eq!(Unit::HalfByte.bytes(3..6), (2, 1..3));
+        assert_eq!(Unit::Byte.bytes(3..6), (3, 3..6));
+        assert_eq!(Unit::HalfByte.split(vec![0x21, 0x43]), [1, 2, 3, 4]);
     }
 }

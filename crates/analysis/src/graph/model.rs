@@ -3,6 +3,8 @@
 use tensortap_abi::{DType, Role};
 use tensortap_geometry::{Footprint, Layout};
 
+use super::pieces::{pieces, ranges, without};
+
 /// The tasks of one dump with their dataflow.
 #[derive(Clone, Debug, Default)]
 pub struct TaskGraph {
@@ -95,6 +97,26 @@ impl Place {
     #[must_use]
     pub fn new(layout: Layout, address: u64) -> Place {
         Place { layout, address, footprint: Footprint::new(&layout, address) }
+    }
+
+    /// Whether both hold a part of the same element: a byte, or half a byte where both have such elements.
+    #[must_use]
+    pub fn shares(&self, other: &Place) -> bool {
+        let has_halves = |place: &Place| place.layout.elem_bits() < 8;
+        let apart = || {
+            let (own, theirs) = pieces(self).zip(pieces(other))?;
+            Some(without(&ranges(&own), &theirs).is_none())
+        };
+        self.footprint.overlaps(&other.footprint)
+            && !(has_halves(self) && has_halves(other) && apart().unwrap_or(false))
+    }
+
+    /// Whether it is known to hold both halves of every byte that it touches.
+    #[must_use]
+    pub(super) fn fills_bytes(&self) -> bool {
+        let Place { layout, .. } = self;
+        layout.elem_bits() >= 8
+            || layout.is_contiguous() && layout.start_offset() % 2 == 0 && layout.numel() % 2 == 0
     }
 
     /// Whether both are the same elements in the same order.

@@ -40,9 +40,23 @@ impl TaskMaker {
         self
     }
 
+    /// Makes the argument added last a row of 4-bit elements, counted from an address.
+    pub fn half_bytes(mut self, address: u64, elements: std::ops::Range<u64>) -> TaskMaker {
+        let row = Layout::new(&[elements.end - elements.start], &[1], elements.start, 4).unwrap();
+        let arg = self.0.args.last_mut().unwrap();
+        (arg.dtype, arg.shape) = (DType::Int4, row.shape().to_vec());
+        arg.place = Some(Place::new(row, address));
+        self
+    }
+
     pub fn at(mut self, start: u64) -> TaskMaker {
         self.0.dispatched_ns = Some(start);
         self.0.completed_ns = Some(start + 1);
+        self
+    }
+
+    pub fn until(mut self, end: u64) -> TaskMaker {
+        self.0.completed_ns = Some(end);
         self
     }
 

@@ -8,7 +8,8 @@ use super::pieces::{pieces, ranges, without};
 use super::{Place, Source};
 
 /// Writes so far, by address. The address space is cut into segments at every place where a write began or ended, and each
-/// segment lists the writes that may hold its bytes, the newest last. A write that covers an older one takes its place.
+/// segment lists the writes that may hold its bytes, the newest last. A write that covers an older one takes its place; one of
+/// 4-bit elements that leaves half of a byte alone covers only the same view.
 #[derive(Default)]
 pub(super) struct WriteMap {
     writes: Vec<Write>,
@@ -35,7 +36,7 @@ impl WriteMap {
         self.writes.push(Write { source, place });
         self.split(start);
         self.split(end);
-        if footprint.is_dense() {
+        if footprint.is_dense() && place.fills_bytes() {
             let within: Vec<u64> = self.segments.range(start..end).map(|(&at, _)| at).collect();
             within.iter().for_each(|at| drop(self.segments.remove(at)));
             self.segments.insert(start, Segment { end, writes: vec![number] });
@@ -54,12 +55,14 @@ impl WriteMap {
         for write in found.into_iter().rev().map(|n| &self.writes[n]) {
             if write.place.footprint.overlaps(&view.footprint) {
                 holding.push(write);
-                if write.place.footprint.covers(&view.footprint) {
+                if covers(&write.place, view) {
                     break;
                 }
             }
         }
-        if holding.len() > 1 {
+        // Views that touch the same bytes may still touch different halves of them.
+        let all_fill = holding.iter().all(|write| write.place.fills_bytes());
+        if holding.len() > 1 || !all_fill {
             drop_overwritten(&mut holding, view);
         }
         holding.iter().map(|write| write.source).collect()
@@ -81,13 +84,13 @@ impl WriteMap {
     }
 
     fn replace_covered(&mut self, start: u64, end: u64, number: usize) {
-        let (writes, new) = (&self.writes, &self.writes[number].place.footprint);
+        let (writes, new) = (&self.writes, &self.writes[number].place);
         // The same write lies in many segments; whether it is covered is asked once.
         let mut covered: BTreeMap<usize, bool> = BTreeMap::new();
         for (_, segment) in self.segments.range_mut(start..end) {
-            segment.writes.retain(|&old| {
-                !*covered.entry(old).or_insert_with(|| new.covers(&writes[old].place.footprint))
-            });
+            segment
+                .writes
+                .retain(|&old| !*covered.entry(old).or_insert_with(|| covers(new, &writes[old].place)));
             segment.writes.push(number);
         }
     }
@@ -108,6 +111,11 @@ impl WriteMap {
             self.segments.insert(first, Segment { end, writes: vec![number] });
         }
     }
+}
+
+/// Whether a write leaves nothing of a view as it was.
+fn covers(write: &Place, view: &Place) -> bool {
+    write.is_same_view(view) || write.fills_bytes() && write.footprint.covers(&view.footprint)
 }
 
 /// Leaves out writes of which newer ones, together, have overwritten all that the view shows. Views of too many pieces stay as
@@ -171,39 +179,68 @@ mod tests {
         assert_eq!(tasks(&map, &small, 0x1100), [0_usize; 0]);
     }
 
+    #[test]
+    fn halves_of_a_byte_belong_to_who_wrote_them() {
+        let row = |from: u64, elements: u64| Layout::new(&[elements], &[1], from, 4).unwrap();
+        let mut map = WriteMap::default();
+        map.insert(source(0), Place::new(row(1, 2), 0x1000));
+        map.insert(source(1), Place::new(row(3, 3), 0x1000));
+        assert_eq!(tasks(&map, &row(2, 1), 0x1000), [0]);
+        assert_eq!(tasks(&map, &row(3, 1), 0x1000), [1]);
+        assert_eq!(tasks(&map, &row(2, 2), 0x1000), [1, 0]);
+        assert_eq!(tasks(&map, &row(0, 1), 0x1000), [0_usize; 0]);
+        let byte = Layout::contiguous(&[1], 8).unwrap();
+        assert_eq!(tasks(&map, &byte, 0x1001), [1, 0]);
+        map.insert(source(2), Place::new(byte, 0x1001));
+        assert_eq!(tasks(&map, &row(1, 5), 0x1000), [2, 1, 0]);
+    }
+
+    #[test]
+    fn writing_the_same_half_bytes_again_keeps_the_last_write_only() {
+        let odd = Place::new(Layout::new(&[3], &[1], 1, 4).unwrap(), 0x1000);
+        let mut map = WriteMap::default();
+        (0..50).for_each(|task| map.insert(source(task), odd));
+        assert!(map.segments.values().all(|s| s.writes == [49]));
+    }
+
+    /// Address, first element, rows, columns, elements between rows, whether elements have four bits.
+    type View = (u64, u64, u64, u64, i64, bool);
+
+    fn views() -> impl Strategy<Value = View> {
+        (0_u64..64, 0_u64..3, 1_u64..6, 1_u64..6, 0_i64..8, any::<bool>())
+    }
+
+    fn place((address, first, rows, columns, gap, half): View) -> Place {
+        let stride = i64::try_from(columns).unwrap() + gap;
+        let bits = if half { 4 } else { 8 };
+        Place::new(Layout::new(&[rows, columns], &[stride, 1], first, bits).unwrap(), address)
+    }
+
+    /// Against the definition.
+    fn half_bytes(view: View) -> Vec<usize> {
+        let (place, unit) = (place(view), if view.5 { 1 } else { 2 });
+        let halves = |element: u64| (0..unit).map(move |half| view.0 * 2 + element * unit + half);
+        place.layout.offsets().flat_map(halves).map(|h| usize::try_from(h).unwrap()).collect()
+    }
+
     proptest! {
-        /// Against a table of bytes.
+        /// Against a table of half-bytes.
         #[test]
-        fn exactly_the_last_writers_of_a_views_bytes_are_named(
-            writes in proptest::collection::vec((0_u64..64, 1_u64..6, 1_u64..6, 1_i64..9), 1..25),
-            read in (0_u64..64, 1_u64..6, 1_u64..6, 1_i64..9),
+        fn exactly_the_last_writers_of_a_views_half_bytes_are_named(
+            writes in proptest::collection::vec(views(), 1..25),
+            read in views(),
         ) {
-            let layout = |rows: u64, columns: u64, extra: i64| {
-                let stride = i64::try_from(columns).unwrap() + extra - 1;
-                Layout::new(&[rows, columns], &[stride, 1], 0, 8).unwrap()
-            };
-            let bytes = |(base, rows, columns, extra): (u64, u64, u64, i64)| -> Vec<u64> {
-                layout(rows, columns, extra).offsets().map(|o| base + o).collect()
-            };
             let mut map = WriteMap::default();
-            let mut owner = [None; 256];
-            for (task, &(base, rows, columns, extra)) in writes.iter().enumerate() {
-                map.insert(source(task), Place::new(layout(rows, columns, extra), base));
-                for byte in bytes((base, rows, columns, extra)) {
-                    owner[usize::try_from(byte).unwrap()] = Some(task);
-                }
+            let mut owner = [None; 512];
+            for (task, &write) in writes.iter().enumerate() {
+                map.insert(source(task), place(write));
+                half_bytes(write).into_iter().for_each(|half| owner[half] = Some(task));
             }
-            let named = tasks(&map, &layout(read.1, read.2, read.3), read.0);
+            let read_place = place(read);
+            let named: Vec<usize> = map.last(&read_place).iter().map(|s| s.task).collect();
             prop_assert!(named.is_sorted_by(|a, b| a > b));
-            for byte in bytes(read) {
-                if let Some(task) = owner[usize::try_from(byte).unwrap()] {
-                    prop_assert!(named.contains(&task), "byte {byte} is of {task}, not of {named:?}");
-                }
-            }
-            for task in named {
-                let held = bytes(read).iter().any(|&b| owner[usize::try_from(b).unwrap()] == Some(task));
-                prop_assert!(held, "{task} was overwritten");
-            }
+            let expected: BTreeSet<usize> = half_bytes(read).into_iter().filter_map(|half| owner[half]).collect();
+            prop_assert_eq!(named.into_iter().collect::<BTreeSet<_>>(), expected);
         }
     }
 }

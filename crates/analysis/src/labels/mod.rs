@@ -13,6 +13,7 @@
 
 mod chain;
 mod race;
+mod times;
 mod walk;
 
 pub use chain::{chain, first_wrong};

@@ -145,6 +145,90 @@ fn a_task_into_whose_output_another_wrote_meanwhile_is_not_blamed_alone() {
 }
 
 #[test]
+fn what_a_late_task_overwrote_raced_with_that_task_and_not_with_its_producer() {
+    // 1 adds to what 0 makes, 2 reads the sum. 0 ran last but one: it wrote over the sum, which 1 had captured right.
+    let make = |[given, sum, read, made]: [&str; 4], times: [(u64, u64); 3]| {
+        let at = |maker: TaskMaker, place: usize| maker.at(times[place].0).until(times[place].1).done();
+        vec![
+            at(TaskMaker::new(0, "make").output(0x1000, "first"), 0),
+            at(TaskMaker::new(1, "add").inout(0x1000, given, sum), 1),
+            at(TaskMaker::new(2, "use").input(0x1000, read).output(0x2000, made), 2),
+        ]
+    };
+    let golden = make(["first", "sum", "sum", "made"], [(10, 11), (20, 21), (30, 31)]);
+    let wrong = ["old", "sum!", "first", "made!"];
+    // The last task began after the late one was done, or while it was under way.
+    for times in [[(10, 60), (20, 30), (70, 80)], [(10, 60), (20, 30), (50, 80)]] {
+        let case = Case::new(make(wrong, times), &golden, &[(0, 1), (1, 2)]);
+        assert_eq!(case.labels(), [(0, Label::Ok), (1, Label::Raced), (2, Label::Raced)]);
+        let races: Vec<_> = case.findings().into_iter().map(|(_, f)| f.race).collect();
+        assert_eq!(races[1], Some(Race { other: 0, kind: RaceKind::ReadTooEarly }));
+        assert_eq!(races[2], Some(Race { other: 0, kind: RaceKind::Overwritten }), "{times:?}");
+    }
+}
+
+#[test]
+fn a_neighbour_that_was_done_later_overwrote_nothing() {
+    // 1 wrote the row behind that of 0, and was done after it; who changed the row of 0 is not known.
+    let make = |read: [&str; 2], made: &str| {
+        let neighbour = TaskMaker::new(1, "make").output(0x1040, "b").at(10).until(40).done();
+        let reader = TaskMaker::new(2, "use").input(0x1000, read[0]).input(0x1040, read[1]);
+        vec![
+            TaskMaker::new(0, "make").output(0x1000, "a").at(10).until(20).done(),
+            neighbour,
+            reader.output(0x2000, made).at(50).done(),
+        ]
+    };
+    let case = Case::new(make(["a!", "b"], "c!"), &make(["a", "b"], "c"), &[(0, 2), (1, 2)]);
+    assert_eq!(case.findings()[2].1.race, Some(Race { other: 0, kind: RaceKind::Changed }));
+}
+
+/// A task that makes something wrong of right inputs, and one that wrote half-bytes 3 to 5 meanwhile: byte 1 is half of each.
+fn beside_a_writer_of_half_bytes(wrong: impl Fn(&str) -> TaskMaker, writes: std::ops::Range<u64>) -> Finding {
+    let make = |made: &str| {
+        let writer = TaskMaker::new(1, "b").output(0x1000, "b").half_bytes(0x1000, writes.clone());
+        vec![wrong(made).at(10).until(30).done(), writer.at(20).until(40).done()]
+    };
+    let case = Case::new(make("a!"), &make("a"), &[]);
+    case.findings().remove(0).1
+}
+
+#[test]
+fn reading_one_half_of_a_byte_is_no_race_with_writing_the_other() {
+    let reads =
+        |made: &str| TaskMaker::new(0, "a").input(0x1000, "in").half_bytes(0x1000, 1..3).output(0x2000, made);
+    assert_eq!(beside_a_writer_of_half_bytes(reads, 3..6).label, Label::WrongHere);
+    let raced = beside_a_writer_of_half_bytes(reads, 2..6);
+    assert_eq!(raced.race, Some(Race { other: 1, kind: RaceKind::Overlapped }));
+}
+
+#[test]
+fn writing_one_half_of_a_byte_races_with_writing_the_other() {
+    // Memory has bytes: who stores half of one stores the other half as it was before.
+    let writes = |made: &str| TaskMaker::new(0, "a").output(0x1000, made).half_bytes(0x1000, 1..3);
+    let raced = beside_a_writer_of_half_bytes(writes, 3..6);
+    assert_eq!(raced.race, Some(Race { other: 1, kind: RaceKind::Overlapped }));
+    assert_eq!(beside_a_writer_of_half_bytes(writes, 4..6).label, Label::WrongHere);
+}
+
+#[test]
+fn a_half_byte_that_nobody_wrote_comes_from_outside() {
+    let make = |given: &str, made: &str| {
+        vec![
+            TaskMaker::new(0, "b").output(0x1000, "b").half_bytes(0x1000, 3..6).at(10).done(),
+            TaskMaker::new(1, "a")
+                .input(0x1000, given)
+                .half_bytes(0x1000, 1..3)
+                .output(0x2000, made)
+                .at(20)
+                .done(),
+        ]
+    };
+    let case = Case::new(make("in!", "a!"), &make("in", "a"), &[]);
+    assert_eq!(case.labels(), [(0, Label::Ok), (1, Label::Fed)]);
+}
+
+#[test]
 fn a_wrong_input_from_outside_feeds_and_is_named() {
     let make = |input: &str, output: &str| {
         vec![

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tensortap_abi::Role;
 
-use super::race::{behind, overlapping, overwriter, started_before_end};
+use super::race::Races;
 use super::{ArgStatus, Finding, Label, Race, Status, TaskStatus};
 use crate::carry::Carried;
 use crate::graph::{Argument, Basis, GraphTask, Source, TaskGraph};
@@ -16,8 +16,7 @@ pub fn label_tasks(
     statuses: &[TaskStatus],
     carried: impl Fn(usize, &Argument) -> Carried,
 ) -> Vec<Finding> {
-    let mut walk = Walk { graph, statuses, carried, alone: false, aside: HashSet::new() };
-    (0..graph.tasks.len()).map(|task| walk.label(task)).collect()
+    Walk::new(graph, statuses, carried, false).label_all()
 }
 
 /// The same where outputs were held against what each task, alone, should have made of its captured inputs: then a wrong output
@@ -27,12 +26,12 @@ pub fn label_alone(
     statuses: &[TaskStatus],
     carried: impl Fn(usize, &Argument) -> Carried,
 ) -> Vec<Finding> {
-    let mut walk = Walk { graph, statuses, carried, alone: true, aside: HashSet::new() };
-    (0..graph.tasks.len()).map(|task| walk.label(task)).collect()
+    Walk::new(graph, statuses, carried, true).label_all()
 }
 
 struct Walk<'a, C> {
     graph: &'a TaskGraph,
+    races: Races<'a>,
     statuses: &'a [TaskStatus],
     carried: C,
     /// Outputs were judged by the captured inputs.
@@ -53,7 +52,15 @@ enum Cause {
     Within,
 }
 
-impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
+impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
+    fn new(graph: &'a TaskGraph, statuses: &'a [TaskStatus], carried: C, alone: bool) -> Self {
+        Walk { graph, races: Races::of(graph), statuses, carried, alone, aside: HashSet::new() }
+    }
+
+    fn label_all(&mut self) -> Vec<Finding> {
+        (0..self.graph.tasks.len()).map(|task| self.label(task)).collect()
+    }
+
     fn label(&mut self, task: usize) -> Finding {
         let statuses = match &self.statuses[task] {
             TaskStatus::Unmatched(reason) => return finding(Label::Unknown, Some(reason.clone()), None),
@@ -75,7 +82,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
             if differs
                 && arg.is_unchanged()
                 && self.came_from_nobody(arg)
-                && overwriter(self.graph, task, arg).is_none()
+                && self.races.overwriter(task, arg).is_none()
             {
                 self.aside.insert(Source { task, arg_index: arg.arg_index });
                 set_aside.push(arg.arg_index);
@@ -138,7 +145,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
 
     /// A task that alone made a wrong output of right inputs, unless another wrote into them, or into the output, meanwhile.
     fn wrong_here(&self, task: usize, wrong: &Argument) -> Finding {
-        match overlapping(self.graph, task) {
+        match self.races.overlapping(task) {
             Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, Some(wrong.arg_index)) },
             None => finding(Label::WrongHere, None, Some(wrong.arg_index)),
         }
@@ -150,7 +157,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
             return Cause::Fed("a scalar that differs");
         }
         if arg.origin.sources.is_empty() || self.came_from_nobody(arg) {
-            if let Some(race) = overwriter(self.graph, task, arg) {
+            if let Some(race) = self.races.overwriter(task, arg) {
                 return Cause::Raced(race);
             }
             let nobody = "the dump does not say where argument";
@@ -165,7 +172,7 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
             Carried::Changed(source) => self.changed(task, arg, source),
             Carried::Unknown(_) => {
                 let [source, ..] = arg.origin.sources.as_slice() else { return Cause::Within };
-                let race = behind(self.graph, task, arg, *source);
+                let race = self.races.behind(task, arg, *source);
                 self.of_producers(arg, Cause::Raced(race))
             }
         }
@@ -173,12 +180,12 @@ impl<C: Fn(usize, &Argument) -> Carried> Walk<'_, C> {
 
     fn changed(&self, task: usize, arg: &Argument, source: Source) -> Cause {
         match &self.graph.gap {
-            Some(_) if self.alone && !started_before_end(self.graph, task, source.task) => Cause::Within,
-            Some(gap) if !started_before_end(self.graph, task, source.task) => Cause::Unknown(format!(
+            Some(_) if self.alone && !self.races.started_before_end(task, source.task) => Cause::Within,
+            Some(gap) if !self.races.started_before_end(task, source.task) => Cause::Unknown(format!(
                 "argument {} is not what task {:#x} wrote, and {gap}: a task that was not captured may have written it",
                 arg.arg_index, self.graph.tasks[source.task].task_id
             )),
-            _ => Cause::Raced(behind(self.graph, task, arg, source)),
+            _ => Cause::Raced(self.races.behind(task, arg, source)),
         }
     }
 
