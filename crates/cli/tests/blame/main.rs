@@ -4,8 +4,11 @@ mod alarms;
 mod evidence;
 mod faults;
 mod garbage;
+#[path = "../replay/oracle.rs"]
+mod oracle;
 mod outputs;
 mod peers;
+mod races;
 
 use std::path::{Path, PathBuf};
 

@@ -58,7 +58,7 @@ impl Memory {
 }
 
 /// Captured address of every byte of a view, in the order of its packed content.
-fn addresses(record: &Record) -> Vec<u64> {
+pub fn addresses(record: &Record) -> Vec<u64> {
     let width = u64::from(record.dtype.bits() / 8);
     assert!(width > 0, "no scene has 4-bit tensors yet");
     let mut all = Vec::new();
@@ -98,10 +98,9 @@ impl Captured<'_> {
         self.task.task_id
     }
 
-    /// Whether it comes out otherwise than captured when a kernel is damaged.
-    pub fn shows(&self, scene: &dyn Scene, kernel: &KernelDef, fault: FaultKind) -> bool {
+    /// Whether a kernel is one of its own.
+    pub fn calls(&self, kernel: &KernelDef) -> bool {
         self.task.func_id.contains(&kernel.func_id)
-            && self.run(scene, Some((kernel.func_id, fault))) != Some(true)
     }
 
     /// Whether its outputs are as captured; `None` when a kernel panicked.

@@ -1,0 +1,278 @@
+//! Who can have collided with whom in a run with an injected race, worked out from the dump without the code under test.
+//!
+//! The rule. A race lets the successors of one task start before it has run, and holds every other dependency. So, by the
+//! run's own captured times, exactly one task has edges to tasks that were dispatched before it had completed: it is the
+//! *late* task. With its outgoing edges taken away, it has no order with the tasks that they led to; every other pair still
+//! has one. A task *collided* with the late one when edges lead from that to it, one of both wrote a byte that the other read
+//! or wrote, and it was dispatched before the late one had completed.
+//!
+//! A collision that did no harm is none of a report's business. Harm is seen in the captured bytes:
+//!
+//! - a task *misread* when a byte that it was given is not what the task before it in the order of dispatch, which is the
+//!   order of dependencies here, had left there. Only bytes that the late task writes can be such: it read them too early when
+//!   the late task is the one that should have written them, and they were overwritten when another is;
+//! - a task is *torn* when its kernels, called here on what it was given, make something else than was captured.
+//!
+//! A task that misread raced with the late task, and so did one that is torn. The late task, when it is torn, raced with one of
+//! those that collided with it by writing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use tensortap::DumpStage;
+use tensortap::analysis::blame::Blame;
+use tensortap::analysis::labels::{Label, Race, RaceKind};
+use tensortap::format::{ArgumentKind, Dump, Edge, Record, Task};
+use tensortap::scene::Scene;
+
+use crate::oracle;
+
+/// One argument at one stage, byte by byte.
+struct View {
+    arg_index: u16,
+    /// Address of each byte, in the order of its content.
+    addresses: Vec<u64>,
+    content: Vec<u8>,
+}
+
+struct Node {
+    task: Task,
+    before: Vec<View>,
+    after: Vec<View>,
+}
+
+impl Node {
+    fn end(&self) -> u64 {
+        self.task.completed_ns.expect("completed")
+    }
+
+    fn reads(&self) -> HashSet<u64> {
+        self.before.iter().flat_map(|v| v.addresses.iter().copied()).collect()
+    }
+
+    fn writes(&self) -> HashSet<u64> {
+        self.after.iter().flat_map(|v| v.addresses.iter().copied()).collect()
+    }
+}
+
+/// A run with a race, and what it did.
+pub struct Raced {
+    late: u64,
+    /// Tasks that collided with the late one by writing.
+    writers: BTreeSet<u64>,
+    /// Arguments that tasks misread, and how.
+    misread: BTreeMap<u64, BTreeMap<u16, RaceKind>>,
+    torn: BTreeSet<u64>,
+    /// Tasks and arguments that are not what they are in a run without the race, by stage.
+    differing: HashSet<(u64, u16, DumpStage)>,
+}
+
+impl Raced {
+    /// Of a dump, and one of the same graph at the same place without the race.
+    pub fn of(dump: &Dump, plain: &Dump, scene: &dyn Scene, kernel: &str) -> Result<Raced, String> {
+        let edges = dump.edges().expect("readable");
+        let tasks: HashMap<u64, Task> =
+            dump.tasks().expect("readable").into_iter().map(|t| (t.task_id, t)).collect();
+        let late = late_task(&tasks, &edges)?;
+        let damaged = scene.kernels().iter().find(|k| k.name == kernel).expect("of the scene").func_id;
+        if !tasks[&late].func_id.contains(&damaged) {
+            return Err(format!("{late:#x} was late, and is none of {kernel}"));
+        }
+        let nodes = nodes(dump, &tasks, late);
+        let me = nodes.iter().find(|n| n.task.task_id == late).expect("one of them");
+        let (touched, written): (HashSet<u64>, HashSet<u64>) =
+            (me.reads().union(&me.writes()).copied().collect(), me.writes());
+        let below = reached(&edges, late, |e| (e.from, e.to));
+        let collided = |n: &&Node| below.contains(&n.task.task_id) && n.task.dispatched_ns < me.end();
+        let writers = nodes.iter().filter(collided).filter(|n| !n.writes().is_disjoint(&touched));
+        let writers: BTreeSet<u64> = writers.map(|n| n.task.task_id).collect();
+        let readers = nodes.iter().filter(collided).filter(|n| !n.reads().is_disjoint(&written));
+        let suspects: BTreeSet<u64> =
+            readers.map(|n| n.task.task_id).chain(writers.iter().copied()).chain([late]).collect();
+        let torn = oracle::tasks(dump)
+            .into_iter()
+            .filter(|t| suspects.contains(&t.id()) && t.run(scene, None) != Some(true))
+            .map(|t| t.id())
+            .collect();
+        let misread = misread(&nodes, &edges, late, &written);
+        Ok(Raced { late, writers, misread, torn, differing: differing(dump, plain) })
+    }
+
+    /// Holds a report against it.
+    pub fn check(&self, blame: &Blame) -> Result<(), String> {
+        let by_golden = blame.golden.is_some();
+        let mut raced = 0;
+        for (task, finding) in blame.graph.tasks.iter().zip(&blame.findings) {
+            let id = task.task_id;
+            let said = || format!("{id:#x} is {} {:?}", finding.label.name(), finding.race);
+            let expected = if by_golden { self.harmed_by_golden(id) } else { self.harmed(id) };
+            if (finding.label == Label::Raced) != expected.is_some() {
+                return Err(format!("{}, and should have raced by {expected:?}", said()));
+            }
+            if finding.label == Label::WrongHere {
+                return Err(said());
+            }
+            let Some(harm) = expected else { continue };
+            raced += 1;
+            let Some(Race { other, kind }) = finding.race else { return Err(said()) };
+            let other = blame.graph.tasks[other].task_id;
+            let right_pair = if id == self.late { self.writers.contains(&other) } else { other == self.late };
+            let right_kind = match harm {
+                Harm::Torn => kind == RaceKind::Overlapped,
+                Harm::Misread(args) => finding.arg_index.and_then(|arg| args.get(&arg)) == Some(&kind),
+            };
+            if !right_pair || !right_kind {
+                let (late, writers) = (self.late, &self.writers);
+                return Err(format!("{} with {other:#x}; {late:#x} was late, writers {writers:x?}", said()));
+            }
+        }
+        if raced == 0 { Err("nothing raced".into()) } else { Ok(()) }
+    }
+
+    /// What each task alone shows.
+    fn harmed(&self, id: u64) -> Option<Harm<'_>> {
+        let torn = self.torn.contains(&id).then_some(Harm::Torn);
+        torn.or_else(|| self.misread.get(&id).map(Harm::Misread))
+    }
+
+    /// What a golden shows: misread content counts where it is not what it should be, and a task that was given something
+    /// wrong that others made inherits it.
+    fn harmed_by_golden(&self, id: u64) -> Option<Harm<'_>> {
+        let differs = |arg: u16| self.differing.contains(&(id, arg, DumpStage::BeforeDispatch));
+        let misread = self.misread.get(&id).filter(|args| args.keys().any(|&arg| differs(arg)));
+        let differs_at =
+            |wanted| self.differing.iter().any(|&(task, _, stage)| task == id && stage == wanted);
+        let torn = self.torn.contains(&id)
+            && !differs_at(DumpStage::BeforeDispatch)
+            && differs_at(DumpStage::AfterCompletion);
+        misread.map(Harm::Misread).or_else(|| torn.then_some(Harm::Torn))
+    }
+}
+
+#[derive(Debug)]
+enum Harm<'a> {
+    Torn,
+    Misread(&'a BTreeMap<u16, RaceKind>),
+}
+
+/// The task that successors did not wait for.
+fn late_task(tasks: &HashMap<u64, Task>, edges: &[Edge]) -> Result<u64, String> {
+    let end = |id| tasks[&id].completed_ns.expect("completed");
+    let broken = edges.iter().filter(|e| tasks[&e.to].dispatched_ns < end(e.from));
+    let late: BTreeSet<u64> = broken.map(|e| e.from).collect();
+    if let Some(edge) = edges.iter().find(|e| tasks[&e.from].dispatched_ns >= tasks[&e.to].dispatched_ns) {
+        return Err(format!("{edge:?} is not in the order of dispatch"));
+    }
+    match late.iter().collect::<Vec<_>>().as_slice() {
+        [late] => Ok(**late),
+        _ => Err(format!("late are {late:x?}")),
+    }
+}
+
+/// Tasks that touch what the late one touches, itself included, in the order of dispatch.
+fn nodes(dump: &Dump, tasks: &HashMap<u64, Task>, late: u64) -> Vec<Node> {
+    let mut records: HashMap<u64, Vec<Record>> = HashMap::new();
+    for record in dump.records().map(|r| r.expect("readable")).filter(|r| r.kind == ArgumentKind::Tensor) {
+        records.entry(record.task_id).or_default().push(record);
+    }
+    let touched: BTreeSet<u64> = records[&late].iter().flat_map(oracle::addresses).collect();
+    let mut nodes = Vec::new();
+    for (id, records) in &records {
+        let meets = |r: &Record| touched.range(bounds(r)).next().is_some();
+        if !records.iter().any(meets) {
+            continue;
+        }
+        let views = |stage: DumpStage| -> Vec<View> {
+            let of_stage = records.iter().filter(|r| r.stage == stage);
+            let view = |r: &Record| View {
+                arg_index: r.arg_index,
+                addresses: oracle::addresses(r),
+                content: dump.payload(r).expect("stored"),
+            };
+            of_stage.map(view).collect()
+        };
+        let (before, after) = (views(DumpStage::BeforeDispatch), views(DumpStage::AfterCompletion));
+        nodes.push(Node { task: tasks[id].clone(), before, after });
+    }
+    nodes.sort_by_key(|n| n.task.dispatched_ns);
+    nodes
+}
+
+/// Addresses from the first byte of a view to behind its last.
+fn bounds(record: &Record) -> std::ops::Range<u64> {
+    let (mut low, mut high) = (i128::from(record.start_offset), i128::from(record.start_offset));
+    for (&size, &stride) in record.shape().iter().zip(record.strides()) {
+        let reach = i128::from(size.saturating_sub(1)) * i128::from(stride);
+        (low, high) = (low + reach.min(0), high + reach.max(0));
+    }
+    let width = i128::from(record.dtype.bits() / 8);
+    let at = |element: i128| record.address + u64::try_from(element * width).expect("inside its buffer");
+    at(low)..at(high + 1)
+}
+
+/// Arguments that are not what the tasks before left there.
+fn misread(
+    nodes: &[Node],
+    edges: &[Edge],
+    late: u64,
+    written: &HashSet<u64>,
+) -> BTreeMap<u64, BTreeMap<u16, RaceKind>> {
+    let mut misread: BTreeMap<u64, BTreeMap<u16, RaceKind>> = BTreeMap::new();
+    let mut memory: HashMap<u64, (u8, u64)> = HashMap::new();
+    for node in nodes {
+        let id = node.task.task_id;
+        let mut waited_for: Option<HashSet<u64>> = None;
+        for view in &node.before {
+            for (address, given) in view.addresses.iter().zip(&view.content) {
+                let Some((_, by)) = memory.get(address).filter(|(left, _)| left != given) else { continue };
+                let above = waited_for.get_or_insert_with(|| reached(edges, id, |e| (e.to, e.from)));
+                // Without a dependency, memory is used for something else.
+                if !above.contains(by) {
+                    continue;
+                }
+                // Of several writers whose content is not there a report names the newest, which the late task never is.
+                let args = misread.entry(id).or_default();
+                if *by == late {
+                    args.entry(view.arg_index).or_insert(RaceKind::ReadTooEarly);
+                } else {
+                    args.insert(view.arg_index, RaceKind::Overwritten);
+                }
+            }
+        }
+        for view in &node.after {
+            for (&address, &byte) in view.addresses.iter().zip(&view.content) {
+                if written.contains(&address) {
+                    memory.insert(address, (byte, id));
+                }
+            }
+        }
+    }
+    misread
+}
+
+/// Tasks that edges lead to, in the direction that `ends` says.
+fn reached(edges: &[Edge], from: u64, ends: impl Fn(&Edge) -> (u64, u64)) -> HashSet<u64> {
+    let mut next: HashMap<u64, Vec<u64>> = HashMap::new();
+    for (near, far) in edges.iter().map(ends) {
+        next.entry(near).or_default().push(far);
+    }
+    let (mut found, mut open) = (HashSet::new(), vec![from]);
+    while let Some(id) = open.pop() {
+        for &far in next.get(&id).into_iter().flatten() {
+            if found.insert(far) {
+                open.push(far);
+            }
+        }
+    }
+    found
+}
+
+/// Records that are not, byte for byte, those of a run of the same graph at the same place.
+fn differing(dump: &Dump, plain: &Dump) -> HashSet<(u64, u16, DumpStage)> {
+    let contents = |dump: &Dump| -> HashMap<(u64, u16, DumpStage), Option<u128>> {
+        let tensors = dump.records().map(|r| r.expect("readable")).filter(|r| r.kind == ArgumentKind::Tensor);
+        tensors.map(|r| ((r.task_id, r.arg_index, r.stage), r.hash)).collect()
+    };
+    let right = contents(plain);
+    let ours = contents(dump);
+    ours.into_iter().filter(|(key, hash)| right[key] != *hash).map(|(key, _)| key).collect()
+}
