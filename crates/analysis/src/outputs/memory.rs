@@ -105,7 +105,7 @@ mod tests {
         /// Against a table of elements. Writes begin before the view and end behind it, too.
         #[test]
         fn the_last_write_of_every_element_is_what_memory_holds(
-            bits in prop_oneof![Just(8_u32), Just(32)],
+            bits in prop_oneof![Just(4_u32), Just(8), Just(32)],
             writes in proptest::collection::vec((0_u64..60, 1_u64..5, 1_u64..6, 0_i64..4), 0..12),
             first in (0_u64..5).prop_map(|n| n * 2),
         ) {
