@@ -76,8 +76,23 @@ struct FullDocument {
     #[serde(serialize_with = "json_optional_float")]
     mean_ulps: Option<f64>,
     bit_exact: Option<bool>,
+    /// Against a golden of another dtype: after rounding it to the dump's.
+    rounded: Option<RoundedDocument>,
     dump_specials: Specials,
     golden_specials: Specials,
+}
+
+#[derive(Serialize)]
+struct RoundedDocument {
+    failing: u64,
+    mismatched: u64,
+    #[serde(serialize_with = "json_float")]
+    max_abs_err: f64,
+    max_ulps: Option<u64>,
+    #[serde(serialize_with = "json_optional_float")]
+    mean_ulps: Option<f64>,
+    bit_exact: Option<bool>,
+    worst: Option<WorstDocument>,
 }
 
 #[derive(Serialize)]
@@ -203,9 +218,22 @@ fn full(metrics: &Metrics) -> FullDocument {
         cosine: metrics.cosine,
         max_ulps: metrics.max_ulps,
         mean_ulps: metrics.mean_ulps,
-        bit_exact: metrics.differing.map(|n| n == 0),
+        bit_exact: metrics.bit_exact(),
+        rounded: metrics.rounded.as_deref().map(rounded),
         dump_specials: specials(&metrics.dump),
         golden_specials: specials(&metrics.golden),
+    }
+}
+
+fn rounded(metrics: &Metrics) -> RoundedDocument {
+    RoundedDocument {
+        failing: metrics.failing,
+        mismatched: metrics.mismatched,
+        max_abs_err: metrics.max_abs,
+        max_ulps: metrics.max_ulps,
+        mean_ulps: metrics.mean_ulps,
+        bit_exact: metrics.bit_exact(),
+        worst: metrics.worst.as_ref().map(worst),
     }
 }
 

@@ -7,6 +7,7 @@ mod dump_run;
 mod dumps;
 mod export;
 mod failing;
+mod golden_dtype;
 mod help;
 mod json;
 mod list;

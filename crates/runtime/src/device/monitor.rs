@@ -160,3 +160,61 @@ fn graph_deadlock(run: &Run<'_>) -> Failure {
 pub fn is_quiet(run: &Run<'_>) -> bool {
     busy_cores(run).next().is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::run::Shape;
+    use crate::drive;
+
+    const AIV: u8 = 0b010;
+
+    /// A graph of one task, which a scheduler has taken and whose core has finished, and nobody has noticed yet.
+    fn finished_and_not_collected() -> Run<'static> {
+        let run = drive::graph(&[(AIV, 1)], &[], 1);
+        assert_eq!(run.pop_ready(Shape::of(AIV)), Some(0));
+        assert!(nothing_moves(&run), "all that is to be seen from outside");
+        run
+    }
+
+    fn set_rounds(run: &Run<'_>, rounds: u64) {
+        run.control.thread(1).idle_rounds().store(rounds, Ordering::Release);
+    }
+
+    #[test]
+    fn a_scheduler_that_gets_no_time_is_no_deadlock_however_long() {
+        let run = finished_and_not_collected();
+        // What it had done before the first look proves nothing.
+        set_rounds(&run, 70);
+        let mut stillness = Stillness::default();
+        assert!((0..1000).all(|_| !stillness.look(&run)));
+        // A round that was under way at the first look may have begun before the core had finished.
+        set_rounds(&run, 71);
+        assert!((0..1000).all(|_| !stillness.look(&run)));
+        set_rounds(&run, 72);
+        assert!(stillness.look(&run));
+    }
+
+    #[test]
+    fn schedulers_that_find_nothing_in_one_look_are_no_deadlock() {
+        let run = drive::graph(&[(AIV, 1), (AIV, 1)], &[(0, 1), (1, 0)], 1);
+        let mut stillness = Stillness::default();
+        for look in 0..STILL_LOOKS {
+            assert!(!stillness.look(&run));
+            set_rounds(&run, 100 * u64::from(look + 1));
+        }
+        assert!(stillness.look(&run), "a circle");
+    }
+
+    #[test]
+    fn whatever_moves_starts_the_looks_and_the_rounds_again() {
+        let run = finished_and_not_collected();
+        let mut stillness = Stillness::default();
+        assert!((0..10).all(|_| !stillness.look(&run)));
+        run.requeue(0);
+        set_rounds(&run, 5);
+        assert!(!stillness.look(&run), "a task is ready");
+        assert_eq!(run.pop_ready(Shape::of(AIV)), Some(0));
+        assert!((0..10).all(|_| !stillness.look(&run)), "nobody has looked since");
+    }
+}

@@ -127,7 +127,11 @@ fn cells(row: &DiffRow) -> [String; 9] {
     let kernels: Vec<String> = row.kernels.iter().map(|k| printable(k).into_owned()).collect();
     let number = |value: Option<f64>| value.map_or("-".into(), |v| significant(v, DIGITS));
     let (relative, ulps) = match &row.outcome.evidence {
-        Evidence::Full(m) => (Some(m.max_relative), m.max_ulps.map_or("-".into(), grouped)),
+        Evidence::Full(m) => {
+            // Between dtypes there are representable values to count only after rounding.
+            let ulps = m.max_ulps.or_else(|| m.rounded.as_ref()?.max_ulps);
+            (Some(m.max_relative), ulps.map_or("-".into(), grouped))
+        }
         Evidence::Identical => (Some(0.0), "0".into()),
         _ => (None, "-".into()),
     };

@@ -201,3 +201,16 @@ fn a_successor_waits_for_all_its_predecessors() {
     drive.busy().into_iter().for_each(|core| drive.finish(core));
     assert_eq!(Drive::posted(&drive.step()), [2]);
 }
+
+#[test]
+fn only_rounds_that_found_nothing_are_counted_for_the_watcher() {
+    let mut drive = Drive::new(&[(AIV, 1), (AIV, 1)], &[(0, 1)], 1);
+    let round = |drive: &mut Drive| {
+        let nothing = drive.scheduler.finds_nothing();
+        (nothing, drive.run.control.thread(1).idle_rounds().load(Ordering::Acquire))
+    };
+    assert_eq!(round(&mut drive), (false, 0), "it dispatched");
+    assert_eq!([round(&mut drive), round(&mut drive)], [(true, 1), (true, 2)], "the core is at work");
+    drive.finish(drive.busy()[0]);
+    assert_eq!([round(&mut drive), round(&mut drive)], [(false, 2), (true, 3)]);
+}

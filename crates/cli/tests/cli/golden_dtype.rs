@@ -1,0 +1,164 @@
+//! `--golden-dtype`: a golden of another float dtype, compared as it is and after rounding.
+//!
+//! The dump holds bfloat16, whose neighbours of 1 are 2^-7 apart; the golden holds float32. Every expected number is written
+//! down here from that.
+
+use serde_json::{Value, json};
+use tensortap::{DType, DumpStage};
+use tensortap_abi::Role;
+
+use crate::dumps::Folder;
+use crate::made::{Made, f32s, i32s};
+
+/// Half of the distance between neighbours of 1.
+const HALF: f32 = 0.003_906_25;
+
+/// Rounds to what the dump holds: below half, above half of the next, and both ties, which go to the even neighbour.
+const NEAR: [(u16, f32); 4] =
+    [(0x3f80, 1.003), (0x3f81, 1.005), (0x3f80, 1.0 + HALF), (0x3f82, 1.0 + 3.0 * HALF)];
+/// Rounds to the neighbour of what the dump holds, which is within the tolerance of bfloat16 (1.6e-2).
+const BESIDE: [(u16, f32); 2] = [(0x3f80, 1.003), (0x3f80, 1.006)];
+/// Fails by any rule: 2 in place of 1.
+const FAR: [(u16, f32); 2] = [(0x3f80, 1.003), (0x4000, 1.003)];
+
+fn bf16s(pairs: &[(u16, f32)]) -> Vec<u8> {
+    pairs.iter().flat_map(|(bits, _)| bits.to_le_bytes()).collect()
+}
+
+fn goldens(pairs: &[(u16, f32)]) -> Vec<u8> {
+    f32s(pairs.iter().map(|(_, golden)| *golden))
+}
+
+/// A `.npy` file as numpy writes it.
+fn npy(descr: &str, elements: usize, content: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({elements},), }}");
+    while (header.len() + 11) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let length = u16::try_from(header.len()).expect("short").to_le_bytes();
+    [b"\x93NUMPY\x01\x00".as_slice(), &length, header.as_bytes(), content].concat()
+}
+
+/// A folder with a dump `bf16` of one task, which wrote NEAR, BESIDE and FAR, and a folder `npy` with its golden.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let mut made = Made::new(&folder.path("bf16"), 2);
+    made.task(3, 0, DumpStage::AfterCompletion);
+    std::fs::create_dir(folder.path("npy")).expect("a folder");
+    for (arg, pairs) in [(0, NEAR.as_slice()), (1, &BESIDE), (2, &FAR)] {
+        made.tensor(Role::Output, arg, DType::BFloat16, &[pairs.len() as u64], &bf16s(pairs));
+        let file = folder.path("npy").join(format!("task_0x0000000000000003_after_out{arg}.npy"));
+        std::fs::write(file, npy("<f4", pairs.len(), &goldens(pairs))).expect("written");
+    }
+    made.finish();
+    folder
+}
+
+/// The records of a diff that must end with a code, by argument.
+fn records(folder: &Folder, line: &str, code: i32) -> Vec<Value> {
+    let outcome = folder.tensortap(line);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(code), ""), "{line}: {outcome:?}");
+    let document: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    let mut records = document["records"].as_array().expect("records").clone();
+    records.sort_by_key(|r| r["arg_index"].as_u64());
+    records
+}
+
+fn verdicts(records: &[Value]) -> Vec<&str> {
+    records.iter().map(|r| r["verdict"].as_str().expect("a word")).collect()
+}
+
+/// The greatest error, in exact arithmetic of the numbers themselves.
+fn max_abs(pairs: &[(u16, f32)]) -> f64 {
+    let errors = pairs.iter().map(|&(bits, golden)| {
+        let dump = f32::from_bits(u32::from(bits) << 16);
+        (f64::from(dump) - f64::from(golden)).abs()
+    });
+    errors.fold(0.0, f64::max)
+}
+
+#[test]
+fn another_dtype_is_an_error_unless_it_is_asked_for() {
+    let folder = folder();
+    let refused = records(&folder, "diff bf16 npy --json", 1);
+    assert_eq!(verdicts(&refused), ["fail"; 3]);
+    let reason = refused[0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("the dump holds bfloat16, the golden float32"), "{reason}");
+}
+
+#[test]
+fn tolerances_judge_the_golden_as_it_is() {
+    let folder = folder();
+    let found = records(&folder, "diff bf16 npy --golden-dtype --json", 1);
+    assert_eq!(verdicts(&found), ["pass", "pass", "fail"]);
+    for (record, pairs) in found.iter().zip([NEAR.as_slice(), &BESIDE, &FAR]) {
+        assert_eq!(record["max_abs_err"].as_f64(), Some(max_abs(pairs)), "{record}");
+        assert_eq!((&record["max_ulps"], &record["bit_exact"]), (&Value::Null, &Value::Null), "{record}");
+    }
+    // A tolerance that no rounding stands: what is right after rounding fails, and is said to be.
+    let strict = records(&folder, "diff bf16 npy --golden-dtype --rtol 1e-4 --atol 0 --json", 1);
+    assert_eq!(verdicts(&strict), ["fail"; 3]);
+    let failing: Vec<_> =
+        strict.iter().map(|r| (r["failing"].clone(), r["rounded"]["failing"].clone())).collect();
+    assert_eq!(failing, [(json!(4), json!(0)), (json!(2), json!(1)), (json!(2), json!(1))]);
+}
+
+#[test]
+fn what_is_right_only_after_rounding_passes_where_bits_are_asked_for() {
+    let folder = folder();
+    let found = records(&folder, "diff bf16 npy --golden-dtype --profile bitexact --json", 1);
+    assert_eq!(verdicts(&found), ["pass", "fail", "fail"]);
+    // From 1 to its neighbour is one, to 2 are 128.
+    let rounded: Vec<_> = found.iter().map(|r| r["rounded"].clone()).collect();
+    let measured = |of: &Value| {
+        [&of["failing"], &of["max_ulps"], &of["max_abs_err"], &of["bit_exact"]].map(Value::clone)
+    };
+    assert_eq!(measured(&rounded[0]), [json!(0), json!(0), json!(0.0), json!(true)]);
+    assert_eq!(measured(&rounded[1]), [json!(1), json!(1), json!(2.0 * HALF), json!(false)]);
+    assert_eq!(measured(&rounded[2]), [json!(1), json!(128), json!(1.0), json!(false)]);
+    let table = folder.tensortap("diff bf16 npy --golden-dtype --profile bitexact");
+    assert!(table.code == Some(1) && table.stdout.contains(" 128 "), "{table:?}");
+}
+
+#[test]
+fn a_dump_of_another_float_dtype_is_a_golden_too() {
+    let folder = folder();
+    let mut made = Made::new(&folder.path("f32"), 2);
+    made.task(3, 0, DumpStage::AfterCompletion);
+    for (arg, pairs) in [(0, NEAR.as_slice()), (1, &BESIDE), (2, &FAR)] {
+        made.tensor(Role::Output, arg, DType::Float32, &[pairs.len() as u64], &goldens(pairs));
+    }
+    made.finish();
+    let found = records(&folder, "diff bf16 f32 --golden-dtype --profile bitexact --json", 1);
+    assert_eq!(verdicts(&found), ["pass", "fail", "fail"]);
+    let blamed = folder.tensortap("blame bf16 --golden f32 --golden-dtype --json");
+    assert_eq!(blamed.code, Some(1), "{blamed:?}");
+    let blamed: Value = serde_json::from_str(&blamed.stdout).expect("one JSON document");
+    assert_eq!((&blamed["compared"], &blamed["tasks"][0]["label"]), (&3.into(), &"wrong_here".into()));
+}
+
+#[test]
+fn only_floats_compare_with_another_dtype() {
+    let folder = Folder::new();
+    let mut made = Made::new(&folder.path("ints"), 2);
+    made.task(3, 0, DumpStage::AfterCompletion);
+    made.tensor(Role::Output, 0, DType::Int32, &[2], &i32s([1, 2]));
+    made.tensor(Role::Output, 1, DType::BFloat16, &[2], &bf16s(&BESIDE));
+    made.finish();
+    std::fs::create_dir(folder.path("npy")).expect("a folder");
+    for (arg, descr, content) in [(0, "<f4", f32s([1.0, 2.0])), (1, "<i4", i32s([1, 1]))] {
+        let file = folder.path("npy").join(format!("task_0x0000000000000003_after_out{arg}.npy"));
+        std::fs::write(file, npy(descr, 2, &content)).expect("written");
+    }
+    let found = records(&folder, "diff ints npy --golden-dtype --json", 1);
+    assert_eq!(verdicts(&found), ["fail"; 2]);
+    for (record, held) in found.iter().zip(["int32, the golden float32", "bfloat16, the golden int32"]) {
+        let reason = record["reason"].as_str().expect("a reason");
+        assert!(
+            reason.contains(held) && reason.contains("only floats compare with another dtype"),
+            "{reason}"
+        );
+        assert_eq!(record["max_abs_err"], Value::Null);
+    }
+}
