@@ -139,6 +139,18 @@ pub enum SceneError {
         /// What there is.
         valid: String,
     },
+    /// A parameter given more than once.
+    #[error("parameter `{name}` of scene `{scene}` is given as `{first}` and as `{second}`; give it once")]
+    RepeatedParam {
+        /// The scene.
+        scene: &'static str,
+        /// The parameter.
+        name: String,
+        /// The value before.
+        first: String,
+        /// The value behind it.
+        second: String,
+    },
     /// A value outside the parameter's range.
     #[error("parameter `{name}` of scene `{scene}` cannot be `{value}`: {expected}")]
     BadParam {

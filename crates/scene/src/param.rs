@@ -70,13 +70,15 @@ pub struct Params {
 }
 
 impl Params {
-    /// Defaults of `specs`, overridden by `given`. Every given name and value is checked.
+    /// Defaults of `specs`, overridden by `given`. Every given name and value is checked; one name given twice is
+    /// refused, for nobody can tell which value was meant.
     pub fn resolve<'a>(
         scene: &'static str,
         specs: &[ParamSpec],
         given: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Params, SceneError> {
         let mut values: BTreeMap<_, _> = specs.iter().map(|s| (s.name, s.default.to_string())).collect();
+        let mut seen = BTreeMap::new();
         for (name, value) in given {
             let Some(spec) = specs.iter().find(|s| s.name == name) else {
                 let valid = if specs.is_empty() {
@@ -92,6 +94,10 @@ impl Params {
                 value: value.into(),
                 expected,
             })?;
+            if let Some(first) = seen.insert(spec.name, value) {
+                let (name, first, second) = (name.into(), first.into(), value.into());
+                return Err(SceneError::RepeatedParam { scene, name, first, second });
+            }
             values.insert(spec.name, value.to_string());
         }
         Ok(Params { values })
@@ -140,6 +146,15 @@ mod tests {
         assert_eq!(params.to_lines(), "n=8\nshape=chain\n");
         for bad in [("n", "9"), ("n", "-1"), ("n", "x"), ("shape", "ring"), ("m", "1")] {
             assert!(Params::resolve("s", SPECS, [bad]).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_given_twice_is_refused_with_both_values() {
+        for second in ["3", "2"] {
+            let error = Params::resolve("s", SPECS, [("n", "2"), ("shape", "fan"), ("n", second)]).unwrap_err();
+            let (first, second) = ("2".to_string(), second.to_string());
+            assert_eq!(error, SceneError::RepeatedParam { scene: "s", name: "n".into(), first, second });
         }
     }
 }

@@ -11,6 +11,7 @@ use tensortap_scene::{
 };
 
 use crate::inputs::{SEED, dim, fill_uniform, size};
+use crate::limits::check_tasks;
 use kernels::{GEMM_TILE, TILE_ADD};
 
 /// `c[b] = a[b] x b[b]` in tiles.
@@ -56,7 +57,7 @@ impl Scene for Bgemm {
                 });
             }
         }
-        Ok(())
+        check_tasks(self.name(), ("tile", tile), Sizes::new(params).tasks())
     }
 
     fn kernels(&self) -> &'static [KernelDef] {
@@ -158,6 +159,12 @@ impl Sizes {
         let [batch, m, n, k, tile] = ["batch", "m", "n", "k", "tile"].map(|name| params.int(name));
         Sizes { batch, m, n, k, tile }
     }
+
+    /// Tasks of the whole graph: a product and an addition per tile of the result and step along k.
+    fn tasks(&self) -> u64 {
+        let Sizes { batch, m, n, k, tile } = self;
+        2 * batch * (m / tile) * (n / tile) * (k / tile)
+    }
 }
 
 /// Dtype of the operands and of the result.
@@ -232,7 +239,7 @@ fn golden_of<T: Element, R: Element>(params: &Params, inputs: &HostArgs) -> Host
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, recorded, ring_use};
+    use crate::tests::{checks, params, recorded, ring_use};
     use proptest::prelude::*;
 
     const SMALL: [(&str, &str); 4] = [("m", "6"), ("n", "4"), ("k", "8"), ("tile", "2")];
@@ -278,6 +285,16 @@ mod tests {
         checks::refused(&Bgemm, &[("k", "33")], "k");
         checks::refused(&Bgemm, &[("dtype", "f64")], "dtype");
         checks::refused(&Bgemm, &[("tile", "0")], "tile");
+    }
+
+    #[test]
+    fn the_tasks_of_a_graph_are_counted_and_too_many_refused() {
+        for given in [&[][..], &SMALL] {
+            let tasks = Sizes::new(&params(&Bgemm, given)).tasks();
+            assert_eq!(tasks, dim(recorded(&Bgemm, given).len()), "{given:?}");
+        }
+        checks::refused(&Bgemm, &[("tile", "1")], "tile");
+        params(&Bgemm, &[("tile", "2")]);
     }
 
     proptest! {

@@ -28,6 +28,7 @@ mod faulty;
 mod garbage;
 mod inputs;
 mod large_tensor;
+mod limits;
 mod mixed_example;
 mod odd_views;
 mod paged_attention;

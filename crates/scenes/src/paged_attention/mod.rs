@@ -29,6 +29,7 @@ use tensortap_scene::{
 };
 
 use crate::inputs;
+use crate::limits::check_tasks;
 use kernels::{ONLINE_UPDATE, PV, QK, SOFTMAX};
 use plan::Plan;
 
@@ -67,7 +68,7 @@ impl Scene for PagedAttention {
         let positions = plan.pages * plan.block;
         let bytes = positions * plan.heads * plan.head_dim * 2;
         if bytes <= MAX_CACHE_BYTES {
-            return Ok(());
+            return check_tasks(NAME, ("block", plan.block), plan.tasks());
         }
         let fits = MAX_CACHE_BYTES * plan.context / bytes;
         Err(SceneError::BadParam {

@@ -48,6 +48,11 @@ impl Plan {
         self.length(sequence).div_ceil(self.block)
     }
 
+    /// Tasks of the whole graph: four per sequence and block.
+    pub fn tasks(&self) -> u64 {
+        4 * (0..self.batch).map(|sequence| self.blocks(sequence)).sum::<u64>()
+    }
+
     /// Positions of a block that belong to the sequence.
     pub fn valid(&self, sequence: u64, index: u64) -> u32 {
         let valid = (self.length(sequence) - index * self.block).min(self.block);

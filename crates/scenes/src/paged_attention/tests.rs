@@ -31,6 +31,7 @@ fn four_tasks_per_sequence_and_block() {
     let plan = Plan::new(&params(&PagedAttention, &[]));
     let blocks: u64 = (0..plan.batch).map(|s| plan.blocks(s)).sum();
     assert_eq!(recorded(&PagedAttention, &[]).len() as u64, 4 * blocks);
+    assert_eq!(plan.tasks(), 4 * blocks);
     assert!((25..75).contains(&blocks), "{blocks}");
 }
 
@@ -100,6 +101,8 @@ fn rings_need_not_grow_with_the_context() {
 fn sizes_out_of_range_are_refused() {
     checks::refused(&PagedAttention, &[("batch", "0")], "batch");
     checks::refused(&PagedAttention, &[("block", "257")], "block");
+    let crumbs = &[("block", "1"), ("batch", "64"), ("context", "65536"), ("heads", "1"), ("head_dim", "1")];
+    checks::refused(&PagedAttention, crumbs, "block");
     checks::refused(&PagedAttention, &[("heads", "many")], "heads");
     let huge: Given<'_> = &[("batch", "64"), ("heads", "128"), ("head_dim", "256"), ("context", "65536")];
     checks::refused(&PagedAttention, huge, "context");

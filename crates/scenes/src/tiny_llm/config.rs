@@ -2,6 +2,7 @@ use tensortap_scene::{ParamSpec, Params, SceneError};
 
 use super::NAME;
 use crate::inputs;
+use crate::limits::check_tasks;
 
 pub(super) static PARAMS: [ParamSpec; 10] = [
     ParamSpec::int("layers", "2", 1, 16, "transformer layers"),
@@ -90,7 +91,20 @@ impl Config {
             return Err(refuse("tile", self.tile, expected));
         }
         divides("ffn", self.ffn, "tile", self.tile)?;
-        divides("vocab", self.vocab, "tile", self.tile)
+        divides("vocab", self.vocab, "tile", self.tile)?;
+        check_tasks(NAME, ("tile", self.tile), self.tasks())
+    }
+
+    /// Tasks of the whole graph, as the orchestration submits them.
+    pub fn tasks(&self) -> u64 {
+        let tiles = |columns: u64| columns / self.tile;
+        // Norm, append, RoPE and residual; three tasks per key and value head.
+        let attention = 4 + 2 * tiles(self.kv_dim()) + 2 * tiles(self.hidden) + 3 * self.kv_heads;
+        // Norm, SwiGLU and residual.
+        let feed_forward = 3 + 2 * tiles(self.ffn) + tiles(self.hidden);
+        // Norm and argmax.
+        let predict = 2 + tiles(self.vocab);
+        self.positions() * (1 + self.layers * (attention + feed_forward)) + self.tokens * predict
     }
 }
 

@@ -4,6 +4,7 @@ use tensortap_abi::DType;
 use tensortap_scene::{Params, Scene, SceneError};
 
 use super::TinyLlm;
+use super::config::Config;
 use crate::tests::{Given, checks, params, recorded, ring_use};
 
 const ONE_OF_EACH: Given<'_> = &[
@@ -53,6 +54,15 @@ fn a_default_run_has_thousands_of_tasks_and_every_dtype_of_a_decoder() {
         (0..graph.len()).flat_map(|t| graph.tensors(t)).filter_map(|(desc, _)| desc.dtype()).collect();
     let wanted = [DType::Float32, DType::Float16, DType::BFloat16, DType::Int32, DType::Int8];
     assert_eq!(dtypes, HashSet::from(wanted));
+}
+
+#[test]
+fn the_tasks_of_a_graph_are_counted_and_too_many_refused() {
+    for given in [&[], ONE_OF_EACH, WIDE, SMALL] {
+        let tasks = Config::new(&params(&TinyLlm, given)).tasks();
+        assert_eq!(tasks, recorded(&TinyLlm, given).len() as u64, "{given:?}");
+    }
+    checks::refused(&TinyLlm, &[("tile", "1"), ("layers", "16"), ("tokens", "1024")], "tile");
 }
 
 /// The least lead of the best logit over the second, in units of what the tolerance allows the best to be
