@@ -68,5 +68,8 @@ pub use device::{DeviceLink, DeviceMemory, HostEvent, become_device_if_asked};
 pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;
 pub use map::MappedMemory;
-pub use signal::{AltStack, install_crash_handlers, set_crash_recorder};
+pub use signal::{
+    AltStack, CrashTeller, CrashText, install_crash_handlers, set_crash_recorder,
+    tell_crashes_in_this_process,
+};
 pub use sim::{DEFAULT_PLATFORM, PLATFORMS, find};

@@ -3,6 +3,10 @@
 //! A handler may run in any thread between any two instructions, so it only loads and stores atomics, calls the
 //! recorder, which does no more than that, and makes system calls that are allowed there.
 
+mod in_process;
+
+pub use in_process::{CrashTeller, CrashText, tell_crashes_in_this_process};
+
 use std::{
     io,
     marker::PhantomData,
@@ -30,26 +34,32 @@ pub fn set_crash_recorder(recorder: fn(signal: i32, fault_addr: u64)) {
 }
 
 /// Installs the handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A device process has them already; a device
-/// in thread mode must not, for the handlers belong to the host there. Installing twice changes nothing.
+/// in thread mode must not, for the handlers belong to the host there (see [`tell_crashes_in_this_process`]). Installing twice changes nothing.
 pub fn install_crash_handlers() -> io::Result<()> {
-    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = on_crash;
     for signal in CRASH_SIGNALS {
-        // SAFETY: all-zero is a valid `sigaction`, filled in below.
-        let mut action: libc::sigaction = unsafe { mem::zeroed() };
-        action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        // While one is handled all are blocked: a fault inside the recorder then kills at once instead of entering
-        // the handler again.
-        for blocked in CRASH_SIGNALS {
-            // SAFETY: the set is initialised (empty is all zero) and the numbers are valid signals.
-            unsafe { libc::sigaddset(&raw mut action.sa_mask, blocked) };
-        }
+        let action = crash_action(on_crash);
         // SAFETY: the action is complete, and its handler obeys the rules at the top of this module.
         if unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
     }
     Ok(())
+}
+
+type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Runs a handler on the thread's signal stack.
+fn crash_action(handler: Handler) -> libc::sigaction {
+    // SAFETY: all-zero is a valid `sigaction`, filled in below.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // While one is handled all are blocked: a fault inside the handler then kills at once instead of entering it again.
+    for blocked in CRASH_SIGNALS {
+        // SAFETY: the set is initialised (empty is all zero) and the numbers are valid signals.
+        unsafe { libc::sigaddset(&raw mut action.sa_mask, blocked) };
+    }
+    action
 }
 
 extern "C" fn on_crash(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {

@@ -8,9 +8,10 @@ mod device;
 #[doc(hidden)]
 pub mod drive;
 mod host;
+mod place;
 mod runtimes;
 
-pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks};
+pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks, exit_on_crash_in_thread_mode};
 pub use host::{
     CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions, Phase,
     PlacedTask, Plan, Progress, RegionPlan, RunError, RunFailure, TasksReport, execute, execute_tasks,

@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_parameter_given_twice_is_refused_with_both_values() {
         for second in ["3", "2"] {
-            let error = Params::resolve("s", SPECS, [("n", "2"), ("shape", "fan"), ("n", second)]).unwrap_err();
+            let error =
+                Params::resolve("s", SPECS, [("n", "2"), ("shape", "fan"), ("n", second)]).unwrap_err();
             let (first, second) = ("2".to_string(), second.to_string());
             assert_eq!(error, SceneError::RepeatedParam { scene: "s", name: "n".into(), first, second });
         }

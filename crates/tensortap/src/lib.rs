@@ -57,7 +57,10 @@ pub use tensortap_replay::{
     ArgReport, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport, Placement, ReplayConfig,
     ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
 };
-pub use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime};
+pub use tensortap_runtime::{
+    BuildMode, DEFAULT_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,
+    exit_on_crash_in_thread_mode,
+};
 pub use tensortap_scene as scene;
 pub use tensortap_scenes::builtin;
 pub use tensortap_values as values;

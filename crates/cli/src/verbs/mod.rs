@@ -14,9 +14,10 @@ mod show;
 mod stats;
 mod verify;
 
+use anyhow::Context;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tensortap::{DumpStage, PayloadPath};
+use tensortap::{DeviceMode, DumpStage, PayloadPath};
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -53,6 +54,15 @@ pub enum Verb {
     Bench(bench::BenchArgs),
     #[command(hide = true, about = select::PAGE, help_template = "{about}\n", disable_help_flag = true)]
     Selectors(SelectorsArgs),
+}
+
+/// A device in this process takes it along when a kernel crashes; at least it is said which, and the status is right.
+fn name_crashes(mode: DeviceMode) -> anyhow::Result<()> {
+    if mode == DeviceMode::Thread {
+        tensortap::exit_on_crash_in_thread_mode(Exit::Failed.code().into())
+            .context("watching for crashes")?;
+    }
+    Ok(())
 }
 
 impl Verb {

@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
 use crate::progress::StepProgress;
+use crate::verbs::name_crashes;
 
 /// Replays what was selected and tells what came of it.
 pub fn run(args: &ReplayArgs, output: Output) -> anyhow::Result<Exit> {
@@ -22,6 +23,7 @@ pub fn run(args: &ReplayArgs, output: Output) -> anyhow::Result<Exit> {
     if let Some(program) = &args.debugger {
         return debugger::run(program, args, &config);
     }
+    name_crashes(config.device_mode)?;
     let report = observed(&config, output)?;
     report.notes.iter().for_each(|note| output.note(note));
     if output.json {

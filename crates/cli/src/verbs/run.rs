@@ -19,12 +19,14 @@ use crate::exit::Exit;
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
 use crate::output::{self, Output};
 use crate::progress::TaskProgress;
+use crate::verbs::name_crashes;
 
 /// Runs the scene and tells what came of it.
 pub fn run(args: &RunArgs, output: Output) -> anyhow::Result<Exit> {
     let config = args.config()?;
     let request = tensortap::resolve(&config)?;
     notes::of(args, &request).iter().for_each(|note| output.note(note));
+    name_crashes(config.device_mode)?;
     match observed(&config, output)? {
         Ok(report) => {
             tell(&report, &request, output)?;

@@ -9,18 +9,60 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::dumps::Folder;
 use crate::json::document;
-use crate::{command, tensortap};
+use crate::{Outcome, command, tensortap};
 
 #[test]
 fn a_crash_names_task_kernel_core_and_signal() {
     for options in ["", "--platform a5sim", "--runtime aicpu_build_graph", "--runtime host_build_graph"] {
         let outcome = tensortap(&format!("run crash_segv {options}"));
-        assert_eq!(outcome.code, Some(3), "{options}: {outcome:?}");
-        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
-        for part in ["task 0x000000000000000", "kernel `segv`", "core ", "SIGSEGV"] {
-            assert!(outcome.stderr.contains(part), "{options}: no {part} in {}", outcome.stderr);
+        crash_is_named(&outcome, "segv", "SIGSEGV");
+        assert!(outcome.stdout.contains("crashed"), "{outcome:?}");
+    }
+}
+
+fn crash_is_named(outcome: &Outcome, kernel: &str, signal: &str) {
+    assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    assert!(outcome.stderr.contains("error: crash in "), "{outcome:?}");
+    for part in ["task 0x000000000000000", &format!("kernel `{kernel}`"), "core ", signal] {
+        assert!(outcome.stderr.contains(part), "no {part} in {}", outcome.stderr);
+    }
+    assert!(!outcome.stderr.contains("panicked"), "{outcome:?}");
+}
+
+#[test]
+fn in_thread_mode_a_crash_ends_the_process_and_is_named_all_the_same() {
+    for platform in tensortap::PLATFORMS.iter().map(|p| p.name()) {
+        for runtime in tensortap::RUNTIMES.iter().map(|r| r.name()) {
+            for (scene, kernel, signal) in [
+                ("crash_segv", "segv", "SIGSEGV"),
+                ("crash_abort", "abort", "SIGABRT"),
+                ("crash_stack", "stack", "SIGSEGV"),
+            ] {
+                let options =
+                    format!("--platform {platform} --runtime {runtime} --device-mode thread --quiet");
+                let outcome = tensortap(&format!("run {scene} {options}"));
+                crash_is_named(&outcome, kernel, signal);
+                assert!(outcome.stderr.contains("hint: in thread mode"), "{outcome:?}");
+            }
         }
-        assert!(outcome.stdout.contains("crashed") && !outcome.stderr.contains("panicked"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn in_thread_mode_a_dump_survives_a_crash_as_it_survives_a_killed_host() {
+    let folder = Folder::new();
+    let line = "run crash_segv --param tasks=20 --device-mode thread --quiet --dump-tensor --out d";
+    crash_is_named(&folder.tensortap(line), "segv", "SIGSEGV");
+    assert!(folder.good("repair d").stdout.starts_with("d: whole now, "));
+    folder.good("verify d");
+}
+
+#[test]
+fn in_thread_mode_a_hang_is_given_up_and_ends_with_the_process() {
+    let outcome = tensortap("run hang --device-mode thread --stall-timeout 300ms");
+    assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    for part in ["kernel `hang`", "core ", "thread mode"] {
+        assert!(outcome.stderr.contains(part), "no {part} in {}", outcome.stderr);
     }
 }
 

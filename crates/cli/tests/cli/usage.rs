@@ -36,7 +36,10 @@ fn values_out_of_range_are_answered_with_the_range() {
     refused("run bgemm --param dtype=f8", &["f32, f16, i8"]);
     refused("run bgemm --param n=33", &["multiple of `tile`"]);
     refused("run bgemm --param tile=1", &["`tile`", "11796480 tasks", "may have 2000000"]);
-    refused("run bgemm --param tile=16 -p n=32 --param tile=8", &["`tile`", "as `16` and as `8`", "give it once"]);
+    refused(
+        "run bgemm --param tile=16 -p n=32 --param tile=8",
+        &["`tile`", "as `16` and as `8`", "give it once"],
+    );
     refused("run bgemm --blocks 0", &["--blocks", "1 to 64"]);
     refused("run bgemm --blocks 65", &["--blocks", "1 to 64"]);
     refused("run bgemm --schedulers 0", &["--schedulers", "1 to 32"]);

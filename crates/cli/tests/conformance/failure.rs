@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tensortap::{DeviceMode, FailureKind, PLATFORMS, RunConfig, RunFailure};
+use tensortap::{DeviceMode, FailureKind, RunConfig, RunFailure};
 
 use crate::{config, everywhere, label, run};
 
@@ -67,14 +67,16 @@ fn spawn_cli(args: &[&str]) -> Child {
 }
 
 #[test]
-fn failed_runs_leave_no_process_behind() {
-    for platform in PLATFORMS {
-        for scene in ["crash_segv", "crash_abort", "crash_stack", "hang"] {
-            let cli = spawn_cli(&["run", scene, "--platform", platform.name(), "--stall-timeout", "200ms"]);
+fn failed_runs_exit_with_3_and_leave_no_process_behind() {
+    for scene in ["crash_segv", "crash_abort", "crash_stack", "hang"] {
+        for config in everywhere(scene) {
+            let (runtime, mode) = (config.runtime.as_deref().expect("named"), config.device_mode.name());
+            let device = ["--platform", &config.platform, "--runtime", runtime, "--device-mode", mode];
+            let cli = spawn_cli(&[&["run", scene, "--stall-timeout", "200ms"][..], &device].concat());
             let group = cli.id();
             let output = cli.wait_with_output().expect("it ends");
-            assert_eq!(output.status.code(), Some(3), "{scene} on {}", platform.name());
-            assert_eq!(processes_where(|p| p.group == group), [], "{scene} on {}", platform.name());
+            assert_eq!(output.status.code(), Some(3), "{}", label(&config));
+            assert_eq!(processes_where(|p| p.group == group), [], "{}", label(&config));
         }
     }
 }

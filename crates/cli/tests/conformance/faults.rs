@@ -1,26 +1,19 @@
 //! Every fault kind that a kernel lists shows in the scene's result.
 
+use tensortap::Golden;
 use tensortap::scene::FaultKind;
-use tensortap::{DEFAULT_PLATFORM, DeviceMode, Golden, RunConfig};
 
 use crate::{config, everywhere, label, listed_scenes, run};
 
-/// Every platform and runtime, each platform in one device mode: there are many faults.
-fn a_process_here_a_thread_there(scene: &str) -> impl Iterator<Item = RunConfig> {
-    let mode =
-        |platform: &str| if platform == DEFAULT_PLATFORM { DeviceMode::Process } else { DeviceMode::Thread };
-    everywhere(scene).into_iter().filter(move |c| c.device_mode == mode(&c.platform))
-}
-
 #[test]
-fn every_listed_fault_makes_the_golden_fail() {
+fn every_listed_fault_makes_the_golden_fail_on_every_platform_runtime_and_mode() {
     let mut seen = Vec::new();
     for scene in listed_scenes() {
         for kernel in tensortap::builtin().find(scene).expect("listed").kernels() {
             assert!(!kernel.faults.is_empty(), "{scene}: kernel {} lists no fault", kernel.name);
             for &kind in kernel.faults {
                 seen.push(kind);
-                for mut config in a_process_here_a_thread_there(scene) {
+                for mut config in everywhere(scene) {
                     config.inject_fault = Some((kernel.name.into(), kind));
                     let report = run(&config);
                     assert_eq!(

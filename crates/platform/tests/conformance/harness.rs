@@ -43,10 +43,6 @@ impl Case {
         self.mode == DeviceMode::Thread
     }
 
-    pub fn maps(&self) -> bool {
-        self.platform.name() == "a2a3sim"
-    }
-
     pub fn options(&self) -> DeviceOptions {
         let mut options = DeviceOptions::new(Arc::new(TestProgram));
         options.mode = self.mode;

@@ -285,7 +285,7 @@ fn forget_signal_stack() {
     assert_eq!(unsafe { libc::sigaltstack(&raw const none, ptr::null_mut()) }, 0);
 }
 
-fn recurse(depth: u64) -> u64 {
+pub fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
     if depth == 0 { 0 } else { recurse(depth + 1) + frame[7] }
 }

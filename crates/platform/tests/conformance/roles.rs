@@ -1,12 +1,15 @@
 //! Other processes that tests need: this binary again, in another role.
 
-use std::process::{Command, exit};
+use std::{
+    fmt::Write,
+    process::{Command, exit},
+};
 
-use tensortap_platform::{DeviceMode, find};
+use tensortap_platform::{CrashTeller, DeviceMode, find, tell_crashes_in_this_process};
 
 use crate::{
     harness::{Case, default_case, eventually, launch, result, run},
-    program::Op,
+    program::{self, Op},
 };
 
 const ROLE_VARIABLE: &str = "PLATFORM_TEST_ROLE";
@@ -17,6 +20,12 @@ pub const HANGING_HOST: &str = "hanging host";
 pub const PRINTING_HOST: &str = "printing host";
 /// A program that opens a device and never calls `become_device_if_asked`.
 pub const FORGETFUL_HOST: &str = "forgetful host";
+
+/// Has crashes told, and crashes in a way that its argument names.
+pub const CRASHING_HOST: &str = "crashing host";
+
+/// Exit code of a crashing host whose crash was told.
+pub const EXIT_TOLD: i32 = 78;
 
 /// Exit code of a forgetful host that could not open its device.
 pub const EXIT_REFUSED: i32 = 77;
@@ -52,6 +61,7 @@ pub fn play() {
         "" => {}
         HANGING_HOST => hanging_host(),
         PRINTING_HOST => printing_host(),
+        CRASHING_HOST => crashing_host(),
         other => panic!("no role `{other}`"),
     }
 }
@@ -77,4 +87,20 @@ fn printing_host() -> ! {
     println!("{{}}");
     drop(device);
     exit(0);
+}
+
+fn crashing_host() -> ! {
+    let way = std::env::args().nth(1).expect("a way to crash");
+    if way != "untold" {
+        let told: CrashTeller = |signal, _, text| writeln!(text, "told of {signal}").is_ok();
+        let of_no_device: CrashTeller = |_, _, _| false;
+        let teller = if way == "told" { told } else { of_no_device };
+        // The second call changes nothing but teller and code.
+        tell_crashes_in_this_process(of_no_device, 1).expect("handlers are installed");
+        tell_crashes_in_this_process(teller, EXIT_TOLD).expect("handlers are installed");
+    }
+    if way == "overflow" {
+        std::hint::black_box(program::recurse(std::hint::black_box(1)));
+    }
+    std::process::abort();
 }

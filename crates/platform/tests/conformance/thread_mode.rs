@@ -1,18 +1,24 @@
 //! What only a device in this process does.
 
-use std::sync::atomic::Ordering;
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, sync::atomic::Ordering};
 
 use tensortap_platform::{DeathCause, DeviceEvent, PlatformError, abandoned_devices};
 
 use crate::{
     harness::{Case, PATIENCE, Test, eventually, launch, result, run, wait_past_wakes},
     program::{BEATS, Op, RELEASE},
+    roles,
 };
 
 // The last one leaves devices behind, and with them address ranges.
 pub const TESTS: &[Test] = &[
     ("devices_at_the_same_time_have_their_own_addresses", devices_at_the_same_time_have_their_own_addresses),
     ("a_program_that_heeds_the_end_leaves_nothing", a_program_that_heeds_the_end_leaves_nothing),
+    ("a_crash_is_told_when_the_process_asks_for_it", a_crash_is_told_when_the_process_asks_for_it),
+    (
+        "a_crash_of_another_thread_goes_to_earlier_handlers",
+        a_crash_of_another_thread_goes_to_earlier_handlers,
+    ),
     ("a_panic_ends_the_device_and_not_the_host", a_panic_ends_the_device_and_not_the_host),
     ("a_program_that_runs_on_keeps_its_memory", a_program_that_runs_on_keeps_its_memory),
 ];
@@ -40,6 +46,27 @@ fn a_program_that_heeds_the_end_leaves_nothing(case: &Case) {
     drop(device);
     assert_eq!(abandoned_devices(), before);
     assert_eq!(free_base(case), base);
+}
+
+fn crash(way: &str) -> (ExitStatus, String) {
+    let output = roles::command(roles::CRASHING_HOST).arg(way).output().expect("a host process");
+    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn a_crash_is_told_when_the_process_asks_for_it(_: &Case) {
+    let (status, said) = crash("told");
+    assert_eq!((status.code(), said.as_str()), (Some(roles::EXIT_TOLD), "told of 6\n"));
+    let (status, said) = crash("untold");
+    assert_eq!((status.signal(), said.as_str()), (Some(6), ""));
+}
+
+fn a_crash_of_another_thread_goes_to_earlier_handlers(_: &Case) {
+    let (status, said) = crash("abort");
+    assert_eq!((status.signal(), said.as_str()), (Some(6), ""));
+    // Rust's own handler names the overflow, and only it does.
+    let (status, said) = crash("overflow");
+    assert_eq!(status.signal(), Some(6));
+    assert!(said.contains("overflowed its stack"), "{said}");
 }
 
 fn a_panic_ends_the_device_and_not_the_host(case: &Case) {

@@ -51,7 +51,8 @@ impl Cores for CoreMailboxes<'_, '_> {
 
 /// The kernels of a run by `func_id`, and which of them is damaged.
 pub struct KernelTable {
-    entries: Vec<Option<(KernelEntry, &'static str)>>,
+    kernels: &'static [KernelDef],
+    entries: Vec<Option<KernelEntry>>,
     fault: Option<(u32, FaultKind)>,
     special: Option<SpecialCall>,
 }
@@ -59,20 +60,20 @@ pub struct KernelTable {
 impl KernelTable {
     /// The kernels of a scene; `fault` damages one of them, `special` is what a replay wants of each call.
     pub fn new(
-        kernels: &[KernelDef],
+        kernels: &'static [KernelDef],
         fault: Option<(u32, FaultKind)>,
         special: Option<SpecialCall>,
     ) -> KernelTable {
         let len = kernels.iter().map(|k| k.func_id as usize + 1).max().unwrap_or(0);
         let mut entries = vec![None; len];
         for kernel in kernels {
-            entries[kernel.func_id as usize] = Some((kernel.entry, kernel.name));
+            entries[kernel.func_id as usize] = Some(kernel.entry);
         }
-        KernelTable { entries, fault, special }
+        KernelTable { kernels, entries, fault, special }
     }
 
     fn find(&self, func_id: u32) -> Option<(KernelEntry, Option<FaultKind>)> {
-        let (entry, _) = (*self.entries.get(func_id as usize)?)?;
+        let entry = (*self.entries.get(func_id as usize)?)?;
         Some((entry, self.fault.filter(|&(damaged, _)| damaged == func_id).map(|(_, kind)| kind)))
     }
 }
@@ -82,7 +83,7 @@ pub fn run_core(run: &Run<'_>, kernels: &KernelTable, core: u32, scheduler: u32)
     // Without an alternate stack an overflow of this one would not be reported; that is all that would be lost.
     let _alt_stack = AltStack::install();
     let view = run.control.core(core);
-    let _watched = crash::watch_core(core, view);
+    let _watched = crash::watch_core(core, view, kernels.kernels);
     let mut receiver = Receiver::new(view, 0);
     let parker = &run.core_parkers[core as usize];
     loop {

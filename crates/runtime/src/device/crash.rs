@@ -1,17 +1,30 @@
-//! What a signal handler stores about a kernel that crashed, so that the host can name it.
+//! What a signal handler stores about a kernel that crashed, so that the host can name it; in thread mode, what it says.
 
 use std::cell::Cell;
+use std::fmt::Write;
+use std::io;
 use std::sync::atomic::AtomicPtr;
 
-use tensortap_abi::{DeviceControl, FailureKind, NO_CORE};
-use tensortap_platform::set_crash_recorder;
+use tensortap_abi::{DeviceControl, FailureKind, NO_CORE, TaskId};
+use tensortap_platform::{CrashText, DeathCause, set_crash_recorder, tell_crashes_in_this_process};
+use tensortap_scene::KernelDef;
 use tensortap_sync::atomic::Ordering;
+
+use crate::place::Place;
 
 use super::memory::{Control, CoreView, Table};
 
 thread_local! {
     /// The core this thread is, for the handler: a plain cell, so that reading it allocates nothing.
-    static CORE: Cell<Option<(u32, CoreView<'static>)>> = const { Cell::new(None) };
+    static CORE: Cell<Option<Core>> = const { Cell::new(None) };
+}
+
+/// What a handler knows of the thread it runs in.
+#[derive(Clone, Copy)]
+struct Core {
+    number: u32,
+    view: CoreView<'static>,
+    kernels: &'static [KernelDef],
 }
 
 /// The control area of the current run, null between runs.
@@ -40,9 +53,9 @@ impl Drop for WatchedRun<'_> {
 /// Forgets the core when its thread ends.
 pub struct WatchedCore;
 
-/// Tells the handler which core the calling thread is.
-pub fn watch_core(core: u32, view: CoreView<'_>) -> WatchedCore {
-    CORE.set(Some((core, view.forget_lifetime())));
+/// Tells the handler which core the calling thread is, and which kernels may run on it.
+pub fn watch_core(number: u32, view: CoreView<'_>, kernels: &'static [KernelDef]) -> WatchedCore {
+    CORE.set(Some(Core { number, view: view.forget_lifetime(), kernels }));
     WatchedCore
 }
 
@@ -59,7 +72,7 @@ fn record(signal: i32, fault_addr: u64) {
     // handler runs on one of them (or on a thread of the run).
     let Some(head) = (unsafe { control.as_ref() }) else { return };
     let (core, task, func_id) = match CORE.get() {
-        Some((core, view)) => (core, view.task_id(), view.func_id()),
+        Some(Core { number, view, .. }) => (number, view.task_id(), view.func_id()),
         None => (NO_CORE, u64::MAX, tensortap_abi::NO_KERNEL),
     };
     head.failure_signal(0).store(signal.unsigned_abs(), Ordering::Relaxed);
@@ -68,4 +81,26 @@ fn record(signal: i32, fault_addr: u64) {
     head.failure_task(0).store(task, Ordering::Relaxed);
     head.failure_func_id(0).store(func_id, Ordering::Relaxed);
     head.failure(0).store(FailureKind::Signal as u32, Ordering::Release);
+}
+
+/// In thread mode a kernel that crashes takes its host along. After this call the process names task, kernel, core and
+/// signal on standard error and ends with `exit_code`; otherwise it dies of the signal. Crashes of other threads go to
+/// the handlers that were installed before. For programs whose process is their own.
+pub fn exit_on_crash_in_thread_mode(exit_code: i32) -> io::Result<()> {
+    tell_crashes_in_this_process(tell, exit_code)
+}
+
+/// Runs inside the signal handler, like [`record`].
+fn tell(signal: i32, fault_addr: u64, text: &mut CrashText) -> bool {
+    let Some(Core { number, view, kernels }) = CORE.get() else { return false };
+    let func_id = view.func_id();
+    let kernel = kernels.iter().find(|kernel| kernel.func_id == func_id).map(|kernel| kernel.name);
+    let place = Place { kernel, task: Some(TaskId(view.task_id())), core: Some(number) };
+    let death = DeathCause { signal: Some(signal), code: None };
+    let _ = write!(text, "error: crash in {place}: the device {death}");
+    if fault_addr != 0 {
+        let _ = write!(text, ", at address {fault_addr:#x}");
+    }
+    let _ = writeln!(text, "\nhint: in thread mode a crash ends the whole process; process mode contains it");
+    true
 }

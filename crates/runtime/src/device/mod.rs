@@ -12,5 +12,6 @@ pub(crate) mod reclaim;
 pub(crate) mod run;
 pub(crate) mod scheduler;
 
+pub use crash::exit_on_crash_in_thread_mode;
 pub use program::GraphProgram;
 pub use scheduler::{Cores, NoHooks, Scheduler, TaskHooks};

@@ -1,11 +1,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use tensortap_abi::{CoreType, DeviceControl, FailureKind, KernelName, NO_CORE, SLOTS_PER_TASK, TaskId};
+use tensortap_abi::{DeviceControl, FailureKind, KernelName, NO_CORE, TaskId};
 use tensortap_platform::{DeathCause, PlatformError};
 use tensortap_scene::{GraphError, KernelDef};
 
 use super::{InFlightTask, Progress};
+use crate::place::Place;
 
 /// Why a run could not begin or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -129,16 +130,8 @@ impl RunFailure {
         }
     }
 
-    /// Kernel, task and core, as far as they are known.
-    fn place(&self) -> String {
-        let kernel = self.kernel.map(|k| format!("kernel `{k}`"));
-        let task = self.task.map(|t| format!("task {t}"));
-        let core = self.core.map(|c| {
-            let place = usize::try_from(c).unwrap_or(0) % SLOTS_PER_TASK;
-            format!("core {c} ({} of block {})", CoreType::of_slot(place), c / 3)
-        });
-        let known: Vec<_> = [kernel, task, core].into_iter().flatten().collect();
-        if known.is_empty() { "a device thread".into() } else { known.join(", ") }
+    fn place(&self) -> Place {
+        Place { kernel: self.kernel, task: self.task, core: self.core }
     }
 }
 
