@@ -31,7 +31,7 @@ pub use kernel::{KernelDef, Registry};
 pub use orch::{GraphBuilder, Orch, PlacedArg, TaskBuilder};
 pub use param::{ParamKind, ParamSpec, Params};
 pub use reference::{RefTask, RefTensor, Reference};
-pub use scene::{ALL_RUNTIMES, ArgSpec, DEVICE_BUILT_RUNTIMES, Scene};
+pub use scene::{ArgSpec, Runtimes, Scene};
 pub use sequential::{SequentialGraph, StepView};
 pub use task::{Marks, ScalarArg, TaskHandle, TaskSpec, TensorUse};
 pub use tensor::{HostArgs, HostTensor, Tensor};

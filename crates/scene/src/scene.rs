@@ -2,11 +2,27 @@ use tensortap_abi::{DType, Role};
 
 use crate::{GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, SceneError, Tolerance};
 
-/// Names of the three runtimes, for scenes that make sense for each.
-pub const ALL_RUNTIMES: &[&str] = &["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"];
+/// Runtimes that a scene makes sense for. By kind where that is enough, so that a new runtime has scenes to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtimes {
+    /// Every one.
+    All,
+    /// Those that build the graph on the device, while it runs.
+    DeviceBuilt,
+    /// These, by name.
+    Only(&'static [&'static str]),
+}
 
-/// Names of the runtimes whose graph is built on the device.
-pub const DEVICE_BUILT_RUNTIMES: &[&str] = &["tensormap_and_ringbuffer", "aicpu_build_graph"];
+impl Runtimes {
+    /// Whether a runtime is one of them.
+    pub fn include(self, name: &str, builds_on_device: bool) -> bool {
+        match self {
+            Runtimes::All => true,
+            Runtimes::DeviceBuilt => builds_on_device,
+            Runtimes::Only(names) => names.contains(&name),
+        }
+    }
+}
 
 /// One of the orchestration's own arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +67,9 @@ pub trait Scene: Send + Sync {
         false
     }
 
-    /// Runtimes it makes sense for; the first is the default.
-    fn runtimes(&self) -> &'static [&'static str] {
-        ALL_RUNTIMES
+    /// Runtimes it makes sense for; the first of them in the registry is the default.
+    fn runtimes(&self) -> Runtimes {
+        Runtimes::All
     }
 
     /// Its parameters.

@@ -4,8 +4,8 @@
 use tensortap_abi::ArgKind::{In, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::{
-    ArgSpec, Args, DEVICE_BUILT_RUNTIMES, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch,
-    ParamSpec, Params, RefTask, Scene, kernel_entry,
+    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
+    Runtimes, Scene, kernel_entry,
 };
 
 /// Element `i` is `i * FACTOR + START`, wrapping: no two pages are equal, and a checker needs no other tensor.
@@ -30,8 +30,8 @@ impl Scene for LargeTensor {
         true
     }
 
-    fn runtimes(&self) -> &'static [&'static str] {
-        DEVICE_BUILT_RUNTIMES
+    fn runtimes(&self) -> Runtimes {
+        Runtimes::DeviceBuilt
     }
 
     fn params(&self) -> &'static [ParamSpec] {

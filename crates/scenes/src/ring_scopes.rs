@@ -5,8 +5,8 @@
 use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::{
-    ArgSpec, Args, DEVICE_BUILT_RUNTIMES, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch,
-    ParamSpec, Params, RefTask, Scene, TaskHandle, Tensor, kernel_entry,
+    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
+    Runtimes, Scene, TaskHandle, Tensor, kernel_entry,
 };
 
 /// The prime below 2^26: products of two residues are exact in f64.
@@ -32,8 +32,8 @@ impl Scene for RingScopes {
         true
     }
 
-    fn runtimes(&self) -> &'static [&'static str] {
-        DEVICE_BUILT_RUNTIMES
+    fn runtimes(&self) -> Runtimes {
+        Runtimes::DeviceBuilt
     }
 
     fn params(&self) -> &'static [ParamSpec] {

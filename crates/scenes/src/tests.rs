@@ -200,7 +200,7 @@ fn names_and_func_ids_are_unique_and_defaults_resolve() {
         for kernel in scene.kernels() {
             assert!(ids.insert(kernel.func_id) && kernels.insert(kernel.name), "{}", scene.name());
         }
-        assert!(!scene.runtimes().is_empty() && !scene.about().is_empty(), "{}", scene.name());
+        assert!(!scene.about().is_empty(), "{}", scene.name());
     }
 }
 

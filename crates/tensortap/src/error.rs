@@ -23,7 +23,7 @@ pub enum Error {
         /// What was asked for.
         runtime: &'static str,
         /// What it runs on.
-        runtimes: &'static [&'static str],
+        runtimes: Vec<&'static str>,
     },
     /// Arguments that do not fit in memory.
     #[error(

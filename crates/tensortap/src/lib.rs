@@ -42,7 +42,9 @@ pub use error::{Error, Unknown};
 pub use live::{LiveConfig, LiveReport};
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
-pub use run::{Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed};
+pub use run::{
+    Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed, runtimes_of,
+};
 pub use scene_golden::diff_scene_golden;
 
 pub use tensortap_abi::{

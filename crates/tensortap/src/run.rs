@@ -115,16 +115,28 @@ pub fn resolve(config: &RunConfig) -> Result<Request, Error> {
         .copied()
         .find(|p| p.name() == config.platform)
         .ok_or_else(|| Unknown::new("platform", &config.platform, PLATFORMS.iter().map(|p| p.name())))?;
-    let runtime_name = config.runtime.as_deref().unwrap_or(scene.runtimes()[0]);
+    let runtimes = runtimes_of(scene);
+    let runtime_name = config.runtime.as_deref().or(runtimes.first().copied()).unwrap_or_default();
     let runtime = tensortap_runtime::find(runtime_name)
         .ok_or_else(|| Unknown::new("runtime", runtime_name, RUNTIMES.iter().map(|r| r.name())))?;
-    if !scene.runtimes().contains(&runtime.name()) {
-        let (scene, runtime, runtimes) = (scene.name(), runtime.name(), scene.runtimes());
+    if !runtimes.contains(&runtime.name()) {
+        let (scene, runtime) = (scene.name(), runtime.name());
         return Err(Error::SceneRuntime { scene, runtime, runtimes });
     }
     let params = find_params(scene, &config.params)?;
     let fault = find_fault(scene, config)?;
     Ok(Request { scene, params, platform, runtime, fault })
+}
+
+/// Names of the runtimes a scene makes sense for; the first is what it runs on when none is named.
+///
+/// ```
+/// let scene = tensortap::builtin().find("ring_scopes").expect("built in");
+/// assert_eq!(tensortap::runtimes_of(scene), ["tensormap_and_ringbuffer", "aicpu_build_graph"]);
+/// ```
+pub fn runtimes_of(scene: &dyn Scene) -> Vec<&'static str> {
+    let runtimes = RUNTIMES.iter().filter(|r| scene.runtimes().include(r.name(), r.builds_on_device()));
+    runtimes.map(|runtime| runtime.name()).collect()
 }
 
 fn find_scene(registry: &Registry, name: &str) -> Result<&'static dyn Scene, Unknown> {

@@ -16,7 +16,7 @@ use tensortap::analysis::blame::{Against, Blame, BlameOptions};
 use tensortap::analysis::compare::{RuleBook, Verdict};
 use tensortap::analysis::labels::Label;
 use tensortap::format::Dump;
-use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RUNTIMES, RunConfig};
+use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RunConfig};
 
 /// A run that is dumped into a folder, on the real device executable.
 fn config(scene: &str, platform: &str, runtime: &str, out: &Path) -> RunConfig {
@@ -60,8 +60,7 @@ fn listed_scenes() -> Vec<&'static str> {
 
 /// The platforms, each with a runtime of the scene, in turn: number `turn`.
 fn place(scene: &str, turn: usize) -> (&'static str, &'static str) {
-    let allowed = tensortap::builtin().find(scene).expect("built in").runtimes();
-    let runtimes: Vec<_> = RUNTIMES.iter().map(|r| r.name()).filter(|r| allowed.contains(r)).collect();
+    let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("built in"));
     (PLATFORMS[turn % PLATFORMS.len()].name(), runtimes[turn % runtimes.len()])
 }
 

@@ -2,7 +2,7 @@
 
 use tensortap::scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Registry, Scene, kernel_entry,
+    Registry, Runtimes, Scene, kernel_entry,
 };
 use tensortap::{CoreType, DType, DeviceMode, FailureKind};
 use tensortap_abi::ArgKind::{InOut, Scalar};
@@ -21,8 +21,8 @@ impl Scene for Circle {
         "a graph that can never finish"
     }
 
-    fn runtimes(&self) -> &'static [&'static str] {
-        &["aicpu_build_graph", "host_build_graph"]
+    fn runtimes(&self) -> Runtimes {
+        Runtimes::Only(&["aicpu_build_graph", "host_build_graph"])
     }
 
     fn params(&self) -> &'static [ParamSpec] {
@@ -86,12 +86,12 @@ fn add_reference(task: &mut RefTask) {
 
 #[test]
 fn tasks_that_wait_for_one_another_or_for_nobody_are_a_deadlock() {
-    for runtime in Circle.runtimes() {
+    for runtime in tensortap::runtimes_of(&Circle) {
         for (publish, said) in [(1, "in a circle"), (0, "never published")] {
             let mut config = config("circle").param("publish", publish);
             config.registry = Registry::new(&[&Circle]);
             config.device_mode = DeviceMode::Thread;
-            config.runtime = Some((*runtime).into());
+            config.runtime = Some(runtime.into());
             let report = tensortap::run(&config).unwrap_or_else(|error| panic!("{runtime}: {error}"));
             let failure = report.failure.expect("it cannot finish");
             assert_eq!(failure.kind, Some(FailureKind::GraphDeadlock), "{runtime}: {failure}");

@@ -9,7 +9,7 @@ mod scenes;
 
 use std::path::PathBuf;
 
-use tensortap::{DeviceMode, PLATFORMS, RUNTIMES, RunConfig, RunReport};
+use tensortap::{DeviceMode, PLATFORMS, RunConfig, RunReport};
 
 /// A configuration whose device is the real executable: a test binary cannot become one.
 fn config(scene: &str) -> RunConfig {
@@ -26,14 +26,14 @@ fn run(config: &RunConfig) -> RunReport {
 
 /// Every combination of platform, runtime the scene makes sense for, and device mode.
 fn everywhere(scene: &str) -> Vec<RunConfig> {
-    let runtimes = tensortap::builtin().find(scene).expect("a built-in scene").runtimes();
+    let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("a built-in scene"));
     let mut all = Vec::new();
     for platform in PLATFORMS {
-        for runtime in RUNTIMES.iter().filter(|r| runtimes.contains(&r.name())) {
+        for runtime in &runtimes {
             for mode in [DeviceMode::Process, DeviceMode::Thread] {
                 let mut config = config(scene);
                 config.platform = platform.name().into();
-                config.runtime = Some(runtime.name().into());
+                config.runtime = Some((*runtime).into());
                 config.device_mode = mode;
                 all.push(config);
             }

@@ -1,7 +1,7 @@
 //! Every captured task of every scene, platform and runtime comes out bit by bit, here and on the other platform.
 
 use tensortap::format::Dump;
-use tensortap::{DeviceMode, Grade, Outcome, PLATFORMS, Placement, RUNTIMES, Selection};
+use tensortap::{DeviceMode, Grade, Outcome, PLATFORMS, Placement, Selection};
 
 use crate::{capture, listed_scenes, only, replay, replay_of, small};
 
@@ -9,19 +9,18 @@ use crate::{capture, listed_scenes, only, replay, replay_of, small};
 fn every_task_of_every_scene_platform_and_runtime_is_bit_exact_on_every_platform() {
     // Hidden ones with views and mixes that the others do not have.
     for scene in listed_scenes().into_iter().chain(["odd_views", "rendezvous"]) {
-        let runtimes = tensortap::builtin().find(scene).expect("built in").runtimes();
+        let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("built in"));
         for captured_on in PLATFORMS {
-            for runtime in RUNTIMES.iter().filter(|r| runtimes.contains(&r.name())) {
+            for &runtime in &runtimes {
                 let folder = tempfile::tempdir().expect("a folder");
                 let mut config = small(scene);
-                (config.platform, config.runtime) = (captured_on.name().into(), Some(runtime.name().into()));
+                (config.platform, config.runtime) = (captured_on.name().into(), Some(runtime.into()));
                 let ran = capture(config, &folder.path().join("dump"));
                 for platform in PLATFORMS {
                     let mut config = replay_of(folder.path());
                     config.platform = Some(platform.name().into());
                     let report = replay(&config);
-                    let label =
-                        format!("{scene}, {}, {} to {}", runtime.name(), captured_on.name(), platform.name());
+                    let label = format!("{scene}, {runtime}, {} to {}", captured_on.name(), platform.name());
                     assert_eq!(report.tasks.len() as u64, ran.tasks, "{label}");
                     for task in &report.tasks {
                         assert_eq!(task.outcome, Outcome::BitExact, "{label}: {}", task.name());

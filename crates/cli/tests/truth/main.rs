@@ -15,7 +15,7 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-use tensortap::{DeviceMode, DumpConfig, DumpLevel, PLATFORMS, RUNTIMES, RunConfig, RunReport};
+use tensortap::{DeviceMode, DumpConfig, DumpLevel, PLATFORMS, RunConfig, RunReport};
 
 /// A configuration that dumps into a folder, on the real device executable.
 fn config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
@@ -35,12 +35,12 @@ fn run(config: &RunConfig) -> RunReport {
 
 /// Every platform, runtime of the scene, and device mode.
 fn everywhere(scene: &str) -> Vec<(&'static str, &'static str, DeviceMode)> {
-    let runtimes = tensortap::builtin().find(scene).expect("a built-in scene").runtimes();
+    let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("a built-in scene"));
     let mut all = Vec::new();
     for platform in PLATFORMS {
-        for runtime in RUNTIMES.iter().filter(|r| runtimes.contains(&r.name())) {
+        for &runtime in &runtimes {
             all.extend(
-                [DeviceMode::Process, DeviceMode::Thread].map(|mode| (platform.name(), runtime.name(), mode)),
+                [DeviceMode::Process, DeviceMode::Thread].map(|mode| (platform.name(), runtime, mode)),
             );
         }
     }

@@ -8,7 +8,8 @@ use crate::verbs::platform_names;
 pub fn of(scene: &dyn Scene) -> String {
     let mut text = format!("{}: {}\n\n", scene.name(), scene.about());
     text += &format!("  platforms  {}\n", platform_names().join(", "));
-    text += &format!("  runtimes   {} (the first is the default)\n", scene.runtimes().join(", "));
+    text +=
+        &format!("  runtimes   {} (the first is the default)\n", tensortap::runtimes_of(scene).join(", "));
     text += "\nParameters\n";
     text += &rows(&scene.params().iter().map(param).collect::<Vec<_>>());
     text += "\nKernels\n";

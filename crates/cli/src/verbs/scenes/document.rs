@@ -12,7 +12,7 @@ use crate::verbs::platform_names;
 pub struct SceneDocument {
     name: &'static str,
     about: &'static str,
-    runtimes: &'static [&'static str],
+    runtimes: Vec<&'static str>,
     platforms: Vec<&'static str>,
     kernels: Vec<KernelDocument>,
     params: BTreeMap<&'static str, ParamDocument>,
@@ -48,7 +48,7 @@ impl SceneDocument {
         SceneDocument {
             name: scene.name(),
             about: scene.about(),
-            runtimes: scene.runtimes(),
+            runtimes: tensortap::runtimes_of(scene),
             platforms: platform_names(),
             kernels: scene.kernels().iter().map(KernelDocument::of).collect(),
             params: scene.params().iter().map(|param| (param.name, ParamDocument::of(param))).collect(),

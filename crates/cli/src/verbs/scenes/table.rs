@@ -18,7 +18,7 @@ pub fn of(scenes: &[&dyn Scene]) -> String {
         table.add_row([
             scene.name().to_string(),
             scene.about().to_string(),
-            scene.runtimes().join("\n"),
+            tensortap::runtimes_of(*scene).join("\n"),
             params(*scene),
         ]);
     }
