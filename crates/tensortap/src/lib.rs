@@ -26,9 +26,12 @@ mod dump_config;
 mod dump_files;
 mod dump_session;
 mod error;
+mod export;
 mod in_flight;
 mod live;
+mod measure;
 mod memory;
+mod parallel;
 mod replay;
 mod report;
 mod run;
@@ -39,7 +42,11 @@ pub use dump_config::DumpConfig;
 #[doc(hidden)]
 pub use dump_files::DumpTrouble;
 pub use error::{Error, Unknown};
+pub use export::{
+    ExportConfig, ExportError, ExportFormat, ExportLayout, ExportReport, export, export_records,
+};
 pub use live::{LiveConfig, LiveReport};
+pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
 pub use run::{

@@ -1,28 +1,24 @@
 //! `tensortap export`: records as files that other tools read.
 
-mod content;
-mod manifest;
-mod plan;
 mod summary;
-mod write;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tensortap::format::Dump;
+use tensortap::format::{Dump, FormatError};
+use tensortap::{ExportConfig, ExportError, ExportFormat, ExportLayout};
 
 use crate::dump_arg::DumpArg;
-use crate::error::UsageError;
+use crate::error::{Interrupted, UsageError};
 use crate::exit::Exit;
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
 use crate::parallel::JobsArg;
 use crate::progress::ByteProgress;
-use crate::select::SelectArgs;
+use crate::select::{SelectArgs, Selection};
 
-use self::plan::{Extent, Layout, Plan};
 use self::summary::Exported;
 
 /// What `tensortap export` takes.
@@ -41,7 +37,7 @@ pub struct ExportArgs {
 
     /// npy, npz, safetensors, csv, txt or raw
     #[arg(long, short, value_name = "FORMAT", hide_possible_values = true, value_parser = formats())]
-    format: Format,
+    format: ExportFormat,
 
     /// Folder for the files; must be new or empty [default: the dump's folder with _FORMAT behind it]
     #[arg(long, value_name = "DIR")]
@@ -65,55 +61,10 @@ pub struct ExportArgs {
     select: SelectArgs,
 }
 
-/// What files are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// numpy, one array.
-    Npy,
-    /// numpy, an archive.
-    Npz,
-    /// safetensors.
-    Safetensors,
-    /// Comma-separated values.
-    Csv,
-    /// Text to compare line by line.
-    Txt,
-    /// Bytes.
-    Raw,
-}
-
-impl Format {
-    const ALL: [Format; 6] =
-        [Format::Npy, Format::Npz, Format::Safetensors, Format::Csv, Format::Txt, Format::Raw];
-
-    /// As the command line names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::Npy => "npy",
-            Format::Npz => "npz",
-            Format::Safetensors => "safetensors",
-            Format::Csv => "csv",
-            Format::Txt => "txt",
-            Format::Raw => "raw",
-        }
-    }
-
-    const fn extension(self) -> &'static str {
-        match self {
-            Format::Raw => "bin",
-            other => other.name(),
-        }
-    }
-
-    /// Whether a file can hold several arrays.
-    const fn holds_several(self) -> bool {
-        matches!(self, Format::Npz | Format::Safetensors)
-    }
-}
-
-fn formats() -> impl TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(Format::ALL.map(Format::name))
-        .try_map(|word| Format::ALL.into_iter().find(|format| format.name() == word).ok_or("no such format"))
+fn formats() -> impl TypedValueParser<Value = ExportFormat> {
+    PossibleValuesParser::new(ExportFormat::ALL.map(ExportFormat::name)).try_map(|word| {
+        ExportFormat::ALL.into_iter().find(|format| format.name() == word).ok_or("no such format")
+    })
 }
 
 /// Writes the files and says what came of it.
@@ -122,42 +73,65 @@ pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
     let selection = args.select.selection(&dump, output)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&dump, args.format));
-    plan::prepare_folder(&out, args.force)?;
     let interrupt = Interrupt::install(GRACE).context("taking over Ctrl-C")?;
-    let extent = Extent::of(&dump, &selection)?;
-    let progress = ByteProgress::new(output, extent.bytes);
-    let plan = Plan { dump: &dump, format: args.format, layout, out: &out };
-    let mut exported = Exported { selected: extent.records, ..Exported::default() };
-    write::run(&plan, &selection, args.jobs.get(), &progress, &interrupt, &mut exported)?;
+    let progress = ByteProgress::new(output, stored_bytes(&dump, &selection)?);
+    let jobs = Some(args.jobs.get());
+    let config = ExportConfig { format: args.format, layout, out, force: args.force, jobs };
+    let report = tensortap::export_records(&dump, selection.records(&dump), &config, &|bytes| {
+        progress.advance(bytes);
+        !interrupt.requested()
+    });
+    let report = report.map_err(explain)?;
     drop(progress);
+    let exported = Exported { dump: &dump, config: &config, report: &report };
     if output.json {
-        output.document(&summary::document(&plan, &exported))?;
+        output.document(&summary::document(&exported))?;
     } else {
-        output.text(&summary::text(&plan, &exported))?;
-        if extent.records == 0 && !dump.is_empty() {
+        output.text(&summary::text(&exported))?;
+        if report.selected == 0 && !dump.is_empty() {
             output.text(&format!("{}\n", selection.why_empty(&dump)?))?;
         }
     }
     Ok(Exit::Good)
 }
 
+/// Bytes to be read. Reads the index once more rather than keep records in memory.
+fn stored_bytes(dump: &Dump, selection: &Selection) -> Result<u64, FormatError> {
+    selection.records(dump).try_fold(0_u64, |sum, record| Ok(sum.saturating_add(record?.bin_size)))
+}
+
+/// The same error in terms of the command line.
+fn explain(error: ExportError) -> anyhow::Error {
+    match error {
+        ExportError::Format(error) => error.into(),
+        ExportError::Interchange(error) => error.into(),
+        ExportError::NotEmpty { dir } => UsageError {
+            message: format!("{} exists and is not empty", dir.display()),
+            hint: "name another folder with --out, or use --force to replace files of the same name".into(),
+        }
+        .into(),
+        ExportError::Stopped => Interrupted.into(),
+        other => other.into(),
+    }
+}
+
 impl ExportArgs {
-    fn layout(&self) -> Result<Layout, UsageError> {
+    fn layout(&self) -> Result<ExportLayout, UsageError> {
         match (self.by_task, self.pack, self.format.holds_several()) {
             (false, true, false) => Err(UsageError {
                 message: format!("a {} file holds one record, so --pack has no meaning", self.format.name()),
                 hint: "use --pack with --format npz or safetensors".into(),
             }),
-            (true, _, true) => Ok(Layout::FilePerTask),
-            (true, _, false) => Ok(Layout::FolderPerTask),
-            (false, true, true) => Ok(Layout::OneFile),
-            (false, false, _) => Ok(Layout::FilePerRecord),
+            (true, _, true) => Ok(ExportLayout::FilePerTask),
+            (true, _, false) => Ok(ExportLayout::FolderPerTask),
+            (false, true, true) => Ok(ExportLayout::OneFile),
+            (false, false, _) => Ok(ExportLayout::FilePerRecord),
         }
     }
 }
 
 /// Beside the dump, never inside it.
-fn default_out(dump: &Dump, format: Format) -> PathBuf {
+fn default_out(dump: &Dump, format: ExportFormat) -> PathBuf {
     let dir = dump.dir();
     let named = dir.file_name().map(std::ffi::OsStr::to_os_string);
     // A folder named `.` or `..` has a name only when it is followed.

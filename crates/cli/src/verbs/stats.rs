@@ -2,13 +2,12 @@
 
 mod csv;
 mod document;
-mod measure;
-mod measured;
 mod table;
 
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
+use tensortap::Measured;
 use tensortap::format::{Dump, Record};
 
 use crate::dump_arg::DumpArg;
@@ -18,8 +17,6 @@ use crate::parallel::JobsArg;
 use crate::progress::ByteProgress;
 use crate::record_text::printable;
 use crate::select::{SelectArgs, Selection};
-
-use self::measured::Measured;
 
 /// What `tensortap stats` takes.
 #[derive(Args)]
@@ -62,9 +59,15 @@ pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
     let progress = ByteProgress::new(output, extent.bytes);
     let measure = |each: &mut dyn FnMut(Measured) -> anyhow::Result<()>| {
         let records = selection.records(&dump);
-        measure::each(&dump, records, args.jobs.get(), &progress, |measured| {
-            if args.only_flagged && !measured.is_flagged() { Ok(()) } else { each(measured) }
-        })
+        tensortap::stats_each(
+            &dump,
+            records,
+            Some(args.jobs.get()),
+            &|bytes| progress.advance(bytes),
+            |measured| {
+                if args.only_flagged && !measured.is_flagged() { Ok(()) } else { each(measured) }
+            },
+        )
     };
     let write = |out: &mut dyn Write| {
         if output.json {

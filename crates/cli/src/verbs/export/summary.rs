@@ -1,44 +1,24 @@
 //! What came of an export.
 
 use serde::Serialize;
-use tensortap::format::{ArgumentKind, Record};
+use tensortap::format::Dump;
 use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
+use tensortap::{ExportConfig, ExportReport};
 
-use super::plan::Plan;
 use crate::dump_arg::quoted;
 use crate::number::{bytes, counted, grouped};
 
 /// Records without content that are named; the manifest has all.
 const NAMED: usize = 10;
 
-/// Counts over an export.
-#[derive(Default)]
-pub struct Exported {
-    /// Records selected.
-    pub selected: u64,
-    /// Tensors written.
-    pub tensors: u64,
-    /// Scalars written.
-    pub scalars: u64,
-    /// Bytes of content.
-    pub bytes: u64,
-    /// Files written, without the manifest.
-    pub files: u64,
-    /// Their sizes, together.
-    pub file_bytes: u64,
-    /// Records without content.
-    pub skipped: Vec<SkippedRecord>,
-}
-
-impl Exported {
-    /// Counts a record that was written.
-    pub fn count(&mut self, record: &Record) {
-        match record.kind {
-            ArgumentKind::Tensor => self.tensors += 1,
-            ArgumentKind::Scalar => self.scalars += 1,
-        }
-        self.bytes = self.bytes.saturating_add(record.content_bytes());
-    }
+/// What was exported, how, and what came of it.
+pub struct Exported<'a> {
+    /// The dump.
+    pub dump: &'a Dump,
+    /// How and where to.
+    pub config: &'a ExportConfig,
+    /// What came of it.
+    pub report: &'a ExportReport,
 }
 
 #[derive(Serialize)]
@@ -60,14 +40,15 @@ pub struct ExportDocument<'a> {
 }
 
 /// For machines.
-pub fn document<'a>(plan: &Plan<'_>, exported: &'a Exported) -> ExportDocument<'a> {
-    let &Exported { selected, tensors, scalars, bytes, files, file_bytes, ref skipped } = exported;
+pub fn document<'a>(exported: &Exported<'a>) -> ExportDocument<'a> {
+    let &Exported { dump, config, report } = exported;
+    let &ExportReport { selected, tensors, scalars, bytes, files, file_bytes, ref skipped } = report;
     ExportDocument {
-        dump: plan.dump.dir().display().to_string(),
-        format: plan.format.name(),
-        out: plan.out.display().to_string(),
-        manifest: plan.out.join(EXPORT_MANIFEST_FILE).display().to_string(),
-        total: plan.dump.len(),
+        dump: dump.dir().display().to_string(),
+        format: config.format.name(),
+        out: config.out.display().to_string(),
+        manifest: config.out.join(EXPORT_MANIFEST_FILE).display().to_string(),
+        total: dump.len(),
         selected,
         exported: tensors + scalars,
         tensors,
@@ -80,15 +61,16 @@ pub fn document<'a>(plan: &Plan<'_>, exported: &'a Exported) -> ExportDocument<'
 }
 
 /// For people.
-pub fn text(plan: &Plan<'_>, exported: &Exported) -> String {
-    let Exported { selected, tensors, scalars, bytes: content, files, skipped, .. } = exported;
-    let of = if *selected == plan.dump.len() {
+pub fn text(exported: &Exported<'_>) -> String {
+    let &Exported { dump, config, report } = exported;
+    let ExportReport { selected, tensors, scalars, bytes: content, files, skipped, .. } = report;
+    let of = if *selected == dump.len() {
         String::new()
     } else {
-        format!(" of {} selected from {}", grouped(*selected), grouped(plan.dump.len()))
+        format!(" of {} selected from {}", grouped(*selected), grouped(dump.len()))
     };
     let (tensors, scalars) = (counted(*tensors, "tensor"), counted(*scalars, "scalar"));
-    let (files, out) = (counted(*files, &format!("{} file", plan.format.name())), quoted(plan.out));
+    let (files, out) = (counted(*files, &format!("{} file", config.format.name())), quoted(&config.out));
     let mut text = format!("{tensors} and {scalars}{of}, {}: {files} in {out}\n", bytes(*content));
     if !skipped.is_empty() {
         text += &format!("{} without whole content left out:\n", counted(skipped.len() as u64, "record"));

@@ -6,8 +6,8 @@ use tensortap::TaskId;
 use tensortap::format::{Dump, role_name};
 use tensortap::values::Summary;
 
-use super::measured::Measured;
 use super::{Source, joined, kernels, write_csv_line};
+use tensortap::Measured;
 
 const HEAD: &str = "index,task_id,kernels,stage,role,arg_index,kind,dtype,shape,numel,min,max,mean,std,zeros,nan,inf,\
                     f16_overflow,hash,flags";

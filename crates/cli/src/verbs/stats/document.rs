@@ -6,9 +6,9 @@ use serde::Serialize;
 use tensortap::format::{Dump, Record};
 use tensortap::values::Summary;
 
-use super::measured::{Flag, Measured};
 use super::{Extent, Source, kernels};
 use crate::number::json_float;
+use tensortap::{Flag, Measured};
 
 #[derive(Serialize)]
 struct HeadDocument {
@@ -37,7 +37,7 @@ struct RecordDocument {
     exact_min: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exact_max: Option<String>,
-    flags: Vec<Flag>,
+    flags: Vec<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -91,7 +91,7 @@ impl RecordDocument {
             f16_overflow: measured.summary.filter(|_| measured.from_payload).map(|s| s.f16_overflow),
             exact_min: range.map(|(min, _)| min.to_string()),
             exact_max: range.map(|(_, max)| max.to_string()),
-            flags: measured.flags(),
+            flags: measured.flags().into_iter().map(Flag::name).collect(),
             record,
         }
     }

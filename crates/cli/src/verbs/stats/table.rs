@@ -6,12 +6,12 @@ use tensortap::TaskId;
 use tensortap::format::{Dump, RunInfo, role_name};
 use tensortap::values::Summary;
 
-use super::measured::{Flag, Measured};
 use super::{Extent, Source, joined};
 use crate::number::{bytes, counted, grouped, significant};
 use crate::record_text::{kernel_label, shape_text};
 use crate::select::stage_word;
 use crate::stream_table::{Column, StreamTable};
+use tensortap::{Flag, Measured};
 
 const DIGITS: usize = 5;
 const HASH_DIGITS: usize = 8;

@@ -1,11 +1,13 @@
 //! Payloads, part by part and by several threads, in bounded memory.
 
-use tensortap::format::{Dump, FormatError, PayloadState, Record};
-use tensortap::values::{Statistics, Summary};
+mod measured;
 
-use super::measured::Measured;
+use tensortap_format::{Dump, FormatError, PayloadState, Record};
+use tensortap_values::{Statistics, Summary};
+
 use crate::parallel;
-use crate::progress::ByteProgress;
+
+pub use measured::{Flag, Measured};
 
 /// What one thread takes at a time: a large tensor is measured by all of them. A multiple of every element's size.
 const PART_BYTES: u64 = 32 << 20;
@@ -22,28 +24,57 @@ struct Part {
     last: bool,
 }
 
-/// Measures every record and gives them to `each`, in order.
-pub fn each(
+/// Minimum, maximum, mean, deviation and counts of every record of a dump, in its order.
+///
+/// ```
+/// use tensortap::{DeviceMode, DumpConfig, DumpLevel, RunConfig, format::Dump};
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut config = RunConfig::new("dump_tensor_example");
+/// // A documentation test cannot become a device process; your `main` can.
+/// config.device_mode = DeviceMode::Thread;
+/// config.dump = Some(DumpConfig::new(DumpLevel::Full));
+/// config.out = Some(folder.path().join("dump"));
+/// tensortap::run(&config)?;
+///
+/// let measured = tensortap::stats(&Dump::open(&folder.path().join("dump"))?)?;
+/// let last = measured.last().and_then(|m| m.summary).ok_or("nothing was measured")?;
+/// // f = a + b + 1 from constant 2 and 3.
+/// assert_eq!((last.stats.min, last.stats.max, last.stats.nan), (6.0, 6.0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn stats(dump: &Dump) -> Result<Vec<Measured>, FormatError> {
+    let mut all = Vec::new();
+    stats_each(dump, dump.records(), None, &|_| {}, |measured| {
+        all.push(measured);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The same for some records of a dump, in bounded memory: each is given to `each`, in order. `jobs` threads work, one for each
+/// CPU when `None`; `advance` hears of bytes that were read, on any of them.
+pub fn stats_each<E: From<FormatError> + Send>(
     dump: &Dump,
     records: impl Iterator<Item = Result<Record, FormatError>>,
-    jobs: usize,
-    progress: &ByteProgress,
-    mut each: impl FnMut(Measured) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+    jobs: Option<usize>,
+    advance: &(dyn Fn(u64) + Sync),
+    mut each: impl FnMut(Measured) -> Result<(), E>,
+) -> Result<(), E> {
     // One after the other: a record may claim more parts than there is memory for.
     let parts = records.flat_map(|record| {
         let (parts, error) = match record {
             Ok(record) => (Some(Parts::new(record)), None),
-            Err(error) => (None, Some(Err(anyhow::Error::from(error)))),
+            Err(error) => (None, Some(Err(E::from(error)))),
         };
         parts.into_iter().flatten().map(Ok).chain(error)
     });
     let mut so_far: Option<Statistics> = None;
     parallel::in_order(
-        jobs,
+        parallel::threads(jobs),
         parts,
         Vec::new,
-        |buffer, part| measure(dump, part, buffer, progress),
+        |buffer, part| Ok(measure(dump, part, buffer, advance)?),
         |part, statistics| {
             let statistics = match so_far.take() {
                 Some(mut before) => {
@@ -77,8 +108,8 @@ fn measure(
     dump: &Dump,
     part: &Part,
     buffer: &mut Vec<u8>,
-    progress: &ByteProgress,
-) -> anyhow::Result<Statistics> {
+    advance: &(dyn Fn(u64) + Sync),
+) -> Result<Statistics, FormatError> {
     let Part { record, offset, bytes, elements, .. } = part;
     let mut statistics = Statistics::new(record.dtype, *elements);
     if let Some(bits) = record.scalar_bits {
@@ -94,7 +125,7 @@ fn measure(
         dump.payload_part(record, offset + done, chunk)?;
         statistics.update(chunk);
         done += chunk.len() as u64;
-        progress.advance(chunk.len() as u64);
+        advance(chunk.len() as u64);
     }
     Ok(statistics)
 }

@@ -4,16 +4,15 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::Serialize;
-use tensortap::TaskId;
-use tensortap::format::{Record, role_name};
-use tensortap::interchange::{
+use tensortap_abi::TaskId;
+use tensortap_format::{Record, role_name};
+use tensortap_interchange::{
     ArrayName, EXPORT_MANIFEST_FILE, ExportedArray, SkippedRecord, numpy_storage, safetensors_storage,
 };
 
-use super::Format;
 use super::plan::Plan;
+use super::{ExportError, ExportFormat, cannot};
 
 /// Writes beside the manifest's place; it gets its name when all is there.
 pub struct ManifestWriter {
@@ -25,21 +24,21 @@ pub struct ManifestWriter {
 
 impl ManifestWriter {
     /// Begins it. That of an earlier export goes: what it says no longer holds.
-    pub fn create(plan: &Plan<'_>) -> anyhow::Result<ManifestWriter> {
+    pub fn create(plan: &Plan<'_>) -> Result<ManifestWriter, ExportError> {
         let path = plan.out.join(EXPORT_MANIFEST_FILE);
         let unfinished = plan.out.join(format!("{EXPORT_MANIFEST_FILE}.part"));
         for old in [&path, &unfinished] {
             match fs::remove_file(old) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("cannot remove {}", old.display()));
+                    return Err(cannot("write", old)(error));
                 }
                 _ => {}
             }
         }
-        let file = File::create_new(&unfinished)
-            .with_context(|| format!("cannot create {}", unfinished.display()))?;
+        let file = File::create_new(&unfinished).map_err(cannot("create", &unfinished))?;
         let mut writer = ManifestWriter { path, unfinished, out: BufWriter::new(file), separator: "" };
-        let dump = json(&plan.dump.dir().display().to_string())?;
+        let dump =
+            json(&plan.dump.dir().display().to_string()).map_err(cannot("write", &writer.unfinished))?;
         let head = format!(
             "{{\n  \"schema_version\": 1,\n  \"dump\": {dump},\n  \"format\": \"{}\",\n",
             plan.format.name()
@@ -55,13 +54,13 @@ impl ManifestWriter {
         record: &Record,
         name: &ArrayName,
         file: &Path,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), ExportError> {
         let (dtype, shape) = (record.dtype, record.shape());
         let stored = match plan.format {
-            Format::Npy | Format::Npz => numpy_storage(dtype, shape).dtype.name(),
-            Format::Safetensors => safetensors_storage(dtype, shape).dtype.name(),
-            Format::Csv | Format::Txt => "text",
-            Format::Raw => "bytes",
+            ExportFormat::Npy | ExportFormat::Npz => numpy_storage(dtype, shape).dtype.name(),
+            ExportFormat::Safetensors => safetensors_storage(dtype, shape).dtype.name(),
+            ExportFormat::Csv | ExportFormat::Txt => "text",
+            ExportFormat::Raw => "bytes",
         };
         let array = ExportedArray {
             name: name.to_string(),
@@ -83,29 +82,27 @@ impl ManifestWriter {
     }
 
     /// Ends it with what was left out, and gives it its name.
-    pub fn finish(mut self, skipped: &[SkippedRecord]) -> anyhow::Result<()> {
+    pub fn finish(mut self, skipped: &[SkippedRecord]) -> Result<(), ExportError> {
         self.put("\n  ],\n  \"skipped\": [")?;
         self.separator = "";
         skipped.iter().try_for_each(|record| self.item(record))?;
         self.put(if skipped.is_empty() { "]\n}\n" } else { "\n  ]\n}\n" })?;
-        let told = || format!("cannot write {}", self.unfinished.display());
-        self.out.flush().with_context(told)?;
-        fs::rename(&self.unfinished, &self.path)
-            .with_context(|| format!("cannot write {}", self.path.display()))
+        self.out.flush().map_err(cannot("write", &self.unfinished))?;
+        fs::rename(&self.unfinished, &self.path).map_err(cannot("write", &self.path))
     }
 
-    fn item(&mut self, item: &impl Serialize) -> anyhow::Result<()> {
-        let line = format!("{}\n    {}", self.separator, json(item)?);
+    fn item(&mut self, item: &impl Serialize) -> Result<(), ExportError> {
+        let line =
+            format!("{}\n    {}", self.separator, json(item).map_err(cannot("write", &self.unfinished))?);
         self.separator = ",";
         self.put(&line)
     }
 
-    fn put(&mut self, text: &str) -> anyhow::Result<()> {
-        let told = || format!("cannot write {}", self.unfinished.display());
-        self.out.write_all(text.as_bytes()).with_context(told)
+    fn put(&mut self, text: &str) -> Result<(), ExportError> {
+        self.out.write_all(text.as_bytes()).map_err(cannot("write", &self.unfinished))
     }
 }
 
-fn json(value: &impl Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(value).map_err(io::Error::from)?)
+fn json(value: &impl Serialize) -> io::Result<String> {
+    serde_json::to_string(value).map_err(io::Error::from)
 }

@@ -1,8 +1,8 @@
-use serde::Serialize;
-use tensortap::format::{ArgumentKind, PayloadState, Record};
-use tensortap::values::{F16_OVERFLOW, Summary};
+use tensortap_format::{ArgumentKind, PayloadState, Record};
+use tensortap_values::{F16_OVERFLOW, Summary};
 
 /// A record and what its values are like.
+#[derive(Clone, Debug)]
 pub struct Measured {
     /// The record.
     pub record: Record,
@@ -13,8 +13,7 @@ pub struct Measured {
 }
 
 /// What sets a record's values apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// Some element is NaN.
     Nan,
@@ -49,7 +48,7 @@ impl Flag {
 
 impl Measured {
     /// What was measured by the device, at level `hash`.
-    pub fn recorded(record: Record) -> Measured {
+    pub(super) fn recorded(record: Record) -> Measured {
         let summary = record.stats.map(|stats| {
             let finite = stats.nan == 0 && stats.inf == 0;
             let beyond = stats.max >= F16_OVERFLOW || stats.min <= -F16_OVERFLOW;

@@ -5,17 +5,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use tensortap::TaskId;
-use tensortap::format::{Dump, FormatError, Record};
-use tensortap::interchange::ArrayName;
+use tensortap_abi::TaskId;
+use tensortap_format::{Dump, Record};
+use tensortap_interchange::ArrayName;
 
-use super::Format;
-use crate::select::Selection;
+use super::{ExportError, ExportFormat, cannot};
 
 /// How records share files and folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum ExportLayout {
     /// A file for each record, all in one folder.
     FilePerRecord,
     /// A file for each record, in a folder for each task.
@@ -31,9 +29,9 @@ pub struct Plan<'a> {
     /// The dump.
     pub dump: &'a Dump,
     /// What files are written.
-    pub format: Format,
+    pub format: ExportFormat,
     /// How records share them.
-    pub layout: Layout,
+    pub layout: ExportLayout,
     /// The folder.
     pub out: &'a Path,
 }
@@ -44,10 +42,10 @@ impl Plan<'_> {
     pub fn file(&self, record: &Record, name: &ArrayName) -> PathBuf {
         let (task, extension) = (format!("task_{}", TaskId(record.task_id)), self.format.extension());
         match self.layout {
-            Layout::FilePerRecord => format!("{name}.{extension}").into(),
-            Layout::FolderPerTask => Path::new(&task).join(format!("{name}.{extension}")),
-            Layout::FilePerTask => format!("{task}.{extension}").into(),
-            Layout::OneFile => format!("tensors.{extension}").into(),
+            ExportLayout::FilePerRecord => format!("{name}.{extension}").into(),
+            ExportLayout::FolderPerTask => Path::new(&task).join(format!("{name}.{extension}")),
+            ExportLayout::FilePerTask => format!("{task}.{extension}").into(),
+            ExportLayout::OneFile => format!("tensors.{extension}").into(),
         }
     }
 }
@@ -67,51 +65,22 @@ impl Names {
     }
 }
 
-/// Records selected, and the bytes to be read for them.
-pub struct Extent {
-    /// Records.
-    pub records: u64,
-    /// Bytes stored.
-    pub bytes: u64,
-}
-
-impl Extent {
-    /// Reads the index once more rather than keep records in memory.
-    pub fn of(dump: &Dump, selection: &Selection) -> Result<Extent, FormatError> {
-        let mut extent = Extent { records: 0, bytes: 0 };
-        for record in selection.records(dump) {
-            extent.records += 1;
-            extent.bytes = extent.bytes.saturating_add(record?.bin_size);
-        }
-        Ok(extent)
-    }
-}
-
 /// Makes the folder, or takes an empty one.
-pub fn prepare_folder(out: &Path, force: bool) -> anyhow::Result<()> {
+pub fn prepare_folder(out: &Path, force: bool) -> Result<(), ExportError> {
     let occupied = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == ErrorKind::NotFound => false,
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot use {} for the files", out.display()));
-        }
+        Err(error) => return Err(cannot("create", out)(error)),
     };
     if occupied && !force {
-        return Err(crate::error::UsageError {
-            message: format!("{} exists and is not empty", out.display()),
-            hint: "name another folder with --out, or use --force to replace files of the same name".into(),
-        }
-        .into());
+        return Err(ExportError::NotEmpty { dir: out.into() });
     }
-    fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))
+    fs::create_dir_all(out).map_err(cannot("create", out))
 }
 
 /// Makes the folder of a task. A link in its place would lead elsewhere.
-pub fn make_task_folder(dir: &Path) -> anyhow::Result<()> {
+pub fn make_task_folder(dir: &Path) -> Result<(), ExportError> {
     let made = fs::create_dir(dir);
     let is_there = fs::symlink_metadata(dir).is_ok_and(|metadata| metadata.is_dir());
-    if made.is_err() && !is_there {
-        made.with_context(|| format!("cannot create {}", dir.display()))?;
-    }
-    Ok(())
+    if is_there { Ok(()) } else { made.map_err(cannot("create", dir)) }
 }

@@ -1,7 +1,7 @@
 use std::io;
 
-use tensortap::format::{Dump, PayloadState, Record};
-use tensortap::interchange::Content;
+use tensortap_format::{Dump, PayloadState, Record};
+use tensortap_interchange::Content;
 
 /// Whether a record has all of its content.
 pub fn is_whole(record: &Record) -> bool {

@@ -3,20 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tensortap::format::{Dump, Record};
-use tensortap::interchange::{ArrayHead, ArrayName, ArrayWriter, Content, SkippedRecord};
+use tensortap_abi::TaskId;
+use tensortap_format::{Dump, FormatError, Record, role_name};
+use tensortap_interchange::{ArrayHead, ArrayName, ArrayWriter, Content, SkippedRecord};
 
-use super::Format;
 use super::content::{RecordContent, is_whole};
 use super::manifest::ManifestWriter;
-use super::plan::{self, Layout, Names, Plan};
-use super::summary::Exported;
-use crate::error::Interrupted;
-use crate::interrupt::Interrupt;
+use super::plan::{self, Names, Plan};
+use super::{ExportError, ExportFormat, ExportLayout, ExportReport};
 use crate::parallel;
-use crate::progress::ByteProgress;
-use crate::record_text::kernel_label;
-use crate::select::Selection;
 
 /// A record and the name of its array.
 type Named = (Record, ArrayName);
@@ -30,20 +25,21 @@ struct File {
 /// Exports every record that is meant.
 pub fn run(
     plan: &Plan<'_>,
-    selection: &Selection,
+    records: impl Iterator<Item = Result<Record, FormatError>>,
     jobs: usize,
-    progress: &ByteProgress,
-    interrupt: &Interrupt,
-    exported: &mut Exported,
-) -> anyhow::Result<()> {
+    observe: &(dyn Fn(u64) -> bool + Sync),
+    exported: &mut ExportReport,
+) -> Result<(), ExportError> {
     let mut manifest = ManifestWriter::create(plan)?;
     let mut names = Names::default();
     let mut skipped: Vec<SkippedRecord> = Vec::new();
     let mut last_folder = None;
-    let whole = selection.records(plan.dump).filter_map(|record| {
+    let mut selected = 0;
+    let whole = records.filter_map(|record| {
+        selected += 1;
         let record = match record {
             Ok(record) => record,
-            Err(error) => return Some(Err(anyhow::Error::from(error))),
+            Err(error) => return Some(Err(ExportError::from(error))),
         };
         let name = names.name(&record);
         if is_whole(&record) {
@@ -63,14 +59,11 @@ pub fn run(
         Ok(())
     };
     let work = |writer: &mut ArrayWriter, file: &File| {
-        if interrupt.requested() {
-            return Err(Interrupted.into());
-        }
         let bytes = write_file(plan, writer, file)?;
-        progress.advance(file.arrays.iter().map(|(record, _)| record.bin_size).sum());
-        Ok(bytes)
+        let goes_on = observe(file.arrays.iter().map(|(record, _)| record.bin_size).sum());
+        if goes_on { Ok(bytes) } else { Err(ExportError::Stopped) }
     };
-    if matches!(plan.layout, Layout::FilePerRecord | Layout::FolderPerTask) {
+    if matches!(plan.layout, ExportLayout::FilePerRecord | ExportLayout::FolderPerTask) {
         let files = whole.map(|named| {
             let (record, name) = named?;
             let path = plan.file(&record, &name);
@@ -88,12 +81,12 @@ pub fn run(
         parallel::in_order(jobs, files, ArrayWriter::new, work, each)?;
     }
     manifest.finish(&skipped)?;
-    exported.skipped = skipped;
+    (exported.selected, exported.skipped) = (selected, skipped);
     Ok(())
 }
 
 /// Records of one task mostly come together.
-fn make_folder_once(plan: &Plan<'_>, path: &Path, last: &mut Option<PathBuf>) -> anyhow::Result<()> {
+fn make_folder_once(plan: &Plan<'_>, path: &Path, last: &mut Option<PathBuf>) -> Result<(), ExportError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder != last.as_deref() {
         if let Some(folder) = folder {
@@ -104,7 +97,7 @@ fn make_folder_once(plan: &Plan<'_>, path: &Path, last: &mut Option<PathBuf>) ->
     Ok(())
 }
 
-fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> anyhow::Result<u64> {
+fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> Result<u64, ExportError> {
     let path = plan.out.join(&file.path);
     let names: Vec<String> = file.arrays.iter().map(|(_, name)| name.to_string()).collect();
     let contents: Vec<RecordContent<'_>> =
@@ -117,15 +110,15 @@ fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> anyhow:
     let arrays: Vec<(ArrayHead<'_>, &dyn Content)> =
         heads.zip(&contents).map(|(head, content)| (head, content as &dyn Content)).collect();
     let written = match (plan.format, arrays.as_slice()) {
-        (Format::Npz, arrays) => writer.npz(&path, arrays),
-        (Format::Safetensors, arrays) => writer.safetensors(&path, arrays),
-        (Format::Npy, [(head, content)]) => writer.npy(&path, head, *content),
-        (Format::Csv, [(head, content)]) => writer.csv(&path, head, *content),
-        (Format::Txt, [(head, content)]) => {
+        (ExportFormat::Npz, arrays) => writer.npz(&path, arrays),
+        (ExportFormat::Safetensors, arrays) => writer.safetensors(&path, arrays),
+        (ExportFormat::Npy, [(head, content)]) => writer.npy(&path, head, *content),
+        (ExportFormat::Csv, [(head, content)]) => writer.csv(&path, head, *content),
+        (ExportFormat::Txt, [(head, content)]) => {
             writer.txt(&path, head, &notes(plan.dump, &file.arrays[0].0), *content)
         }
-        (Format::Raw, [(head, content)]) => writer.raw(&path, head, *content),
-        (Format::Npy | Format::Csv | Format::Txt | Format::Raw, _) => {
+        (ExportFormat::Raw, [(head, content)]) => writer.raw(&path, head, *content),
+        (ExportFormat::Npy | ExportFormat::Csv | ExportFormat::Txt | ExportFormat::Raw, _) => {
             unreachable!("these layouts have one record for each file")
         }
     };
@@ -135,14 +128,21 @@ fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> anyhow:
 /// What stands above the values of a text file. Nothing that differs between two runs of the same program.
 fn notes(dump: &Dump, record: &Record) -> Vec<(&'static str, String)> {
     vec![
-        ("task_id", tensortap::TaskId(record.task_id).to_string()),
-        ("kernels", kernel_label(record, dump.info())),
+        ("task_id", TaskId(record.task_id).to_string()),
+        ("kernels", kernels(dump, record)),
         ("stage", record.stage.name().into()),
-        ("role", tensortap::format::role_name(record.role).into()),
+        ("role", role_name(record.role).into()),
         ("arg_index", record.arg_index.to_string()),
         ("kind", record.kind.name().into()),
         ("strides", format!("{:?}", record.strides())),
         ("start_offset", record.start_offset.to_string()),
         ("numel", record.numel.to_string()),
     ]
+}
+
+/// The names of a record's kernels, without what would break a line.
+fn kernels(dump: &Dump, record: &Record) -> String {
+    let plain = |name: String| name.replace(char::is_control, "\u{fffd}");
+    let names: Vec<String> = record.func_ids().map(|id| plain(dump.info().kernel_name(id))).collect();
+    if names.is_empty() { "-".into() } else { names.join("+") }
 }
