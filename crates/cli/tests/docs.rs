@@ -71,6 +71,21 @@ fn keep(page: &Path, block: &[Promise]) {
 }
 
 #[test]
+fn every_verb_has_a_rust_call_in_the_guide() {
+    let help = Command::new(env!("CARGO_BIN_EXE_tensortap")).arg("--help").output().expect("it starts");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    let (_, verbs) = help.split_once("Commands:\n").expect("verbs are listed");
+    let (verbs, _) = verbs.split_once("\n\n").expect("the list ends");
+    let verbs: Vec<&str> = verbs.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(verbs.contains(&"run") && verbs.len() > 10, "{verbs:?}");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tensortap/src/guide.rs");
+    let guide = std::fs::read_to_string(guide).expect("readable");
+    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
+        assert!(guide.contains(&format!("//! | `{verb}` | ")), "no call for `{verb}`");
+    }
+}
+
+#[test]
 fn promises_are_read_from_shell_blocks_only() {
     let page = "tensortap nothing\n```sh\ntensortap run x --json   # exit 3\nls\ncargo run --release -- scenes\n```\n\
                 ```json\ntensortap no\n```\n```sh\ntensortap list\n```\n";

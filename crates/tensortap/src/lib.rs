@@ -1,6 +1,6 @@
 //! Records what every task of an accelerator graph was given and produced.
 //!
-//! This crate is what the command line does, as Rust calls. A program that runs scenes on the default, simulated device
+//! This crate is what the command line does, as Rust calls; [`guide`] has a call for every verb. A program that runs scenes on the default, simulated device
 //! calls [`become_device_if_asked`] at the top of its `main`: the device is a process of its own, started from the same
 //! executable.
 //!
@@ -27,6 +27,7 @@ mod dump_files;
 mod dump_session;
 mod error;
 mod export;
+pub mod guide;
 mod in_flight;
 mod live;
 mod measure;
@@ -54,6 +55,7 @@ pub use run::{
 };
 pub use scene_golden::diff_scene_golden;
 
+pub use tensortap_abi as abi;
 pub use tensortap_abi::{
     CoreType, DType, DumpCollect, DumpLevel, DumpPolicy, DumpStage, FailureKind, TaskId,
 };
