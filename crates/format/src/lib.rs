@@ -75,5 +75,5 @@ pub use scalar::ScalarValue;
 pub use source::DumpFormat;
 pub use survey::Gap;
 pub use verify::{Problem, RecordName, Verdict, verify};
-pub use view::{ArgumentKind, Record, role_name};
+pub use view::{ArgumentKind, Record, StatsDocument, role_name};
 pub use writer::{DumpWriter, WriterOptions};

@@ -221,7 +221,7 @@ impl Serialize for Record {
         map.serialize_entry("bin_size", &self.bin_size)?;
         if self.kind == ArgumentKind::Tensor {
             map.serialize_entry("address", &Hex64(self.address))?;
-            map.serialize_entry("stats", &self.stats.map(Stats))?;
+            map.serialize_entry("stats", &self.stats.map(StatsDocument))?;
         }
         map.end()
     }
@@ -236,10 +236,11 @@ impl Serialize for FuncIds<'_> {
     }
 }
 
-/// Statistics with floats that JSON can carry.
-struct Stats(TensorStats);
+/// Statistics as the manifest has them, with floats that JSON can carry.
+#[derive(Clone, Copy, Debug)]
+pub struct StatsDocument(pub TensorStats);
 
-impl Serialize for Stats {
+impl Serialize for StatsDocument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let TensorStats { min, max, mean, std, zeros, nan, inf, numel: _ } = self.0;
         let mut map = serializer.serialize_map(Some(7))?;

@@ -16,13 +16,13 @@ use std::io::Write;
 
 use clap::Args;
 use tensortap::DumpStage;
+use tensortap::abi::TensorStats;
 use tensortap::format::{ArgumentKind, Dump, Record, role_name};
-use tensortap_abi::TensorStats;
-use tensortap_values::{F16_OVERFLOW, Summary};
+use tensortap::values::{F16_OVERFLOW, Summary};
 
 use content::Content;
 use delta::Delta;
-use document::{HexDocument, ShowDocument, StatsDocument, ValuesDocument};
+use document::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 use elements::Elements;
 use excerpt::Extent;
 use find::Found;
@@ -238,7 +238,7 @@ impl Shown<'_> {
         document.delta = self.delta()?;
         let content = Content::of(self.dump, self.record);
         let Some(content) = content.filter(|_| !self.args.delta) else {
-            document.stats = self.record.stats.map(|stats| StatsDocument::of(&recorded(stats)));
+            document.stats = self.record.stats.map(MeasuredDocument::of);
             return Ok(document);
         };
         if self.args.hex {
@@ -248,17 +248,12 @@ impl Shown<'_> {
         if self.args.slice.is_none() {
             let summary = content.statistics(self.output)?;
             document.histogram = self.histogram(&content, &summary)?;
-            document.stats = Some(StatsDocument::of(&summary));
+            document.stats = Some(MeasuredDocument::of(summary.stats));
         }
         let mut elements = Elements::new(self.dump, self.record);
         document.values = Some(ValuesDocument::of(&mut elements, self.record, &view, self.shows_all(&view))?);
         Ok(document)
     }
-}
-
-/// Statistics that came with the record.
-fn recorded(stats: TensorStats) -> Summary {
-    Summary { stats, negative_inf: 0, f16_overflow: 0, constant: false, exact_range: None }
 }
 
 /// One line of numbers, one of counts, and one of what is suspicious.

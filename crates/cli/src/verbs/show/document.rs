@@ -2,15 +2,14 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tensortap::format::{Dump, Record, ScalarValue};
-use tensortap_values::Summary;
+use tensortap::abi::TensorStats;
+use tensortap::format::{Dump, Record, ScalarValue, StatsDocument};
 
 use super::delta::Delta;
 use super::elements::Elements;
 use super::histogram::Histogram;
 use super::related::Related;
 use super::slice::View;
-use crate::number::json_float;
 use crate::record_text::record_name;
 
 /// Elements in the document unless all are asked for.
@@ -29,7 +28,7 @@ pub struct ShowDocument<'a> {
     pub same_content: Vec<u64>,
     pub same_content_count: u64,
     pub other_stage: Option<u64>,
-    pub stats: Option<StatsDocument>,
+    pub stats: Option<MeasuredDocument>,
     pub histogram: Option<Histogram>,
     pub values: Option<ValuesDocument>,
     pub hex: Option<HexDocument>,
@@ -48,18 +47,9 @@ pub struct RecordDocument<'a> {
 
 /// Statistics of the content.
 #[derive(Serialize)]
-pub struct StatsDocument {
-    #[serde(serialize_with = "json_float")]
-    min: f64,
-    #[serde(serialize_with = "json_float")]
-    max: f64,
-    #[serde(serialize_with = "json_float")]
-    mean: f64,
-    #[serde(serialize_with = "json_float")]
-    std: f64,
-    zeros: u64,
-    nan: u64,
-    inf: u64,
+pub struct MeasuredDocument {
+    #[serde(flatten)]
+    stats: StatsDocument,
     /// Elements they are of; fewer than the record's when it was stored in part.
     numel: u64,
 }
@@ -105,11 +95,10 @@ impl<'a> ShowDocument<'a> {
     }
 }
 
-impl StatsDocument {
+impl MeasuredDocument {
     /// For JSON.
-    pub fn of(summary: &Summary) -> StatsDocument {
-        let tensortap_abi::TensorStats { min, max, mean, std, zeros, nan, inf, numel } = summary.stats;
-        StatsDocument { min, max, mean, std, zeros, nan, inf, numel }
+    pub fn of(stats: TensorStats) -> MeasuredDocument {
+        MeasuredDocument { stats: StatsDocument(stats), numel: stats.numel }
     }
 }
 

@@ -3,12 +3,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tensortap::format::{Dump, Record};
-use tensortap::values::Summary;
+use tensortap::format::{Dump, Record, StatsDocument};
+use tensortap::{Flag, Measured};
 
 use super::{Extent, Source, kernels};
-use crate::number::json_float;
-use tensortap::{Flag, Measured};
 
 #[derive(Serialize)]
 struct HeadDocument {
@@ -38,21 +36,6 @@ struct RecordDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     exact_max: Option<String>,
     flags: Vec<&'static str>,
-}
-
-#[derive(Serialize)]
-struct StatsDocument {
-    #[serde(serialize_with = "json_float")]
-    min: f64,
-    #[serde(serialize_with = "json_float")]
-    max: f64,
-    #[serde(serialize_with = "json_float")]
-    mean: f64,
-    #[serde(serialize_with = "json_float")]
-    std: f64,
-    zeros: u64,
-    nan: u64,
-    inf: u64,
 }
 
 /// Writes the document.
@@ -87,27 +70,12 @@ impl RecordDocument {
         RecordDocument {
             index: record.index,
             kernels: kernels(dump, &record),
-            scalar_stats: scalar.as_ref().map(StatsDocument::of),
+            scalar_stats: scalar.map(|summary| StatsDocument(summary.stats)),
             f16_overflow: measured.summary.filter(|_| measured.from_payload).map(|s| s.f16_overflow),
             exact_min: range.map(|(min, _)| min.to_string()),
             exact_max: range.map(|(_, max)| max.to_string()),
             flags: measured.flags().into_iter().map(Flag::name).collect(),
             record,
-        }
-    }
-}
-
-impl StatsDocument {
-    fn of(summary: &Summary) -> StatsDocument {
-        let stats = &summary.stats;
-        StatsDocument {
-            min: stats.min,
-            max: stats.max,
-            mean: stats.mean,
-            std: stats.std,
-            zeros: stats.zeros,
-            nan: stats.nan,
-            inf: stats.inf,
         }
     }
 }
