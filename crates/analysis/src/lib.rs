@@ -14,7 +14,7 @@
 //! | [`reference`](mod@reference) | what should a task have made of what it was given? |
 //! | [`repeat`] | did tasks that were given the same make the same of it? |
 //! | [`rules`] | which rule judges which argument, as a rules file says |
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod blame;
 pub mod carry;

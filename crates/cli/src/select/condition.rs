@@ -1,8 +1,8 @@
 //! What one selector asks of a record.
 
+use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Record, RunInfo, role_name};
 use tensortap::{DType, DumpStage};
-use tensortap_abi::Role;
 
 use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern};

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump, RunInfo};
 use tensortap::{DType, DumpStage, Error, Unknown};
-use tensortap_abi::Role;
 
 use super::Selection;
 use super::condition::Condition;

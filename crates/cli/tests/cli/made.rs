@@ -3,11 +3,11 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use tensortap::format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
-use tensortap::{DType, DumpStage};
-use tensortap_abi::{
+use tensortap::abi::{
     MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RecordKind, Role, TaskDumpRecord, TensorDumpRecord, TensorStats,
 };
+use tensortap::format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
+use tensortap::{DType, DumpStage};
 
 /// A dump being written: one task per call of [`Made::task`], its arguments behind it.
 pub struct Made {

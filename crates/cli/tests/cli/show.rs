@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
+use tensortap::abi::Role;
 use tensortap::format::Payload;
 use tensortap::{DType, DumpStage};
-use tensortap_abi::Role;
 
 use crate::assert_snapshot;
 use crate::dumps::{Folder, cut, vector_example};

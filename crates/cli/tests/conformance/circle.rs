@@ -1,11 +1,11 @@
 //! Graphs that can never finish are found and told, whoever builds them.
 
+use tensortap::abi::ArgKind::{InOut, Scalar};
 use tensortap::scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Registry, Runtimes, Scene, kernel_entry,
 };
 use tensortap::{CoreType, DType, DeviceMode, FailureKind};
-use tensortap_abi::ArgKind::{InOut, Scalar};
 
 use crate::config;
 

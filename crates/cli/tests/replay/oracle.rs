@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use tensortap::DumpStage;
-use tensortap::format::{ArgumentKind, Dump, Record, Task};
-use tensortap::scene::{FaultKind, KernelDef, Scene, run_kernel};
-use tensortap_abi::{
+use tensortap::abi::{
     ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, NO_KERNEL, SUBTASK_CONTEXT_SLOT, SubtaskContext, TensorDesc,
 };
+use tensortap::format::{ArgumentKind, Dump, Record, Task};
+use tensortap::scene::{FaultKind, KernelDef, Scene, run_kernel};
 
 /// Memory by captured address, in pieces that stay where they are.
 struct Memory {

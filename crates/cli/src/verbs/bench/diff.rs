@@ -11,8 +11,8 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use clap::Args;
 use serde::Serialize;
-use tensortap_abi::DType;
-use tensortap_analysis::metrics::{Comparison, Level, Rule, TensorType};
+use tensortap::abi::DType;
+use tensortap::analysis::metrics::{Comparison, Level, Rule, TensorType};
 
 use data::Data;
 use numpy::{Numpy, Session};

@@ -9,7 +9,7 @@ mod table;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use tensortap_abi::MAX_ARRAY_TASKS;
+use tensortap::abi::MAX_ARRAY_TASKS;
 
 use cases::{Case, SHAPES};
 use measure::{CallLoop, Measured};

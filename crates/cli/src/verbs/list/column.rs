@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
 use tensortap::format::{ArgumentKind, Record, RunInfo, role_name};
-use tensortap_abi::{SLOTS_PER_TASK, TensorStats};
 
 use crate::number::grouped;
 use crate::record_text::{flag_words, kernel_label, record_name, scalar_text, shape_text};

@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::io::Write;
 
 use serde::Serialize;
+use tensortap::abi::SLOTS_PER_TASK;
 use tensortap::format::{Dump, Loss, Record, RunInfo, Tail};
-use tensortap_abi::SLOTS_PER_TASK;
 
 use super::rows::Rows;
 use crate::dump_arg::state_name;

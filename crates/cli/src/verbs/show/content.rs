@@ -2,7 +2,7 @@
 
 use tensortap::DType;
 use tensortap::format::{Dump, FormatError, PayloadState, Record};
-use tensortap_values::{Statistics, Summary, decode_block, elements_in};
+use tensortap::values::{Statistics, Summary, decode_block, elements_in};
 
 use crate::output::Output;
 use crate::progress::StepProgress;

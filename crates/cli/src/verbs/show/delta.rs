@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use tensortap::DType;
 use tensortap::format::{Dump, FormatError, Record};
-use tensortap_values::{Element, decode_bits, decode_block, elements_in};
+use tensortap::values::{Element, decode_bits, decode_block, elements_in};
 
 use crate::number::{grouped, json_float, significant};
 use crate::output::Output;

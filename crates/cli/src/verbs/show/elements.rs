@@ -1,7 +1,7 @@
 //! Single elements of a stored tensor, read as far as they are looked at.
 
 use tensortap::format::{Dump, FormatError, PayloadState, Record};
-use tensortap_values::element_bits;
+use tensortap::values::element_bits;
 
 /// Bytes read around an element: a multiple of every element's size, so that none lies across two windows.
 const WINDOW_BYTES: u64 = 1 << 14;

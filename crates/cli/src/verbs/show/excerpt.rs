@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tensortap::DType;
 use tensortap::format::FormatError;
-use tensortap_values::Element;
+use tensortap::values::Element;
 
 use super::elements::Elements;
 use super::slice::View;

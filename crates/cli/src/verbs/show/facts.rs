@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tensortap::DumpLevel;
 use tensortap::TaskId;
 use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, role_name};
-use tensortap_values::Element;
+use tensortap::values::Element;
 
 use super::related::Related;
 use crate::number::{bytes, grouped};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use tensortap::format::FormatError;
-use tensortap_values::Summary;
+use tensortap::values::Summary;
 
 use super::content::Content;
 use crate::number::{grouped, json_float, significant};

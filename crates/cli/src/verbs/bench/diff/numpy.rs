@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use tensortap_analysis::metrics::{Predicate, Quick, Rule};
+use tensortap::analysis::metrics::{Predicate, Quick, Rule};
 
 use super::data::Data;
 use crate::verbs::bench::spread::Spread;
@@ -55,7 +55,8 @@ pub struct Session {
 impl Session {
     /// `None` where there is no interpreter of that name or it has no numpy.
     pub fn start(python: &str, data: &Data) -> anyhow::Result<Option<Session>> {
-        let Predicate::Close { rtol, atol } = Rule::for_dtype(tensortap_abi::DType::Float32).predicate else {
+        let Predicate::Close { rtol, atol } = Rule::for_dtype(tensortap::abi::DType::Float32).predicate
+        else {
             bail!("the default rule of float32 has tolerances");
         };
         let arguments = [(data.bytes_per_side() / 4).to_string(), rtol.to_string(), atol.to_string()];

@@ -4,10 +4,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use tensortap::abi::{NO_KERNEL, RecordKind, Role, TaskDumpRecord, TensorDumpRecord};
 use tensortap::format::{BIN_FILE, DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
 use tensortap::values::from_f64;
 use tensortap::{DType, DumpStage};
-use tensortap_abi::{NO_KERNEL, RecordKind, Role, TaskDumpRecord, TensorDumpRecord};
 
 use super::{Bench, TENSOR_BYTES};
 
