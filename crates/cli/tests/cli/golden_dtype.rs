@@ -4,8 +4,8 @@
 //! down here from that.
 
 use serde_json::{Value, json};
+use tensortap::abi::Role;
 use tensortap::{DType, DumpStage};
-use tensortap_abi::Role;
 
 use crate::dumps::Folder;
 use crate::made::{Made, f32s, i32s};
