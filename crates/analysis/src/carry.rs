@@ -154,7 +154,10 @@ fn shared(own: &[Piece], theirs: &[Piece], unit: Unit) -> Vec<Shared> {
     let units =
         |half_bytes: u128| usize::try_from(half_bytes / unit.half_bytes() as u128).unwrap_or(usize::MAX);
     let mut shared = Vec::new();
-    for piece in own {
+    // Pieces of a view are equally long: sorted by their starts they are by their ends.
+    let (first, end) = (theirs.first().map_or(0, |p| p.start), theirs.last().map_or(0, |p| p.end));
+    let within = own.partition_point(|p| p.end <= first)..own.partition_point(|p| p.start < end);
+    for piece in own.get(within).unwrap_or_default() {
         let from = theirs.partition_point(|p| p.end <= piece.start);
         for other in theirs[from..].iter().take_while(|p| p.start < piece.end) {
             let (start, end) = (piece.start.max(other.start), piece.end.min(other.end));

@@ -3,7 +3,7 @@
 use tensortap_abi::{DType, Role};
 use tensortap_geometry::{Footprint, Layout};
 
-use super::pieces::{pieces, ranges, without};
+use super::pieces::{Ranges, pieces};
 
 /// The tasks of one dump with their dataflow.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,7 @@ impl Place {
         let has_halves = |place: &Place| place.layout.elem_bits() < 8;
         let apart = || {
             let (own, theirs) = pieces(self).zip(pieces(other))?;
-            Some(without(&ranges(&own), &theirs).is_none())
+            Some(!Ranges::of(&own).meets(&theirs))
         };
         self.footprint.overlaps(&other.footprint)
             && !(has_halves(self) && has_halves(other) && apart().unwrap_or(false))

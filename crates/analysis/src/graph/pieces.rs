@@ -1,5 +1,7 @@
 //! Views as pieces of memory, counted in half-bytes: the smallest element has four bits.
 
+use std::collections::BTreeMap;
+
 use super::Place;
 
 /// Views of more pieces are not taken apart.
@@ -37,44 +39,53 @@ pub(crate) fn pieces(place: &Place) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// What is left of sorted ranges without the pieces of a view; `None` when nothing was taken away.
-pub(crate) fn without(ranges: &[(u128, u128)], pieces: &[Piece]) -> Option<Vec<(u128, u128)>> {
-    let mut left = Vec::with_capacity(ranges.len());
-    let mut taken = false;
-    let mut next = 0;
-    for &(mut start, end) in ranges {
-        while next < pieces.len() && pieces[next].end <= start {
-            next += 1;
-        }
-        let mut at = next;
-        while at < pieces.len() && pieces[at].start < end {
-            let piece = &pieces[at];
-            if piece.end > start {
-                taken = true;
-                if piece.start > start {
-                    left.push((start, piece.start));
-                }
-                start = start.max(piece.end);
-            }
-            at += 1;
-        }
-        if start < end {
-            left.push((start, end));
-        }
-    }
-    taken.then_some(left)
+/// Memory of which parts are taken away, each at the cost of what it meets: a view may have thousands of writers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    /// End of each range by its start; none touch.
+    ends: BTreeMap<u128, u128>,
 }
 
-/// The memory that pieces cover, without overlaps.
-pub(crate) fn ranges(pieces: &[Piece]) -> Vec<(u128, u128)> {
-    let mut merged: Vec<(u128, u128)> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match merged.last_mut() {
-            Some((_, end)) if *end >= piece.start => *end = (*end).max(piece.end),
-            _ => merged.push((piece.start, piece.end)),
+impl Ranges {
+    /// The memory that sorted pieces cover.
+    pub fn of(pieces: &[Piece]) -> Ranges {
+        let mut merged: Vec<(u128, u128)> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            match merged.last_mut() {
+                Some((_, end)) if *end >= piece.start => *end = (*end).max(piece.end),
+                _ => merged.push((piece.start, piece.end)),
+            }
         }
+        Ranges { ends: merged.into_iter().collect() }
     }
-    merged
+
+    /// Takes pieces away; whether there was anything to take.
+    pub fn take(&mut self, pieces: &[Piece]) -> bool {
+        let mut taken = false;
+        for piece in pieces {
+            while let Some((start, end)) = self.last_meeting(piece) {
+                taken = true;
+                self.ends.remove(&start);
+                if start < piece.start {
+                    self.ends.insert(start, piece.start);
+                }
+                if piece.end < end {
+                    self.ends.insert(piece.end, end);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Whether any of the pieces shares memory with it.
+    pub fn meets(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|piece| self.last_meeting(piece).is_some())
+    }
+
+    fn last_meeting(&self, piece: &Piece) -> Option<(u128, u128)> {
+        let (&start, &end) = self.ends.range(..piece.end).next_back()?;
+        (end > piece.start).then_some((start, end))
+    }
 }
 
 #[cfg(test)]
@@ -95,18 +106,18 @@ mod tests {
     #[test]
     fn taking_away_leaves_the_rest_and_says_when_there_was_nothing_to_take() {
         let piece = |start, end| Piece { start, end, at: 0 };
-        assert_eq!(without(&[(0, 10), (20, 30)], &[piece(12, 18)]), None);
-        assert_eq!(
-            without(&[(0, 10), (20, 30)], &[piece(4, 6), piece(8, 22), piece(29, 40)]),
-            Some(vec![(0, 4), (6, 8), (22, 29)])
-        );
-        assert_eq!(without(&[(0, 10)], &[piece(0, 3), piece(0, 10)]), Some(vec![]));
+        let mut left = Ranges::of(&[piece(0, 10), piece(20, 30)]);
+        assert!(!left.meets(&[piece(12, 18)]) && !left.take(&[piece(12, 18), piece(10, 20)]));
+        assert!(left.meets(&[piece(12, 18), piece(29, 40)]));
+        assert!(left.take(&[piece(4, 6), piece(8, 22), piece(29, 40)]));
+        assert_eq!(left.ends.clone().into_iter().collect::<Vec<_>>(), [(0, 4), (6, 8), (22, 29)]);
+        assert!(left.take(&[piece(0, 3), piece(0, 29)]) && left.ends.is_empty());
     }
 
     #[test]
     fn elements_read_again_and_again_cover_their_memory_once() {
         let row = Layout::contiguous(&[1, 6], 8).unwrap().broadcast(0, 3).unwrap();
         let pieces = pieces(&Place::new(row, 5)).unwrap();
-        assert_eq!((pieces.len(), ranges(&pieces)), (3, vec![(10, 22)]));
+        assert_eq!((pieces.len(), Ranges::of(&pieces).ends.into_iter().collect()), (3, vec![(10, 22)]));
     }
 }

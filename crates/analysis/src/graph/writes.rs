@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tensortap_geometry::Footprint;
 
-use super::pieces::{pieces, ranges, without};
+use super::pieces::{Ranges, pieces};
 use super::{Place, Source};
 
 /// Writes so far, by address. The address space is cut into segments at every place where a write began or ended, and each
@@ -121,15 +121,8 @@ fn covers(write: &Place, view: &Place) -> bool {
 /// Leaves out writes of which newer ones, together, have overwritten all that the view shows. Views of too many pieces stay as
 /// they are.
 fn drop_overwritten(newest_first: &mut Vec<&Write>, view: &Place) {
-    let Some(mut left) = pieces(view).map(|p| ranges(&p)) else { return };
-    newest_first.retain(|write| match pieces(&write.place).map(|p| without(&left, &p)) {
-        None => true,
-        Some(None) => false,
-        Some(Some(rest)) => {
-            left = rest;
-            true
-        }
-    });
+    let Some(mut left) = pieces(view).map(|p| Ranges::of(&p)) else { return };
+    newest_first.retain(|write| pieces(&write.place).is_none_or(|p| left.take(&p)));
 }
 
 /// First address and the one behind the last; `None` of an empty view, or one that goes round the address space.
