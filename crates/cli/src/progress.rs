@@ -19,12 +19,14 @@ pub struct TaskProgress {
     shown: bool,
     since: Instant,
     bar: Option<ProgressBar>,
+    /// Whether there is a bar to fill.
+    filling: bool,
 }
 
 impl TaskProgress {
     /// Nothing is drawn yet.
     pub fn new(output: Output) -> TaskProgress {
-        TaskProgress { shown: output.shows_progress(), since: Instant::now(), bar: None }
+        TaskProgress { shown: output.shows_progress(), since: Instant::now(), bar: None, filling: false }
     }
 
     /// Draws how far the run has come, once it has lasted long enough.
@@ -33,9 +35,15 @@ impl TaskProgress {
         if !self.shown || elapsed < PATIENCE {
             return;
         }
-        // How many tasks there will be is not known while the graph is built, so there is no bar to fill.
         let bar = self.bar.get_or_insert_with(|| bar("{spinner} {msg}"));
         bar.set_message(describe(progress, elapsed));
+        bar.set_position(progress.completed);
+        // How many tasks there will be is not known while the graph is built: until then there is no bar to fill.
+        if let (Some(total), false) = (progress.total, self.filling) {
+            bar.set_length(total);
+            bar.set_style(style("{bar:30} {percent}% {msg}"));
+            self.filling = true;
+        }
         bar.tick();
     }
 
@@ -49,13 +57,16 @@ impl TaskProgress {
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 fn describe(progress: Progress, elapsed: Duration) -> String {
-    let Progress { phase, submitted, completed, dispatches: _ } = progress;
+    let Progress { phase, submitted, completed, total, dispatches: _ } = progress;
     if phase == Phase::CheckingGolden {
         return format!("{} tasks, checking the golden, {} s", grouped(completed), elapsed.as_secs());
     }
     let per_s = completed as f64 / elapsed.as_secs_f64().max(1e-9);
-    let (completed, submitted, rate) = (grouped(completed), grouped(submitted), rate(per_s));
-    format!("{completed} tasks done, {submitted} submitted, {rate} tasks/s, {} s", elapsed.as_secs())
+    let of = match total {
+        Some(total) => format!("of {} tasks done", grouped(total)),
+        None => format!("tasks done, {} submitted", grouped(submitted)),
+    };
+    format!("{} {of}, {} tasks/s, {} s", grouped(completed), rate(per_s), elapsed.as_secs())
 }
 
 /// Steps of a measurement, drawn below what is printed.
@@ -140,10 +151,13 @@ impl Drop for ByteProgress {
     }
 }
 
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a valid template").progress_chars("=> ")
+}
+
 fn bar(template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("a valid template").progress_chars("=> ");
     let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S);
-    ProgressBar::with_draw_target(None, target).with_style(style)
+    ProgressBar::with_draw_target(None, target).with_style(style(template))
 }
 
 #[cfg(test)]
@@ -156,6 +170,11 @@ mod tests {
         assert_eq!(
             describe(progress, Duration::from_secs(2)),
             "5,000 tasks done, 20,000 submitted, 2.50 k tasks/s, 2 s"
+        );
+        let built = Progress { total: Some(20_000), ..progress };
+        assert_eq!(
+            describe(built, Duration::from_secs(2)),
+            "5,000 of 20,000 tasks done, 2.50 k tasks/s, 2 s"
         );
         let checking = Progress { phase: Phase::CheckingGolden, ..progress };
         assert_eq!(describe(checking, Duration::from_secs(2)), "5,000 tasks, checking the golden, 2 s");

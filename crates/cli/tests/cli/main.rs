@@ -20,6 +20,7 @@ mod run;
 mod scenes;
 mod show;
 mod stats;
+mod terminal;
 mod usage;
 mod verify;
 

@@ -35,6 +35,8 @@ pub struct Progress {
     pub phase: Phase,
     /// Tasks submitted so far; all of them when the host built the graph.
     pub submitted: u64,
+    /// Tasks of the whole graph; `None` while it is being built.
+    pub total: Option<u64>,
     /// Tasks complete.
     pub completed: u64,
     /// Dispatches finished.
@@ -219,6 +221,7 @@ fn read_thread(device: &dyn Device, args: &KernelArgs, thread: usize) -> Result<
 
 pub(super) fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Progress, RunError> {
     let mut progress = Progress::default();
+    let builder = read_thread(device, args, 0)?.state;
     for thread in 0..=args.schedulers as usize {
         let line = read_thread(device, args, thread)?;
         progress.submitted += line.submitted;
@@ -226,5 +229,8 @@ pub(super) fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Pr
         progress.dispatches += line.dispatches;
     }
     progress.submitted = progress.submitted.max(args.task_count.into());
+    // The orchestrator is idle before its first task and behind its last.
+    let built = args.task_count > 0 || builder == ThreadState::Idle as u32 && progress.submitted > 0;
+    progress.total = built.then_some(progress.submitted);
     Ok(progress)
 }
