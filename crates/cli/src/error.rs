@@ -6,7 +6,7 @@ use tensortap::interchange::InterchangeError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
 
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, Output};
 
 /// A request that only the command line can find wrong.
 #[derive(Debug, thiserror::Error)]
@@ -23,49 +23,66 @@ pub struct UsageError {
 #[error("interrupted")]
 pub struct Interrupted;
 
+/// An error in the parts that people and machines are told.
+#[derive(Debug)]
+pub struct Told {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
 /// Prints an error that ended a verb, and says how the process ends. `scene` is the one the verb was about.
-pub fn report(error: &anyhow::Error, scene: Option<&str>) -> Exit {
+pub fn report(error: &anyhow::Error, scene: Option<&str>, output: Output) -> Exit {
+    let told = tell(error, scene);
+    output::error(&told.message, told.hint.as_deref());
+    // A verb that got as far as its own document said in there what went wrong.
+    if output.json && !output::has_begun() {
+        output::error_document(&told);
+    }
+    told.exit
+}
+
+fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
+    let plain = |message: String, exit| Told { message, hint: None, exit };
     if let Some(error) = error.downcast_ref::<Error>() {
         let (message, hint) = explain(error, scene);
-        output::error(&message, hint.as_deref());
-        return if error.is_usage() { Exit::Usage } else { Exit::Failed };
+        return Told { message, hint, exit: if error.is_usage() { Exit::Usage } else { Exit::Failed } };
     }
     if let Some(failure) = error.downcast_ref::<RunFailure>() {
-        output::error(&failure.to_string(), failure_hint(failure));
-        return if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
+        let exit = if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
+        return Told { message: failure.to_string(), hint: failure_hint(failure), exit };
     }
     if let Some(error) = error.downcast_ref::<AnalysisError>() {
-        output::error(&error.to_string(), None);
-        return Exit::Usage;
+        return plain(error.to_string(), Exit::Usage);
     }
     if let Some(error) = error.downcast_ref::<FormatError>() {
-        output::error(&error.to_string(), None);
-        return Exit::Usage;
+        return plain(error.to_string(), Exit::Usage);
     }
     if let Some(error) = error.downcast_ref::<InterchangeError>() {
-        return report_interchange(error);
+        return tell_interchange(error);
     }
     if let Some(UsageError { message, hint }) = error.downcast_ref() {
-        output::error(message, Some(hint));
-        return Exit::Usage;
+        return Told { message: message.clone(), hint: Some(hint.clone()), exit: Exit::Usage };
     }
-    output::error(&format!("{error:#}"), None);
-    if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed }
+    plain(format!("{error:#}"), if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed })
 }
 
 /// Content that cannot be read is bad input; a file that cannot be written is a failure.
-fn report_interchange(error: &InterchangeError) -> Exit {
-    if let InterchangeError::Content { source, .. } = error
-        && let Some(cause) = source.get_ref().and_then(|cause| cause.downcast_ref::<FormatError>())
-    {
-        output::error(&cause.to_string(), None);
-        return Exit::Usage;
-    }
-    output::error(&error.to_string(), None);
-    match error {
+fn tell_interchange(error: &InterchangeError) -> Told {
+    let cause = match error {
+        InterchangeError::Content { source, .. } => {
+            source.get_ref().and_then(|cause| cause.downcast_ref::<FormatError>())
+        }
+        _ => None,
+    };
+    let exit = match error {
         InterchangeError::Io { action: "write" | "create", .. } => Exit::Failed,
         _ => Exit::Usage,
-    }
+    };
+    Told { message: cause.map_or_else(|| error.to_string(), ToString::to_string), hint: None, exit }
 }
 
 fn explain(error: &Error, scene: Option<&str>) -> (String, Option<String>) {
@@ -101,9 +118,9 @@ fn unknown_hint(unknown: &Unknown, scene: Option<&str>) -> Option<String> {
     }
 }
 
-fn failure_hint(failure: &RunFailure) -> Option<&'static str> {
+fn failure_hint(failure: &RunFailure) -> Option<String> {
     let hangs = failure.kind == Some(FailureKind::Stall) && !failure.interrupted;
-    hangs.then_some("a kernel that is only slow needs a longer --stall-timeout, or 0 for none")
+    hangs.then(|| "a kernel that is only slow needs a longer --stall-timeout, or 0 for none".into())
 }
 
 #[cfg(test)]

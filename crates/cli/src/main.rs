@@ -4,6 +4,7 @@
 mod compare_args;
 mod compare_document;
 mod compare_text;
+mod device_args;
 mod dump_arg;
 mod duration;
 mod error;
@@ -14,11 +15,13 @@ mod losses;
 mod number;
 mod output;
 mod parallel;
+mod parse;
 mod progress;
 mod record_text;
 mod select;
 mod size;
 mod stream_table;
+mod usage;
 mod verbs;
 
 use std::process::ExitCode;
@@ -55,14 +58,17 @@ struct Cli {
 fn main() -> ExitCode {
     // A device process never gets past this line.
     tensortap::become_device_if_asked();
-    let cli = Cli::parse();
+    let cli = match usage::parse::<Cli>() {
+        Ok(cli) => cli,
+        Err(exit) => return exit.into(),
+    };
     let output = Output::new(&cli.common);
     let outcome = match &cli.verb {
         Some(verb) => verb.run(output),
         None => output.text(&Cli::command().render_help().to_string()).map(|()| Exit::Good),
     };
     let scene = cli.verb.as_ref().and_then(Verb::scene);
-    outcome.unwrap_or_else(|error| error::report(&error, scene)).into()
+    outcome.unwrap_or_else(|error| error::report(&error, scene, output)).into()
 }
 
 #[cfg(test)]

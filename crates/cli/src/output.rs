@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context;
@@ -9,9 +10,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ColorChoice};
 use serde::Serialize;
 
+use crate::error::Told;
+
 const HEADING: &str = "Common options";
 /// A long result leaves in pieces of this size.
 const STREAM_BYTES: usize = 1 << 16;
+
+/// Set once anything has been written to standard output.
+static BEGUN: OnceLock<()> = OnceLock::new();
 
 /// Options that mean the same everywhere.
 #[derive(Args, Clone, Copy, Debug)]
@@ -65,18 +71,19 @@ impl Output {
 
     /// Prints part of a result for people. Style codes are removed where they are not wanted.
     pub fn text(self, text: &str) -> anyhow::Result<()> {
+        BEGUN.get_or_init(|| ());
         write(anstream::stdout().lock(), text)
     }
 
     /// Prints the result for machines.
     pub fn document(self, document: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(document).context("encoding the result")?;
-        write(io::stdout().lock(), &(text + "\n"))
+        write(Noted(io::stdout().lock()), &(text + "\n"))
     }
 
     /// Prints a result of any length as `fill` writes it. A reader that has seen enough ends it without an error.
     pub fn stream(self, fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        stream(io::stdout().lock(), fill)
+        stream(Noted(io::stdout().lock()), fill)
     }
 
     /// Tells something worth knowing, unless asked to be quiet.
@@ -102,6 +109,45 @@ pub fn error(message: &str, hint: Option<&str>) {
     complain(format_args!("error: {message}"));
     if let Some(hint) = hint {
         complain(format_args!("hint: {hint}"));
+    }
+}
+
+/// Whether any part of a result has left for standard output.
+pub fn has_begun() -> bool {
+    BEGUN.get().is_some()
+}
+
+/// Says on standard output, as the one document there, that there is no result and why.
+pub fn error_document(told: &Told) {
+    #[derive(Serialize)]
+    struct ErrorDocument<'a> {
+        error: ErrorParts<'a>,
+    }
+    #[derive(Serialize)]
+    struct ErrorParts<'a> {
+        message: &'a str,
+        hint: Option<&'a str>,
+        exit_status: u8,
+    }
+    let Told { message, hint, exit } = told;
+    let error = ErrorParts { message, hint: hint.as_deref(), exit_status: exit.code() };
+    if let Ok(text) = serde_json::to_string_pretty(&ErrorDocument { error }) {
+        // The exit status says it, too.
+        let _ = write(io::stdout().lock(), &(text + "\n"));
+    }
+}
+
+/// Standard output that remembers whether anything was written to it.
+struct Noted<W>(W);
+
+impl<W: Write> Write for Noted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        BEGUN.get_or_init(|| ());
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -1,3 +1,4 @@
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tensortap_abi::{
@@ -80,6 +81,11 @@ pub struct DumpConfig {
 }
 
 impl DumpConfig {
+    /// Record buffers that a device thread can have.
+    pub const BUFFERS: RangeInclusive<u32> = 2..=1024;
+    /// Records that a buffer can hold.
+    pub const RECORDS: RangeInclusive<u32> = 1..=1 << 20;
+
     /// Everything at this level, everything else at its default.
     pub fn new(level: DumpLevel) -> DumpConfig {
         DumpConfig {
@@ -130,11 +136,13 @@ impl DumpConfig {
         if !(64 << 10..=1 << 40).contains(&self.arena_bytes) {
             return bad("--dump-arena", self.arena_bytes, "64 KiB to 1 TiB are possible".into());
         }
-        if !(2..=1024).contains(&self.buffers) {
-            return bad("--dump-buffers", self.buffers.into(), "2 to 1024 are possible".into());
+        let possible =
+            |range: RangeInclusive<u32>| format!("{} to {} are possible", range.start(), range.end());
+        if !Self::BUFFERS.contains(&self.buffers) {
+            return bad("--dump-buffers", self.buffers.into(), possible(Self::BUFFERS));
         }
-        if !(1..=1 << 20).contains(&self.records) {
-            return bad("--dump-records", self.records.into(), "1 to 1048576 are possible".into());
+        if !Self::RECORDS.contains(&self.records) {
+            return bad("--dump-records", self.records.into(), possible(Self::RECORDS));
         }
         let arena_bytes = self.arena_bytes.next_multiple_of(LARGE_PAYLOAD_ALIGN);
         let geometry = DumpGeometry { threads, buffers: self.buffers, records: self.records, arena_bytes };

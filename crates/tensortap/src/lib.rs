@@ -2,7 +2,7 @@
 //!
 //! This crate is what the command line does, as Rust calls; [`guide`] has a call for every verb. A program that runs scenes on the default, simulated device
 //! calls [`become_device_if_asked`] at the top of its `main`: the device is a process of its own, started from the same
-//! executable.
+//! executable. It knows no terminal: what there is to tell is returned, or told to a function that the caller gives.
 //!
 //! ```
 //! use tensortap::{DeviceMode, Golden, RunConfig};
@@ -69,7 +69,7 @@ pub use tensortap_replay::{
     ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{
-    BuildMode, DEFAULT_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,
+    BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,
     exit_on_crash_in_thread_mode,
 };
 pub use tensortap_scene as scene;

@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::ids::parse_task;
 use crate::number::{bytes, counted};
 use crate::output::Output;
+use crate::parse::whole;
 
 /// What `tensortap extract` takes.
 #[derive(Args)]
@@ -38,7 +39,7 @@ pub struct ExtractArgs {
     redact: bool,
 
     /// Seed of the noise
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "redact")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(0_u64..), requires = "redact")]
     seed: u64,
 
     /// Extract a task of which something is missing, too

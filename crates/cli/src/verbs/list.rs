@@ -21,6 +21,7 @@ use rows::Rows;
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::parse::whole;
 use crate::select::SelectArgs;
 
 /// What `tensortap list` takes.
@@ -47,13 +48,13 @@ pub struct ListArgs {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
     columns: Vec<Column>,
     /// Show at most this many records; the foot still counts them all
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0_u64..))]
     limit: Option<u64>,
     /// Print comma-separated values with a head line and nothing else
     #[arg(long, conflicts_with = "json")]
     csv: bool,
     /// Fit the table in this many characters [default: the terminal's width; unlimited in a pipe or file]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0_usize..))]
     width: Option<usize>,
     #[command(flatten)]
     select: SelectArgs,

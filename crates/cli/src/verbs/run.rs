@@ -12,7 +12,7 @@ mod summary;
 use anyhow::Context;
 use tensortap::{DumpReport, Golden, Request, RunConfig, RunReport};
 
-pub use args::{RunArgs, fault_help, pair, parse_fault};
+pub use args::RunArgs;
 use document::RunDocument;
 
 use crate::exit::Exit;

@@ -128,7 +128,7 @@ fn a_dump_goes_to_outputs_or_where_it_is_told() {
 fn a_folder_in_use_is_refused_before_the_run() {
     let folder = crate::dumps::vector_example();
     let outcome = folder.tensortap("run vector_example --dump-tensor --out d --json");
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{outcome:?}");
+    assert_eq!((outcome.code, &document(&outcome)["error"]["exit_status"]), (Some(2), &2.into()));
     assert!(outcome.stderr.contains("d exists and is not empty"), "{outcome:?}");
     folder.good("verify d");
 }

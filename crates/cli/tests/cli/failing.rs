@@ -108,13 +108,14 @@ fn an_interrupted_run_ends_its_device_and_exits_with_130() {
 }
 
 #[test]
-fn an_interrupted_measurement_exits_with_130_and_prints_no_document() {
+fn an_interrupted_measurement_exits_with_130_and_says_so_in_its_document() {
     let mut command = command(&["bench", "dispatch", "--repeat", "1000", "--json"]);
     let host = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     device_of(&host);
     kill_process(pid(host.id()), Signal::INT).expect("the host lives");
     let output = host.wait_with_output().expect("the host ends");
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(130), &b""[..]));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!((output.status.code(), &document["error"]["exit_status"]), (Some(130), &130.into()));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("interrupted"), "it ended by itself, before its grace was over: {stderr}");
 }

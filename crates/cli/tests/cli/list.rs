@@ -253,7 +253,6 @@ fn columns_and_keys_that_do_not_exist_are_answered_with_those_that_do() {
         ("--shape 16-3", "joined by x"),
         ("--hash xyz", "hex digits"),
         ("--limit x", "--limit"),
-        ("--csv --json", "cannot be used with"),
         ("--task mull", "did you mean `mul`?"),
         ("--task 1-", "kernel's name"),
         ("--stage during", "before, after"),
@@ -329,7 +328,7 @@ fn no_dump_is_said_with_how_to_make_one() {
         ("repair", "no tensor dump in outputs"),
         ("list .", "--dump-tensor"),
         ("list nowhere", "nowhere"),
-        ("verify nowhere --json", "nowhere"),
+        ("verify nowhere", "nowhere"),
         ("repair nowhere", "nowhere"),
     ] {
         let outcome = Folder::new().tensortap(line);

@@ -1,16 +1,30 @@
-//! Requests that make no sense: exit status 2, a reason, a remedy, and nothing on standard output.
+//! Requests that make no sense: exit status 2, a reason, a remedy, and no result on standard output.
 
-use crate::tensortap;
+use crate::json::{document, keys};
+use crate::{Outcome, tensortap};
 
-/// Refused with these words on standard error.
+/// Refused with these words on standard error; for machines, the same in a document.
 fn refused(line: &str, words: &[&str]) {
-    for line in [line.to_string(), format!("{line} --json")] {
-        let outcome = tensortap(&line);
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{line}: {outcome:?}");
-        assert!(outcome.stderr.starts_with("error: "), "{line}: {outcome:?}");
-        for word in words {
-            assert!(outcome.stderr.contains(word), "{line}: no {word} in {}", outcome.stderr);
-        }
+    let outcome = tensortap(line);
+    assert_eq!(outcome.stdout, "", "{line}: {outcome:?}");
+    assert_refused(line, &outcome, words);
+    let line = format!("{line} --json");
+    let outcome = tensortap(&line);
+    assert_refused(&line, &outcome, words);
+    let error = &document(&outcome)["error"];
+    assert_eq!((keys(error), &error["exit_status"]), (vec!["exit_status", "hint", "message"], &2.into()));
+    let message = error["message"].as_str().expect("a message");
+    // Words for people may be wrapped.
+    let said = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!message.is_empty() && said.starts_with(&format!("error: {message}")), "{line}: {outcome:?}");
+    assert_eq!(error["hint"].is_null(), !said.contains(" hint: ") && !said.contains(" tip: "), "{outcome:?}");
+}
+
+fn assert_refused(line: &str, outcome: &Outcome, words: &[&str]) {
+    assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
+    assert!(outcome.stderr.starts_with("error: "), "{line}: {outcome:?}");
+    for word in words {
+        assert!(outcome.stderr.contains(word), "{line}: no {word} in {}", outcome.stderr);
     }
 }
 
@@ -53,6 +67,53 @@ fn values_out_of_range_are_answered_with_the_range() {
     refused("run bgemm --poison 0x100", &["0xff"]);
     refused("bench dispatch --repeat 0", &["--repeat"]);
     refused("bench dispatch --tasks 131073", &["131072", "hint: ", "tensormap_and_ringbuffer"]);
+}
+
+#[test]
+fn negative_numbers_are_answered_with_what_is_accepted() {
+    refused("run bgemm --param batch=-1", &["from 1 to 64"]);
+    refused("run bgemm --param -1", &["KEY=VALUE"]);
+    refused("run bgemm --blocks -1", &["--blocks", "from 1 to 64"]);
+    refused("run bgemm --schedulers -1", &["--schedulers", "from 1 to 32"]);
+    refused("run bgemm --ring-slots -1", &["--ring-slots", "from 1 to 1048576"]);
+    refused("run bgemm --stall-timeout -1s", &["500ms", "0 means never"]);
+    refused("run bgemm --device-memory -5M", &["64MiB", "1.5g"]);
+    refused("run bgemm --dump-tensor --dump-buffers -1", &["from 2 to 1024"]);
+    refused("run bgemm --dump-tensor --dump-arg -1", &["from 0 to 47"]);
+    refused("diff a b --atol -1", &["--atol", "not negative", "1e-3"]);
+    refused("diff a b --rtol -1e-3", &["--rtol", "not negative", "1e-3"]);
+    refused("list --limit -1", &["from 0 on"]);
+    refused("stats --jobs -1", &["from 1 to 1024"]);
+    refused("list --task -1", &["--task"]);
+    refused("replay --set-arg -1=3", &["SLOT=VALUE"]);
+    refused("bench dispatch --repeat -1", &["1..=1000"]);
+}
+
+#[test]
+fn a_command_that_is_missing_is_an_error_in_a_document_and_help_is_none() {
+    let outcome = tensortap("bench --json");
+    assert_eq!((outcome.code, &document(&outcome)["error"]["exit_status"]), (Some(2), &2.into()));
+    let outcome = tensortap("bench --json --help");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("Usage:"), "{outcome:?}");
+}
+
+#[test]
+fn a_dump_that_cannot_be_read_is_an_error_in_a_document() {
+    for verb in [
+        "list",
+        "show",
+        "stats",
+        "verify",
+        "repair",
+        "export --format npy",
+        "replay --all",
+        "blame --reference",
+    ] {
+        let outcome = tensortap(&format!("{verb} no/such/dump --json"));
+        assert_refused(verb, &outcome, &["no/such/dump"]);
+        let error = &document(&outcome)["error"];
+        assert!(error["message"].as_str().is_some_and(|said| said.contains("no/such/dump")), "{error}");
+    }
 }
 
 #[test]
@@ -117,6 +178,13 @@ fn half_a_pair_is_refused_with_its_form() {
     refused("run bgemm --param tile", &["KEY=VALUE"]);
     refused("run bgemm --param =3", &["KEY=VALUE"]);
     refused("run bgemm --inject-fault sign", &["KERNEL=KIND"]);
+}
+
+#[test]
+fn two_forms_at_once_are_refused_in_the_document_that_was_asked_for() {
+    let outcome = tensortap("list --csv --json");
+    assert_refused("list --csv --json", &outcome, &["cannot be used with"]);
+    assert_eq!(document(&outcome)["error"]["message"], "the argument '--csv' cannot be used with '--json'");
 }
 
 #[test]

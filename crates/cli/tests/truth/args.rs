@@ -351,8 +351,10 @@ fn filters_by_task_kernel_and_order_narrow_dispatches_too() {
     assert_eq!((tasks, kept, out), ([2, 7, 12, 17].map(id).into(), 48, 52));
     let (tasks, kept, out) = filtered(|dump| dump.first = Some(5));
     assert_eq!((tasks, kept, out), ((0..5).map(id).collect(), 25, 75));
-    let (tasks, kept, _) = filtered(|dump| dump.last = Some(5));
-    assert_eq!((tasks.len(), kept), (5, 100), "all were captured, and the window holds five tasks");
+    // Which five tasks are dispatched last depends on the scheduler; with two blocks a round may overlap the next.
+    let (tasks, kept, out) = filtered(|dump| dump.last = Some(5));
+    assert_eq!((tasks.len(), kept + out), (5, 100), "what the window let go is counted");
+    assert!(kept < 50, "{kept} dispatches of five tasks");
 }
 
 #[test]

@@ -9,5 +9,5 @@ mod tasks;
 pub use dump::{DumpSession, InFlightTask, RegionPlan, recording_threads};
 pub use failure::{RunError, RunFailure};
 pub use launch::{DeviceReport, Phase, Progress, execute};
-pub use plan::{DEFAULT_RING_SLOTS, Fault, LaunchOptions, Plan};
+pub use plan::{DEFAULT_RING_SLOTS, Fault, LaunchOptions, MAX_RING_SLOTS, Plan};
 pub use tasks::{CallOptions, PlacedTask, TasksReport, execute_tasks};

@@ -16,7 +16,7 @@ pub const DEFAULT_RING_SLOTS: u32 = 16_384;
 /// Memory of each heap ring when none is asked for, if the device has that much.
 const DEFAULT_RING_HEAP_BYTES: u64 = 256 << 20;
 /// The largest ring.
-const MAX_RING_SLOTS: u32 = 1 << 20;
+pub const MAX_RING_SLOTS: u32 = 1 << 20;
 const ALIGN: u64 = 64;
 
 /// A kernel to damage on purpose.

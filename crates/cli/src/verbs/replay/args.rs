@@ -1,19 +1,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::format::Dump;
-use tensortap::scene::FaultKind;
-use tensortap::{DeviceMode, ReplayConfig, Selection};
+use tensortap::{ReplayConfig, Selection};
 
+use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
 use crate::dump_arg::newest;
-use crate::duration::{Limit, parse_limit};
 use crate::error::UsageError;
 use crate::ids::{IdRange, parse_id, parse_task_range};
-use crate::size;
-use crate::verbs::run::{fault_help, pair, parse_fault};
+use crate::parse::{pair, whole};
 
-const DEVICE: &str = "Device";
 const CHANGING: &str = "Changing what runs";
 const DEBUGGING: &str = "Debugging";
 
@@ -54,32 +50,15 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "NAME", help_heading = DEVICE)]
     pub platform: Option<String>,
 
-    /// Whether the device is a process of its own; a thread cannot survive a crash or a hang
-    #[arg(
-        long,
-        value_name = "MODE",
-        default_value = DeviceMode::Process.name(),
-        value_parser = PossibleValuesParser::new([DeviceMode::Process.name(), DeviceMode::Thread.name()])
-            .try_map(|word| DeviceMode::parse(&word).ok_or("no such mode")),
-        help_heading = DEVICE
-    )]
-    pub device_mode: DeviceMode,
-
-    /// Device memory, such as 512MiB or 2GiB [default: half of the memory available]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = DEVICE)]
-    pub device_memory: Option<u64>,
-
-    /// Blocks, each with one AIC and two AIV cores [default: one per CPU]
-    #[arg(long, value_name = "N", help_heading = DEVICE)]
-    pub blocks: Option<u32>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
 
     /// Devices at once when there are many tasks [default: one per CPU, at most 4]
-    #[arg(long, value_name = "N", help_heading = DEVICE)]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024_usize), help_heading = DEVICE)]
     pub jobs: Option<usize>,
 
-    /// Time without progress after which a task is given up: 10, 500ms, 2min; 0 is never
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_limit, help_heading = DEVICE)]
-    pub stall_timeout: Limit,
+    #[command(flatten)]
+    pub failing: FailingArgs,
 
     /// Replace an argument by its position: a scalar, or every element of a tensor; may be given several times
     #[arg(long, value_name = "SLOT=VALUE", value_parser = parse_set_arg, help_heading = CHANGING)]
@@ -88,15 +67,6 @@ pub struct ReplayArgs {
     /// Replay what is not exactly as captured, too; the report says what is not
     #[arg(long, help_heading = CHANGING)]
     pub allow_inexact: bool,
-
-    #[arg(
-        long,
-        value_name = "KERNEL=KIND",
-        value_parser = parse_fault,
-        help = fault_help(),
-        help_heading = CHANGING
-    )]
-    pub inject_fault: Option<(String, FaultKind)>,
 
     /// Run each task so often, and say when its results differ
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -135,14 +105,14 @@ impl ReplayArgs {
         config.select = select;
         config.funcs.clone_from(&self.func);
         config.platform.clone_from(&self.platform);
-        config.device_mode = self.device_mode;
-        config.device_memory = self.device_memory;
-        config.blocks = self.blocks;
+        config.device_mode = self.device.device_mode;
+        config.device_memory = self.device.device_memory;
+        config.blocks = self.device.blocks;
         config.jobs = self.jobs;
-        config.stall_timeout = self.stall_timeout.0;
+        config.stall_timeout = self.failing.stall_timeout.0;
         config.set_args.clone_from(&self.set_arg);
         config.allow_inexact = self.allow_inexact;
-        config.inject_fault.clone_from(&self.inject_fault);
+        config.inject_fault.clone_from(&self.failing.inject_fault);
         config.repeat = self.repeat;
         config.bench = self.bench;
         config.stop_at_kernel = self.stop_at_kernel;

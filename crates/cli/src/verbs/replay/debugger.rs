@@ -82,10 +82,13 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));
     args.func.iter().for_each(|func| option("func", func.clone()));
     args.platform.iter().for_each(|name| option("platform", name.clone()));
-    args.device_memory.iter().for_each(|bytes| option("device-memory", bytes.to_string()));
-    args.blocks.iter().for_each(|blocks| option("blocks", blocks.to_string()));
+    args.device.device_memory.iter().for_each(|bytes| option("device-memory", bytes.to_string()));
+    args.device.blocks.iter().for_each(|blocks| option("blocks", blocks.to_string()));
     args.set_arg.iter().for_each(|(slot, value)| option("set-arg", format!("{slot}={value}")));
-    args.inject_fault.iter().for_each(|(kernel, kind)| option("inject-fault", format!("{kernel}={kind}")));
+    args.failing
+        .inject_fault
+        .iter()
+        .for_each(|(kernel, kind)| option("inject-fault", format!("{kernel}={kind}")));
     option("device-mode", "thread".into());
     option("stall-timeout", "0".into());
     words.push("--stop-at-kernel".into());

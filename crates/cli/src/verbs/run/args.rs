@@ -2,19 +2,18 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tensortap::scene::FaultKind;
-use tensortap::{BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, RunConfig, Unknown};
+use tensortap::abi::MAX_SCHEDULERS;
+use tensortap::{BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, RunConfig};
 
 use super::dump_args::DumpArgs;
-use crate::duration::{Limit, parse_limit};
+use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
 use crate::error::UsageError;
 use crate::output;
+use crate::parse::{at_most, pair, whole};
 use crate::size;
 use crate::verbs::{any_of, platform_names, runtime_names};
 
-const DEVICE: &str = "Device";
 const GRAPH: &str = "Building the graph";
-const FAILING: &str = "Failing";
 
 /// What `tensortap run` takes.
 #[derive(Args)]
@@ -41,28 +40,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", help = runtime_help())]
     pub runtime: Option<String>,
 
-    /// Blocks, each with one AIC and two AIV cores [default: one per CPU]
-    #[arg(long, value_name = "N", help_heading = DEVICE)]
-    pub blocks: Option<u32>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
 
     /// Scheduler threads
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = DEVICE)]
-    pub schedulers: u32,
-
-    /// Whether the device is a process of its own; a thread cannot survive a crash or a hang
     #[arg(
         long,
-        value_name = "MODE",
-        default_value = DeviceMode::Process.name(),
-        value_parser = PossibleValuesParser::new([DeviceMode::Process.name(), DeviceMode::Thread.name()])
-            .try_map(|word| DeviceMode::parse(&word).ok_or("no such mode")),
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = whole(1..=at_most(MAX_SCHEDULERS)),
         help_heading = DEVICE
     )]
-    pub device_mode: DeviceMode,
-
-    /// Device memory, such as 512MiB or 2GiB [default: half of the memory available]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = DEVICE)]
-    pub device_memory: Option<u64>,
+    pub schedulers: u32,
 
     /// When tasks of aicpu_build_graph run: once the graph is built, or while it is [default: concurrent]
     #[arg(
@@ -74,31 +63,21 @@ pub struct RunArgs {
     )]
     pub build: Option<BuildMode>,
 
-    #[arg(long, value_name = "N", help = ring_slots_help(), help_heading = GRAPH)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = whole(1..=MAX_RING_SLOTS),
+        help = ring_slots_help(),
+        help_heading = GRAPH
+    )]
     pub ring_slots: Option<u32>,
 
     /// Memory of each heap ring of tensormap_and_ringbuffer, such as 64MiB [default: what fits the device]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = GRAPH)]
     pub ring_heap: Option<u64>,
 
-    /// Time without progress after which the run is given up: 10, 500ms, 2min; 0 is never
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10s",
-        value_parser = parse_limit,
-        help_heading = FAILING
-    )]
-    pub stall_timeout: Limit,
-
-    #[arg(
-        long,
-        value_name = "KERNEL=KIND",
-        value_parser = parse_fault,
-        help = fault_help(),
-        help_heading = FAILING
-    )]
-    pub inject_fault: Option<(String, FaultKind)>,
+    #[command(flatten)]
+    pub failing: FailingArgs,
 
     /// Fill outputs and new memory with this byte first
     #[arg(long, value_name = "BYTE", value_parser = parse_byte, hide = true)]
@@ -115,15 +94,15 @@ impl RunArgs {
         config.params.clone_from(&self.params);
         config.platform.clone_from(&self.platform);
         config.runtime.clone_from(&self.runtime);
-        config.blocks = self.blocks;
+        config.blocks = self.device.blocks;
         config.schedulers = self.schedulers;
-        config.device_mode = self.device_mode;
-        config.device_memory = self.device_memory;
+        config.device_mode = self.device.device_mode;
+        config.device_memory = self.device.device_memory;
         config.build = self.build.unwrap_or_default();
         config.ring_slots = self.ring_slots.unwrap_or(DEFAULT_RING_SLOTS);
         config.ring_heap = self.ring_heap;
-        config.stall_timeout = self.stall_timeout.0;
-        config.inject_fault.clone_from(&self.inject_fault);
+        config.stall_timeout = self.failing.stall_timeout.0;
+        config.inject_fault.clone_from(&self.failing.inject_fault);
         config.poison = self.poison;
         config.dump = self.dump.config()?;
         config.out = self.dump.out();
@@ -144,30 +123,8 @@ fn ring_slots_help() -> String {
     format!("Slots of each task ring of tensormap_and_ringbuffer [default: {DEFAULT_RING_SLOTS}]")
 }
 
-fn fault_names() -> [&'static str; FaultKind::ALL.len()] {
-    FaultKind::ALL.map(FaultKind::name)
-}
-
-/// What can be said about faults in a line.
-pub fn fault_help() -> String {
-    format!("Damage a kernel on purpose; kinds: {}", fault_names().join(", "))
-}
-
 fn parse_param(text: &str) -> Result<(String, String), &'static str> {
     pair(text).ok_or("a parameter is given as KEY=VALUE")
-}
-
-/// What is left and right of the first `=`.
-pub fn pair(text: &str) -> Option<(String, String)> {
-    let (key, value) = text.split_once('=')?;
-    (!key.is_empty()).then(|| (key.into(), value.into()))
-}
-
-/// Reads `KERNEL=KIND`.
-pub fn parse_fault(text: &str) -> Result<(String, FaultKind), String> {
-    let (kernel, kind) = pair(text).ok_or("a fault is given as KERNEL=KIND")?;
-    let kind = kind.parse().map_err(|_| Unknown::new("fault kind", &kind, fault_names()).to_string())?;
-    Ok((kernel, kind))
 }
 
 fn parse_byte(text: &str) -> Result<u8, &'static str> {
@@ -181,21 +138,6 @@ fn parse_byte(text: &str) -> Result<u8, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_value_may_hold_an_equals_sign_and_a_key_may_not_be_missing() {
-        assert_eq!(parse_param("a=b=c"), Ok(("a".into(), "b=c".into())));
-        for bad in ["a", "", "=b"] {
-            assert!(parse_param(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_fault_nobody_knows_is_answered_with_those_there_are() {
-        assert_eq!(parse_fault("add=sign"), Ok(("add".into(), FaultKind::Sign)));
-        let refusal = parse_fault("add=sing").unwrap_err();
-        assert!(refusal.contains("did you mean `sign`?") && refusal.contains("race"), "{refusal}");
-    }
 
     #[test]
     fn bytes_are_read_in_both_bases() {

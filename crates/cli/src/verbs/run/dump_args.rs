@@ -5,15 +5,21 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tensortap::abi::MAX_ARGS;
 use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, PayloadPath, Unknown};
 
 use crate::duration::{Limit, parse_limit};
 use crate::error::UsageError;
 use crate::ids::{IdRange, parse_task_range};
+use crate::parse::whole;
 use crate::size;
 use crate::verbs::{parse_stage, ways};
 
 use super::live_args::LiveArgs;
+
+/// Position of the last argument that a task can have.
+#[expect(clippy::cast_possible_truncation, reason = "a few dozen")]
+const LAST_ARG: u16 = MAX_ARGS as u16 - 1;
 
 const HEADING: &str = "Dump";
 
@@ -54,7 +60,7 @@ pub struct DumpArgs {
     dump_func: Vec<String>,
 
     /// Only these arguments, by position: tensors first, then scalars
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = whole(0..=LAST_ARG))]
     dump_arg: Vec<u16>,
 
     /// Only what tasks were given (before) or what they produced (after)
@@ -62,11 +68,11 @@ pub struct DumpArgs {
     dump_stage: Option<DumpStage>,
 
     /// Only the first N tasks to be dispatched
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0_u64..))]
     dump_first: Option<u64>,
 
     /// Only the newest N tasks; the disk holds no more than those
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0_u64..))]
     dump_last: Option<u64>,
 
     /// Only the first bytes of content, such as 2GiB
@@ -98,11 +104,11 @@ pub struct DumpArgs {
     dump_arena: Option<u64>,
 
     /// Record buffers per device thread [default: 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(DumpConfig::BUFFERS))]
     dump_buffers: Option<u32>,
 
     /// Records per buffer [default: 4096]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(DumpConfig::RECORDS))]
     dump_records: Option<u32>,
 
     /// How payloads reach the disk: through the page cache, past it, or past it once the dump is large [default: auto]

@@ -18,11 +18,11 @@ pub fn of(args: &RunArgs, request: &Request) -> Vec<String> {
             notes.push(no_effect(option, runtime, "its tasks are in one array"));
         }
     }
-    if let Some(blocks) = args.blocks.filter(|blocks| (1..args.schedulers).contains(blocks)) {
+    if let Some(blocks) = args.device.blocks.filter(|blocks| (1..args.schedulers).contains(blocks)) {
         let idle = counted(u64::from(args.schedulers - blocks), "scheduler");
         notes.push(format!("{idle} will have nothing to do: each needs a block of its own"));
     }
-    if args.device_mode == DeviceMode::Thread {
+    if args.device.device_mode == DeviceMode::Thread {
         notes.push("in thread mode a kernel that crashes or hangs takes tensortap with it".into());
     }
     notes

@@ -1,0 +1,67 @@
+//! Reads the command line, and refuses one that makes no sense: for people, and with `--json` for machines, too.
+
+use std::env;
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Command, Parser};
+
+use crate::error::Told;
+use crate::exit::Exit;
+use crate::output;
+
+/// What the words of this process ask for. Without it, all has been said, and the process ends like this.
+pub fn parse<T: Parser>() -> Result<T, Exit> {
+    let mut command = taking_negative_numbers(T::command());
+    let matches = command.try_get_matches_from_mut(env::args_os());
+    let parsed = matches.and_then(|found| T::from_arg_matches(&found).map_err(|e| e.format(&mut command)));
+    parsed.map_err(|error| refuse(&error))
+}
+
+/// Lets options take `-1`, so that the refusal says what they accept; else it would advise to write `-- -1`.
+fn taking_negative_numbers(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let takes_values = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+        if arg.is_positional() || !takes_values {
+            return arg;
+        }
+        let names = arg.get_value_names().unwrap_or_default();
+        // What is behind their number keeps it from being one for clap: an exponent, a unit, an equals sign.
+        let is_mixed = names
+            .iter()
+            .any(|name| matches!(name.as_str(), "NUMBER" | "SIZE" | "TIME" | "LIST" | "SLOT=VALUE"));
+        if is_mixed { arg.allow_hyphen_values(true) } else { arg.allow_negative_numbers(true) }
+    });
+    command.mut_subcommands(taking_negative_numbers)
+}
+
+fn refuse(error: &clap::Error) -> Exit {
+    // A reader that is gone has no use for it.
+    let _ = error.print();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Exit::Good;
+    }
+    if asks_for_json() {
+        output::error_document(&told(error));
+    }
+    Exit::Usage
+}
+
+/// Whether a document is expected, although the command line cannot be understood as a whole.
+fn asks_for_json() -> bool {
+    env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// The same in the parts that other errors have.
+fn told(error: &clap::Error) -> Told {
+    let text = error.render().to_string();
+    let mut paragraphs =
+        text.trim().split("\n\n").map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "));
+    let message = match error.kind() {
+        // Only help is printed.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".into(),
+        _ => paragraphs.next().unwrap_or_default(),
+    };
+    let hint = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(String::from));
+    let message = message.strip_prefix("error: ").map(String::from).unwrap_or(message);
+    Told { message, hint, exit: Exit::Usage }
+}
