@@ -59,6 +59,11 @@ impl Ranges {
         Ranges { ends: merged.into_iter().collect() }
     }
 
+    /// How much there is.
+    pub fn half_bytes(&self) -> u128 {
+        self.ends.iter().map(|(start, end)| end - start).sum()
+    }
+
     /// Takes pieces away; whether there was anything to take.
     pub fn take(&mut self, pieces: &[Piece]) -> bool {
         let mut taken = false;

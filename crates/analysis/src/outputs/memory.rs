@@ -1,7 +1,7 @@
 //! The memory of one output, filled write by write. Places are counted in half-bytes: the smallest element has four bits.
 
 use crate::graph::Place;
-use crate::graph::pieces::{Piece, pieces, ranges, without};
+use crate::graph::pieces::{Piece, Ranges, pieces};
 
 /// What a contiguous view holds.
 pub(super) struct Memory {
@@ -10,7 +10,7 @@ pub(super) struct Memory {
     /// First half-byte of the view, and the one behind its last.
     bounds: (u128, u128),
     /// What nobody wrote.
-    left: Vec<(u128, u128)>,
+    left: Ranges,
     /// Half-bytes of an element.
     unit: u128,
 }
@@ -23,23 +23,20 @@ impl Memory {
         let size = usize::try_from(half_bytes.div_ceil(2)).ok()?;
         let bytes = initial.map_or_else(|| vec![0; size], <[u8]>::to_vec);
         let start = u128::from(view.address) * 2;
-        let left = pieces(view).map(|own| ranges(&own))?;
+        let left = Ranges::of(&pieces(view)?);
         Some(Memory { bytes, bounds: (start, start + half_bytes), left, unit })
     }
 
     /// Puts what was written where it belongs, as far as it lies in the view. `None` when the payload is too short for its pieces.
     pub fn put(&mut self, written: &[Piece], payload: &[u8]) -> Option<()> {
         written.iter().try_for_each(|piece| copy(piece, payload, self.bounds, &mut self.bytes))?;
-        if let Some(left) = without(&self.left, written) {
-            self.left = left;
-        }
+        self.left.take(written);
         Some(())
     }
 
     /// Elements that nobody wrote.
     pub fn missing(&self) -> u128 {
-        let half_bytes: u128 = self.left.iter().map(|(start, end)| end - start).sum();
-        half_bytes.checked_div(self.unit).unwrap_or(0)
+        self.left.half_bytes().checked_div(self.unit).unwrap_or(0)
     }
 }
 

@@ -4,6 +4,7 @@ mod csv;
 mod document;
 mod table;
 
+use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 
 use clap::Args;
@@ -14,6 +15,7 @@ use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::parallel::JobsArg;
+use crate::parse::whole;
 use crate::progress::ByteProgress;
 use crate::record_text::printable;
 use crate::select::{SelectArgs, Selection};
@@ -35,6 +37,10 @@ pub struct StatsArgs {
     #[arg(long)]
     only_flagged: bool,
 
+    /// Show at most this many records; what comes behind them is not read
+    #[arg(long, value_name = "N", value_parser = whole(0_u64..))]
+    limit: Option<u64>,
+
     /// Print comma-separated values, one line for each record
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -45,37 +51,48 @@ pub struct StatsArgs {
     select: SelectArgs,
 }
 
-/// Records selected, and the bytes to be read for them.
+/// Records selected, and the bytes to be read for those that may be shown.
 struct Extent {
     records: u64,
     bytes: u64,
+}
+
+/// How far the records were looked at.
+#[derive(Default)]
+struct Seen {
+    records: Cell<u64>,
+    bytes: Cell<u64>,
+    shown: Cell<u64>,
 }
 
 /// Measures the records and prints each as it is done.
 pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
     let selection = args.select.selection(&dump, output)?;
-    let extent = extent(&dump, &selection)?;
+    let limit = args.limit.unwrap_or(u64::MAX);
+    let extent = extent(&dump, &selection, if args.only_flagged { u64::MAX } else { limit })?;
+    let seen = Seen::default();
     let progress = ByteProgress::new(output, extent.bytes);
     let measure = |each: &mut dyn FnMut(Measured) -> anyhow::Result<()>| {
-        let records = selection.records(&dump);
-        tensortap::stats_each(
-            &dump,
-            records,
-            Some(args.jobs.get()),
-            &|bytes| progress.advance(bytes),
-            |measured| {
-                if args.only_flagged && !measured.is_flagged() { Ok(()) } else { each(measured) }
-            },
-        )
+        let wanted =
+            if args.only_flagged { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let records = selection.records(&dump).take(wanted).take_while(|_| seen.shown.get() < limit);
+        let advance = |bytes| progress.advance(bytes);
+        tensortap::stats_each(&dump, records, Some(args.jobs.get()), &advance, |measured| {
+            // Others are measured at the same time as the last that is shown.
+            if seen.shown.get() == limit {
+                return Ok(());
+            }
+            if seen.shows(&measured, args.only_flagged) { each(measured) } else { Ok(()) }
+        })
     };
     let write = |out: &mut dyn Write| {
         if output.json {
-            document::write(out, &dump, &extent, measure)
+            document::write(out, &dump, &extent, &seen, measure)
         } else if args.csv {
             csv::write(out, &dump, measure)
         } else {
-            table::write(out, &dump, &extent, args.only_flagged, measure)?;
+            table::write(out, &dump, &extent, &seen, args.only_flagged, measure)?;
             let why = (extent.records == 0 && !dump.is_empty()).then(|| selection.why_empty(&dump));
             Ok(why.transpose()?.map_or(Ok(()), |why| writeln!(out, "{why}"))?)
         }
@@ -97,13 +114,32 @@ trait Source: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::
 impl<F: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()>> Source for F {}
 
 /// Reads the index once more rather than keep records in memory.
-fn extent(dump: &Dump, selection: &Selection) -> anyhow::Result<Extent> {
+fn extent(dump: &Dump, selection: &Selection, limit: u64) -> anyhow::Result<Extent> {
     let mut extent = Extent { records: 0, bytes: 0 };
     for record in selection.records(dump) {
+        let bytes = record?.bin_size;
+        if extent.records < limit {
+            extent.bytes = extent.bytes.saturating_add(bytes);
+        }
         extent.records += 1;
-        extent.bytes = extent.bytes.saturating_add(record?.bin_size);
     }
     Ok(extent)
+}
+
+impl Seen {
+    /// Counts a record, and says whether it is shown.
+    fn shows(&self, measured: &Measured, only_flagged: bool) -> bool {
+        let shows = !only_flagged || measured.is_flagged();
+        self.records.set(self.records.get() + 1);
+        self.bytes.set(self.bytes.get().saturating_add(measured.record.bin_size));
+        self.shown.set(self.shown.get() + u64::from(shows));
+        shows
+    }
+
+    /// Whether a limit kept records from being looked at.
+    fn is_cut(&self, extent: &Extent) -> bool {
+        self.records.get() < extent.records
+    }
 }
 
 /// The names of a record's kernels, those of a mix task together.

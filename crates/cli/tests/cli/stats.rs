@@ -23,7 +23,7 @@ fn every_record_is_measured_and_the_foot_counts_flags() {
 fn statistics_are_those_of_the_payload() {
     let folder = vector_example();
     let stats = document(&folder.good("stats d --json"));
-    assert_eq!(keys(&stats), ["bytes", "dump", "flagged", "records", "selected", "total"]);
+    assert_eq!(keys(&stats), ["bytes", "cut", "dump", "flagged", "records", "selected", "total"]);
     assert_eq!((&stats["total"], &stats["selected"], &stats["flagged"]), (&18.into(), &18.into(), &0.into()));
     let payloads = std::fs::read(folder.path("d/tensor_dump.bin")).unwrap();
     let manifest = folder.manifest("d");
@@ -105,6 +105,24 @@ fn constants_zeros_and_large_values_are_flagged() {
     folder.good("run dump_tensor_example --dump-tensor --out c");
     let table = folder.good("stats c --kind tensor").stdout;
     assert!(table.contains("constant"), "{table}");
+}
+
+#[test]
+fn a_limit_ends_the_list_and_says_so() {
+    let folder = vector_example();
+    let all = document(&folder.good("stats d --json"));
+    let first = document(&folder.good("stats d --json --limit 4"));
+    assert_eq!((&all["cut"], &first["cut"], &first["selected"]), (&false.into(), &true.into(), &18.into()));
+    assert_eq!(records(&first), &records(&all)[..4]);
+    assert!(first["bytes"].as_u64() < all["bytes"].as_u64(), "{first}");
+    let table = folder.good("stats d --limit 4").stdout;
+    assert!(table.contains("4 of them looked at, 4 shown (--limit)."), "{table}");
+    assert!(!folder.good("stats d --limit 18").stdout.contains("--limit"));
+    assert_eq!(folder.good("stats d --csv --limit 4").stdout.lines().count(), 5);
+    folder.good("run dump_tensor_example --dump-tensor --out c");
+    let flagged = document(&folder.good("stats c --json --only-flagged --limit 1"));
+    assert_eq!((records(&flagged).len(), &flagged["flagged"], &flagged["cut"]), (1, &1.into(), &true.into()));
+    assert!(records(&document(&folder.good("stats d --json --limit 0"))).is_empty());
 }
 
 #[test]

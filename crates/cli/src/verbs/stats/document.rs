@@ -6,7 +6,7 @@ use serde::Serialize;
 use tensortap::format::{Dump, Record, StatsDocument};
 use tensortap::{Flag, Measured};
 
-use super::{Extent, Source, kernels};
+use super::{Extent, Seen, Source, kernels};
 
 #[derive(Serialize)]
 struct HeadDocument {
@@ -39,7 +39,13 @@ struct RecordDocument {
 }
 
 /// Writes the document.
-pub fn write(out: &mut dyn Write, dump: &Dump, extent: &Extent, source: impl Source) -> anyhow::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    dump: &Dump,
+    extent: &Extent,
+    seen: &Seen,
+    source: impl Source,
+) -> anyhow::Result<()> {
     let head = HeadDocument {
         dump: dump.dir().display().to_string(),
         total: dump.len(),
@@ -58,7 +64,9 @@ pub fn write(out: &mut dyn Write, dump: &Dump, extent: &Extent, source: impl Sou
         let document = RecordDocument::of(dump, &measured);
         Ok(serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?)
     })?;
-    Ok(writeln!(out, "\n  ],\n  \"flagged\": {flagged}\n}}")?)
+    // Whether `--limit` left out any.
+    let cut = seen.is_cut(extent);
+    Ok(writeln!(out, "\n  ],\n  \"flagged\": {flagged},\n  \"cut\": {cut}\n}}")?)
 }
 
 impl RecordDocument {

@@ -6,7 +6,7 @@ use tensortap::TaskId;
 use tensortap::format::{Dump, RunInfo, role_name};
 use tensortap::values::Summary;
 
-use super::{Extent, Source, joined};
+use super::{Extent, Seen, Source, joined};
 use crate::number::{bytes, counted, grouped, significant};
 use crate::record_text::{kernel_label, shape_text};
 use crate::select::stage_word;
@@ -52,6 +52,7 @@ pub fn write(
     out: &mut dyn Write,
     dump: &Dump,
     extent: &Extent,
+    seen: &Seen,
     only_flagged: bool,
     source: impl Source,
 ) -> anyhow::Result<()> {
@@ -64,7 +65,7 @@ pub fn write(
         table.row(out, cells(dump, &measured))
     })?;
     table.finish(out)?;
-    Ok(write!(out, "{}", counts.text(dump, extent, only_flagged))?)
+    Ok(write!(out, "{}", counts.text(dump, extent, seen, only_flagged))?)
 }
 
 fn cells(dump: &Dump, measured: &Measured) -> [String; 17] {
@@ -120,7 +121,7 @@ impl Counts {
         self.recorded += u64::from(measured.summary.is_some() && !measured.from_payload);
     }
 
-    fn text(&self, dump: &Dump, extent: &Extent, only_flagged: bool) -> String {
+    fn text(&self, dump: &Dump, extent: &Extent, seen: &Seen, only_flagged: bool) -> String {
         let Counts { shown, flagged, nan, inf, unmeasured, recorded } = *self;
         let lead = if shown > 0 { "\n" } else { "" };
         let selected = if extent.records == dump.len() {
@@ -129,11 +130,18 @@ impl Counts {
             format!("{} of {}", grouped(extent.records), counted(dump.len(), "record"))
         };
         let mut text =
-            format!("{lead}{selected}, {} read: {} flagged", bytes(extent.bytes), grouped(flagged));
+            format!("{lead}{selected}, {} read: {} flagged", bytes(seen.bytes.get()), grouped(flagged));
         if nan + inf > 0 {
             text += &format!(", {} with NaN, {} with Inf", grouped(nan), grouped(inf));
         }
         text += "\n";
+        if seen.is_cut(extent) {
+            text += &format!(
+                "{} of them looked at, {} shown (--limit).\n",
+                grouped(seen.records.get()),
+                grouped(shown)
+            );
+        }
         if recorded > 0 {
             text += &format!("{} as the device measured them.\n", counted(recorded, "record"));
         }
