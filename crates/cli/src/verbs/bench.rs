@@ -6,6 +6,7 @@ mod dump;
 mod machine;
 mod read;
 mod spread;
+mod words;
 
 use clap::{Args, Subcommand};
 

@@ -22,6 +22,7 @@ use small::Small;
 use throughput::Throughput;
 
 use super::machine::{Machine, load_average};
+use super::words::foot;
 use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::interrupt::{CLOSING_GRACE, Interrupt};
@@ -109,7 +110,7 @@ pub fn run(args: &DumpArgs, output: Output) -> anyhow::Result<Exit> {
     bench.print(&table::head(&machine, load_average_before, &args.dir, free_bytes))?;
     let (throughput, overhead, small) = bench.measure(&platforms)?;
     let load_average_after = load_average();
-    bench.print(&table::foot(&NOTES, load_average_after))?;
+    bench.print(&foot(&NOTES, load_average_after))?;
     if output.json {
         output.document(&Document {
             machine,

@@ -21,6 +21,7 @@ use self::stats::StatsRatio;
 use super::dump::scratch::Scratch;
 use super::machine::{Machine, load_average};
 use super::spread::Spread;
+use super::words::foot;
 use crate::error::{Interrupted, UsageError};
 use crate::exit::Exit;
 use crate::interrupt::{GRACE, Interrupt};
@@ -110,7 +111,7 @@ pub fn run(args: &ReadArgs, output: Output) -> anyhow::Result<Exit> {
     let export = export.context("nothing was exported")?;
     bench.print(&table::export(&export))?;
     let load_average_after = load_average();
-    bench.print(&table::foot(&NOTES, load_average_after))?;
+    bench.print(&foot(&NOTES, load_average_after))?;
     if output.json {
         output.document(&Document {
             machine,

@@ -8,7 +8,7 @@ use super::small::Small;
 use super::throughput::Throughput;
 use crate::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 use crate::verbs::bench::machine::Machine;
-use crate::verbs::bench::spread::Spread;
+use crate::verbs::bench::words::{ends, load_text, met_word};
 
 /// What was measured on what.
 pub fn head(machine: &Machine, load: Option<f64>, dir: &Path, free_bytes: u64) -> String {
@@ -26,7 +26,7 @@ pub fn throughput_head(total: u64, pairs: u32) -> String {
 
 /// Dump against plain write.
 pub fn throughput(row: &Throughput) -> String {
-    let target = format!("{} {}", row.target_ratio, met(row.met));
+    let target = format!("{} {}", row.target_ratio, met_word(row.met));
     throughput_cells([
         &row.platform,
         &byte_rate(row.plain_bytes_per_s.median),
@@ -77,7 +77,7 @@ pub fn small_head(tasks: u64, pairs: u32) -> String {
 
 /// Small records per second, and what bounds them.
 pub fn small(row: &Small) -> String {
-    let target = format!("{} {}", rate(row.target_records_per_s), met(row.met));
+    let target = format!("{} {}", rate(row.target_records_per_s), met_word(row.met));
     let cells = small_cells([
         &row.platform,
         &rate(row.records_per_s.median),
@@ -94,24 +94,6 @@ fn small_cells(cells: [&str; 6]) -> String {
     format!("  {platform:8}  {per_s:>9}  {ends:>17}  {closed:>8}  {captured:>10}  {target}\n")
 }
 
-/// What to keep in mind.
-pub fn foot(notes: &[&str], load: Option<f64>) -> String {
-    let notes = notes.iter().fold("\n".to_string(), |text, note| text + note + "\n");
-    format!("{notes}{}", load_text(load, " at the end\n"))
-}
-
-fn load_text(load: Option<f64>, then: &str) -> String {
-    load.map_or(String::new(), |load| format!("load average {load:.2}{then}"))
-}
-
-fn ends(spread: &Spread) -> String {
-    format!("{} – {}", significant(spread.min, 3), significant(spread.max, 3))
-}
-
 fn seconds(seconds: f64) -> String {
     time(Duration::from_secs_f64(seconds))
-}
-
-fn met(met: bool) -> &'static str {
-    if met { "met" } else { "missed" }
 }

@@ -6,7 +6,7 @@ use super::list::Listed;
 use super::stats::StatsRatio;
 use crate::number::{byte_rate, bytes, counted, grouped, significant, time};
 use crate::verbs::bench::machine::Machine;
-use crate::verbs::bench::spread::Spread;
+use crate::verbs::bench::words::{ends, load_text, met_word};
 
 /// What was measured on what.
 pub fn head(machine: &Machine, load: Option<f64>) -> String {
@@ -59,22 +59,4 @@ fn ratio(what: &str, against: &str, pairs: &Pairs) -> String {
 fn cells(cells: [&str; 7]) -> String {
     let [what, against, plain, ours, ratio, ends, target] = cells;
     format!("  {what:19}  {against:18}  {plain:>9}  {ours:>9}  {ratio:>6}  {ends:>15}  {target}\n")
-}
-
-/// What to keep in mind.
-pub fn foot(notes: &[&str], load: Option<f64>) -> String {
-    let notes = notes.iter().fold("\n".to_string(), |text, note| text + note + "\n");
-    format!("{notes}{}", load_text(load, " at the end\n"))
-}
-
-fn load_text(load: Option<f64>, then: &str) -> String {
-    load.map_or(String::new(), |load| format!("load average {load:.2}{then}"))
-}
-
-fn ends(spread: &Spread) -> String {
-    format!("{} – {}", significant(spread.min, 3), significant(spread.max, 3))
-}
-
-fn met_word(met: bool) -> &'static str {
-    if met { "met" } else { "missed" }
 }
