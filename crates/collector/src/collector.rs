@@ -170,6 +170,14 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         self.record(IndexRecord::task(task))
     }
 
+    /// Enters an argument that the host could not gather from the memory of a dead device.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn record_uncaptured(&mut self, record: &TensorDumpRecord) -> Result<(), CollectError> {
+        self.record(IndexRecord::plain(record))
+    }
+
     /// Enters a tensor whose content the host gathered from the memory of a dead device. `record` is as a device
     /// would have made it; hash and size are taken from `content`.
     ///

@@ -66,6 +66,11 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The same view from another element on, where it is known to lie within limits.
+    pub(crate) fn starting_at(&self, start_offset: u64) -> Self {
+        Self { start_offset, ..*self }
+    }
+
     /// Size of each dimension.
     #[must_use]
     pub fn shape(&self) -> &[u64] {

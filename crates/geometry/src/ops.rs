@@ -4,6 +4,23 @@ use crate::layout::{checked_numel, row_major_strides};
 use crate::{GeometryError, Layout, MAX_DIMS};
 
 impl Layout {
+    /// The same view of the bytes it touches alone: its buffer starts at the first of [`byte_range`](Self::byte_range).
+    ///
+    /// ```
+    /// use tensortap_geometry::Layout;
+    ///
+    /// let view = Layout::new(&[3], &[-2], 9, 32)?;
+    /// assert_eq!(view.byte_range(), 20..40);
+    /// assert!(view.trimmed().offsets().eq([4, 2, 0]));
+    /// # Ok::<(), tensortap_geometry::GeometryError>(())
+    /// ```
+    #[must_use]
+    pub fn trimmed(&self) -> Self {
+        // Elements of whole bytes start at a multiple of their size; of two halves the first may be missing.
+        let before = self.byte_range().start * 8 / u64::from(self.elem_bits());
+        self.starting_at(self.start_offset() - before)
+    }
+
     /// Indices `start .. start + len` of `dim`.
     pub fn slice(&self, dim: usize, start: u64, len: u64) -> Result<Self, GeometryError> {
         self.slice_step(dim, start, len, 1)

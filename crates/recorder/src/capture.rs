@@ -186,7 +186,8 @@ pub(crate) fn scalar_record(capture: &ScalarCapture) -> TensorDumpRecord {
     }
 }
 
-pub(crate) fn uncaptured_record(arg: &UncapturedArg) -> TensorDumpRecord {
+/// The record of an argument that could not be captured.
+pub fn uncaptured_record(arg: &UncapturedArg) -> TensorDumpRecord {
     let &UncapturedArg { task_id, stage, role, arg_index, reason, marked: _ } = arg;
     TensorDumpRecord {
         task_id,

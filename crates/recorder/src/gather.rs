@@ -126,6 +126,17 @@ impl<'m> Gather<'m> {
         unsafe { &*(&raw const *target as *const [u8]) }
     }
 
+    /// Reads the next bytes of the content into memory that holds something already; how many.
+    ///
+    /// # Panics
+    /// As for [`next_into`](Self::next_into).
+    pub fn fill(&mut self, room: &mut [u8]) -> usize {
+        // SAFETY: bytes are as good a place for bytes as uninitialised ones, and `next_into` only ever writes
+        // initialised ones.
+        let room = unsafe { &mut *(&raw mut *room as *mut [MaybeUninit<u8>]) };
+        self.next_into(room).len()
+    }
+
     fn elems_in(&self, bytes: usize) -> u64 {
         if self.elem_bits == 4 {
             return (bytes as u64 * 2).min(self.left_elems);

@@ -1,7 +1,7 @@
 //! The device's side of a tensor dump: turns arguments into records in the dump region.
 //!
 //! It runs on device threads: no allocation, no operating system, nothing shared between threads but the region. The
-//! host's side drains the region meanwhile; layouts are those of `tensortap-abi`.
+//! host's side drains the region meanwhile; layouts are those of `tensortap-abi`. It knows neither schedulers nor files.
 //!
 //! - [`Region`] is the region as a device opens it, after checking all of it; [`setup_bytes`] is what the host writes
 //!   there before.
@@ -39,7 +39,7 @@ mod setup;
 
 pub use capture::{
     DispatchCapture, DispatchFields, EdgeCapture, OrchestrationArgCapture, ScalarCapture, TaskHead,
-    TensorCapture, UncapturedArg,
+    TensorCapture, UncapturedArg, uncaptured_record,
 };
 pub use counters::{Counters, DropReason};
 pub use error::{GatherError, RegionError, SetupError};

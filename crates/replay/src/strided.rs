@@ -2,6 +2,7 @@
 //! it the view's buffer starts, which may be before it: only the elements of the view must lie inside.
 
 use tensortap_geometry::Layout;
+use tensortap_recorder::Gather;
 
 /// Writes packed content into the view's places. Content that ends early leaves the rest of the view alone.
 ///
@@ -14,9 +15,14 @@ pub fn scatter(layout: &Layout, origin: u64, packed: &[u8], image: &mut [u8]) {
         }
         return;
     }
-    each_run(layout, origin, packed.len(), |packed_range, image_range| {
-        image[image_range].copy_from_slice(&packed[packed_range]);
-    });
+    let width = u64::from(layout.elem_bits() / 8);
+    let mut rest = packed;
+    for run in layout.runs() {
+        let (content, behind) = rest.split_at(index(run.len * width).min(rest.len()));
+        let at = index(origin.wrapping_add(run.offset * width));
+        image[at..at + content.len()].copy_from_slice(content);
+        rest = behind;
+    }
 }
 
 /// Replaces `packed` by the content of the view.
@@ -24,41 +30,13 @@ pub fn scatter(layout: &Layout, origin: u64, packed: &[u8], image: &mut [u8]) {
 /// # Panics
 /// When an element of the view lies outside of the image.
 pub fn gather(layout: &Layout, origin: u64, image: &[u8], packed: &mut Vec<u8>) {
+    let touched = layout.byte_range();
+    let [start, end] = [touched.start, touched.end].map(|at| index(origin.wrapping_add(at)));
+    let touched = if layout.numel() == 0 { &[][..] } else { &image[start..end] };
+    let mut gather = Gather::of_slice(touched, &layout.trimmed()).expect("the view lies in the image");
     packed.clear();
-    let numel = usize::try_from(layout.numel()).expect("a view lies in memory");
-    if layout.elem_bits() == 4 {
-        packed.resize(numel.div_ceil(2), 0);
-        for (place, offset) in layout.offsets().enumerate() {
-            let (at, high) = nibble_at(origin, offset);
-            set_nibble(packed, (place / 2, place % 2 == 1), nibble(image[at], u64::from(high)));
-        }
-        return;
-    }
-    let bytes = numel * usize::try_from(layout.elem_bits() / 8).expect("small");
-    packed.resize(bytes, 0);
-    each_run(layout, origin, bytes, |packed_range, image_range| {
-        packed[packed_range].copy_from_slice(&image[image_range]);
-    });
-}
-
-/// Runs of whole bytes: where each lies in the packed content and in the image, up to `limit` packed bytes.
-fn each_run(
-    layout: &Layout,
-    origin: u64,
-    limit: usize,
-    mut each: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>),
-) {
-    let width = u64::from(layout.elem_bits() / 8);
-    let mut packed = 0;
-    for run in layout.runs() {
-        if packed >= limit {
-            return;
-        }
-        let bytes = index(run.len * width).min(limit - packed);
-        let at = index(origin.wrapping_add(run.offset * width));
-        each(packed..packed + bytes, at..at + bytes);
-        packed += bytes;
-    }
+    packed.resize(index(gather.left_bytes()), 0);
+    gather.fill(packed);
 }
 
 fn index(position: u64) -> usize {

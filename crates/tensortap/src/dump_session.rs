@@ -17,7 +17,7 @@ use tensortap_format::{
     WriterOptions, choose_dir, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
-use tensortap_recorder::SetupOptions;
+use tensortap_recorder::{SetupOptions, UncapturedArg, uncaptured_record};
 use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
 
@@ -197,11 +197,20 @@ impl<'a> Session<'a> {
             collector.record_task(&task_record(task))?;
             let tensors = if self.config.level == DumpLevel::Off { &[] } else { &task.tensors[..] };
             for (arg_index, (desc, role)) in (0_u16..).zip(tensors) {
-                if role.writes()
-                    && let Some(content) = gather(&**access, desc)
-                {
-                    let record = tensor_record(task, arg_index, desc, role.tag());
-                    collector.record_tensor(&record, &content)?;
+                if !role.writes() {
+                    continue;
+                }
+                match gather(&**access, desc) {
+                    Ok(content) => {
+                        let record = tensor_record(task, arg_index, desc, role.tag());
+                        collector.record_tensor(&record, &content)?;
+                    }
+                    Err(reason) => {
+                        let (task_id, stage) = (task.slot.task_id, DumpStage::AfterCompletion);
+                        let arg =
+                            UncapturedArg { task_id, stage, role: *role, arg_index, reason, marked: false };
+                        collector.record_uncaptured(&uncaptured_record(&arg))?;
+                    }
                 }
             }
         }

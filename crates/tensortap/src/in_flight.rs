@@ -1,31 +1,123 @@
 //! Tensors of a dead device, read from its surviving memory.
 
-use tensortap_abi::TensorDesc;
+use tensortap_abi::{MAX_DIMS, TensorDesc, UncapturedReason};
 use tensortap_geometry::Layout;
 use tensortap_platform::DeviceAccess;
+use tensortap_recorder::Gather;
 
-/// Buffers larger than this are not copied from a dead device.
-const MAX_BUFFER_BYTES: u64 = 1 << 30;
+/// More than this is not copied from a dead device: neither of its memory nor of a view's content, which can be larger
+/// where elements repeat.
+const MAX_BYTES: u64 = 1 << 30;
 
-/// The logical contiguous content of a view; `None` when the descriptor is damaged or the memory cannot be read.
-pub fn gather(device: &dyn DeviceAccess, desc: &TensorDesc) -> Option<Vec<u8>> {
-    let bits = desc.dtype()?.bits();
-    if bits < 8 {
-        return None;
+/// The logical contiguous content of a view, or why there is none.
+pub fn gather(device: &dyn DeviceAccess, desc: &TensorDesc) -> Result<Vec<u8>, UncapturedReason> {
+    let damaged = UncapturedReason::BadDescriptor;
+    let bits = desc.dtype().ok_or(damaged)?.bits();
+    if usize::from(desc.ndims) > MAX_DIMS {
+        return Err(damaged);
     }
-    let layout = Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, bits).ok()?;
-    layout.fits(desc.buffer_bytes).ok()?;
+    let layout =
+        Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, bits).map_err(|_| damaged)?;
+    layout.fits(desc.buffer_bytes).map_err(|_| damaged)?;
     let range = layout.byte_range();
-    if range.end - range.start > MAX_BUFFER_BYTES {
-        return None;
+    let address = desc.buffer_addr.checked_add(range.start).ok_or(damaged)?;
+    let mut touched = zeros(range.end - range.start)?;
+    device.copy_from(address, &mut touched).map_err(|_| UncapturedReason::Unreadable)?;
+    let mut gather = Gather::of_slice(&touched, &layout.trimmed()).map_err(|_| UncapturedReason::TooLarge)?;
+    let mut content = zeros(gather.left_bytes())?;
+    gather.fill(&mut content);
+    Ok(content)
+}
+
+fn zeros(bytes: u64) -> Result<Vec<u8>, UncapturedReason> {
+    let bytes = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BYTES);
+    bytes.map(|bytes| vec![0; bytes]).ok_or(UncapturedReason::TooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use tensortap_abi::{DType, DeviceAddr, DeviceRange};
+    use tensortap_platform::{MappedMemory, PlatformError};
+
+    use super::*;
+
+    const BASE: u64 = 0x2000;
+
+    /// What a dead device left.
+    struct Left(Vec<u8>);
+
+    impl DeviceAccess for Left {
+        fn memory(&self) -> DeviceRange {
+            DeviceRange { addr: BASE, bytes: self.0.len() as u64 }
+        }
+        fn copy_to(&self, to: DeviceAddr, _: &[u8]) -> Result<(), PlatformError> {
+            panic!("nothing is written to a dead device, at {to:#x}")
+        }
+        fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError> {
+            let at = usize::try_from(from - BASE).unwrap();
+            let there = self.0.get(at..at + bytes.len()).ok_or(PlatformError::OutOfRange {
+                addr: from,
+                bytes: bytes.len() as u64,
+                memory: self.memory(),
+            })?;
+            bytes.copy_from_slice(there);
+            Ok(())
+        }
+        fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError> {
+            panic!("no word is read at {addr:#x}")
+        }
+        fn write_u64(&self, addr: DeviceAddr, _: u64) -> Result<(), PlatformError> {
+            panic!("nothing is written to a dead device, at {addr:#x}")
+        }
+        fn mapping(&self) -> Option<MappedMemory<'_>> {
+            None
+        }
+        fn wake(&self) {}
     }
-    let mut touched = vec![0; usize::try_from(range.end - range.start).ok()?];
-    device.copy_from(desc.buffer_addr.checked_add(range.start)?, &mut touched).ok()?;
-    let width = u64::from(bits / 8);
-    let mut content = Vec::with_capacity(touched.len());
-    for run in layout.runs() {
-        let at = usize::try_from(run.offset * width - range.start).ok()?;
-        content.extend_from_slice(touched.get(at..at + usize::try_from(run.len * width).ok()?)?);
+
+    fn desc(dtype: DType, shape: &[u64], strides: &[i64], start_offset: u64) -> TensorDesc {
+        let mut desc = TensorDesc {
+            buffer_addr: BASE + 8,
+            buffer_bytes: 16,
+            start_offset,
+            dtype: dtype.tag(),
+            ndims: u8::try_from(shape.len()).unwrap(),
+            ..TensorDesc::default()
+        };
+        desc.shape[..shape.len()].copy_from_slice(shape);
+        desc.strides[..strides.len()].copy_from_slice(strides);
+        desc
     }
-    Some(content)
+
+    /// Bytes 0x10, 0x32, 0x54, .. from the buffer on: element `n` of four bits is `n`.
+    fn left() -> Left {
+        let nibbles = (0..16_u8).map(|n| (n % 8) * 0x22 + 0x10);
+        Left([0xff; 8].into_iter().chain(nibbles).collect())
+    }
+
+    #[test]
+    fn a_view_is_read_as_its_content_whatever_its_width() {
+        let halves = gather(&left(), &desc(DType::Int4, &[5], &[-2], 11));
+        assert_eq!(halves, Ok(vec![0x9b, 0x57, 0x03]));
+        let words = gather(&left(), &desc(DType::UInt16, &[2, 2], &[1, 2], 3));
+        assert_eq!(words, Ok(vec![0xdc, 0xfe, 0x54, 0x76, 0x10, 0x32, 0x98, 0xba]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_answered_with_the_reason() {
+        use UncapturedReason::{BadDescriptor, TooLarge, Unreadable};
+        let past_its_buffer = desc(DType::Int8, &[17], &[1], 0);
+        let no_dtype = TensorDesc { dtype: 0xee, ..desc(DType::Int8, &[1], &[1], 0) };
+        let repeats = desc(DType::Int8, &[1 << 31], &[0], 0);
+        let elsewhere = TensorDesc { buffer_addr: BASE + 20, ..desc(DType::Int8, &[16], &[1], 0) };
+        for (desc, reason) in [
+            (past_its_buffer, BadDescriptor),
+            (no_dtype, BadDescriptor),
+            (TensorDesc { ndims: 9, ..past_its_buffer }, BadDescriptor),
+            (repeats, TooLarge),
+            (elsewhere, Unreadable),
+        ] {
+            assert_eq!(gather(&left(), &desc), Err(reason), "{desc:?}");
+        }
+    }
 }

@@ -91,6 +91,10 @@ pub enum UncapturedReason {
     BadDescriptor = 3,
     /// No kernel of the task describes it.
     NotInSignature = 4,
+    /// The device died, and its memory cannot be read.
+    Unreadable = 5,
+    /// The device died, and it is more than the host copies from a dead one.
+    TooLarge = 6,
 }
 
 impl UncapturedReason {
@@ -101,6 +105,8 @@ impl UncapturedReason {
             2 => Some(UncapturedReason::Contradiction),
             3 => Some(UncapturedReason::BadDescriptor),
             4 => Some(UncapturedReason::NotInSignature),
+            5 => Some(UncapturedReason::Unreadable),
+            6 => Some(UncapturedReason::TooLarge),
             _ => None,
         }
     }
@@ -112,6 +118,8 @@ impl UncapturedReason {
             UncapturedReason::Contradiction => "the registered metadata contradicts the payload",
             UncapturedReason::BadDescriptor => "its descriptor is damaged",
             UncapturedReason::NotInSignature => "no kernel of the task describes it",
+            UncapturedReason::Unreadable => "the device died and its memory cannot be read",
+            UncapturedReason::TooLarge => "the device died and it is more than is copied from a dead one",
         }
     }
 }

@@ -133,7 +133,7 @@ fn other_kinds_are_checked_as_what_they_are() {
     assert_eq!(fault(&TensorDumpRecord { ndims: 1, ..scalar }), Some(RecordFault::View));
     assert_eq!(fault(&TensorDumpRecord { dtype: 0, ..scalar }), Some(RecordFault::DType));
     assert_eq!(fault(&TensorDumpRecord { stage: 4, ..edge }), Some(RecordFault::Reason));
-    assert_eq!(fault(&TensorDumpRecord { start_offset: 5, ..uncaptured }), Some(RecordFault::Reason));
+    assert_eq!(fault(&TensorDumpRecord { start_offset: 7, ..uncaptured }), Some(RecordFault::Reason));
 
     let task = TaskDumpRecord { task_id: 9, kind: RecordKind::Task as u8, ..TaskDumpRecord::default() };
     assert_eq!(check(task.as_bytes(), &BOUNDS), Ok(Checked::Task(task)));
