@@ -3,12 +3,14 @@
 use tensortap_abi::{
     DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord,
 };
-use tensortap_format::{IndexRecord, Payload, Status, content_hash};
+use tensortap_format::{IndexRecord, Status, content_hash};
 
 use crate::{
     CollectError, CollectEvent, Listener, PayloadPath, RegionMemory, RunEnd, Sink, StreamError, Summary,
     ThreadSummary, WriteError,
-    drain::{Drain, DrainError, EnteredTotals, content_key, payload_of},
+    dedup::ContentKey,
+    drain::{Drain, DrainError},
+    frame::{EnteredTotals, payload_of},
     places::DISCARD,
     store::{Store, StoreError},
     stream::{Stream, Taken},
@@ -190,17 +192,14 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         let (hash, bytes) = (content_hash(content).to_le_bytes(), content.len() as u64);
         let mut record = TensorDumpRecord { hash, payload_bytes: bytes, ..*record };
         record.flags |= tensortap_abi::RECORD_HAS_HASH;
-        let key = content_key(&record, bytes);
+        let key = ContentKey::of(&record, bytes);
         let payload = match self.store.content(key, content) {
             Ok(stored) => payload_of(key, bytes, stored),
             Err(error) => return self.give_up(error),
         };
         self.record(IndexRecord::tensor(&record, payload))?;
         if self.failure.is_none() {
-            let truncated_tensors = u64::from(matches!(payload, Payload::Truncated { .. }));
-            let one =
-                EnteredTotals { tensors: 1, captured_bytes: bytes, truncated_tensors, ..Default::default() };
-            self.host_entered.add(one);
+            self.host_entered.count_tensor(&payload);
         }
         Ok(())
     }
@@ -279,7 +278,7 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
     }
 
     fn summary(&self, status: Status) -> Result<Summary, CollectError> {
-        let mut summary = Summary::new(status, self.store.totals(), self.store.missed_duplicates());
+        let mut summary = Summary::new(status, self.store.indexed_records(), self.store.missed_duplicates());
         if let Some(error) = &self.failure {
             summary.fail(error);
         }

@@ -2,6 +2,10 @@
 
 use std::{collections::HashMap, ops::Range};
 
+use tensortap_abi::{RECORD_HAS_HASH, RECORD_TRUNCATED, TensorDumpRecord};
+
+use crate::check::content_bytes;
+
 /// Content of a payload, by hash and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ContentKey {
@@ -10,6 +14,12 @@ pub(crate) struct ContentKey {
 }
 
 impl ContentKey {
+    /// What a payload of so many bytes is known by; `None` when it is not all of the content, which then is its own.
+    pub(crate) fn of(record: &TensorDumpRecord, bytes: u64) -> Option<ContentKey> {
+        let whole = record.flags & RECORD_TRUNCATED == 0 && content_bytes(record) == Some(bytes);
+        (whole && record.flags & RECORD_HAS_HASH != 0).then_some(ContentKey { hash: record.hash, bytes })
+    }
+
     /// Half of the hash: as good as the whole for guessing, too short for identity.
     fn fingerprint(self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.hash;

@@ -1,21 +1,23 @@
 //! Takes one device thread's records out of the region, checks them and stores them.
 
-use tensortap_abi::{
-    DeviceRange, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RECORD_TRUNCATED,
-    RecordKind, TensorDumpRecord, TensorStats,
-};
+mod pieces;
+
+use tensortap_abi::{DeviceRange, DumpGeometry, RECORD_HAS_STATS, RecordKind, TensorDumpRecord, TensorStats};
 use tensortap_format::{IndexRecord, Payload, content_hash};
 use tensortap_platform::PlatformError;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{
     RecordFault, RegionMemory, Sink, StreamError, WriteError,
-    check::{Bounds, Checked, Span, check, content_bytes},
+    check::{Bounds, Checked, Span, check},
     dedup::ContentKey,
+    frame::{EnteredTotals, Frame, payload_of},
     payload::{Extent, Window, extents},
     store::{Store, StoreError},
     stream::{FollowError, Stream, Taken},
 };
+
+use self::pieces::OpenPayload;
 
 /// Payload bytes after which a frame is written and space given back, though more records are at hand.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
@@ -44,56 +46,6 @@ impl From<StoreError> for DrainError {
             StoreError::Write(error) => DrainError::Write(error),
         }
     }
-}
-
-/// Counters over the records in the index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EnteredTotals {
-    pub(crate) tensors: u64,
-    pub(crate) scalars: u64,
-    pub(crate) dispatches: u64,
-    /// Payload bytes of tensors, stored or known.
-    pub(crate) captured_bytes: u64,
-    pub(crate) truncated_tensors: u64,
-    pub(crate) overwritten_records: u64,
-}
-
-impl EnteredTotals {
-    pub(crate) fn add(&mut self, other: EnteredTotals) {
-        let EnteredTotals {
-            tensors,
-            scalars,
-            dispatches,
-            captured_bytes,
-            truncated_tensors,
-            overwritten_records,
-        } = other;
-        self.dispatches += dispatches;
-        self.tensors += tensors;
-        self.scalars += scalars;
-        self.captured_bytes += captured_bytes;
-        self.truncated_tensors += truncated_tensors;
-        self.overwritten_records += overwritten_records;
-    }
-}
-
-/// A payload that comes in pieces.
-#[derive(Clone, Copy, Debug)]
-struct OpenPayload {
-    seq: u64,
-    begin: TensorDumpRecord,
-    /// Its range in the payload file.
-    offset: u64,
-    received: u64,
-    overwritten: bool,
-}
-
-/// What the next frame will hold.
-#[derive(Debug, Default)]
-struct Frame {
-    records: Vec<IndexRecord>,
-    payload_bytes: u64,
-    totals: EnteredTotals,
 }
 
 /// One device thread.
@@ -262,10 +214,10 @@ impl Drain {
         }
         match (record, extent) {
             (Checked::Task(task), _) => self.frame.records.push(IndexRecord::task(&task)),
-            (Checked::Plain(record), _) => self.enter_plain(&record),
+            (Checked::Plain(record), _) => self.frame.enter_plain(&record),
             (Checked::Stored(record), _) => {
                 let payload = store.already_stored(&record);
-                self.enter_tensor(&record, payload);
+                self.frame.enter_tensor(&record, payload);
             }
             (Checked::InArena(record, _), Some(extent)) => {
                 self.store_in_arena(memory, store, &record, extent)?
@@ -277,44 +229,6 @@ impl Drain {
             (Checked::InArena(..) | Checked::Piece(..), None) => self.refuse(RecordFault::Position),
         }
         Ok(())
-    }
-
-    fn enter_plain(&mut self, record: &TensorDumpRecord) {
-        let kind = RecordKind::from_tag(record.kind);
-        match kind {
-            Some(RecordKind::Tensor) => {
-                let dropped = record.flags & RECORD_PAYLOAD_DROPPED != 0;
-                self.enter_tensor(record, if dropped { Payload::Dropped } else { Payload::None });
-            }
-            Some(RecordKind::Dispatch) => {
-                self.frame.totals.dispatches += 1;
-                self.frame.records.push(IndexRecord::lost_dispatch(record, false));
-            }
-            Some(RecordKind::OrchestrationArg) => {
-                self.frame.records.push(IndexRecord::orchestration_arg(record));
-            }
-            _ => {
-                self.frame.totals.scalars += u64::from(kind == Some(RecordKind::Scalar));
-                self.frame.records.push(IndexRecord::plain(record));
-            }
-        }
-    }
-
-    fn enter_tensor(&mut self, record: &TensorDumpRecord, payload: Payload) {
-        let totals = &mut self.frame.totals;
-        totals.tensors += 1;
-        match payload {
-            Payload::Stored { bytes, .. } | Payload::Deduplicated { bytes, .. } => {
-                totals.captured_bytes += bytes
-            }
-            Payload::Truncated { bytes, .. } => {
-                totals.captured_bytes += bytes;
-                totals.truncated_tensors += 1;
-            }
-            Payload::Overwritten => totals.overwritten_records += 1,
-            Payload::None | Payload::Stats(_) | Payload::Dropped => {}
-        }
-        self.frame.records.push(IndexRecord::tensor(record, payload));
     }
 
     fn store_in_arena<S: Sink>(
@@ -329,19 +243,19 @@ impl Drain {
             return self.enter_dispatch(memory, record, extent, overwritten);
         }
         if overwritten {
-            self.enter_tensor(record, Payload::Overwritten);
+            self.frame.enter_tensor(record, Payload::Overwritten);
             return Ok(());
         }
         if record.flags & RECORD_HAS_STATS != 0 {
             let mut stats = TensorStats::new_zeroed();
             self.window.copy(memory, extent, stats.as_mut_bytes()).map_err(DrainError::Memory)?;
-            self.enter_tensor(record, Payload::Stats(stats));
+            self.frame.enter_tensor(record, Payload::Stats(stats));
             return Ok(());
         }
-        let key = content_key(record, extent.bytes);
+        let key = ContentKey::of(record, extent.bytes);
         let stored = store.payload(memory, key, extent)?;
         self.frame.payload_bytes += extent.bytes;
-        self.enter_tensor(record, payload_of(key, extent.bytes, stored));
+        self.frame.enter_tensor(record, payload_of(key, extent.bytes, stored));
         Ok(())
     }
 
@@ -367,64 +281,6 @@ impl Drain {
         self.frame.totals.dispatches += 1;
         self.frame.totals.overwritten_records += u64::from(overwritten);
         self.frame.records.push(dispatch);
-        Ok(())
-    }
-
-    fn begin<S: Sink>(&mut self, store: &mut Store<S>, begin: TensorDumpRecord) {
-        // In a batch the bytes may be gone before the first piece is looked at.
-        let offset = if self.batch { 0 } else { store.reserve(begin.payload_bytes) };
-        self.open = Some(OpenPayload { seq: self.seen, begin, offset, received: 0, overwritten: false });
-    }
-
-    fn piece<S: Sink>(
-        &mut self,
-        memory: &impl RegionMemory,
-        store: &mut Store<S>,
-        piece: &TensorDumpRecord,
-        extent: Extent,
-    ) -> Result<(), DrainError> {
-        let fits = self.open.filter(|open| {
-            let room = open.begin.payload_bytes - open.received;
-            piece.task_id == open.begin.task_id && piece.start_offset == open.received && extent.bytes <= room
-        });
-        let Some(mut open) = fits else {
-            self.refuse(RecordFault::Order);
-            return Ok(());
-        };
-        open.overwritten |= self.is_overwritten(extent);
-        if !open.overwritten {
-            if self.batch && open.received == 0 {
-                open.offset = store.reserve(open.begin.payload_bytes);
-            }
-            store.piece(memory, extent, open.offset + open.received)?;
-        }
-        open.received += extent.bytes;
-        self.frame.payload_bytes += extent.bytes;
-        self.open = Some(open);
-        Ok(())
-    }
-
-    fn commit<S: Sink>(&mut self, store: &mut Store<S>, commit: &TensorDumpRecord) -> Result<(), DrainError> {
-        let truncated = commit.flags & RECORD_TRUNCATED != 0;
-        let ends = self.open.filter(|open| {
-            let whole = open.received == open.begin.payload_bytes;
-            commit.task_id == open.begin.task_id && (whole || truncated)
-        });
-        let Some(open) = ends else {
-            self.refuse(RecordFault::Order);
-            return Ok(());
-        };
-        self.open = None;
-        let mut record = TensorDumpRecord { hash: commit.hash, ..open.begin };
-        // The device's hash is that of the whole content, which nobody could check against a part of it.
-        record.flags |= if truncated { RECORD_TRUNCATED } else { RECORD_HAS_HASH };
-        if open.overwritten {
-            self.enter_tensor(&record, Payload::Overwritten);
-            return Ok(());
-        }
-        let key = content_key(&record, open.received);
-        let stored = store.end_pieces(key, open.offset)?;
-        self.enter_tensor(&record, payload_of(key, open.received, stored));
         Ok(())
     }
 
@@ -484,19 +340,4 @@ impl Drain {
 /// Whether the words of a dispatch are those that the device hashed.
 fn is_hashed_as(dispatch: &IndexRecord, record: &TensorDumpRecord) -> bool {
     content_hash(dispatch.words().as_bytes()).to_le_bytes() == record.hash
-}
-
-/// What a payload of so many bytes is known by; `None` when it is not all of the content, which then is its own.
-pub(crate) fn content_key(record: &TensorDumpRecord, bytes: u64) -> Option<ContentKey> {
-    let whole = record.flags & RECORD_TRUNCATED == 0 && content_bytes(record) == Some(bytes);
-    (whole && record.flags & RECORD_HAS_HASH != 0).then_some(ContentKey { hash: record.hash, bytes })
-}
-
-/// What the index says of a payload that is stored there, or was already.
-pub(crate) fn payload_of(key: Option<ContentKey>, bytes: u64, (offset, known): (u64, bool)) -> Payload {
-    match (key, known) {
-        (None, _) => Payload::Truncated { offset, bytes },
-        (Some(_), true) => Payload::Deduplicated { offset, bytes },
-        (Some(_), false) => Payload::Stored { offset, bytes },
-    }
 }

@@ -16,8 +16,9 @@
 //! beginning; its space in the arena is given back piece by piece, its record is entered with its end.
 //!
 //! ## What it does not do
-//! It does not stop the device, wait for it, or know how its run ended: [`RunEnd`] tells. It does not check a payload
-//! against its hash: the device took that at the source, and verifying the dump finds what changed on the way.
+//! It knows neither runtimes nor scenes. It does not stop the device, wait for it, or know how its run ended:
+//! [`RunEnd`] tells. It does not check a payload against its hash: the device took that at the source, and verifying
+//! the dump finds what changed on the way.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
@@ -70,6 +71,7 @@ mod dedup;
 mod drain;
 mod error;
 mod event;
+mod frame;
 mod memory;
 mod payload;
 mod places;

@@ -37,17 +37,6 @@ impl From<tensortap_format::FormatError> for StoreError {
     }
 }
 
-/// What went into the files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StoreTotals {
-    /// Bytes handed to the payload file.
-    pub(crate) written_bytes: u64,
-    /// Bytes of payloads that were stored already.
-    pub(crate) deduplicated_bytes: u64,
-    /// Records in the index.
-    pub(crate) indexed_records: u64,
-}
-
 /// The files, and what is known about their content.
 pub(crate) struct Store<S> {
     sink: S,
@@ -56,7 +45,8 @@ pub(crate) struct Store<S> {
     unflushed: bool,
     dedup: DedupTable,
     sync: bool,
-    totals: StoreTotals,
+    /// Records in the index.
+    indexed_records: u64,
 }
 
 impl<S: Sink> Store<S> {
@@ -67,7 +57,7 @@ impl<S: Sink> Store<S> {
             unflushed: false,
             dedup: DedupTable::new(dedup_capacity),
             sync,
-            totals: StoreTotals::default(),
+            indexed_records: 0,
         }
     }
 
@@ -75,8 +65,8 @@ impl<S: Sink> Store<S> {
         self.sink
     }
 
-    pub(crate) fn totals(&self) -> StoreTotals {
-        self.totals
+    pub(crate) fn indexed_records(&self) -> u64 {
+        self.indexed_records
     }
 
     pub(crate) fn missed_duplicates(&self) -> u64 {
@@ -113,7 +103,6 @@ impl<S: Sink> Store<S> {
         if bytes > 0 {
             self.unflushed = true;
             self.payloads.put_bytes(self.sink.payload_file()?, content, offset)?;
-            self.totals.written_bytes += bytes;
         }
         self.remember(key, offset);
         Ok((offset, false))
@@ -136,7 +125,6 @@ impl<S: Sink> Store<S> {
         }
         self.unflushed = true;
         self.payloads.put(memory, self.sink.payload_file()?, from, at)?;
-        self.totals.written_bytes += from.bytes;
         Ok(())
     }
 
@@ -180,7 +168,7 @@ impl<S: Sink> Store<S> {
         if self.sync {
             self.sink.sync_index()?;
         }
-        self.totals.indexed_records += records.len() as u64;
+        self.indexed_records += records.len() as u64;
         Ok(())
     }
 
@@ -213,9 +201,7 @@ impl<S: Sink> Store<S> {
 
     fn known(&mut self, key: Option<ContentKey>) -> Option<u64> {
         let key = key.filter(|key| key.bytes > 0)?;
-        let offset = self.dedup.find(key)?;
-        self.totals.deduplicated_bytes += key.bytes;
-        Some(offset)
+        self.dedup.find(key)
     }
 
     fn remember(&mut self, key: Option<ContentKey>, offset: u64) {

@@ -3,7 +3,7 @@
 use tensortap_abi::DumpBufferState;
 use tensortap_format::{Footer, InFlightTask, Loss, Status};
 
-use crate::{StreamError, WriteError, drain::EnteredTotals, store::StoreTotals};
+use crate::{StreamError, WriteError, frame::EnteredTotals};
 
 /// Counters are the device's word and go into JSON, whose numbers are exact below this.
 const COUNT_LIMIT: u64 = (1 << 53) - 1;
@@ -62,7 +62,8 @@ pub struct Summary {
     pub dispatches: u64,
     /// Payload bytes captured: what the stored payloads of all records add up to.
     pub captured_bytes: u64,
-    /// Payload bytes written to the payload file.
+    /// Payload bytes in the payload file that the index names; what was written before a failure and not named is not
+    /// among them.
     pub written_bytes: u64,
     /// Payload bytes that were stored already.
     pub deduplicated_bytes: u64,
@@ -89,18 +90,17 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn new(status: Status, store: StoreTotals, missed_duplicates: u64) -> Summary {
-        let StoreTotals { written_bytes, deduplicated_bytes, indexed_records } = store;
+    pub(crate) fn new(status: Status, records: u64, missed_duplicates: u64) -> Summary {
         Summary {
             status,
             failure: None,
-            records: indexed_records,
+            records,
             tensors: 0,
             scalars: 0,
             dispatches: 0,
             captured_bytes: 0,
-            written_bytes,
-            deduplicated_bytes,
+            written_bytes: 0,
+            deduplicated_bytes: 0,
             missed_duplicates,
             truncated_tensors: 0,
             dropped_records: 0,
@@ -128,6 +128,8 @@ impl Summary {
             scalars,
             dispatches,
             captured_bytes,
+            written_bytes,
+            deduplicated_bytes,
             truncated_tensors,
             overwritten_records,
         } = totals;
@@ -135,6 +137,8 @@ impl Summary {
         self.tensors = tensors;
         self.scalars = scalars;
         self.captured_bytes = captured_bytes;
+        self.written_bytes = written_bytes;
+        self.deduplicated_bytes = deduplicated_bytes;
         self.truncated_tensors = truncated_tensors;
         self.overwritten_records = overwritten_records;
     }

@@ -123,6 +123,7 @@ fn a_full_disk_is_told_at_once_and_what_came_before_is_whole() {
         assert_eq!(summary.status, Status::DumpFailed);
         assert!(summary.failure.as_ref().is_some_and(|text| text.contains("space")), "{summary:?}");
         assert_eq!((summary.records, summary.tensors, summary.captured_bytes), (4, 4, 12_000), "{fault:?}");
+        assert_eq!(summary.written_bytes, 12_000, "{fault:?}: what no record names does not count");
         assert_eq!(summary.dropped_records, 36);
         let dump = rig.verified();
         assert_eq!(dump.status(), Some(Status::DumpFailed));
