@@ -216,9 +216,16 @@ impl Dump {
     /// Every dispatch with the arguments its kernel received (`--dump-args`), in the order of the index; a manifest has
     /// none.
     pub fn dispatches(&self) -> Result<Vec<Dispatch>, FormatError> {
+        let mut dispatches = Vec::new();
+        self.for_each_dispatch(|dispatch| dispatches.push(dispatch))?;
+        Ok(dispatches)
+    }
+
+    /// The same one by one, for dumps that have more of them than memory.
+    pub fn for_each_dispatch(&self, each: impl FnMut(Dispatch)) -> Result<(), FormatError> {
         match &self.source {
-            Source::Indexed(indexed) => indexed.dispatches(),
-            Source::Held(_) => Ok(Vec::new()),
+            Source::Indexed(indexed) => indexed.for_each_dispatch(each),
+            Source::Held(_) => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS, UncapturedReason};
-use tensortap_format::{ArgumentKind, Dispatch, DispatchArg, Dump, PayloadState, Record, Task};
+use tensortap_format::{ArgumentKind, DispatchArg, Dump, FormatError, PayloadState, Record, Task};
 
 use crate::ReplayError;
 use crate::capture::{Blob, CapturedRun, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
@@ -48,7 +48,7 @@ impl DumpSource {
             .map(|task| captured(task, records.get(&task.task_id).map_or(&[], Vec::as_slice), &reasons))
             .collect();
         if info.dump_args {
-            check_dispatches(&mut tasks, &dump.dispatches()?);
+            check_dispatches(&mut tasks, &dump)?;
         }
         Ok(DumpSource { dump, run, tasks })
     }
@@ -74,10 +74,10 @@ impl Source for DumpSource {
 }
 
 /// What kernels really received must be what was recorded of their tasks.
-fn check_dispatches(tasks: &mut [CapturedTask], dispatches: &[Dispatch]) {
+fn check_dispatches(tasks: &mut [CapturedTask], dump: &Dump) -> Result<(), FormatError> {
     let places: HashMap<u64, usize> = tasks.iter().enumerate().map(|(i, task)| (task.task_id, i)).collect();
-    for dispatch in dispatches {
-        let Some(task) = places.get(&dispatch.task_id).map(|&place| &mut tasks[place]) else { continue };
+    dump.for_each_dispatch(|dispatch| {
+        let Some(task) = places.get(&dispatch.task_id).map(|&place| &mut tasks[place]) else { return };
         let differs = dispatch.args.iter().find(|arg| !agrees(task, arg));
         if let (Some(arg), None) = (differs, &task.damage) {
             task.damage = Some(format!(
@@ -87,7 +87,7 @@ fn check_dispatches(tasks: &mut [CapturedTask], dispatches: &[Dispatch]) {
                 dispatch.subtask_id
             ));
         }
-    }
+    })
 }
 
 /// Whether a dispatch received what is known of the task's argument, if anything is.

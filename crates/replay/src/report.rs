@@ -58,7 +58,7 @@ pub struct OutputReport {
     pub different: u64,
     /// Of the compared ones, those outside the rule.
     pub outside: u64,
-    /// Greatest absolute difference; NaN where a value or a difference is.
+    /// Greatest absolute difference; NaN where only one of two values is finite, or both are not and differ.
     pub max_abs_err: f64,
     /// First element with other bits: place in row-major order, value here, value captured.
     pub first: Option<(u64, String, String)>,

@@ -115,10 +115,8 @@ impl Indexed {
         Ok(uncaptured)
     }
 
-    pub(crate) fn dispatches(&self) -> Result<Vec<Dispatch>, FormatError> {
-        let mut dispatches = Vec::new();
-        self.for_each(|record| dispatches.extend(Dispatch::new(record)))?;
-        Ok(dispatches)
+    pub(crate) fn for_each_dispatch(&self, mut each: impl FnMut(Dispatch)) -> Result<(), FormatError> {
+        self.for_each(|record| Dispatch::new(record).into_iter().for_each(&mut each))
     }
 
     pub(crate) fn orchestration_args(&self) -> Result<Vec<OrchestrationArg>, FormatError> {
