@@ -9,16 +9,13 @@ pub const MAX_SCHEDULERS: usize = 32;
 /// Device threads that publish a state: the orchestrator, the schedulers, then the monitor.
 pub const MAX_DEVICE_THREADS: usize = MAX_SCHEDULERS + 2;
 
-/// First word of [`DeviceControl`].
-pub const CONTROL_MAGIC: u64 = 0x5441_5043_5452_4c31;
-
 /// What the host can see of a run at any time, and after the device died: status, failure, thread states. It
 /// is followed in memory by [`ThreadControl`]s and [`CoreControl`]s.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct DeviceControl {
-    /// [`CONTROL_MAGIC`].
-    pub magic: u64,
+    /// Zero.
+    pub reserved: u64,
     /// [`DeviceStatus`] tag.
     pub status: u32,
     /// [`FailureKind`] tag, stored last of the failure fields; 0 for none.
@@ -43,7 +40,7 @@ pub struct DeviceControl {
     pub message: [u8; DeviceControl::MAX_MESSAGE],
 }
 assert_layout!(DeviceControl, size 1024, align 64,
-    magic @ 0, status @ 8, failure @ 12, failure_task @ 16, failure_addr @ 24, failure_core @ 32,
+    reserved @ 0, status @ 8, failure @ 12, failure_task @ 16, failure_addr @ 24, failure_core @ 32,
     failure_func_id @ 36, failure_signal @ 40, message_len @ 44, started_ns @ 48, ended_ns @ 56, message @ 64);
 
 impl DeviceControl {
