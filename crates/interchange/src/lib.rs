@@ -7,6 +7,8 @@
 //! `uint8`, 4-bit elements packed in a one-dimensional `uint8`. The [`ExportManifest`] beside the files says which, and
 //! [`Golden`] puts it right again.
 //!
+//! It knows nothing of dumps: whoever exports one says what each array is called.
+//!
 //! Readers trust nothing: headers are bounded, sizes are checked against the file before memory is taken, and a file that
 //! shrinks meanwhile is an error.
 //!

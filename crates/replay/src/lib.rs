@@ -13,6 +13,10 @@
 //! A task runs on the platform's device, with the scheduler and the cores of any other run; nothing is special about the
 //! call of its kernels. Memory that nothing was captured of holds a pattern, so whoever reads it is seen. Dumps and
 //! cases are untrusted: what contradicts itself is refused, and lengths are checked before memory is taken.
+//!
+//! The crate knows no scene by name and no terminal: kernels come in a `Registry`, findings leave in a
+//! [`ReplayReport`]. The crate `tensortap` has runnable examples of [`replay`] and [`extract`], with a dump to begin
+//! with.
 #![forbid(unsafe_code)]
 
 mod batch;

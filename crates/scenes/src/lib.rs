@@ -2,7 +2,8 @@
 //!
 //! Every scene brings its kernels, one orchestration for all runtimes it makes sense for, seeded inputs, and a
 //! golden computed in f64 from the inputs alone. Beside each kernel stands a reference written from the
-//! definition of the operation; it shares no code with the kernel, and neither does the golden.
+//! definition of the operation; it shares no code with the kernel, and neither does the golden. Scenes know neither
+//! runtimes, but for the names of those they make sense for, nor platforms.
 //!
 //! ```
 //! use tensortap_scene::{Params, SequentialGraph};

@@ -1,4 +1,5 @@
-//! The lock-free protocols of tensortap, and the only crate that names atomics.
+//! The lock-free protocols of tensortap. Other crates have atomics only as single flags and counters, or lay these
+//! protocols over words of shared memory.
 //!
 //! Every protocol here carries integers: sequence numbers, task slots, edge nodes. The data that an integer
 //! stands for belongs to the caller; a protocol promises only which accesses happen before which. So no

@@ -11,7 +11,8 @@
 //! - [`ordinal`] counts representable values, so that a distance in units in the last place is a subtraction.
 //! - [`Statistics`] takes minimum, maximum, mean, deviation and counts in one pass; parts can be merged.
 //!
-//! No allocation and no operating system: devices use it too.
+//! It does not know where bytes come from: no dumps, no files, no views. No allocation and no operating system: devices
+//! use it too.
 //!
 //! ```
 //! use tensortap_abi::DType;
