@@ -292,3 +292,6 @@ impl Live {
         writer.append(self.thread, first..self.next_seq, &records)
     }
 }
+
+#[cfg(test)]
+mod tests;
