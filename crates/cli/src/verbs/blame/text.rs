@@ -158,7 +158,7 @@ fn why(blame: &Blame, finding: &Finding) -> String {
                 format!(" with {other}: {argument} was read before that task had completed")
             }
             RaceKind::Overwritten => {
-                format!(" with {other}, which should have waited and overwrote {argument}")
+                format!(" with {other}, which ran out of its order and overwrote {argument}")
             }
             RaceKind::Changed => format!(" with {other}: {argument} is not what that task wrote"),
             RaceKind::Overlapped => {
