@@ -21,7 +21,9 @@ fn config(scene: &str, platform: &str, runtime: &str) -> RunConfig {
     config.device_memory = Some(1 << 30);
     config.platform = platform.into();
     config.runtime = Some(runtime.into());
-    config.stall_timeout = Some(Duration::from_millis(200));
+    if scene == "hang" {
+        config.stall_timeout = Some(Duration::from_millis(500));
+    }
     config
 }
 
