@@ -21,9 +21,11 @@ fn dispatch_measures_every_shape_platform_and_runtime() {
                 let found = |case: &&Value| {
                     case["shape"] == shape && case["platform"] == platform && case["runtime"] == runtime
                 };
-                let blocks: Vec<_> = cases.iter().filter(found).map(|case| case["blocks"].as_u64()).collect();
-                assert_eq!(blocks[0], Some(1), "{shape} {platform} {runtime}");
-                assert!(blocks.is_sorted() && blocks.windows(2).all(|pair| pair[0] < pair[1]), "{blocks:?}");
+                let size = |case: &Value| [&case["blocks"], &case["schedulers"]].map(Value::as_u64);
+                let sizes: Vec<_> = cases.iter().filter(found).map(size).collect();
+                assert_eq!(sizes[0], [Some(1), Some(1)], "{shape} {platform} {runtime}");
+                assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
+                assert!(sizes.iter().any(|[_, schedulers]| *schedulers == Some(2)), "{sizes:?}");
             }
         }
     }

@@ -32,7 +32,7 @@ const NOTES: [&str; 2] = [
 #[command(after_help = "Examples:\n  \
     tensortap bench dispatch\n  \
     tensortap bench dispatch --platform a2a3sim --runtime aicpu_build_graph --repeat 5\n  \
-    tensortap bench dispatch --schedulers 2 --json")]
+    tensortap bench dispatch --schedulers 4 --json")]
 pub struct DispatchArgs {
     #[arg(long, value_name = "NAME", help = format!("Only this platform: {}", any_of(&platform_names())))]
     platform: Option<String>,
@@ -41,7 +41,7 @@ pub struct DispatchArgs {
     runtime: Option<String>,
 
     /// Measure with this many schedulers too
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=32))]
     schedulers: u32,
 
     /// Tasks of each run; runtimes with a task array hold 131072
