@@ -9,6 +9,7 @@ mod dump_arg;
 mod duration;
 mod error;
 mod exit;
+mod faults;
 mod ids;
 mod interrupt;
 mod losses;

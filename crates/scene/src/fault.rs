@@ -47,6 +47,20 @@ impl FaultKind {
         }
     }
 
+    /// What it does to the kernel, in a few words.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            FaultKind::Sign => "negates what it writes",
+            FaultKind::Last => "writes one wrong element, the last of its output",
+            FaultKind::Stale => "writes nothing: its output keeps what was there before",
+            FaultKind::Nan => "writes NaN",
+            FaultKind::Shift => "reads its inputs one element off",
+            FaultKind::Overflow => "leaves the range of its dtype: infinities, or integers that wrap",
+            FaultKind::Race => "a task that waits for it starts before it has finished",
+        }
+    }
+
     /// Tag in the launch arguments.
     pub const fn tag(self) -> u32 {
         self as u32

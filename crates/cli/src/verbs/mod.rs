@@ -20,6 +20,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::{DeviceMode, DumpStage, PayloadPath};
 
 use crate::exit::Exit;
+use crate::faults::{self, FaultsArgs};
 use crate::output::Output;
 use crate::select::{self, SelectorsArgs};
 
@@ -54,6 +55,8 @@ pub enum Verb {
     Bench(bench::BenchArgs),
     #[command(hide = true, about = select::PAGE, help_template = "{about}\n", disable_help_flag = true)]
     Selectors(SelectorsArgs),
+    #[command(hide = true, about = faults::page(), help_template = "{about}\n", disable_help_flag = true)]
+    Faults(FaultsArgs),
 }
 
 /// A device in this process takes it along when a kernel crashes; at least it is said which, and the status is right.
@@ -83,6 +86,7 @@ impl Verb {
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),
             Verb::Selectors(_) => select::print_page(output),
+            Verb::Faults(_) => faults::run(output),
         }
     }
 
@@ -102,7 +106,8 @@ impl Verb {
             | Verb::Verify(_)
             | Verb::Repair(_)
             | Verb::Bench(_)
-            | Verb::Selectors(_) => None,
+            | Verb::Selectors(_)
+            | Verb::Faults(_) => None,
         }
     }
 }

@@ -16,11 +16,16 @@ use crate::output::Output;
 #[command(after_help = "Examples:\n  \
     tensortap scenes\n  \
     tensortap scenes bgemm             parameters with their ranges, kernels, faults\n  \
+    tensortap scenes --all             those made for tests, too, such as crash_segv and hang\n  \
     tensortap scenes --json")]
 pub struct ScenesArgs {
     /// Tell all about one scene
     #[arg(value_name = "SCENE")]
     pub scene: Option<String>,
+
+    /// List scenes made for tests, too: kernels that crash, hang or race
+    #[arg(long, conflicts_with = "scene")]
+    all: bool,
 }
 
 /// Lists the scenes.
@@ -36,7 +41,8 @@ pub fn run(args: &ScenesArgs, output: Output) -> anyhow::Result<Exit> {
         }
         None => {
             let registry = tensortap::builtin();
-            let listed: Vec<&dyn Scene> = registry.scenes().iter().copied().filter(|s| !s.hidden()).collect();
+            let listed: Vec<&dyn Scene> =
+                registry.scenes().iter().copied().filter(|s| args.all || !s.hidden()).collect();
             if output.json {
                 let documents: Vec<_> = listed.into_iter().map(document::SceneDocument::of).collect();
                 output.document(&documents)?;

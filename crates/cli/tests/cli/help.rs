@@ -54,6 +54,18 @@ fn selectors_have_a_page_that_verbs_refer_to_and_a_narrow_terminal_takes() {
 }
 
 #[test]
+fn faults_have_a_page_with_a_line_for_each_kind() {
+    let page = tensortap("help faults");
+    assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""), "{page:?}");
+    assert_eq!(tensortap("faults").stdout.trim_end(), page.stdout.trim_end());
+    assert!(page.stdout.lines().all(|line| line.chars().count() <= 80), "{page:?}");
+    for kind in tensortap::scene::FaultKind::ALL {
+        let line = format!("\n  {:8}  {}\n", kind.name(), kind.about());
+        assert!(page.stdout.contains(&line), "no {kind} in {page:?}");
+    }
+}
+
+#[test]
 fn examples_in_the_help_of_run_work() {
     let help = tensortap("run --help").stdout;
     let (_, examples) = help.split_once("Examples:\n").expect("examples");

@@ -23,6 +23,10 @@ fn scenes_made_for_tests_are_not_listed_but_can_be_asked_about() {
         assert_eq!(row, !scene.hidden(), "{}", scene.name());
     }
     assert_eq!(tensortap("scenes hang").code, Some(0));
+    let all = tensortap("scenes --all").stdout;
+    for scene in registry.scenes() {
+        assert!(all.lines().any(|line| line.split(' ').next() == Some(scene.name())), "{}", scene.name());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! All about one scene.
 
-use tensortap::scene::{KernelDef, ParamKind, ParamSpec, Scene};
+use tensortap::scene::{FaultKind, KernelDef, ParamKind, ParamSpec, Scene};
 
 use crate::verbs::platform_names;
 
@@ -14,6 +14,12 @@ pub fn of(scene: &dyn Scene) -> String {
     text += &rows(&scene.params().iter().map(param).collect::<Vec<_>>());
     text += "\nKernels\n";
     text += &rows(&scene.kernels().iter().map(kernel).collect::<Vec<_>>());
+    let shows = |kind: &FaultKind| scene.kernels().iter().any(|kernel| kernel.faults.contains(kind));
+    let faults = crate::faults::lines(FaultKind::ALL.into_iter().filter(shows));
+    if !faults.is_empty() {
+        text += "\nFaults, for run --inject-fault KERNEL=KIND\n";
+        text += &faults;
+    }
     text
 }
 
