@@ -29,6 +29,8 @@ pub struct DiffOptions<'a> {
 pub struct DiffRow {
     /// The record.
     pub record: Record,
+    /// Place of its task in dependency order; the greatest number when the graph does not have it.
+    pub order: usize,
     /// Names of its task's kernels.
     pub kernels: Vec<String>,
     /// What it was compared with: a record of the golden, or the name of an array; `None` when there is nothing.
@@ -114,6 +116,7 @@ pub fn diff_dumps(
             });
             return Ok::<DiffRow, FormatError>(DiffRow {
                 record: *record,
+                order: place.unwrap_or(usize::MAX),
                 kernels,
                 partner: None,
                 rule,
@@ -129,7 +132,7 @@ pub fn diff_dumps(
             }
         };
         let partner = Some(Partner::Record(Box::new(theirs)));
-        Ok(DiffRow { record: *record, kernels, partner, rule, outcome })
+        Ok(DiffRow { record: *record, order: place.unwrap_or(usize::MAX), kernels, partner, rule, outcome })
     })?;
     let unmatched = lonely(&ours, &theirs, &matching, &rows, &places);
     Ok(Diff { rows, unmatched })
@@ -172,7 +175,8 @@ pub fn diff_arrays<'g, E: From<FormatError> + Send>(
                 (Some(Partner::Array(name)), outcome)
             }
         };
-        Ok::<DiffRow, E>(DiffRow { record: *record, kernels, partner, rule, outcome })
+        let order = place.unwrap_or(usize::MAX);
+        Ok::<DiffRow, E>(DiffRow { record: *record, order, kernels, partner, rule, outcome })
     })?;
     let missing = rows.iter().filter(|r| r.partner.is_none());
     let unmatched = missing

@@ -1,7 +1,7 @@
 //! How a comparison is said in words: the same in `diff` and `blame`.
 
 use tensortap::analysis::compare::{Evidence, Outcome};
-use tensortap::analysis::metrics::{AxisProfile, Detail, Predicate, Rule, Worst};
+use tensortap::analysis::metrics::{AxisProfile, Detail, Predicate, Quick, Rule, Worst};
 use tensortap::values::Value;
 
 use crate::number::{counted, grouped, significant};
@@ -21,6 +21,17 @@ pub fn evidence(outcome: &Outcome) -> String {
         Evidence::Quick(quick) => outside(quick.failing, quick.elements),
         Evidence::Full(metrics) => outside(metrics.failing, metrics.elements),
         Evidence::Statistics(words) | Evidence::None(words) => printable(words).into_owned(),
+    }
+}
+
+/// The same in a column: how many elements are outside, or what else there is to say.
+pub fn outside_or_why(outcome: &Outcome) -> String {
+    match &outcome.evidence {
+        Evidence::Quick(Quick { failing, elements, .. }) => {
+            format!("{} of {}", grouped(*failing), grouped(*elements))
+        }
+        Evidence::Full(metrics) => format!("{} of {}", grouped(metrics.failing), grouped(metrics.elements)),
+        _ => evidence(outcome),
     }
 }
 
@@ -73,7 +84,8 @@ fn sizes_text(detail: &Detail) -> Option<String> {
 
 fn axis_text(axis: usize, profile: &AxisProfile) -> Option<String> {
     let (first, last) = (profile.first?, profile.last?);
-    let last_one = profile.extent - 1;
+    // Along an axis of one element there is no place to tell.
+    let last_one = profile.extent.checked_sub(1).filter(|last| *last > 0)?;
     let place = match (first, last) {
         (0, last) if last == last_one => "all along it".into(),
         (first, last) if first == last && last == last_one => format!("at {first} only, the last"),
@@ -126,6 +138,8 @@ mod tests {
         assert_eq!(axis_text(0, &profile).unwrap(), "axis 0 (8): from 5 to the end  |..▂█|");
         let last = AxisProfile { first: Some(7), ..profile.clone() };
         assert!(axis_text(1, &last).unwrap().starts_with("axis 1 (8): at 7 only, the last"));
-        assert_eq!(axis_text(0, &AxisProfile { first: None, last: None, ..profile }), None);
+        assert_eq!(axis_text(0, &AxisProfile { first: None, last: None, ..profile.clone() }), None);
+        let single = AxisProfile { extent: 1, failing: vec![1], first: Some(0), last: Some(0), ..profile };
+        assert_eq!(axis_text(1, &single), None, "an axis of one element says nothing");
     }
 }

@@ -1,9 +1,13 @@
 //! The dump that a verb is about.
 
+use std::cmp::Reverse;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tensortap::format::{Dump, FormatError, Tail, find_newest};
+
+use crate::error::UsageError;
 
 /// Where runs put their dumps.
 const OUTPUTS: &str = "outputs";
@@ -27,9 +31,34 @@ impl DumpArg {
         self.dump.clone().map_or_else(newest, Ok)
     }
 
-    /// Opens it.
-    pub fn open(&self) -> Result<Dump, FormatError> {
-        Dump::open(&self.path()?)
+    /// Opens it. Where nothing has the name, those that there are stand in the hint.
+    pub fn open(&self) -> anyhow::Result<Dump> {
+        let path = self.path()?;
+        Dump::open(&path).map_err(|error| {
+            if path.exists() {
+                return error.into();
+            }
+            UsageError { message: error.to_string(), hint: there_are() }.into()
+        })
+    }
+}
+
+/// As many dumps are named in a hint.
+const NAMED: usize = 3;
+
+/// The newest dumps, or how to make one.
+fn there_are() -> String {
+    let entries = fs::read_dir(OUTPUTS).into_iter().flatten().flatten();
+    let written = |entry: &DirEntry| entry.metadata().and_then(|data| data.modified()).ok();
+    let mut folders: Vec<_> = entries.map(|entry| (written(&entry), entry.path())).collect();
+    // Of the same time, `_10` is later than `_9`.
+    folders.sort_by_key(|(time, path)| Reverse((*time, path.as_os_str().len(), path.clone())));
+    let dumps = folders.into_iter().map(|(_, path)| path).filter(|path| Dump::open(path).is_ok());
+    let names: Vec<String> = dumps.take(NAMED).map(|path| quoted(&path)).collect();
+    if names.is_empty() {
+        "`tensortap run SCENE --dump-tensor` makes a dump".into()
+    } else {
+        format!("there are, newest first: {}", names.join(", "))
     }
 }
 

@@ -10,6 +10,7 @@ mod duration;
 mod error;
 mod exit;
 mod faults;
+mod fit;
 mod ids;
 mod interrupt;
 mod losses;

@@ -3,16 +3,18 @@
 mod csv;
 mod document;
 mod golden;
+mod order;
 mod outputs;
 mod repeat;
 mod text;
+mod unlike;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use tensortap::analysis::compare::Verdict;
-use tensortap::analysis::diff::{Diff, DiffOptions};
+use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::analysis::metrics::Detail;
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
@@ -23,15 +25,18 @@ use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::parallel::JobsArg;
+use crate::parse::whole;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
 use golden::Golden;
+use order::{Sort, ranked};
 
 /// What `tensortap diff` takes.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tensortap diff right                           the newest dump against another\n  \
-    tensortap diff wrong right --stage after       what tasks produced, worst first\n  \
+    tensortap diff wrong right --stage after       what tasks produced, where an error began first\n  \
+    tensortap diff wrong right --sort error --limit 5\n  \
     tensortap diff wrong golden.npz --csv          against arrays named as `export` names them\n  \
     tensortap diff wrong --scene-golden            what the run left in its outputs, against its scene\n  \
     tensortap diff --repeat-check first second     tasks that made something else of the same inputs\n\n\
@@ -53,6 +58,15 @@ pub struct DiffArgs {
     /// List records that pass, too
     #[arg(long)]
     all: bool,
+
+    /// What stands first among records outside their rule: where an error began (dependency order), or the greatest error,
+    /// share of elements outside, or distance in ulps
+    #[arg(long, value_name = "KEY", value_enum, default_value = "order", conflicts_with_all = ["repeat_check", "scene_golden"])]
+    sort: Sort,
+
+    /// List at most this many records [default: 40 in the table, all with --json and --csv]
+    #[arg(long, value_name = "N", value_parser = whole(0_usize..), conflicts_with_all = ["repeat_check", "scene_golden"])]
+    limit: Option<usize>,
 
     /// Print comma-separated values, one line for each record
     #[arg(long, conflicts_with = "json")]
@@ -78,11 +92,25 @@ struct Report<'a> {
     details: HashMap<u64, Detail>,
     passes: bool,
     all: bool,
+    limit: Option<usize>,
+    sort: Sort,
+    allow_unmatched: bool,
+    /// How the two runs differ before any record does.
+    unlike: Option<String>,
+    /// An option that would help.
+    hint: Option<String>,
     /// The command that goes on from here.
     next: Option<String>,
 }
 
-/// Compares records and prints them, the worst first.
+/// The records that machines are given.
+fn listed<'a>(report: &Report<'a>) -> Vec<&'a DiffRow> {
+    let mut rows = ranked(report.diff, report.sort);
+    rows.truncate(report.limit.unwrap_or(usize::MAX));
+    rows
+}
+
+/// Compares records and prints them, those first where an error began.
 pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     if args.repeat_check {
         return repeat::run(&args.paths, output);
@@ -92,7 +120,7 @@ pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     }
     let (dump, golden_path) = match args.paths.as_slice() {
         [golden] => (DumpArg::named(None).open()?, golden),
-        [dump, golden] => (Dump::open(dump)?, golden),
+        [dump, golden] => (DumpArg::named(Some(dump.clone())).open()?, golden),
         _ => return Err(too_many().into()),
     };
     let golden_name = golden_path.display().to_string();
@@ -105,20 +133,39 @@ pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     if records.is_empty() && !selection.is_all() && !dump.is_empty() {
         let why = selection.why_empty(&dump)?;
         drop(progress);
-        return empty(&dump, &golden_name, &why, args, output);
+        return empty(&dump, golden_name, &why, args, output);
     }
     let diff = golden.diff(&dump, &records, &options)?;
-    let details = details(&dump, &golden, &diff, &options)?;
+    let details = details(&dump, &golden, &diff, args.sort, &options)?;
     drop(progress);
     let passes = diff.passes(args.compare.allow_unmatched);
     let next = (!passes).then(|| next_step(&dump, &golden));
-    let report =
-        Report { dump: &dump, golden: golden_name, diff: &diff, details, passes, all: args.all, next };
+    let unlike = golden.dump().and_then(|golden| unlike::runs(&dump, golden));
+    let hint = unlike::hint(&golden, &diff, args.compare.golden_dtype);
+    let report = Report { details, passes, unlike, hint, next, ..args.report(&dump, golden_name, &diff) };
     print(&report, args, output)?;
     Ok(if passes { Exit::Good } else { Exit::Difference })
 }
 
 impl DiffArgs {
+    /// A report of nothing yet.
+    fn report<'a>(&self, dump: &'a Dump, golden: String, diff: &'a Diff) -> Report<'a> {
+        Report {
+            dump,
+            golden,
+            diff,
+            details: HashMap::new(),
+            passes: true,
+            all: self.all,
+            limit: self.limit,
+            sort: self.sort,
+            allow_unmatched: self.compare.allow_unmatched,
+            unlike: None,
+            hint: None,
+            next: None,
+        }
+    }
+
     fn options<'a>(&self, dump: &Dump, progress: &'a Progress<'a>) -> anyhow::Result<DiffOptions<'a>> {
         Ok(DiffOptions {
             rules: self.compare.rules(dump.info())?,
@@ -132,10 +179,11 @@ fn details(
     dump: &Dump,
     golden: &Golden,
     diff: &Diff,
+    sort: Sort,
     options: &DiffOptions<'_>,
 ) -> anyhow::Result<HashMap<u64, Detail>> {
     let mut details = HashMap::new();
-    let failing = text::ranked(diff).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
+    let failing = ranked(diff, sort).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
     for row in failing.take(DETAILED) {
         let found = golden.detail(dump, row, options)?;
         details.extend(found.map(|detail| (row.record.index, detail)));
@@ -165,22 +213,9 @@ fn print(report: &Report<'_>, args: &DiffArgs, output: Output) -> anyhow::Result
 }
 
 /// Nothing was selected, which is no difference.
-fn empty(dump: &Dump, golden: &str, why: &str, args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
+fn empty(dump: &Dump, golden: String, why: &str, args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     if output.json || args.csv {
-        let diff = Diff::default();
-        print(
-            &Report {
-                dump,
-                golden: golden.into(),
-                diff: &diff,
-                details: HashMap::new(),
-                passes: true,
-                all: args.all,
-                next: None,
-            },
-            args,
-            output,
-        )?;
+        print(&args.report(dump, golden, &Diff::default()), args, output)?;
     } else {
         output.text(&format!("{why}\n"))?;
     }

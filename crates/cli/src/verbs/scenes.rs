@@ -9,7 +9,7 @@ use tensortap::scene::Scene;
 use tensortap::{Error, RunConfig};
 
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, terminal_width};
 
 /// What `tensortap scenes` takes.
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub fn run(args: &ScenesArgs, output: Output) -> anyhow::Result<Exit> {
                 let documents: Vec<_> = listed.into_iter().map(document::SceneDocument::of).collect();
                 output.document(&documents)?;
             } else {
-                output.text(&table::of(&listed))?;
+                output.text(&table::of(&listed, terminal_width()))?;
             }
         }
     }

@@ -7,7 +7,7 @@ const SHAPES: [&str; 3] = ["independent", "chain", "fanout"];
 
 #[test]
 fn dispatch_measures_every_shape_platform_and_runtime() {
-    let outcome = tensortap("bench dispatch --tasks 200 --repeat 2 --json");
+    let outcome = tensortap("bench dispatch --all --tasks 200 --repeat 2 --json");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
     let bench = document(&outcome);
     assert!(bench["machine"]["cpus"].as_u64() >= Some(1), "{bench}");
@@ -59,16 +59,18 @@ fn a_choice_narrows_and_schedulers_add() {
 }
 
 #[test]
-fn people_get_the_machine_first_then_a_row_per_case() {
-    let outcome = tensortap("bench dispatch --tasks 100 --repeat 1 --runtime host_build_graph");
+fn people_get_the_machine_first_then_a_table_of_few_rows_for_each_runtime() {
+    let outcome = tensortap("bench dispatch --tasks 100 --repeat 1");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert!(lines[0].contains("CPU"), "{}", lines[0]);
     assert!(lines[1].contains("100 empty tasks"), "{}", lines[1]);
-    for shape in SHAPES {
-        let at = lines.iter().position(|line| *line == shape).expect(shape);
-        assert!(lines[at + 1].contains("TASKS/S") && lines[at + 2].contains("call loop"), "{outcome:?}");
-        assert!(lines[at + 3].contains("a2a3sim   host_build_graph"), "{outcome:?}");
+    for runtime in ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"] {
+        let at = lines.iter().position(|line| *line == runtime).expect(runtime);
+        assert!(lines[at + 1].contains("SHAPE") && lines[at + 1].contains("TASKS/S"), "{outcome:?}");
+        let rows: Vec<&str> = lines[at + 2..].iter().take_while(|line| !line.is_empty()).copied().collect();
+        assert_eq!(rows.len(), SHAPES.len() * 2, "{outcome:?}");
+        assert!(rows[0].starts_with("  independent  a2a3sim        1           1 "), "{outcome:?}");
     }
     assert!(outcome.stdout.contains("host_build_graph: the host builds the graph before the clock starts"));
 }

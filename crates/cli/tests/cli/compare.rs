@@ -85,6 +85,75 @@ fn diff_lists_the_worst_first_and_only_what_fails() {
 }
 
 #[test]
+fn diff_puts_where_an_error_began_first_unless_asked_for_another_order() {
+    let folder = Folder::new();
+    folder.good("run tiny_llm --dump-tensor --out right");
+    let wrong = folder.tensortap("run tiny_llm --dump-tensor --out wrong --inject-fault softmax=last");
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    let table = folder.tensortap("diff wrong right --limit 5").stdout;
+    let rows: Vec<&str> =
+        table.lines().skip_while(|line| !line.starts_with("RECORD")).skip(1).take(5).collect();
+    assert!(rows[0].contains("/after/") && rows[0].contains(" softmax "), "{table}");
+    assert!(table.contains("Sorted: outside first; what tasks produced before"), "{table}");
+    assert!(table.contains("(--limit N lists more"), "{table}");
+    let errors = document(&folder, "diff wrong right --sort error --limit 50 --json", 1);
+    let errors: Vec<f64> =
+        errors["records"].as_array().unwrap().iter().map(|r| r["max_abs_err"].as_f64().unwrap()).collect();
+    assert!(errors.len() == 50 && errors.is_sorted_by(|a, b| a >= b) && errors[0] > errors[49], "{errors:?}");
+    for (key, value) in [("share", "failing_share"), ("ulps", "max_ulps")] {
+        let rows = document(&folder, &format!("diff wrong right --sort {key} --limit 50 --json"), 1);
+        let of = |row: &Value| match value {
+            "failing_share" => row["failing"].as_f64().unwrap() / numel(row),
+            _ => row[value].as_f64().unwrap(),
+        };
+        let values: Vec<f64> = rows["records"].as_array().unwrap().iter().map(of).collect();
+        assert!(values.is_sorted_by(|a, b| a >= b), "{key}: {values:?}");
+    }
+    assert_eq!(folder.tensortap("diff wrong right --limit 5 --csv").stdout.lines().count(), 6);
+    assert_eq!(folder.tensortap("diff wrong right --sort size").code, Some(2));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small tensors")]
+fn numel(row: &Value) -> f64 {
+    row["shape"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap()).product::<u64>() as f64
+}
+
+#[test]
+fn runs_of_other_scenes_and_parameters_are_told_apart_at_the_top() {
+    let folder = right_and_wrong();
+    folder.good("run bgemm --dump-tensor --out f16 --param dtype=f16");
+    folder.good("run bgemm --dump-tensor --out f32");
+    let params = folder.tensortap("diff f16 f32").stdout;
+    let lines: Vec<&str> = params.lines().collect();
+    assert!(lines[0].ends_with("tasks or records have no partner"), "{params}");
+    assert_eq!(lines[1], "  different parameters: dtype is f16 in the dump, f32 in the golden");
+    let scenes = folder.tensortap("diff f16 right").stdout;
+    assert!(
+        scenes.contains("\n  different scenes: the dump is of bgemm, the golden of vector_example\n"),
+        "{scenes}"
+    );
+    let same = document(&folder, "diff wrong right --json", 1);
+    assert_eq!(same["unlike"], Value::Null);
+    let other = document(&folder, "diff f16 f32 --json", 1);
+    assert!(other["unlike"].as_str().is_some_and(|words| words.contains("dtype is f16")), "{other}");
+}
+
+#[test]
+fn what_has_no_partner_is_listed_once_and_only_counted_where_it_is_allowed() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out d");
+    folder.good("export d --format npy --func mul --stage after --out one");
+    let refused = folder.tensortap("diff d one");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stdout.starts_with("FAIL: every record that could be compared is within its rule, "));
+    assert!(refused.stdout.contains(", 17 tasks or records have no partner\n"), "{refused:?}");
+    assert_eq!(refused.stdout.matches("the golden has no array of its name").count(), 17, "{refused:?}");
+    let allowed = folder.good("diff d one --allow-unmatched").stdout;
+    assert!(allowed.contains("\n17 tasks or records have no partner, which is allowed"), "{allowed}");
+    assert!(!allowed.contains("the golden has no array of its name"), "{allowed}");
+}
+
+#[test]
 fn diff_says_it_to_machines_and_tables() {
     let folder = right_and_wrong();
     let found = document(&folder, "diff wrong right --json", 1);

@@ -139,6 +139,19 @@ fn a_dump_of_another_float_dtype_is_a_golden_too() {
 }
 
 #[test]
+fn a_golden_of_another_float_dtype_is_refused_with_the_option_that_takes_it() {
+    let folder = folder();
+    let hint =
+        "3 records have another float dtype in the golden; --golden-dtype compares across float dtypes";
+    let refused = folder.tensortap("diff bf16 npy");
+    assert!(refused.code == Some(1) && refused.stdout.contains(&format!("\nhint: {hint}\n")), "{refused:?}");
+    let refused = folder.tensortap("diff bf16 npy --json");
+    let document: Value = serde_json::from_str(&refused.stdout).expect("one JSON document");
+    assert_eq!(document["hint"], hint);
+    assert!(!folder.tensortap("diff bf16 npy --golden-dtype").stdout.contains("hint:"));
+}
+
+#[test]
 fn only_floats_compare_with_another_dtype() {
     let folder = Folder::new();
     let mut made = Made::new(&folder.path("ints"), 2);

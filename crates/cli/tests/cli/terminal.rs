@@ -1,4 +1,4 @@
-//! What moves on a terminal while something takes its time.
+//! What a terminal shows: tables that fit it, and what moves while something takes its time.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,10 @@ use std::process::Stdio;
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
+use rustix::termios::{Winsize, tcsetwinsize};
+
 use crate::command;
+use crate::dumps::Folder;
 
 /// Both ends of a terminal: what a person sees, and what a program writes to.
 fn terminal() -> (File, File) {
@@ -33,6 +36,61 @@ fn on_terminal(line: &str) -> String {
     let _ = seen.read_to_end(&mut text);
     child.wait().expect("it ends");
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Standard output of a call in a folder, as a terminal of so many columns shows it.
+fn on_screen(folder: &Folder, line: &str, columns: u16) -> String {
+    let (mut seen, written) = terminal();
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&written, size).expect("it has a size");
+    let mut command = command(&line.split_whitespace().collect::<Vec<_>>());
+    command.current_dir(folder.path(".")).env("NO_COLOR", "1");
+    command.stdout(Stdio::from(OwnedFd::from(written))).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the binary starts");
+    drop(command);
+    let mut text = Vec::new();
+    let _ = seen.read_to_end(&mut text);
+    child.wait().expect("it ends");
+    String::from_utf8_lossy(&text).replace('\r', "")
+}
+
+/// The lines of a table, from its head on.
+fn table<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
+    let ends = |line: &&str| !["Left out", "Sorted", "and "].iter().any(|word| line.starts_with(word));
+    let lines = text.lines().skip_while(|line| !line.trim_start().starts_with(head));
+    if head == "SCENE" {
+        lines.take_while(ends).collect()
+    } else {
+        lines.take_while(ends).take_while(|l| !l.is_empty()).collect()
+    }
+}
+
+#[test]
+fn no_table_is_wider_than_the_terminal_and_what_is_missing_is_named() {
+    let folder = Folder::new();
+    for (out, fault) in [("right", ""), ("wrong", " --inject-fault softmax=last")] {
+        folder.tensortap(&format!("run paged_attention --dump-tensor --out {out}{fault}"));
+    }
+    for (line, head, left_out) in [
+        ("list wrong", "INDEX", "kind, bytes, role"),
+        ("stats wrong", "INDEX", "hash, role, zeros"),
+        ("diff wrong right", "RECORD", "dtype, shape, rule"),
+        ("diff wrong right --all", "RECORD", "dtype, shape, rule"),
+        ("diff wrong --scene-golden", "OUTPUT", "rule"),
+        ("scenes", "SCENE", "parameters"),
+        ("bench diff --bytes 64KiB --repeat 1 --python none", "SET", "min – max"),
+        ("bench dispatch --tasks 50 --repeat 1 --all", "SHAPE", ""),
+    ] {
+        let text = on_screen(&folder, line, 80);
+        let rows = table(&text, head);
+        assert!(rows.len() > 1, "{line}: {text}");
+        let widest = rows.iter().map(|row| row.chars().count()).max();
+        assert!(widest <= Some(80), "{line}: {widest:?} columns\n{text}");
+        let named = format!("Left out to fit 80 columns: {left_out}");
+        assert_eq!(text.contains(&named), !left_out.is_empty(), "{line}: {text}");
+        let wide = on_screen(&folder, line, 250);
+        assert!(!wide.contains("Left out"), "{line}: {wide}");
+    }
 }
 
 #[test]

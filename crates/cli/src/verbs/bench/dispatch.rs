@@ -32,6 +32,7 @@ const NOTES: [&str; 2] = [
 #[command(after_help = "Examples:\n  \
     tensortap bench dispatch\n  \
     tensortap bench dispatch --platform a2a3sim --runtime aicpu_build_graph --repeat 5\n  \
+    tensortap bench dispatch --all                 with every block and several schedulers, too\n  \
     tensortap bench dispatch --schedulers 4 --json")]
 pub struct DispatchArgs {
     #[arg(long, value_name = "NAME", help = format!("Only this platform: {}", any_of(&platform_names())))]
@@ -40,9 +41,13 @@ pub struct DispatchArgs {
     #[arg(long, value_name = "NAME", help = format!("Only this runtime: {}", any_of(&runtime_names())))]
     runtime: Option<String>,
 
-    /// Measure with this many schedulers too
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=32))]
-    schedulers: u32,
+    /// Measure more than one block and one scheduler: also every block, and every block with two schedulers
+    #[arg(long)]
+    all: bool,
+
+    /// Measure every block with this many schedulers, too [with --all: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    schedulers: Option<u32>,
 
     /// Tasks of each run; runtimes with a task array hold 131072
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -116,21 +121,29 @@ impl Bench<'_> {
         if self.output.json { Ok(()) } else { self.steps.around(|| self.output.text(text)) }
     }
 
+    /// The call loops first, then a table for each runtime.
     fn measure(&self, cases: &[Case]) -> anyhow::Result<(Vec<CallLoop>, Vec<Measured>)> {
         let (mut loops, mut measured) = (Vec::new(), Vec::new());
+        self.print(&table::call_loop_head())?;
         for shape in SHAPES {
             self.steps.begin(format!("{shape}: call loop"));
             let call_loop = measure::call_loop(shape, self.args, &self.interrupt)?;
             self.print(&table::call_loop(&call_loop))?;
             self.steps.advance();
-            for case in cases.iter().filter(|case| case.shape == shape) {
-                self.steps.begin(case.describe());
-                let row = measure::case(case, self.args, &call_loop, &self.interrupt)?;
-                self.print(&table::row(&row))?;
-                self.steps.advance();
-                measured.push(row);
-            }
             loops.push(call_loop);
+        }
+        let mut runtime = None;
+        for case in cases {
+            if runtime.replace(&case.runtime) != Some(&case.runtime) {
+                self.print(&table::runtime_head(&case.runtime))?;
+            }
+            self.steps.begin(case.describe());
+            let call_loop = loops.iter().find(|call_loop| call_loop.shape == case.shape);
+            let call_loop = call_loop.context("a call loop of every shape was measured")?;
+            let row = measure::case(case, self.args, call_loop, &self.interrupt)?;
+            self.print(&table::row(&row))?;
+            self.steps.advance();
+            measured.push(row);
         }
         Ok((loops, measured))
     }

@@ -8,7 +8,7 @@ use tensortap::analysis::diff::DiffRow;
 use tensortap::format::role_name;
 
 use super::Report;
-use super::text::ranked;
+use super::listed;
 use crate::compare_document::verdict_word;
 use crate::compare_text::evidence;
 use crate::record_text::shape_text;
@@ -32,10 +32,10 @@ const HEAD: [&str; 15] = [
     "evidence",
 ];
 
-/// Writes every record, the worst first.
+/// Writes every record, in the order asked for.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     write_csv_line(out, &HEAD.map(String::from))?;
-    ranked(report.diff).into_iter().try_for_each(|row| write_csv_line(out, &cells(row)))
+    listed(report).into_iter().try_for_each(|row| write_csv_line(out, &cells(row)))
 }
 
 fn cells(row: &DiffRow) -> [String; 15] {

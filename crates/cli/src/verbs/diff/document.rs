@@ -5,8 +5,7 @@ use tensortap::TaskId;
 use tensortap::analysis::diff::{DiffRow, Partner};
 use tensortap::format::role_name;
 
-use super::Report;
-use super::text::ranked;
+use super::{Report, listed};
 use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
 
 /// One comparison.
@@ -19,6 +18,9 @@ pub struct DiffDocument {
     unmatched: usize,
     dump: String,
     golden: String,
+    /// How the two runs differ, where they are not of one scene with one set of parameters.
+    unlike: Option<String>,
+    hint: Option<String>,
     records: Vec<RowDocument>,
     unmatched_items: Vec<LonelyDocument>,
 }
@@ -57,7 +59,7 @@ struct LonelyDocument {
     reason: String,
 }
 
-/// The document of a report, records the worst first.
+/// The document of a report, records in the order asked for.
 pub fn of(report: &Report<'_>) -> DiffDocument {
     let diff = report.diff;
     DiffDocument {
@@ -67,7 +69,9 @@ pub fn of(report: &Report<'_>) -> DiffDocument {
         unmatched: diff.unmatched.len(),
         dump: report.dump.dir().display().to_string(),
         golden: report.golden.clone(),
-        records: ranked(diff).into_iter().map(|r| row(report, r)).collect(),
+        unlike: report.unlike.clone(),
+        hint: report.hint.clone(),
+        records: listed(report).into_iter().map(|r| row(report, r)).collect(),
         unmatched_items: diff
             .unmatched
             .iter()

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use tensortap::DType;
 use tensortap::analysis::compare::{Content, Side};
 use tensortap::analysis::diff::{
     Diff, DiffOptions, DiffRow, Lonely, Partner, diff_arrays, diff_dumps, row_detail,
@@ -27,6 +28,25 @@ impl Golden {
         match self {
             Golden::Dump(golden) => Ok(diff_dumps(dump, golden, records, options)?),
             Golden::Files(files) => files.diff(dump, records, options),
+        }
+    }
+
+    /// The dump, if it is one.
+    pub fn dump(&self) -> Option<&Dump> {
+        match self {
+            Golden::Dump(dump) => Some(dump),
+            Golden::Files(_) => None,
+        }
+    }
+
+    /// The dtype of what a row was compared with.
+    pub fn dtype(&self, row: &DiffRow) -> Option<DType> {
+        match (self, row.partner.as_ref()?) {
+            (_, Partner::Record(theirs)) => Some(theirs.dtype),
+            (Golden::Files(files), Partner::Array(name)) => {
+                files.files.arrays().iter().find(|array| array.name == *name).map(|array| array.dtype)
+            }
+            (Golden::Dump(_), Partner::Array(_)) => None,
         }
     }
 

@@ -10,20 +10,34 @@ use tensortap::format::Dump;
 
 use super::{DiffArgs, too_many};
 use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
-use crate::compare_text::{detail_lines, evidence, rule_text};
+use crate::compare_text::{detail_lines, evidence, outside_or_why, rule_text};
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
+use crate::fit::Fit;
 use crate::number::{counted, grouped, significant};
 use crate::output::{self, Output};
 use crate::progress::StepProgress;
 use crate::record_text::{printable, short_task};
-use crate::stream_table::StreamTable;
+use crate::stream_table::{Column, StreamTable};
 use crate::verbs::stats::write_csv_line;
 
 const DIGITS: usize = 4;
 /// Writers named of one output.
 const NAMED: usize = 4;
+
+const COLUMNS: [Column; 8] = [
+    ("OUTPUT", 0, false),
+    ("VERDICT", 0, false),
+    ("DTYPE", 0, false),
+    ("SHAPE", 0, false),
+    ("MAX ABS", 0, true),
+    ("WRITTEN BY", 0, false),
+    ("RULE", 0, false),
+    ("OUTSIDE, OR WHY", 0, false),
+];
+/// What a narrow terminal goes without, in this order.
+const DISPENSABLE: [&str; 4] = ["RULE", "DTYPE", "SHAPE", "WRITTEN BY"];
 
 /// As for records: an output stands where a record does.
 #[derive(Serialize)]
@@ -99,15 +113,7 @@ fn write_text(out: &mut dyn Write, dump: &Dump, diff: &OutputDiff) -> anyhow::Re
         printable(&folder),
         printable(&dump.info().scene)
     )?;
-    let mut table = StreamTable::new([
-        ("OUTPUT", 0, false),
-        ("VERDICT", 0, false),
-        ("DTYPE", 0, false),
-        ("SHAPE", 0, false),
-        ("MAX ABS", 0, true),
-        ("WRITTEN BY", 0, false),
-        ("EVIDENCE", 0, false),
-    ]);
+    let mut table = StreamTable::new(COLUMNS, Fit::terminal(&DISPENSABLE));
     diff.rows.iter().try_for_each(|row| table.row(out, cells(row)))?;
     table.finish(out)?;
     diff.rows.iter().try_for_each(|row| write_detail(out, row))?;
@@ -128,11 +134,7 @@ fn what(diff: &OutputDiff) -> String {
     }
 }
 
-fn cells(row: &OutputRow) -> [String; 7] {
-    let mut words = evidence(&row.outcome);
-    if row.outcome.verdict == Verdict::Outside && row.outcome.reason().is_none() {
-        words += &format!(" {}", rule_text(&row.rule));
-    }
+fn cells(row: &OutputRow) -> [String; 8] {
     [
         printable(&row.name).into_owned(),
         verdict_word(row.outcome.verdict).into(),
@@ -140,7 +142,8 @@ fn cells(row: &OutputRow) -> [String; 7] {
         shape_of(row),
         row.outcome.max_abs().map_or("-".into(), |error| significant(error, DIGITS)),
         writers_text(&row.writers),
-        words,
+        rule_text(&row.rule),
+        outside_or_why(&row.outcome),
     ]
 }
 

@@ -1,30 +1,49 @@
-//! The table for people: the verdict first, then records, the worst first.
+//! The table for people: the verdict first, then records, those first where an error began.
 
-use std::cmp::Ordering;
 use std::io::Write;
 
 use tensortap::analysis::compare::{Evidence, Verdict};
 use tensortap::analysis::diff::{Diff, DiffRow};
 
 use super::Report;
+use super::order::{ranked, ulps};
 use crate::compare_document::verdict_word;
-use crate::compare_text::{detail_lines, evidence, rule_text};
-use crate::number::{counted, grouped, significant};
+use crate::compare_text::{detail_lines, outside_or_why, rule_text};
+use crate::fit::Fit;
+use crate::number::{counted, counted_in, grouped, significant};
 use crate::output;
 use crate::record_text::{printable, record_name, shape_text};
-use crate::stream_table::StreamTable;
+use crate::stream_table::{Column, StreamTable};
 
-/// Rows shown where not all are asked for.
+/// Rows shown where no number of them is asked for.
 const LISTED: usize = 40;
 const DIGITS: usize = 4;
 
+const COLUMNS: [Column; 10] = [
+    ("RECORD", 0, false),
+    ("KERNEL", 0, false),
+    ("VERDICT", 0, false),
+    ("DTYPE", 0, false),
+    ("SHAPE", 0, false),
+    ("MAX ABS", 0, true),
+    ("MAX REL", 0, true),
+    ("MAX ULP", 0, true),
+    ("RULE", 0, false),
+    ("OUTSIDE, OR WHY", 0, false),
+];
+/// What a narrow terminal goes without, in this order.
+const DISPENSABLE: [&str; 6] = ["DTYPE", "SHAPE", "RULE", "MAX REL", "MAX ULP", "VERDICT"];
+
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { dump, golden, diff, passes, all, .. } = report;
+    let Report { dump, golden, diff, passes, .. } = report;
     let word = output::verdict(if *passes { "PASS" } else { "FAIL" }, *passes);
     let failing = diff.rows.iter().filter(|r| r.outcome.verdict == Verdict::Outside).count();
     let identical = diff.rows.iter().filter(|r| r.outcome.evidence == Evidence::Identical).count();
     writeln!(out, "{word}: {}", what(diff, failing))?;
+    if let Some(unlike) = &report.unlike {
+        writeln!(out, "  {unlike}")?;
+    }
     let (dump, golden) = (dump.dir().display().to_string(), printable(golden));
     let (compared, of) = (grouped(diff.compared() as u64), grouped(diff.rows.len() as u64));
     writeln!(
@@ -35,9 +54,12 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
         grouped((diff.compared() - identical - failing) as u64),
         grouped(failing as u64),
     )?;
-    write_rows(out, diff, *all)?;
+    write_rows(out, report)?;
     write_details(out, report)?;
-    write_unmatched(out, diff, *all)?;
+    write_unmatched(out, report)?;
+    if let Some(hint) = &report.hint {
+        writeln!(out, "\nhint: {hint}")?;
+    }
     if let Some(next) = &report.next {
         writeln!(out, "\nwhich task is wrong: {next}")?;
     }
@@ -45,7 +67,7 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
 }
 
 fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    for row in ranked(report.diff) {
+    for row in ranked(report.diff, report.sort) {
         let Some(detail) = report.details.get(&row.record.index) else { continue };
         writeln!(out, "\n{}", record_name(&row.record))?;
         for line in detail_lines(detail) {
@@ -56,89 +78,52 @@ fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()>
 }
 
 fn what(diff: &Diff, failing: usize) -> String {
-    let unknown = diff.rows.len() - diff.compared();
-    match (failing, diff.unmatched.len(), unknown) {
+    let (lonely, unknown) = (diff.unmatched.len(), diff.rows.len() - diff.compared());
+    let compared = match (failing, lonely, unknown) {
         _ if diff.compared() == 0 => "nothing could be compared".into(),
         (0, 0, 0) => "every record is within its rule".into(),
         (0, 0, unknown) => format!("{} could not be compared", counted(unknown as u64, "record")),
-        (0, lonely, _) => format!("{} without a partner", counted(lonely as u64, "task or record")),
+        (0, _, _) => "every record that could be compared is within its rule".into(),
         (1, _, _) => "1 record outside its rule".into(),
         (failing, _, _) => format!("{} outside their rules", counted(failing as u64, "record")),
-    }
-}
-
-/// Rows in the order in which they matter: outside, then not known, then within; each by error.
-pub fn ranked(diff: &Diff) -> Vec<&DiffRow> {
-    let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
-    let share = |row: &DiffRow| match &row.outcome.evidence {
-        Evidence::Full(m) if m.elements > 0 => rate(m.failing, m.elements),
-        _ => 0.0,
     };
-    rows.sort_by(|a, b| {
-        let by_verdict = b.outcome.verdict.cmp(&a.outcome.verdict);
-        let by_share = share(b).total_cmp(&share(a));
-        let error = |row: &DiffRow| row.outcome.max_abs().unwrap_or(f64::INFINITY);
-        let by_error = error(b).total_cmp(&error(a));
-        by_verdict.then(by_share).then(by_error).then(Ordering::Equal)
-    });
-    rows
+    if lonely == 0 { compared } else { format!("{compared}, {}", without_partner(lonely)) }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share for people")]
-fn rate(part: u64, whole: u64) -> f64 {
-    part as f64 / whole as f64
+/// Words that agree in number.
+fn without_partner(lonely: usize) -> String {
+    counted_in(lonely as u64, "task or record has", "tasks or records have") + " no partner"
 }
 
-fn write_rows(out: &mut dyn Write, diff: &Diff, all: bool) -> anyhow::Result<()> {
-    let shown = |row: &&&DiffRow| all || row.outcome.verdict != Verdict::Within;
-    let rows = ranked(diff);
-    let rows: Vec<&&DiffRow> = rows.iter().filter(shown).collect();
+fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    let Report { diff, all, limit, sort, .. } = report;
+    // What has no partner is told below the table.
+    let tells = |row: &DiffRow| row.outcome.verdict != Verdict::Within && row.partner.is_some();
+    let mut rows = ranked(diff, *sort);
+    rows.retain(|row| *all || tells(row));
     if rows.is_empty() {
         return Ok(());
     }
     writeln!(out)?;
-    let mut table = StreamTable::new([
-        ("RECORD", 0, false),
-        ("KERNEL", 0, false),
-        ("VERDICT", 0, false),
-        ("DTYPE", 0, false),
-        ("SHAPE", 0, false),
-        ("MAX ABS", 0, true),
-        ("MAX REL", 0, true),
-        ("MAX ULP", 0, true),
-        ("EVIDENCE", 0, false),
-    ]);
-    let most = if all { rows.len() } else { LISTED };
-    for row in rows.iter().take(most) {
-        table.row(out, cells(row))?;
-    }
+    let most = limit.unwrap_or(if *all { usize::MAX } else { LISTED });
+    let mut table = StreamTable::new(COLUMNS, Fit::terminal(&DISPENSABLE));
+    rows.iter().take(most).try_for_each(|row| table.row(out, cells(row)))?;
     table.finish(out)?;
     if rows.len() > most {
-        writeln!(
-            out,
-            "and {} (--all lists every record)",
-            counted((rows.len() - most) as u64, "further record")
-        )?;
+        let more = counted((rows.len() - most) as u64, "further record");
+        writeln!(out, "and {more} (--limit N lists more, --all every record)")?;
     }
-    Ok(())
+    Ok(writeln!(out, "Sorted: outside first; {}.", sort.words())?)
 }
 
-fn cells(row: &DiffRow) -> [String; 9] {
+fn cells(row: &DiffRow) -> [String; 10] {
     let kernels: Vec<String> = row.kernels.iter().map(|k| printable(k).into_owned()).collect();
     let number = |value: Option<f64>| value.map_or("-".into(), |v| significant(v, DIGITS));
-    let (relative, ulps) = match &row.outcome.evidence {
-        Evidence::Full(m) => {
-            // Between dtypes there are representable values to count only after rounding.
-            let ulps = m.max_ulps.or_else(|| m.rounded.as_ref()?.max_ulps);
-            (Some(m.max_relative), ulps.map_or("-".into(), grouped))
-        }
-        Evidence::Identical => (Some(0.0), "0".into()),
-        _ => (None, "-".into()),
+    let relative = match &row.outcome.evidence {
+        Evidence::Full(m) => Some(m.max_relative),
+        Evidence::Identical => Some(0.0),
+        _ => None,
     };
-    let mut words = evidence(&row.outcome);
-    if row.outcome.verdict == Verdict::Outside && row.outcome.reason().is_none() {
-        words += &format!(" {}", rule_text(&row.rule));
-    }
     [
         record_name(&row.record),
         if kernels.is_empty() { "-".into() } else { kernels.join("+") },
@@ -147,22 +132,28 @@ fn cells(row: &DiffRow) -> [String; 9] {
         shape_text(&row.record),
         number(row.outcome.max_abs()),
         number(relative),
-        ulps,
-        words,
+        ulps(row).map_or("-".into(), grouped),
+        rule_text(&row.rule),
+        outside_or_why(&row.outcome),
     ]
 }
 
-fn write_unmatched(out: &mut dyn Write, diff: &Diff, all: bool) -> anyhow::Result<()> {
-    if diff.unmatched.is_empty() {
+fn write_unmatched(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    let Report { diff, all, allow_unmatched, .. } = report;
+    let lonely = diff.unmatched.len();
+    if lonely == 0 {
         return Ok(());
     }
+    if *allow_unmatched && !all {
+        return Ok(writeln!(out, "\n{}, which is allowed; --all names them", without_partner(lonely))?);
+    }
     writeln!(out, "\nwithout a partner:")?;
-    let most = if all { diff.unmatched.len() } else { LISTED };
+    let most = if *all { lonely } else { LISTED };
     for lonely in diff.unmatched.iter().take(most) {
         writeln!(out, "  {}: {}", printable(&lonely.what), printable(&lonely.reason))?;
     }
-    if diff.unmatched.len() > most {
-        writeln!(out, "  and {} more", grouped((diff.unmatched.len() - most) as u64))?;
+    if lonely > most {
+        writeln!(out, "  and {} more", grouped((lonely - most) as u64))?;
     }
     Ok(())
 }

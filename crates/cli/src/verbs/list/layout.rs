@@ -2,16 +2,15 @@
 
 use super::column::{Column, FOR_PEOPLE};
 use super::table::width_of;
+use crate::fit::{SHORTEST, total};
 
-/// Spaces between columns.
-const GAP: usize = 2;
 /// No column takes more of a page that has no end; a longer cell pushes its row to the right.
 const MOST: usize = 40;
-/// A column whose cells are shortened keeps at least this much.
-const SHORTEST: usize = 12;
 /// What a narrow terminal goes without, in this order: the other columns tell most of it.
 const DISPENSABLE: [Column; 3] = [Column::Kind, Column::Bytes, Column::Role];
-/// What is shortened when that is not enough.
+/// What goes, in this order, where shortened names and shapes leave no room for it.
+const LAST_TO_GO: [Column; 3] = [Column::Dtype, Column::Hash, Column::Flags];
+/// What is shortened.
 const SHORTENED: [Column; 3] = [Column::Kernel, Column::Shape, Column::Strides];
 
 /// The columns asked for.
@@ -71,11 +70,9 @@ impl Layout {
                 *width = measure(Column::Task, true);
             }
         }
-        for column in DISPENSABLE.into_iter().filter(|_| may_leave_out) {
-            if self.width() > width {
-                self.columns.retain(|(other, _)| *other != column);
-                self.left_out.push(column);
-            }
+        if may_leave_out {
+            self.leave_out(&DISPENSABLE, |layout| layout.width() <= width);
+            self.leave_out(&LAST_TO_GO, |layout| layout.least() <= width);
         }
         self.narrowed = self.width() > width;
         for column in SHORTENED {
@@ -86,9 +83,27 @@ impl Layout {
         }
     }
 
+    /// Goes without columns, one after the other, until it fits.
+    fn leave_out(&mut self, columns: &[Column], fits: impl Fn(&Layout) -> bool) {
+        for column in columns {
+            if fits(self) {
+                return;
+            }
+            self.columns.retain(|(other, _)| other != column);
+            self.left_out.push(*column);
+        }
+    }
+
     fn width(&self) -> usize {
-        let cells: usize = self.columns.iter().map(|(_, width)| width).sum();
-        cells + GAP * self.columns.len().saturating_sub(1)
+        total(self.columns.iter().map(|(_, width)| *width))
+    }
+
+    /// The same when everything is shortened that can be.
+    fn least(&self) -> usize {
+        let shortest = |&(column, width): &(Column, usize)| {
+            if SHORTENED.contains(&column) { width.min(SHORTEST) } else { width }
+        };
+        total(self.columns.iter().map(shortest))
     }
 }
 
@@ -152,6 +167,14 @@ mod tests {
         let layout = fitting(100);
         assert_eq!(layout.left_out, DISPENSABLE);
         assert!(layout.narrowed && layout.width() <= 100, "{}", layout.width());
+    }
+
+    #[test]
+    fn eighty_columns_are_never_exceeded() {
+        let layout = fitting(80);
+        assert!(layout.width() <= 80, "{}", layout.width());
+        let left_out = [Column::Kind, Column::Bytes, Column::Role, Column::Dtype, Column::Hash];
+        assert_eq!(layout.left_out, left_out);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::column::{Cells, Column};
 use super::foot::state_lines;
 use super::layout::{Choice, Layout};
 use super::rows::Rows;
+use crate::fit::left_out_line;
 use crate::record_text::printable;
 
 /// Records that have a say in the widths.
@@ -90,9 +91,7 @@ impl<'a> Table<'a> {
     /// Columns that a narrow terminal has no room for.
     fn left_out(&self) -> Option<String> {
         let names: Vec<&str> = self.layout.as_ref()?.left_out.iter().map(|column| column.name()).collect();
-        let width = self.width?;
-        (!names.is_empty())
-            .then(|| format!("Left out to fit {width} columns: {}; --columns chooses.", names.join(", ")))
+        left_out_line(&names, self.width, "--columns chooses")
     }
 
     /// Settles the layout, then writes the head and the records that waited.

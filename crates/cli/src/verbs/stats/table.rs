@@ -7,8 +7,9 @@ use tensortap::format::{Dump, RunInfo, role_name};
 use tensortap::values::Summary;
 
 use super::{Extent, Seen, Source, joined};
+use crate::fit::Fit;
 use crate::number::{bytes, counted, grouped, significant};
-use crate::record_text::{kernel_label, shape_text};
+use crate::record_text::{kernel_label, shape_text, short_task};
 use crate::select::stage_word;
 use crate::stream_table::{Column, StreamTable};
 use tensortap::{Flag, Measured};
@@ -18,7 +19,7 @@ const HASH_DIGITS: usize = 8;
 
 const COLUMNS: [Column; 17] = [
     ("INDEX", 5, true),
-    ("TASK", 18, false),
+    ("TASK", 0, false),
     ("KERNEL", 6, false),
     ("STAGE", 6, false),
     ("ROLE", 6, false),
@@ -35,6 +36,10 @@ const COLUMNS: [Column; 17] = [
     ("HASH", HASH_DIGITS, false),
     ("FLAGS", 0, false),
 ];
+
+/// What a narrow terminal goes without, in this order: flags tell of the counts, and `show INDEX` of the rest.
+const DISPENSABLE: [&str; 10] =
+    ["HASH", "ROLE", "ZEROS", "DTYPE", "SHAPE", "INF", "NAN", "STD", "TASK", "MEAN"];
 
 /// Counts for the foot.
 #[derive(Default)]
@@ -58,17 +63,18 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let RunInfo { scene, platform, runtime, .. } = dump.info();
     writeln!(out, "{}: {scene} on {platform}, {runtime}\n", dump.dir().display())?;
-    let mut table = StreamTable::new(COLUMNS);
+    let fit = Fit::terminal(&DISPENSABLE);
+    let mut table = StreamTable::new(COLUMNS, fit);
     let mut counts = Counts::default();
     source(&mut |measured| {
         counts.add(&measured);
-        table.row(out, cells(dump, &measured))
+        table.row(out, cells(dump, &measured, fit.width.is_some()))
     })?;
     table.finish(out)?;
     Ok(write!(out, "{}", counts.text(dump, extent, seen, only_flagged))?)
 }
 
-fn cells(dump: &Dump, measured: &Measured) -> [String; 17] {
+fn cells(dump: &Dump, measured: &Measured, short_tasks: bool) -> [String; 17] {
     let record = &measured.record;
     // Adding zero turns -0 into 0.
     let number = |value: fn(&Summary) -> f64| match &measured.summary {
@@ -90,7 +96,7 @@ fn cells(dump: &Dump, measured: &Measured) -> [String; 17] {
     };
     [
         record.index.to_string(),
-        TaskId(record.task_id).to_string(),
+        if short_tasks { short_task(record.task_id) } else { TaskId(record.task_id).to_string() },
         kernel_label(record, dump.info()),
         stage_word(record.stage).into(),
         role_name(record.role).into(),

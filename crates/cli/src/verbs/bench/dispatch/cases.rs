@@ -40,7 +40,7 @@ impl Case {
     }
 }
 
-/// Every combination that was asked for, by shape.
+/// Every combination that was asked for, by runtime.
 pub fn all(args: &DispatchArgs, cpus: usize) -> Vec<Case> {
     let chosen = |only: &Option<String>, every: Vec<&str>| -> Vec<String> {
         only.clone().map_or_else(|| every.into_iter().map(Into::into).collect(), |name| vec![name])
@@ -48,10 +48,10 @@ pub fn all(args: &DispatchArgs, cpus: usize) -> Vec<Case> {
     let platforms = chosen(&args.platform, platform_names());
     let runtimes = chosen(&args.runtime, runtime_names());
     let mut cases = Vec::new();
-    for shape in SHAPES {
-        for platform in &platforms {
-            for runtime in &runtimes {
-                for (blocks, schedulers) in sizes(args.schedulers, cpus) {
+    for runtime in &runtimes {
+        for shape in SHAPES {
+            for platform in &platforms {
+                for (blocks, schedulers) in sizes(args.all, args.schedulers, cpus) {
                     let (platform, runtime) = (platform.clone(), runtime.clone());
                     cases.push(Case { shape, platform, runtime, blocks, schedulers });
                 }
@@ -61,12 +61,16 @@ pub fn all(args: &DispatchArgs, cpus: usize) -> Vec<Case> {
     cases
 }
 
+/// Schedulers beside one, where all is measured.
+const SCHEDULERS: u32 = 2;
+
 /// Blocks and schedulers. A scheduler without a block would measure nothing, and a default of one block nothing new.
-fn sizes(schedulers: u32, cpus: usize) -> Vec<(Option<u32>, u32)> {
+fn sizes(all: bool, schedulers: Option<u32>, cpus: usize) -> Vec<(Option<u32>, u32)> {
     let mut sizes = vec![(Some(1), 1)];
-    if cpus > 1 {
+    if all && cpus > 1 {
         sizes.push((None, 1));
     }
+    let schedulers = schedulers.unwrap_or(if all { SCHEDULERS } else { 1 });
     if schedulers > 1 {
         sizes.push((None, schedulers));
     }
@@ -79,9 +83,11 @@ mod tests {
 
     #[test]
     fn no_case_is_measured_twice_or_for_nothing() {
-        assert_eq!(sizes(1, 1), [(Some(1), 1)]);
-        assert_eq!(sizes(1, 8), [(Some(1), 1), (None, 1)]);
-        assert_eq!(sizes(4, 8), [(Some(1), 1), (None, 1), (None, 4)]);
-        assert_eq!(sizes(2, 1), [(Some(1), 1), (None, 2)]);
+        assert_eq!(sizes(false, None, 8), [(Some(1), 1)]);
+        assert_eq!(sizes(false, Some(4), 8), [(Some(1), 1), (None, 4)]);
+        assert_eq!(sizes(true, Some(1), 1), [(Some(1), 1)]);
+        assert_eq!(sizes(true, Some(1), 8), [(Some(1), 1), (None, 1)]);
+        assert_eq!(sizes(true, None, 8), [(Some(1), 1), (None, 1), (None, 2)]);
+        assert_eq!(sizes(true, Some(4), 1), [(Some(1), 1), (None, 4)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::measure::{CallLoop, Measured};
 use super::rates::Rates;
+use crate::fit::{Fit, Line};
 use crate::number::{counted, grouped, rate, significant};
 use crate::verbs::bench::machine::Machine;
 
@@ -11,20 +12,29 @@ pub fn head(machine: &Machine, tasks: u64, repeat: u32) -> String {
     format!("{}\n{} empty tasks, median of {runs}\n", machine.describe(), grouped(tasks))
 }
 
-/// Begins the rows of a shape.
+/// Begins the rows of [`call_loop`].
+pub fn call_loop_head() -> String {
+    format!("\na plain loop that calls the kernels in this process\n{}", call_loops().head())
+}
+
+/// The yardstick of a shape.
 pub fn call_loop(call_loop: &CallLoop) -> String {
     let CallLoop { shape, rates } = call_loop;
-    let head = cells(["PLATFORM", "RUNTIME", "BLOCKS", "SCHEDULERS", "TASKS/S", "MIN – MAX", "RATIO"]);
-    let loops = cells(["", "call loop", "", "", &rate(rates.median), &spread(rates), "1"]);
-    format!("\n{shape}\n{head}{loops}")
+    call_loops().row(&[shape, rate(rates.median).as_str(), &spread(rates)])
+}
+
+/// Begins the rows of a runtime.
+pub fn runtime_head(runtime: &str) -> String {
+    let table = cases();
+    format!("\n{runtime}\n{}{}", table.left_out(), table.head())
 }
 
 /// One case.
 pub fn row(measured: &Measured) -> String {
-    let Measured { platform, runtime, blocks, schedulers, rates, ratio, .. } = measured;
+    let Measured { shape, platform, blocks, schedulers, rates, ratio, .. } = measured;
     let (blocks, schedulers) = (blocks.to_string(), schedulers.to_string());
     let (tasks_per_s, ratio) = (rate(rates.median), significant(*ratio, 3));
-    cells([platform, runtime, &blocks, &schedulers, &tasks_per_s, &spread(rates), &ratio])
+    cases().row(&[shape, *platform, &blocks, &schedulers, &tasks_per_s, &spread(rates), &ratio])
 }
 
 /// What to keep in mind.
@@ -36,9 +46,20 @@ fn spread(rates: &Rates) -> String {
     format!("{} – {}", rate(rates.min), rate(rates.max))
 }
 
-fn cells(cells: [&str; 7]) -> String {
-    let [platform, runtime, blocks, schedulers, tasks_per_s, spread, ratio] = cells;
-    format!(
-        "  {platform:8}  {runtime:24}  {blocks:>6}  {schedulers:>10}  {tasks_per_s:>7}  {spread:>17}  {ratio:>8}\n"
-    )
+fn call_loops() -> Line<3> {
+    let columns = [("SHAPE", 11, false), ("TASKS/S", 7, true), ("MIN – MAX", 15, true)];
+    Line::of(columns, Fit::terminal(&[]).indented(2))
+}
+
+fn cases() -> Line<7> {
+    let columns = [
+        ("SHAPE", 11, false),
+        ("PLATFORM", 8, false),
+        ("BLOCKS", 6, true),
+        ("SCHEDULERS", 10, true),
+        ("TASKS/S", 7, true),
+        ("MIN – MAX", 15, true),
+        ("RATIO", 8, true),
+    ];
+    Line::of(columns, Fit::terminal(&["MIN – MAX", "PLATFORM"]).indented(2))
 }

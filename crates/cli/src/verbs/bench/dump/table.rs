@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::overhead::Overhead;
 use super::small::Small;
 use super::throughput::Throughput;
+use crate::fit::{Column, Fit, Line};
 use crate::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 use crate::verbs::bench::machine::Machine;
 use crate::verbs::bench::words::{ends, load_text, met_word};
@@ -19,15 +20,14 @@ pub fn head(machine: &Machine, load: Option<f64>, dir: &Path, free_bytes: u64) -
 /// Begins the rows of [`throughput`].
 pub fn throughput_head(total: u64, pairs: u32) -> String {
     let runs = counted(pairs.into(), "pair");
-    let head =
-        throughput_cells(["PLATFORM", "PLAIN WRITE", "DUMP", "RATIO", "MIN – MAX", "HELD UP", "TARGET"]);
+    let head = head_of(&throughputs());
     format!("\npayloads: {} in tensors of 1 MiB, no deduplication, median of {runs}\n{head}", bytes(total))
 }
 
 /// Dump against plain write.
 pub fn throughput(row: &Throughput) -> String {
     let target = format!("{} {}", row.target_ratio, met_word(row.met));
-    throughput_cells([
+    throughputs().row(&[
         &row.platform,
         &byte_rate(row.plain_bytes_per_s.median),
         &byte_rate(row.dump_bytes_per_s.median),
@@ -38,21 +38,29 @@ pub fn throughput(row: &Throughput) -> String {
     ])
 }
 
-fn throughput_cells(cells: [&str; 7]) -> String {
-    let [platform, plain, dump, ratio, ends, held_up, target] = cells;
-    format!("  {platform:8}  {plain:>11}  {dump:>9}  {ratio:>6}  {ends:>15}  {held_up:>8}  {target}\n")
+fn throughputs() -> Line<7> {
+    let columns = [
+        ("PLATFORM", 8, false),
+        ("PLAIN WRITE", 11, true),
+        ("DUMP", 9, true),
+        ("RATIO", 6, true),
+        ("MIN – MAX", 15, true),
+        ("HELD UP", 8, true),
+        ("TARGET", 10, false),
+    ];
+    fitting(columns)
 }
 
 /// Begins the rows of [`overhead`].
 pub fn overhead_head(pairs: u32) -> String {
     let runs = counted(pairs.into(), "pair");
-    let head = overhead_cells(["SCENE", "PLATFORM", "WITHOUT", "WITH DUMP", "RATIO", "MIN – MAX", "HELD UP"]);
+    let head = head_of(&overheads());
     format!("\nrun time with a dump over without, median of {runs}\n{head}")
 }
 
 /// With a dump against without.
 pub fn overhead(row: &Overhead) -> String {
-    overhead_cells([
+    overheads().row(&[
         row.scene,
         &row.platform,
         &seconds(row.without_s.median),
@@ -63,22 +71,30 @@ pub fn overhead(row: &Overhead) -> String {
     ])
 }
 
-fn overhead_cells(cells: [&str; 7]) -> String {
-    let [scene, platform, without, with, ratio, ends, held_up] = cells;
-    format!("  {scene:15}  {platform:8}  {without:>8}  {with:>9}  {ratio:>6}  {ends:>15}  {held_up:>8}\n")
+fn overheads() -> Line<7> {
+    let columns = [
+        ("SCENE", 15, false),
+        ("PLATFORM", 8, false),
+        ("WITHOUT", 8, true),
+        ("WITH DUMP", 9, true),
+        ("RATIO", 6, true),
+        ("MIN – MAX", 15, true),
+        ("HELD UP", 8, true),
+    ];
+    fitting(columns)
 }
 
 /// Begins the rows of [`small`].
 pub fn small_head(tasks: u64, pairs: u32) -> String {
     let runs = counted(pairs.into(), "pair");
-    let head = small_cells(["PLATFORM", "RECORDS/S", "MIN – MAX", "CLOSED", "IN CAPTURE", "TARGET"]);
+    let head = head_of(&smalls());
     format!("\ntensors of 256 bytes: {} tasks of two, median of {runs}\n{head}", grouped(tasks))
 }
 
 /// Small records per second, and what bounds them.
 pub fn small(row: &Small) -> String {
     let target = format!("{} {}", rate(row.target_records_per_s), met_word(row.met));
-    let cells = small_cells([
+    let cells = smalls().row(&[
         &row.platform,
         &rate(row.records_per_s.median),
         &format!("{} – {}", rate(row.records_per_s.min), rate(row.records_per_s.max)),
@@ -89,9 +105,24 @@ pub fn small(row: &Small) -> String {
     format!("{cells}            bound by {}\n", row.bound)
 }
 
-fn small_cells(cells: [&str; 6]) -> String {
-    let [platform, per_s, ends, closed, captured, target] = cells;
-    format!("  {platform:8}  {per_s:>9}  {ends:>17}  {closed:>8}  {captured:>10}  {target}\n")
+fn smalls() -> Line<6> {
+    let columns = [
+        ("PLATFORM", 8, false),
+        ("RECORDS/S", 9, true),
+        ("MIN – MAX", 17, true),
+        ("CLOSED", 8, true),
+        ("IN CAPTURE", 10, true),
+        ("TARGET", 12, false),
+    ];
+    fitting(columns)
+}
+
+fn fitting<const N: usize>(columns: [Column; N]) -> Line<N> {
+    Line::of(columns, Fit::terminal(&["MIN – MAX", "HELD UP", "CLOSED"]).indented(2))
+}
+
+fn head_of<const N: usize>(table: &Line<N>) -> String {
+    table.left_out() + &table.head()
 }
 
 fn seconds(seconds: f64) -> String {

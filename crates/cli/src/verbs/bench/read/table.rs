@@ -4,6 +4,7 @@ use super::Pairs;
 use super::export::ExportRatio;
 use super::list::Listed;
 use super::stats::StatsRatio;
+use crate::fit::{Fit, Line};
 use crate::number::{byte_rate, bytes, counted, grouped, significant, time};
 use crate::verbs::bench::machine::Machine;
 use crate::verbs::bench::words::{ends, load_text, met_word};
@@ -30,8 +31,9 @@ pub fn list(row: &Listed) -> String {
 /// Begins the rows of [`stats`] and [`export`].
 pub fn ratio_head(total: u64, pairs: u32) -> String {
     let runs = counted(pairs.into(), "pair");
-    let head = cells(["WHAT", "AGAINST", "PLAIN", "TENSORTAP", "RATIO", "MIN – MAX", "TARGET"]);
-    format!("\npayload: {} in tensors of 1 MiB, median of {runs}\n{head}", bytes(total))
+    let table = ratios();
+    let (left_out, head) = (table.left_out(), table.head());
+    format!("\npayload: {} in tensors of 1 MiB, median of {runs}\n{left_out}{head}", bytes(total))
 }
 
 /// Statistics against plain reads.
@@ -45,7 +47,7 @@ pub fn export(row: &ExportRatio) -> String {
 }
 
 fn ratio(what: &str, against: &str, pairs: &Pairs) -> String {
-    cells([
+    ratios().row(&[
         what,
         against,
         &byte_rate(pairs.plain_bytes_per_s.median),
@@ -56,7 +58,16 @@ fn ratio(what: &str, against: &str, pairs: &Pairs) -> String {
     ])
 }
 
-fn cells(cells: [&str; 7]) -> String {
-    let [what, against, plain, ours, ratio, ends, target] = cells;
-    format!("  {what:19}  {against:18}  {plain:>9}  {ours:>9}  {ratio:>6}  {ends:>15}  {target}\n")
+/// Rows are printed as they are measured, so every width is fixed beforehand.
+fn ratios() -> Line<7> {
+    let columns = [
+        ("WHAT", 19, false),
+        ("AGAINST", 18, false),
+        ("PLAIN", 9, true),
+        ("TENSORTAP", 9, true),
+        ("RATIO", 6, true),
+        ("MIN – MAX", 15, true),
+        ("TARGET", 10, false),
+    ];
+    Line::of(columns, Fit::terminal(&["MIN – MAX", "PLAIN", "AGAINST"]).indented(2))
 }
