@@ -61,7 +61,7 @@ const FEW: u64 = 1000;
 pub struct ShowArgs {
     /// Record by its index (17) or TASK/STAGE/ARG (0x100000002/after/2), with a dump before it unless the newest under
     /// outputs/ is meant
-    #[arg(value_name = "RECORD", num_args = 0..=2)]
+    #[arg(value_name = "RECORD", num_args = 0..=2, allow_negative_numbers = true)]
     words: Vec<String>,
     /// Show every value (with --hex: every byte), not only the corners
     #[arg(long)]

@@ -390,3 +390,27 @@ fn columns_stay_under_one_another_past_the_first_page() {
         rows.iter().map(|row| row.find("before").or(row.find("after")).unwrap()).collect();
     assert!(stages.iter().all(|&column| column == stages[0]), "the stage is not in one column");
 }
+
+#[test]
+fn a_dump_that_is_not_there_is_answered_with_the_newest_three_that_are() {
+    let folder = Folder::new();
+    let nothing = folder.tensortap("list nothere");
+    assert!(nothing.stderr.contains("hint: `tensortap run SCENE --dump-tensor` makes a dump"), "{nothing:?}");
+    for _ in 0..4 {
+        folder.good("run vector_example --dump-tensor");
+    }
+    std::fs::create_dir(folder.path("outputs/no_dump")).unwrap();
+    let mut newest = folder.outputs();
+    newest.retain(|name| name.starts_with("tensor_dump_"));
+    newest.reverse();
+    let hint = newest[..3].iter().map(|name| format!("outputs/{name}")).collect::<Vec<_>>().join(", ");
+    for line in ["list nothere", "stats nothere", "show nothere 3", "diff nothere outputs"] {
+        let outcome = folder.tensortap(line);
+        assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
+        assert!(outcome.stderr.contains("nothere"), "{line}: {outcome:?}");
+        assert!(
+            outcome.stderr.contains(&format!("hint: there are, newest first: {hint}\n")),
+            "{line}: {outcome:?}"
+        );
+    }
+}

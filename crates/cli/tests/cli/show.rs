@@ -381,3 +381,20 @@ fn names_from_a_dump_do_not_reach_the_terminal_as_commands() {
     let csv = folder.good("list d --csv --columns kernel,arg").stdout;
     assert_eq!(csv, "kernel,arg\n\"cl\u{fffd}[2Jear,\"\"x\"\"\",0\n");
 }
+
+#[test]
+fn a_name_nearly_right_is_answered_with_the_one_that_may_be_meant() {
+    let folder = vector_example();
+    for (line, message, hint) in [
+        ("show d mull/after/2", "kernels: add, add_scalar, mul", "did you mean `mul/after/2`?"),
+        ("show d mull", "no task has a kernel `mull`", "did you mean `mul`?"),
+        ("show d mul/aftr/2", "a stage is before or after", "did you mean `mul/after/2`?"),
+        ("show mul/befor", "a stage is before or after", "did you mean `mul/before`?"),
+        ("show d -1", "there is no record -1; records are 0 to 17", "its index (17)"),
+        ("show -1 d", "there is no record -1; records are 0 to 17", "its index (17)"),
+    ] {
+        let outcome = folder.tensortap(line);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{line}: {outcome:?}");
+        assert!(outcome.stderr.contains(message) && outcome.stderr.contains(hint), "{line}: {outcome:?}");
+    }
+}

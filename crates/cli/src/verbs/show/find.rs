@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use tensortap::DumpStage;
 use tensortap::format::{Dump, Record};
+use tensortap::{DumpStage, Unknown};
 
 use crate::error::UsageError;
 use crate::ids::{parse_id, parse_task};
 use crate::number::grouped;
-use crate::record_text::{kernel_label, record_name, shape_text, short_task};
+use crate::record_text::{kernel_label, printable, record_name, shape_text, short_task};
 use crate::select::{Selection, stage_word};
 
 /// As many of several candidates are named.
@@ -21,6 +21,8 @@ const HOW: &str =
 pub enum RecordName {
     /// Its position in the dump.
     Index(u64),
+    /// A number that no record has.
+    Negative(String),
     /// Whose argument it is. What is left open must not matter.
     Place { task: TaskName, stage: Option<DumpStage>, arg: Option<u16> },
 }
@@ -44,6 +46,9 @@ pub enum Found {
 fn parse(text: &str) -> Option<Result<RecordName, String>> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(parse_id(text).map(RecordName::Index));
+    }
+    if text.strip_prefix('-').is_some_and(|digits| digits.parse::<u64>().is_ok()) {
+        return Some(Ok(RecordName::Negative(text.into())));
     }
     let (task, rest) = text.split_once('/').map_or((text, None), |(task, rest)| (task, Some(rest)));
     let id = parse_task(task).ok();
@@ -75,6 +80,13 @@ pub fn split(words: &[String]) -> Result<(Option<PathBuf>, Option<RecordName>), 
             // Of two words that could both be records, the first is the dump.
             Some(_) if all_records && place == 0 => Meaning::Dump,
             Some(parsed) => Meaning::Record(parsed),
+            None if !Path::new(word).exists() && nearest_stage(word).is_some() => {
+                let near = nearest_stage(word).unwrap_or_default();
+                return Err(UsageError {
+                    message: format!("`{word}` names no record: a stage is before or after"),
+                    hint: format!("did you mean `{near}`?"),
+                });
+            }
             None if dump.is_some() && !Path::new(word).exists() => {
                 Meaning::Record(Ok(RecordName::of_kernel(word)))
             }
@@ -94,6 +106,17 @@ pub fn split(words: &[String]) -> Result<(Option<PathBuf>, Option<RecordName>), 
     Ok((dump, name))
 }
 
+/// The record that may be meant by a name whose stage is misspelled.
+fn nearest_stage(text: &str) -> Option<String> {
+    let (task, rest) = text.split_once('/')?;
+    let (stage, arg) = rest.split_once('/').map_or((rest, None), |(stage, arg)| (stage, Some(arg)));
+    if arg.is_some_and(|arg| arg.parse::<u16>().is_err()) {
+        return None;
+    }
+    let near = Unknown::new("stage", stage, ["before", "after"]).did_you_mean?;
+    Some(format!("{task}/{near}{}", arg.map(|arg| format!("/{arg}")).unwrap_or_default()))
+}
+
 /// What a word on the command line stands for.
 enum Meaning {
     Dump,
@@ -108,6 +131,9 @@ fn usage(message: String) -> UsageError {
 pub fn find(dump: &Dump, name: Option<&RecordName>, selection: &Selection) -> anyhow::Result<Found> {
     if let (Some(RecordName::Index(index)), true) = (name, selection.is_all()) {
         return Ok(Found::Record(Box::new(dump.record(*index)?)));
+    }
+    if let Some(RecordName::Negative(text)) = name {
+        return Err(usage(format!("there is no record {text}; {}", indices(dump))).into());
     }
     let mut candidates: Vec<Record> = Vec::new();
     let mut count = 0;
@@ -128,6 +154,14 @@ pub fn find(dump: &Dump, name: Option<&RecordName>, selection: &Selection) -> an
     }
 }
 
+/// The numbers that records have.
+fn indices(dump: &Dump) -> String {
+    match dump.len() {
+        0 => "the dump has none".into(),
+        count => format!("records are 0 to {}", count - 1),
+    }
+}
+
 impl RecordName {
     /// Any record of a kernel that runs once.
     fn of_kernel(name: &str) -> RecordName {
@@ -137,6 +171,7 @@ impl RecordName {
     fn means(&self, record: &Record, dump: &Dump) -> bool {
         match self {
             RecordName::Index(index) => record.index == *index,
+            RecordName::Negative(_) => false,
             RecordName::Place { task, stage, arg } => {
                 stage.is_none_or(|stage| stage == record.stage)
                     && arg.is_none_or(|arg| arg == record.arg_index)
@@ -148,6 +183,7 @@ impl RecordName {
     fn text(&self) -> String {
         match self {
             RecordName::Index(index) => index.to_string(),
+            RecordName::Negative(text) => text.clone(),
             RecordName::Place { task, stage, arg } => {
                 let task = match task {
                     TaskName::Id(id) => short_task(*id),
@@ -184,12 +220,27 @@ fn missing(dump: &Dump, name: &RecordName, selection: &Selection) -> anyhow::Res
             has.push(record_name(&record));
         }
     }
+    if let (true, TaskName::Kernel(kernel)) = (has.is_empty(), task) {
+        return Ok(no_such_kernel(dump, &text, kernel));
+    }
     let there_is = match (first, last) {
         _ if !has.is_empty() => format!("the task has {}", has.join(", ")),
         (Some(first), Some(last)) => format!("tasks are {} … {}", short_task(first), short_task(last)),
         _ => "there are no records to choose from".into(),
     };
     Ok(usage(format!("there is no record {text}; {there_is}")))
+}
+
+/// Says which kernels there are, and the same record of the one that may be meant.
+fn no_such_kernel(dump: &Dump, record: &str, kernel: &str) -> UsageError {
+    let known: Vec<_> = dump.info().kernels.iter().map(|kernel| printable(&kernel.name)).collect();
+    let Unknown { valid, did_you_mean, .. } = Unknown::new("kernel", kernel, known.iter().map(AsRef::as_ref));
+    let kernels = if valid.is_empty() { "the dump names none".into() } else { valid.join(", ") };
+    let message =
+        format!("there is no record {record}, as no task has a kernel `{kernel}`; kernels: {kernels}");
+    let near = did_you_mean.map(|near| format!("{near}{}", record.strip_prefix(kernel).unwrap_or_default()));
+    let hint = near.filter(|near| near != record).map(|near| format!("did you mean `{near}`?"));
+    UsageError { message, hint: hint.unwrap_or_else(|| HOW.into()) }
 }
 
 fn ambiguous(dump: &Dump, several: &[Record], count: u64) -> UsageError {
