@@ -2,7 +2,7 @@
 
 use std::env;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Parser};
 
 use crate::error::Told;
@@ -14,7 +14,25 @@ pub fn parse<T: Parser>() -> Result<T, Exit> {
     let mut command = taking_negative_numbers(T::command());
     let matches = command.try_get_matches_from_mut(env::args_os());
     let parsed = matches.and_then(|found| T::from_arg_matches(&found).map_err(|e| e.format(&mut command)));
-    parsed.map_err(|error| refuse(&error))
+    parsed.map_err(|error| refuse(&with_equals_sign(error, &command)))
+}
+
+/// Where a word stands behind an option that takes its value with an equals sign only, says so.
+fn with_equals_sign(mut error: clap::Error, command: &Command) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let behind = |pair: &&[String]| pair[1] == *word && wants_equals_sign(command, &pair[0]);
+    if let Some([option, value]) = words.windows(2).find(behind) {
+        let tip = format!("the value of {option} needs an equals sign: {option}={value}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+fn wants_equals_sign(command: &Command, option: &str) -> bool {
+    let name = option.strip_prefix("--");
+    let own = || command.get_arguments().any(|arg| arg.get_long() == name && arg.is_require_equals_set());
+    name.is_some() && (own() || command.get_subcommands().any(|verb| wants_equals_sign(verb, option)))
 }
 
 /// Lets options take `-1`, so that the refusal says what they accept; else it would advise to write `-- -1`.

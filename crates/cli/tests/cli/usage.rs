@@ -144,6 +144,13 @@ fn dump_options_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_level_without_an_equals_sign_is_answered_with_one() {
+    refused("run bgemm --dump-tensor full", &["'full'", "needs an equals sign: --dump-tensor=full"]);
+    let other = tensortap("run bgemm full --dump-tensor");
+    assert!(other.code == Some(2) && !other.stderr.contains("equals sign"), "{other:?}");
+}
+
+#[test]
 fn dump_options_without_a_dump_are_refused_by_name() {
     for option in [
         "--out d",
