@@ -85,12 +85,12 @@ pub fn state_lines(dump: &Dump) -> String {
         Tail::Closed => {}
         Tail::Open => text += "The run still goes on: these are its records so far.\n",
         Tail::Torn { offset, lost_bytes, reason } => {
-            let (offset, lost) = (grouped(offset), counted(lost_bytes, "byte"));
-            let dir = quoted(dump.dir());
-            let _ = writeln!(
-                text,
-                "The dump is torn at byte {offset} of its index ({reason}); {lost} after it lost."
-            );
+            let (offset, dir) = (grouped(offset), quoted(dump.dir()));
+            let lost = match lost_bytes {
+                0 => String::new(),
+                lost => format!("; {} after it lost", counted(lost, "byte")),
+            };
+            let _ = writeln!(text, "The dump is torn at byte {offset} of its index ({reason}){lost}.");
             let _ = writeln!(text, "`tensortap repair {dir}` makes it whole.");
         }
     }
