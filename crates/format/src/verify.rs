@@ -164,8 +164,12 @@ pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
 /// How the index ends, what is missing from it, and whether the footer's counters are right.
 fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
     if let Tail::Torn { offset, lost_bytes, reason } = dump.tail() {
-        let what =
-            format!("the index ends at byte {offset}, {lost_bytes} bytes behind it are lost: {reason}");
+        let lost = match lost_bytes {
+            0 => String::new(),
+            1 => ", 1 byte behind it is lost".into(),
+            lost => format!(", {lost} bytes behind it are lost"),
+        };
+        let what = format!("the index ends at byte {offset}{lost}: {reason}");
         verdict.problem(Problem::of_dump(what, REPAIR));
     }
     let admitted = admitted_missing(dump.footer());
