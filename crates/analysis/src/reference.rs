@@ -1,12 +1,13 @@
 //! What a task should have written, computed in f64 from what it was given.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tensortap_abi::{DType, Role};
 use tensortap_format::{Dump, FormatError};
 use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
-use tensortap_values::{decode_block, from_f64};
+use tensortap_values::{decode_block, elements_in, from_f64};
 
 use crate::compare::Side;
 use crate::graph::{Argument, Captured, GraphTask};
@@ -36,6 +37,17 @@ impl Expected {
     #[must_use]
     pub fn side(&self) -> Side<'_> {
         Side::of_bytes(self.dtype, &self.shape, self.bytes.as_slice())
+    }
+
+    /// The same as packed elements of a dtype, each rounded to the nearest.
+    #[must_use]
+    pub fn rounded(&self, dtype: DType) -> Vec<u8> {
+        if dtype == self.dtype {
+            return self.bytes.clone();
+        }
+        let mut values = vec![0.0; elements_in(self.dtype, self.bytes.len())];
+        decode_block(self.dtype, &self.bytes, &mut values);
+        round(dtype, &values)
     }
 }
 
@@ -75,30 +87,59 @@ impl References {
             Ok(_) => return Ok(Err("the dump does not say which kernels it ran".into())),
             Err(reason) => return Ok(Err(reason)),
         };
-        let mut computed = match load(dump, task)? {
+        let computed = match load(dump, task)? {
             Ok(computed) => computed,
             Err(reason) => return Ok(Err(reason)),
         };
-        let read = task.args.iter().filter(|a| a.role.reads() && !a.is_scalar());
-        let from_non_finite = read
-            .filter_map(|a| computed.tensors.get(usize::from(a.arg_index)))
-            .any(|tensor| tensor.values.iter().any(|v| !v.is_finite()));
-        // A dump may hold shapes that no reference expects.
-        let run = || kernels.iter().for_each(|kernel| (kernel.reference)(&mut computed));
-        if catch_unwind(AssertUnwindSafe(run)).is_err() {
-            return Ok(Err("the reference does not take such arguments".into()));
-        }
-        let written = task.args.iter().filter(|a| a.role.writes() && !a.is_scalar());
-        let expected = written.map(|arg| {
-            let tensor = computed.tensors.get(usize::from(arg.arg_index))?;
-            let numel: u64 = arg.shape.iter().product();
-            (tensor.values.len() as u64 == numel)
-                .then(|| Expected { from_non_finite, ..encode(arg, &tensor.values) })
-        });
-        Ok(expected
-            .collect::<Option<_>>()
-            .ok_or_else(|| "the reference changed the shape of an output".into()))
+        let roles: Vec<Role> = task.args.iter().filter(|a| !a.is_scalar()).map(|a| a.role).collect();
+        Ok(apply(&kernels, computed, &roles))
     }
+}
+
+/// Runs references, in this order, on what a task was given: what should be in every tensor that it writes. `roles` has
+/// one for each tensor.
+///
+/// # Errors
+/// Why that cannot be done, in words.
+pub fn apply(kernels: &[&KernelDef], mut task: RefTask, roles: &[Role]) -> Result<Vec<Expected>, String> {
+    let types: Vec<(DType, Vec<usize>)> = task.tensors.iter().map(|t| (t.dtype, t.shape.clone())).collect();
+    let read = task.tensors.iter().zip(roles).filter(|(_, role)| role.reads());
+    let from_non_finite = read.map(|(tensor, _)| tensor).any(|t| t.values.iter().any(|v| !v.is_finite()));
+    // A dump may hold shapes that no reference expects.
+    let run = || kernels.iter().for_each(|kernel| (kernel.reference)(&mut task));
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        return Err("the reference does not take such arguments".into());
+    }
+    let mut expected = Vec::new();
+    for (place, ((dtype, shape), _)) in types.iter().zip(roles).enumerate().filter(|(_, (_, r))| r.writes()) {
+        let values = task.tensors.get(place).map(|tensor| tensor.values.as_slice());
+        let values = values.filter(|values| values.len() == shape.iter().product::<usize>());
+        let values = values.ok_or("the reference changed the shape of an output")?;
+        let arg_index = u16::try_from(place).map_err(|_| "it has too many arguments")?;
+        let (dtype, bytes) = encode(*dtype, values);
+        let shape = shape.iter().map(|&size| size as u64).collect();
+        expected.push(Expected { arg_index, bytes, dtype, shape, from_non_finite });
+    }
+    Ok(expected)
+}
+
+/// A tensor as references are given it; `None` when the content is not that of its shape. Of an output only the size of
+/// the content counts: it is filled with NaN, so that nothing may depend on it.
+#[must_use]
+pub fn ref_tensor(dtype: DType, shape: &[u64], role: Role, content: &[u8]) -> Option<RefTensor> {
+    let shape: Vec<usize> = shape.iter().map(|&d| usize::try_from(d).ok()).collect::<Option<_>>()?;
+    let numel = shape.iter().try_fold(1_usize, |numel, &size| numel.checked_mul(size))?;
+    let packed = dtype.packed_bytes(numel as u64)?;
+    if content.len() as u64 != packed {
+        return None;
+    }
+    let mut values = vec![f64::NAN; numel];
+    let is_output = role == Role::Output;
+    if !is_output && decode_block(dtype, content, &mut values) != numel {
+        return None;
+    }
+    let bytes = if is_output { vec![0; content.len()] } else { content.to_vec() };
+    Some(RefTensor { dtype, shape, values, bytes })
 }
 
 /// The arguments of a task from before it ran, outputs filled with NaN: nothing may depend on them.
@@ -131,30 +172,43 @@ fn tensor(dump: &Dump, arg: &Argument) -> Result<Result<RefTensor, String>, Form
     };
     // Read of outputs, too: memory is taken only for what is in the file.
     let bytes = dump.payload(&dump.record(record)?)?;
-    let numel = arg.shape.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).product::<usize>();
-    let mut values = vec![f64::NAN; numel];
-    if !is_output && decode_block(arg.dtype, &bytes, &mut values) != numel {
-        return Ok(Err(format!("the content of argument {} is not that of its shape", arg.arg_index)));
-    }
-    let bytes = if is_output { vec![0; bytes.len()] } else { bytes };
-    let shape = arg.shape.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
-    Ok(Ok(RefTensor { dtype: arg.dtype, shape, values, bytes }))
+    Ok(ref_tensor(arg.dtype, &arg.shape, arg.role, &bytes)
+        .ok_or_else(|| format!("the content of argument {} is not that of its shape", arg.arg_index)))
 }
 
-fn encode(arg: &Argument, values: &[f64]) -> Expected {
-    let bits = arg.dtype.bits();
-    let in_f64 = arg.dtype.is_float() || bits == 64;
-    let dtype = if in_f64 { DType::Float64 } else { arg.dtype };
-    let bytes = if in_f64 {
-        values.iter().flat_map(|v| v.to_le_bytes()).collect()
-    } else if bits < 8 {
+/// Values with the dtype they are kept in.
+fn encode(dtype: DType, values: &[f64]) -> (DType, Vec<u8>) {
+    let in_f64 = dtype.is_float() || dtype.bits() == 64;
+    let dtype = if in_f64 { DType::Float64 } else { dtype };
+    (dtype, round(dtype, values))
+}
+
+/// Packed elements of a dtype, each the nearest to its value.
+fn round(dtype: DType, values: &[f64]) -> Vec<u8> {
+    if dtype == DType::Float64 {
+        return values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    }
+    let bits = dtype.bits();
+    if bits < 8 {
         let nibble = |value: f64| u8::try_from(from_f64(dtype, value) & 0xf).unwrap_or(0);
-        values.chunks(2).map(|pair| nibble(pair[0]) | pair.get(1).map_or(0, |v| nibble(*v) << 4)).collect()
-    } else {
-        let width = usize::try_from(bits / 8).unwrap_or(8);
-        values.iter().flat_map(|v| from_f64(dtype, *v).to_le_bytes().into_iter().take(width)).collect()
-    };
-    Expected { arg_index: arg.arg_index, bytes, dtype, shape: arg.shape.clone(), from_non_finite: false }
+        return values
+            .chunks(2)
+            .map(|pair| nibble(pair[0]) | pair.get(1).map_or(0, |v| nibble(*v) << 4))
+            .collect();
+    }
+    let width = usize::try_from(bits / 8).unwrap_or(8);
+    values.iter().flat_map(|v| from_f64(dtype, *v).to_le_bytes().into_iter().take(width)).collect()
+}
+
+/// Content of an output as it is compared with [`Expected`]: 64-bit integers become f64, as they did there.
+#[must_use]
+pub fn as_compared(dtype: DType, content: &[u8]) -> (DType, Cow<'_, [u8]>) {
+    if dtype.is_float() || dtype.bits() < 64 {
+        return (dtype, content.into());
+    }
+    let mut values = vec![0.0; content.len() / 8];
+    decode_block(dtype, content, &mut values);
+    (DType::Float64, round(DType::Float64, &values).into())
 }
 
 /// A captured output as it is compared with [`Expected`]: 64-bit integers become f64, as they did there.
@@ -171,8 +225,6 @@ pub(crate) fn captured_side<'d>(
         return Ok(Side::of_record(dump, &record));
     }
     let bytes = dump.payload(&record)?;
-    let mut values = vec![0.0; bytes.len() / 8];
-    decode_block(arg.dtype, &bytes, &mut values);
-    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    Ok(Side::of_bytes(DType::Float64, &arg.shape, bytes))
+    let (dtype, bytes) = as_compared(arg.dtype, &bytes);
+    Ok(Side::of_bytes(dtype, &arg.shape, bytes.into_owned()))
 }

@@ -65,9 +65,10 @@ impl<'s> Work<'s> {
 
     /// Forgets what came of it, to be run again.
     pub fn reset(&mut self) {
-        let TaskReport { case, task_id, kernels, args, .. } =
-            std::mem::replace(&mut self.report, TaskReport::unknown(None));
-        self.report = TaskReport { task_id, kernels, args, ..TaskReport::unknown(case) };
+        let blank = TaskReport::unknown(None, self.report.check);
+        let TaskReport { case, check, task_id, kernels, args, .. } =
+            std::mem::replace(&mut self.report, blank);
+        self.report = TaskReport { task_id, kernels, args, ..TaskReport::unknown(case, check) };
         self.results.clear();
         self.dead = false;
     }

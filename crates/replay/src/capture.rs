@@ -153,6 +153,11 @@ pub trait Source: Sync {
     /// Where it is, for messages.
     fn name(&self) -> String;
 
+    /// Whether expected outputs are those of references, so that a rule judges them on every platform.
+    fn expects_reference(&self) -> bool {
+        false
+    }
+
     /// Whether content was replaced by noise, so that outputs mean nothing.
     fn redacted(&self) -> bool {
         false

@@ -19,6 +19,11 @@ pub const CASE_KEY: &str = "tensortap_case";
 /// Key of the text for people beside it.
 pub const README_KEY: &str = "readme";
 
+/// What `expected` says when outputs should be what the task wrote.
+pub const EXPECTS_CAPTURED: &str = "captured";
+/// What `expected` says when outputs should be what the references of its kernels give.
+pub const EXPECTS_REFERENCE: &str = "reference";
+
 /// One task, all that a replay needs but the content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseFile {
@@ -50,7 +55,10 @@ pub struct CaseFile {
     pub tensors: Vec<CaseTensor>,
     /// Scalar arguments.
     pub scalars: Vec<CaseScalar>,
-    /// How far outputs may be off on another platform; null for the defaults of their dtypes.
+    /// Where the expected outputs are from: [`EXPECTS_CAPTURED`] or [`EXPECTS_REFERENCE`].
+    #[serde(default = "captured")]
+    pub expected: String,
+    /// How far outputs may be off, on another platform or from a reference; null for the defaults of their dtypes.
     pub tolerance: Option<CaseTolerance>,
     /// Set when content was replaced by noise.
     pub redacted: Option<Redacted>,
@@ -137,6 +145,10 @@ pub struct Redacted {
     pub seed: u64,
     /// In words.
     pub note: String,
+}
+
+fn captured() -> String {
+    EXPECTS_CAPTURED.into()
 }
 
 /// A hex string of 64 bits.

@@ -13,7 +13,8 @@ use tensortap_abi::{DType, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, 
 use crate::ReplayError;
 use crate::capture::{Blob, CapturedRun, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
 use crate::case_file::{
-    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseTensor, TENSORS_FILE, parse_hex,
+    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseTensor, EXPECTS_CAPTURED,
+    EXPECTS_REFERENCE, TENSORS_FILE, parse_hex,
 };
 
 /// The most that a description may take.
@@ -28,6 +29,7 @@ pub struct CaseSource {
     run: CapturedRun,
     task: CapturedTask,
     redacted: bool,
+    expects_reference: bool,
 }
 
 /// Whether a path looks like a case, without reading it.
@@ -71,6 +73,11 @@ impl CaseSource {
             ));
         }
         let task = captured_task(&case, header)?;
+        let expects_reference = match case.expected.as_str() {
+            EXPECTS_CAPTURED => false,
+            EXPECTS_REFERENCE => true,
+            other => return Err(format!("`{other}` does not say what its outputs should be")),
+        };
         let run = CapturedRun {
             scene: case.scene,
             platform: case.platform,
@@ -80,7 +87,7 @@ impl CaseSource {
             kernels: case.subtasks.into_iter().map(|s| s.kernel).collect(),
         };
         let (places, redacted) = (header.places.clone(), case.redacted.is_some());
-        Ok(CaseSource { path: path.to_owned(), file, places, run, task, redacted })
+        Ok(CaseSource { path: path.to_owned(), file, places, run, task, redacted, expects_reference })
     }
 }
 
@@ -107,6 +114,10 @@ impl Source for CaseSource {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn expects_reference(&self) -> bool {
+        self.expects_reference
     }
 
     fn redacted(&self) -> bool {

@@ -1,11 +1,12 @@
-//! Holds what a task wrote against what it wrote when it was captured.
+//! Holds what a task wrote against what it wrote when it was captured, or should have written.
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{self, Metrics, Rule, TensorType};
+use tensortap_analysis::metrics::{self, CompareError, Metrics, Rule, TensorType, coordinate};
+use tensortap_analysis::reference::{Expected, as_compared};
 use tensortap_scene::Tolerance;
 use tensortap_values::{Element, element_bits, elements_in};
 
-use crate::OutputReport;
+use crate::{Check, Difference, OutputReport};
 
 /// What is compared, and how.
 pub struct Comparison<'a> {
@@ -13,6 +14,8 @@ pub struct Comparison<'a> {
     pub arg_index: u16,
     /// Element type.
     pub dtype: DType,
+    /// Sizes.
+    pub shape: &'a [u64],
     /// Elements of the view.
     pub elements: u64,
     /// How far they may be apart; `None` for the default of the dtype.
@@ -36,6 +39,41 @@ impl Comparison<'_> {
                 self.measured(written, &changed, expected)
             }
         }
+    }
+
+    /// Compares packed content with what a reference gives, by the rule. Of a single dispatch only what it changed counts,
+    /// and the reference is rounded.
+    pub fn against_reference(&self, actual: &[u8], expected: &Expected) -> OutputReport {
+        let rounded = expected.rounded(self.dtype);
+        let mut report = self.report(actual, &rounded);
+        if self.before.is_some() || report.compared < self.elements {
+            return report;
+        }
+        let (dtype, content) = as_compared(self.dtype, actual);
+        let types = (TensorType::new(dtype, self.shape), TensorType::new(expected.dtype, self.shape));
+        let measure = |rule| {
+            metrics::Comparison::across_dtypes(&types.0, &types.1, rule)?.full(&content, &expected.bytes, 1)
+        };
+        let (Ok(metrics), Ok(worst)) = (measure(self.rule()), self.worst(&types, &content, &expected.bytes))
+        else {
+            return report;
+        };
+        report.outside = metrics.failing;
+        report.max_abs_err = if metrics.mismatched > 0 { f64::NAN } else { metrics.max_abs };
+        report.first = worst.map(|place| self.difference(place, actual, &rounded));
+        report
+    }
+
+    /// The worst element outside the rule.
+    fn worst(
+        &self,
+        types: &(TensorType, TensorType),
+        actual: &[u8],
+        expected: &[u8],
+    ) -> Result<Option<u64>, CompareError> {
+        let comparison = metrics::Comparison::across_dtypes(&types.0, &types.1, self.rule())?;
+        let detail = comparison.detail(actual, expected, 1)?;
+        Ok(detail.worst.iter().find(|worst| worst.fails).map(|worst| worst.index))
     }
 
     /// So many elements compared, and no difference.
@@ -76,29 +114,37 @@ impl Comparison<'_> {
         let metrics = self.metrics(actual, expected);
         let first = first_difference(self.dtype, actual, expected)
             .filter(|&place| place < metrics.elements && metrics.differing != Some(0));
-        let text = |side: &[u8], place: u64| {
-            let bits = usize::try_from(place).ok().and_then(|place| element_bits(self.dtype, side, place));
-            Element { dtype: self.dtype, bits: bits.unwrap_or(0) }.to_string()
-        };
         OutputReport {
             different: metrics.differing.unwrap_or(metrics.elements),
             outside: metrics.failing,
             max_abs_err: if metrics.mismatched > 0 { f64::NAN } else { metrics.max_abs },
-            first: first.map(|place| (place, text(actual, place), text(expected, place))),
+            first: first.map(|place| self.difference(place, actual, expected)),
             ..self.same(compared)
+        }
+    }
+
+    fn difference(&self, element: u64, actual: &[u8], expected: &[u8]) -> Difference {
+        let text = |side: &[u8]| {
+            let bits = usize::try_from(element).ok().and_then(|place| element_bits(self.dtype, side, place));
+            Element { dtype: self.dtype, bits: bits.unwrap_or(0) }.to_string()
+        };
+        let coordinate = coordinate(self.shape, element);
+        Difference { element, coordinate, here: text(actual), expected: text(expected) }
+    }
+
+    fn rule(&self) -> Rule {
+        match self.tolerance {
+            Some(Tolerance { rtol, atol }) => Rule::close(self.dtype, rtol, atol),
+            None => Rule::for_dtype(self.dtype),
         }
     }
 
     fn metrics(&self, actual: &[u8], expected: &[u8]) -> Metrics {
         let count = (elements_in(self.dtype, actual.len()) as u64).min(self.elements);
         let tensor = TensorType::new(self.dtype, &[count]);
-        let rule = match self.tolerance {
-            Some(Tolerance { rtol, atol }) => Rule::close(self.dtype, rtol, atol),
-            None => Rule::for_dtype(self.dtype),
-        };
         let compare = |rule| metrics::Comparison::new(&tensor, &tensor, rule)?.full(actual, expected, 1);
         // A tolerance that no number is within comes from a dump, so it is no reason to panic.
-        compare(rule)
+        compare(self.rule())
             .or_else(|_| compare(Rule::bitexact(self.dtype)))
             .expect("both sides have the bytes of their elements")
     }
@@ -115,16 +161,20 @@ fn first_difference(dtype: DType, actual: &[u8], expected: &[u8]) -> Option<u64>
 }
 
 /// In words, what is wrong with an output.
-pub fn describe(report: &OutputReport) -> String {
-    let OutputReport { arg_index, compared, elements, different, first, max_abs_err, .. } = report;
+pub fn describe(report: &OutputReport, check: Check) -> String {
+    let OutputReport { arg_index, compared, elements, different, outside, first, max_abs_err, .. } = report;
     match first {
         None if *compared == 0 && *elements > 0 => {
             format!("argument {arg_index}: nothing was written, 0 of {elements} elements compared")
         }
-        None => format!("argument {arg_index}: as captured"),
-        Some((place, here, captured)) => format!(
-            "argument {arg_index}: {different} of {compared} elements differ, first element {place}: {here}, captured \
-             {captured}; max error {max_abs_err:.3e}"
+        None => format!("argument {arg_index}: as it should be"),
+        Some(Difference { coordinate, here, expected, .. }) if check == Check::Captured => format!(
+            "argument {arg_index}: {different} of {compared} elements differ, first at {coordinate:?}: {here}, captured \
+             {expected}; max error {max_abs_err:.3e}"
+        ),
+        Some(Difference { coordinate, here, expected, .. }) => format!(
+            "argument {arg_index}: {outside} of {compared} elements outside the rule, worst at {coordinate:?}: {here}, \
+             should be {expected}; max error {max_abs_err:.3e}"
         ),
     }
 }
@@ -134,7 +184,7 @@ mod tests {
     use super::*;
 
     fn comparison(dtype: DType, elements: u64) -> Comparison<'static> {
-        Comparison { arg_index: 3, dtype, elements, tolerance: None, before: None }
+        Comparison { arg_index: 3, dtype, shape: &[2, 2], elements, tolerance: None, before: None }
     }
 
     fn f32s(values: &[f32]) -> Vec<u8> {
@@ -148,15 +198,55 @@ mod tests {
         let report = comparison(DType::Float32, 4).report(&close, &expected);
         assert_eq!((report.compared, report.different, report.outside), (4, 2, 0));
         assert!(!report.bitexact() && report.within_rule());
-        assert_eq!(report.first, Some((1, "2.0000002".into(), "2.0".into())));
+        assert_eq!(report.first, Some(at(1, "2.0000002", "2.0")));
+        assert!(
+            describe(&report, Check::Captured).contains("2 of 4 elements differ, first at [0, 1]: 2.0000002"),
+            "{report:?}"
+        );
         let nan = comparison(DType::Float32, 4).report(&f32s(&[f32::NAN, 2.0, 3.0, 0.0]), &expected);
         assert_eq!((nan.different, nan.outside), (2, 2));
         assert!(nan.max_abs_err.is_nan(), "{nan:?}");
+        let words = describe(&nan, Check::Captured);
+        assert!(words.contains("2 of 4 elements differ, first at [0, 0]: NaN"), "{words}");
+    }
+
+    fn at(element: u64, here: &str, expected: &str) -> Difference {
+        let coordinate = vec![element / 2, element % 2];
+        Difference { element, coordinate, here: here.into(), expected: expected.into() }
+    }
+
+    fn reference(values: &[f64]) -> Expected {
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Expected { arg_index: 3, bytes, dtype: DType::Float64, shape: vec![2, 2], from_non_finite: false }
+    }
+
+    #[test]
+    fn a_reference_is_compared_unrounded_and_the_worst_element_is_told() {
+        let tolerance = Some(Tolerance { rtol: 0.0, atol: 1e-8 });
+        let comparison = Comparison { tolerance, ..comparison(DType::Float32, 4) };
+        let actual = f32s(&[1.0, 2.0, 3.0, 4.0]);
+        let near = comparison.against_reference(&actual, &reference(&[1.0, 2.0, 3.0, 4.0 + 5e-9]));
+        assert!(near.within_rule() && near.different == 0, "{near:?}");
+        // Rounded, it would be the same.
+        let far = comparison.against_reference(&actual, &reference(&[1.0, 2.0, 3.0, 4.0 + 5e-8]));
+        assert_eq!((far.outside, far.different), (1, 0));
+        let far = comparison.against_reference(&actual, &reference(&[1.0, 2.5, 7.0, 4.0]));
+        assert_eq!((far.outside, far.first.clone()), (2, Some(at(2, "3.0", "7.0"))));
+        let words = describe(&far, Check::Reference);
         assert!(
-            describe(&nan).contains("2 of 4 elements differ, first element 0: NaN"),
-            "{}",
-            describe(&nan)
+            words.contains("2 of 4 elements outside the rule, worst at [1, 0]: 3.0, should be 7.0"),
+            "{words}"
         );
+    }
+
+    #[test]
+    fn wide_integers_are_held_against_a_reference_as_far_as_it_can_count() {
+        let comparison = comparison(DType::Int64, 4);
+        let bytes =
+            |last: i64| [1, 2, 3, last].iter().flat_map(|v: &i64| v.to_le_bytes()).collect::<Vec<_>>();
+        let expected = reference(&[1.0, 2.0, 3.0, 9_007_199_254_740_992.0]);
+        assert!(comparison.against_reference(&bytes((1 << 53) + 1), &expected).within_rule());
+        assert_eq!(comparison.against_reference(&bytes(4), &expected).outside, 1);
     }
 
     #[test]
@@ -167,9 +257,9 @@ mod tests {
         assert_eq!((report.compared, report.different), (3, 0));
         let report = comparison(DType::Int4, 3).report(&[0x21, 0x04], &[0x21, 0x03]);
         assert_eq!((report.compared, report.different), (3, 1));
-        assert_eq!(report.first, Some((2, "4".into(), "3".into())));
+        assert_eq!(report.first, Some(at(2, "4", "3")));
         let report = comparison(DType::Int4, 4).report(&[0x31, 0xf3], &[0x21, 0x03]);
-        assert_eq!((report.different, report.first), (2, Some((1, "3".into(), "2".into()))));
+        assert_eq!((report.different, report.first), (2, Some(at(1, "3", "2"))));
     }
 
     #[test]
@@ -181,7 +271,7 @@ mod tests {
         assert!(half.bitexact());
         let none = comparison.report(&before, &expected);
         assert!(!none.bitexact() && none.compared == 0);
-        assert!(describe(&none).contains("nothing was written"), "{}", describe(&none));
+        assert!(describe(&none, Check::Captured).contains("nothing was written"), "{none:?}");
     }
 
     #[test]
@@ -190,7 +280,7 @@ mod tests {
         let comparison = Comparison { before: Some(&before), ..comparison(DType::Int4, 3) };
         let report = comparison.report(&[0x50, 0x06], &[0x51, 0x07]);
         assert_eq!((report.compared, report.different, report.outside), (2, 1, 1));
-        assert_eq!(report.first, Some((2, "6".into(), "7".into())));
+        assert_eq!(report.first, Some(at(2, "6", "7")));
     }
 
     #[test]

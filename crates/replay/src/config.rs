@@ -46,6 +46,8 @@ pub struct ReplayConfig {
     pub stall_timeout: Option<Duration>,
     /// Arguments to replace: position in the payload and value as text; of a tensor, every element.
     pub set_args: Vec<(u16, String)>,
+    /// Hold outputs against the references of the kernels, run on what the tasks were given, instead of what was captured.
+    pub reference: bool,
     /// Replay what is not exactly as captured, too.
     pub allow_inexact: bool,
     /// Times each task is run.
@@ -78,6 +80,7 @@ impl ReplayConfig {
             jobs: None,
             stall_timeout: Some(Duration::from_secs(10)),
             set_args: Vec::new(),
+            reference: false,
             allow_inexact: false,
             repeat: 1,
             bench: false,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, View};
 use tensortap_abi::{DType, NO_KERNEL};
+use tensortap_analysis::reference::Expected;
 use tensortap_format::{content_hash, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::Element;
@@ -14,8 +15,10 @@ use crate::ReplayError;
 use crate::capture::{Blob, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
 use crate::case_file::{
     CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
-    CaseTensor, CaseTolerance, README_FILE, README_KEY, Redacted, TENSORS_FILE, hex64,
+    CaseTensor, CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, README_FILE, README_KEY, Redacted,
+    TENSORS_FILE, hex64,
 };
+use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
 use crate::noise::{noise, summary};
 use crate::open::open;
@@ -31,6 +34,8 @@ pub struct ExtractConfig {
     pub task: Option<u64>,
     /// A new folder, or a file whose name ends in `.safetensors`.
     pub out: PathBuf,
+    /// What outputs should be.
+    pub expect: Expect,
     /// Replaces content by noise of this seed.
     pub redact: Option<u64>,
     /// Extracts a task of which something is missing, too.
@@ -56,6 +61,10 @@ pub struct ExtractReport {
     pub bytes: u64,
     /// Whether content was replaced by noise.
     pub redacted: bool,
+    /// What the case expects of its outputs.
+    pub expect: Expect,
+    /// How a captured output is outside the rule of its reference, when it is what the case expects.
+    pub outside: Option<String>,
 }
 
 /// Writes a case.
@@ -69,9 +78,38 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let task = find_task(source, config.task)?;
     refuse_taken(&config.out)?;
     let scene = find_scene(source, &config.registry)?;
-    let mut cut =
-        Cut { redact: config.redact, allow_inexact: config.allow_inexact, ..Cut::new(source, task) };
-    let mut case = cut.describe(scene_tolerance(source, task, scene))?;
+    let tolerance = scene_tolerance(source, task, scene);
+    let (references, outside) = match (config.expect, config.redact) {
+        (Expect::Reference, Some(_)) => {
+            let reason = "a redacted case has no expected outputs; leave out --redact".to_string();
+            return Err(ReplayError::Option { option: "--expect reference", reason });
+        }
+        (Expect::Reference, None) => {
+            let refuse = |reason| ReplayError::NotExtracted { task: task.task_id, reason };
+            (references(source, task, scene).map_err(refuse)?, None)
+        }
+        (Expect::Captured, None) if !source.expects_reference() => {
+            // Without references there is nothing to warn of.
+            let references = references(source, task, scene).unwrap_or_default();
+            (Vec::new(), outside(source, task, &references, tolerance)?)
+        }
+        (Expect::Captured, _) => (Vec::new(), None),
+    };
+    let expect = if references.is_empty() && !source.expects_reference() {
+        Expect::Captured
+    } else {
+        Expect::Reference
+    };
+    let mut cut = Cut {
+        redact: config.redact,
+        allow_inexact: config.allow_inexact,
+        references,
+        ..Cut::new(source, task)
+    };
+    let mut case = cut.describe(tolerance)?;
+    if expect == Expect::Reference {
+        case.expected = EXPECTS_REFERENCE.into();
+    }
     if let Some(seed) = config.redact {
         case.redacted = Some(Redacted { seed, note: REDACTED_NOTE.into() });
     }
@@ -86,6 +124,8 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         payloads: cut.payloads.len(),
         bytes,
         redacted: config.redact.is_some(),
+        expect,
+        outside,
     })
 }
 
@@ -140,6 +180,8 @@ struct Cut<'s> {
     task: &'s CapturedTask,
     redact: Option<u64>,
     allow_inexact: bool,
+    /// What outputs should be, where that is not what was captured.
+    references: Vec<Expected>,
     payloads: Vec<(String, Payload)>,
     /// Names of payloads by hash, size and element type of what was captured.
     names: HashMap<(u128, u64, DType), String>,
@@ -147,7 +189,15 @@ struct Cut<'s> {
 
 impl<'s> Cut<'s> {
     fn new(source: &'s dyn Source, task: &'s CapturedTask) -> Cut<'s> {
-        Cut { source, task, redact: None, allow_inexact: false, payloads: Vec::new(), names: HashMap::new() }
+        Cut {
+            source,
+            task,
+            redact: None,
+            allow_inexact: false,
+            references: Vec::new(),
+            payloads: Vec::new(),
+            names: HashMap::new(),
+        }
     }
 
     fn describe(&mut self, tolerance: Option<(f64, f64)>) -> Result<CaseFile, ReplayError> {
@@ -184,6 +234,7 @@ impl<'s> Cut<'s> {
             subtasks,
             tensors,
             scalars: task.scalars.iter().map(scalar).collect(),
+            expected: EXPECTS_CAPTURED.into(),
             tolerance: tolerance.map(|(rtol, atol)| CaseTolerance { rtol, atol }),
             redacted: None,
         })
@@ -191,7 +242,7 @@ impl<'s> Cut<'s> {
 
     fn tensor(&mut self, tensor: &CapturedTensor) -> Result<CaseTensor, ReplayError> {
         let before = tensor.role.reads().then(|| self.content(tensor, &tensor.before, false)).transpose()?;
-        let after = tensor.role.writes().then(|| self.content(tensor, &tensor.after, true)).transpose()?;
+        let after = tensor.role.writes().then(|| self.after(tensor)).transpose()?;
         Ok(CaseTensor {
             arg_index: tensor.arg_index,
             role: role_name(tensor.role).into(),
@@ -203,6 +254,14 @@ impl<'s> Cut<'s> {
             before,
             after,
         })
+    }
+
+    fn after(&mut self, tensor: &CapturedTensor) -> Result<CaseContent, ReplayError> {
+        let reference = self.references.iter().find(|e| e.arg_index == tensor.arg_index);
+        let Some(bytes) = reference.map(|expected| expected.rounded(tensor.dtype)) else {
+            return self.content(tensor, &tensor.after, true);
+        };
+        Ok(self.stored(tensor, bytes, true, "stored"))
     }
 
     fn content(
@@ -233,19 +292,21 @@ impl<'s> Cut<'s> {
             Some(_) if payload == "truncated" => {
                 Ok(missing("only a part was stored, and the case is redacted"))
             }
-            _ => {
-                let hash = content_hash(&bytes);
-                let name = self.store(tensor, hash, is_output, bytes, payload == "truncated");
-                let hash = (payload == "stored").then(|| format!("{hash:#034x}"));
-                Ok(CaseContent {
-                    payload: payload.into(),
-                    tensor: Some(name),
-                    hash,
-                    reason: None,
-                    stats: None,
-                })
-            }
+            _ => Ok(self.stored(tensor, bytes, is_output, payload)),
         }
+    }
+
+    fn stored(
+        &mut self,
+        tensor: &CapturedTensor,
+        bytes: Vec<u8>,
+        is_output: bool,
+        payload: &str,
+    ) -> CaseContent {
+        let hash = content_hash(&bytes);
+        let name = self.store(tensor, hash, is_output, bytes, payload == "truncated");
+        let hash = (payload == "stored").then(|| format!("{hash:#034x}"));
+        CaseContent { payload: payload.into(), tensor: Some(name), hash, reason: None, stats: None }
     }
 
     fn redacted(

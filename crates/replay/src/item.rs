@@ -6,7 +6,7 @@ use tensortap_values::Element;
 
 use crate::capture::{CapturedRun, CapturedTask, CapturedTensor, Content, Source};
 use crate::spans::TaskSpans;
-use crate::{ArgReport, Grade, Outcome, ReplayError, TaskReport};
+use crate::{ArgReport, Check, Grade, Outcome, ReplayError, TaskReport};
 
 /// Blocks that a task may have; far above what any device has, and low enough that a damaged number does not run for
 /// days.
@@ -42,7 +42,11 @@ pub struct Item<'s> {
     pub scene: &'static dyn Scene,
     /// Kernel of each slot, as this executable numbers them.
     pub func_id: [u32; SLOTS_PER_TASK],
-    /// How far outputs may be from captured ones on another platform; `None` for the defaults of their dtypes.
+    /// The same with all that is known of them.
+    pub kernels: Kernels,
+    /// What outputs are held against.
+    pub check: Check,
+    /// How far outputs may be from captured ones on another platform, or from references; `None` for the defaults of their dtypes.
     pub tolerance: Option<Tolerance>,
     /// The bytes it touches.
     pub spans: TaskSpans,
@@ -57,6 +61,7 @@ pub struct Item<'s> {
 }
 
 /// The kernels of a captured task, found here.
+#[derive(Clone, Copy)]
 pub struct Kernels {
     /// By subtask slot.
     pub slots: [Option<&'static KernelDef>; SLOTS_PER_TASK],
@@ -125,7 +130,7 @@ impl<'s> Item<'s> {
         report: &mut TaskReport,
     ) -> Result<Result<Item<'s>, Outcome>, ReplayError> {
         let set = set_args(task, wishes.set_args)?;
-        report.args = grades(task, &set);
+        report.args = grades(task, &set, report.check);
         let scene = find_scene(source, wishes.registry)?;
         let ready = Item::ready(source, task, scene, wishes, &report.args);
         Ok(ready.map_err(Outcome::Refused).map(|(kernels, spans, bytes)| Item {
@@ -134,9 +139,12 @@ impl<'s> Item<'s> {
             task,
             scene,
             func_id: kernels.func_id(),
+            kernels,
+            check: report.check,
             tolerance: match task.tolerance {
-                Some((rtol, atol)) => Some(Tolerance { rtol, atol }),
-                None => kernels.tolerance(),
+                // References are judged as they are everywhere: by what the kernel declares.
+                Some((rtol, atol)) if report.check != Check::Reference => Some(Tolerance { rtol, atol }),
+                _ => kernels.tolerance(),
             },
             spans,
             bytes,
@@ -250,14 +258,14 @@ fn dtype_of(task: &CapturedTask, slot: u16) -> Option<DType> {
     tensor.or_else(|| task.scalars.iter().find(|s| s.arg_index == slot).map(|s| s.dtype))
 }
 
-fn grades(task: &CapturedTask, set: &[SetArg]) -> Vec<ArgReport> {
+fn grades(task: &CapturedTask, set: &[SetArg], check: Check) -> Vec<ArgReport> {
     let is_set = |arg_index: u16| set.iter().any(|s| s.arg_index == arg_index);
     let overridden = (Grade::Overridden, Some("set by --set-arg".to_string()));
     let tensors = (0_u16..).zip(&task.tensors).map(|(arg_index, tensor)| {
         let (grade, reason) = match tensor {
             Err(why) => (Grade::Zero, Some(why.clone())),
             Ok(tensor) if is_set(arg_index) && tensor.role.reads() => overridden.clone(),
-            Ok(tensor) => grade_of(tensor),
+            Ok(tensor) => grade_of(tensor, check),
         };
         ArgReport { arg_index, role: tensor.as_ref().ok().map(|t| t.role), grade, reason }
     });
@@ -272,10 +280,11 @@ fn grades(task: &CapturedTask, set: &[SetArg]) -> Vec<ArgReport> {
     tensors.chain(scalars).collect()
 }
 
-/// The worse of what goes in and what is expected to come out.
-fn grade_of(tensor: &CapturedTensor) -> (Grade, Option<String>) {
+/// The worse of what goes in and what is expected to come out, which a reference knows by itself.
+fn grade_of(tensor: &CapturedTensor, check: Check) -> (Grade, Option<String>) {
     let read = tensor.role.reads().then_some((&tensor.before, "what it held before the task"));
-    let written = tensor.role.writes().then_some((&tensor.after, "what the task wrote"));
+    let expected = tensor.role.writes() && check != Check::Reference;
+    let written = expected.then_some((&tensor.after, "what the task wrote"));
     let graded = [read, written].into_iter().flatten().map(|(content, which)| match content {
         Content::Whole(_) => (Grade::Exact, None),
         Content::Part(blob) => {

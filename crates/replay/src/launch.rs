@@ -3,7 +3,6 @@
 use std::thread::available_parallelism;
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
-use tensortap_format::content_hash;
 use tensortap_platform::{Device, DeviceOptions, Platform, PlatformError};
 use tensortap_runtime::{
     BuildMode, CallOptions, DEFAULT_RING_SLOTS, Fault, GraphProgram, LaunchOptions, PlacedTask, RunError,
@@ -11,13 +10,13 @@ use tensortap_runtime::{
 };
 use tensortap_scene::Scene;
 
-use crate::batch::{Batch, Concluded};
-use crate::capture::{CapturedTensor, Content};
-use crate::check::{Comparison, describe};
-use crate::image::{FillError, Image, read};
+use crate::batch::Batch;
+use crate::capture::CapturedTensor;
+use crate::image::{FillError, Image};
 use crate::item::Item;
+use crate::judge::Judge;
 use crate::spans::{ALIGN, View};
-use crate::{Grade, Outcome, OutputReport, Placement, ReplayConfig, ReplayError};
+use crate::{Outcome, Placement, ReplayConfig, ReplayError};
 
 /// A device and what it is.
 pub struct OpenDevice {
@@ -293,89 +292,4 @@ fn placed_tasks(batch: &Batch<'_>, image: &Image, places: &Places, memory: Devic
             PlacedTask { id: item.id(), func_id, block_num, tensors, scalars: item.scalars() }
         })
         .collect()
-}
-
-/// Holds the memory that tasks left against what was captured.
-struct Judge<'j> {
-    platform: &'static str,
-    image: &'j Image,
-    after: &'j [u8],
-    /// Whether results are to be told apart.
-    hashed: bool,
-    /// Whether the guards behind spans were in device memory.
-    guarded: bool,
-}
-
-impl Judge<'_> {
-    fn task(&self, index: usize, item: &Item<'_>) -> Result<Concluded, FillError> {
-        let (mut actual, mut expected, mut before) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut outputs, mut result, mut unknown) = (Vec::new(), Vec::new(), None);
-        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.writes()) {
-            actual.clear();
-            before.clear();
-            if let Some(span) = view.span {
-                self.image.gather(self.after, index, item, span, view, &mut actual);
-                if item.dispatch.is_some() {
-                    self.image.gather(&self.image.bytes, index, item, span, view, &mut before);
-                }
-            }
-            if self.hashed {
-                result.push(content_hash(&actual));
-            }
-            match &tensor.after {
-                Content::Whole(blob) | Content::Part(blob) => read(item, tensor, blob, &mut expected)?,
-                Content::Noise(_) => {
-                    unknown = Some("its content was redacted".to_string());
-                    continue;
-                }
-                Content::Missing(why) => {
-                    unknown = Some(format!("argument {}: {why}", tensor.arg_index));
-                    continue;
-                }
-            }
-            let comparison = Comparison {
-                arg_index: tensor.arg_index,
-                dtype: tensor.dtype,
-                elements: view.layout.numel(),
-                tolerance: item.tolerance,
-                before: item.dispatch.map(|_| before.as_slice()),
-            };
-            outputs.push(comparison.report(&actual, &expected));
-        }
-        let outcome = match self.image.stray_write(self.after, index, item, self.guarded) {
-            Some(stray) => Outcome::Failed(stray),
-            None => self.outcome(item, &outputs, unknown),
-        };
-        Ok(Concluded { outcome, outputs, result })
-    }
-
-    fn outcome(&self, item: &Item<'_>, outputs: &[OutputReport], unknown: Option<String>) -> Outcome {
-        let same_platform = self.platform == item.source.run().platform;
-        let relevant = |output: &&OutputReport| item.dispatch.is_none() || output.compared > 0;
-        let wrong = outputs
-            .iter()
-            .filter(relevant)
-            .find(|output| if same_platform { !output.bitexact() } else { !output.within_rule() });
-        if item.source.redacted() {
-            return Outcome::Unchecked("the case is redacted, so its outputs cannot be checked".into());
-        }
-        if outputs.is_empty() {
-            let why = unknown.unwrap_or_else(|| "it has no outputs".into());
-            return Outcome::Unchecked(format!("its outputs cannot be checked: {why}"));
-        }
-        if outputs.iter().find(relevant).is_none() {
-            return Outcome::Failed(
-                "the dispatch changed no element of any output: nothing was compared".into(),
-            );
-        }
-        match wrong {
-            Some(output) => {
-                let inexact = item.args.iter().any(|arg| arg.grade != Grade::Exact);
-                let note = if inexact { " (some arguments are not as captured)" } else { "" };
-                Outcome::Failed(describe(output) + note)
-            }
-            None if outputs.iter().all(|o| o.different == 0) => Outcome::BitExact,
-            None => Outcome::WithinRule,
-        }
-    }
 }

@@ -7,8 +7,8 @@
 //! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
-//! | `check` | outputs against captured ones |
-//! | `extract`, `case_file`, `noise`, `readme` | cases |
+//! | `judge`, `check`, `reference` | outputs against captured ones, or against the references of the kernels |
+//! | `extract`, `expect`, `case_file`, `noise`, `readme` | cases |
 //!
 //! A task runs on the platform's device, with the scheduler and the cores of any other run; nothing is special about the
 //! call of its kernels. Memory that nothing was captured of holds a pattern, so whoever reads it is seen. Dumps and
@@ -28,13 +28,16 @@ mod config;
 mod dump_source;
 mod engine;
 mod error;
+mod expect;
 mod extract;
 mod image;
 mod item;
+mod judge;
 mod launch;
 mod noise;
 mod open;
 mod readme;
+mod reference;
 mod replay;
 mod report;
 mod spans;
@@ -42,6 +45,9 @@ mod strided;
 
 pub use config::{CodeOf, ReplayConfig, Selection};
 pub use error::ReplayError;
+pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};
 pub use replay::{ReplayProgress, replay};
-pub use report::{ArgReport, Grade, Outcome, OutputReport, Placement, ReplayReport, TaskReport, Timing};
+pub use report::{
+    ArgReport, Check, Difference, Grade, Outcome, OutputReport, Placement, ReplayReport, TaskReport, Timing,
+};

@@ -3,20 +3,26 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::case_file::{CaseContent, CaseFile, hex64};
+use crate::case_file::{CaseContent, CaseFile, EXPECTS_REFERENCE, hex64};
 
 /// What the case is, what is in it, how to replay it.
 pub fn readme(case: &CaseFile, out: &Path) -> String {
     let name = out.file_name().map_or_else(|| "CASE".into(), |n| n.to_string_lossy().into_owned());
     let kernels: Vec<&str> = case.subtasks.iter().map(|s| s.kernel.name.as_str()).collect();
     let (task, scene, kernels) = (hex64(case.task_id), &case.scene, kernels.join(" + "));
+    let from_reference = case.expected == EXPECTS_REFERENCE;
+    let outputs = if from_reference { "the outputs it should produce" } else { "the outputs it produced" };
     let mut text = format!(
         "# Task {task} of `{scene}`: {kernels}\n\n\
-         One task with the arguments it was given and the outputs it produced, captured on `{}` with runtime\n\
+         One task with the arguments it was given and {outputs}, captured on `{}` with runtime\n\
          `{}`. It needs no other file.\n\n\
          ```sh\ntensortap replay {name}\ntensortap replay {name} --platform a5sim\ntensortap replay {name} --debugger\n```\n\n",
         case.platform, case.runtime
     );
+    if from_reference {
+        text += "Expected outputs are what the f64 references of its kernels make of the inputs, rounded to the element\n\
+                 type. They are compared by the kernel's rule on every platform, not bit by bit.\n\n";
+    }
     if case.redacted.is_some() {
         text += "**Redacted.** Tensor contents are seeded noise in the range of what was captured. Shapes, dtypes,\n\
                  scalars, statistics and hashes are those of the capture. Outputs cannot be checked; replay with\n\
@@ -48,7 +54,8 @@ pub fn readme(case: &CaseFile, out: &Path) -> String {
              4-bit elements are stored as bytes, two to a byte, the low half first.\n";
     if let Some(tolerance) = case.tolerance {
         let (rtol, atol) = (tolerance.rtol, tolerance.atol);
-        let _ = writeln!(text, "On another platform outputs may be off by rtol {rtol:e}, atol {atol:e}.");
+        let when = if from_reference { "Outputs" } else { "On another platform outputs" };
+        let _ = writeln!(text, "{when} may be off by rtol {rtol:e}, atol {atol:e}.");
     }
     text
 }

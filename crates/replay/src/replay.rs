@@ -11,7 +11,7 @@ use crate::capture::{CapturedTask, Source};
 use crate::engine;
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene};
 use crate::open::{Opened, open};
-use crate::{Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
+use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
 
 /// How far a replay has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl<'c, 's> Preparation<'c, 's> {
         };
         for task in selected {
             let place = self.reports.len();
-            let mut report = blank(source, task, self.several.then(|| source.name()));
+            let mut report = self.blank(source, task);
             match Item::new(place, source, task, &wishes, &mut report)? {
                 Ok(item) => {
                     self.works.push((platform, Work::new(item, report)));
@@ -132,8 +132,20 @@ impl<'c, 's> Preparation<'c, 's> {
     fn add_broken(&mut self, broken: Vec<(String, ReplayError)>) {
         for (case, error) in broken {
             let outcome = Outcome::Refused(error.to_string());
-            self.reports.push(Some(TaskReport { outcome, ..TaskReport::unknown(Some(case)) }));
+            let check = if self.config.reference { Check::Reference } else { Check::Captured };
+            self.reports.push(Some(TaskReport { outcome, ..TaskReport::unknown(Some(case), check) }));
         }
+    }
+
+    /// What is known of a task before it runs.
+    fn blank(&self, source: &dyn Source, task: &CapturedTask) -> TaskReport {
+        let check = match (self.config.reference, source.expects_reference()) {
+            (true, _) => Check::Reference,
+            (false, true) => Check::CaseReference,
+            (false, false) => Check::Captured,
+        };
+        let (kernels, case) = (task.kernel_names(source.run()), self.several.then(|| source.name()));
+        TaskReport { task_id: task.task_id, kernels, ..TaskReport::unknown(case, check) }
     }
 
     /// Says which kernels are not the ones that were captured.
@@ -161,12 +173,6 @@ impl<'c, 's> Preparation<'c, 's> {
             self.notes.push(note);
         }
     }
-}
-
-/// What is known of a task before it runs.
-fn blank(source: &dyn Source, task: &CapturedTask, case: Option<String>) -> TaskReport {
-    let kernels = task.kernel_names(source.run());
-    TaskReport { task_id: task.task_id, kernels, ..TaskReport::unknown(case) }
 }
 
 fn select<'s>(

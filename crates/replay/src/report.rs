@@ -43,7 +43,42 @@ pub struct ArgReport {
     pub reason: Option<String>,
 }
 
-/// One output held against the captured one.
+/// What outputs are held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// What the task wrote when it was captured: to pass is to do the same again, right or wrong.
+    Captured,
+    /// What the references of its kernels make of the same inputs: to pass is to be right.
+    Reference,
+    /// The same, as a case keeps it.
+    CaseReference,
+}
+
+impl Check {
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Check::Captured => "captured",
+            Check::Reference => "reference",
+            Check::CaseReference => "case_reference",
+        }
+    }
+}
+
+/// An element that is not what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Place in row-major order.
+    pub element: u64,
+    /// The same, axis by axis.
+    pub coordinate: Vec<u64>,
+    /// Value here.
+    pub here: String,
+    /// What it should be, rounded to the element type.
+    pub expected: String,
+}
+
+/// One output held against what it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputReport {
     /// Position in the payload.
@@ -54,14 +89,14 @@ pub struct OutputReport {
     pub compared: u64,
     /// Elements there are.
     pub elements: u64,
-    /// Of the compared ones, those with other bits.
+    /// Of the compared ones, those with other bits; a reference is rounded for that.
     pub different: u64,
     /// Of the compared ones, those outside the rule.
     pub outside: u64,
     /// Greatest absolute difference; NaN where only one of two values is finite, or both are not and differ.
     pub max_abs_err: f64,
-    /// First element with other bits: place in row-major order, value here, value captured.
-    pub first: Option<(u64, String, String)>,
+    /// The first element with other bits than captured; the worst outside the rule of a reference.
+    pub first: Option<Difference>,
 }
 
 impl OutputReport {
@@ -85,7 +120,7 @@ impl OutputReport {
 pub enum Outcome {
     /// Every output has the captured bits.
     BitExact,
-    /// Replayed on another platform, and every output is within its rule.
+    /// Every output is within its rule, on another platform or of a reference.
     WithinRule,
     /// It ran, and there is nothing to hold its outputs against; why.
     Unchecked(String),
@@ -158,6 +193,8 @@ pub struct TaskReport {
     pub task_id: u64,
     /// Kernels, slot by slot.
     pub kernels: Vec<String>,
+    /// What its outputs were held against.
+    pub check: Check,
     /// What came of it.
     pub outcome: Outcome,
     /// Where its arguments lay; `None` when it was not run.
@@ -176,9 +213,10 @@ pub struct TaskReport {
 
 impl TaskReport {
     /// Nothing is known yet.
-    pub(crate) fn unknown(case: Option<String>) -> TaskReport {
+    pub(crate) fn unknown(case: Option<String>, check: Check) -> TaskReport {
         TaskReport {
             case,
+            check,
             task_id: 0,
             kernels: Vec::new(),
             outcome: Outcome::Refused("it was not run".into()),

@@ -135,12 +135,13 @@
 //! # config.dump = Some(DumpConfig::new(DumpLevel::Full));
 //! # config.out = Some(folder.path().join("dump"));
 //! # tensortap::run(&config)?;
-//! use tensortap::{ExtractConfig, ReplayConfig};
+//! use tensortap::{Expect, ExtractConfig, ReplayConfig};
 //!
 //! let case = tensortap::extract(&ExtractConfig {
 //!     source: folder.path().join("dump"),
 //!     task: Some(0),
 //!     out: folder.path().join("case"),
+//!     expect: Expect::Captured,
 //!     redact: None,
 //!     allow_inexact: false,
 //!     registry: tensortap::builtin(),

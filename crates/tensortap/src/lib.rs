@@ -65,8 +65,8 @@ pub use tensortap_format as format;
 pub use tensortap_interchange as interchange;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
 pub use tensortap_replay::{
-    ArgReport, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport, Placement, ReplayConfig,
-    ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
+    ArgReport, Check, Difference, Expect, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport,
+    Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{
     BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
-use tensortap::{ExtractConfig, ExtractReport, TaskId};
+use tensortap::{Expect, ExtractConfig, ExtractReport, TaskId};
 
 use crate::dump_arg::{newest, quoted};
 use crate::exit::Exit;
@@ -18,6 +19,7 @@ use crate::parse::whole;
 #[command(after_help = "Examples:\n  \
     tensortap extract --task 3 --out cases/mul\n  \
     tensortap extract my_dump --task 0x100000002 --out mul.safetensors\n  \
+    tensortap extract --task 3 --out cases/right --expect reference   what it should have written\n  \
     tensortap extract --task 3 --out shared --redact\n  \
     tensortap replay cases\n\n\
     Exit status: 0 written, 2 bad usage, no such task, or something of it is missing")]
@@ -34,6 +36,10 @@ pub struct ExtractArgs {
     #[arg(long, value_name = "DIR or FILE.safetensors")]
     out: PathBuf,
 
+    /// What outputs should be: those captured, bit by bit, or those of the kernels' f64 references, by rule
+    #[arg(long, value_name = "WHAT", default_value = "captured", value_parser = expectations())]
+    expect: Expect,
+
     /// Replace tensor contents by seeded noise of the same range; shapes, dtypes, scalars, statistics and hashes stay
     #[arg(long)]
     redact: bool,
@@ -47,16 +53,35 @@ pub struct ExtractArgs {
     allow_inexact: bool,
 }
 
+fn expectations() -> impl TypedValueParser<Value = Expect> {
+    PossibleValuesParser::new([expect_name(Expect::Captured), expect_name(Expect::Reference)])
+        .map(|word| if word == expect_name(Expect::Reference) { Expect::Reference } else { Expect::Captured })
+}
+
+const fn expect_name(expect: Expect) -> &'static str {
+    match expect {
+        Expect::Captured => "captured",
+        Expect::Reference => "reference",
+    }
+}
+
 /// Writes the case and tells where.
 pub fn run(args: &ExtractArgs, output: Output) -> anyhow::Result<Exit> {
     let report = tensortap::extract(&ExtractConfig {
         source: args.source.clone().map_or_else(newest, Ok)?,
         task: args.task,
         out: args.out.clone(),
+        expect: args.expect,
         redact: args.redact.then_some(args.seed),
         allow_inexact: args.allow_inexact,
         registry: tensortap::builtin(),
     })?;
+    if let Some(outside) = &report.outside {
+        crate::output::warning(&format!(
+            "the captured output is not what the kernel's reference gives: {outside}; a repaired kernel will fail this \
+             case; `--expect reference` makes one that it passes"
+        ));
+    }
     if output.json {
         output.document(&json!({
             "out": report.out.display().to_string(),
@@ -66,6 +91,8 @@ pub fn run(args: &ExtractArgs, output: Output) -> anyhow::Result<Exit> {
             "payloads": report.payloads,
             "bytes": report.bytes,
             "redacted": report.redacted,
+            "expect": expect_name(report.expect),
+            "captured_outside": report.outside,
         }))?;
     } else {
         output.text(&text(&report))?;
@@ -74,9 +101,14 @@ pub fn run(args: &ExtractArgs, output: Output) -> anyhow::Result<Exit> {
 }
 
 fn text(report: &ExtractReport) -> String {
-    let ExtractReport { out, task_id, kernels, arguments, payloads, bytes: size, redacted } = report;
+    let ExtractReport { out, task_id, kernels, arguments, payloads, bytes: size, redacted, expect, .. } =
+        report;
     let allow = if *redacted { " --allow-inexact" } else { "" };
-    let note = if *redacted { "  contents are noise: its outputs cannot be checked\n" } else { "" };
+    let note = match (*redacted, expect) {
+        (true, _) => "  contents are noise: its outputs cannot be checked\n",
+        (false, Expect::Captured) => "  expects    what was captured\n",
+        (false, Expect::Reference) => "  expects    what the f64 references of its kernels give, by rule\n",
+    };
     format!(
         "task {}, {}: {}, {}, {}\n{note}  try        tensortap replay {}{allow}\n",
         TaskId(*task_id),

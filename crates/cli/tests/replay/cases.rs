@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tensortap::format::Dump;
-use tensortap::{ExtractConfig, Grade, Outcome, ReplayConfig, RunConfig};
+use tensortap::{Expect, ExtractConfig, Grade, Outcome, ReplayConfig, RunConfig};
 
 use crate::{capture, only, replay, replay_of, small};
 
@@ -14,6 +14,7 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
         source: dump.into(),
         task: Some(task),
         out: out.into(),
+        expect: Expect::Captured,
         redact: None,
         allow_inexact: false,
         registry: tensortap::builtin(),

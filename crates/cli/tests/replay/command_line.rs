@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cases::task_of;
 use crate::{capture, executable, small};
 
-fn call(folder: &Path, line: &str) -> (Option<i32>, String, String) {
+pub fn call(folder: &Path, line: &str) -> (Option<i32>, String, String) {
     let output = Command::new(executable()).args(line.split_whitespace()).current_dir(folder).output();
     let output = output.expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");

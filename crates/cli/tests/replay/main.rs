@@ -9,6 +9,7 @@ mod dispatches;
 mod faults;
 mod hostile;
 mod oracle;
+mod references;
 mod refused;
 
 use std::path::{Path, PathBuf};

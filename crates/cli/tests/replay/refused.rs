@@ -111,8 +111,8 @@ fn an_argument_can_be_replaced_and_the_report_says_so() {
     let task = only(&report);
     let grades: Vec<Grade> = task.args.iter().map(|a| a.grade).collect();
     assert_eq!(grades, [Grade::Overridden, Grade::Overridden, Grade::Exact, Grade::Exact]);
-    let (_, here, _) = task.outputs[0].first.as_ref().expect("another result");
-    assert_eq!((here.as_str(), task.outputs[0].different), ("7.0", 16384), "{:?}", task.outcome);
+    let first = task.outputs[0].first.as_ref().expect("another result");
+    assert_eq!((first.here.as_str(), task.outputs[0].different), ("7.0", 16384), "{:?}", task.outcome);
     for (slot, value, word) in [(9, "1", "arguments 0 to 3"), (0, "x", "a number"), (3, "-1", "whole number")]
     {
         config.set_args = vec![(slot, value.into())];

@@ -18,13 +18,14 @@ const DEBUGGING: &str = "Debugging";
 #[command(after_help = "Examples:\n  \
     tensortap replay --all                              every task of the newest dump, each for itself\n  \
     tensortap replay my_dump --task 0x100000002         one task, at its captured addresses\n  \
+    tensortap replay --task 3 --reference               is what it computes right?\n  \
     tensortap replay --all --platform a5sim             on another platform, by rule\n  \
     tensortap replay --all --inject-fault mul=last      does a damaged kernel show?\n  \
     tensortap replay --task 3 --bench                   how long its kernel takes\n  \
     tensortap replay --task 3 --debugger                in gdb, at the kernel's first instruction\n  \
     tensortap replay cases                              every case of a folder, as tests\n\n\
-    Exit status: 0 every task came out as captured, 1 one did not or was refused, 2 bad usage or unreadable input, \
-    3 no device, 130 interrupted")]
+    Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
+    input; 3 no device; 130 interrupted")]
 pub struct ReplayArgs {
     /// Dump, case, or folder of cases [default: the newest dump under outputs/]
     #[arg(value_name = "DUMP or CASE")]
@@ -45,6 +46,11 @@ pub struct ReplayArgs {
     /// Only tasks with one of these kernels, by name or func_id
     #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
     pub func: Vec<String>,
+
+    /// Hold outputs against the f64 references of the kernels, on the captured inputs, by the kernel's rule [default:
+    /// against what was captured]
+    #[arg(long)]
+    pub reference: bool,
 
     /// Platform to replay on [default: the one it was captured on]
     #[arg(long, value_name = "NAME", help_heading = DEVICE)]
@@ -111,6 +117,7 @@ impl ReplayArgs {
         config.jobs = self.jobs;
         config.stall_timeout = self.failing.stall_timeout.0;
         config.set_args.clone_from(&self.set_arg);
+        config.reference = self.reference;
         config.allow_inexact = self.allow_inexact;
         config.inject_fault.clone_from(&self.failing.inject_fault);
         config.repeat = self.repeat;

@@ -92,6 +92,9 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     option("device-mode", "thread".into());
     option("stall-timeout", "0".into());
     words.push("--stop-at-kernel".into());
+    if args.reference {
+        words.push("--reference".into());
+    }
     if args.allow_inexact {
         words.push("--allow-inexact".into());
     }

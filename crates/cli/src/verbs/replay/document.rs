@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tensortap::{Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
+use tensortap::{Check, Difference, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
 
 use super::text::verdict;
 use crate::verbs::replay::text::Spread;
@@ -17,6 +17,7 @@ pub fn of(report: &ReplayReport) -> Value {
         report.tasks.iter().filter(|t| t.nondeterministic()).map(named).collect();
     json!({
         "verdict": verdict(report),
+        "check": check(report),
         "tasks": report.tasks.len(),
         "bitexact": report.count(|o| *o == Outcome::BitExact),
         "within_rule": report.count(|o| *o == Outcome::WithinRule),
@@ -34,6 +35,13 @@ pub fn of(report: &ReplayReport) -> Value {
         "wall_s": report.wall.as_secs_f64(),
         "results": report.tasks.iter().map(result).collect::<Vec<_>>(),
     })
+}
+
+/// What outputs were held against; cases of a folder may differ in it.
+fn check(report: &ReplayReport) -> Option<&'static str> {
+    let mut checks = report.tasks.iter().map(|task| task.check.name());
+    let first = checks.next()?;
+    Some(if checks.all(|check| check == first) { first } else { "several" })
 }
 
 fn named(task: &TaskReport) -> Value {
@@ -76,20 +84,21 @@ fn result(task: &TaskReport) -> Value {
         "task_id": TaskId(task.task_id).to_string(),
         "kernels": task.kernels,
         "case": task.case,
+        "check": task.check.name(),
         "outcome": task.outcome.name(),
         "reason": task.outcome.reason(),
         "grade": task.grade().name(),
         "placement": task.placement.map(|p| p.name()),
         "runs": task.runs,
         "distinct_results": task.distinct_results,
-        "outputs": task.outputs.iter().map(output).collect::<Vec<_>>(),
+        "outputs": task.outputs.iter().map(|o| output(o, task.check)).collect::<Vec<_>>(),
         "bench": task.timing.as_ref().map(|timing| {
             json!({ "kernel_ns": spread(&timing.kernel), "launch_ns": spread(&timing.launch) })
         }),
     })
 }
 
-fn output(output: &OutputReport) -> Value {
+fn output(output: &OutputReport, check: Check) -> Value {
     // JSON has no NaN and no infinities.
     let error = output.max_abs_err;
     let max_abs_err = if error.is_finite() { json!(error) } else { json!(word(error)) };
@@ -102,8 +111,14 @@ fn output(output: &OutputReport) -> Value {
         "outside": output.outside,
         "bitexact": output.bitexact(),
         "max_abs_err": max_abs_err,
-        "first_different": output.first.as_ref().map(|(place, here, captured)| {
-            json!({ "element": place, "value": here, "captured": captured })
+        "within_rule": output.within_rule(),
+        "first_different": output.first.as_ref().filter(|_| check == Check::Captured).map(|first| {
+            let Difference { element, coordinate, here, expected } = first;
+            json!({ "element": element, "coordinate": coordinate, "value": here, "captured": expected })
+        }),
+        "worst_outside": output.first.as_ref().filter(|_| check != Check::Captured).map(|worst| {
+            let Difference { element, coordinate, here, expected } = worst;
+            json!({ "element": element, "coordinate": coordinate, "value": here, "expected": expected })
         }),
     })
 }

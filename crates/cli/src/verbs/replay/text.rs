@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tensortap::{Grade, Outcome, ReplayReport, TaskId, TaskReport};
+use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
 
 use crate::number::{counted, grouped, rate, time};
 use crate::output;
@@ -41,11 +41,44 @@ fn head(report: &ReplayReport) -> String {
         _ => output::verdict("FAIL", false),
     };
     let mut text = format!("replay of {}: {word}\n", report.source);
+    if let Some(task) = report.tasks.first() {
+        text += &format!("  check      {}\n", meaning(task.check, report.passed()));
+    }
     let (scenes, on) = (report.scenes.join(", "), report.replayed_on.join(", "));
     let captured = report.captured_on.join(", ");
     text += &format!("  scene      {scenes}, captured on {captured}");
     text += &if on.is_empty() || on == captured { "\n".into() } else { format!(", replayed on {on}\n") };
     text
+}
+
+/// What the verdict says.
+fn meaning(check: Check, passed: bool) -> &'static str {
+    match (check, passed) {
+        (Check::Captured, true) => "reproduces what was captured; --reference says whether that is right",
+        (Check::Captured, false) => {
+            "does not reproduce what was captured; --reference says whether it is right"
+        }
+        (Check::Reference, true) => "agrees with the f64 references of its kernels",
+        (Check::Reference, false) => "does not agree with the f64 references of its kernels",
+        (Check::CaseReference, true) => "agrees with the reference's outputs in the case",
+        (Check::CaseReference, false) => "does not agree with the reference's outputs in the case",
+    }
+}
+
+/// The same of several cases.
+fn held_against(report: &ReplayReport) -> String {
+    let kinds = [
+        (Check::Captured, "what was captured"),
+        (Check::Reference, "the f64 references of their kernels"),
+        (Check::CaseReference, "the reference's outputs in them"),
+    ];
+    let counted =
+        kinds.map(|(check, words)| (report.tasks.iter().filter(|t| t.check == check).count(), words));
+    let words: Vec<String> = match counted.iter().filter(|(count, _)| *count > 0).collect::<Vec<_>>()[..] {
+        [(_, words)] => vec![format!("against {words}")],
+        ref several => several.iter().map(|(count, words)| format!("{count} against {words}")).collect(),
+    };
+    words.join(", ")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
@@ -100,7 +133,9 @@ fn one(task: &TaskReport) -> String {
     }
     for output in &task.outputs {
         let (compared, elements) = (grouped(output.compared), grouped(output.elements));
-        let state = if output.bitexact() {
+        let state = if task.check != Check::Captured {
+            of_reference(output)
+        } else if output.bitexact() {
             "bit-exact".into()
         } else {
             format!("{} differ, max error {:.3e}", grouped(output.different), output.max_abs_err)
@@ -124,6 +159,14 @@ fn one(task: &TaskReport) -> String {
     text + &timing(task)
 }
 
+fn of_reference(output: &OutputReport) -> String {
+    let state = match output.within_rule() {
+        true => "within rule".into(),
+        false => format!("{} outside the rule", grouped(output.outside)),
+    };
+    format!("{state}, max error {:.3e}", output.max_abs_err)
+}
+
 fn timing(task: &TaskReport) -> String {
     let Some(timing) = &task.timing else { return String::new() };
     let mut text = String::new();
@@ -139,7 +182,8 @@ fn timing(task: &TaskReport) -> String {
 
 /// One line per case, as `cargo test` has them.
 fn tests(report: &ReplayReport) -> String {
-    let mut text = format!("replaying {}\n", counted(report.tasks.len() as u64, "case"));
+    let cases = counted(report.tasks.len() as u64, "case");
+    let mut text = format!("replaying {cases}: {}\n", held_against(report));
     for task in &report.tasks {
         let case = task.case.as_deref().unwrap_or("?");
         let good = task.outcome.passed() && !task.nondeterministic();
