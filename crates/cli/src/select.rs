@@ -10,7 +10,7 @@ mod pattern;
 use tensortap::DumpStage;
 use tensortap::format::{Dump, FormatError, Record};
 
-pub use options::SelectArgs;
+pub use options::{SelectArgs, parse_task_choice};
 pub use page::{PAGE, SelectorsArgs, run as print_page};
 
 use condition::Condition;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tensortap_platform::DeviceMode;
 use tensortap_scene::{FaultKind, KernelDef, Registry};
 
+use crate::TaskChoice;
+
 /// Identity of a kernel's code, as dumps record it.
 pub type CodeOf = Arc<dyn Fn(&KernelDef) -> String + Send + Sync>;
 
@@ -13,8 +15,8 @@ pub type CodeOf = Arc<dyn Fn(&KernelDef) -> String + Send + Sync>;
 pub enum Selection {
     /// Every one, each for itself.
     All,
-    /// Those of a list of ids, first and last of each range.
-    Tasks(Vec<(u64, u64)>),
+    /// Those that one of these means.
+    Tasks(Vec<TaskChoice>),
     /// One dispatch: a slot and a block of a task.
     Dispatch(u64),
 }
@@ -26,7 +28,7 @@ pub struct ReplayConfig {
     pub source: PathBuf,
     /// What of it.
     pub select: Selection,
-    /// Only tasks with one of these kernels, by name or captured `func_id`; empty for all.
+    /// Only tasks with one of these kernels, by name, pattern or captured `func_id`; empty for all.
     pub funcs: Vec<String>,
     /// Platform to replay on; `None` for the one it was captured on.
     pub platform: Option<String>,

@@ -11,27 +11,28 @@ use tensortap_format::{content_hash, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::Element;
 
-use crate::ReplayError;
 use crate::capture::{Blob, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
 use crate::case_file::{
     CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
     CaseTensor, CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, README_FILE, README_KEY, Redacted,
     TENSORS_FILE, hex64,
 };
+use crate::choice::func_ids;
 use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
 use crate::noise::{noise, summary};
 use crate::open::open;
 use crate::readme::readme;
-use crate::replay::declared_tolerance;
+use crate::replay::{declared_tolerance, is_chosen, unknown_kernel};
+use crate::{ReplayError, TaskChoice};
 
 /// All that `tensortap extract` can be told.
 #[derive(Clone)]
 pub struct ExtractConfig {
     /// A dump, or a case.
     pub source: PathBuf,
-    /// The task; may be left out when there is only one.
-    pub task: Option<u64>,
+    /// The task; may be left out when there is only one, and must mean only one.
+    pub task: Option<TaskChoice>,
     /// A new folder, or a file whose name ends in `.safetensors`.
     pub out: PathBuf,
     /// What outputs should be.
@@ -75,7 +76,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         return Err(ReplayError::BadCase { path: config.source.clone(), reason });
     };
     let source = &**source;
-    let task = find_task(source, config.task)?;
+    let task = find_task(source, config.task.as_ref())?;
     refuse_taken(&config.out)?;
     let scene = find_scene(source, &config.registry)?;
     let tolerance = scene_tolerance(source, task, scene);
@@ -140,20 +141,54 @@ fn scene_tolerance(
     task.tolerance.or_else(|| declared_tolerance(source, task, scene))
 }
 
-fn find_task(source: &dyn Source, wanted: Option<u64>) -> Result<&CapturedTask, ReplayError> {
+/// The one task that is meant.
+fn find_task<'s>(
+    source: &'s dyn Source,
+    wanted: Option<&TaskChoice>,
+) -> Result<&'s CapturedTask, ReplayError> {
     let tasks = source.tasks();
-    let first = tasks.first().map(|t| t.task_id);
-    match wanted {
-        Some(id) => {
-            let none = || ReplayError::NoTask { from: source.name(), task: id, tasks: tasks.len(), first };
-            tasks.iter().find(|t| t.task_id == id).ok_or_else(none)
+    let chosen: Vec<&CapturedTask> = match wanted {
+        None => tasks.iter().collect(),
+        Some(choice) => {
+            let one = std::slice::from_ref(choice);
+            tasks.iter().filter(|task| is_chosen(task, source, one)).collect()
         }
-        None if tasks.len() == 1 => Ok(&tasks[0]),
-        None => {
-            let reason = format!("{} has {} tasks; say which", source.name(), tasks.len());
-            Err(ReplayError::Option { option: "--task", reason })
+    };
+    match (chosen.as_slice(), wanted) {
+        ([task], _) => Ok(task),
+        ([], Some(TaskChoice::Kernel(name))) if func_ids(&source.run().kernels, name).is_empty() => {
+            Err(unknown_kernel(name, std::iter::once(source)))
+        }
+        ([], Some(TaskChoice::Ids(task, _))) => Err(ReplayError::NoTask {
+            from: source.name(),
+            task: *task,
+            tasks: tasks.len(),
+            first: tasks.first().map(|t| t.task_id),
+        }),
+        (several, _) => {
+            Err(ReplayError::Option { option: "--task", reason: say_which(source, several, wanted) })
         }
     }
+}
+
+/// Tasks that are named when one is to be chosen.
+const NAMED: usize = 8;
+
+fn say_which(source: &dyn Source, tasks: &[&CapturedTask], wanted: Option<&TaskChoice>) -> String {
+    let mut ids: Vec<u64> = tasks.iter().map(|t| t.task_id).collect();
+    ids.sort_unstable();
+    let mut ids: Vec<String> = ids.iter().take(NAMED).map(|id| format!("{id:#x}")).collect();
+    if tasks.len() > NAMED {
+        ids.push(format!("{} more", tasks.len() - NAMED));
+    }
+    let of = match wanted {
+        Some(TaskChoice::Kernel(name)) => format!(" of kernel `{name}`"),
+        Some(TaskChoice::Ids(..)) => " in that range".into(),
+        None => String::new(),
+    };
+    let count = if tasks.is_empty() { "no".into() } else { tasks.len().to_string() };
+    let which = if ids.is_empty() { String::new() } else { format!(": {}", ids.join(", ")) };
+    format!("{} has {count} tasks{of}; a case holds one, say which{which}", source.name())
 }
 
 /// Whether the case is to be one file.

@@ -8,10 +8,11 @@ use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
 use crate::capture::{CapturedTask, Source};
+use crate::choice::func_ids;
 use crate::engine;
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene};
 use crate::open::{Opened, open};
-use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
+use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskChoice, TaskReport};
 
 /// How far a replay has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub fn replay(
     }
     let Opened { name, sources, broken, several } = open(&config.source)?;
     check_fault(&config, &sources)?;
+    check_named(&config, &sources)?;
     let mut replay = Preparation::new(&config, several);
     for source in &sources {
         replay.add(&**source)?;
@@ -175,50 +177,81 @@ impl<'c, 's> Preparation<'c, 's> {
     }
 }
 
+/// Every id and kernel that was named must be in one of the sources; a case need not have what another has.
+fn check_named(config: &ReplayConfig, sources: &[Box<dyn Source>]) -> Result<(), ReplayError> {
+    let choices = if let Selection::Tasks(choices) = &config.select { choices.as_slice() } else { &[] };
+    let kernels = choices.iter().filter_map(|choice| match choice {
+        TaskChoice::Kernel(name) => Some(name),
+        TaskChoice::Ids(..) => None,
+    });
+    for name in kernels.chain(&config.funcs) {
+        if sources.iter().all(|source| func_ids(&source.run().kernels, name).is_empty()) {
+            return Err(unknown_kernel(name, sources.iter().map(|s| &**s)));
+        }
+    }
+    let ids = choices.iter().filter_map(|choice| match choice {
+        TaskChoice::Ids(first, last) if first == last => Some(*first),
+        TaskChoice::Ids(..) | TaskChoice::Kernel(_) => None,
+    });
+    let tasks: Vec<u64> = sources.iter().flat_map(|s| s.tasks()).map(|t| t.task_id).collect();
+    match (ids.into_iter().find(|id| !tasks.contains(id)), sources) {
+        (Some(task), [first_source, ..]) => Err(ReplayError::NoTask {
+            from: first_source.name(),
+            task,
+            tasks: tasks.len(),
+            first: tasks.first().copied(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A kernel that no source has.
+pub fn unknown_kernel<'s>(name: &str, sources: impl Iterator<Item = &'s dyn Source>) -> ReplayError {
+    let mut valid: Vec<String> = Vec::new();
+    for kernel in sources.flat_map(|source| &source.run().kernels) {
+        if !valid.contains(&kernel.name) {
+            valid.push(kernel.name.clone());
+        }
+    }
+    ReplayError::Unknown { what: "kernel", name: name.into(), valid }
+}
+
+/// Whether a task is meant by one of the choices.
+pub fn is_chosen(task: &CapturedTask, source: &dyn Source, choices: &[TaskChoice]) -> bool {
+    choices.iter().any(|choice| match choice {
+        TaskChoice::Ids(first, last) => (*first..=*last).contains(&task.task_id),
+        TaskChoice::Kernel(name) => runs(task, source, name),
+    })
+}
+
+fn runs(task: &CapturedTask, source: &dyn Source, name: &str) -> bool {
+    let meant = func_ids(&source.run().kernels, name);
+    task.func_ids().any(|id| meant.contains(&id))
+}
+
 fn select<'s>(
     config: &ReplayConfig,
     source: &'s dyn Source,
 ) -> Result<(Vec<&'s CapturedTask>, Option<OneDispatch>), ReplayError> {
     let tasks = source.tasks();
-    let first = tasks.first().map(|t| t.task_id);
-    let no_task = |task| ReplayError::NoTask { from: source.name(), task, tasks: tasks.len(), first };
     let of_func = |task: &&CapturedTask| {
-        let named = |func: &String| {
-            task.func_ids()
-                .any(|id| func.parse() == Ok(id) || source.run().kernel(id).is_some_and(|k| k.name == *func))
-        };
-        config.funcs.is_empty() || config.funcs.iter().any(named)
+        config.funcs.is_empty() || config.funcs.iter().any(|name| runs(task, source, name))
     };
-    check_funcs(config, source)?;
     match &config.select {
         Selection::All => Ok((tasks.iter().filter(of_func).collect(), None)),
-        Selection::Tasks(ranges) => {
-            let in_range = |id: u64| ranges.iter().any(|&(first, last)| (first..=last).contains(&id));
-            let named = ranges.iter().filter(|(first, last)| first == last).map(|&(id, _)| id);
-            if let Some(missing) = named.into_iter().find(|id| tasks.iter().all(|t| t.task_id != *id)) {
-                return Err(no_task(missing));
-            }
-            Ok((tasks.iter().filter(|t| in_range(t.task_id)).filter(of_func).collect(), None))
+        Selection::Tasks(choices) => {
+            let chosen = tasks.iter().filter(|task| is_chosen(task, source, choices));
+            Ok((chosen.filter(of_func).collect(), None))
         }
         Selection::Dispatch(dispatch) => {
             let (task_id, one) = parts_of_dispatch(*dispatch);
-            let task = tasks.iter().find(|t| t.task_id == task_id).ok_or_else(|| no_task(task_id))?;
+            let first = tasks.first().map(|t| t.task_id);
+            let no_task =
+                || ReplayError::NoTask { from: source.name(), task: task_id, tasks: tasks.len(), first };
+            let task = tasks.iter().find(|t| t.task_id == task_id).ok_or_else(no_task)?;
             check_dispatch(task, *dispatch, one)?;
             Ok((vec![task], Some(one)))
         }
-    }
-}
-
-fn check_funcs(config: &ReplayConfig, source: &dyn Source) -> Result<(), ReplayError> {
-    let kernels = &source.run().kernels;
-    let known = |func: &String| kernels.iter().any(|k| k.name == *func || func.parse() == Ok(k.func_id));
-    match config.funcs.iter().find(|func| !known(func)) {
-        None => Ok(()),
-        Some(name) => Err(ReplayError::Unknown {
-            what: "kernel",
-            name: name.clone(),
-            valid: kernels.iter().map(|k| k.name.clone()).collect(),
-        }),
     }
 }
 

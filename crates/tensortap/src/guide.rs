@@ -139,7 +139,7 @@
 //!
 //! let case = tensortap::extract(&ExtractConfig {
 //!     source: folder.path().join("dump"),
-//!     task: Some(0),
+//!     task: Some(0.into()),
 //!     out: folder.path().join("case"),
 //!     expect: Expect::Captured,
 //!     redact: None,

@@ -66,7 +66,8 @@ pub use tensortap_interchange as interchange;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
 pub use tensortap_replay::{
     ArgReport, Check, Difference, Expect, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport,
-    Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
+    Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection, TaskChoice, TaskReport,
+    Timing, is_pattern, name_fits,
 };
 pub use tensortap_runtime::{
     BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,

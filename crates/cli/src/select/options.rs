@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump, RunInfo};
-use tensortap::{DType, DumpStage, Error, Unknown};
+use tensortap::{DType, DumpStage, Error, TaskChoice, Unknown};
 
 use super::Selection;
 use super::condition::Condition;
@@ -19,8 +19,8 @@ use crate::record_text::printable;
 #[command(next_help_heading = "Selecting records (see `tensortap help selectors`)")]
 pub struct SelectArgs {
     /// Records of these tasks, by id, range or kernel: 3,0x100000000-0x10000000f,1:2,softmax
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_term)]
-    task: Vec<TaskTerm>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice)]
+    task: Vec<TaskChoice>,
 
     /// Records of tasks with these kernels, by name, pattern or func_id: add*,3
     #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
@@ -63,22 +63,13 @@ pub struct SelectArgs {
     nan: bool,
 }
 
-/// Tasks by number, or by what they run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskTerm {
-    /// Ids.
-    Ids(IdRange),
-    /// A kernel's name or a pattern for it.
-    Kernel(String),
-}
-
 /// A name never starts with a digit, an id always does.
-fn parse_task_term(text: &str) -> Result<TaskTerm, String> {
+pub fn parse_task_choice(text: &str) -> Result<TaskChoice, String> {
     let named = text.trim().starts_with(|c: char| c.is_alphabetic() || "_*?".contains(c));
     if named {
-        return Ok(TaskTerm::Kernel(text.trim().into()));
+        return Ok(TaskChoice::Kernel(text.trim().into()));
     }
-    parse_task_range(text).map(TaskTerm::Ids).map_err(|reason| {
+    parse_task_range(text).map(|(first, last)| TaskChoice::Ids(first, last)).map_err(|reason| {
         format!("{reason}; a task is also meant by its ring and position (1:2) or its kernel's name")
     })
 }
@@ -128,12 +119,12 @@ fn push_list<T: Clone>(
     }
 }
 
-fn task_condition(terms: &[TaskTerm], info: &RunInfo) -> Result<Condition, Error> {
+fn task_condition(terms: &[TaskChoice], info: &RunInfo) -> Result<Condition, Error> {
     let (mut ids, mut names) = (Vec::new(), Vec::new());
     for term in terms {
         match term {
-            TaskTerm::Ids(range) => ids.push(*range),
-            TaskTerm::Kernel(name) => names.push(name.clone()),
+            TaskChoice::Ids(first, last) => ids.push((*first, *last)),
+            TaskChoice::Kernel(name) => names.push(name.clone()),
         }
     }
     let funcs = func_ids(info, &names)?;
@@ -236,11 +227,11 @@ mod tests {
 
     #[test]
     fn a_task_is_meant_by_number_or_by_what_it_runs() {
-        assert_eq!(parse_task_term("1:2"), Ok(TaskTerm::Ids(((1 << 32) + 2, (1 << 32) + 2))));
-        assert_eq!(parse_task_term("softmax"), Ok(TaskTerm::Kernel("softmax".into())));
-        assert_eq!(parse_task_term("*max"), Ok(TaskTerm::Kernel("*max".into())));
+        assert_eq!(parse_task_choice("1:2"), Ok(TaskChoice::Ids((1 << 32) + 2, (1 << 32) + 2)));
+        assert_eq!(parse_task_choice("softmax"), Ok(TaskChoice::Kernel("softmax".into())));
+        assert_eq!(parse_task_choice("*max"), Ok(TaskChoice::Kernel("*max".into())));
         for text in ["", "-", "1f", "1-", "0xg"] {
-            assert!(parse_task_term(text).unwrap_err().contains("kernel's name"), "{text}");
+            assert!(parse_task_choice(text).unwrap_err().contains("kernel's name"), "{text}");
         }
     }
 

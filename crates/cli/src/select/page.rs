@@ -19,7 +19,8 @@ pub fn run(output: Output) -> anyhow::Result<Exit> {
 /// The page, in lines that an 80-column terminal takes whole.
 pub const PAGE: &str = "\
 Selectors: which records a verb is about. They mean the same in every verb that
-reads a dump.
+reads a dump. `replay` and `extract` are about tasks: they take --task, `replay`
+--func as well, and `extract` one task.
 
 Several values of one selector widen (separated by commas, or the option given
 several times), several selectors narrow. Without any, all records are meant. A

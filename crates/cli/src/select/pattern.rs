@@ -1,32 +1,6 @@
-//! Patterns for names, shapes and hashes.
+//! Patterns for names, shapes and hashes. Those for names are shared with what replays.
 
-/// Whether a name fits a pattern: `*` stands for any characters, `?` for one.
-pub fn name_fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n) = (0, 0);
-    // Where to go on when what was tried last fails: behind the last star, one character of the name later.
-    let mut retry: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                retry = Some((p + 1, n + 1));
-                p += 1;
-            }
-            Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => {
-                let Some((behind_star, later)) = retry else { return false };
-                retry = Some((behind_star, later + 1));
-                (p, n) = (behind_star, later);
-            }
-        }
-    }
-    pattern[p..].iter().all(|&c| c == '*')
-}
-
-/// Whether a name is meant as a pattern.
-pub fn is_pattern(name: &str) -> bool {
-    name.contains(['*', '?'])
-}
+pub use tensortap::{is_pattern, name_fits};
 
 /// One place of a shape pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,26 +94,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_characters_and_question_marks_for_one() {
-        for (pattern, name, expected) in [
-            ("add", "add", true),
-            ("add", "adds", false),
-            ("add*", "add", true),
-            ("add*", "add_scalar", true),
-            ("*scalar", "add_scalar", true),
-            ("a?d", "add", true),
-            ("a?d", "ad", false),
-            ("*a*b*c", "xaxbxbc", true),
-            ("*a*b*c", "xaxbxb", false),
-            ("**", "", true),
-            ("?", "", false),
-            ("", "", true),
-        ] {
-            assert_eq!(name_fits(pattern, name), expected, "{pattern} {name}");
-        }
-    }
-
-    #[test]
     fn shapes_fit_sizes_and_places_left_open() {
         for (pattern, shape, expected) in [
             ("16", &[16][..], true),
@@ -184,15 +138,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_fits_itself_and_any_pattern_made_of_it(name in "[a-c_]{0,8}", from in 0usize..8, to in 0usize..8) {
-            prop_assert!(name_fits(&name, &name));
-            let (from, to) = (from.min(name.len()), to.min(name.len()));
-            let (from, to) = (from.min(to), from.max(to));
-            let pattern = format!("{}*{}", &name[..from], &name[to..]);
-            prop_assert!(name_fits(&pattern, &name));
-        }
-
-        #[test]
         fn every_prefix_of_a_hash_starts_it(hash: u128, digits in 1usize..=32) {
             let text = format!("{hash:032x}");
             prop_assert!(HashPrefix::parse(&text[..digits]).unwrap().starts(hash));
@@ -202,7 +147,6 @@ mod tests {
         fn no_text_is_a_panic(text in "\\PC{0,40}", shape in proptest::collection::vec(0u64..3, 0..8)) {
             let _ = HashPrefix::parse(&text);
             let _ = ShapePattern::parse(&text).map(|pattern| pattern.fits(&shape));
-            let _ = name_fits(&text, &text);
         }
     }
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
-use tensortap::{Expect, ExtractConfig, ExtractReport, TaskId};
+use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
 
 use crate::dump_arg::{newest, quoted};
 use crate::exit::Exit;
-use crate::ids::parse_task;
 use crate::number::{bytes, counted};
 use crate::output::Output;
 use crate::parse::whole;
+use crate::select::parse_task_choice;
 
 /// What `tensortap extract` takes.
 #[derive(Args)]
@@ -28,9 +28,9 @@ pub struct ExtractArgs {
     #[arg(value_name = "DUMP")]
     source: Option<PathBuf>,
 
-    /// Task, in hex, decimal or as ring and position: 0x100000002, 1:2
-    #[arg(long, value_name = "ID", value_parser = parse_task)]
-    task: Option<u64>,
+    /// Task, in hex, decimal or as ring and position, or by its kernel if no other task runs it: 0x100000002, 1:2, mul
+    #[arg(long, value_name = "TASK", value_parser = parse_task_choice)]
+    task: Option<TaskChoice>,
 
     /// New folder, or new file that ends in .safetensors
     #[arg(long, value_name = "DIR or FILE.safetensors")]
@@ -69,7 +69,7 @@ const fn expect_name(expect: Expect) -> &'static str {
 pub fn run(args: &ExtractArgs, output: Output) -> anyhow::Result<Exit> {
     let report = tensortap::extract(&ExtractConfig {
         source: args.source.clone().map_or_else(newest, Ok)?,
-        task: args.task,
+        task: args.task.clone(),
         out: args.out.clone(),
         expect: args.expect,
         redact: args.redact.then_some(args.seed),

@@ -60,7 +60,7 @@ fn a_task_alone_lies_at_its_captured_addresses_and_many_are_moved() {
     let mut config = replay_of(folder.path());
     // In process mode the first rank is always free.
     config.device_mode = DeviceMode::Process;
-    config.select = Selection::Tasks(vec![(id, id)]);
+    config.select = Selection::Tasks(vec![id.into()]);
     let report = replay(&config);
     assert_eq!(
         (only(&report).placement, &only(&report).outcome),

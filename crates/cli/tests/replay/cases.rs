@@ -12,7 +12,7 @@ use crate::{capture, only, replay, replay_of, small};
 pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
     ExtractConfig {
         source: dump.into(),
-        task: Some(task),
+        task: Some(task.into()),
         out: out.into(),
         expect: Expect::Captured,
         redact: None,

@@ -67,3 +67,41 @@ fn cases_are_extracted_and_replayed_as_tests() {
     let (code, _, err) = call(folder.path(), "replay cases --debugger=no-such-debugger");
     assert!(code == Some(2) && err.contains("there is no program `no-such-debugger`"), "{err}");
 }
+
+#[test]
+fn tasks_are_named_as_in_every_other_verb() {
+    let folder = tempfile::tempdir().expect("a folder");
+    capture(small("vector_example"), &folder.path().join("dump"));
+    let tasks = |selector: &str| {
+        let (code, out, err) = call(folder.path(), &format!("replay dump {selector} --json"));
+        assert_eq!(code, Some(0), "{selector}: {err}");
+        let json: Value = serde_json::from_str(&out).expect("one document");
+        json["tasks"].as_u64().expect("a number")
+    };
+    for (selector, count) in [
+        ("--task add_scalar", 2),
+        ("--task mul,0", 2),
+        ("--task add*", 4),
+        ("--func add*", 4),
+        ("--func func_2,0x0", 3),
+        ("--task 1:0-1:9 --func ?ul", 1),
+    ] {
+        assert_eq!(tasks(selector), count, "{selector}");
+    }
+    let (code, _, err) = call(folder.path(), "replay dump --task mull");
+    assert!(code == Some(2) && err.contains("no kernel `mull`; there are: add, add_scalar, mul"), "{err}");
+    let (code, _, err) = call(folder.path(), "extract dump --task add_scalar --out cases/which");
+    assert!(code == Some(2) && err.contains("2 tasks of kernel `add_scalar`"), "{err}");
+    assert!(err.contains("say which: 0x100000000, 0x100000001"), "{err}");
+    let (code, _, err) = call(folder.path(), "extract dump --task mull --out cases/which");
+    assert!(code == Some(2) && err.contains("no kernel `mull`"), "{err}");
+    let (code, _, err) = call(folder.path(), "extract dump --task 1:0-1:9 --out cases/which");
+    assert!(code == Some(2) && err.contains("has 4 tasks in that range"), "{err}");
+    let (code, _, err) = call(folder.path(), "extract dump --task mul --out cases/mul");
+    assert_eq!(code, Some(0), "{err}");
+    let (code, _, err) = call(folder.path(), "extract dump --task 0 --out cases/add");
+    assert_eq!(code, Some(0), "{err}");
+    // A case of another kernel is no reason to refuse.
+    let (code, out, err) = call(folder.path(), "replay cases --func mul");
+    assert!(code == Some(0) && out.contains("1 passed"), "{out}{err}");
+}

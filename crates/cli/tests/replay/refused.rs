@@ -129,7 +129,7 @@ fn wrong_names_and_paths_are_answered_with_what_there_is() {
     let error = tensortap::replay(&replay_of(empty.path())).expect_err("nothing there");
     assert!(error.is_usage() && error.to_string().contains("neither a dump nor a case"), "{error}");
     let mut config = replay_of(folder.path());
-    config.select = Selection::Tasks(vec![(99, 99)]);
+    config.select = Selection::Tasks(vec![99.into()]);
     let error = tensortap::replay(&config).expect_err("no such task");
     assert!(error.to_string().contains("has no task 0x0000000000000063; it has 5 tasks"), "{error}");
     config.select = Selection::All;

@@ -2,13 +2,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tensortap::format::Dump;
-use tensortap::{ReplayConfig, Selection};
+use tensortap::{ReplayConfig, Selection, TaskChoice};
 
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
 use crate::dump_arg::newest;
 use crate::error::UsageError;
-use crate::ids::{IdRange, parse_id, parse_task_range};
+use crate::ids::parse_id;
 use crate::parse::{pair, whole};
+use crate::select::parse_task_choice;
 
 const CHANGING: &str = "Changing what runs";
 const DEBUGGING: &str = "Debugging";
@@ -35,15 +36,15 @@ pub struct ReplayArgs {
     #[arg(long, group = "selection")]
     pub all: bool,
 
-    /// Tasks by id or range, in hex, decimal or as ring and position: 3,0x100000002,1:2-1:9
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_range, group = "selection")]
-    pub task: Vec<IdRange>,
+    /// Tasks by id, range or kernel, in hex, decimal or as ring and position: 3,0x100000002,1:2-1:9,softmax
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice, group = "selection")]
+    pub task: Vec<TaskChoice>,
 
     /// One dispatch, by the id in kernel_args_dump.json: block << 40 | slot << 36 | task
     #[arg(long, value_name = "ID", value_parser = parse_id, group = "selection")]
     pub dispatch: Option<u64>,
 
-    /// Only tasks with one of these kernels, by name or func_id
+    /// Only tasks with one of these kernels, by name, pattern or func_id: add*,3
     #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
     pub func: Vec<String>,
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::process::Command;
 
 use anyhow::Context;
-use tensortap::{ReplayConfig, Selection};
+use tensortap::{ReplayConfig, Selection, TaskChoice};
 
 use super::ReplayArgs;
 use crate::error::UsageError;
@@ -78,7 +78,10 @@ fn gdb_commands() -> Vec<String> {
 fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["replay".into(), config.source.clone().into()];
     let mut option = |name: &str, value: String| words.push(format!("--{name}={value}").into());
-    args.task.iter().for_each(|(first, last)| option("task", format!("{first}-{last}")));
+    args.task.iter().for_each(|choice| match choice {
+        TaskChoice::Ids(first, last) => option("task", format!("{first}-{last}")),
+        TaskChoice::Kernel(name) => option("task", name.clone()),
+    });
     args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));
     args.func.iter().for_each(|func| option("func", func.clone()));
     args.platform.iter().for_each(|name| option("platform", name.clone()));

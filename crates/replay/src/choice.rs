@@ -1,0 +1,134 @@
+//! Which tasks and kernels are meant: by number, name or pattern.
+
+use tensortap_format::KernelInfo;
+
+/// Tasks by number, or by what they run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskChoice {
+    /// First and last id.
+    Ids(u64, u64),
+    /// A kernel: name, pattern or `func_id`.
+    Kernel(String),
+}
+
+impl From<u64> for TaskChoice {
+    fn from(id: u64) -> TaskChoice {
+        TaskChoice::Ids(id, id)
+    }
+}
+
+/// Whether a name fits a pattern: `*` stands for any characters, `?` for one.
+pub fn name_fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    // Where to go on when what was tried last fails: behind the last star, one character of the name later.
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                retry = Some((p + 1, n + 1));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
+            _ => {
+                let Some((behind_star, later)) = retry else { return false };
+                retry = Some((behind_star, later + 1));
+                (p, n) = (behind_star, later);
+            }
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+/// Whether a name is meant as a pattern.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// The kernels that a name, a pattern or a number stands for; none when nobody has it.
+pub fn func_ids(kernels: &[KernelInfo], wanted: &str) -> Vec<u32> {
+    let wanted = wanted.trim();
+    let fits = |kernel: &&KernelInfo| {
+        if is_pattern(wanted) { name_fits(wanted, &kernel.name) } else { wanted == kernel.name }
+    };
+    let named: Vec<u32> = kernels.iter().filter(fits).map(|kernel| kernel.func_id).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let known = |id: &u32| kernels.iter().any(|kernel| kernel.func_id == *id);
+    number(wanted.strip_prefix("func_").unwrap_or(wanted)).filter(known).into_iter().collect()
+}
+
+/// Decimal or hex, without a sign.
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None => (text, 10),
+    };
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    plain.then(|| u32::from_str_radix(digits, radix).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_meant_by_name_pattern_or_number() {
+        let kernel = |func_id, name: &str| KernelInfo { func_id, name: name.into(), ..KernelInfo::default() };
+        let kernels = [kernel(4, "add"), kernel(19, "add_scalar"), kernel(5, "mul")];
+        for (wanted, found) in [
+            ("add", &[4][..]),
+            ("add*", &[4, 19]),
+            (" mul ", &[5]),
+            ("5", &[5]),
+            ("0x13", &[19]),
+            ("func_4", &[4]),
+            ("6", &[]),
+            ("+5", &[]),
+            ("ad", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(func_ids(&kernels, wanted), found, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn stars_stand_for_any_characters_and_question_marks_for_one() {
+        for (pattern, name, expected) in [
+            ("add", "add", true),
+            ("add", "adds", false),
+            ("add*", "add", true),
+            ("add*", "add_scalar", true),
+            ("*scalar", "add_scalar", true),
+            ("a?d", "add", true),
+            ("a?d", "ad", false),
+            ("*a*b*c", "xaxbxbc", true),
+            ("*a*b*c", "xaxbxb", false),
+            ("**", "", true),
+            ("?", "", false),
+            ("", "", true),
+        ] {
+            assert_eq!(name_fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_fits_itself_and_any_pattern_made_of_it(name in "[a-c_]{0,8}", from in 0usize..8, to in 0usize..8) {
+            prop_assert!(name_fits(&name, &name));
+            let (from, to) = (from.min(name.len()), to.min(name.len()));
+            let (from, to) = (from.min(to), from.max(to));
+            let pattern = format!("{}*{}", &name[..from], &name[to..]);
+            prop_assert!(name_fits(&pattern, &name));
+        }
+
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,40}") {
+            let _ = name_fits(&text, &text);
+            let _ = func_ids(&[], &text);
+        }
+    }
+}
