@@ -118,6 +118,14 @@ pub enum ReplayError {
         /// Why not.
         reason: String,
     },
+    /// A case could not be written, and nothing of it is left.
+    #[error("cannot write {}: {source}; nothing of the case is left there, name another place with --out or make room", path.display())]
+    NotWritten {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -148,6 +156,7 @@ impl ReplayError {
     pub fn is_usage(&self) -> bool {
         match self {
             ReplayError::Platform(error) => matches!(error, PlatformError::BadMemorySize { .. }),
+            ReplayError::NotWritten { .. } => false,
             ReplayError::Run(error) => matches!(error, RunError::BadOption { .. }),
             _ => true,
         }

@@ -1,10 +1,8 @@
 //! Cuts one task out of a dump into a case that can be replayed anywhere.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use safetensors::{Dtype, View};
 use tensortap_abi::{DType, NO_KERNEL};
 use tensortap_analysis::reference::Expected;
 use tensortap_format::{content_hash, role_name};
@@ -13,10 +11,10 @@ use tensortap_values::Element;
 
 use crate::capture::{Blob, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
 use crate::case_file::{
-    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
-    CaseTensor, CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, README_FILE, README_KEY, Redacted,
-    TENSORS_FILE, hex64,
+    CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask, CaseTensor,
+    CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, Redacted, hex64,
 };
+use crate::case_writer::{Payload, is_file, write};
 use crate::choice::func_ids;
 use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
@@ -189,11 +187,6 @@ fn say_which(source: &dyn Source, tasks: &[&CapturedTask], wanted: Option<&TaskC
     let count = if tasks.is_empty() { "no".into() } else { tasks.len().to_string() };
     let which = if ids.is_empty() { String::new() } else { format!(": {}", ids.join(", ")) };
     format!("{} has {count} tasks{of}; a case holds one, say which{which}", source.name())
-}
-
-/// Whether the case is to be one file.
-fn is_file(out: &Path) -> bool {
-    out.extension().is_some_and(|e| e == "safetensors")
 }
 
 fn refuse_taken(out: &Path) -> Result<(), ReplayError> {
@@ -414,93 +407,4 @@ fn scalar(scalar: &CapturedScalar) -> CaseScalar {
         bits: bits.map(hex64),
         value: bits.map(|bits| Element { dtype: scalar.dtype, bits }.to_string()),
     }
-}
-
-/// A tensor as safetensors stores it.
-struct Payload {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Payload {
-    fn new(tensor: &CapturedTensor, bytes: Vec<u8>, cut: bool) -> Payload {
-        let shape: Option<Vec<usize>> = tensor.shape.iter().map(|&size| usize::try_from(size).ok()).collect();
-        match (dtype(tensor.dtype), shape) {
-            (Some(dtype), Some(shape)) if !cut => Payload { dtype, shape, bytes },
-            _ => Payload { dtype: Dtype::U8, shape: vec![bytes.len()], bytes },
-        }
-    }
-}
-
-impl View for &Payload {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-/// `None` for elements that safetensors has no type for: they are stored as bytes.
-fn dtype(dtype: DType) -> Option<Dtype> {
-    Some(match dtype {
-        DType::Float64 => Dtype::F64,
-        DType::Float32 => Dtype::F32,
-        DType::Float16 => Dtype::F16,
-        DType::BFloat16 => Dtype::BF16,
-        DType::Float8E4M3FN => Dtype::F8_E4M3,
-        DType::Float8E5M2 => Dtype::F8_E5M2,
-        DType::Int64 => Dtype::I64,
-        DType::Int32 => Dtype::I32,
-        DType::Int16 => Dtype::I16,
-        DType::Int8 => Dtype::I8,
-        DType::UInt64 => Dtype::U64,
-        DType::UInt32 => Dtype::U32,
-        DType::UInt16 => Dtype::U16,
-        DType::UInt8 => Dtype::U8,
-        DType::Bool => Dtype::BOOL,
-        DType::Float4E2M1 | DType::Int4 => return None,
-    })
-}
-
-fn write(out: &Path, case: &str, readme: &str, payloads: &[(String, Payload)]) -> Result<u64, ReplayError> {
-    let io = |action, path: &Path| {
-        let path = path.to_owned();
-        move |source| ReplayError::Io { action, path, source }
-    };
-    let tensors = payloads.iter().map(|(name, payload)| (name.as_str(), payload));
-    let in_file = |metadata| {
-        safetensors::serialize(tensors, metadata).map_err(|error| ReplayError::Io {
-            action: "write",
-            path: out.to_owned(),
-            source: std::io::Error::other(error.to_string()),
-        })
-    };
-    if is_file(out) {
-        let metadata =
-            HashMap::from([(CASE_KEY.into(), case.to_string()), (README_KEY.into(), readme.to_string())]);
-        let bytes = in_file(Some(metadata))?;
-        if let Some(parent) = out.parent().filter(|p| !p.as_os_str().is_empty()) {
-            std::fs::create_dir_all(parent).map_err(io("create", parent))?;
-        }
-        std::fs::write(out, &bytes).map_err(io("write", out))?;
-        return Ok(bytes.len() as u64);
-    }
-    let bytes = in_file(None)?;
-    std::fs::create_dir_all(out).map_err(io("create", out))?;
-    // The description comes last: with it the case is whole.
-    for (name, content) in
-        [(TENSORS_FILE, bytes.as_slice()), (README_FILE, readme.as_bytes()), (CASE_FILE, case.as_bytes())]
-    {
-        let path = out.join(name);
-        std::fs::write(&path, content).map_err(io("write", &path))?;
-    }
-    Ok((bytes.len() + readme.len() + case.len()) as u64)
 }

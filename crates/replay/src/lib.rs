@@ -9,7 +9,7 @@
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
 //! | `judge`, `check`, `reference` | outputs against captured ones, or against the references of the kernels |
-//! | `extract`, `expect`, `case_file`, `noise`, `readme` | cases |
+//! | `extract`, `expect`, `case_file`, `case_writer`, `noise`, `readme` | cases |
 //!
 //! A task runs on the platform's device, with the scheduler and the cores of any other run; nothing is special about the
 //! call of its kernels. Memory that nothing was captured of holds a pattern, so whoever reads it is seen. Dumps and
@@ -24,6 +24,7 @@ mod batch;
 mod capture;
 mod case_file;
 mod case_source;
+mod case_writer;
 mod check;
 mod choice;
 mod config;

@@ -22,7 +22,7 @@ use crate::select::parse_task_choice;
     tensortap extract --task 3 --out cases/right --expect reference   what it should have written\n  \
     tensortap extract --task 3 --out shared --redact\n  \
     tensortap replay cases\n\n\
-    Exit status: 0 written, 2 bad usage, no such task, or something of it is missing")]
+    Exit status: 0 written; 2 bad usage, no such task, or something of it is missing; 3 it could not be written")]
 pub struct ExtractArgs {
     /// Dump, or case to write again [default: the newest dump under outputs/]
     #[arg(value_name = "DUMP")]

@@ -105,3 +105,26 @@ fn tasks_are_named_as_in_every_other_verb() {
     let (code, out, err) = call(folder.path(), "replay cases --func mul");
     assert!(code == Some(0) && out.contains("1 passed"), "{out}{err}");
 }
+
+#[test]
+fn a_case_that_the_disk_does_not_take_is_a_failure_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    capture(small("vector_example"), &folder.path().join("dump"));
+    std::fs::create_dir(folder.path().join("there")).expect("a folder");
+    for out in ["new/deep/mul", "there", "there/mul.safetensors", "fresh/mul.safetensors"] {
+        // An ignored signal stays ignored in the program that the shell becomes; 64 blocks are less than the content.
+        let script = format!(
+            "trap '' XFSZ; ulimit -f 64; exec '{}' extract dump --task mul --out {out}",
+            executable().display()
+        );
+        let output = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output();
+        let output = output.expect("it starts");
+        let err = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(3), "{out}: {err}");
+        assert!(err.contains("cannot write") && err.contains(out), "{err}");
+        let mut left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().collect();
+        left.retain(|entry| entry.file_name() != "dump");
+        assert_eq!(left.iter().map(|e| e.file_name()).collect::<Vec<_>>(), ["there"], "{out}");
+        assert_eq!(std::fs::read_dir(folder.path().join("there")).expect("a folder").count(), 0, "{out}");
+    }
+}

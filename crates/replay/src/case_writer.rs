@@ -1,0 +1,163 @@
+//! The files of a case. What cannot be written whole is not left behind.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use safetensors::{Dtype, View};
+use tensortap_abi::DType;
+
+use crate::ReplayError;
+use crate::capture::CapturedTensor;
+use crate::case_file::{CASE_FILE, CASE_KEY, README_FILE, README_KEY, TENSORS_FILE};
+
+/// A tensor as safetensors stores it.
+pub struct Payload {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Payload {
+    /// Content of a tensor, or the first bytes of it.
+    pub fn new(tensor: &CapturedTensor, bytes: Vec<u8>, cut: bool) -> Payload {
+        let shape: Option<Vec<usize>> = tensor.shape.iter().map(|&size| usize::try_from(size).ok()).collect();
+        match (dtype(tensor.dtype), shape) {
+            (Some(dtype), Some(shape)) if !cut => Payload { dtype, shape, bytes },
+            _ => Payload { dtype: Dtype::U8, shape: vec![bytes.len()], bytes },
+        }
+    }
+}
+
+impl View for &Payload {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// `None` for elements that safetensors has no type for: they are stored as bytes.
+fn dtype(dtype: DType) -> Option<Dtype> {
+    Some(match dtype {
+        DType::Float64 => Dtype::F64,
+        DType::Float32 => Dtype::F32,
+        DType::Float16 => Dtype::F16,
+        DType::BFloat16 => Dtype::BF16,
+        DType::Float8E4M3FN => Dtype::F8_E4M3,
+        DType::Float8E5M2 => Dtype::F8_E5M2,
+        DType::Int64 => Dtype::I64,
+        DType::Int32 => Dtype::I32,
+        DType::Int16 => Dtype::I16,
+        DType::Int8 => Dtype::I8,
+        DType::UInt64 => Dtype::U64,
+        DType::UInt32 => Dtype::U32,
+        DType::UInt16 => Dtype::U16,
+        DType::UInt8 => Dtype::U8,
+        DType::Bool => Dtype::BOOL,
+        DType::Float4E2M1 | DType::Int4 => return None,
+    })
+}
+
+/// Whether the case is to be one file.
+pub fn is_file(out: &Path) -> bool {
+    out.extension().is_some_and(|e| e == "safetensors")
+}
+
+/// Writes a case; how many bytes that are. After an error nothing of it is left.
+pub fn write(
+    out: &Path,
+    case: &str,
+    readme: &str,
+    payloads: &[(String, Payload)],
+) -> Result<u64, ReplayError> {
+    let mut made = Made::default();
+    let written = made.case(out, case, readme, payloads);
+    if written.is_err() {
+        made.undo();
+    }
+    written
+}
+
+/// What was made so far, in that order.
+#[derive(Default)]
+struct Made {
+    folders: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+impl Made {
+    fn case(
+        &mut self,
+        out: &Path,
+        case: &str,
+        readme: &str,
+        payloads: &[(String, Payload)],
+    ) -> Result<u64, ReplayError> {
+        let one_file = is_file(out);
+        let texts = [(CASE_KEY, case), (README_KEY, readme)];
+        let metadata = one_file.then(|| texts.map(|(key, text)| (key.to_string(), text.to_string())).into());
+        let tensors = serialized(out, metadata, payloads)?;
+        if one_file {
+            self.folder(out.parent().unwrap_or(Path::new("")))?;
+            return self.file(out, &tensors);
+        }
+        self.folder(out)?;
+        // The description comes last: with it the case is whole.
+        let files = [
+            (TENSORS_FILE, tensors.as_slice()),
+            (README_FILE, readme.as_bytes()),
+            (CASE_FILE, case.as_bytes()),
+        ];
+        files.into_iter().try_fold(0, |sum, (name, content)| Ok(sum + self.file(&out.join(name), content)?))
+    }
+
+    /// Makes a folder and those it lies in, as far as they are not there.
+    fn folder(&mut self, folder: &Path) -> Result<(), ReplayError> {
+        let missing: Vec<&Path> =
+            folder.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.is_dir()).collect();
+        for path in missing.into_iter().rev() {
+            std::fs::create_dir(path).map_err(|source| not_written(path, source))?;
+            self.folders.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, content: &[u8]) -> Result<u64, ReplayError> {
+        self.files.push(path.to_owned());
+        std::fs::write(path, content).map_err(|source| not_written(path, source))?;
+        Ok(content.len() as u64)
+    }
+
+    /// Removes it again, as far as nobody else has put something there.
+    fn undo(&self) {
+        for file in &self.files {
+            let _ = std::fs::remove_file(file);
+        }
+        for folder in self.folders.iter().rev() {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+fn serialized(
+    out: &Path,
+    metadata: Option<HashMap<String, String>>,
+    payloads: &[(String, Payload)],
+) -> Result<Vec<u8>, ReplayError> {
+    let tensors = payloads.iter().map(|(name, payload)| (name.as_str(), payload));
+    safetensors::serialize(tensors, metadata)
+        .map_err(|error| not_written(out, io::Error::other(error.to_string())))
+}
+
+fn not_written(path: &Path, source: io::Error) -> ReplayError {
+    ReplayError::NotWritten { path: path.to_owned(), source }
+}
