@@ -109,7 +109,7 @@ fn an_interrupted_run_ends_its_device_and_exits_with_130() {
 
 #[test]
 fn an_interrupted_measurement_exits_with_130_and_says_so_in_its_document() {
-    let mut command = command(&["bench", "dispatch", "--repeat", "1000", "--json"]);
+    let mut command = command(&["bench", "dispatch", "--tasks", "5000", "--repeat", "1000", "--json"]);
     let host = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     device_of(&host);
     kill_process(pid(host.id()), Signal::INT).expect("the host lives");
