@@ -128,3 +128,30 @@ fn a_case_that_the_disk_does_not_take_is_a_failure_and_leaves_nothing() {
         assert_eq!(std::fs::read_dir(folder.path().join("there")).expect("a folder").count(), 0, "{out}");
     }
 }
+
+#[test]
+fn failures_name_coordinates_in_lines_that_fit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    capture(small("paged_attention"), &folder.path().join("dump"));
+    for line in [
+        "replay dump --all --inject-fault softmax=last",
+        "replay dump --all --inject-fault softmax=last --reference",
+        "replay dump --task 0x100000001 --inject-fault softmax=last",
+        "replay dump --func softmax --set-arg 0=1",
+    ] {
+        let (code, out, err) = call(folder.path(), line);
+        assert_eq!(code, Some(1), "{line}: {err}");
+        let widest = out.lines().skip(1).map(|line| line.chars().count()).max();
+        assert!(widest.is_some_and(|columns| columns <= 100), "{widest:?} columns: {out}");
+        let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        if line.contains("--set-arg") {
+            assert!(words.contains("argument 0 is overridden: set by --set-arg"), "{out}");
+        } else {
+            assert!(words.contains("first at [") || words.contains("worst at ["), "{out}");
+            // Two dimensions, so no flat number.
+            let (_, place) = words.split_once(" at [").expect("a place");
+            let (place, _) = place.split_once(']').expect("closed");
+            assert!(place.contains(", "), "{place}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskR
 
 use crate::number::{counted, grouped, rate, time};
 use crate::output;
+use crate::record_text::short_task;
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
@@ -110,7 +111,7 @@ fn many(report: &ReplayReport) -> String {
         report.tasks.iter().filter(|t| t.outcome.reason().is_some() || t.nondeterministic()).collect();
     for task in told.iter().take(TOLD) {
         let reason = task.outcome.reason().unwrap_or("its results differ from run to run");
-        text += &format!("  {:<10} {}: {reason}\n", task.outcome.name(), task.name());
+        text += &wrapped(task.outcome.name(), &format!("{}: {reason}", short_name(task)));
     }
     if told.len() > TOLD {
         text += &format!("  and {} more; --json has them all\n", grouped((told.len() - TOLD) as u64));
@@ -127,7 +128,7 @@ fn many(report: &ReplayReport) -> String {
 fn one(task: &TaskReport) -> String {
     let mut text = format!("  task       {}, {}\n", TaskId(task.task_id), task.kernels.join("+"));
     let reason = task.outcome.reason().map_or_else(String::new, |reason| format!(": {reason}"));
-    text += &format!("  outcome    {}{reason}\n", task.outcome.name());
+    text += &wrapped("outcome", &format!("{}{reason}", task.outcome.name()));
     if let Some(placement) = task.placement {
         text += &format!("  placement  {} addresses\n", placement.name());
     }
@@ -147,7 +148,8 @@ fn one(task: &TaskReport) -> String {
     }
     for arg in task.args.iter().filter(|a| a.grade != Grade::Exact) {
         let reason = arg.reason.as_deref().unwrap_or("not as captured");
-        text += &format!("  argument {:<2} {}: {reason}\n", arg.arg_index, arg.grade.name());
+        let argument = format!("argument {}", arg.arg_index);
+        text += &wrapped(&argument, &format!("{}: {reason}", arg.grade.name()));
     }
     if task.runs > 1 {
         let results = match task.distinct_results {
@@ -157,6 +159,46 @@ fn one(task: &TaskReport) -> String {
         text += &format!("  runs       {}, {results}\n", task.runs);
     }
     text + &timing(task)
+}
+
+/// `task 0x100000002, mul`.
+fn short_name(task: &TaskReport) -> String {
+    format!("task {}, {}", short_task(task.task_id), task.kernels.join("+"))
+}
+
+/// A line with its name in front, continued below itself where it is too long.
+fn wrapped(name: &str, text: &str) -> String {
+    lines(&format!("  {name:<10} "), text)
+}
+
+/// Columns where standard output is no terminal, as in help texts.
+const COLUMNS: usize = 100;
+/// Narrower is not worth it.
+const LEAST_COLUMNS: usize = 40;
+
+/// Words in lines that fit, all as far in as the first.
+fn lines(head: &str, text: &str) -> String {
+    let columns = output::terminal_width().unwrap_or(COLUMNS).max(LEAST_COLUMNS);
+    fitted(head, text, columns)
+}
+
+fn fitted(head: &str, text: &str, columns: usize) -> String {
+    let indent = head.chars().count();
+    let (mut fitted, mut used) = (head.to_string(), indent);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > indent && used + 1 + length > columns {
+            fitted += &format!("\n{:indent$}", "");
+            used = indent;
+        }
+        if used > indent {
+            fitted.push(' ');
+            used += 1;
+        }
+        fitted += word;
+        used += length;
+    }
+    fitted + "\n"
 }
 
 fn of_reference(output: &OutputReport) -> String {
@@ -196,7 +238,8 @@ fn tests(report: &ReplayReport) -> String {
         text += &format!("test {case} ... {word}\n");
     }
     for task in report.tasks.iter().filter(|t| t.outcome.reason().is_some()) {
-        text += &format!("\n---- {} ----\n{}\n", task.name(), task.outcome.reason().unwrap_or_default());
+        text += &format!("\n---- {} ----\n", task.name());
+        text += &lines("", task.outcome.reason().unwrap_or_default());
     }
     let word = output::verdict(if report.passed() { "ok" } else { "FAILED" }, report.passed());
     let failed = report.count(|o| matches!(o, Outcome::Failed(_)));
@@ -238,6 +281,17 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_go_on_below_themselves_and_no_word_is_lost() {
+        let text = "argument 2: 1 of 16384 elements differ, first at [1, 1]: 2.0, captured 3.0";
+        let fitted = fitted("  failed     ", text, 50);
+        assert_eq!(
+            fitted,
+            "  failed     argument 2: 1 of 16384 elements\n             differ, first at [1, 1]: 2.0,\n             captured 3.0\n"
+        );
+        assert_eq!(super::fitted("  a ", "one-long-word", 5), "  a one-long-word\n");
+    }
 
     #[test]
     fn a_spread_is_read_off_the_sorted_times() {
