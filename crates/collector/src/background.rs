@@ -11,7 +11,7 @@ use crate::{
     places::{DISCARD, HEARTBEAT},
 };
 
-/// The region is looked at no less often than this.
+/// The region is looked at no less often than this, unless told otherwise.
 const LOOK: Duration = Duration::from_millis(50);
 /// Half of what the device may expect.
 const BEAT: Duration = Duration::from_millis(25);
@@ -53,11 +53,22 @@ where
     /// # Errors
     /// When a thread cannot be started.
     pub fn start(collector: Collector<M, S>) -> Result<Collection<M, S>, CollectError> {
+        Collection::start_looking(collector, LOOK)
+    }
+
+    /// [`Collection::start`], looking at the region no less often than every `look`.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start_looking(
+        collector: Collector<M, S>,
+        look: Duration,
+    ) -> Result<Collection<M, S>, CollectError> {
         let signals = Arc::new(Signals::default());
         let memory = collector.memory().clone();
         let collecting = spawn("tt-collector", {
             let signals = signals.clone();
-            move || collect(collector, &signals)
+            move || collect(collector, &signals, look)
         })?;
         // Dropped when the next thread cannot be started, which ends the first.
         let mut collection = Collection { signals, collecting: Some(collecting), beating: None };
@@ -141,11 +152,12 @@ impl<M: RegionMemory> Drop for Over<'_, M> {
 fn collect<M: RegionMemory + Clone, S: Sink>(
     mut collector: Collector<M, S>,
     signals: &Signals,
+    look: Duration,
 ) -> Result<Collector<M, S>, CollectError> {
     let mut over = Over { signals, memory: collector.memory().clone(), given_back: false };
     loop {
         let progress = collector.step()?;
-        let limit = if progress.records > 0 { Duration::ZERO } else { LOOK };
+        let limit = if progress.records > 0 { Duration::ZERO } else { look };
         let mut state = signals.sleep(limit, |state| state.woken || state.stop);
         state.woken = false;
         if state.stop {

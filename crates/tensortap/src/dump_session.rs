@@ -30,6 +30,10 @@ use crate::{DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
 /// Folder for dumps when none is named.
 const OUTPUTS: &str = "outputs";
 
+/// How often a run that is to end at its first wrong task is looked at, by the collector and by who can end it: a wrong
+/// task ends the run at most twice this, and the time its judgement takes, after its last record was made.
+const STOP_LOOK: Duration = Duration::from_millis(2);
+
 /// Collects what a run records.
 pub struct Session<'a> {
     config: &'a DumpConfig,
@@ -278,7 +282,11 @@ impl DumpSession for Session<'_> {
         let live = self.live.take().map(|live| live.entering_as(thread + 1));
         let files = Files { writer, trouble: self.config.trouble, reserved: 0, live };
         let collector = Collector::new(memory, files, &options, listener).map_err(|e| failed(&e))?;
-        self.collection = Some(Collection::start(collector).map_err(|e| failed(&e))?);
+        let started = match self.look() {
+            Some(look) => Collection::start_looking(collector, look),
+            None => Collection::start(collector),
+        };
+        self.collection = Some(started.map_err(|e| failed(&e))?);
         Ok(())
     }
 
@@ -286,6 +294,10 @@ impl DumpSession for Session<'_> {
         if let Some(collection) = &self.collection {
             collection.notify();
         }
+    }
+
+    fn look(&self) -> Option<Duration> {
+        self.config.live.as_ref().filter(|live| live.stop_at_first).map(|_| STOP_LOOK)
     }
 }
 

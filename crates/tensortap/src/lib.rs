@@ -46,7 +46,7 @@ pub use error::{Error, Unknown};
 pub use export::{
     ExportConfig, ExportError, ExportFormat, ExportLayout, ExportReport, export, export_records,
 };
-pub use live::{LiveConfig, LiveReport};
+pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, Golden, OutputVerdict, RunReport};

@@ -60,7 +60,7 @@ pub struct LiveReport {
     /// Tasks that differ, in what they were given or in what they produced.
     pub differing: u64,
     /// Tasks whose outputs differ although their inputs do not, in the order they were judged; at most the first 100.
-    pub wrong_here: Vec<u64>,
+    pub wrong_here: Vec<WrongTask>,
     /// How many there are of those.
     pub wrong_here_count: u64,
     /// Tasks that the golden does not have.
@@ -69,8 +69,19 @@ pub struct LiveReport {
     pub unjudged: u64,
     /// Payload bytes that were given back.
     pub released_bytes: u64,
-    /// Whether the run was ended at a wrong task.
+    /// Whether a wrong task was found at which the run was to end.
+    pub stop_found: bool,
+    /// Whether the run was ended there; one whose tasks were all complete by then was not.
     pub stopped: bool,
+}
+
+/// A task that is wrong although its inputs agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrongTask {
+    /// Task.
+    pub task_id: u64,
+    /// Names of its kernels.
+    pub kernels: Vec<String>,
 }
 
 impl LiveReport {
@@ -97,7 +108,7 @@ impl Findings {
     /// What was found; a run that was over before it could be ended was not stopped.
     pub(crate) fn report(&self, interrupted: bool) -> LiveReport {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        LiveReport { stopped: report.stopped && interrupted, ..report }
+        LiveReport { stopped: report.stop_found && interrupted, ..report }
     }
 
     fn change(&self, change: impl FnOnce(&mut LiveReport)) {
@@ -218,7 +229,7 @@ impl Live {
         let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
         self.waiting_bytes -= task.bytes;
         let verdict = self.judge.judge(writer, task_id, &task)?;
-        self.note(task_id, verdict);
+        self.note(task_id, &task, verdict);
         if verdict == Verdict::Same {
             self.release(writer, &task)
         } else {
@@ -226,7 +237,7 @@ impl Live {
         }
     }
 
-    fn note(&self, task_id: u64, verdict: Verdict) {
+    fn note(&self, task_id: u64, task: &WaitingTask, verdict: Verdict) {
         let stop = self.config.stop_at_first && verdict == Verdict::WrongHere;
         self.findings.change(|report| {
             report.judged += 1;
@@ -234,10 +245,10 @@ impl Live {
             if verdict == Verdict::WrongHere {
                 report.wrong_here_count += 1;
                 if report.wrong_here.len() < MAX_NAMED {
-                    report.wrong_here.push(task_id);
+                    report.wrong_here.push(WrongTask { task_id, kernels: self.judge.kernels(task) });
                 }
             }
-            report.stopped |= stop;
+            report.stop_found |= stop;
         });
         if stop {
             self.findings.stop.store(true, Ordering::Relaxed);

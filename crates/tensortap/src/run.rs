@@ -55,8 +55,9 @@ pub fn run_observed(
     let started = Instant::now();
     let findings = session.as_ref().map(Session::findings).unwrap_or_default();
     let dump = session.as_mut().map(|s| s as &mut dyn DumpSession);
-    let mut observe = |progress| observe(progress) && !findings.stop();
-    let observe: &mut dyn FnMut(Progress) -> bool = &mut observe;
+    // A run whose tasks are all complete is not ended: its outputs are about to be there.
+    let is_complete = |progress: Progress| progress.total == Some(progress.completed);
+    let mut watch = |progress| observe(progress) && (!findings.stop() || is_complete(progress));
     let outcome = execute(
         &mut *device,
         request.scene,
@@ -65,7 +66,7 @@ pub fn run_observed(
         options,
         &inputs,
         dump,
-        observe,
+        &mut watch,
     );
     let failure = match &outcome {
         Err(RunError::Failed(failure)) => Some(&**failure),

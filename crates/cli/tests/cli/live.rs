@@ -22,8 +22,7 @@ fn a_run_that_agrees_passes_and_one_that_does_not_names_the_task() {
     let people = folder.tensortap("run vector_example --inject-fault mul=sign --live golden --out again");
     for said in [
         "FAIL, compared 5 of 5 tasks with golden",
-        "2 tasks, 1 of them although their inputs agree: ",
-        "0x0000000100000002",
+        "2 tasks, 1 of them although their inputs agree: 0x100000002 (mul)\n",
     ] {
         assert!(people.stdout.contains(said), "{said}: {}", people.stdout);
     }
@@ -43,4 +42,42 @@ fn options_that_make_no_sense_together_are_refused() {
         assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
         assert!(outcome.stderr.contains(said), "{line}: {}", outcome.stderr);
     }
+}
+
+#[test]
+fn a_run_that_had_completed_when_its_wrong_task_was_found_says_so_and_is_checked() {
+    let folder = Folder::new();
+    let scene = "run tiny_llm --param layers=1 --param tokens=4 --param prompt=2";
+    folder.good(&format!("{scene} --dump-tensor=hash --out golden"));
+    // Read once after the run, so that nothing is found before.
+    let late = "--dump-collect batch --live golden --stop-at-first --inject-fault softmax=last";
+    let outcome = folder.tensortap(&format!("{scene} {late} --out late --json"));
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let run = document(&outcome);
+    assert_eq!((&run["status"], &run["golden"]), (&"complete".into(), &"fail".into()));
+    let live = &run["dump"]["live"];
+    assert_eq!((&live["stop_found"], &live["stopped"]), (&true.into(), &false.into()));
+    assert_eq!((&live["judged"], &live["of"]), (&run["tasks"], &run["tasks"]));
+    assert_eq!(live["first_wrong"]["kernels"], serde_json::json!(["softmax"]));
+
+    let people = folder.tensortap(&format!("{scene} {late} --out again"));
+    for said in
+        ["golden    FAIL", "    stop    at task 0x", " (softmax), but the run had completed by then\n"]
+    {
+        assert!(people.stdout.contains(said), "{said}: {}", people.stdout);
+    }
+    assert!(!people.stdout.contains("status"), "{}", people.stdout);
+}
+
+#[test]
+fn a_run_that_was_ended_says_how_far_it_had_come() {
+    let folder = Folder::new();
+    let scene = "run stream --param tasks=20000 --param bytes=4096";
+    folder.good(&format!("{scene} --dump-tensor=hash --out golden"));
+    let people = folder
+        .tensortap(&format!("{scene} --live golden --stop-at-first --inject-fault advance=last --out first"));
+    assert_eq!(people.code, Some(1), "{people:?}");
+    let line = people.stdout.lines().find(|line| line.starts_with("    stop ")).expect("told");
+    assert!(line.contains(" (advance), when ") && line.contains(" of 20,000 tasks had run and "), "{line}");
+    assert!(people.stdout.contains("status    interrupted"), "{}", people.stdout);
 }

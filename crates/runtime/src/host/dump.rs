@@ -1,6 +1,7 @@
 //! The host's part in recording: room for the region, and tasks that a dead device left in the middle.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tensortap_abi::{
     ControlLayout, CoreControl, DeviceRange, DumpGeometry, KernelArgs, LARGE_PAYLOAD_ALIGN, PayloadLayout,
@@ -43,6 +44,11 @@ pub trait DumpSession {
 
     /// The device has woken the host: there is something to take.
     fn woken(&mut self);
+
+    /// How often it wants the observer to be asked whether to go on; `None`: as often as anybody.
+    fn look(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Reserves and initialises the region, and names it in the launch arguments.

@@ -108,9 +108,10 @@ pub(super) fn wait(
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(), RunError> {
     let mut silence = Silence::new(options.stall_timeout);
+    let look = dump.as_ref().and_then(|session| session.look()).unwrap_or(LOOK);
     loop {
         let asleep = Instant::now();
-        let event = device.wait(LOOK)?;
+        let event = device.wait(look)?;
         if let (DeviceEvent::Woken, Some(session)) = (event, &mut dump) {
             session.woken();
         }

@@ -116,12 +116,17 @@ impl Judge {
         Ok(stream.finish().is_ok_and(|quick| quick.passes()))
     }
 
+    /// Names of a task's kernels.
+    pub(super) fn kernels(&self, task: &WaitingTask) -> Vec<String> {
+        let func_ids = task.task.map_or([NO_KERNEL; SLOTS_PER_TASK], |task| task.func_id);
+        let ran = func_ids.into_iter().filter(|&id| id != NO_KERNEL);
+        ran.map(|id| self.golden.dump.info().kernel_name(id)).collect()
+    }
+
     /// The rule that `blame` would apply.
     fn rule(&self, task_id: u64, task: &WaitingTask, golden: &Record) -> Rule {
-        let func_ids = task.task.map_or([NO_KERNEL; SLOTS_PER_TASK], |task| task.func_id);
-        let kernels =
-            self.golden.dump.info().kernels.iter().filter(|kernel| func_ids.contains(&kernel.func_id));
-        let kernels: Vec<&str> = kernels.map(|kernel| kernel.name.as_str()).collect();
+        let kernels = self.kernels(task);
+        let kernels: Vec<&str> = kernels.iter().map(String::as_str).collect();
         self.book.rule(&Subject {
             task_id: &TaskId(task_id).to_string(),
             kernels: &kernels,

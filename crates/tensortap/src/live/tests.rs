@@ -133,10 +133,13 @@ fn a_wrong_task_ends_the_run_only_when_asked_and_a_wrong_input_never() {
         let mut feed = Feed::new(|config| config.stop_at_first = stop);
         feed.give(0, DumpStage::BeforeDispatch, &content(7, DumpStage::BeforeDispatch));
         feed.give(0, DumpStage::AfterCompletion, &content(7, DumpStage::AfterCompletion));
-        assert_eq!((feed.report().differing, feed.report().stopped, feed.findings.stop()), (1, false, false));
+        assert_eq!(
+            (feed.report().differing, feed.report().stop_found, feed.findings.stop()),
+            (1, false, false)
+        );
         feed.give_right(1, DumpStage::BeforeDispatch);
         feed.give(1, DumpStage::AfterCompletion, &content(7, DumpStage::AfterCompletion));
-        assert_eq!(feed.report().wrong_here, [1]);
+        assert_eq!(feed.report().wrong_here, [WrongTask { task_id: 1, kernels: vec!["func_0".into()] }]);
         assert_eq!((feed.report().stopped, feed.findings.stop()), (stop, stop));
     }
 }

@@ -27,7 +27,7 @@ pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
         lines.push(("  filters", format!("kept out {}", kept_out(dump))));
     }
     if let Some(live) = &dump.live {
-        lines.extend(live_args::lines(live));
+        lines.extend(live_args::lines(live, report.tasks));
     }
     lines.push(("  folder", dump.dir.display().to_string()));
     lines.push(("  next", next(dump, report)));

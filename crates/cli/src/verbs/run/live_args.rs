@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use tensortap::{LiveConfig, LiveReport, TaskId};
+use tensortap::{LiveConfig, LiveReport, TaskId, WrongTask};
 
 use crate::number::{bytes, counted, grouped};
 use crate::output::verdict;
+use crate::record_text::{printable, short_task};
 use crate::size;
 
 /// Wrong tasks that the summary names.
@@ -22,7 +23,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "GOLDEN")]
     live: Option<PathBuf>,
 
-    /// End the run at the first task that is wrong although its inputs are right
+    /// End the run at the first task that is wrong although its inputs are right, some milliseconds after it
     #[arg(long, requires = "live")]
     stop_at_first: bool,
 
@@ -54,12 +55,20 @@ pub struct LiveDocument {
     judged: u64,
     of: u64,
     differing: u64,
+    first_wrong: Option<WrongDocument>,
     wrong_here: Vec<String>,
     wrong_here_count: u64,
     unmatched: u64,
     unjudged: u64,
     released_bytes: u64,
+    stop_found: bool,
     stopped: bool,
+}
+
+#[derive(Serialize)]
+struct WrongDocument {
+    task_id: String,
+    kernels: Vec<String>,
 }
 
 impl LiveDocument {
@@ -71,18 +80,23 @@ impl LiveDocument {
             judged: report.judged,
             of: report.of,
             differing: report.differing,
-            wrong_here: report.wrong_here.iter().map(|&id| TaskId(id).to_string()).collect(),
+            first_wrong: report.wrong_here.first().map(|task| WrongDocument {
+                task_id: TaskId(task.task_id).to_string(),
+                kernels: task.kernels.clone(),
+            }),
+            wrong_here: report.wrong_here.iter().map(|task| TaskId(task.task_id).to_string()).collect(),
             wrong_here_count: report.wrong_here_count,
             unmatched: report.unmatched,
             unjudged: report.unjudged,
             released_bytes: report.released_bytes,
+            stop_found: report.stop_found,
             stopped: report.stopped,
         }
     }
 }
 
-/// Labels and values of the summary's lines.
-pub fn lines(report: &LiveReport) -> Vec<(&'static str, String)> {
+/// Labels and values of the summary's lines; `ran` is how many tasks the run completed.
+pub fn lines(report: &LiveReport, ran: u64) -> Vec<(&'static str, String)> {
     let (judged, of) = (grouped(report.judged), counted(report.of, "task"));
     let word = if report.agrees() { verdict("PASS", true) } else { verdict("FAIL", false) };
     let mut lines =
@@ -90,6 +104,7 @@ pub fn lines(report: &LiveReport) -> Vec<(&'static str, String)> {
     if report.differing > 0 {
         lines.push(("  differ", format!("{}{}", counted(report.differing, "task"), first_wrong(report))));
     }
+    lines.extend(stop(report, ran).map(|said| ("  stop", said)));
     for (count, what) in [
         (report.unmatched, "not in the golden"),
         (report.unjudged, "kept without a verdict: not completed, or too much was waiting (--live-scratch)"),
@@ -106,10 +121,27 @@ fn first_wrong(report: &LiveReport) -> String {
     if report.wrong_here.is_empty() {
         return String::new();
     }
-    let named: Vec<String> = report.wrong_here.iter().take(NAMED).map(|&id| TaskId(id).to_string()).collect();
+    let named: Vec<String> = report.wrong_here.iter().take(NAMED).map(name).collect();
     let more = report.wrong_here_count.saturating_sub(named.len() as u64);
     let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
-    let stopped = if report.stopped { "; the run was ended there" } else { "" };
     let count = grouped(report.wrong_here_count);
-    format!(", {count} of them although their inputs agree: {}{more}{stopped}", named.join(", "))
+    format!(", {count} of them although their inputs agree: {}{more}", named.join(", "))
+}
+
+/// What came of `--stop-at-first`; `None` when no task was wrong, or it was not asked for.
+fn stop(report: &LiveReport, ran: u64) -> Option<String> {
+    let first = report.wrong_here.first().filter(|_| report.stop_found)?;
+    let found = format!("at task {}", name(first));
+    Some(if report.stopped {
+        let (ran, of) = (grouped(ran), counted(report.of, "task"));
+        format!("{found}, when {ran} of {of} had run and {} were compared", grouped(report.judged))
+    } else {
+        format!("{found}, but the run had completed by then")
+    })
+}
+
+/// `0x100000002 (mul)`.
+fn name(task: &WrongTask) -> String {
+    let kernels: Vec<_> = task.kernels.iter().map(|kernel| printable(kernel)).collect();
+    format!("{} ({})", short_task(task.task_id), kernels.join("+"))
 }
