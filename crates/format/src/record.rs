@@ -176,6 +176,21 @@ impl IndexRecord {
         record
     }
 
+    /// The same tensor, its stored payload said to be an earlier record's or its own.
+    #[must_use]
+    pub fn with_payload_shared(&self, shared: bool) -> IndexRecord {
+        let mut record = self.clone();
+        if self.payload_state() == PayloadState::Stored && self.kind() == RecordKind::Tensor {
+            let (offset, bytes) = (self.record.payload_pos, self.record.payload_bytes);
+            record.set_payload(if shared {
+                Payload::Deduplicated { offset, bytes }
+            } else {
+                Payload::Stored { offset, bytes }
+            });
+        }
+        record
+    }
+
     /// Replaces what is said about the payload of a tensor.
     pub(crate) fn set_payload(&mut self, payload: Payload) {
         let kept = self.record.flags & (RECORD_HAS_HASH | RECORD_IN_FLIGHT | RECORD_PAYLOAD_FILTERED);

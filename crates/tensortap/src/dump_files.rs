@@ -65,7 +65,12 @@ impl Sink for Files {
     }
 
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
-        Sink::free_window(&mut self.writer)
+        let mut dead = Sink::free_window(&mut self.writer)?;
+        if let Some(live) = &mut self.live {
+            dead.extend(live.free_idle(&mut self.writer)?);
+            dead.sort_unstable_by_key(|range| range.start);
+        }
+        Ok(dead)
     }
 
     fn finish(mut self, footer: &Footer) -> Result<Footer, FormatError> {

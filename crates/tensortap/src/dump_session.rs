@@ -21,6 +21,8 @@ use tensortap_recorder::{SetupOptions, UncapturedArg, uncaptured_record};
 use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
 
+use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
+
 use crate::build_id;
 use crate::dump_files::Files;
 use crate::in_flight::gather;
@@ -127,10 +129,10 @@ impl<'a> Session<'a> {
                 tensors: summary.tensors,
                 scalars: summary.scalars,
                 bytes_captured: summary.captured_bytes,
-                bytes_written: summary
-                    .written_bytes
-                    .saturating_sub(live.as_ref().map_or(0, |l| l.released_bytes)),
-                deduplicated_bytes: summary.deduplicated_bytes,
+                bytes_written: live.as_ref().map_or(summary.written_bytes, |live| live.kept_bytes),
+                deduplicated_bytes: live
+                    .as_ref()
+                    .map_or(summary.deduplicated_bytes, |live| live.shared_bytes),
                 truncated_tensors: summary.truncated_tensors,
                 dropped_records: summary.dropped_records,
                 dropped_overwrite: summary.overwritten_records,
@@ -243,9 +245,12 @@ impl DumpSession for Session<'_> {
         }
         collector.payload_path = self.config.write;
         if self.config.live.is_some() {
-            // A payload may be given back, so none may stand for another, and most are gone before they reach the disk.
-            collector.dedup_entries = 0;
+            // Most are gone before they reach the disk.
             collector.payload_path = PayloadPath::Buffered;
+            if self.config.last.is_some() {
+                // The window of tasks does not know which payloads records that wait refer to.
+                collector.dedup_entries = 0;
+            }
         }
         self.options = Some(collector);
         Ok(RegionPlan { geometry, options, enable: self.config.enable() })
@@ -365,6 +370,11 @@ fn run_id(started: SystemTime) -> u64 {
 }
 
 fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: SystemTime) -> RunInfo {
+    let mut extra = serde_json::Map::new();
+    // Under a cap a payload may be missing for that reason, too, and absence would not say that a task agreed.
+    if let Some(live) = config.live.as_ref().filter(|_| config.max_bytes.is_none()) {
+        extra.insert(LIVE_GOLDEN_KEY.into(), live.golden.display().to_string().into());
+    }
     let params = request.params.iter().map(|(key, value)| (key.to_string(), value.into())).collect();
     RunInfo {
         run_id,
@@ -378,6 +388,7 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
         dump_policy: config.policy.name().into(),
         dump_collect: config.collect.name().into(),
         args: request.scene.args(&request.params).iter().map(declared_arg).collect(),
+        extra,
         ..RunInfo::default()
     }
 }

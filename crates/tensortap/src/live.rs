@@ -5,10 +5,14 @@
 //! given back, mostly before it ever reached the disk; one that differs is entered whole, inputs included. When the
 //! payloads that wait exceed a limit, the tasks that have waited longest are entered whole, unjudged.
 //!
+//! Equal payloads are stored once, as in any dump, so a payload is given back when no record needs it any more. Between two
+//! calls of [`Live::free_idle`] the collector may find a payload that nobody needs and refer to it again.
+//!
 //! Records that wait are in no index yet, so a host that is killed loses them; a device that dies does not.
 
 mod free;
 mod golden;
+mod held;
 mod judge;
 mod task;
 
@@ -24,6 +28,7 @@ use tensortap_format::{DumpWriter, FormatError, IndexRecord, RunInfo};
 use crate::Error;
 use free::FreeSpace;
 use golden::Golden;
+use held::HeldPayloads;
 use judge::{Judge, Verdict};
 use task::WaitingTask;
 
@@ -67,8 +72,12 @@ pub struct LiveReport {
     pub unmatched: u64,
     /// Tasks kept whole because too much was waiting for a verdict, or because they never completed.
     pub unjudged: u64,
-    /// Payload bytes that were given back.
+    /// Payload bytes of tasks that agree, which were not kept for them.
     pub released_bytes: u64,
+    /// Payload bytes that were kept, each payload counted once.
+    pub kept_bytes: u64,
+    /// Payload bytes of kept records of which an earlier one stores the same.
+    pub shared_bytes: u64,
     /// Whether a wrong task was found at which the run was to end.
     pub stop_found: bool,
     /// Whether the run was ended there; one whose tasks were all complete by then was not.
@@ -126,7 +135,7 @@ pub(crate) struct Live {
     waiting: HashMap<u64, WaitingTask>,
     /// Tasks by the time their first record came; those that were judged are passed over.
     arrivals: VecDeque<u64>,
-    waiting_bytes: u64,
+    payloads: HeldPayloads,
     /// Tasks without a verdict: their later records go straight on.
     passing: HashSet<u64>,
     free: FreeSpace,
@@ -148,7 +157,7 @@ impl Live {
             next_seq: 0,
             waiting: HashMap::new(),
             arrivals: VecDeque::new(),
-            waiting_bytes: 0,
+            payloads: HeldPayloads::default(),
             passing: HashSet::new(),
             free: FreeSpace::default(),
             findings,
@@ -172,7 +181,7 @@ impl Live {
         let mut complete = Vec::new();
         for record in records {
             if !self.hold(record) {
-                at_once.push(record.clone());
+                at_once.push(self.kept(record));
             }
             let task_id = record.task_id();
             let waits = self.waiting.get_mut(&task_id);
@@ -197,7 +206,23 @@ impl Live {
                 None => {}
             }
         }
-        self.free.give_back(writer)
+        self.free_all_idle(writer).map(|_| ())
+    }
+
+    /// Gives back the space of payloads that nobody needs, once it is much. Returns where they were, in order. Call it when
+    /// every record that refers to a payload was appended.
+    pub(crate) fn free_idle(&mut self, writer: &mut DumpWriter) -> Result<Vec<Range<u64>>, FormatError> {
+        if self.payloads.is_much_idle() { self.free_all_idle(writer) } else { Ok(Vec::new()) }
+    }
+
+    fn free_all_idle(&mut self, writer: &mut DumpWriter) -> Result<Vec<Range<u64>>, FormatError> {
+        let idle = self.payloads.take_idle();
+        for range in &idle {
+            writer.give_up(range.start);
+            self.free.add(range.clone());
+        }
+        self.free.give_back(writer)?;
+        Ok(idle)
     }
 
     /// Takes a record into the account of its task; whether it has to wait.
@@ -220,21 +245,19 @@ impl Live {
             arrivals.push_back(task_id);
             WaitingTask::default()
         });
-        self.waiting_bytes += task.take(record);
+        task.take(record);
+        if let Some(range) = payload_range(record) {
+            self.payloads.wait(range);
+        }
         kind == RecordKind::Tensor
     }
 
     /// Judges a task and enters it.
     fn settle(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
         let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
-        self.waiting_bytes -= task.bytes;
         let verdict = self.judge.judge(writer, task_id, &task)?;
         self.note(task_id, &task, verdict);
-        if verdict == Verdict::Same {
-            self.release(writer, &task)
-        } else {
-            self.enter(writer, &task, task.tensors.clone())
-        }
+        if verdict == Verdict::Same { self.release(writer, &task) } else { self.enter_whole(writer, &task) }
     }
 
     fn note(&self, task_id: u64, task: &WaitingTask, verdict: Verdict) {
@@ -259,24 +282,39 @@ impl Live {
     fn release(&mut self, writer: &mut DumpWriter, task: &WaitingTask) -> Result<(), FormatError> {
         let records = task.tensors.iter().map(IndexRecord::without_payload).collect();
         self.enter(writer, task, records)?;
-        for (offset, bytes) in task.tensors.iter().filter_map(IndexRecord::stored_range) {
-            writer.give_up(offset);
-            self.free.add(offset..offset + bytes);
-            self.findings.change(|report| report.released_bytes += bytes);
+        for range in task.tensors.iter().filter_map(payload_range) {
+            self.payloads.end_wait(range);
+            self.findings.change(|report| report.released_bytes += range.1);
         }
-        self.free.give_back_when_much(writer)
+        Ok(())
+    }
+
+    /// Enters a task with its payloads.
+    fn enter_whole(&mut self, writer: &mut DumpWriter, task: &WaitingTask) -> Result<(), FormatError> {
+        let records = task.tensors.iter().map(|record| self.kept(record)).collect();
+        task.tensors.iter().filter_map(payload_range).for_each(|range| self.payloads.end_wait(range));
+        self.enter(writer, task, records)
+    }
+
+    /// A record as it is entered with its payload: the first that is kept of equal ones stores it.
+    fn kept(&mut self, record: &IndexRecord) -> IndexRecord {
+        let Some(range) = payload_range(record) else { return record.clone() };
+        let is_first = self.payloads.keep(range);
+        self.findings.change(|report| {
+            *(if is_first { &mut report.kept_bytes } else { &mut report.shared_bytes }) += range.1;
+        });
+        record.with_payload_shared(!is_first)
     }
 
     fn keep_unjudged(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
         let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
-        self.waiting_bytes -= task.bytes;
         self.passing.insert(task_id);
         self.findings.change(|report| report.unjudged += 1);
-        self.enter(writer, &task, task.tensors.clone())
+        self.enter_whole(writer, &task)
     }
 
     fn make_room(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
-        while self.waiting_bytes > self.config.scratch_bytes {
+        while self.payloads.waiting_bytes() > self.config.scratch_bytes {
             let Some(oldest) = self.arrivals.pop_front() else { break };
             self.keep_unjudged(writer, oldest)?;
         }
@@ -302,6 +340,11 @@ impl Live {
         self.next_seq += records.len() as u64;
         writer.append(self.thread, first..self.next_seq, &records)
     }
+}
+
+/// Offset and bytes of a payload in the file; one without bytes is nowhere.
+fn payload_range(record: &IndexRecord) -> Option<(u64, u64)> {
+    record.stored_range().filter(|(_, bytes)| *bytes > 0)
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         matching,
         golden,
         first_wrong: Vec::new(),
+        agreed_live: Vec::new(),
     })
 }
 

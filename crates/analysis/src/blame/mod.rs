@@ -19,6 +19,13 @@ use crate::metrics::{Detail, Predicate, Rule};
 use crate::parallel::Work;
 use crate::rules::Subject;
 
+/// Key of a dump's run information that names the golden it was compared with while it ran (`run --live`). A tensor of such a
+/// dump whose hash is there and whose payload is `none` belongs to a task that agreed.
+pub const LIVE_GOLDEN_KEY: &str = "live_golden";
+
+/// Why a task that agreed with its golden while it ran cannot be judged by its reference.
+pub const AGREED_LIVE: &str = "equal to the golden while it ran; its content was not kept";
+
 /// How a dump is held against its golden.
 #[derive(Clone, Default)]
 pub struct BlameOptions<'a> {
@@ -56,6 +63,8 @@ pub struct Blame {
     pub golden: Option<TaskGraph>,
     /// The tasks at which an error began and that no other error led to: positions in the graph.
     pub first_wrong: Vec<usize>,
+    /// Tasks that are `unknown` because they agreed with a golden while they ran, and nothing of them was kept.
+    pub agreed_live: Vec<usize>,
 }
 
 /// One record that was compared.

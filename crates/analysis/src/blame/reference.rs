@@ -1,15 +1,18 @@
 //! Every task alone, on its captured inputs, against the references of its kernels.
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Dump, FormatError, PayloadState};
 use tensortap_scene::Scene;
 
-use super::{Blame, BlameOptions, ComparedArg, carried_all, count_compared, rule_of, status_of};
+use super::{
+    AGREED_LIVE, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, carried_all, count_compared, rule_of,
+    status_of,
+};
 use crate::carry::Carried;
 use crate::compare::{Depth, Outcome, RuleBook, Verdict, compare};
 use crate::error::AnalysisError;
 use crate::graph::{GraphTask, TaskGraph, load};
-use crate::labels::{ArgStatus, Status, TaskStatus, label_alone};
+use crate::labels::{ArgStatus, Label, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
 use crate::metrics::Detail;
 use crate::reference::{Expected, References, captured_side};
@@ -43,9 +46,16 @@ pub(super) fn blame(
         compared_args.push(compared);
     }
     let same = Carried::Same;
-    let findings = label_alone(&graph, &statuses, |task, arg| {
+    let mut findings = label_alone(&graph, &statuses, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&same).clone()
     });
+    let mut agreed_live = Vec::new();
+    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.label == Label::Unknown) {
+        if agreed_while_it_ran(dump, &graph.tasks[place])? {
+            finding.reason = Some(AGREED_LIVE.into());
+            agreed_live.push(place);
+        }
+    }
     let compared = count_compared(&compared_args);
     let of = graph.tasks.iter().flat_map(GraphTask::outputs).count() as u64;
     let matching = Matching::default();
@@ -58,7 +68,22 @@ pub(super) fn blame(
         matching,
         golden: None,
         first_wrong: Vec::new(),
+        agreed_live,
     })
+}
+
+/// Whether a live comparison found the task equal to its golden and kept none of its content.
+fn agreed_while_it_ran(dump: &Dump, task: &GraphTask) -> Result<bool, FormatError> {
+    let captures = || task.args.iter().filter(|a| !a.is_scalar()).flat_map(|a| [a.before, a.after]).flatten();
+    if !dump.info().extra.contains_key(LIVE_GOLDEN_KEY) || task.in_flight || captures().next().is_none() {
+        return Ok(false);
+    }
+    for captured in captures() {
+        if captured.hash.is_none() || dump.record(captured.record)?.payload != PayloadState::None {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What is known of the arguments: outputs as computed, inputs right unless they changed on the way.

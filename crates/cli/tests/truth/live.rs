@@ -85,6 +85,30 @@ fn the_tasks_that_differ_are_kept_whole_and_true() {
 }
 
 #[test]
+fn what_is_kept_shares_storage_as_in_a_plain_dump() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let golden = golden("paged_attention", DumpLevel::Full, folder.path());
+    let mut config = live("paged_attention", &golden, folder.path());
+    config.inject_fault = Some(("softmax".into(), FaultKind::Last));
+    let live = run(&config).dump.expect("dumped");
+    config.dump.as_mut().unwrap().live = None;
+    config.out = Some(folder.path().join("plain"));
+    let plain = run(&config).dump.expect("dumped");
+    assert!(live.bytes_written > 0 && live.bytes_written <= plain.bytes_written, "{live:?} {plain:?}");
+    let released = live.live.as_ref().expect("compared").released_bytes;
+    assert!(live.deduplicated_bytes > 0 && released > 0, "{live:?}");
+    assert_eq!(live.bytes_written + live.deduplicated_bytes + released, live.bytes_captured);
+
+    let (kept, all) = (Manifest::read(&live.dir), Manifest::read(&plain.dir));
+    assert_eq!(kept.json["deduplicated_bytes"], live.deduplicated_bytes);
+    let stored = |r: &&serde_json::Value| r["kind"] == "tensor" && r["payload"] == "stored";
+    for record in kept.records().iter().filter(stored) {
+        let same = all.records().iter().find(|r| key(r) == key(record)).expect("recorded");
+        assert!(kept.payload(record) == all.payload(same), "{record}");
+    }
+}
+
+#[test]
 fn what_waits_too_much_is_kept_without_a_verdict() {
     let folder = tempfile::tempdir().expect("a folder");
     let golden = golden("vector_example", DumpLevel::Full, folder.path());

@@ -4,22 +4,17 @@ use std::ops::Range;
 use tensortap_abi::SMALL_PAYLOAD_ALIGN;
 use tensortap_format::{DumpWriter, FormatError};
 
-/// Bytes gathered before they are given back.
-const MUCH: u64 = 16 << 20;
-
 /// Ranges of the payload file that nothing refers to. Neighbours become one, so that small payloads add up to pages.
 #[derive(Debug, Default)]
 pub(super) struct FreeSpace {
     /// End of each range by its start, and whether it has grown since it was given back.
     ranges: BTreeMap<u64, (u64, bool)>,
-    new_bytes: u64,
 }
 
 impl FreeSpace {
     /// Adds a range; no two ranges overlap.
     pub(super) fn add(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
-        self.new_bytes += end - start;
         if let Some((&before, &(before_end, _))) = self.ranges.range(..start).next_back()
             && touch(before_end, start)
         {
@@ -35,14 +30,8 @@ impl FreeSpace {
         self.ranges.insert(start, (end, true));
     }
 
-    /// Gives the space back once it is worth a call.
-    pub(super) fn give_back_when_much(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
-        if self.new_bytes < MUCH { Ok(()) } else { self.give_back(writer) }
-    }
-
     /// Gives back all that was added.
     pub(super) fn give_back(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
-        self.new_bytes = 0;
         for (&start, (end, new)) in self.ranges.iter_mut().filter(|(_, (_, new))| *new) {
             writer.free(start..*end)?;
             *new = false;

@@ -9,31 +9,22 @@ pub(super) struct WaitingTask {
     pub(super) tensors: Vec<IndexRecord>,
     /// Position and bits.
     pub(super) scalars: Vec<(u16, u64)>,
-    /// Payload bytes in the file.
-    pub(super) bytes: u64,
     /// Every record that the golden has of it has come.
     pub(super) complete: bool,
 }
 
 impl WaitingTask {
-    /// Takes a record of the task; returns the payload bytes it has in the file.
-    pub(super) fn take(&mut self, record: &IndexRecord) -> u64 {
+    /// Takes a record of the task.
+    pub(super) fn take(&mut self, record: &IndexRecord) {
         match record.kind() {
             RecordKind::Task => {
                 let known = self.task.is_some_and(|task| task.completed_ns != 0);
                 self.task = record.as_task().filter(|_| !known).or(self.task);
-                0
             }
             RecordKind::Scalar => {
                 self.scalars.push((record.fields().arg_index, record.fields().payload_pos));
-                0
             }
-            _ => {
-                let bytes = record.stored_range().map_or(0, |(_, bytes)| bytes);
-                self.tensors.push(record.clone());
-                self.bytes += bytes;
-                bytes
-            }
+            _ => self.tensors.push(record.clone()),
         }
     }
 

@@ -111,19 +111,25 @@ fn as_much_waits_as_the_limit_allows_and_then_the_oldest_goes_unjudged() {
     let mut feed = Feed::new(|config| config.scratch_bytes = 2 * BYTES);
     feed.give_right(0, DumpStage::BeforeDispatch);
     feed.give_right(1, DumpStage::BeforeDispatch);
-    assert_eq!((feed.waiting(), feed.live.waiting_bytes, feed.report().unjudged), (vec![0, 1], 2 * BYTES, 0));
+    assert_eq!(
+        (feed.waiting(), feed.live.payloads.waiting_bytes(), feed.report().unjudged),
+        (vec![0, 1], 2 * BYTES, 0)
+    );
     feed.give_right(2, DumpStage::BeforeDispatch);
-    assert_eq!((feed.waiting(), feed.live.waiting_bytes, feed.report().unjudged), (vec![1, 2], 2 * BYTES, 1));
+    assert_eq!(
+        (feed.waiting(), feed.live.payloads.waiting_bytes(), feed.report().unjudged),
+        (vec![1, 2], 2 * BYTES, 1)
+    );
     // What is judged makes room.
     feed.give_right(1, DumpStage::AfterCompletion);
     feed.give_right(3, DumpStage::BeforeDispatch);
-    assert_eq!((feed.waiting(), feed.live.waiting_bytes), (vec![2, 3], 2 * BYTES));
+    assert_eq!((feed.waiting(), feed.live.payloads.waiting_bytes()), (vec![2, 3], 2 * BYTES));
     for task_id in [0, 2, 3] {
         feed.give_right(task_id, DumpStage::AfterCompletion);
     }
     let LiveReport { judged, unjudged, differing, released_bytes, .. } = feed.report();
     assert_eq!((judged, unjudged, differing, released_bytes), (3, 1, 0, 3 * 2 * BYTES));
-    assert_eq!((feed.waiting(), feed.live.waiting_bytes), (vec![], 0));
+    assert_eq!((feed.waiting(), feed.live.payloads.waiting_bytes()), (vec![], 0));
     assert!(!feed.report().agrees(), "one was not compared");
 }
 
