@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs, output: Output) -> anyhow::Result<Exit> {
     name_crashes(config.device_mode)?;
     match observed(&config, output)? {
         Ok(report) => {
-            tell(&report, &request, output)?;
+            tell(&report, &request, &args.again_with_dump(), output)?;
             let incomplete = report.dump.as_ref().is_some_and(complain);
             let live = report.dump.as_ref().and_then(|dump| dump.live.as_ref());
             let differs = live.is_some_and(|live| !live.agrees());
@@ -66,11 +66,12 @@ fn observed(config: &RunConfig, output: Output) -> anyhow::Result<Result<RunRepo
     Ok(outcome)
 }
 
-fn tell(report: &RunReport, request: &Request, output: Output) -> anyhow::Result<()> {
+/// `again` is the command that repeats the run with a dump.
+fn tell(report: &RunReport, request: &Request, again: &str, output: Output) -> anyhow::Result<()> {
     if output.json {
         output.document(&RunDocument::of(report))
     } else {
-        output.text(&summary::of(report, &request.scene.args(&request.params)))
+        output.text(&summary::of(report, &request.scene.args(&request.params), again))
     }
 }
 

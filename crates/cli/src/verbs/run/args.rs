@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use tensortap::{BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, MAX_RING_SLOTS,
 
 use super::dump_args::DumpArgs;
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
+use crate::dump_arg::quoted;
 use crate::error::UsageError;
 use crate::output;
 use crate::parse::{at_most, pair, whole};
@@ -88,6 +90,20 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// The command that runs the same and records all of it.
+    pub fn again_with_dump(&self) -> String {
+        let mut words = vec![format!("tensortap run {}", word(&self.scene))];
+        words.extend(self.params.iter().map(|(key, value)| format!("--param {key}={}", word(value))));
+        if self.platform != DEFAULT_PLATFORM {
+            words.push(format!("--platform {}", self.platform));
+        }
+        words.extend(self.runtime.iter().map(|runtime| format!("--runtime {runtime}")));
+        let fault = self.failing.inject_fault.iter();
+        words.extend(fault.map(|(kernel, kind)| format!("--inject-fault {kernel}={}", kind.name())));
+        words.push("--dump-tensor".into());
+        words.join(" ")
+    }
+
     /// The same for the library.
     pub fn config(&self) -> Result<RunConfig, UsageError> {
         let mut config = RunConfig::new(&self.scene);
@@ -109,6 +125,11 @@ impl RunArgs {
         config.warn = Some(Arc::new(output::warning));
         Ok(config)
     }
+}
+
+/// As a shell takes it for one word.
+fn word(text: &str) -> String {
+    quoted(Path::new(text))
 }
 
 fn platform_help() -> String {

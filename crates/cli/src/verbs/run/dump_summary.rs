@@ -8,9 +8,13 @@ use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
 use crate::number::{byte_rate, bytes, counted, counted_in, significant, time};
 
-/// Labels and values of the summary's lines; none without a dump.
-pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
-    let Some(dump) = &report.dump else { return Vec::new() };
+/// Labels and values of the summary's lines; without a dump, what to do about a wrong result. `again` is the command that
+/// repeats the run with a dump.
+pub fn lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
+    let Some(dump) = &report.dump else {
+        let failed = report.golden == Golden::Fail;
+        return if failed { recorded("next", again) } else { Vec::new() };
+    };
     let mut lines = vec![("dump", contents(dump))];
     if dump.level != DumpLevel::Off {
         lines.push(("  bytes", sizes(dump)));
@@ -30,7 +34,7 @@ pub fn lines(report: &RunReport) -> Vec<(&'static str, String)> {
         lines.extend(live_args::lines(live, report.tasks));
     }
     lines.push(("  folder", dump.dir.display().to_string()));
-    lines.push(("  next", next(dump, report)));
+    lines.extend(next(dump, report, again));
     lines
 }
 
@@ -111,18 +115,30 @@ fn reasons(dump: &DumpReport) -> String {
     if reasons.is_empty() { reasons } else { format!(" ({reasons})") }
 }
 
-/// The command to try now; after a wrong result, the one that names the task.
-fn next(dump: &DumpReport, report: &RunReport) -> String {
-    if dump.level == DumpLevel::Off {
-        return format!("read {}", dump.dir.join(KERNEL_ARGS_FILE).display());
-    }
+/// What to try now; after a wrong result, the command that names the task. References need content, a golden does not.
+fn next(dump: &DumpReport, report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
     let named = newest_or(&dump.dir);
     let differs = dump.live.as_ref().is_some_and(|live| live.differing > 0);
-    if report.golden == Golden::Fail || differs {
-        format!("tensortap blame{named} --reference")
-    } else {
-        format!("tensortap list{named}")
+    let wrong = report.golden == Golden::Fail || differs;
+    let read = || format!("read {}", dump.dir.join(KERNEL_ARGS_FILE).display());
+    match (dump.level, wrong) {
+        (DumpLevel::Off, false) => vec![("  next", read())],
+        (DumpLevel::Off, true) => recorded("  next", again),
+        (_, false) => vec![("  next", format!("tensortap list{named}"))],
+        (DumpLevel::Full, true) => vec![("  next", format!("tensortap blame{named} --reference"))],
+        (DumpLevel::Marked | DumpLevel::Meta | DumpLevel::Hash, true) => {
+            let golden =
+                format!("tensortap blame{named} --golden RIGHT, with the dump of a run that was right");
+            let mut lines = vec![("  next", golden)];
+            lines.extend(recorded("  or", again));
+            lines
+        }
     }
+}
+
+/// To run again with a dump, and then to find the task.
+fn recorded(label: &'static str, again: &str) -> Vec<(&'static str, String)> {
+    vec![(label, again.into()), ("  then", "tensortap blame --reference".into())]
 }
 
 #[cfg(test)]
@@ -184,6 +200,36 @@ mod tests {
         let both = DumpReport { level: DumpLevel::Full, ..filtered };
         assert_eq!(kept_out(&both), "3 records");
         assert_eq!(contents(&both), contents(&dump()));
+    }
+
+    #[test]
+    fn what_comes_next_can_be_done_with_what_was_recorded() {
+        let report = |golden| RunReport {
+            scene: "s",
+            platform: "p",
+            runtime: "r",
+            blocks: 1,
+            schedulers: 1,
+            tasks: 1,
+            dispatches: 1,
+            wall: Duration::ZERO,
+            golden,
+            outputs: Vec::new(),
+            results: Vec::new(),
+            dump: None,
+            failure: None,
+        };
+        let said = |level, golden| {
+            let lines = next(&DumpReport { level, ..dump() }, &report(golden), "AGAIN");
+            lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(said(DumpLevel::Full, Golden::Fail), "tensortap blame --reference");
+        assert_eq!(said(DumpLevel::Hash, Golden::Pass), "tensortap list");
+        let hashes = said(DumpLevel::Hash, Golden::Fail);
+        assert!(hashes.starts_with("tensortap blame --golden RIGHT") && hashes.contains("AGAIN"), "{hashes}");
+        let without: Vec<_> = lines(&report(Golden::Fail), "AGAIN");
+        assert_eq!(without, [("next", "AGAIN".into()), ("  then", "tensortap blame --reference".into())]);
+        assert_eq!(lines(&report(Golden::Pass), "AGAIN"), []);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::output::verdict;
 /// Width of the labels on the left.
 const LABEL: usize = 9;
 
-/// The summary of a run; `args` are the scene's own arguments, for the shapes of its outputs.
-pub fn of(report: &RunReport, args: &[ArgSpec]) -> String {
+/// The summary of a run; `args` are the scene's own arguments, for the shapes of its outputs, `again` the command that
+/// repeats it with a dump.
+pub fn of(report: &RunReport, args: &[ArgSpec], again: &str) -> String {
     let RunReport { scene, platform, runtime, blocks, schedulers, tasks, dispatches, wall, .. } = *report;
     let mut text = format!("{scene} on {platform}\n");
     let (blocks, schedulers) = (counted(blocks.into(), "block"), counted(schedulers.into(), "scheduler"));
@@ -29,7 +30,7 @@ pub fn of(report: &RunReport, args: &[ArgSpec]) -> String {
     for output in &report.outputs {
         text.push_str(&output_lines(output, width, args));
     }
-    for (label, value) in dump_summary::lines(report) {
+    for (label, value) in dump_summary::lines(report, again) {
         line(&mut text, label, &value);
     }
     text
