@@ -1,18 +1,23 @@
 //! `tensortap blame`: which task is wrong.
 
 mod document;
+mod golden;
+mod headline;
+mod tasks;
 mod text;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use tensortap::analysis::blame::{Against, Blame, BlameOptions, ComparedArg};
+use tensortap::analysis::labels::Label;
 use tensortap::analysis::metrics::Detail;
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::DumpArg;
+use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::parallel::JobsArg;
@@ -34,14 +39,14 @@ pub struct BlameArgs {
     dump: DumpArg,
 
     /// Compare with the dump of a run that was right, on any platform and runtime
-    #[arg(long, value_name = "DUMP", required_unless_present = "reference", conflicts_with = "reference")]
+    #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
     golden: Option<PathBuf>,
 
     /// Compute what each task should have made of its captured inputs; needs no golden
     #[arg(long)]
     reference: bool,
 
-    /// List tasks that are ok, too
+    /// List every task, those that are ok, too
     #[arg(long)]
     all: bool,
 
@@ -66,6 +71,10 @@ struct Report<'a> {
     dump: &'a Dump,
     /// Folder of the golden; `None` with references.
     golden: Option<String>,
+    /// That the golden is of another scene.
+    other_scene: Option<String>,
+    /// What else to know of the golden.
+    remarks: Vec<String>,
     blame: &'a Blame,
     culprits: Vec<Culprit>,
     passes: bool,
@@ -74,6 +83,13 @@ struct Report<'a> {
 
 /// Labels every task and says where it went wrong.
 pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
+    if args.golden.is_none() && !args.reference {
+        return Err(UsageError {
+            message: "nothing to hold the dump against".into(),
+            hint: "give --reference, which needs nothing else, or --golden DUMP, the dump of a run that was right".into(),
+        }
+        .into());
+    }
     let dump = args.dump.open()?;
     let golden = args.golden.as_deref().map(Dump::open).transpose()?;
     let registry = tensortap::builtin();
@@ -98,8 +114,12 @@ pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
         culprits.map(|place| culprit(&blame, &dump, &against, place, &options)).collect::<Result<_, _>>()?;
     drop(progress);
     let passes = blame.passes(args.compare.allow_unmatched);
+    let other_scene = golden.as_ref().and_then(|golden| golden::other_scene(&dump, golden));
+    let other_params = golden.as_ref().and_then(|golden| golden::other_params(&dump, golden));
+    let remarks = other_scene.iter().cloned().filter(|_| blame.compared > 0).chain(other_params).collect();
     let golden = golden.as_ref().map(|g| g.dir().display().to_string());
-    let report = Report { dump: &dump, golden, blame: &blame, culprits, passes, all: args.all };
+    let all = args.all;
+    let report = Report { dump: &dump, golden, other_scene, remarks, blame: &blame, culprits, passes, all };
     if output.json {
         output.document(&document::of(&report))?;
     } else {
@@ -110,11 +130,13 @@ pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
     Ok(if passes { Exit::Good } else { Exit::Difference })
 }
 
-/// The first wrong tasks, one for each set of kernels.
+/// The first wrong tasks, one for each set of kernels; then those of kernels that are wrong behind another error only.
 fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
     let mut seen = Vec::new();
     let mut chosen = Vec::new();
-    for &place in &blame.first_wrong {
+    let behind = headline::roots(blame).into_iter();
+    let behind = behind.filter(|&place| blame.findings[place].label == Label::WrongHere);
+    for place in blame.first_wrong.iter().copied().chain(behind) {
         let kernels = blame.graph.tasks[place].kernel_labels();
         if chosen.len() < DETAILED && !seen.contains(&kernels) {
             seen.push(kernels);

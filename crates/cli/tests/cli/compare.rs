@@ -230,6 +230,41 @@ fn dumps_without_anything_in_common_fail_and_list_what_has_no_partner() {
             "{outcome:?}"
         );
     }
+    let blamed = folder.tensortap("blame right --golden other");
+    let said = "the dump is of scene vector_example, the golden of scalar_data";
+    assert!(blamed.stdout.contains(said), "{blamed:?}");
+}
+
+#[test]
+fn a_golden_with_other_parameters_is_remarked_and_none_at_all_is_refused() {
+    let folder = right_and_wrong();
+    folder.good("run vector_example --param seed=7 --dump-tensor --out seeded");
+    let seeded = folder.tensortap("blame right --golden seeded");
+    assert!(seeded.stdout.contains("the golden ran with other parameters: seed 7, not "), "{seeded:?}");
+    let none = folder.tensortap("blame right");
+    assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.stderr.contains("--reference, which needs nothing else, or --golden"), "{none:?}");
+}
+
+#[test]
+fn a_live_dump_lists_culprits_first_and_says_what_agreed() {
+    let folder = Folder::new();
+    folder.good("run paged_attention --dump-tensor=hash --out golden");
+    folder.tensortap("run paged_attention --live golden --out live --inject-fault softmax=last");
+    let blamed = folder.tensortap("blame live --reference");
+    assert_eq!(blamed.code, Some(1), "{blamed:?}");
+    let (head, list) = blamed.stdout.split_once("tasks by label").expect("listed");
+    assert!(head.starts_with("FAIL: 29 tasks are wrong here, all softmax; the first is task "), "{head}");
+    assert!(list.lines().nth(1).is_some_and(|row| row.starts_with("  wrong_here")), "{list}");
+    let agreed = "equal to the golden while it ran; its content was not kept";
+    assert!(list.matches(agreed).count() == 1 && !list.contains("is not stored"), "{list}");
+    let wide = list.lines().find(|line| line.len() > 100);
+    assert_eq!(wide, None);
+
+    folder.good("run paged_attention --live golden --out same");
+    let same = folder.tensortap("blame same --reference");
+    assert_eq!(same.code, Some(1), "what was not kept was not judged: {same:?}");
+    assert!(same.stdout.contains("116 tasks agreed with the golden while running"), "{same:?}");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Finding, Label, RaceKind};
 use tensortap::analysis::metrics::Detail;
 
+use super::headline::{by_kernel, headline};
+use super::tasks::write_tasks;
 use super::{Culprit, Report};
 use crate::compare_text::{detail_lines, evidence, rule_text};
 use crate::dump_arg::quoted;
@@ -15,7 +17,9 @@ use crate::output;
 use crate::record_text::{printable, short_task};
 
 /// Tasks listed where not all are asked for.
-const LISTED: usize = 20;
+pub(super) const LISTED: usize = 20;
+/// Width of a line that is broken, where there is no terminal.
+const WIDTH: usize = 100;
 /// Members of a chain that are named.
 const LINKS: usize = 8;
 
@@ -25,58 +29,24 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     writeln!(out, "{}", headline(report))?;
     writeln!(out, "  {}", compared(report))?;
     writeln!(out, "  {}", labels(blame))?;
-    for line in remarks(blame) {
+    for line in report.remarks.iter().cloned().chain(remarks(blame)) {
         writeln!(out, "  {line}")?;
     }
     for culprit in culprits {
         writeln!(out)?;
         write_culprit(out, report, culprit)?;
     }
-    let more = blame.first_wrong.len() - culprits.len();
-    if more > 0 {
-        let tasks = counted(more as u64, "further task");
-        writeln!(out, "\nan error also began at {tasks}: {}", by_kernel(blame, culprits))?;
+    let is_shown = |place: &usize| culprits.iter().any(|culprit| culprit.place == *place);
+    let more: Vec<usize> = blame.first_wrong.iter().copied().filter(|place| !is_shown(place)).collect();
+    if !more.is_empty() {
+        let tasks = counted(more.len() as u64, "further task");
+        writeln!(out, "\nnothing wrong is before {tasks} either: {}", by_kernel(blame, &more))?;
     }
     write_tasks(out, report)?;
     write_unmatched(out, blame)
 }
 
-fn headline(report: &Report<'_>) -> String {
-    let word = output::verdict(if report.passes { "PASS" } else { "FAIL" }, report.passes);
-    let blame = report.blame;
-    let what = match blame.first_wrong.as_slice() {
-        [] if report.passes => "no task is wrong".into(),
-        [] if blame.compared == 0 => "nothing could be compared".into(),
-        [] => "not every task could be judged".into(),
-        [one] => format!("{} {}", name(blame, *one), said(blame.findings[*one].label)),
-        [one, ..] => {
-            let all = counted(blame.first_wrong.len() as u64, "task");
-            format!(
-                "{} {}, the first of {all} where an error began",
-                name(blame, *one),
-                said(blame.findings[*one].label)
-            )
-        }
-    };
-    format!("{word}: {what}")
-}
-
-/// First wrong tasks that are not shown, counted by kernel: `softmax 28, pv 2`.
-fn by_kernel(blame: &Blame, shown: &[Culprit]) -> String {
-    let mut counts: Vec<(String, u64)> = Vec::new();
-    for &place in blame.first_wrong.iter().filter(|&&p| shown.iter().all(|c| c.place != p)) {
-        let kernels = kernels(blame, place);
-        match counts.iter_mut().find(|(name, _)| *name == kernels) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((kernels, 1)),
-        }
-    }
-    let words: Vec<String> =
-        counts.iter().take(LINKS).map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
-    words.join(", ")
-}
-
-fn said(label: Label) -> &'static str {
+pub(super) fn said(label: Label) -> &'static str {
     match label {
         Label::Ok => "is ok",
         Label::WrongHere => "is wrong here",
@@ -122,11 +92,11 @@ fn remarks(blame: &Blame) -> Vec<String> {
 }
 
 /// `task 0x100000002 (mul)`.
-fn name(blame: &Blame, place: usize) -> String {
+pub(super) fn name(blame: &Blame, place: usize) -> String {
     format!("task {} ({})", short_task(blame.graph.tasks[place].task_id), kernels(blame, place))
 }
 
-fn kernels(blame: &Blame, place: usize) -> String {
+pub(super) fn kernels(blame: &Blame, place: usize) -> String {
     let labels = blame.graph.tasks[place].kernel_labels();
     let labels: Vec<String> = labels.iter().map(|k| printable(k).into_owned()).collect();
     if labels.is_empty() { "-".into() } else { labels.join("+") }
@@ -142,13 +112,15 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     }
     writeln!(out, "  {}", given(blame, *place))?;
     if chain.len() > 1 {
-        writeln!(out, "  reached the end: {}", links(blame, chain))?;
+        write_chain(out, blame, chain)?;
     }
     let task_id = short_task(blame.graph.tasks[*place].task_id);
-    Ok(writeln!(out, "  run it again: tensortap replay {} --task {task_id}", quoted(report.dump.dir()))?)
+    let dump = quoted(report.dump.dir());
+    writeln!(out, "  run it again: tensortap replay {dump} --task {task_id}")?;
+    Ok(writeln!(out, "    (passes when it makes the same wrong output again)")?)
 }
 
-fn why(blame: &Blame, finding: &Finding) -> String {
+pub(super) fn why(blame: &Blame, finding: &Finding) -> String {
     let mut words: String = said(finding.label).into();
     if let Some(race) = &finding.race {
         let other = name(blame, race.other);
@@ -215,47 +187,27 @@ fn given(blame: &Blame, place: usize) -> String {
     if inputs.is_empty() { "given: no tensors".into() } else { format!("given: {}", inputs.join("; ")) }
 }
 
-fn links(blame: &Blame, chain: &[usize]) -> String {
-    let named = |places: &[usize]| -> Vec<String> { places.iter().map(|&p| name(blame, p)).collect() };
-    if chain.len() <= LINKS {
-        return named(chain).join(" -> ");
+/// The way of an error: on one line, or one task per line when that is too wide.
+fn write_chain(out: &mut dyn Write, blame: &Blame, chain: &[usize]) -> anyhow::Result<()> {
+    let mut links: Vec<String> = chain.iter().map(|&place| name(blame, place)).collect();
+    if links.len() > LINKS {
+        let between = counted((links.len() - LINKS) as u64, "task");
+        links.splice(LINKS / 2..links.len() - LINKS / 2, [between]);
     }
-    let (head, tail) = (&chain[..LINKS / 2], &chain[chain.len() - LINKS / 2..]);
-    let between = counted((chain.len() - LINKS) as u64, "task");
-    format!("{} -> {between} -> {}", named(head).join(" -> "), named(tail).join(" -> "))
-}
-
-fn write_tasks(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let blame = report.blame;
-    let listed: Vec<usize> =
-        (0..blame.findings.len()).filter(|&p| report.all || blame.findings[p].label != Label::Ok).collect();
-    if listed.is_empty() {
-        return Ok(());
+    let line = format!("  reached the end: {}", links.join(" -> "));
+    if line.len() <= width() {
+        return Ok(writeln!(out, "{line}")?);
     }
-    writeln!(
-        out,
-        "\ntasks in dependency order{}:",
-        if report.all { "" } else { ", without those that are ok" }
-    )?;
-    let most = if report.all { listed.len() } else { LISTED };
-    for &place in listed.iter().take(most) {
-        let finding = &blame.findings[place];
-        let label = finding.label.name();
-        let detail = if finding.race.is_some() || finding.reason.is_some() {
-            why(blame, finding)
-        } else {
-            String::new()
-        };
-        writeln!(out, "{}", format!("  {label:<10}  {:<36}  {detail}", name(blame, place)).trim_end())?;
-    }
-    if listed.len() > most {
-        writeln!(
-            out,
-            "  and {} (--all lists every task)",
-            counted((listed.len() - most) as u64, "further task")
-        )?;
+    writeln!(out, "  reached the end:")?;
+    for (at, link) in links.iter().enumerate() {
+        writeln!(out, "    {}{link}", if at == 0 { "" } else { "-> " })?;
     }
     Ok(())
+}
+
+/// Width that lines of tasks are kept to; in a pipe or file, too.
+pub(super) fn width() -> usize {
+    output::terminal_width().unwrap_or(WIDTH)
 }
 
 fn write_unmatched(out: &mut dyn Write, blame: &Blame) -> anyhow::Result<()> {

@@ -1,0 +1,100 @@
+//! The first line: the verdict and what it rests on.
+
+use tensortap::analysis::blame::Blame;
+use tensortap::analysis::labels::Label;
+
+use super::Report;
+use super::text::{kernels, name, said};
+use crate::number::{counted, grouped};
+use crate::output;
+
+/// Kernels that a list names.
+const KERNELS: usize = 8;
+
+pub(super) fn headline(report: &Report<'_>) -> String {
+    let word = output::verdict(if report.passes { "PASS" } else { "FAIL" }, report.passes);
+    let blame = report.blame;
+    let roots = roots(blame);
+    let what = match (blame.first_wrong.first(), roots.len()) {
+        (None, _) if report.passes => "no task is wrong".into(),
+        (None, _) => nothing_wrong(report),
+        (Some(&one), 1) => format!("{} {}", name(blame, one), said(blame.findings[one].label)),
+        (Some(&first), all) => format!("{}; {}", groups(blame, &roots), where_first(blame, first, all)),
+    };
+    format!("{word}: {what}")
+}
+
+/// Tasks at which an error began, whether or not another led to them.
+pub(super) fn roots(blame: &Blame) -> Vec<usize> {
+    (0..blame.findings.len()).filter(|&place| blame.findings[place].label.is_root()).collect()
+}
+
+/// Why it fails although nothing was found wrong.
+fn nothing_wrong(report: &Report<'_>) -> String {
+    let blame = report.blame;
+    if let Some(other) = report.other_scene.as_ref().filter(|_| blame.compared == 0) {
+        return format!("nothing could be compared: {other}");
+    }
+    let agreed = blame.agreed_live.len();
+    let judged = blame.findings.iter().filter(|finding| finding.label.is_good()).count();
+    let tasks = counted(agreed as u64, "task");
+    match (agreed, blame.count(Label::Unknown)) {
+        (1.., unknown) if unknown == agreed && judged + agreed == blame.findings.len() => format!(
+            "nothing is wrong in the {} that could be judged; {tasks} agreed with the golden while running, without being kept",
+            counted(judged as u64, "task")
+        ),
+        _ if blame.compared == 0 => "nothing could be compared".into(),
+        _ => "not every task could be judged".into(),
+    }
+}
+
+/// `108 tasks are wrong here, all softmax; 2 tasks raced: add 1, mul 1`.
+fn groups(blame: &Blame, roots: &[usize]) -> String {
+    let groups = [Label::WrongHere, Label::Raced, Label::Fed].into_iter().filter_map(|label| {
+        let places: Vec<usize> =
+            roots.iter().copied().filter(|&place| blame.findings[place].label == label).collect();
+        let (first, tasks) = (*places.first()?, counted(places.len() as u64, "task"));
+        let verb = match (label, places.len()) {
+            (Label::WrongHere, 2..) => "are wrong here",
+            (Label::Fed, 2..) => "were fed a wrong input",
+            _ => said(label),
+        };
+        let same = places.iter().all(|&place| kernels(blame, place) == kernels(blame, first));
+        Some(match (same, places.len()) {
+            (true, 1) => format!("{tasks} {verb}: {}", kernels(blame, first)),
+            (true, _) => format!("{tasks} {verb}, all {}", kernels(blame, first)),
+            (false, _) => format!("{tasks} {verb}: {}", by_kernel(blame, &places)),
+        })
+    });
+    groups.collect::<Vec<_>>().join("; ")
+}
+
+fn where_first(blame: &Blame, first: usize, all: usize) -> String {
+    let (first, before) = (name(blame, first), blame.first_wrong.len());
+    match before {
+        1 => format!("nothing wrong is before {first} only"),
+        _ if before == all => format!("the first is {first}"),
+        _ => {
+            format!("{} of them have nothing wrong before them, the first is {first}", grouped(before as u64))
+        }
+    }
+}
+
+/// Tasks counted by kernel: `softmax 28, pv 2`.
+pub(super) fn by_kernel(blame: &Blame, places: &[usize]) -> String {
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for &place in places {
+        let kernels = kernels(blame, place);
+        match counts.iter_mut().find(|(name, _)| *name == kernels) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((kernels, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut words: Vec<String> =
+        counts.iter().take(KERNELS).map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
+    if counts.len() > KERNELS {
+        words.push(counted((counts.len() - KERNELS) as u64, "further kernel"));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,84 @@
+//! The list of tasks: what is wrong first, and what is not known by reason.
+
+use std::io::Write;
+
+use tensortap::analysis::blame::Blame;
+use tensortap::analysis::labels::Label;
+
+use super::Report;
+use super::text::{LISTED, name, why, width};
+use crate::number::counted;
+use crate::record_text::printable;
+
+/// Reasons that are listed where not all tasks are asked for.
+const REASONS: usize = 5;
+
+pub(super) fn write_tasks(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    let blame = report.blame;
+    let mut listed: Vec<usize> =
+        (0..blame.findings.len()).filter(|&p| report.all || blame.findings[p].label != Label::Ok).collect();
+    if listed.is_empty() {
+        return Ok(());
+    }
+    let rank = |place: &usize| Label::ALL.iter().position(|label| *label == blame.findings[*place].label);
+    listed.sort_by_key(rank);
+    let without = if report.all { "" } else { ", without those that are ok" };
+    writeln!(out, "\ntasks by label, then in dependency order{without}:")?;
+    if report.all {
+        return listed.into_iter().try_for_each(|place| write_task(out, blame, place));
+    }
+    let is_unknown = |place: &usize| blame.findings[*place].label == Label::Unknown;
+    let (unknown, known): (Vec<usize>, Vec<usize>) = listed.into_iter().partition(is_unknown);
+    for &place in known.iter().take(LISTED) {
+        write_task(out, blame, place)?;
+    }
+    if known.len() > LISTED {
+        let more = counted((known.len() - LISTED) as u64, "further task");
+        writeln!(out, "  and {more} (--all lists every task)")?;
+    }
+    write_unknown(out, blame, &unknown)
+}
+
+/// One task; what is said of it goes to a line of its own where it does not fit.
+fn write_task(out: &mut dyn Write, blame: &Blame, place: usize) -> anyhow::Result<()> {
+    let finding = &blame.findings[place];
+    let row = format!("  {:<10}  {:<36}", finding.label.name(), name(blame, place));
+    if finding.race.is_none() && finding.reason.is_none() {
+        return Ok(writeln!(out, "{}", row.trim_end())?);
+    }
+    let why = why(blame, finding);
+    if row.len() + why.len() + 2 <= width() {
+        return Ok(writeln!(out, "{row}  {why}")?);
+    }
+    writeln!(out, "{}", row.trim_end())?;
+    Ok(writeln!(out, "{:14}{why}", "")?)
+}
+
+/// Tasks that cannot be judged, by reason.
+fn write_unknown(out: &mut dyn Write, blame: &Blame, unknown: &[usize]) -> anyhow::Result<()> {
+    let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
+    for &place in unknown {
+        let reason = blame.findings[place].reason.as_deref().unwrap_or("not enough was captured");
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((reason, vec![place])),
+        }
+    }
+    groups.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    let label = Label::Unknown.name();
+    for (reason, places) in groups.iter().take(REASONS) {
+        match places.as_slice() {
+            [one] => write_task(out, blame, *one)?,
+            _ => {
+                writeln!(out, "  {label:<10}  {} (--all lists each)", counted(places.len() as u64, "task"))?;
+                writeln!(out, "{:14}{}", "", printable(reason))?;
+            }
+        }
+    }
+    let rest: usize = groups.iter().skip(REASONS).map(|(_, places)| places.len()).sum();
+    if rest > 0 {
+        let more = counted(rest as u64, "further task");
+        writeln!(out, "  {label:<10}  {more} for other reasons (--all lists each)")?;
+    }
+    Ok(())
+}
