@@ -116,7 +116,7 @@ pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
     let passes = blame.passes(args.compare.allow_unmatched);
     let other_scene = golden.as_ref().and_then(|golden| golden::other_scene(&dump, golden));
     let other_params = golden.as_ref().and_then(|golden| golden::other_params(&dump, golden));
-    let remarks = other_scene.iter().cloned().filter(|_| blame.compared > 0).chain(other_params).collect();
+    let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
     let golden = golden.as_ref().map(|g| g.dir().display().to_string());
     let all = args.all;
     let report = Report { dump: &dump, golden, other_scene, remarks, blame: &blame, culprits, passes, all };
