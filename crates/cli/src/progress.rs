@@ -1,5 +1,6 @@
 //! What moves on the terminal while something takes its time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -69,85 +70,104 @@ fn describe(progress: Progress, elapsed: Duration) -> String {
     format!("{} {of}, {} tasks/s, {} s", grouped(completed), rate(per_s), elapsed.as_secs())
 }
 
+/// A bar that is drawn once the work has lasted long enough to be watched.
+struct LateBar {
+    bar: ProgressBar,
+    /// Since when it waits; `None` where nobody watches.
+    since: Option<Instant>,
+    drawn: AtomicBool,
+}
+
+impl LateBar {
+    fn new(output: Output, template: &str, length: u64) -> LateBar {
+        let bar = ProgressBar::hidden().with_style(style(template));
+        bar.set_length(length);
+        let since = output.shows_progress().then(Instant::now);
+        LateBar { bar, since, drawn: AtomicBool::new(false) }
+    }
+
+    fn hidden() -> LateBar {
+        LateBar { bar: ProgressBar::hidden(), since: None, drawn: AtomicBool::new(false) }
+    }
+
+    /// The bar, drawn if it is time. Threads may call it at the same time.
+    fn get(&self) -> &ProgressBar {
+        let is_time = self.since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        if is_time && !self.drawn.swap(true, Ordering::Relaxed) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
+        }
+        &self.bar
+    }
+}
+
+impl Drop for LateBar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// Steps of a measurement, drawn below what is printed.
 pub struct StepProgress {
-    bar: ProgressBar,
+    bar: LateBar,
 }
 
 impl StepProgress {
     /// A bar over this many steps; invisible where nobody watches.
     pub fn new(output: Output, steps: u64) -> StepProgress {
-        let bar =
-            if output.shows_progress() { bar("{bar:30} {pos}/{len}  {msg}") } else { ProgressBar::hidden() };
-        bar.set_length(steps);
-        StepProgress { bar }
+        StepProgress { bar: LateBar::new(output, "{bar:30} {pos}/{len}  {msg}", steps) }
     }
 
     /// The same for work that is over at once unless there is much of it: fewer bytes than that show nothing.
     pub fn over_bytes(output: Output, steps: u64, bytes: u64) -> StepProgress {
         if bytes < LONG_BYTES {
-            return StepProgress { bar: ProgressBar::hidden() };
+            return StepProgress { bar: LateBar::hidden() };
         }
         StepProgress::new(output, steps)
     }
 
     /// Says what is being done.
     pub fn begin(&self, what: String) {
-        self.bar.set_message(what);
+        self.bar.get().set_message(what);
     }
 
     /// So many steps are done of so many.
     pub fn reach(&self, done: u64, steps: u64) {
-        self.bar.set_length(steps);
-        self.bar.set_position(done);
+        self.bar.get().set_length(steps);
+        self.bar.get().set_position(done);
     }
 
     /// One step is done.
     pub fn advance(&self) {
-        self.bar.inc(1);
+        self.bar.get().inc(1);
     }
 
     /// So many steps are done, of so many.
     pub fn at(&self, done: u64, of: u64) {
-        self.bar.set_length(of);
-        self.bar.set_position(done);
+        self.bar.get().set_length(of);
+        self.bar.get().set_position(done);
     }
 
     /// Prints something without tearing the bar.
     pub fn around<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.bar.suspend(print)
-    }
-}
-
-impl Drop for StepProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.bar.get().suspend(print)
     }
 }
 
 /// Bytes read of those to be read, and how fast.
 pub struct ByteProgress {
-    bar: ProgressBar,
+    bar: LateBar,
 }
 
 impl ByteProgress {
     /// A bar over this many bytes; invisible where nobody watches.
     pub fn new(output: Output, total_bytes: u64) -> ByteProgress {
         let template = "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-        let bar = if output.shows_progress() { bar(template) } else { ProgressBar::hidden() };
-        bar.set_length(total_bytes);
-        ByteProgress { bar }
+        ByteProgress { bar: LateBar::new(output, template, total_bytes) }
     }
 
     /// So many more are done. Threads may call it at the same time.
     pub fn advance(&self, bytes: u64) {
-        self.bar.inc(bytes);
-    }
-}
-
-impl Drop for ByteProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.bar.get().inc(bytes);
     }
 }
 

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(held.waiting_bytes(), 150);
         held.end_wait(A);
         held.end_wait(B);
-        assert_eq!((held.waiting_bytes(), held.take_idle()), (100, vec![128..178]));
+        assert_eq!((held.waiting_bytes(), held.take_idle()), (100, vec![Range { start: 128, end: 178 }]));
         held.end_wait(A);
         assert!(held.keep(A) && !held.keep(A), "stored once");
         assert_eq!((held.waiting_bytes(), held.take_idle()), (0, vec![]));
@@ -115,6 +115,9 @@ mod tests {
         held.end_wait(A);
         held.wait(A);
         held.end_wait(A);
-        assert_eq!((held.waiting_bytes(), held.take_idle(), held.take_idle()), (0, vec![0..100], vec![]));
+        assert_eq!(
+            (held.waiting_bytes(), held.take_idle(), held.take_idle()),
+            (0, vec![Range { start: 0, end: 100 }], vec![])
+        );
     }
 }
