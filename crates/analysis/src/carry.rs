@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tensortap_format::{Dump, FormatError};
 
+use crate::compare::damage;
 use crate::graph::pieces::{Piece, pieces};
 use crate::graph::{Argument, Basis, Place, Source, TaskGraph};
 
@@ -35,6 +36,10 @@ pub fn carried(dump: &Dump, graph: &TaskGraph, task: usize, arg: &Argument) -> R
         return Ok(among(graph, arg));
     }
     match by_bytes(dump, graph, arg)? {
+        Some(Carried::Changed(source)) => Ok(match damage_of(dump, graph, arg, source)? {
+            Some(reason) => Carried::Unknown(reason),
+            None => Carried::Changed(source),
+        }),
         Some(answer) => Ok(answer),
         None => Ok(Carried::Unknown(format!(
             "argument {} of task {:#x} is part of what others wrote, and not all payloads are stored",
@@ -106,6 +111,22 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: &Argument) -> Result<Option<Car
         }
     }
     Ok(Some(Carried::Same))
+}
+
+/// What is wrong with one of the two payloads that differ.
+fn damage_of(
+    dump: &Dump,
+    graph: &TaskGraph,
+    arg: &Argument,
+    source: Source,
+) -> Result<Option<String>, FormatError> {
+    let written = graph.tasks[source.task].arg(source.arg_index).and_then(|a| a.after);
+    for captured in [arg.before, written].into_iter().flatten() {
+        if let Some(reason) = damage(dump, &dump.record(captured.record)?)? {
+            return Ok(Some(reason));
+        }
+    }
+    Ok(None)
 }
 
 /// What contents are compared in.

@@ -9,7 +9,7 @@ use tensortap_abi::{DType, TaskId};
 use tensortap_format::{Dump, FormatError, OrchestrationArg, Status, content_hash};
 use tensortap_geometry::Layout;
 
-use crate::compare::{Depth, Outcome, Side, Verdict, compare, detail};
+use crate::compare::{Depth, Outcome, Side, Verdict, compare, damage, detail};
 use crate::diff::DiffOptions;
 use crate::error::AnalysisError;
 use crate::graph::pieces::{Piece, pieces};
@@ -195,6 +195,12 @@ impl Run<'_> {
         row.outcome = compare(ours, &theirs, &row.rule, false, Depth::Full)?;
         if row.outcome.verdict != Verdict::Outside {
             return Ok(());
+        }
+        for captured in output.sources.iter().filter_map(|&source| self.arg(source)?.after) {
+            if let Some(reason) = damage(self.dump, &self.dump.record(captured.record)?)? {
+                row.outcome = Outcome::unknown(reason);
+                return Ok(());
+            }
         }
         row.detail = detail(ours, &theirs, &row.rule, false)?;
         let worst = row.detail.as_ref().and_then(|detail| detail.worst.first());

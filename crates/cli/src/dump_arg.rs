@@ -9,6 +9,8 @@ use tensortap::format::{Dump, FormatError, Tail, find_newest};
 
 use crate::error::UsageError;
 
+pub use tensortap::format::quoted;
+
 /// Where runs put their dumps.
 const OUTPUTS: &str = "outputs";
 
@@ -72,17 +74,6 @@ pub fn newest_or(dir: &Path) -> String {
     if dir.parent() == Some(Path::new(OUTPUTS)) { String::new() } else { format!(" {}", quoted(dir)) }
 }
 
-/// A path that a shell takes for one word.
-pub fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
-
 /// One word for how a dump ends.
 pub fn state_name(tail: &Tail) -> &'static str {
     match tail {
@@ -95,19 +86,6 @@ pub fn state_name(tail: &Tail) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_is_one_word_for_a_shell() {
-        for (path, word) in [
-            ("outputs/tensor_dump_20260415_101500_2", "outputs/tensor_dump_20260415_101500_2"),
-            ("my dump", "'my dump'"),
-            ("it's", r"'it'\''s'"),
-            ("$HOME", "'$HOME'"),
-            ("", "''"),
-        ] {
-            assert_eq!(quoted(Path::new(path)), word);
-        }
-    }
 
     #[test]
     fn only_a_dump_in_outputs_goes_without_saying() {

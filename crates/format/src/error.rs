@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::names::quoted;
+
 /// Why a dump could not be written or read. Every message names the file and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -152,6 +154,17 @@ pub enum FormatError {
         have: u64,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// The payload is there, but it is not what was captured.
+    #[error(
+        "the payload of {record} is damaged: it does not hash to what was captured; `tensortap verify {}` finds every such record",
+        quoted(dir)
+    )]
+    PayloadDamaged {
+        /// The record, in words.
+        record: String,
+        /// The dump's folder.
+        dir: PathBuf,
     },
     /// The payload file is not there.
     #[error("the payload of {record} is in {}, which is not there; copy the dump again, with this file", path.display())]

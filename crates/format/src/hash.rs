@@ -7,35 +7,59 @@ pub const HASH_ALGORITHM: &str = "xxh3_128_tree4k";
 /// Bytes of a leaf; content up to this size is hashed directly.
 pub(crate) const LEAF_BYTES: usize = 4096;
 
-/// Hashes content of a known size, fed in pieces of whole leaves except the last.
-pub(crate) struct TreeHash {
-    bytes: u64,
-    single: u128,
+/// Takes the content hash of bytes that come in pieces of any size. Their number is known before.
+///
+/// ```
+/// use tensortap_format::{ContentHasher, content_hash};
+/// let content = vec![7; 10_000];
+/// let mut hasher = ContentHasher::new(10_000);
+/// content.chunks(999).for_each(|piece| hasher.update(piece));
+/// assert_eq!(hasher.digest(), content_hash(&content));
+/// ```
+pub struct ContentHasher {
+    /// The start of a leaf that is not whole yet.
+    begun: Vec<u8>,
     tree: Option<Xxh3>,
 }
 
-impl TreeHash {
-    pub(crate) fn new(bytes: u64) -> TreeHash {
+impl ContentHasher {
+    /// For content of so many bytes.
+    #[must_use]
+    pub fn new(bytes: u64) -> ContentHasher {
         let tree = (bytes > LEAF_BYTES as u64).then(|| Xxh3::with_seed(bytes));
-        TreeHash { bytes, single: xxh3_128(&[]), tree }
+        ContentHasher { begun: Vec::new(), tree }
     }
 
-    /// Takes the next piece. Every piece but the last is a multiple of [`LEAF_BYTES`].
-    pub(crate) fn update(&mut self, piece: &[u8]) {
-        match &mut self.tree {
-            None => {
-                debug_assert!(piece.len() as u64 == self.bytes, "content of one leaf comes in one piece");
-                self.single = xxh3_128(piece);
-            }
-            Some(tree) => {
-                piece.chunks(LEAF_BYTES).for_each(|leaf| tree.update(&xxh3_128(leaf).to_le_bytes()))
+    /// Takes the next piece.
+    pub fn update(&mut self, mut piece: &[u8]) {
+        let Some(tree) = &mut self.tree else { return self.begun.extend_from_slice(piece) };
+        if !self.begun.is_empty() {
+            let (head, rest) = piece.split_at(piece.len().min(LEAF_BYTES - self.begun.len()));
+            self.begun.extend_from_slice(head);
+            piece = rest;
+            if self.begun.len() == LEAF_BYTES {
+                tree.update(&leaf(&self.begun));
+                self.begun.clear();
             }
         }
+        let leaves = piece.chunks_exact(LEAF_BYTES);
+        self.begun.extend_from_slice(leaves.remainder());
+        leaves.for_each(|bytes| tree.update(&leaf(bytes)));
     }
 
-    pub(crate) fn digest(&self) -> u128 {
-        self.tree.as_ref().map_or(self.single, Xxh3::digest128)
+    /// The hash of all pieces.
+    #[must_use]
+    pub fn digest(mut self) -> u128 {
+        let Some(tree) = &mut self.tree else { return xxh3_128(&self.begun) };
+        if !self.begun.is_empty() {
+            tree.update(&leaf(&self.begun));
+        }
+        tree.digest128()
     }
+}
+
+fn leaf(bytes: &[u8]) -> [u8; 16] {
+    xxh3_128(bytes).to_le_bytes()
 }
 
 /// The content hash of a payload.
@@ -47,7 +71,7 @@ impl TreeHash {
 /// ```
 #[must_use]
 pub fn content_hash(bytes: &[u8]) -> u128 {
-    let mut hash = TreeHash::new(bytes.len() as u64);
+    let mut hash = ContentHasher::new(bytes.len() as u64);
     hash.update(bytes);
     hash.digest()
 }

@@ -59,14 +59,14 @@ pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dis
 pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::{Edge, Task};
-pub use hash::{HASH_ALGORITHM, content_hash};
+pub use hash::{ContentHasher, HASH_ALGORITHM, content_hash};
 pub use info::{
     ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,
     MANIFEST_FILE, RunInfo,
 };
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
-pub use names::{choose_dir, find_newest, timestamp};
+pub use names::{choose_dir, find_newest, quoted, timestamp};
 pub use payload::{PayloadChunks, PayloadReader};
 pub use reader::{Dump, Records, Tail, Uncaptured};
 pub use record::{IndexRecord, Payload, PayloadState};

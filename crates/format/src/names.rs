@@ -103,6 +103,27 @@ fn new_dir(outputs: &Path, started: SystemTime) -> Result<PathBuf, FormatError> 
     Err(FormatError::Exists { path: dir })
 }
 
+/// A path as one word for a shell, for messages that say what to run.
+///
+/// ```
+/// use tensortap_format::quoted;
+/// assert_eq!(quoted("outputs/tensor_dump_20260415_101500_2".as_ref()), "outputs/tensor_dump_20260415_101500_2");
+/// assert_eq!(quoted("my dump".as_ref()), "'my dump'");
+/// assert_eq!(quoted("it's".as_ref()), r"'it'\''s'");
+/// assert_eq!(quoted("$HOME".as_ref()), "'$HOME'");
+/// assert_eq!(quoted("".as_ref()), "''");
+/// ```
+#[must_use]
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 /// Whether a name from a dump is a file beside its index and nothing else.
 pub(crate) fn is_plain_file_name(name: &str) -> bool {
     let mut components = Path::new(name).components();

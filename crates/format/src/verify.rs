@@ -10,16 +10,15 @@ use crate::{
     Totals,
     args_check::args_problems,
     error::AtPath,
-    hash::{LEAF_BYTES, TreeHash},
+    hash::ContentHasher,
     index::ReadAhead,
     json::Hex64,
     manifest_check::manifest_problems,
     source::{Held, Indexed, SaidCounter, Source},
 };
 
-/// Bytes read at a time while hashing; whole leaves.
+/// Bytes read at a time while hashing.
 const READ_BYTES: usize = 1 << 20;
-const _: () = assert!(READ_BYTES.is_multiple_of(LEAF_BYTES));
 /// Problems listed; beyond it they are counted only.
 const MAX_PROBLEMS: usize = 10_000;
 
@@ -292,13 +291,35 @@ fn check_hashes(dump: &Dump, stored: &[Stored], verdict: &mut Verdict) -> Result
     Ok(())
 }
 
+impl Dump {
+    /// Reads the stored payload of a record and checks that it hashes to what was captured. Nothing is read, and nothing is
+    /// wrong, where there is no hash or not all of the content is stored.
+    ///
+    /// # Errors
+    /// [`FormatError::PayloadDamaged`] when it does not, or the payload file cannot be read.
+    pub fn check_payload(&self, record: &Record) -> Result<(), FormatError> {
+        let Some(said) = record.hash.filter(|_| record.payload == PayloadState::Stored) else {
+            return Ok(());
+        };
+        let range = record.bin_offset..record.bin_offset.saturating_add(record.bin_size);
+        let hash = hash_range(self, &range, &mut ReadAhead::new())?;
+        if hash == said { Ok(()) } else { Err(self.damaged(record)) }
+    }
+
+    /// What to say of a record whose stored payload does not hash to what was captured.
+    #[must_use]
+    pub fn damaged(&self, record: &Record) -> FormatError {
+        FormatError::PayloadDamaged { record: record.to_string(), dir: self.dir().to_owned() }
+    }
+}
+
 fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result<u128, FormatError> {
     if range.is_empty() {
         return Ok(crate::content_hash(&[]));
     }
     let path = dump.payload_path();
     let payloads = dump.payload_file()?;
-    let mut hash = TreeHash::new(range.end - range.start);
+    let mut hash = ContentHasher::new(range.end - range.start);
     let mut at = range.start;
     while at < range.end {
         let len = usize::try_from(range.end - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));

@@ -9,9 +9,9 @@ use super::{
     status_of,
 };
 use crate::carry::Carried;
-use crate::compare::{Depth, Outcome, RuleBook, Verdict, compare};
+use crate::compare::{Depth, Outcome, RuleBook, Verdict, compare, damage};
 use crate::error::AnalysisError;
-use crate::graph::{GraphTask, TaskGraph, load};
+use crate::graph::{Argument, Captured, GraphTask, TaskGraph, load};
 use crate::labels::{ArgStatus, Label, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
 use crate::metrics::Detail;
@@ -111,7 +111,7 @@ fn judge(
     let task = &graph.tasks[place];
     let stage = DumpStage::AfterCompletion;
     let mut compared = Vec::new();
-    let writes = |arg: &crate::graph::Argument| arg.role.writes() && !arg.is_scalar();
+    let writes = |arg: &Argument| arg.role.writes() && !arg.is_scalar();
     if !task.args.iter().any(writes) {
         return Ok((vec![Status::NotApplicable; task.args.len()], compared));
     }
@@ -130,11 +130,7 @@ fn judge(
                 Some(expected) => {
                     let side = captured_side(dump, arg, captured)?;
                     let outcome = compare(&side, &expected.side(), &rule, true, Depth::Quick)?;
-                    if outcome.verdict == Verdict::Outside && expected.from_non_finite {
-                        Outcome::unknown(NON_FINITE)
-                    } else {
-                        outcome
-                    }
+                    doubted(dump, task, (arg, captured), expected, outcome)?
                 }
                 None => Outcome::unknown("the reference does not write it"),
             },
@@ -143,6 +139,29 @@ fn judge(
         compared.push(ComparedArg { arg_index: arg.arg_index, stage, rule, outcome });
     }
     Ok((statuses, compared))
+}
+
+/// The outcome of an output, unless it is outside and rests on a payload that is not what was captured, or on values that the
+/// reference does not stand for.
+fn doubted(
+    dump: &Dump,
+    task: &GraphTask,
+    (arg, captured): (&Argument, Captured),
+    expected: &Expected,
+    outcome: Outcome,
+) -> Result<Outcome, FormatError> {
+    if outcome.verdict != Verdict::Outside {
+        return Ok(outcome);
+    }
+    // Of 64-bit integers a copy was compared, which has no hash.
+    let copied = std::iter::once(captured).filter(|_| arg.dtype.bits() == 64);
+    let given = task.args.iter().filter(|a| a.role.reads() && !a.is_scalar()).filter_map(|a| a.before);
+    for used in copied.chain(given) {
+        if let Some(reason) = damage(dump, &dump.record(used.record)?)? {
+            return Ok(Outcome::unknown(reason));
+        }
+    }
+    Ok(if expected.from_non_finite { Outcome::unknown(NON_FINITE) } else { outcome })
 }
 
 pub(super) fn detail(

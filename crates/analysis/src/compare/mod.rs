@@ -6,4 +6,5 @@ mod side;
 
 pub use book::RuleBook;
 pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, detail};
+pub(crate) use side::damage;
 pub use side::{Content, Side};

@@ -95,7 +95,8 @@ impl Outcome {
 }
 
 /// Compares a tensor with its golden. Equal hashes need no bytes. Without bytes on one side, different hashes decide a rule
-/// that wants the same bits; any other rule is decided by statistics where they suffice, and else not.
+/// that wants the same bits; any other rule is decided by statistics where they suffice, and else not. Bytes that differ and do
+/// not hash to what was captured decide nothing.
 ///
 /// `across` lets the golden have another float dtype. Other differences of dtype or shape are [`Verdict::Outside`].
 ///
@@ -134,8 +135,18 @@ pub fn compare(
     };
     Ok(match outcome {
         Ok((true, evidence)) => Outcome { verdict: Verdict::Within, evidence },
-        Ok((false, evidence)) => Outcome { verdict: Verdict::Outside, evidence },
+        Ok((false, evidence)) => match damage_of(dump, golden)? {
+            Some(reason) => Outcome::unknown(reason),
+            None => Outcome { verdict: Verdict::Outside, evidence },
+        },
         Err(error) => Outcome::unknown(error.to_string()),
+    })
+}
+
+fn damage_of(dump: &Side<'_>, golden: &Side<'_>) -> Result<Option<String>, FormatError> {
+    Ok(match dump.damage()? {
+        Some(reason) => Some(reason),
+        None => golden.damage()?,
     })
 }
 

@@ -58,6 +58,14 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// What is wrong with the bytes, in words: they do not hash to what was captured. `None` when nothing says so.
+    pub(super) fn damage(&self) -> Result<Option<String>, FormatError> {
+        match &self.content {
+            Content::Stored(dump, record) => damage(dump, record),
+            Content::Bytes(_) | Content::Missing(_) => Ok(None),
+        }
+    }
+
     /// The bytes from `offset` on, as many as `buffer` has.
     pub(super) fn part<'b>(&'b self, offset: u64, buffer: &'b mut [u8]) -> Result<&'b [u8], FormatError> {
         match &self.content {
@@ -72,6 +80,19 @@ impl<'a> Side<'a> {
             }
             Content::Missing(_) => Ok(&[]),
         }
+    }
+}
+
+/// What is wrong with the stored payload of a record, in words: it does not hash to what was captured. Reads all of it, so it is
+/// asked only where something looks wrong: a difference may be damage of the file.
+///
+/// # Errors
+/// The payload cannot be read.
+pub(crate) fn damage(dump: &Dump, record: &Record) -> Result<Option<String>, FormatError> {
+    match dump.check_payload(record) {
+        Ok(()) => Ok(None),
+        Err(damaged @ FormatError::PayloadDamaged { .. }) => Ok(Some(damaged.to_string())),
+        Err(error) => Err(error),
     }
 }
 

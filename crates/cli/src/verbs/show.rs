@@ -20,7 +20,7 @@ use tensortap::abi::TensorStats;
 use tensortap::format::{ArgumentKind, Dump, Record, role_name};
 use tensortap::values::{F16_OVERFLOW, Summary};
 
-use content::Content;
+use content::{Content, Measured};
 use delta::Delta;
 use document::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 use elements::Elements;
@@ -30,7 +30,7 @@ use histogram::Histogram;
 use related::Related;
 use slice::{Slice, View};
 
-use crate::dump_arg::DumpArg;
+use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::number::grouped;
@@ -145,7 +145,14 @@ impl Shown<'_> {
         if self.args.slice.is_some() {
             return self.write_values(out, view);
         }
-        let summary = content.statistics(self.output)?;
+        let Measured { summary, damaged } = content.statistics(self.output)?;
+        if damaged {
+            writeln!(
+                out,
+                "damaged: the payload does not hash to what was captured; `tensortap verify {}` finds every such record",
+                quoted(self.dump.dir())
+            )?;
+        }
         write!(out, "\n{}", statistics_text(&summary.stats, Some(&summary)))?;
         if content.stored < self.record.numel {
             writeln!(out, "  over the {} elements that are stored", grouped(content.stored))?;
@@ -246,7 +253,8 @@ impl Shown<'_> {
             return Ok(document);
         }
         if self.args.slice.is_none() {
-            let summary = content.statistics(self.output)?;
+            let Measured { summary, damaged } = content.statistics(self.output)?;
+            document.damaged = Some(damaged).filter(|_| self.record.hash.is_some());
             document.histogram = self.histogram(&content, &summary)?;
             document.stats = Some(MeasuredDocument::of(summary.stats));
         }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod damage;
 mod dump_options;
 mod dump_run;
 mod dumps;

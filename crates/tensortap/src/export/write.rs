@@ -101,7 +101,7 @@ fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> Result<
     let path = plan.out.join(&file.path);
     let names: Vec<String> = file.arrays.iter().map(|(_, name)| name.to_string()).collect();
     let contents: Vec<RecordContent<'_>> =
-        file.arrays.iter().map(|(record, _)| RecordContent { dump: plan.dump, record }).collect();
+        file.arrays.iter().map(|(record, _)| RecordContent::new(plan.dump, record)).collect();
     let heads = file.arrays.iter().zip(&names).map(|((record, _), name)| ArrayHead {
         name,
         dtype: record.dtype,

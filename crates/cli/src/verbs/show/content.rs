@@ -1,7 +1,7 @@
 //! One or two walks over a stored payload: its statistics, and how its values are spread.
 
 use tensortap::DType;
-use tensortap::format::{Dump, FormatError, PayloadState, Record};
+use tensortap::format::{ContentHasher, Dump, FormatError, PayloadState, Record};
 use tensortap::values::{Statistics, Summary, decode_block, elements_in};
 
 use crate::output::Output;
@@ -20,6 +20,13 @@ pub struct Content<'d> {
     pub stored: u64,
 }
 
+/// What a walk over the content found.
+pub struct Measured {
+    pub summary: Summary,
+    /// The content does not hash to what was captured.
+    pub damaged: bool,
+}
+
 impl<'d> Content<'d> {
     /// `None` when no content is stored.
     pub fn of(dump: &'d Dump, record: &'d Record) -> Option<Content<'d>> {
@@ -34,11 +41,18 @@ impl<'d> Content<'d> {
         (record.scalar_bits.is_none()).then_some(Content { dump, record, stored })
     }
 
-    /// Statistics of what is stored.
-    pub fn statistics(&self, output: Output) -> Result<Summary, FormatError> {
+    /// Statistics of what is stored, and whether it is what was captured.
+    pub fn statistics(&self, output: Output) -> Result<Measured, FormatError> {
         let mut statistics = Statistics::new(self.record.dtype, self.stored);
-        self.walk(output, "taking statistics", |bytes| statistics.update(bytes))?;
-        Ok(statistics.summary())
+        let mut hasher = ContentHasher::new(self.record.bin_size);
+        self.walk(output, "taking statistics", |bytes| {
+            statistics.update(bytes);
+            hasher.update(bytes);
+        })?;
+        let hash = hasher.digest();
+        let whole = self.record.payload == PayloadState::Stored;
+        let damaged = whole && self.record.hash.is_some_and(|said| said != hash);
+        Ok(Measured { summary: statistics.summary(), damaged })
     }
 
     /// Calls `each` with every finite value.

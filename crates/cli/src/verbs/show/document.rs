@@ -28,6 +28,8 @@ pub struct ShowDocument<'a> {
     pub same_content: Vec<u64>,
     pub same_content_count: u64,
     pub other_stage: Option<u64>,
+    /// Whether the content is not what was captured; null when it was not read to its end, or there is no hash.
+    pub damaged: Option<bool>,
     pub stats: Option<MeasuredDocument>,
     pub histogram: Option<Histogram>,
     pub values: Option<ValuesDocument>,
@@ -86,6 +88,7 @@ impl<'a> ShowDocument<'a> {
             same_content: related.same_content.iter().map(|other| other.index).collect(),
             same_content_count: related.same_content_count,
             other_stage: related.other_stage.map(|other| other.index),
+            damaged: None,
             stats: None,
             histogram: None,
             values: None,

@@ -1,0 +1,97 @@
+//! A payload that changed after it was captured: nobody is blamed for it, and whoever reads it hears of it.
+
+use crate::dumps::{Folder, flip, vector_example};
+use crate::json::document;
+
+const PRODUCT: &str = "0x0000000100000002";
+
+/// Changes the exponent of one value that `mul` wrote; returns the position of the record.
+fn damage(folder: &Folder, dump: &str) -> usize {
+    let manifest = folder.manifest(dump);
+    let records = manifest["tensors"].as_array().expect("records");
+    let wrote = |r: &serde_json::Value| r["task_id"] == PRODUCT && r["stage"] == "after_completion";
+    let place = records.iter().position(wrote).expect("the product is recorded");
+    let offset = records[place]["bin_offset"].as_u64().expect("an offset");
+    flip(&folder.path(dump).join("tensor_dump.bin"), offset + 1235);
+    place
+}
+
+/// Two dumps, `d` and `g`, whose products differ: equal hashes would say that they were captured equal, and no byte be read.
+fn with_another() -> Folder {
+    let folder = vector_example();
+    let outcome = folder.tensortap("run vector_example --dump-tensor --out g --inject-fault mul=last");
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    folder
+}
+
+#[test]
+fn no_task_is_blamed_for_a_damaged_payload_on_either_side() {
+    let folder = with_another();
+    let place = damage(&folder, "d");
+    for line in ["blame d --reference", "blame d --golden g", "blame g --golden d"] {
+        let outcome = folder.tensortap(&format!("{line} --json"));
+        assert_eq!(outcome.code, Some(1), "{line}: {outcome:?}");
+        let blame = document(&outcome);
+        assert_eq!(
+            (&blame["verdict"], &blame["first_wrong"]),
+            (&"fail".into(), &serde_json::json!([])),
+            "{line}"
+        );
+        let tasks = blame["tasks"].as_array().expect("tasks");
+        let product = tasks.iter().find(|t| t["task_id"] == PRODUCT).expect("the task is there");
+        assert_eq!(product["label"], "unknown", "{line}: {product}");
+        let reason = product["reason"].as_str().expect("a reason");
+        assert!(reason.contains(&format!("record {place} ")), "{line}: {reason}");
+        assert!(reason.contains("damaged") && reason.contains("`tensortap verify d`"), "{line}: {reason}");
+    }
+}
+
+#[test]
+fn a_difference_that_is_damage_is_no_verdict() {
+    let folder = with_another();
+    let place = damage(&folder, "g");
+    for line in ["diff d g --json", "diff g d --json"] {
+        let outcome = folder.tensortap(line);
+        assert_eq!(outcome.code, Some(1), "{line}: {outcome:?}");
+        let diff = document(&outcome);
+        let rows = diff["records"].as_array().expect("rows");
+        let row =
+            rows.iter().find(|r| r["task_id"] == PRODUCT && r["stage"] == "after_completion").expect("a row");
+        assert_eq!(row["verdict"], "unknown", "{line}: {row}");
+        let reason = row["reason"].as_str().expect("a reason");
+        assert!(
+            reason.contains(&format!("record {place} ")) && reason.contains("`tensortap verify g`"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn what_is_shown_of_a_damaged_payload_is_said_to_be_damaged() {
+    let folder = vector_example();
+    assert_eq!(document(&folder.good("show d mul/after/2 --json"))["damaged"], false);
+    damage(&folder, "d");
+    let shown = folder.good("show d mul/after/2");
+    assert!(shown.stdout.contains("damaged: ") && shown.stdout.contains("`tensortap verify d`"), "{shown:?}");
+    assert_eq!(document(&folder.good("show d mul/after/2 --json"))["damaged"], true);
+    assert!(!folder.good("show d mul/before/0").stdout.contains("damaged"));
+}
+
+#[test]
+fn a_damaged_payload_is_not_exported() {
+    let folder = vector_example();
+    let place = damage(&folder, "d");
+    for format in ["npy", "npz", "safetensors", "csv", "txt", "raw"] {
+        let outcome =
+            folder.tensortap(&format!("export d --format {format} --func mul --stage after --out {format}"));
+        assert_eq!(outcome.code, Some(2), "{format}: {outcome:?}");
+        let said = &outcome.stderr;
+        assert!(
+            said.contains(&format!("record {place} ")) && said.contains("`tensortap verify d`"),
+            "{format}: {said}"
+        );
+        let left: Vec<_> = std::fs::read_dir(folder.path(format)).expect("a folder").flatten().collect();
+        let named = |name: &str| left.iter().any(|e| e.file_name().to_string_lossy().ends_with(name));
+        assert!(!named(&format!(".{format}")), "{format}: {left:?}");
+    }
+}
