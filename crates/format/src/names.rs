@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    FormatError, GRAPH_FILE, INDEX_FILE, MANIFEST_FILE,
+    FormatError, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, MANIFEST_FILE,
     error::AtPath,
     index::{Index, open_regular, read_up_to},
     layout::INDEX_MAGIC,
@@ -182,7 +182,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, FormatError> {
     locate_by_file(path)
 }
 
-/// A file speaks for itself where it can; any other one stands for the dump in its folder.
+/// A file speaks for itself where it can; a manifest that cannot and a payload file stand for the dump in their folder.
 fn locate_by_file(path: &Path) -> Result<Located, FormatError> {
     if starts_with_index_magic(path) {
         return Ok(Located::index(path.to_owned()));
@@ -191,11 +191,24 @@ fn locate_by_file(path: &Path) -> Result<Located, FormatError> {
     match detect(path) {
         Detected::Foreign => Ok(Located::manifest(path.to_owned())),
         Detected::Own if !holds_index(dir) => Ok(Located::manifest(path.to_owned())),
+        Detected::Other if !stands_for_its_folder(path) && dump_in(dir).is_some() => {
+            if claims_to_be_a_manifest(path) && !lies_beside_one(path) {
+                return Ok(Located::manifest(path.to_owned()));
+            }
+            Err(FormatError::NotADump { path: path.to_owned(), reason: "it is no manifest".into() })
+        }
         Detected::Own | Detected::OrchestrationArgs | Detected::Other => {
             let by_itself = || claims_to_be_a_manifest(path).then(|| Located::manifest(path.to_owned()));
             dump_in(dir).or_else(by_itself).ok_or_else(|| no_dump(path))
         }
     }
+}
+
+/// Whether a file whose content says nothing has a name by which the dump in its folder is meant.
+fn stands_for_its_folder(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_payload_file = path.extension().is_some_and(|extension| extension == "bin");
+    is_payload_file || [INDEX_FILE, KERNEL_ARGS_FILE].contains(&name) || MANIFEST_NAMES.contains(&name)
 }
 
 /// Whether opening a file as a manifest would say better what is wrong with it than that there is no dump.

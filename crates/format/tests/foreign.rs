@@ -155,7 +155,6 @@ fn a_dump_is_told_by_its_content_whatever_its_name() {
         "outputs/run_1/args_dump",
         "outputs/run_1",
         "outputs",
-        "outputs/run_1/args_dump/deps.json",
     ];
     for name in names {
         let dump = Dump::open(&root.path().join(name)).unwrap();
@@ -167,6 +166,8 @@ fn a_dump_is_told_by_its_content_whatever_its_name() {
     second(&second_dir);
     fs::rename(second_dir.join("tensor_dump.json"), second_dir.join("args_dump.json")).unwrap();
     assert_eq!(Dump::open(&second_dir).unwrap().format(), DumpFormat::SimplerSecond);
+    let beside = Dump::open(&root.path().join("outputs/run_1/args_dump/deps.json"));
+    assert!(matches!(beside, Err(FormatError::NotADump { .. })));
 }
 
 #[test]

@@ -311,3 +311,29 @@ fn what_has_no_scene_golden_is_refused_with_the_reason() {
         "{refused:?}"
     );
 }
+
+#[test]
+fn a_golden_that_cannot_be_read_is_named_and_not_called_missing() {
+    let folder = crate::dumps::vector_example();
+    folder.good("export d --format npy --out arrays");
+    let bad = "task_0x0000000100000002_after_out2.npy";
+    std::fs::write(folder.path("arrays").join(bad), "junk").unwrap();
+    let outcome = folder.tensortap("diff d arrays");
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.stderr.contains(bad) && !outcome.stderr.contains("no tensor dump"), "{outcome:?}");
+}
+
+#[test]
+fn a_file_beside_the_manifest_does_not_stand_for_the_dump() {
+    let folder = crate::dumps::vector_example();
+    std::fs::write(folder.path("d/notes.txt"), "mine").unwrap();
+    for file in ["d/graph.json", "d/notes.txt"] {
+        let outcome = folder.tensortap(&format!("diff d {file}"));
+        assert_eq!(outcome.code, Some(2), "{file}: {outcome:?}");
+        assert!(
+            outcome.stderr.contains(file) && outcome.stderr.contains("no manifest"),
+            "{file}: {outcome:?}"
+        );
+    }
+    folder.good("diff d d/tensor_dump.json");
+}

@@ -82,6 +82,8 @@ pub fn open(path: &Path) -> anyhow::Result<Golden> {
         Ok(dump) => Ok(Golden::Dump(Box::new(dump))),
         Err(error) => match interchange::Golden::open(path) {
             Ok(files) if !files.arrays().is_empty() => Ok(Golden::Files(GoldenFiles { files })),
+            // A folder of arrays of which one cannot be read is no folder without a dump.
+            Err(bad) if path.is_dir() && !matches!(bad, InterchangeError::NoArrays { .. }) => Err(bad.into()),
             _ => Err(error.into()),
         },
     }
