@@ -14,7 +14,7 @@ use crate::{
     manifest::{Source, StreamError},
     manifest_check::{is_written_as, same},
     source,
-    verify::{Problem, REPAIR},
+    verify::{Problem, repair_command},
 };
 
 /// A file written by another program may be larger than ours by this factor before it is no longer read.
@@ -45,7 +45,8 @@ pub(crate) fn args_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
             if name == ARGS_FILE { source.write_args(out) } else { source.write_kernel_args(out) }
         };
         if path.exists() && !says_the_same(&path, write)? {
-            problems.push(Problem::of_dump(format!("{name} does not say what the index says"), REPAIR));
+            let what = format!("{name} does not say what the index says");
+            problems.push(Problem::of_dump(what, repair_command(dump.dir())));
         }
     }
     Ok(problems)

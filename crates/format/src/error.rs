@@ -153,7 +153,7 @@ pub enum FormatError {
         /// Size of the file.
         have: u64,
         /// What to do about it.
-        remedy: &'static str,
+        remedy: String,
     },
     /// The payload is there, but it is not what was captured.
     #[error(
@@ -173,6 +173,16 @@ pub enum FormatError {
         path: PathBuf,
         /// The record, in words.
         record: String,
+    },
+    /// Repair would give up every payload because the file that has them is not there.
+    #[error("{payloads} payloads are in {}, which is not there; copy it from where the dump was taken, or give the payloads up for good with `tensortap repair --without-payloads {}`", path.display(), quoted(dir))]
+    PayloadFileMissing {
+        /// The payload file.
+        path: PathBuf,
+        /// The dump's folder.
+        dir: PathBuf,
+        /// Payloads in it.
+        payloads: u64,
     },
     /// A part was asked for that the payload does not have.
     #[error("{record} has a payload of {have} bytes; {bytes} bytes at {offset} are outside of it")]

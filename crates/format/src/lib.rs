@@ -70,7 +70,7 @@ pub use names::{choose_dir, find_newest, quoted, timestamp};
 pub use payload::{PayloadChunks, PayloadReader};
 pub use reader::{Dump, Records, Tail, Uncaptured};
 pub use record::{IndexRecord, Payload, PayloadState};
-pub use repair::{Repair, repair};
+pub use repair::{Repair, repair, repair_without_payloads};
 pub use scalar::ScalarValue;
 pub use source::DumpFormat;
 pub use survey::Gap;

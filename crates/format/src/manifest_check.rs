@@ -18,7 +18,7 @@ use crate::{
     manifest::{Source, StreamError},
     source::Source as RecordSource,
     survey::in_flight,
-    verify::{Problem, REPAIR},
+    verify::{Problem, repair_command},
 };
 
 /// Problems listed of one manifest.
@@ -39,12 +39,12 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
         return Ok(Vec::new());
     }
     let head = expected_head(&source, &path)?;
-    let mut check = Check { head: &head, records: dump.records(), problems: Vec::new() };
+    let mut check = Check { head: &head, dir: dump.dir(), records: dump.records(), problems: Vec::new() };
     let file = BufReader::with_capacity(1 << 18, open_regular(&path)?);
     let mut json = serde_json::Deserializer::from_reader(file);
     if let Err(error) = check.deserialize(&mut json).and_then(|()| json.end()) {
         let what = format!("{MANIFEST_FILE} cannot be read: {error}");
-        check.problems.push(Problem::of_dump(what, REPAIR));
+        check.problems.push(Problem::of_dump(what, repair_command(dump.dir())));
     }
     Ok(check.problems)
 }
@@ -99,6 +99,7 @@ fn expected_head(source: &Source<'_>, path: &Path) -> Result<Map<String, Value>,
 
 /// Walks a manifest record by record beside the index.
 struct Check<'c> {
+    dir: &'c Path,
     head: &'c Map<String, Value>,
     records: Records<'c>,
     problems: Vec<Problem>,
@@ -164,8 +165,8 @@ impl Check<'_> {
     fn problem(&mut self, record: Option<&Record>, what: String) {
         if self.problems.len() < MAX_MANIFEST_PROBLEMS {
             self.problems.push(match record {
-                Some(record) => Problem::of(record, what, REPAIR),
-                None => Problem::of_dump(what, REPAIR),
+                Some(record) => Problem::of(record, what, repair_command(self.dir)),
+                None => Problem::of_dump(what, repair_command(self.dir)),
             });
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     Dump, DumpFormat, FormatError, PayloadState, Record,
     error::AtPath,
     index::{open_beside, read_up_to},
+    names::quoted,
 };
 
 impl Dump {
@@ -116,12 +117,17 @@ impl Dump {
             offset: record.bin_offset,
             bytes: record.bin_size,
             have,
-            remedy: if self.format() == DumpFormat::Indexed {
-                "run `tensortap repair` or copy the dump again"
-            } else {
-                "copy the dump again"
-            },
+            remedy: self.short_remedy(),
         }
+    }
+
+    /// What to do about a payload file that is too short.
+    pub(crate) fn short_remedy(&self) -> String {
+        let copy = "copy the dump again";
+        if self.format() != DumpFormat::Indexed {
+            return copy.into();
+        }
+        format!("{copy}, or run `tensortap repair {}`, which gives the payload up", quoted(self.dir()))
     }
 
     /// Path of the payload file; it exists when any payload was stored.
@@ -130,11 +136,11 @@ impl Dump {
         self.dir().join(&self.info().bin_file)
     }
 
-    /// Size of the payload file; nothing when there is none.
-    pub(crate) fn payload_file_bytes(&self) -> Result<u64, FormatError> {
+    /// Size of the payload file; `None` when there is none.
+    pub(crate) fn payload_file_bytes(&self) -> Result<Option<u64>, FormatError> {
         match self.payload_file() {
-            Ok(file) => Ok(file.metadata().at("measure", &self.payload_path())?.len()),
-            Err(FormatError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(0),
+            Ok(file) => Ok(Some(file.metadata().at("measure", &self.payload_path())?.len())),
+            Err(FormatError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

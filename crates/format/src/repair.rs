@@ -43,20 +43,35 @@ pub struct Repair {
 
 /// Makes a dump whole: cuts the index behind its last good frame, gives up payloads that the payload file does not
 /// have, and writes footer, manifest and graph. A dump that is whole is left alone, so repairing twice is repairing
-/// once. One that is still being written is refused.
+/// once. One that is still being written is refused, and so is one whose payload file is not there at all: it may yet be found.
 pub fn repair(path: &Path) -> Result<Repair, FormatError> {
+    repair_as(path, false)
+}
+
+/// The same, and gives up every payload when the payload file is not there.
+pub fn repair_without_payloads(path: &Path) -> Result<Repair, FormatError> {
+    repair_as(path, true)
+}
+
+fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError> {
     let Located { dir, file: index_path, is_index } = locate(path)?;
     if !is_index {
         return Err(not_repairable(index_path));
     }
     let index = Index::from_file(open_exclusively(&index_path)?, &index_path)?;
-    let payload_bytes = payload_file_bytes(&dir.join(&index.info.bin_file))?;
+    let payload_path = dir.join(&index.info.bin_file);
+    let found_bytes = payload_file_bytes(&payload_path)?;
+    let payload_bytes = found_bytes.unwrap_or(0);
     let mut lost: BTreeMap<u32, Loss> = BTreeMap::new();
     let survey = Survey::of(&index, |thread, _, record| {
         if is_lost(record, payload_bytes) {
             count_lost(&mut lost, thread, record);
         }
     })?;
+    let payloads = lost.values().map(|loss| loss.records).sum();
+    if payloads > 0 && found_bytes.is_none() && !without_payloads {
+        return Err(FormatError::PayloadFileMissing { path: payload_path, dir, payloads });
+    }
     for name in [INDEX_FILE, MANIFEST_FILE, GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE] {
         unfinished(&dir.join(name))?;
     }
@@ -69,7 +84,7 @@ pub fn repair(path: &Path) -> Result<Repair, FormatError> {
         records: survey.totals.total_tensors,
         cut_bytes: if is_whole { 0 } else { cut_bytes(&index, &survey) },
         missing_records: survey.missing().iter().fold(0, |sum, loss| sum.saturating_add(loss.records)),
-        lost_payloads: lost.values().map(|loss| loss.records).sum(),
+        lost_payloads: payloads,
     };
     if is_whole {
         report.changed = write_missing_json(&dir, &index, &survey, &footer)?;
@@ -93,10 +108,11 @@ fn not_repairable(path: PathBuf) -> FormatError {
     FormatError::NotRepairable { path, format, reason }
 }
 
-fn payload_file_bytes(path: &Path) -> Result<u64, FormatError> {
+/// `None` when there is no such file.
+fn payload_file_bytes(path: &Path) -> Result<Option<u64>, FormatError> {
     match fs::metadata(path) {
-        Ok(metadata) => Ok(metadata.len()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).at("measure", path),
     }
 }

@@ -1,19 +1,20 @@
 //! Checking a dump against itself: every hash, every offset, every counter.
 
-use std::{collections::BTreeMap, io, ops::Range};
+use std::{collections::BTreeMap, io, ops::Range, path::Path};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
 
 use crate::{
-    ArgumentKind, Dump, DumpFormat, Footer, FormatError, Loss, MANIFEST_FILE, PayloadState, Record, Tail,
-    Totals,
+    ARGS_FILE, ArgumentKind, Dump, DumpFormat, Footer, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, Loss,
+    MANIFEST_FILE, PayloadState, Record, Tail, Totals,
     args_check::args_problems,
     error::AtPath,
     hash::ContentHasher,
     index::ReadAhead,
     json::Hex64,
     manifest_check::manifest_problems,
+    names::quoted,
     source::{Held, Indexed, SaidCounter, Source},
 };
 
@@ -50,16 +51,16 @@ pub struct Problem {
     /// What is wrong.
     pub what: String,
     /// What to do about it.
-    pub remedy: &'static str,
+    pub remedy: String,
 }
 
 impl Problem {
-    pub(crate) fn of(record: &Record, what: String, remedy: &'static str) -> Problem {
-        Problem { record: Some(record.into()), what, remedy }
+    pub(crate) fn of(record: &Record, what: String, remedy: impl Into<String>) -> Problem {
+        Problem { record: Some(record.into()), what, remedy: remedy.into() }
     }
 
-    pub(crate) fn of_dump(what: String, remedy: &'static str) -> Problem {
-        Problem { record: None, what, remedy }
+    pub(crate) fn of_dump(what: String, remedy: impl Into<String>) -> Problem {
+        Problem { record: None, what, remedy: remedy.into() }
     }
 }
 
@@ -81,7 +82,7 @@ impl Serialize for Problem {
         map.serialize_entry("stage", &self.record.map(|r| r.stage.name()))?;
         map.serialize_entry("arg_index", &self.record.map(|r| r.arg_index))?;
         map.serialize_entry("what", &self.what)?;
-        map.serialize_entry("remedy", self.remedy)?;
+        map.serialize_entry("remedy", &self.remedy)?;
         map.end()
     }
 }
@@ -133,7 +134,11 @@ impl Serialize for Verdict {
 }
 
 pub(crate) const TAKE_AGAIN: &str = "copy the dump again from where it was taken, or take it again";
-pub(crate) const REPAIR: &str = "run `tensortap repair`";
+
+/// What makes the dump in a folder whole.
+pub(crate) fn repair_command(dir: &Path) -> String {
+    format!("run `tensortap repair {}`", quoted(dir))
+}
 
 /// Checks every record of a dump and the dump as a whole. An error is a file that cannot be read; whatever is wrong
 /// with what was read stands in the verdict.
@@ -143,11 +148,15 @@ pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
         Source::Indexed(indexed) => check_end(dump, indexed, &mut verdict),
         Source::Held(held) => check_held(held, &mut verdict),
     }
-    let stored = collect_stored(dump, dump.payload_file_bytes()?, &mut verdict)?;
+    let payload_bytes = dump.payload_file_bytes()?;
+    let stored = collect_stored(dump, payload_bytes, &mut verdict)?;
     check_overlaps(&stored, &mut verdict);
     check_hashes(dump, &stored, &mut verdict)?;
-    let is_indexed = dump.format() == DumpFormat::Indexed;
-    if is_indexed && dump.tail() == Tail::Closed && dump.dir().join(MANIFEST_FILE).exists() {
+    let is_closed = dump.format() == DumpFormat::Indexed && dump.tail() == Tail::Closed;
+    if is_closed {
+        check_files(dump, &mut verdict);
+    }
+    if is_closed && dump.dir().join(MANIFEST_FILE).exists() {
         for problem in manifest_problems(dump)? {
             verdict.problem(problem);
         }
@@ -160,6 +169,21 @@ pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
     Ok(verdict)
 }
 
+/// Whether a closed dump has the JSON files that its closing writes.
+fn check_files(dump: &Dump, verdict: &mut Verdict) {
+    let info = dump.info();
+    let expected = [
+        (MANIFEST_FILE, info.has_manifest()),
+        (GRAPH_FILE, true),
+        (ARGS_FILE, info.dump_args),
+        (KERNEL_ARGS_FILE, info.dump_args),
+    ];
+    for (name, _) in expected.iter().filter(|(name, due)| *due && !dump.dir().join(name).exists()) {
+        let remedy = format!("`tensortap repair {}` writes it", quoted(dump.dir()));
+        verdict.problem(Problem::of_dump(format!("{name} is missing"), remedy));
+    }
+}
+
 /// How the index ends, what is missing from it, and whether the footer's counters are right.
 fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
     if let Tail::Torn { offset, lost_bytes, reason } = dump.tail() {
@@ -169,14 +193,14 @@ fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
             lost => format!(", {lost} bytes behind it are lost"),
         };
         let what = format!("the index ends at byte {offset}{lost}: {reason}");
-        verdict.problem(Problem::of_dump(what, REPAIR));
+        verdict.problem(Problem::of_dump(what, repair_command(dump.dir())));
     }
     let admitted = admitted_missing(dump.footer());
     for Loss { thread, records, .. } in indexed.survey.missing() {
         let known = admitted.get(&thread).copied().unwrap_or(0);
         if records > known {
             let what = format!("thread {thread}: {} records are missing", records - known);
-            verdict.problem(Problem::of_dump(what, REPAIR));
+            verdict.problem(Problem::of_dump(what, repair_command(dump.dir())));
         }
     }
     if let (Tail::Closed, Some(footer)) = (dump.tail(), dump.footer()) {
@@ -227,10 +251,11 @@ struct Stored {
 /// Every stored payload whose bytes are there, by offset. Counts what cannot be checked, reports what is not there.
 fn collect_stored(
     dump: &Dump,
-    payload_bytes: u64,
+    payload_bytes: Option<u64>,
     verdict: &mut Verdict,
 ) -> Result<Vec<Stored>, FormatError> {
     let mut stored = Vec::new();
+    let mut without_file = 0;
     for record in dump.records() {
         let record = record?;
         let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
@@ -243,16 +268,40 @@ fn collect_stored(
             continue;
         }
         let range = record.bin_offset..record.bin_offset + record.bin_size;
-        if range.is_empty() || range.end <= payload_bytes {
-            stored.push(Stored { range, hash, index: record.index });
-        } else {
-            let what = dump.short(&record, payload_bytes).to_string();
-            let is_indexed = dump.format() == DumpFormat::Indexed;
-            verdict.problem(Problem::of(&record, what, if is_indexed { REPAIR } else { TAKE_AGAIN }));
+        match payload_bytes {
+            _ if range.is_empty() => stored.push(Stored { range, hash, index: record.index }),
+            Some(have) if range.end <= have => stored.push(Stored { range, hash, index: record.index }),
+            Some(have) => verdict.problem(short(dump, &record, have)),
+            None => without_file += 1,
         }
+    }
+    if without_file > 0 {
+        let path = dump.payload_path().display().to_string();
+        let what = format!(
+            "the payload file {path} is missing, in which {without_file} records have their payloads"
+        );
+        verdict.problem(Problem::of_dump(what, missing_file_remedy(dump)));
     }
     stored.sort_by_key(|s| (s.range.start, s.range.end, s.index));
     Ok(stored)
+}
+
+fn short(dump: &Dump, record: &Record, have: u64) -> Problem {
+    let Record { bin_offset: offset, bin_size: bytes, .. } = record;
+    let path = dump.payload_path().display().to_string();
+    let what = format!("its payload is {bytes} bytes at {offset} in {path}, which has {have} bytes");
+    Problem::of(record, what, dump.short_remedy())
+}
+
+fn missing_file_remedy(dump: &Dump) -> String {
+    let copy = "copy it from where the dump was taken";
+    if dump.format() != DumpFormat::Indexed {
+        return copy.into();
+    }
+    let dir = quoted(dump.dir());
+    format!(
+        "{copy}; if it is lost, `tensortap repair --without-payloads {dir}` gives the payloads up for good"
+    )
 }
 
 /// Payloads are the same or apart.

@@ -226,6 +226,7 @@ fn files_that_say_something_else_are_found_and_written_anew() {
             assert_eq!(fs::read_to_string(&path).unwrap(), original);
         }
         fs::remove_file(&path).unwrap();
+        assert_eq!(problems()[0].what, format!("{name} is missing"));
         assert!(repair(dir.path()).unwrap().changed && path.exists(), "{name}");
     }
 }

@@ -11,7 +11,8 @@ use common::*;
 use serde_json::json;
 use tensortap_abi::{DType, Role};
 use tensortap_format::{
-    Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, PayloadState, Status, Tail, repair, verify,
+    Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, PayloadState, Status, Tail, repair,
+    repair_without_payloads, verify,
 };
 
 fn cut(path: &Path, bytes: u64) {
@@ -149,9 +150,12 @@ fn a_payload_file_that_is_gone_costs_the_payloads_and_nothing_else() {
     fs::remove_file(dir.path().join("tensor_dump.bin")).unwrap();
     let dump = Dump::open(dir.path()).unwrap();
     assert!(matches!(dump.payload(&dump.record(0).unwrap()), Err(FormatError::PayloadMissing { .. })));
-    let report = repair(dir.path()).unwrap();
+    let refused = repair(dir.path()).unwrap_err();
+    assert!(matches!(refused, FormatError::PayloadFileMissing { payloads: 2, .. }), "{refused}");
+    let report = repair_without_payloads(dir.path()).unwrap();
     assert_eq!((report.lost_payloads, report.records), (2, 3));
     assert_eq!(verified(dir.path()), [""; 0]);
+    assert!(!repair(dir.path()).unwrap().changed, "what was given up is missed no more");
 }
 
 #[test]

@@ -105,8 +105,19 @@ fn a_manifest_with_the_same_meaning_is_right_however_it_is_written() {
         m["tensors"][1]["value"] = json!(1);
     });
     assert!(check(dir.path()).is_ok(), "{:?}", check(dir.path()).problems);
-    fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
-    assert!(check(dir.path()).is_ok());
+}
+
+#[test]
+fn a_json_file_that_a_closed_dump_lacks_is_named() {
+    for name in ["tensor_dump.json", "graph.json"] {
+        let dir = tempfile::tempdir().unwrap();
+        finished(dir.path(), 1, 10);
+        fs::remove_file(dir.path().join(name)).unwrap();
+        let problem = only_problem(dir.path());
+        assert!(problem.starts_with(&format!("{name} is missing; `tensortap repair ")), "{problem}");
+        assert!(tensortap_format::repair(dir.path()).unwrap().changed);
+        assert!(check(dir.path()).is_ok());
+    }
 }
 
 #[test]
@@ -162,6 +173,7 @@ fn counters_of_the_footer_are_checked_against_the_index() {
     tail[place + 10] = b'4';
     let checksum = xxhash_rust::xxh3::xxh3_64_with_seed(&tail, info().run_id).to_le_bytes();
     fs::write(&path, [&index[..footer], &tail, &checksum, &index[index.len() - 16..]].concat()).unwrap();
-    let problem = only_problem(dir.path());
+    let problems = check(dir.path()).problems;
+    let problem = problems[0].to_string();
     assert!(problem.contains("scalars = 4") && problem.contains("the index has 1"), "{problem}");
 }

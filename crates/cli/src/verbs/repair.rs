@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use tensortap::format::{Repair, repair};
+use tensortap::format::{Repair, repair, repair_without_payloads};
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
@@ -13,13 +13,17 @@ use crate::output::Output;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tensortap repair                   the newest dump under outputs/\n  \
-    tensortap repair my_dump\n\n\
+    tensortap repair my_dump\n  \
+    tensortap repair --without-payloads my_dump        tensor_dump.bin is lost for good\n\n\
     What can be read stays; what cannot is cut off and counted. A dump that is whole is left alone, one that is \
-    still being written is refused.\n\n\
+    still being written is refused, and so is one without its payload file unless told.\n\n\
     Exit status: 0 the dump is whole now, 2 it cannot be read")]
 pub struct RepairArgs {
     #[command(flatten)]
     dump: DumpArg,
+    /// Give every payload up for good when the payload file is not there
+    #[arg(long)]
+    without_payloads: bool,
 }
 
 /// One repair, for machines.
@@ -36,7 +40,8 @@ struct RepairDocument {
 
 /// Repairs the dump and tells what was done.
 pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
-    let done = repair(&args.dump.path()?)?;
+    let path = args.dump.path()?;
+    let done = if args.without_payloads { repair_without_payloads(&path) } else { repair(&path) }?;
     if output.json {
         output.document(&RepairDocument::of(&done))?;
     } else {

@@ -72,3 +72,49 @@ fn a_missing_manifest_is_written_again() {
     assert_eq!(folder.manifest("d"), before);
     assert_whole(&folder);
 }
+
+#[test]
+fn a_payload_file_that_is_not_there_is_to_be_copied_before_it_is_given_up() {
+    let folder = vector_example();
+    let bin = folder.path("d/tensor_dump.bin");
+    let kept = fs::read(&bin).unwrap();
+    fs::remove_file(&bin).unwrap();
+    let index = fs::read(folder.path("d/tensor_dump.idx")).unwrap();
+
+    let verdict = folder.tensortap("verify d");
+    assert_eq!(verdict.code, Some(1), "{verdict:?}");
+    let problems: Vec<&str> = verdict.stdout.lines().skip(2).collect();
+    assert!(
+        matches!(problems[..], [line] if line.contains("d/tensor_dump.bin is missing") && line.contains("copy it")),
+        "{problems:?}"
+    );
+
+    let refused = folder.tensortap("repair d");
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{refused:?}");
+    assert!(refused.stderr.contains("`tensortap repair --without-payloads d`"), "{refused:?}");
+    assert_eq!(fs::read(folder.path("d/tensor_dump.idx")).unwrap(), index, "nothing was given up");
+
+    fs::write(&bin, kept).unwrap();
+    assert_whole(&folder);
+    fs::remove_file(&bin).unwrap();
+    let done = document(&folder.good("repair d --without-payloads --json"));
+    assert_eq!(done["lost_payloads"], 13, "{done}");
+    let shown = folder.good("show d mul/after/2").stdout;
+    assert!(shown.contains("given up by repair") && !shown.contains("no room"), "{shown}");
+    assert_whole(&folder);
+}
+
+#[test]
+fn advice_on_a_short_payload_file_names_the_folder_and_says_everything_once() {
+    let folder = vector_example();
+    cut(&folder.path("d/tensor_dump.bin"), 1);
+    let verdict = folder.tensortap("verify d").stdout;
+    for line in verdict.lines().skip(2) {
+        assert_eq!(
+            (line.matches("record ").count(), line.matches("tensortap repair d").count()),
+            (1, 1),
+            "{line}"
+        );
+    }
+    assert!(verdict.lines().count() > 2, "{verdict}");
+}

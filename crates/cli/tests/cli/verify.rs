@@ -65,7 +65,7 @@ fn a_torn_index_a_short_payload_file_and_a_changed_manifest_are_bad() {
     let outcome = folder.tensortap("verify d");
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(
-        outcome.stdout.contains("lost: ") && outcome.stdout.contains("`tensortap repair`"),
+        outcome.stdout.contains("lost: ") && outcome.stdout.contains("`tensortap repair d`"),
         "{outcome:?}"
     );
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tensortap::DumpLevel;
 use tensortap::TaskId;
-use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, role_name};
+use tensortap::format::{ArgumentKind, Dump, Loss, PayloadState, Record, role_name};
 use tensortap::values::Element;
 
 use super::related::Related;
@@ -121,8 +121,23 @@ fn payload(dump: &Dump, record: &Record) -> String {
             )
         }
         PayloadState::None => format!("none: {}", why_none(dump)),
-        PayloadState::Dropped => "dropped: there was no room for it while the run lasted".into(),
+        PayloadState::Dropped => why_dropped(dump, record).into(),
         PayloadState::Overwritten => "overwritten in device memory before the host read it".into(),
+    }
+}
+
+/// Why a payload was dropped, as far as the losses of the record's thread tell: by the run, or by a repair after it.
+fn why_dropped(dump: &Dump, record: &Record) -> &'static str {
+    let losses = dump.footer().map(|footer| footer.losses.as_slice()).unwrap_or_default();
+    let of_thread = || losses.iter().filter(|loss| loss.thread == record.thread && loss.records > 0);
+    let (repaired, other): (Vec<&Loss>, Vec<&Loss>) =
+        of_thread().partition(|loss| loss.reason == Loss::PAYLOAD_MISSING);
+    match (repaired.is_empty(), other.is_empty()) {
+        (false, true) => "given up by repair: the payload file no longer had it",
+        (false, false) => {
+            "dropped: there was no room for it while the run lasted, or repair found the payload file without it"
+        }
+        (true, _) => "dropped: there was no room for it while the run lasted",
     }
 }
 
