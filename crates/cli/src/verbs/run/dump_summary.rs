@@ -96,7 +96,13 @@ fn rate(dump: &DumpReport, report: &RunReport) -> String {
 pub fn losses(dump: &DumpReport) -> Option<String> {
     let mut parts = Vec::new();
     if dump.dropped_records > 0 {
-        parts.push(format!("{} dropped{}", counted(dump.dropped_records, "record"), reasons(dump)));
+        // What the host never took may be anything: arguments, but also tasks and dependencies, which `records` leaves out.
+        let of_any_kind = dump.losses.iter().any(|loss| loss.reason == "not_collected");
+        let dropped = match of_any_kind {
+            true => counted_in(dump.dropped_records, "entry of any kind", "entries of any kind"),
+            false => counted(dump.dropped_records, "record"),
+        };
+        parts.push(format!("{dropped} dropped{}", reasons(dump)));
     }
     for (count, what, fate) in [
         (dump.dropped_overwrite, "payload", "overwritten"),
@@ -246,5 +252,12 @@ mod tests {
         let told =
             "3 records dropped (no_space 3), 1 payload overwritten, 2 tensors truncated, 1 record damaged";
         assert_eq!(losses.as_deref(), Some(told));
+    }
+
+    #[test]
+    fn what_the_host_never_took_is_not_called_records() {
+        let lost = Loss { thread: 1, reason: "not_collected".into(), records: 754, bytes: 0 };
+        let told = losses(&DumpReport { dropped_records: 754, losses: vec![lost], ..dump() });
+        assert_eq!(told.as_deref(), Some("754 entries of any kind dropped (not_collected 754)"));
     }
 }

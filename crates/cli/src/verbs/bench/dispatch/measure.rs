@@ -77,6 +77,10 @@ pub fn case(
     let config = case.config(args.tasks);
     let mut reports = Vec::new();
     for _ in 0..args.repeat {
+        // A short run may be over before it looks up.
+        if interrupt.requested() {
+            return Err(Interrupted.into());
+        }
         let report = tensortap::run_observed(&config, &mut |_| !interrupt.requested())?;
         reports.push(complete(report, args.tasks)?);
     }
