@@ -96,12 +96,14 @@ pub enum FormatError {
         known: u32,
     },
     /// The index's header, without which nothing can be read, is damaged.
-    #[error("the header of {} is damaged: {reason}; the dump cannot be opened, take it again", path.display())]
+    #[error("the header of {} is damaged: {reason}; {remedy}", path.display())]
     HeaderDamaged {
         /// The index.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+        /// What to do.
+        remedy: String,
     },
     /// The index says that payloads are in a file outside of the dump's folder.
     #[error(

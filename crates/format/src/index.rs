@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::FromBytes;
 
 use crate::{
-    Footer, FormatError, IndexRecord, RunInfo,
+    Footer, FormatError, IndexRecord, MANIFEST_FILE, RunInfo,
     error::AtPath,
     frame::file_checksum,
     layout::{
@@ -189,8 +189,17 @@ fn not_a_dump(path: &Path, reason: &str) -> FormatError {
     FormatError::NotADump { path: path.to_owned(), reason: reason.to_owned() }
 }
 
+/// A manifest says the same as an index, but is not read in its place without being asked: somebody should know of the damage.
 fn damaged(path: &Path, reason: &str) -> FormatError {
-    FormatError::HeaderDamaged { path: path.to_owned(), reason: reason.to_owned() }
+    let remedy = if path.with_file_name(MANIFEST_FILE).is_file() {
+        format!(
+            "copy the dump again, or move {} away: {MANIFEST_FILE} beside it says the same of a closed dump",
+            path.display()
+        )
+    } else {
+        "the dump cannot be opened, copy it again or take it again".to_owned()
+    };
+    FormatError::HeaderDamaged { path: path.to_owned(), reason: reason.to_owned(), remedy }
 }
 
 /// A buffer over a part of a file that moves forward.

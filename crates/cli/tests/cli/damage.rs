@@ -95,3 +95,29 @@ fn a_damaged_payload_is_not_exported() {
         assert!(!named(&format!(".{format}")), "{format}: {left:?}");
     }
 }
+
+#[test]
+fn beside_a_damaged_index_the_manifest_is_pointed_to_and_works() {
+    let folder = vector_example();
+    let index = folder.path("d/tensor_dump.idx");
+    std::fs::File::options().write(true).open(&index).unwrap().set_len(500).unwrap();
+    for line in ["list d", "verify d", "show d 3", "repair d"] {
+        let refused = folder.tensortap(line);
+        assert_eq!(refused.code, Some(2), "{line}: {refused:?}");
+        assert!(
+            refused.stderr.contains("move d/tensor_dump.idx away: tensor_dump.json"),
+            "{line}: {refused:?}"
+        );
+    }
+    std::fs::rename(&index, folder.path("damaged.idx")).unwrap();
+    assert!(folder.good("list d").stdout.contains("18 records"));
+    folder.good("blame d --reference");
+    // Without both there is nothing to point to.
+    std::fs::rename(folder.path("damaged.idx"), &index).unwrap();
+    std::fs::remove_file(folder.path("d/tensor_dump.json")).unwrap();
+    let refused = folder.tensortap("list d");
+    assert!(
+        refused.code == Some(2) && refused.stderr.contains("copy it again or take it again"),
+        "{refused:?}"
+    );
+}
