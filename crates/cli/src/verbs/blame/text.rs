@@ -117,7 +117,10 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     let task_id = short_task(blame.graph.tasks[*place].task_id);
     let dump = quoted(report.dump.dir());
     writeln!(out, "  run it again: tensortap replay {dump} --task {task_id}")?;
-    Ok(writeln!(out, "    (passes when it makes the same wrong output again)")?)
+    Ok(writeln!(
+        out,
+        "    (passes when it makes the same wrong output again; with --reference, when it is right)"
+    )?)
 }
 
 pub(super) fn why(blame: &Blame, finding: &Finding) -> String {
