@@ -1,35 +1,47 @@
 //! Every fault kind that a kernel lists shows in the scene's result.
 
-use tensortap::Golden;
 use tensortap::scene::FaultKind;
+use tensortap::{DeviceMode, Golden, PLATFORMS};
 
 use crate::{config, everywhere, label, listed_scenes, run};
 
 #[test]
-fn every_listed_fault_makes_the_golden_fail_on_every_platform_runtime_and_mode() {
-    let mut seen = Vec::new();
+fn every_listed_fault_makes_the_golden_fail_on_every_platform_and_runtime_in_a_process() {
+    every_listed_fault_makes_the_golden_fail(DeviceMode::Process);
+}
+
+#[test]
+fn every_listed_fault_makes_the_golden_fail_on_every_platform_and_runtime_in_threads() {
+    every_listed_fault_makes_the_golden_fail(DeviceMode::Thread);
+}
+
+#[test]
+fn every_kind_of_fault_is_listed_and_every_kernel_lists_one() {
+    let scenes = listed_scenes().into_iter().map(|scene| tensortap::builtin().find(scene).expect("listed"));
+    let kernels: Vec<_> = scenes.flat_map(|scene| scene.kernels()).collect();
+    for kernel in &kernels {
+        assert!(!kernel.faults.is_empty(), "kernel {} lists no fault", kernel.name);
+    }
+    for kind in FaultKind::ALL {
+        assert!(kernels.iter().any(|kernel| kernel.faults.contains(&kind)), "no kernel lists {kind}");
+    }
+}
+
+fn every_listed_fault_makes_the_golden_fail(mode: DeviceMode) {
     for scene in listed_scenes() {
+        let places: Vec<_> = everywhere(scene).into_iter().filter(|c| c.device_mode == mode).collect();
+        assert!(places.len() >= PLATFORMS.len(), "{scene} runs in too few places");
         for kernel in tensortap::builtin().find(scene).expect("listed").kernels() {
-            assert!(!kernel.faults.is_empty(), "{scene}: kernel {} lists no fault", kernel.name);
             for &kind in kernel.faults {
-                seen.push(kind);
-                for mut config in everywhere(scene) {
+                for mut config in places.iter().cloned() {
                     config.inject_fault = Some((kernel.name.into(), kind));
                     let report = run(&config);
-                    assert_eq!(
-                        report.golden,
-                        Golden::Fail,
-                        "{kind} in {} of {}",
-                        kernel.name,
-                        label(&config)
-                    );
-                    assert!(report.failure.is_none());
+                    let what = format!("{kind} in {} of {}", kernel.name, label(&config));
+                    assert_eq!(report.golden, Golden::Fail, "{what}");
+                    assert!(report.failure.is_none(), "{what}");
                 }
             }
         }
-    }
-    for kind in FaultKind::ALL {
-        assert!(seen.contains(&kind), "no kernel lists {kind}");
     }
 }
 
