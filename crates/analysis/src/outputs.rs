@@ -9,7 +9,7 @@ use tensortap_abi::{DType, TaskId};
 use tensortap_format::{Dump, FormatError, OrchestrationArg, Status, content_hash};
 use tensortap_geometry::Layout;
 
-use crate::compare::{Depth, Outcome, Side, Verdict, compare, damage, detail};
+use crate::compare::{Content, Depth, Outcome, Side, Verdict, compare, damage, detail};
 use crate::diff::DiffOptions;
 use crate::error::AnalysisError;
 use crate::graph::pieces::{Piece, pieces};
@@ -196,7 +196,9 @@ impl Run<'_> {
         if row.outcome.verdict != Verdict::Outside {
             return Ok(());
         }
-        for captured in output.sources.iter().filter_map(|&source| self.arg(source)?.after) {
+        // A payload that is the whole output was checked where it was compared.
+        let parts = output.sources.iter().filter(|_| matches!(ours.content, Content::Bytes(_)));
+        for captured in parts.filter_map(|&source| self.arg(source)?.after) {
             if let Some(reason) = damage(self.dump, &self.dump.record(captured.record)?)? {
                 row.outcome = Outcome::unknown(reason);
                 return Ok(());

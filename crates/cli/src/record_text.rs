@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tensortap::format::{ArgumentKind, PayloadState, Record, RunInfo, ScalarValue};
 
-use crate::number::significant;
+use crate::number::{counted, grouped, significant};
 use crate::select::stage_word;
 
 /// A task without leading zeros, as selectors take it.
@@ -14,9 +14,32 @@ pub fn short_task(task_id: u64) -> String {
 
 /// The kernels of a mix task, which run together; `-` when nobody knows.
 pub fn kernel_label(record: &Record, info: &RunInfo) -> String {
-    let names: Vec<String> =
-        record.func_ids().map(|id| printable(&info.kernel_name(id)).into_owned()).collect();
+    let names: Vec<_> = record.func_ids().map(|id| info.kernel_name(id)).collect();
+    kernels_text(&names)
+}
+
+/// The same of names.
+pub fn kernels_text(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<_> = names.iter().map(|name| printable(name.as_ref())).collect();
     if names.is_empty() { "-".into() } else { names.join("+") }
+}
+
+/// How often each name is there, the most frequent first, at most so many: `softmax 28, pv 2`.
+pub fn counted_names(names: impl Iterator<Item = String>, most: usize) -> String {
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut words: Vec<String> =
+        counts.iter().take(most).map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
+    if counts.len() > most {
+        words.push(counted((counts.len() - most) as u64, "further kernel"));
+    }
+    words.join(", ")
 }
 
 /// A text from a dump without what a terminal would act upon.
@@ -32,9 +55,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 pub fn shape_text(record: &Record) -> String {
     match (record.kind, record.shape()) {
         (ArgumentKind::Scalar, _) => "-".into(),
-        (ArgumentKind::Tensor, []) => "[]".into(),
-        (ArgumentKind::Tensor, shape) => shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x"),
+        (ArgumentKind::Tensor, shape) => sizes_text(shape),
     }
+}
+
+/// `16x128`; `[]` without dimensions.
+pub fn sizes_text(shape: &[u64]) -> String {
+    let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+    if sizes.is_empty() { "[]".into() } else { sizes.join("x") }
 }
 
 /// What `show` finds the record by: `0x100000002/before/1`.

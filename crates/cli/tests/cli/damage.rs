@@ -7,9 +7,14 @@ const PRODUCT: &str = "0x0000000100000002";
 
 /// Changes the exponent of one value that `mul` wrote; returns the position of the record.
 fn damage(folder: &Folder, dump: &str) -> usize {
+    damage_after(folder, dump, PRODUCT)
+}
+
+/// The same of what another task wrote.
+fn damage_after(folder: &Folder, dump: &str, task: &str) -> usize {
     let manifest = folder.manifest(dump);
     let records = manifest["tensors"].as_array().expect("records");
-    let wrote = |r: &serde_json::Value| r["task_id"] == PRODUCT && r["stage"] == "after_completion";
+    let wrote = |r: &serde_json::Value| r["task_id"] == task && r["stage"] == "after_completion";
     let place = records.iter().position(wrote).expect("the product is recorded");
     let offset = records[place]["bin_offset"].as_u64().expect("an offset");
     flip(&folder.path(dump).join("tensor_dump.bin"), offset + 1235);
@@ -120,4 +125,22 @@ fn beside_a_damaged_index_the_manifest_is_pointed_to_and_works() {
         refused.code == Some(2) && refused.stderr.contains("copy it again or take it again"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn an_output_of_the_run_is_not_wrong_because_a_payload_is_damaged() {
+    let folder = Folder::new();
+    // One task writes all of the output of the first; many write parts of that of the second.
+    for scene in ["vector_example", "bgemm"] {
+        folder.good(&format!("run {scene} --dump-tensor --out {scene}"));
+        let line = format!("diff {scene} --scene-golden --json");
+        let last = document(&folder.good(&line))["records"][0]["task_id"].clone();
+        let place = damage_after(&folder, scene, last.as_str().expect("who wrote it last"));
+        let outcome = folder.tensortap(&line);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        let row = &document(&outcome)["records"][0];
+        assert_eq!(row["verdict"], "unknown", "{row}");
+        let reason = row["reason"].as_str().expect("a reason");
+        assert!(reason.contains(&format!("record {place} ")) && reason.contains("damaged"), "{reason}");
+    }
 }

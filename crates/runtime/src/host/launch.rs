@@ -222,7 +222,8 @@ fn read_thread(device: &dyn Device, args: &KernelArgs, thread: usize) -> Result<
 
 pub(super) fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Progress, RunError> {
     let mut progress = Progress::default();
-    let builder = read_thread(device, args, 0)?.state;
+    // Before the counts: what is counted once the orchestrator has ended is all there is.
+    let builder = read_thread(device, args, 0)?;
     for thread in 0..=args.schedulers as usize {
         let line = read_thread(device, args, thread)?;
         progress.submitted += line.submitted;
@@ -230,8 +231,9 @@ pub(super) fn read_progress(device: &dyn Device, args: &KernelArgs) -> Result<Pr
         progress.dispatches += line.dispatches;
     }
     progress.submitted = progress.submitted.max(args.task_count.into());
-    // The orchestrator is idle before its first task and behind its last.
-    let built = args.task_count > 0 || builder == ThreadState::Idle as u32 && progress.submitted > 0;
+    // The orchestrator is idle before its first task, too: then it has submitted nothing.
+    let has_ended = builder.state == ThreadState::Idle as u32 && builder.submitted > 0;
+    let built = args.task_count > 0 || has_ended;
     progress.total = built.then_some(progress.submitted);
     Ok(progress)
 }

@@ -7,6 +7,7 @@ use super::Report;
 use super::text::{kernels, name, said};
 use crate::number::{counted, grouped};
 use crate::output;
+use crate::record_text::counted_names;
 
 /// Kernels that a list names.
 const KERNELS: usize = 8;
@@ -82,19 +83,5 @@ fn where_first(blame: &Blame, first: usize, all: usize) -> String {
 
 /// Tasks counted by kernel: `softmax 28, pv 2`.
 pub(super) fn by_kernel(blame: &Blame, places: &[usize]) -> String {
-    let mut counts: Vec<(String, u64)> = Vec::new();
-    for &place in places {
-        let kernels = kernels(blame, place);
-        match counts.iter_mut().find(|(name, _)| *name == kernels) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((kernels, 1)),
-        }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut words: Vec<String> =
-        counts.iter().take(KERNELS).map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
-    if counts.len() > KERNELS {
-        words.push(counted((counts.len() - KERNELS) as u64, "further kernel"));
-    }
-    words.join(", ")
+    counted_names(places.iter().map(|&place| kernels(blame, place)), KERNELS)
 }

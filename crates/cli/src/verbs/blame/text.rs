@@ -14,7 +14,7 @@ use crate::compare_text::{detail_lines, evidence, rule_text};
 use crate::dump_arg::quoted;
 use crate::number::{counted, grouped};
 use crate::output;
-use crate::record_text::{printable, short_task};
+use crate::record_text::{kernels_text, printable, short_task};
 
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;
@@ -97,9 +97,7 @@ pub(super) fn name(blame: &Blame, place: usize) -> String {
 }
 
 pub(super) fn kernels(blame: &Blame, place: usize) -> String {
-    let labels = blame.graph.tasks[place].kernel_labels();
-    let labels: Vec<String> = labels.iter().map(|k| printable(k).into_owned()).collect();
-    if labels.is_empty() { "-".into() } else { labels.join("+") }
+    kernels_text(&blame.graph.tasks[place].kernel_labels())
 }
 
 fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) -> anyhow::Result<()> {

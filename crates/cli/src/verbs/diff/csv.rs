@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use tensortap::TaskId;
-use tensortap::analysis::compare::Evidence;
+use tensortap::analysis::compare::{Evidence, Outcome};
 use tensortap::analysis::diff::DiffRow;
 use tensortap::format::role_name;
 
@@ -40,13 +40,7 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
 
 fn cells(row: &DiffRow) -> [String; 15] {
     let record = &row.record;
-    let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let (relative, rmse, ulps, failing) = match &row.outcome.evidence {
-        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.max_ulps, Some(m.failing)),
-        Evidence::Identical => (Some(0.0), Some(0.0), Some(0), Some(0)),
-        _ => (None, None, None, None),
-    };
-    let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+    let [max_abs, relative, rmse, ulps, failing] = measured(&row.outcome);
     [
         record.index.to_string(),
         TaskId(record.task_id).to_string(),
@@ -57,11 +51,23 @@ fn cells(row: &DiffRow) -> [String; 15] {
         record.dtype.name().into(),
         shape_text(record),
         verdict_word(row.outcome.verdict).into(),
-        text(row.outcome.max_abs()),
-        text(relative),
-        text(rmse),
-        count(ulps),
-        count(failing),
+        max_abs,
+        relative,
+        rmse,
+        ulps,
+        failing,
         evidence(&row.outcome),
     ]
+}
+
+/// Greatest error, greatest relative one, RMSE, greatest distance in ULP and elements outside; empty where not measured.
+pub(super) fn measured(outcome: &Outcome) -> [String; 5] {
+    let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+    let (relative, rmse, ulps, failing) = match &outcome.evidence {
+        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.max_ulps, Some(m.failing)),
+        Evidence::Identical => (Some(0.0), Some(0.0), Some(0), Some(0)),
+        _ => (None, None, None, None),
+    };
+    [text(outcome.max_abs()), text(relative), text(rmse), count(ulps), count(failing)]
 }

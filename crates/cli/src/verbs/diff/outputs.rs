@@ -4,11 +4,11 @@ use std::io::Write;
 
 use serde::Serialize;
 use tensortap::TaskId;
-use tensortap::analysis::compare::{Evidence, Verdict};
+use tensortap::analysis::compare::Verdict;
 use tensortap::analysis::outputs::{OutputDiff, OutputRow, Writer};
 use tensortap::format::Dump;
 
-use super::{DiffArgs, too_many};
+use super::{DiffArgs, csv, too_many};
 use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use crate::compare_text::{detail_lines, evidence, outside_or_why, rule_text};
 use crate::dump_arg::{DumpArg, quoted};
@@ -18,7 +18,7 @@ use crate::fit::Fit;
 use crate::number::{counted, grouped, significant};
 use crate::output::{self, Output};
 use crate::progress::StepProgress;
-use crate::record_text::{printable, short_task};
+use crate::record_text::{counted_names, kernels_text, printable, short_task, sizes_text};
 use crate::stream_table::{Column, StreamTable};
 use crate::verbs::stats::write_csv_line;
 
@@ -139,7 +139,7 @@ fn cells(row: &OutputRow) -> [String; 8] {
         printable(&row.name).into_owned(),
         verdict_word(row.outcome.verdict).into(),
         row.dtype.name().into(),
-        shape_of(row),
+        sizes_text(&row.shape),
         row.outcome.max_abs().map_or("-".into(), |error| significant(error, DIGITS)),
         writers_text(&row.writers),
         rule_text(&row.rule),
@@ -147,31 +147,12 @@ fn cells(row: &OutputRow) -> [String; 8] {
     ]
 }
 
-fn shape_of(row: &OutputRow) -> String {
-    let sizes: Vec<String> = row.shape.iter().map(u64::to_string).collect();
-    if sizes.is_empty() { "[]".into() } else { sizes.join("x") }
-}
-
 /// Kernels with the number of their tasks: `mul 4, add 1`.
 fn writers_text(writers: &[Writer]) -> String {
-    let mut counts: Vec<(String, u64)> = Vec::new();
-    for name in writers.iter().map(kernels_text) {
-        match counts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((name, 1)),
-        }
+    if writers.is_empty() {
+        return "no task".into();
     }
-    let mut words: Vec<String> =
-        counts.iter().take(NAMED).map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
-    if counts.len() > NAMED {
-        words.push("others".into());
-    }
-    if words.is_empty() { "no task".into() } else { words.join(", ") }
-}
-
-fn kernels_text(writer: &Writer) -> String {
-    let kernels: Vec<String> = writer.kernels.iter().map(|k| printable(k).into_owned()).collect();
-    if kernels.is_empty() { "-".into() } else { kernels.join("+") }
+    counted_names(writers.iter().map(|writer| kernels_text(&writer.kernels)), NAMED)
 }
 
 fn write_detail(out: &mut dyn Write, row: &OutputRow) -> anyhow::Result<()> {
@@ -181,7 +162,7 @@ fn write_detail(out: &mut dyn Write, row: &OutputRow) -> anyhow::Result<()> {
         writeln!(out, "  {line}")?;
     }
     if let Some(writer) = &row.worst_writer {
-        let (task, kernels) = (short_task(writer.task_id), kernels_text(writer));
+        let (task, kernels) = (short_task(writer.task_id), kernels_text(&writer.kernels));
         writeln!(
             out,
             "  the worst element was written by task {task} ({kernels}), argument {}",
@@ -220,7 +201,7 @@ fn row_document(row: &OutputRow) -> OutputDocument {
     }
 }
 
-const HEAD: [&str; 10] = [
+const HEAD: [&str; 11] = [
     "output",
     "dtype",
     "shape",
@@ -228,6 +209,7 @@ const HEAD: [&str; 10] = [
     "max_abs_err",
     "max_rel_err",
     "rmse",
+    "max_ulps",
     "failing",
     "written_by",
     "evidence",
@@ -238,21 +220,17 @@ fn write_csv(out: &mut dyn Write, diff: &OutputDiff) -> anyhow::Result<()> {
     diff.rows.iter().try_for_each(|row| write_csv_line(out, &csv_cells(row)))
 }
 
-fn csv_cells(row: &OutputRow) -> [String; 10] {
-    let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let (relative, rmse, failing) = match &row.outcome.evidence {
-        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.failing.to_string()),
-        Evidence::Identical => (Some(0.0), Some(0.0), "0".into()),
-        _ => (None, None, String::new()),
-    };
+fn csv_cells(row: &OutputRow) -> [String; 11] {
+    let [max_abs, relative, rmse, ulps, failing] = csv::measured(&row.outcome);
     [
         row.name.clone(),
         row.dtype.name().into(),
-        shape_of(row),
+        sizes_text(&row.shape),
         verdict_word(row.outcome.verdict).into(),
-        text(row.outcome.max_abs()),
-        text(relative),
-        text(rmse),
+        max_abs,
+        relative,
+        rmse,
+        ulps,
         failing,
         writers_text(&row.writers),
         evidence(&row.outcome),

@@ -12,7 +12,7 @@ use crate::compare_text::{detail_lines, outside_or_why, rule_text};
 use crate::fit::Fit;
 use crate::number::{counted, counted_in, grouped, significant};
 use crate::output;
-use crate::record_text::{printable, record_name, shape_text};
+use crate::record_text::{kernels_text, printable, record_name, shape_text};
 use crate::stream_table::{Column, StreamTable};
 
 /// Rows shown where no number of them is asked for.
@@ -117,7 +117,6 @@ fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
 }
 
 fn cells(row: &DiffRow) -> [String; 10] {
-    let kernels: Vec<String> = row.kernels.iter().map(|k| printable(k).into_owned()).collect();
     let number = |value: Option<f64>| value.map_or("-".into(), |v| significant(v, DIGITS));
     let relative = match &row.outcome.evidence {
         Evidence::Full(m) => Some(m.max_relative),
@@ -126,7 +125,7 @@ fn cells(row: &DiffRow) -> [String; 10] {
     };
     [
         record_name(&row.record),
-        if kernels.is_empty() { "-".into() } else { kernels.join("+") },
+        kernels_text(&row.kernels),
         verdict_word(row.outcome.verdict).into(),
         row.record.dtype.name().into(),
         shape_text(&row.record),
