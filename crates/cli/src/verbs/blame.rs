@@ -14,6 +14,7 @@ use tensortap::analysis::labels::Label;
 use tensortap::analysis::metrics::Detail;
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
+use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::DumpArg;
@@ -82,7 +83,7 @@ struct Report<'a> {
 }
 
 /// Labels every task and says where it went wrong.
-pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
+pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     if args.golden.is_none() && !args.reference {
         return Err(UsageError {
             message: "nothing to hold the dump against".into(),
@@ -92,7 +93,6 @@ pub fn run(args: &BlameArgs, output: Output) -> anyhow::Result<Exit> {
     }
     let dump = args.dump.open()?;
     let golden = args.golden.as_deref().map(Dump::open).transpose()?;
-    let registry = tensortap::builtin();
     let against = match &golden {
         Some(golden) => Against::Golden(golden),
         None => {

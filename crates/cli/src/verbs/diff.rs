@@ -18,6 +18,7 @@ use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::analysis::metrics::Detail;
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
+use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::{DumpArg, quoted};
@@ -111,12 +112,12 @@ fn listed<'a>(report: &Report<'a>) -> Vec<&'a DiffRow> {
 }
 
 /// Compares records and prints them, those first where an error began.
-pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
+pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     if args.repeat_check {
         return repeat::run(&args.paths, output);
     }
     if args.scene_golden {
-        return outputs::run(args, output);
+        return outputs::run(args, registry, output);
     }
     let (dump, golden_path) = match args.paths.as_slice() {
         [golden] => (DumpArg::named(None).open()?, golden),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
+use tensortap::scene::Registry;
 use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
 
 use crate::dump_arg::{newest, quoted};
@@ -66,7 +67,7 @@ const fn expect_name(expect: Expect) -> &'static str {
 }
 
 /// Writes the case and tells where.
-pub fn run(args: &ExtractArgs, output: Output) -> anyhow::Result<Exit> {
+pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let report = tensortap::extract(&ExtractConfig {
         source: args.source.clone().map_or_else(newest, Ok)?,
         task: args.task.clone(),
@@ -74,7 +75,7 @@ pub fn run(args: &ExtractArgs, output: Output) -> anyhow::Result<Exit> {
         expect: args.expect,
         redact: args.redact.then_some(args.seed),
         allow_inexact: args.allow_inexact,
-        registry: tensortap::builtin(),
+        registry: registry.clone(),
     })?;
     if let Some(outside) = &report.outside {
         crate::output::warning(&format!(

@@ -17,6 +17,7 @@ mod verify;
 use anyhow::Context;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tensortap::scene::Registry;
 use tensortap::{DeviceMode, DumpStage, PayloadPath};
 
 use crate::exit::Exit;
@@ -69,19 +70,19 @@ fn name_crashes(mode: DeviceMode) -> anyhow::Result<()> {
 }
 
 impl Verb {
-    /// Does it.
-    pub fn run(&self, output: Output) -> anyhow::Result<Exit> {
+    /// Does it, with these scenes.
+    pub fn run(&self, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
         match self {
-            Verb::Scenes(args) => scenes::run(args, output),
-            Verb::Run(args) => run::run(args, output),
+            Verb::Scenes(args) => scenes::run(args, registry, output),
+            Verb::Run(args) => run::run(args, registry, output),
             Verb::List(args) => list::run(args, output),
             Verb::Show(args) => show::run(args, output),
             Verb::Stats(args) => stats::run(args, output),
             Verb::Export(args) => export::run(args, output),
-            Verb::Diff(args) => diff::run(args, output),
-            Verb::Blame(args) => blame::run(args, output),
-            Verb::Replay(args) => replay::run(args, output),
-            Verb::Extract(args) => extract::run(args, output),
+            Verb::Diff(args) => diff::run(args, registry, output),
+            Verb::Blame(args) => blame::run(args, registry, output),
+            Verb::Replay(args) => replay::run(args, registry, output),
+            Verb::Extract(args) => extract::run(args, registry, output),
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
             Verb::Bench(args) => bench::run(args, output),

@@ -6,6 +6,7 @@ mod document;
 mod text;
 
 use anyhow::Context;
+use tensortap::scene::Registry;
 use tensortap::{ReplayConfig, ReplayReport};
 
 pub use args::ReplayArgs;
@@ -18,8 +19,8 @@ use crate::progress::StepProgress;
 use crate::verbs::name_crashes;
 
 /// Replays what was selected and tells what came of it.
-pub fn run(args: &ReplayArgs, output: Output) -> anyhow::Result<Exit> {
-    let config = args.config()?;
+pub fn run(args: &ReplayArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
+    let config = args.config(registry)?;
     if let Some(program) = &args.debugger {
         return debugger::run(program, args, &config);
     }

@@ -10,6 +10,7 @@ mod notes;
 mod summary;
 
 use anyhow::Context;
+use tensortap::scene::Registry;
 use tensortap::{DumpReport, Golden, Request, RunConfig, RunReport};
 
 pub use args::RunArgs;
@@ -22,8 +23,8 @@ use crate::progress::TaskProgress;
 use crate::verbs::name_crashes;
 
 /// Runs the scene and tells what came of it.
-pub fn run(args: &RunArgs, output: Output) -> anyhow::Result<Exit> {
-    let config = args.config()?;
+pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
+    let config = args.config(registry)?;
     let request = tensortap::resolve(&config)?;
     notes::of(args, &request).iter().for_each(|note| output.note(note));
     name_crashes(config.device_mode)?;

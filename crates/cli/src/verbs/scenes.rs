@@ -5,7 +5,7 @@ mod document;
 mod table;
 
 use clap::Args;
-use tensortap::scene::Scene;
+use tensortap::scene::{Registry, Scene};
 use tensortap::{Error, RunConfig};
 
 use crate::exit::Exit;
@@ -29,10 +29,10 @@ pub struct ScenesArgs {
 }
 
 /// Lists the scenes.
-pub fn run(args: &ScenesArgs, output: Output) -> anyhow::Result<Exit> {
+pub fn run(args: &ScenesArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     match &args.scene {
         Some(name) => {
-            let scene = find(name)?;
+            let scene = find(name, registry)?;
             if output.json {
                 output.document(&[document::SceneDocument::of(scene)])?;
             } else {
@@ -40,7 +40,6 @@ pub fn run(args: &ScenesArgs, output: Output) -> anyhow::Result<Exit> {
             }
         }
         None => {
-            let registry = tensortap::builtin();
             let listed: Vec<&dyn Scene> =
                 registry.scenes().iter().copied().filter(|s| args.all || !s.hidden()).collect();
             if output.json {
@@ -55,6 +54,7 @@ pub fn run(args: &ScenesArgs, output: Output) -> anyhow::Result<Exit> {
 }
 
 /// The same error as `run` gives for a name nobody knows.
-fn find(name: &str) -> Result<&'static dyn Scene, Error> {
-    tensortap::resolve(&RunConfig::new(name)).map(|request| request.scene)
+fn find(name: &str, registry: &Registry) -> Result<&'static dyn Scene, Error> {
+    let config = RunConfig { registry: registry.clone(), ..RunConfig::new(name) };
+    tensortap::resolve(&config).map(|request| request.scene)
 }

@@ -7,6 +7,7 @@ use tensortap::TaskId;
 use tensortap::analysis::compare::Verdict;
 use tensortap::analysis::outputs::{OutputDiff, OutputRow, Writer};
 use tensortap::format::Dump;
+use tensortap::scene::Registry;
 
 use super::{DiffArgs, csv, too_many};
 use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
@@ -70,7 +71,7 @@ struct OutputDocument {
 }
 
 /// Compares the outputs and prints them.
-pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
+pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let path = match args.paths.as_slice() {
         [] => None,
         [dump] => Some(dump.clone()),
@@ -88,7 +89,7 @@ pub fn run(args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
     let options = args.options(&dump, &show)?;
-    let diff = tensortap::diff_scene_golden(&dump, &tensortap::builtin(), &options)?;
+    let diff = tensortap::diff_scene_golden(&dump, registry, &options)?;
     drop(progress);
     if output.json {
         output.document(&document(&dump, &diff))?;

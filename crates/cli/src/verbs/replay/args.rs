@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tensortap::format::Dump;
+use tensortap::scene::Registry;
 use tensortap::{ReplayConfig, Selection, TaskChoice};
 
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
@@ -105,10 +106,10 @@ pub struct ReplayArgs {
 
 impl ReplayArgs {
     /// The same for the library.
-    pub fn config(&self) -> anyhow::Result<ReplayConfig> {
+    pub fn config(&self, registry: &Registry) -> anyhow::Result<ReplayConfig> {
         let source = self.source.clone().map_or_else(newest, Ok)?;
         let select = self.selection(&source)?;
-        let mut config = ReplayConfig::new(source, tensortap::builtin());
+        let mut config = ReplayConfig::new(source, registry.clone());
         config.select = select;
         config.funcs.clone_from(&self.func);
         config.platform.clone_from(&self.platform);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_SCHEDULERS;
+use tensortap::scene::Registry;
 use tensortap::{BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, RunConfig};
 
 use super::dump_args::DumpArgs;
@@ -105,8 +106,9 @@ impl RunArgs {
     }
 
     /// The same for the library.
-    pub fn config(&self) -> Result<RunConfig, UsageError> {
+    pub fn config(&self, registry: &Registry) -> Result<RunConfig, UsageError> {
         let mut config = RunConfig::new(&self.scene);
+        config.registry = registry.clone();
         config.params.clone_from(&self.params);
         config.platform.clone_from(&self.platform);
         config.runtime.clone_from(&self.runtime);

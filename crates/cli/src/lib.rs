@@ -1,0 +1,101 @@
+//! The command line of tensortap as a call: [`main_with`] serves every verb for the scenes it is given.
+//!
+//! The `tensortap` binary is this with the built-in scenes. A program that brings scenes of its own is as short:
+//!
+//! ```no_run
+//! # use tensortap::scene::Registry;
+//! # fn my_scenes() -> Registry { Registry::default() }
+//! fn main() -> std::process::ExitCode {
+//!     tensortap_cli::main_with(my_scenes())
+//! }
+//! ```
+//!
+//! `run` runs them, `scenes` lists them, and `blame --reference`, `diff --scene-golden`, `replay` and `extract` find the
+//! kernels of the program's dumps. The device is a process started from the same executable, which knows the same scenes.
+#![forbid(unsafe_code)]
+
+mod compare_args;
+mod compare_document;
+mod compare_text;
+mod device_args;
+mod dump_arg;
+mod duration;
+mod error;
+mod exit;
+mod faults;
+mod fit;
+mod ids;
+mod interrupt;
+mod losses;
+mod number;
+mod output;
+mod parallel;
+mod parse;
+mod progress;
+mod record_text;
+mod select;
+mod size;
+mod stream_table;
+mod usage;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::builder::styling::Styles;
+use clap::{CommandFactory, Parser};
+use tensortap::scene::Registry;
+
+use crate::exit::Exit;
+use crate::output::{CommonArgs, Output};
+use crate::verbs::Verb;
+
+/// Runs graphs of small tasks on a simulated accelerator and finds out which task went wrong.
+#[derive(Parser)]
+#[command(
+    name = "tensortap",
+    version,
+    after_help = "First steps:\n  \
+        tensortap run paged_attention --dump-tensor   run a scene, check its result, record every task\n  \
+        tensortap list                                see what was recorded\n  \
+        tensortap show INDEX                          look into one of the records\n  \
+        tensortap scenes                              see what can be run\n  \
+        tensortap run --help                          see what can be changed",
+    // Colour is kept for verdicts.
+    styles = Styles::plain(),
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(flatten)]
+    common: CommonArgs,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+/// The whole command line for these scenes: reads the words of this process, does what they ask, and says how the process ends.
+///
+/// Call it first in `main`: in a device process, which is started from the same executable, it never returns.
+pub fn main_with(registry: Registry) -> ExitCode {
+    // A device process never gets past this line.
+    tensortap::become_device_if_asked_with(registry.clone());
+    let cli = match usage::parse::<Cli>() {
+        Ok(cli) => cli,
+        Err(exit) => return exit.into(),
+    };
+    let output = Output::new(&cli.common);
+    let outcome = match &cli.verb {
+        Some(verb) => verb.run(&registry, output),
+        None => output.text(&Cli::command().render_help().to_string()).map(|()| Exit::Good),
+    };
+    let scene = cli.verb.as_ref().and_then(Verb::scene);
+    outcome.unwrap_or_else(|error| error::report(&error, scene, output)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}
