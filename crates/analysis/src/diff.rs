@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Dump, FormatError, Record};
+use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict, compare};
 
 use crate::blame::{match_options, rule_of};
-use crate::compare::{Depth, Outcome, RuleBook, Side, Verdict, compare};
+use crate::compare::{Side, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::matching::{Matching, match_tasks};
-use crate::metrics::{Detail, Rule};
 use crate::parallel::Work;
 
 /// How records are compared.
@@ -127,7 +127,7 @@ pub fn diff_dumps(
         let outcome = match (record.scalar_bits, theirs.scalar_bits) {
             (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
             _ => {
-                let sides = (Side::of_record(dump, record), Side::of_record(golden, &theirs));
+                let sides = (record_side(dump, record), record_side(golden, &theirs));
                 compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Full)?
             }
         };
@@ -148,7 +148,7 @@ pub fn row_detail(
     golden: &Side<'_>,
     options: &DiffOptions<'_>,
 ) -> Result<Option<Detail>, FormatError> {
-    crate::compare::detail(&side_of(dump, &row.record), golden, &row.rule, options.other_dtypes)
+    tensortap_judge::detail(&side_of(dump, &row.record), golden, &row.rule, options.other_dtypes)
 }
 
 /// Compares the records of a dump with named arrays. `find` gives the array of a record, with its name; arrays that no record
@@ -192,7 +192,7 @@ fn side_of<'a>(dump: &'a Dump, record: &Record) -> Side<'a> {
             let width = usize::try_from(record.dtype.bits().div_ceil(8)).unwrap_or(8);
             Side::of_bytes(record.dtype, &[], bits.to_le_bytes()[..width].to_vec())
         }
-        None => Side::of_record(dump, record),
+        None => record_side(dump, record),
     }
 }
 

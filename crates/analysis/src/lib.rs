@@ -1,11 +1,11 @@
-//! What a difference between two captures means. Dumps in, findings out: no terminal, no devices.
+//! What a difference between two captures means. Dumps in, findings out: no terminal, no devices. Whether a tensor is what it
+//! should be is decided by [`tensortap_judge`].
 //!
 //! | module | answers |
 //! | --- | --- |
-//! | [`metrics`] | how far is a tensor from its golden, is that within a rule, and where do the errors sit? |
 //! | [`blame`] | which task of a dump is wrong? |
 //! | [`carry`] | was a task given what the tasks before it had written? |
-//! | [`compare`] | is a record what it should be, and what does that rest on? |
+//! | [`compare`] | how is a record handed to the judge? |
 //! | [`diff`] | how does every record differ from its golden? |
 //! | [`graph`] | where did the content of every input come from? |
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
@@ -13,7 +13,6 @@
 //! | [`outputs`] | does what a run left in its outputs agree with a golden of the whole run? |
 //! | [`reference`](mod@reference) | what should a task have made of what it was given? |
 //! | [`repeat`] | did tasks that were given the same make the same of it? |
-//! | [`rules`] | which rule judges which argument, as a rules file says |
 #![forbid(unsafe_code)]
 
 pub mod blame;
@@ -24,12 +23,10 @@ mod error;
 pub mod graph;
 pub mod labels;
 pub mod matching;
-pub mod metrics;
 pub mod outputs;
 mod parallel;
 pub mod reference;
 pub mod repeat;
-pub mod rules;
 
 pub use error::AnalysisError;
 pub use parallel::{Progress, Work};

@@ -8,14 +8,13 @@ mod memory;
 use tensortap_abi::{DType, TaskId};
 use tensortap_format::{Dump, FormatError, OrchestrationArg, Status, content_hash};
 use tensortap_geometry::Layout;
+use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, Subject, Tolerance, Verdict, compare, detail};
 
-use crate::compare::{Content, Depth, Outcome, Side, Verdict, compare, damage, detail};
+use crate::compare::{Side, damage, record_side};
 use crate::diff::DiffOptions;
 use crate::error::AnalysisError;
 use crate::graph::pieces::{Piece, pieces};
 use crate::graph::{Argument, Place, Source, TaskGraph, load};
-use crate::metrics::{Detail, Rule};
-use crate::rules::Subject;
 use memory::Memory;
 
 /// An output of the orchestration as it should be in the end.
@@ -31,8 +30,8 @@ pub struct ExpectedOutput<'a> {
     pub golden: &'a [u8],
     /// What it held before the run, packed; `None` when nothing was put there, so that only tasks can have written it.
     pub initial: Option<&'a [u8]>,
-    /// Relative and absolute tolerance, where it has its own.
-    pub tolerance: Option<(f64, f64)>,
+    /// Its tolerance, where it has its own.
+    pub tolerance: Option<Tolerance>,
 }
 
 /// One output beside its golden.
@@ -224,7 +223,7 @@ impl Run<'_> {
         if let [source] = output.sources[..]
             && let Some(record) = self.whole(source, view, output.expected)
         {
-            return Ok(Ok(Side::of_record(self.dump, &self.dump.record(record)?)));
+            return Ok(Ok(record_side(self.dump, &self.dump.record(record)?)));
         }
         let ExpectedOutput { dtype, shape, .. } = *output.expected;
         let assembled = self.assemble(output, view)?;

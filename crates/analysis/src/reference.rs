@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tensortap_abi::{DType, Role};
 use tensortap_format::{Dump, FormatError};
+use tensortap_judge::Tolerance;
 use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
 use tensortap_values::{decode_block, elements_in, from_f64};
 
-use crate::compare::Side;
+use crate::compare::{Side, record_side};
 use crate::graph::{Argument, Captured, GraphTask};
 
 /// The references of a scene's kernels.
@@ -58,11 +59,10 @@ impl References {
         References { by_name: scene.kernels().iter().map(|k| (k.name, k)).collect() }
     }
 
-    /// What the kernels of a task declare: relative and absolute tolerance, by name.
+    /// What kernels declare, by name.
     #[must_use]
-    pub fn tolerances(&self) -> HashMap<String, (f64, f64)> {
-        let declared = self.by_name.values().filter_map(|k| Some((k.name.to_string(), k.tolerance?)));
-        declared.map(|(name, t)| (name, (t.rtol, t.atol))).collect()
+    pub fn tolerances(&self) -> HashMap<String, Tolerance> {
+        self.by_name.values().filter_map(|k| Some((k.name.to_string(), k.tolerance?))).collect()
     }
 
     /// Runs a task's references on what it was given. The kernels of a mix task are applied in the order of their slots; a
@@ -222,7 +222,7 @@ pub(crate) fn captured_side<'d>(
 ) -> Result<Side<'d>, FormatError> {
     let record = dump.record(captured.record)?;
     if arg.dtype.is_float() || arg.dtype.bits() < 64 || !captured.stored {
-        return Ok(Side::of_record(dump, &record));
+        return Ok(record_side(dump, &record));
     }
     let bytes = dump.payload(&record)?;
     let (dtype, bytes) = as_compared(arg.dtype, &bytes);

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tensortap::analysis::compare::RuleBook;
-use tensortap::analysis::rules::{Profile, Rules};
+use tensortap::analysis::compare::with_kernels_of;
 use tensortap::format::RunInfo;
+use tensortap::judge::{Profile, RuleBook, Rules};
 
 use crate::error::UsageError;
 
@@ -60,7 +60,7 @@ impl CompareArgs {
             atol: self.atol,
             ..RuleBook::default()
         };
-        Ok(book.with_kernels_of(info))
+        Ok(with_kernels_of(book, info))
     }
 }
 

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use tensortap::analysis::compare::{Evidence, Outcome, Verdict};
-use tensortap::analysis::metrics::{Detail, Metrics, Predicate, Rule, Worst};
+use tensortap::judge::{Detail, Evidence, Metrics, Outcome, Predicate, Rule, Verdict, Worst};
 use tensortap::values::Value;
 
 use crate::number::{json_float, json_optional_float};
@@ -201,7 +200,7 @@ fn value(value: Value) -> Json {
 }
 
 fn full(metrics: &Metrics) -> FullDocument {
-    let specials = |s: &tensortap::analysis::metrics::Specials| Specials {
+    let specials = |s: &tensortap::judge::Specials| Specials {
         nan: s.nan,
         positive_infinity: s.positive_infinity,
         negative_infinity: s.negative_infinity,

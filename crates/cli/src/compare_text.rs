@@ -1,7 +1,6 @@
 //! How a comparison is said in words: the same in `diff` and `blame`.
 
-use tensortap::analysis::compare::{Evidence, Outcome};
-use tensortap::analysis::metrics::{AxisProfile, Detail, Predicate, Quick, Rule, Worst};
+use tensortap::judge::{AxisProfile, Detail, Evidence, Outcome, Predicate, Quick, Rule, Worst};
 use tensortap::values::Value;
 
 use crate::number::{counted, grouped, significant};

@@ -1,15 +1,14 @@
 //! Holds what a task wrote against what it wrote when it was captured, or should have written.
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{self, CompareError, Metrics, Rule, TensorType, coordinate};
 use tensortap_analysis::reference::{Expected, as_compared};
-use tensortap_scene::Tolerance;
+use tensortap_judge::{CompareError, Comparison, Metrics, Rule, TensorType, Tolerance, coordinate};
 use tensortap_values::{Element, element_bits, elements_in};
 
 use crate::{Check, Difference, OutputReport};
 
 /// What is compared, and how.
-pub struct Comparison<'a> {
+pub struct OutputCheck<'a> {
     /// Position in the payload.
     pub arg_index: u16,
     /// Element type.
@@ -24,7 +23,7 @@ pub struct Comparison<'a> {
     pub before: Option<&'a [u8]>,
 }
 
-impl Comparison<'_> {
+impl OutputCheck<'_> {
     /// Compares packed content; expected content that ends early is compared as far as it goes.
     pub fn report(&self, actual: &[u8], expected: &[u8]) -> OutputReport {
         let bits = self.dtype.bits() as usize;
@@ -51,15 +50,14 @@ impl Comparison<'_> {
         }
         let (dtype, content) = as_compared(self.dtype, actual);
         let types = (TensorType::new(dtype, self.shape), TensorType::new(expected.dtype, self.shape));
-        let measure = |rule| {
-            metrics::Comparison::across_dtypes(&types.0, &types.1, rule)?.full(&content, &expected.bytes, 1)
-        };
+        let measure =
+            |rule| Comparison::across_dtypes(&types.0, &types.1, rule)?.full(&content, &expected.bytes, 1);
         let (Ok(metrics), Ok(worst)) = (measure(self.rule()), self.worst(&types, &content, &expected.bytes))
         else {
             return report;
         };
         report.outside = metrics.failing;
-        report.max_abs_err = if metrics.mismatched > 0 { f64::NAN } else { metrics.max_abs };
+        report.max_abs_err = metrics.max_abs_err();
         report.first = worst.map(|place| self.difference(place, actual, &rounded));
         report
     }
@@ -71,7 +69,7 @@ impl Comparison<'_> {
         actual: &[u8],
         expected: &[u8],
     ) -> Result<Option<u64>, CompareError> {
-        let comparison = metrics::Comparison::across_dtypes(&types.0, &types.1, self.rule())?;
+        let comparison = Comparison::across_dtypes(&types.0, &types.1, self.rule())?;
         let detail = comparison.detail(actual, expected, 1)?;
         Ok(detail.worst.iter().find(|worst| worst.fails).map(|worst| worst.index))
     }
@@ -117,7 +115,7 @@ impl Comparison<'_> {
         OutputReport {
             different: metrics.differing.unwrap_or(metrics.elements),
             outside: metrics.failing,
-            max_abs_err: if metrics.mismatched > 0 { f64::NAN } else { metrics.max_abs },
+            max_abs_err: metrics.max_abs_err(),
             first: first.map(|place| self.difference(place, actual, expected)),
             ..self.same(compared)
         }
@@ -133,16 +131,13 @@ impl Comparison<'_> {
     }
 
     fn rule(&self) -> Rule {
-        match self.tolerance {
-            Some(Tolerance { rtol, atol }) => Rule::close(self.dtype, rtol, atol),
-            None => Rule::for_dtype(self.dtype),
-        }
+        Rule::declared(self.dtype, self.tolerance)
     }
 
     fn metrics(&self, actual: &[u8], expected: &[u8]) -> Metrics {
         let count = (elements_in(self.dtype, actual.len()) as u64).min(self.elements);
         let tensor = TensorType::new(self.dtype, &[count]);
-        let compare = |rule| metrics::Comparison::new(&tensor, &tensor, rule)?.full(actual, expected, 1);
+        let compare = |rule| Comparison::new(&tensor, &tensor, rule)?.full(actual, expected, 1);
         // A tolerance that no number is within comes from a dump, so it is no reason to panic.
         compare(self.rule())
             .or_else(|_| compare(Rule::bitexact(self.dtype)))
@@ -183,8 +178,8 @@ pub fn describe(report: &OutputReport, check: Check) -> String {
 mod tests {
     use super::*;
 
-    fn comparison(dtype: DType, elements: u64) -> Comparison<'static> {
-        Comparison { arg_index: 3, dtype, shape: &[2, 2], elements, tolerance: None, before: None }
+    fn comparison(dtype: DType, elements: u64) -> OutputCheck<'static> {
+        OutputCheck { arg_index: 3, dtype, shape: &[2, 2], elements, tolerance: None, before: None }
     }
 
     fn f32s(values: &[f32]) -> Vec<u8> {
@@ -223,7 +218,7 @@ mod tests {
     #[test]
     fn a_reference_is_compared_unrounded_and_the_worst_element_is_told() {
         let tolerance = Some(Tolerance { rtol: 0.0, atol: 1e-8 });
-        let comparison = Comparison { tolerance, ..comparison(DType::Float32, 4) };
+        let comparison = OutputCheck { tolerance, ..comparison(DType::Float32, 4) };
         let actual = f32s(&[1.0, 2.0, 3.0, 4.0]);
         let near = comparison.against_reference(&actual, &reference(&[1.0, 2.0, 3.0, 4.0 + 5e-9]));
         assert!(near.within_rule() && near.different == 0, "{near:?}");
@@ -265,7 +260,7 @@ mod tests {
     #[test]
     fn of_a_single_dispatch_only_what_it_changed_is_compared_and_nothing_is_no_pass() {
         let (before, expected) = (f32s(&[9.0; 4]), f32s(&[1.0, 2.0, 3.0, 4.0]));
-        let comparison = Comparison { before: Some(&before), ..comparison(DType::Float32, 4) };
+        let comparison = OutputCheck { before: Some(&before), ..comparison(DType::Float32, 4) };
         let half = comparison.report(&f32s(&[1.0, 2.0, 9.0, 9.0]), &expected);
         assert_eq!((half.compared, half.different), (2, 0));
         assert!(half.bitexact());
@@ -277,7 +272,7 @@ mod tests {
     #[test]
     fn of_a_single_dispatch_halves_of_a_byte_are_told_apart() {
         let before = [0x00, 0x00];
-        let comparison = Comparison { before: Some(&before), ..comparison(DType::Int4, 3) };
+        let comparison = OutputCheck { before: Some(&before), ..comparison(DType::Int4, 3) };
         let report = comparison.report(&[0x50, 0x06], &[0x51, 0x07]);
         assert_eq!((report.compared, report.different, report.outside), (2, 1, 1));
         assert_eq!(report.first, Some(at(2, "6", "7")));
@@ -287,7 +282,7 @@ mod tests {
     fn a_tolerance_that_makes_no_sense_forgives_nothing() {
         for atol in [-1.0, f64::NAN] {
             let tolerance = Some(Tolerance { rtol: 0.0, atol });
-            let comparison = Comparison { tolerance, ..comparison(DType::Float32, 1) };
+            let comparison = OutputCheck { tolerance, ..comparison(DType::Float32, 1) };
             let report = comparison.report(&f32s(&[1.000_000_1]), &f32s(&[1.0]));
             assert_eq!((report.different, report.outside), (1, 1));
         }

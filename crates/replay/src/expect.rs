@@ -5,7 +5,7 @@ use tensortap_format::content_hash;
 use tensortap_scene::{ScalarArg, Scene, Tolerance};
 
 use crate::capture::{CapturedTask, CapturedTensor, Content, Source};
-use crate::check::{Comparison, describe};
+use crate::check::{OutputCheck, describe};
 use crate::item::Kernels;
 use crate::reference::{NON_FINITE, expected};
 use crate::{Check, ReplayError};
@@ -85,7 +85,7 @@ pub fn outside(
         let Some(Ok(tensor)) = task.tensors.get(usize::from(expected.arg_index)) else { continue };
         let Content::Whole(blob) = &tensor.after else { continue };
         source.read(blob, &mut captured)?;
-        let comparison = Comparison {
+        let comparison = OutputCheck {
             arg_index: tensor.arg_index,
             dtype: tensor.dtype,
             shape: &tensor.shape,

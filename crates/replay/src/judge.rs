@@ -5,7 +5,7 @@ use tensortap_format::content_hash;
 
 use crate::batch::Concluded;
 use crate::capture::{CapturedTensor, Content};
-use crate::check::{Comparison, describe};
+use crate::check::{OutputCheck, describe};
 use crate::image::{FillError, Image, read};
 use crate::item::Item;
 use crate::reference::{NON_FINITE, expected};
@@ -67,7 +67,7 @@ impl Judge<'_> {
                 Some(references) => of_reference(references, tensor),
                 None => of_capture(item, tensor)?,
             };
-            let comparison = Comparison {
+            let comparison = OutputCheck {
                 arg_index: tensor.arg_index,
                 dtype: tensor.dtype,
                 shape: &tensor.shape,
@@ -142,7 +142,7 @@ impl Judge<'_> {
 }
 
 impl Found {
-    fn compare(&mut self, comparison: &Comparison<'_>, actual: &[u8], should: Should) {
+    fn compare(&mut self, comparison: &OutputCheck<'_>, actual: &[u8], should: Should) {
         self.outputs.push(match should {
             Should::Bytes(expected) => comparison.report(actual, &expected),
             Should::Reference(expected) => {

@@ -103,53 +103,6 @@ int_element! {
     u8, u8, DType::UInt8;
 }
 
-/// Calls `$body` with `$ty` bound to the Rust type of a dtype; `None` for dtypes without one.
-macro_rules! with_element {
-    ($dtype:expr, $ty:ident => $body:expr) => {{
-        use half::{bf16, f16};
-        use tensortap_abi::DType;
-        macro_rules! bind {
-            ($t:ty) => {{
-                type $ty = $t;
-                Some($body)
-            }};
-        }
-        match $dtype {
-            DType::Float64 => bind!(f64),
-            DType::Float32 => bind!(f32),
-            DType::Float16 => bind!(f16),
-            DType::BFloat16 => bind!(bf16),
-            DType::Int64 => bind!(i64),
-            DType::Int32 => bind!(i32),
-            DType::Int16 => bind!(i16),
-            DType::Int8 => bind!(i8),
-            DType::UInt64 => bind!(u64),
-            DType::UInt32 => bind!(u32),
-            DType::UInt16 => bind!(u16),
-            DType::UInt8 | DType::Bool => bind!(u8),
-            DType::Float8E4M3FN | DType::Float8E5M2 | DType::Float4E2M1 | DType::Int4 => None,
-        }
-    }};
-}
-
-fn decode<T: Element>(bytes: &[u8]) -> Vec<f64> {
-    bytes.chunks_exact(size_of::<T>()).filter_map(|c| T::read_from_bytes(c).ok()).map(T::to_f64).collect()
-}
-
-fn encode<T: Element>(values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|&v| T::from_f64(v).as_bytes().to_vec()).collect()
-}
-
-/// Packed little-endian elements as f64; `None` for dtypes that have no Rust type yet (8- and 4-bit floats, int4).
-pub fn decode_f64(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
-    with_element!(dtype, T => decode::<T>(bytes))
-}
-
-/// The nearest elements of a dtype, packed; the inverse of [`decode_f64`].
-pub fn encode_f64(dtype: DType, values: &[f64]) -> Option<Vec<u8>> {
-    with_element!(dtype, T => encode::<T>(values))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,16 +114,5 @@ mod tests {
         assert_eq!(u64::from_bits(Element::to_bits(u64::MAX)), u64::MAX);
         assert_eq!(Element::to_bits(1.0_f32), 0x3f80_0000);
         assert_eq!(<f64 as Element>::from_bits(Element::to_bits(-0.0_f64)).to_bits(), (-0.0_f64).to_bits());
-    }
-
-    #[test]
-    fn decoding_is_little_endian_and_encoding_inverts_it() {
-        assert_eq!(decode_f64(DType::Int16, &[0xfe, 0xff, 0x02, 0x00]), Some(vec![-2.0, 2.0]));
-        assert_eq!(decode_f64(DType::BFloat16, &[0x80, 0x3f]), Some(vec![1.0]));
-        for dtype in DType::ALL {
-            if let Some(bytes) = encode_f64(dtype, &[1.0, 0.0, 3.0]) {
-                assert_eq!(decode_f64(dtype, &bytes), Some(vec![1.0, 0.0, 3.0]), "{dtype}");
-            }
-        }
     }
 }

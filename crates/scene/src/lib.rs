@@ -85,7 +85,6 @@
 
 mod args;
 mod buffer;
-mod check;
 mod element;
 mod error;
 mod fault;
@@ -100,8 +99,7 @@ mod tensor;
 
 pub use args::{Args, KernelBody, TensorArg, kernel_entry, run_kernel};
 pub use buffer::{Buffer, BufferId, BufferTable, Place};
-pub use check::{Comparison, Tolerance, compare};
-pub use element::{Element, decode_f64, encode_f64};
+pub use element::Element;
 pub use error::{GraphError, SceneError};
 pub use fault::{FaultKind, UnknownFault};
 pub use kernel::{KernelDef, Registry};
@@ -112,3 +110,4 @@ pub use scene::{ArgSpec, Runtimes, Scene};
 pub use sequential::{SequentialGraph, StepView};
 pub use task::{Marks, ScalarArg, TaskHandle, TaskSpec, TensorUse};
 pub use tensor::{HostArgs, HostTensor, Tensor};
+pub use tensortap_judge::Tolerance;

@@ -7,9 +7,10 @@ use tensortap_abi::{Role, TensorDesc};
 
 use crate::{
     Buffer, BufferTable, FaultKind, GraphBuilder, GraphError, HostArgs, KernelDef, Orch, Params, Place,
-    PlacedArg, RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, decode_f64, run_kernel,
+    PlacedArg, RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, run_kernel,
 };
 
+use tensortap_values::decode_block;
 use zerocopy::IntoBytes;
 
 /// A recorded graph in host memory. It is what a device's results, and its speed, are held against.
@@ -164,7 +165,8 @@ impl SequentialGraph {
             let at = usize::try_from(offset).expect("inside the buffer") * width;
             packed.extend_from_slice(&bytes[at..at + width]);
         }
-        let values = decode_f64(dtype, &packed).unwrap_or_default();
+        let mut values = vec![0.0; numel];
+        decode_block(dtype, &packed, &mut values);
         RefTensor { dtype, shape, values, bytes: packed }
     }
 }

@@ -1,5 +1,6 @@
 use tensortap_abi::{DType, TensorDesc};
 use tensortap_geometry::Layout;
+use tensortap_values::decode_block;
 use zerocopy::IntoBytes;
 
 use crate::{BufferId, Element, GraphError, Place};
@@ -132,6 +133,14 @@ impl HostTensor {
             .chunks_exact(size_of::<T>())
             .map(|c| T::read_from_bytes(c).expect("a chunk has the size of T"))
             .collect()
+    }
+
+    /// The elements as `f64`: exact but for 64-bit integers beyond 2^53, which are rounded.
+    pub fn values(&self) -> Vec<f64> {
+        let numel = usize::try_from(self.shape.iter().product::<u64>()).expect("it is in memory");
+        let mut values = vec![0.0; numel];
+        decode_block(self.dtype, &self.bytes, &mut values);
+        values
     }
 
     /// Replaces all elements.

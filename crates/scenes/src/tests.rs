@@ -5,9 +5,10 @@ mod ring_use;
 
 use std::collections::HashSet;
 
-use tensortap_abi::{ArgKind, Role};
+use tensortap_abi::{ArgKind, DType, Role};
+use tensortap_judge::{Depth, Outcome, Rule, Side, Verdict, compare, compare_bytes};
 use tensortap_scene::{
-    FaultKind, KernelDef, Params, RefTask, Scene, SequentialGraph, StepView, Tolerance, compare,
+    FaultKind, KernelDef, Params, RefTask, RefTensor, Scene, SequentialGraph, StepView, Tolerance,
 };
 
 use crate::builtin;
@@ -137,10 +138,11 @@ pub(crate) fn difference_from_golden(
         "the golden covers outputs and in-outs, in order"
     );
     golden.iter().find_map(|expected| {
-        let tolerance = scene.tolerance(&expected.name).unwrap_or(Tolerance::of(expected.dtype));
+        let rule = Rule::declared(expected.dtype, scene.tolerance(&expected.name));
         let actual = graph.arg_bytes(&expected.name).expect("the golden names an argument");
-        let found = compare(expected.dtype, &actual, &expected.bytes, tolerance).expect("same size");
-        (!found.passed()).then(|| format!("`{}` is not as expected: {found:?}", expected.name))
+        let found = compare_bytes(expected.dtype, &expected.shape, &actual, &expected.bytes, &rule);
+        (found.verdict != Verdict::Within)
+            .then(|| format!("`{}` is not as expected: {found:?}", expected.name))
     })
 }
 
@@ -166,14 +168,29 @@ fn check_references(context: &str, step: &StepView) {
     let expected = referenced(&step.kernels, &step.roles, &step.before);
     let tolerance = step.kernels.iter().find_map(|k| k.tolerance);
     for (arg_index, (actual, expected)) in step.after.tensors.iter().zip(&expected.tensors).enumerate() {
-        let tolerance = tolerance.unwrap_or(Tolerance::of(actual.dtype));
-        let wrong = actual.values.iter().zip(&expected.values).position(|(&a, &e)| !tolerance.accepts(a, e));
-        if let Some(place) = wrong {
-            let (a, e) = (actual.values[place], expected.values[place]);
-            let name = step.kernels[0].name;
-            panic!("{context}: task {} of {name}, argument {arg_index}[{place}] is {a}, not {e}", step.index);
-        }
+        let found = against_reference(actual, expected, tolerance);
+        let name = step.kernels[0].name;
+        assert!(
+            found.verdict == Verdict::Within,
+            "{context}: task {} of {name}, argument {arg_index}: {found:?}",
+            step.index
+        );
     }
+}
+
+/// A tensor beside what its reference says, which is f64. Integers are compared as such too.
+fn against_reference(actual: &RefTensor, expected: &RefTensor, tolerance: Option<Tolerance>) -> Outcome {
+    let shape: Vec<u64> = actual.shape.iter().map(|&size| size as u64).collect();
+    let wide =
+        |tensor: &RefTensor| -> Vec<u8> { tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+    let actual_side: Side<'_> = match actual.dtype.is_float() {
+        true => Side::of_bytes(actual.dtype, &shape, &actual.bytes),
+        false => Side::of_bytes(DType::Float64, &shape, wide(actual)),
+    };
+    let expected: Side<'_> = Side::of_bytes(DType::Float64, &shape, wide(expected));
+    let rule = Rule::declared(actual.dtype, tolerance);
+    let Ok(outcome) = compare(&actual_side, &expected, &rule, true, Depth::Full);
+    outcome
 }
 
 /// The task as its references leave it. Outputs start as NaN, which nothing may depend on.

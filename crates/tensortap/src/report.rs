@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use tensortap_abi::DumpLevel;
 use tensortap_format::Loss;
+use tensortap_judge::{Evidence, Metrics, Outcome, Worst};
 use tensortap_runtime::RunFailure;
-use tensortap_scene::{Comparison, HostTensor};
+use tensortap_scene::HostTensor;
 
 use crate::LiveReport;
 
@@ -35,14 +36,24 @@ impl Golden {
 pub struct OutputVerdict {
     /// Name of the scene's argument.
     pub name: String,
-    /// What came of the comparison; `None` when it could not be made.
-    pub comparison: Option<Comparison>,
+    /// How it compares; unknown, with the reason, when it could not be compared.
+    pub outcome: Outcome,
+    /// The first element outside its rule.
+    pub first_outside: Option<Worst>,
 }
 
 impl OutputVerdict {
     /// Whether it was compared and is within its tolerance.
     pub fn passed(&self) -> bool {
-        self.comparison.is_some_and(|c| c.passed())
+        self.outcome.passes()
+    }
+
+    /// How far its elements are from the golden; `None` when it could not be compared.
+    pub fn metrics(&self) -> Option<&Metrics> {
+        match &self.outcome.evidence {
+            Evidence::Full(metrics) => Some(metrics),
+            _ => None,
+        }
     }
 }
 

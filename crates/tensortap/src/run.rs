@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use tensortap_judge::{Outcome, Rule, Side, Verdict, compare_bytes, detail};
 use tensortap_platform::{DeviceOptions, PLATFORMS, Platform};
 use tensortap_runtime::{
     DeviceReport, DumpSession, Fault, GraphProgram, LaunchOptions, Progress, RUNTIMES, RunError, Runtime,
     execute,
 };
 use tensortap_runtime::{Phase, RunFailure};
-use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene, Tolerance, compare};
+use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene};
 
 use crate::dump_session::Session;
 use crate::memory;
@@ -255,9 +256,25 @@ fn golden(
     }
 }
 
+/// An output beside its golden. No elements are no proof.
 fn judge(scene: &dyn Scene, expected: &HostTensor, outputs: &[HostTensor]) -> OutputVerdict {
-    let tolerance = scene.tolerance(&expected.name).unwrap_or(Tolerance::of(expected.dtype));
-    let actual = outputs.iter().find(|o| o.name == expected.name && o.dtype == expected.dtype);
-    let comparison = actual.and_then(|a| compare(a.dtype, &a.bytes, &expected.bytes, tolerance));
-    OutputVerdict { name: expected.name.clone(), comparison }
+    let &HostTensor { ref name, dtype, ref shape, ref bytes } = expected;
+    let mut verdict =
+        OutputVerdict { name: name.clone(), outcome: Outcome::unknown(""), first_outside: None };
+    let Some(actual) = outputs.iter().find(|o| o.name == *name && o.dtype == dtype) else {
+        verdict.outcome = Outcome::unknown("the run has no output of that name and dtype");
+        return verdict;
+    };
+    let rule = Rule::declared(dtype, scene.tolerance(name));
+    verdict.outcome = match shape.contains(&0) {
+        true => Outcome::unknown("it has no elements"),
+        false => compare_bytes(dtype, shape, &actual.bytes, bytes, &rule),
+    };
+    if verdict.outcome.verdict == Verdict::Outside {
+        let (actual, golden): (Side<'_>, Side<'_>) =
+            (Side::of_bytes(dtype, shape, &actual.bytes), Side::of_bytes(dtype, shape, bytes));
+        let Ok(detail) = detail(&actual, &golden, &rule, false);
+        verdict.first_outside = detail.and_then(|detail| detail.first_failing);
+    }
+    verdict
 }

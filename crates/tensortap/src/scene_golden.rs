@@ -79,6 +79,6 @@ fn expected<'a>(
         shape: &golden.shape,
         golden: &golden.bytes,
         initial: initial.map(|tensor| tensor.bytes.as_slice()),
-        tolerance: scene.tolerance(&golden.name).map(|t| (t.rtol, t.atol)),
+        tolerance: scene.tolerance(&golden.name),
     }
 }

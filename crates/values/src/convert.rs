@@ -8,14 +8,7 @@ use crate::value::Value;
 /// The element as `f64`: exact for every dtype but the 64-bit integers, which are rounded to nearest.
 #[must_use]
 pub fn to_f64(dtype: DType, bits: u64) -> f64 {
-    match Value::decode(dtype, bits) {
-        Value::Float(value) => value,
-        #[expect(clippy::cast_precision_loss, reason = "documented")]
-        Value::Int(value) => value as f64,
-        #[expect(clippy::cast_precision_loss, reason = "documented")]
-        Value::UInt(value) => value as f64,
-        Value::Bool(value) => u8::from(value).into(),
-    }
+    Value::decode(dtype, bits).to_f64()
 }
 
 /// Bits of the element nearest to a number, ties to even, in one rounding.

@@ -42,6 +42,19 @@ impl Value {
             _ => Value::Int(sign_extend(dtype, low)),
         }
     }
+
+    /// The nearest `f64`: exact for all but 64-bit integers beyond 2^53. A truth value is 0 or 1.
+    #[must_use]
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Value::Float(value) => value,
+            #[expect(clippy::cast_precision_loss, reason = "documented")]
+            Value::Int(value) => value as f64,
+            #[expect(clippy::cast_precision_loss, reason = "documented")]
+            Value::UInt(value) => value as f64,
+            Value::Bool(value) => u8::from(value).into(),
+        }
+    }
 }
 
 /// The signed integer in the low bits.

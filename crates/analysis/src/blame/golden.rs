@@ -4,17 +4,17 @@ use std::collections::HashMap;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Dump, FormatError};
+use tensortap_judge::{Depth, Detail, Outcome, compare};
 
 use super::{
     Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, rule_of, status_of,
 };
 use crate::carry::Carried;
-use crate::compare::{Depth, Outcome, Side, compare};
+use crate::compare::record_side;
 use crate::error::AnalysisError;
 use crate::graph::{Argument, Captured, TaskGraph, load};
 use crate::labels::{ArgStatus, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
-use crate::metrics::Detail;
 
 pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> Result<Blame, AnalysisError> {
     let (graph, theirs) = (load(dump)?, load(golden)?);
@@ -70,8 +70,8 @@ pub(super) fn detail(
         .and_then(|a| captured(a, compared.stage));
     let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
-    let sides = (Side::of_record(dump, &ours), Side::of_record(golden, &theirs));
-    crate::compare::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
+    let sides = (record_side(dump, &ours), record_side(golden, &theirs));
+    tensortap_judge::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
 }
 
 fn unmatched_statuses(graph: &TaskGraph, matching: &Matching) -> Vec<TaskStatus> {
@@ -112,7 +112,7 @@ fn compare_task(
                     match (here.scalar_bits, there.scalar_bits) {
                         (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
                         _ => {
-                            let mut sides = (Side::of_record(dump, &here), Side::of_record(golden, &there));
+                            let mut sides = (record_side(dump, &here), record_side(golden, &there));
                             // Dumps without hashes got them when the graph was loaded.
                             sides.0.hash = captured(arg, stage).and_then(|c| c.hash);
                             sides.1.hash = partner.and_then(|p| captured(p, stage)).and_then(|c| c.hash);

@@ -7,17 +7,15 @@ pub(crate) use golden::match_options;
 
 use tensortap_abi::{DType, DumpStage, TaskId};
 use tensortap_format::{Dump, FormatError};
+use tensortap_judge::{Detail, Outcome, Predicate, Rule, RuleBook, Subject, Verdict};
 use tensortap_scene::Scene;
 
 use crate::carry::{Carried, carried};
-use crate::compare::{Outcome, RuleBook, Verdict};
 use crate::error::AnalysisError;
 use crate::graph::{Argument, TaskGraph};
 use crate::labels::{Finding, Label, Status, TaskStatus, chain, first_wrong};
 use crate::matching::Matching;
-use crate::metrics::{Detail, Predicate, Rule};
 use crate::parallel::Work;
-use crate::rules::Subject;
 
 /// Key of a dump's run information that names the golden it was compared with while it ran (`run --live`). A tensor of such a
 /// dump whose hash is there and whose payload is `none` belongs to a task that agreed.

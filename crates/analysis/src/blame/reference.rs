@@ -2,6 +2,7 @@
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Dump, FormatError, PayloadState};
+use tensortap_judge::{Depth, Detail, Outcome, RuleBook, Verdict, compare};
 use tensortap_scene::Scene;
 
 use super::{
@@ -9,12 +10,11 @@ use super::{
     status_of,
 };
 use crate::carry::Carried;
-use crate::compare::{Depth, Outcome, RuleBook, Verdict, compare, damage};
+use crate::compare::damage;
 use crate::error::AnalysisError;
 use crate::graph::{Argument, Captured, GraphTask, TaskGraph, load};
 use crate::labels::{ArgStatus, Label, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
-use crate::metrics::Detail;
 use crate::reference::{Expected, References, captured_side};
 
 const NON_FINITE: &str = "an input holds NaN or infinities, on which kernel and reference need not agree";
@@ -179,5 +179,5 @@ pub(super) fn detail(
         return Ok(None);
     };
     let side = captured_side(dump, arg, captured)?;
-    crate::compare::detail(&side, &expected.side(), &compared.rule, true)
+    tensortap_judge::detail(&side, &expected.side(), &compared.rule, true)
 }

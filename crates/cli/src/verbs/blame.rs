@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use clap::Args;
 use tensortap::analysis::blame::{Against, Blame, BlameOptions, ComparedArg};
 use tensortap::analysis::labels::Label;
-use tensortap::analysis::metrics::Detail;
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
+use tensortap::judge::Detail;
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;

@@ -13,11 +13,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use tensortap::analysis::compare::Verdict;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
-use tensortap::analysis::metrics::Detail;
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
+use tensortap::judge::{Detail, Verdict};
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;

@@ -11,7 +11,7 @@ mod summary;
 
 use anyhow::Context;
 use tensortap::scene::Registry;
-use tensortap::{DumpReport, Golden, Request, RunConfig, RunReport};
+use tensortap::{DumpReport, Golden, RunConfig, RunReport};
 
 pub use args::RunArgs;
 use document::RunDocument;
@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Resul
     name_crashes(config.device_mode)?;
     match observed(&config, output)? {
         Ok(report) => {
-            tell(&report, &request, &args.again_with_dump(), output)?;
+            tell(&report, &args.again_with_dump(), output)?;
             let incomplete = report.dump.as_ref().is_some_and(complain);
             let live = report.dump.as_ref().and_then(|dump| dump.live.as_ref());
             let differs = live.is_some_and(|live| !live.agrees());
@@ -68,11 +68,11 @@ fn observed(config: &RunConfig, output: Output) -> anyhow::Result<Result<RunRepo
 }
 
 /// `again` is the command that repeats the run with a dump.
-fn tell(report: &RunReport, request: &Request, again: &str, output: Output) -> anyhow::Result<()> {
+fn tell(report: &RunReport, again: &str, output: Output) -> anyhow::Result<()> {
     if output.json {
         output.document(&RunDocument::of(report))
     } else {
-        output.text(&summary::of(report, &request.scene.args(&request.params), again))
+        output.text(&summary::of(report, again))
     }
 }
 

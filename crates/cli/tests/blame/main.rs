@@ -13,9 +13,10 @@ mod races;
 use std::path::{Path, PathBuf};
 
 use tensortap::analysis::blame::{Against, Blame, BlameOptions};
-use tensortap::analysis::compare::{RuleBook, Verdict};
+use tensortap::analysis::compare::with_kernels_of;
 use tensortap::analysis::labels::Label;
 use tensortap::format::Dump;
+use tensortap::judge::{RuleBook, Verdict};
 use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RunConfig};
 
 /// A run that is dumped into a folder, on the real device executable.
@@ -44,7 +45,7 @@ fn run(config: &RunConfig) -> Dump {
 }
 
 fn blame_by_golden(dump: &Dump, golden: &Dump) -> Blame {
-    let rules = RuleBook::default().with_kernels_of(dump.info());
+    let rules = with_kernels_of(RuleBook::default(), dump.info());
     let options = BlameOptions { rules, ..BlameOptions::default() };
     Blame::of(dump, &Against::Golden(golden), &options).expect("readable")
 }

@@ -1,10 +1,9 @@
 //! What a dump says a run left in its outputs, against what the host read back from the device.
 
-use tensortap::analysis::compare::{RuleBook, Verdict};
 use tensortap::analysis::diff::DiffOptions;
 use tensortap::analysis::outputs::{ExpectedOutput, OutputDiff, diff_outputs};
-use tensortap::analysis::rules::Profile;
 use tensortap::format::Dump;
+use tensortap::judge::{Profile, RuleBook, Verdict};
 use tensortap::scene::{FaultKind, HostTensor};
 use tensortap::{PLATFORMS, RunConfig, RunReport, diff_scene_golden};
 

@@ -1,7 +1,7 @@
 //! The decoder in f64, in one piece. Only keys and values are rounded, to the f16 of their caches.
 
 use half::f16;
-use tensortap_scene::{Element, HostArgs, HostTensor, decode_f64};
+use tensortap_scene::{Element, HostArgs, HostTensor};
 
 use super::config::Config;
 
@@ -10,8 +10,7 @@ fn size(n: u64) -> usize {
 }
 
 fn values(args: &HostArgs, name: &str) -> Vec<f64> {
-    let tensor = args.get(name);
-    decode_f64(tensor.dtype, &tensor.bytes).expect("every argument has a Rust type")
+    args.get(name).values()
 }
 
 /// A matrix `[in, out]` of one layer, in f64.

@@ -1,10 +1,9 @@
 use std::os::unix::fs::FileExt;
 
 use tensortap_abi::{DumpStage, NO_KERNEL, SLOTS_PER_TASK, TaskId};
-use tensortap_analysis::compare::RuleBook;
-use tensortap_analysis::metrics::{Comparison, QuickPass, Rule, TensorType};
-use tensortap_analysis::rules::Subject;
+use tensortap_analysis::compare::with_kernels_of;
 use tensortap_format::{ArgumentKind, DumpWriter, FormatError, IndexRecord, PayloadState, Record};
+use tensortap_judge::{Comparison, QuickPass, Rule, RuleBook, Subject, TensorType};
 
 use super::golden::{Golden, GoldenArg, form_of};
 use super::task::WaitingTask;
@@ -31,7 +30,7 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn new(golden: Golden) -> Judge {
-        let book = RuleBook::default().with_kernels_of(golden.dump.info());
+        let book = with_kernels_of(RuleBook::default(), golden.dump.info());
         Judge { golden, book }
     }
 

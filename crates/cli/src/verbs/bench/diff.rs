@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use serde::Serialize;
 use tensortap::abi::DType;
-use tensortap::analysis::metrics::{Comparison, Level, Rule, TensorType};
+use tensortap::judge::{Comparison, Level, Rule, TensorType};
 
 use data::Data;
 use numpy::{Numpy, Session};

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tensortap::TaskId;
 use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Label, RaceKind};
-use tensortap::analysis::metrics::Detail;
+use tensortap::judge::Detail;
 
 use super::{Culprit, Report};
 use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};

@@ -5,7 +5,7 @@ use std::io::Write;
 use tensortap::DumpStage;
 use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Finding, Label, RaceKind};
-use tensortap::analysis::metrics::Detail;
+use tensortap::judge::Detail;
 
 use super::headline::{by_kernel, headline};
 use super::tasks::write_tasks;

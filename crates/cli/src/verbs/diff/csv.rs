@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use tensortap::TaskId;
-use tensortap::analysis::compare::{Evidence, Outcome};
 use tensortap::analysis::diff::DiffRow;
 use tensortap::format::role_name;
+use tensortap::judge::{Evidence, Outcome};
 
 use super::Report;
 use super::listed;

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tensortap::DType;
-use tensortap::analysis::compare::{Content, Side};
+use tensortap::analysis::compare::{Side, record_side};
 use tensortap::analysis::diff::{
     Diff, DiffOptions, DiffRow, Lonely, Partner, diff_arrays, diff_dumps, row_detail,
 };
-use tensortap::analysis::metrics::Detail;
 use tensortap::format::{Dump, Record};
 use tensortap::interchange::{self, ArrayName, GoldenArray, InterchangeError};
+use tensortap::judge::{Content, Detail};
 
 use crate::error::UsageError;
 
@@ -58,7 +58,7 @@ impl Golden {
         options: &DiffOptions<'_>,
     ) -> anyhow::Result<Option<Detail>> {
         let golden = match (self, &row.partner) {
-            (Golden::Dump(golden), Some(Partner::Record(theirs))) => Some(Side::of_record(golden, theirs)),
+            (Golden::Dump(golden), Some(Partner::Record(theirs))) => Some(record_side(golden, theirs)),
             (Golden::Files(files), Some(Partner::Array(name))) => files.array(name)?,
             _ => None,
         };

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use clap::ValueEnum;
 use tensortap::DumpStage;
-use tensortap::analysis::compare::Evidence;
 use tensortap::analysis::diff::{Diff, DiffRow};
+use tensortap::judge::Evidence;
 
 /// By what records are sorted. Those outside their rule always come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use serde::Serialize;
 use tensortap::TaskId;
-use tensortap::analysis::compare::Verdict;
 use tensortap::analysis::outputs::{OutputDiff, OutputRow, Writer};
 use tensortap::format::Dump;
+use tensortap::judge::Verdict;
 use tensortap::scene::Registry;
 
 use super::{DiffArgs, csv, too_many};

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use tensortap::analysis::compare::{Evidence, Verdict};
 use tensortap::analysis::diff::{Diff, DiffRow};
+use tensortap::judge::{Evidence, Verdict};
 
 use super::Report;
 use super::order::{ranked, ulps};

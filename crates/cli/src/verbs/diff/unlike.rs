@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tensortap::analysis::compare::{Evidence, Verdict};
 use tensortap::analysis::diff::{Diff, DiffRow};
 use tensortap::format::Dump;
+use tensortap::judge::{Evidence, Verdict};
 
 use super::golden::Golden;
 use crate::number::counted_in;

@@ -1,6 +1,7 @@
 //! What `run --json` prints.
 
 use serde::Serialize;
+use tensortap::judge::Metrics;
 use tensortap::{Error, FailureKind, OutputVerdict, Request, RunConfig, RunFailure, RunReport};
 
 use super::dump_document::DumpDocument;
@@ -32,14 +33,14 @@ struct OutputDocument<'a> {
     #[serde(serialize_with = "json_optional_float")]
     max_abs_err: Option<f64>,
     verdict: &'static str,
-    elements: usize,
-    outside: usize,
+    elements: u64,
+    outside: u64,
     first_outside: Option<ElementDocument>,
 }
 
 #[derive(Serialize)]
 struct ElementDocument {
-    index: usize,
+    index: u64,
     #[serde(serialize_with = "json_float")]
     actual: f64,
     #[serde(serialize_with = "json_float")]
@@ -108,16 +109,18 @@ impl<'a> RunDocument<'a> {
 
 impl<'a> OutputDocument<'a> {
     fn of(output: &'a OutputVerdict) -> OutputDocument<'a> {
-        let comparison = output.comparison;
+        let metrics = output.metrics();
         OutputDocument {
             name: &output.name,
-            max_abs_err: comparison.map(|c| c.max_abs_err),
+            max_abs_err: metrics.map(Metrics::max_abs_err),
             verdict: if output.passed() { "pass" } else { "fail" },
-            elements: comparison.map_or(0, |c| c.elements),
-            outside: comparison.map_or(0, |c| c.outside),
-            first_outside: comparison
-                .and_then(|c| c.first_outside)
-                .map(|(index, actual, expected)| ElementDocument { index, actual, expected }),
+            elements: metrics.map_or(0, |m| m.elements),
+            outside: metrics.map_or(0, |m| m.failing),
+            first_outside: output.first_outside.as_ref().map(|worst| ElementDocument {
+                index: worst.index,
+                actual: worst.dump.to_f64(),
+                expected: worst.golden.to_f64(),
+            }),
         }
     }
 }
@@ -151,19 +154,23 @@ fn kind_name(failure: &RunFailure) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use tensortap::scene::Comparison;
+    use tensortap::DType;
+    use tensortap::judge::{Outcome, Rule, Side, compare_bytes, detail};
 
     use super::*;
 
     #[test]
     fn values_json_cannot_write_are_words() {
-        let comparison = Comparison {
-            elements: 4,
-            outside: 1,
-            max_abs_err: f64::NAN,
-            first_outside: Some((3, f64::NEG_INFINITY, 1.5)),
+        let bytes = |values: [f32; 4]| values.map(f32::to_le_bytes).concat();
+        let (actual, golden) = (bytes([0.0, 0.0, 0.0, f32::NEG_INFINITY]), bytes([0.0, 0.0, 0.0, 1.5]));
+        let rule = Rule::for_dtype(DType::Float32);
+        let sides: [Side<'_>; 2] = [&actual, &golden].map(|side| Side::of_bytes(DType::Float32, &[4], side));
+        let Ok(detail) = detail(&sides[0], &sides[1], &rule, false);
+        let output = OutputVerdict {
+            name: "f".into(),
+            outcome: compare_bytes(DType::Float32, &[4], &actual, &golden, &rule),
+            first_outside: detail.unwrap().first_failing,
         };
-        let output = OutputVerdict { name: "f".into(), comparison: Some(comparison) };
         let json = serde_json::to_value(OutputDocument::of(&output)).unwrap();
         assert_eq!(json["max_abs_err"], "NaN");
         assert_eq!(
@@ -174,7 +181,7 @@ mod tests {
 
     #[test]
     fn an_output_that_was_not_compared_fails_without_an_error_value() {
-        let output = OutputVerdict { name: "f".into(), comparison: None };
+        let output = OutputVerdict { name: "f".into(), outcome: Outcome::unknown(""), first_outside: None };
         let json = serde_json::to_value(OutputDocument::of(&output)).unwrap();
         assert_eq!((&json["verdict"], &json["max_abs_err"]), (&"fail".into(), &serde_json::Value::Null));
     }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use tensortap::scene::{ArgSpec, Comparison};
+use tensortap::judge::{Metrics, Worst};
+use tensortap::values::Value;
 use tensortap::{Golden, OutputVerdict, RunReport};
 
 use super::dump_summary;
@@ -12,9 +13,8 @@ use crate::output::verdict;
 /// Width of the labels on the left.
 const LABEL: usize = 9;
 
-/// The summary of a run; `args` are the scene's own arguments, for the shapes of its outputs, `again` the command that
-/// repeats it with a dump.
-pub fn of(report: &RunReport, args: &[ArgSpec], again: &str) -> String {
+/// The summary of a run; `again` is the command that repeats it with a dump.
+pub fn of(report: &RunReport, again: &str) -> String {
     let RunReport { scene, platform, runtime, blocks, schedulers, tasks, dispatches, wall, .. } = *report;
     let mut text = format!("{scene} on {platform}\n");
     let (blocks, schedulers) = (counted(blocks.into(), "block"), counted(schedulers.into(), "scheduler"));
@@ -28,7 +28,7 @@ pub fn of(report: &RunReport, args: &[ArgSpec], again: &str) -> String {
     line(&mut text, "golden", &golden(report));
     let width = report.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0).max(LABEL - 2);
     for output in &report.outputs {
-        text.push_str(&output_lines(output, width, args));
+        text.push_str(&output_lines(output, width));
     }
     for (label, value) in dump_summary::lines(report, again) {
         line(&mut text, label, &value);
@@ -58,66 +58,65 @@ fn golden(report: &RunReport) -> String {
     }
 }
 
-fn output_lines(output: &OutputVerdict, width: usize, args: &[ArgSpec]) -> String {
+fn output_lines(output: &OutputVerdict, width: usize) -> String {
     let name = &output.name;
     let word = if output.passed() { verdict("pass", true) } else { verdict("FAIL", false) };
-    let Some(comparison) = output.comparison else {
-        return format!("    {name:width$} {word}  could not be compared with the golden\n");
+    let Some(metrics) = output.metrics() else {
+        let why = output.outcome.reason().map_or(String::new(), |reason| format!(": {reason}"));
+        return format!("    {name:width$} {word}  could not be compared with the golden{why}\n");
     };
-    let mut text = format!("    {name:width$} {word}  {}\n", extent(&comparison));
-    if let Some((place, actual, expected)) = comparison.first_outside {
-        let shape = args.iter().find(|arg| arg.name == name).map_or(&[][..], |arg| &arg.shape);
-        let at = position(place, shape);
+    let mut text = format!("    {name:width$} {word}  {}\n", extent(metrics));
+    if let Some(Worst { coordinate, dump, golden, .. }) = &output.first_outside {
+        let (at, actual, expected) = (position(coordinate), plain(dump), plain(golden));
         let _ = writeln!(
             text,
-            "    {:width$}       first wrong: {name}{at} is {actual:?}, expected {expected:?}",
+            "    {:width$}       first wrong: {name}{at} is {actual}, expected {expected}",
             ""
         );
     }
     text
 }
 
-fn extent(comparison: &Comparison) -> String {
-    let Comparison { elements, outside, max_abs_err, .. } = *comparison;
-    let error = significant(max_abs_err, 3);
-    let all = counted(elements as u64, "element");
-    if outside == 0 {
-        format!("max error {error}, {all}")
-    } else {
-        format!("max error {error}, {} of {all} wrong", grouped(outside as u64))
+fn extent(metrics: &Metrics) -> String {
+    let error = significant(metrics.max_abs_err(), 3);
+    let all = counted(metrics.elements, "element");
+    match metrics.failing {
+        0 => format!("max error {error}, {all}"),
+        outside => format!("max error {error}, {} of {all} wrong", grouped(outside)),
     }
 }
 
-/// Coordinates of an element counted in row-major order.
-fn position(place: usize, shape: &[u64]) -> String {
-    let mut rest = place as u64;
-    let mut coordinates: Vec<String> = Vec::with_capacity(shape.len());
-    for &size in shape.iter().rev() {
-        coordinates.push((rest % size.max(1)).to_string());
-        rest /= size.max(1);
+/// Coordinates of an element; those of one that stands alone are 0.
+fn position(coordinate: &[u64]) -> String {
+    let places: Vec<String> = coordinate.iter().map(u64::to_string).collect();
+    format!("[{}]", if places.is_empty() { "0".into() } else { places.join(", ") })
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Float(value) => format!("{value:?}"),
+        Value::Int(value) => value.to_string(),
+        Value::UInt(value) => value.to_string(),
+        Value::Bool(value) => value.to_string(),
     }
-    if shape.is_empty() {
-        coordinates.push(rest.to_string());
-    }
-    coordinates.reverse();
-    format!("[{}]", coordinates.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
+    use tensortap::judge::Outcome;
+
     use super::*;
 
     #[test]
-    fn a_place_becomes_coordinates_of_the_shape() {
-        assert_eq!(position(0, &[4]), "[0]");
-        assert_eq!(position(23, &[2, 3, 4]), "[1, 2, 3]");
-        assert_eq!(position(7, &[2, 3, 4]), "[0, 1, 3]");
-        assert_eq!(position(7, &[]), "[7]");
+    fn a_place_is_shown_as_coordinates() {
+        assert_eq!(position(&[1, 2, 3]), "[1, 2, 3]");
+        assert_eq!(position(&[]), "[0]");
     }
 
     #[test]
-    fn an_output_that_was_not_compared_says_so() {
-        let output = OutputVerdict { name: "f".into(), comparison: None };
-        assert!(output_lines(&output, 4, &[]).contains("could not be compared"));
+    fn an_output_that_was_not_compared_says_so_and_why() {
+        let output =
+            OutputVerdict { name: "f".into(), outcome: Outcome::unknown("it is gone"), first_outside: None };
+        assert!(output_lines(&output, 4).contains("could not be compared with the golden: it is gone"));
     }
 }

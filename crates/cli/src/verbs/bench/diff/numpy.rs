@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use tensortap::analysis::metrics::{Predicate, Quick, Rule};
+use tensortap::judge::{Predicate, Quick, Rule};
 
 use super::data::Data;
 use crate::verbs::bench::spread::Spread;

@@ -93,14 +93,13 @@ pub struct Subject<'a> {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_analysis::metrics::Predicate;
-/// use tensortap_analysis::rules::{Profile, Rules, Subject};
+/// use tensortap_judge::{Predicate, Profile, Rules, Subject};
 ///
 /// let rules = Rules::parse("[[rule]]\nfunc = 'add'\nulps = 2\n", Profile::Default)?;
 /// let subject = |kernels| Subject { task_id: "0x0000000000000007", kernels, arg_index: 2, dtype: DType::Float32 };
 /// assert_eq!(rules.rule_for(&subject(&["mul", "add"])).predicate, Predicate::Ulps(2));
 /// assert_eq!(rules.rule_for(&subject(&["add_one"])).predicate, Predicate::Close { rtol: 1.3e-6, atol: 1e-5 });
-/// # Ok::<(), tensortap_analysis::rules::RulesError>(())
+/// # Ok::<(), tensortap_judge::RulesError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Rules {

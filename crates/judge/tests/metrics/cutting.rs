@@ -2,9 +2,7 @@
 
 use proptest::prelude::*;
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{
-    BLOCK, Comparison, DetailPass, Full, Level, Pass, Predicate, QuickPass, Rule, Stream,
-};
+use tensortap_judge::{BLOCK, Comparison, DetailPass, Full, Level, Pass, Predicate, QuickPass, Rule, Stream};
 
 use crate::flat;
 use crate::sample::{Random, pair};

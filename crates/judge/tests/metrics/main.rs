@@ -9,7 +9,7 @@ mod numpy;
 mod sample;
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{Comparison, Rule, TensorType};
+use tensortap_judge::{Comparison, Rule, TensorType};
 
 /// A flat comparison of so many elements.
 fn flat(dtype: DType, numel: usize, rule: Rule) -> Comparison {

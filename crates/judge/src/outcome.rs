@@ -1,11 +1,10 @@
-use tensortap_abi::TensorStats;
-use tensortap_format::FormatError;
+use tensortap_abi::{DType, TensorStats};
 
-use super::Side;
 use crate::metrics::{
     CompareError, Comparison, Detail, DetailPass, Full, Metrics, Pass, Predicate, Quick, QuickPass, Rule,
     Stream, TensorType,
 };
+use crate::side::{InMemory, Payload, Side};
 
 /// Elements read at a time; even, so that no byte of 4-bit elements is cut.
 const CHUNK_ELEMENTS: u64 = 1 << 18;
@@ -73,6 +72,12 @@ impl Outcome {
         Outcome { verdict: Verdict::Unknown, evidence: Evidence::None(reason.into()) }
     }
 
+    /// Whether it is what it should be. True of no elements: who compares must count what was compared.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.verdict == Verdict::Within
+    }
+
     /// Greatest magnitude of a difference, where elements were read; 0 where everything is equal.
     #[must_use]
     pub fn max_abs(&self) -> Option<f64> {
@@ -102,13 +107,13 @@ impl Outcome {
 ///
 /// # Errors
 /// A payload cannot be read.
-pub fn compare(
-    dump: &Side<'_>,
-    golden: &Side<'_>,
+pub fn compare<P: Payload, Q: Payload<Error = P::Error>>(
+    dump: &Side<'_, P>,
+    golden: &Side<'_, Q>,
     rule: &Rule,
     across: bool,
     depth: Depth,
-) -> Result<Outcome, FormatError> {
+) -> Result<Outcome, P::Error> {
     let comparison = match new_comparison(&dump.tensor, &golden.tensor, *rule, across) {
         Ok(comparison) => comparison,
         Err(error) => {
@@ -127,10 +132,9 @@ pub fn compare(
         return Ok(without_bytes(dump, golden, rule, reason));
     }
     let outcome = match depth {
-        Depth::Quick => {
-            run::<QuickPass>(&comparison, dump, golden)?.map(|quick| (quick.passes(), Evidence::Quick(quick)))
-        }
-        Depth::Full => run::<Full>(&comparison, dump, golden)?
+        Depth::Quick => run::<QuickPass, _, _>(&comparison, dump, golden)?
+            .map(|quick| (quick.passes(), Evidence::Quick(quick))),
+        Depth::Full => run::<Full, _, _>(&comparison, dump, golden)?
             .map(|full| (full.passes(), Evidence::Full(Box::new(full)))),
     };
     Ok(match outcome {
@@ -143,7 +147,19 @@ pub fn compare(
     })
 }
 
-fn damage_of(dump: &Side<'_>, golden: &Side<'_>) -> Result<Option<String>, FormatError> {
+/// Compares bytes in memory with what they should be, every metric. Bytes that are not those of the shape are
+/// [`Verdict::Unknown`], with the reason.
+#[must_use]
+pub fn compare_bytes(dtype: DType, shape: &[u64], actual: &[u8], expected: &[u8], rule: &Rule) -> Outcome {
+    let (actual, expected) = (Side::of_bytes(dtype, shape, actual), Side::of_bytes(dtype, shape, expected));
+    let Ok(outcome) = compare::<InMemory, InMemory>(&actual, &expected, rule, false, Depth::Full);
+    outcome
+}
+
+fn damage_of<P: Payload, Q: Payload<Error = P::Error>>(
+    dump: &Side<'_, P>,
+    golden: &Side<'_, Q>,
+) -> Result<Option<String>, P::Error> {
     Ok(match dump.damage()? {
         Some(reason) => Some(reason),
         None => golden.damage()?,
@@ -154,17 +170,17 @@ fn damage_of(dump: &Side<'_>, golden: &Side<'_>) -> Result<Option<String>, Forma
 ///
 /// # Errors
 /// A payload cannot be read.
-pub fn detail(
-    dump: &Side<'_>,
-    golden: &Side<'_>,
+pub fn detail<P: Payload, Q: Payload<Error = P::Error>>(
+    dump: &Side<'_, P>,
+    golden: &Side<'_, Q>,
     rule: &Rule,
     across: bool,
-) -> Result<Option<Detail>, FormatError> {
+) -> Result<Option<Detail>, P::Error> {
     let Ok(comparison) = new_comparison(&dump.tensor, &golden.tensor, *rule, across) else { return Ok(None) };
     if dump.missing().is_some() || golden.missing().is_some() {
         return Ok(None);
     }
-    Ok(run::<DetailPass>(&comparison, dump, golden)?.ok())
+    Ok(run::<DetailPass, _, _>(&comparison, dump, golden)?.ok())
 }
 
 fn new_comparison(
@@ -178,13 +194,13 @@ fn new_comparison(
 
 /// Reads both sides through a pass. The outer error is a payload that cannot be read, the inner one that it is not what it
 /// should be.
-fn run<P: Pass>(
+fn run<M: Pass, P: Payload, Q: Payload<Error = P::Error>>(
     comparison: &Comparison,
-    dump: &Side<'_>,
-    golden: &Side<'_>,
-) -> Result<Result<P::Output, CompareError>, FormatError> {
+    dump: &Side<'_, P>,
+    golden: &Side<'_, Q>,
+) -> Result<Result<M::Output, CompareError>, P::Error> {
     let numel = comparison.numel();
-    let mut stream: Stream<'_, P> = comparison.stream();
+    let mut stream: Stream<'_, M> = comparison.stream();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut first = 0;
     while first < numel {
@@ -204,7 +220,7 @@ fn run<P: Pass>(
     Ok(stream.finish())
 }
 
-fn without_bytes(dump: &Side<'_>, golden: &Side<'_>, rule: &Rule, reason: String) -> Outcome {
+fn without_bytes<P, Q>(dump: &Side<'_, P>, golden: &Side<'_, Q>, rule: &Rule, reason: String) -> Outcome {
     let outside =
         |words: String| Outcome { verdict: Verdict::Outside, evidence: Evidence::Statistics(words) };
     let hashes_differ = dump.hash.is_some() && golden.hash.is_some() && dump.hash != golden.hash;
@@ -246,8 +262,7 @@ fn statistics_differ(dump: &TensorStats, golden: &TensorStats, rule: &Rule) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::Content;
-    use tensortap_abi::DType;
+    use crate::Content;
 
     fn floats(values: &[f32]) -> Side<'static> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();

@@ -28,7 +28,7 @@ static POWERS: LazyLock<Vec<f64>> = LazyLock::new(|| {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_analysis::metrics::{Comparison, Rule, TensorType};
+/// use tensortap_judge::{Comparison, Rule, TensorType};
 ///
 /// // The last row is wrong.
 /// let golden = [0_u8; 6];
@@ -39,15 +39,18 @@ static POWERS: LazyLock<Vec<f64>> = LazyLock::new(|| {
 /// assert_eq!((detail.axes[0].first, detail.axes[0].last), (Some(2), Some(2)));
 /// assert_eq!(detail.axes[1].failing, [1, 1]);
 /// assert_eq!(detail.worst[0].coordinate, [2, 0]);
+/// assert_eq!(detail.first_failing.unwrap().index, 4);
 /// assert_eq!(detail.equal, 4);
 /// assert_eq!(detail.decades.iter().map(|d| (d.exponent, d.count)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
-/// # Ok::<(), tensortap_analysis::metrics::CompareError>(())
+/// # Ok::<(), tensortap_judge::CompareError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail {
     /// At most [`WORST_ELEMENTS`], the worst first: mismatched ones, then those outside the rule by error, then the rest by
     /// error; of equal ones the first in the tensor.
     pub worst: Vec<Worst>,
+    /// The first element outside the rule.
+    pub first_failing: Option<Worst>,
     /// Pairs without an error: equal values, equal infinities, NaN where the rule takes it as equal.
     pub equal: u64,
     /// Mismatched pairs, and NaN against NaN where the rule refuses it.
@@ -124,6 +127,7 @@ pub struct DetailPass {
     test: Test,
     /// The worst first.
     worst: Vec<Peak>,
+    first_failing: Option<Peak>,
     equal: u64,
     unmeasured: u64,
     decades: Vec<u64>,
@@ -140,6 +144,7 @@ impl sealed::State for DetailPass {
             block: Block::new(comparison.level()),
             test: comparison.test(),
             worst: Vec::new(),
+            first_failing: None,
             equal: 0,
             unmeasured: 0,
             decades: vec![0; POWERS.len()],
@@ -161,6 +166,7 @@ impl sealed::State for DetailPass {
 
     fn join(&mut self, next: Self) {
         next.worst.into_iter().for_each(|peak| self.offer(peak));
+        self.first_failing = self.first_failing.or(next.first_failing);
         self.equal += next.equal;
         self.unmeasured += next.unmeasured;
         for (count, more) in self.decades.iter_mut().zip(next.decades) {
@@ -177,6 +183,7 @@ impl sealed::State for DetailPass {
         let worst = |peak: &Peak| peak.worst(comparison.shape(), dump, golden);
         Detail {
             worst: self.worst.iter().map(worst).collect(),
+            first_failing: self.first_failing.as_ref().map(worst),
             equal: self.equal,
             unmeasured: self.unmeasured,
             decades: decades(&self.decades),
@@ -220,7 +227,9 @@ impl DetailPass {
         self.unmeasured += 1;
         let index = bytes.first + position as u64;
         self.locate(index, 0.0);
-        self.offer(Peak { index, dump_bits, golden_bits, error: None, exact: 0, fails: true });
+        let peak = Peak { index, dump_bits, golden_bits, error: None, exact: 0, fails: true };
+        self.first_failing.get_or_insert(peak);
+        self.offer(peak);
     }
 
     fn take_measured(&mut self, bytes: &Bytes<'_>, position: usize) {
@@ -237,10 +246,15 @@ impl DetailPass {
         }
         let exact = self.block.exact(position, bytes);
         let candidate = Peak { index, dump_bits: 0, golden_bits: 0, error: Some(error), exact, fails };
-        // Few elements are among the worst, and only their bits are read.
-        if (fails || error > 0.0) && self.would_keep(&candidate) {
+        // Few elements are the first or among the worst, and only their bits are read.
+        let is_first = fails && self.first_failing.is_none();
+        if is_first || (fails || error > 0.0) && self.would_keep(&candidate) {
             let (dump_bits, golden_bits) = bytes.bits(position);
-            self.offer(Peak { dump_bits, golden_bits, ..candidate });
+            let peak = Peak { dump_bits, golden_bits, ..candidate };
+            if is_first {
+                self.first_failing = Some(peak);
+            }
+            self.offer(peak);
         }
     }
 

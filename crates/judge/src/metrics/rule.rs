@@ -6,7 +6,7 @@ use super::error::CompareError;
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_analysis::metrics::{Predicate, Rule};
+/// use tensortap_judge::{Predicate, Rule};
 ///
 /// let rule = Rule::for_dtype(DType::BFloat16);
 /// assert_eq!(rule.predicate, Predicate::Close { rtol: 1.6e-2, atol: 1e-5 });
@@ -22,6 +22,26 @@ pub struct Rule {
     pub nan_equal: bool,
     /// Relative errors are taken where the golden's magnitude is at least this, and not zero. Changes no verdict.
     pub small: f64,
+}
+
+/// How far a value may be from what is expected: `|a - g| <= atol + rtol * |g|`. Kernels and scenes declare it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Relative part.
+    pub rtol: f64,
+    /// Absolute part.
+    pub atol: f64,
+}
+
+impl Tolerance {
+    /// Equality.
+    pub const EXACT: Tolerance = Tolerance { rtol: 0.0, atol: 0.0 };
+
+    /// What holds for an output that several wrote, nobody knows who: the wider part of each.
+    #[must_use]
+    pub fn wider(self, other: Tolerance) -> Tolerance {
+        Tolerance { rtol: self.rtol.max(other.rtol), atol: self.atol.max(other.atol) }
+    }
 }
 
 /// The test of a pair of finite values.
@@ -68,10 +88,19 @@ impl Rule {
         Rule { predicate, nan_equal: true, small }
     }
 
-    /// The default of a dtype with other tolerances, as a kernel declares them.
+    /// The default of a dtype with other tolerances.
     #[must_use]
     pub fn close(dtype: DType, rtol: f64, atol: f64) -> Rule {
         Rule { predicate: Predicate::Close { rtol, atol }, ..Rule::for_dtype(dtype) }
+    }
+
+    /// What was declared, by a kernel or a scene, else the default of a dtype.
+    #[must_use]
+    pub fn declared(dtype: DType, tolerance: Option<Tolerance>) -> Rule {
+        match tolerance {
+            Some(Tolerance { rtol, atol }) => Rule::close(dtype, rtol, atol),
+            None => Rule::for_dtype(dtype),
+        }
     }
 
     /// Profile `bitexact`: for the same kernel on the same device.

@@ -1,7 +1,7 @@
 //! A golden of another float dtype.
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{Comparison, Predicate, Rule, TensorType};
+use tensortap_judge::{Comparison, Predicate, Rule, TensorType};
 use tensortap_values::{Value, from_f64, to_f64};
 
 use crate::sample::encode;

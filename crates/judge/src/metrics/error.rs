@@ -5,18 +5,18 @@ use thiserror::Error;
 
 /// One of the two tensors of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SideName {
     /// What was captured.
     Dump,
     /// What it should be.
     Golden,
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for SideName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Side::Dump => "dump",
-            Side::Golden => "golden",
+            SideName::Dump => "dump",
+            SideName::Golden => "golden",
         })
     }
 }
@@ -42,7 +42,7 @@ pub enum CompareError {
     TooLarge { shape: Vec<u64>, dtype: DType },
 
     #[error("the {side} has {actual} bytes where its shape needs {expected}; the payload is incomplete")]
-    Size { side: Side, expected: u64, actual: u64 },
+    Size { side: SideName, expected: u64, actual: u64 },
 
     #[error(
         "a chunk of {dump} bytes of the dump and {golden} of the golden is not as many whole elements of both, or is \

@@ -1,8 +1,8 @@
 //! Special values, empty tensors, wide integers, refused input.
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{
-    CompareError, Comparison, Full, Metrics, Predicate, QuickPass, Rule, Side, TensorType,
+use tensortap_judge::{
+    CompareError, Comparison, Full, Metrics, Predicate, QuickPass, Rule, SideName, TensorType,
 };
 use tensortap_values::Value;
 
@@ -192,7 +192,7 @@ fn other_shapes_dtypes_and_sizes_are_refused_by_name() {
 
     let comparison = Comparison::new(&ours, &ours, rule).unwrap();
     let short = comparison.full(&[0; 24], &[0; 20], 1).unwrap_err();
-    assert_eq!(short, CompareError::Size { side: Side::Golden, expected: 24, actual: 20 });
+    assert_eq!(short, CompareError::Size { side: SideName::Golden, expected: 24, actual: 20 });
     assert!(comparison.quick(&[0; 25], &[0; 24], 1).is_err());
 }
 

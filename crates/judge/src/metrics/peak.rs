@@ -25,7 +25,7 @@ pub struct Worst {
 /// The coordinate of an element in logical order.
 ///
 /// ```
-/// use tensortap_analysis::metrics::coordinate;
+/// use tensortap_judge::coordinate;
 /// assert_eq!(coordinate(&[2, 3, 4], 23), [1, 2, 3]);
 /// assert_eq!(coordinate(&[], 0), [0_u64; 0]);
 /// ```

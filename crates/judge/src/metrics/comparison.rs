@@ -5,7 +5,7 @@ use tensortap_values::elements_in;
 
 use super::block::BLOCK;
 use super::detail::{Detail, DetailPass};
-use super::error::{CompareError, Side};
+use super::error::{CompareError, SideName};
 use super::full::{Full, Metrics};
 use super::quick::{Quick, QuickPass};
 use super::rule::{Predicate, Rule, Test};
@@ -47,7 +47,7 @@ impl TensorType {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_analysis::metrics::{CompareError, Comparison, Rule, TensorType};
+/// use tensortap_judge::{CompareError, Comparison, Rule, TensorType};
 ///
 /// let rule = Rule::for_dtype(DType::Float32);
 /// let [dump, golden] = [[2, 3], [3, 2]].map(|shape| TensorType::new(DType::Float32, &shape));
@@ -158,8 +158,8 @@ impl Comparison {
         golden: &[u8],
         threads: usize,
     ) -> Result<P::Output, CompareError> {
-        self.check_size(Side::Dump, dump)?;
-        self.check_size(Side::Golden, golden)?;
+        self.check_size(SideName::Dump, dump)?;
+        self.check_size(SideName::Golden, golden)?;
         let mut parts = self.parts(dump, golden, threads).into_iter();
         let mut whole = self.stream::<P>();
         thread::scope(|scope| {
@@ -202,10 +202,10 @@ impl Comparison {
         parts
     }
 
-    fn check_size(&self, side: Side, bytes: &[u8]) -> Result<(), CompareError> {
+    fn check_size(&self, side: SideName, bytes: &[u8]) -> Result<(), CompareError> {
         let dtype = match side {
-            Side::Dump => self.dump,
-            Side::Golden => self.golden,
+            SideName::Dump => self.dump,
+            SideName::Golden => self.golden,
         };
         // `numel` was checked to be small enough.
         let expected = dtype.packed_bytes(self.numel).unwrap_or(u64::MAX);

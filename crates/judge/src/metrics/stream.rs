@@ -30,7 +30,7 @@ pub(super) mod sealed {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_analysis::metrics::{Comparison, Full, Rule, TensorType};
+/// use tensortap_judge::{Comparison, Full, Rule, TensorType};
 ///
 /// let tensor = TensorType::new(DType::UInt8, &[3000]);
 /// let comparison = Comparison::new(&tensor, &tensor, Rule::for_dtype(DType::UInt8))?;
@@ -42,7 +42,7 @@ pub(super) mod sealed {
 /// let metrics = stream.finish()?;
 /// assert_eq!((metrics.failing, metrics.mean_abs), (3000, Some(2.0)));
 /// assert_eq!(metrics, comparison.full(&dump, &golden, 2)?);
-/// # Ok::<(), tensortap_analysis::metrics::CompareError>(())
+/// # Ok::<(), tensortap_judge::CompareError>(())
 /// ```
 pub struct Stream<'c, P> {
     comparison: &'c Comparison,

@@ -44,7 +44,7 @@ impl Specials {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_analysis::metrics::{Comparison, Rule, TensorType};
+/// use tensortap_judge::{Comparison, Rule, TensorType};
 ///
 /// let bytes = |values: [f32; 4]| values.map(f32::to_le_bytes).concat();
 /// let (dump, golden) = (bytes([1.0, 2.5, 0.0, f32::INFINITY]), bytes([1.0, 2.0, 0.0, f32::INFINITY]));
@@ -54,7 +54,7 @@ impl Specials {
 /// assert_eq!((metrics.elements, metrics.measured, metrics.failing, metrics.mismatched), (4, 3, 1, 0));
 /// assert_eq!((metrics.max_abs, metrics.max_relative, metrics.max_ulps), (0.5, 0.25, Some(1 << 21)));
 /// assert_eq!(metrics.worst.unwrap().coordinate, [0, 1]);
-/// # Ok::<(), tensortap_analysis::metrics::CompareError>(())
+/// # Ok::<(), tensortap_judge::CompareError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
@@ -113,6 +113,13 @@ impl Metrics {
     #[must_use]
     pub fn bit_exact(&self) -> Option<bool> {
         self.differing.map(|differing| differing == 0)
+    }
+
+    /// Greatest magnitude of a difference; NaN where one side is NaN or infinite and the other is not: no number says how
+    /// far that is.
+    #[must_use]
+    pub fn max_abs_err(&self) -> f64 {
+        if self.mismatched > 0 { f64::NAN } else { self.max_abs }
     }
 
     /// Share of elements outside the rule; 0 of none.

@@ -1,12 +1,12 @@
 //! Where errors sit.
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{Comparison, MAX_AXIS_BINS, Rule, TensorType, WORST_ELEMENTS};
+use tensortap_judge::{Comparison, MAX_AXIS_BINS, Rule, TensorType, WORST_ELEMENTS};
 
 use crate::sample::encode;
 
 /// Zeros everywhere but for some elements of the dump.
-fn detail(shape: &[u64], wrong: &[(u64, f64)]) -> tensortap_analysis::metrics::Detail {
+fn detail(shape: &[u64], wrong: &[(u64, f64)]) -> tensortap_judge::Detail {
     let numel = shape.iter().product::<u64>();
     let golden = vec![0.0; usize::try_from(numel).unwrap()];
     let mut dump = golden.clone();

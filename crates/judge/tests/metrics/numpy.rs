@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{Metrics, Predicate, Rule, Specials};
+use tensortap_judge::{Metrics, Predicate, Rule, Specials};
 
 use crate::flat;
 use crate::naive::near;

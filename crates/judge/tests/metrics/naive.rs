@@ -1,7 +1,7 @@
 //! The metrics as one would write them down: element by element, no blocks, no vectors.
 
 use tensortap_abi::DType;
-use tensortap_analysis::metrics::{Metrics, Predicate, Rule, Specials};
+use tensortap_judge::{Metrics, Predicate, Rule, Specials};
 use tensortap_values::{Value, element_bits, ulp_distance};
 
 use crate::flat;

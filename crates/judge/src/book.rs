@@ -1,8 +1,6 @@
 use std::collections::HashMap;
 
-use tensortap_format::RunInfo;
-
-use crate::metrics::Rule;
+use crate::metrics::{Rule, Tolerance};
 use crate::rules::{Profile, Rules, Subject};
 
 /// Chooses the rule for every record: the first rule of a file that matches, else the profile `bitexact`, else tolerances that
@@ -17,19 +15,15 @@ pub struct RuleBook {
     pub rtol: Option<f64>,
     /// Instead of a float's own absolute tolerance.
     pub atol: Option<f64>,
-    /// What kernels declare: relative and absolute tolerance.
-    pub kernels: HashMap<String, (f64, f64)>,
+    /// What kernels declare, by name.
+    pub kernels: HashMap<String, Tolerance>,
 }
 
 impl RuleBook {
-    /// Takes over what a dump says about the tolerance of its kernels.
+    /// With what kernels declare.
     #[must_use]
-    pub fn with_kernels_of(mut self, info: &RunInfo) -> RuleBook {
-        for kernel in &info.kernels {
-            if let Some(tolerance) = &kernel.tolerance {
-                self.kernels.insert(kernel.name.clone(), (tolerance.rtol, tolerance.atol));
-            }
-        }
+    pub fn with_kernels(mut self, declared: impl IntoIterator<Item = (String, Tolerance)>) -> RuleBook {
+        self.kernels.extend(declared);
         self
     }
 
@@ -38,12 +32,12 @@ impl RuleBook {
     pub fn rule(&self, subject: &Subject<'_>) -> Rule {
         // Of a mix task the widest: nobody knows which of its kernels wrote what.
         let declared = subject.kernels.iter().filter_map(|name| self.kernels.get(*name)).copied();
-        self.rule_declared(subject, declared.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))))
+        self.rule_declared(subject, declared.reduce(Tolerance::wider))
     }
 
-    /// The rule for something whose relative and absolute tolerance is declared elsewhere than with its kernels.
+    /// The rule for something whose tolerance is declared elsewhere than with its kernels.
     #[must_use]
-    pub fn rule_declared(&self, subject: &Subject<'_>, declared: Option<(f64, f64)>) -> Rule {
+    pub fn rule_declared(&self, subject: &Subject<'_>, declared: Option<Tolerance>) -> Rule {
         let dtype = subject.dtype;
         if let Some(rule) = self.rules.first_match(subject) {
             return rule;
@@ -52,11 +46,10 @@ impl RuleBook {
             return Rule::bitexact(dtype);
         }
         let given = (self.rtol.is_some() || self.atol.is_some()) && dtype.is_float();
-        match (given, declared) {
-            (true, _) => Rule::close(dtype, self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0)),
-            (false, Some((rtol, atol))) => Rule::close(dtype, rtol, atol),
-            (false, None) => Rule::for_dtype(dtype),
+        if given {
+            return Rule::close(dtype, self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0));
         }
+        Rule::declared(dtype, declared)
     }
 }
 
@@ -71,9 +64,9 @@ mod tests {
         let of = |dtype| Subject { task_id: "0x7", kernels: &["mul"], arg_index: 0, dtype };
         let mut book = RuleBook::default();
         assert_eq!(book.rule(&of(DType::Float32)), Rule::for_dtype(DType::Float32));
-        book.kernels.insert("mul".into(), (0.5, 0.25));
+        book.kernels.insert("mul".into(), Tolerance { rtol: 0.5, atol: 0.25 });
         assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.5, atol: 0.25 });
-        book.kernels.insert("add".into(), (0.25, 0.5));
+        book.kernels.insert("add".into(), Tolerance { rtol: 0.25, atol: 0.5 });
         let mix = Subject { task_id: "0x7", kernels: &["mul", "add"], arg_index: 0, dtype: DType::Float32 };
         assert_eq!(book.rule(&mix).predicate, Predicate::Close { rtol: 0.5, atol: 0.5 });
         book.rtol = Some(0.1);

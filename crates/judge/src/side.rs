@@ -1,0 +1,106 @@
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+use tensortap_abi::{DType, TensorStats};
+
+use crate::metrics::TensorType;
+
+/// One of two tensors to be compared: what is known of it, and where its bytes are.
+pub struct Side<'a, P = InMemory> {
+    /// Dtype and shape.
+    pub tensor: TensorType,
+    /// Hash of the content.
+    pub hash: Option<u128>,
+    /// Statistics of the content.
+    pub stats: Option<TensorStats>,
+    /// The bytes.
+    pub content: Content<'a, P>,
+}
+
+/// Where the bytes of a tensor are.
+pub enum Content<'a, P = InMemory> {
+    /// In memory.
+    Bytes(Cow<'a, [u8]>),
+    /// Elsewhere, to be read in parts.
+    Stored(P),
+    /// Nowhere, and why.
+    Missing(String),
+}
+
+/// Bytes that are read in parts: those of a dump, say.
+pub trait Payload {
+    /// Why they cannot be read.
+    type Error;
+
+    /// Fills a buffer with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// They cannot be read, or there are not so many.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// What is wrong with the bytes, in words: they do not hash to what was captured. `None` when nothing says so. It may
+    /// read all of them, so it is asked only where something looks wrong: a difference may be damage of the file.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn damage(&self) -> Result<Option<String>, Self::Error>;
+}
+
+/// The payload of a side whose bytes are always in memory: there is none.
+#[derive(Clone, Copy, Debug)]
+pub enum InMemory {}
+
+impl Payload for InMemory {
+    type Error = Infallible;
+
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), Infallible> {
+        match *self {}
+    }
+
+    fn damage(&self) -> Result<Option<String>, Infallible> {
+        match *self {}
+    }
+}
+
+impl<'a, P> Side<'a, P> {
+    /// A tensor in memory.
+    #[must_use]
+    pub fn of_bytes(dtype: DType, shape: &[u64], bytes: impl Into<Cow<'a, [u8]>>) -> Side<'a, P> {
+        let content = Content::Bytes(bytes.into());
+        Side { tensor: TensorType::new(dtype, shape), hash: None, stats: None, content }
+    }
+
+    /// Why there are no bytes; `None` when there are.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        match &self.content {
+            Content::Missing(reason) => Some(reason),
+            Content::Bytes(_) | Content::Stored(_) => None,
+        }
+    }
+}
+
+impl<P: Payload> Side<'_, P> {
+    /// What is wrong with the bytes, in words; `None` when nothing says so.
+    pub(crate) fn damage(&self) -> Result<Option<String>, P::Error> {
+        match &self.content {
+            Content::Stored(payload) => payload.damage(),
+            Content::Bytes(_) | Content::Missing(_) => Ok(None),
+        }
+    }
+
+    /// The bytes from `offset` on, as many as `buffer` has; fewer where memory ends before.
+    pub(crate) fn part<'b>(&'b self, offset: u64, buffer: &'b mut [u8]) -> Result<&'b [u8], P::Error> {
+        match &self.content {
+            Content::Stored(payload) => {
+                payload.read_at(offset, buffer)?;
+                Ok(buffer)
+            }
+            Content::Bytes(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let end = start.saturating_add(buffer.len()).min(bytes.len());
+                Ok(&bytes[start..end])
+            }
+            Content::Missing(_) => Ok(&[]),
+        }
+    }
+}
