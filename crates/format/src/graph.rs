@@ -3,55 +3,21 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{CoreType, NO_KERNEL, RECORD_IN_FLIGHT, RecordKind, TaskDumpRecord};
+use tensortap_abi::{CoreType, NO_KERNEL, RecordKind};
 
 use crate::{
-    RunInfo,
+    RunInfo, TaskFacts, TaskKey,
     json::{Decimal, Hex64},
     manifest::{Elements, Lines, SCHEMA_VERSION, Source, StreamError},
     record::edge_cause_name,
     survey::OpenTasks,
 };
 
-/// A task, as far as its records say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
-    /// Task.
-    pub task_id: u64,
-    /// Kernel of each subtask slot, [`NO_KERNEL`] where inactive.
-    pub func_id: [u32; tensortap_abi::SLOTS_PER_TASK],
-    /// Times each kernel is dispatched.
-    pub block_num: u32,
-    /// Device time of the first dispatch.
-    pub dispatched_ns: u64,
-    /// Device time of completion; `None` for a task that did not complete.
-    pub completed_ns: Option<u64>,
-    /// Tensors in the payload.
-    pub tensor_count: u32,
-    /// Scalars in the payload.
-    pub scalar_count: u32,
-    /// Recorded as in flight.
-    pub in_flight: bool,
-}
-
-impl From<&TaskDumpRecord> for Task {
-    fn from(record: &TaskDumpRecord) -> Self {
-        Task {
-            task_id: record.task_id,
-            func_id: record.func_id,
-            block_num: record.block_num,
-            dispatched_ns: record.dispatched_ns,
-            completed_ns: (record.completed_ns != 0).then_some(record.completed_ns),
-            tensor_count: record.tensor_count,
-            scalar_count: record.scalar_count,
-            in_flight: record.flags & RECORD_IN_FLIGHT != 0,
-        }
-    }
-}
-
 /// Why one task waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
+    /// Step of the run that both tasks belong to, 0 where the dump knows none.
+    pub step: u32,
     /// The task that is waited for.
     pub from: u64,
     /// The task that waits.
@@ -63,13 +29,25 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// The task that is waited for.
+    #[must_use]
+    pub fn producer(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.from }
+    }
+
+    /// The task that waits.
+    #[must_use]
+    pub fn consumer(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.to }
+    }
+
     pub(crate) fn new(record: &crate::IndexRecord) -> Option<Edge> {
         let fields = record.fields();
         if record.kind() != RecordKind::Edge {
             return None;
         }
         let why = edge_cause_name(fields.stage)?;
-        Some(Edge { from: fields.address, to: fields.task_id, arg_index: fields.arg_index, why })
+        Some(Edge { step: 0, from: fields.address, to: fields.task_id, arg_index: fields.arg_index, why })
     }
 }
 
@@ -86,7 +64,7 @@ impl Serialize for Edge {
 
 /// A task with its kernels by name.
 struct NamedTask<'i> {
-    task: Task,
+    task: TaskFacts,
     info: &'i RunInfo,
 }
 
@@ -135,12 +113,14 @@ impl Source<'_> {
             open.see(record);
             match record.as_task() {
                 Some(task) if task.completed_ns != 0 => {
-                    list.push(&NamedTask { task: Task::from(&task), info })
+                    list.push(&NamedTask { task: TaskFacts::from(&task), info })
                 }
                 _ => Ok(()),
             }
         })?;
-        open.into_sorted().iter().try_for_each(|task| list.push(&NamedTask { task: Task::from(task), info }))
+        open.into_sorted()
+            .iter()
+            .try_for_each(|task| list.push(&NamedTask { task: TaskFacts::from(task), info }))
     }
 
     fn write_edges<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {

@@ -50,6 +50,7 @@ mod rewrite;
 mod scalar;
 mod source;
 mod survey;
+mod task;
 mod verify;
 mod view;
 mod window;
@@ -58,7 +59,7 @@ mod writer;
 pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dispatch_id};
 pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};
-pub use graph::{Edge, Task};
+pub use graph::Edge;
 pub use hash::{ContentHasher, HASH_ALGORITHM, content_hash};
 pub use info::{
     ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,
@@ -74,6 +75,10 @@ pub use repair::{Repair, repair, repair_without_payloads};
 pub use scalar::ScalarValue;
 pub use source::DumpFormat;
 pub use survey::Gap;
+pub use task::{
+    Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, Pending, Task, TaskFacts,
+    TaskKey, TaskPart, Tasks,
+};
 pub use verify::{Problem, RecordName, Verdict, verify};
 pub use view::{ArgumentKind, Record, StatsDocument, role_name};
 pub use writer::{DumpWriter, WriterOptions};

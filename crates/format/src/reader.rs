@@ -11,7 +11,7 @@ use tensortap_abi::{RecordKind, UncapturedReason};
 
 use crate::{
     Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, OrchestrationArg, Record, RunInfo,
-    Status, Task, Totals,
+    Status, Tasks, Totals,
     names::{Located, locate},
     source::{Indexed, Source, Walk, open_manifest},
 };
@@ -189,8 +189,8 @@ impl Dump {
         }
     }
 
-    /// Every task, in the order in which the dump first mentions it.
-    pub fn tasks(&self) -> Result<Vec<Task>, FormatError> {
+    /// Every task with its kernels, arguments, dispatches and edges, put together from one walk over the dump.
+    pub fn tasks(&self) -> Result<Tasks, FormatError> {
         match &self.source {
             Source::Indexed(indexed) => indexed.tasks(),
             Source::Held(held) => held.tasks(),

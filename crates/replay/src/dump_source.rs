@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS, UncapturedReason};
-use tensortap_format::{ArgumentKind, DispatchArg, Dump, FormatError, PayloadState, Record, Task};
+use tensortap_format::{ArgumentKind, DispatchArg, Dump, FormatError, PayloadState, Record, TaskFacts};
 
 use crate::ReplayError;
 use crate::capture::{Blob, CapturedRun, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
@@ -45,7 +45,10 @@ impl DumpSource {
         let tasks = dump.tasks()?;
         let mut tasks: Vec<CapturedTask> = tasks
             .iter()
-            .map(|task| captured(task, records.get(&task.task_id).map_or(&[], Vec::as_slice), &reasons))
+            .filter(|task| task.is_recorded())
+            .map(|task| {
+                captured(task.facts(), records.get(&task.task_id).map_or(&[], Vec::as_slice), &reasons)
+            })
             .collect();
         if info.dump_args {
             check_dispatches(&mut tasks, &dump)?;
@@ -111,11 +114,11 @@ fn agrees(task: &CapturedTask, arg: &DispatchArg) -> bool {
 }
 
 fn captured(
-    task: &Task,
+    task: &TaskFacts,
     records: &[Record],
     reasons: &HashMap<(u64, u16), UncapturedReason>,
 ) -> CapturedTask {
-    let &Task { task_id, func_id, block_num, tensor_count, scalar_count, .. } = task;
+    let &TaskFacts { task_id, func_id, block_num, tensor_count, scalar_count, .. } = task;
     let why_missing = |arg_index: u16| match reasons.get(&(task_id, arg_index)) {
         Some(reason) => format!("it was not captured: {}", reason.text()),
         None => "the dump has no record of it; a filter or a loss kept it out".into(),
@@ -162,7 +165,7 @@ fn tensor(
     arg_index: u16,
     before: Option<&Record>,
     after: Option<&Record>,
-    task: &Task,
+    task: &TaskFacts,
     why_missing: &dyn Fn(u16) -> String,
 ) -> Result<CapturedTensor, String> {
     let record = before.or(after).filter(|r| r.kind == ArgumentKind::Tensor);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tensortap_abi::{DumpLevel, DumpStage, NO_KERNEL};
 use tensortap_format::{
-    ArgumentKind, Dump, FormatError, PayloadState, Record, RunInfo, Tail, Task, content_hash,
+    ArgumentKind, Dump, FormatError, PayloadState, Record, RunInfo, Tail, TaskFacts, content_hash,
 };
 use tensortap_geometry::Layout;
 
@@ -14,7 +14,9 @@ use super::{Argument, Captured, Dependency, GraphTask, KernelName, Origin, Place
 /// dump has no hashes: then each is hashed here.
 pub fn load(dump: &Dump) -> Result<TaskGraph, FormatError> {
     let info = dump.info();
-    let mut tasks: Vec<GraphTask> = dump.tasks()?.iter().map(|task| task_of(task, info)).collect();
+    let recorded = dump.tasks()?;
+    let recorded = recorded.iter().filter(|task| task.is_recorded());
+    let mut tasks: Vec<GraphTask> = recorded.map(|task| task_of(task.facts(), info)).collect();
     if dump.format().is_foreign() {
         // Counted from another file, which leaves scalars out.
         tasks.iter_mut().for_each(|task| task.arg_count = None);
@@ -50,7 +52,7 @@ pub fn load(dump: &Dump) -> Result<TaskGraph, FormatError> {
     Ok(TaskGraph::build(tasks, &dependencies, gap))
 }
 
-fn task_of(task: &Task, info: &RunInfo) -> GraphTask {
+fn task_of(task: &TaskFacts, info: &RunInfo) -> GraphTask {
     let has_time = task.dispatched_ns != 0;
     GraphTask {
         task_id: task.task_id,

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tensortap::DumpStage;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::labels::{Label, Race, RaceKind};
-use tensortap::format::{ArgumentKind, Dump, Edge, Record, Task};
+use tensortap::format::{ArgumentKind, Dump, Edge, Record, TaskFacts};
 use tensortap::scene::Scene;
 
 use crate::oracle;
@@ -35,7 +35,7 @@ struct View {
 }
 
 struct Node {
-    task: Task,
+    task: TaskFacts,
     before: Vec<View>,
     after: Vec<View>,
 }
@@ -70,8 +70,8 @@ impl Raced {
     /// Of a dump, and one of the same graph at the same place without the race.
     pub fn of(dump: &Dump, plain: &Dump, scene: &dyn Scene, kernel: &str) -> Result<Raced, String> {
         let edges = dump.edges().expect("readable");
-        let tasks: HashMap<u64, Task> =
-            dump.tasks().expect("readable").into_iter().map(|t| (t.task_id, t)).collect();
+        let tasks: HashMap<u64, TaskFacts> =
+            dump.tasks().expect("readable").iter().map(|t| (t.task_id, t.facts().clone())).collect();
         let late = late_task(&tasks, &edges)?;
         let damaged = scene.kernels().iter().find(|k| k.name == kernel).expect("of the scene").func_id;
         if !tasks[&late].func_id.contains(&damaged) {
@@ -155,7 +155,7 @@ enum Harm<'a> {
 }
 
 /// The task that successors did not wait for.
-fn late_task(tasks: &HashMap<u64, Task>, edges: &[Edge]) -> Result<u64, String> {
+fn late_task(tasks: &HashMap<u64, TaskFacts>, edges: &[Edge]) -> Result<u64, String> {
     let end = |id| tasks[&id].completed_ns.expect("completed");
     let broken = edges.iter().filter(|e| tasks[&e.to].dispatched_ns < end(e.from));
     let late: BTreeSet<u64> = broken.map(|e| e.from).collect();
@@ -169,7 +169,7 @@ fn late_task(tasks: &HashMap<u64, Task>, edges: &[Edge]) -> Result<u64, String> 
 }
 
 /// Tasks that touch what the late one touches, itself included, in the order of dispatch.
-fn nodes(dump: &Dump, tasks: &HashMap<u64, Task>, late: u64) -> Vec<Node> {
+fn nodes(dump: &Dump, tasks: &HashMap<u64, TaskFacts>, late: u64) -> Vec<Node> {
     let mut records: HashMap<u64, Vec<Record>> = HashMap::new();
     for record in dump.records().map(|r| r.expect("readable")).filter(|r| r.kind == ArgumentKind::Tensor) {
         records.entry(record.task_id).or_default().push(record);

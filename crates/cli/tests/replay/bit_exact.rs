@@ -56,7 +56,7 @@ fn a_device_process_replays_what_a_thread_does_and_several_devices_share_the_wor
 fn a_task_alone_lies_at_its_captured_addresses_and_many_are_moved() {
     let folder = tempfile::tempdir().expect("a folder");
     capture(small("vector_example"), &folder.path().join("dump"));
-    let id = Dump::open(folder.path()).expect("a dump").tasks().expect("tasks")[1].task_id;
+    let id = Dump::open(folder.path()).expect("a dump").tasks().expect("tasks").at(1).task_id;
     let mut config = replay_of(folder.path());
     // In process mode the first rank is always free.
     config.device_mode = DeviceMode::Process;

@@ -30,7 +30,8 @@ fn tasks_of(dump: &Path, kernel: &str) -> Vec<u64> {
     let dump = Dump::open(dump).expect("a dump");
     let info = dump.info();
     let tasks = dump.tasks().expect("tasks");
-    let of_kernel = |t: &&tensortap::format::Task| t.func_id.iter().any(|id| info.kernel_name(*id) == kernel);
+    let of_kernel =
+        |t: &tensortap::format::Task<'_>| t.func_id.iter().any(|id| info.kernel_name(*id) == kernel);
     tasks.iter().filter(of_kernel).map(|t| t.task_id).collect()
 }
 
@@ -78,7 +79,7 @@ fn a_case_tells_people_and_machines_what_it_holds_and_stores_equal_payloads_once
     capture(small("dump_tensor_example"), &dump);
     let tasks = Dump::open(&dump).expect("a dump").tasks().expect("tasks");
     let out = folder.path().join("case");
-    let report = tensortap::extract(&extract(&dump, tasks[0].task_id, &out)).expect("extracted");
+    let report = tensortap::extract(&extract(&dump, tasks.at(0).task_id, &out)).expect("extracted");
     let case: Value = serde_json::from_slice(&fs::read(out.join("case.json")).expect("there")).expect("JSON");
     assert_eq!(case["scene"], "dump_tensor_example");
     assert_eq!(case["tensors"].as_array().map(Vec::len), Some(3));
@@ -105,7 +106,7 @@ fn equal_payloads_are_stored_once() {
     capture(small("stream"), &dump);
     let tasks = Dump::open(&dump).expect("a dump").tasks().expect("tasks");
     let case = folder.path().join("case");
-    tensortap::extract(&extract(&dump, tasks[0].task_id, &case)).expect("extracted");
+    tensortap::extract(&extract(&dump, tasks.at(0).task_id, &case)).expect("extracted");
     edit(&case, |json| {
         // Two inputs with the same content: the second says where the first is.
         let first = json["tensors"][0]["before"].clone();

@@ -43,7 +43,7 @@ fn every_dispatch_of_mix_and_spmd_tasks_writes_its_share_of_what_was_captured() 
 fn slots_and_blocks_that_are_not_there_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     capture(small("vector_example"), &folder.path().join("dump"));
-    let task = Dump::open(folder.path()).expect("a dump").tasks().expect("tasks")[0].task_id;
+    let task = Dump::open(folder.path()).expect("a dump").tasks().expect("tasks").at(0).task_id;
     let mut config = replay_of(folder.path());
     for (slot, block, reason) in [(0, 0, "slot 0 is not active; active are [1]"), (1, 7, "block 7 of 1")] {
         config.select = Selection::Dispatch(dispatch_id(task, slot, block));

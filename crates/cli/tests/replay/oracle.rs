@@ -7,7 +7,7 @@ use tensortap::DumpStage;
 use tensortap::abi::{
     ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, NO_KERNEL, SUBTASK_CONTEXT_SLOT, SubtaskContext, TensorDesc,
 };
-use tensortap::format::{ArgumentKind, Dump, Record, Task};
+use tensortap::format::{ArgumentKind, Dump, Record, TaskFacts};
 use tensortap::scene::{FaultKind, KernelDef, Scene, run_kernel};
 
 /// Memory by captured address, in pieces that stay where they are.
@@ -77,7 +77,7 @@ pub fn addresses(record: &Record) -> Vec<u64> {
 /// A captured task with its records.
 pub struct Captured<'d> {
     dump: &'d Dump,
-    task: Task,
+    task: TaskFacts,
     records: Vec<Record>,
 }
 
@@ -88,8 +88,11 @@ pub fn tasks(dump: &Dump) -> Vec<Captured<'_>> {
         records.entry(record.task_id).or_default().push(record);
     }
     let tasks = dump.tasks().expect("readable");
-    let of = |task: &Task| records.get(&task.task_id).cloned().unwrap_or_default();
-    tasks.into_iter().map(|task| Captured { dump, records: of(&task), task }).collect()
+    let of = |task: &TaskFacts| records.get(&task.task_id).cloned().unwrap_or_default();
+    tasks
+        .iter()
+        .map(|task| Captured { dump, records: of(task.facts()), task: task.facts().clone() })
+        .collect()
 }
 
 impl Captured<'_> {

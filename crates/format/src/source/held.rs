@@ -7,8 +7,8 @@ use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 
 use super::{entries::Entries, normalise::Normal};
 use crate::{
-    ArgumentKind, DumpFormat, Edge, Footer, FormatError, Record, RunInfo, Task, Totals, Uncaptured,
-    layout::MAX_RECORD_BYTES,
+    ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, Record, RunInfo,
+    TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured, layout::MAX_RECORD_BYTES,
 };
 
 /// A counter as the manifest says it, and as its records have it.
@@ -29,7 +29,7 @@ pub(crate) struct Held {
     pub(crate) said: Vec<SaidCounter>,
     pub(crate) uncaptured: Vec<Uncaptured>,
     /// Tasks and edges from a file beside the manifest; `None` when there is no such file.
-    pub(super) graph: Option<(Vec<Task>, Vec<Edge>)>,
+    pub(super) graph: Option<(Vec<TaskFacts>, Vec<Edge>)>,
     /// Files beside the manifest that could not be read, and why.
     pub(crate) unreadable: Vec<(PathBuf, String)>,
     pub(super) table: Table,
@@ -101,12 +101,20 @@ impl Held {
         usize::try_from(index).map(|place| self.table.unknown(place)).unwrap_or_default()
     }
 
-    pub(crate) fn tasks(&self) -> Result<Vec<Task>, FormatError> {
+    pub(crate) fn tasks(&self) -> Result<Tasks, FormatError> {
         self.check_graph()?;
-        Ok(match &self.graph {
-            Some((tasks, _)) => tasks.clone(),
-            None => tasks_of(self.table.iter()),
-        })
+        let mut assembler = Assembler::default();
+        let (tasks, edges) = match &self.graph {
+            Some((tasks, edges)) => (tasks.clone(), edges.as_slice()),
+            None => (tasks_of(self.table.iter()), &[][..]),
+        };
+        tasks.into_iter().for_each(|task| assembler.take(TaskPart::Task(task)));
+        self.table
+            .iter()
+            .for_each(|record| assembler.take(TaskPart::Argument(ArgumentRecord::from(&record))));
+        edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
+        self.uncaptured.iter().for_each(|uncaptured| assembler.take(TaskPart::Uncaptured(*uncaptured)));
+        Ok(assembler.finish(&self.info.kernels))
     }
 
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
@@ -124,12 +132,12 @@ impl Held {
 }
 
 /// Tasks as far as records alone tell them: those that have any, with the arguments that were captured.
-fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<Task> {
+fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<TaskFacts> {
     let mut places: HashMap<u64, usize> = HashMap::new();
-    let mut tasks: Vec<Task> = Vec::new();
+    let mut tasks: Vec<TaskFacts> = Vec::new();
     for record in records {
         let place = *places.entry(record.task_id).or_insert_with(|| {
-            tasks.push(bare_task(record.task_id));
+            tasks.push(TaskFacts::unknown(TaskKey { step: 0, task_id: record.task_id }));
             tasks.len() - 1
         });
         let task = &mut tasks[place];
@@ -149,17 +157,4 @@ fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<Task> {
         task.completed_ns = (!task.in_flight).then_some(0);
     }
     tasks
-}
-
-fn bare_task(task_id: u64) -> Task {
-    Task {
-        task_id,
-        func_id: [NO_KERNEL; SLOTS_PER_TASK],
-        block_num: 1,
-        dispatched_ns: 0,
-        completed_ns: None,
-        tensor_count: 0,
-        scalar_count: 0,
-        in_flight: false,
-    }
 }

@@ -1,15 +1,13 @@
 //! Records of an index file, read from it when asked for.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use tensortap_abi::RecordKind;
 
 use super::entries::{Entries, Entry};
 use crate::{
-    Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, Record, Tail, Task, Uncaptured,
+    Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, Record, Tail, TaskPart, Tasks,
+    Uncaptured,
     error::AtPath,
     files::is_being_written,
     index::{Index, ReadAhead, open_regular, read_up_to},
@@ -85,22 +83,16 @@ impl Indexed {
         }
     }
 
-    pub(crate) fn tasks(&self) -> Result<Vec<Task>, FormatError> {
-        let mut places: HashMap<u64, usize> = HashMap::new();
-        let mut tasks: Vec<Task> = Vec::new();
+    pub(crate) fn tasks(&self) -> Result<Tasks, FormatError> {
+        let mut assembler = Assembler::default();
+        let mut next = 0;
         self.for_each(|record| {
-            let Some(task) = record.as_task().map(|task| Task::from(&task)) else { return };
-            match places.get(&task.task_id) {
-                // The later stage knows more; a completion may be indexed before its dispatch.
-                Some(&place) if tasks[place].completed_ns.is_none() => tasks[place] = task,
-                Some(_) => {}
-                None => {
-                    places.insert(task.task_id, tasks.len());
-                    tasks.push(task);
-                }
+            if let Some(part) = TaskPart::of(next, record) {
+                next += u64::from(matches!(part, TaskPart::Argument(_)));
+                assembler.take(part);
             }
         })?;
-        Ok(tasks)
+        Ok(assembler.finish(&self.index.info.kernels))
     }
 
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {

@@ -17,12 +17,12 @@ use super::{
     fields::{Dims, Id, Kernels},
     metered::Meter,
 };
-use crate::{Edge, Task, record::EDGE_CAUSES};
+use crate::{Edge, TaskFacts, record::EDGE_CAUSES};
 
 /// What such a file says.
 #[derive(Default)]
 pub(super) struct TaskGraph {
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<TaskFacts>,
     pub(super) edges: Vec<Edge>,
     /// Kernel of each subtask slot, by task.
     pub(super) slots: HashMap<u64, [u32; SLOTS_PER_TASK]>,
@@ -145,7 +145,8 @@ impl TaskGraph {
         let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
         // A file without times is about tasks that ran: it says nothing of any that did not.
         let completed = raw.completed_ns.unwrap_or(Some(Id(0)));
-        self.tasks.push(Task {
+        self.tasks.push(TaskFacts {
+            step: 0,
             task_id,
             func_id,
             block_num: raw.block_num.unwrap_or(1),
@@ -169,7 +170,7 @@ impl TaskGraph {
             None if is_output => "write_after_write",
             None => "read_after_write",
         };
-        Edge { from: pred.0, to: succ.0, arg_index: arg_index.unwrap_or(0), why }
+        Edge { step: 0, from: pred.0, to: succ.0, arg_index: arg_index.unwrap_or(0), why }
     }
 }
 

@@ -1,0 +1,571 @@
+//! One task with all that a dump says of it: its kernels, its arguments before and after, its dispatches, its edges.
+//!
+//! [`Tasks`] is made by an [`Assembler`] that takes records one by one: from an index, from a manifest of any format, or from
+//! a run that still lasts. It holds what tells tasks apart and what was captured when, in small fixed entries, and numbers of
+//! records; contents stay in the dump. [`Dump::tasks`](crate::Dump::tasks) makes it when it is asked for, so whoever only
+//! walks over records never pays for it.
+//!
+//! A record finds its task by step and `task_id` alone: who recorded it, and when, does not matter.
+
+mod assembler;
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use tensortap_abi::{
+    CoreType, DType, DumpStage, NO_KERNEL, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskDumpRecord,
+    UncapturedReason,
+};
+
+pub use assembler::{ArgumentRecord, Assembler, Pending, TaskPart};
+
+use crate::{ArgumentKind, Edge, KernelInfo, PayloadState, dispatch_id, survey::active};
+
+/// What names a task within a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskKey {
+    /// Step of the run, 0 where the dump knows none.
+    pub step: u32,
+    /// Task, unique within its step.
+    pub task_id: u64,
+}
+
+/// What the records of a task itself say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFacts {
+    /// Step of the run, 0 where the dump knows none.
+    pub step: u32,
+    /// Task.
+    pub task_id: u64,
+    /// Kernel of each subtask slot, [`NO_KERNEL`] where inactive.
+    pub func_id: [u32; SLOTS_PER_TASK],
+    /// Times each kernel is dispatched.
+    pub block_num: u32,
+    /// Device time of the first dispatch; 0 where the dump has no times.
+    pub dispatched_ns: u64,
+    /// Device time of completion; `None` for a task that did not complete.
+    pub completed_ns: Option<u64>,
+    /// Tensor arguments.
+    pub tensor_count: u32,
+    /// Scalar arguments.
+    pub scalar_count: u32,
+    /// Recorded as in flight.
+    pub in_flight: bool,
+}
+
+impl TaskFacts {
+    /// A task of which only its name is known.
+    #[must_use]
+    pub fn unknown(key: TaskKey) -> TaskFacts {
+        TaskFacts {
+            step: key.step,
+            task_id: key.task_id,
+            func_id: [NO_KERNEL; SLOTS_PER_TASK],
+            block_num: 1,
+            dispatched_ns: 0,
+            completed_ns: None,
+            tensor_count: 0,
+            scalar_count: 0,
+            in_flight: false,
+        }
+    }
+
+    /// What names the task.
+    #[must_use]
+    pub fn key(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.task_id }
+    }
+
+    /// The active kernels, in the order of their slots.
+    pub fn func_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        active(&self.func_id)
+    }
+
+    /// Whether it had not completed when the run ended.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.in_flight || self.completed_ns.is_none()
+    }
+}
+
+impl From<&TaskDumpRecord> for TaskFacts {
+    fn from(record: &TaskDumpRecord) -> Self {
+        TaskFacts {
+            step: 0,
+            task_id: record.task_id,
+            func_id: record.func_id,
+            block_num: record.block_num,
+            dispatched_ns: record.dispatched_ns,
+            completed_ns: (record.completed_ns != 0).then_some(record.completed_ns),
+            tensor_count: record.tensor_count,
+            scalar_count: record.scalar_count,
+            in_flight: record.flags & RECORD_IN_FLIGHT != 0,
+        }
+    }
+}
+
+/// What was captured of an argument at one stage: a record, without the content it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// Number by which the owner of the records knows it; of a dump, its position there.
+    pub record: u64,
+    /// Bytes of the payload that are stored.
+    pub bytes: u64,
+    /// Two halves, so that an entry is no larger than it must be.
+    hash: [u64; 2],
+    has_hash: bool,
+    /// What became of the payload.
+    pub payload: PayloadState,
+    /// The task had not completed: what it has written is no output.
+    pub in_flight: bool,
+}
+
+impl Captured {
+    /// Hash of all of the content.
+    #[must_use]
+    pub fn hash(&self) -> Option<u128> {
+        let [low, high] = self.hash.map(u128::from);
+        self.has_hash.then_some(high << 64 | low)
+    }
+
+    /// The same with another hash, for whoever computed one that the dump does not have.
+    #[must_use]
+    pub fn with_hash(self, hash: Option<u128>) -> Captured {
+        let half = |shift: u32| hash.map_or(0, |hash| (hash >> shift & u128::from(u64::MAX)) as u64);
+        Captured { hash: [half(0), half(64)], has_hash: hash.is_some(), ..self }
+    }
+
+    /// Whether all of the content is stored.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        self.payload == PayloadState::Stored
+    }
+}
+
+/// What is known of an argument over both stages. Of what its records say differently, that before the task counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgumentFacts {
+    /// Position among the task's arguments.
+    pub arg_index: u16,
+    /// Tensor or scalar.
+    pub kind: ArgumentKind,
+    /// Direction.
+    pub role: Role,
+    /// Element type.
+    pub dtype: DType,
+    /// Whether the records of both stages describe the same kind, element type and view.
+    pub is_consistent: bool,
+    /// Whether a stage was recorded more than once; then the first record counts, and one of a task that completed before
+    /// one of a task in flight.
+    pub is_repeated: bool,
+    /// First element of the view.
+    pub start_offset: u64,
+    /// Device address of the buffer, 0 where the dump does not say.
+    pub address: u64,
+    /// Raw bits of a scalar.
+    pub scalar_bits: Option<u64>,
+    /// Before dispatch.
+    pub before: Option<Captured>,
+    /// After completion.
+    pub after: Option<Captured>,
+    dims_at: usize,
+    ndims: usize,
+}
+
+impl ArgumentFacts {
+    /// What was captured at a stage.
+    #[must_use]
+    pub fn captured(&self, stage: DumpStage) -> Option<&Captured> {
+        match stage {
+            DumpStage::BeforeDispatch => self.before.as_ref(),
+            DumpStage::AfterCompletion => self.after.as_ref(),
+        }
+    }
+
+    /// Whether it is a scalar.
+    #[must_use]
+    pub fn is_scalar(&self) -> bool {
+        self.kind == ArgumentKind::Scalar
+    }
+}
+
+/// An argument of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument<'t> {
+    tasks: &'t Tasks,
+    number: usize,
+}
+
+impl<'t> Argument<'t> {
+    /// Position among the arguments of all tasks: below [`Tasks::argument_count`], for tables beside [`Tasks`].
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Size of each dimension; none of a scalar.
+    #[must_use]
+    pub fn shape(&self) -> &'t [u64] {
+        self.tasks.dims.shape(self.facts())
+    }
+
+    /// Strides of the view in its buffer, in elements.
+    #[must_use]
+    pub fn strides(&self) -> &'t [i64] {
+        self.tasks.dims.strides(self.facts())
+    }
+
+    /// What is known of it, for as long as the tasks live.
+    #[must_use]
+    pub fn facts(&self) -> &'t ArgumentFacts {
+        &self.tasks.arguments[self.number]
+    }
+
+    /// Elements; `None` when they exceed 64 bits.
+    #[must_use]
+    pub fn numel(&self) -> Option<u64> {
+        let shape = self.shape();
+        if shape.contains(&0) {
+            return Some(0);
+        }
+        shape.iter().try_fold(1_u64, |numel, &size| numel.checked_mul(size))
+    }
+
+    /// Bytes of the content when packed; `None` when they exceed 64 bits.
+    #[must_use]
+    pub fn content_bytes(&self) -> Option<u64> {
+        self.dtype.packed_bytes(self.numel()?)
+    }
+}
+
+impl Deref for Argument<'_> {
+    type Target = ArgumentFacts;
+
+    fn deref(&self) -> &ArgumentFacts {
+        self.facts()
+    }
+}
+
+/// One (slot, block) of a task that was handed to a core. What its kernel received is read with
+/// [`Dump::for_each_dispatch`](crate::Dump::for_each_dispatch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DispatchFacts {
+    /// Subtask slot: 0 AIC, 1 AIV0, 2 AIV1.
+    pub subtask_id: u32,
+    /// Block.
+    pub block_idx: u32,
+    /// Kernel.
+    pub func_id: u32,
+    /// Core of the device.
+    pub core_id: u32,
+}
+
+impl DispatchFacts {
+    /// Type of its core.
+    #[must_use]
+    pub fn core_type(&self) -> CoreType {
+        CoreType::of_slot(self.subtask_id as usize)
+    }
+}
+
+/// A task of a dump.
+///
+/// ```
+/// use tensortap_format::{Assembler, TaskFacts, TaskKey, TaskPart};
+///
+/// let mut assembler = Assembler::default();
+/// let key = TaskKey { step: 0, task_id: 7 };
+/// assembler.take(TaskPart::Task(TaskFacts { func_id: [4, u32::MAX, u32::MAX], ..TaskFacts::unknown(key) }));
+/// let tasks = assembler.finish(&[]);
+/// let task = tasks.find(key).unwrap();
+/// assert_eq!((task.task_id, task.kernel_names()), (7, vec!["func_4".to_string()]));
+/// assert_eq!((task.arguments().len(), task.producers().count()), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'t> {
+    tasks: &'t Tasks,
+    place: usize,
+}
+
+impl<'t> Task<'t> {
+    /// Position in [`Tasks`].
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    fn entry(&self) -> &'t Entry {
+        &self.tasks.entries[self.place]
+    }
+
+    /// What its own records say, for as long as the tasks live.
+    #[must_use]
+    pub fn facts(&self) -> &'t TaskFacts {
+        &self.entry().facts
+    }
+
+    /// Whether there is a record of the task itself. Otherwise it is known by what others say of it, and of its facts only
+    /// name and kernels mean anything.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.entry().is_recorded
+    }
+
+    /// Names of its kernels, slot by slot; `func_<id>` where the dump does not say.
+    #[must_use]
+    pub fn kernel_names(&self) -> Vec<String> {
+        self.facts().func_ids().map(|id| self.tasks.kernel_name(id)).collect()
+    }
+
+    /// Arguments of which anything was captured, by `arg_index`.
+    pub fn arguments(&self) -> impl DoubleEndedIterator<Item = Argument<'t>> + ExactSizeIterator + use<'t> {
+        let tasks = self.tasks;
+        self.entry().arguments.clone().map(move |number| Argument { tasks, number })
+    }
+
+    /// The argument of an index.
+    #[must_use]
+    pub fn argument(&self, arg_index: u16) -> Option<Argument<'t>> {
+        let range = self.entry().arguments.clone();
+        let place =
+            self.tasks.arguments[range.clone()].binary_search_by_key(&arg_index, |a| a.arg_index).ok()?;
+        Some(Argument { tasks: self.tasks, number: range.start + place })
+    }
+
+    /// Arguments whose content matters before the task runs.
+    pub fn inputs(&self) -> impl Iterator<Item = Argument<'t>> + use<'t> {
+        self.arguments().filter(|argument| argument.role.reads())
+    }
+
+    /// Arguments that the task writes.
+    pub fn outputs(&self) -> impl Iterator<Item = Argument<'t>> + use<'t> {
+        self.arguments().filter(|argument| argument.role.writes())
+    }
+
+    /// Its dispatches (`--dump-args`), by slot and block.
+    #[must_use]
+    pub fn dispatches(&self) -> &'t [DispatchFacts] {
+        &self.tasks.dispatches[self.entry().dispatches.clone()]
+    }
+
+    /// The name of one of its dispatches; see [`dispatch_id`].
+    #[must_use]
+    pub fn dispatch_id(&self, dispatch: &DispatchFacts) -> u64 {
+        dispatch_id(self.facts().task_id, dispatch.subtask_id, dispatch.block_idx)
+    }
+
+    /// Edges to the tasks that it waits for.
+    pub fn producers(&self) -> impl Iterator<Item = &'t Edge> + use<'t> {
+        self.tasks.edges_at(&self.tasks.sorted_edges().by_consumer, Edge::consumer, self.facts().key())
+    }
+
+    /// Edges to the tasks that wait for it.
+    pub fn consumers(&self) -> impl Iterator<Item = &'t Edge> + use<'t> {
+        self.tasks.edges_at(&self.tasks.sorted_edges().by_producer, Edge::producer, self.facts().key())
+    }
+
+    /// Why an argument could not be captured.
+    #[must_use]
+    pub fn uncaptured(&self, arg_index: u16) -> Option<UncapturedReason> {
+        let all = &self.tasks.uncaptured;
+        let wanted = (self.facts().key(), arg_index);
+        let place = all.binary_search_by_key(&wanted, |(key, arg_index, _)| (*key, *arg_index)).ok()?;
+        Some(all[place].2)
+    }
+}
+
+impl Deref for Task<'_> {
+    type Target = TaskFacts;
+
+    fn deref(&self) -> &TaskFacts {
+        self.facts()
+    }
+}
+
+/// The tasks of a dump. Made by an [`Assembler`]; see [`Dump::tasks`](crate::Dump::tasks).
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    entries: Vec<Entry>,
+    arguments: Vec<ArgumentFacts>,
+    dims: Dims,
+    dispatches: Vec<DispatchFacts>,
+    edges: Vec<Edge>,
+    /// By task and argument.
+    uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
+    kernels: Vec<KernelInfo>,
+    /// Positions by name, made when a task is first looked for.
+    by_key: OnceLock<Vec<usize>>,
+    sorted_edges: OnceLock<SortedEdges>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    facts: TaskFacts,
+    is_recorded: bool,
+    arguments: std::ops::Range<usize>,
+    dispatches: std::ops::Range<usize>,
+}
+
+/// Positions of edges, in the order of the tasks at either end.
+#[derive(Clone, Debug)]
+struct SortedEdges {
+    by_producer: Vec<usize>,
+    by_consumer: Vec<usize>,
+}
+
+/// Shapes and strides, one behind the other.
+#[derive(Clone, Debug, Default)]
+struct Dims {
+    shapes: Vec<u64>,
+    strides: Vec<i64>,
+}
+
+impl Dims {
+    /// Keeps dimensions and says where; those that were kept last are kept once.
+    fn keep(&mut self, shape: &[u64], strides: &[i64]) -> (usize, usize) {
+        let ndims = shape.len().min(strides.len());
+        let (shape, strides) = (&shape[..ndims], &strides[..ndims]);
+        if !(self.shapes.ends_with(shape) && self.strides.ends_with(strides)) {
+            self.shapes.extend_from_slice(shape);
+            self.strides.extend_from_slice(strides);
+        }
+        (self.shapes.len() - ndims, ndims)
+    }
+
+    fn shape(&self, facts: &ArgumentFacts) -> &[u64] {
+        &self.shapes[facts.dims_at..][..facts.ndims]
+    }
+
+    fn strides(&self, facts: &ArgumentFacts) -> &[i64] {
+        &self.strides[facts.dims_at..][..facts.ndims]
+    }
+}
+
+impl Tasks {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Arguments of all tasks.
+    #[must_use]
+    pub fn argument_count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// The task at a position.
+    ///
+    /// # Panics
+    /// There are not as many.
+    #[must_use]
+    pub fn at(&self, place: usize) -> Task<'_> {
+        assert!(place < self.len(), "task {place} of {}", self.len());
+        Task { tasks: self, place }
+    }
+
+    /// Every task: those with records of their own in the order in which these first came, then the others in the order in
+    /// which their arguments did; or as [`Tasks::put_in_order`] left them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Task<'_>> + ExactSizeIterator {
+        (0..self.len()).map(|place| Task { tasks: self, place })
+    }
+
+    /// The task of a name.
+    #[must_use]
+    pub fn find(&self, key: TaskKey) -> Option<Task<'_>> {
+        let by_key = self.by_key.get_or_init(|| {
+            let mut places: Vec<usize> = (0..self.len()).collect();
+            places.sort_unstable_by_key(|&place| self.entries[place].facts.key());
+            places
+        });
+        let place = by_key.binary_search_by_key(&key, |&place| self.entries[place].facts.key()).ok()?;
+        Some(Task { tasks: self, place: by_key[place] })
+    }
+
+    /// Every dependency, in the order of the dump.
+    #[must_use]
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// Arguments that could not be captured.
+    #[must_use]
+    pub fn uncaptured_count(&self) -> usize {
+        self.uncaptured.len()
+    }
+
+    /// The kernel of a number, where the dump says.
+    #[must_use]
+    pub fn kernel(&self, func_id: u32) -> Option<&KernelInfo> {
+        self.kernels.iter().find(|kernel| kernel.func_id == func_id)
+    }
+
+    /// Name of a kernel; `func_<id>` where the dump does not say.
+    #[must_use]
+    pub fn kernel_name(&self, func_id: u32) -> String {
+        self.kernel(func_id).map_or_else(|| format!("func_{func_id}"), |kernel| kernel.name.clone())
+    }
+
+    /// Puts tasks into another order: `order` has every position once. What stands in it twice, or nowhere, stays out.
+    pub fn put_in_order(&mut self, order: &[usize]) {
+        let mut taken = vec![false; self.len()];
+        let first_time = |place: &&usize| taken.get_mut(**place).is_some_and(|t| !std::mem::replace(t, true));
+        self.entries = order.iter().filter(first_time).map(|&place| self.entries[place].clone()).collect();
+        self.by_key = OnceLock::new();
+    }
+
+    /// Gives hashes to contents that have none. `hash` is asked for each, with what was captured.
+    ///
+    /// # Errors
+    /// Those of `hash`.
+    pub fn fill_hashes<E>(
+        &mut self,
+        mut hash: impl FnMut(&Captured) -> Result<Option<u128>, E>,
+    ) -> Result<(), E> {
+        for argument in self.arguments.iter_mut().filter(|argument| argument.kind == ArgumentKind::Tensor) {
+            for captured in [&mut argument.before, &mut argument.after].into_iter().flatten() {
+                if captured.hash().is_none() {
+                    *captured = captured.with_hash(hash(captured)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what was captured of tasks in flight: what a task that did not complete has written is no output.
+    pub fn forget_in_flight(&mut self) {
+        for argument in &mut self.arguments {
+            argument.before = argument.before.filter(|captured| !captured.in_flight);
+            argument.after = argument.after.filter(|captured| !captured.in_flight);
+        }
+    }
+
+    fn sorted_edges(&self) -> &SortedEdges {
+        self.sorted_edges.get_or_init(|| {
+            let sorted = |end: fn(&Edge) -> TaskKey| {
+                let mut places: Vec<usize> = (0..self.edges.len()).collect();
+                places.sort_by_key(|&place| end(&self.edges[place]));
+                places
+            };
+            SortedEdges { by_producer: sorted(Edge::producer), by_consumer: sorted(Edge::consumer) }
+        })
+    }
+
+    /// The edges of a sorted list that have a task at one end.
+    fn edges_at<'t>(
+        &'t self,
+        sorted: &'t [usize],
+        end: fn(&Edge) -> TaskKey,
+        key: TaskKey,
+    ) -> impl Iterator<Item = &'t Edge> + use<'t> {
+        let first = sorted.partition_point(|&place| end(&self.edges[place]) < key);
+        let edges = sorted[first..].iter().map(|&place| &self.edges[place]);
+        edges.take_while(move |edge| end(edge) == key)
+    }
+}

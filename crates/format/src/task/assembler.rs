@@ -1,0 +1,378 @@
+//! Puts tasks together from records that come one by one, in any order.
+
+use std::collections::HashMap;
+
+use tensortap_abi::{DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK};
+
+use super::{ArgumentFacts, Captured, Dims, DispatchFacts, Entry, TaskFacts, TaskKey, Tasks};
+use crate::{ArgumentKind, Edge, IndexRecord, KernelInfo, PayloadState, Record, Uncaptured};
+
+/// Argument records of one task that are held before repeated ones are set aside. A task has at most 65,536 arguments at two
+/// stages, so one that is sent on and on takes no more memory than this.
+const MAX_HELD: usize = 1 << 18;
+
+/// Something that a dump says of a task.
+#[derive(Clone, Debug)]
+pub enum TaskPart<'r> {
+    /// The task itself. Of several records, the first of a task that completed counts; of none that completed, the last.
+    Task(TaskFacts),
+    /// An argument at one stage.
+    Argument(ArgumentRecord<'r>),
+    /// A dispatch.
+    Dispatch(TaskKey, DispatchFacts),
+    /// A dependency.
+    Edge(Edge),
+    /// An argument that could not be captured.
+    Uncaptured(Uncaptured),
+}
+
+impl<'r> TaskPart<'r> {
+    /// What a record says; `None` when it is about no task. `number` is given to an argument.
+    #[must_use]
+    pub fn of(number: u64, record: &'r IndexRecord) -> Option<TaskPart<'r>> {
+        match record.kind() {
+            RecordKind::Task => record.as_task().map(|task| TaskPart::Task(TaskFacts::from(&task))),
+            RecordKind::Tensor | RecordKind::Scalar => {
+                ArgumentRecord::of(number, record).map(TaskPart::Argument)
+            }
+            RecordKind::Dispatch => {
+                let numbers = record.dispatch_numbers()?;
+                let facts = DispatchFacts {
+                    subtask_id: numbers.subtask_id,
+                    block_idx: numbers.block_idx,
+                    func_id: numbers.func_id,
+                    core_id: numbers.core_id,
+                };
+                Some(TaskPart::Dispatch(TaskKey { step: 0, task_id: record.task_id() }, facts))
+            }
+            RecordKind::Edge => Edge::new(record).map(TaskPart::Edge),
+            RecordKind::Uncaptured => Uncaptured::new(record).map(TaskPart::Uncaptured),
+            _ => None,
+        }
+    }
+}
+
+/// One argument at one stage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArgumentRecord<'r> {
+    /// Number by which the owner of the records knows it.
+    pub number: u64,
+    /// Its task.
+    pub task: TaskKey,
+    /// Kernel of each subtask slot as far as this record says, for a task that has no record of its own.
+    pub func_id: [u32; SLOTS_PER_TASK],
+    /// When it was captured.
+    pub stage: DumpStage,
+    /// Position among the task's arguments.
+    pub arg_index: u16,
+    /// Tensor or scalar.
+    pub kind: ArgumentKind,
+    /// Direction.
+    pub role: Role,
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: &'r [u64],
+    /// Strides in elements, as many.
+    pub strides: &'r [i64],
+    /// First element of the view.
+    pub start_offset: u64,
+    /// Device address of the buffer.
+    pub address: u64,
+    /// Raw bits of a scalar.
+    pub scalar_bits: Option<u64>,
+    /// Hash of the content.
+    pub hash: Option<u128>,
+    /// What became of the payload.
+    pub payload: PayloadState,
+    /// Bytes of it that are stored.
+    pub bytes: u64,
+    /// The task had not completed.
+    pub in_flight: bool,
+}
+
+impl<'r> ArgumentRecord<'r> {
+    /// `None` when the record is no argument, or damaged.
+    fn of(number: u64, record: &'r IndexRecord) -> Option<ArgumentRecord<'r>> {
+        let fields = record.fields();
+        let is_tensor = record.kind() == RecordKind::Tensor;
+        let ndims = if is_tensor { usize::from(fields.ndims).min(fields.shape.len()) } else { 0 };
+        Some(ArgumentRecord {
+            number,
+            task: TaskKey { step: 0, task_id: fields.task_id },
+            func_id: [NO_KERNEL; SLOTS_PER_TASK],
+            stage: record.stage()?,
+            arg_index: fields.arg_index,
+            kind: if is_tensor { ArgumentKind::Tensor } else { ArgumentKind::Scalar },
+            role: record.role()?,
+            dtype: DType::from_tag(fields.dtype)?,
+            shape: &fields.shape[..ndims],
+            strides: &fields.strides[..ndims],
+            start_offset: if is_tensor { fields.start_offset } else { 0 },
+            address: fields.address,
+            scalar_bits: (!is_tensor).then_some(fields.payload_pos),
+            hash: if is_tensor { record.hash() } else { None },
+            payload: record.payload_state(),
+            bytes: record.stored_range().map_or(0, |(_, bytes)| bytes),
+            in_flight: record.is_in_flight(),
+        })
+    }
+}
+
+impl<'r> From<&'r Record> for ArgumentRecord<'r> {
+    fn from(record: &'r Record) -> ArgumentRecord<'r> {
+        ArgumentRecord {
+            number: record.index,
+            task: TaskKey { step: 0, task_id: record.task_id },
+            func_id: record.func_id,
+            stage: record.stage,
+            arg_index: record.arg_index,
+            kind: record.kind,
+            role: record.role,
+            dtype: record.dtype,
+            shape: record.shape(),
+            strides: record.strides(),
+            start_offset: record.start_offset,
+            address: record.address,
+            scalar_bits: record.scalar_bits,
+            hash: record.hash,
+            payload: record.payload,
+            bytes: record.bin_size,
+            in_flight: record.in_flight,
+        }
+    }
+}
+
+/// Takes records one by one and makes [`Tasks`] of them; the order in which records of different tasks come leaves no trace
+/// but the order of the tasks. Memory is that of what was taken and not removed, except that repeated arguments cost nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Assembler {
+    parts: HashMap<TaskKey, Box<Parts>>,
+    edges: Vec<Edge>,
+    uncaptured: Vec<Uncaptured>,
+    /// Records taken so far.
+    taken: u64,
+}
+
+/// What has come of one task.
+#[derive(Clone, Debug)]
+struct Parts {
+    facts: TaskFacts,
+    /// When the first record of the task itself came.
+    recorded_at: Option<u64>,
+    /// When anything of it came.
+    mentioned_at: u64,
+    /// One for each record, so each has one stage only.
+    arguments: Vec<ArgumentFacts>,
+    dims: Dims,
+    dispatches: Vec<DispatchFacts>,
+}
+
+/// What has come of a task so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending<'a>(&'a Parts);
+
+impl<'a> Pending<'a> {
+    /// What the records of the task itself say, when one has come.
+    #[must_use]
+    pub fn facts(&self) -> Option<&'a TaskFacts> {
+        self.0.recorded_at.map(|_| &self.0.facts)
+    }
+
+    /// Argument records that have come, repeated ones too.
+    #[must_use]
+    pub fn argument_count(&self) -> usize {
+        self.0.arguments.len()
+    }
+
+    /// Each argument record that has come: stage and what it says.
+    pub fn arguments(&self) -> impl Iterator<Item = (DumpStage, &'a ArgumentFacts)> + use<'a> {
+        self.0.arguments.iter().map(|facts| (stage_of(facts), facts))
+    }
+
+    /// Whether the task has completed, and nothing of it was captured before that.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        let is_in_flight = |facts: &ArgumentFacts| captured_of(facts).is_some_and(|c| c.in_flight);
+        self.facts().is_some_and(|facts| facts.completed_ns.is_some())
+            && !self.0.arguments.iter().any(is_in_flight)
+    }
+}
+
+impl Assembler {
+    /// Takes what a record says.
+    pub fn take(&mut self, part: TaskPart<'_>) {
+        self.taken += 1;
+        match part {
+            TaskPart::Task(facts) => {
+                let at = self.taken;
+                self.parts(facts.key()).take_task(at, facts);
+            }
+            TaskPart::Argument(record) => self.parts(record.task).take_argument(&record),
+            TaskPart::Dispatch(task, facts) => self.parts(task).dispatches.push(facts),
+            TaskPart::Edge(edge) => self.edges.push(edge),
+            TaskPart::Uncaptured(uncaptured) => self.uncaptured.push(uncaptured),
+        }
+    }
+
+    fn parts(&mut self, key: TaskKey) -> &mut Parts {
+        let mentioned_at = self.taken;
+        self.parts.entry(key).or_insert_with(|| {
+            Box::new(Parts {
+                facts: TaskFacts::unknown(key),
+                recorded_at: None,
+                mentioned_at,
+                arguments: Vec::new(),
+                dims: Dims::default(),
+                dispatches: Vec::new(),
+            })
+        })
+    }
+
+    /// What has come of a task so far.
+    #[must_use]
+    pub fn pending(&self, key: TaskKey) -> Option<Pending<'_>> {
+        self.parts.get(&key).map(|parts| Pending(parts))
+    }
+
+    /// Takes one task out, as far as it has come; its edges stay.
+    pub fn remove(&mut self, key: TaskKey, kernels: &[KernelInfo]) -> Option<Tasks> {
+        let parts = self.parts.remove(&key)?;
+        let mut tasks = Tasks { kernels: kernels.to_vec(), ..Tasks::default() };
+        tasks.add(*parts);
+        Some(tasks)
+    }
+
+    /// All tasks that have come. `kernels` give their kernels names.
+    #[must_use]
+    pub fn finish(self, kernels: &[KernelInfo]) -> Tasks {
+        let Assembler { parts, edges, mut uncaptured, taken: _ } = self;
+        let mut parts: Vec<Box<Parts>> = parts.into_values().collect();
+        parts.sort_unstable_by_key(|parts| {
+            (parts.recorded_at.is_none(), parts.recorded_at, parts.mentioned_at)
+        });
+        let mut tasks = Tasks { edges, kernels: kernels.to_vec(), ..Tasks::default() };
+        tasks.entries.reserve_exact(parts.len());
+        tasks.arguments.reserve_exact(parts.iter().map(|parts| parts.arguments.len()).sum());
+        for parts in parts {
+            tasks.add(*parts);
+        }
+        tasks.arguments.shrink_to_fit();
+        // Of several reasons the first stays.
+        uncaptured.sort_by_key(|u| (u.task_id, u.arg_index));
+        let key = |u: &Uncaptured| TaskKey { step: 0, task_id: u.task_id };
+        tasks.uncaptured = uncaptured.iter().map(|u| (key(u), u.arg_index, u.reason)).collect();
+        tasks
+    }
+}
+
+impl Parts {
+    fn take_task(&mut self, at: u64, facts: TaskFacts) {
+        // The later stage knows more; a completion may come before its dispatch.
+        if self.recorded_at.is_none() || self.facts.completed_ns.is_none() {
+            self.facts = facts;
+        }
+        self.recorded_at.get_or_insert(at);
+    }
+
+    fn take_argument(&mut self, record: &ArgumentRecord<'_>) {
+        if self.recorded_at.is_none() && self.facts.func_id == [NO_KERNEL; SLOTS_PER_TASK] {
+            self.facts.func_id = record.func_id;
+        }
+        if self.arguments.len() >= MAX_HELD {
+            self.set_repeated_aside();
+        }
+        let (dims_at, ndims) = self.dims.keep(record.shape, record.strides);
+        let captured = Captured {
+            record: record.number,
+            bytes: record.bytes,
+            hash: [0; 2],
+            has_hash: false,
+            payload: record.payload,
+            in_flight: record.in_flight,
+        };
+        let captured = Some(captured.with_hash(record.hash));
+        let is_before = record.stage == DumpStage::BeforeDispatch;
+        self.arguments.push(ArgumentFacts {
+            arg_index: record.arg_index,
+            kind: record.kind,
+            role: record.role,
+            dtype: record.dtype,
+            is_consistent: true,
+            is_repeated: false,
+            start_offset: record.start_offset,
+            address: record.address,
+            scalar_bits: record.scalar_bits,
+            before: captured.filter(|_| is_before),
+            after: captured.filter(|_| !is_before),
+            dims_at,
+            ndims,
+        });
+    }
+
+    /// Leaves one record of each argument and stage, in their order.
+    fn set_repeated_aside(&mut self) {
+        // Stable, because what was in order is sorted in one pass.
+        self.arguments.sort_by_key(|facts| {
+            let captured = captured_of(facts);
+            (
+                facts.arg_index,
+                stage_of(facts) == DumpStage::AfterCompletion,
+                captured.is_some_and(|c| c.in_flight),
+                captured.map_or(0, |c| c.record),
+            )
+        });
+        self.arguments.dedup_by(|later, first| {
+            let same = (later.arg_index, stage_of(later)) == (first.arg_index, stage_of(first));
+            first.is_repeated |= same;
+            same
+        });
+        let old = std::mem::take(&mut self.dims);
+        for facts in &mut self.arguments {
+            (facts.dims_at, facts.ndims) = self.dims.keep(old.shape(facts), old.strides(facts));
+        }
+    }
+}
+
+impl Tasks {
+    /// Adds a task behind the others.
+    fn add(&mut self, mut parts: Parts) {
+        parts.set_repeated_aside();
+        let first = self.arguments.len();
+        for record in parts.arguments {
+            let (shape, strides) = (parts.dims.shape(&record), parts.dims.strides(&record));
+            match self.arguments[first..].last_mut() {
+                Some(before) if before.arg_index == record.arg_index => {
+                    let same_dims = self.dims.shape(before) == shape && self.dims.strides(before) == strides;
+                    let view = |f: &ArgumentFacts| (f.kind, f.dtype, f.address, f.start_offset);
+                    before.is_consistent = same_dims && view(before) == view(&record);
+                    before.is_repeated |= record.is_repeated;
+                    before.after = record.after;
+                }
+                _ => {
+                    let (dims_at, ndims) = self.dims.keep(shape, strides);
+                    self.arguments.push(ArgumentFacts { dims_at, ndims, ..record });
+                }
+            }
+        }
+        parts.dispatches.sort_unstable();
+        let first_dispatch = self.dispatches.len();
+        self.dispatches.extend(parts.dispatches);
+        self.entries.push(Entry {
+            facts: parts.facts,
+            is_recorded: parts.recorded_at.is_some(),
+            arguments: first..self.arguments.len(),
+            dispatches: first_dispatch..self.dispatches.len(),
+        });
+    }
+}
+
+/// The stage of an argument that has one.
+fn stage_of(facts: &ArgumentFacts) -> DumpStage {
+    if facts.before.is_some() { DumpStage::BeforeDispatch } else { DumpStage::AfterCompletion }
+}
+
+/// What was captured at that stage.
+fn captured_of(facts: &ArgumentFacts) -> Option<&Captured> {
+    facts.before.as_ref().or(facts.after.as_ref())
+}
