@@ -126,6 +126,9 @@ pub struct KernelInfo {
     pub core_type: String,
     /// `IN`, `OUT`, `INOUT` or `SCALAR` per argument.
     pub signature: Vec<String>,
+    /// Name of each argument, in slot order; empty when the kernel declares none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arg_names: Vec<String>,
     /// Tells one build of the kernel from another: `builtin NAME VERSION BUILD_ID` for a built-in kernel.
     pub code: String,
     /// What it declares; the default of each dtype without.

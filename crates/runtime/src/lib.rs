@@ -6,7 +6,7 @@
 //! use tensortap_platform::{DeviceMode, DeviceOptions};
 //! use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, GraphProgram, LaunchOptions, execute};
 //! use tensortap_scene::Registry;
-//! # use tensortap_abi::ArgKind::{In, Out};
+//! # use tensortap_scene::KernelArg::{In, Out};
 //! # use tensortap_abi::{CoreType, DType};
 //! # use tensortap_scene::{
 //! #     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask, Scene,
@@ -31,7 +31,7 @@
 //! #     func_id: 0,
 //! #     name: "double",
 //! #     core_type: CoreType::Aiv,
-//! #     signature: &[In, Out],
+//! #     signature: &[In("x"), Out("doubled")],
 //! #     entry: kernel_entry::<Double>,
 //! #     reference: double_reference,
 //! #     tolerance: None,

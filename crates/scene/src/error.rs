@@ -1,6 +1,8 @@
 use tensortap_abi::TaskId;
 use tensortap_geometry::GeometryError;
 
+use crate::Named;
+
 /// Why an orchestration could not go on.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -108,6 +110,16 @@ pub enum GraphError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// A scope or a task has a name that no dump would hold.
+    #[error("the name of {named}, {name:?}, {problem}")]
+    BadName {
+        /// What it is given to.
+        named: Named,
+        /// How it begins.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The orchestration asked for an argument the scene does not have.
     #[error("the scene has no argument `{0}`")]
     NoSuchArg(String),
@@ -129,6 +141,16 @@ pub enum GraphError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SceneError {
+    /// A kernel declares an argument by a name that cannot serve.
+    #[error("kernel `{kernel}`: the argument name {name:?} {problem}")]
+    BadName {
+        /// The kernel.
+        kernel: &'static str,
+        /// How the name begins.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// A parameter the scene does not have.
     #[error("scene `{scene}` has no parameter `{name}`; it has: {valid}")]
     UnknownParam {

@@ -1,6 +1,48 @@
 use tensortap_abi::{ArgKind, CoreType, KernelEntry};
 
-use crate::{FaultKind, Reference, Scene, Tolerance};
+use crate::{FaultKind, MAX_NAME_BYTES, Reference, Scene, SceneError, Tolerance};
+
+/// What a kernel declares of one argument: how it uses it, and the name people know it by.
+///
+/// ```
+/// use tensortap_abi::ArgKind;
+/// use tensortap_scene::KernelArg::{self, In, Out, Scalar};
+///
+/// const SCALE: &[KernelArg] = &[In("x"), Out("y"), Scalar("factor")];
+/// assert_eq!((SCALE[2].name(), SCALE[2].kind()), ("factor", ArgKind::Scalar));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelArg {
+    /// A tensor that is read.
+    In(&'static str),
+    /// A tensor of which every element is written.
+    Out(&'static str),
+    /// A tensor that is read and written, or only partly written.
+    InOut(&'static str),
+    /// A scalar.
+    Scalar(&'static str),
+}
+
+impl KernelArg {
+    /// Its name, unique within the kernel.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KernelArg::In(name) | KernelArg::Out(name) | KernelArg::InOut(name) | KernelArg::Scalar(name) => {
+                name
+            }
+        }
+    }
+
+    /// How the kernel uses it.
+    pub const fn kind(self) -> ArgKind {
+        match self {
+            KernelArg::In(_) => ArgKind::In,
+            KernelArg::Out(_) => ArgKind::Out,
+            KernelArg::InOut(_) => ArgKind::InOut,
+            KernelArg::Scalar(_) => ArgKind::Scalar,
+        }
+    }
+}
 
 /// A kernel: what runs, what it takes, what it should compute, and how it can be damaged on purpose.
 #[derive(Clone, Copy)]
@@ -11,8 +53,8 @@ pub struct KernelDef {
     pub name: &'static str,
     /// Type of core it runs on.
     pub core_type: CoreType,
-    /// Its arguments, in slot order.
-    pub signature: &'static [ArgKind],
+    /// Its arguments, in slot order: tensors, then scalars.
+    pub signature: &'static [KernelArg],
     /// The code.
     pub entry: KernelEntry,
     /// What it should compute, in f64, sharing no code with `entry`.
@@ -21,6 +63,33 @@ pub struct KernelDef {
     pub tolerance: Option<Tolerance>,
     /// Faults that show in the scene's result.
     pub faults: &'static [FaultKind],
+}
+
+impl KernelDef {
+    /// Name of an argument; `None` for one that the signature does not reach.
+    pub fn arg_name(&self, arg_index: usize) -> Option<&'static str> {
+        self.signature.get(arg_index).map(|arg| arg.name())
+    }
+
+    /// Refuses names that could not be told apart, or that no dump would hold: those of the kernel and of each of its
+    /// arguments.
+    pub fn check_names(&self) -> Result<(), SceneError> {
+        let bad = |name: &str, problem| {
+            Err(SceneError::BadName { kernel: self.name, name: crate::name::excerpt(name), problem })
+        };
+        for (i, name) in self.signature.iter().map(|arg| arg.name()).enumerate() {
+            if name.is_empty() {
+                return bad(name, "is empty");
+            }
+            if name.len() > MAX_NAME_BYTES {
+                return bad(name, "is longer than 255 bytes");
+            }
+            if self.signature[..i].iter().any(|earlier| earlier.name() == name) {
+                return bad(name, "names two of its arguments");
+            }
+        }
+        Ok(())
+    }
 }
 
 impl std::fmt::Debug for KernelDef {

@@ -6,8 +6,8 @@
 //!
 //! ```
 //! use tensortap_scene::SequentialGraph;
-//! use tensortap_abi::ArgKind::{In, Out};
 //! use tensortap_abi::{CoreType, DType};
+//! use tensortap_scene::KernelArg::{In, Out};
 //! use tensortap_scene::{
 //!     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask, Scene,
 //!     kernel_entry,
@@ -31,7 +31,7 @@
 //!     func_id: 0,
 //!     name: "double",
 //!     core_type: CoreType::Aiv,
-//!     signature: &[In, Out],
+//!     signature: &[In("x"), Out("doubled")],
 //!     entry: kernel_entry::<Double>,
 //!     reference: double_reference,
 //!     tolerance: None,
@@ -62,8 +62,8 @@
 //!     }
 //!     fn orchestrate(&self, o: &mut Orch<'_>, _: &Params) -> Result<(), GraphError> {
 //!         let (x, y, half_way) = (o.arg("x")?, o.arg("y")?, o.tensor(DType::Float32, &[3])?);
-//!         let first = o.task(&DOUBLE).input(&x).output(&half_way).submit()?;
-//!         o.task(&DOUBLE).input(&half_way).output(&y).after(first).submit()?;
+//!         let first = o.task(&DOUBLE).task_name("twofold").input(&x).output(&half_way).submit()?;
+//!         o.task(&DOUBLE).task_name("fourfold").input(&half_way).output(&y).after(first).submit()?;
 //!         Ok(())
 //!     }
 //!     fn golden(&self, _: &Params, _: &HostArgs) -> Option<Vec<HostTensor>> {
@@ -89,6 +89,7 @@ mod element;
 mod error;
 mod fault;
 mod kernel;
+mod name;
 mod orch;
 mod param;
 mod reference;
@@ -102,7 +103,8 @@ pub use buffer::{Buffer, BufferId, BufferTable, Place};
 pub use element::Element;
 pub use error::{GraphError, SceneError};
 pub use fault::{FaultKind, UnknownFault};
-pub use kernel::{KernelDef, Registry};
+pub use kernel::{KernelArg, KernelDef, Registry};
+pub use name::{MAX_NAME_BYTES, Named};
 pub use orch::{GraphBuilder, Orch, PlacedArg, TaskBuilder};
 pub use param::{ParamKind, ParamSpec, Params};
 pub use reference::{RefTask, RefTensor, Reference};

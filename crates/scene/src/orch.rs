@@ -1,6 +1,9 @@
+use std::fmt::Display;
+
 use tensortap_abi::{CoreType, DType, Role};
 use tensortap_geometry::Layout;
 
+use crate::name::{Named, write_name};
 use crate::{
     ArgSpec, BufferTable, GraphError, KernelDef, Marks, Place, ScalarArg, TaskHandle, TaskSpec, Tensor,
     TensorUse,
@@ -26,8 +29,8 @@ pub trait GraphBuilder {
         buffers: &BufferTable,
     ) -> Result<(), GraphError>;
 
-    /// Enters a scope.
-    fn begin_scope(&mut self) -> Result<(), GraphError>;
+    /// Enters a scope of this name, inside the innermost one that is open.
+    fn begin_scope(&mut self, name: &str) -> Result<(), GraphError>;
 
     /// Leaves the innermost scope; its intermediates are released once their consumers are done.
     fn end_scope(&mut self) -> Result<(), GraphError>;
@@ -63,17 +66,20 @@ impl PlacedArg {
 /// fn orchestrate(o: &mut Orch<'_>, add: &'static KernelDef, n: u64) -> Result<(), GraphError> {
 ///     let (a, b, f) = (o.arg("a")?, o.arg("b")?, o.arg("f")?);
 ///     let c = o.tensor(DType::Float32, &[n])?;
-///     let first = o.task(add).input(&a).input(&b).output(&c).submit()?;
-///     o.task(add).input(&c).input(&b).output(&f).scalar(1.0_f32).dump([2]).after(first).submit()?;
-///     Ok(())
+///     let first = o.task(add).task_name("sum").input(&a).input(&b).output(&c).submit()?;
+///     o.scope("twice", |o| {
+///         o.task(add).input(&c).input(&b).output(&f).scalar(1.0_f32).dump([2]).after(first).submit()?;
+///         Ok(())
+///     })
 /// }
 /// ```
 pub struct Orch<'b> {
     builder: &'b mut dyn GraphBuilder,
     buffers: BufferTable,
     args: Vec<(&'static str, Tensor)>,
-    // Reused from task to task, so that submitting does not allocate.
+    // Reused from task to task and from scope to scope, so that submitting does not allocate.
     spec: TaskSpec,
+    scope_name: String,
 }
 
 impl<'b> Orch<'b> {
@@ -89,7 +95,7 @@ impl<'b> Orch<'b> {
             let buffer = buffers.add(layout.byte_range().end, Some(place));
             named.push((name, Tensor { buffer, dtype, layout }));
         }
-        Ok(Orch { builder, buffers, args: named, spec: TaskSpec::default() })
+        Ok(Orch { builder, buffers, args: named, spec: TaskSpec::default(), scope_name: String::new() })
     }
 
     /// One of the scene's own arguments.
@@ -111,13 +117,16 @@ impl<'b> Orch<'b> {
         TaskBuilder { orch: self, error: None }.with(kernel)
     }
 
-    /// Runs `body` in a nested scope. The memory of tensors made in it is released at its end, once the tasks
-    /// that use them are done.
+    /// Runs `body` in a nested scope of this name: `"attention"`, `format_args!("layer {layer}")`. The memory of
+    /// tensors made in it is released at its end, once the tasks that use them are done. Names of scopes that lie
+    /// in one another make a path, `layer 1/attention`, by which people find the tasks in them; scopes may share one.
     pub fn scope<R>(
         &mut self,
+        name: impl Display,
         body: impl FnOnce(&mut Orch<'b>) -> Result<R, GraphError>,
     ) -> Result<R, GraphError> {
-        self.builder.begin_scope()?;
+        write_name(&mut self.scope_name, &name, Named::Scope)?;
+        self.builder.begin_scope(&self.scope_name)?;
         self.buffers.begin_scope();
         let result = body(self);
         self.buffers.end_scope();
@@ -167,6 +176,15 @@ impl TaskBuilder<'_, '_> {
                 let core_type = kernel.core_type.name();
                 self.error.get_or_insert(GraphError::NoFreeSlot { kernel: kernel.name, core_type });
             }
+        }
+        self
+    }
+
+    /// What people call the task: `"k_proj"`, `format_args!("head {head}")`. Tasks may share a name.
+    pub fn task_name(mut self, name: impl Display) -> Self {
+        let kernel = self.orch.spec.kernel_name();
+        if let Err(error) = write_name(&mut self.orch.spec.task_name, &name, Named::Task { kernel }) {
+            self.error.get_or_insert(error);
         }
         self
     }

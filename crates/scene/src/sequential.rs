@@ -19,16 +19,24 @@ use zerocopy::IntoBytes;
 pub struct SequentialGraph {
     memory: Memory,
     tasks: Vec<SequentialTask>,
+    scopes: Vec<Scope>,
     edges: Vec<(u32, u32)>,
     args: Vec<(&'static str, usize, usize)>,
 }
 
+/// A scope of the orchestration, and the one it lies in.
+struct Scope {
+    name: String,
+    parent: Option<usize>,
+}
+
 struct SequentialTask {
+    task_name: String,
+    scope: Option<usize>,
     kernels: Vec<(u32, &'static KernelDef)>,
     descs: Vec<(TensorDesc, Role)>,
     scalars: Vec<ScalarArg>,
     block_num: u32,
-    depth: u32,
 }
 
 /// Buffers that stay where they are: descriptors hold their addresses.
@@ -52,8 +60,10 @@ pub struct StepView {
     pub index: usize,
     /// Its kernels, by subtask slot.
     pub kernels: Vec<&'static KernelDef>,
-    /// Scopes that were open when it was submitted.
-    pub depth: u32,
+    /// What people call it; empty when it has no name.
+    pub task_name: String,
+    /// Names of the scopes it was submitted in, outermost first.
+    pub scope: Vec<String>,
     /// Role of each tensor argument.
     pub roles: Vec<Role>,
     /// Arguments before the task ran.
@@ -80,8 +90,8 @@ impl SequentialGraph {
         }
         let mut orch = Orch::new(&mut recorder, placed)?;
         scene.orchestrate(&mut orch, params)?;
-        let Recorder { memory, tasks, edges, depth: _ } = recorder;
-        Ok(SequentialGraph { memory, tasks, edges, args })
+        let Recorder { memory, tasks, scopes, edges, innermost: _ } = recorder;
+        Ok(SequentialGraph { memory, tasks, scopes, edges, args })
     }
 
     /// Tasks of the graph.
@@ -123,7 +133,8 @@ impl SequentialGraph {
             observe(&StepView {
                 index,
                 kernels: task.kernels.iter().map(|&(_, k)| k).collect(),
-                depth: task.depth,
+                task_name: task.task_name.clone(),
+                scope: self.scope(task),
                 roles: task.descs.iter().map(|&(_, r)| r).collect(),
                 before,
                 after: self.snapshot(index),
@@ -136,6 +147,13 @@ impl SequentialGraph {
     pub fn arg_bytes(&self, name: &str) -> Option<Vec<u8>> {
         let &(_, buffer, bytes) = self.args.iter().find(|(n, _, _)| *n == name)?;
         Some(self.memory.buffers[buffer].iter().flat_map(|w| w.to_ne_bytes()).take(bytes).collect())
+    }
+
+    fn scope(&self, task: &SequentialTask) -> Vec<String> {
+        let scopes = std::iter::successors(task.scope, |&scope| self.scopes[scope].parent);
+        let mut names: Vec<_> = scopes.map(|scope| self.scopes[scope].name.clone()).collect();
+        names.reverse();
+        names
     }
 
     fn snapshot(&self, index: usize) -> RefTask {
@@ -207,8 +225,9 @@ fn copy_in(words: &mut [u64], bytes: &[u8]) {
 struct Recorder {
     memory: Memory,
     tasks: Vec<SequentialTask>,
+    scopes: Vec<Scope>,
+    innermost: Option<usize>,
     edges: Vec<(u32, u32)>,
-    depth: u32,
 }
 
 impl Recorder {
@@ -227,11 +246,12 @@ impl GraphBuilder for Recorder {
         }
         let kernels = (0_u32..).zip(&task.kernels).filter_map(|(slot, k)| Some((slot, (*k)?))).collect();
         self.tasks.push(SequentialTask {
+            task_name: task.task_name.clone(),
+            scope: self.innermost,
             kernels,
             descs,
             scalars: task.scalars.clone(),
             block_num: task.block_num,
-            depth: self.depth,
         });
         let slot = u32::try_from(self.tasks.len() - 1).expect("fewer than 2^32 tasks");
         Ok(TaskHandle { id: TaskId(slot.into()), slot })
@@ -250,13 +270,14 @@ impl GraphBuilder for Recorder {
         Ok(())
     }
 
-    fn begin_scope(&mut self) -> Result<(), GraphError> {
-        self.depth += 1;
+    fn begin_scope(&mut self, name: &str) -> Result<(), GraphError> {
+        self.scopes.push(Scope { name: name.into(), parent: self.innermost });
+        self.innermost = Some(self.scopes.len() - 1);
         Ok(())
     }
 
     fn end_scope(&mut self) -> Result<(), GraphError> {
-        self.depth -= 1;
+        self.innermost = self.innermost.and_then(|scope| self.scopes[scope].parent);
         Ok(())
     }
 }

@@ -77,6 +77,8 @@ impl<const N: usize> Marks for [usize; N] {
 pub struct TaskSpec {
     /// Kernel of each subtask slot.
     pub kernels: [Option<&'static KernelDef>; SLOTS_PER_TASK],
+    /// What people call the task; empty when it has no name.
+    pub task_name: String,
     /// Tensor arguments, in slot order.
     pub tensors: Vec<TensorUse>,
     /// Scalar arguments, behind the tensors.
@@ -94,8 +96,10 @@ pub struct TaskSpec {
 impl TaskSpec {
     /// Empties the task for the next submission and keeps its memory.
     pub(crate) fn reset(&mut self) {
-        let TaskSpec { kernels, tensors, scalars, block_num, dump_marks, after, with_tensor_info } = self;
+        let TaskSpec { kernels, task_name, tensors, scalars, block_num, dump_marks, after, with_tensor_info } =
+            self;
         *kernels = [None; SLOTS_PER_TASK];
+        task_name.clear();
         tensors.clear();
         scalars.clear();
         *block_num = 1;

@@ -1,9 +1,9 @@
 //! What the orchestration API accepts and refuses, over a builder that only writes down what it is given.
 
-use tensortap_abi::{ArgKind, CoreType, DType, Role, TaskId};
+use tensortap_abi::{CoreType, DType, Role, TaskId};
 use tensortap_scene::{
-    ArgSpec, Args, BufferTable, GraphBuilder, GraphError, KernelBody, KernelDef, Orch, Place, PlacedArg,
-    TaskHandle, TaskSpec, TensorUse, kernel_entry,
+    ArgSpec, Args, BufferTable, GraphBuilder, GraphError, KernelArg, KernelBody, KernelDef, MAX_NAME_BYTES,
+    Orch, Place, PlacedArg, SceneError, TaskHandle, TaskSpec, TensorUse, kernel_entry,
 };
 
 struct Nothing;
@@ -16,7 +16,7 @@ const fn kernel(func_id: u32, name: &'static str, core_type: CoreType) -> Kernel
         func_id,
         name,
         core_type,
-        signature: &[ArgKind::In],
+        signature: &[KernelArg::In("a")],
         entry: kernel_entry::<Nothing>,
         reference: |_| {},
         tolerance: None,
@@ -33,6 +33,8 @@ struct Notebook {
     tasks: Vec<TaskSpec>,
     edges: Vec<(u32, u32)>,
     published: Vec<u32>,
+    open_scopes: Vec<String>,
+    scopes: Vec<String>,
 }
 
 impl GraphBuilder for Notebook {
@@ -41,6 +43,7 @@ impl GraphBuilder for Notebook {
             buffers.get_mut(tensor.buffer()).unwrap().place.get_or_insert(Place::permanent(64));
         }
         self.tasks.push(task.clone());
+        self.scopes.push(self.open_scopes.join("/"));
         let slot = u32::try_from(self.tasks.len() - 1).unwrap();
         Ok(TaskHandle { id: TaskId(slot.into()), slot })
     }
@@ -55,10 +58,12 @@ impl GraphBuilder for Notebook {
     fn set_tensor_info(&mut self, _: TaskHandle, _: &[TensorUse], _: &BufferTable) -> Result<(), GraphError> {
         Ok(())
     }
-    fn begin_scope(&mut self) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, name: &str) -> Result<(), GraphError> {
+        self.open_scopes.push(name.into());
         Ok(())
     }
     fn end_scope(&mut self) -> Result<(), GraphError> {
+        self.open_scopes.pop();
         Ok(())
     }
 }
@@ -125,7 +130,7 @@ fn reading_what_nobody_wrote_and_using_what_has_ended_are_refused() {
     });
     assert!(matches!(unwritten.err(), Some(GraphError::ReadBeforeWrite { arg_index: 0, .. })));
     let ended = orchestrate(|o| {
-        let inner = o.scope(|o| {
+        let inner = o.scope("inner", |o| {
             let inner = o.tensor(DType::Int32, &[2])?;
             o.task(&VECTOR).output(&inner).submit()?;
             Ok(inner)
@@ -134,4 +139,54 @@ fn reading_what_nobody_wrote_and_using_what_has_ended_are_refused() {
     });
     assert!(matches!(ended.err(), Some(GraphError::ScopeEnded { .. })));
     assert!(matches!(orchestrate(|o| o.arg("b").map(|_| ())).err(), Some(GraphError::NoSuchArg(_))));
+}
+
+#[test]
+fn scopes_nest_by_name_and_a_task_has_the_name_it_was_given() {
+    let notebook = orchestrate(|o| {
+        let a = o.arg("a")?;
+        for layer in 0..2 {
+            o.scope(format_args!("layer {layer}"), |o| {
+                o.task(&VECTOR).task_name("k_proj").input(&a).submit()?;
+                o.scope("attention", |o| {
+                    o.task(&VECTOR).task_name(format_args!("head {layer}")).input(&a).submit()
+                })?;
+                o.task(&VECTOR).input(&a).submit()
+            })?;
+        }
+        o.task(&VECTOR).input(&a).submit().map(|_| ())
+    })
+    .unwrap();
+    let names: Vec<_> = notebook.tasks.iter().map(|task| task.task_name.as_str()).collect();
+    assert_eq!(names, ["k_proj", "head 0", "", "k_proj", "head 1", "", ""]);
+    let scopes = ["layer 0", "layer 0/attention", "layer 0", "layer 1", "layer 1/attention", "layer 1", ""];
+    assert_eq!(notebook.scopes, scopes);
+}
+
+#[test]
+fn a_name_that_is_empty_or_longer_than_a_dump_holds_is_refused_with_its_task() {
+    let fits = "é".repeat(MAX_NAME_BYTES / 2) + "/";
+    let name_both =
+        |name: &str| orchestrate(|o| o.scope(name, |o| o.task(&VECTOR).task_name(name).submit().map(|_| ())));
+    assert_eq!(name_both(&fits).unwrap().tasks[0].task_name, fits);
+
+    let long = fits + "x";
+    let scope = orchestrate(|o| o.scope(&long, |_| Ok(()))).err().unwrap().to_string();
+    assert!(scope.starts_with("the name of a scope, \"éé") && scope.contains("has 256 bytes"), "{scope}");
+    let task =
+        orchestrate(|o| o.task(&VECTOR).task_name(&long).submit().map(|_| ())).err().unwrap().to_string();
+    assert!(task.starts_with("the name of a task of kernel `vector`, \"éé"), "{task}");
+    let empty =
+        orchestrate(|o| o.task(&MATRIX).task_name("").submit().map(|_| ())).err().unwrap().to_string();
+    assert_eq!(empty, "the name of a task of kernel `matrix`, \"\", is empty");
+}
+
+#[test]
+fn a_kernel_that_names_two_arguments_alike_is_refused() {
+    assert_eq!(VECTOR.check_names(), Ok(()));
+    let twice = KernelDef { signature: &[KernelArg::In("x"), KernelArg::Scalar("x")], ..VECTOR };
+    let error = twice.check_names().unwrap_err();
+    assert!(matches!(error, SceneError::BadName { kernel: "vector", .. }), "{error}");
+    let unnamed = KernelDef { signature: &[KernelArg::Out("")], ..VECTOR };
+    assert!(unnamed.check_names().is_err());
 }

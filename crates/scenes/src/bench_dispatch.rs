@@ -1,7 +1,7 @@
 //! A hidden scene of kernels that do nothing: what is left to measure is submitting, scheduling and dispatching.
 
-use tensortap_abi::ArgKind::{In, InOut, Scalar};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, InOut, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, Tensor, kernel_entry,
@@ -72,7 +72,7 @@ impl Scene for BenchDispatch {
 /// Every task reads the same tensor, which nobody writes.
 fn independent(o: &mut Orch<'_>, mut sizes: impl Iterator<Item = u32>) -> Result<(), GraphError> {
     let shared = o.arg("shared")?;
-    sizes.try_for_each(|tasks| o.scope(|o| (0..tasks).try_for_each(|i| read(o, &shared, i))))
+    sizes.try_for_each(|tasks| o.scope("batch", |o| (0..tasks).try_for_each(|i| read(o, &shared, i))))
 }
 
 fn read(o: &mut Orch<'_>, tensor: &Tensor, number: u32) -> Result<(), GraphError> {
@@ -84,7 +84,7 @@ fn chain(o: &mut Orch<'_>, mut sizes: impl Iterator<Item = u32>) -> Result<(), G
     let cell = o.arg("cell")?;
     let mut last = None;
     sizes.try_for_each(|tasks| {
-        o.scope(|o| {
+        o.scope("batch", |o| {
             for _ in 0..tasks {
                 last = Some(o.task(&EMPTY).inout(&cell).after_all(last).submit()?);
             }
@@ -96,7 +96,7 @@ fn chain(o: &mut Orch<'_>, mut sizes: impl Iterator<Item = u32>) -> Result<(), G
 /// In each scope one task makes a cell and the others read it.
 fn fanout(o: &mut Orch<'_>, mut sizes: impl Iterator<Item = u32>) -> Result<(), GraphError> {
     sizes.try_for_each(|tasks| {
-        o.scope(|o| {
+        o.scope("batch", |o| {
             let cell = o.tensor(DType::UInt32, &CELL)?;
             let producer = o.task(&EMPTY).inout(&cell).submit()?;
             for number in 1..tasks {
@@ -112,7 +112,7 @@ const EMPTY: KernelDef = KernelDef {
     func_id: 0,
     name: "empty",
     core_type: CoreType::Aiv,
-    signature: &[InOut],
+    signature: &[InOut("cell")],
     entry: kernel_entry::<Empty>,
     reference: nothing,
     tolerance: None,
@@ -120,7 +120,7 @@ const EMPTY: KernelDef = KernelDef {
 };
 
 const EMPTY_READER: KernelDef =
-    KernelDef { func_id: 1, name: "empty_reader", signature: &[In, Scalar], ..EMPTY };
+    KernelDef { func_id: 1, name: "empty_reader", signature: &[In("cell"), Scalar("number")], ..EMPTY };
 
 struct Empty;
 

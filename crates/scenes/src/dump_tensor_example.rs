@@ -1,9 +1,9 @@
 //! `f = a + b + 1` from constants, the second task in place: the smallest scene with an in-out argument, and with
 //! both ways of telling the dump about a task's tensors.
 
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, DType, Role};
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Sign, Stale};
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, kernel_entry,
@@ -53,9 +53,15 @@ impl Scene for DumpTensorExample {
 
     fn orchestrate(&self, o: &mut Orch<'_>, _params: &Params) -> Result<(), GraphError> {
         let (a, b, f) = (o.arg("a")?, o.arg("b")?, o.arg("f")?);
-        let sum = o.task(&ADD).input(&a).input(&b).output(&f).submit()?;
-        let increment =
-            o.task(&INCREMENT).inout(&f).scalar(1.0_f32).after(sum).without_tensor_info().add()?;
+        let sum = o.task(&ADD).task_name("a + b").input(&a).input(&b).output(&f).submit()?;
+        let increment = o
+            .task(&INCREMENT)
+            .task_name("+ 1")
+            .inout(&f)
+            .scalar(1.0_f32)
+            .after(sum)
+            .without_tensor_info()
+            .add()?;
         o.set_tensor_info_to_task(increment, &[(f, Role::InOut)])?;
         o.publish(increment)
     }
@@ -70,7 +76,7 @@ const ADD: KernelDef = KernelDef {
     func_id: 0,
     name: "add",
     core_type: CoreType::Aiv,
-    signature: &[In, In, Out],
+    signature: &[In("left"), In("right"), Out("sum")],
     entry: kernel_entry::<Add>,
     reference: add_reference,
     tolerance: None,
@@ -81,7 +87,7 @@ const INCREMENT: KernelDef = KernelDef {
     func_id: 1,
     name: "increment",
     core_type: CoreType::Aiv,
-    signature: &[InOut, Scalar],
+    signature: &[InOut("value"), Scalar("addend")],
     entry: kernel_entry::<Increment>,
     reference: increment_reference,
     tolerance: None,

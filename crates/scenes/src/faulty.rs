@@ -4,8 +4,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tensortap_abi::ArgKind::{In, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, kernel_entry,
@@ -89,7 +89,9 @@ impl Scene for Faulty {
         let mut last = o.task(fill).output(&row).scalar(1.0_f32).submit()?;
         for task in 1..params.int("tasks") {
             let next = history.select(0, task)?;
-            last = o.scope(|o| o.task(increment).input(&row).output(&next).after(last).submit())?;
+            last = o.scope(format_args!("row {task}"), |o| {
+                o.task(increment).input(&row).output(&next).after(last).submit()
+            })?;
             row = next;
         }
         o.task(faulty).input(&row).output(&result).after(last).submit()?;
@@ -106,7 +108,7 @@ const FILL: KernelDef = KernelDef {
     func_id: 0,
     name: "fill",
     core_type: CoreType::Aiv,
-    signature: &[Out, Scalar],
+    signature: &[Out("row"), Scalar("value")],
     entry: kernel_entry::<Fill>,
     reference: fill_reference,
     tolerance: None,
@@ -117,7 +119,7 @@ const INCREMENT: KernelDef = KernelDef {
     func_id: 1,
     name: "increment",
     core_type: CoreType::Aiv,
-    signature: &[In, Out],
+    signature: &[In("row"), Out("next")],
     entry: kernel_entry::<Increment>,
     reference: increment_reference,
     tolerance: None,

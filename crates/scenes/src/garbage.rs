@@ -1,9 +1,9 @@
 //! Buffers that hold garbage, for tests of whoever looks for a wrong task: an accumulator that nobody initialised, and a
 //! result that is handed through every step and written by the last. What they hold at first follows from `garbage`.
 
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::FaultKind::{Last, Sign};
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, kernel_entry,
@@ -95,7 +95,7 @@ const ACCUMULATE: KernelDef = KernelDef {
     func_id: 0,
     name: "accumulate",
     core_type: CoreType::Aiv,
-    signature: &[In, InOut, InOut, Scalar],
+    signature: &[In("row"), InOut("sum"), InOut("result"), Scalar("first")],
     entry: kernel_entry::<Accumulate>,
     reference: accumulate_reference,
     tolerance: None,
@@ -106,7 +106,7 @@ const DOUBLE: KernelDef = KernelDef {
     func_id: 1,
     name: "double",
     core_type: CoreType::Aiv,
-    signature: &[In, Out, InOut],
+    signature: &[In("sum"), Out("doubled"), InOut("result")],
     entry: kernel_entry::<Double>,
     reference: double_reference,
     tolerance: None,
@@ -117,7 +117,7 @@ const FINISH: KernelDef = KernelDef {
     func_id: 2,
     name: "finish",
     core_type: CoreType::Aiv,
-    signature: &[In, InOut],
+    signature: &[In("doubled"), InOut("result")],
     entry: kernel_entry::<Finish>,
     reference: finish_reference,
     tolerance: None,

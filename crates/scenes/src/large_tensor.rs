@@ -1,8 +1,8 @@
 //! A hidden scene with one intermediate of any size: written by one task, read by another, and never on the host. So a
 //! dump of a tensor of several GiB needs no more memory than the tensor itself.
 
-use tensortap_abi::ArgKind::{In, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Runtimes, Scene, kernel_entry,
@@ -72,7 +72,7 @@ const COUNT: KernelDef = KernelDef {
     func_id: 0,
     name: "count",
     core_type: CoreType::Aiv,
-    signature: &[Out, Scalar],
+    signature: &[Out("numbers"), Scalar("first")],
     entry: kernel_entry::<Count>,
     reference: count_reference,
     tolerance: None,
@@ -83,7 +83,7 @@ const SUM: KernelDef = KernelDef {
     func_id: 1,
     name: "sum",
     core_type: CoreType::Aiv,
-    signature: &[In, Out],
+    signature: &[In("numbers"), Out("sum")],
     entry: kernel_entry::<Sum>,
     reference: sum_reference,
     tolerance: None,

@@ -89,7 +89,7 @@ impl Scene for MixedExample {
         let rounds = u32::try_from(params.int("rounds")).expect("bounded by the parameter");
         let mut last = None;
         for round in 0..rounds {
-            last = Some(o.scope(|o| submit_round(o, params, round, last))?);
+            last = Some(o.scope(format_args!("round {round}"), |o| submit_round(o, params, round, last))?);
         }
         Ok(())
     }
@@ -119,7 +119,14 @@ fn submit_round(
     let projected = o.tensor(DType::Float32, &shape)?;
     let bent = o.tensor(DType::Float32, &shape)?;
     let tallied = o.tensor(DType::Int32, &shape)?;
-    let mix = o.task(&PROJECT).with(&BEND).with(&TALLY).input(&state).input(&weights).input(&counts);
+    let mix = o
+        .task(&PROJECT)
+        .with(&BEND)
+        .with(&TALLY)
+        .task_name("mix")
+        .input(&state)
+        .input(&weights)
+        .input(&counts);
     let mix = mix.output(&projected).output(&bent).output(&tallied).scalar(round);
     let mix = mix.after_all(last).submit()?;
 
@@ -129,12 +136,12 @@ fn submit_round(
     let turned = o.tensor(DType::Float32, &shape)?;
     let folded = o.tensor(DType::Float16, &shape)?;
     let stepped = o.tensor(DType::Int32, &shape)?;
-    let both = o.task(&TURN).with(&FOLD).with(&STEP).blocks(blocks);
+    let both = o.task(&TURN).with(&FOLD).with(&STEP).task_name("mix in blocks").blocks(blocks);
     let both = both.input(&half).input(&weights).input(&tallied);
     let both = both.output(&turned).output(&folded).output(&stepped).after(spmd).submit()?;
 
     let joined = o.tensor(DType::Float32, &shape)?;
-    let pair = o.task(&JOIN).with(&JOIN).input(&turned).input(&folded).output(&joined);
+    let pair = o.task(&JOIN).with(&JOIN).task_name("pair").input(&turned).input(&folded).output(&joined);
     let pair = pair.after(both).submit()?;
 
     let settle = o.task(&SETTLE).blocks(blocks).input(&joined).input(&stepped).inout(&state);

@@ -1,8 +1,8 @@
 //! Hidden: arguments that are hard to capture. Zero, negative and transposed strides, steps, views of no elements, as
 //! inputs, outputs and in-outs.
 
-use tensortap_abi::ArgKind::{In, InOut, Out};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, InOut, Out};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, kernel_entry,
@@ -60,13 +60,16 @@ impl Scene for OddViews {
         let (matrix, striped) = (o.arg("matrix")?, o.arg("striped")?);
         let (repeated, reversed, transposed) = (o.arg("repeated")?, o.arg("reversed")?, o.arg("transposed")?);
         let first_row = matrix.slice(0, 0, 1)?.broadcast(0, rows)?;
-        o.task(&COPY).input(&first_row).output(&repeated).submit()?;
+        o.task(&COPY).task_name("repeat a row").input(&first_row).output(&repeated).submit()?;
         let backwards = matrix.slice_step(0, rows - 1, rows, -1)?.slice_step(1, cols - 1, cols, -1)?;
-        o.task(&COPY).input(&backwards).output(&reversed).submit()?;
-        o.task(&COPY).input(&matrix).output(&transposed.transpose(0, 1)?).submit()?;
+        o.task(&COPY).task_name("reverse").input(&backwards).output(&reversed).submit()?;
+        o.task(&COPY).task_name("transpose").input(&matrix).output(&transposed.transpose(0, 1)?).submit()?;
         let none = matrix.slice(0, 2, 0)?;
-        o.task(&COPY).input(&none).output(&striped.slice(0, 3, 0)?).submit()?;
-        o.task(&NEGATE).inout(&striped.slice_step(1, 1, cols / 2, 2)?).submit()?;
+        o.task(&COPY).task_name("copy nothing").input(&none).output(&striped.slice(0, 3, 0)?).submit()?;
+        o.task(&NEGATE)
+            .task_name("negate stripes")
+            .inout(&striped.slice_step(1, 1, cols / 2, 2)?)
+            .submit()?;
         Ok(())
     }
 
@@ -102,7 +105,7 @@ const COPY: KernelDef = KernelDef {
     func_id: 0,
     name: "copy",
     core_type: CoreType::Aiv,
-    signature: &[In, Out],
+    signature: &[In("from"), Out("to")],
     entry: kernel_entry::<Copy>,
     reference: copy_reference,
     tolerance: None,
@@ -113,7 +116,7 @@ const NEGATE: KernelDef = KernelDef {
     func_id: 1,
     name: "negate",
     core_type: CoreType::Aiv,
-    signature: &[InOut],
+    signature: &[InOut("values")],
     entry: kernel_entry::<Negate>,
     reference: negate_reference,
     tolerance: None,

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, TensorArg, kernel_entry,
@@ -98,7 +98,7 @@ const MEET_AIC: KernelDef = KernelDef {
     func_id: 0,
     name: "meet_aic",
     core_type: CoreType::Aic,
-    signature: &[InOut, Out, Scalar],
+    signature: &[InOut("flags"), Out("met"), Scalar("patience_ms")],
     entry: kernel_entry::<MeetSlot>,
     reference: meet_slot_reference,
     tolerance: None,
@@ -111,7 +111,7 @@ const MEET_TASK: KernelDef = KernelDef {
     func_id: 2,
     name: "meet_task",
     core_type: CoreType::Aiv,
-    signature: &[In, Out, Scalar, Scalar],
+    signature: &[In("flags"), Out("met"), Scalar("patience_ms"), Scalar("me")],
     entry: kernel_entry::<MeetTask>,
     reference: meet_task_reference,
     tolerance: None,

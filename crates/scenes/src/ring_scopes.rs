@@ -2,8 +2,8 @@
 //! gathers them, over intermediates whose memory earlier scopes have used. Every task works its number into a
 //! checksum that depends on their order, so the golden shows that each ran once and saw what it should.
 
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Runtimes, Scene, TaskHandle, Tensor, kernel_entry,
@@ -61,7 +61,7 @@ impl Scene for RingScopes {
         let checksum = o.arg("checksum")?;
         let mut last = None;
         for (first, tasks) in scopes(params) {
-            last = Some(o.scope(|o| match tasks {
+            last = Some(o.scope(format_args!("tasks from {first}"), |o| match tasks {
                 LEAST_FAN.. => fan(o, &checksum, first, tasks, last),
                 _ => chain(o, &checksum, first, tasks, last),
             })?);
@@ -138,7 +138,7 @@ const PRODUCE: KernelDef = KernelDef {
     func_id: 0,
     name: "produce",
     core_type: CoreType::Aic,
-    signature: &[In, Out, Scalar],
+    signature: &[In("value"), Out("digest"), Scalar("number")],
     entry: kernel_entry::<Digest>,
     reference: digest_reference,
     tolerance: None,
@@ -151,7 +151,7 @@ const GATHER: KernelDef = KernelDef {
     func_id: 2,
     name: "gather",
     core_type: CoreType::Aiv,
-    signature: &[In, InOut, Scalar],
+    signature: &[In("read"), InOut("checksum"), Scalar("number")],
     entry: kernel_entry::<Gather>,
     reference: gather_reference,
     tolerance: None,
@@ -162,7 +162,7 @@ const STEP: KernelDef = KernelDef {
     func_id: 3,
     name: "step",
     core_type: CoreType::Aiv,
-    signature: &[InOut, Scalar],
+    signature: &[InOut("checksum"), Scalar("number")],
     entry: kernel_entry::<Step>,
     reference: step_reference,
     tolerance: None,

@@ -1,8 +1,8 @@
 //! Independent chains of identical tasks, submitted in an order that `order` chooses: for tests of whoever must tell which
 //! task of one run is which of another.
 
-use tensortap_abi::ArgKind::{In, InOut, Out};
 use tensortap_abi::{CoreType, DType};
+use tensortap_scene::KernelArg::{In, InOut, Out};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, kernel_entry,
@@ -98,7 +98,7 @@ const SQUARE: KernelDef = KernelDef {
     func_id: 0,
     name: "square",
     core_type: CoreType::Aiv,
-    signature: &[In, Out],
+    signature: &[In("x"), Out("square")],
     entry: kernel_entry::<Square>,
     reference: square_reference,
     tolerance: None,
@@ -109,7 +109,7 @@ const ADD: KernelDef = KernelDef {
     func_id: 1,
     name: "add",
     core_type: CoreType::Aiv,
-    signature: &[In, InOut],
+    signature: &[In("square"), InOut("y")],
     entry: kernel_entry::<Add>,
     reference: add_reference,
     tolerance: None,

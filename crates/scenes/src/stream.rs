@@ -3,9 +3,9 @@
 //! Independent lanes of two buffers each. A task reads one buffer of its lane and writes the other, so device memory
 //! does not grow with the number of tasks, and a task waits only for the one before it in its lane.
 
-use tensortap_abi::ArgKind::{In, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::FaultKind::{Last, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, SceneError, kernel_entry,
@@ -87,7 +87,7 @@ impl Scene for Stream {
             let lane = number as usize % lanes.len();
             let [from, to] = lanes[lane];
             let after = last[lane];
-            let task = o.scope(|o| {
+            let task = o.scope(format_args!("lane {lane}"), |o| {
                 o.task(&ADVANCE).input(&from).output(&to).scalar(number).after_all(after).submit()
             })?;
             last[lane] = Some(task);
@@ -135,7 +135,7 @@ const ADVANCE: KernelDef = KernelDef {
     func_id: 0,
     name: "advance",
     core_type: CoreType::Aiv,
-    signature: &[In, Out, Scalar],
+    signature: &[In("from"), Out("to"), Scalar("number")],
     entry: kernel_entry::<Advance>,
     reference: advance_reference,
     tolerance: None,

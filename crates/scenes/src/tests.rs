@@ -150,9 +150,10 @@ fn check_signatures(context: &str, step: &StepView) {
     for kernel in &step.kernels {
         let (tensors, scalars) = kernel.signature.split_at(step.roles.len());
         let at = format!("{context}: task {} of {}", step.index, kernel.name);
+        let scalars: Vec<_> = scalars.iter().map(|arg| arg.kind()).collect();
         assert_eq!(scalars, vec![ArgKind::Scalar; step.before.scalars.len()], "{at}");
         for (declared, role) in tensors.iter().zip(&step.roles) {
-            let declared = match declared {
+            let declared = match declared.kind() {
                 ArgKind::In => Role::Input,
                 ArgKind::Out => Role::Output,
                 ArgKind::InOut => Role::InOut,
@@ -216,6 +217,7 @@ fn names_and_func_ids_are_unique_and_defaults_resolve() {
         let (mut ids, mut kernels) = (HashSet::new(), HashSet::new());
         for kernel in scene.kernels() {
             assert!(ids.insert(kernel.func_id) && kernels.insert(kernel.name), "{}", scene.name());
+            kernel.check_names().unwrap();
         }
         assert!(!scene.about().is_empty(), "{}", scene.name());
     }

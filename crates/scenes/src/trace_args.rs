@@ -5,8 +5,8 @@
 //! dispatch that there was not.
 
 use half::{bf16, f16};
-use tensortap_abi::ArgKind::{In, InOut};
-use tensortap_abi::{ARG_SLOTS, ArgKind, CoreType, DType, KernelEntry, MAX_DIMS, MAX_SCALARS, MAX_TENSORS};
+use tensortap_abi::{ARG_SLOTS, CoreType, DType, KernelEntry, MAX_DIMS, MAX_SCALARS, MAX_TENSORS};
+use tensortap_scene::KernelArg::{self, In, InOut};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     ScalarArg, Scene, kernel_entry,
@@ -72,7 +72,7 @@ impl Scene for TraceArgs {
             single = single.scalar(scalar);
         }
         single.submit()?;
-        o.scope(|o| {
+        o.scope("mix and blocks", |o| {
             let mix = o.task(&AIC_2).with(&AIV_2).with(&AIV_2).inout(&rows(1)?).input(&bytes);
             mix.scalar(-2.5_f32).submit()?;
             let spmd = o.task(&AIV_2).blocks(5).inout(&rows(2)?).input(&backwards);
@@ -121,13 +121,30 @@ fn scalars() -> [ScalarArg; 10] {
 }
 
 /// Inputs behind the trace; scalars are not declared, as their number differs from task to task.
-const SIGNATURE: [ArgKind; MAX_TENSORS] = [InOut, In, In, In, In, In, In, In, In, In, In, In, In, In, In, In];
+const SIGNATURE: [KernelArg; MAX_TENSORS] = [
+    InOut("trace"),
+    In("in_1"),
+    In("in_2"),
+    In("in_3"),
+    In("in_4"),
+    In("in_5"),
+    In("in_6"),
+    In("in_7"),
+    In("in_8"),
+    In("in_9"),
+    In("in_10"),
+    In("in_11"),
+    In("in_12"),
+    In("in_13"),
+    In("in_14"),
+    In("in_15"),
+];
 
 const fn tracer(
     func_id: u32,
     name: &'static str,
     core_type: CoreType,
-    signature: &'static [ArgKind],
+    signature: &'static [KernelArg],
     entry: KernelEntry,
 ) -> KernelDef {
     KernelDef {

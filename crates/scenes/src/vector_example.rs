@@ -1,8 +1,8 @@
 //! `f = (c + 1) * (c + 2) + c` with `c = a + b`: five tasks, the last four in a nested scope.
 
-use tensortap_abi::ArgKind::{In, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, kernel_entry,
@@ -52,17 +52,41 @@ impl Scene for VectorExample {
         let count = u32::try_from(n).expect("bounded by the parameter");
         let (a, b, f) = (o.arg("a")?, o.arg("b")?, o.arg("f")?);
         let c = o.tensor(DType::Float32, &[n])?;
-        let t0 = o.task(&ADD).input(&a).input(&b).output(&c).submit()?;
-        o.scope(|o| {
+        let t0 = o.task(&ADD).task_name("t0").input(&a).input(&b).output(&c).submit()?;
+        o.scope("inner", |o| {
             let d = o.tensor(DType::Float32, &[n])?;
             let e = o.tensor(DType::Float32, &[n])?;
             let g = o.tensor(DType::Float32, &[n])?;
             let plus = &ADD_SCALAR;
-            let t1 = o.task(plus).input(&c).output(&d).scalar(1.0_f32).scalar(count).after(t0).submit()?;
-            let t2 = o.task(plus).input(&c).output(&e).scalar(2.0_f32).scalar(count).after(t0).submit()?;
-            let t3 =
-                o.task(&MUL).input(&d).input(&e).output(&g).scalar(count).after(t1).after(t2).submit()?;
-            o.task(&ADD).input(&g).input(&c).output(&f).after(t3).submit()?;
+            let t1 = o
+                .task(plus)
+                .task_name("t1")
+                .input(&c)
+                .output(&d)
+                .scalar(1.0_f32)
+                .scalar(count)
+                .after(t0)
+                .submit()?;
+            let t2 = o
+                .task(plus)
+                .task_name("t2")
+                .input(&c)
+                .output(&e)
+                .scalar(2.0_f32)
+                .scalar(count)
+                .after(t0)
+                .submit()?;
+            let t3 = o
+                .task(&MUL)
+                .task_name("t3")
+                .input(&d)
+                .input(&e)
+                .output(&g)
+                .scalar(count)
+                .after(t1)
+                .after(t2)
+                .submit()?;
+            o.task(&ADD).task_name("t4").input(&g).input(&c).output(&f).after(t3).submit()?;
             Ok(())
         })
     }
@@ -84,7 +108,7 @@ const ADD: KernelDef = KernelDef {
     func_id: 0,
     name: "add",
     core_type: CoreType::Aiv,
-    signature: &[In, In, Out],
+    signature: &[In("left"), In("right"), Out("sum")],
     entry: kernel_entry::<Add>,
     reference: add_reference,
     tolerance: None,
@@ -96,7 +120,7 @@ const ADD_SCALAR: KernelDef = KernelDef {
     func_id: 1,
     name: "add_scalar",
     core_type: CoreType::Aiv,
-    signature: &[In, Out, Scalar, Scalar],
+    signature: &[In("x"), Out("sum"), Scalar("addend"), Scalar("count")],
     entry: kernel_entry::<AddScalar>,
     reference: add_scalar_reference,
     tolerance: None,
@@ -107,7 +131,7 @@ const MUL: KernelDef = KernelDef {
     func_id: 2,
     name: "mul",
     core_type: CoreType::Aiv,
-    signature: &[In, In, Out, Scalar],
+    signature: &[In("left"), In("right"), Out("product"), Scalar("count")],
     entry: kernel_entry::<Mul>,
     reference: mul_reference,
     tolerance: None,

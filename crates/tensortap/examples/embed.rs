@@ -5,10 +5,10 @@
 use std::process::ExitCode;
 
 use tensortap::scene::{
-    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Registry, Scene, kernel_entry,
+    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelArg, KernelBody, KernelDef, Orch, ParamSpec,
+    Params, RefTask, Registry, Scene, kernel_entry,
 };
-use tensortap::{CoreType, DType, Golden, RunConfig, abi::ArgKind};
+use tensortap::{CoreType, DType, Golden, RunConfig};
 
 fn main() -> ExitCode {
     let registry = Registry::new(&[&Doubling]);
@@ -64,7 +64,7 @@ impl Scene for Doubling {
 
     fn orchestrate(&self, o: &mut Orch<'_>, _params: &Params) -> Result<(), GraphError> {
         let (x, y) = (o.arg("x")?, o.arg("y")?);
-        o.task(&DOUBLE).input(&x).output(&y).submit()?;
+        o.task(&DOUBLE).task_name("double x").input(&x).output(&y).submit()?;
         Ok(())
     }
 
@@ -78,7 +78,7 @@ const DOUBLE: KernelDef = KernelDef {
     func_id: 0,
     name: "double",
     core_type: CoreType::Aiv,
-    signature: &[ArgKind::In, ArgKind::Out],
+    signature: &[KernelArg::In("x"), KernelArg::Out("doubled")],
     entry: kernel_entry::<Double>,
     reference: double_reference,
     tolerance: None,

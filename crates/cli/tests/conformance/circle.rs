@@ -1,6 +1,6 @@
 //! Graphs that can never finish are found and told, whoever builds them.
 
-use tensortap::abi::ArgKind::{InOut, Scalar};
+use tensortap::scene::KernelArg::{InOut, Scalar};
 use tensortap::scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Registry, Runtimes, Scene, kernel_entry,
@@ -64,7 +64,7 @@ const ADD: KernelDef = KernelDef {
     func_id: 0,
     name: "add",
     core_type: CoreType::Aiv,
-    signature: &[InOut, Scalar],
+    signature: &[InOut("value"), Scalar("addend")],
     entry: kernel_entry::<Add>,
     reference: add_reference,
     tolerance: None,

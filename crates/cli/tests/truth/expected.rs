@@ -35,7 +35,7 @@ pub fn contents(config: &RunConfig, runtime: &str) -> BTreeMap<Key, Content> {
     graph
         .run_observed(|step| {
             let task_id = if runtime == "tensormap_and_ringbuffer" {
-                let ring = (step.depth as usize).min(RINGS - 1);
+                let ring = step.scope.len().min(RINGS - 1);
                 let local = next_in_ring[ring];
                 next_in_ring[ring] += 1;
                 (ring as u64) << 32 | local

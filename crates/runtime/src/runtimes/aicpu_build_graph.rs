@@ -176,7 +176,7 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
         Ok(())
     }
 
-    fn begin_scope(&mut self) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, _name: &str) -> Result<(), GraphError> {
         Ok(())
     }
 

@@ -193,7 +193,7 @@ impl GraphBuilder for HostBuilder<'_> {
         Ok(())
     }
 
-    fn begin_scope(&mut self) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, _name: &str) -> Result<(), GraphError> {
         Ok(())
     }
 

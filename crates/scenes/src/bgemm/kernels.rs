@@ -1,16 +1,16 @@
 //! The product of two tiles and its accumulation. The dtype is that of the arguments.
 
 use half::f16;
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{Args, Element, KernelBody, KernelDef, RefTask, kernel_entry};
 
 pub(super) const GEMM_TILE: KernelDef = KernelDef {
     func_id: 0,
     name: "gemm_tile",
     core_type: CoreType::Aic,
-    signature: &[In, In, Out],
+    signature: &[In("a"), In("b"), Out("product")],
     entry: kernel_entry::<GemmTile>,
     reference: gemm_tile_reference,
     tolerance: None,
@@ -21,7 +21,7 @@ pub(super) const TILE_ADD: KernelDef = KernelDef {
     func_id: 1,
     name: "tile_add",
     core_type: CoreType::Aiv,
-    signature: &[In, InOut, Scalar],
+    signature: &[In("product"), InOut("c"), Scalar("first")],
     entry: kernel_entry::<TileAdd>,
     reference: tile_add_reference,
     tolerance: None,

@@ -4,9 +4,9 @@
 //! is `OUT` for each of them, whichever writes it.
 
 use half::f16;
-use tensortap_abi::ArgKind::{In, Out, Scalar};
 use tensortap_abi::CoreType;
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{Args, KernelBody, KernelDef, RefTask, kernel_entry};
 
 use super::rows_of;
@@ -15,7 +15,15 @@ pub(super) const PROJECT: KernelDef = KernelDef {
     func_id: 0,
     name: "project",
     core_type: CoreType::Aic,
-    signature: &[In, In, In, Out, Out, Out, Scalar],
+    signature: &[
+        In("state"),
+        In("weights"),
+        In("counts"),
+        Out("projected"),
+        Out("bent"),
+        Out("tallied"),
+        Scalar("round"),
+    ],
     entry: kernel_entry::<Project>,
     reference: project_reference,
     tolerance: None,
@@ -26,7 +34,7 @@ pub(super) const TURN: KernelDef = KernelDef {
     func_id: 4,
     name: "turn",
     core_type: CoreType::Aic,
-    signature: &[In, In, In, Out, Out, Out],
+    signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
     entry: kernel_entry::<Turn>,
     reference: turn_reference,
     tolerance: None,

@@ -1,9 +1,9 @@
 //! The kernels on vector cores. Signatures describe the shared argument list of a mix task.
 
 use half::f16;
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::CoreType;
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{Args, KernelBody, KernelDef, RefTask, kernel_entry};
 
 use super::{MODULUS, rows_of};
@@ -12,7 +12,15 @@ pub(super) const BEND: KernelDef = KernelDef {
     func_id: 1,
     name: "bend",
     core_type: CoreType::Aiv,
-    signature: &[In, In, In, Out, Out, Out, Scalar],
+    signature: &[
+        In("state"),
+        In("weights"),
+        In("counts"),
+        Out("projected"),
+        Out("bent"),
+        Out("tallied"),
+        Scalar("round"),
+    ],
     entry: kernel_entry::<Bend>,
     reference: bend_reference,
     tolerance: None,
@@ -23,7 +31,15 @@ pub(super) const TALLY: KernelDef = KernelDef {
     func_id: 2,
     name: "tally",
     core_type: CoreType::Aiv,
-    signature: &[In, In, In, Out, Out, Out, Scalar],
+    signature: &[
+        In("state"),
+        In("weights"),
+        In("counts"),
+        Out("projected"),
+        Out("bent"),
+        Out("tallied"),
+        Scalar("round"),
+    ],
     entry: kernel_entry::<Tally>,
     reference: tally_reference,
     tolerance: None,
@@ -34,7 +50,7 @@ pub(super) const BLEND: KernelDef = KernelDef {
     func_id: 3,
     name: "blend",
     core_type: CoreType::Aiv,
-    signature: &[In, In, Out],
+    signature: &[In("projected"), In("bent"), Out("half")],
     entry: kernel_entry::<Blend>,
     reference: blend_reference,
     tolerance: None,
@@ -45,7 +61,7 @@ pub(super) const FOLD: KernelDef = KernelDef {
     func_id: 5,
     name: "fold",
     core_type: CoreType::Aiv,
-    signature: &[In, In, In, Out, Out, Out],
+    signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
     entry: kernel_entry::<Fold>,
     reference: fold_reference,
     tolerance: None,
@@ -56,7 +72,7 @@ pub(super) const STEP: KernelDef = KernelDef {
     func_id: 6,
     name: "step",
     core_type: CoreType::Aiv,
-    signature: &[In, In, In, Out, Out, Out],
+    signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
     entry: kernel_entry::<Step>,
     reference: step_reference,
     tolerance: None,
@@ -67,7 +83,7 @@ pub(super) const JOIN: KernelDef = KernelDef {
     func_id: 7,
     name: "join",
     core_type: CoreType::Aiv,
-    signature: &[In, In, Out],
+    signature: &[In("turned"), In("folded"), Out("joined")],
     entry: kernel_entry::<Join>,
     reference: join_reference,
     tolerance: None,
@@ -79,7 +95,7 @@ pub(super) const SETTLE: KernelDef = KernelDef {
     func_id: 8,
     name: "settle",
     core_type: CoreType::Aiv,
-    signature: &[In, In, InOut, Out],
+    signature: &[In("joined"), In("stepped"), InOut("state"), Out("counts")],
     entry: kernel_entry::<Settle>,
     reference: settle_reference,
     tolerance: None,

@@ -1,6 +1,6 @@
 use half::bf16;
-use tensortap_abi::ArgKind::{In, InOut, Out, Scalar};
 use tensortap_abi::CoreType;
+use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{Args, FaultKind, KernelBody, KernelDef, TensorArg, Tolerance, kernel_entry};
 
 use super::reference;
@@ -13,7 +13,7 @@ pub(super) static QK: KernelDef = KernelDef {
     func_id: 0,
     name: "qk",
     core_type: CoreType::Aic,
-    signature: &[In, In, Out, Scalar],
+    signature: &[In("q"), In("k"), Out("scores"), Scalar("scale")],
     entry: kernel_entry::<Qk>,
     reference: reference::qk,
     tolerance: LONG_SUM,
@@ -24,7 +24,7 @@ pub(super) static SOFTMAX: KernelDef = KernelDef {
     func_id: 1,
     name: "softmax",
     core_type: CoreType::Aiv,
-    signature: &[In, Out, Out, Out, Scalar],
+    signature: &[In("scores"), Out("p"), Out("m"), Out("l"), Scalar("valid")],
     entry: kernel_entry::<Softmax>,
     reference: reference::softmax,
     tolerance: None,
@@ -35,7 +35,7 @@ pub(super) static PV: KernelDef = KernelDef {
     func_id: 2,
     name: "pv",
     core_type: CoreType::Aic,
-    signature: &[In, In, Out],
+    signature: &[In("p"), In("v"), Out("partial")],
     entry: kernel_entry::<Pv>,
     reference: reference::pv,
     tolerance: LONG_SUM,
@@ -46,7 +46,17 @@ pub(super) static ONLINE_UPDATE: KernelDef = KernelDef {
     func_id: 3,
     name: "online_update",
     core_type: CoreType::Aiv,
-    signature: &[In, In, In, InOut, InOut, InOut, InOut, Scalar, Scalar],
+    signature: &[
+        In("m"),
+        In("l"),
+        In("partial"),
+        InOut("running_max"),
+        InOut("running_sum"),
+        InOut("accumulator"),
+        InOut("out"),
+        Scalar("is_first"),
+        Scalar("is_last"),
+    ],
     entry: kernel_entry::<OnlineUpdate>,
     reference: reference::online_update,
     tolerance: None,

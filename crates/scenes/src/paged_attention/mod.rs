@@ -112,7 +112,9 @@ impl Scene for PagedAttention {
 
     fn orchestrate(&self, o: &mut Orch<'_>, params: &Params) -> Result<(), GraphError> {
         let plan = Plan::new(params);
-        (0..plan.batch).try_for_each(|sequence| o.scope(|o| Sequence::new(o, &plan, sequence)?.attend(o)))
+        (0..plan.batch).try_for_each(|sequence| {
+            o.scope(format_args!("sequence {sequence}"), |o| Sequence::new(o, &plan, sequence)?.attend(o))
+        })
     }
 
     fn golden(&self, params: &Params, inputs: &HostArgs) -> Option<Vec<HostTensor>> {
@@ -160,7 +162,7 @@ impl<'p> Sequence<'p> {
     fn attend(&self, o: &mut Orch<'_>) -> Result<(), GraphError> {
         let mut last = self.block(o, 0, None)?;
         for index in 1..self.plan.blocks(self.number) {
-            last = o.scope(|o| self.block(o, index, Some(last)))?;
+            last = o.scope(format_args!("block {index}"), |o| self.block(o, index, Some(last)))?;
         }
         Ok(())
     }

@@ -1,12 +1,40 @@
 //! Kernels that show what scalars they received.
 
 use half::{bf16, f16};
-use tensortap_abi::ArgKind::{In, Out, Scalar};
-use tensortap_abi::{ArgKind, DType, MAX_SCALARS};
+use tensortap_abi::{DType, MAX_SCALARS};
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{self, In, Out, Scalar};
 use tensortap_scene::{Args, Element, KernelBody, KernelDef, RefTask, Tolerance, kernel_entry};
 
 use super::{COUNT, CoreType, WEIGHED};
+
+/// A tensor per dtype, then the `COUNT` scalars that go into each.
+macro_rules! writes {
+    ($($dtype:literal),+) => {
+        &[
+            $(Out($dtype),)+
+            $(
+                Scalar(concat!($dtype, "_0")),
+                Scalar(concat!($dtype, "_1")),
+                Scalar(concat!($dtype, "_2")),
+                Scalar(concat!($dtype, "_3")),
+                Scalar(concat!($dtype, "_4")),
+                Scalar(concat!($dtype, "_5")),
+            )+
+        ]
+    };
+}
+
+/// A tensor and as many words as a payload holds.
+macro_rules! words {
+    ($($number:literal)+) => {
+        &[Out("halves"), $(Scalar(concat!("word_", $number))),+]
+    };
+}
+
+const WORDS: &[KernelArg] =
+    words!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+const _: () = assert!(WORDS.len() == 1 + MAX_SCALARS);
 
 // Scalars come from the payload, not from memory: only `weigh`, which reads a tensor, can read it one off.
 
@@ -14,7 +42,7 @@ pub(super) const WRITE_FLOATS: KernelDef = KernelDef {
     func_id: 0,
     name: "write_floats",
     core_type: CoreType::Aiv,
-    signature: &signature::<4, 28>(&[Out; 4]),
+    signature: writes!("f64", "f32", "f16", "bf16"),
     entry: kernel_entry::<WriteFloats>,
     reference: write_reference,
     tolerance: Some(Tolerance::EXACT),
@@ -25,7 +53,7 @@ pub(super) const WRITE_SIGNED: KernelDef = KernelDef {
     func_id: 1,
     name: "write_signed",
     core_type: CoreType::Aiv,
-    signature: &signature::<4, 28>(&[Out; 4]),
+    signature: writes!("i64", "i32", "i16", "i8"),
     entry: kernel_entry::<WriteSigned>,
     reference: write_reference,
     tolerance: Some(Tolerance::EXACT),
@@ -36,7 +64,7 @@ pub(super) const WRITE_UNSIGNED: KernelDef = KernelDef {
     func_id: 2,
     name: "write_unsigned",
     core_type: CoreType::Aiv,
-    signature: &signature::<5, 35>(&[Out; 5]),
+    signature: writes!("u64", "u32", "u16", "u8", "bool"),
     entry: kernel_entry::<WriteUnsigned>,
     reference: write_reference,
     tolerance: Some(Tolerance::EXACT),
@@ -47,7 +75,7 @@ pub(super) const SPLIT_WORDS: KernelDef = KernelDef {
     func_id: 3,
     name: "split_words",
     core_type: CoreType::Aiv,
-    signature: &signature::<1, { 1 + MAX_SCALARS }>(&[Out]),
+    signature: WORDS,
     entry: kernel_entry::<SplitWords>,
     reference: split_words_reference,
     tolerance: Some(Tolerance::EXACT),
@@ -58,23 +86,28 @@ pub(super) const WEIGH: KernelDef = KernelDef {
     func_id: 4,
     name: "weigh",
     core_type: CoreType::Aiv,
-    signature: &signature::<2, { 2 + WEIGHED }>(&[In, Out]),
+    signature: &[
+        In("base"),
+        Out("weighed"),
+        Scalar("f64"),
+        Scalar("f32"),
+        Scalar("f16"),
+        Scalar("bf16"),
+        Scalar("i64"),
+        Scalar("i32"),
+        Scalar("i16"),
+        Scalar("i8"),
+        Scalar("u64"),
+        Scalar("u32"),
+        Scalar("u16"),
+        Scalar("u8"),
+        Scalar("bool"),
+    ],
     entry: kernel_entry::<Weigh>,
     reference: weigh_reference,
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
 };
-
-/// The tensors, then scalars up to `ALL` arguments.
-const fn signature<const TENSORS: usize, const ALL: usize>(tensors: &[ArgKind; TENSORS]) -> [ArgKind; ALL] {
-    let mut all = [Scalar; ALL];
-    let mut i = 0;
-    while i < TENSORS {
-        all[i] = tensors[i];
-        i += 1;
-    }
-    all
-}
 
 /// Stores the scalars that belong to tensor `index` of `tensors`.
 fn write<T: Element>(args: &Args, index: usize, tensors: usize) {

@@ -66,7 +66,7 @@ impl GraphBuilder for RingMeter {
         Ok(())
     }
 
-    fn begin_scope(&mut self) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, _: &str) -> Result<(), GraphError> {
         self.open.push(RingUse::default());
         Ok(())
     }

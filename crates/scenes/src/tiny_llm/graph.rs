@@ -1,4 +1,4 @@
-//! The orchestration: one scope per step, one per half layer.
+//! The orchestration: a scope per token, in it one per layer, in it one per part of the layer.
 
 use tensortap_abi::DType;
 use tensortap_scene::{GraphError, KernelDef, Orch, TaskHandle, Tensor};
@@ -13,7 +13,9 @@ use super::kernels::{
 pub(super) fn decode(o: &mut Orch<'_>, config: &Config) -> Result<(), GraphError> {
     let model = Model::new(o, config)?;
     let mut written = Written { token: None, cache: vec![None; model.layers.len()] };
-    (0..config.positions()).try_for_each(|position| o.scope(|o| model.step(o, position, &mut written)))
+    (0..config.positions()).try_for_each(|position| {
+        o.scope(format_args!("token {position}"), |o| model.step(o, position, &mut written))
+    })
 }
 
 /// The last writers of what one step leaves to the next.
@@ -31,6 +33,7 @@ struct Ready {
 
 /// Weights `[in, out]` and the kernel for their dtype.
 struct Linear {
+    task_name: &'static str,
     kernel: &'static KernelDef,
     weight: Tensor,
     /// Per output column, for integer weights.
@@ -54,17 +57,22 @@ struct Layer {
 impl Layer {
     fn new(o: &Orch<'_>, index: u64) -> Result<Layer, GraphError> {
         let part = |name: &str| o.arg(name)?.select(0, index);
-        let linear = |kernel, name| Ok::<_, GraphError>(Linear { kernel, weight: part(name)?, scale: None });
+        let linear = |task_name, kernel, name| {
+            Ok::<_, GraphError>(Linear { task_name, kernel, weight: part(name)?, scale: None })
+        };
         Ok(Layer {
             attention_norm: part("attention_norm")?,
-            q: linear(&PROJECT_BF16, "w_q")?,
-            k: linear(&PROJECT_BF16, "w_k")?,
-            v: linear(&PROJECT_BF16, "w_v")?,
-            o: linear(&PROJECT_BF16, "w_o")?,
+            q: linear("q_proj", &PROJECT_BF16, "w_q")?,
+            k: linear("k_proj", &PROJECT_BF16, "w_k")?,
+            v: linear("v_proj", &PROJECT_BF16, "w_v")?,
+            o: linear("o_proj", &PROJECT_BF16, "w_o")?,
             ffn_norm: part("ffn_norm")?,
-            gate: linear(&PROJECT_F16, "w_gate")?,
-            up: linear(&PROJECT_F16, "w_up")?,
-            down: Linear { kernel: &PROJECT_I8, weight: part("w_down")?, scale: Some(part("w_down_scale")?) },
+            gate: linear("gate_proj", &PROJECT_F16, "w_gate")?,
+            up: linear("up_proj", &PROJECT_F16, "w_up")?,
+            down: Linear {
+                scale: Some(part("w_down_scale")?),
+                ..linear("down_proj", &PROJECT_I8, "w_down")?
+            },
             k_cache: part("k_cache")?,
             v_cache: part("v_cache")?,
         })
@@ -89,7 +97,12 @@ impl<'c> Model<'c> {
             embedding: o.arg("embedding")?,
             layers: (0..config.layers).map(|index| Layer::new(o, index)).collect::<Result<_, _>>()?,
             final_norm: o.arg("final_norm")?,
-            lm_head: Linear { kernel: &PROJECT_BF16, weight: o.arg("lm_head")?, scale: None },
+            lm_head: Linear {
+                task_name: "lm_head",
+                kernel: &PROJECT_BF16,
+                weight: o.arg("lm_head")?,
+                scale: None,
+            },
             prompt: o.arg("prompt")?,
             tokens: o.arg("tokens")?,
             logits: o.arg("logits")?,
@@ -106,9 +119,12 @@ impl<'c> Model<'c> {
             .output(&x)
             .after_all(written.token)
             .submit()?;
-        for (layer, appended) in self.layers.iter().zip(&mut written.cache) {
-            last = o.scope(|o| self.attention(o, layer, &x, position, last, appended))?;
-            last = o.scope(|o| self.feed_forward(o, layer, &x, last))?;
+        for (index, (layer, appended)) in self.layers.iter().zip(&mut written.cache).enumerate() {
+            last = o.scope(format_args!("layer {index}"), |o| {
+                let attended =
+                    o.scope("attention", |o| self.attention(o, layer, &x, position, last, appended))?;
+                o.scope("feed_forward", |o| self.feed_forward(o, layer, &x, attended))
+            })?;
         }
         if let Some(number) = self.config.decoded_at(position) {
             written.token = Some(self.predict(o, &x, number, last)?);
@@ -135,7 +151,7 @@ impl<'c> Model<'c> {
     ) -> Result<TaskHandle, GraphError> {
         let &Config { heads, kv_heads, hidden, .. } = self.config;
         let (head_dim, group, length) = (self.config.head_dim(), self.config.group(), position + 1);
-        let normed = self.rms_norm(o, x, &layer.attention_norm, last)?;
+        let normed = self.rms_norm(o, "attention_norm", [x, &layer.attention_norm], last)?;
         let append = self.append(o, layer, &normed, position, *appended)?;
         *appended = Some(append);
         let queries = self.queries(o, layer, &normed, position)?;
@@ -212,7 +228,7 @@ impl<'c> Model<'c> {
         let gate = o.tensor(DType::Float32, &[ffn])?;
         let up = o.tensor(DType::Float32, &[ffn])?;
         let activated = o.tensor(DType::Float32, &[ffn])?;
-        let normed = self.rms_norm(o, x, &layer.ffn_norm, last)?;
+        let normed = self.rms_norm(o, "ffn_norm", [x, &layer.ffn_norm], last)?;
         let gate_ready = self.project(o, &layer.gate, &normed.tensor, &gate, &[normed.task])?;
         let up_ready = self.project(o, &layer.up, &normed.tensor, &up, &[normed.task])?;
         let swiglu = o
@@ -237,7 +253,7 @@ impl<'c> Model<'c> {
         last: TaskHandle,
     ) -> Result<TaskHandle, GraphError> {
         let logits = self.logits.select(0, number)?;
-        let normed = self.rms_norm(o, x, &self.final_norm, last)?;
+        let normed = self.rms_norm(o, "final_norm", [x, &self.final_norm], last)?;
         let ready = self.project(o, &self.lm_head, &normed.tensor, &logits, &[normed.task])?;
         let token = self.tokens.slice(0, number, 1)?;
         o.task(&ARGMAX).input(&logits).output(&token).after_all(ready).dump(..).submit()
@@ -246,13 +262,14 @@ impl<'c> Model<'c> {
     fn rms_norm(
         &self,
         o: &mut Orch<'_>,
-        x: &Tensor,
-        gain: &Tensor,
+        task_name: &str,
+        [x, gain]: [&Tensor; 2],
         last: TaskHandle,
     ) -> Result<Ready, GraphError> {
         let normed = o.tensor(DType::Float32, &[self.config.hidden])?;
         let task = o
             .task(&RMS_NORM)
+            .task_name(task_name)
             .input(x)
             .input(gain)
             .output(&normed)
@@ -276,7 +293,8 @@ impl<'c> Model<'c> {
         let y = y.reshape(&[columns])?;
         let submit = |index| {
             let first = index * tile;
-            let mut task = o.task(linear.kernel).input(x).input(&linear.weight.slice(1, first, tile)?);
+            let weight = linear.weight.slice(1, first, tile)?;
+            let mut task = o.task(linear.kernel).task_name(linear.task_name).input(x).input(&weight);
             if let Some(scale) = &linear.scale {
                 task = task.input(&scale.slice(0, first, tile)?);
             }

@@ -4,7 +4,7 @@ use tensortap::scene::{FaultKind, KernelDef, ParamKind, ParamSpec, Scene};
 
 use crate::verbs::platform_names;
 
-/// Parameters with their ranges, and kernels with the faults that can be injected.
+/// Parameters with their ranges, and kernels with their arguments and the faults that can be injected.
 pub fn of(scene: &dyn Scene) -> String {
     let mut text = format!("{}: {}\n\n", scene.name(), scene.about());
     text += &format!("  platforms  {}\n", platform_names().join(", "));
@@ -13,7 +13,7 @@ pub fn of(scene: &dyn Scene) -> String {
     text += "\nParameters\n";
     text += &rows(&scene.params().iter().map(param).collect::<Vec<_>>());
     text += "\nKernels\n";
-    text += &rows(&scene.kernels().iter().map(kernel).collect::<Vec<_>>());
+    text += &kernels(scene.kernels());
     let shows = |kind: &FaultKind| scene.kernels().iter().any(|kernel| kernel.faults.contains(kind));
     let faults = crate::faults::lines(FaultKind::ALL.into_iter().filter(shows));
     if !faults.is_empty() {
@@ -30,6 +30,19 @@ fn param(param: &ParamSpec) -> [String; 3] {
         ParamKind::Choice(words) => words.join(", "),
     };
     [format!("{}={}", param.name, param.default), values, param.about.into()]
+}
+
+/// A row per kernel, and under it what it takes.
+fn kernels(kernels: &[KernelDef]) -> String {
+    let table = rows(&kernels.iter().map(kernel).collect::<Vec<_>>());
+    let arguments = kernels.iter().map(|kernel| {
+        let each = kernel.signature.iter().map(|arg| format!("{} {}", arg.kind().name(), arg.name()));
+        format!("    {}\n", each.collect::<Vec<_>>().join(", "))
+    });
+    table
+        .lines()
+        .zip(arguments.chain(std::iter::repeat(String::new())))
+        .fold(String::new(), |text, (row, arguments)| text + row + "\n" + &arguments)
 }
 
 fn kernel(kernel: &KernelDef) -> [String; 3] {

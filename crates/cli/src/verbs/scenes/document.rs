@@ -23,7 +23,14 @@ struct KernelDocument {
     name: &'static str,
     func_id: u32,
     core_type: String,
+    args: Vec<ArgDocument>,
     faults: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct ArgDocument {
+    arg_name: &'static str,
+    kind: &'static str,
 }
 
 /// Values are 64-bit integers or words: strings in either case.
@@ -62,6 +69,11 @@ impl KernelDocument {
             name: kernel.name,
             func_id: kernel.func_id,
             core_type: kernel.core_type.to_string(),
+            args: kernel
+                .signature
+                .iter()
+                .map(|arg| ArgDocument { arg_name: arg.name(), kind: arg.kind().name() })
+                .collect(),
             faults: kernel.faults.iter().map(|fault| fault.name()).collect(),
         }
     }

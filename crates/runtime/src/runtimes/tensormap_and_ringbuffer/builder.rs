@@ -420,7 +420,7 @@ impl GraphBuilder for RingBuilder<'_, '_> {
         Ok(())
     }
 
-    fn begin_scope(&mut self) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, _name: &str) -> Result<(), GraphError> {
         self.scopes.push(Scope::default());
         Ok(())
     }

@@ -4,8 +4,8 @@ mod attention;
 mod matrix;
 mod vector;
 
-use tensortap_abi::ArgKind::{self, In, InOut, Out, Scalar};
 use tensortap_abi::{CoreType, KernelEntry};
+use tensortap_scene::KernelArg::{self, In, InOut, Out, Scalar};
 use tensortap_scene::{FaultKind, KernelDef, Reference, Tolerance, kernel_entry};
 
 use super::reference;
@@ -42,7 +42,7 @@ const fn kernel(
     func_id: u32,
     name: &'static str,
     core_type: CoreType,
-    signature: &'static [ArgKind],
+    signature: &'static [KernelArg],
     entry: KernelEntry,
     reference: Reference,
 ) -> KernelDef {
@@ -52,7 +52,7 @@ const fn kernel(
 const fn on_aiv(
     func_id: u32,
     name: &'static str,
-    signature: &'static [ArgKind],
+    signature: &'static [KernelArg],
     entry: KernelEntry,
     reference: Reference,
 ) -> KernelDef {
@@ -62,7 +62,7 @@ const fn on_aiv(
 const fn on_aic(
     func_id: u32,
     name: &'static str,
-    signature: &'static [ArgKind],
+    signature: &'static [KernelArg],
     entry: KernelEntry,
     reference: Reference,
 ) -> KernelDef {
@@ -74,25 +74,57 @@ const fn with_faults(kernel: KernelDef, faults: &'static [FaultKind]) -> KernelD
     KernelDef { faults, ..kernel }
 }
 
-pub(super) static EMBED: KernelDef =
-    on_aiv(0, "embed", &[In, In, Out], kernel_entry::<vector::Embed>, reference::embed);
+pub(super) static EMBED: KernelDef = on_aiv(
+    0,
+    "embed",
+    &[In("token"), In("embedding"), Out("x")],
+    kernel_entry::<vector::Embed>,
+    reference::embed,
+);
 
-pub(super) static RMS_NORM: KernelDef =
-    on_aiv(1, "rms_norm", &[In, In, Out, Scalar], kernel_entry::<vector::RmsNorm>, reference::rms_norm);
+pub(super) static RMS_NORM: KernelDef = on_aiv(
+    1,
+    "rms_norm",
+    &[In("x"), In("gain"), Out("normed"), Scalar("epsilon")],
+    kernel_entry::<vector::RmsNorm>,
+    reference::rms_norm,
+);
 
 pub(super) static PROJECT_BF16: KernelDef = with_faults(
-    on_aic(2, "project_bf16", &[In, In, Out], kernel_entry::<matrix::ProjectBf16>, reference::project),
+    on_aic(
+        2,
+        "project_bf16",
+        &[In("x"), In("weight"), Out("y")],
+        kernel_entry::<matrix::ProjectBf16>,
+        reference::project,
+    ),
     EVERY_FAULT_BUT_RACE,
 );
 
-pub(super) static PROJECT_F16: KernelDef =
-    on_aic(3, "project_f16", &[In, In, Out], kernel_entry::<matrix::ProjectF16>, reference::project);
+pub(super) static PROJECT_F16: KernelDef = on_aic(
+    3,
+    "project_f16",
+    &[In("x"), In("weight"), Out("y")],
+    kernel_entry::<matrix::ProjectF16>,
+    reference::project,
+);
 
-pub(super) static PROJECT_I8: KernelDef =
-    on_aic(4, "project_i8", &[In, In, In, Out], kernel_entry::<matrix::ProjectI8>, reference::project_scaled);
+pub(super) static PROJECT_I8: KernelDef = on_aic(
+    4,
+    "project_i8",
+    &[In("x"), In("weight"), In("scale"), Out("y")],
+    kernel_entry::<matrix::ProjectI8>,
+    reference::project_scaled,
+);
 
 pub(super) static ROPE: KernelDef = with_faults(
-    on_aiv(5, "rope", &[InOut, Scalar, Scalar], kernel_entry::<attention::Rope>, reference::rope),
+    on_aiv(
+        5,
+        "rope",
+        &[InOut("q"), Scalar("position"), Scalar("base")],
+        kernel_entry::<attention::Rope>,
+        reference::rope,
+    ),
     EVERY_FAULT_BUT_RACE,
 );
 
@@ -100,7 +132,7 @@ pub(super) static APPEND_KV: KernelDef = with_faults(
     on_aiv(
         6,
         "append_kv",
-        &[In, In, Out, Out, Scalar, Scalar],
+        &[In("k"), In("v"), Out("k_cache"), Out("v_cache"), Scalar("position"), Scalar("base")],
         kernel_entry::<attention::AppendKv>,
         reference::append_kv,
     ),
@@ -111,32 +143,47 @@ pub(super) static ATTENTION_SCORES: KernelDef = with_faults(
     on_aic(
         7,
         "attention_scores",
-        &[In, In, Out],
+        &[In("q"), In("k"), Out("scores")],
         kernel_entry::<attention::AttentionScores>,
         reference::attention_scores,
     ),
     EVERY_FAULT_BUT_RACE,
 );
 
-pub(super) static SOFTMAX: KernelDef =
-    on_aiv(8, "softmax", &[In, Out], kernel_entry::<attention::Softmax>, reference::softmax);
+pub(super) static SOFTMAX: KernelDef = on_aiv(
+    8,
+    "softmax",
+    &[In("scores"), Out("weights")],
+    kernel_entry::<attention::Softmax>,
+    reference::softmax,
+);
 
 pub(super) static ATTENTION_VALUES: KernelDef = on_aic(
     9,
     "attention_values",
-    &[In, In, Out],
+    &[In("weights"), In("v"), Out("context")],
     kernel_entry::<attention::AttentionValues>,
     reference::attention_values,
 );
 
-pub(super) static ADD_RESIDUAL: KernelDef =
-    on_aiv(10, "add_residual", &[InOut, In], kernel_entry::<vector::AddResidual>, reference::add_residual);
+pub(super) static ADD_RESIDUAL: KernelDef = on_aiv(
+    10,
+    "add_residual",
+    &[InOut("x"), In("delta")],
+    kernel_entry::<vector::AddResidual>,
+    reference::add_residual,
+);
 
-pub(super) static SWIGLU: KernelDef =
-    on_aiv(11, "swiglu", &[In, In, Out], kernel_entry::<vector::Swiglu>, reference::swiglu);
+pub(super) static SWIGLU: KernelDef = on_aiv(
+    11,
+    "swiglu",
+    &[In("gate"), In("up"), Out("activated")],
+    kernel_entry::<vector::Swiglu>,
+    reference::swiglu,
+);
 
 pub(super) static ARGMAX: KernelDef = with_faults(
-    on_aiv(12, "argmax", &[In, Out], kernel_entry::<vector::Argmax>, reference::argmax),
+    on_aiv(12, "argmax", &[In("logits"), Out("token")], kernel_entry::<vector::Argmax>, reference::argmax),
     INTEGER_FAULTS,
 );
 

@@ -3,10 +3,10 @@
 use std::num::NonZeroU32;
 
 use tensortap_abi::{
-    ArgKind, ControlLayout, CoreType, DType, DeviceRange, EdgeNode, KernelArgs, SLOTS_PER_TASK, TaskSlot,
+    ControlLayout, CoreType, DType, DeviceRange, EdgeNode, KernelArgs, SLOTS_PER_TASK, TaskSlot,
 };
 use tensortap_platform::DeviceMemory;
-use tensortap_scene::{Args, KernelBody, KernelDef, Orch, kernel_entry};
+use tensortap_scene::{Args, KernelArg, KernelBody, KernelDef, Orch, kernel_entry};
 
 use super::*;
 use crate::device::memory::{Control, Table};
@@ -22,7 +22,7 @@ static KERNEL: KernelDef = KernelDef {
     func_id: 0,
     name: "nothing",
     core_type: CoreType::Aiv,
-    signature: &[ArgKind::In],
+    signature: &[KernelArg::In("x")],
     entry: kernel_entry::<Nothing>,
     reference: |_| {},
     tolerance: None,
@@ -78,7 +78,7 @@ fn a_slot_stays_while_its_scope_is_open() {
     let (run, mut builder) = rings();
     let mut orch = Orch::new(&mut builder, []).unwrap();
     let task = orch
-        .scope(|o| {
+        .scope("scope", |o| {
             let out = o.tensor(DType::Float32, &[8])?;
             let task = o.task(&KERNEL).output(&out).submit()?;
             complete(run, task);
@@ -94,7 +94,7 @@ fn memory_stays_while_a_task_that_did_not_write_it_first_still_uses_it() {
     let (run, mut builder) = rings();
     let mut orch = Orch::new(&mut builder, []).unwrap();
     let (first, second, reader) = orch
-        .scope(|o| {
+        .scope("scope", |o| {
             let both = o.tensor(DType::Float32, &[8])?;
             let (low, high) = (both.slice(0, 0, 4)?, both.slice(0, 4, 4)?);
             let first = o.task(&KERNEL).output(&low).submit()?;
@@ -114,9 +114,9 @@ fn memory_stays_while_a_task_that_did_not_write_it_first_still_uses_it() {
 fn a_tensor_of_an_outer_scope_outlives_the_inner_scope_that_first_wrote_it() {
     let (run, mut builder) = rings();
     let mut orch = Orch::new(&mut builder, []).unwrap();
-    orch.scope(|o| {
+    orch.scope("scope", |o| {
         let outer = o.tensor(DType::Float32, &[8])?;
-        let writer = o.scope(|o| o.task(&KERNEL).output(&outer).submit())?;
+        let writer = o.scope("scope", |o| o.task(&KERNEL).output(&outer).submit())?;
         assert_eq!(writer.id.ring(), 2);
         complete(run, writer);
         assert_eq!(tail(run, 2), 0, "the outer scope may still use it");
@@ -134,7 +134,7 @@ fn memory_is_reused_once_it_is_free_and_not_before() {
     let mut orch = Orch::new(&mut builder, []).unwrap();
     let mut addresses = Vec::new();
     for _ in 0..6 {
-        orch.scope(|o| {
+        orch.scope("scope", |o| {
             let out = o.tensor(DType::Float32, &[HEAP_BYTES / 4])?;
             let task = o.task(&KERNEL).output(&out).submit()?;
             complete(run, task);
