@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use tensortap::judge::{Detail, Evidence, Metrics, Outcome, Predicate, Rule, Verdict, Worst};
 use tensortap::values::Value;
 
-use crate::number::{json_float, json_optional_float};
+use tensortap_query::number::{json_float, json_optional_float};
 
 /// A verdict about a record.
 pub const fn verdict_word(verdict: Verdict) -> &'static str {

@@ -4,6 +4,7 @@ use tensortap::analysis::AnalysisError;
 use tensortap::format::FormatError;
 use tensortap::interchange::InterchangeError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
+use tensortap_query::QueryError;
 
 use crate::exit::Exit;
 use crate::output::{self, Output};
@@ -55,6 +56,9 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         let exit = if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
         return Told { message: failure.to_string(), hint: failure_hint(failure), exit };
     }
+    if let Some(error) = error.downcast_ref::<QueryError>() {
+        return tell_query(error);
+    }
     if let Some(error) = error.downcast_ref::<AnalysisError>() {
         return plain(error.to_string(), Exit::Usage);
     }
@@ -68,6 +72,18 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         return Told { message: message.clone(), hint: Some(hint.clone()), exit: Exit::Usage };
     }
     plain(format!("{error:#}"), if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed })
+}
+
+fn tell_query(error: &QueryError) -> Told {
+    match error {
+        QueryError::Unknown(unknown) => {
+            let hint = unknown_hint(unknown, None);
+            Told { message: unknown_message(unknown), hint, exit: Exit::Usage }
+        }
+        QueryError::Format(_) | QueryError::SeveralDumps { .. } | QueryError::NoRank { .. } => {
+            Told { message: error.to_string(), hint: None, exit: Exit::Usage }
+        }
+    }
 }
 
 /// Content that cannot be read is bad input; a file that cannot be written is a failure.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tensortap::format::Loss;
 
-use crate::number::grouped;
+use tensortap_query::number::grouped;
 
 /// Records by reason, all threads together: `no_host 3, no_space 1,200`; empty when nothing was lost.
 pub fn by_reason(losses: &[Loss]) -> String {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tensortap::{Phase, Progress};
 
-use crate::number::{grouped, rate};
 use crate::output::Output;
+use tensortap_query::number::{grouped, rate};
 
 /// Runs shorter than this show nothing.
 const PATIENCE: Duration = Duration::from_secs(1);

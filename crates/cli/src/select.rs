@@ -1,56 +1,180 @@
-//! Selectors: which records of a dump a verb is about. The same options in every verb.
+//! Selectors on the command line: the same options in every verb, and the page about them.
 
-mod condition;
-mod empty;
-mod nan;
-mod options;
-mod page;
-mod pattern;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use tensortap::abi::Role;
+use tensortap::format::{ArgumentKind, Dump};
+use tensortap::{DType, DumpStage, TaskChoice};
+use tensortap_query::ids::{IdRange, parse_range, parse_task_choice};
+use tensortap_query::{HashPrefix, QueryError, Selection, Selectors, ShapePattern, parse_dtype, short_dtype};
 
-use tensortap::DumpStage;
-use tensortap::format::{Dump, FormatError, Record};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::StepProgress;
 
-pub use options::{SelectArgs, parse_task_choice};
-pub use page::{PAGE, SelectorsArgs, run as print_page};
+/// The options. Several values of one option widen, several options narrow.
+#[derive(Args, Default)]
+#[command(next_help_heading = "Selecting records (see `tensortap help selectors`)")]
+pub struct SelectArgs {
+    /// Records of these tasks, by id, range or kernel: 3,0x100000000-0x10000000f,1:2,softmax
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice)]
+    task: Vec<TaskChoice>,
 
-use condition::Condition;
+    /// Records of tasks with these kernels, by name, pattern or func_id: add*,3
+    #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
+    func: Vec<String>,
 
-/// Which records of one dump are meant: those that fit every condition.
-pub struct Selection {
-    conditions: Vec<Condition>,
+    /// What tasks were given (before) or what they produced (after)
+    #[arg(long, value_name = "STAGE", ignore_case = true, value_parser = stages())]
+    stage: Option<DumpStage>,
+
+    /// Arguments of this role
+    #[arg(long, value_name = "ROLE", value_delimiter = ',', ignore_case = true, value_parser = roles())]
+    role: Vec<Role>,
+
+    /// Arguments at these positions: tensors first, then scalars
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    arg: Vec<IdRange>,
+
+    /// Records at these positions in the dump
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    index: Vec<IdRange>,
+
+    /// Tensors or scalars
+    #[arg(long, value_name = "KIND", ignore_case = true, value_parser = kinds())]
+    kind: Option<ArgumentKind>,
+
+    /// Arguments of these element types, such as float32 or bf16
+    #[arg(long, value_name = "DTYPE", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = dtypes())]
+    dtype: Vec<DType>,
+
+    /// Tensors of these shapes; * is any size, ... any dimensions: 16x*
+    #[arg(long, value_name = "SHAPE", value_delimiter = ',', value_parser = ShapePattern::parse)]
+    shape: Vec<ShapePattern>,
+
+    /// Tensors whose content hash starts with these digits
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', value_parser = HashPrefix::parse)]
+    hash: Vec<HashPrefix>,
+
+    /// Records that hold a NaN
+    #[arg(long)]
+    nan: bool,
 }
 
-impl Selection {
-    /// Whether nothing is left out.
-    pub fn is_all(&self) -> bool {
-        self.conditions.is_empty()
+impl SelectArgs {
+    /// The selection in a dump; a kernel that its run did not have is an error. Finding NaNs may read payloads, and
+    /// shows how far it has come.
+    pub fn selection(&self, dump: &Dump, output: Output) -> Result<Selection, QueryError> {
+        let bytes = if self.nan { dump.totals().stored_bytes } else { 0 };
+        let progress = StepProgress::over_bytes(output, dump.len(), bytes);
+        progress.begin("looking for NaN".into());
+        self.selectors().selection(dump, &|done, of| progress.at(done, of))
     }
 
-    /// Whether a record is meant.
-    pub fn holds(&self, record: &Record) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(record))
-    }
-
-    /// Every record that is meant, in the order of the dump.
-    pub fn records(&self, dump: &Dump) -> impl Iterator<Item = Result<Record, FormatError>> {
-        dump.records().filter(|record| record.as_ref().map_or(true, |record| self.holds(record)))
-    }
-
-    /// Why no record is meant, and what there is instead.
-    pub fn why_empty(&self, dump: &Dump) -> Result<String, FormatError> {
-        empty::explain(&self.conditions, dump)
-    }
-
-    /// What the selection could not find out; nothing when it is sure of every record.
-    pub fn doubt(&self) -> Option<String> {
-        self.conditions.iter().find_map(Condition::doubt)
+    fn selectors(&self) -> Selectors {
+        let SelectArgs { task, func, stage, role, arg, index, kind, dtype, shape, hash, nan } = self;
+        Selectors {
+            task: task.clone(),
+            func: func.clone(),
+            stage: *stage,
+            role: role.clone(),
+            arg: arg.clone(),
+            index: index.clone(),
+            kind: *kind,
+            dtype: dtype.clone(),
+            shape: shape.clone(),
+            hash: hash.clone(),
+            nan: *nan,
+        }
     }
 }
 
-/// A stage as selectors spell it.
-pub const fn stage_word(stage: DumpStage) -> &'static str {
-    match stage {
-        DumpStage::BeforeDispatch => "before",
-        DumpStage::AfterCompletion => "after",
-    }
+fn stages() -> impl TypedValueParser<Value = DumpStage> {
+    let words = [
+        PossibleValue::new("before").alias(DumpStage::BeforeDispatch.name()),
+        PossibleValue::new("after").alias(DumpStage::AfterCompletion.name()),
+    ];
+    PossibleValuesParser::new(words).map(|word| {
+        let before = word.to_ascii_lowercase().starts_with("before");
+        if before { DumpStage::BeforeDispatch } else { DumpStage::AfterCompletion }
+    })
 }
+
+fn roles() -> impl TypedValueParser<Value = Role> {
+    let words = [
+        PossibleValue::new("input").alias("in"),
+        PossibleValue::new("output").alias("out"),
+        PossibleValue::new("inout"),
+    ];
+    PossibleValuesParser::new(words).map(|word| match word.to_ascii_lowercase().as_str() {
+        "input" | "in" => Role::Input,
+        "output" | "out" => Role::Output,
+        _ => Role::InOut,
+    })
+}
+
+fn kinds() -> impl TypedValueParser<Value = ArgumentKind> {
+    PossibleValuesParser::new(["tensor", "scalar"]).map(|word| match word.to_ascii_lowercase().as_str() {
+        "scalar" => ArgumentKind::Scalar,
+        _ => ArgumentKind::Tensor,
+    })
+}
+
+/// Names as in the manifest, and the short ones that people type.
+fn dtypes() -> impl TypedValueParser<Value = DType> {
+    let words = DType::ALL.map(|dtype| PossibleValue::new(dtype.name()).alias(short_dtype(dtype)));
+    PossibleValuesParser::new(words).try_map(|word| parse_dtype(&word).ok_or("no such dtype"))
+}
+
+/// Takes nothing: the verb is its page.
+#[derive(Args)]
+pub struct SelectorsArgs {}
+
+/// The page is also a verb of its own, for those who guess so.
+pub fn print_page(output: Output) -> anyhow::Result<Exit> {
+    output.text(PAGE)?;
+    output.text("\n")?;
+    Ok(Exit::Good)
+}
+
+/// The page, in lines that an 80-column terminal takes whole.
+pub const PAGE: &str = "\
+Selectors: which records a verb is about. They mean the same in every verb that
+reads a dump. `replay` and `extract` are about tasks: they take --task, `replay`
+--func as well, and `extract` one task.
+
+Several values of one selector widen (separated by commas, or the option given
+several times), several selectors narrow. Without any, all records are meant. A
+selection that leaves nothing is no error: the verb says what there is instead.
+
+  --task LIST    the task: 3, 0x100000002, ring and position 1:2, a range
+                 0x100000000-0x10000000f, or the name of its kernel
+  --func LIST    a kernel of the task: name, pattern (add*, ?mm) or func_id
+  --stage STAGE  before: what tasks were given; after: what they produced
+  --role LIST    input, output, inout
+  --arg LIST     place among the task's arguments, tensors first: 0, 2-3
+  --index LIST   place in the dump, as `list` shows it: 17, 100-199
+  --kind KIND    tensor, scalar
+  --dtype LIST   float32 or f32, bfloat16 or bf16, int8 or i8, ...
+  --shape LIST   16x128; * is one dimension of any size (16x*), ... any number
+                 of dimensions (...x64), [] none
+  --hash LIST    first digits of the content hash; equal content, equal hash
+  --nan          holds a NaN: by its recorded statistics, else by its content
+
+One record is also named by TASK/STAGE/ARG, or by its index, where a verb takes
+a single one:
+
+  tensortap show 0x100000002/after/2
+  tensortap show 17
+
+Who else saw this content? Select by its hash:
+
+  tensortap list --hash 765e781b
+
+Which task produced the first NaN?
+
+  tensortap list --nan --stage after --limit 1
+
+All outputs of the softmax kernels with 64 columns, the largest first:
+
+  tensortap list --func '*softmax*' --stage after --shape '...x64' --sort -bytes";

@@ -28,6 +28,7 @@
 
 mod args_check;
 mod args_json;
+mod choice;
 mod dispatch;
 mod error;
 mod files;
@@ -56,6 +57,7 @@ mod view;
 mod window;
 mod writer;
 
+pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered};
 pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dispatch_id};
 pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};

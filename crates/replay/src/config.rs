@@ -2,10 +2,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tensortap_format::TaskChoice;
 use tensortap_platform::DeviceMode;
 use tensortap_scene::{FaultKind, KernelDef, Registry};
-
-use crate::TaskChoice;
 
 /// Identity of a kernel's code, as dumps record it.
 pub type CodeOf = Arc<dyn Fn(&KernelDef) -> String + Send + Sync>;

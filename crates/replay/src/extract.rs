@@ -5,24 +5,23 @@ use std::path::{Path, PathBuf};
 
 use tensortap_abi::{DType, NO_KERNEL};
 use tensortap_analysis::reference::Expected;
-use tensortap_format::{content_hash, role_name};
+use tensortap_format::{TaskChoice, content_hash, func_ids, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::Element;
 
+use crate::ReplayError;
 use crate::capture::{Blob, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
 use crate::case_file::{
     CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask, CaseTensor,
     CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, Redacted, hex64,
 };
 use crate::case_writer::{Payload, is_file, write};
-use crate::choice::func_ids;
 use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
 use crate::noise::{noise, summary};
 use crate::open::open;
 use crate::readme::readme;
 use crate::replay::{declared_tolerance, is_chosen, unknown_kernel};
-use crate::{ReplayError, TaskChoice};
 
 /// All that `tensortap extract` can be told.
 #[derive(Clone)]

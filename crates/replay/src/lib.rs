@@ -4,7 +4,6 @@
 //! | module | does |
 //! | --- | --- |
 //! | `capture`, `dump_source`, `case_source`, `open` | what is known of a captured task, from a dump or a case |
-//! | `choice` | which tasks and kernels are meant |
 //! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
@@ -26,7 +25,6 @@ mod case_file;
 mod case_source;
 mod case_writer;
 mod check;
-mod choice;
 mod config;
 mod dump_source;
 mod engine;
@@ -46,7 +44,6 @@ mod report;
 mod spans;
 mod strided;
 
-pub use choice::{TaskChoice, is_pattern, name_fits};
 pub use config::{CodeOf, ReplayConfig, Selection};
 pub use error::ReplayError;
 pub use expect::Expect;

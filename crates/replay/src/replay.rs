@@ -4,15 +4,15 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_format::{TaskChoice, func_ids};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
 use crate::capture::{CapturedTask, Source};
-use crate::choice::func_ids;
 use crate::engine;
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene};
 use crate::open::{Opened, open};
-use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskChoice, TaskReport};
+use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
 
 /// How far a replay has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -62,13 +62,13 @@ pub use tensortap_abi::{
 pub use tensortap_analysis as analysis;
 pub use tensortap_collector::PayloadPath;
 pub use tensortap_format as format;
+pub use tensortap_format::TaskChoice;
 pub use tensortap_interchange as interchange;
 pub use tensortap_judge as judge;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};
 pub use tensortap_replay::{
     ArgReport, Check, Difference, Expect, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport,
-    Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection, TaskChoice, TaskReport,
-    Timing, is_pattern, name_fits,
+    Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{
     BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,

@@ -17,7 +17,8 @@ use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
 use crate::parallel::JobsArg;
 use crate::progress::ByteProgress;
-use crate::select::{SelectArgs, Selection};
+use crate::select::SelectArgs;
+use tensortap_query::Selection;
 
 use self::summary::Exported;
 

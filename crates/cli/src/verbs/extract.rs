@@ -10,10 +10,10 @@ use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
 
 use crate::dump_arg::{newest, quoted};
 use crate::exit::Exit;
-use crate::number::{bytes, counted};
 use crate::output::Output;
 use crate::parse::whole;
-use crate::select::parse_task_choice;
+use tensortap_query::ids::parse_task_choice;
+use tensortap_query::number::{bytes, counted};
 
 /// What `tensortap extract` takes.
 #[derive(Args)]

@@ -6,8 +6,8 @@ use tensortap::format::{Repair, repair, repair_without_payloads};
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
-use crate::number::{bytes, counted};
 use crate::output::Output;
+use tensortap_query::number::{bytes, counted};
 
 /// What `tensortap repair` takes.
 #[derive(Args)]

@@ -33,10 +33,10 @@ use slice::{Slice, View};
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
-use crate::number::grouped;
 use crate::output::{Output, terminal_width};
-use crate::record_text::short_float;
 use crate::select::SelectArgs;
+use tensortap_query::number::grouped;
+use tensortap_query::words::short_float;
 
 /// Characters in a line of values where there is no terminal.
 const LINE: usize = 100;
@@ -196,7 +196,7 @@ impl Shown<'_> {
     fn view(&self) -> anyhow::Result<View> {
         let slice = self.args.slice.clone().unwrap_or_default();
         slice.view(self.record.shape()).map_err(|message| {
-            let shape = crate::record_text::shape_text(self.record);
+            let shape = tensortap_query::words::shape_text(self.record);
             let hint = format!("record {} has shape {shape}", self.record.index);
             UsageError { message: format!("--slice does not fit: {message}"), hint }.into()
         })
@@ -213,7 +213,7 @@ impl Shown<'_> {
     /// The argument before and after its task, when both have comparable content.
     fn stages(&self) -> Result<(&Record, &Record), UsageError> {
         let refused = |message: String, hint: &str| Err(UsageError { message, hint: hint.into() });
-        let name = crate::record_text::record_name(self.record);
+        let name = tensortap_query::words::record_name(self.record);
         let Some(other) = &self.related.other_stage else {
             let role = role_name(self.record.role);
             return refused(

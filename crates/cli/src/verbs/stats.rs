@@ -17,8 +17,9 @@ use crate::output::Output;
 use crate::parallel::JobsArg;
 use crate::parse::whole;
 use crate::progress::ByteProgress;
-use crate::record_text::printable;
-use crate::select::{SelectArgs, Selection};
+use crate::select::SelectArgs;
+use tensortap_query::Selection;
+use tensortap_query::words::printable;
 
 /// What `tensortap stats` takes.
 #[derive(Args)]

@@ -6,8 +6,8 @@ use tensortap::format::{Dump, Tail, Verdict, verify};
 
 use crate::dump_arg::{DumpArg, state_name};
 use crate::exit::Exit;
-use crate::number::{counted, grouped};
 use crate::output::{self, Output};
+use tensortap_query::number::{counted, grouped};
 
 /// What `tensortap verify` takes.
 #[derive(Args)]

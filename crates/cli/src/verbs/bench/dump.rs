@@ -26,12 +26,12 @@ use super::words::foot;
 use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::interrupt::{CLOSING_GRACE, Interrupt};
-use crate::number::bytes;
 use crate::output::Output;
 use crate::progress::StepProgress;
 use crate::size;
 use crate::verbs::ways;
 use crate::verbs::{any_of, platform_names};
+use tensortap_query::number::bytes;
 
 /// A tensor of the throughput runs.
 const TENSOR_BYTES: u64 = 1 << 20;

@@ -3,7 +3,7 @@ use std::thread::available_parallelism;
 
 use serde::Serialize;
 
-use crate::number::counted;
+use tensortap_query::number::counted;
 
 /// What figures depend on.
 #[derive(Serialize)]

@@ -25,10 +25,10 @@ use super::words::foot;
 use crate::error::{Interrupted, UsageError};
 use crate::exit::Exit;
 use crate::interrupt::{GRACE, Interrupt};
-use crate::number::bytes;
 use crate::output::Output;
 use crate::progress::StepProgress;
 use crate::size;
+use tensortap_query::number::bytes;
 
 /// A tensor of the payload measurements.
 const TENSOR_BYTES: u64 = 1 << 20;

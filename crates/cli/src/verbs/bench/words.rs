@@ -1,7 +1,7 @@
 //! What tables of several measurements say in the same words.
 
 use super::spread::Spread;
-use crate::number::significant;
+use tensortap_query::number::significant;
 
 /// What to keep in mind.
 pub fn foot(notes: &[&str], load: Option<f64>) -> String {

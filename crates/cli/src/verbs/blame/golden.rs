@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tensortap::format::{Dump, RunInfo};
 
-use crate::record_text::printable;
+use tensortap_query::words::printable;
 
 /// Says that dump and golden are of different scenes.
 pub(super) fn other_scene(dump: &Dump, golden: &Dump) -> Option<String> {

@@ -5,9 +5,9 @@ use tensortap::analysis::labels::Label;
 
 use super::Report;
 use super::text::{kernels, name, said};
-use crate::number::{counted, grouped};
 use crate::output;
-use crate::record_text::counted_names;
+use tensortap_query::number::{counted, grouped};
+use tensortap_query::words::counted_names;
 
 /// Kernels that a list names.
 const KERNELS: usize = 8;

@@ -7,8 +7,8 @@ use tensortap::analysis::labels::Label;
 
 use super::Report;
 use super::text::{LISTED, name, why, width};
-use crate::number::counted;
-use crate::record_text::printable;
+use tensortap_query::number::counted;
+use tensortap_query::words::printable;
 
 /// Reasons that are listed where not all tasks are asked for.
 const REASONS: usize = 5;

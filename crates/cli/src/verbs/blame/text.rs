@@ -12,9 +12,9 @@ use super::tasks::write_tasks;
 use super::{Culprit, Report};
 use crate::compare_text::{detail_lines, evidence, rule_text};
 use crate::dump_arg::quoted;
-use crate::number::{counted, grouped};
 use crate::output;
-use crate::record_text::{kernels_text, printable, short_task};
+use tensortap_query::number::{counted, grouped};
+use tensortap_query::words::{kernels_text, printable, short_task};
 
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;

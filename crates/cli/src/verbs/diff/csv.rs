@@ -11,8 +11,8 @@ use super::Report;
 use super::listed;
 use crate::compare_document::verdict_word;
 use crate::compare_text::evidence;
-use crate::record_text::shape_text;
 use crate::verbs::stats::write_csv_line;
+use tensortap_query::words::shape_text;
 
 const HEAD: [&str; 15] = [
     "index",

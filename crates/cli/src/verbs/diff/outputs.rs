@@ -16,12 +16,12 @@ use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::fit::Fit;
-use crate::number::{counted, grouped, significant};
 use crate::output::{self, Output};
 use crate::progress::StepProgress;
-use crate::record_text::{counted_names, kernels_text, printable, short_task, sizes_text};
 use crate::stream_table::{Column, StreamTable};
 use crate::verbs::stats::write_csv_line;
+use tensortap_query::number::{counted, grouped, significant};
+use tensortap_query::words::{counted_names, kernels_text, printable, short_task, sizes_text};
 
 const DIGITS: usize = 4;
 /// Writers named of one output.

@@ -8,9 +8,9 @@ use tensortap::analysis::repeat::{Differing, Occurrence, RepeatCheck};
 use tensortap::format::Dump;
 
 use crate::exit::Exit;
-use crate::number::{counted, grouped};
 use crate::output::{self, Output};
-use crate::record_text::{printable, short_task};
+use tensortap_query::number::{counted, grouped};
+use tensortap_query::words::{printable, short_task};
 
 /// Outputs listed.
 const LISTED: usize = 20;

@@ -10,10 +10,10 @@ use super::order::{ranked, ulps};
 use crate::compare_document::verdict_word;
 use crate::compare_text::{detail_lines, outside_or_why, rule_text};
 use crate::fit::Fit;
-use crate::number::{counted, counted_in, grouped, significant};
 use crate::output;
-use crate::record_text::{kernels_text, printable, record_name, shape_text};
 use crate::stream_table::{Column, StreamTable};
+use tensortap_query::number::{counted, counted_in, grouped, significant};
+use tensortap_query::words::{kernels_text, printable, record_name, shape_text};
 
 /// Rows shown where no number of them is asked for.
 const LISTED: usize = 40;

@@ -8,8 +8,8 @@ use tensortap::format::Dump;
 use tensortap::judge::{Evidence, Verdict};
 
 use super::golden::Golden;
-use crate::number::counted_in;
-use crate::record_text::printable;
+use tensortap_query::number::counted_in;
+use tensortap_query::words::printable;
 
 /// Says that dump and golden are of different scenes or parameters; nothing when they are not, or when one does not say.
 pub fn runs(dump: &Dump, golden: &Dump) -> Option<String> {

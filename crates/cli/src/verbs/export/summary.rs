@@ -6,7 +6,7 @@ use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
 use tensortap::{ExportConfig, ExportReport};
 
 use crate::dump_arg::quoted;
-use crate::number::{bytes, counted, grouped};
+use tensortap_query::number::{bytes, counted, grouped};
 
 /// Records without content that are named; the manifest has all.
 const NAMED: usize = 10;

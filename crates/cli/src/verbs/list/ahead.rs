@@ -5,7 +5,7 @@ use std::thread;
 
 use tensortap::format::{Dump, FormatError, Record};
 
-use crate::select::Selection;
+use tensortap_query::Selection;
 
 /// Shorter dumps are listed before a second thread would have begun.
 const WORTH_IT: u64 = 20_000;

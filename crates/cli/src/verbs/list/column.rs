@@ -6,9 +6,9 @@ use std::fmt::Write;
 use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
 use tensortap::format::{ArgumentKind, Record, RunInfo, role_name};
 
-use crate::number::grouped;
-use crate::record_text::{flag_words, kernel_label, record_name, scalar_text, shape_text};
-use crate::select::stage_word;
+use tensortap_query::number::grouped;
+use tensortap_query::stage_word;
+use tensortap_query::words::{flag_words, kernel_label, record_name, scalar_text, shape_text};
 
 /// Digits of a hash that tell records apart at a glance.
 const HASH_DIGITS: usize = 8;
@@ -187,7 +187,7 @@ impl Column {
             },
             Min | Max | Mean | Std => {
                 if let Some(value) = self.statistic(record) {
-                    *out += &crate::record_text::short_float(value);
+                    *out += &tensortap_query::words::short_float(value);
                 }
             }
             other => other.write_for_machines(cells, record, out),

@@ -6,7 +6,7 @@ use tensortap::format::{ArgumentKind, Dump, KERNEL_ARGS_FILE, Record, Tail};
 
 use crate::dump_arg::quoted;
 use crate::losses::by_reason;
-use crate::number::{bytes, counted, counted_in, grouped};
+use tensortap_query::number::{bytes, counted, counted_in, grouped};
 
 /// Counts over the records that are selected.
 #[derive(Clone, Copy, Default)]

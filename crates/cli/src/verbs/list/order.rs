@@ -6,7 +6,7 @@ use tensortap::format::{Dump, FormatError, Record, ScalarValue};
 
 use super::column::{ALL, Cells, Column};
 use super::foot::Foot;
-use crate::select::Selection;
+use tensortap_query::Selection;
 
 /// One key, smallest first unless descending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn key_of(column: Column, record: &Record, cells: &mut Cells<'_>, names: &mut Na
             return record.hash.map_or(MISSING, |hash| u64::try_from(hash >> 64).unwrap_or(MISSING));
         }
         Column::Flags => {
-            let words = crate::record_text::flag_words(record);
+            let words = tensortap_query::words::flag_words(record);
             words.iter().fold(0, |bits, word| bits * 2 + u64::from(!word.is_empty()))
         }
         Column::Value => return record.value().map_or(MISSING, |value| ordered(as_float(value))),

@@ -5,7 +5,7 @@ use tensortap::format::{Dump, Record};
 use super::ahead;
 use super::foot::Foot;
 use super::order::{SortKey, sorted};
-use crate::select::Selection;
+use tensortap_query::Selection;
 
 /// What is to be shown of a dump.
 pub struct Rows<'a> {

@@ -11,7 +11,7 @@ use super::foot::state_lines;
 use super::layout::{Choice, Layout};
 use super::rows::Rows;
 use crate::fit::left_out_line;
-use crate::record_text::printable;
+use tensortap_query::words::printable;
 
 /// Records that have a say in the widths.
 const MEASURED_RECORDS: usize = 512;

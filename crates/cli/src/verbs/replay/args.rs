@@ -8,9 +8,9 @@ use tensortap::{ReplayConfig, Selection, TaskChoice};
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
 use crate::dump_arg::newest;
 use crate::error::UsageError;
-use crate::ids::parse_id;
 use crate::parse::{pair, whole};
-use crate::select::parse_task_choice;
+use tensortap_query::ids::parse_id;
+use tensortap_query::ids::parse_task_choice;
 
 const CHANGING: &str = "Changing what runs";
 const DEBUGGING: &str = "Debugging";

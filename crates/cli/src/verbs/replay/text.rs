@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
 
-use crate::number::{counted, grouped, rate, time};
 use crate::output;
-use crate::record_text::short_task;
+use tensortap_query::number::{counted, grouped, rate, time};
+use tensortap_query::words::short_task;
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;

@@ -5,7 +5,7 @@ use tensortap::judge::Metrics;
 use tensortap::{Error, FailureKind, OutputVerdict, Request, RunConfig, RunFailure, RunReport};
 
 use super::dump_document::DumpDocument;
-use crate::number::{json_float, json_optional_float};
+use tensortap_query::number::{json_float, json_optional_float};
 
 /// One run, for machines.
 #[derive(Serialize)]

@@ -10,10 +10,10 @@ use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, Paylo
 
 use crate::duration::{Limit, parse_limit};
 use crate::error::UsageError;
-use crate::ids::{IdRange, parse_task_range};
 use crate::parse::whole;
 use crate::size;
 use crate::verbs::{parse_stage, ways};
+use tensortap_query::ids::{IdRange, parse_task_range};
 
 use super::live_args::LiveArgs;
 

@@ -6,7 +6,7 @@ use tensortap::{DumpLevel, DumpReport, Golden, RunReport};
 use super::live_args;
 use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
-use crate::number::{byte_rate, bytes, counted, counted_in, significant, time};
+use tensortap_query::number::{byte_rate, bytes, counted, counted_in, significant, time};
 
 /// Labels and values of the summary's lines; without a dump, what to do about a wrong result. `again` is the command that
 /// repeats the run with a dump.

@@ -6,10 +6,10 @@ use clap::Args;
 use serde::Serialize;
 use tensortap::{LiveConfig, LiveReport, TaskId, WrongTask};
 
-use crate::number::{bytes, counted, grouped};
 use crate::output::verdict;
-use crate::record_text::{printable, short_task};
 use crate::size;
+use tensortap_query::number::{bytes, counted, grouped};
+use tensortap_query::words::{printable, short_task};
 
 /// Wrong tasks that the summary names.
 const NAMED: usize = 3;

@@ -1,8 +1,8 @@
 use tensortap::{DeviceMode, Request};
 
 use super::RunArgs;
-use crate::number::counted;
 use crate::verbs::has_rings;
+use tensortap_query::number::counted;
 
 /// What the user should know before the run: options without effect, and what thread mode gives up.
 pub fn of(args: &RunArgs, request: &Request) -> Vec<String> {

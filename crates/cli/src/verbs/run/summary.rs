@@ -7,8 +7,8 @@ use tensortap::values::Value;
 use tensortap::{Golden, OutputVerdict, RunReport};
 
 use super::dump_summary;
-use crate::number::{counted, counted_in, grouped, significant, time};
 use crate::output::verdict;
+use tensortap_query::number::{counted, counted_in, grouped, significant, time};
 
 /// Width of the labels on the left.
 const LABEL: usize = 9;

@@ -7,9 +7,9 @@ use tensortap::DType;
 use tensortap::format::{Dump, FormatError, Record};
 use tensortap::values::{Element, decode_bits, decode_block, elements_in};
 
-use crate::number::{grouped, json_float, significant};
 use crate::output::Output;
 use crate::progress::StepProgress;
+use tensortap_query::number::{grouped, json_float, significant};
 
 /// Both payloads pass in pieces of this many bytes: whole elements of every dtype.
 const PIECE_BYTES: usize = 1 << 20;

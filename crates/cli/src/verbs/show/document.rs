@@ -10,7 +10,7 @@ use super::elements::Elements;
 use super::histogram::Histogram;
 use super::related::Related;
 use super::slice::View;
-use crate::record_text::record_name;
+use tensortap_query::words::record_name;
 
 /// Elements in the document unless all are asked for.
 const FIRST_ELEMENTS: u64 = 1000;

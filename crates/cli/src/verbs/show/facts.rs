@@ -8,9 +8,9 @@ use tensortap::format::{ArgumentKind, Dump, Loss, PayloadState, Record, role_nam
 use tensortap::values::Element;
 
 use super::related::Related;
-use crate::number::{bytes, grouped};
-use crate::record_text::{kernel_label, printable, record_name};
-use crate::select::stage_word;
+use tensortap_query::number::{bytes, grouped};
+use tensortap_query::stage_word;
+use tensortap_query::words::{kernel_label, printable, record_name};
 
 /// The facts, one per line.
 pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {

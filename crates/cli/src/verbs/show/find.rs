@@ -6,10 +6,10 @@ use tensortap::format::{Dump, Record};
 use tensortap::{DumpStage, Unknown};
 
 use crate::error::UsageError;
-use crate::ids::{parse_id, parse_task};
-use crate::number::grouped;
-use crate::record_text::{kernel_label, printable, record_name, shape_text, short_task};
-use crate::select::{Selection, stage_word};
+use tensortap_query::ids::{parse_id, parse_task};
+use tensortap_query::number::grouped;
+use tensortap_query::words::{kernel_label, printable, record_name, shape_text, short_task};
+use tensortap_query::{Selection, stage_word};
 
 /// As many of several candidates are named.
 const NAMED: usize = 12;
@@ -45,7 +45,7 @@ pub enum Found {
 /// Reads a record's name; `None` when it can only be a path.
 fn parse(text: &str) -> Option<Result<RecordName, String>> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(parse_id(text).map(RecordName::Index));
+        return Some(parse_id(text).map(RecordName::Index).map_err(|reason| reason.to_string()));
     }
     if text.strip_prefix('-').is_some_and(|digits| digits.parse::<u64>().is_ok()) {
         return Some(Ok(RecordName::Negative(text.into())));

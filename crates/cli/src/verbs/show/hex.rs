@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tensortap::format::{Dump, Record};
 
-use crate::number::grouped;
+use tensortap_query::number::grouped;
 
 const LINE_BYTES: usize = 16;
 /// Shown unless everything is asked for.

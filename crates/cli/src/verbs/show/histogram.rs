@@ -7,8 +7,8 @@ use tensortap::format::FormatError;
 use tensortap::values::Summary;
 
 use super::content::Content;
-use crate::number::{grouped, json_float, significant};
 use crate::output::Output;
+use tensortap_query::number::{grouped, json_float, significant};
 
 /// Characters of the longest bar.
 const BAR: usize = 40;

@@ -2,8 +2,8 @@
 
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 
-use crate::number::grouped;
-use crate::record_text::record_name;
+use tensortap_query::number::grouped;
+use tensortap_query::words::record_name;
 
 /// As many are named.
 const NAMED: usize = 5;

@@ -8,11 +8,11 @@ use tensortap::values::Summary;
 
 use super::{Extent, Seen, Source, joined};
 use crate::fit::Fit;
-use crate::number::{bytes, counted, grouped, significant};
-use crate::record_text::{kernel_label, shape_text, short_task};
-use crate::select::stage_word;
 use crate::stream_table::{Column, StreamTable};
 use tensortap::{Flag, Measured};
+use tensortap_query::number::{bytes, counted, grouped, significant};
+use tensortap_query::stage_word;
+use tensortap_query::words::{kernel_label, shape_text, short_task};
 
 const DIGITS: usize = 5;
 const HASH_DIGITS: usize = 8;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{Case, Document};
 use crate::fit::{Fit, Line};
-use crate::number::{byte_rate, bytes, counted, significant, time};
+use tensortap_query::number::{byte_rate, bytes, counted, significant, time};
 
 /// Everything for people.
 pub fn text(document: &Document) -> String {

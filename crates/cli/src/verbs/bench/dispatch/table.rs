@@ -3,8 +3,8 @@
 use super::measure::{CallLoop, Measured};
 use super::rates::Rates;
 use crate::fit::{Fit, Line};
-use crate::number::{counted, grouped, rate, significant};
 use crate::verbs::bench::machine::Machine;
+use tensortap_query::number::{counted, grouped, rate, significant};
 
 /// What was measured on what.
 pub fn head(machine: &Machine, tasks: u64, repeat: u32) -> String {

@@ -5,8 +5,8 @@ use tensortap::RunConfig;
 
 use super::recorded::{self, Recorded};
 use super::{Bench, TENSORS_PER_TASK};
-use crate::number;
 use crate::verbs::bench::spread::Spread;
+use tensortap_query::number;
 
 const TENSOR_BYTES: u64 = 256;
 /// Enough for every core to be busy.

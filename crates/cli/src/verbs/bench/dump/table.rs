@@ -7,9 +7,9 @@ use super::overhead::Overhead;
 use super::small::Small;
 use super::throughput::Throughput;
 use crate::fit::{Column, Fit, Line};
-use crate::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 use crate::verbs::bench::machine::Machine;
 use crate::verbs::bench::words::{ends, load_text, met_word};
+use tensortap_query::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 
 /// What was measured on what.
 pub fn head(machine: &Machine, load: Option<f64>, dir: &Path, free_bytes: u64) -> String {

@@ -5,9 +5,9 @@ use super::export::ExportRatio;
 use super::list::Listed;
 use super::stats::StatsRatio;
 use crate::fit::{Fit, Line};
-use crate::number::{byte_rate, bytes, counted, grouped, significant, time};
 use crate::verbs::bench::machine::Machine;
 use crate::verbs::bench::words::{ends, load_text, met_word};
+use tensortap_query::number::{byte_rate, bytes, counted, grouped, significant, time};
 
 /// What was measured on what.
 pub fn head(machine: &Machine, load: Option<f64>) -> String {

@@ -1,44 +1,45 @@
 //! Numbers that name tasks, arguments and records: single ones and ranges, in hex or decimal.
 
 use tensortap::TaskId;
+use tensortap::format::TaskChoice;
 
-const ACCEPTED: &str =
-    "a number is decimal (12) or hex (0x100000002), a range is FIRST-LAST with both ends in it";
+use crate::SelectorError;
 
 /// First and last number of a range; a single number is both.
 pub type IdRange = (u64, u64);
 
 /// Reads `12`, `0x1f`, `3-7` or `0x100000000-0x10000000f`.
-pub fn parse_range(text: &str) -> Result<IdRange, String> {
+pub fn parse_range(text: &str) -> Result<IdRange, SelectorError> {
     range_of(text, parse_id)
 }
 
 /// The same for tasks, which have one more spelling: ring and position in it, `1:2` for `0x100000002`.
-pub fn parse_task_range(text: &str) -> Result<IdRange, String> {
+pub fn parse_task_range(text: &str) -> Result<IdRange, SelectorError> {
     range_of(text, parse_task)
 }
 
-fn range_of(text: &str, parse: impl Fn(&str) -> Result<u64, String>) -> Result<IdRange, String> {
+fn range_of(
+    text: &str,
+    parse: impl Fn(&str) -> Result<u64, SelectorError>,
+) -> Result<IdRange, SelectorError> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let ends = (parse(first)?, parse(last)?);
     if ends.0 > ends.1 {
-        let (first, last) = (first.trim(), last.trim());
-        return Err(format!("the range ends before it begins; did you mean {last}-{first}?"));
+        let [first, last] = [first, last].map(|end| end.trim().to_string());
+        return Err(SelectorError::Backwards { first, last });
     }
     Ok(ends)
 }
 
 /// One task: `12`, `0x100000002` or `1:2`.
-pub fn parse_task(text: &str) -> Result<u64, String> {
+pub fn parse_task(text: &str) -> Result<u64, SelectorError> {
     let Some((ring, local)) = text.split_once(':') else { return parse_id(text) };
-    let half = |text: &str| {
-        u32::try_from(parse_id(text)?).map_err(|_| "a ring and a position in it have 32 bits".to_string())
-    };
+    let half = |text: &str| u32::try_from(parse_id(text)?).map_err(|_| SelectorError::RingTooLarge);
     Ok(TaskId::in_ring(half(ring)?, half(local)?).0)
 }
 
 /// One number.
-pub fn parse_id(text: &str) -> Result<u64, String> {
+pub fn parse_id(text: &str) -> Result<u64, SelectorError> {
     let text = text.trim();
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
@@ -46,9 +47,28 @@ pub fn parse_id(text: &str) -> Result<u64, String> {
     };
     // The standard parser would take a sign.
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-        return Err(ACCEPTED.into());
+        return Err(SelectorError::NoNumber);
     }
-    u64::from_str_radix(digits, radix).map_err(|_| "this is more than a 64-bit number".into())
+    u64::from_str_radix(digits, radix).map_err(|_| SelectorError::TooLarge)
+}
+
+/// Tasks by number, range or name. A name never starts with a digit, an id always does.
+///
+/// ```
+/// use tensortap::TaskChoice;
+/// use tensortap_query::ids::parse_task_choice;
+/// assert_eq!(parse_task_choice("1:2"), Ok(TaskChoice::Ids(0x1_0000_0002, 0x1_0000_0002)));
+/// assert_eq!(parse_task_choice("softmax"), Ok(TaskChoice::Kernel("softmax".into())));
+/// assert!(parse_task_choice("1f").is_err());
+/// ```
+pub fn parse_task_choice(text: &str) -> Result<TaskChoice, SelectorError> {
+    let named = text.trim().starts_with(|c: char| c.is_alphabetic() || "_*?".contains(c));
+    if named {
+        return Ok(TaskChoice::Kernel(text.trim().into()));
+    }
+    parse_task_range(text)
+        .map(|(first, last)| TaskChoice::Ids(first, last))
+        .map_err(|reason| SelectorError::NoTask(Box::new(reason)))
 }
 
 /// Whether one of the ranges holds the number; no ranges hold every number.
@@ -80,10 +100,10 @@ mod tests {
     #[test]
     fn what_is_no_number_is_refused() {
         for text in ["", "-", "1-", "-1", "x", "0x", "1f", "+1", "1-2-3", "0x-3", "1_000"] {
-            assert_eq!(parse_range(text), Err(ACCEPTED.into()), "{text}");
+            assert_eq!(parse_range(text), Err(SelectorError::NoNumber), "{text}");
         }
-        assert!(parse_range("7-3").unwrap_err().contains("did you mean 3-7?"));
-        assert!(parse_range("18446744073709551616").unwrap_err().contains("64-bit"));
+        assert!(parse_range("7-3").unwrap_err().to_string().contains("did you mean 3-7?"));
+        assert!(parse_range("18446744073709551616").unwrap_err().to_string().contains("64-bit"));
     }
 
     #[test]
@@ -98,12 +118,12 @@ mod tests {
     fn a_task_is_also_read_as_ring_and_position() {
         assert_eq!(parse_task_range("1:2"), Ok(((1 << 32) + 2, (1 << 32) + 2)));
         assert_eq!(parse_task_range("0:3-0x1:0xf"), Ok((3, (1 << 32) + 15)));
-        assert!(parse_task_range("1:2-1:0").unwrap_err().contains("did you mean 1:0-1:2?"));
-        assert!(parse_task_range("0x100000000:1").unwrap_err().contains("32 bits"));
+        assert!(parse_task_range("1:2-1:0").unwrap_err().to_string().contains("did you mean 1:0-1:2?"));
+        assert!(parse_task_range("0x100000000:1").unwrap_err().to_string().contains("32 bits"));
         for text in ["1:", ":1", "1:2:3", ":"] {
-            assert_eq!(parse_task_range(text), Err(ACCEPTED.into()), "{text}");
+            assert_eq!(parse_task_range(text), Err(SelectorError::NoNumber), "{text}");
         }
-        assert_eq!(parse_range("1:2"), Err(ACCEPTED.into()), "arguments have no rings");
+        assert_eq!(parse_range("1:2"), Err(SelectorError::NoNumber), "arguments have no rings");
     }
 
     proptest! {

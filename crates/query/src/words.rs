@@ -2,10 +2,19 @@
 
 use std::borrow::Cow;
 
+use tensortap::DumpStage;
 use tensortap::format::{ArgumentKind, PayloadState, Record, RunInfo, ScalarValue};
 
 use crate::number::{counted, grouped, significant};
-use crate::select::stage_word;
+
+/// A stage as selectors spell it.
+#[must_use]
+pub const fn stage_word(stage: DumpStage) -> &'static str {
+    match stage {
+        DumpStage::BeforeDispatch => "before",
+        DumpStage::AfterCompletion => "after",
+    }
+}
 
 /// A task without leading zeros, as selectors take it.
 pub fn short_task(task_id: u64) -> String {

@@ -1,6 +1,6 @@
-//! Which tasks and kernels are meant: by number, name or pattern.
+//! Which tasks and kernels are meant: by number, name or pattern. The one place where such words are understood.
 
-use tensortap_format::KernelInfo;
+use crate::KernelInfo;
 
 /// Tasks by number, or by what they run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ impl From<u64> for TaskChoice {
 }
 
 /// Whether a name fits a pattern: `*` stands for any characters, `?` for one.
+#[must_use]
 pub fn name_fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
@@ -41,11 +42,22 @@ pub fn name_fits(pattern: &str, name: &str) -> bool {
 }
 
 /// Whether a name is meant as a pattern.
+#[must_use]
 pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
 /// The kernels that a name, a pattern or a number stands for; none when nobody has it.
+///
+/// ```
+/// use tensortap_format::{KernelInfo, func_ids};
+/// let kernel = |func_id, name: &str| KernelInfo { func_id, name: name.into(), ..KernelInfo::default() };
+/// let kernels = [kernel(4, "add"), kernel(19, "add_scalar"), kernel(5, "mul")];
+/// assert_eq!(func_ids(&kernels, "add*"), [4, 19]);
+/// assert_eq!(func_ids(&kernels, "func_5"), [5]);
+/// assert!(func_ids(&kernels, "6").is_empty());
+/// ```
+#[must_use]
 pub fn func_ids(kernels: &[KernelInfo], wanted: &str) -> Vec<u32> {
     let wanted = wanted.trim();
     let fits = |kernel: &&KernelInfo| {
@@ -56,7 +68,13 @@ pub fn func_ids(kernels: &[KernelInfo], wanted: &str) -> Vec<u32> {
         return named;
     }
     let known = |id: &u32| kernels.iter().any(|kernel| kernel.func_id == *id);
-    number(wanted.strip_prefix("func_").unwrap_or(wanted)).filter(known).into_iter().collect()
+    numbered(wanted).filter(known).into_iter().collect()
+}
+
+/// A kernel by its number, or by the name that one without a name is shown with: `5`, `0x13`, `func_5`.
+#[must_use]
+pub fn numbered(wanted: &str) -> Option<u32> {
+    number(wanted.strip_prefix("func_").unwrap_or(wanted))
 }
 
 /// Decimal or hex, without a sign.

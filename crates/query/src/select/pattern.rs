@@ -1,6 +1,6 @@
-//! Patterns for names, shapes and hashes. Those for names are shared with what replays.
+//! Patterns for shapes and hashes.
 
-pub use tensortap::{is_pattern, name_fits};
+use crate::SelectorError;
 
 /// One place of a shape pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +16,9 @@ enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapePattern(Vec<Place>);
 
-const SHAPE_ACCEPTED: &str = "a shape is sizes joined by x (16x128); * stands for one dimension of any size, ... for \
-                              any number of dimensions, [] for none";
-
 impl ShapePattern {
     /// Reads a pattern.
-    pub fn parse(text: &str) -> Result<ShapePattern, String> {
+    pub fn parse(text: &str) -> Result<ShapePattern, SelectorError> {
         if text == "[]" {
             return Ok(ShapePattern(Vec::new()));
         }
@@ -29,9 +26,9 @@ impl ShapePattern {
             "*" => Ok(Place::Any),
             "..." | "…" => Ok(Place::Rest),
             digits if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-                digits.parse().map(Place::Size).map_err(|_| SHAPE_ACCEPTED)
+                digits.parse().map(Place::Size).map_err(|_| SelectorError::NoShape)
             }
-            _ => Err(SHAPE_ACCEPTED),
+            _ => Err(SelectorError::NoShape),
         };
         Ok(ShapePattern(text.split(['x', 'X']).map(place).collect::<Result<_, _>>()?))
     }
@@ -70,14 +67,13 @@ const HASH_DIGITS: u32 = 32;
 
 impl HashPrefix {
     /// Reads 1 to 32 hex digits, with `0x` before them or without.
-    pub fn parse(text: &str) -> Result<HashPrefix, String> {
-        const ACCEPTED: &str = "a hash is 1 to 32 hex digits, the first of it are enough: 765e781b";
+    pub fn parse(text: &str) -> Result<HashPrefix, SelectorError> {
         let hex = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
         let digits = u32::try_from(hex.len()).unwrap_or(u32::MAX);
         if !(1..=HASH_DIGITS).contains(&digits) || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(ACCEPTED.into());
+            return Err(SelectorError::NoHash);
         }
-        let value = u128::from_str_radix(hex, 16).map_err(|_| ACCEPTED)?;
+        let value = u128::from_str_radix(hex, 16).map_err(|_| SelectorError::NoHash)?;
         Ok(HashPrefix { digits, value })
     }
 
@@ -114,7 +110,7 @@ mod tests {
             assert_eq!(ShapePattern::parse(pattern).unwrap().fits(shape), expected, "{pattern} {shape:?}");
         }
         for text in ["", "x", "16x", "-1", "16,8", "a", "16x+3", "99999999999999999999"] {
-            assert_eq!(ShapePattern::parse(text), Err(SHAPE_ACCEPTED.into()), "{text}");
+            assert_eq!(ShapePattern::parse(text), Err(SelectorError::NoShape), "{text}");
         }
     }
 

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use tensortap::DType;
 use tensortap::format::{Dump, FormatError, PayloadState, Record, ScalarValue};
 
-use crate::output::Output;
-use crate::progress::StepProgress;
+use super::Progress;
 
 /// Payloads are looked at in pieces of this many bytes: whole elements of every dtype.
 const PIECE_BYTES: usize = 1 << 20;
@@ -23,16 +22,14 @@ impl NanRecords {
     /// Looks at the records that `wanted` leaves.
     pub fn find(
         dump: &Dump,
-        output: Output,
+        progress: &Progress<'_>,
         wanted: impl Fn(&Record) -> bool,
     ) -> Result<NanRecords, FormatError> {
         let mut records = NanRecords { found: Vec::new(), unknown: 0 };
         let mut scan = Scan { dump, piece: Vec::new(), seen: HashMap::new() };
-        let progress = StepProgress::over_bytes(output, dump.len(), dump.totals().stored_bytes);
-        progress.begin("looking for NaN".into());
         for record in dump.records() {
             let record = record?;
-            progress.advance();
+            progress(record.index + 1, dump.len());
             if !wanted(&record) {
                 continue;
             }

@@ -6,10 +6,9 @@ use tensortap::{DType, DumpStage};
 
 use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern};
-use super::stage_word;
 use crate::ids::{IdRange, holds};
 use crate::number::counted;
-use crate::record_text::{kernel_label, shape_text, short_task};
+use crate::words::{kernel_label, shape_text, short_task, stage_word};
 
 /// One selector with its values.
 pub enum Condition {

@@ -1,0 +1,76 @@
+//! What can be wrong with a question, or with the dump it is asked of.
+
+use std::path::PathBuf;
+
+use tensortap::Unknown;
+use tensortap::format::FormatError;
+
+/// A selector that cannot be read. Its text says what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// Neither a number nor a range.
+    #[error("a number is decimal (12) or hex (0x100000002), a range is FIRST-LAST with both ends in it")]
+    NoNumber,
+    /// Past 64 bits.
+    #[error("this is more than a 64-bit number")]
+    TooLarge,
+    /// A range whose ends are swapped.
+    #[error("the range ends before it begins; did you mean {last}-{first}?")]
+    Backwards {
+        /// Its first end, as given.
+        first: String,
+        /// Its last end, as given.
+        last: String,
+    },
+    /// A half of a task id that does not fit.
+    #[error("a ring and a position in it have 32 bits")]
+    RingTooLarge,
+    /// Neither a task's number nor a name.
+    #[error("{0}; a task is also meant by its ring and position (1:2) or its kernel's name")]
+    NoTask(Box<SelectorError>),
+    /// No shape.
+    #[error(
+        "a shape is sizes joined by x (16x128); * stands for one dimension of any size, ... for any number of \
+         dimensions, [] for none"
+    )]
+    NoShape,
+    /// No hash.
+    #[error("a hash is 1 to 32 hex digits, the first of it are enough: 765e781b")]
+    NoHash,
+    /// No stage.
+    #[error("a stage is before or after")]
+    NoStage,
+    /// No field that rows can be sorted by.
+    #[error("a key is one of {}; -KEY has the largest first", .keys.join(", "))]
+    NoKey {
+        /// The keys there are.
+        keys: Vec<&'static str>,
+    },
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The dump cannot be read.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A name that nothing in the dump has.
+    #[error("there is no {} `{}`", .0.what, .0.name)]
+    Unknown(Unknown),
+    /// A run folder has several dumps, and one is wanted.
+    #[error("{} holds {} dumps: {}", .path.display(), .dumps.len(), .dumps.join(", "))]
+    SeveralDumps {
+        /// The folder.
+        path: PathBuf,
+        /// The folders of its dumps.
+        dumps: Vec<String>,
+    },
+    /// None of the dumps is of such a rank.
+    #[error("{} has no such rank; there are: {}", .path.display(), .ranks.join(", "))]
+    NoRank {
+        /// The folder.
+        path: PathBuf,
+        /// The ranks that there are.
+        ranks: Vec<String>,
+    },
+}

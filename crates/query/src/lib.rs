@@ -1,0 +1,18 @@
+//! Questions that can be asked of dumps: which records, what they are called, how rows are made of them, and the document
+//! of every answer.
+//!
+//! Everything that shows a dump is made of this: the command line, and whatever else shows one later. It knows no terminal
+//! and no command line; what it has to say is returned, as values, as rows or as a serialisable document.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod ids;
+pub mod number;
+mod select;
+pub mod words;
+
+pub use error::{QueryError, SelectorError};
+pub use select::{
+    HashPrefix, Progress, Selection, Selectors, ShapePattern, parse_dtype, parse_stage, short_dtype,
+};
+pub use words::stage_word;
