@@ -68,12 +68,19 @@ struct Cli {
     verb: Option<Verb>,
 }
 
+/// The scenes of the `tensortap` binary: the built-in ones, and, hidden, those made for tests and those that `bench` measures.
+pub fn scenes() -> Registry {
+    tensortap::builtin().and(&tensortap_test_scenes::all()).and(&tensortap_bench::scenes())
+}
+
 /// The whole command line for these scenes: reads the words of this process, does what they ask, and says how the process ends.
 ///
 /// Call it first in `main`: in a device process, which is started from the same executable, it never returns.
 pub fn main_with(registry: Registry) -> ExitCode {
+    // `bench` measures scenes of its own, whatever others there are.
+    let measured = registry.clone().and(&tensortap_bench::registry());
     // A device process never gets past this line.
-    tensortap::become_device_if_asked_with(registry.clone());
+    tensortap::become_device_if_asked_with(measured);
     let cli = match usage::parse::<Cli>() {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),

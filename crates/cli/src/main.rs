@@ -2,5 +2,5 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    tensortap_cli::main_with(tensortap::builtin())
+    tensortap_cli::main_with(tensortap_cli::scenes())
 }

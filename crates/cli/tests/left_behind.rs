@@ -17,6 +17,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn config(scene: &str, platform: &str, runtime: &str) -> RunConfig {
     let mut config = RunConfig::new(scene);
+    config.registry = tensortap_cli::scenes();
     config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
     config.device_memory = Some(1 << 30);
     config.platform = platform.into();

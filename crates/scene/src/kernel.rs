@@ -117,6 +117,15 @@ impl Registry {
         self
     }
 
+    /// The registry with those scenes of another whose names it does not have.
+    #[must_use]
+    pub fn and(mut self, other: &Registry) -> Registry {
+        let new: Vec<_> =
+            other.scenes.iter().filter(|scene| self.find(scene.name()).is_none()).copied().collect();
+        self.scenes.extend(new);
+        self
+    }
+
     /// Every scene, hidden ones too.
     pub fn scenes(&self) -> &[&'static dyn Scene] {
         &self.scenes

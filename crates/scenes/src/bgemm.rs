@@ -240,7 +240,7 @@ fn golden_of<T: Element, R: Element>(params: &Params, inputs: &HostArgs) -> Host
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, params, recorded, ring_use};
+    use crate::checks::{self, params, recorded, ring_use};
     use proptest::prelude::*;
 
     const SMALL: [(&str, &str); 4] = [("m", "6"), ("n", "4"), ("k", "8"), ("tile", "2")];

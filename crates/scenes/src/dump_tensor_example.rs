@@ -136,7 +136,7 @@ fn increment_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::checks;
+    use crate::checks;
 
     #[test]
     fn holds_what_scenes_promise() {

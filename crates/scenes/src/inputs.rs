@@ -6,10 +6,10 @@ use fastrand::Rng;
 use tensortap_scene::{Element, HostArgs, ParamSpec, Params};
 
 /// The parameter every scene with random inputs has.
-pub(crate) const SEED: ParamSpec = ParamSpec::int("seed", "1", 0, u64::MAX, "seed of the random inputs");
+pub const SEED: ParamSpec = ParamSpec::int("seed", "1", 0, u64::MAX, "seed of the random inputs");
 
 /// A generator of its own for each purpose, so that changing one input leaves the others as they are.
-pub(crate) fn rng(params: &Params, purpose: &str) -> Rng {
+pub fn rng(params: &Params, purpose: &str) -> Rng {
     // FNV-1a spreads the purpose over the seed; fastrand spreads the seed over its state.
     let hash = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -18,24 +18,24 @@ pub(crate) fn rng(params: &Params, purpose: &str) -> Rng {
 }
 
 /// Random values of a range, rounded to the element type.
-pub(crate) fn uniform<T: Element>(rng: &mut Rng, count: usize, range: Range<f64>) -> Vec<T> {
+pub fn uniform<T: Element>(rng: &mut Rng, count: usize, range: Range<f64>) -> Vec<T> {
     (0..count).map(|_| T::from_f64(range.start + (range.end - range.start) * rng.f64())).collect()
 }
 
 /// Fills one argument with random values of a range.
-pub(crate) fn fill_uniform<T: Element>(params: &Params, args: &mut HostArgs, name: &str, range: Range<f64>) {
+pub fn fill_uniform<T: Element>(params: &Params, args: &mut HostArgs, name: &str, range: Range<f64>) {
     let tensor = args.get_mut(name);
     let values = uniform::<T>(&mut rng(params, name), tensor.bytes.len() / size_of::<T>(), range);
     tensor.set(&values);
 }
 
 /// A whole-number parameter that counts elements of something in memory.
-pub(crate) fn size(params: &Params, name: &str) -> usize {
+pub fn size(params: &Params, name: &str) -> usize {
     usize::try_from(params.int(name)).expect("a size in memory fits a usize")
 }
 
 /// A count of elements as shapes have it.
-pub(crate) fn dim(count: usize) -> u64 {
+pub fn dim(count: usize) -> u64 {
     u64::try_from(count).expect("a usize fits 64 bits")
 }
 

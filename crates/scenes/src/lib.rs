@@ -16,36 +16,26 @@
 //! assert_eq!(graph.len(), 5);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! `unsafe` is denied, with one exception: a kernel of a hidden scene writes to an unmapped address on purpose.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 use tensortap_scene::Registry;
 
-mod bench_dispatch;
 mod bgemm;
+pub mod checks;
 mod dump_tensor_example;
-mod faulty;
-mod garbage;
-mod inputs;
-mod large_tensor;
+pub mod inputs;
 mod limits;
 mod mixed_example;
-mod odd_views;
 mod paged_attention;
-mod rendezvous;
-mod ring_scopes;
 mod scalar_data;
-mod shuffled;
 mod stream;
 mod tiny_llm;
-mod trace_args;
 mod vector_example;
 
 #[cfg(test)]
 mod tests;
 
-/// Every built-in scene, the hidden ones for tests and measurements last.
+/// Every built-in scene.
 pub fn builtin() -> Registry {
     Registry::new(&[
         &vector_example::VectorExample,
@@ -56,17 +46,5 @@ pub fn builtin() -> Registry {
         &paged_attention::PagedAttention,
         &tiny_llm::TinyLlm,
         &stream::Stream,
-        &faulty::CRASH_SEGV,
-        &faulty::CRASH_ABORT,
-        &faulty::CRASH_STACK,
-        &faulty::HANG,
-        &bench_dispatch::BenchDispatch,
-        &ring_scopes::RingScopes,
-        &rendezvous::Rendezvous,
-        &odd_views::OddViews,
-        &large_tensor::LargeTensor,
-        &garbage::Garbage,
-        &shuffled::Shuffled,
-        &trace_args::TraceArgs,
     ])
 }

@@ -157,7 +157,7 @@ fn rows_of(block: BlockContext, rows: usize) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, recorded, ring_use};
+    use crate::checks::{self, recorded, ring_use};
     use std::collections::HashSet;
 
     #[test]

@@ -215,7 +215,7 @@ fn args<T: Copy + Into<ScalarArg>>(values: &[T]) -> Vec<ScalarArg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, params, recorded};
+    use crate::checks::{self, params, recorded};
 
     #[test]
     fn holds_what_scenes_promise() {

@@ -173,7 +173,7 @@ fn advance_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, recorded, ring_use};
+    use crate::checks::{self, recorded, ring_use};
     use proptest::prelude::*;
     use std::collections::HashSet;
 

@@ -204,7 +204,7 @@ fn mul_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, recorded};
+    use crate::checks::{self, recorded};
 
     #[test]
     fn holds_what_scenes_promise() {

@@ -14,7 +14,7 @@
 //! | `extract` | [`extract`](crate::extract) |
 //! | `verify` | [`verify`](crate::format::verify()) |
 //! | `repair` | [`repair`](crate::format::repair()) |
-//! | `bench` | `dispatch`: [`run`](crate::run()) of the scene `bench_dispatch`; the others time the calls above |
+//! | `bench` | a crate of its own, `tensortap_bench`, which times the calls above |
 //!
 //! A dump to look into, as all examples below make theirs:
 //!
@@ -179,7 +179,7 @@
 //! use std::time::Instant;
 //! use tensortap::{DeviceMode, RunConfig, resolve, run, scene::SequentialGraph};
 //!
-//! let mut config = RunConfig::new("bench_dispatch").param("shape", "chain").param("tasks", 1000);
+//! let mut config = RunConfig::new("stream").param("tasks", 1000).param("bytes", 64);
 //! config.device_mode = DeviceMode::Thread;
 //! let report = run(&config)?;
 //! // The yardstick: a loop that calls the same kernels.

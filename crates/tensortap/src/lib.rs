@@ -75,5 +75,5 @@ pub use tensortap_runtime::{
     exit_on_crash_in_thread_mode,
 };
 pub use tensortap_scene as scene;
-pub use tensortap_scenes::builtin;
+pub use tensortap_scenes::{builtin, checks};
 pub use tensortap_values as values;

@@ -133,8 +133,8 @@ pub fn resolve(config: &RunConfig) -> Result<Request, Error> {
 /// Names of the runtimes a scene makes sense for; the first is what it runs on when none is named.
 ///
 /// ```
-/// let scene = tensortap::builtin().find("ring_scopes").expect("built in");
-/// assert_eq!(tensortap::runtimes_of(scene), ["tensormap_and_ringbuffer", "aicpu_build_graph"]);
+/// let scene = tensortap::builtin().find("bgemm").expect("built in");
+/// assert_eq!(tensortap::runtimes_of(scene), ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"]);
 /// ```
 pub fn runtimes_of(scene: &dyn Scene) -> Vec<&'static str> {
     let runtimes = RUNTIMES.iter().filter(|r| scene.runtimes().include(r.name(), r.builds_on_device()));

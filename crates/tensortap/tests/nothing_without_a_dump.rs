@@ -175,6 +175,7 @@ fn threads() -> BTreeSet<String> {
 fn threads_of_a_run(dump: Option<DumpConfig>) -> BTreeSet<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = RunConfig::new("hang");
+    config.registry = tensortap_test_scenes::all();
     config.device_mode = DeviceMode::Thread;
     config.device_memory = Some(1 << 30);
     config.stall_timeout = None;

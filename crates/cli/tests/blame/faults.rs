@@ -42,7 +42,7 @@ fn every_fault_is_found_on(platform: usize) {
     let mut problems = Vec::new();
     let mut turn = platform;
     for name in listed_scenes() {
-        let scene = tensortap::builtin().find(name).expect("listed");
+        let scene = tensortap_cli::scenes().find(name).expect("listed");
         let mut goldens = Goldens { folder: tempfile::tempdir().expect("a folder"), dumps: HashMap::new() };
         for kernel in scene.kernels() {
             for &kind in kernel.faults {

@@ -23,7 +23,7 @@ fn runs_with_different_garbage_are_both_right() {
 
 #[test]
 fn the_culprit_is_found_among_garbage() {
-    let kernels = tensortap::builtin().find("garbage").expect("built in").kernels();
+    let kernels = tensortap_cli::scenes().find("garbage").expect("built in").kernels();
     for (turn, kernel) in kernels.iter().enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
         let (platform, runtime) = place("garbage", turn);

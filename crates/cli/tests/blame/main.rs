@@ -22,6 +22,7 @@ use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RunConfig};
 /// A run that is dumped into a folder, on the real device executable.
 fn config(scene: &str, platform: &str, runtime: &str, out: &Path) -> RunConfig {
     let mut config = RunConfig::new(scene);
+    config.registry = tensortap_cli::scenes();
     config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
     config.device_memory = Some(2 << 30);
     config.platform = platform.into();
@@ -51,17 +52,17 @@ fn blame_by_golden(dump: &Dump, golden: &Dump) -> Blame {
 }
 
 fn blame_by_reference(dump: &Dump) -> Blame {
-    let scene = tensortap::builtin().find(&dump.info().scene).expect("a built-in scene");
+    let scene = tensortap_cli::scenes().find(&dump.info().scene).expect("a built-in scene");
     Blame::of(dump, &Against::Reference(scene), &BlameOptions::default()).expect("readable")
 }
 
 fn listed_scenes() -> Vec<&'static str> {
-    tensortap::builtin().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }
 
 /// The platforms, each with a runtime of the scene, in turn: number `turn`.
 fn place(scene: &str, turn: usize) -> (&'static str, &'static str) {
-    let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("built in"));
+    let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("built in"));
     (PLATFORMS[turn % PLATFORMS.len()].name(), runtimes[turn % runtimes.len()])
 }
 

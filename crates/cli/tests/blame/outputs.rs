@@ -17,7 +17,7 @@ fn run(config: &RunConfig) -> (RunReport, Dump) {
 
 /// Every output put together from the dump, against the bytes that the host read from the device's memory.
 fn against_device_memory(dump: &Dump, results: &[HostTensor]) -> OutputDiff {
-    let args = tensortap::builtin().find(&dump.info().scene).expect("built in");
+    let args = tensortap_cli::scenes().find(&dump.info().scene).expect("built in");
     let before = args.host_args(&tensortap::resolve(&params_of(dump)).expect("as it ran").params);
     let expected: Vec<ExpectedOutput<'_>> = results
         .iter()
@@ -50,7 +50,7 @@ fn check(config: &RunConfig, is_raced: bool) -> Result<(), String> {
     if !is_raced && !is_same {
         return Err(format!("other bytes than in device memory: {:?}", memory.rows));
     }
-    let golden = diff_scene_golden(&dump, &tensortap::builtin(), &DiffOptions::default())
+    let golden = diff_scene_golden(&dump, &tensortap_cli::scenes(), &DiffOptions::default())
         .map_err(|error| error.to_string())?;
     if golden.rows.len() != report.outputs.len() || golden.rows.is_empty() {
         return Err(format!("{} of {} outputs", golden.rows.len(), report.outputs.len()));
@@ -85,7 +85,7 @@ fn a_dump_and_its_run_agree_about_a_fault_in_every_kernel() {
     let mut problems = Vec::new();
     let mut turn = 0;
     for scene in listed_scenes() {
-        let kernels = tensortap::builtin().find(scene).expect("listed").kernels();
+        let kernels = tensortap_cli::scenes().find(scene).expect("listed").kernels();
         for kernel in kernels.iter().filter(|kernel| !kernel.faults.is_empty()) {
             turn += 1;
             let kind = kernel.faults[turn % kernel.faults.len()];
@@ -103,7 +103,7 @@ fn a_dump_and_its_run_agree_about_a_fault_in_every_kernel() {
 
 fn verdicts(config: &RunConfig) -> Vec<(Verdict, String)> {
     let (_, dump) = run(config);
-    let diff = diff_scene_golden(&dump, &tensortap::builtin(), &DiffOptions::default()).expect("readable");
+    let diff = diff_scene_golden(&dump, &tensortap_cli::scenes(), &DiffOptions::default()).expect("readable");
     assert!(!diff.passes());
     diff.rows.iter().map(|r| (r.outcome.verdict, r.outcome.reason().unwrap_or_default().into())).collect()
 }

@@ -124,7 +124,7 @@ fn scenes_are_listed_with_all_their_keys() {
     let outcome = tensortap("scenes --json");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
     let scenes = document(&outcome);
-    let registry = tensortap::builtin();
+    let registry = tensortap_cli::scenes();
     let listed: Vec<&str> = registry.scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect();
     let named: Vec<&str> = scenes.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(named, listed);

@@ -17,7 +17,7 @@ fn the_table_shows_every_listed_scene_at_a_width_of_its_own() {
 #[test]
 fn scenes_made_for_tests_are_not_listed_but_can_be_asked_about() {
     let table = tensortap("scenes").stdout;
-    let registry = tensortap::builtin();
+    let registry = tensortap_cli::scenes();
     for scene in registry.scenes() {
         let row = table.lines().any(|line| line.split(' ').next() == Some(scene.name()));
         assert_eq!(row, !scene.hidden(), "{}", scene.name());

@@ -17,7 +17,8 @@ fn every_listed_fault_makes_the_golden_fail_on_every_platform_and_runtime_in_thr
 
 #[test]
 fn every_kind_of_fault_is_listed_and_every_kernel_lists_one() {
-    let scenes = listed_scenes().into_iter().map(|scene| tensortap::builtin().find(scene).expect("listed"));
+    let scenes =
+        listed_scenes().into_iter().map(|scene| tensortap_cli::scenes().find(scene).expect("listed"));
     let kernels: Vec<_> = scenes.flat_map(|scene| scene.kernels()).collect();
     for kernel in &kernels {
         assert!(!kernel.faults.is_empty(), "kernel {} lists no fault", kernel.name);
@@ -31,7 +32,7 @@ fn every_listed_fault_makes_the_golden_fail(mode: DeviceMode) {
     for scene in listed_scenes() {
         let places: Vec<_> = everywhere(scene).into_iter().filter(|c| c.device_mode == mode).collect();
         assert!(places.len() >= PLATFORMS.len(), "{scene} runs in too few places");
-        for kernel in tensortap::builtin().find(scene).expect("listed").kernels() {
+        for kernel in tensortap_cli::scenes().find(scene).expect("listed").kernels() {
             for &kind in kernel.faults {
                 for mut config in places.iter().cloned() {
                     config.inject_fault = Some((kernel.name.into(), kind));
@@ -48,7 +49,7 @@ fn every_listed_fault_makes_the_golden_fail(mode: DeviceMode) {
 #[test]
 fn a_race_shows_with_several_schedulers_too() {
     for scene in listed_scenes() {
-        for kernel in tensortap::builtin().find(scene).expect("listed").kernels() {
+        for kernel in tensortap_cli::scenes().find(scene).expect("listed").kernels() {
             if kernel.faults.contains(&FaultKind::Race) {
                 let mut config = config(scene);
                 config.inject_fault = Some((kernel.name.into(), FaultKind::Race));
@@ -62,7 +63,7 @@ fn a_race_shows_with_several_schedulers_too() {
 #[test]
 fn a_fault_that_a_kernel_cannot_show_is_refused_with_those_it_can() {
     let mut config = config("dump_tensor_example");
-    let kernel = tensortap::builtin().find("dump_tensor_example").expect("built in").kernels()[0];
+    let kernel = tensortap_cli::scenes().find("dump_tensor_example").expect("built in").kernels()[0];
     let missing = FaultKind::ALL
         .into_iter()
         .find(|kind| !kernel.faults.contains(kind))

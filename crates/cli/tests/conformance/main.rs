@@ -14,6 +14,7 @@ use tensortap::{DeviceMode, PLATFORMS, RunConfig, RunReport};
 /// A configuration whose device is the real executable: a test binary cannot become one.
 fn config(scene: &str) -> RunConfig {
     let mut config = RunConfig::new(scene);
+    config.registry = tensortap_cli::scenes();
     config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
     // Sparse, and small enough that many runs at once do not promise more than there is.
     config.device_memory = Some(2 << 30);
@@ -26,7 +27,7 @@ fn run(config: &RunConfig) -> RunReport {
 
 /// Every combination of platform, runtime the scene makes sense for, and device mode.
 fn everywhere(scene: &str) -> Vec<RunConfig> {
-    let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("a built-in scene"));
+    let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("a built-in scene"));
     let mut all = Vec::new();
     for platform in PLATFORMS {
         for runtime in &runtimes {
@@ -50,5 +51,5 @@ fn label(config: &RunConfig) -> String {
 
 /// Names of the scenes a user sees.
 fn listed_scenes() -> Vec<&'static str> {
-    tensortap::builtin().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }

@@ -9,7 +9,7 @@ use crate::{capture, listed_scenes, only, replay, replay_of, small};
 fn every_task_of_every_scene_platform_and_runtime_is_bit_exact_on_every_platform() {
     // Hidden ones with views and mixes that the others do not have.
     for scene in listed_scenes().into_iter().chain(["odd_views", "rendezvous"]) {
-        let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("built in"));
+        let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("built in"));
         for captured_on in PLATFORMS {
             for &runtime in &runtimes {
                 let folder = tempfile::tempdir().expect("a folder");

@@ -17,7 +17,7 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
         expect: Expect::Captured,
         redact: None,
         allow_inexact: false,
-        registry: tensortap::builtin(),
+        registry: tensortap_cli::scenes(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{capture, failed, listed_scenes, replay, replay_of, small};
 fn an_injected_fault_fails_exactly_the_tasks_it_can_show_in() {
     let (mut shown, mut hidden) = (0, 0);
     for name in listed_scenes() {
-        let scene = tensortap::builtin().find(name).expect("built in");
+        let scene = tensortap_cli::scenes().find(name).expect("built in");
         for platform in PLATFORMS {
             for runtime in tensortap::runtimes_of(scene) {
                 let mut config = small(name);

@@ -26,6 +26,7 @@ fn executable() -> PathBuf {
 /// A scene with small parameters, so that all of them together take seconds.
 fn small(scene: &str) -> RunConfig {
     let mut config = RunConfig::new(scene);
+    config.registry = tensortap_cli::scenes();
     let params: &[(&str, u64)] = match scene {
         "stream" => &[("tasks", 12), ("bytes", 70_000)],
         "tiny_llm" => &[("tokens", 3), ("prompt", 2), ("layers", 1)],
@@ -48,7 +49,7 @@ fn capture(mut config: RunConfig, out: &Path) -> RunReport {
 
 /// A replay of everything there, in this process.
 fn replay_of(source: &Path) -> ReplayConfig {
-    let mut config = ReplayConfig::new(source, tensortap::builtin());
+    let mut config = ReplayConfig::new(source, tensortap_cli::scenes());
     config.device_executable = Some(executable());
     config.device_mode = DeviceMode::Thread;
     config.device_memory = Some(1 << 30);
@@ -73,5 +74,5 @@ fn failed(report: &ReplayReport) -> Vec<u64> {
 }
 
 fn listed_scenes() -> Vec<&'static str> {
-    tensortap::builtin().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }

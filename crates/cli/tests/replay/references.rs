@@ -12,7 +12,7 @@ use crate::{capture, failed, listed_scenes, only, replay, replay_of, small};
 /// Every kernel of two scenes with a fault that leaves values finite, and a capture of a run with it.
 fn each_fault(check: impl Fn(&Path, &KernelDef, FaultKind)) {
     for scene in ["vector_example", "paged_attention"] {
-        for kernel in tensortap::builtin().find(scene).expect("built in").kernels() {
+        for kernel in tensortap_cli::scenes().find(scene).expect("built in").kernels() {
             for kind in [FaultKind::Sign, FaultKind::Last, FaultKind::Shift] {
                 if !kernel.faults.contains(&kind) {
                     continue;
@@ -94,7 +94,7 @@ fn every_task_of_every_scene_agrees_with_its_references_alone_and_as_a_case() {
             assert_eq!(task.outcome, Outcome::WithinRule, "{scene}: {}", task.name());
         }
         let cases = folder.path().join("cases");
-        for kernel in tensortap::builtin().find(scene).expect("built in").kernels() {
+        for kernel in tensortap_cli::scenes().find(scene).expect("built in").kernels() {
             let Some(task) = report.tasks.iter().find(|t| t.kernels.iter().any(|k| k == kernel.name)) else {
                 continue;
             };

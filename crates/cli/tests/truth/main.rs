@@ -20,6 +20,7 @@ use tensortap::{DeviceMode, DumpConfig, DumpLevel, PLATFORMS, RunConfig, RunRepo
 /// A configuration that dumps into a folder, on the real device executable.
 fn config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
     let mut config = RunConfig::new(scene);
+    config.registry = tensortap_cli::scenes();
     config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
     config.device_memory = Some(2 << 30);
     // New memory is zero here and in the sequential executor, so that unwritten bytes agree, too.
@@ -35,7 +36,7 @@ fn run(config: &RunConfig) -> RunReport {
 
 /// Every platform, runtime of the scene, and device mode.
 fn everywhere(scene: &str) -> Vec<(&'static str, &'static str, DeviceMode)> {
-    let runtimes = tensortap::runtimes_of(tensortap::builtin().find(scene).expect("a built-in scene"));
+    let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("a built-in scene"));
     let mut all = Vec::new();
     for platform in PLATFORMS {
         for &runtime in &runtimes {
@@ -48,5 +49,5 @@ fn everywhere(scene: &str) -> Vec<(&'static str, &'static str, DeviceMode)> {
 }
 
 fn listed_scenes() -> Vec<&'static str> {
-    tensortap::builtin().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }

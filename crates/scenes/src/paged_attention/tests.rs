@@ -9,7 +9,7 @@ use tensortap_scene::{
 use super::PagedAttention;
 use super::kernels::{self, ONLINE_UPDATE};
 use super::plan::Plan;
-use crate::tests::{Given, checks, params, recorded, ring_use};
+use crate::checks::{self, Given, params, recorded, ring_use};
 
 /// Ragged in every way: context and block share no factor, head_dim is no multiple of the lanes.
 const RAGGED: Given<'_> =

@@ -5,7 +5,7 @@ use tensortap_scene::{Params, Scene, SceneError};
 
 use super::TinyLlm;
 use super::config::Config;
-use crate::tests::{Given, checks, params, recorded, ring_use};
+use crate::checks::{self, Given, params, recorded, ring_use};
 
 const ONE_OF_EACH: Given<'_> = &[
     ("layers", "1"),

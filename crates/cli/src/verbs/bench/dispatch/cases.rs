@@ -27,6 +27,7 @@ impl Case {
     /// The same for the library.
     pub fn config(&self, tasks: u64) -> RunConfig {
         let mut config = RunConfig::new(SCENE).param("shape", self.shape).param("tasks", tasks);
+        config.registry = tensortap_bench::registry();
         config.platform.clone_from(&self.platform);
         config.runtime = Some(self.runtime.clone());
         config.blocks = self.blocks;

@@ -9,7 +9,7 @@ use tensortap_scene::{
     Scene, kernel_entry,
 };
 
-use crate::inputs::{SEED, fill_uniform, size};
+use tensortap_scenes::inputs::{SEED, fill_uniform, size};
 
 /// Rows that are accumulated.
 const ROWS: u64 = 4;
@@ -178,7 +178,7 @@ fn finish_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::checks;
+    use tensortap_scenes::checks;
 
     #[test]
     fn holds_what_scenes_promise() {

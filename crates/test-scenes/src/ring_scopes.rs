@@ -233,8 +233,8 @@ fn to_f64(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, ring_use};
     use proptest::prelude::*;
+    use tensortap_scenes::checks::{self, ring_use};
 
     #[test]
     fn holds_what_scenes_promise() {

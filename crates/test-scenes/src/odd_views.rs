@@ -8,7 +8,7 @@ use tensortap_scene::{
     Scene, kernel_entry,
 };
 
-use crate::inputs::{SEED, fill_uniform};
+use tensortap_scenes::inputs::{SEED, fill_uniform};
 
 const ROWS: usize = 6;
 const COLS: usize = 10;
@@ -152,7 +152,7 @@ fn negate_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::checks;
+    use tensortap_scenes::checks;
 
     #[test]
     fn graph_golden_and_references_agree() {

@@ -12,7 +12,7 @@ use tensortap_scene::{
     ScalarArg, Scene, kernel_entry,
 };
 
-use crate::inputs::{SEED, fill_uniform};
+use tensortap_scenes::inputs::{SEED, fill_uniform};
 
 const TASKS: u64 = 7;
 /// Three slots of up to five blocks.
@@ -202,7 +202,7 @@ fn untouched(_task: &mut RefTask) {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::recorded;
+    use tensortap_scenes::checks::recorded;
 
     #[test]
     fn every_dispatch_writes_its_own_row() {

@@ -1,11 +1,11 @@
 //! A hidden scene of kernels that do nothing: what is left to measure is submitting, scheduling and dispatching.
 
-use tensortap_abi::{CoreType, DType};
-use tensortap_scene::KernelArg::{In, InOut, Scalar};
-use tensortap_scene::{
+use tensortap::scene::KernelArg::{In, InOut, Scalar};
+use tensortap::scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
     Scene, Tensor, kernel_entry,
 };
+use tensortap::{CoreType, DType};
 
 /// Elements of the tensors passed around: one cache line.
 const CELL: [u64; 1] = [16];
@@ -133,7 +133,7 @@ fn nothing(_task: &mut RefTask) {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, recorded, ring_use};
+    use tensortap::checks::{self, recorded, ring_use};
 
     fn given(shape: &'static str) -> [(&'static str, &'static str); 3] {
         [("shape", shape), ("tasks", "50"), ("scope", "8")]
@@ -154,6 +154,12 @@ mod tests {
         for shape in ["independent", "chain", "fanout"] {
             assert_eq!(ring_use(&BenchDispatch, &given(shape)).tasks, 8, "{shape}");
         }
+    }
+
+    #[test]
+    fn it_is_well_formed_and_hidden() {
+        checks::is_well_formed(&BenchDispatch);
+        assert!(BenchDispatch.hidden());
     }
 
     #[test]

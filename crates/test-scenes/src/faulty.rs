@@ -216,7 +216,7 @@ impl KernelBody for Hang {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, recorded};
+    use tensortap_scenes::checks::{self, recorded};
 
     #[test]
     fn sound_tasks_come_first_and_everything_is_in_order() {

@@ -10,7 +10,7 @@ use super::{Given, params};
 /// What a graph takes of the rings when nothing is released before the scope it belongs to has ended: the most
 /// that is held at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RingUse {
+pub struct RingUse {
     /// Tasks in the scopes open at one time.
     pub tasks: usize,
     /// Bytes of intermediates in the scopes open at one time.
@@ -20,7 +20,7 @@ pub(crate) struct RingUse {
 }
 
 /// Measures [`RingUse`] without running anything.
-pub(crate) fn ring_use(scene: &dyn Scene, given: Given<'_>) -> RingUse {
+pub fn ring_use(scene: &dyn Scene, given: Given<'_>) -> RingUse {
     let params = params(scene, given);
     let mut meter = RingMeter { open: vec![RingUse::default()], ..RingMeter::default() };
     let args = scene.args(&params).into_iter();

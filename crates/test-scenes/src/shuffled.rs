@@ -8,7 +8,7 @@ use tensortap_scene::{
     Scene, kernel_entry,
 };
 
-use crate::inputs::{SEED, fill_uniform, size};
+use tensortap_scenes::inputs::{SEED, fill_uniform, size};
 
 /// Chains.
 const LANES: u64 = 9;
@@ -151,7 +151,7 @@ fn add_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::checks;
+    use tensortap_scenes::checks;
 
     #[test]
     fn every_order_gives_the_golden() {

@@ -13,7 +13,7 @@ use tensortap_scene::{
     Scene, TensorArg, kernel_entry,
 };
 
-use crate::inputs::dim;
+use tensortap_scenes::inputs::dim;
 
 /// What a participant writes when all others came, plus its index; nothing when they did not.
 const MET: u32 = 100;
@@ -169,8 +169,8 @@ fn meet_task_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{Given, checks, difference_from_golden, params, recorded};
     use tensortap_scene::SequentialGraph;
+    use tensortap_scenes::checks::{self, Given, difference_from_golden, params, recorded};
 
     const HASTY: [Given<'static>; 2] =
         [&[("patience_ms", "0"), ("mode", "mix")], &[("patience_ms", "0"), ("mode", "tasks")]];

@@ -143,7 +143,7 @@ fn sum_reference(task: &mut RefTask) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{checks, ring_use};
+    use tensortap_scenes::checks::{self, ring_use};
 
     #[test]
     fn holds_what_scenes_promise() {
