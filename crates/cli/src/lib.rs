@@ -77,10 +77,8 @@ pub fn scenes() -> Registry {
 ///
 /// Call it first in `main`: in a device process, which is started from the same executable, it never returns.
 pub fn main_with(registry: Registry) -> ExitCode {
-    // `bench` measures scenes of its own, whatever others there are.
-    let measured = registry.clone().and(&tensortap_bench::registry());
-    // A device process never gets past this line.
-    tensortap::become_device_if_asked_with(measured);
+    // A device process never gets past this line. `bench` measures scenes of its own, whatever others there are.
+    tensortap::become_device_if_asked_with(tensortap_bench::registry_with(&registry));
     let cli = match usage::parse::<Cli>() {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),

@@ -85,7 +85,7 @@ impl Verb {
             Verb::Extract(args) => extract::run(args, registry, output),
             Verb::Verify(args) => verify::run(args, output),
             Verb::Repair(args) => repair::run(args, output),
-            Verb::Bench(args) => bench::run(args, output),
+            Verb::Bench(args) => bench::run(args, tensortap_bench::registry_with(registry), output),
             Verb::Selectors(_) => select::print_page(output),
             Verb::Faults(_) => faults::run(output),
         }

@@ -1,21 +1,25 @@
+//! What figures depend on, and what several of them come to.
+
 use std::fs;
 use std::thread::available_parallelism;
 
 use serde::Serialize;
 
-use tensortap_query::number::counted;
-
 /// What figures depend on.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// CPUs this process may use.
     pub cpus: usize,
-    cpu_model: Option<String>,
-    architecture: &'static str,
-    os: &'static str,
-    version: &'static str,
+    /// What the system calls the processor.
+    pub cpu_model: Option<String>,
+    /// Such as `x86_64`.
+    pub architecture: &'static str,
+    /// Such as `linux`.
+    pub os: &'static str,
+    /// Of tensortap.
+    pub version: &'static str,
     /// Built with checks that cost time.
-    debug_assertions: bool,
+    pub debug_assertions: bool,
 }
 
 impl Machine {
@@ -30,18 +34,6 @@ impl Machine {
             debug_assertions: cfg!(debug_assertions),
         }
     }
-
-    /// One line for people.
-    pub fn describe(&self) -> String {
-        let Machine { cpus, cpu_model, architecture, os, version, debug_assertions } = self;
-        let model = cpu_model.as_ref().map_or(String::new(), |model| format!(" ({model})"));
-        let build = if *debug_assertions {
-            "with debug assertions, slower than a release build"
-        } else {
-            "release build"
-        };
-        format!("{}{model}, {architecture} {os}, tensortap {version} {build}", counted(*cpus as u64, "CPU"))
-    }
 }
 
 /// How many threads wanted a CPU over the last minute, on average. Figures taken under load say less.
@@ -54,6 +46,31 @@ fn model_name(cpuinfo: &str) -> Option<String> {
     line.split_once(':').map(|(_, model)| model.trim().into())
 }
 
+/// The middle and the ends of several measurements of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one measurement.
+    pub fn of(mut measured: Vec<f64>) -> Spread {
+        measured.sort_by(f64::total_cmp);
+        let middle = measured.len() / 2;
+        let median = if measured.len() % 2 == 1 {
+            measured[middle]
+        } else {
+            f64::midpoint(measured[middle - 1], measured[middle])
+        };
+        Spread { median, min: measured[0], max: measured[measured.len() - 1] }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +80,12 @@ mod tests {
         let cpuinfo = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Fast CPU @ 3 GHz\n";
         assert_eq!(model_name(cpuinfo).as_deref(), Some("Fast CPU @ 3 GHz"));
         assert_eq!(model_name("processor: 0\n"), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_of_measurements_lies_between_the_middle_two() {
+        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(Spread::of(vec![4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, min: 7.0, max: 7.0 });
     }
 }

@@ -1,18 +1,20 @@
 //! Dumps made for a measurement.
 
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::Path;
 
-use anyhow::Context;
 use tensortap::abi::{NO_KERNEL, RecordKind, Role, TaskDumpRecord, TensorDumpRecord};
 use tensortap::format::{BIN_FILE, DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
 use tensortap::values::from_f64;
 use tensortap::{DType, DumpStage};
 
-use super::{Bench, TENSOR_BYTES};
+use crate::BenchError;
+use crate::error::io;
 
+/// A tensor of a dump with payloads.
+pub(crate) const TENSOR_BYTES: u64 = 1 << 20;
 /// The payload file of a dump made here.
-pub const PAYLOAD_FILE: &str = BIN_FILE;
+pub(crate) const PAYLOAD_FILE: &str = BIN_FILE;
 /// Tasks in one frame of the index.
 const TASKS_PER_FRAME: u64 = 512;
 /// Different tensors before they repeat: more than a second-level cache holds.
@@ -25,14 +27,17 @@ fn info() -> RunInfo {
     RunInfo { scene: "bench_read".into(), kernels: kernels.collect(), ..RunInfo::default() }
 }
 
-/// A dump of so many records as arguments say, each of one task, without payloads.
-pub fn without_payload(bench: &Bench<'_>) -> anyhow::Result<PathBuf> {
-    bench.steps.begin("making a dump to list".into());
-    let dir = bench.scratch.path("records");
-    let mut writer = DumpWriter::create(&dir, &info())?;
-    let (records, mut seq) = (bench.args.records, 0);
-    for first in (0..records).step_by(usize::try_from(TASKS_PER_FRAME)?) {
-        bench.check_interrupt()?;
+/// A dump of so many records, each of one task, without payloads. `check` ends it early.
+pub(crate) fn without_payload(
+    dir: &Path,
+    records: u64,
+    check: impl Fn() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut writer = DumpWriter::create(dir, &info())?;
+    let mut seq = 0;
+    let mut first = 0;
+    while first < records {
+        check()?;
         let frame: Vec<IndexRecord> = (first..records.min(first + TASKS_PER_FRAME))
             .flat_map(|id| {
                 [task(id), IndexRecord::tensor(&tensor(id, DType::Float32, 65_536), Payload::None)]
@@ -41,23 +46,26 @@ pub fn without_payload(bench: &Bench<'_>) -> anyhow::Result<PathBuf> {
         let end = seq + frame.len() as u64;
         writer.append(0, seq..end, &frame)?;
         seq = end;
+        first += TASKS_PER_FRAME;
     }
     writer.finish(&Footer::new(Status::Complete))?;
-    bench.steps.advance();
-    Ok(dir)
+    Ok(())
 }
 
-/// A dump of tensors of 1 MiB, all of one dtype.
-pub fn with_payload(bench: &Bench<'_>, dtype: DType) -> anyhow::Result<PathBuf> {
-    bench.steps.begin(format!("making a dump of {dtype}"));
-    let dir = bench.scratch.path(dtype.name());
-    let mut writer = DumpWriter::create(&dir, &info())?;
+/// A dump of so many tensors of 1 MiB, all of one dtype. `check` ends it early.
+pub(crate) fn with_payload(
+    dir: &Path,
+    dtype: DType,
+    tensors: u64,
+    check: impl Fn() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut writer = DumpWriter::create(dir, &info())?;
     let contents: Vec<Vec<u8>> = (0..DIFFERENT).map(|seed| values(dtype, seed)).collect();
     let numel = TENSOR_BYTES * 8 / u64::from(dtype.bits());
-    for (id, content) in (0..bench.args.tensors()).zip(contents.iter().cycle()) {
-        bench.check_interrupt()?;
+    for (id, content) in (0..tensors).zip(contents.iter().cycle()) {
+        check()?;
         let offset = writer.reserve(TENSOR_BYTES);
-        writer.payload_file()?.write_all_at(content, offset).context("writing a dump to measure")?;
+        writer.payload_file()?.write_all_at(content, offset).map_err(io("writing", dir))?;
         let stored = Payload::Stored { offset, bytes: TENSOR_BYTES };
         writer.append(
             0,
@@ -66,8 +74,7 @@ pub fn with_payload(bench: &Bench<'_>, dtype: DType) -> anyhow::Result<PathBuf> 
         )?;
     }
     writer.finish(&Footer::new(Status::Complete))?;
-    bench.steps.advance();
-    Ok(dir)
+    Ok(())
 }
 
 fn task(task_id: u64) -> IndexRecord {

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
 use tensortap::format::BIN_FILE;
 use tensortap::{DumpConfig, DumpLevel, DumpReport, Golden, PayloadPath, RunConfig, RunReport};
 
-use super::scratch::Scratch;
-use crate::interrupt::Interrupt;
+use crate::BenchError;
+use crate::error::io;
+use crate::scratch::Scratch;
 
 /// A run with a dump.
 pub struct Recorded {
@@ -36,8 +36,8 @@ impl Recorded {
 }
 
 /// Runs without a dump.
-pub fn without_dump(config: &RunConfig, interrupt: &Interrupt) -> anyhow::Result<Duration> {
-    let report = tensortap::run_observed(config, &mut |_| !interrupt.requested())?;
+pub fn without_dump(config: &RunConfig, goes_on: &dyn Fn() -> bool) -> Result<Duration, BenchError> {
+    let report = tensortap::run_observed(config, &mut |_| goes_on())?;
     Ok(good(report)?.wall)
 }
 
@@ -46,12 +46,12 @@ pub fn with_dump(
     config: &RunConfig,
     dump: DumpConfig,
     scratch: &Scratch,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Recorded> {
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Recorded, BenchError> {
     let dir = scratch.path("dump");
     let config = RunConfig { dump: Some(dump), out: Some(dir.clone()), ..config.clone() };
     let started = Instant::now();
-    let report = tensortap::run_observed(&config, &mut |_| !interrupt.requested())?;
+    let report = tensortap::run_observed(&config, &mut |_| goes_on())?;
     let sync = sync(&dir.join(BIN_FILE))?;
     let total = started.elapsed();
     let report = good(report)?;
@@ -65,17 +65,17 @@ pub fn full(dedup: bool, write: PayloadPath) -> DumpConfig {
     DumpConfig { dedup, write, ..DumpConfig::new(DumpLevel::Full) }
 }
 
-fn sync(path: &Path) -> anyhow::Result<Duration> {
+fn sync(path: &Path) -> Result<Duration, BenchError> {
     let started = Instant::now();
     let synced = File::open(path).and_then(|file| file.sync_data());
-    synced.with_context(|| format!("syncing {}", path.display()))?;
+    synced.map_err(io("syncing", path))?;
     Ok(started.elapsed())
 }
 
 /// Figures mean something only when the run was right.
-fn good(report: RunReport) -> anyhow::Result<RunReport> {
+fn good(report: RunReport) -> Result<RunReport, BenchError> {
     if report.golden == Golden::Fail {
-        bail!("the golden of {} found a difference", report.scene);
+        return Err(BenchError::Wrong(format!("the golden of {} found a difference", report.scene)));
     }
     match report.failure {
         Some(failure) => Err(failure.into()),
@@ -83,14 +83,14 @@ fn good(report: RunReport) -> anyhow::Result<RunReport> {
     }
 }
 
-fn whole(dump: Option<DumpReport>) -> anyhow::Result<DumpReport> {
-    let dump = dump.context("nothing was recorded")?;
+fn whole(dump: Option<DumpReport>) -> Result<DumpReport, BenchError> {
+    let dump = dump.ok_or_else(|| BenchError::Wrong("nothing was recorded".into()))?;
     if let Some(problem) = &dump.problem {
-        bail!("the dump is not complete: {problem}");
+        return Err(BenchError::Wrong(format!("the dump is not complete: {problem}")));
     }
     let lost = dump.dropped_records + dump.dropped_overwrite + dump.corrupt_records + dump.truncated_tensors;
     if lost > 0 {
-        bail!("{lost} records of the dump are lost or damaged");
+        return Err(BenchError::Wrong(format!("{lost} records of the dump are lost or damaged")));
     }
     Ok(dump)
 }

@@ -1,10 +1,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use crate::BenchError;
+use crate::error::io;
 
 /// A folder of its own for what a measurement writes; it goes with this value.
-pub struct Scratch {
+pub(crate) struct Scratch {
     dir: PathBuf,
     /// The folder around it, when that was made for it, too.
     made_parent: Option<PathBuf>,
@@ -12,29 +13,29 @@ pub struct Scratch {
 
 impl Scratch {
     /// A new folder inside `parent`.
-    pub fn new(parent: &Path) -> anyhow::Result<Scratch> {
+    pub(crate) fn new(parent: &Path) -> Result<Scratch, BenchError> {
         let made_parent = (!parent.exists()).then(|| parent.to_path_buf());
         let dir = parent.join(format!("bench_dump_{}", std::process::id()));
-        fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+        fs::create_dir_all(&dir).map_err(io("creating", &dir))?;
         Ok(Scratch { dir, made_parent })
     }
 
     /// Where a file or folder of this name goes.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// What its disk has left for this user.
-    pub fn free_bytes(&self) -> anyhow::Result<u64> {
+    pub(crate) fn free_bytes(&self) -> Result<u64, BenchError> {
         let disk = rustix::fs::statvfs(&self.dir)
-            .with_context(|| format!("asking how much disk {} has left", self.dir.display()))?;
+            .map_err(|errno| io("asking how much disk is left at", &self.dir)(errno.into()))?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Removes a file or folder in it.
-    pub fn remove(&self, path: &Path) -> anyhow::Result<()> {
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), BenchError> {
         let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        removed.with_context(|| format!("removing {}", path.display()))
+        removed.map_err(io("removing", path))
     }
 }
 
