@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Argument, Captured, Dump, FormatError};
 
 use crate::compare::damage;
-use crate::graph::pieces::{Piece, pieces};
-use crate::graph::{Argument, Basis, Place, Source, TaskGraph};
+use crate::graph::view::{Piece, pieces};
+use crate::graph::{Basis, OutputRef, TaskGraph, TensorView};
 
 /// Larger views than this are not put together from several outputs.
 const MAX_BYTES: u64 = 1 << 28;
@@ -17,7 +17,7 @@ pub enum Carried {
     /// Byte for byte.
     Same,
     /// It changed after this output was captured, or was read before it was written.
-    Changed(Source),
+    Changed(OutputRef),
     /// Nothing says, and why.
     Unknown(String),
 }
@@ -27,46 +27,49 @@ pub enum Carried {
 ///
 /// # Errors
 /// A payload cannot be read.
-pub fn carried(dump: &Dump, graph: &TaskGraph, task: usize, arg: &Argument) -> Result<Carried, FormatError> {
-    let [source, others @ ..] = arg.origin.sources.as_slice() else { return Ok(Carried::Same) };
-    if let Some(answer) = by_hash(graph, arg, *source, others.is_empty()) {
+pub fn carried(
+    dump: &Dump,
+    graph: &TaskGraph,
+    task: usize,
+    arg: Argument<'_>,
+) -> Result<Carried, FormatError> {
+    let [output, others @ ..] = graph.outputs_behind(arg) else { return Ok(Carried::Same) };
+    if let Some(answer) = by_hash(graph, arg, *output, others.is_empty()) {
         return Ok(answer);
     }
-    if arg.origin.basis != Basis::Bytes {
+    if graph.origin(arg).basis != Basis::Bytes {
         return Ok(among(graph, arg));
     }
     match by_bytes(dump, graph, arg)? {
-        Some(Carried::Changed(source)) => Ok(match damage_of(dump, graph, arg, source)? {
+        Some(Carried::Changed(output)) => Ok(match damage_of(dump, graph, arg, output)? {
             Some(reason) => Carried::Unknown(reason),
-            None => Carried::Changed(source),
+            None => Carried::Changed(output),
         }),
         Some(answer) => Ok(answer),
         None => Ok(Carried::Unknown(format!(
             "argument {} of task {:#x} is part of what others wrote, and not all payloads are stored",
-            arg.arg_index, graph.tasks[task].task_id
+            arg.arg_index,
+            graph.task(task).task_id
         ))),
     }
 }
 
-fn hash_after(graph: &TaskGraph, source: Source) -> Option<u128> {
-    graph.tasks[source.task].arg(source.arg_index)?.after?.hash
-}
-
 /// Decides where one output is the whole input.
-fn by_hash(graph: &TaskGraph, arg: &Argument, source: Source, is_only: bool) -> Option<Carried> {
-    let written = graph.tasks[source.task].arg(source.arg_index)?;
-    let is_whole = match (&arg.place, &written.place) {
-        (Some(here), Some(there)) => here.is_same_view(there),
-        _ => is_only && arg.dtype == written.dtype && arg.shape == written.shape,
+fn by_hash(graph: &TaskGraph, arg: Argument<'_>, output: OutputRef, is_only: bool) -> Option<Carried> {
+    let written = graph.output(output)?;
+    let is_whole = match (TensorView::of(arg), TensorView::of(written)) {
+        (Some(here), Some(there)) => here.is_same_view(&there),
+        _ => is_only && arg.dtype == written.dtype && arg.shape() == written.shape(),
     };
-    let same = arg.before?.hash? == hash_after(graph, source)?;
-    is_whole.then_some(if same { Carried::Same } else { Carried::Changed(source) })
+    let same = arg.hash_before()? == written.hash_after()?;
+    is_whole.then_some(if same { Carried::Same } else { Carried::Changed(output) })
 }
 
 /// Without addresses: the input is one of the outputs, or it cannot be told.
-fn among(graph: &TaskGraph, arg: &Argument) -> Carried {
-    let hash = arg.before.and_then(|c| c.hash);
-    if hash.is_some() && arg.origin.sources.iter().any(|s| hash_after(graph, *s) == hash) {
+fn among(graph: &TaskGraph, arg: Argument<'_>) -> Carried {
+    let hash = arg.hash_before();
+    let holds_it = |output: &OutputRef| graph.output(*output).and_then(|o| o.hash_after()) == hash;
+    if hash.is_some() && graph.outputs_behind(arg).iter().any(holds_it) {
         Carried::Same
     } else {
         Carried::Unknown("the dump does not say which bytes came from which task".into())
@@ -74,37 +77,36 @@ fn among(graph: &TaskGraph, arg: &Argument) -> Carried {
 }
 
 /// Puts the input together from outputs, the newest first; `None` when something is missing.
-fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: &Argument) -> Result<Option<Carried>, FormatError> {
-    let Some((here, before)) = arg.place.as_ref().zip(arg.before.filter(|c| c.stored)) else {
+fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: Argument<'_>) -> Result<Option<Carried>, FormatError> {
+    let Some((here, before)) = TensorView::of(arg).zip(arg.before.filter(Captured::is_stored)) else {
         return Ok(None);
     };
     let record = dump.record(before.record)?;
-    let Some(own) = pieces(here).filter(|_| record.bin_size <= MAX_BYTES) else { return Ok(None) };
-    let mut sources = Vec::new();
-    for &source in &arg.origin.sources {
-        let Some(written) = graph.tasks[source.task].arg(source.arg_index) else { return Ok(None) };
-        let Some((there, after)) = written.place.as_ref().zip(written.after.filter(|c| c.stored)) else {
-            return Ok(None);
-        };
-        sources.push((source, there, after));
+    let Some(own) = pieces(&here).filter(|_| record.bin_size <= MAX_BYTES) else { return Ok(None) };
+    let mut outputs = Vec::new();
+    for &output in graph.outputs_behind(arg) {
+        let Some(written) = graph.output(output) else { return Ok(None) };
+        let after = written.after.filter(Captured::is_stored);
+        let Some((there, after)) = TensorView::of(written).zip(after) else { return Ok(None) };
+        outputs.push((output, there, after));
     }
-    let unit = Unit::of(sources.iter().map(|(_, there, _)| *there).chain([here]));
+    let unit = Unit::of(outputs.iter().map(|(_, there, _)| there).chain([&here]));
     let given = unit.split(dump.payload(&record)?);
     let mut known = vec![false; given.len()];
-    for (source, there, after) in sources {
-        let Some(theirs) = pieces(there) else { return Ok(None) };
+    for (output, there, after) in outputs {
+        let Some(theirs) = pieces(&there) else { return Ok(None) };
         let shared = shared(&own, &theirs, unit);
         let Some(first) = shared.iter().map(|s| s.there).min() else { continue };
         let end = shared.iter().map(|s| s.there + s.len).max().unwrap_or(first);
-        let output = dump.record(after.record)?;
+        let record = dump.record(after.record)?;
         let (first, bytes) = unit.bytes(first..end);
         let mut content = vec![0; bytes.end - bytes.start];
-        dump.payload_part(&output, bytes.start as u64, &mut content)?;
+        dump.payload_part(&record, bytes.start as u64, &mut content)?;
         let content = unit.split(content);
         for Shared { here, there, len } in shared {
             for n in 0..len {
                 if !known[here + n] && given[here + n] != content[there - first + n] {
-                    return Ok(Some(Carried::Changed(source)));
+                    return Ok(Some(Carried::Changed(output)));
                 }
                 known[here + n] = true;
             }
@@ -117,10 +119,10 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: &Argument) -> Result<Option<Car
 fn damage_of(
     dump: &Dump,
     graph: &TaskGraph,
-    arg: &Argument,
-    source: Source,
+    arg: Argument<'_>,
+    output: OutputRef,
 ) -> Result<Option<String>, FormatError> {
-    let written = graph.tasks[source.task].arg(source.arg_index).and_then(|a| a.after);
+    let written = graph.output(output).and_then(|a| a.after);
     for captured in [arg.before, written].into_iter().flatten() {
         if let Some(reason) = damage(dump, &dump.record(captured.record)?)? {
             return Ok(Some(reason));
@@ -138,8 +140,8 @@ enum Unit {
 
 impl Unit {
     /// Half-bytes where any of the views has elements of that size.
-    fn of<'p>(mut places: impl Iterator<Item = &'p Place>) -> Unit {
-        if places.any(|place| place.layout.elem_bits() < 8) { Unit::HalfByte } else { Unit::Byte }
+    fn of<'p>(mut views: impl Iterator<Item = &'p TensorView>) -> Unit {
+        if views.any(|view| view.layout.elem_bits() < 8) { Unit::HalfByte } else { Unit::Byte }
     }
 
     const fn half_bytes(self) -> usize {
@@ -202,7 +204,8 @@ mod tests {
         let matrix = Layout::contiguous(&[4, 4], 16).unwrap();
         let column = matrix.slice(1, 1, 1).unwrap();
         let row = matrix.slice(0, 2, 1).unwrap();
-        let [matrix, column, row] = [matrix, column, row].map(|l| pieces(&Place::new(l, 0x1000)).unwrap());
+        let [matrix, column, row] =
+            [matrix, column, row].map(|l| pieces(&TensorView::new(l, 0x1000)).unwrap());
         let places = |own, theirs| -> Vec<_> {
             shared(own, theirs, Unit::Byte).iter().map(|s| (s.here, s.there, s.len)).collect()
         };
@@ -214,9 +217,9 @@ mod tests {
     #[test]
     fn half_bytes_that_two_views_share_are_placed_in_both() {
         let row = |first, elements| Layout::new(&[elements], &[1], first, 4).unwrap();
-        let bytes = Place::new(Layout::contiguous(&[4], 8).unwrap(), 0x1000);
-        let [odd, even] = [row(3, 4), row(0, 6)].map(|l| Place::new(l, 0x1000));
-        let places = |own: &Place, theirs: &Place| -> Vec<_> {
+        let bytes = TensorView::new(Layout::contiguous(&[4], 8).unwrap(), 0x1000);
+        let [odd, even] = [row(3, 4), row(0, 6)].map(|l| TensorView::new(l, 0x1000));
+        let places = |own: &TensorView, theirs: &TensorView| -> Vec<_> {
             let unit = Unit::of([own, theirs].into_iter());
             assert_eq!(unit, Unit::HalfByte);
             let (own, theirs) = (pieces(own).unwrap(), pieces(theirs).unwrap());

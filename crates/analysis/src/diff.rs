@@ -1,9 +1,8 @@
 //! Every record of a dump beside what it should be.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use tensortap_abi::DumpStage;
-use tensortap_format::{Dump, FormatError, Record};
+use tensortap_format::{Dump, FormatError, Record, TaskKey};
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict, compare};
 
 use crate::blame::{match_options, rule_of};
@@ -99,14 +98,11 @@ pub fn diff_dumps(
 ) -> Result<Diff, AnalysisError> {
     let (ours, theirs) = (load(dump)?, load(golden)?);
     let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes));
-    let places: HashMap<u64, usize> = ours.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
     let rows = options.work.map(records, |record| {
-        let place = places.get(&record.task_id).copied();
-        let other = place.and_then(|p| matching.partner[p]).map(|p| &theirs.tasks[p]);
-        let partner = other.and_then(|t| t.arg(record.arg_index)).and_then(|a| match record.stage {
-            DumpStage::BeforeDispatch => a.before,
-            DumpStage::AfterCompletion => a.after,
-        });
+        let place = ours.position(record.task_key());
+        let other = place.and_then(|p| matching.partner[p]).map(|p| theirs.task(p));
+        let partner = other.and_then(|t| t.argument(record.arg_index));
+        let partner = partner.and_then(|a| a.captured(record.stage).copied());
         let rule = rule_of_record(&options.rules, &ours, place, record);
         let kernels = kernels(&ours, place);
         let Some(captured) = partner else {
@@ -134,7 +130,7 @@ pub fn diff_dumps(
         let partner = Some(Partner::Record(Box::new(theirs)));
         Ok(DiffRow { record: *record, order: place.unwrap_or(usize::MAX), kernels, partner, rule, outcome })
     })?;
-    let unmatched = lonely(&ours, &theirs, &matching, &rows, &places);
+    let unmatched = lonely(&ours, &theirs, &matching, &rows);
     Ok(Diff { rows, unmatched })
 }
 
@@ -163,9 +159,8 @@ pub fn diff_arrays<'g, E: From<FormatError> + Send>(
     options: &DiffOptions<'_>,
 ) -> Result<Diff, E> {
     let graph = load(dump)?;
-    let places: HashMap<u64, usize> = graph.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
     let rows = options.work.map(records, |record| {
-        let place = places.get(&record.task_id).copied();
+        let place = graph.position(record.task_key());
         let (rule, kernels) = (rule_of_record(&options.rules, &graph, place, record), kernels(&graph, place));
         let (partner, outcome) = match find(record)? {
             None => (None, Outcome::unknown("the golden has no array of its name")),
@@ -197,24 +192,18 @@ fn side_of<'a>(dump: &'a Dump, record: &Record) -> Side<'a> {
 }
 
 fn kernels(graph: &TaskGraph, place: Option<usize>) -> Vec<String> {
-    place.map(|p| graph.tasks[p].kernel_labels()).unwrap_or_default()
+    place.map(|p| graph.task(p).kernel_names()).unwrap_or_default()
 }
 
 fn rule_of_record(rules: &RuleBook, graph: &TaskGraph, place: Option<usize>, record: &Record) -> Rule {
-    let arg = place.and_then(|p| Some((p, graph.tasks[p].arg(record.arg_index)?)));
+    let arg = place.and_then(|p| Some((p, graph.task(p).argument(record.arg_index)?)));
     arg.map_or_else(|| Rule::for_dtype(record.dtype), |(p, arg)| rule_of(rules, graph, p, arg, record.stage))
 }
 
-fn lonely(
-    ours: &TaskGraph,
-    theirs: &TaskGraph,
-    matching: &Matching,
-    rows: &[DiffRow],
-    places: &HashMap<u64, usize>,
-) -> Vec<Lonely> {
+fn lonely(ours: &TaskGraph, theirs: &TaskGraph, matching: &Matching, rows: &[DiffRow]) -> Vec<Lonely> {
     let task = |graph: &TaskGraph, place: usize, whose: &str| {
-        let task = &graph.tasks[place];
-        format!("{whose} task {:#x} ({})", task.task_id, task.kernel_labels().join("+"))
+        let task = graph.task(place);
+        format!("{whose} task {:#x} ({})", task.task_id, task.kernel_names().join("+"))
     };
     let lone = |graph, whose: &'static str| {
         move |u: &crate::matching::Unmatched| Lonely {
@@ -222,13 +211,13 @@ fn lonely(
             reason: u.reason.clone(),
         }
     };
-    let asked_for: HashSet<u64> = rows.iter().map(|r| r.record.task_id).collect();
-    let selected = |u: &&crate::matching::Unmatched| asked_for.contains(&ours.tasks[u.task].task_id);
+    let asked_for: HashSet<TaskKey> = rows.iter().map(|r| r.record.task_key()).collect();
+    let selected = |u: &&crate::matching::Unmatched| asked_for.contains(&ours.task(u.task).key());
     let mut all: Vec<Lonely> =
         matching.only_first.iter().filter(selected).map(lone(ours, "the dump's")).collect();
     all.extend(matching.only_second.iter().map(lone(theirs, "the golden's")));
     let is_matched = |row: &&DiffRow| {
-        let place = places.get(&row.record.task_id).copied();
+        let place = ours.position(row.record.task_key());
         row.partner.is_none() && place.is_some_and(|p| matching.partner[p].is_some())
     };
     all.extend(rows.iter().filter(is_matched).map(|row| Lonely {

@@ -6,15 +6,15 @@
 mod memory;
 
 use tensortap_abi::{DType, TaskId};
-use tensortap_format::{Dump, FormatError, OrchestrationArg, Status, content_hash};
+use tensortap_format::{Captured, Dump, FormatError, OrchestrationArg, Status, content_hash};
 use tensortap_geometry::Layout;
 use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, Subject, Tolerance, Verdict, compare, detail};
 
 use crate::compare::{Side, damage, record_side};
 use crate::diff::DiffOptions;
 use crate::error::AnalysisError;
-use crate::graph::pieces::{Piece, pieces};
-use crate::graph::{Argument, Place, Source, TaskGraph, load};
+use crate::graph::view::{Piece, pieces};
+use crate::graph::{OutputRef, TaskGraph, TensorView, load};
 use memory::Memory;
 
 /// An output of the orchestration as it should be in the end.
@@ -104,15 +104,16 @@ pub fn diff_outputs(
     }
     let graph = load(dump)?;
     let run = Run { dump, graph: &graph, gap: gap(dump, &graph) };
-    let views: Vec<Result<Place, String>> = expected.iter().map(|output| view_of(&args, output)).collect();
-    let found: Vec<Place> = views.iter().flatten().copied().collect();
+    let views: Vec<Result<TensorView, String>> =
+        expected.iter().map(|output| view_of(&args, output)).collect();
+    let found: Vec<TensorView> = views.iter().flatten().copied().collect();
     let mut writers = graph.last_writers(&found).into_iter();
     let outputs: Vec<Output<'_>> = expected
         .iter()
         .zip(views)
         .map(|(expected, view)| {
-            let sources = view.is_ok().then(|| writers.next()).flatten().unwrap_or_default();
-            Output { expected, view, sources }
+            let writes = view.is_ok().then(|| writers.next()).flatten().unwrap_or_default();
+            Output { expected, view, writes }
         })
         .collect();
     let rows = options.work.map(&outputs, |output| run.judge(output, options))?;
@@ -127,7 +128,7 @@ fn gap(dump: &Dump, graph: &TaskGraph) -> Option<String> {
 }
 
 /// Where an output lay, if the dump's argument of that name is what the golden is made for.
-fn view_of(args: &[OrchestrationArg], expected: &ExpectedOutput<'_>) -> Result<Place, String> {
+fn view_of(args: &[OrchestrationArg], expected: &ExpectedOutput<'_>) -> Result<TensorView, String> {
     let arg = args.iter().find(|arg| arg.name.as_deref() == Some(expected.name));
     let arg = arg.ok_or("the dump does not say where it lay")?;
     let (shape, desc) = (expected.shape, &arg.desc);
@@ -140,7 +141,7 @@ fn view_of(args: &[OrchestrationArg], expected: &ExpectedOutput<'_>) -> Result<P
             expected.dtype.name(),
         ));
     }
-    Ok(Place::new(layout, desc.buffer_addr))
+    Ok(TensorView::new(layout, desc.buffer_addr))
 }
 
 /// The dump in which outputs are looked for.
@@ -152,9 +153,9 @@ struct Run<'a> {
 
 struct Output<'a> {
     expected: &'a ExpectedOutput<'a>,
-    view: Result<Place, String>,
+    view: Result<TensorView, String>,
     /// The writes it holds, the newest first.
-    sources: Vec<Source>,
+    writes: Vec<OutputRef>,
 }
 
 /// What one task wrote.
@@ -168,7 +169,7 @@ struct Written {
 impl Run<'_> {
     fn judge(&self, output: &Output<'_>, options: &DiffOptions<'_>) -> Result<OutputRow, FormatError> {
         let &ExpectedOutput { name, dtype, shape, .. } = output.expected;
-        let writers: Vec<Writer> = output.sources.iter().map(|&source| self.writer(source)).collect();
+        let writers: Vec<Writer> = output.writes.iter().map(|&write| self.writer(write)).collect();
         let rule = rule_of(output.expected, writers.first(), options);
         let mut row = OutputRow {
             name: name.into(),
@@ -196,8 +197,8 @@ impl Run<'_> {
             return Ok(());
         }
         // A payload that is the whole output was checked where it was compared.
-        let parts = output.sources.iter().filter(|_| matches!(ours.content, Content::Bytes(_)));
-        for captured in parts.filter_map(|&source| self.arg(source)?.after) {
+        let parts = output.writes.iter().filter(|_| matches!(ours.content, Content::Bytes(_)));
+        for captured in parts.filter_map(|&write| self.graph.output(write)?.after) {
             if let Some(reason) = damage(self.dump, &self.dump.record(captured.record)?)? {
                 row.outcome = Outcome::unknown(reason);
                 return Ok(());
@@ -205,8 +206,8 @@ impl Run<'_> {
         }
         row.detail = detail(ours, &theirs, &row.rule, false)?;
         let worst = row.detail.as_ref().and_then(|detail| detail.worst.first());
-        let source = worst.and_then(|worst| self.source_of(output, worst.index));
-        row.worst_writer = source.map(|source| self.writer(source));
+        let write = worst.and_then(|worst| self.source_of(output, worst.index));
+        row.worst_writer = write.map(|write| self.writer(write));
         if let Some(gap) = &self.gap {
             row.outcome =
                 Outcome::unknown(format!("it is outside its rule, but {gap}: later writes may be missing"));
@@ -220,8 +221,8 @@ impl Run<'_> {
             Ok(view) => view,
             Err(reason) => return Ok(Err(reason.clone())),
         };
-        if let [source] = output.sources[..]
-            && let Some(record) = self.whole(source, view, output.expected)
+        if let [write] = output.writes[..]
+            && let Some(record) = self.whole(write, view, output.expected)
         {
             return Ok(Ok(record_side(self.dump, &self.dump.record(record)?)));
         }
@@ -231,27 +232,31 @@ impl Run<'_> {
     }
 
     /// The record of a write that is the whole output.
-    fn whole(&self, source: Source, view: &Place, expected: &ExpectedOutput<'_>) -> Option<u64> {
-        let arg = self.arg(source)?;
+    fn whole(&self, write: OutputRef, view: &TensorView, expected: &ExpectedOutput<'_>) -> Option<u64> {
+        let arg = self.graph.output(write)?;
         let is_whole = arg.dtype == expected.dtype
-            && arg.shape == expected.shape
-            && arg.place.is_some_and(|place| place.is_same_view(view));
+            && arg.shape() == expected.shape
+            && TensorView::of(arg).is_some_and(|written| written.is_same_view(view));
         arg.after.filter(|_| is_whole).map(|captured| captured.record)
     }
 
-    fn assemble(&self, output: &Output<'_>, view: &Place) -> Result<Result<Vec<u8>, String>, FormatError> {
-        let Output { expected, sources, .. } = output;
+    fn assemble(
+        &self,
+        output: &Output<'_>,
+        view: &TensorView,
+    ) -> Result<Result<Vec<u8>, String>, FormatError> {
+        let Output { expected, writes, .. } = output;
         let Some(mut memory) = Memory::new(view, expected.initial) else {
             return Ok(Err("it is too large".into()));
         };
         // The oldest first, so that what was written later stays.
-        for &source in sources.iter().rev() {
-            let written = match self.payload(source)? {
+        for &write in writes.iter().rev() {
+            let written = match self.payload(write)? {
                 Ok(written) => written,
                 Err(reason) => return Ok(Err(reason)),
             };
             if memory.put(&written.pieces, &written.content).is_none() {
-                return Ok(Err(format!("the payload of {} is too short", self.name_of(source))));
+                return Ok(Err(format!("the payload of {} is too short", self.name_of(write))));
             }
         }
         let unwritten =
@@ -264,40 +269,36 @@ impl Run<'_> {
     }
 
     /// What a write put where; or why that is not known.
-    fn payload(&self, source: Source) -> Result<Result<Written, String>, FormatError> {
-        let arg = self.arg(source);
-        let Some(captured) = arg.and_then(|arg| arg.after).filter(|captured| captured.stored) else {
-            return Ok(Err(format!("what {} wrote is not stored", self.name_of(source))));
+    fn payload(&self, write: OutputRef) -> Result<Result<Written, String>, FormatError> {
+        let arg = self.graph.output(write);
+        let Some(captured) = arg.and_then(|arg| arg.after).filter(Captured::is_stored) else {
+            return Ok(Err(format!("what {} wrote is not stored", self.name_of(write))));
         };
-        let Some(written) = arg.and_then(|arg| arg.place).and_then(|place| pieces(&place)) else {
-            return Ok(Err(format!("{} has too many pieces", self.name_of(source))));
+        let Some(written) = arg.and_then(TensorView::of).and_then(|view| pieces(&view)) else {
+            return Ok(Err(format!("{} has too many pieces", self.name_of(write))));
         };
         let content = self.dump.payload(&self.dump.record(captured.record)?)?;
         Ok(Ok(Written { pieces: written, content }))
     }
 
     /// The newest write that holds an element.
-    fn source_of(&self, output: &Output<'_>, index: u64) -> Option<Source> {
+    fn source_of(&self, output: &Output<'_>, index: u64) -> Option<OutputRef> {
         let view = output.view.as_ref().ok()?;
         let at = u128::from(view.address) * 2 + u128::from(index) * u128::from(view.layout.elem_bits() / 4);
-        let holds = |source: &&Source| {
-            let written = self.arg(**source).and_then(|arg| arg.place).and_then(|place| pieces(&place));
+        let holds = |write: &&OutputRef| {
+            let written = self.graph.output(**write).and_then(TensorView::of).and_then(|view| pieces(&view));
             written.is_some_and(|pieces| pieces.iter().any(|piece| piece.start <= at && at < piece.end))
         };
-        output.sources.iter().find(holds).copied()
+        output.writes.iter().find(holds).copied()
     }
 
-    fn arg(&self, source: Source) -> Option<&Argument> {
-        self.graph.tasks[source.task].arg(source.arg_index)
+    fn writer(&self, write: OutputRef) -> Writer {
+        let task = self.graph.task(write.task);
+        Writer { task_id: task.task_id, kernels: task.kernel_names(), arg_index: write.arg_index }
     }
 
-    fn writer(&self, source: Source) -> Writer {
-        let task = &self.graph.tasks[source.task];
-        Writer { task_id: task.task_id, kernels: task.kernel_labels(), arg_index: source.arg_index }
-    }
-
-    fn name_of(&self, source: Source) -> String {
-        format!("argument {} of task {}", source.arg_index, TaskId(self.graph.tasks[source.task].task_id))
+    fn name_of(&self, write: OutputRef) -> String {
+        format!("argument {} of task {}", write.arg_index, TaskId(self.graph.task(write.task).task_id))
     }
 }
 

@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tensortap_abi::{DType, Role};
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Argument, Captured, Dump, FormatError, Task};
 use tensortap_judge::Tolerance;
 use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
 use tensortap_values::{decode_block, elements_in, from_f64};
 
 use crate::compare::{Side, record_side};
-use crate::graph::{Argument, Captured, GraphTask};
 
 /// The references of a scene's kernels.
 pub struct References {
@@ -70,13 +69,9 @@ impl References {
     ///
     /// # Errors
     /// A payload cannot be read.
-    pub fn expect(
-        &self,
-        dump: &Dump,
-        task: &GraphTask,
-    ) -> Result<Result<Vec<Expected>, String>, FormatError> {
+    pub fn expect(&self, dump: &Dump, task: Task<'_>) -> Result<Result<Vec<Expected>, String>, FormatError> {
         let kernels: Result<Vec<&KernelDef>, String> = task
-            .kernel_labels()
+            .kernel_names()
             .iter()
             .map(|name| {
                 self.by_name.get(name.as_str()).copied().ok_or(format!("kernel {name} has no reference"))
@@ -91,7 +86,7 @@ impl References {
             Ok(computed) => computed,
             Err(reason) => return Ok(Err(reason)),
         };
-        let roles: Vec<Role> = task.args.iter().filter(|a| !a.is_scalar()).map(|a| a.role).collect();
+        let roles: Vec<Role> = task.arguments().filter(|a| !a.is_scalar()).map(|a| a.role).collect();
         Ok(apply(&kernels, computed, &roles))
     }
 }
@@ -143,15 +138,16 @@ pub fn ref_tensor(dtype: DType, shape: &[u64], role: Role, content: &[u8]) -> Op
 }
 
 /// The arguments of a task from before it ran, outputs filled with NaN: nothing may depend on them.
-fn load(dump: &Dump, task: &GraphTask) -> Result<Result<RefTask, String>, FormatError> {
-    let complete = task.arg_count.is_none_or(|count| task.args.len() as u64 == u64::from(count));
-    let in_order = task.args.iter().enumerate().all(|(place, a)| usize::from(a.arg_index) == place);
+fn load(dump: &Dump, task: Task<'_>) -> Result<Result<RefTask, String>, FormatError> {
+    let complete =
+        task.argument_total().is_none_or(|count| task.arguments().len() as u64 == u64::from(count));
+    let in_order = task.arguments().enumerate().all(|(place, a)| usize::from(a.arg_index) == place);
     if !complete || !in_order {
         return Ok(Err("not all of its arguments were captured".into()));
     }
     let mut tensors = Vec::new();
     let mut scalars = Vec::new();
-    for arg in &task.args {
+    for arg in task.arguments() {
         if let Some(bits) = arg.scalar_bits {
             scalars.push(ScalarArg { bits, dtype: arg.dtype });
             continue;
@@ -161,18 +157,18 @@ fn load(dump: &Dump, task: &GraphTask) -> Result<Result<RefTask, String>, Format
             Err(reason) => return Ok(Err(reason)),
         }
     }
-    Ok(Ok(RefTask { tensors, scalars, block_num: task.block_num.unwrap_or(1) }))
+    Ok(Ok(RefTask { tensors, scalars, block_num: task.block_count().unwrap_or(1) }))
 }
 
-fn tensor(dump: &Dump, arg: &Argument) -> Result<Result<RefTensor, String>, FormatError> {
+fn tensor(dump: &Dump, arg: Argument<'_>) -> Result<Result<RefTensor, String>, FormatError> {
     let is_output = arg.role == Role::Output;
     let (captured, stage) = if is_output { (arg.after, "after") } else { (arg.before, "before") };
-    let Some(Captured { record, .. }) = captured.filter(|c| c.stored) else {
+    let Some(Captured { record, .. }) = captured.filter(Captured::is_stored) else {
         return Ok(Err(format!("the content of argument {} {stage} the task is not stored", arg.arg_index)));
     };
     // Read of outputs, too: memory is taken only for what is in the file.
     let bytes = dump.payload(&dump.record(record)?)?;
-    Ok(ref_tensor(arg.dtype, &arg.shape, arg.role, &bytes)
+    Ok(ref_tensor(arg.dtype, arg.shape(), arg.role, &bytes)
         .ok_or_else(|| format!("the content of argument {} is not that of its shape", arg.arg_index)))
 }
 
@@ -217,14 +213,14 @@ pub fn as_compared(dtype: DType, content: &[u8]) -> (DType, Cow<'_, [u8]>) {
 /// A payload cannot be read.
 pub(crate) fn captured_side<'d>(
     dump: &'d Dump,
-    arg: &Argument,
+    arg: Argument<'_>,
     captured: Captured,
 ) -> Result<Side<'d>, FormatError> {
     let record = dump.record(captured.record)?;
-    if arg.dtype.is_float() || arg.dtype.bits() < 64 || !captured.stored {
+    if arg.dtype.is_float() || arg.dtype.bits() < 64 || !captured.is_stored() {
         return Ok(record_side(dump, &record));
     }
     let bytes = dump.payload(&record)?;
     let (dtype, bytes) = as_compared(arg.dtype, &bytes);
-    Ok(Side::of_bytes(dtype, &arg.shape, bytes.into_owned()))
+    Ok(Side::of_bytes(dtype, arg.shape(), bytes.into_owned()))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Dump, FormatError, Task};
 
-use crate::graph::{GraphTask, TaskGraph, load};
+use crate::graph::{TaskGraph, load};
 
 /// What makes two tasks the same task again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,9 +79,9 @@ impl RepeatCheck {
 fn check(graphs: &[TaskGraph]) -> RepeatCheck {
     let mut result = RepeatCheck::default();
     let mut places: HashMap<Given, usize> = HashMap::new();
-    let mut groups: Vec<Vec<(Occurrence, &GraphTask)>> = Vec::new();
+    let mut groups: Vec<Vec<(Occurrence, Task<'_>)>> = Vec::new();
     for (dump, graph) in graphs.iter().enumerate() {
-        for task in &graph.tasks {
+        for task in graph.tasks().iter() {
             result.tasks += 1;
             let Some(given) = given(task) else {
                 result.left_out += 1;
@@ -103,39 +103,40 @@ fn check(graphs: &[TaskGraph]) -> RepeatCheck {
 }
 
 /// What a task was given; `None` when not all of it, or of what it wrote, is known.
-fn given(task: &GraphTask) -> Option<Given> {
-    let complete = task.arg_count.is_none_or(|count| task.args.len() as u64 == u64::from(count));
-    if !complete || task.in_flight || task.outputs().next().is_none() {
+fn given(task: Task<'_>) -> Option<Given> {
+    let complete =
+        task.argument_total().is_none_or(|count| task.arguments().len() as u64 == u64::from(count));
+    if !complete || task.is_unfinished() || task.outputs().next().is_none() {
         return None;
     }
-    task.outputs().all(|o| o.after.is_some_and(|c| c.hash.is_some())).then_some(())?;
-    let args = task.args.iter().map(|arg| {
+    task.outputs().all(|o| o.hash_after().is_some()).then_some(())?;
+    let args = task.arguments().map(|arg| {
         let content = match (arg.scalar_bits, arg.role.reads()) {
             (Some(bits), _) => Some(u128::from(bits)),
-            (None, true) => Some(arg.before?.hash?),
+            (None, true) => Some(arg.hash_before()?),
             (None, false) => None,
         };
-        let (role, dtype, shape) = (arg.role.tag(), arg.dtype.tag(), arg.shape.clone());
+        let (role, dtype, shape) = (arg.role.tag(), arg.dtype.tag(), arg.shape().to_vec());
         Some(GivenArg { arg_index: arg.arg_index, role, dtype, shape, content })
     });
     let args = args.collect::<Option<_>>()?;
-    Some(Given { kernels: task.kernel_labels(), block_num: task.block_num, args })
+    Some(Given { kernels: task.kernel_names(), block_num: task.block_count(), args })
 }
 
-fn differing(group: &[(Occurrence, &GraphTask)]) -> Vec<Differing> {
+fn differing(group: &[(Occurrence, Task<'_>)]) -> Vec<Differing> {
     let Some((_, first)) = group.first() else { return Vec::new() };
     let mut all = Vec::new();
     for arg_index in first.outputs().map(|o| o.arg_index) {
         let mut contents: BTreeMap<u128, Vec<Occurrence>> = BTreeMap::new();
         for (occurrence, task) in group {
-            if let Some(hash) = task.arg(arg_index).and_then(|a| a.after).and_then(|c| c.hash) {
+            if let Some(hash) = task.argument(arg_index).and_then(|a| a.hash_after()) {
                 contents.entry(hash).or_default().push(*occurrence);
             }
         }
         if contents.len() > 1 {
             let mut contents: Vec<_> = contents.into_iter().collect();
             contents.sort_by_key(|(_, tasks)| std::cmp::Reverse(tasks.len()));
-            all.push(Differing { kernels: first.kernel_labels(), arg_index, contents });
+            all.push(Differing { kernels: first.kernel_names(), arg_index, contents });
         }
     }
     all
@@ -144,18 +145,14 @@ fn differing(group: &[(Occurrence, &GraphTask)]) -> Vec<Differing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::testing::TaskMaker;
+    use crate::graph::testing::{TaskMaker, graph_of};
 
-    fn graph(tasks: Vec<GraphTask>) -> TaskGraph {
-        TaskGraph::build(tasks, &[], None)
+    fn graph(tasks: Vec<TaskMaker>) -> TaskGraph {
+        graph_of(tasks, &[], None)
     }
 
-    fn task(id: u64, input: &str, output: &str) -> GraphTask {
-        TaskMaker::new(id, "mul")
-            .input(0x1000 * (id + 1), input)
-            .output(0x1000 * (id + 50), output)
-            .at(id)
-            .done()
+    fn task(id: u64, input: &str, output: &str) -> TaskMaker {
+        TaskMaker::new(id, "mul").input(0x1000 * (id + 1), input).output(0x1000 * (id + 50), output).at(id)
     }
 
     #[test]
@@ -172,8 +169,7 @@ mod tests {
 
     #[test]
     fn tasks_that_were_given_something_else_are_not_compared() {
-        let scalar =
-            |bits, out: &str| TaskMaker::new(bits, "fill").scalar(bits).output(0x1000, out).at(bits).done();
+        let scalar = |bits, out: &str| TaskMaker::new(bits, "fill").scalar(bits).output(0x1000, out).at(bits);
         let found = check(&[graph(vec![scalar(1, "a"), scalar(2, "b")])]);
         assert!(found.groups == 0 && found.differing.is_empty() && !found.passes());
     }

@@ -81,10 +81,16 @@ impl TaskFacts {
         active(&self.func_id)
     }
 
-    /// Whether it had not completed when the run ended.
+    /// Device time of the first dispatch, where the dump has times.
     #[must_use]
-    pub fn is_unfinished(&self) -> bool {
-        self.in_flight || self.completed_ns.is_none()
+    pub fn start_time(&self) -> Option<u64> {
+        (self.dispatched_ns != 0).then_some(self.dispatched_ns)
+    }
+
+    /// Device time of completion, where the dump has times and the task completed.
+    #[must_use]
+    pub fn end_time(&self) -> Option<u64> {
+        self.completed_ns.filter(|_| self.dispatched_ns != 0)
     }
 }
 
@@ -186,6 +192,24 @@ impl ArgumentFacts {
     #[must_use]
     pub fn is_scalar(&self) -> bool {
         self.kind == ArgumentKind::Scalar
+    }
+
+    /// Hash of what the task was given.
+    #[must_use]
+    pub fn hash_before(&self) -> Option<u128> {
+        self.before.and_then(|captured| captured.hash())
+    }
+
+    /// Hash of what the task left.
+    #[must_use]
+    pub fn hash_after(&self) -> Option<u128> {
+        self.after.and_then(|captured| captured.hash())
+    }
+
+    /// Whether it left its task with the bytes it came with.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.hash_before().is_some() && self.hash_before() == self.hash_after()
     }
 }
 
@@ -311,6 +335,26 @@ impl<'t> Task<'t> {
         self.entry().is_recorded
     }
 
+    /// Whether its records say that it had not completed when the run ended.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.is_recorded() && (self.facts().in_flight || self.facts().completed_ns.is_none())
+    }
+
+    /// Times each kernel is dispatched, where the dump says.
+    #[must_use]
+    pub fn block_count(&self) -> Option<u32> {
+        self.is_recorded().then_some(self.facts().block_num)
+    }
+
+    /// Arguments that it has, captured or not, where the dump says.
+    #[must_use]
+    pub fn argument_total(&self) -> Option<u32> {
+        let TaskFacts { tensor_count, scalar_count, .. } = self.facts();
+        let is_known = self.is_recorded() && !self.tasks.counts_are_partial;
+        tensor_count.checked_add(*scalar_count).filter(|_| is_known)
+    }
+
     /// Names of its kernels, slot by slot; `func_<id>` where the dump does not say.
     #[must_use]
     pub fn kernel_names(&self) -> Vec<String> {
@@ -393,6 +437,8 @@ pub struct Tasks {
     /// By task and argument.
     uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
     kernels: Vec<KernelInfo>,
+    /// Whether the numbers of arguments leave some out.
+    pub(crate) counts_are_partial: bool,
     /// Positions by name, made when a task is first looked for.
     by_key: OnceLock<Vec<usize>>,
     sorted_edges: OnceLock<SortedEdges>,

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, TaskId, TensorStats};
 
 use crate::{
-    IndexRecord, PayloadState, ScalarValue,
+    IndexRecord, PayloadState, ScalarValue, TaskKey,
     json::{Float, Hex64, Hex128},
     survey::active,
 };
@@ -127,6 +127,12 @@ impl Record {
             address: fields.address,
             stats: record.stats().copied(),
         })
+    }
+
+    /// What names its task.
+    #[must_use]
+    pub fn task_key(&self) -> TaskKey {
+        TaskKey { step: 0, task_id: self.task_id }
     }
 
     /// Size of each dimension.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Argument, Captured, Dump, FormatError};
 use tensortap_judge::{Depth, Detail, Outcome, compare};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 use crate::carry::Carried;
 use crate::compare::record_side;
 use crate::error::AnalysisError;
-use crate::graph::{Argument, Captured, TaskGraph, load};
+use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 
@@ -24,7 +24,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let results = options.work.map(&pairs, |&(ours, other)| {
         compare_task(dump, golden, (&graph, ours), (&theirs, other), options)
     })?;
-    let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.tasks.len()];
+    let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.len()];
     let mut statuses = unmatched_statuses(&graph, &matching);
     for (&(ours, _), (args, compared)) in pairs.iter().zip(results) {
         statuses[ours] = TaskStatus::Compared(args);
@@ -63,11 +63,10 @@ pub(super) fn detail(
     compared: &ComparedArg,
     options: &BlameOptions<'_>,
 ) -> Result<Option<Detail>, FormatError> {
-    let ours = blame.graph.tasks[task].arg(compared.arg_index).and_then(|a| captured(a, compared.stage));
+    let ours = captured(blame.graph.task(task).argument(compared.arg_index), compared.stage);
     let other = blame.matching.partner[task].zip(blame.golden.as_ref());
-    let theirs = other
-        .and_then(|(place, graph)| graph.tasks[place].arg(compared.arg_index))
-        .and_then(|a| captured(a, compared.stage));
+    let theirs = other.and_then(|(place, graph)| graph.task(place).argument(compared.arg_index));
+    let theirs = captured(theirs, compared.stage);
     let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
     let sides = (record_side(dump, &ours), record_side(golden, &theirs));
@@ -78,14 +77,11 @@ fn unmatched_statuses(graph: &TaskGraph, matching: &Matching) -> Vec<TaskStatus>
     let reasons: HashMap<usize, &str> =
         matching.only_first.iter().map(|u| (u.task, u.reason.as_str())).collect();
     let reason = |place| reasons.get(&place).copied().unwrap_or("it has no partner in the golden");
-    (0..graph.tasks.len()).map(|place| TaskStatus::Unmatched(reason(place).into())).collect()
+    (0..graph.len()).map(|place| TaskStatus::Unmatched(reason(place).into())).collect()
 }
 
-fn captured(arg: &Argument, stage: DumpStage) -> Option<Captured> {
-    match stage {
-        DumpStage::BeforeDispatch => arg.before,
-        DumpStage::AfterCompletion => arg.after,
-    }
+fn captured(arg: Option<Argument<'_>>, stage: DumpStage) -> Option<Captured> {
+    arg?.captured(stage).copied()
 }
 
 fn compare_task(
@@ -97,25 +93,26 @@ fn compare_task(
 ) -> Result<(Vec<ArgStatus>, Vec<ComparedArg>), FormatError> {
     let mut compared = Vec::new();
     let mut statuses = Vec::new();
-    for arg in &graph.tasks[ours].args {
-        let partner = theirs.tasks[other].arg(arg.arg_index);
+    for arg in graph.task(ours).arguments() {
+        let partner = theirs.task(other).argument(arg.arg_index);
         let mut at = |stage: DumpStage, applies: bool| -> Result<Status, FormatError> {
             if !applies {
                 return Ok(Status::NotApplicable);
             }
             let rule = rule_of(&options.rules, graph, ours, arg, stage);
-            let outcome = match (captured(arg, stage), partner.and_then(|p| captured(p, stage))) {
+            let outcome = match (captured(Some(arg), stage), captured(partner, stage)) {
                 (None, _) => return Ok(Status::Unknown("it was not captured".into())),
                 (Some(_), None) => Outcome::unknown("the golden did not capture it"),
                 (Some(here), Some(there)) => {
+                    let (here_hash, there_hash) = (here.hash(), there.hash());
                     let (here, there) = (dump.record(here.record)?, golden.record(there.record)?);
                     match (here.scalar_bits, there.scalar_bits) {
                         (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
                         _ => {
                             let mut sides = (record_side(dump, &here), record_side(golden, &there));
                             // Dumps without hashes got them when the graph was loaded.
-                            sides.0.hash = captured(arg, stage).and_then(|c| c.hash);
-                            sides.1.hash = partner.and_then(|p| captured(p, stage)).and_then(|c| c.hash);
+                            sides.0.hash = here_hash;
+                            sides.1.hash = there_hash;
                             compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Quick)?
                         }
                     }

@@ -6,13 +6,13 @@ mod reference;
 pub(crate) use golden::match_options;
 
 use tensortap_abi::{DType, DumpStage, TaskId};
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Argument, Dump, FormatError};
 use tensortap_judge::{Detail, Outcome, Predicate, Rule, RuleBook, Subject, Verdict};
 use tensortap_scene::Scene;
 
 use crate::carry::{Carried, carried};
 use crate::error::AnalysisError;
-use crate::graph::{Argument, TaskGraph};
+use crate::graph::TaskGraph;
 use crate::labels::{Finding, Label, Status, TaskStatus, chain, first_wrong};
 use crate::matching::Matching;
 use crate::parallel::Work;
@@ -88,7 +88,7 @@ impl Blame {
     /// let (dump, golden) = (Dump::open("outputs/wrong".as_ref())?, Dump::open("outputs/right".as_ref())?);
     /// let blame = Blame::of(&dump, &Against::Golden(&golden), &BlameOptions::default())?;
     /// for &place in &blame.first_wrong {
-    ///     println!("task {:#x}: {}", blame.graph.tasks[place].task_id, blame.findings[place].label.name());
+    ///     println!("task {:#x}: {}", blame.graph.task(place).task_id, blame.findings[place].label.name());
     /// }
     /// # Ok(())
     /// # }
@@ -162,7 +162,7 @@ fn carried_all(
     inputs: &[(usize, u16)],
     work: Work<'_>,
 ) -> Result<std::collections::HashMap<(usize, u16), Carried>, FormatError> {
-    let answers = work.map(inputs, |&(task, arg_index)| match graph.tasks[task].arg(arg_index) {
+    let answers = work.map(inputs, |&(task, arg_index)| match graph.task(task).argument(arg_index) {
         Some(arg) => carried(dump, graph, task, arg),
         None => Ok(Carried::Same),
     })?;
@@ -175,21 +175,22 @@ pub(crate) fn rule_of(
     rules: &RuleBook,
     graph: &TaskGraph,
     task: usize,
-    arg: &Argument,
+    arg: Argument<'_>,
     stage: DumpStage,
 ) -> Rule {
     let of = |task: usize, arg_index: u16, dtype: DType| {
         let (task_id, labels) =
-            (TaskId(graph.tasks[task].task_id).to_string(), graph.tasks[task].kernel_labels());
+            (TaskId(graph.task(task).task_id).to_string(), graph.task(task).kernel_names());
         let kernels: Vec<&str> = labels.iter().map(String::as_str).collect();
         rules.rule(&Subject { task_id: &task_id, kernels: &kernels, arg_index: arg_index.into(), dtype })
     };
     let own = of(task, arg.arg_index, arg.dtype);
-    if stage == DumpStage::AfterCompletion || arg.origin.sources.is_empty() {
+    let outputs = graph.outputs_behind(arg);
+    if stage == DumpStage::AfterCompletion || outputs.is_empty() {
         return own;
     }
-    let sources = arg.origin.sources.iter().map(|s| of(s.task, s.arg_index, arg.dtype));
-    sources.min_by(|a, b| strictness(a).total_cmp(&strictness(b))).unwrap_or(own)
+    let rules = outputs.iter().map(|o| of(o.task, o.arg_index, arg.dtype));
+    rules.min_by(|a, b| strictness(a).total_cmp(&strictness(b))).unwrap_or(own)
 }
 
 fn strictness(rule: &Rule) -> f64 {
@@ -211,11 +212,11 @@ fn status_of(outcome: &Outcome) -> Status {
 /// Inputs that are outside, by task and argument.
 fn outside_inputs(graph: &TaskGraph, statuses: &[TaskStatus]) -> Vec<(usize, u16)> {
     let mut outside = Vec::new();
-    for (place, (task, status)) in graph.tasks.iter().zip(statuses).enumerate() {
+    for (task, status) in graph.tasks().iter().zip(statuses) {
         let TaskStatus::Compared(args) = status else { continue };
-        for (arg, status) in task.args.iter().zip(args) {
-            if status.before == Status::Outside && !arg.origin.sources.is_empty() {
-                outside.push((place, arg.arg_index));
+        for (arg, status) in task.arguments().zip(args) {
+            if status.before == Status::Outside && !graph.outputs_behind(arg).is_empty() {
+                outside.push((task.place(), arg.arg_index));
             }
         }
     }

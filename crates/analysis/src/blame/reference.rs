@@ -1,7 +1,7 @@
 //! Every task alone, on its captured inputs, against the references of its kernels.
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Dump, FormatError, PayloadState};
+use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task};
 use tensortap_judge::{Depth, Detail, Outcome, RuleBook, Verdict, compare};
 use tensortap_scene::Scene;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::carry::Carried;
 use crate::compare::damage;
 use crate::error::AnalysisError;
-use crate::graph::{Argument, Captured, GraphTask, TaskGraph, load};
+use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Label, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
 use crate::reference::{Expected, References, captured_side};
@@ -28,12 +28,13 @@ pub(super) fn blame(
     let references = References::of(scene);
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());
-    let places: Vec<usize> = (0..graph.tasks.len()).collect();
+    let places: Vec<usize> = (0..graph.len()).collect();
     let results = options.work.map(&places, |&task| judge(dump, &graph, task, &references, &rules))?;
     let inputs: Vec<(usize, u16)> = places
         .iter()
         .flat_map(|&p| {
-            graph.tasks[p].inputs().filter(|a| !a.origin.sources.is_empty()).map(move |a| (p, a.arg_index))
+            let inputs = graph.task(p).inputs().filter(|a| !graph.outputs_behind(*a).is_empty());
+            inputs.map(move |a| (p, a.arg_index))
         })
         .collect();
     let carried = carried_all(dump, &graph, &inputs, options.work)?;
@@ -42,7 +43,7 @@ pub(super) fn blame(
     let (mut statuses, mut compared_args) = (Vec::new(), Vec::new());
     for (place, (outputs, compared)) in results.into_iter().enumerate() {
         statuses
-            .push(TaskStatus::Compared(with_inputs(&graph.tasks[place], outputs, |arg| changed(place, arg))));
+            .push(TaskStatus::Compared(with_inputs(graph.task(place), outputs, |arg| changed(place, arg))));
         compared_args.push(compared);
     }
     let same = Carried::Same;
@@ -51,13 +52,13 @@ pub(super) fn blame(
     });
     let mut agreed_live = Vec::new();
     for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.label == Label::Unknown) {
-        if agreed_while_it_ran(dump, &graph.tasks[place])? {
+        if agreed_while_it_ran(dump, graph.task(place)) {
             finding.reason = Some(AGREED_LIVE.into());
             agreed_live.push(place);
         }
     }
     let compared = count_compared(&compared_args);
-    let of = graph.tasks.iter().flat_map(GraphTask::outputs).count() as u64;
+    let of = graph.tasks().iter().flat_map(|task| task.outputs()).count() as u64;
     let matching = Matching::default();
     Ok(Blame {
         graph,
@@ -73,22 +74,18 @@ pub(super) fn blame(
 }
 
 /// Whether a live comparison found the task equal to its golden and kept none of its content.
-fn agreed_while_it_ran(dump: &Dump, task: &GraphTask) -> Result<bool, FormatError> {
-    let captures = || task.args.iter().filter(|a| !a.is_scalar()).flat_map(|a| [a.before, a.after]).flatten();
-    if !dump.info().extra.contains_key(LIVE_GOLDEN_KEY) || task.in_flight || captures().next().is_none() {
-        return Ok(false);
+fn agreed_while_it_ran(dump: &Dump, task: Task<'_>) -> bool {
+    let captures = || task.arguments().filter(|a| !a.is_scalar()).flat_map(|a| [a.before, a.after]).flatten();
+    if !dump.info().extra.contains_key(LIVE_GOLDEN_KEY) || task.is_unfinished() || captures().next().is_none()
+    {
+        return false;
     }
-    for captured in captures() {
-        if captured.hash.is_none() || dump.record(captured.record)?.payload != PayloadState::None {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    captures().all(|captured| captured.hash().is_some() && captured.payload == PayloadState::None)
 }
 
 /// What is known of the arguments: outputs as computed, inputs right unless they changed on the way.
-fn with_inputs(task: &GraphTask, outputs: Vec<Status>, changed: impl Fn(u16) -> bool) -> Vec<ArgStatus> {
-    let args = task.args.iter().zip(outputs);
+fn with_inputs(task: Task<'_>, outputs: Vec<Status>, changed: impl Fn(u16) -> bool) -> Vec<ArgStatus> {
+    let args = task.arguments().zip(outputs);
     args.map(|(arg, after)| {
         let before = match (arg.role.reads(), changed(arg.arg_index)) {
             (false, _) => Status::NotApplicable,
@@ -108,16 +105,16 @@ fn judge(
     references: &References,
     rules: &RuleBook,
 ) -> Result<(Vec<Status>, Vec<ComparedArg>), FormatError> {
-    let task = &graph.tasks[place];
+    let task = graph.task(place);
     let stage = DumpStage::AfterCompletion;
     let mut compared = Vec::new();
-    let writes = |arg: &Argument| arg.role.writes() && !arg.is_scalar();
-    if !task.args.iter().any(writes) {
-        return Ok((vec![Status::NotApplicable; task.args.len()], compared));
+    let writes = |arg: Argument<'_>| arg.role.writes() && !arg.is_scalar();
+    if !task.arguments().any(writes) {
+        return Ok((vec![Status::NotApplicable; task.arguments().len()], compared));
     }
     let expected = references.expect(dump, task)?;
     let mut statuses = Vec::new();
-    for arg in &task.args {
+    for arg in task.arguments() {
         if !writes(arg) {
             statuses.push(Status::NotApplicable);
             continue;
@@ -145,8 +142,8 @@ fn judge(
 /// reference does not stand for.
 fn doubted(
     dump: &Dump,
-    task: &GraphTask,
-    (arg, captured): (&Argument, Captured),
+    task: Task<'_>,
+    (arg, captured): (Argument<'_>, Captured),
     expected: &Expected,
     outcome: Outcome,
 ) -> Result<Outcome, FormatError> {
@@ -155,7 +152,7 @@ fn doubted(
     }
     // Of 64-bit integers a copy was compared, which has no hash.
     let copied = std::iter::once(captured).filter(|_| arg.dtype.bits() == 64);
-    let given = task.args.iter().filter(|a| a.role.reads() && !a.is_scalar()).filter_map(|a| a.before);
+    let given = task.arguments().filter(|a| a.role.reads() && !a.is_scalar()).filter_map(|a| a.before);
     for used in copied.chain(given) {
         if let Some(reason) = damage(dump, &dump.record(used.record)?)? {
             return Ok(Outcome::unknown(reason));
@@ -171,10 +168,10 @@ pub(super) fn detail(
     task: usize,
     compared: &ComparedArg,
 ) -> Result<Option<Detail>, FormatError> {
-    let node = &blame.graph.tasks[task];
+    let node = blame.graph.task(task);
     let Ok(expected) = References::of(scene).expect(dump, node)? else { return Ok(None) };
     let expected = expected.iter().find(|e: &&Expected| e.arg_index == compared.arg_index);
-    let arg = node.arg(compared.arg_index);
+    let arg = node.argument(compared.arg_index);
     let Some(((arg, captured), expected)) = arg.and_then(|a| Some((a, a.after?))).zip(expected) else {
         return Ok(None);
     };

@@ -3,33 +3,19 @@
 use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DType;
+use tensortap_format::{Argument, Edge, Task, TaskKey, Tasks};
 
 use super::order::dependency_order;
 use super::writes::WriteMap;
-use super::{Argument, Basis, GraphTask, Origin, Place, Source, TaskGraph};
+use super::{Basis, Origin, OutputRef, TaskGraph, TensorView};
 
-/// One task waits for another, as the dump says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dependency {
-    /// The task that is waited for.
-    pub from: u64,
-    /// The task that waits.
-    pub to: u64,
-    /// Argument of the task that waits.
-    pub arg_index: u16,
-    /// Why.
-    pub why: Why,
-}
-
-/// Why one task waits for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The orchestration said so.
-    Explicit,
-    /// It reads what the other writes.
-    Read,
-    /// It writes what the other reads or writes: no content passes.
-    Order,
+/// An edge of the dump between two tasks that it has: positions.
+struct Dependency {
+    from: usize,
+    to: usize,
+    arg_index: u16,
+    /// Content may pass: otherwise the one only writes what the other reads or writes.
+    may_carry: bool,
 }
 
 impl TaskGraph {
@@ -40,78 +26,67 @@ impl TaskGraph {
     /// wrote its bytes. Where the runtime derived dependencies from reads and writes, a task that it did not wait for is none
     /// of them: the memory was used for something else meanwhile. Where a dump has no addresses its dependencies must do, and
     /// without those, equal content.
-    ///
-    /// `tasks` are in the order of the dump, their origins empty.
     #[must_use]
-    pub fn build(tasks: Vec<GraphTask>, dependencies: &[Dependency], gap: Option<String>) -> TaskGraph {
-        let places: HashMap<u64, usize> = tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
-        let place = |id| places.get(&id).copied();
-        let edges: Vec<_> =
-            dependencies.iter().filter_map(|d| Some((place(d.from)?, place(d.to)?))).collect();
-        let order = dependency_order(&starts(&tasks), &edges);
-        let mut slots: Vec<Option<GraphTask>> = tasks.into_iter().map(Some).collect();
-        let tasks: Vec<GraphTask> = order.iter().filter_map(|&i| slots[i].take()).collect();
-        let mut graph = TaskGraph { tasks, gap };
-        graph.find_origins(dependencies);
-        graph.find_depths();
-        graph
+    pub fn build(mut tasks: Tasks, gap: Option<String>) -> TaskGraph {
+        let mut dependencies = dependencies(&tasks);
+        let pairs: Vec<_> = dependencies.iter().map(|d| (d.from, d.to)).collect();
+        let order = dependency_order(&starts(&tasks), &pairs);
+        let mut rank = vec![0; tasks.len()];
+        order.iter().enumerate().for_each(|(place, &task)| rank[task] = place);
+        for d in &mut dependencies {
+            (d.from, d.to) = (rank[d.from], rank[d.to]);
+        }
+        tasks.put_in_order(&order);
+        let mut finder = Finder::new(&tasks, &dependencies, gap.is_none());
+        let mut origins = vec![Origin::default(); tasks.argument_count()];
+        for task in tasks.iter() {
+            for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
+                origins[arg.number()] = finder.origin(&tasks, task.place(), arg);
+            }
+            task.outputs().for_each(|arg| finder.wrote(task.place(), arg));
+        }
+        let depths = depths(&tasks, &origins);
+        TaskGraph { tasks, origins, depths, gap }
     }
 
     /// For each view of memory, the outputs that held its bytes when the run ended, the one written last first.
     #[must_use]
-    pub fn last_writers(&self, views: &[Place]) -> Vec<Vec<Source>> {
+    pub fn last_writers(&self, views: &[TensorView]) -> Vec<Vec<OutputRef>> {
         let mut writes = WriteMap::default();
-        for (task, arg) in self.tasks.iter().enumerate().flat_map(|(i, t)| t.outputs().map(move |a| (i, a))) {
-            if let Some(here) = arg.place {
-                writes.insert(Source { task, arg_index: arg.arg_index }, here);
+        for task in self.tasks.iter() {
+            for arg in task.outputs() {
+                if let Some(view) = TensorView::of(arg) {
+                    writes.insert(OutputRef { task: task.place(), arg_index: arg.arg_index }, view);
+                }
             }
         }
         views.iter().map(|view| writes.last(view)).collect()
     }
+}
 
-    fn find_origins(&mut self, dependencies: &[Dependency]) {
-        let places: HashMap<u64, usize> =
-            self.tasks.iter().enumerate().map(|(i, t)| (t.task_id, i)).collect();
-        let mut incoming: HashMap<(usize, u16), Vec<usize>> = HashMap::new();
-        for d in dependencies.iter().filter(|d| d.why != Why::Order) {
-            if let (Some(&from), Some(&to)) = (places.get(&d.from), places.get(&d.to)) {
-                incoming.entry((to, d.arg_index)).or_default().push(from);
-            }
-        }
-        let are_derived = self.gap.is_none() && dependencies.iter().any(|d| d.why == Why::Read);
-        let waited_for = are_derived.then(|| {
-            let places = |d: &Dependency| Some((*places.get(&d.from)?, *places.get(&d.to)?));
-            dependencies.iter().filter_map(places).collect()
-        });
-        let mut finder = Finder {
-            writes: WriteMap::default(),
-            waited_for,
-            contents: HashMap::new(),
-            has_edges: !dependencies.is_empty(),
-            incoming,
-        };
-        for place in 0..self.tasks.len() {
-            let (done, rest) = self.tasks.split_at_mut(place);
-            for arg in rest[0].args.iter_mut().filter(|a| a.role.reads() && !a.is_scalar()) {
-                arg.origin = finder.origin(done, place, arg);
-            }
-            rest[0].args.iter().filter(|a| a.role.writes()).for_each(|arg| finder.wrote(place, arg));
-        }
-    }
-
-    fn find_depths(&mut self) {
-        for place in 0..self.tasks.len() {
-            let sources = self.tasks[place].args.iter().flat_map(|a| &a.origin.sources);
-            let depth = sources.map(|s| self.tasks[s.task].depth + 1).max().unwrap_or(0);
-            self.tasks[place].depth = depth;
-        }
-    }
+fn dependencies(tasks: &Tasks) -> Vec<Dependency> {
+    let places: HashMap<TaskKey, usize> = tasks.iter().map(|t| (t.key(), t.place())).collect();
+    let between = |edge: &Edge| {
+        let may_carry = !matches!(edge.why, "write_after_write" | "write_after_read");
+        let (from, to) = (*places.get(&edge.producer())?, *places.get(&edge.consumer())?);
+        Some(Dependency { from, to, arg_index: edge.arg_index, may_carry })
+    };
+    tasks.edges().iter().filter_map(between).collect()
 }
 
 /// Numbers that grow in the order in which tasks were started: times, or positions where not all have one.
-fn starts(tasks: &[GraphTask]) -> Vec<u64> {
-    let times: Option<Vec<u64>> = tasks.iter().map(|t| t.dispatched_ns).collect();
+fn starts(tasks: &Tasks) -> Vec<u64> {
+    let times: Option<Vec<u64>> = tasks.iter().map(|t| t.start_time()).collect();
     times.unwrap_or_else(|| (0..).take(tasks.len()).collect())
+}
+
+fn depths(tasks: &Tasks, origins: &[Origin]) -> Vec<u32> {
+    let mut depths: Vec<u32> = Vec::with_capacity(tasks.len());
+    for task in tasks.iter() {
+        let outputs = task.arguments().flat_map(|arg| &origins[arg.number()].outputs);
+        depths.push(outputs.map(|output| depths[output.task] + 1).max().unwrap_or(0));
+    }
+    depths
 }
 
 struct Finder {
@@ -119,55 +94,70 @@ struct Finder {
     /// Pairs of tasks (waited for, waits), where the runtime derived all that are.
     waited_for: Option<HashSet<(usize, usize)>>,
     /// Who wrote a content last.
-    contents: HashMap<(u128, DType), Source>,
+    contents: HashMap<(u128, DType), OutputRef>,
     has_edges: bool,
     /// Tasks waited for, by task and argument.
     incoming: HashMap<(usize, u16), Vec<usize>>,
 }
 
 impl Finder {
-    fn origin(&self, done: &[GraphTask], place: usize, arg: &Argument) -> Origin {
-        if let Some(here) = &arg.place {
-            let mut sources = self.writes.last(here);
-            if let Some(waited_for) = &self.waited_for {
-                sources.retain(|source| waited_for.contains(&(source.task, place)));
-            }
-            return Origin { sources, basis: Basis::Bytes };
+    fn new(tasks: &Tasks, dependencies: &[Dependency], is_whole: bool) -> Finder {
+        let mut incoming: HashMap<(usize, u16), Vec<usize>> = HashMap::new();
+        for d in dependencies.iter().filter(|d| d.may_carry) {
+            incoming.entry((d.to, d.arg_index)).or_default().push(d.from);
         }
-        if self.has_edges {
-            let from = self.incoming.get(&(place, arg.arg_index)).into_iter().flatten();
-            let mut sources: Vec<Source> =
-                from.filter(|&&f| f < place).flat_map(|&f| outputs_like(&done[f], f, arg)).collect();
-            sources.sort_unstable_by(|a, b| b.cmp(a));
-            sources.dedup();
-            return Origin { sources, basis: Basis::Edges };
-        }
-        let hash = arg.before.and_then(|c| c.hash);
-        match hash.and_then(|hash| self.contents.get(&(hash, arg.dtype))) {
-            Some(&source) => Origin { sources: vec![source], basis: Basis::Content },
-            None => Origin { sources: Vec::new(), basis: Basis::Nothing },
+        let are_derived = is_whole && tasks.edges().iter().any(|edge| edge.why == "read_after_write");
+        Finder {
+            writes: WriteMap::default(),
+            waited_for: are_derived.then(|| dependencies.iter().map(|d| (d.from, d.to)).collect()),
+            contents: HashMap::new(),
+            has_edges: !tasks.edges().is_empty(),
+            incoming,
         }
     }
 
-    fn wrote(&mut self, place: usize, arg: &Argument) {
-        let source = Source { task: place, arg_index: arg.arg_index };
-        if let Some(here) = &arg.place {
-            self.writes.insert(source, *here);
+    fn origin(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> Origin {
+        if let Some(view) = TensorView::of(arg) {
+            let mut outputs = self.writes.last(&view);
+            if let Some(waited_for) = &self.waited_for {
+                outputs.retain(|output| waited_for.contains(&(output.task, place)));
+            }
+            return Origin { outputs, basis: Basis::Bytes };
         }
-        if let Some(hash) = arg.after.and_then(|c| c.hash) {
-            self.contents.insert((hash, arg.dtype), source);
+        if self.has_edges {
+            let from = self.incoming.get(&(place, arg.arg_index)).into_iter().flatten();
+            let mut outputs: Vec<OutputRef> =
+                from.filter(|&&f| f < place).flat_map(|&f| outputs_like(tasks.at(f), arg)).collect();
+            outputs.sort_unstable_by(|a, b| b.cmp(a));
+            outputs.dedup();
+            return Origin { outputs, basis: Basis::Edges };
+        }
+        let found = arg.hash_before().and_then(|hash| self.contents.get(&(hash, arg.dtype)));
+        match found {
+            Some(&output) => Origin { outputs: vec![output], basis: Basis::Content },
+            None => Origin { outputs: Vec::new(), basis: Basis::Nothing },
+        }
+    }
+
+    fn wrote(&mut self, place: usize, arg: Argument<'_>) {
+        let output = OutputRef { task: place, arg_index: arg.arg_index };
+        if let Some(view) = TensorView::of(arg) {
+            self.writes.insert(output, view);
+        }
+        if let Some(hash) = arg.hash_after() {
+            self.contents.insert((hash, arg.dtype), output);
         }
     }
 }
 
 /// The outputs of a task that an input of another may hold: those of its shape, else all.
-fn outputs_like(task: &GraphTask, place: usize, input: &Argument) -> Vec<Source> {
+fn outputs_like(task: Task<'_>, input: Argument<'_>) -> Vec<OutputRef> {
     let tensors = || task.outputs().filter(|o| !o.is_scalar());
-    let alike: Vec<&Argument> =
-        tensors().filter(|o| o.dtype == input.dtype && o.shape == input.shape).collect();
-    let content = input.before.and_then(|c| c.hash);
-    let same = alike.iter().filter(|o| content.is_some() && o.after.and_then(|c| c.hash) == content);
-    let same: Vec<&Argument> = same.copied().collect();
+    let alike: Vec<Argument<'_>> =
+        tensors().filter(|o| o.dtype == input.dtype && o.shape() == input.shape()).collect();
+    let content = input.hash_before();
+    let same = alike.iter().filter(|o| content.is_some() && o.hash_after() == content);
+    let same: Vec<Argument<'_>> = same.copied().collect();
     let chosen = if !same.is_empty() {
         same
     } else if !alike.is_empty() {
@@ -175,110 +165,109 @@ fn outputs_like(task: &GraphTask, place: usize, input: &Argument) -> Vec<Source>
     } else {
         tensors().collect()
     };
-    chosen.iter().map(|o| Source { task: place, arg_index: o.arg_index }).collect()
+    chosen.iter().map(|o| OutputRef { task: task.place(), arg_index: o.arg_index }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::testing::{TaskMaker, hash_of};
+    use crate::graph::testing::{TaskMaker, graph_of, hash_of};
 
     fn ids(graph: &TaskGraph) -> Vec<u64> {
-        graph.tasks.iter().map(|t| t.task_id).collect()
+        graph.tasks().iter().map(|t| t.task_id).collect()
     }
 
     fn sources(graph: &TaskGraph, task_id: u64, arg: u16) -> Vec<u64> {
-        let task = &graph.tasks[graph.position(task_id).unwrap()];
-        task.arg(arg).unwrap().origin.sources.iter().map(|s| graph.tasks[s.task].task_id).collect()
+        let task = graph.task(graph.position(TaskKey { step: 0, task_id }).unwrap());
+        let outputs = graph.outputs_behind(task.argument(arg).unwrap());
+        outputs.iter().map(|o| graph.task(o.task).task_id).collect()
     }
 
-    fn order(from: u64, to: u64) -> Dependency {
-        Dependency { from, to, arg_index: 0, why: Why::Order }
+    fn edge(from: u64, to: u64, why: &'static str) -> Edge {
+        Edge { step: 0, from, to, arg_index: 0, why }
+    }
+
+    fn origin(graph: &TaskGraph, place: usize, arg: u16) -> &Origin {
+        graph.origin(graph.task(place).argument(arg).unwrap())
     }
 
     #[test]
     fn an_input_comes_from_the_last_task_that_wrote_its_bytes() {
         let tasks = vec![
-            TaskMaker::new(0, "make").output(0x1000, "one").at(10).done(),
-            TaskMaker::new(1, "use").input(0x1000, "one").output(0x2000, "x").at(20).done(),
+            TaskMaker::new(0, "make").output(0x1000, "one").at(10),
+            TaskMaker::new(1, "use").input(0x1000, "one").output(0x2000, "x").at(20),
             // The memory is used again.
-            TaskMaker::new(2, "make").output(0x1000, "two").at(30).done(),
-            TaskMaker::new(3, "use").input(0x1000, "two").output(0x3000, "y").at(40).done(),
-            TaskMaker::new(4, "join")
-                .input(0x2000, "x")
-                .input(0x9000, "outside")
-                .output(0x4000, "z")
-                .at(50)
-                .done(),
+            TaskMaker::new(2, "make").output(0x1000, "two").at(30),
+            TaskMaker::new(3, "use").input(0x1000, "two").output(0x3000, "y").at(40),
+            TaskMaker::new(4, "join").input(0x2000, "x").input(0x9000, "outside").output(0x4000, "z").at(50),
         ];
-        let graph = TaskGraph::build(tasks, &[], None);
+        let graph = graph_of(tasks, &[], None);
         assert_eq!(sources(&graph, 1, 0), [0]);
         assert_eq!(sources(&graph, 3, 0), [2]);
         assert_eq!((sources(&graph, 4, 0), sources(&graph, 4, 1)), (vec![1], vec![]));
-        assert!(graph.tasks[4].args[1].origin.is_external());
-        assert_eq!(graph.tasks[4].depth, 2);
+        assert!(origin(&graph, 4, 1).is_external());
+        assert_eq!(graph.depth(4), 2);
         assert_eq!(graph.consumers()[1], [4]);
     }
 
     #[test]
     fn an_inout_is_given_what_was_there_before_itself() {
         let tasks = vec![
-            TaskMaker::new(0, "zero").output(0x1000, "0").at(1).done(),
-            TaskMaker::new(1, "add").inout(0x1000, "0", "1").at(2).done(),
-            TaskMaker::new(2, "add").inout(0x1000, "1", "2").at(3).done(),
+            TaskMaker::new(0, "zero").output(0x1000, "0").at(1),
+            TaskMaker::new(1, "add").inout(0x1000, "0", "1").at(2),
+            TaskMaker::new(2, "add").inout(0x1000, "1", "2").at(3),
         ];
-        let graph = TaskGraph::build(tasks, &[], None);
+        let graph = graph_of(tasks, &[], None);
         assert_eq!((sources(&graph, 1, 0), sources(&graph, 2, 0)), (vec![0], vec![1]));
     }
 
     #[test]
     fn a_reader_that_ran_too_early_still_belongs_behind_its_producer() {
         let tasks = vec![
-            TaskMaker::new(7, "use").input(0x1000, "stale").output(0x2000, "x").at(10).done(),
-            TaskMaker::new(3, "make").output(0x1000, "one").at(20).done(),
+            TaskMaker::new(7, "use").input(0x1000, "stale").output(0x2000, "x").at(10),
+            TaskMaker::new(3, "make").output(0x1000, "one").at(20),
         ];
-        assert_eq!(sources(&TaskGraph::build(tasks.clone(), &[], None), 7, 0), [0_u64; 0]);
-        let graph = TaskGraph::build(tasks, &[order(3, 7)], None);
+        assert_eq!(sources(&graph_of(tasks.clone(), &[], None), 7, 0), [0_u64; 0]);
+        let graph = graph_of(tasks, &[edge(3, 7, "write_after_write")], None);
         assert_eq!((ids(&graph), sources(&graph, 7, 0)), (vec![3, 7], vec![3]));
     }
 
     #[test]
     fn memory_that_held_something_else_before_is_no_origin_where_the_runtime_knows() {
         let tasks = vec![
-            TaskMaker::new(0, "make").output(0x1000, "old").at(10).done(),
-            TaskMaker::new(1, "use").input(0x1000, "old").output(0x2000, "x").at(20).done(),
+            TaskMaker::new(0, "make").output(0x1000, "old").at(10),
+            TaskMaker::new(1, "use").input(0x1000, "old").output(0x2000, "x").at(20),
             // New memory at the same place, not initialised.
-            TaskMaker::new(2, "accumulate").inout(0x1000, "old", "new").at(30).done(),
+            TaskMaker::new(2, "accumulate").inout(0x1000, "old", "new").at(30),
         ];
-        let read = Dependency { from: 0, to: 1, arg_index: 0, why: Why::Read };
-        let graph = TaskGraph::build(tasks.clone(), &[read], None);
+        let read = edge(0, 1, "read_after_write");
+        let graph = graph_of(tasks.clone(), &[read], None);
         assert_eq!((sources(&graph, 1, 0), sources(&graph, 2, 0)), (vec![0], vec![]));
-        let lossy = TaskGraph::build(tasks, &[read], Some("records were lost".into()));
+        let lossy = graph_of(tasks, &[read], Some("records were lost".into()));
         assert_eq!(sources(&lossy, 2, 0), [0]);
     }
 
     #[test]
     fn without_addresses_dependencies_say_where_content_came_from() {
-        let carries = |from, to, arg_index| Dependency { from, to, arg_index, why: Why::Read };
         let tasks = vec![
-            TaskMaker::new(0, "two").output(0, "p").output(0, "q").done(),
-            TaskMaker::new(1, "use").input(0, "q").input(0, "other").output(0, "r").done(),
+            TaskMaker::new(0, "two").output(0, "p").output(0, "q"),
+            TaskMaker::new(1, "use").input(0, "q").input(0, "other").output(0, "r"),
         ];
-        let graph = TaskGraph::build(tasks, &[carries(0, 1, 0)], None);
-        let origin = &graph.tasks[1].args[0].origin;
-        assert_eq!((origin.basis, &origin.sources), (Basis::Edges, &vec![Source { task: 0, arg_index: 1 }]));
-        assert!(graph.tasks[1].args[1].origin.is_external());
+        let graph = graph_of(tasks, &[edge(0, 1, "read_after_write")], None);
+        let expected = Origin { outputs: vec![OutputRef { task: 0, arg_index: 1 }], basis: Basis::Edges };
+        assert_eq!(origin(&graph, 1, 0), &expected);
+        assert!(origin(&graph, 1, 1).is_external());
     }
 
     #[test]
     fn without_addresses_and_dependencies_equal_content_must_do() {
         let tasks = vec![
-            TaskMaker::new(0, "make").output(0, "p").done(),
-            TaskMaker::new(1, "use").input(0, "p").input(0, "unheard of").output(0, "r").done(),
+            TaskMaker::new(0, "make").output(0, "p"),
+            TaskMaker::new(1, "use").input(0, "p").input(0, "unheard of").output(0, "r"),
         ];
-        let graph = TaskGraph::build(tasks, &[], None);
-        assert_eq!(graph.tasks[1].args[0].origin.basis, Basis::Content);
-        let unknown = &graph.tasks[1].args[1].origin;
+        let graph = graph_of(tasks, &[], None);
+        assert_eq!(origin(&graph, 1, 0).basis, Basis::Content);
+        let unknown = origin(&graph, 1, 1);
         assert!(unknown.basis == Basis::Nothing && !unknown.is_external());
         assert_ne!(hash_of("p"), hash_of("r"));
     }

@@ -1,14 +1,175 @@
 //! The tasks of a dump and how content flowed between them.
 
 mod dataflow;
-mod load;
-mod model;
 mod order;
-pub(crate) mod pieces;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod view;
 mod writes;
 
-pub use dataflow::{Dependency, Why};
-pub use load::load;
-pub use model::{Argument, Basis, Captured, GraphTask, KernelName, Origin, Place, Source, TaskGraph};
+use tensortap_abi::DumpLevel;
+use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks, content_hash};
+
+pub use view::TensorView;
+
+/// The tasks of one dump with their dataflow.
+#[derive(Clone, Debug, Default)]
+pub struct TaskGraph {
+    /// In dependency order: every task stands behind those whose content it was given.
+    tasks: Tasks,
+    /// By the numbers of arguments.
+    origins: Vec<Origin>,
+    /// By the positions of tasks.
+    depths: Vec<u32>,
+    /// Why writes may be missing from the dump; `None` when every one was captured.
+    pub gap: Option<String>,
+}
+
+/// Where the content of an input came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The outputs that hold it, the one written last first. None for what no captured task wrote; what several wrote may
+    /// have gaps between that nobody did.
+    pub outputs: Vec<OutputRef>,
+    /// How that is known.
+    pub basis: Basis,
+}
+
+/// An output of a task, which others may have been given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OutputRef {
+    /// Position of the task in its [`TaskGraph`].
+    pub task: usize,
+    /// Argument of that task.
+    pub arg_index: u16,
+}
+
+/// How an origin is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// By the bytes that tasks wrote before.
+    #[default]
+    Bytes,
+    /// By the dump's own dependencies, which do not say which bytes.
+    Edges,
+    /// By equal content of an earlier output.
+    Content,
+    /// Not at all: no address, no dependency, no equal content.
+    Nothing,
+}
+
+impl Origin {
+    /// Whether it is known that no captured task wrote it.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        self.outputs.is_empty() && self.basis != Basis::Nothing
+    }
+}
+
+impl TaskGraph {
+    /// The tasks, in dependency order.
+    #[must_use]
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// The task at a position.
+    ///
+    /// # Panics
+    /// There are not as many.
+    #[must_use]
+    pub fn task(&self, place: usize) -> Task<'_> {
+        self.tasks.at(place)
+    }
+
+    /// How many tasks there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Where the content of an argument of one of these tasks came from.
+    #[must_use]
+    pub fn origin(&self, arg: Argument<'_>) -> &Origin {
+        &self.origins[arg.number()]
+    }
+
+    /// The outputs that an argument was taken from.
+    #[must_use]
+    pub fn outputs_behind(&self, arg: Argument<'_>) -> &[OutputRef] {
+        &self.origin(arg).outputs
+    }
+
+    /// The argument that an output is.
+    #[must_use]
+    pub fn output(&self, output: OutputRef) -> Option<Argument<'_>> {
+        self.task(output.task).argument(output.arg_index)
+    }
+
+    /// Length of the longest chain of tasks that leads to one.
+    #[must_use]
+    pub fn depth(&self, place: usize) -> u32 {
+        self.depths[place]
+    }
+
+    /// For every task, the tasks that were given some of what it wrote, each once, in order.
+    #[must_use]
+    pub fn consumers(&self) -> Vec<Vec<usize>> {
+        let mut consumers = vec![Vec::new(); self.len()];
+        for task in self.tasks.iter() {
+            for output in task.arguments().flat_map(|arg| self.outputs_behind(arg)) {
+                let list: &mut Vec<usize> = &mut consumers[output.task];
+                if list.last() != Some(&task.place()) {
+                    list.push(task.place());
+                }
+            }
+        }
+        consumers
+    }
+
+    /// Where a task stands.
+    #[must_use]
+    pub fn position(&self, key: TaskKey) -> Option<usize> {
+        self.tasks.find(key).map(|task| task.place())
+    }
+}
+
+/// Reads the tasks of a dump and finds where every input came from. Contents are read only where the dump has no hashes: then
+/// each is hashed here.
+pub fn load(dump: &Dump) -> Result<TaskGraph, FormatError> {
+    let mut tasks = dump.tasks()?;
+    tasks.forget_in_flight();
+    tasks.fill_hashes(|captured| match captured.is_stored() {
+        true => Ok(Some(content_hash(&dump.payload(&dump.record(captured.record)?)?))),
+        false => Ok(None),
+    })?;
+    let gap = gap(dump, &tasks);
+    Ok(TaskGraph::build(tasks, gap))
+}
+
+/// Why writes may be missing.
+fn gap(dump: &Dump, tasks: &Tasks) -> Option<String> {
+    let footer = dump.footer();
+    let filtered = footer.map_or(0, |f| f.filtered_records);
+    let lost = footer.map_or(0, |f| f.losses.iter().map(|l| l.records).sum::<u64>());
+    let uncaptured = tasks.uncaptured_count();
+    if dump.info().dump_level == DumpLevel::Marked as u32 {
+        Some("only marked arguments were captured".into())
+    } else if filtered > 0 {
+        Some(format!("filters kept {filtered} records out"))
+    } else if lost > 0 || !dump.gaps().is_empty() {
+        Some("records were lost".into())
+    } else if dump.tail() != Tail::Closed {
+        Some("the dump was not closed".into())
+    } else if uncaptured > 0 {
+        Some(format!("{uncaptured} arguments could not be captured"))
+    } else {
+        None
+    }
+}

@@ -1,9 +1,13 @@
 //! Graphs for tests, written down in a few words.
 
-use tensortap_abi::{DType, Role};
+use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, SLOTS_PER_TASK};
+use tensortap_format::{
+    ArgumentKind, ArgumentRecord, Assembler, Edge, KernelInfo, PayloadState, TaskFacts, TaskKey, TaskPart,
+    Tasks,
+};
 use tensortap_geometry::Layout;
 
-use super::{Argument, Captured, GraphTask, KernelName, Origin, Place};
+use super::TaskGraph;
 
 /// A hash that stands for a content with a name.
 pub(crate) fn hash_of(content: &str) -> u128 {
@@ -13,12 +17,31 @@ pub(crate) fn hash_of(content: &str) -> u128 {
 }
 
 /// A task, argument after argument. Tensors are 16 floats; address 0 stands for none.
-pub(crate) struct TaskMaker(GraphTask);
+#[derive(Clone)]
+pub(crate) struct TaskMaker {
+    pub facts: TaskFacts,
+    kernel: String,
+    pub args: Vec<MadeArg>,
+}
+
+/// An argument, by its position.
+#[derive(Clone)]
+pub(crate) struct MadeArg {
+    pub role: Role,
+    dtype: DType,
+    address: u64,
+    layout: Layout,
+    pub scalar_bits: Option<u64>,
+    pub before: Option<u128>,
+    pub after: Option<u128>,
+    /// It is no argument at all, as far as the dump says.
+    pub is_left_out: bool,
+}
 
 impl TaskMaker {
     pub fn new(task_id: u64, kernel: &str) -> TaskMaker {
-        let kernels = vec![KernelName { func_id: None, name: Some(kernel.into()) }];
-        TaskMaker(GraphTask { task_id, kernels, block_num: Some(1), ..GraphTask::default() })
+        let facts = TaskFacts { completed_ns: Some(0), ..TaskFacts::unknown(TaskKey { step: 0, task_id }) };
+        TaskMaker { facts, kernel: kernel.into(), args: Vec::new() }
     }
 
     pub fn input(self, address: u64, content: &str) -> TaskMaker {
@@ -34,63 +57,120 @@ impl TaskMaker {
     }
 
     pub fn scalar(mut self, bits: u64) -> TaskMaker {
-        let arg =
-            Argument { scalar_bits: Some(bits), shape: Vec::new(), place: None, ..self.blank(Role::Input) };
-        self.0.args.push(arg);
+        self = self.tensor(0, Role::Input, Some(""), None);
+        let arg = self.args.last_mut().unwrap();
+        (arg.scalar_bits, arg.before) = (Some(bits), None);
+        self
+    }
+
+    /// Makes the argument added last another view of a buffer.
+    pub fn view(mut self, address: u64, dtype: DType, layout: Layout) -> TaskMaker {
+        let arg = self.args.last_mut().unwrap();
+        (arg.address, arg.dtype, arg.layout) = (address, dtype, layout);
         self
     }
 
     /// Makes the argument added last a row of 4-bit elements, counted from an address.
-    pub fn half_bytes(mut self, address: u64, elements: std::ops::Range<u64>) -> TaskMaker {
+    pub fn half_bytes(self, address: u64, elements: std::ops::Range<u64>) -> TaskMaker {
         let row = Layout::new(&[elements.end - elements.start], &[1], elements.start, 4).unwrap();
-        let arg = self.0.args.last_mut().unwrap();
-        (arg.dtype, arg.shape) = (DType::Int4, row.shape().to_vec());
-        arg.place = Some(Place::new(row, address));
-        self
+        self.view(address, DType::Int4, row)
     }
 
     pub fn at(mut self, start: u64) -> TaskMaker {
-        self.0.dispatched_ns = Some(start);
-        self.0.completed_ns = Some(start + 1);
+        // A time of 0 stands for none.
+        self.facts.dispatched_ns = start + 1;
+        self.facts.completed_ns = Some(start + 2);
         self
     }
 
     pub fn until(mut self, end: u64) -> TaskMaker {
-        self.0.completed_ns = Some(end);
+        self.facts.completed_ns = Some(end + 1);
         self
-    }
-
-    pub fn done(self) -> GraphTask {
-        self.0
-    }
-
-    fn blank(&self, role: Role) -> Argument {
-        Argument {
-            arg_index: u16::try_from(self.0.args.len()).unwrap(),
-            role,
-            dtype: DType::Float32,
-            shape: vec![16],
-            scalar_bits: None,
-            place: None,
-            before: None,
-            after: None,
-            origin: Origin::default(),
-        }
     }
 
     fn tensor(mut self, address: u64, role: Role, before: Option<&str>, after: Option<&str>) -> TaskMaker {
-        let record = self.0.task_id * 100 + self.0.args.len() as u64 * 2;
-        let captured = |content: Option<&str>, record| {
-            content.map(|c| Captured { record, hash: Some(hash_of(c)), stored: true })
-        };
-        let place = || Place::new(Layout::contiguous(&[16], 32).unwrap(), address);
-        let arg = Argument {
-            place: (address != 0).then(place),
-            before: captured(before, record),
-            after: captured(after, record + 1),
-            ..self.blank(role)
-        };
-        self.0.args.push(arg);
+        self.args.push(MadeArg {
+            role,
+            dtype: DType::Float32,
+            address,
+            layout: Layout::contiguous(&[16], 32).unwrap(),
+            scalar_bits: None,
+            before: before.map(hash_of),
+            after: after.map(hash_of),
+            is_left_out: false,
+        });
         self
     }
+
+    /// The records of the task, given to an assembler.
+    fn give(&self, func_id: u32, assembler: &mut Assembler) {
+        let mut facts = self.facts.clone();
+        facts.func_id[0] = func_id;
+        let is_tensor = |arg: &&MadeArg| arg.scalar_bits.is_none();
+        facts.tensor_count = u32::try_from(self.args.iter().filter(is_tensor).count()).unwrap();
+        facts.scalar_count = u32::try_from(self.args.len()).unwrap() - facts.tensor_count;
+        let task = facts.key();
+        assembler.take(TaskPart::Task(facts));
+        for (arg_index, arg) in (0_u16..).zip(&self.args).filter(|(_, arg)| !arg.is_left_out) {
+            let is_scalar = arg.scalar_bits.is_some();
+            let record = ArgumentRecord {
+                number: task.task_id * 100 + u64::from(arg_index) * 2,
+                task,
+                func_id: [NO_KERNEL; SLOTS_PER_TASK],
+                stage: DumpStage::BeforeDispatch,
+                arg_index,
+                kind: if is_scalar { ArgumentKind::Scalar } else { ArgumentKind::Tensor },
+                role: arg.role,
+                dtype: arg.dtype,
+                shape: if is_scalar { &[] } else { arg.layout.shape() },
+                strides: if is_scalar { &[] } else { arg.layout.strides() },
+                start_offset: arg.layout.start_offset(),
+                address: arg.address,
+                scalar_bits: arg.scalar_bits,
+                hash: arg.before,
+                payload: PayloadState::Stored,
+                bytes: 64,
+                in_flight: false,
+            };
+            if is_scalar || arg.before.is_some() {
+                assembler.take(TaskPart::Argument(record));
+            }
+            if arg.after.is_some() {
+                let (stage, number) = (DumpStage::AfterCompletion, record.number + 1);
+                assembler.take(TaskPart::Argument(ArgumentRecord {
+                    stage,
+                    number,
+                    hash: arg.after,
+                    ..record
+                }));
+            }
+            if !is_scalar && arg.before.or(arg.after).is_none() {
+                // Of an argument in flight, it is known that it is there.
+                assembler.take(TaskPart::Argument(ArgumentRecord { in_flight: true, ..record }));
+            }
+        }
+    }
+}
+
+/// Tasks with numbers for the kernels that they name, in the order given.
+pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
+    let mut assembler = Assembler::default();
+    let mut kernels: Vec<KernelInfo> = Vec::new();
+    for task in &made {
+        let known = kernels.iter().position(|kernel| kernel.name == task.kernel);
+        let func_id = u32::try_from(known.unwrap_or(kernels.len())).unwrap();
+        if known.is_none() {
+            kernels.push(KernelInfo { func_id, name: task.kernel.clone(), ..KernelInfo::default() });
+        }
+        task.give(func_id, &mut assembler);
+    }
+    edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
+    let mut tasks = assembler.finish(&kernels);
+    tasks.forget_in_flight();
+    tasks
+}
+
+/// Their graph.
+pub(crate) fn graph_of(made: Vec<TaskMaker>, edges: &[Edge], gap: Option<String>) -> TaskGraph {
+    TaskGraph::build(tasks_of(made, edges), gap)
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tensortap_geometry::Footprint;
 
-use super::pieces::{Ranges, pieces};
-use super::{Place, Source};
+use super::view::{Ranges, pieces};
+use super::{OutputRef, TensorView};
 
 /// Writes so far, by address. The address space is cut into segments at every place where a write began or ended, and each
 /// segment lists the writes that may hold its bytes, the newest last. A write that covers an older one takes its place; one of
@@ -18,8 +18,8 @@ pub(super) struct WriteMap {
 }
 
 struct Write {
-    source: Source,
-    place: Place,
+    output: OutputRef,
+    view: TensorView,
 }
 
 struct Segment {
@@ -29,14 +29,14 @@ struct Segment {
 
 impl WriteMap {
     /// Notes a write.
-    pub fn insert(&mut self, source: Source, place: Place) {
-        let footprint = place.footprint;
+    pub fn insert(&mut self, output: OutputRef, view: TensorView) {
+        let footprint = view.footprint;
         let Some((start, end)) = span(&footprint) else { return };
         let number = self.writes.len();
-        self.writes.push(Write { source, place });
+        self.writes.push(Write { output, view });
         self.split(start);
         self.split(end);
-        if footprint.is_dense() && place.fills_bytes() {
+        if footprint.is_dense() && view.fills_bytes() {
             let within: Vec<u64> = self.segments.range(start..end).map(|(&at, _)| at).collect();
             within.iter().for_each(|at| drop(self.segments.remove(at)));
             self.segments.insert(start, Segment { end, writes: vec![number] });
@@ -47,25 +47,25 @@ impl WriteMap {
     }
 
     /// The writes that hold bytes of a view, the newest first.
-    pub fn last(&self, view: &Place) -> Vec<Source> {
+    pub fn last(&self, view: &TensorView) -> Vec<OutputRef> {
         let Some((start, end)) = span(&view.footprint) else { return Vec::new() };
         let found: BTreeSet<usize> =
             self.meeting(start, end).flat_map(|s| s.writes.iter().copied()).collect();
         let mut holding = Vec::new();
         for write in found.into_iter().rev().map(|n| &self.writes[n]) {
-            if write.place.footprint.overlaps(&view.footprint) {
+            if write.view.footprint.overlaps(&view.footprint) {
                 holding.push(write);
-                if covers(&write.place, view) {
+                if covers(&write.view, view) {
                     break;
                 }
             }
         }
         // Views that touch the same bytes may still touch different halves of them.
-        let all_fill = holding.iter().all(|write| write.place.fills_bytes());
+        let all_fill = holding.iter().all(|write| write.view.fills_bytes());
         if holding.len() > 1 || !all_fill {
             drop_overwritten(&mut holding, view);
         }
-        holding.iter().map(|write| write.source).collect()
+        holding.iter().map(|write| write.output).collect()
     }
 
     /// Segments that share an address with a range.
@@ -84,13 +84,13 @@ impl WriteMap {
     }
 
     fn replace_covered(&mut self, start: u64, end: u64, number: usize) {
-        let (writes, new) = (&self.writes, &self.writes[number].place);
+        let (writes, new) = (&self.writes, &self.writes[number].view);
         // The same write lies in many segments; whether it is covered is asked once.
         let mut covered: BTreeMap<usize, bool> = BTreeMap::new();
         for (_, segment) in self.segments.range_mut(start..end) {
             segment
                 .writes
-                .retain(|&old| !*covered.entry(old).or_insert_with(|| covers(new, &writes[old].place)));
+                .retain(|&old| !*covered.entry(old).or_insert_with(|| covers(new, &writes[old].view)));
             segment.writes.push(number);
         }
     }
@@ -114,15 +114,15 @@ impl WriteMap {
 }
 
 /// Whether a write leaves nothing of a view as it was.
-fn covers(write: &Place, view: &Place) -> bool {
+fn covers(write: &TensorView, view: &TensorView) -> bool {
     write.is_same_view(view) || write.fills_bytes() && write.footprint.covers(&view.footprint)
 }
 
 /// Leaves out writes of which newer ones, together, have overwritten all that the view shows. Views of too many pieces stay as
 /// they are.
-fn drop_overwritten(newest_first: &mut Vec<&Write>, view: &Place) {
+fn drop_overwritten(newest_first: &mut Vec<&Write>, view: &TensorView) {
     let Some(mut left) = pieces(view).map(|p| Ranges::of(&p)) else { return };
-    newest_first.retain(|write| pieces(&write.place).is_none_or(|p| left.take(&p)));
+    newest_first.retain(|write| pieces(&write.view).is_none_or(|p| left.take(&p)));
 }
 
 /// First address and the one behind the last; `None` of an empty view, or one that goes round the address space.
@@ -137,12 +137,12 @@ mod tests {
     use proptest::prelude::*;
     use tensortap_geometry::Layout;
 
-    fn source(task: usize) -> Source {
-        Source { task, arg_index: 0 }
+    fn source(task: usize) -> OutputRef {
+        OutputRef { task, arg_index: 0 }
     }
 
     fn tasks(map: &WriteMap, layout: &Layout, base: u64) -> Vec<usize> {
-        map.last(&Place::new(*layout, base)).iter().map(|s| s.task).collect()
+        map.last(&TensorView::new(*layout, base)).iter().map(|s| s.task).collect()
     }
 
     #[test]
@@ -151,13 +151,13 @@ mod tests {
         let left = matrix.slice(1, 0, 4).unwrap();
         let right = matrix.slice(1, 4, 4).unwrap();
         let mut map = WriteMap::default();
-        map.insert(source(0), Place::new(matrix, 0x1000));
-        map.insert(source(1), Place::new(left, 0x1000));
+        map.insert(source(0), TensorView::new(matrix, 0x1000));
+        map.insert(source(1), TensorView::new(left, 0x1000));
         assert_eq!(tasks(&map, &right, 0x1000), [0]);
-        map.insert(source(2), Place::new(right, 0x1000));
+        map.insert(source(2), TensorView::new(right, 0x1000));
         assert_eq!(tasks(&map, &left, 0x1000), [1]);
         assert_eq!(tasks(&map, &right, 0x1000), [2]);
-        map.insert(source(3), Place::new(matrix, 0x1000));
+        map.insert(source(3), TensorView::new(matrix, 0x1000));
         assert_eq!(tasks(&map, &right, 0x1000), [3]);
     }
 
@@ -165,8 +165,8 @@ mod tests {
     fn memory_used_again_belongs_to_who_wrote_last() {
         let (large, small) = (Layout::contiguous(&[64], 32).unwrap(), Layout::contiguous(&[16], 32).unwrap());
         let mut map = WriteMap::default();
-        map.insert(source(0), Place::new(large, 0x1000));
-        map.insert(source(1), Place::new(small, 0x1040));
+        map.insert(source(0), TensorView::new(large, 0x1000));
+        map.insert(source(1), TensorView::new(small, 0x1040));
         assert_eq!(tasks(&map, &small, 0x1040), [1]);
         assert_eq!(tasks(&map, &large, 0x1000), [1, 0]);
         assert_eq!(tasks(&map, &small, 0x1100), [0_usize; 0]);
@@ -176,21 +176,21 @@ mod tests {
     fn halves_of_a_byte_belong_to_who_wrote_them() {
         let row = |from: u64, elements: u64| Layout::new(&[elements], &[1], from, 4).unwrap();
         let mut map = WriteMap::default();
-        map.insert(source(0), Place::new(row(1, 2), 0x1000));
-        map.insert(source(1), Place::new(row(3, 3), 0x1000));
+        map.insert(source(0), TensorView::new(row(1, 2), 0x1000));
+        map.insert(source(1), TensorView::new(row(3, 3), 0x1000));
         assert_eq!(tasks(&map, &row(2, 1), 0x1000), [0]);
         assert_eq!(tasks(&map, &row(3, 1), 0x1000), [1]);
         assert_eq!(tasks(&map, &row(2, 2), 0x1000), [1, 0]);
         assert_eq!(tasks(&map, &row(0, 1), 0x1000), [0_usize; 0]);
         let byte = Layout::contiguous(&[1], 8).unwrap();
         assert_eq!(tasks(&map, &byte, 0x1001), [1, 0]);
-        map.insert(source(2), Place::new(byte, 0x1001));
+        map.insert(source(2), TensorView::new(byte, 0x1001));
         assert_eq!(tasks(&map, &row(1, 5), 0x1000), [2, 1, 0]);
     }
 
     #[test]
     fn writing_the_same_half_bytes_again_keeps_the_last_write_only() {
-        let odd = Place::new(Layout::new(&[3], &[1], 1, 4).unwrap(), 0x1000);
+        let odd = TensorView::new(Layout::new(&[3], &[1], 1, 4).unwrap(), 0x1000);
         let mut map = WriteMap::default();
         (0..50).for_each(|task| map.insert(source(task), odd));
         assert!(map.segments.values().all(|s| s.writes == [49]));
@@ -203,10 +203,10 @@ mod tests {
         (0_u64..64, 0_u64..3, 1_u64..6, 1_u64..6, 0_i64..8, any::<bool>())
     }
 
-    fn place((address, first, rows, columns, gap, half): View) -> Place {
+    fn place((address, first, rows, columns, gap, half): View) -> TensorView {
         let stride = i64::try_from(columns).unwrap() + gap;
         let bits = if half { 4 } else { 8 };
-        Place::new(Layout::new(&[rows, columns], &[stride, 1], first, bits).unwrap(), address)
+        TensorView::new(Layout::new(&[rows, columns], &[stride, 1], first, bits).unwrap(), address)
     }
 
     /// Against the definition.

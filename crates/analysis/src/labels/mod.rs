@@ -11,14 +11,15 @@
 //! An in-out that differs before the task, came from no task (or only through tasks that left it alone) and leaves the task
 //! with the bytes it came with is set aside: scratch that holds garbage must not hide the culprit.
 
-mod chain;
+mod labeller;
 mod race;
-mod times;
-mod walk;
 
-pub use chain::{chain, first_wrong};
+use std::collections::{HashMap, VecDeque};
+
+pub use labeller::{label_alone, label_tasks};
 pub use race::{Race, RaceKind};
-pub use walk::{label_alone, label_tasks};
+
+use crate::graph::TaskGraph;
 
 /// What a task did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,7 +106,7 @@ pub struct ArgStatus {
 pub enum TaskStatus {
     /// There is nothing to compare it with, and why.
     Unmatched(String),
-    /// Its arguments, in the order of [`crate::graph::GraphTask::args`].
+    /// Its arguments, in the order of [`tensortap_format::Task::arguments`].
     Compared(Vec<ArgStatus>),
 }
 
@@ -122,6 +123,48 @@ pub struct Finding {
     pub race: Option<Race>,
     /// Arguments that were set aside.
     pub set_aside: Vec<u16>,
+}
+
+/// The tasks at which an error began and that no other error led to, in dependency order.
+#[must_use]
+pub fn first_wrong(graph: &TaskGraph, findings: &[Finding]) -> Vec<usize> {
+    let mut tainted = vec![false; graph.len()];
+    let mut first = Vec::new();
+    for (task, finding) in graph.tasks().iter().zip(findings) {
+        let place = task.place();
+        let led_to = task.arguments().flat_map(|a| graph.outputs_behind(a)).any(|o| tainted[o.task]);
+        if finding.label.is_root() && !led_to {
+            first.push(place);
+        }
+        tainted[place] = led_to || finding.label.is_root();
+    }
+    first
+}
+
+/// A shortest way by which the error of a task reached the last task that shows it: that task, those that passed it on, the
+/// last. Alone when nobody passed it on.
+#[must_use]
+pub fn chain(graph: &TaskGraph, findings: &[Finding], from: usize) -> Vec<usize> {
+    let consumers = graph.consumers();
+    let passes = |task: usize| matches!(findings[task].label, Label::Inherited | Label::Raced);
+    let mut came_from: HashMap<usize, usize> = HashMap::new();
+    let mut queue = VecDeque::from([from]);
+    let mut last = from;
+    while let Some(task) = queue.pop_front() {
+        last = last.max(task);
+        for &next in consumers[task].iter().filter(|&&next| passes(next)) {
+            came_from.entry(next).or_insert_with(|| {
+                queue.push_back(next);
+                task
+            });
+        }
+    }
+    let mut chain = vec![last];
+    while let Some(&before) = came_from.get(&chain[chain.len() - 1]) {
+        chain.push(before);
+    }
+    chain.reverse();
+    chain
 }
 
 #[cfg(test)]

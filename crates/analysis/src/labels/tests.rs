@@ -1,7 +1,7 @@
 use super::*;
 use crate::carry::Carried;
-use crate::graph::testing::TaskMaker;
-use crate::graph::{Argument, Dependency, GraphTask, TaskGraph, Why};
+use crate::graph::testing::{MadeArg, TaskMaker, graph_of};
+use tensortap_format::{Argument, Captured, Edge, Task};
 
 /// Labels a run by a golden of the same tasks: contents of another name are outside.
 struct Case {
@@ -10,47 +10,45 @@ struct Case {
 }
 
 impl Case {
-    fn new(run: Vec<GraphTask>, golden: &[GraphTask], edges: &[(u64, u64)]) -> Case {
+    fn new(run: Vec<TaskMaker>, golden: &[TaskMaker], edges: &[(u64, u64)]) -> Case {
         let edges: Vec<_> = edges
             .iter()
-            .map(|&(from, to)| Dependency { from, to, arg_index: 0, why: Why::Explicit })
+            .map(|&(from, to)| Edge { step: 0, from, to, arg_index: 0, why: "explicit" })
             .collect();
-        let graph = TaskGraph::build(run, &edges, None);
-        let statuses = graph.tasks.iter().map(|task| status(task, golden)).collect();
+        let graph = graph_of(run, &edges, None);
+        let statuses = graph.tasks().iter().map(|task| status(task, golden)).collect();
         Case { graph, statuses }
     }
 
     fn findings(&self) -> Vec<(u64, Finding)> {
         let findings = label_tasks(&self.graph, &self.statuses, |_, arg| self.carried(arg));
-        self.graph.tasks.iter().map(|t| t.task_id).zip(findings).collect()
+        self.graph.tasks().iter().map(|t| t.task_id).zip(findings).collect()
     }
 
     fn labels(&self) -> Vec<(u64, Label)> {
         self.findings().into_iter().map(|(id, finding)| (id, finding.label)).collect()
     }
 
-    fn carried(&self, arg: &Argument) -> Carried {
-        let source = arg.origin.sources[0];
-        let written = self.graph.tasks[source.task].arg(source.arg_index).unwrap();
-        let same = arg.before.unwrap().hash == written.after.unwrap().hash;
-        if same { Carried::Same } else { Carried::Changed(source) }
+    fn carried(&self, arg: Argument<'_>) -> Carried {
+        let output = self.graph.outputs_behind(arg)[0];
+        let same = arg.hash_before() == self.graph.output(output).unwrap().hash_after();
+        if same { Carried::Same } else { Carried::Changed(output) }
     }
 }
 
-fn status(task: &GraphTask, golden: &[GraphTask]) -> TaskStatus {
-    let Some(other) = golden.iter().find(|g| g.task_id == task.task_id) else {
+fn status(task: Task<'_>, golden: &[TaskMaker]) -> TaskStatus {
+    let Some(other) = golden.iter().find(|g| g.facts.task_id == task.task_id) else {
         return TaskStatus::Unmatched("the golden has no such task".into());
     };
-    let of =
-        |ours: Option<crate::graph::Captured>, theirs: Option<crate::graph::Captured>| match (ours, theirs) {
-            (None, None) => Status::NotApplicable,
-            (Some(ours), Some(theirs)) if ours.hash == theirs.hash => Status::Within,
-            (Some(_), Some(_)) => Status::Outside,
-            _ => Status::Unknown("it was not captured".into()),
-        };
-    let args = task.args.iter().zip(&other.args);
+    let of = |ours: Option<Captured>, theirs: Option<u128>| match (ours, theirs) {
+        (None, None) => Status::NotApplicable,
+        (Some(ours), Some(theirs)) if ours.hash() == Some(theirs) => Status::Within,
+        (Some(_), Some(_)) => Status::Outside,
+        _ => Status::Unknown("it was not captured".into()),
+    };
+    let args = task.arguments().zip(&other.args);
     TaskStatus::Compared(
-        args.map(|(a, g)| {
+        args.map(|(a, g): (Argument<'_>, &MadeArg)| {
             let before = match (a.scalar_bits, g.scalar_bits) {
                 (Some(ours), Some(theirs)) if ours != theirs => Status::Outside,
                 (Some(_), _) => Status::Within,
@@ -63,12 +61,12 @@ fn status(task: &GraphTask, golden: &[GraphTask]) -> TaskStatus {
 }
 
 /// a -> b -> c, with the content each writes.
-fn line(contents: [&str; 3]) -> Vec<GraphTask> {
+fn line(contents: [&str; 3]) -> Vec<TaskMaker> {
     let [a, b, c] = contents;
     vec![
-        TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, a).at(10).done(),
-        TaskMaker::new(1, "b").input(0x2000, a).output(0x3000, b).at(20).done(),
-        TaskMaker::new(2, "c").input(0x3000, b).output(0x4000, c).at(30).done(),
+        TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, a).at(10),
+        TaskMaker::new(1, "b").input(0x2000, a).output(0x3000, b).at(20),
+        TaskMaker::new(2, "c").input(0x3000, b).output(0x4000, c).at(30),
     ]
 }
 
@@ -97,9 +95,9 @@ fn an_error_that_goes_no_further_is_masked() {
 fn a_reader_that_came_too_early_raced_with_its_producer() {
     let golden = line(["a", "b", "c"]);
     let run = vec![
-        TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, "a").at(50).done(),
-        TaskMaker::new(1, "b").input(0x2000, "stale").output(0x3000, "b!").at(20).done(),
-        TaskMaker::new(2, "c").input(0x3000, "b!").output(0x4000, "c!").at(30).done(),
+        TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, "a").at(50),
+        TaskMaker::new(1, "b").input(0x2000, "stale").output(0x3000, "b!").at(20),
+        TaskMaker::new(2, "c").input(0x3000, "b!").output(0x4000, "c!").at(30),
     ];
     let case = Case::new(run, &golden, &[(0, 1)]);
     assert_eq!(case.labels(), [(0, Label::Ok), (1, Label::Raced), (2, Label::Inherited)]);
@@ -112,8 +110,8 @@ fn a_successor_that_overwrote_an_input_is_named() {
     let make = |contents: [&str; 4], times: [u64; 2]| {
         let [in0, out0, in1, out1] = contents;
         vec![
-            TaskMaker::new(0, "step").input(0x1000, in0).output(0x2000, out0).at(times[0]).done(),
-            TaskMaker::new(1, "step").input(0x2000, in1).output(0x1000, out1).at(times[1]).done(),
+            TaskMaker::new(0, "step").input(0x1000, in0).output(0x2000, out0).at(times[0]),
+            TaskMaker::new(1, "step").input(0x2000, in1).output(0x1000, out1).at(times[1]),
         ]
     };
     let golden = make(["in", "x", "x", "y"], [10, 20]);
@@ -129,12 +127,10 @@ fn a_successor_that_overwrote_an_input_is_named() {
 fn a_task_into_whose_output_another_wrote_meanwhile_is_not_blamed_alone() {
     let make = |written: &str, ends: [u64; 2]| {
         let mut tasks = vec![
-            TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, written).at(10).done(),
-            TaskMaker::new(1, "b").output(0x2000, "b").at(20).done(),
+            TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, written).at(10),
+            TaskMaker::new(1, "b").output(0x2000, "b").at(20),
         ];
-        for (task, end) in tasks.iter_mut().zip(ends) {
-            task.completed_ns = Some(end);
-        }
+        tasks = tasks.into_iter().zip(ends).map(|(task, end)| task.until(end)).collect();
         tasks
     };
     let golden = make("a", [11, 21]);
@@ -148,7 +144,7 @@ fn a_task_into_whose_output_another_wrote_meanwhile_is_not_blamed_alone() {
 fn what_a_late_task_overwrote_raced_with_that_task_and_not_with_its_producer() {
     // 1 adds to what 0 makes, 2 reads the sum. 0 ran last but one: it wrote over the sum, which 1 had captured right.
     let make = |[given, sum, read, made]: [&str; 4], times: [(u64, u64); 3]| {
-        let at = |maker: TaskMaker, place: usize| maker.at(times[place].0).until(times[place].1).done();
+        let at = |maker: TaskMaker, place: usize| maker.at(times[place].0).until(times[place].1);
         vec![
             at(TaskMaker::new(0, "make").output(0x1000, "first"), 0),
             at(TaskMaker::new(1, "add").inout(0x1000, given, sum), 1),
@@ -171,12 +167,12 @@ fn what_a_late_task_overwrote_raced_with_that_task_and_not_with_its_producer() {
 fn a_neighbour_that_was_done_later_overwrote_nothing() {
     // 1 wrote the row behind that of 0, and was done after it; who changed the row of 0 is not known.
     let make = |read: [&str; 2], made: &str| {
-        let neighbour = TaskMaker::new(1, "make").output(0x1040, "b").at(10).until(40).done();
+        let neighbour = TaskMaker::new(1, "make").output(0x1040, "b").at(10).until(40);
         let reader = TaskMaker::new(2, "use").input(0x1000, read[0]).input(0x1040, read[1]);
         vec![
-            TaskMaker::new(0, "make").output(0x1000, "a").at(10).until(20).done(),
+            TaskMaker::new(0, "make").output(0x1000, "a").at(10).until(20),
             neighbour,
-            reader.output(0x2000, made).at(50).done(),
+            reader.output(0x2000, made).at(50),
         ]
     };
     let case = Case::new(make(["a!", "b"], "c!"), &make(["a", "b"], "c"), &[(0, 2), (1, 2)]);
@@ -187,7 +183,7 @@ fn a_neighbour_that_was_done_later_overwrote_nothing() {
 fn beside_a_writer_of_half_bytes(wrong: impl Fn(&str) -> TaskMaker, writes: std::ops::Range<u64>) -> Finding {
     let make = |made: &str| {
         let writer = TaskMaker::new(1, "b").output(0x1000, "b").half_bytes(0x1000, writes.clone());
-        vec![wrong(made).at(10).until(30).done(), writer.at(20).until(40).done()]
+        vec![wrong(made).at(10).until(30), writer.at(20).until(40)]
     };
     let case = Case::new(make("a!"), &make("a"), &[]);
     case.findings().remove(0).1
@@ -215,13 +211,8 @@ fn writing_one_half_of_a_byte_races_with_writing_the_other() {
 fn a_half_byte_that_nobody_wrote_comes_from_outside() {
     let make = |given: &str, made: &str| {
         vec![
-            TaskMaker::new(0, "b").output(0x1000, "b").half_bytes(0x1000, 3..6).at(10).done(),
-            TaskMaker::new(1, "a")
-                .input(0x1000, given)
-                .half_bytes(0x1000, 1..3)
-                .output(0x2000, made)
-                .at(20)
-                .done(),
+            TaskMaker::new(0, "b").output(0x1000, "b").half_bytes(0x1000, 3..6).at(10),
+            TaskMaker::new(1, "a").input(0x1000, given).half_bytes(0x1000, 1..3).output(0x2000, made).at(20),
         ]
     };
     let case = Case::new(make("in!", "a!"), &make("in", "a"), &[]);
@@ -231,14 +222,7 @@ fn a_half_byte_that_nobody_wrote_comes_from_outside() {
 #[test]
 fn a_wrong_input_from_outside_feeds_and_is_named() {
     let make = |input: &str, output: &str| {
-        vec![
-            TaskMaker::new(0, "a")
-                .input(0x1000, "in")
-                .input(0x1100, input)
-                .output(0x2000, output)
-                .at(1)
-                .done(),
-        ]
+        vec![TaskMaker::new(0, "a").input(0x1000, "in").input(0x1100, input).output(0x2000, output).at(1)]
     };
     let case = Case::new(make("w!", "a!"), &make("w", "a"), &[]);
     let (_, finding) = &case.findings()[0];
@@ -247,29 +231,18 @@ fn a_wrong_input_from_outside_feeds_and_is_named() {
 
 #[test]
 fn another_scalar_feeds() {
-    let make =
-        |bits, output: &str| vec![TaskMaker::new(0, "a").output(0x2000, output).scalar(bits).at(1).done()];
+    let make = |bits, output: &str| vec![TaskMaker::new(0, "a").output(0x2000, output).scalar(bits).at(1)];
     let case = Case::new(make(1, "a!"), &make(2, "a"), &[]);
     assert_eq!(case.labels(), [(0, Label::Fed)]);
 }
 
 /// A result buffer is handed through every step and written by the last.
-fn with_result(garbage: &str, contents: [&str; 3]) -> Vec<GraphTask> {
+fn with_result(garbage: &str, contents: [&str; 3]) -> Vec<TaskMaker> {
     let [a, b, result] = contents;
     vec![
-        TaskMaker::new(0, "a")
-            .input(0x1000, "in")
-            .output(0x2000, a)
-            .inout(0x9000, garbage, garbage)
-            .at(1)
-            .done(),
-        TaskMaker::new(1, "b")
-            .input(0x2000, a)
-            .output(0x3000, b)
-            .inout(0x9000, garbage, garbage)
-            .at(2)
-            .done(),
-        TaskMaker::new(2, "end").input(0x3000, b).inout(0x9000, garbage, result).at(3).done(),
+        TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, a).inout(0x9000, garbage, garbage).at(1),
+        TaskMaker::new(1, "b").input(0x2000, a).output(0x3000, b).inout(0x9000, garbage, garbage).at(2),
+        TaskMaker::new(2, "end").input(0x3000, b).inout(0x9000, garbage, result).at(3),
     ]
 }
 
@@ -297,9 +270,9 @@ fn an_accumulator_that_a_task_forgot_to_change_is_wrong_here() {
     let make = |steps: [&str; 3]| {
         let [zero, one, two] = steps;
         vec![
-            TaskMaker::new(0, "zero").output(0x1000, zero).at(1).done(),
-            TaskMaker::new(1, "add").inout(0x1000, zero, one).at(2).done(),
-            TaskMaker::new(2, "add").inout(0x1000, one, two).at(3).done(),
+            TaskMaker::new(0, "zero").output(0x1000, zero).at(1),
+            TaskMaker::new(1, "add").inout(0x1000, zero, one).at(2),
+            TaskMaker::new(2, "add").inout(0x1000, one, two).at(3),
         ]
     };
     let case = Case::new(make(["0", "0", "1"]), &make(["0", "1", "2"]), &[]);
@@ -311,8 +284,8 @@ fn what_is_not_captured_is_unknown_with_the_reason() {
     let mut run = line(["a", "b!", "c"]);
     run[1].args[0].before = None;
     run[2].args[1].after = None;
-    let mut extra = TaskMaker::new(7, "d").input(0x4000, "c").output(0x5000, "d").at(40).done();
-    extra.in_flight = true;
+    let mut extra = TaskMaker::new(7, "d").input(0x4000, "c").output(0x5000, "d").at(40);
+    extra.facts.in_flight = true;
     run.push(extra);
     let case = Case::new(run, &line(["a", "b", "c"]), &[]);
     let labels: Vec<Label> = case.labels().into_iter().map(|(_, l)| l).collect();
@@ -323,7 +296,7 @@ fn what_is_not_captured_is_unknown_with_the_reason() {
 #[test]
 fn a_change_that_an_uncaptured_task_may_have_made_is_no_race() {
     let mut run = line(["a", "b!", "c!"]);
-    run[1].args[0] = TaskMaker::new(1, "b").input(0x2000, "changed").done().args[0].clone();
+    run[1].args[0].before = TaskMaker::new(1, "b").input(0x2000, "changed").args[0].before;
     let golden = line(["a", "b", "c"]);
     let mut case = Case::new(run, &golden, &[]);
     assert_eq!(case.labels()[1].1, Label::Raced);

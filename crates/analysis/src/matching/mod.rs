@@ -14,6 +14,8 @@ mod signature;
 
 use std::collections::{HashMap, HashSet};
 
+use tensortap_format::Tasks;
+
 use crate::graph::TaskGraph;
 use pairing::Pairing;
 use signature::{KernelKey, Traits};
@@ -86,15 +88,15 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
 }
 
 fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
-    let all = |named: fn(&crate::graph::KernelName) -> bool| {
-        [first, second].iter().all(|graph| {
-            let mut kernels = graph.tasks.iter().flat_map(|t| &t.kernels).peekable();
-            kernels.peek().is_some() && kernels.all(named)
+    let all = |is_known: fn(&Tasks, u32) -> bool| {
+        [first.tasks(), second.tasks()].iter().all(|tasks| {
+            let mut kernels = tasks.iter().flat_map(|t| t.facts().func_ids()).peekable();
+            kernels.peek().is_some() && kernels.all(|id| is_known(tasks, id))
         })
     };
-    if all(|k| k.name.is_some()) {
+    if all(|tasks, id| tasks.kernel(id).is_some()) {
         KernelKey::Name
-    } else if all(|k| k.func_id.is_some()) {
+    } else if all(|_, _| true) {
         KernelKey::FuncId
     } else {
         KernelKey::Nothing
@@ -102,8 +104,8 @@ fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
 }
 
 fn same_identities(first: &TaskGraph, second: &TaskGraph) -> bool {
-    let ids = |graph: &TaskGraph| graph.tasks.iter().map(|t| t.task_id).collect::<HashSet<_>>();
-    ids(first) == ids(second)
+    let keys = |graph: &TaskGraph| graph.tasks().iter().map(|t| t.key()).collect::<HashSet<_>>();
+    keys(first) == keys(second)
 }
 
 /// How many there are of each.

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 
+use tensortap_format::{Task, TaskKey};
+
 use super::signature::Traits;
 use super::{Matching, Unmatched, counts};
-use crate::graph::{GraphTask, TaskGraph};
+use crate::graph::TaskGraph;
 
 /// Pairs found so far.
 pub(super) struct Pairing<'g> {
@@ -19,7 +21,7 @@ pub(super) struct Pairing<'g> {
 
 impl<'g> Pairing<'g> {
     pub fn new(first: &'g TaskGraph, second: &'g TaskGraph) -> Self {
-        let (ours, theirs) = (first.tasks.len(), second.tasks.len());
+        let (ours, theirs) = (first.len(), second.len());
         let (pair_of_first, pair_of_second) = (vec![None; ours], vec![None; theirs]);
         Pairing { first, second, partner: vec![None; ours], pair_of_first, pair_of_second }
     }
@@ -45,12 +47,13 @@ impl<'g> Pairing<'g> {
 
     /// Pairs tasks of equal identity that look alike by themselves.
     pub fn pair_identities(&mut self, traits: &Traits) {
-        let theirs: HashMap<u64, usize> =
-            self.open_second().map(|p| (self.second.tasks[p].task_id, p)).collect();
+        let theirs: HashMap<TaskKey, usize> =
+            self.open_second().map(|p| (self.second.task(p).key(), p)).collect();
         for ours in self.open_first().collect::<Vec<_>>() {
-            let task = &self.first.tasks[ours];
-            if let Some(&other) = theirs.get(&task.task_id)
-                && traits.local(task) == traits.local(&self.second.tasks[other])
+            let task = self.first.task(ours);
+            let local = |graph: &TaskGraph, place| traits.local(graph.tasks(), graph.task(place));
+            if let Some(&other) = theirs.get(&task.key())
+                && local(self.first, ours) == local(self.second, other)
             {
                 self.pair(ours, other);
             }
@@ -77,7 +80,7 @@ impl<'g> Pairing<'g> {
             open.into_iter()
                 .map(|task| {
                     let local = locals[task];
-                    let kernels = graph.tasks[task].kernel_labels().join("+");
+                    let kernels = graph.task(task).kernel_names().join("+");
                     let reason = match there.get(&local) {
                         None => format!("the other has no task of {kernels} with such arguments"),
                         Some(n) => {
@@ -94,7 +97,8 @@ impl<'g> Pairing<'g> {
     }
 
     fn locals(&self, traits: &Traits) -> [Vec<u64>; 2] {
-        [self.first, self.second].map(|graph| graph.tasks.iter().map(|t| traits.local(t)).collect())
+        [self.first, self.second]
+            .map(|graph| graph.tasks().iter().map(|t| traits.local(graph.tasks(), t)).collect())
     }
 
     /// Tasks without a pair that look alike, those first that stand first in the graph.
@@ -117,10 +121,10 @@ impl<'g> Pairing<'g> {
     /// holds, then those of equal identity, then in order.
     fn pair_class(&mut self, mut ours: Vec<usize>, mut theirs: Vec<usize>) {
         if ours.len() > 1 || theirs.len() > 1 {
-            self.pair_by(&mut ours, &mut theirs, |t, pairs| (sources(t, pairs), contents(t)));
-            self.pair_by(&mut ours, &mut theirs, sources);
-            self.pair_by(&mut ours, &mut theirs, |t, _| contents(t));
-            self.pair_by(&mut ours, &mut theirs, |t, _| t.task_id);
+            self.pair_by(&mut ours, &mut theirs, |g, t, pairs| (pairs_behind(g, t, pairs), contents(t)));
+            self.pair_by(&mut ours, &mut theirs, pairs_behind);
+            self.pair_by(&mut ours, &mut theirs, |_, t, _| contents(t));
+            self.pair_by(&mut ours, &mut theirs, |_, t, _| t.key());
         }
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             self.pair(ours, theirs);
@@ -131,15 +135,15 @@ impl<'g> Pairing<'g> {
         &mut self,
         ours: &mut Vec<usize>,
         theirs: &mut Vec<usize>,
-        key: impl Fn(&GraphTask, &[Option<usize>]) -> K,
+        key: impl Fn(&TaskGraph, Task<'_>, &[Option<usize>]) -> K,
     ) {
         let mut waiting: HashMap<K, VecDeque<usize>> = HashMap::new();
         for &place in theirs.iter() {
-            let key = key(&self.second.tasks[place], &self.pair_of_second);
+            let key = key(self.second, self.second.task(place), &self.pair_of_second);
             waiting.entry(key).or_default().push_back(place);
         }
         ours.retain(|&place| {
-            let key = key(&self.first.tasks[place], &self.pair_of_first);
+            let key = key(self.first, self.first.task(place), &self.pair_of_first);
             let Some(other) = waiting.get_mut(&key).and_then(VecDeque::pop_front) else { return true };
             self.pair(place, other);
             false
@@ -154,26 +158,25 @@ impl<'g> Pairing<'g> {
     }
 
     fn open_first(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
-        (0..self.first.tasks.len()).filter(|&p| self.pair_of_first[p].is_none())
+        (0..self.first.len()).filter(|&p| self.pair_of_first[p].is_none())
     }
 
     fn open_second(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
-        (0..self.second.tasks.len()).filter(|&p| self.pair_of_second[p].is_none())
+        (0..self.second.len()).filter(|&p| self.pair_of_second[p].is_none())
     }
 }
 
 /// Pairs that the inputs of a task came from.
-fn sources(task: &GraphTask, pairs: &[Option<usize>]) -> Vec<(u16, Option<usize>)> {
+fn pairs_behind(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> Vec<(u16, Option<usize>)> {
     let mut from: Vec<_> = task
-        .args
-        .iter()
-        .flat_map(|arg| arg.origin.sources.iter().map(move |s| (arg.arg_index, pairs[s.task])))
+        .arguments()
+        .flat_map(|arg| graph.outputs_behind(arg).iter().map(move |o| (arg.arg_index, pairs[o.task])))
         .collect();
     from.sort_unstable();
     from
 }
 
 /// Hashes of what a task was given.
-fn contents(task: &GraphTask) -> Vec<Option<u128>> {
-    task.inputs().map(|arg| arg.before.and_then(|c| c.hash)).collect()
+fn contents(task: Task<'_>) -> Vec<Option<u128>> {
+    task.inputs().map(|arg| arg.hash_before()).collect()
 }

@@ -3,8 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tensortap_abi::Role;
+use tensortap_format::{Argument, Task, Tasks};
 
-use crate::graph::{Argument, GraphTask, TaskGraph};
+use crate::graph::TaskGraph;
 
 /// Passes up and down the graph. Each sees what the one before gathered, so one of either is enough for most graphs.
 const ROUNDS: usize = 3;
@@ -42,26 +43,26 @@ pub(super) struct Traits {
 
 impl Traits {
     /// A task by itself.
-    pub fn local(&self, task: &GraphTask) -> u64 {
+    pub fn local(&self, tasks: &Tasks, task: Task<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for kernel in &task.kernels {
+        for func_id in task.func_ids() {
             match self.kernel {
-                KernelKey::Name => kernel.name.hash(&mut hasher),
-                KernelKey::FuncId => kernel.func_id.hash(&mut hasher),
+                KernelKey::Name => tasks.kernel(func_id).map(|kernel| &kernel.name).hash(&mut hasher),
+                KernelKey::FuncId => func_id.hash(&mut hasher),
                 KernelKey::Nothing => {}
             }
         }
         if !self.ignore_blocks {
-            task.block_num.hash(&mut hasher);
+            task.block_count().hash(&mut hasher);
         }
-        for arg in task.args.iter().filter(|_| self.args) {
+        for arg in task.arguments().filter(|_| self.args) {
             self.hash_arg(arg, &mut hasher);
         }
         hasher.finish()
     }
 
-    fn hash_arg(&self, arg: &Argument, hasher: &mut DefaultHasher) {
-        (arg.arg_index, arg.role.tag(), &arg.shape, arg.is_scalar()).hash(hasher);
+    fn hash_arg(&self, arg: Argument<'_>, hasher: &mut DefaultHasher) {
+        (arg.arg_index, arg.role.tag(), arg.shape(), arg.is_scalar()).hash(hasher);
         if !(self.ignore_float_dtype && arg.dtype.is_float()) {
             arg.dtype.tag().hash(hasher);
         }
@@ -73,38 +74,38 @@ impl Traits {
     /// Every task of a graph in its surroundings. Tasks that are paired already look like the number of their pair.
     pub fn colors(&self, graph: &TaskGraph, pairs: &[Option<usize>]) -> Vec<u64> {
         let consumers = Consumers::of(graph);
-        let mut colors: Vec<u64> = graph.tasks.iter().map(|t| self.local(t)).collect();
+        let mut colors: Vec<u64> = graph.tasks().iter().map(|t| self.local(graph.tasks(), t)).collect();
         for (color, pair) in colors.iter_mut().zip(pairs) {
             if let Some(pair) = pair {
                 *color = hash_of(&("pair", pair));
             }
         }
         for _ in 0..ROUNDS {
-            for place in (0..graph.tasks.len()).filter(|&p| pairs[p].is_none()) {
-                colors[place] = self.with_sources(&graph.tasks[place], &colors, colors[place]);
+            for place in (0..graph.len()).filter(|&p| pairs[p].is_none()) {
+                colors[place] = self.with_outputs_behind(graph, place, &colors);
             }
-            for place in (0..graph.tasks.len()).rev().filter(|&p| pairs[p].is_none()) {
+            for place in (0..graph.len()).rev().filter(|&p| pairs[p].is_none()) {
                 colors[place] = consumers.around(place, &colors);
             }
         }
         colors
     }
 
-    fn with_sources(&self, task: &GraphTask, colors: &[u64], own: u64) -> u64 {
+    fn with_outputs_behind(&self, graph: &TaskGraph, place: usize, colors: &[u64]) -> u64 {
         let mut hasher = DefaultHasher::new();
-        own.hash(&mut hasher);
-        for arg in task.inputs().filter(|a| !a.is_scalar()) {
+        colors[place].hash(&mut hasher);
+        for arg in graph.task(place).inputs().filter(|a| !a.is_scalar()) {
             let is_inout = arg.role == Role::InOut;
             if is_inout && !self.inout_sources {
                 continue;
             }
-            let sources = arg.origin.sources.iter();
-            let mut from: Vec<(u64, u16)> = sources.map(|s| (colors[s.task], s.arg_index)).collect();
+            let outputs = graph.outputs_behind(arg);
+            let mut from: Vec<(u64, u16)> = outputs.iter().map(|o| (colors[o.task], o.arg_index)).collect();
             from.sort_unstable();
             (arg.arg_index, from).hash(&mut hasher);
             let counts = if is_inout { self.external_inouts } else { self.external_inputs };
-            if counts && arg.origin.sources.is_empty() {
-                arg.before.and_then(|c| c.hash).hash(&mut hasher);
+            if counts && outputs.is_empty() {
+                arg.hash_before().hash(&mut hasher);
             }
         }
         hasher.finish()
@@ -119,11 +120,11 @@ struct Consumers {
 
 impl Consumers {
     fn of(graph: &TaskGraph) -> Consumers {
-        let mut of = vec![Vec::new(); graph.tasks.len()];
-        for (place, task) in graph.tasks.iter().enumerate() {
-            for arg in &task.args {
-                for source in &arg.origin.sources {
-                    of[source.task].push((place, arg.arg_index, source.arg_index));
+        let mut of = vec![Vec::new(); graph.len()];
+        for task in graph.tasks().iter() {
+            for arg in task.arguments() {
+                for output in graph.outputs_behind(arg) {
+                    of[output.task].push((task.place(), arg.arg_index, output.arg_index));
                 }
             }
         }

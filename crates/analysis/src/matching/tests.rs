@@ -1,30 +1,31 @@
 use super::*;
-use crate::graph::GraphTask;
-use crate::graph::testing::TaskMaker;
+use crate::graph::testing::{TaskMaker, graph_of};
 
-fn graph(tasks: Vec<GraphTask>) -> TaskGraph {
-    TaskGraph::build(tasks, &[], None)
+fn graph(tasks: Vec<TaskMaker>) -> TaskGraph {
+    graph_of(tasks, &[], None)
 }
 
 fn matched(first: &TaskGraph, second: &TaskGraph) -> Vec<(u64, Option<u64>)> {
     let matching = match_tasks(first, second, MatchOptions::default());
-    let partner = |p: &Option<usize>| p.map(|p| second.tasks[p].task_id);
-    first.tasks.iter().map(|t| t.task_id).zip(matching.partner.iter().map(partner)).collect()
+    let partner = |p: &Option<usize>| p.map(|p| second.task(p).task_id);
+    first.tasks().iter().map(|t| t.task_id).zip(matching.partner.iter().map(partner)).collect()
 }
 
 /// Chains of two tasks, each fed with its own content; identities and times in the order given.
 fn chains(contents: &[&str], first_id: u64) -> TaskGraph {
+    graph(chained(contents, first_id))
+}
+
+fn chained(contents: &[&str], first_id: u64) -> Vec<TaskMaker> {
     let mut tasks = Vec::new();
     for (number, content) in (0..).zip(contents) {
         let (id, base) = (first_id + 2 * number, 0x1000 * (10 * number + 1));
         let made = format!("{content}'");
-        tasks.push(
-            TaskMaker::new(id, "scale").input(base, content).output(base + 0x100, &made).at(id * 10).done(),
-        );
+        tasks.push(TaskMaker::new(id, "scale").input(base, content).output(base + 0x100, &made).at(id * 10));
         let last = TaskMaker::new(id + 1, "sum").input(base + 0x100, &made).output(base + 0x200, "sum");
-        tasks.push(last.at(id * 10 + 5).done());
+        tasks.push(last.at(id * 10 + 5));
     }
-    graph(tasks)
+    tasks
 }
 
 #[test]
@@ -45,8 +46,8 @@ fn other_identities_do_not_matter() {
 fn what_a_task_wrote_does_not_count() {
     let make = |written: &str| {
         graph(vec![
-            TaskMaker::new(0, "make").input(0x1000, "x").output(0x2000, written).at(1).done(),
-            TaskMaker::new(1, "use").input(0x2000, written).output(0x3000, written).at(2).done(),
+            TaskMaker::new(0, "make").input(0x1000, "x").output(0x2000, written).at(1),
+            TaskMaker::new(1, "use").input(0x2000, written).output(0x3000, written).at(2),
         ])
     };
     assert_eq!(matched(&make("right"), &make("wrong")), [(0, Some(0)), (1, Some(1))]);
@@ -56,9 +57,9 @@ fn what_a_task_wrote_does_not_count() {
 fn consumers_tell_apart_what_producers_do_not() {
     let make = |kernels: [&str; 2]| {
         let mut tasks: Vec<_> =
-            (0..2).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n).done()).collect();
+            (0..2).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n)).collect();
         for (n, kernel) in (0..).zip(kernels) {
-            tasks.push(TaskMaker::new(n + 2, kernel).input(0x1000 * (n + 1), "zero").at(n + 10).done());
+            tasks.push(TaskMaker::new(n + 2, kernel).input(0x1000 * (n + 1), "zero").at(n + 10));
         }
         graph(tasks)
     };
@@ -70,8 +71,8 @@ fn consumers_tell_apart_what_producers_do_not() {
 fn garbage_in_scratch_memory_does_not_prevent_a_match() {
     let make = |garbage: &str, first_id: u64| {
         graph(vec![
-            TaskMaker::new(first_id, "begin").input(0x1000, "x").inout(0x2000, garbage, "a").at(1).done(),
-            TaskMaker::new(first_id + 1, "go on").input(0x1100, "y").inout(0x2000, "a", "b").at(2).done(),
+            TaskMaker::new(first_id, "begin").input(0x1000, "x").inout(0x2000, garbage, "a").at(1),
+            TaskMaker::new(first_id + 1, "go on").input(0x1100, "y").inout(0x2000, "a", "b").at(2),
         ])
     };
     assert_eq!(matched(&make("trash", 0), &make("junk", 70)), [(0, Some(70)), (1, Some(71))]);
@@ -85,18 +86,18 @@ fn a_wrong_input_of_the_whole_graph_leaves_identities_to_decide() {
 
 #[test]
 fn another_scalar_is_still_the_same_task() {
-    let make = |bits| graph(vec![TaskMaker::new(0, "fill").scalar(bits).output(0x1000, "x").at(1).done()]);
+    let make = |bits| graph(vec![TaskMaker::new(0, "fill").scalar(bits).output(0x1000, "x").at(1)]);
     assert_eq!(matched(&make(1), &make(2)), [(0, Some(0))]);
 }
 
 #[test]
 fn a_dump_of_outputs_alone_matches_one_of_everything() {
     let full = chains(&["x", "y"], 0);
-    let mut outputs = full.clone();
-    outputs.gap = Some("filters kept 4 records out".into());
-    for task in &mut outputs.tasks {
-        task.args.retain(|a| a.role.writes());
+    let mut captured = chained(&["x", "y"], 0);
+    for arg in captured.iter_mut().flat_map(|task| &mut task.args) {
+        arg.is_left_out = !arg.role.writes();
     }
+    let mut outputs = graph_of(captured, &[], Some("filters kept 4 records out".into()));
     assert!(matched(&outputs, &full).iter().all(|(id, partner)| *partner == Some(*id)));
     outputs.gap = None;
     assert!(matched(&outputs, &full).iter().all(|(_, partner)| partner.is_none()));
@@ -104,22 +105,19 @@ fn a_dump_of_outputs_alone_matches_one_of_everything() {
 
 #[test]
 fn interchangeable_tasks_are_paired_in_order() {
-    let make = || {
-        graph(
-            (0..4).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n).done()).collect(),
-        )
-    };
+    let make =
+        || graph((0..4).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n)).collect());
     assert!(matched(&make(), &make()).iter().all(|(id, partner)| *partner == Some(*id)));
 }
 
 #[test]
 fn what_has_no_partner_is_listed_with_the_reason() {
     let one = graph(vec![
-        TaskMaker::new(0, "fill").output(0x1000, "zero").at(1).done(),
-        TaskMaker::new(1, "fill").output(0x2000, "zero").at(2).done(),
-        TaskMaker::new(2, "extra").output(0x3000, "zero").at(3).done(),
+        TaskMaker::new(0, "fill").output(0x1000, "zero").at(1),
+        TaskMaker::new(1, "fill").output(0x2000, "zero").at(2),
+        TaskMaker::new(2, "extra").output(0x3000, "zero").at(3),
     ]);
-    let other = graph(vec![TaskMaker::new(5, "fill").output(0x1000, "zero").at(1).done()]);
+    let other = graph(vec![TaskMaker::new(5, "fill").output(0x1000, "zero").at(1)]);
     let matching = match_tasks(&one, &other, MatchOptions::default());
     assert_eq!(matching.partner, [Some(0), None, None]);
     let reasons: Vec<&str> = matching.only_first.iter().map(|u| u.reason.as_str()).collect();

@@ -1,7 +1,7 @@
 //! The memory of one output, filled write by write. Places are counted in half-bytes: the smallest element has four bits.
 
-use crate::graph::Place;
-use crate::graph::pieces::{Piece, Ranges, pieces};
+use crate::graph::TensorView;
+use crate::graph::view::{Piece, Ranges, pieces};
 
 /// What a contiguous view holds.
 pub(super) struct Memory {
@@ -17,7 +17,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// A view that holds `initial`, or zeros. `None` when it does not fit in memory.
-    pub fn new(view: &Place, initial: Option<&[u8]>) -> Option<Memory> {
+    pub fn new(view: &TensorView, initial: Option<&[u8]>) -> Option<Memory> {
         let unit = u128::from(view.layout.elem_bits() / 4);
         let half_bytes = u128::from(view.layout.numel()).checked_mul(unit)?;
         let size = usize::try_from(half_bytes.div_ceil(2)).ok()?;
@@ -63,9 +63,9 @@ fn copy(piece: &Piece, payload: &[u8], (start, end): (u128, u128), into: &mut [u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::testing::TaskMaker;
-    use crate::graph::{GraphTask, TaskGraph};
+    use crate::graph::testing::{TaskMaker, graph_of};
     use proptest::prelude::*;
+    use tensortap_abi::DType;
     use tensortap_geometry::Layout;
 
     const BASE: u64 = 0x1000;
@@ -73,17 +73,20 @@ mod tests {
 
     #[test]
     fn a_payload_that_ends_too_soon_is_refused() {
-        let view = Place::new(Layout::contiguous(&[4], 8).unwrap(), BASE);
+        let view = TensorView::new(Layout::contiguous(&[4], 8).unwrap(), BASE);
         let written = pieces(&view).unwrap();
         let mut memory = Memory::new(&view, None).unwrap();
         assert_eq!((memory.put(&written, &[1, 2, 3]), memory.missing()), (None, 4));
         assert_eq!((memory.put(&written, &[1, 2, 3, 4]), memory.missing()), (Some(()), 0));
     }
 
-    fn write(task: usize, layout: Layout) -> GraphTask {
-        let mut made = TaskMaker::new(task as u64, "write").output(BASE, "").done();
-        made.args[0].place = Some(Place::new(layout, BASE));
-        made
+    fn write(task: usize, layout: Layout) -> TaskMaker {
+        let dtype = match layout.elem_bits() {
+            4 => DType::Int4,
+            8 => DType::UInt8,
+            _ => DType::Float32,
+        };
+        TaskMaker::new(task as u64, "write").output(BASE, "").view(BASE, dtype, layout)
     }
 
     /// Elements numbered by task, packed.
@@ -113,9 +116,9 @@ mod tests {
                     Layout::new(&[rows, columns], &[stride, 1], start, bits).unwrap()
                 })
                 .collect();
-            let view = Place::new(Layout::contiguous(&[ELEMENTS], bits).unwrap(), BASE + first * u64::from(bits) / 8);
+            let view = TensorView::new(Layout::contiguous(&[ELEMENTS], bits).unwrap(), BASE + first * u64::from(bits) / 8);
             let tasks = layouts.iter().enumerate().map(|(task, layout)| write(task, *layout)).collect();
-            let graph = TaskGraph { tasks, gap: None };
+            let graph = graph_of(tasks, &[], None);
             let mut expected = vec![None; 128];
             let mut memory = Memory::new(&view, None).unwrap();
             for (task, layout) in layouts.iter().enumerate() {
@@ -125,7 +128,7 @@ mod tests {
             }
             for source in graph.last_writers(&[view])[0].iter().rev() {
                 let layout = &layouts[source.task];
-                let written = pieces(&Place::new(*layout, BASE)).unwrap();
+                let written = pieces(&TensorView::new(*layout, BASE)).unwrap();
                 prop_assert!(memory.put(&written, &content(source.task, layout)).is_some());
             }
             let shown = &expected[usize::try_from(first).unwrap()..][..usize::try_from(ELEMENTS).unwrap()];

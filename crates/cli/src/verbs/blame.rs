@@ -137,7 +137,7 @@ fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
     let behind = headline::roots(blame).into_iter();
     let behind = behind.filter(|&place| blame.findings[place].label == Label::WrongHere);
     for place in blame.first_wrong.iter().copied().chain(behind) {
-        let kernels = blame.graph.tasks[place].kernel_labels();
+        let kernels = blame.graph.task(place).kernel_names();
         if chosen.len() < DETAILED && !seen.contains(&kernels) {
             seen.push(kernels);
             chosen.push(place);

@@ -2,6 +2,7 @@
 
 use tensortap::DumpLevel;
 use tensortap::analysis::blame::Blame;
+use tensortap::analysis::graph::TaskGraph;
 
 use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, place, run};
 
@@ -46,8 +47,9 @@ fn identical_tasks_submitted_in_another_order_are_told_apart() {
         // Two lanes hold the same, and are the only ones that may stand for one another.
         let blame = blame_by_golden(&dump, &golden);
         let same = |place: usize, other: usize| {
-            let theirs = blame.golden.as_ref().expect("a golden").tasks[other].args[0].before;
-            blame.graph.tasks[place].args[0].before.map(|c| c.hash) == theirs.map(|c| c.hash)
+            let given =
+                |graph: &TaskGraph, place| graph.task(place).argument(0).expect("it has one").hash_before();
+            given(&blame.graph, place) == given(blame.golden.as_ref().expect("a golden"), other)
         };
         let pairs = blame.matching.partner.iter().enumerate();
         assert!(pairs.into_iter().all(|(ours, other)| same(ours, other.expect("matched"))), "{label}");

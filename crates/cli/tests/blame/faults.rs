@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use tensortap::analysis::blame::Blame;
-use tensortap::analysis::graph::GraphTask;
 use tensortap::analysis::labels::Label;
-use tensortap::format::Dump;
+use tensortap::format::{Dump, Task, TaskKey};
 use tensortap::scene::{FaultKind, KernelDef, Scene};
 
 use crate::oracle::{self, Captured};
@@ -110,16 +109,17 @@ fn first_shown(dump: &Dump, scene: &dyn Scene, kernel: &KernelDef, kind: FaultKi
 }
 
 fn check(blame: &Blame, kernel: &str, first: u64) -> Result<(), String> {
-    let tasks = || blame.graph.tasks.iter().zip(&blame.findings);
-    let runs = |task: &GraphTask| task.kernel_labels().iter().any(|k| k == kernel);
+    let tasks = || blame.graph.tasks().iter().zip(&blame.findings);
+    let runs = |task: &Task<'_>| task.kernel_names().iter().any(|k| k == kernel);
     if let Some((task, _)) = tasks().find(|(t, f)| f.label == Label::WrongHere && !runs(t)) {
         return Err(format!("task {:#x} is wrong here", task.task_id));
     }
-    let place = blame.graph.position(first).ok_or_else(|| format!("{first:#x} is not in the graph"))?;
+    let place = blame
+        .graph
+        .position(TaskKey { step: 0, task_id: first })
+        .ok_or_else(|| format!("{first:#x} is not in the graph"))?;
     // Those before it show nothing.
-    if let Some(task) =
-        blame.graph.tasks[..place].iter().zip(&blame.findings).find(|(_, f)| f.label != Label::Ok)
-    {
+    if let Some(task) = tasks().take(place).find(|(_, f)| f.label != Label::Ok) {
         return Err(format!("task {:#x}, before {first:#x}, is {}", task.0.task_id, task.1.label.name()));
     }
     match blame.findings[place].label {

@@ -36,7 +36,7 @@ fn the_culprit_is_found_among_garbage() {
         let first = |blame: &tensortap::analysis::blame::Blame| {
             let &place =
                 blame.first_wrong.first().unwrap_or_else(|| panic!("nothing is wrong in {}", kernel.name));
-            (blame.graph.tasks[place].kernel_labels(), blame.findings[place].label)
+            (blame.graph.task(place).kernel_names(), blame.findings[place].label)
         };
         let found = first(&blame_by_golden(&dump, &golden));
         // Garbage in an in-out that a task changes may be what is wrong: a golden of other garbage cannot exclude it.

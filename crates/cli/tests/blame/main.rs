@@ -68,7 +68,7 @@ fn place(scene: &str, turn: usize) -> (&'static str, &'static str) {
 
 /// What is not as it should be, in words.
 fn complaints(blame: &Blame) -> Vec<String> {
-    let tasks = blame.graph.tasks.iter().zip(&blame.findings).zip(&blame.compared_args);
+    let tasks = blame.graph.tasks().iter().zip(&blame.findings).zip(&blame.compared_args);
     let wrong = tasks.filter(|((_, f), _)| f.label != Label::Ok);
     let words = wrong.map(|((t, f), compared)| {
         let outside: Vec<_> = compared
@@ -79,7 +79,7 @@ fn complaints(blame: &Blame) -> Vec<String> {
         format!(
             "{:#x} {:?}: {} {:?} {:?} {outside:?}",
             t.task_id,
-            t.kernel_labels(),
+            t.kernel_names(),
             f.label.name(),
             f.race,
             f.reason

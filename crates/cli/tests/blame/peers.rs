@@ -23,8 +23,13 @@ fn a_real_dump_with_a_broken_multiply_is_blamed_on_it() {
         return;
     };
     let blame = blame_by_golden(&dump, &golden);
-    let labels: Vec<(Option<u32>, Label)> =
-        blame.graph.tasks.iter().zip(&blame.findings).map(|(t, f)| (t.kernels[0].func_id, f.label)).collect();
+    let labels: Vec<(Option<u32>, Label)> = blame
+        .graph
+        .tasks()
+        .iter()
+        .zip(&blame.findings)
+        .map(|(t, f)| (t.func_ids().next(), f.label))
+        .collect();
     let expected = [
         (Some(0), Label::Ok),
         (Some(1), Label::Ok),

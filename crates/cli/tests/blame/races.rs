@@ -101,7 +101,7 @@ impl Raced {
     pub fn check(&self, blame: &Blame) -> Result<(), String> {
         let by_golden = blame.golden.is_some();
         let mut raced = 0;
-        for (task, finding) in blame.graph.tasks.iter().zip(&blame.findings) {
+        for (task, finding) in blame.graph.tasks().iter().zip(&blame.findings) {
             let id = task.task_id;
             let said = || format!("{id:#x} is {} {:?}", finding.label.name(), finding.race);
             let expected = if by_golden { self.harmed_by_golden(id) } else { self.harmed(id) };
@@ -114,7 +114,7 @@ impl Raced {
             let Some(harm) = expected else { continue };
             raced += 1;
             let Some(Race { other, kind }) = finding.race else { return Err(said()) };
-            let other = blame.graph.tasks[other].task_id;
+            let other = blame.graph.task(other).task_id;
             let right_pair = if id == self.late { self.writers.contains(&other) } else { other == self.late };
             let right_kind = match harm {
                 Harm::Torn => kind == RaceKind::Overlapped,

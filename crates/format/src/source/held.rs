@@ -114,7 +114,10 @@ impl Held {
             .for_each(|record| assembler.take(TaskPart::Argument(ArgumentRecord::from(&record))));
         edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
         self.uncaptured.iter().for_each(|uncaptured| assembler.take(TaskPart::Uncaptured(*uncaptured)));
-        Ok(assembler.finish(&self.info.kernels))
+        let mut tasks = assembler.finish(&self.info.kernels);
+        // Counted from another file, which leaves scalars out.
+        tasks.counts_are_partial = self.format.is_foreign();
+        Ok(tasks)
     }
 
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {

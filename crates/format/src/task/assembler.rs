@@ -123,7 +123,7 @@ impl<'r> From<&'r Record> for ArgumentRecord<'r> {
     fn from(record: &'r Record) -> ArgumentRecord<'r> {
         ArgumentRecord {
             number: record.index,
-            task: TaskKey { step: 0, task_id: record.task_id },
+            task: record.task_key(),
             func_id: record.func_id,
             stage: record.stage,
             arg_index: record.arg_index,

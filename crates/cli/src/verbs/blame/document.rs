@@ -80,7 +80,7 @@ struct UnmatchedDocument {
 /// The document of a report.
 pub fn of(report: &Report<'_>) -> BlameDocument {
     let blame = report.blame;
-    let id = |place: usize| id(blame.graph.tasks[place].task_id);
+    let id = |place: usize| id(blame.graph.task(place).task_id);
     BlameDocument {
         verdict: if report.passes { "pass" } else { "fail" },
         compared: blame.compared,
@@ -101,15 +101,15 @@ fn id(task_id: u64) -> String {
 }
 
 fn task(blame: &Blame, place: usize) -> TaskDocument {
-    let (task, finding) = (&blame.graph.tasks[place], &blame.findings[place]);
+    let (task, finding) = (blame.graph.task(place), &blame.findings[place]);
     TaskDocument {
         task_id: id(task.task_id),
-        kernels: task.kernel_labels(),
+        kernels: task.kernel_names(),
         label: finding.label.name(),
         arg_index: finding.arg_index,
         reason: finding.reason.clone(),
         raced_with: finding.race.map(|race| RaceDocument {
-            task_id: id(blame.graph.tasks[race.other].task_id),
+            task_id: id(blame.graph.task(race.other).task_id),
             how: match race.kind {
                 RaceKind::ReadTooEarly => "read_too_early",
                 RaceKind::Overwritten => "overwritten",
@@ -132,7 +132,7 @@ fn record(compared: &ComparedArg) -> RecordDocument {
 }
 
 fn culprit(report: &Report<'_>, culprit: &Culprit) -> CulpritDocument {
-    let task_id = |place: usize| id(report.blame.graph.tasks[place].task_id);
+    let task_id = |place: usize| id(report.blame.graph.task(place).task_id);
     let records =
         culprit.outside.iter().map(|(compared, detail): &(ComparedArg, Option<Detail>)| CulpritRecord {
             stage: compared.stage.name(),
@@ -151,13 +151,13 @@ fn culprit(report: &Report<'_>, culprit: &Culprit) -> CulpritDocument {
 fn unmatched(blame: &Blame) -> Vec<UnmatchedDocument> {
     let ours = blame.matching.only_first.iter().map(|u| UnmatchedDocument {
         side: "dump",
-        task_id: id(blame.graph.tasks[u.task].task_id),
+        task_id: id(blame.graph.task(u.task).task_id),
         reason: u.reason.clone(),
     });
     let theirs = blame.golden.iter().flat_map(|golden| {
         blame.matching.only_second.iter().map(|u| UnmatchedDocument {
             side: "golden",
-            task_id: id(golden.tasks[u.task].task_id),
+            task_id: id(golden.task(u.task).task_id),
             reason: u.reason.clone(),
         })
     });

@@ -93,11 +93,11 @@ fn remarks(blame: &Blame) -> Vec<String> {
 
 /// `task 0x100000002 (mul)`.
 pub(super) fn name(blame: &Blame, place: usize) -> String {
-    format!("task {} ({})", short_task(blame.graph.tasks[place].task_id), kernels(blame, place))
+    format!("task {} ({})", short_task(blame.graph.task(place).task_id), kernels(blame, place))
 }
 
 pub(super) fn kernels(blame: &Blame, place: usize) -> String {
-    kernels_text(&blame.graph.tasks[place].kernel_labels())
+    kernels_text(&blame.graph.task(place).kernel_names())
 }
 
 fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) -> anyhow::Result<()> {
@@ -112,7 +112,7 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     if chain.len() > 1 {
         write_chain(out, blame, chain)?;
     }
-    let task_id = short_task(blame.graph.tasks[*place].task_id);
+    let task_id = short_task(blame.graph.task(*place).task_id);
     let dump = quoted(report.dump.dir());
     writeln!(out, "  run it again: tensortap replay {dump} --task {task_id}")?;
     Ok(writeln!(
@@ -152,9 +152,9 @@ fn write_record(
     compared: &ComparedArg,
     detail: Option<&Detail>,
 ) -> anyhow::Result<()> {
-    let arg = blame.graph.tasks[place].arg(compared.arg_index);
+    let arg = blame.graph.task(place).argument(compared.arg_index);
     let shape = arg.map_or(String::new(), |a| {
-        let sizes: Vec<String> = a.shape.iter().map(u64::to_string).collect();
+        let sizes: Vec<String> = a.shape().iter().map(u64::to_string).collect();
         format!(", {} {}", a.dtype, sizes.join("x"))
     });
     let when = match compared.stage {
@@ -173,13 +173,14 @@ fn write_record(
 
 /// Where its inputs came from.
 fn given(blame: &Blame, place: usize) -> String {
-    let task = &blame.graph.tasks[place];
+    let task = blame.graph.task(place);
     let inputs: Vec<String> = task
         .inputs()
         .filter(|a| !a.is_scalar())
         .map(|arg| {
+            let outputs = blame.graph.outputs_behind(arg).iter();
             let mut from: Vec<String> =
-                arg.origin.sources.iter().map(|s| short_task(blame.graph.tasks[s.task].task_id)).collect();
+                outputs.map(|output| short_task(blame.graph.task(output.task).task_id)).collect();
             from.dedup();
             let from = if from.is_empty() { "no task".into() } else { from.join(", ") };
             format!("argument {} from {from}", arg.arg_index)
@@ -219,7 +220,7 @@ fn write_unmatched(out: &mut dyn Write, blame: &Blame) -> anyhow::Result<()> {
     }
     writeln!(out, "\ntasks of the golden without a partner:")?;
     for unmatched in all.iter().take(LISTED) {
-        let task = &golden.tasks[unmatched.task];
+        let task = golden.task(unmatched.task);
         writeln!(out, "  task {}: {}", short_task(task.task_id), printable(&unmatched.reason))?;
     }
     if all.len() > LISTED {

@@ -1,8 +1,75 @@
-//! Views as pieces of memory, counted in half-bytes: the smallest element has four bits.
+//! Where tensors lie in device memory: as views, and as pieces counted in half-bytes, because the smallest element has four bits.
 
 use std::collections::BTreeMap;
 
-use super::Place;
+use tensortap_format::Argument;
+use tensortap_geometry::{Footprint, Layout};
+
+/// A tensor in device memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TensorView {
+    /// The view.
+    pub layout: Layout,
+    /// Device address of the buffer.
+    pub address: u64,
+    /// The bytes that it touches.
+    pub footprint: Footprint,
+}
+
+impl TensorView {
+    /// A view of a buffer at an address.
+    #[must_use]
+    pub fn new(layout: Layout, address: u64) -> TensorView {
+        TensorView { layout, address, footprint: Footprint::new(&layout, address) }
+    }
+
+    /// The bytes that an argument stands for, where the dump says where they lie.
+    #[must_use]
+    pub fn of(arg: Argument<'_>) -> Option<TensorView> {
+        let is_somewhere = arg.address != 0 && !arg.is_scalar();
+        let layout = Layout::new(arg.shape(), arg.strides(), arg.start_offset, arg.dtype.bits()).ok();
+        layout.filter(|_| is_somewhere).map(|layout| TensorView::new(layout, arg.address))
+    }
+
+    /// Whether both hold a part of the same element: a byte, or half a byte where both have such elements.
+    #[must_use]
+    pub fn shares(&self, other: &TensorView) -> bool {
+        let has_halves = |place: &TensorView| place.layout.elem_bits() < 8;
+        let apart = || {
+            let (own, theirs) = pieces(self).zip(pieces(other))?;
+            Some(!Ranges::of(&own).meets(&theirs))
+        };
+        self.footprint.overlaps(&other.footprint)
+            && !(has_halves(self) && has_halves(other) && apart().unwrap_or(false))
+    }
+
+    /// Whether it is known to hold both halves of every byte that it touches.
+    #[must_use]
+    pub(super) fn fills_bytes(&self) -> bool {
+        let TensorView { layout, .. } = self;
+        layout.elem_bits() >= 8
+            || layout.is_contiguous() && layout.start_offset() % 2 == 0 && layout.numel() % 2 == 0
+    }
+
+    /// Whether both are the same elements in the same order.
+    #[must_use]
+    pub fn is_same_view(&self, other: &TensorView) -> bool {
+        let start = |p: &TensorView| {
+            let bits = u128::from(p.layout.start_offset()) * u128::from(p.layout.elem_bits());
+            u128::from(p.address) * 8 + bits
+        };
+        let TensorView { layout, .. } = self;
+        start(self) == start(other)
+            && layout.elem_bits() == other.layout.elem_bits()
+            && layout.shape() == other.layout.shape()
+            && layout.strides() == other.layout.strides()
+            || self.footprint == other.footprint
+                && layout.is_contiguous()
+                && other.layout.is_contiguous()
+                && layout.elem_bits() >= 8
+                && other.layout.elem_bits() >= 8
+    }
+}
 
 /// Views of more pieces are not taken apart.
 const MAX_PIECES: u64 = 1 << 22;
@@ -19,7 +86,7 @@ pub(crate) struct Piece {
 }
 
 /// The pieces of a view, in the order of memory; `None` when there are too many.
-pub(crate) fn pieces(place: &Place) -> Option<Vec<Piece>> {
+pub(crate) fn pieces(place: &TensorView) -> Option<Vec<Piece>> {
     let layout = &place.layout;
     let unit = u128::from(layout.elem_bits() / 4);
     let run = layout.dense_inner_len();
@@ -96,12 +163,11 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tensortap_geometry::Layout;
 
     #[test]
     fn a_column_is_as_many_pieces_as_rows_wherever_it_goes() {
         let matrix = Layout::contiguous(&[4, 8], 32).unwrap();
-        let column = Place::new(matrix.slice_step(0, 3, 4, -1).unwrap().slice(1, 2, 1).unwrap(), 0x100);
+        let column = TensorView::new(matrix.slice_step(0, 3, 4, -1).unwrap().slice(1, 2, 1).unwrap(), 0x100);
         let pieces = pieces(&column).unwrap();
         assert_eq!(pieces.len(), 4);
         assert_eq!(pieces[0], Piece { start: 0x210, end: 0x218, at: 24 });
@@ -122,7 +188,7 @@ mod tests {
     #[test]
     fn elements_read_again_and_again_cover_their_memory_once() {
         let row = Layout::contiguous(&[1, 6], 8).unwrap().broadcast(0, 3).unwrap();
-        let pieces = pieces(&Place::new(row, 5)).unwrap();
+        let pieces = pieces(&TensorView::new(row, 5)).unwrap();
         assert_eq!((pieces.len(), Ranges::of(&pieces).ends.into_iter().collect()), (3, vec![(10, 22)]));
     }
 }

@@ -3,20 +3,21 @@
 use std::collections::HashSet;
 
 use tensortap_abi::Role;
+use tensortap_format::{Argument, Task};
 
 use super::race::Races;
 use super::{ArgStatus, Finding, Label, Race, Status, TaskStatus};
 use crate::carry::Carried;
-use crate::graph::{Argument, Basis, GraphTask, Source, TaskGraph};
+use crate::graph::{Basis, OutputRef, TaskGraph};
 
 /// Labels every task. `statuses` has one entry per task; `carried` says whether an input is what its producers wrote, and is
 /// asked for inputs that are outside.
 pub fn label_tasks(
     graph: &TaskGraph,
     statuses: &[TaskStatus],
-    carried: impl Fn(usize, &Argument) -> Carried,
+    carried: impl Fn(usize, Argument<'_>) -> Carried,
 ) -> Vec<Finding> {
-    Walk::new(graph, statuses, carried, false).label_all()
+    Labeller::new(graph, statuses, carried, false).label_all()
 }
 
 /// The same where outputs were held against what each task, alone, should have made of its captured inputs: then a wrong output
@@ -24,12 +25,12 @@ pub fn label_tasks(
 pub fn label_alone(
     graph: &TaskGraph,
     statuses: &[TaskStatus],
-    carried: impl Fn(usize, &Argument) -> Carried,
+    carried: impl Fn(usize, Argument<'_>) -> Carried,
 ) -> Vec<Finding> {
-    Walk::new(graph, statuses, carried, true).label_all()
+    Labeller::new(graph, statuses, carried, true).label_all()
 }
 
-struct Walk<'a, C> {
+struct Labeller<'a, C> {
     graph: &'a TaskGraph,
     races: Races<'a>,
     statuses: &'a [TaskStatus],
@@ -37,7 +38,7 @@ struct Walk<'a, C> {
     /// Outputs were judged by the captured inputs.
     alone: bool,
     /// Arguments that were set aside, by task.
-    aside: HashSet<Source>,
+    aside: HashSet<OutputRef>,
 }
 
 /// Where an input outside its rule came from.
@@ -52,13 +53,13 @@ enum Cause {
     Within,
 }
 
-impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
+impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
     fn new(graph: &'a TaskGraph, statuses: &'a [TaskStatus], carried: C, alone: bool) -> Self {
-        Walk { graph, races: Races::of(graph), statuses, carried, alone, aside: HashSet::new() }
+        Labeller { graph, races: Races::of(graph), statuses, carried, alone, aside: HashSet::new() }
     }
 
     fn label_all(&mut self) -> Vec<Finding> {
-        (0..self.graph.tasks.len()).map(|task| self.label(task)).collect()
+        (0..self.graph.len()).map(|task| self.label(task)).collect()
     }
 
     fn label(&mut self, task: usize) -> Finding {
@@ -67,45 +68,46 @@ impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
             TaskStatus::Compared(statuses) => statuses,
         };
         let graph = self.graph;
-        let node = &graph.tasks[task];
+        let node = graph.task(task);
         let set_aside = self.set_aside(task, node, statuses);
         let args: Vec<_> =
-            node.args.iter().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
+            node.arguments().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
         Finding { set_aside, ..self.judge(task, node, &args) }
     }
 
     /// In-outs that came from nobody and were left alone.
-    fn set_aside(&mut self, task: usize, node: &GraphTask, statuses: &[ArgStatus]) -> Vec<u16> {
+    fn set_aside(&mut self, task: usize, node: Task<'_>, statuses: &[ArgStatus]) -> Vec<u16> {
         let mut set_aside = Vec::new();
-        for (arg, status) in node.args.iter().zip(statuses) {
+        for (arg, status) in node.arguments().zip(statuses) {
             let differs = arg.role == Role::InOut && status.before == Status::Outside;
             if differs
                 && arg.is_unchanged()
                 && self.came_from_nobody(arg)
                 && self.races.overwriter(task, arg).is_none()
             {
-                self.aside.insert(Source { task, arg_index: arg.arg_index });
+                self.aside.insert(OutputRef { task, arg_index: arg.arg_index });
                 set_aside.push(arg.arg_index);
             }
         }
         set_aside
     }
 
-    fn came_from_nobody(&self, arg: &Argument) -> bool {
-        arg.origin.basis != Basis::Nothing && arg.origin.sources.iter().all(|s| self.aside.contains(s))
+    fn came_from_nobody(&self, arg: Argument<'_>) -> bool {
+        let origin = self.graph.origin(arg);
+        origin.basis != Basis::Nothing && origin.outputs.iter().all(|output| self.aside.contains(output))
     }
 
-    fn judge(&self, task: usize, node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Finding {
-        let outside: Vec<(&Argument, Cause)> = args
+    fn judge(&self, task: usize, node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Finding {
+        let outside: Vec<(Argument<'_>, Cause)> = args
             .iter()
             .filter(|(_, s)| s.before == Status::Outside)
-            .map(|(arg, _)| (*arg, self.cause(task, arg)))
+            .map(|(arg, _)| (*arg, self.cause(task, *arg)))
             .filter(|(_, cause)| !matches!(cause, Cause::Within))
             .collect();
-        let at = |arg: &Argument| Some(arg.arg_index);
+        let at = |arg: &Argument<'_>| Some(arg.arg_index);
         let wrong = args.iter().find(|(_, s)| s.after == Status::Outside);
         if let Some((wrong, _)) = wrong.filter(|_| self.alone) {
-            return self.wrong_here(task, wrong);
+            return self.wrong_here(task, *wrong);
         }
         if let Some((arg, race)) = outside.iter().find_map(|(a, c)| match c {
             Cause::Raced(race) => Some((a, *race)),
@@ -132,7 +134,7 @@ impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
             if let Some(reason) = missing_input(node, args) {
                 return finding(Label::Unknown, Some(reason), at(wrong));
             }
-            return self.wrong_here(task, wrong);
+            return self.wrong_here(task, *wrong);
         }
         if let Some(reason) = missing_output(node, args) {
             return finding(Label::Unknown, Some(reason), None);
@@ -144,7 +146,7 @@ impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
     }
 
     /// A task that alone made a wrong output of right inputs, unless another wrote into them, or into the output, meanwhile.
-    fn wrong_here(&self, task: usize, wrong: &Argument) -> Finding {
+    fn wrong_here(&self, task: usize, wrong: Argument<'_>) -> Finding {
         match self.races.overlapping(task) {
             Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, Some(wrong.arg_index)) },
             None => finding(Label::WrongHere, None, Some(wrong.arg_index)),
@@ -152,16 +154,17 @@ impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
     }
 
     /// Why an input is outside its rule.
-    fn cause(&self, task: usize, arg: &Argument) -> Cause {
+    fn cause(&self, task: usize, arg: Argument<'_>) -> Cause {
         if arg.is_scalar() {
             return Cause::Fed("a scalar that differs");
         }
-        if arg.origin.sources.is_empty() || self.came_from_nobody(arg) {
+        let origin = self.graph.origin(arg);
+        if origin.outputs.is_empty() || self.came_from_nobody(arg) {
             if let Some(race) = self.races.overwriter(task, arg) {
                 return Cause::Raced(race);
             }
             let nobody = "the dump does not say where argument";
-            return match (arg.origin.basis, arg.role) {
+            return match (origin.basis, arg.role) {
                 (Basis::Nothing, _) => Cause::Unknown(format!("{nobody} {} came from", arg.arg_index)),
                 (_, Role::InOut) => Cause::Fed("an external input, or memory nobody initialised"),
                 _ => Cause::Fed("an external input"),
@@ -169,53 +172,54 @@ impl<'a, C: Fn(usize, &Argument) -> Carried> Walk<'a, C> {
         }
         match (self.carried)(task, arg) {
             Carried::Same => self.of_producers(arg, Cause::Within),
-            Carried::Changed(source) => self.changed(task, arg, source),
+            Carried::Changed(output) => self.changed(task, arg, output),
             Carried::Unknown(_) => {
-                let [source, ..] = arg.origin.sources.as_slice() else { return Cause::Within };
-                let race = self.races.behind(task, arg, *source);
+                let [output, ..] = origin.outputs.as_slice() else { return Cause::Within };
+                let race = self.races.behind(task, arg, *output);
                 self.of_producers(arg, Cause::Raced(race))
             }
         }
     }
 
-    fn changed(&self, task: usize, arg: &Argument, source: Source) -> Cause {
+    fn changed(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
         match &self.graph.gap {
-            Some(_) if self.alone && !self.races.started_before_end(task, source.task) => Cause::Within,
-            Some(gap) if !self.races.started_before_end(task, source.task) => Cause::Unknown(format!(
+            Some(_) if self.alone && !self.races.started_before_end(task, output.task) => Cause::Within,
+            Some(gap) if !self.races.started_before_end(task, output.task) => Cause::Unknown(format!(
                 "argument {} is not what task {:#x} wrote, and {gap}: a task that was not captured may have written it",
-                arg.arg_index, self.graph.tasks[source.task].task_id
+                arg.arg_index,
+                self.graph.task(output.task).task_id
             )),
-            _ => Cause::Raced(self.races.behind(task, arg, source)),
+            _ => Cause::Raced(self.races.behind(task, arg, output)),
         }
     }
 
     /// The error of an input that holds what its producers wrote, unless they are all within their rules.
-    fn of_producers(&self, arg: &Argument, if_within: Cause) -> Cause {
-        let within = |source: &Source| self.after(*source) == Some(&Status::Within);
-        if arg.origin.sources.iter().all(within) { if_within } else { Cause::Inherited }
+    fn of_producers(&self, arg: Argument<'_>, if_within: Cause) -> Cause {
+        let within = |output: &OutputRef| self.after(*output) == Some(&Status::Within);
+        if self.graph.outputs_behind(arg).iter().all(within) { if_within } else { Cause::Inherited }
     }
 
-    fn after(&self, source: Source) -> Option<&Status> {
-        let TaskStatus::Compared(statuses) = &self.statuses[source.task] else { return None };
-        let place =
-            self.graph.tasks[source.task].args.iter().position(|a| a.arg_index == source.arg_index)?;
+    fn after(&self, output: OutputRef) -> Option<&Status> {
+        let TaskStatus::Compared(statuses) = &self.statuses[output.task] else { return None };
+        let place = self.graph.task(output.task).arguments().position(|a| a.arg_index == output.arg_index)?;
         statuses.get(place).map(|s| &s.after)
     }
 }
 
 /// Why it is not known whether every input that can matter is within rule.
-fn missing_input(node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Option<String> {
+fn missing_input(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option<String> {
     let unknown = args.iter().find_map(|(arg, s)| match &s.before {
         Status::Unknown(reason) => Some(format!("argument {} before the task: {reason}", arg.arg_index)),
         _ => None,
     });
-    let absent = node.arg_count.is_some_and(|count| (node.args.len() as u64) < u64::from(count));
+    let captured = node.arguments().len();
+    let absent = node.argument_total().is_some_and(|count| (captured as u64) < u64::from(count));
     unknown.or_else(|| absent.then(|| "not all of its inputs were captured".into()))
 }
 
 /// Why it is not known whether every output is within rule.
-fn missing_output(node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Option<String> {
-    if node.in_flight {
+fn missing_output(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option<String> {
+    if node.is_unfinished() {
         return Some("it had not completed when the run ended".into());
     }
     let unknown = args.iter().find_map(|(arg, s)| match &s.after {
@@ -224,9 +228,12 @@ fn missing_output(node: &GraphTask, args: &[(&Argument, &ArgStatus)]) -> Option<
     });
     let compared = args.iter().any(|(_, s)| s.after != Status::NotApplicable || s.before == Status::Within);
     unknown
-        .or_else(|| (!compared && !node.args.is_empty()).then(|| "none of its outputs were captured".into()))
         .or_else(|| {
-            (node.args.is_empty() && node.arg_count != Some(0)).then(|| "nothing of it was captured".into())
+            (!compared && node.arguments().len() > 0).then(|| "none of its outputs were captured".into())
+        })
+        .or_else(|| {
+            (node.arguments().len() == 0 && node.argument_total() != Some(0))
+                .then(|| "nothing of it was captured".into())
         })
 }
 
