@@ -133,7 +133,7 @@ fn scenes_are_listed_with_all_their_keys() {
         assert!(scene["runtimes"].as_array().unwrap().iter().all(Value::is_string), "{scene}");
         assert_eq!(scene["platforms"], serde_json::json!(["a2a3sim", "a5sim"]));
         for kernel in scene["kernels"].as_array().unwrap() {
-            assert_eq!(keys(kernel), ["core_type", "faults", "func_id", "name"]);
+            assert_eq!(keys(kernel), ["args", "core_type", "faults", "func_id", "name"]);
             assert!(kernel["func_id"].is_u64() && kernel["faults"].is_array(), "{kernel}");
             assert!(kernel["core_type"] == "AIC" || kernel["core_type"] == "AIV", "{kernel}");
         }
@@ -150,6 +150,15 @@ fn one_scene_has_the_same_form_as_all() {
     let one = document(&tensortap("scenes bgemm --json"));
     let bgemm = all.as_array().unwrap().iter().find(|scene| scene["name"] == "bgemm");
     assert_eq!((one.as_array().map(Vec::len), one.get(0)), (Some(1), bgemm));
+    let args: Vec<_> = one[0]["kernels"][1]["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arg| (&arg["arg_name"], &arg["kind"]))
+        .collect();
+    let [product, c, first] = ["product", "c", "first"].map(Value::from);
+    let [read, both, scalar] = ["IN", "INOUT", "SCALAR"].map(Value::from);
+    assert_eq!(args, [(&product, &read), (&c, &both), (&first, &scalar)]);
     assert_eq!(one[0]["params"]["dtype"]["choices"], serde_json::json!(["f32", "f16", "i8"]));
     // More than a JSON number is safe for.
     assert_eq!(one[0]["params"]["seed"]["max"], "18446744073709551615");

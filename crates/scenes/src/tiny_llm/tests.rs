@@ -131,3 +131,43 @@ fn sizes_that_do_not_divide_are_refused_with_one_that_does() {
     checks::refused(&TinyLlm, &[("tokens", "0")], "tokens");
     checks::refused(&TinyLlm, &[("layers", "17")], "layers");
 }
+
+/// What people call the tasks of the first token in the order submitted, written down by hand from the shape of a decoder.
+#[test]
+fn tasks_are_named_by_token_layer_and_part() {
+    let (mut seen, mut tokens) = (Vec::new(), HashSet::new());
+    recorded(&TinyLlm, ONE_OF_EACH)
+        .run_observed(|step| {
+            let kernel = step.kernels[0].name;
+            let name = if step.task_name.is_empty() { kernel } else { &step.task_name };
+            seen.push(format!("{} / {name}", step.scope.join("/")));
+        })
+        .unwrap();
+    let attention = [
+        "attention_norm",
+        "k_proj",
+        "k_proj",
+        "v_proj",
+        "v_proj",
+        "append_kv",
+        "q_proj",
+        "q_proj",
+        "rope",
+        "attention_scores",
+        "softmax",
+        "attention_values",
+        "o_proj",
+        "o_proj",
+        "add_residual",
+    ];
+    let feed_forward =
+        ["ffn_norm", "gate_proj", "up_proj", "swiglu", "down_proj", "down_proj", "add_residual"];
+    let mut expected = vec!["token 0 / embed".to_string()];
+    expected.extend(attention.map(|name| format!("token 0/layer 0/attention / {name}")));
+    expected.extend(feed_forward.map(|name| format!("token 0/layer 0/feed_forward / {name}")));
+    expected.extend(["final_norm", "lm_head", "lm_head", "argmax"].map(|name| format!("token 0 / {name}")));
+    assert_eq!(seen, expected);
+
+    recorded(&TinyLlm, SMALL).run_observed(|step| _ = tokens.insert(step.scope.first().cloned())).unwrap();
+    assert_eq!(tokens, (0..7).map(|token| Some(format!("token {token}"))).collect());
+}
