@@ -1,12 +1,8 @@
 //! Tasks put together from records, in whatever order these come and whatever they say.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, UncapturedReason};
 use tensortap_format::*;

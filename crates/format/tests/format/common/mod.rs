@@ -1,5 +1,4 @@
 //! Records and payloads for tests, and an independent view of what the files must say.
-#![allow(dead_code, reason = "each test binary uses its share")]
 
 pub mod foreign;
 

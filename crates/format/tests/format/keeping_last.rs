@@ -1,10 +1,8 @@
 //! `--dump-last`: only the newest tasks stay, and disk space stays bounded by them.
 
-mod common;
-
 use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
 
-use common::*;
+use crate::common::*;
 use tensortap_abi::Role;
 use tensortap_format::{Dump, DumpWriter, IndexRecord, Payload, Status, Tail, WriterOptions, repair, verify};
 

@@ -1,11 +1,9 @@
 //! Overlap and cover against sets of bytes.
 
-mod reference;
-
+use crate::reference::{PlainView, derived, elem_bits, ops, view_pairs};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
-use reference::{PlainView, derived, elem_bits, ops, view_pairs};
 use tensortap_geometry::{Footprint, Layout, Overlap, covers, overlap_exact, overlaps};
 
 fn config(cases: u32) -> Config {

@@ -1,5 +1,4 @@
 //! A second opinion on strided views: plain enumeration, sharing no arithmetic with the crate.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::HashSet;
 

@@ -1,8 +1,6 @@
 //! Manifests that somebody damaged or made up: each gives an error that says what is wrong, never a panic, a hang or memory
 //! without bound.
 
-mod common;
-
 use std::{
     fmt::Write as _,
     fs,
@@ -10,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{foreign::*, *};
+use crate::common::{foreign::*, *};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 use tensortap_format::{Dump, verify};

@@ -1,10 +1,8 @@
 //! Files that somebody damaged or made up: errors, never a panic, a hang or memory without bound.
 
-mod common;
-
 use std::{fs, os::unix::fs::FileExt, path::Path};
 
-use common::*;
+use crate::common::*;
 use proptest::{prelude::*, sample::Index};
 use tensortap_abi::{RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, Role, TensorDumpRecord};
 use tensortap_format::{Dump, FormatError, Status, Tail, repair, verify};

@@ -1,14 +1,12 @@
 //! Folders: chosen, claimed, found.
 
-mod common;
-
 use std::{
     fs,
     path::Path,
     time::{Duration, UNIX_EPOCH},
 };
 
-use common::*;
+use crate::common::*;
 use tensortap_format::{Dump, DumpWriter, FormatError, RunInfo, choose_dir, find_newest, timestamp};
 
 #[test]

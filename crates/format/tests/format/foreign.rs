@@ -1,10 +1,8 @@
 //! Dumps of another project, in each of its three generations: one reader, one kind of record.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{foreign::*, *};
+use crate::common::{foreign::*, *};
 use serde_json::{Value, json};
 use tensortap_abi::{DType, NO_KERNEL};
 use tensortap_format::{

@@ -1,10 +1,8 @@
 //! Every kind of contradiction is found and named.
 
-mod common;
-
 use std::{fs, os::unix::fs::FileExt, path::Path};
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use tensortap_abi::{RECORD_HAS_HASH, Role, TensorDumpRecord};
 use tensortap_format::{Dump, IndexRecord, Payload, Status, Verdict, verify};

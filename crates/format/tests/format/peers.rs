@@ -1,13 +1,11 @@
 //! Real dumps of `simpler`, made by its own simulator. Skipped, with a notice, where they are not at hand.
 
-mod common;
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use common::foreign::peer_dumps;
+use crate::common::foreign::peer_dumps;
 use serde_json::Value;
 use tensortap_format::{Dump, DumpFormat, PayloadState, Record, ScalarValue, verify};
 

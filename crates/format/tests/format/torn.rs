@@ -1,13 +1,11 @@
 //! Dumps whose writer died, whose files were cut, or that are still being written.
 
-mod common;
-
 use std::{
     fs::{self, OpenOptions},
     path::Path,
 };
 
-use common::*;
+use crate::common::*;
 use serde_json::json;
 use tensortap_abi::{DType, Role};
 use tensortap_format::{

@@ -1,10 +1,8 @@
 //! Payload bytes: in parts, as a stream, shared by threads, and from files that are not what they were.
 
-mod common;
-
 use std::{fs, io::Read, os::unix::fs::symlink};
 
-use common::*;
+use crate::common::*;
 use tensortap_format::{Dump, FormatError};
 
 fn dump_of(bytes: usize) -> (tempfile::TempDir, Dump) {

@@ -3,11 +3,9 @@
 //! Two things differ on purpose: dtypes are in lower case, and `value` of a scalar is typed (the raw bits, which the second
 //! generation has there, are in `scalar_value`).
 
-mod common;
-
 use std::fs;
 
-use common::{foreign::*, *};
+use crate::common::{foreign::*, *};
 use serde_json::{Map, Value, json};
 use tensortap_abi::Role;
 use tensortap_format::Status;

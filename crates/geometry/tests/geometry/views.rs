@@ -1,10 +1,8 @@
 //! Layouts, view operations and iterators against plain enumeration.
 
-mod reference;
-
+use crate::reference::{PlainView, ValidOp, elem_bits, ops, view_pairs};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use reference::{PlainView, ValidOp, elem_bits, ops, view_pairs};
 use tensortap_geometry::{GeometryError, Layout, MAX_DIMS, MAX_VIEW_BYTES};
 
 /// A view as the list of its offsets in logical order: operations pick and reorder list entries.
@@ -114,7 +112,7 @@ proptest! {
         cuts in ops(3),
     ) {
         let tensor = Layout::contiguous(&shape, 8).unwrap();
-        for layout in [any.layout(), reference::derived(&tensor, &cuts)] {
+        for layout in [any.layout(), crate::reference::derived(&tensor, &cuts)] {
             let joined = layout.runs().flat_map(|run| run.offset..run.offset + run.len);
             prop_assert!(joined.eq(layout.offsets()));
             prop_assert!(layout.runs().all(|run| run.len == layout.dense_inner_len()));

@@ -1,10 +1,8 @@
 //! What is written is what the files say, seen by a JSON parser and a byte reader that know nothing of this crate.
 
-mod common;
-
 use std::fs;
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use tensortap_abi::{
     DType, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role, TensorDumpRecord, TensorStats,

@@ -1,10 +1,8 @@
 //! The step budget: out of reach for views of one tensor, and real for the rest.
 
-mod reference;
-
+use crate::reference::{derived, elem_bits, ops};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use reference::{derived, elem_bits, ops};
 use tensortap_geometry::{Footprint, Layout, Overlap};
 
 fn shapes() -> impl Strategy<Value = Vec<u64>> {

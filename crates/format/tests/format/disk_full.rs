@@ -1,10 +1,8 @@
 //! A disk that takes no more: errors are typed, and what was written before opens.
 
-mod common;
-
 use std::{fs, os::unix::fs::FileExt, path::Path, process::Command};
 
-use common::*;
+use crate::common::*;
 use tensortap_abi::DType;
 use tensortap_format::{Dump, DumpWriter, Footer, FormatError, IndexRecord, Status, Tail, repair, verify};
 
@@ -39,7 +37,7 @@ fn a_full_disk_leaves_a_dump_that_opens() {
     let dir = tempfile::tempdir().unwrap();
     // An ignored signal stays ignored in the program that the shell becomes.
     let script = format!(
-        "trap '' XFSZ; ulimit -f {LIMIT_BLOCKS}; exec \"$0\" --ignored --exact write_until_the_disk_is_full"
+        "trap '' XFSZ; ulimit -f {LIMIT_BLOCKS}; exec \"$0\" --ignored --exact disk_full::write_until_the_disk_is_full"
     );
     let child = Command::new("sh")
         .arg("-c")

@@ -1,10 +1,8 @@
 //! Records of `--dump-args`: what the index keeps of them, and what the JSON files say.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use serde_json::json;
 use tensortap_abi::{

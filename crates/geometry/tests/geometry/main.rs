@@ -1,0 +1,6 @@
+//! Strided views against plain enumeration.
+
+mod budget;
+mod overlap;
+mod reference;
+mod views;

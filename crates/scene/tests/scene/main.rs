@@ -1,0 +1,4 @@
+//! Kernels and orchestrations as their authors write them.
+
+mod kernel_args;
+mod orchestration;
