@@ -6,7 +6,9 @@ use tensortap::analysis::blame::Blame;
 use tensortap::analysis::labels::Label;
 use tensortap::format::{Dump, Task, TaskKey};
 use tensortap::scene::{FaultKind, KernelDef, Scene};
+use tensortap::{DeviceMode, PLATFORMS};
 
+use crate::common::{Place, Rotation};
 use crate::oracle::{self, Captured};
 use crate::races::Raced;
 use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, place, run};
@@ -27,53 +29,89 @@ impl Goldens {
 }
 
 #[test]
-fn every_fault_of_every_kernel_is_found_where_it_is_with_shared_memory() {
-    every_fault_is_found_on(0);
+fn every_fault_of_every_kernel_of_tiny_llm_is_found_where_it_is() {
+    every_fault_is_found(|scene| scene == "tiny_llm");
 }
 
 #[test]
-fn every_fault_of_every_kernel_is_found_where_it_is_with_copied_memory() {
-    every_fault_is_found_on(1);
+fn every_fault_of_every_kernel_of_the_other_scenes_is_found_where_it_is() {
+    every_fault_is_found(|scene| scene != "tiny_llm");
 }
 
-/// Injects every fault on one platform, on the scene's runtimes in turn.
-fn every_fault_is_found_on(platform: usize) {
+/// Injects every fault: damage in one place each, which take turns, and races on every platform, on the runtimes in turn.
+fn every_fault_is_found(chosen: impl Fn(&str) -> bool) {
     let mut problems = Vec::new();
-    let mut turn = platform;
-    for name in listed_scenes() {
+    let (mut rotation, mut races) = (Rotation::new(), 0);
+    for name in listed_scenes().into_iter().filter(|name| chosen(name)) {
         let scene = tensortap_cli::scenes().find(name).expect("listed");
         let mut goldens = Goldens { folder: tempfile::tempdir().expect("a folder"), dumps: HashMap::new() };
         for kernel in scene.kernels() {
             for &kind in kernel.faults {
-                turn += 1;
-                let folder = tempfile::tempdir().expect("a folder");
-                let here = (place(name, platform).0, place(name, turn).1);
-                let mut config = config(name, here.0, here.1, &folder.path().join("dump"));
-                config.inject_fault = Some((kernel.name.into(), kind));
-                let dump = run(&config);
-                let truth = if kind == FaultKind::Race {
-                    Raced::of(&dump, goldens.get(name, here), scene, kernel.name).map(Truth::Raced)
-                } else {
-                    first_shown(&dump, scene, kernel, kind).map(Truth::WrongHere)
-                };
-                // The golden is made on the other platform and another runtime.
-                let golden = goldens.get(name, (place(name, platform + 1).0, place(name, turn + 1).1));
-                for (how, blame) in
-                    [("golden", blame_by_golden(&dump, golden)), ("reference", blame_by_reference(&dump))]
-                {
-                    let checked = truth.as_ref().map_err(Clone::clone).and_then(|t| t.check(&blame, kernel));
-                    if let Err(problem) = checked {
-                        let all = complaints(&blame).join("; ");
-                        problems.push(format!(
-                            "{name} {here:?} {}={kind} by {how}: {problem}: {all}",
-                            kernel.name
-                        ));
-                    }
+                if kind != FaultKind::Race {
+                    let here = rotation.next(name, kind);
+                    problems.extend(complaint(scene, kernel, kind, here, &mut goldens));
+                    continue;
+                }
+                races += 1;
+                for platform in PLATFORMS {
+                    let here = Place { platform: platform.name(), ..process_place(name, races) };
+                    problems.extend(complaint(scene, kernel, kind, here, &mut goldens));
                 }
             }
         }
     }
+    rotation.assert_complete();
+    assert!(races > 0);
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// A place of the scene, in turn, with a device process.
+fn process_place(scene: &str, turn: usize) -> Place {
+    let (platform, runtime) = place(scene, turn);
+    Place { platform, runtime, mode: DeviceMode::Process }
+}
+
+/// Runs with a fault; what a report about the dump says that is not so.
+fn complaint(
+    scene: &dyn Scene,
+    kernel: &KernelDef,
+    kind: FaultKind,
+    here: Place,
+    goldens: &mut Goldens,
+) -> Vec<String> {
+    let name = scene.name();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config(name, here.platform, here.runtime, &folder.path().join("dump"));
+    config.device_mode = here.mode;
+    config.inject_fault = Some((kernel.name.into(), kind));
+    let dump = run(&config);
+    let truth = if kind == FaultKind::Race {
+        let plain = goldens.get(name, (here.platform, here.runtime));
+        Raced::of(&dump, plain, scene, kernel.name).map(Truth::Raced)
+    } else {
+        first_shown(&dump, scene, kernel, kind).map(Truth::WrongHere)
+    };
+    let golden = goldens.get(name, elsewhere(scene, here));
+    let mut problems = Vec::new();
+    for (how, blame) in [("golden", blame_by_golden(&dump, golden)), ("reference", blame_by_reference(&dump))]
+    {
+        let checked = truth.as_ref().map_err(Clone::clone).and_then(|t| t.check(&blame, kernel));
+        if let Err(problem) = checked {
+            let all = complaints(&blame).join("; ");
+            problems.push(format!("{name} on {here}, {}={kind} by {how}: {problem}: {all}", kernel.name));
+        }
+    }
+    problems
+}
+
+/// The other platform with another runtime, where the scene has another.
+fn elsewhere(scene: &dyn Scene, here: Place) -> (&'static str, &'static str) {
+    let after = |names: Vec<&'static str>, name| {
+        let at = names.iter().position(|n| *n == name).expect("one of them");
+        names[(at + 1) % names.len()]
+    };
+    let platforms = PLATFORMS.iter().map(|p| p.name()).collect();
+    (after(platforms, here.platform), after(tensortap::runtimes_of(scene), here.runtime))
 }
 
 /// What a report has to say.

@@ -1,6 +1,8 @@
 //! `blame` and `diff` on real runs: every fault of every scene is found where it is, and nothing else is.
 
 mod alarms;
+#[path = "../common/mod.rs"]
+mod common;
 mod evidence;
 mod faults;
 mod garbage;
@@ -10,7 +12,7 @@ mod outputs;
 mod peers;
 mod races;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tensortap::analysis::blame::{Against, Blame, BlameOptions};
 use tensortap::analysis::compare::with_kernels_of;
@@ -19,28 +21,23 @@ use tensortap::format::Dump;
 use tensortap::judge::{RuleBook, Verdict};
 use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RunConfig};
 
+use common::{listed_scenes, smaller};
+
 /// A run that is dumped into a folder, on the real device executable.
 fn config(scene: &str, platform: &str, runtime: &str, out: &Path) -> RunConfig {
     let mut config = RunConfig::new(scene);
     config.registry = tensortap_cli::scenes();
-    config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
+    config.device_executable = Some(common::executable());
     config.device_memory = Some(2 << 30);
     config.platform = platform.into();
     config.runtime = Some(runtime.into());
     config.dump = Some(DumpConfig::new(DumpLevel::Full));
     config.out = Some(out.into());
-    for (scene, name, value) in SMALLER {
-        if config.scene == *scene {
-            config = config.param(name, value);
-        }
-    }
-    config
+    smaller(config)
 }
 
-/// Parameters that keep a run short without taking a kernel or a fault away.
-const SMALLER: &[(&str, &str, &str)] = &[("stream", "tasks", "12"), ("stream", "bytes", "65536")];
-
 fn run(config: &RunConfig) -> Dump {
+    common::count_run();
     let report = tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene));
     Dump::open(&report.dump.expect("dumped").dir).expect("a dump")
 }
@@ -54,10 +51,6 @@ fn blame_by_golden(dump: &Dump, golden: &Dump) -> Blame {
 fn blame_by_reference(dump: &Dump) -> Blame {
     let scene = tensortap_cli::scenes().find(&dump.info().scene).expect("a built-in scene");
     Blame::of(dump, &Against::Reference(scene), &BlameOptions::default()).expect("readable")
-}
-
-fn listed_scenes() -> Vec<&'static str> {
-    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }
 
 /// The platforms, each with a runtime of the scene, in turn: number `turn`.

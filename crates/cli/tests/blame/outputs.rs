@@ -10,6 +10,7 @@ use tensortap::{PLATFORMS, RunConfig, RunReport, diff_scene_golden};
 use crate::{config, listed_scenes, place};
 
 fn run(config: &RunConfig) -> (RunReport, Dump) {
+    crate::common::count_run();
     let report = tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene));
     let dump = Dump::open(&report.dump.as_ref().expect("dumped").dir).expect("a dump");
     (report, dump)

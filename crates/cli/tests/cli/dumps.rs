@@ -1,7 +1,9 @@
 //! Dumps made for a test, in folders of their own.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -51,10 +53,25 @@ impl Folder {
     }
 }
 
-/// A folder with the dump of the vector example, called `d`: 13 tensors, 5 scalars.
+/// A folder with the dump of the vector example, called `d`: 13 tensors, 5 scalars. The scene runs once for all tests; each
+/// has files of its own, to read or to damage.
 pub fn vector_example() -> Folder {
+    static FILES: OnceLock<Vec<(OsString, Vec<u8>)>> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let folder = Folder::new();
+        folder.good("run vector_example --dump-tensor --out d");
+        let entries = fs::read_dir(folder.path("d")).expect("a dump");
+        let named = |entry: std::io::Result<fs::DirEntry>| {
+            let entry = entry.expect("readable");
+            (entry.file_name(), fs::read(entry.path()).expect("a file"))
+        };
+        entries.map(named).collect()
+    });
     let folder = Folder::new();
-    folder.good("run vector_example --dump-tensor --out d");
+    fs::create_dir(folder.path("d")).expect("a new folder");
+    for (name, content) in files {
+        fs::write(folder.path("d").join(name), content).expect("written");
+    }
     folder
 }
 

@@ -1,6 +1,8 @@
 //! The `tensortap` binary as a user meets it: what it prints where, and how it exits.
 
 mod bench;
+#[path = "../common/mod.rs"]
+mod common;
 mod compare;
 mod damage;
 mod dump_options;
@@ -37,7 +39,8 @@ struct Outcome {
 
 /// The binary with nothing inherited that would change its output.
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
+    common::count_call(args);
+    let mut command = Command::new(common::executable());
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(variable);
     }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tensortap::{DeviceMode, FailureKind, RunConfig, RunFailure};
 
-use crate::{config, everywhere, label, run};
+use crate::common::{count_run, executable, share};
+use crate::{config, config_in, everywhere, label, run};
 
 fn process_mode(scene: &str) -> Vec<RunConfig> {
     everywhere(scene).into_iter().filter(|c| c.device_mode == DeviceMode::Process).collect()
@@ -56,7 +57,8 @@ fn in_thread_mode_a_hang_is_reported_with_what_it_leaves_behind() {
 
 /// Runs the command line in a process group of its own, so that whatever it leaves behind can be found.
 fn spawn_cli(args: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
+    count_run();
+    let mut command = Command::new(executable());
     command.args(args).args(["--device-memory", "1GiB", "--quiet"]).process_group(0);
     command
         .stdin(Stdio::null())
@@ -68,10 +70,11 @@ fn spawn_cli(args: &[&str]) -> Child {
 
 #[test]
 fn failed_runs_exit_with_3_and_leave_no_process_behind() {
-    for scene in ["crash_segv", "crash_abort", "crash_stack", "hang"] {
-        for config in everywhere(scene) {
-            let (runtime, mode) = (config.runtime.as_deref().expect("named"), config.device_mode.name());
-            let device = ["--platform", &config.platform, "--runtime", runtime, "--device-mode", mode];
+    for (turn, scene) in ["crash_segv", "crash_abort", "crash_stack", "hang"].into_iter().enumerate() {
+        for place in share(scene, turn, 3) {
+            let config = config_in(scene, place);
+            let mode = place.mode.name();
+            let device = ["--platform", place.platform, "--runtime", place.runtime, "--device-mode", mode];
             let cli = spawn_cli(&[&["run", scene, "--stall-timeout", "200ms"][..], &device].concat());
             let group = cli.id();
             let output = cli.wait_with_output().expect("it ends");

@@ -1,18 +1,46 @@
 //! Every fault kind that a kernel lists shows in the scene's result.
 
-use tensortap::scene::FaultKind;
-use tensortap::{DeviceMode, Golden, PLATFORMS};
+use tensortap::Golden;
+use tensortap::scene::{FaultKind, KernelDef};
 
-use crate::{config, everywhere, label, listed_scenes, run};
+use crate::common::{Place, Rotation};
+use crate::{config, config_in, label, listed_scenes, places, run};
 
-#[test]
-fn every_listed_fault_makes_the_golden_fail_on_every_platform_and_runtime_in_a_process() {
-    every_listed_fault_makes_the_golden_fail(DeviceMode::Process);
+/// Every fault that the scenes list.
+fn listed_faults() -> impl Iterator<Item = (&'static str, &'static KernelDef, FaultKind)> {
+    listed_scenes().into_iter().flat_map(|scene| {
+        let kernels = tensortap_cli::scenes().find(scene).expect("listed").kernels();
+        kernels.iter().flat_map(move |kernel| kernel.faults.iter().map(move |&kind| (scene, kernel, kind)))
+    })
 }
 
+fn makes_the_golden_fail(scene: &str, kernel: &KernelDef, kind: FaultKind, place: Place) {
+    let mut config = config_in(scene, place);
+    config.inject_fault = Some((kernel.name.into(), kind));
+    let report = run(&config);
+    let what = format!("{kind} in {} of {}", kernel.name, label(&config));
+    assert_eq!(report.golden, Golden::Fail, "{what}");
+    assert!(report.failure.is_none(), "{what}");
+}
+
+/// The kernel does the same damage wherever it runs, and the sequential executor has shown each: the places take turns.
 #[test]
-fn every_listed_fault_makes_the_golden_fail_on_every_platform_and_runtime_in_threads() {
-    every_listed_fault_makes_the_golden_fail(DeviceMode::Thread);
+fn every_listed_damage_makes_the_golden_fail_and_every_kind_does_on_every_platform_runtime_and_mode() {
+    let mut rotation = Rotation::new();
+    for (scene, kernel, kind) in listed_faults().filter(|(.., kind)| *kind != FaultKind::Race) {
+        makes_the_golden_fail(scene, kernel, kind, rotation.next(scene, kind));
+    }
+    rotation.assert_complete();
+}
+
+/// Whether tasks collide is up to runtime, scheduler and device.
+#[test]
+fn every_listed_race_makes_the_golden_fail_on_every_platform_runtime_and_mode() {
+    for (scene, kernel, kind) in listed_faults().filter(|(.., kind)| *kind == FaultKind::Race) {
+        for place in places(scene) {
+            makes_the_golden_fail(scene, kernel, kind, place);
+        }
+    }
 }
 
 #[test]
@@ -28,35 +56,13 @@ fn every_kind_of_fault_is_listed_and_every_kernel_lists_one() {
     }
 }
 
-fn every_listed_fault_makes_the_golden_fail(mode: DeviceMode) {
-    for scene in listed_scenes() {
-        let places: Vec<_> = everywhere(scene).into_iter().filter(|c| c.device_mode == mode).collect();
-        assert!(places.len() >= PLATFORMS.len(), "{scene} runs in too few places");
-        for kernel in tensortap_cli::scenes().find(scene).expect("listed").kernels() {
-            for &kind in kernel.faults {
-                for mut config in places.iter().cloned() {
-                    config.inject_fault = Some((kernel.name.into(), kind));
-                    let report = run(&config);
-                    let what = format!("{kind} in {} of {}", kernel.name, label(&config));
-                    assert_eq!(report.golden, Golden::Fail, "{what}");
-                    assert!(report.failure.is_none(), "{what}");
-                }
-            }
-        }
-    }
-}
-
 #[test]
 fn a_race_shows_with_several_schedulers_too() {
-    for scene in listed_scenes() {
-        for kernel in tensortap_cli::scenes().find(scene).expect("listed").kernels() {
-            if kernel.faults.contains(&FaultKind::Race) {
-                let mut config = config(scene);
-                config.inject_fault = Some((kernel.name.into(), FaultKind::Race));
-                (config.schedulers, config.blocks) = (2, Some(3));
-                assert_eq!(run(&config).golden, Golden::Fail, "race in {} of {scene}", kernel.name);
-            }
-        }
+    for (scene, kernel, kind) in listed_faults().filter(|(.., kind)| *kind == FaultKind::Race) {
+        let mut config = config(scene);
+        config.inject_fault = Some((kernel.name.into(), kind));
+        (config.schedulers, config.blocks) = (2, Some(3));
+        assert_eq!(run(&config).golden, Golden::Fail, "race in {} of {scene}", kernel.name);
     }
 }
 

@@ -6,10 +6,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::cases::task_of;
+use crate::common::count_call;
 use crate::{capture, executable, small};
 
 pub fn call(folder: &Path, line: &str) -> (Option<i32>, String, String) {
-    let output = Command::new(executable()).args(line.split_whitespace()).current_dir(folder).output();
+    let args: Vec<&str> = line.split_whitespace().collect();
+    count_call(&args);
+    let output = Command::new(executable()).args(args).current_dir(folder).output();
     let output = output.expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))

@@ -1,59 +1,76 @@
 //! A damaged kernel fails exactly the tasks that the damage shows in.
 
 use tensortap::format::Dump;
-use tensortap::scene::{FaultKind, Scene};
-use tensortap::{PLATFORMS, ReplayError, RunConfig};
+use tensortap::scene::{FaultKind, KernelDef, Scene};
+use tensortap::{PLATFORMS, ReplayError};
 
 use crate::oracle::{self, Captured};
 use crate::{capture, failed, listed_scenes, replay, replay_of, small};
 
+/// A fault does the same to a task wherever its arguments were captured: each is tried on one of a scene's captures, which
+/// take turns. A scene is captured on every platform, on a runtime in turn.
 #[test]
 fn an_injected_fault_fails_exactly_the_tasks_it_can_show_in() {
     let (mut shown, mut hidden) = (0, 0);
-    for name in listed_scenes() {
+    for (turn, name) in listed_scenes().into_iter().enumerate() {
         let scene = tensortap_cli::scenes().find(name).expect("built in");
-        for platform in PLATFORMS {
-            for runtime in tensortap::runtimes_of(scene) {
-                let mut config = small(name);
-                config.platform = platform.name().into();
-                config.runtime = Some(runtime.into());
-                let (showed, could_not) = faults_of(scene, config);
-                (shown, hidden) = (shown + showed, hidden + could_not);
-            }
+        let runtimes = tensortap::runtimes_of(scene);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut dumps = Vec::new();
+        for (number, platform) in PLATFORMS.iter().enumerate() {
+            let mut config = small(name);
+            config.platform = platform.name().into();
+            config.runtime = Some(runtimes[(turn + number) % runtimes.len()].into());
+            let out = folder.path().join(platform.name());
+            capture(config, &out);
+            dumps.push(Dump::open(&out).expect("a dump"));
+        }
+        let captures: Vec<Capture<'_>> = dumps.iter().map(|dump| Capture::of(scene, dump)).collect();
+        let faults =
+            scene.kernels().iter().flat_map(|kernel| kernel.faults.iter().map(move |&kind| (kernel, kind)));
+        let damages = faults.filter(|(_, kind)| *kind != FaultKind::Race);
+        for ((kernel, kind), captured) in damages.zip(captures.iter().cycle()) {
+            let (showed, could_not) = captured.replay_with(scene, kernel, kind);
+            (shown, hidden) = (shown + showed, hidden + could_not);
         }
     }
     assert!(shown > 1000 && hidden > 0, "{shown} tasks showed a fault, {hidden} could not");
 }
 
-/// Replays a capture with every fault of every kernel; how many tasks of those kernels failed, and how many passed.
-fn faults_of(scene: &'static dyn Scene, captured: RunConfig) -> (usize, usize) {
-    let label = format!("{} on {}, {:?}", scene.name(), captured.platform, captured.runtime);
-    let folder = tempfile::tempdir().expect("a folder");
-    capture(captured, &folder.path().join("dump"));
-    let dump = Dump::open(folder.path()).expect("a dump");
-    let tasks = oracle::tasks(&dump);
-    assert!(tasks.iter().all(|task| task.run(scene, None) == Some(true)), "{label}: the oracle is right");
-    let (mut shown, mut hidden) = (0, 0);
-    for kernel in scene.kernels() {
-        for &kind in kernel.faults.iter().filter(|k| **k != FaultKind::Race) {
-            let mut config = replay_of(folder.path());
-            config.inject_fault = Some((kernel.name.into(), kind));
-            // Whether it comes out otherwise than captured.
-            let shows = |task: &&Captured<'_>| {
-                task.calls(kernel) && task.run(scene, Some((kernel.func_id, kind))) != Some(true)
-            };
-            let mut expected: Vec<u64> = tasks.iter().filter(shows).map(Captured::id).collect();
-            expected.sort_unstable();
-            let report = replay(&config);
-            assert_eq!(failed(&report), expected, "{kind} in {} of {label}", kernel.name);
-            let mut passed: Vec<_> = report.tasks.iter().filter(|t| t.outcome.passed()).collect();
-            assert_eq!(passed.len() + expected.len(), tasks.len(), "{label}: nothing else is refused");
-            shown += expected.len();
-            passed.retain(|t| t.kernels.iter().any(|name| name == kernel.name));
-            hidden += passed.len();
-        }
+/// A dump and its tasks.
+struct Capture<'d> {
+    dump: &'d Dump,
+    tasks: Vec<Captured<'d>>,
+}
+
+impl<'d> Capture<'d> {
+    fn of(scene: &dyn Scene, dump: &'d Dump) -> Capture<'d> {
+        let tasks = oracle::tasks(dump);
+        let is_right = tasks.iter().all(|task| task.run(scene, None) == Some(true));
+        assert!(is_right, "{}: the oracle is right", dump.dir().display());
+        Capture { dump, tasks }
     }
-    (shown, hidden)
+
+    /// Replays it with a fault; how many tasks of the kernel failed, and how many passed.
+    fn replay_with(&self, scene: &dyn Scene, kernel: &KernelDef, kind: FaultKind) -> (usize, usize) {
+        let info = self.dump.info();
+        let label =
+            format!("{kind} in {} of {}, {}, {}", kernel.name, info.scene, info.platform, info.runtime);
+        let mut config = replay_of(self.dump.dir());
+        config.inject_fault = Some((kernel.name.into(), kind));
+        // Whether it comes out otherwise than captured.
+        let shows = |task: &&Captured<'_>| {
+            task.calls(kernel) && task.run(scene, Some((kernel.func_id, kind))) != Some(true)
+        };
+        let mut expected: Vec<u64> = self.tasks.iter().filter(shows).map(Captured::id).collect();
+        expected.sort_unstable();
+        let report = replay(&config);
+        assert_eq!(failed(&report), expected, "{label}");
+        let mut passed: Vec<_> = report.tasks.iter().filter(|t| t.outcome.passed()).collect();
+        assert_eq!(passed.len() + expected.len(), self.tasks.len(), "{label}: nothing else is refused");
+        passed.retain(|t| t.kernels.iter().any(|name| name == kernel.name));
+        (expected.len(), passed.len())
+    }
 }
 
 #[test]

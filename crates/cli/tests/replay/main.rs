@@ -4,6 +4,8 @@
 mod bit_exact;
 mod cases;
 mod command_line;
+#[path = "../common/mod.rs"]
+mod common;
 mod debugger;
 mod dispatches;
 mod faults;
@@ -12,16 +14,13 @@ mod oracle;
 mod references;
 mod refused;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tensortap::{
     DeviceMode, DumpConfig, DumpLevel, Outcome, ReplayConfig, ReplayReport, RunConfig, RunReport, TaskReport,
 };
 
-/// The real executable: a test binary cannot become a device.
-fn executable() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_tensortap"))
-}
+use common::{executable, listed_scenes};
 
 /// A scene with small parameters, so that all of them together take seconds.
 fn small(scene: &str) -> RunConfig {
@@ -44,6 +43,7 @@ fn capture(mut config: RunConfig, out: &Path) -> RunReport {
     config.device_memory = Some(1 << 30);
     config.dump = Some(config.dump.unwrap_or_else(|| DumpConfig::new(DumpLevel::Full)));
     config.out = Some(out.into());
+    common::count_run();
     tensortap::run(&config).unwrap_or_else(|error| panic!("{}: {error}", config.scene))
 }
 
@@ -57,6 +57,7 @@ fn replay_of(source: &Path) -> ReplayConfig {
 }
 
 fn replay(config: &ReplayConfig) -> ReplayReport {
+    common::count_run();
     tensortap::replay(config).unwrap_or_else(|error| panic!("{}: {error}", config.source.display()))
 }
 
@@ -71,8 +72,4 @@ fn failed(report: &ReplayReport) -> Vec<u64> {
     let mut ids: Vec<u64> = failed.map(|t| t.task_id).collect();
     ids.sort_unstable();
     ids
-}
-
-fn listed_scenes() -> Vec<&'static str> {
-    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tensortap::{DType, DeviceMode, DumpConfig, DumpLevel, RunConfig, RunReport};
 
+use crate::common::{Place, share, smaller};
 use crate::manifest::{Manifest, hex, key};
-use crate::{config, everywhere, listed_scenes, run};
+use crate::{config, listed_scenes, places, run};
 
 /// Words of a row of the scene `trace_args`: its module says what they are.
 const TRACE_WORDS: usize = 1 + 50 + 4 + 16 * 20;
@@ -21,10 +22,8 @@ fn args_config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
     config
 }
 
-fn placed(mut config: RunConfig, (platform, runtime, mode): (&str, &str, DeviceMode)) -> RunConfig {
-    config.platform = platform.into();
-    config.runtime = Some(runtime.into());
-    config.device_mode = mode;
+fn placed(mut config: RunConfig, place: Place) -> RunConfig {
+    place.set(&mut config);
     config
 }
 
@@ -108,20 +107,20 @@ fn check_against_trace(dispatch: &Value, row: &[u64], label: &str) {
 
 #[test]
 fn every_dispatch_is_what_its_kernel_received_everywhere() {
-    for (platform, runtime, mode) in everywhere("trace_args") {
+    for place in places("trace_args") {
         for (schedulers, blocks) in [(1, None), (3, Some(3))] {
             let folder = tempfile::tempdir().expect("a folder");
             let mut config = args_config("trace_args", DumpLevel::Full, folder.path());
             (config.schedulers, config.blocks) = (schedulers, blocks);
-            let report = run(&placed(config, (platform, runtime, mode)));
-            let label = format!("{platform}, {runtime}, {mode}, {schedulers} schedulers");
+            let report = run(&placed(config, place));
+            let label = format!("{place}, {schedulers} schedulers");
             assert_eq!(report.status(), "complete", "{label}: {:?}", report.dump);
             let mut rows = trace(&report);
             let dump = report.dump.expect("dumped");
             let all = dispatches(&dump.dir);
             assert_eq!((dump.dispatches, report.dispatches), (all.len() as u64, 24), "{label}");
             for dispatch in &all {
-                let task = submission(hex(&dispatch["task_id"]), runtime);
+                let task = submission(hex(&dispatch["task_id"]), place.runtime);
                 let place = number(&dispatch["block_idx"]) * 3 + number(&dispatch["subtask_id"]);
                 let row = &mut rows[task * TRACE_ROWS + usize::try_from(place).unwrap()];
                 assert_eq!(row[0], 1, "{label}: {dispatch} never ran, or is there twice");
@@ -215,11 +214,12 @@ fn has_every_slot_and_block(dir: &Path, label: &str) {
 
 #[test]
 fn every_scene_has_one_entry_per_slot_and_block_that_agrees_with_its_tensors() {
-    for scene in listed_scenes() {
-        for place in everywhere(scene) {
+    for (turn, scene) in listed_scenes().into_iter().enumerate() {
+        for place in share(scene, turn, 3) {
             let folder = tempfile::tempdir().expect("a folder");
-            let report = run(&placed(args_config(scene, DumpLevel::Meta, folder.path()), place));
-            let label = format!("{scene}: {place:?}");
+            let config = smaller(args_config(scene, DumpLevel::Meta, folder.path()));
+            let report = run(&placed(config, place));
+            let label = format!("{scene}: {place}");
             assert_eq!(report.status(), "complete", "{label}");
             let dump = report.dump.expect("dumped");
             assert_eq!(dump.dispatches, report.dispatches, "{label}");
@@ -231,12 +231,16 @@ fn every_scene_has_one_entry_per_slot_and_block_that_agrees_with_its_tensors() {
 
 #[test]
 fn the_orchestrations_arguments_are_those_that_tasks_use() {
-    for place in everywhere("vector_example") {
+    for place in places("vector_example") {
         let folder = tempfile::tempdir().expect("a folder");
         let report = run(&placed(args_config("vector_example", DumpLevel::Off, folder.path()), place));
         let dir = report.dump.expect("dumped").dir;
         let json = read(&dir, "args_dump.json");
-        assert_eq!((&json["stage"], &json["runtime"]), (&json!("args_dump"), &json!(place.1)), "{place:?}");
+        assert_eq!(
+            (&json["stage"], &json["runtime"]),
+            (&json!("args_dump"), &json!(place.runtime)),
+            "{place:?}"
+        );
         assert!(json.get("task_id").is_none() && json.get("dispatches").is_none());
         let args = list(&json["args"]);
         let named: Vec<_> =
@@ -303,7 +307,7 @@ fn bits_of_scalars_survive_the_way_through_json() {
 
 #[test]
 fn arguments_alone_create_no_payload_file_and_no_manifest() {
-    for place in everywhere("mixed_example") {
+    for place in places("mixed_example") {
         let folder = tempfile::tempdir().expect("a folder");
         let report = run(&placed(args_config("mixed_example", DumpLevel::Off, folder.path()), place));
         assert_eq!(report.golden, tensortap::Golden::Pass, "{place:?}");
@@ -450,6 +454,6 @@ fn kernels_are_known_by_name_version_and_the_executable_that_ran_them() {
     // Another file with the same build is the same code, one that differs is not.
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("copy");
-    std::fs::copy(env!("CARGO_BIN_EXE_tensortap"), &copy).expect("copied");
+    std::fs::copy(crate::common::executable(), &copy).expect("copied");
     assert_eq!(build_id(Some(&copy), DeviceMode::Process), device);
 }

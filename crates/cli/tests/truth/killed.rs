@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use tensortap::format::{self, Dump};
 
+use crate::common::{count_run, executable};
+
 /// Kills per victim, spread over a run.
 const KILLS: u32 = 10;
 /// A run dumps for at least this long.
-const RUN: Duration = Duration::from_secs(2);
+const RUN: Duration = Duration::from_secs(1);
 
 fn start(out: &Path, tasks: u64) -> Child {
     let tasks = format!("tasks={tasks}");
-    Command::new(env!("CARGO_BIN_EXE_tensortap"))
+    count_run();
+    Command::new(executable())
         .args([
             "run",
             "stream",

@@ -4,6 +4,8 @@
 //! by offset and size, and the executor indexes views element by element.
 
 mod args;
+#[path = "../common/mod.rs"]
+mod common;
 mod death;
 mod expected;
 mod killed;
@@ -13,15 +15,17 @@ mod loss;
 mod manifest;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use tensortap::{DeviceMode, DumpConfig, DumpLevel, PLATFORMS, RunConfig, RunReport};
+use tensortap::{DumpConfig, DumpLevel, RunConfig, RunReport};
+
+use common::{listed_scenes, places};
 
 /// A configuration that dumps into a folder, on the real device executable.
 fn config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
     let mut config = RunConfig::new(scene);
     config.registry = tensortap_cli::scenes();
-    config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
+    config.device_executable = Some(common::executable());
     config.device_memory = Some(2 << 30);
     // New memory is zero here and in the sequential executor, so that unwritten bytes agree, too.
     config.poison = Some(0);
@@ -31,23 +35,6 @@ fn config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
 }
 
 fn run(config: &RunConfig) -> RunReport {
+    common::count_run();
     tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene))
-}
-
-/// Every platform, runtime of the scene, and device mode.
-fn everywhere(scene: &str) -> Vec<(&'static str, &'static str, DeviceMode)> {
-    let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("a built-in scene"));
-    let mut all = Vec::new();
-    for platform in PLATFORMS {
-        for &runtime in &runtimes {
-            all.extend(
-                [DeviceMode::Process, DeviceMode::Thread].map(|mode| (platform.name(), runtime, mode)),
-            );
-        }
-    }
-    all
-}
-
-fn listed_scenes() -> Vec<&'static str> {
-    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
 }

@@ -1,36 +1,30 @@
 //! Full dumps: every tensor byte for byte, every scalar bit for bit.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use tensortap::{DumpLevel, Golden};
+use tensortap::{DumpLevel, Golden, RunConfig};
 
-use crate::expected::{Content, contents};
+use crate::common::smaller;
+use crate::expected::{Content, Key, contents};
 use crate::manifest::Manifest;
-use crate::{config, everywhere, listed_scenes, run};
+use crate::{config, listed_scenes, places, run};
 
-fn check(
-    scene: &str,
-    platform: &str,
-    runtime: &str,
-    mode: tensortap::DeviceMode,
-    tweak: impl Fn(&mut tensortap::RunConfig),
-) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut config = config(scene, DumpLevel::Full, folder.path());
-    config.platform = platform.into();
-    config.runtime = Some(runtime.into());
-    config.device_mode = mode;
-    tweak(&mut config);
-    let label = format!("{scene} on {platform}, {runtime}, {mode}");
-    let report = run(&config);
+const RUNTIME: &str = "tensormap_and_ringbuffer";
+
+/// Runs, and holds the dump against what it must hold.
+fn check(config: &RunConfig, expected: &BTreeMap<Key, Content>) {
+    let label =
+        format!("{} on {}, {:?}, {}", config.scene, config.platform, config.runtime, config.device_mode);
+    let report = run(config);
     assert_eq!(report.golden, Golden::Pass, "{label}");
     assert_eq!(report.status(), "complete", "{label}: {:?}", report.dump);
     let dump = report.dump.expect("dumped");
     assert_eq!((dump.dropped_records, dump.truncated_tensors, dump.corrupt_records), (0, 0, 0), "{label}");
-    compare(&label, &dump.dir, &contents(&config, runtime));
+    compare(&label, &dump.dir, expected);
 }
 
-fn compare(label: &str, dir: &Path, expected: &std::collections::BTreeMap<crate::expected::Key, Content>) {
+fn compare(label: &str, dir: &Path, expected: &BTreeMap<Key, Content>) {
     let manifest = Manifest::read(dir);
     let captured = manifest.contents();
     for (key, content) in expected {
@@ -46,46 +40,60 @@ fn compare(label: &str, dir: &Path, expected: &std::collections::BTreeMap<crate:
     assert_eq!(manifest.json["status"], "complete", "{label}");
 }
 
+/// With one scheduler or several, which take turns: every place has both, and every scene does. In one place a scene has its
+/// own size.
 #[test]
-fn every_scene_is_captured_byte_for_byte_everywhere() {
-    for scene in listed_scenes() {
-        for (platform, runtime, mode) in everywhere(scene) {
-            check(scene, platform, runtime, mode, |_| {});
+fn every_scene_is_captured_byte_for_byte_everywhere_by_one_scheduler_and_by_several() {
+    for (turn, scene) in listed_scenes().into_iter().enumerate() {
+        let places = places(scene);
+        let mut expected = HashMap::new();
+        for (number, place) in places.iter().enumerate() {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut config = config(scene, DumpLevel::Full, folder.path());
+            place.set(&mut config);
+            let is_whole = number == turn % places.len();
+            if !is_whole {
+                config = smaller(config);
+            }
+            if (number + number / 2 + turn) % 2 == 1 {
+                (config.schedulers, config.blocks) = (3, Some(3));
+            }
+            // Runtimes without rings number their tasks alike.
+            let expected = expected
+                .entry((is_whole, place.runtime == RUNTIME))
+                .or_insert_with(|| contents(&config, place.runtime));
+            check(&config, expected);
         }
     }
 }
 
 #[test]
 fn zero_negative_transposed_stepped_and_empty_views_are_captured_as_their_content() {
-    for (platform, runtime, mode) in everywhere("odd_views") {
-        check("odd_views", platform, runtime, mode, |_| {});
-    }
-}
-
-#[test]
-fn several_schedulers_and_blocks_capture_the_same() {
-    for scene in listed_scenes() {
-        for (platform, runtime, mode) in everywhere(scene) {
-            check(scene, platform, runtime, mode, |config| (config.schedulers, config.blocks) = (3, Some(3)));
-        }
+    for place in places("odd_views") {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = config("odd_views", DumpLevel::Full, folder.path());
+        place.set(&mut config);
+        check(&config, &contents(&config, place.runtime));
     }
 }
 
 #[test]
 fn without_deduplication_every_payload_is_stored() {
-    check("tiny_llm", "a2a3sim", "tensormap_and_ringbuffer", tensortap::DeviceMode::Process, |config| {
-        config.dump.as_mut().unwrap().dedup = false;
-    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config("tiny_llm", DumpLevel::Full, folder.path());
+    config.dump.as_mut().unwrap().dedup = false;
+    check(&config, &contents(&config, RUNTIME));
 }
 
 #[test]
 fn an_arena_smaller_than_a_tensor_loses_nothing() {
     for platform in ["a2a3sim", "a5sim"] {
-        check("stream", platform, "tensormap_and_ringbuffer", tensortap::DeviceMode::Process, |config| {
-            let dump = config.dump.as_mut().unwrap();
-            (dump.arena_bytes, dump.buffers, dump.records) = (256 << 10, 2, 4);
-            *config = config.clone().param("tasks", 40);
-        });
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = config("stream", DumpLevel::Full, folder.path()).param("tasks", 40);
+        config.platform = platform.into();
+        let dump = config.dump.as_mut().unwrap();
+        (dump.arena_bytes, dump.buffers, dump.records) = (256 << 10, 2, 4);
+        check(&config, &contents(&config, RUNTIME));
     }
 }
 

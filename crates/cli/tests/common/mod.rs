@@ -1,0 +1,142 @@
+//! What the suites share: which scenes there are, the places each can run in, and whose turn a place is.
+//!
+//! What may depend on the place (a race, a failure, the bytes that are captured) is tried in every place. What cannot, such
+//! as a fault that damages a kernel's output wherever it runs, is tried in one place each, and the places take turns.
+#![allow(dead_code, reason = "each suite uses its share")]
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::fs::OpenOptions;
+use std::hash::Hash;
+use std::io::Write;
+use std::path::PathBuf;
+
+use tensortap::{DeviceMode, PLATFORMS, RunConfig};
+
+/// The real executable: a test binary cannot become a device.
+pub fn executable() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_tensortap"))
+}
+
+/// Names of the scenes a user sees.
+pub fn listed_scenes() -> Vec<&'static str> {
+    tensortap_cli::scenes().scenes().iter().filter(|s| !s.hidden()).map(|s| s.name()).collect()
+}
+
+/// The scene of a configuration with parameters that keep it short and take no kernel, fault or kind of edge away.
+pub fn smaller(config: RunConfig) -> RunConfig {
+    let params: &[(&str, u64)] = match config.scene.as_str() {
+        "stream" => &[("tasks", 12), ("bytes", 70_000)],
+        "tiny_llm" => &[("tokens", 4), ("prompt", 2)],
+        "bgemm" => &[("m", 64), ("n", 96), ("k", 96), ("batch", 2)],
+        _ => &[],
+    };
+    params.iter().fold(config, |config, (name, value)| config.param(name, value))
+}
+
+/// Where a scene runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub platform: &'static str,
+    pub runtime: &'static str,
+    pub mode: DeviceMode,
+}
+
+impl Place {
+    pub fn set(self, config: &mut RunConfig) {
+        config.platform = self.platform.into();
+        config.runtime = Some(self.runtime.into());
+        config.device_mode = self.mode;
+    }
+
+    /// A name for each of the three.
+    fn parts(self) -> [&'static str; 3] {
+        [self.platform, self.runtime, self.mode.name()]
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {} mode", self.platform, self.runtime, self.mode)
+    }
+}
+
+/// Every combination of platform, runtime that the scene makes sense for, and device mode.
+pub fn places(scene: &str) -> Vec<Place> {
+    let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("a built-in scene"));
+    let mut all = Vec::new();
+    for platform in PLATFORMS {
+        for &runtime in &runtimes {
+            for mode in [DeviceMode::Process, DeviceMode::Thread] {
+                all.push(Place { platform: platform.name(), runtime, mode });
+            }
+        }
+    }
+    assert!(all.len() >= 2 * PLATFORMS.len(), "{scene} runs on every platform in both modes");
+    all
+}
+
+/// Hands out places in turn, to cases of each kind on their own: a kind of which there are as many cases as places meets all.
+pub struct Rotation<K> {
+    turns: HashMap<K, usize>,
+    met: HashMap<K, BTreeSet<&'static str>>,
+}
+
+impl<K: Copy + Eq + Hash + fmt::Debug> Rotation<K> {
+    pub fn new() -> Rotation<K> {
+        Rotation { turns: HashMap::new(), met: HashMap::new() }
+    }
+
+    /// The place of the next case of a kind.
+    pub fn next(&mut self, scene: &str, kind: K) -> Place {
+        let first = self.turns.len();
+        let turn = self.turns.entry(kind).or_insert(first);
+        let place = in_turn(&places(scene), *turn);
+        *turn += 1;
+        self.met.entry(kind).or_default().extend(place.parts());
+        place
+    }
+
+    /// Fails unless cases of every kind met every platform, every runtime and both modes.
+    pub fn assert_complete(&self) {
+        let everything = |scene| places(scene).into_iter().flat_map(Place::parts);
+        let expected: BTreeSet<&str> = listed_scenes().into_iter().flat_map(everything).collect();
+        assert!(!self.met.is_empty(), "nothing was tried");
+        for (kind, met) in &self.met {
+            assert_eq!(*met, expected, "where {kind:?} was tried");
+        }
+    }
+}
+
+/// Number `turn` of `all` places, each once before the first comes again; neighbours differ in more than one respect.
+fn in_turn(all: &[Place], turn: usize) -> Place {
+    let divisor = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let step = (1..all.len().div_ceil(2)).rev().find(|&step| divisor(step, all.len()) == 1).unwrap_or(1);
+    all[turn * step % all.len()]
+}
+
+/// Every `of`-th place of a scene, beginning with number `turn`: scenes with different turns meet all of them.
+pub fn share(scene: &str, turn: usize, of: usize) -> Vec<Place> {
+    places(scene).into_iter().skip(turn % of).step_by(of).collect()
+}
+
+/// Notes a run of a scene or a replay in the file that `TENSORTAP_TEST_RUNS` names, a byte each, so that `scripts/test` can
+/// say how many there were.
+pub fn count_run() {
+    if let Some(file) = std::env::var_os("TENSORTAP_TEST_RUNS") {
+        let file = OpenOptions::new().create(true).append(true).open(file);
+        file.and_then(|mut file| file.write_all(b".")).expect("the tally can be written");
+    }
+}
+
+/// Notes a call of the command line, when it is one that runs something.
+pub fn count_call(args: &[&str]) {
+    if args.first().is_some_and(|verb| ["run", "replay"].contains(verb)) {
+        count_run();
+    }
+}
