@@ -1,6 +1,8 @@
 //! What a process that ran devices holds while they run, and afterwards. It looks at itself, so it is a program of its own,
 //! and its tests take turns.
 
+mod common;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn config(scene: &str, platform: &str, runtime: &str) -> RunConfig {
     let mut config = RunConfig::new(scene);
     config.registry = tensortap_cli::scenes();
-    config.device_executable = Some(PathBuf::from(env!("CARGO_BIN_EXE_tensortap")));
+    config.device_executable = Some(common::executable());
     config.device_memory = Some(1 << 30);
     config.platform = platform.into();
     config.runtime = Some(runtime.into());
@@ -68,6 +70,7 @@ fn neither_a_good_run_nor_a_failed_one_leaves_memory_or_processes() {
         for runtime in RUNTIMES {
             for scene in ["vector_example", "crash_segv", "crash_abort", "crash_stack", "hang"] {
                 let config = config(scene, platform.name(), runtime.name());
+                common::count_run();
                 let report = tensortap::run(&config).expect("it begins");
                 assert_eq!(
                     report.failure.is_some(),
@@ -91,6 +94,7 @@ fn while_a_graph_runs_the_host_maps_device_memory_on_a2a3sim_and_never_on_a5sim(
             assert_eq!(config.device_mode, DeviceMode::Process);
             let mut seen = None;
             // The run goes on until this has looked at it with a task complete.
+            common::count_run();
             let report = tensortap::run_observed(&config, &mut |progress| {
                 let Held { files, mappings, children, .. } = held();
                 seen = (progress.completed > 0).then_some((files > 0 && children == 1, mappings > 0));
