@@ -1,14 +1,13 @@
 //! Ctrl-C.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
+use tensortap::SignalFlag;
 
 use crate::exit::Exit;
 
@@ -22,16 +21,20 @@ pub const CLOSING_GRACE: Duration = Duration::from_secs(60);
 /// ends it at once. The device ends with the process in any case.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    requested: Arc<AtomicBool>,
+    requested: SignalFlag,
 }
 
 impl Interrupt {
     /// Takes over SIGINT for the rest of the process's life.
     pub fn install(grace: Duration) -> io::Result<Interrupt> {
-        let requested = Arc::new(AtomicBool::new(false));
+        let requested = SignalFlag::default();
         // In this order: the first signal finds the flag unset and sets it, the second finds it set.
-        flag::register_conditional_shutdown(SIGINT, Exit::Interrupted.code().into(), Arc::clone(&requested))?;
-        flag::register(SIGINT, Arc::clone(&requested))?;
+        flag::register_conditional_shutdown(
+            SIGINT,
+            Exit::Interrupted.code().into(),
+            requested.for_handler(),
+        )?;
+        flag::register(SIGINT, requested.for_handler())?;
         let mut signals = Signals::new([SIGINT])?;
         thread::Builder::new().name("interrupt".into()).spawn(move || {
             if signals.forever().next().is_some() {
@@ -44,6 +47,6 @@ impl Interrupt {
 
     /// Whether the user wants to stop.
     pub fn requested(&self) -> bool {
-        self.requested.load(Ordering::Relaxed)
+        self.requested.is_raised()
     }
 }

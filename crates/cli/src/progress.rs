@@ -1,6 +1,6 @@
 //! What moves on the terminal while something takes its time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -75,7 +75,7 @@ struct LateBar {
     bar: ProgressBar,
     /// Since when it waits; `None` where nobody watches.
     since: Option<Instant>,
-    drawn: AtomicBool,
+    drawn: Once,
 }
 
 impl LateBar {
@@ -83,18 +83,19 @@ impl LateBar {
         let bar = ProgressBar::hidden().with_style(style(template));
         bar.set_length(length);
         let since = output.shows_progress().then(Instant::now);
-        LateBar { bar, since, drawn: AtomicBool::new(false) }
+        LateBar { bar, since, drawn: Once::new() }
     }
 
     fn hidden() -> LateBar {
-        LateBar { bar: ProgressBar::hidden(), since: None, drawn: AtomicBool::new(false) }
+        LateBar { bar: ProgressBar::hidden(), since: None, drawn: Once::new() }
     }
 
     /// The bar, drawn if it is time. Threads may call it at the same time.
     fn get(&self) -> &ProgressBar {
         let is_time = self.since.is_some_and(|since| since.elapsed() >= PATIENCE);
-        if is_time && !self.drawn.swap(true, Ordering::Relaxed) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
+        if is_time {
+            let draw = || self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
+            self.drawn.call_once(draw);
         }
         &self.bar
     }

@@ -4,7 +4,7 @@ use std::{fs::File, os::fd::BorrowedFd, os::unix::fs::FileExt, sync::Arc};
 
 use tensortap_abi::DeviceRange;
 use tensortap_platform::PlatformError;
-use tensortap_sync::atomic::{AtomicU64, Ordering};
+use tensortap_sync::{Counter, SharedU64};
 
 use super::RegionMemory;
 
@@ -12,7 +12,7 @@ const WORDS: usize = 512;
 
 /// Aligned as mapped memory is.
 #[repr(C, align(4096))]
-struct Page([AtomicU64; WORDS]);
+struct Page([SharedU64; WORDS]);
 
 /// Clones are the same memory.
 #[derive(Clone)]
@@ -23,15 +23,15 @@ pub(crate) struct TestMemory {
 struct Shared {
     pages: Vec<Page>,
     mapped: bool,
-    copies: AtomicU64,
-    wakes: AtomicU64,
+    copies: Counter,
+    wakes: Counter,
 }
 
 impl TestMemory {
     pub(crate) fn new(bytes: u64, mapped: bool) -> TestMemory {
         let pages = usize::try_from(bytes).unwrap().div_ceil(size_of::<Page>());
-        let pages = (0..pages).map(|_| Page([const { AtomicU64::new(0) }; WORDS])).collect();
-        let (copies, wakes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let pages = (0..pages).map(|_| Page([const { SharedU64::new(0) }; WORDS])).collect();
+        let (copies, wakes) = (Counter::new(), Counter::new());
         TestMemory { shared: Arc::new(Shared { pages, mapped, copies, wakes }) }
     }
 
@@ -43,13 +43,13 @@ impl TestMemory {
 
     /// Calls of `read` so far.
     pub(crate) fn copies(&self) -> u64 {
-        self.shared.copies.load(Ordering::Relaxed)
+        self.shared.copies.count()
     }
 
     /// Calls of `wake` so far.
     #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn wakes(&self) -> u64 {
-        self.shared.wakes.load(Ordering::Relaxed)
+        self.shared.wakes.count()
     }
 
     fn check(&self, offset: u64, len: usize) -> Result<(), PlatformError> {
@@ -59,12 +59,12 @@ impl TestMemory {
         inside.then_some(()).ok_or(PlatformError::OutOfRange { addr, bytes: len as u64, memory })
     }
 
-    fn word(&self, offset: u64) -> &AtomicU64 {
+    fn word(&self, offset: u64) -> &SharedU64 {
         let index = usize::try_from(offset / 8).unwrap();
         &self.shared.pages[index / WORDS].0[index % WORDS]
     }
 
-    fn aligned_word(&self, offset: u64) -> Result<&AtomicU64, PlatformError> {
+    fn aligned_word(&self, offset: u64) -> Result<&SharedU64, PlatformError> {
         self.check(offset, 8)?;
         assert!(offset.is_multiple_of(8), "words are aligned");
         Ok(self.word(offset))
@@ -73,20 +73,20 @@ impl TestMemory {
 
 impl RegionMemory for TestMemory {
     fn read_u64(&self, offset: u64) -> Result<u64, PlatformError> {
-        Ok(self.aligned_word(offset)?.load(Ordering::Acquire))
+        Ok(self.aligned_word(offset)?.see())
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), PlatformError> {
         self.check(offset, bytes.len())?;
-        self.shared.copies.fetch_add(1, Ordering::Relaxed);
+        self.shared.copies.next();
         for (at, byte) in (offset..).zip(bytes) {
-            *byte = self.word(at).load(Ordering::Relaxed).to_le_bytes()[usize::try_from(at % 8).unwrap()];
+            *byte = self.word(at).get().to_le_bytes()[usize::try_from(at % 8).unwrap()];
         }
         Ok(())
     }
 
     fn write_u64(&self, offset: u64, value: u64) -> Result<(), PlatformError> {
-        self.aligned_word(offset)?.store(value, Ordering::Release);
+        self.aligned_word(offset)?.publish(value);
         Ok(())
     }
 
@@ -94,9 +94,9 @@ impl RegionMemory for TestMemory {
         self.check(offset, bytes.len())?;
         for (at, byte) in (offset..).zip(bytes) {
             let word = self.word(at);
-            let mut value = word.load(Ordering::Relaxed).to_le_bytes();
+            let mut value = word.get().to_le_bytes();
             value[usize::try_from(at % 8).unwrap()] = *byte;
-            word.store(u64::from_le_bytes(value), Ordering::Relaxed);
+            word.set(u64::from_le_bytes(value));
         }
         Ok(())
     }
@@ -115,6 +115,6 @@ impl RegionMemory for TestMemory {
     }
 
     fn wake(&self) {
-        self.shared.wakes.fetch_add(1, Ordering::Relaxed);
+        self.shared.wakes.next();
     }
 }

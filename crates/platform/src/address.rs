@@ -1,11 +1,9 @@
 //! Where device memory lies: one fixed range per rank, the same in every run.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Mutex, PoisonError};
 
 use tensortap_abi::DeviceAddr;
+use tensortap_sync::Counter;
 
 use crate::PlatformError;
 
@@ -20,7 +18,7 @@ const FIRST_BASE: DeviceAddr = 0x2000_0000_0000;
 static LEASED: Mutex<u32> = Mutex::new(0);
 const _: () = assert!(RANKS == u32::BITS);
 
-static ABANDONED: AtomicU32 = AtomicU32::new(0);
+static ABANDONED: Counter = Counter::new();
 
 /// Address of device memory for a rank.
 ///
@@ -40,11 +38,11 @@ pub fn base_of_rank(rank: u32) -> Result<DeviceAddr, PlatformError> {
 /// Devices in thread mode that were dropped or killed while their program ran. Their threads, memory and address
 /// range stay until the process ends.
 pub fn abandoned_devices() -> u32 {
-    ABANDONED.load(Ordering::Relaxed)
+    u32::try_from(ABANDONED.count()).unwrap_or(u32::MAX)
 }
 
 pub(crate) fn count_abandoned() {
-    ABANDONED.fetch_add(1, Ordering::Relaxed);
+    ABANDONED.next();
 }
 
 /// The right of one device in this process to an address range.

@@ -11,10 +11,9 @@ use tensortap_abi::DeviceAddr;
 
 use crate::{
     DeathCause, DeviceEvent, PlatformError,
-    bell::Bell,
     error::os,
     host_memory::HostMemory,
-    link_page::HostPage,
+    link_page::{Bell, host_end},
     process::DeviceProcess,
     thread::DeviceThread,
     wire::{self, Message, Received},
@@ -74,7 +73,7 @@ impl Connection {
         if let Some(cause) = self.fate {
             return Ok(DeviceEvent::Died(cause));
         }
-        let page = HostPage(memory);
+        let page = host_end(memory);
         let woken = page.fall_asleep()?;
         let ready = self.sleep(if woken { Duration::ZERO } else { timeout });
         page.get_up()?;

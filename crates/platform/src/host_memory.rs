@@ -1,17 +1,29 @@
+//! Device memory from the host's side, and the handle to it that outlives calls.
+
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{Ordering, fence},
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::io::{Errno, pread, pwrite};
 use tensortap_abi::{DeviceAddr, DeviceRange};
+use tensortap_sync::{
+    Ordering, Word,
+    link::Wakes,
+    word::{load_copied, store_copied},
+};
 
-use crate::{MappedMemory, PlatformError, error::os, map::Mapping};
+use crate::{
+    DeviceAccess, MappedMemory, PlatformError,
+    error::os,
+    link_page::{Bell, host_end},
+    map::Mapping,
+};
 
 /// Device memory from the host's side: through a mapping where the platform has one, by positioned I/O where not.
 ///
-/// Positioned I/O copies inside the kernel, with no order among the bytes of one call. Fences on this side order
-/// one call against the next.
+/// Positioned I/O copies inside the kernel, with no order among the bytes of one call. A word is read or written by a
+/// call of its own, which orders it against the calls before and after.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     range: DeviceRange,
@@ -58,11 +70,11 @@ impl HostMemory {
         if let Some(view) = self.view() {
             return view.load_u64(offset);
         }
-        let mut word = [0; 8];
-        read_at(self.file(), offset, &mut word).map_err(os("reading device memory"))?;
-        // Later copies come after this word was read.
-        fence(Ordering::Acquire);
-        Ok(u64::from_le_bytes(word))
+        load_copied(|| {
+            let mut word = [0; 8];
+            read_at(self.file(), offset, &mut word).map_err(os("reading device memory"))?;
+            Ok(u64::from_le_bytes(word))
+        })
     }
 
     pub(crate) fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError> {
@@ -70,9 +82,8 @@ impl HostMemory {
         if let Some(view) = self.view() {
             return view.store_u64(offset, value);
         }
-        // Earlier copies come before this word is written.
-        fence(Ordering::Release);
-        write_at(self.file(), offset, &value.to_le_bytes()).map_err(os("writing device memory"))
+        let bytes = value.to_le_bytes();
+        store_copied(|| write_at(self.file(), offset, &bytes).map_err(os("writing device memory")))
     }
 
     fn offset_of_word(&self, addr: DeviceAddr) -> Result<u64, PlatformError> {
@@ -88,6 +99,79 @@ impl HostMemory {
         offset
             .filter(|offset| offset.checked_add(bytes).is_some_and(|end| end <= self.range.bytes))
             .ok_or(PlatformError::OutOfRange { addr, bytes, memory: self.range })
+    }
+}
+
+/// A word of device memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostWord<'a> {
+    pub(crate) memory: &'a HostMemory,
+    pub(crate) addr: DeviceAddr,
+}
+
+/// Acquire and release, whatever is asked for: no protocol asks for more.
+impl Word for HostWord<'_> {
+    type Error = PlatformError;
+
+    fn load(&self, _order: Ordering) -> Result<u64, PlatformError> {
+        self.memory.read_u64(self.addr)
+    }
+
+    fn store(&self, value: u64, _order: Ordering) -> Result<(), PlatformError> {
+        self.memory.write_u64(self.addr, value)
+    }
+}
+
+/// What the device itself and every handle to it share.
+#[derive(Debug)]
+pub(crate) struct HostAccess {
+    memory: HostMemory,
+    /// Held while the device is woken.
+    to_device: Mutex<(Bell, Wakes)>,
+}
+
+impl HostAccess {
+    pub(crate) fn new(memory: HostMemory, to_device: Bell) -> HostAccess {
+        HostAccess { memory, to_device: Mutex::new((to_device, Wakes::default())) }
+    }
+
+    pub(crate) fn host_memory(&self) -> &HostMemory {
+        &self.memory
+    }
+}
+
+impl DeviceAccess for HostAccess {
+    fn memory(&self) -> DeviceRange {
+        self.memory.range()
+    }
+
+    fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError> {
+        self.memory.copy_to(to, bytes)
+    }
+
+    fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError> {
+        self.memory.copy_from(from, bytes)
+    }
+
+    fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError> {
+        self.memory.read_u64(addr)
+    }
+
+    fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError> {
+        self.memory.write_u64(addr, value)
+    }
+
+    fn mapping(&self) -> Option<MappedMemory<'_>> {
+        self.memory.view()
+    }
+
+    fn wake(&self) {
+        let mut to_device = self.to_device.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bell, wakes) = &mut *to_device;
+        // Memory that cannot be reached is an error of the next copy; when in doubt, ring.
+        if host_end(&self.memory).wake_device(wakes).unwrap_or(true) {
+            bell.ring();
+        }
     }
 }
 

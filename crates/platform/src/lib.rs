@@ -38,11 +38,9 @@ compile_error!(
     "tensortap-platform needs 64-bit little-endian Linux: device addresses are 64-bit and memory is a memfd"
 );
 
-mod access;
 mod address;
 mod alloc;
 mod api;
-mod bell;
 mod connection;
 mod device;
 #[expect(unsafe_code, reason = "removing an environment variable is unsafe by signature")]

@@ -1,16 +1,25 @@
-//! The first page of device memory: who sleeps, and who was woken. The allocator never hands it out.
+//! The first page of device memory, where the words of the link lie, and the bells that ring when somebody sleeps.
+//! The allocator never hands the page out.
 //!
-//! Each direction has a word that says "I sleep" and a word that says "you were woken". The waker writes the second,
-//! then reads the first; the sleeper writes the first, then reads the second. With a full fence between the two
-//! steps on both sides at least one sees the other, so no wake is lost and a wake costs a system call only when
-//! the other side sleeps. A program that scribbles here delays wakes until a timeout and does nothing worse.
+//! Who sleeps and who was woken is the protocol of [`tensortap_sync::link`]; here is where its words lie.
 
 use std::{
     mem::offset_of,
-    sync::atomic::{AtomicU64, Ordering, fence},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use crate::{PlatformError, host_memory::HostMemory, map::Mapping};
+use rustix::event::{EventfdFlags, eventfd};
+use tensortap_sync::{
+    SharedU64, Word,
+    link::{DeviceEnd, HostEnd, LinkCells, LinkWords},
+};
+
+use crate::{
+    PlatformError,
+    error::os,
+    host_memory::{HostMemory, HostWord},
+    map::Mapping,
+};
 
 /// Bytes at the start of device memory that belong to the link between host and device.
 pub const LINK_PAGE_BYTES: u64 = 4096;
@@ -47,129 +56,122 @@ const _: () = {
     assert!(offset_of!(LinkPage, device_wakes) == 256);
 };
 
-/// The host's side.
-pub(crate) struct HostPage<'a>(pub(crate) &'a HostMemory);
+/// The page as the host reaches it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostPage<'a>(&'a HostMemory);
 
-impl HostPage<'_> {
-    pub(crate) fn initialise(&self) -> Result<(), PlatformError> {
-        self.write(offset_of!(LinkPage, magic), LINK_MAGIC)
-    }
+/// The host's end of the link.
+pub(crate) fn host_end(memory: &HostMemory) -> HostEnd<HostPage<'_>> {
+    HostEnd::new(HostPage(memory))
+}
 
-    /// Says that the host sleeps; tells whether it was woken already. Pairs with [`DevicePage::wake_host`].
-    pub(crate) fn fall_asleep(&self) -> Result<bool, PlatformError> {
-        self.write(offset_of!(LinkPage, host_sleeps), 1)?;
-        fence(Ordering::SeqCst);
-        Ok(self.read(offset_of!(LinkPage, host_woken))? != 0)
-    }
+/// Prepares the page, before the device starts. All of it is zero then.
+pub(crate) fn initialise(memory: &HostMemory) -> Result<(), PlatformError> {
+    let HostWord { memory, addr } = HostPage(memory).word(offset_of!(LinkPage, magic));
+    memory.write_u64(addr, LINK_MAGIC)
+}
 
-    pub(crate) fn get_up(&self) -> Result<(), PlatformError> {
-        self.write(offset_of!(LinkPage, host_sleeps), 0)
-    }
-
-    /// Clears the wake. What the device wrote before a wake that is lost by this is visible afterwards.
-    pub(crate) fn take_wake(&self) -> Result<(), PlatformError> {
-        self.write(offset_of!(LinkPage, host_woken), 0)?;
-        fence(Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// Wakes the device; tells whether the bell has to ring. Pairs with [`DevicePage::fall_asleep`]. One thread at a
-    /// time: a count that two of them raise to the same number is one wake lost.
-    pub(crate) fn wake_device(&self) -> Result<bool, PlatformError> {
-        let wakes = self.read(offset_of!(LinkPage, device_wakes))?;
-        self.write(offset_of!(LinkPage, device_wakes), wakes.wrapping_add(1))?;
-        fence(Ordering::SeqCst);
-        Ok(self.read(offset_of!(LinkPage, device_sleepers))? != 0)
-    }
-
-    fn read(&self, offset: usize) -> Result<u64, PlatformError> {
-        self.0.read_u64(self.0.range().addr + offset as u64)
-    }
-
-    fn write(&self, offset: usize, value: u64) -> Result<(), PlatformError> {
-        self.0.write_u64(self.0.range().addr + offset as u64, value)
+impl<'a> HostPage<'a> {
+    fn word(&self, offset: usize) -> HostWord<'a> {
+        HostWord { memory: self.0, addr: self.0.range().addr + offset as u64 }
     }
 }
 
-/// The device's side.
-pub(crate) struct DevicePage<'a> {
-    magic: &'a AtomicU64,
-    host_sleeps: &'a AtomicU64,
-    host_woken: &'a AtomicU64,
-    device_sleepers: &'a AtomicU64,
-    device_wakes: &'a AtomicU64,
+impl LinkWords for HostPage<'_> {
+    type Error = PlatformError;
+
+    fn host_sleeps(&self) -> impl Word<Error = PlatformError> {
+        self.word(offset_of!(LinkPage, host_sleeps))
+    }
+
+    fn host_woken(&self) -> impl Word<Error = PlatformError> {
+        self.word(offset_of!(LinkPage, host_woken))
+    }
+
+    fn device_sleepers(&self) -> impl Word<Error = PlatformError> {
+        self.word(offset_of!(LinkPage, device_sleepers))
+    }
+
+    fn device_wakes(&self) -> impl Word<Error = PlatformError> {
+        self.word(offset_of!(LinkPage, device_wakes))
+    }
 }
 
-impl<'a> DevicePage<'a> {
-    /// `None` when the memory is too small for a link page.
-    pub(crate) fn of(mapping: &'a Mapping) -> Option<DevicePage<'a>> {
-        Some(DevicePage {
-            magic: mapping.word(offset_of!(LinkPage, magic))?,
-            host_sleeps: mapping.word(offset_of!(LinkPage, host_sleeps))?,
-            host_woken: mapping.word(offset_of!(LinkPage, host_woken))?,
-            device_sleepers: mapping.word(offset_of!(LinkPage, device_sleepers))?,
-            device_wakes: mapping.word(offset_of!(LinkPage, device_wakes))?,
-        })
+/// The device's end of the link; `None` when the memory is too small for a link page.
+pub(crate) fn device_end(mapping: &Mapping) -> Option<DeviceEnd<'_>> {
+    Some(DeviceEnd::new(LinkCells {
+        host_sleeps: mapping.word(offset_of!(LinkPage, host_sleeps))?,
+        host_woken: mapping.word(offset_of!(LinkPage, host_woken))?,
+        device_sleepers: mapping.word(offset_of!(LinkPage, device_sleepers))?,
+        device_wakes: mapping.word(offset_of!(LinkPage, device_wakes))?,
+    }))
+}
+
+/// Whether the host has prepared this memory. Asked once, before the device program can overwrite it.
+pub(crate) fn is_initialised(mapping: &Mapping) -> bool {
+    mapping.word(offset_of!(LinkPage, magic)).map(SharedU64::see) == Some(LINK_MAGIC)
+}
+
+/// An event file: rung by one side, heard by the other with poll. Rings that nobody has heard yet count as one.
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> Result<Bell, PlatformError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        eventfd(0, flags).map(Bell).map_err(os("creating an event file"))
     }
 
-    /// Whether the host has prepared this memory. Asked once, before the device program can overwrite it.
-    pub(crate) fn is_initialised(&self) -> bool {
-        self.magic.load(Ordering::Acquire) == LINK_MAGIC
+    pub(crate) fn try_clone(&self) -> Result<Bell, PlatformError> {
+        self.0.try_clone().map(Bell).map_err(os("duplicating an event file"))
     }
 
-    /// Wakes the host; tells whether the bell has to ring. Pairs with [`HostPage::fall_asleep`] and
-    /// [`HostPage::take_wake`].
-    pub(crate) fn wake_host(&self) -> bool {
-        // What the caller wrote comes before the wake, and before finding that one is under way: the host clears
-        // it before it looks.
-        fence(Ordering::SeqCst);
-        if self.host_woken.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
-        self.host_woken.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        self.host_sleeps.load(Ordering::Relaxed) != 0
+    /// Never blocks. It can only fail when the count is full, and then it rings already.
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Counts one more sleeper. Pairs with [`HostPage::wake_device`]; read [`DevicePage::wakes`] afterwards.
-    pub(crate) fn fall_asleep(&self) {
-        self.device_sleepers.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+    /// Forgets the rings so far.
+    pub(crate) fn silence(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
+}
 
-    pub(crate) fn get_up(&self) {
-        self.device_sleepers.fetch_sub(1, Ordering::Relaxed);
+impl From<OwnedFd> for Bell {
+    fn from(fd: OwnedFd) -> Bell {
+        Bell(fd)
     }
+}
 
-    /// How often the host has woken the device.
-    pub(crate) fn wakes(&self) -> u64 {
-        self.device_wakes.load(Ordering::Acquire)
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use tensortap_abi::DeviceRange;
+    use tensortap_sync::link::Wakes;
 
     use super::*;
     use crate::file;
 
-    /// Both sides over one file: the host copies, or maps as well.
-    fn with_both_sides(maps: bool, test: impl Fn(&HostPage<'_>, &DevicePage<'_>)) {
+    /// Both ends over one file: the host copies, or maps as well.
+    fn with_both_ends(maps: bool, test: impl Fn(&HostEnd<HostPage<'_>>, &DeviceEnd<'_>)) {
         let range = DeviceRange { addr: 0x2000_0000_0000, bytes: 2 * LINK_PAGE_BYTES };
         let memory = HostMemory::new(range, file::create(range.bytes).unwrap(), maps).unwrap();
         let mapping = Mapping::anywhere(memory.file(), range.bytes).unwrap();
-        let (host, device) = (HostPage(&memory), DevicePage::of(&mapping).unwrap());
-        assert!(!device.is_initialised());
-        host.initialise().unwrap();
-        assert!(device.is_initialised());
-        test(&host, &device);
+        assert!(!is_initialised(&mapping));
+        initialise(&memory).unwrap();
+        assert!(is_initialised(&mapping));
+        test(&host_end(&memory), &device_end(&mapping).unwrap());
     }
 
     #[test]
-    fn the_bell_rings_for_a_sleeping_host_only_and_once() {
+    fn the_device_wakes_the_host_over_the_page() {
         for maps in [true, false] {
-            with_both_sides(maps, |host, device| {
+            with_both_ends(maps, |host, device| {
                 assert!(!device.wake_host(), "nobody sleeps");
                 assert!(host.fall_asleep().unwrap(), "the wake was kept");
                 host.take_wake().unwrap();
@@ -184,20 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn the_bell_rings_for_sleeping_device_threads_only() {
+    fn the_host_wakes_the_device_over_the_page() {
         for maps in [true, false] {
-            with_both_sides(maps, |host, device| {
-                assert_eq!(device.wakes(), 0);
-                assert!(!host.wake_device().unwrap(), "nobody sleeps");
-                assert_eq!(device.wakes(), 1, "the wake was kept");
-                device.fall_asleep();
-                device.fall_asleep();
-                assert!(host.wake_device().unwrap());
-                device.get_up();
-                assert!(host.wake_device().unwrap(), "one still sleeps");
-                device.get_up();
-                assert!(!host.wake_device().unwrap(), "all are up");
-                assert_eq!(device.wakes(), 4);
+            with_both_ends(maps, |host, device| {
+                let mut wakes = Wakes::default();
+                assert!(!host.wake_device(&mut wakes).unwrap(), "nobody sleeps");
+                assert!(!host.wake_device(&mut wakes).unwrap());
+                assert_eq!(device.wakes(), 2, "the wakes were kept");
             });
         }
     }

@@ -8,7 +8,6 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr::{self, NonNull},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use rustix::{
@@ -16,6 +15,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 use tensortap_abi::{DeviceAddr, DeviceRange};
+use tensortap_sync::SharedU64;
 
 use crate::{PlatformError, error::os};
 
@@ -69,7 +69,7 @@ impl Mapping {
     }
 
     /// The aligned word at `offset`; `None` outside or unaligned.
-    pub(crate) fn word(&self, offset: usize) -> Option<&AtomicU64> {
+    pub(crate) fn word(&self, offset: usize) -> Option<&SharedU64> {
         let end = offset.checked_add(WORD_BYTES)?;
         if end > self.len || !offset.is_multiple_of(WORD_BYTES) {
             return None;
@@ -79,10 +79,10 @@ impl Mapping {
             reason = "mappings start at a page and the offset is a multiple of 8"
         )]
         // SAFETY: the word is inside the mapping, which outlives the borrow of `self`.
-        let word = unsafe { self.start.as_ptr().add(offset).cast::<u64>() };
+        let word = unsafe { self.start.as_ptr().add(offset).cast::<SharedU64>() };
         // SAFETY: the pointer is aligned and valid for the borrow of `self`. Other processes reach the same bytes
         // with single aligned 8-byte accesses; a program that does otherwise changes the value, never its validity.
-        Some(unsafe { AtomicU64::from_ptr(word) })
+        Some(unsafe { &*word })
     }
 
     fn covers(&self, offset: usize, len: usize) -> bool {
@@ -234,16 +234,16 @@ impl<'a> MappedMemory<'a> {
 
     /// Loads an aligned word with acquire ordering.
     pub fn load_u64(&self, offset: u64) -> Result<u64, PlatformError> {
-        Ok(self.word(offset)?.load(Ordering::Acquire))
+        Ok(self.word(offset)?.see())
     }
 
     /// Stores an aligned word with release ordering.
     pub fn store_u64(&self, offset: u64, value: u64) -> Result<(), PlatformError> {
-        self.word(offset)?.store(value, Ordering::Release);
+        self.word(offset)?.publish(value);
         Ok(())
     }
 
-    fn word(&self, offset: u64) -> Result<&'a AtomicU64, PlatformError> {
+    fn word(&self, offset: u64) -> Result<&'a SharedU64, PlatformError> {
         if !offset.is_multiple_of(WORD_BYTES as u64) {
             return Err(PlatformError::Misaligned { addr: self.base.wrapping_add(offset) });
         }

@@ -15,11 +15,11 @@ use tensortap_abi::LAYOUT_VERSION;
 
 use crate::{
     DeathCause, DeviceOptions, PlatformError,
-    bell::Bell,
     connection::{Connection, Runner, poll_until},
     environment::{DEVICE_VARIABLE, started_as_device},
     error::os,
     host_memory::HostMemory,
+    link_page::Bell,
     wire::{self, Message, PROTOCOL_VERSION, Received},
 };
 

@@ -7,30 +7,26 @@ mod in_process;
 
 pub use in_process::{CrashTeller, CrashText, tell_crashes_in_this_process};
 
-use std::{
-    io,
-    marker::PhantomData,
-    mem, ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
-};
+use std::{io, marker::PhantomData, mem, ptr};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use tensortap_sync::{Flag, HandlerPointer};
 
 /// Signals that a broken kernel raises.
 const CRASH_SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
 const ALT_STACK_BYTES: usize = 64 << 10;
 
 /// A `fn(i32, u64)` or null.
-static RECORDER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+static RECORDER: HandlerPointer<()> = HandlerPointer::null();
 /// Set by the first thread that crashes. It alone records and ends the process.
-static CRASHED: AtomicBool = AtomicBool::new(false);
+static CRASHED: Flag = Flag::new();
 
 /// Sets what is called when this process crashes: signal number and faulting address (0 when there is none). It is
 /// called once, in the thread that crashed first, before the process dies of the signal.
 ///
 /// It must only load and store memory that stays mapped: no locks, no allocation, no panic, no output.
 pub fn set_crash_recorder(recorder: fn(signal: i32, fault_addr: u64)) {
-    RECORDER.store(recorder as *mut (), Ordering::Release);
+    RECORDER.set(recorder as *mut ());
 }
 
 /// Installs the handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A device process has them already; a device
@@ -63,14 +59,14 @@ fn crash_action(handler: Handler) -> libc::sigaction {
 }
 
 extern "C" fn on_crash(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    if CRASHED.swap(true, Ordering::AcqRel) {
+    if !CRASHED.raise() {
         // Another thread records, and ends this one with the process.
         loop {
             // SAFETY: takes no arguments and is allowed in handlers.
             unsafe { libc::pause() };
         }
     }
-    let recorder = RECORDER.load(Ordering::Acquire);
+    let recorder = RECORDER.get();
     if !recorder.is_null() {
         // SAFETY: the pointer is not null, and only `set_crash_recorder` stores it, from this very type.
         let recorder = unsafe { mem::transmute::<*mut (), fn(i32, u64)>(recorder) };

@@ -7,14 +7,12 @@ use tensortap_abi::{DeviceAddr, DeviceRange};
 use crate::{
     Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform,
     PlatformError,
-    access::HostAccess,
     address::{RankLease, base_of_rank},
     alloc::Allocator,
-    bell::Bell,
     connection::{Connection, Runner},
     file,
-    host_memory::HostMemory,
-    link_page::HostPage,
+    host_memory::{HostAccess, HostMemory},
+    link_page::{self, Bell},
     process, thread,
 };
 
@@ -89,7 +87,7 @@ impl Simulated {
         let addr = base_of_rank(rank)?;
         let bytes = file::choose_size(options.memory_bytes)?;
         let memory = HostMemory::new(DeviceRange { addr, bytes }, file::create(bytes)?, self.maps)?;
-        HostPage(&memory).initialise()?;
+        link_page::initialise(&memory)?;
         Ok(memory)
     }
 }

@@ -12,12 +12,12 @@ use std::{
 use crate::{
     DeathCause, DeviceLink, DeviceMode, DeviceOptions, PlatformError,
     address::{RankLease, count_abandoned},
-    bell::Bell,
     connection::{Connection, Runner},
     device::{LinkParts, run_launches, start_link_thread},
     environment::{DEVICE_VARIABLE, started_as_device},
     error::os,
     host_memory::HostMemory,
+    link_page::Bell,
     wire,
 };
 

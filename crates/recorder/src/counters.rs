@@ -1,6 +1,6 @@
 //! What a thread has recorded and lost.
 
-use tensortap_sync::atomic::{AtomicU64, Ordering};
+use tensortap_sync::SharedU64;
 
 use crate::region::StateWords;
 
@@ -83,9 +83,9 @@ impl<'m> Ledger<'m> {
 }
 
 /// Counts and shows the sum. Relaxed: the host reads counters for reports, and reads them again after the flush.
-fn add(counter: &mut u64, by: u64, word: &AtomicU64) {
+fn add(counter: &mut u64, by: u64, word: &SharedU64) {
     if by != 0 {
         *counter = counter.saturating_add(by);
-        word.store(*counter, Ordering::Relaxed);
+        word.set(*counter);
     }
 }

@@ -1,9 +1,9 @@
 //! One thread's way to the host: record places and arena space, in the order they are reserved.
 //!
 //! Recording is three steps. [`Lane::reserve`] takes the next record place, and arena space if the record has a
-//! payload. The space is *filled* through [`Lane::payload`], at once or later: by this thread, or by a copy that a
-//! device carries out on its own. [`Lane::commit`] writes the record and makes it visible. Commits come in the order of
-//! reservation; several reservations of one buffer may be under way.
+//! payload. The space is *filled* through [`Lane::payload`], at any time until [`Lane::commit`] writes the record and
+//! makes it visible with its payload. Commits come in the order of reservation; several reservations of one buffer may
+//! be under way.
 //!
 //! Records go into one buffer after another. A full one is handed over at once, the next is taken when it is needed.
 
@@ -12,13 +12,11 @@ use core::mem::MaybeUninit;
 use tensortap_abi::{
     DumpBufferHeader, DumpGeometry, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN, TensorDumpRecord,
 };
-use tensortap_sync::arena::Space;
-use tensortap_sync::atomic::AtomicU64;
-use tensortap_sync::commit::{Current, Publisher};
-use tensortap_sync::spsc::{Consumer, Producer};
+use tensortap_sync::arena::{ArenaCursors, Space};
+use tensortap_sync::buffers::Filler;
 
 use crate::hash::LEAF_BYTES;
-use crate::region::{Arena, Buffers, FreeQueue, Parts, ReadyQueue, StateWords};
+use crate::region::{Arena, Buffers, LaneWords, Parts};
 
 /// A part of the arena this large in use is worth waking the host for; a larger payload goes in pieces.
 const SHARE: u64 = 4;
@@ -58,26 +56,17 @@ impl Reservation {
     }
 }
 
-/// The buffer being filled.
-#[derive(Debug)]
-struct Filling<'m> {
-    number: u32,
-    reserved: u32,
-    publisher: Publisher<&'m AtomicU64>,
-}
-
 /// One thread's half of the region.
 #[derive(Debug)]
 pub(crate) struct Lane<'m> {
     run_id: u64,
     thread: u32,
-    current: Current<'m>,
-    free: Consumer<FreeQueue<'m>>,
-    ready: Producer<ReadyQueue<'m>>,
-    space: Space<StateWords<'m>>,
+    filler: Filler<LaneWords<'m>>,
+    space: Space<ArenaCursors<'m>>,
     buffers: Buffers<'m>,
     arena: Arena<'m>,
-    filling: Option<Filling<'m>>,
+    /// Places taken of the buffer being filled.
+    reserved: u32,
     next_seq: u64,
     committed_seq: u64,
     /// Arena position from which another quarter has to be written before the host is woken for it.
@@ -86,19 +75,16 @@ pub(crate) struct Lane<'m> {
 
 impl<'m> Lane<'m> {
     pub fn new(parts: Parts<'m>, run_id: u64, thread: u32, overwrites: bool) -> Self {
-        let Parts { state, free, ready, buffers, arena } = parts;
+        let Parts { state, words, buffers, arena } = parts;
         let space = if overwrites { Space::overwriting } else { Space::new };
         Self {
             run_id,
             thread,
-            current: Current::new(state.current_buffer()),
-            // Every number is in the free queue from the start.
-            free: Consumer::new(free, buffers.count().into(), 0),
-            ready: Producer::new(ready, 0, 0),
-            space: space(state, arena.bytes()),
+            filler: Filler::new(words),
+            space: space(state.arena(), arena.bytes()),
             buffers,
             arena,
-            filling: None,
+            reserved: 0,
             next_seq: 0,
             committed_seq: 0,
             woken_at: 0,
@@ -113,9 +99,8 @@ impl<'m> Lane<'m> {
             Some(Need { bytes, align }) => self.space.reserve(bytes, align).ok_or(Refused::NoSpace)?,
             None => 0,
         };
-        let filling = self.filling.as_mut().ok_or(Refused::NoPlace)?;
-        let place = filling.reserved;
-        filling.reserved += 1;
+        let place = self.reserved;
+        self.reserved += 1;
         let seq = self.next_seq;
         self.next_seq += 1;
         Ok(Reservation { seq, place, position, bytes: need.map_or(0, |need| need.bytes) })
@@ -142,19 +127,22 @@ impl<'m> Lane<'m> {
     pub fn commit(&mut self, reservation: Reservation, record: &TensorDumpRecord) -> bool {
         let Reservation { seq, place, .. } = reservation;
         assert_eq!(seq, self.committed_seq, "records are committed in the order of reservation");
-        let filling = self.filling.as_mut().expect("a reserved place is in the buffer being filled");
-        self.buffers.write_record(filling.number, place, record);
-        filling.publisher.publish();
+        let number = self.filler.filling().expect("a reserved place is in the buffer being filled");
+        self.buffers.write_record(number, place, record);
+        let handed_over = self.filler.publish();
         self.committed_seq += 1;
+        if handed_over {
+            self.reserved = 0;
+        }
         let crowded = self.arena_is_crowded();
-        self.hand_over_if_full() || crowded
+        handed_over && self.few_buffers_are_free() || crowded
     }
 
     /// Record places that could be reserved now.
     pub fn free_places(&mut self) -> u64 {
         let per_buffer = self.buffers.records();
-        let rest = self.filling.as_ref().map_or(0, |filling| per_buffer - filling.reserved);
-        u64::from(rest) + self.free.waiting().unwrap_or(0) * u64::from(per_buffer)
+        let rest = self.filler.filling().map_or(0, |_| per_buffer - self.reserved);
+        u64::from(rest) + self.filler.free() * u64::from(per_buffer)
     }
 
     /// Where a payload of this size goes.
@@ -203,45 +191,27 @@ impl<'m> Lane<'m> {
 
     /// Makes sure that there is a buffer with a free place.
     fn open_buffer(&mut self) -> Result<(), Refused> {
-        match &self.filling {
-            Some(filling) if filling.reserved < self.buffers.records() => Ok(()),
+        match self.filler.filling() {
+            Some(_) if self.reserved < self.buffers.records() => Ok(()),
             Some(_) => Err(Refused::CommitFirst),
-            None => self.begin_buffer().ok_or(Refused::NoPlace),
+            None => self.begin_buffer(),
         }
     }
 
-    fn begin_buffer(&mut self) -> Option<()> {
-        let number = self.take_free()?;
+    fn begin_buffer(&mut self) -> Result<(), Refused> {
         let header = DumpBufferHeader {
             run_id: self.run_id,
             first_seq: self.next_seq,
             thread: self.thread.into(),
             ..DumpBufferHeader::default()
         };
-        let publisher = Publisher::begin(self.buffers.write_header(number, &header));
-        self.current.open(number);
-        self.filling = Some(Filling { number, reserved: 0, publisher });
-        Some(())
+        let Self { filler, buffers, .. } = self;
+        let began = filler.begin(|number| buffers.write_header(number, &header));
+        began.then_some(()).ok_or(Refused::NoPlace)
     }
 
-    /// The next free buffer. A number that names none is passed over; a damaged queue gives nothing more.
-    fn take_free(&mut self) -> Option<u32> {
-        loop {
-            let number = self.free.take().ok()??;
-            if number < self.buffers.count() {
-                return Some(number);
-            }
-        }
-    }
-
-    fn hand_over_if_full(&mut self) -> bool {
-        let full = |filling: &mut Filling<'_>| filling.publisher.count() == u64::from(self.buffers.records());
-        let Some(filling) = self.filling.take_if(full) else { return false };
-        self.current.close();
-        // Never full: it has room for every buffer. If the host's count is damaged, the buffer is lost with it.
-        let _ = self.ready.push(filling.number);
-        let free = self.free.waiting().unwrap_or(0);
-        free * 2 <= u64::from(self.buffers.count())
+    fn few_buffers_are_free(&mut self) -> bool {
+        self.filler.free() * 2 <= u64::from(self.buffers.count())
     }
 
     /// Whether a quarter of the arena is in use, said at most once per quarter written.

@@ -11,7 +11,7 @@
 //!   content's hash and statistics while its bytes are hot.
 //!
 //! Every record goes through the same three steps: *reserve* a record place and arena space, *fill* the space, *commit*.
-//! Commits become visible in the order of reservation; a fill may be a copy that the device carries out on its own.
+//! Commits become visible in the order of reservation.
 //!
 //! ## What becomes of a record that was asked for
 //! Each call of [`ThreadRecorder`] asks for one record, and has one [`Outcome`]: it is recorded, or it is counted in

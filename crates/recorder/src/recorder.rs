@@ -9,7 +9,7 @@ use tensortap_abi::{
     TaskDumpRecord, TensorDesc, TensorDumpRecord, UncapturedReason,
 };
 use tensortap_geometry::Layout;
-use tensortap_sync::atomic::{AtomicU64, Ordering};
+use tensortap_sync::signs;
 use zerocopy::IntoBytes;
 
 use crate::capture::{
@@ -129,7 +129,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
             live,
             state,
             rules,
-            patience: Patience::new(rules.liveness_ms, live.heartbeat().load(Ordering::Relaxed)),
+            patience: Patience::new(rules.liveness_ms, signs::pulse(live.heartbeat())),
             link,
             depth: 0,
             began_ns: 0,
@@ -202,8 +202,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
 
     /// Says that this thread has recorded all it will, and wakes the host to take it.
     pub fn flush(&mut self) {
-        // Pairs with the host's load: whoever sees the thread flushed sees its last records committed.
-        self.state.flushed().store(1, Ordering::Release);
+        signs::flush(self.state.flushed());
         self.link.wake_host();
     }
 
@@ -246,22 +245,13 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
     /// Counts the task against `first_tasks`, unless that many have passed.
     fn claims_first_task(&self) -> bool {
         let most = self.rules.filter.first_tasks;
-        most == u64::MAX || add_up_to(self.live.tasks_captured(), 1, most)
+        most == u64::MAX || self.live.tasks_captured().add_up_to(1, most)
     }
 
     /// Counts a payload against `max_bytes`; false when it exceeds the cap. What follows then does so too.
     fn claims_bytes(&self, bytes: u64) -> bool {
         let most = self.rules.filter.max_bytes;
-        if most == u64::MAX {
-            return true;
-        }
-        let asked = self.live.bytes_captured();
-        let Ok(before) = asked
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(before.saturating_add(bytes)))
-        else {
-            return false;
-        };
-        before.saturating_add(bytes) <= most
+        most == u64::MAX || self.live.bytes_captured().add_saturating(bytes) <= most
     }
 
     fn record_tensor(&mut self, capture: &TensorCapture<'_>) -> Outcome {
@@ -373,7 +363,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         self.link.waiting(true);
         self.patience.begin(self.link.now_ns());
         while self.lane.check(need).is_err() && !self.discards() {
-            let heartbeat = self.live.heartbeat().load(Ordering::Relaxed);
+            let heartbeat = signs::pulse(self.live.heartbeat());
             if !self.patience.look(heartbeat, self.link.now_ns()) {
                 break;
             }
@@ -391,7 +381,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
 
     /// Whether the host takes no more.
     fn discards(&self) -> bool {
-        self.live.discard().load(Ordering::Relaxed) != 0
+        signs::discards(self.live.discard())
     }
 
     fn reason(&self, refused: Refused) -> DropReason {
@@ -401,12 +391,6 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
             Refused::NoPlace | Refused::CommitFirst => DropReason::NoBuffer,
         }
     }
-}
-
-/// Adds to a shared count unless it would exceed `most`.
-fn add_up_to(count: &AtomicU64, by: u64, most: u64) -> bool {
-    let within = |before: u64| before.checked_add(by).filter(|&after| after <= most);
-    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
 }
 
 fn bad_descriptor(capture: &TensorCapture<'_>) -> TensorDumpRecord {

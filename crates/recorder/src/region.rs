@@ -5,6 +5,7 @@
 //! thread that has the parts of that thread, and afterwards nobody writes them until the host has given them back.
 #![expect(unsafe_code, reason = "the region is reached through addresses that the host allocated")]
 
+use core::convert::Infallible;
 use core::marker::PhantomData;
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr;
@@ -14,9 +15,10 @@ use tensortap_abi::{
     TensorDumpRecord,
 };
 use tensortap_geometry::Layout;
-use tensortap_sync::arena::ArenaWords;
-use tensortap_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use tensortap_sync::spsc::QueueWords;
+use tensortap_sync::arena::ArenaCursors;
+use tensortap_sync::buffers::BufferWords;
+use tensortap_sync::spsc::QueueCells;
+use tensortap_sync::{Flag, SharedU32, SharedU64};
 use zerocopy::FromBytes;
 
 use crate::{Gather, GatherError};
@@ -85,18 +87,18 @@ impl<'m> Memory<'m> {
         ptr::with_exposed_provenance_mut(usize::try_from(addr).expect("mapped, so it is an address"))
     }
 
-    /// Atomics over `N` words at `addr`.
-    fn words<const N: usize>(&self, addr: u64) -> &'m [AtomicU64; N] {
-        let at = self.pointer(addr, (N * WORD_BYTES) as u64).cast::<[AtomicU64; N]>();
+    /// Shared words over `N` words at `addr`.
+    fn words<const N: usize>(&self, addr: u64) -> &'m [SharedU64; N] {
+        let at = self.pointer(addr, (N * WORD_BYTES) as u64).cast::<[SharedU64; N]>();
         assert!(at.is_aligned(), "words at {addr:#x} are not aligned");
         // SAFETY: mapped during 'm and aligned; both sides reach these words through atomics only.
         unsafe { &*at }
     }
 
-    /// Atomics over `len` half words at `addr`.
-    fn cells(&self, addr: u64, len: u32) -> &'m [AtomicU32] {
+    /// Shared half words over `len` of them at `addr`.
+    fn cells(&self, addr: u64, len: u32) -> &'m [SharedU32] {
         #[expect(clippy::cast_ptr_alignment, reason = "checked below")]
-        let at = self.pointer(addr, u64::from(len) * 4).cast::<AtomicU32>();
+        let at = self.pointer(addr, u64::from(len) * 4).cast::<SharedU32>();
         assert!(at.is_aligned(), "cells at {addr:#x} are not aligned");
         // SAFETY: as for `words`.
         unsafe { core::slice::from_raw_parts(at, len as usize) }
@@ -105,11 +107,11 @@ impl<'m> Memory<'m> {
 
 /// The line of the header that changes during a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LiveWords<'m>(&'m [AtomicU64; LIVE_WORDS]);
+pub(crate) struct LiveWords<'m>(&'m [SharedU64; LIVE_WORDS]);
 
 macro_rules! live_word {
     ($name:ident) => {
-        pub fn $name(&self) -> &'m AtomicU64 {
+        pub fn $name(&self) -> &'m SharedU64 {
             &self.0[(offset_of!(DumpSetupHeader, $name) - LIVE_OFFSET) / WORD_BYTES]
         }
     };
@@ -129,11 +131,11 @@ impl<'m> LiveWords<'m> {
 
 /// One thread's [`DumpBufferState`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StateWords<'m>(&'m [AtomicU64; STATE_WORDS]);
+pub(crate) struct StateWords<'m>(&'m [SharedU64; STATE_WORDS]);
 
 macro_rules! state_words {
     ($($name:ident)+) => {$(
-        pub fn $name(&self) -> &'m AtomicU64 {
+        pub fn $name(&self) -> &'m SharedU64 {
             &self.0[offset_of!(DumpBufferState, $name) / WORD_BYTES]
         }
     )+};
@@ -147,55 +149,58 @@ impl<'m> StateWords<'m> {
     }
 }
 
-impl ArenaWords for StateWords<'_> {
-    fn written(&self) -> &AtomicU64 {
-        self.write_cursor()
-    }
-
-    fn consumed(&self) -> &AtomicU64 {
-        self.consumed_cursor()
+impl<'m> StateWords<'m> {
+    /// Which bytes of the arena are in use.
+    pub fn arena(&self) -> ArenaCursors<'m> {
+        ArenaCursors { written: self.write_cursor(), consumed: self.consumed_cursor() }
     }
 }
 
-/// Numbers of buffers that may be filled, pushed by the host.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FreeQueue<'m> {
+/// The words that take one thread's record buffers round.
+#[derive(Debug)]
+pub(crate) struct LaneWords<'m> {
+    memory: Memory<'m>,
     state: StateWords<'m>,
-    cells: &'m [AtomicU32],
+    free: &'m [SharedU32],
+    ready: &'m [SharedU32],
+    /// Address of the first buffer, and from one to the next.
+    buffers: u64,
+    buffer_bytes: u64,
+    records: u32,
 }
 
-impl QueueWords for FreeQueue<'_> {
-    fn pushed(&self) -> &AtomicU64 {
-        self.state.free_pushed()
+impl<'m> BufferWords for LaneWords<'m> {
+    type Error = Infallible;
+    type Word = &'m SharedU64;
+    type Queue = QueueCells<'m>;
+
+    fn free(&self) -> QueueCells<'m> {
+        let (pushed, popped) = (self.state.free_pushed(), self.state.free_popped());
+        QueueCells { pushed, popped, cells: self.free }
     }
 
-    fn popped(&self) -> &AtomicU64 {
-        self.state.free_popped()
+    fn ready(&self) -> QueueCells<'m> {
+        let (pushed, popped) = (self.state.ready_pushed(), self.state.ready_popped());
+        QueueCells { pushed, popped, cells: self.ready }
     }
 
-    fn cells(&self) -> &[AtomicU32] {
-        self.cells
-    }
-}
-
-/// Numbers of buffers that are full, pushed by the device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadyQueue<'m> {
-    state: StateWords<'m>,
-    cells: &'m [AtomicU32],
-}
-
-impl QueueWords for ReadyQueue<'_> {
-    fn pushed(&self) -> &AtomicU64 {
-        self.state.ready_pushed()
+    fn current(&self) -> &'m SharedU64 {
+        self.state.current_buffer()
     }
 
-    fn popped(&self) -> &AtomicU64 {
-        self.state.ready_popped()
+    fn committed(&self, number: u32) -> &'m SharedU64 {
+        let buffer = self.buffers + u64::from(number) * self.buffer_bytes;
+        let [word] = self.memory.words(buffer + offset_of!(DumpBufferHeader, committed) as u64);
+        word
     }
 
-    fn cells(&self) -> &[AtomicU32] {
-        self.cells
+    #[expect(clippy::cast_possible_truncation, reason = "made of a u32")]
+    fn buffers(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    fn records(&self) -> u32 {
+        self.records
     }
 }
 
@@ -211,7 +216,7 @@ pub(crate) struct Buffers<'m> {
 // SAFETY: an exclusive handle to memory that is mapped for every thread.
 unsafe impl Send for Buffers<'_> {}
 
-impl<'m> Buffers<'m> {
+impl Buffers<'_> {
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -220,8 +225,8 @@ impl<'m> Buffers<'m> {
         self.records
     }
 
-    /// Writes a buffer's header except for `committed`, and gives that word.
-    pub fn write_header(&mut self, number: u32, header: &DumpBufferHeader) -> &'m AtomicU64 {
+    /// Writes a buffer's header except for `committed`.
+    pub fn write_header(&mut self, number: u32, header: &DumpBufferHeader) {
         let DumpBufferHeader { run_id, first_seq, thread, committed: _, reserved } = *header;
         let at = self.header(number);
         // SAFETY: `header` is in bounds and aligned. The buffer came from the free queue, so the host reads nothing of
@@ -231,7 +236,6 @@ impl<'m> Buffers<'m> {
             (&raw mut (*at).first_seq).write(first_seq);
             (&raw mut (*at).thread).write(thread);
             (&raw mut (*at).reserved).write(reserved);
-            AtomicU64::from_ptr(&raw mut (*at).committed)
         }
     }
 
@@ -246,9 +250,10 @@ impl<'m> Buffers<'m> {
 
     fn header(&self, number: u32) -> *mut DumpBufferHeader {
         assert!(number < self.count, "buffer {number} of {}", self.count);
-        let bytes = size_of::<DumpBufferHeader>() + self.records as usize * size_of::<TensorDumpRecord>();
+        let offset = u64::from(number) * buffer_bytes(self.records);
+        let offset = usize::try_from(offset).expect("mapped, so it fits");
         // SAFETY: `Memory::pointer` checked that `count` buffers of this size are mapped from `base` on.
-        unsafe { self.base.add(number as usize * bytes).cast() }
+        unsafe { self.base.add(offset).cast() }
     }
 }
 
@@ -299,11 +304,11 @@ pub(crate) struct PartTable {
 
 /// Which threads have a recorder: their parts are handed out once.
 #[derive(Debug)]
-pub(crate) struct Claims([AtomicBool; MAX_DEVICE_THREADS]);
+pub(crate) struct Claims([Flag; MAX_DEVICE_THREADS]);
 
 impl Claims {
     pub const fn none() -> Self {
-        Self([const { AtomicBool::new(false) }; MAX_DEVICE_THREADS])
+        Self([const { Flag::new() }; MAX_DEVICE_THREADS])
     }
 }
 
@@ -311,8 +316,7 @@ impl Claims {
 #[derive(Debug)]
 pub(crate) struct Parts<'m> {
     pub state: StateWords<'m>,
-    pub free: FreeQueue<'m>,
-    pub ready: ReadyQueue<'m>,
+    pub words: LaneWords<'m>,
     pub buffers: Buffers<'m>,
     pub arena: Arena<'m>,
 }
@@ -320,8 +324,7 @@ pub(crate) struct Parts<'m> {
 impl<'m> Parts<'m> {
     /// The parts of `thread`, the first time they are asked for. The parts in `table` do not overlap.
     pub fn claim(memory: &Memory<'m>, table: &PartTable, claims: &Claims, thread: u32) -> Option<Self> {
-        let taken = claims.0[thread as usize].swap(true, Ordering::Relaxed);
-        (!taken).then(|| Self::new(memory, table, thread))
+        claims.0[thread as usize].raise().then(|| Self::new(memory, table, thread))
     }
 
     fn new(memory: &Memory<'m>, table: &PartTable, thread: u32) -> Self {
@@ -334,8 +337,15 @@ impl<'m> Parts<'m> {
         let arena = table.arenas + thread * table.arena_bytes;
         Self {
             state,
-            free: FreeQueue { state, cells: memory.cells(queues, table.buffer_count) },
-            ready: ReadyQueue { state, cells: memory.cells(ready, table.buffer_count) },
+            words: LaneWords {
+                memory: memory.share(),
+                state,
+                free: memory.cells(queues, table.buffer_count),
+                ready: memory.cells(ready, table.buffer_count),
+                buffers,
+                buffer_bytes: buffer_bytes(table.records),
+                records: table.records,
+            },
             buffers: Buffers {
                 base: memory.pointer(buffers, table.buffers_stride),
                 count: table.buffer_count,
@@ -349,6 +359,11 @@ impl<'m> Parts<'m> {
             },
         }
     }
+}
+
+/// From one buffer to the next.
+fn buffer_bytes(records: u32) -> u64 {
+    size_of::<DumpBufferHeader>() as u64 + u64::from(records) * size_of::<TensorDumpRecord>() as u64
 }
 
 fn state_words<'m>(memory: &Memory<'m>, table: &PartTable, thread: u64) -> StateWords<'m> {

@@ -1,7 +1,6 @@
 //! Runs many tasks on several devices at once, and gets over those that take a device down.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use tensortap_abi::TaskId;
 use tensortap_platform::{PLATFORMS, Platform};
 use tensortap_runtime::RunFailure;
+use tensortap_sync::Flag;
 
 use crate::batch::{Batch, Work};
 use crate::launch::{Ended, OpenDevice, round};
@@ -25,7 +25,7 @@ type Finished = (usize, TaskReport);
 struct Shared<'c, 's> {
     config: &'c ReplayConfig,
     queue: Mutex<VecDeque<Batch<'s>>>,
-    stop: AtomicBool,
+    stop: Flag,
 }
 
 /// What came of all batches.
@@ -45,7 +45,7 @@ pub fn run(
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
 ) -> Result<EngineReport, ReplayError> {
     let jobs = jobs.clamp(1, batches.len().max(1));
-    let shared = Shared { config, queue: Mutex::new(batches.into()), stop: AtomicBool::new(false) };
+    let shared = Shared { config, queue: Mutex::new(batches.into()), stop: Flag::new() };
     let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
     let mut report = EngineReport { finished: Vec::new(), interrupted: false };
     let mut failure = None;
@@ -66,7 +66,7 @@ pub fn run(
             match wait.recv_timeout(LOOK) {
                 Ok(Ok(finished)) => report.finished.push(finished),
                 Ok(Err(error)) => {
-                    shared.stop.store(true, Ordering::Relaxed);
+                    shared.stop.raise();
                     failure.get_or_insert(error);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -75,7 +75,7 @@ pub fn run(
             let progress = ReplayProgress { tasks: total, finished: report.finished.len() as u64 };
             if !report.interrupted && !observe(progress) {
                 report.interrupted = true;
-                shared.stop.store(true, Ordering::Relaxed);
+                shared.stop.raise();
             }
         }
     });
@@ -94,7 +94,7 @@ impl<'s> Shared<'_, 's> {
     }
 
     fn next(&self) -> Option<Batch<'s>> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.is_raised() {
             return None;
         }
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
@@ -119,7 +119,7 @@ impl<'s> Shared<'_, 's> {
                 Some(open) => open,
                 None => OpenDevice::open(self.config, platform(batch.platform)?)?,
             };
-            let mut observe = |_: u64| !self.stop.load(Ordering::Relaxed);
+            let mut observe = |_: u64| !self.stop.is_raised();
             match round(self.config, &mut open, &mut batch, number, &mut observe)? {
                 Ended::Well => *device = Some(open),
                 Ended::Interrupted => return Ok(()),

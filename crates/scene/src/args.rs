@@ -6,13 +6,13 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tensortap_abi::{
     ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, DType, KernelEntry, SUBTASK_CONTEXT_SLOT, SubtaskContext,
     TensorDesc,
 };
 use tensortap_geometry::Layout;
+use tensortap_sync::SharedU32;
 
 use crate::{Element, FaultKind};
 
@@ -183,7 +183,7 @@ impl TensorArg {
     /// # Panics
     /// When `place` is outside the view or the dtype is not `uint32`.
     pub fn poll_u32(&self, place: usize) -> u32 {
-        self.shared_u32(place).load(Ordering::Acquire)
+        self.shared_u32(place).see()
     }
 
     /// Writes one 32-bit element for a core that [polls](TensorArg::poll_u32) it. No fault damages it.
@@ -191,14 +191,14 @@ impl TensorArg {
     /// # Panics
     /// When `place` is outside the view or the dtype is not `uint32`.
     pub fn signal_u32(&self, place: usize, value: u32) {
-        self.shared_u32(place).store(value, Ordering::Release);
+        self.shared_u32(place).publish(value);
     }
 
-    fn shared_u32(&self, place: usize) -> &AtomicU32 {
+    fn shared_u32(&self, place: usize) -> &SharedU32 {
         self.check::<u32>(place, 1);
         // SAFETY: `check` and `Args::tensor` found the element inside mapped memory, aligned as all elements are;
         // while one core polls it, others only signal it.
-        unsafe { AtomicU32::from_ptr(self.element(place)) }
+        unsafe { &*self.element::<u32>(place).cast::<SharedU32>() }
     }
 
     fn element<T: Element>(&self, place: usize) -> *mut T {

@@ -8,26 +8,22 @@
 //! The cursors say which bytes belong to whom. That the bytes of a piece are complete is said elsewhere, by
 //! [`commit`](crate::commit): whoever sees a record committed also sees a `written` that covers its payload.
 //!
+//! The producer fills the arena, so it has it in memory. The consumer may be a host that copies only; see [`Word`].
+//!
 //! ```
-//! use tensortap_sync::arena::{ArenaWords, Consumer, Space};
-//! use tensortap_sync::atomic::AtomicU64;
+//! use tensortap_sync::SharedU64;
+//! use tensortap_sync::arena::{ArenaCursors, Consumer, Space};
 //!
-//! #[derive(Default)]
-//! struct Words { written: AtomicU64, consumed: AtomicU64 }
-//! impl ArenaWords for Words {
-//!     fn written(&self) -> &AtomicU64 { &self.written }
-//!     fn consumed(&self) -> &AtomicU64 { &self.consumed }
-//! }
-//!
-//! let words = Words::default();
-//! let (mut space, mut host) = (Space::new(&words, 256), Consumer::new(&words, 256));
+//! let (written, consumed) = (SharedU64::new(0), SharedU64::new(0));
+//! let cursors = ArenaCursors { written: &written, consumed: &consumed };
+//! let (mut space, mut host) = (Space::new(cursors, 256), Consumer::new(cursors, 256));
 //! assert_eq!(space.reserve(100, 64), Some(0));
 //! assert_eq!(space.reserve(120, 64), Some(128));
 //! assert_eq!(space.reserve(64, 64), None);
 //! assert_eq!(host.poll()?, 248);
 //! host.release_to(100)?;
 //! assert_eq!(space.reserve(64, 64), Some(256));
-//! # Ok::<(), tensortap_sync::cursor::CursorError>(())
+//! # Ok::<(), tensortap_sync::cursor::ReadError<core::convert::Infallible>>(())
 //! ```
 
 #[cfg(all(test, loom))]
@@ -35,27 +31,57 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use core::convert::Infallible;
 use core::marker::PhantomData;
 
-use crate::atomic::{AtomicU64, Ordering};
-use crate::cursor::{CursorError, Follower};
+use crate::atomic::Ordering;
+use crate::cursor::{Follower, ReadError};
 use crate::orderings::{ArenaOrderings, Proven};
+use crate::{SharedU64, Word};
 
-/// Where the two cursors lie. They should be on different cache lines.
+/// Where the two cursors lie, and how one side reaches them. They should be on different cache lines.
 pub trait ArenaWords {
+    /// Why a cursor cannot be reached.
+    type Error;
+
     /// Position behind the last byte handed out. Written by the producer only.
-    fn written(&self) -> &AtomicU64;
+    fn written(&self) -> impl Word<Error = Self::Error>;
     /// Position below which the producer may reuse every byte. Written by the consumer only.
-    fn consumed(&self) -> &AtomicU64;
+    fn consumed(&self) -> impl Word<Error = Self::Error>;
 }
 
 impl<W: ArenaWords + ?Sized> ArenaWords for &W {
-    fn written(&self) -> &AtomicU64 {
+    type Error = W::Error;
+
+    fn written(&self) -> impl Word<Error = W::Error> {
         (**self).written()
     }
 
-    fn consumed(&self) -> &AtomicU64 {
+    fn consumed(&self) -> impl Word<Error = W::Error> {
         (**self).consumed()
+    }
+}
+
+/// Cursors in memory that this side has.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaCursors<'m> {
+    /// The producer's.
+    pub written: &'m SharedU64,
+    /// The consumer's.
+    pub consumed: &'m SharedU64,
+}
+
+impl ArenaWords for ArenaCursors<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn written(&self) -> impl Word<Error = Infallible> {
+        self.written
+    }
+
+    #[inline]
+    fn consumed(&self) -> impl Word<Error = Infallible> {
+        self.consumed
     }
 }
 
@@ -79,7 +105,7 @@ pub struct Space<W, O = Proven> {
     orderings: PhantomData<fn() -> O>,
 }
 
-impl<W: ArenaWords> Space<W> {
+impl<W: ArenaWords<Error = Infallible>> Space<W> {
     /// Takes the producing side of an arena of `bytes` (not zero) whose cursors are both zero.
     pub fn new(words: W, bytes: u64) -> Self {
         Self::with_orderings(words, bytes, false)
@@ -91,7 +117,7 @@ impl<W: ArenaWords> Space<W> {
     }
 }
 
-impl<W: ArenaWords, O: ArenaOrderings> Space<W, O> {
+impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
     fn with_orderings(words: W, bytes: u64, overwrites: bool) -> Self {
         debug_assert!(bytes > 0, "an arena without bytes");
         Self { words, bytes, written: 0, consumed: Follower::new(0), overwrites, orderings: PhantomData }
@@ -110,7 +136,7 @@ impl<W: ArenaWords, O: ArenaOrderings> Space<W, O> {
         let position = self.fit(bytes, align)?;
         self.written = position + bytes;
         // Relaxed: the commit of the record that points here publishes it.
-        self.words.written().store(self.written, Ordering::Relaxed);
+        let Ok(()) = self.words.written().store(self.written, Ordering::Relaxed);
         Some(position)
     }
 
@@ -160,7 +186,7 @@ impl<W: ArenaWords, O: ArenaOrderings> Space<W, O> {
     fn refresh(&mut self) -> bool {
         let before = self.consumed.seen();
         // Pairs with the store in `Consumer::release_to`: the bytes below were read.
-        let consumed = self.words.consumed().load(O::SEE_RELEASED);
+        let Ok(consumed) = self.words.consumed().load(O::SEE_RELEASED);
         self.consumed.follow(consumed, self.written).is_ok_and(|now| now != before)
     }
 }
@@ -172,44 +198,72 @@ pub struct Consumer<W, O = Proven> {
     bytes: u64,
     consumed: u64,
     written: Follower,
+    overwritten: bool,
     orderings: PhantomData<fn() -> O>,
 }
 
 impl<W: ArenaWords> Consumer<W> {
     /// Takes the consuming side of an arena of `bytes` whose cursors started at zero.
     pub fn new(words: W, bytes: u64) -> Self {
-        Self::with_orderings(words, bytes)
+        Self::with_orderings(words, bytes, false)
+    }
+
+    /// As [`new`](Self::new), of an arena whose producer [overwrites](Space::overwriting): its cursor goes as far as
+    /// it likes.
+    pub fn overwritten(words: W, bytes: u64) -> Self {
+        Self::with_orderings(words, bytes, true)
     }
 }
 
 impl<W: ArenaWords, O: ArenaOrderings> Consumer<W, O> {
-    fn with_orderings(words: W, bytes: u64) -> Self {
-        Self { words, bytes, consumed: 0, written: Follower::new(0), orderings: PhantomData }
+    fn with_orderings(words: W, bytes: u64, overwritten: bool) -> Self {
+        Self { words, bytes, consumed: 0, written: Follower::new(0), overwritten, orderings: PhantomData }
     }
 
     /// Position behind the last byte handed out. It covers the payload of every record seen committed before.
     ///
     /// # Errors
-    /// When the cursor moved back, or so far that more than the arena would be in use.
-    pub fn poll(&mut self) -> Result<u64, CursorError> {
-        let written = self.words.written().load(Ordering::Relaxed);
-        self.written.follow(written, self.consumed + self.bytes)
+    /// When the cursor moved back, or so far that more than the arena would be in use, or cannot be reached.
+    pub fn poll(&mut self) -> Result<u64, ReadError<W::Error>> {
+        // Relaxed: the records seen committed before order it.
+        let written = self.words.written().load(Ordering::Relaxed).map_err(ReadError::Unreachable)?;
+        let most = if self.overwritten { u64::MAX } else { self.consumed + self.bytes };
+        Ok(self.written.follow(written, most)?)
     }
 
     /// Gives back every byte below `position`, after the last reading of them.
     ///
     /// # Errors
-    /// When `position` lies below what was given back before, or past the cursor seen last.
-    pub fn release_to(&mut self, position: u64) -> Result<(), CursorError> {
-        let mut consumed = Follower::new(self.consumed);
-        self.consumed = consumed.follow(position, self.written.seen())?;
-        // Pairs with the load in `Space::reserve`: the bytes below may be overwritten.
-        self.words.consumed().store(position, O::RELEASE);
+    /// When `position` lies below what was given back before, or past the cursor seen last; when the cursor cannot be
+    /// reached.
+    pub fn release_to(&mut self, position: u64) -> Result<(), ReadError<W::Error>> {
+        let consumed = Follower::new(self.consumed).follow(position, self.written.seen())?;
+        // Pairs with the load in `Space::refresh`: the bytes below may be overwritten.
+        self.words.consumed().store(consumed, O::RELEASE).map_err(ReadError::Unreachable)?;
+        self.consumed = consumed;
         Ok(())
     }
 
     /// Position below which every byte was given back.
     pub fn consumed(&self) -> u64 {
         self.consumed
+    }
+
+    /// The producer's cursor when it was last looked at.
+    pub fn seen(&self) -> u64 {
+        self.written.seen()
+    }
+
+    /// Forgets how far the producer's cursor was seen, which a damaged word may have moved.
+    pub fn forget_seen(&mut self) {
+        self.written = Follower::new(self.consumed);
+    }
+
+    /// Stores this side's cursor again, in case somebody else has written over it.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub fn restate(&self) -> Result<(), W::Error> {
+        self.words.consumed().store(self.consumed, O::RELEASE)
     }
 }

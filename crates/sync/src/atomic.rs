@@ -1,9 +1,25 @@
-//! Atomics of the build: `core`'s, or loom's under `--cfg loom`.
+//! What the build swaps: `core`'s and `std`'s primitives, or loom's under `--cfg loom`.
 //!
-//! Other crates name atomics through this module only, so that one switch puts the whole program under the
-//! model checker.
+//! Nothing outside this crate names an atomic (`clippy.toml` forbids it): others have [`crate::SharedU64`] and its
+//! like, so that one switch puts every protocol under the model checker.
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use core::hint::spin_loop;
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+};
+
+#[cfg(all(feature = "std", loom))]
+pub(crate) use loom::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread::yield_now,
+};
+#[cfg(all(feature = "std", not(loom)))]
+pub(crate) use std::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread::yield_now,
+};

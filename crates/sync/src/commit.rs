@@ -8,23 +8,26 @@
 //! [closes](Current::close) it: otherwise the consumer, having emptied and returned the buffer, could still find it
 //! named as current, and read a header that the producer is writing anew.
 //!
+//! The producer has the records in memory. The consumer may be a host that copies only; see [`Word`].
+//!
 //! ```
-//! use tensortap_sync::atomic::AtomicU64;
+//! use tensortap_sync::SharedU64;
 //! use tensortap_sync::commit::{self, Current, Observer, Publisher};
 //!
-//! let (current, committed) = (AtomicU64::new(0), AtomicU64::new(99));
+//! let (current, committed) = (SharedU64::new(0), SharedU64::new(99));
 //! let mut filling = Current::new(&current);
-//! assert_eq!(commit::current(&current), None);
+//! assert_eq!(commit::current(&current)?, None);
 //! let mut publisher = Publisher::begin(&committed);
 //! filling.open(4);
-//! assert_eq!(commit::current(&current), Some(4));
+//! assert_eq!(commit::current(&current)?, Some(4));
 //! let mut observer = Observer::new(&committed, 10);
-//! assert_eq!(observer.poll()?, 0..0);
-//! publisher.publish();
-//! publisher.publish();
-//! assert_eq!(observer.poll()?, 0..2);
-//! assert_eq!(observer.poll()?, 2..2);
-//! # Ok::<(), tensortap_sync::cursor::CursorError>(())
+//! assert!(observer.poll(10).unwrap().is_empty());
+//! for _ in 0..3 {
+//!     publisher.publish();
+//! }
+//! assert_eq!(observer.poll(2), Ok(0..2));
+//! assert_eq!(observer.poll(2), Ok(2..3));
+//! # Ok::<(), core::convert::Infallible>(())
 //! ```
 
 #[cfg(all(test, loom))]
@@ -32,30 +35,14 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use core::convert::Infallible;
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use crate::atomic::{AtomicU64, Ordering};
-use crate::cursor::{CursorError, Follower};
+use crate::Word;
+use crate::atomic::Ordering;
+use crate::cursor::{Follower, ReadError};
 use crate::orderings::{CommitOrderings, Proven};
-
-/// Where a count of committed records lies.
-pub trait CommitWord {
-    /// Records that may be read. Written by the producer only.
-    fn committed(&self) -> &AtomicU64;
-}
-
-impl CommitWord for AtomicU64 {
-    fn committed(&self) -> &AtomicU64 {
-        self
-    }
-}
-
-impl<W: CommitWord + ?Sized> CommitWord for &W {
-    fn committed(&self) -> &AtomicU64 {
-        (**self).committed()
-    }
-}
 
 /// The producer's side of one filling of a buffer.
 #[derive(Debug)]
@@ -65,16 +52,16 @@ pub struct Publisher<W, O = Proven> {
     orderings: PhantomData<fn() -> O>,
 }
 
-impl<W: CommitWord> Publisher<W> {
+impl<W: Word<Error = Infallible>> Publisher<W> {
     /// Starts at no record, whatever an earlier filling left. [`Current::open`] publishes it.
     pub fn begin(word: W) -> Self {
         Self::with_orderings(word)
     }
 }
 
-impl<W: CommitWord, O: CommitOrderings> Publisher<W, O> {
-    fn with_orderings(word: W) -> Self {
-        word.committed().store(0, Ordering::Relaxed);
+impl<W: Word<Error = Infallible>, O: CommitOrderings> Publisher<W, O> {
+    pub(crate) fn with_orderings(word: W) -> Self {
+        let Ok(()) = word.store(0, Ordering::Relaxed);
         Self { word, count: 0, orderings: PhantomData }
     }
 
@@ -82,7 +69,7 @@ impl<W: CommitWord, O: CommitOrderings> Publisher<W, O> {
     pub fn publish(&mut self) -> u64 {
         self.count += 1;
         // Pairs with the load in `Observer::poll`: publishes the record and its payload.
-        self.word.committed().store(self.count, O::PUBLISH);
+        let Ok(()) = self.word.store(self.count, O::PUBLISH);
         self.count
     }
 
@@ -97,77 +84,85 @@ impl<W: CommitWord, O: CommitOrderings> Publisher<W, O> {
 pub struct Observer<W, O = Proven> {
     word: W,
     seen: Follower,
+    taken: u64,
     limit: u64,
     orderings: PhantomData<fn() -> O>,
 }
 
-impl<W: CommitWord> Observer<W> {
+impl<W: Word> Observer<W> {
     /// Watches a buffer of `limit` records, of which none was taken.
     pub fn new(word: W, limit: u64) -> Self {
         Self::with_orderings(word, limit)
     }
 }
 
-impl<W: CommitWord, O: CommitOrderings> Observer<W, O> {
-    fn with_orderings(word: W, limit: u64) -> Self {
-        Self { word, seen: Follower::new(0), limit, orderings: PhantomData }
+impl<W: Word, O: CommitOrderings> Observer<W, O> {
+    pub(crate) fn with_orderings(word: W, limit: u64) -> Self {
+        Self { word, seen: Follower::new(0), taken: 0, limit, orderings: PhantomData }
     }
 
-    /// The records that became visible since the last call.
+    /// Takes records that are visible, at most so many, and says which.
     ///
     /// # Errors
-    /// When the count cannot be right.
-    pub fn poll(&mut self) -> Result<Range<u64>, CursorError> {
-        let from = self.seen.seen();
-        // Pairs with the store in `Publisher::publish`: the records counted are visible.
-        let to = self.seen.follow(self.word.committed().load(O::SEE), self.limit)?;
-        Ok(from..to)
+    /// When the count cannot be right, or not be reached.
+    pub fn poll(&mut self, most: u64) -> Result<Range<u64>, ReadError<W::Error>> {
+        if self.taken == self.seen.seen() && !self.is_taken() {
+            // Pairs with the store in `Publisher::publish`: the records counted are visible.
+            let committed = self.word.load(O::SEE).map_err(ReadError::Unreachable)?;
+            self.seen.follow(committed, self.limit)?;
+        }
+        let from = self.taken;
+        self.taken += (self.seen.seen() - from).min(most);
+        Ok(from..self.taken)
     }
 
-    /// Whether every record of the buffer was seen.
-    pub fn is_full(&self) -> bool {
-        self.seen.seen() == self.limit
+    /// Whether every record of the buffer was taken.
+    pub fn is_taken(&self) -> bool {
+        self.taken == self.limit
     }
 }
 
 /// The producer's side of the word that names the buffer being filled: its number plus one, or zero for none.
 #[derive(Debug)]
-pub struct Current<'w, O = Proven> {
-    word: &'w AtomicU64,
+pub struct Current<W, O = Proven> {
+    word: W,
     orderings: PhantomData<fn() -> O>,
 }
 
-impl<'w> Current<'w> {
+impl<W: Word<Error = Infallible>> Current<W> {
     /// Takes the word over; it holds zero.
-    pub fn new(word: &'w AtomicU64) -> Self {
+    pub fn new(word: W) -> Self {
         Self::with_orderings(word)
     }
 }
 
-impl<'w, O: CommitOrderings> Current<'w, O> {
-    fn with_orderings(word: &'w AtomicU64) -> Self {
+impl<W: Word<Error = Infallible>, O: CommitOrderings> Current<W, O> {
+    pub(crate) fn with_orderings(word: W) -> Self {
         Self { word, orderings: PhantomData }
     }
 
     /// Names the buffer being filled, after its header was written and its [`Publisher`] begun.
     pub fn open(&mut self, number: u32) {
         // Pairs with the load in `current`: publishes the header.
-        self.word.store(u64::from(number) + 1, O::PUBLISH);
+        let Ok(()) = self.word.store(u64::from(number) + 1, O::PUBLISH);
     }
 
     /// Names none. To be called before the buffer is handed over.
     pub fn close(&mut self) {
         // Relaxed: who is handed the buffer has acquired what was stored before.
-        self.word.store(0, Ordering::Relaxed);
+        let Ok(()) = self.word.store(0, Ordering::Relaxed);
     }
 }
 
 /// Number of the buffer being filled, if any; its header is visible. The consumer's side of [`Current`].
-pub fn current(word: &AtomicU64) -> Option<u64> {
-    current_with::<Proven>(word)
+///
+/// # Errors
+/// When the word cannot be reached.
+pub fn current<W: Word>(word: W) -> Result<Option<u64>, W::Error> {
+    current_with::<Proven, W>(word)
 }
 
-fn current_with<O: CommitOrderings>(word: &AtomicU64) -> Option<u64> {
+pub(crate) fn current_with<O: CommitOrderings, W: Word>(word: W) -> Result<Option<u64>, W::Error> {
     // Pairs with the store in `Current::open`.
-    word.load(O::SEE).checked_sub(1)
+    Ok(word.load(O::SEE)?.checked_sub(1))
 }

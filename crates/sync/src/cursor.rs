@@ -31,6 +31,17 @@ pub enum CursorError {
     },
 }
 
+/// Why a word of the other side gave nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError<E> {
+    /// What it holds cannot be right.
+    #[error(transparent)]
+    Damaged(#[from] CursorError),
+    /// It cannot be reached.
+    #[error(transparent)]
+    Unreachable(E),
+}
+
 /// The last good value of a count.
 ///
 /// ```

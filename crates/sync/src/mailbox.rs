@@ -12,14 +12,14 @@
 //! | 4 | [`Poster::poll_done`] is true once; reads results, may write the next message | |
 //!
 //! ```
-//! use tensortap_sync::atomic::AtomicU64;
+//! use tensortap_sync::SharedU64;
 //! use tensortap_sync::mailbox::{MailboxWords, Poster, Receiver};
 //!
 //! #[derive(Default)]
-//! struct Words { posted: AtomicU64, done: AtomicU64 }
+//! struct Words { posted: SharedU64, done: SharedU64 }
 //! impl MailboxWords for Words {
-//!     fn posted(&self) -> &AtomicU64 { &self.posted }
-//!     fn done(&self) -> &AtomicU64 { &self.done }
+//!     fn posted(&self) -> &SharedU64 { &self.posted }
+//!     fn done(&self) -> &SharedU64 { &self.done }
 //! }
 //!
 //! let words = Words::default();
@@ -43,34 +43,35 @@ use core::marker::PhantomData;
 #[cfg(feature = "std")]
 use std::sync::Arc;
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::SharedU64;
+use crate::atomic::Ordering;
 use crate::orderings::{MailboxOrderings, Proven};
 
 /// Where the two words of a mailbox lie. They should be on different cache lines.
 pub trait MailboxWords {
     /// Messages handed over. Written by the poster only.
-    fn posted(&self) -> &AtomicU64;
+    fn posted(&self) -> &SharedU64;
     /// Messages finished. Written by the receiver only.
-    fn done(&self) -> &AtomicU64;
+    fn done(&self) -> &SharedU64;
 }
 
 impl<W: MailboxWords + ?Sized> MailboxWords for &W {
-    fn posted(&self) -> &AtomicU64 {
+    fn posted(&self) -> &SharedU64 {
         (**self).posted()
     }
 
-    fn done(&self) -> &AtomicU64 {
+    fn done(&self) -> &SharedU64 {
         (**self).done()
     }
 }
 
 #[cfg(feature = "std")]
 impl<W: MailboxWords + ?Sized> MailboxWords for Arc<W> {
-    fn posted(&self) -> &AtomicU64 {
+    fn posted(&self) -> &SharedU64 {
         (**self).posted()
     }
 
-    fn done(&self) -> &AtomicU64 {
+    fn done(&self) -> &SharedU64 {
         (**self).done()
     }
 }
@@ -79,8 +80,8 @@ impl<W: MailboxWords + ?Sized> MailboxWords for Arc<W> {
 ///
 /// To be called while no thread uses the mailbox; whatever starts the threads publishes it.
 pub fn reset(words: &impl MailboxWords, count: u64) {
-    words.posted().store(count, Ordering::Relaxed);
-    words.done().store(count, Ordering::Relaxed);
+    words.posted().raw().store(count, Ordering::Relaxed);
+    words.done().raw().store(count, Ordering::Relaxed);
 }
 
 /// The scheduler's side of a mailbox.
@@ -103,7 +104,7 @@ impl<W: MailboxWords, O: MailboxOrderings> Poster<W, O> {
     fn with_orderings(words: W, count: u64) -> Self {
         // Not under loom: a side that loads its own word before storing it keeps loom from exploring.
         debug_assert!(
-            cfg!(loom) || words.posted().load(Ordering::Relaxed) == count,
+            cfg!(loom) || words.posted().raw().load(Ordering::Relaxed) == count,
             "mailbox not idle at count {count}: call mailbox::reset before making handles"
         );
         Self { words, posted: count, outstanding: false, orderings: PhantomData }
@@ -125,7 +126,7 @@ impl<W: MailboxWords, O: MailboxOrderings> Poster<W, O> {
         self.posted += 1;
         self.outstanding = true;
         // Pairs with the load in `Receiver::poll`: publishes the message.
-        self.words.posted().store(self.posted, O::POST);
+        self.words.posted().raw().store(self.posted, O::POST);
         self.posted
     }
 
@@ -137,7 +138,7 @@ impl<W: MailboxWords, O: MailboxOrderings> Poster<W, O> {
         }
         // Pairs with the store in `Receiver::finish`: the kernel's writes are visible once the count is
         // reached.
-        let done = self.words.done().load(O::SEE_DONE);
+        let done = self.words.done().raw().load(O::SEE_DONE);
         debug_assert!(
             done == self.posted || done + 1 == self.posted,
             "mailbox done count is {done}, but {} messages were posted",
@@ -173,7 +174,7 @@ impl<W: MailboxWords> Receiver<W> {
 impl<W: MailboxWords, O: MailboxOrderings> Receiver<W, O> {
     fn with_orderings(words: W, count: u64) -> Self {
         debug_assert!(
-            cfg!(loom) || words.done().load(Ordering::Relaxed) == count,
+            cfg!(loom) || words.done().raw().load(Ordering::Relaxed) == count,
             "mailbox has not finished {count} messages: call mailbox::reset before making handles"
         );
         Self { words, done: count, busy: false, orderings: PhantomData }
@@ -184,7 +185,7 @@ impl<W: MailboxWords, O: MailboxOrderings> Receiver<W, O> {
     pub fn poll(&mut self) -> Option<u64> {
         debug_assert!(!self.busy, "poll while message {} is unfinished: call finish first", self.done + 1);
         // Pairs with the store in `Poster::post`: the message is visible once the count has moved.
-        let posted = self.words.posted().load(O::RECEIVE);
+        let posted = self.words.posted().raw().load(O::RECEIVE);
         debug_assert!(
             posted == self.done || posted == self.done + 1,
             "mailbox posted count is {posted}, but only {} messages are finished",
@@ -201,7 +202,7 @@ impl<W: MailboxWords, O: MailboxOrderings> Receiver<W, O> {
         self.done += 1;
         self.busy = false;
         // Pairs with the load in `Poster::poll_done`: publishes the kernel's writes.
-        self.words.done().store(self.done, O::FINISH);
+        self.words.done().raw().store(self.done, O::FINISH);
     }
 
     /// Whether a message was taken and is not finished.

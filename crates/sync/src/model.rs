@@ -2,19 +2,24 @@
 
 #![expect(unsafe_code, reason = "a guarded cell is what proves that a protocol orders the accesses to it")]
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
 
 use crate::atomic::AtomicU32;
+use crate::word::{load_copied, store_copied};
+use crate::{SharedU64, Word};
 
 /// Involuntary switches per execution. Protocol errors of this kind need one or two.
 const PREEMPTIONS: usize = 3;
 
 /// What loom says when two accesses to a [`Guarded`] are not ordered.
 pub(crate) const RACE: &str = "Causality violation";
+/// What loom says when a thread looks again and again, and nobody will ever write what it waits for.
+pub(crate) const LIVELOCK: &str = "exceeded maximum number of branches";
 /// What loom says when every thread waits.
 pub(crate) const DEADLOCK: &str = "deadlock";
 
@@ -83,6 +88,43 @@ impl Steps {
 
     pub(crate) fn mark(&self) {
         self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A word as a host has it that copies only: each access is relaxed, as a positioned read or write is; the fences
+/// around it are the real ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copied<'w>(pub(crate) &'w SharedU64);
+
+impl Word for Copied<'_> {
+    type Error = Infallible;
+
+    fn load(&self, _order: Ordering) -> Result<u64, Infallible> {
+        load_copied(|| Ok(self.0.get()))
+    }
+
+    fn store(&self, value: u64, _order: Ordering) -> Result<(), Infallible> {
+        store_copied(|| {
+            self.0.set(value);
+            Ok(())
+        })
+    }
+}
+
+/// A copied word without the fences.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CopiedWithoutFences<'w>(pub(crate) &'w SharedU64);
+
+impl Word for CopiedWithoutFences<'_> {
+    type Error = Infallible;
+
+    fn load(&self, _order: Ordering) -> Result<u64, Infallible> {
+        Ok(self.0.get())
+    }
+
+    fn store(&self, value: u64, _order: Ordering) -> Result<(), Infallible> {
+        self.0.set(value);
+        Ok(())
     }
 }
 

@@ -116,6 +116,53 @@ pub trait ArenaOrderings {
     const SEE_RELEASED: Ordering = Ordering::Acquire;
 }
 
+/// Orderings of [`crate::lease`].
+pub trait LeaseOrderings {
+    /// Sees what the last holder left. Pairs with `GIVE_BACK`.
+    const TAKE: Ordering = Ordering::Acquire;
+    /// Ends the holder's use of the lane. Pairs with `TAKE` and `WATCH`.
+    const GIVE_BACK: Ordering = Ordering::Release;
+    /// Sees what the last holder left, from the other side. Pairs with `GIVE_BACK`.
+    const WATCH: Ordering = Ordering::Acquire;
+}
+
+/// Orderings of [`crate::signs`].
+pub trait SignOrderings {
+    /// Publishes all that a thread has recorded. Pairs with `SEE_FLUSHED`.
+    const FLUSH: Ordering = Ordering::Release;
+    /// Sees all that a thread has recorded. Pairs with `FLUSH`.
+    const SEE_FLUSHED: Ordering = Ordering::Acquire;
+}
+
+/// Orderings of [`crate::link`].
+#[cfg(feature = "std")]
+pub trait LinkOrderings {
+    /// Publishes what the host wrote before it woke the device. Pairs with `SEE_WAKE`.
+    const WAKE: Ordering = Ordering::Release;
+    /// Sees what the host wrote before it woke the device. Pairs with `WAKE`.
+    const SEE_WAKE: Ordering = Ordering::Acquire;
+
+    /// Stands between "I sleep" and the look at the wake. Pairs with `wake_then_look`.
+    fn sleep_then_look() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Stands between the wake and the look at who sleeps. Pairs with `sleep_then_look`.
+    fn wake_then_look() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Stands between the waker's work and the look whether a wake is under way. Pairs with `take_then_look`.
+    fn work_then_look() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Stands between the clearing of a wake and the look for work. Pairs with `work_then_look`.
+    fn take_then_look() {
+        fence(Ordering::SeqCst);
+    }
+}
+
 impl MailboxOrderings for Proven {}
 #[cfg(feature = "std")]
 impl ReadyOrderings for Proven {}
@@ -128,3 +175,7 @@ impl ParkOrderings for Proven {}
 impl SpscOrderings for Proven {}
 impl CommitOrderings for Proven {}
 impl ArenaOrderings for Proven {}
+impl LeaseOrderings for Proven {}
+impl SignOrderings for Proven {}
+#[cfg(feature = "std")]
+impl LinkOrderings for Proven {}

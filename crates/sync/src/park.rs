@@ -13,15 +13,15 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tensortap_sync::atomic::{AtomicBool, Ordering};
+//! use tensortap_sync::Flag;
 //! use tensortap_sync::park::{Parker, YIELDS};
 //!
-//! let shared = Arc::new((Parker::new(0, YIELDS), AtomicBool::new(false)));
+//! let shared = Arc::new((Parker::new(0, YIELDS), Flag::new()));
 //! let idle = std::thread::spawn({
 //!     let shared = Arc::clone(&shared);
-//!     move || shared.0.wait(|| !shared.1.load(Ordering::Acquire))
+//!     move || shared.0.wait(|| !shared.1.is_raised())
 //! });
-//! shared.1.store(true, Ordering::Release);
+//! shared.1.raise();
 //! shared.0.wake();
 //! idle.join().unwrap();
 //! ```
@@ -36,9 +36,9 @@ use core::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use self::futex::Futex;
-use crate::atomic::Ordering;
+use crate::Line;
+use crate::atomic::{self, Ordering};
 use crate::orderings::{ParkOrderings, Proven};
-use crate::{Line, hint};
 
 /// Spins before yielding, when every runnable thread has a CPU. Each is one check and one pause. Kept short:
 /// a hand-off to a spinning thread takes about 0.1 µs, and longer spins only take the CPU from others.
@@ -133,13 +133,13 @@ impl<O: ParkOrderings> Parker<O> {
             return true;
         }
         for _ in 0..self.spins {
-            hint::spin_loop();
+            atomic::spin_loop();
             if !still_idle() {
                 return true;
             }
         }
         for _ in 0..self.yields {
-            hint::yield_now();
+            atomic::yield_now();
             if !still_idle() {
                 return true;
             }

@@ -22,9 +22,9 @@ mod tests;
 use core::cmp::Ordering::{Equal, Greater, Less};
 use core::marker::PhantomData;
 
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::Line;
+use crate::atomic::{self, AtomicU32, AtomicU64, Ordering};
 use crate::orderings::{Proven, ReadyOrderings};
-use crate::{Line, hint};
 
 /// A bounded first-in first-out queue of task slots.
 ///
@@ -157,6 +157,6 @@ fn claim(cursor: &AtomicU64, position: u64) -> Result<(), u64> {
 
 /// Where `cursor` has gone, after another thread was seen to have moved it.
 fn reload(cursor: &AtomicU64) -> u64 {
-    hint::spin_loop();
+    atomic::spin_loop();
     cursor.load(Ordering::Relaxed)
 }

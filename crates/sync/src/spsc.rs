@@ -7,28 +7,24 @@
 //! The consumer reads what an entry stands for between [`Consumer::peek`] and [`Consumer::pop`]; from then on the
 //! producer may write there.
 //!
+//! Either side may be the host, and either may reach the queue by copies alone; see [`Word`].
+//!
 //! ```
-//! use tensortap_sync::atomic::{AtomicU32, AtomicU64};
-//! use tensortap_sync::spsc::{Consumer, Producer, PushError, QueueWords};
+//! use tensortap_sync::spsc::{Consumer, Producer, PushError, QueueCells};
+//! use tensortap_sync::{SharedU32, SharedU64};
 //!
-//! #[derive(Default)]
-//! struct Words { pushed: AtomicU64, popped: AtomicU64, cells: [AtomicU32; 2] }
-//! impl QueueWords for Words {
-//!     fn pushed(&self) -> &AtomicU64 { &self.pushed }
-//!     fn popped(&self) -> &AtomicU64 { &self.popped }
-//!     fn cells(&self) -> &[AtomicU32] { &self.cells }
-//! }
-//!
-//! let words = Words::default();
-//! let (mut producer, mut consumer) = (Producer::new(&words, 0, 0), Consumer::new(&words, 0, 0));
+//! let (pushed, popped) = (SharedU64::new(0), SharedU64::new(0));
+//! let cells = [SharedU32::new(0), SharedU32::new(0)];
+//! let words = QueueCells { pushed: &pushed, popped: &popped, cells: &cells };
+//! let (mut producer, mut consumer) = (Producer::new(words, 0, 0), Consumer::new(words, 0, 0));
 //! producer.push(7)?;
 //! producer.push(8)?;
 //! assert_eq!(producer.push(9), Err(PushError::Full));
-//! assert_eq!(consumer.peek()?, Some(7));
-//! consumer.pop();
+//! assert_eq!(consumer.peek(), Ok(Some(7)));
+//! let Ok(()) = consumer.pop();
 //! producer.push(9)?;
-//! assert_eq!((consumer.take()?, consumer.take()?, consumer.take()?), (Some(8), Some(9), None));
-//! # Ok::<(), PushError>(())
+//! assert_eq!((consumer.take(), consumer.take(), consumer.take()), (Ok(Some(8)), Ok(Some(9)), Ok(None)));
+//! # Ok::<(), PushError<core::convert::Infallible>>(())
 //! ```
 
 #[cfg(all(test, loom))]
@@ -36,45 +32,131 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use core::convert::Infallible;
 use core::marker::PhantomData;
 
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::cursor::{CursorError, Follower};
+use crate::cursor::{CursorError, Follower, ReadError};
 use crate::orderings::{Proven, SpscOrderings};
+use crate::{SharedU32, SharedU64, Word};
 
-/// Where a queue lies. The two counts should be on different cache lines.
+/// Where a queue lies, and how one side reaches it. The two counts should be on different cache lines.
 pub trait QueueWords {
+    /// Why the queue cannot be reached.
+    type Error;
+
     /// Entries ever pushed. Written by the producer only.
-    fn pushed(&self) -> &AtomicU64;
+    fn pushed(&self) -> impl Word<Error = Self::Error>;
     /// Entries ever popped. Written by the consumer only.
-    fn popped(&self) -> &AtomicU64;
-    /// The entries; as many fit. Always the same, and never empty.
-    fn cells(&self) -> &[AtomicU32];
+    fn popped(&self) -> impl Word<Error = Self::Error>;
+    /// How many entries fit: always as many, and never none.
+    fn capacity(&self) -> u64;
+    /// The entry in a cell, in one access. The counts order it.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    fn entry(&self, cell: u64) -> Result<u32, Self::Error>;
+    /// Replaces the entry in a cell, in one access.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    fn set_entry(&self, cell: u64, entry: u32) -> Result<(), Self::Error>;
 }
 
 impl<W: QueueWords + ?Sized> QueueWords for &W {
-    fn pushed(&self) -> &AtomicU64 {
+    type Error = W::Error;
+
+    fn pushed(&self) -> impl Word<Error = W::Error> {
         (**self).pushed()
     }
 
-    fn popped(&self) -> &AtomicU64 {
+    fn popped(&self) -> impl Word<Error = W::Error> {
         (**self).popped()
     }
 
-    fn cells(&self) -> &[AtomicU32] {
-        (**self).cells()
+    fn capacity(&self) -> u64 {
+        (**self).capacity()
+    }
+
+    fn entry(&self, cell: u64) -> Result<u32, W::Error> {
+        (**self).entry(cell)
+    }
+
+    fn set_entry(&self, cell: u64, entry: u32) -> Result<(), W::Error> {
+        (**self).set_entry(cell, entry)
+    }
+}
+
+/// A queue in memory that this side has.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueCells<'m> {
+    /// Entries ever pushed.
+    pub pushed: &'m SharedU64,
+    /// Entries ever popped.
+    pub popped: &'m SharedU64,
+    /// The entries; as many fit. Not empty.
+    pub cells: &'m [SharedU32],
+}
+
+impl QueueWords for QueueCells<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn pushed(&self) -> impl Word<Error = Infallible> {
+        self.pushed
+    }
+
+    #[inline]
+    fn popped(&self) -> impl Word<Error = Infallible> {
+        self.popped
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.cells.len() as u64
+    }
+
+    #[inline]
+    fn entry(&self, cell: u64) -> Result<u32, Infallible> {
+        Ok(self.cell(cell).get())
+    }
+
+    #[inline]
+    fn set_entry(&self, cell: u64, entry: u32) -> Result<(), Infallible> {
+        self.cell(cell).set(entry);
+        Ok(())
+    }
+}
+
+impl<'m> QueueCells<'m> {
+    #[inline]
+    fn cell(&self, cell: u64) -> &'m SharedU32 {
+        #[expect(clippy::cast_possible_truncation, reason = "below the length of a slice, or it panics")]
+        let index = cell as usize;
+        &self.cells[index]
     }
 }
 
 /// Why an entry was not pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PushError {
+pub enum PushError<E> {
     /// Every cell is in use.
     #[error("the queue is full: wait until the consumer has popped")]
     Full,
     /// The consumer's count cannot be right.
     #[error(transparent)]
     Damaged(#[from] CursorError),
+    /// The queue cannot be reached.
+    #[error(transparent)]
+    Unreachable(E),
+}
+
+impl<E> From<ReadError<E>> for PushError<E> {
+    fn from(error: ReadError<E>) -> Self {
+        match error {
+            ReadError::Damaged(error) => PushError::Damaged(error),
+            ReadError::Unreachable(error) => PushError::Unreachable(error),
+        }
+    }
 }
 
 /// The side that pushes.
@@ -94,42 +176,53 @@ impl<W: QueueWords> Producer<W> {
 }
 
 impl<W: QueueWords, O: SpscOrderings> Producer<W, O> {
-    fn with_orderings(words: W, pushed: u64, popped: u64) -> Self {
+    pub(crate) fn with_orderings(words: W, pushed: u64, popped: u64) -> Self {
         Self { words, pushed, popped: Follower::new(popped), orderings: PhantomData }
     }
 
     /// Appends an entry. What the caller wrote before is visible to the consumer that peeks it.
     ///
     /// # Errors
-    /// [`PushError::Full`] when no cell is free, [`PushError::Damaged`] when the consumer's count cannot be right.
-    pub fn push(&mut self, value: u32) -> Result<(), PushError> {
+    /// [`PushError::Full`] when no cell is free, [`PushError::Damaged`] when the consumer's count cannot be right, and
+    /// when the queue cannot be reached.
+    pub fn push(&mut self, value: u32) -> Result<(), PushError<W::Error>> {
         if !self.has_room()? {
             return Err(PushError::Full);
         }
-        cell(&self.words, self.pushed).store(value, Ordering::Relaxed);
+        let cell = self.pushed % self.words.capacity();
+        self.words.set_entry(cell, value).map_err(PushError::Unreachable)?;
+        // Pairs with the load in `Consumer::waiting`: publishes the entry and what the caller wrote before.
+        self.words.pushed().store(self.pushed + 1, O::PUSH).map_err(PushError::Unreachable)?;
         self.pushed += 1;
-        // Pairs with the load in `Consumer::peek`: publishes the entry and what the caller wrote before.
-        self.words.pushed().store(self.pushed, O::PUSH);
         Ok(())
     }
 
     /// Whether an entry could be pushed. If so, what the entry popped from that place stood for was read.
     ///
     /// # Errors
-    /// When the consumer's count cannot be right.
-    pub fn has_room(&mut self) -> Result<bool, CursorError> {
-        let capacity = self.words.cells().len() as u64;
+    /// When the consumer's count cannot be right, or not be reached.
+    pub fn has_room(&mut self) -> Result<bool, ReadError<W::Error>> {
+        let capacity = self.words.capacity();
         if self.pushed - self.popped.seen() < capacity {
             return Ok(true);
         }
         // Pairs with the store in `Consumer::pop`: the entry and what it stands for were read.
-        let popped = self.popped.follow(self.words.popped().load(O::SEE_POPPED), self.pushed)?;
+        let popped = self.words.popped().load(O::SEE_POPPED).map_err(ReadError::Unreachable)?;
+        let popped = self.popped.follow(popped, self.pushed)?;
         Ok(self.pushed - popped < capacity)
     }
 
     /// Entries ever pushed.
     pub fn pushed(&self) -> u64 {
         self.pushed
+    }
+
+    /// Stores this side's count again, in case somebody else has written over it.
+    ///
+    /// # Errors
+    /// When the queue cannot be reached.
+    pub fn restate(&self) -> Result<(), W::Error> {
+        self.words.pushed().store(self.pushed, O::PUSH)
     }
 }
 
@@ -150,37 +243,42 @@ impl<W: QueueWords> Consumer<W> {
 }
 
 impl<W: QueueWords, O: SpscOrderings> Consumer<W, O> {
-    fn with_orderings(words: W, pushed: u64, popped: u64) -> Self {
+    pub(crate) fn with_orderings(words: W, pushed: u64, popped: u64) -> Self {
         Self { words, popped, pushed: Follower::new(pushed), orderings: PhantomData }
     }
 
     /// The oldest entry, which stays in the queue. What its producer wrote before is visible.
     ///
     /// # Errors
-    /// When the producer's count cannot be right.
-    pub fn peek(&mut self) -> Result<Option<u32>, CursorError> {
+    /// When the producer's count cannot be right, or the queue not be reached.
+    pub fn peek(&mut self) -> Result<Option<u32>, ReadError<W::Error>> {
         if self.pushed.seen() == self.popped && self.waiting()? == 0 {
             return Ok(None);
         }
-        Ok(Some(cell(&self.words, self.popped).load(Ordering::Relaxed)))
+        let cell = self.popped % self.words.capacity();
+        self.words.entry(cell).map(Some).map_err(ReadError::Unreachable)
     }
 
     /// Removes the entry that [`peek`](Self::peek) gave, after the last reading of what it stands for.
-    pub fn pop(&mut self) {
+    ///
+    /// # Errors
+    /// When the queue cannot be reached.
+    pub fn pop(&mut self) -> Result<(), W::Error> {
         debug_assert!(self.pushed.seen() > self.popped, "pop of nothing: peek must give an entry first");
-        self.popped += 1;
         // Pairs with the load in `Producer::has_room`: the entry and what it stands for may be overwritten.
-        self.words.popped().store(self.popped, O::POP);
+        self.words.popped().store(self.popped + 1, O::POP)?;
+        self.popped += 1;
+        Ok(())
     }
 
     /// Removes and gives the oldest entry.
     ///
     /// # Errors
-    /// When the producer's count cannot be right.
-    pub fn take(&mut self) -> Result<Option<u32>, CursorError> {
+    /// Those of [`peek`](Self::peek).
+    pub fn take(&mut self) -> Result<Option<u32>, ReadError<W::Error>> {
         let value = self.peek()?;
         if value.is_some() {
-            self.pop();
+            self.pop().map_err(ReadError::Unreachable)?;
         }
         Ok(value)
     }
@@ -188,23 +286,29 @@ impl<W: QueueWords, O: SpscOrderings> Consumer<W, O> {
     /// How many entries wait. Looks at the producer's count.
     ///
     /// # Errors
-    /// When that count cannot be right.
-    pub fn waiting(&mut self) -> Result<u64, CursorError> {
-        let most = self.popped + self.words.cells().len() as u64;
+    /// When that count cannot be right, or not be reached.
+    pub fn waiting(&mut self) -> Result<u64, ReadError<W::Error>> {
+        let most = self.popped + self.words.capacity();
         // Pairs with the store in `Producer::push`: the entries are visible.
-        let pushed = self.pushed.follow(self.words.pushed().load(O::SEE_PUSHED), most)?;
-        Ok(pushed - self.popped)
+        let pushed = self.words.pushed().load(O::SEE_PUSHED).map_err(ReadError::Unreachable)?;
+        Ok(self.pushed.follow(pushed, most)? - self.popped)
     }
 
     /// Entries ever popped.
     pub fn popped(&self) -> u64 {
         self.popped
     }
-}
 
-fn cell(words: &impl QueueWords, count: u64) -> &AtomicU32 {
-    let cells = words.cells();
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder of the length of a slice")]
-    let index = (count % cells.len() as u64) as usize;
-    &cells[index]
+    /// Forgets how far the producer's count was seen, which a damaged word may have moved.
+    pub fn forget_seen(&mut self) {
+        self.pushed = Follower::new(self.popped);
+    }
+
+    /// Stores this side's count again, in case somebody else has written over it.
+    ///
+    /// # Errors
+    /// When the queue cannot be reached.
+    pub fn restate(&self) -> Result<(), W::Error> {
+        self.words.popped().store(self.popped, O::POP)
+    }
 }

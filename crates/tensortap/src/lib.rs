@@ -76,4 +76,5 @@ pub use tensortap_runtime::{
 };
 pub use tensortap_scene as scene;
 pub use tensortap_scenes::{builtin, checks};
+pub use tensortap_sync::SignalFlag;
 pub use tensortap_values as values;

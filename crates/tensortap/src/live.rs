@@ -19,11 +19,11 @@ mod task;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tensortap_abi::RecordKind;
 use tensortap_format::{DumpWriter, FormatError, IndexRecord, RunInfo};
+use tensortap_sync::Flag;
 
 use crate::Error;
 use free::FreeSpace;
@@ -105,13 +105,13 @@ impl LiveReport {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     report: Arc<Mutex<LiveReport>>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Flag>,
 }
 
 impl Findings {
     /// Whether the run should end.
     pub(crate) fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_raised()
     }
 
     /// What was found; a run that was over before it could be ended was not stopped.
@@ -274,7 +274,7 @@ impl Live {
             report.stop_found |= stop;
         });
         if stop {
-            self.findings.stop.store(true, Ordering::Relaxed);
+            self.findings.stop.raise();
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+
+use tensortap_sync::{Counter, Flag};
 
 /// Items taken at a time: enough that threads seldom wait for each other, few enough that memory stays bounded.
 const BATCH: usize = 4096;
@@ -46,14 +47,14 @@ fn work_on<I: Sync, S: Send, R: Send, E: Send>(
     work: &(impl Fn(&mut S, &I) -> Result<R, E> + Sync),
 ) -> Vec<Option<Result<R, E>>> {
     let results: Vec<Mutex<Option<Result<R, E>>>> = batch.iter().map(|_| Mutex::new(None)).collect();
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (next, failed) = (Counter::new(), Flag::new());
     let take = |state: &mut S| {
-        while !failed.load(Ordering::Relaxed) {
-            let place = next.fetch_add(1, Ordering::Relaxed);
+        while !failed.is_raised() {
+            let place = usize::try_from(next.next()).unwrap_or(usize::MAX);
             let Some(item) = batch.get(place) else { break };
             let result = work(state, item);
             if result.is_err() {
-                failed.store(true, Ordering::Relaxed);
+                failed.raise();
             }
             *results[place].lock().expect("nobody panics with it") = Some(result);
         }

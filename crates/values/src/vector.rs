@@ -3,6 +3,10 @@
 //!
 //! The same source gives the same bits at every level: nothing is contracted or reordered.
 #![expect(unsafe_code, reason = "calling a function for instructions that were found to be there")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(clippy::disallowed_types, reason = "cpufeatures remembers what it found in an atomic of its own")
+)]
 
 // Each asks the processor once.
 #[cfg(target_arch = "x86_64")]

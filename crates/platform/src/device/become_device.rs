@@ -12,9 +12,9 @@ use tensortap_abi::{DeviceRange, LAYOUT_VERSION};
 use super::{DeviceLink, LinkParts, run_launches, start_link_thread};
 use crate::{
     DeviceMode, DeviceProgram, PlatformError,
-    bell::Bell,
     environment::{DEVICE_VARIABLE, forget_started_as_device, started_as_device},
     error::os,
+    link_page::Bell,
     signal,
     wire::{self, HELLO_FILES, Message, PROTOCOL_VERSION, Received},
 };

@@ -1,24 +1,21 @@
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use rustix::net::{Shutdown, shutdown};
 use tensortap_abi::DeviceRange;
-
-use super::{
-    DeviceMemory,
-    gate::{Gate, Passed},
+use tensortap_sync::{
+    Flag,
+    link::{DeviceEnd, Gate, Passed},
 };
+
+use super::DeviceMemory;
 use crate::{
     DeviceMode, PlatformError,
     address::RankLease,
-    bell::Bell,
-    link_page::DevicePage,
+    link_page::{self, Bell},
     map::Mapping,
     wire::{self, Message},
 };
@@ -62,7 +59,7 @@ struct Shared {
     to_host: Bell,
     from_host: Bell,
     gate: Gate,
-    finished: AtomicBool,
+    finished: Flag,
     // Dropped after `mapping`, so that nobody leases a range that is still mapped.
     _lease: Option<RankLease>,
 }
@@ -72,7 +69,7 @@ impl DeviceLink {
     pub(crate) fn new(parts: LinkParts) -> Result<DeviceLink, PlatformError> {
         let LinkParts { mode, memory, file, socket, to_host, from_host, lease } = parts;
         let mapping = Mapping::at(memory, &file)?;
-        if !DevicePage::of(&mapping).is_some_and(|page| page.is_initialised()) {
+        if !link_page::is_initialised(&mapping) {
             return Err(PlatformError::Protocol { what: "memory without a link page".to_owned() });
         }
         let shared = Shared {
@@ -83,7 +80,7 @@ impl DeviceLink {
             to_host,
             from_host,
             gate: Gate::default(),
-            finished: AtomicBool::new(true),
+            finished: Flag::raised(),
             _lease: lease,
         };
         Ok(DeviceLink { shared: Arc::new(shared) })
@@ -107,7 +104,7 @@ impl DeviceLink {
     /// Tells the host that this launch is over. Happens by itself when the program returns; a program that has to
     /// clean up afterwards may say it earlier. Says it once per launch.
     pub fn finished(&self) {
-        if !self.shared.finished.swap(true, Ordering::AcqRel) {
+        if self.shared.finished.raise() {
             // A host that cannot be told is gone, and the link thread finds that out.
             let _ = self.send(&Message::Finished);
         }
@@ -116,14 +113,14 @@ impl DeviceLink {
     /// Wakes the host if it sleeps in [`crate::Device::wait`]; otherwise its next wait returns at once. Cheap to call
     /// often: a system call only when the host sleeps.
     pub fn wake_host(&self) {
-        if self.page().is_some_and(|page| page.wake_host()) {
+        if self.end().is_some_and(|end| end.wake_host()) {
             self.shared.to_host.ring();
         }
     }
 
     /// How often the host has woken this device. For [`DeviceLink::wait_for_host_since`].
     pub fn host_wakes(&self) -> u64 {
-        self.page().map_or(0, |page| page.wakes())
+        self.end().map_or(0, |end| end.wakes())
     }
 
     /// Sleeps until the host wakes the device from now on. A wake between the caller's last look at memory and this
@@ -136,11 +133,8 @@ impl DeviceLink {
     /// [`DeviceLink::host_wakes`], then look at memory, then wait: no wake is missed. Any number of threads may
     /// sleep, and all are woken.
     pub fn wait_for_host_since(&self, seen: u64, timeout: Duration) -> HostEvent {
-        let Some(page) = self.page() else { return HostEvent::Gone };
-        page.fall_asleep();
-        let passed = self.shared.gate.pass(Instant::now().checked_add(timeout), || page.wakes() != seen);
-        page.get_up();
-        match passed {
+        let Some(end) = self.end() else { return HostEvent::Gone };
+        match end.sleep(&self.shared.gate, seen, Instant::now().checked_add(timeout)) {
             Passed::Woken => HostEvent::Woken,
             Passed::TimedOut => HostEvent::TimedOut,
             Passed::HostGone => HostEvent::Gone,
@@ -148,7 +142,7 @@ impl DeviceLink {
     }
 
     pub(crate) fn begin_launch(&self) {
-        self.shared.finished.store(false, Ordering::Release);
+        self.shared.finished.lower();
     }
 
     pub(crate) fn send(&self, message: &Message) -> Result<(), rustix::io::Errno> {
@@ -172,7 +166,7 @@ impl DeviceLink {
         let _ = shutdown(&self.shared.socket, Shutdown::Both);
     }
 
-    fn page(&self) -> Option<DevicePage<'_>> {
-        DevicePage::of(&self.shared.mapping)
+    fn end(&self) -> Option<DeviceEnd<'_>> {
+        link_page::device_end(&self.shared.mapping)
     }
 }

@@ -1,7 +1,6 @@
 //! The device's side: the link to the host, the launch loop, and how a process becomes a device.
 
 mod become_device;
-mod gate;
 mod link;
 mod memory;
 mod serve;

@@ -1,13 +1,9 @@
 //! Crashes of a device in thread mode. The handlers of that process belong to whoever wrote it, so nothing is installed
 //! unless it asks; and what is no crash of a device goes to the handlers that were there before.
 
-use std::{
-    fmt, io, mem, ptr,
-    sync::{
-        OnceLock,
-        atomic::{AtomicI32, AtomicPtr, Ordering},
-    },
-};
+use std::{fmt, io, mem, ptr, sync::OnceLock};
+
+use tensortap_sync::{HandlerPointer, SharedU32};
 
 use super::{CRASH_SIGNALS, crash_action, exit_now, fault_address};
 
@@ -17,8 +13,9 @@ use super::{CRASH_SIGNALS, crash_action, exit_now, fault_address};
 pub type CrashTeller = fn(signal: i32, fault_addr: u64, text: &mut CrashText) -> bool;
 
 /// A [`CrashTeller`] or null.
-static TELLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-static EXIT_CODE: AtomicI32 = AtomicI32::new(0);
+static TELLER: HandlerPointer<()> = HandlerPointer::null();
+/// The bits of an `i32`.
+static EXIT_CODE: SharedU32 = SharedU32::new(0);
 /// What was installed before, signal by signal.
 static BEFORE: [OnceLock<libc::sigaction>; CRASH_SIGNALS.len()] = [const { OnceLock::new() }; _];
 
@@ -56,8 +53,8 @@ impl fmt::Write for CrashText {
 /// crash that `teller` can name is written to standard error and ends the process with `exit_code`. Any other goes to
 /// the handler that was there before. Installing again only changes teller and code.
 pub fn tell_crashes_in_this_process(teller: CrashTeller, exit_code: i32) -> io::Result<()> {
-    EXIT_CODE.store(exit_code, Ordering::Release);
-    TELLER.store(teller as *mut (), Ordering::Release);
+    EXIT_CODE.publish(exit_code.cast_unsigned());
+    TELLER.set(teller as *mut ());
     for (signal, before) in CRASH_SIGNALS.into_iter().zip(&BEFORE) {
         if before.get().is_some() {
             continue;
@@ -82,14 +79,14 @@ pub fn tell_crashes_in_this_process(teller: CrashTeller, exit_code: i32) -> io::
 }
 
 extern "C" fn on_crash(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    let teller = TELLER.load(Ordering::Acquire);
+    let teller = TELLER.get();
     if !teller.is_null() {
         // SAFETY: the pointer is not null, and only `tell_crashes_in_this_process` stores it, from this very type.
         let teller = unsafe { mem::transmute::<*mut (), CrashTeller>(teller) };
         let mut text = CrashText::new();
         if teller(signal, fault_address(info), &mut text) {
             text.write_out();
-            exit_now(EXIT_CODE.load(Ordering::Acquire));
+            exit_now(EXIT_CODE.see().cast_signed());
         }
     }
     pass_on(signal, info);

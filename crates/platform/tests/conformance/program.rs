@@ -1,15 +1,11 @@
 //! The device program of the tests: does what its first argument word says.
 
-use std::{
-    hint::black_box,
-    ptr,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{hint::black_box, ptr, time::Duration};
 
 use tensortap_platform::{
     AltStack, DeviceLink, DeviceMemory, DeviceMode, DeviceProgram, HostEvent, set_crash_recorder,
 };
+use tensortap_sync::{Counter, Flag, SharedU64};
 
 use crate::harness::PATIENCE;
 
@@ -85,9 +81,9 @@ const OPS: [Op; 17] = [
 pub const PRINTED: &str = "a kernel printed this";
 
 /// Ends [`Op::Linger`]; thread mode only.
-pub static RELEASE: AtomicBool = AtomicBool::new(false);
+pub static RELEASE: Flag = Flag::new();
 /// Rounds of [`Op::Linger`].
-pub static BEATS: AtomicU64 = AtomicU64::new(0);
+pub static BEATS: Counter = Counter::new();
 
 /// What byte `index` with value `byte` becomes. The host computes it in another way.
 fn transform(index: usize, byte: u8) -> u8 {
@@ -130,26 +126,27 @@ struct Args {
 }
 
 impl Args {
-    fn word(&self, index: u64) -> &AtomicU64 {
+    #[expect(clippy::cast_ptr_alignment, reason = "argument blocks are allocated at cache lines")]
+    fn word(&self, index: u64) -> &SharedU64 {
         let ptr = self.memory.ptr(self.addr + 8 * index, 8).expect("inside device memory");
         // SAFETY: inside device memory, aligned, and mapped while the program runs.
-        unsafe { AtomicU64::from_ptr(ptr.cast()) }
+        unsafe { &*ptr.cast::<SharedU64>() }
     }
 
     fn param(&self, index: u64) -> u64 {
-        self.word(index).load(Ordering::Acquire)
+        self.word(index).see()
     }
 
-    fn result(&self, index: u64) -> &AtomicU64 {
+    fn result(&self, index: u64) -> &SharedU64 {
         self.word(RESULTS + index)
     }
 
     fn set(&self, index: u64, value: u64) {
-        self.result(index).store(value, Ordering::Release);
+        self.result(index).publish(value);
     }
 
     fn wait_until_set(&self, index: u64) {
-        while self.result(index).load(Ordering::Acquire) == 0 {
+        while self.result(index).see() == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -181,7 +178,7 @@ fn ping_pong(link: &DeviceLink, args: &Args) {
     for round in 1..=args.param(1) {
         loop {
             let seen = link.host_wakes();
-            if args.result(0).load(Ordering::Acquire) == round {
+            if args.result(0).see() == round {
                 break;
             }
             let event = link.wait_for_host_since(seen, PATIENCE);
@@ -203,10 +200,10 @@ fn sleepers(link: &DeviceLink, args: &Args) {
         for _ in 0..args.param(1) {
             scope.spawn(|| {
                 let seen = link.host_wakes();
-                args.result(0).fetch_add(1, Ordering::AcqRel);
+                args.result(0).add(1);
                 // No limit: a sleeper that times out looks again, and would count as woken.
                 if link.wait_for_host_since(seen, Duration::MAX) == HostEvent::Woken {
-                    args.result(1).fetch_add(1, Ordering::AcqRel);
+                    args.result(1).add(1);
                 }
             });
         }
@@ -214,16 +211,16 @@ fn sleepers(link: &DeviceLink, args: &Args) {
 }
 
 fn flicker(args: &Args) {
-    while args.result(1).load(Ordering::Relaxed) == 0 {
-        args.result(0).store(u64::MAX, Ordering::Relaxed);
-        args.result(0).store(0, Ordering::Relaxed);
+    while args.result(1).get() == 0 {
+        args.result(0).set(u64::MAX);
+        args.result(0).set(0);
     }
 }
 
 fn publish(args: &Args) {
     for round in 1..=args.param(1) {
         for index in 0..BLOCK_WORDS {
-            args.result(8 + index).store(round, Ordering::Relaxed);
+            args.result(8 + index).set(round);
         }
         args.set(0, round);
     }
@@ -236,24 +233,22 @@ fn finish_early(link: &DeviceLink, args: &Args) {
 }
 
 /// Where [`record`] stores; one device per process crashes.
-static RECORD_AT: AtomicU64 = AtomicU64::new(0);
+static RECORD_AT: SharedU64 = SharedU64::new(0);
 
 fn record_crashes(args: &Args) {
     let results = ptr::from_ref(args.result(0)).addr();
-    RECORD_AT.store(results as u64, Ordering::Release);
+    RECORD_AT.publish(results as u64);
     set_crash_recorder(record);
 }
 
 fn record(signal: i32, fault_addr: u64) {
-    let results = RECORD_AT.load(Ordering::Acquire) as usize;
+    let results = RECORD_AT.see() as usize;
     for (index, value) in [(0, signal.unsigned_abs().into()), (1, fault_addr)] {
         // SAFETY: points to result words of the launch, which stay mapped until the process ends.
-        unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(results + 8 * index)) }
-            .store(value, Ordering::Release);
+        unsafe { &*ptr::with_exposed_provenance::<SharedU64>(results + 8 * index) }.publish(value);
     }
     // SAFETY: as above.
-    unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(results + 16)) }
-        .fetch_add(1, Ordering::AcqRel);
+    unsafe { &*ptr::with_exposed_provenance::<SharedU64>(results + 16) }.add(1);
 }
 
 fn segv(args: &Args) {
@@ -305,9 +300,9 @@ fn until_gone(link: &DeviceLink, args: &Args) {
 
 fn linger(args: &Args) {
     args.set(3, 1);
-    while !RELEASE.load(Ordering::Acquire) {
-        assert_eq!(args.result(3).load(Ordering::Acquire), 1, "memory went away");
-        BEATS.fetch_add(1, Ordering::AcqRel);
+    while !RELEASE.is_raised() {
+        assert_eq!(args.result(3).see(), 1, "memory went away");
+        BEATS.next();
         std::thread::sleep(Duration::from_millis(1));
     }
 }

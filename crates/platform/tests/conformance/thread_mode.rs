@@ -1,6 +1,6 @@
 //! What only a device in this process does.
 
-use std::{os::unix::process::ExitStatusExt, process::ExitStatus, sync::atomic::Ordering};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
 use tensortap_platform::{DeathCause, DeviceEvent, PlatformError, abandoned_devices};
 
@@ -80,7 +80,7 @@ fn a_panic_ends_the_device_and_not_the_host(case: &Case) {
 }
 
 fn a_program_that_runs_on_keeps_its_memory(case: &Case) {
-    RELEASE.store(false, Ordering::Release);
+    RELEASE.lower();
     let before = abandoned_devices();
     let mut dropped = case.open();
     let mut killed = case.open();
@@ -95,9 +95,9 @@ fn a_program_that_runs_on_keeps_its_memory(case: &Case) {
     drop(killed);
     drop(dropped);
     assert_eq!(abandoned_devices(), before + 2);
-    let beats = BEATS.load(Ordering::Acquire);
-    eventually("the programs read their memory", || BEATS.load(Ordering::Acquire) > beats + 20);
-    RELEASE.store(true, Ordering::Release);
+    let beats = BEATS.count();
+    eventually("the programs read their memory", || BEATS.count() > beats + 20);
+    RELEASE.raise();
     eventually("the threads end", || device_threads() == 0);
     assert!(!bases.contains(&free_base(case)), "memory that was left behind is mapped over");
 }

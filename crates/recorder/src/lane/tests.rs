@@ -5,10 +5,9 @@ use std::vec::Vec;
 
 use tensortap_abi::{DeviceRange, DumpBufferState, DumpGeometry, DumpPolicy};
 use tensortap_abi::{DumpCollect, DumpFilter, DumpLevel};
-use tensortap_sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::region::{Claims, Memory, PartTable};
+use crate::region::{Claims, Memory, PartTable, StateWords};
 use crate::{SetupOptions, setup_bytes};
 
 const GEOMETRY: DumpGeometry = DumpGeometry { threads: 1, buffers: 2, records: 3, arena_bytes: 4096 };
@@ -93,12 +92,12 @@ fn several_fills_can_be_under_way_and_records_appear_in_the_order_of_reservation
     for (reservation, value) in [(&third, 3), (&first, 1)] {
         lane.payload(reservation).fill(MaybeUninit::new(value));
     }
-    assert_eq!(state.ready_pushed().load(Relaxed), 0);
+    assert_eq!(state.ready_pushed().get(), 0);
     lane.commit(first, &record(11));
     lane.commit(second, &record(12));
-    assert_eq!((state.ready_pushed().load(Relaxed), state.current_buffer().load(Relaxed)), (0, 1));
+    assert_eq!((state.ready_pushed().get(), state.current_buffer().get()), (0, 1));
     lane.commit(third, &record(13));
-    assert_eq!((state.ready_pushed().load(Relaxed), state.current_buffer().load(Relaxed)), (1, 0));
+    assert_eq!((state.ready_pushed().get(), state.current_buffer().get()), (1, 0));
     assert!(lane.reserve(None).is_ok(), "the second buffer");
     assert_eq!(([0, 1, 2].map(|place| rig.record_task(place)), rig.committed()), ([11, 12, 13], 3));
 }
@@ -128,7 +127,7 @@ fn a_refused_reservation_takes_nothing() {
         lane.commit(reservation, &record(task));
     }
     assert_eq!((lane.reserve(NEED), lane.reserve(None)), (Err(Refused::NoPlace), Err(Refused::NoPlace)));
-    assert_eq!((lane.free_places(), state.write_cursor().load(Relaxed)), (0, 4096));
+    assert_eq!((lane.free_places(), state.write_cursor().get()), (0, 4096));
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn pieces_are_counted_as_they_are_cut() {
     let reservation = lane.reserve(Some(Need { bytes: 3500, align: 64 })).unwrap();
     lane.commit(reservation, &record(0));
     assert_eq!(lane.next_piece(5000, 64).bytes, 4096 - 3520);
-    assert_eq!(state.write_cursor().load(Relaxed), 3500);
+    assert_eq!(state.write_cursor().get(), 3500);
 }
 
 #[test]
@@ -173,8 +172,8 @@ fn state_words_lie_where_the_layout_says() {
     assert_eq!(size_of::<DumpBufferState>(), 256);
     let mut rig = Rig::new();
     let (_, state) = rig.lane();
-    state.filtered_bytes().store(0x1234, Relaxed);
-    state.consumed_cursor().store(0x56, Relaxed);
+    state.filtered_bytes().set(0x1234);
+    state.consumed_cursor().set(0x56);
     let states = usize::try_from(GEOMETRY.states_offset()).unwrap() / 64;
     assert_eq!(rig.lines[states + 3].0[8..10], [0x34, 0x12]);
     assert_eq!(rig.lines[states + 1].0[0], 0x56);

@@ -1,7 +1,6 @@
 //! Damaged descriptors, and words of the region that a stray write has hit.
 
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -94,9 +93,9 @@ proptest! {
         let mut recorder = region.recorder(0, &link).unwrap();
         let mut asked = 0;
         for (word, value) in words {
-            rig.word(host.state_at(word * 8)).store(value, Relaxed);
+            rig.word(host.state_at(word * 8)).set(value);
             for &(entry, value) in &entries {
-                rig.half_word(rig.geometry.queues_offset() + entry * 4).store(value, Relaxed);
+                rig.half_word(rig.geometry.queues_offset() + entry * 4).set(value);
             }
             recorder.tensor(&input(0, &rig.tensor(700)));
             recorder.task(&TaskDumpRecord::default());
@@ -111,7 +110,7 @@ proptest! {
 fn a_number_in_the_free_queue_that_names_no_buffer_is_passed_over() {
     let rig = Rig::new(SMALL);
     let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
-    rig.half_word(rig.geometry.queues_offset()).store(3, Relaxed);
+    rig.half_word(rig.geometry.queues_offset()).set(3);
     let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
     let outcomes: Vec<Outcome> = (0..9).map(|_| recorder.task(&TaskDumpRecord::default())).collect();
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Recorded).count(), 8);
@@ -124,7 +123,7 @@ fn a_consumed_cursor_past_the_arena_frees_nothing() {
     let host = RefCell::new(FakeHost::new(&rig, 0));
     let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
     (0..4).for_each(|_| assert_eq!(recorder.tensor(&input(0, &rig.tensor(2048))), Outcome::Recorded));
-    rig.word(host.borrow().state_at(state_offset!(consumed_cursor))).store(1 << 40, Relaxed);
+    rig.word(host.borrow().state_at(state_offset!(consumed_cursor))).set(1 << 40);
     let outcome = recorder.tensor(&input(0, &rig.tensor(2048)));
     assert_eq!(outcome, Outcome::Dropped(DropReason::NoSpace));
 }

@@ -1,7 +1,6 @@
 //! The other side, played by hand: plain reads and writes over the region, in the protocol's own words.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use core::mem::offset_of;
 use tensortap_abi::{
@@ -62,7 +61,7 @@ impl<'r> FakeHost<'r> {
 
     /// A word of the thread's state.
     pub fn state(&self, offset: u64) -> u64 {
-        self.rig.word(self.state_at(offset)).load(Acquire)
+        self.rig.word(self.state_at(offset)).see()
     }
 
     pub fn state_at(&self, offset: u64) -> u64 {
@@ -70,7 +69,7 @@ impl<'r> FakeHost<'r> {
     }
 
     fn set_state(&self, offset: u64, value: u64) {
-        self.rig.word(self.state_at(offset)).store(value, Release);
+        self.rig.word(self.state_at(offset)).publish(value);
     }
 
     /// Takes everything, and gives everything back.
@@ -89,7 +88,7 @@ impl<'r> FakeHost<'r> {
             let popped = self.state(state_offset!(ready_popped));
             let ready = self.state(state_offset!(ready_pushed)) > popped;
             let number = if ready {
-                self.rig.half_word(self.queue_at(1, popped)).load(Relaxed)
+                self.rig.half_word(self.queue_at(1, popped)).get()
             } else if current > 0 {
                 u32::try_from(current - 1).unwrap()
             } else {
@@ -124,19 +123,19 @@ impl<'r> FakeHost<'r> {
     pub fn return_buffers(&mut self) {
         for number in std::mem::take(&mut self.emptied) {
             let pushed = self.state(state_offset!(free_pushed));
-            self.rig.half_word(self.queue_at(0, pushed)).store(number, Relaxed);
+            self.rig.half_word(self.queue_at(0, pushed)).set(number);
             self.set_state(state_offset!(free_pushed), pushed + 1);
         }
     }
 
     /// Says that the host lives.
     pub fn beat(rig: &Rig) {
-        rig.word(offset_of!(DumpSetupHeader, heartbeat) as u64).fetch_add(1, Relaxed);
+        rig.word(offset_of!(DumpSetupHeader, heartbeat) as u64).add(1);
     }
 
     /// Says that nothing can be written any more.
     pub fn discard(rig: &Rig) {
-        rig.word(offset_of!(DumpSetupHeader, discard) as u64).store(1, Relaxed);
+        rig.word(offset_of!(DumpSetupHeader, discard) as u64).set(1);
     }
 
     fn records(&self) -> u64 {
@@ -159,9 +158,9 @@ impl<'r> FakeHost<'r> {
     fn check_buffer(&self, number: u32) -> u64 {
         assert!(number < self.rig.geometry.buffers);
         let at = self.buffer_at(number);
-        let committed = self.rig.word(at + offset_of!(DumpBufferHeader, committed) as u64).load(Acquire);
+        let committed = self.rig.word(at + offset_of!(DumpBufferHeader, committed) as u64).see();
         assert!(self.place <= committed && committed <= self.records());
-        let field = |offset| self.rig.word(at + offset).load(Relaxed);
+        let field = |offset| self.rig.word(at + offset).get();
         assert_eq!(field(0), RUN_ID);
         assert_eq!(field(offset_of!(DumpBufferHeader, first_seq) as u64), self.next_seq - self.place);
         assert_eq!(field(offset_of!(DumpBufferHeader, thread) as u64), self.thread);

@@ -2,13 +2,13 @@
 
 use std::alloc::{Layout as Allocation, alloc, dealloc};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use tensortap_abi::{
     DType, DeviceRange, DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, Role,
     TensorDesc,
 };
 use tensortap_recorder::{Memory, Region, RegionError, SetupOptions, TensorCapture, setup_bytes};
+use tensortap_sync::{SharedU32, SharedU64};
 
 pub const RUN_ID: u64 = 0x51_7e;
 
@@ -77,14 +77,19 @@ impl Rig {
         self.base.addr() as u64 + offset
     }
 
-    pub fn word(&self, offset: u64) -> &AtomicU64 {
+    #[expect(
+        clippy::cast_ptr_alignment,
+        reason = "the memory begins at a page, and words lie at multiples of 8"
+    )]
+    pub fn word(&self, offset: u64) -> &SharedU64 {
         // SAFETY: in bounds and aligned; shared words are reached through atomics by both sides.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+        unsafe { &*self.at(offset, 8).cast::<SharedU64>() }
     }
 
-    pub fn half_word(&self, offset: u64) -> &AtomicU32 {
+    #[expect(clippy::cast_ptr_alignment, reason = "as for words, at multiples of 4")]
+    pub fn half_word(&self, offset: u64) -> &SharedU32 {
         // SAFETY: as above.
-        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+        unsafe { &*self.at(offset, 4).cast::<SharedU32>() }
     }
 
     pub fn read(&self, offset: u64, bytes: u64) -> Vec<u8> {

@@ -1,11 +1,11 @@
 //! Device threads against a host thread that drains while they record.
 
 use core::time::Duration;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use tensortap_abi::*;
 use tensortap_recorder::*;
+use tensortap_sync::Counter;
 
 use crate::host::{FakeHost, state_offset};
 use crate::rig::{Rig, input};
@@ -45,12 +45,12 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
         })
         .collect();
     let pick = |thread: u64, round: u64| usize::try_from((round * 5 + thread) % sizes.len() as u64).unwrap();
-    let recording = AtomicUsize::new(THREADS as usize);
+    let ended = Counter::new();
     let began = Instant::now();
 
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (region, tensors, recording) = (&region, &tensors, &recording);
+            let (region, tensors, ended) = (&region, &tensors, &ended);
             scope.spawn(move || {
                 let mut recorder = region.recorder(thread, RealLink(began)).unwrap();
                 for round in 0..rounds {
@@ -59,7 +59,7 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
                 }
                 recorder.flush();
                 assert!(recorder.counters().held_up_ns > 0);
-                recording.fetch_sub(1, Relaxed);
+                ended.next();
             });
         }
         let mut hosts: Vec<FakeHost<'_>> =
@@ -80,5 +80,5 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
             }
         }
     });
-    assert_eq!(recording.load(Relaxed), 0);
+    assert_eq!(ended.count(), u64::from(THREADS));
 }

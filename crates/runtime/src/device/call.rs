@@ -6,7 +6,7 @@ use std::time::Instant;
 use tensortap_abi::{
     BlockContext, CALL_ANNOUNCED, CALL_CONTEXT, CALL_TIMED, KernelArgs, KernelEntry, SubtaskContext,
 };
-use tensortap_sync::atomic::{AtomicU64, Ordering};
+use tensortap_sync::SharedU64;
 
 use super::memory::CoreView;
 
@@ -47,16 +47,16 @@ impl SpecialCall {
 /// Address of the kernel that is about to run, for a debugger.
 // SAFETY: no other item of the program has this name; a debugger looks for it.
 #[unsafe(no_mangle)]
-static TENSORTAP_KERNEL: AtomicU64 = AtomicU64::new(0);
+static TENSORTAP_KERNEL: SharedU64 = SharedU64::new(0);
 
 /// Address of the `args[]` it is about to receive.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
-static TENSORTAP_ARGS: AtomicU64 = AtomicU64::new(0);
+static TENSORTAP_ARGS: SharedU64 = SharedU64::new(0);
 
 fn announce(entry: KernelEntry, args: *mut u64) {
-    TENSORTAP_KERNEL.store(entry as usize as u64, Ordering::Relaxed);
-    TENSORTAP_ARGS.store(args.expose_provenance() as u64, Ordering::Relaxed);
+    TENSORTAP_KERNEL.set(entry as usize as u64);
+    TENSORTAP_ARGS.set(args.expose_provenance() as u64);
     tensortap_before_kernel();
 }
 
@@ -66,5 +66,5 @@ fn announce(entry: KernelEntry, args: *mut u64) {
 #[inline(never)]
 extern "C" fn tensortap_before_kernel() {
     // Something must be left to stop at.
-    std::hint::black_box(TENSORTAP_KERNEL.load(Ordering::Relaxed));
+    std::hint::black_box(TENSORTAP_KERNEL.get());
 }

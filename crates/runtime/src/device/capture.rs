@@ -12,7 +12,6 @@ use tensortap_abi::{
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
 use tensortap_recorder::{HostLink, ScalarCapture, TaskHead, TensorCapture, ThreadRecorder, UncapturedArg};
-use tensortap_sync::atomic::Ordering;
 
 use super::memory::{CoreView, Dispatch, PayloadReader, ThreadView};
 use super::run::Run;
@@ -56,7 +55,7 @@ impl HostLink for HostOfRun<'_, '_> {
     fn waiting(&self, waiting: bool) {
         // A recorder waits only in the middle of a capture.
         let state = if waiting { ThreadState::WaitingForDump } else { ThreadState::Capturing };
-        self.thread.state().store(state as u32, Ordering::Release);
+        self.thread.state().publish(state as u32);
     }
 }
 
@@ -99,11 +98,11 @@ impl<'r, 'm> Capture<'r, 'm> {
     /// Publishes that this thread captures, and that it no longer does: no limit runs meanwhile. The clock is read
     /// once at either end; the capture is told when it began.
     fn held_up(&mut self, capture: impl FnOnce(&mut Self, u64)) {
-        self.thread.state().store(ThreadState::Capturing as u32, Ordering::Release);
+        self.thread.state().publish(ThreadState::Capturing as u32);
         let began_ns = self.recorder.begin();
         capture(self, began_ns);
         self.recorder.end();
-        self.thread.state().store(ThreadState::Running as u32, Ordering::Release);
+        self.thread.state().publish(ThreadState::Running as u32);
     }
 
     /// Says that this thread records no more.
@@ -123,7 +122,7 @@ impl<'r, 'm> Capture<'r, 'm> {
 
     fn is_captured(&self, slot: u32) -> bool {
         // Ordered by the last dispatch's completion, or by the post that made the task visible as running.
-        self.run.slots.captured(slot).load(Ordering::Relaxed) != 0
+        self.run.slots.captured(slot).get() != 0
     }
 
     /// Records that both stages and all dispatches together would make.
@@ -150,7 +149,7 @@ impl<'r, 'm> Capture<'r, 'm> {
             task_id: slots.task_id(slot),
             func_id: slots.func_id(slot),
             block_num: slots.block_num(slot),
-            dispatched_ns: slots.dispatched_ns(slot).load(Ordering::Relaxed),
+            dispatched_ns: slots.dispatched_ns(slot).get(),
             completed_ns,
             tensor_count: slots.tensor_count(slot).into(),
             scalar_count: slots.scalar_count(slot).into(),
@@ -267,10 +266,10 @@ impl TaskHooks for Capture<'_, '_> {
             func_ids: slots.func_id(slot),
             records: self.records(slot),
         });
-        slots.captured(slot).store(wanted.into(), Ordering::Relaxed);
+        slots.captured(slot).set(wanted.into());
         if wanted {
             self.held_up(|capture, now_ns| {
-                capture.run.slots.dispatched_ns(slot).store(now_ns, Ordering::Relaxed);
+                capture.run.slots.dispatched_ns(slot).set(now_ns);
                 capture.task(slot, 0, 0);
                 if capture.records_tensors() {
                     capture.tensors(slot, DumpStage::BeforeDispatch, false);
@@ -316,7 +315,7 @@ impl GraphObserver for EdgeCapture<'_, '_> {
         let edge = tensortap_recorder::EdgeCapture { consumer: to.0, producer: from.0, cause, arg_index };
         self.recorder.edge(&edge);
         // If the recorder had to wait, it left the thread as capturing.
-        self.thread.state().store(ThreadState::Running as u32, Ordering::Release);
+        self.thread.state().publish(ThreadState::Running as u32);
     }
 }
 

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::fmt::Write;
 use std::io;
-use std::sync::atomic::AtomicPtr;
 
 use tensortap_abi::{DeviceControl, FailureKind, NO_CORE, TaskId};
 use tensortap_platform::{CrashText, DeathCause, set_crash_recorder, tell_crashes_in_this_process};
 use tensortap_scene::KernelDef;
-use tensortap_sync::atomic::Ordering;
+
+use tensortap_sync::HandlerPointer;
 
 use crate::place::Place;
 
@@ -28,7 +28,7 @@ struct Core {
 }
 
 /// The control area of the current run, null between runs.
-static CONTROL: AtomicPtr<Table<'static, DeviceControl>> = AtomicPtr::new(std::ptr::null_mut());
+static CONTROL: HandlerPointer<Table<'static, DeviceControl>> = HandlerPointer::null();
 
 /// Keeps the handler pointed at a run until dropped.
 pub struct WatchedRun<'m> {
@@ -38,15 +38,14 @@ pub struct WatchedRun<'m> {
 /// Points the crash recorder at a run. One run at a time is watched: a device process has only one.
 pub fn watch_run<'m>(control: &Control<'m>) -> WatchedRun<'m> {
     let mut watched = WatchedRun { head: Box::new(control.head()) };
-    CONTROL.store(std::ptr::from_mut(&mut *watched.head).cast(), Ordering::Release);
+    CONTROL.set(std::ptr::from_mut(&mut *watched.head).cast());
     set_crash_recorder(record);
     watched
 }
 
 impl Drop for WatchedRun<'_> {
     fn drop(&mut self) {
-        let mine = std::ptr::from_mut(&mut *self.head).cast();
-        let _ = CONTROL.compare_exchange(mine, std::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
+        CONTROL.clear_if(std::ptr::from_mut(&mut *self.head).cast());
     }
 }
 
@@ -67,7 +66,7 @@ impl Drop for WatchedCore {
 
 /// Runs inside the signal handler: plain stores to mapped memory, nothing else.
 fn record(signal: i32, fault_addr: u64) {
-    let control = CONTROL.load(Ordering::Acquire);
+    let control = CONTROL.get();
     // SAFETY: non-null only while the `WatchedRun` that owns it lives; a run outlives its core threads, and the
     // handler runs on one of them (or on a thread of the run).
     let Some(head) = (unsafe { control.as_ref() }) else { return };
@@ -75,12 +74,12 @@ fn record(signal: i32, fault_addr: u64) {
         Some(Core { number, view, .. }) => (number, view.task_id(), view.func_id()),
         None => (NO_CORE, u64::MAX, tensortap_abi::NO_KERNEL),
     };
-    head.failure_signal(0).store(signal.unsigned_abs(), Ordering::Relaxed);
-    head.failure_addr(0).store(fault_addr, Ordering::Relaxed);
-    head.failure_core(0).store(core, Ordering::Relaxed);
-    head.failure_task(0).store(task, Ordering::Relaxed);
-    head.failure_func_id(0).store(func_id, Ordering::Relaxed);
-    head.failure(0).store(FailureKind::Signal as u32, Ordering::Release);
+    head.failure_signal(0).set(signal.unsigned_abs());
+    head.failure_addr(0).set(fault_addr);
+    head.failure_core(0).set(core);
+    head.failure_task(0).set(task);
+    head.failure_func_id(0).set(func_id);
+    head.failure(0).publish(FailureKind::Signal as u32);
 }
 
 /// In thread mode a kernel that crashes takes its host along. After this call the process names task, kernel, core and

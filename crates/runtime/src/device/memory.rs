@@ -13,9 +13,9 @@ use tensortap_abi::{
 };
 use tensortap_platform::{DeviceMemory, PlatformError};
 use tensortap_recorder::{Memory, Region, RegionError};
-use tensortap_sync::atomic::{AtomicU32, AtomicU64};
 use tensortap_sync::fanout::EdgeTable;
 use tensortap_sync::mailbox::MailboxWords;
+use tensortap_sync::{SharedU32, SharedU64};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// An array of `T` in device memory. Lives as long as the mapping, which outlasts every launch.
@@ -82,7 +82,7 @@ macro_rules! shared_field {
         pub fn $name(&self, index: u32) -> &'m $atomic {
             // SAFETY: the field lies in the table and is aligned; every thread reaches it through atomics while the
             // entry is shared, and 'm is the life of the mapping.
-            unsafe { <$atomic>::from_ptr(&raw mut (*self.at(index)).$field) }
+            unsafe { &*(&raw mut (*self.at(index)).$field).cast::<$atomic>() }
         }
     };
 }
@@ -100,13 +100,13 @@ macro_rules! fixed_field {
 }
 
 impl<'m> Table<'m, TaskSlot> {
-    shared_field!(/** Predecessors not yet complete. */ pending: pending, AtomicU32);
-    shared_field!(/** Head of the list of successors. */ fanout: fanout, AtomicU32);
-    shared_field!(/** Dispatches not yet finished. */ remaining: remaining, AtomicU32);
-    shared_field!(/** Who still needs the slot. */ refs: refs, AtomicU32);
-    shared_field!(/** Next block to dispatch. */ next_block: next_block, AtomicU32);
-    shared_field!(/** `TaskState` tag. */ state: state, AtomicU32);
-    shared_field!(/** Identity, zeroed by nobody: stale after the slot retired. */ shared_task_id: task_id, AtomicU64);
+    shared_field!(/** Predecessors not yet complete. */ pending: pending, SharedU32);
+    shared_field!(/** Head of the list of successors. */ fanout: fanout, SharedU32);
+    shared_field!(/** Dispatches not yet finished. */ remaining: remaining, SharedU32);
+    shared_field!(/** Who still needs the slot. */ refs: refs, SharedU32);
+    shared_field!(/** Next block to dispatch. */ next_block: next_block, SharedU32);
+    shared_field!(/** `TaskState` tag. */ state: state, SharedU32);
+    shared_field!(/** Identity, zeroed by nobody: stale after the slot retired. */ shared_task_id: task_id, SharedU64);
     fixed_field!(/** Identity. */ task_id, u64);
     fixed_field!(/** Where the payload lies. */ payload_addr, u64);
     fixed_field!(/** Kernel of each subtask slot. */ func_id, [u32; 3]);
@@ -119,8 +119,8 @@ impl<'m> Table<'m, TaskSlot> {
     fixed_field!(/** Marked arguments, a bit each. */ dump_marks, u64);
     fixed_field!(/** Tensor arguments with registered metadata, a bit each. */ tensor_info_mask, u32);
     fixed_field!(/** Where that metadata lies. */ tensor_info_addr, u64);
-    shared_field!(/** Whether the dump captures the task. */ captured: captured, AtomicU32);
-    shared_field!(/** Device time of the first dispatch. */ dispatched_ns: dispatched_ns, AtomicU64);
+    shared_field!(/** Whether the dump captures the task. */ captured: captured, SharedU32);
+    shared_field!(/** Device time of the first dispatch. */ dispatched_ns: dispatched_ns, SharedU64);
 }
 
 impl Table<'_, EdgeNode> {
@@ -132,9 +132,9 @@ impl Table<'_, EdgeNode> {
 }
 
 impl EdgeTable for Table<'_, EdgeNode> {
-    fn next(&self, node: u32) -> &AtomicU32 {
+    fn next(&self, node: u32) -> &SharedU32 {
         // SAFETY: as for shared fields.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.at(node)).next) }
+        unsafe { &*(&raw mut (*self.at(node)).next).cast::<SharedU32>() }
     }
 }
 
@@ -279,15 +279,15 @@ impl<'m> Control<'m> {
 }
 
 impl<'m> Table<'m, DeviceControl> {
-    shared_field!(/** `DeviceStatus` tag. */ status: status, AtomicU32);
-    shared_field!(/** `FailureKind` tag, stored last. */ failure: failure, AtomicU32);
-    shared_field!(/** Task at fault. */ failure_task: failure_task, AtomicU64);
-    shared_field!(/** Faulting address. */ failure_addr: failure_addr, AtomicU64);
-    shared_field!(/** Core at fault. */ failure_core: failure_core, AtomicU32);
-    shared_field!(/** Kernel at fault. */ failure_func_id: failure_func_id, AtomicU32);
-    shared_field!(/** Signal number. */ failure_signal: failure_signal, AtomicU32);
-    shared_field!(/** Device time at launch. */ started_ns: started_ns, AtomicU64);
-    shared_field!(/** Device time at the end. */ ended_ns: ended_ns, AtomicU64);
+    shared_field!(/** `DeviceStatus` tag. */ status: status, SharedU32);
+    shared_field!(/** `FailureKind` tag, stored last. */ failure: failure, SharedU32);
+    shared_field!(/** Task at fault. */ failure_task: failure_task, SharedU64);
+    shared_field!(/** Faulting address. */ failure_addr: failure_addr, SharedU64);
+    shared_field!(/** Core at fault. */ failure_core: failure_core, SharedU32);
+    shared_field!(/** Kernel at fault. */ failure_func_id: failure_func_id, SharedU32);
+    shared_field!(/** Signal number. */ failure_signal: failure_signal, SharedU32);
+    shared_field!(/** Device time at launch. */ started_ns: started_ns, SharedU64);
+    shared_field!(/** Device time at the end. */ ended_ns: ended_ns, SharedU64);
 
     /// Stores the explanation; only the thread that claimed the failure calls this.
     pub fn set_message(&self, text: &str) {
@@ -317,29 +317,29 @@ unsafe impl Sync for ThreadView<'_> {}
 
 impl<'m> ThreadView<'m> {
     /// `ThreadState` tag.
-    pub fn state(&self) -> &'m AtomicU32 {
+    pub fn state(&self) -> &'m SharedU32 {
         // SAFETY: `Control::thread` checked the index; all access is atomic.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.at).state) }
+        unsafe { &*(&raw mut (*self.at).state).cast::<SharedU32>() }
     }
     /// Tasks submitted by the thread.
-    pub fn submitted(&self) -> &'m AtomicU64 {
+    pub fn submitted(&self) -> &'m SharedU64 {
         // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).submitted) }
+        unsafe { &*(&raw mut (*self.at).submitted).cast::<SharedU64>() }
     }
     /// Tasks completed by the thread.
-    pub fn completed(&self) -> &'m AtomicU64 {
+    pub fn completed(&self) -> &'m SharedU64 {
         // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).completed) }
+        unsafe { &*(&raw mut (*self.at).completed).cast::<SharedU64>() }
     }
     /// Rounds in which the thread found nothing to do.
-    pub fn idle_rounds(&self) -> &'m AtomicU64 {
+    pub fn idle_rounds(&self) -> &'m SharedU64 {
         // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).idle_rounds) }
+        unsafe { &*(&raw mut (*self.at).idle_rounds).cast::<SharedU64>() }
     }
     /// Dispatches seen finished by the thread.
-    pub fn dispatches(&self) -> &'m AtomicU64 {
+    pub fn dispatches(&self) -> &'m SharedU64 {
         // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).dispatches) }
+        unsafe { &*(&raw mut (*self.at).dispatches).cast::<SharedU64>() }
     }
 }
 
@@ -355,13 +355,13 @@ unsafe impl Send for CoreView<'_> {}
 unsafe impl Sync for CoreView<'_> {}
 
 impl MailboxWords for CoreView<'_> {
-    fn posted(&self) -> &AtomicU64 {
+    fn posted(&self) -> &SharedU64 {
         // SAFETY: `Control::core` checked the index; all access to the word is atomic.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).posted) }
+        unsafe { &*(&raw mut (*self.at).posted).cast::<SharedU64>() }
     }
-    fn done(&self) -> &AtomicU64 {
+    fn done(&self) -> &SharedU64 {
         // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.at).done) }
+        unsafe { &*(&raw mut (*self.at).done).cast::<SharedU64>() }
     }
 }
 

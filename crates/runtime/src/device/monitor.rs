@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use tensortap_abi::{FailureKind, SLOTS_PER_TASK, TaskId, TaskState, ThreadState};
-use tensortap_sync::atomic::Ordering;
 use tensortap_sync::mailbox::MailboxWords;
 
 use super::run::{Failure, Run};
@@ -67,7 +66,7 @@ impl Stillness {
 }
 
 fn idle_rounds(run: &Run<'_>) -> impl Iterator<Item = u64> {
-    (1..=run.schedulers()).map(|thread| run.control.thread(thread).idle_rounds().load(Ordering::Acquire))
+    (1..=run.schedulers()).map(|thread| run.control.thread(thread).idle_rounds().see())
 }
 
 /// Time without progress. Stands still while any thread is held up by the dump.
@@ -93,13 +92,13 @@ impl StallClock {
 
 fn held_up_by_dump(run: &Run<'_>) -> bool {
     let threads = u32::try_from(run.scheduler_parkers.len()).expect("at most MAX_SCHEDULERS");
-    (0..=threads).any(|t| ThreadState::is_held_up(run.control.thread(t).state().load(Ordering::Relaxed)))
+    (0..=threads).any(|t| ThreadState::is_held_up(run.control.thread(t).state().get()))
 }
 
 fn busy_cores(run: &Run<'_>) -> impl Iterator<Item = u32> {
     (0..run.control.cores()).filter(|&core| {
         let view = run.control.core(core);
-        view.posted().load(Ordering::Acquire) != view.done().load(Ordering::Acquire)
+        view.posted().see() != view.done().see()
     })
 }
 
@@ -138,9 +137,8 @@ fn stall(run: &Run<'_>, still: Duration) -> Failure {
 }
 
 fn graph_deadlock(run: &Run<'_>) -> Failure {
-    let states = |wanted: TaskState| {
-        (0..run.slots.len()).filter(move |&s| run.slots.state(s).load(Ordering::Relaxed) == wanted as u32)
-    };
+    let states =
+        |wanted: TaskState| (0..run.slots.len()).filter(move |&s| run.slots.state(s).get() == wanted as u32);
     let waiting = states(TaskState::Published).count();
     let unpublished: Vec<u32> = states(TaskState::Building).take(SLOTS_PER_TASK).collect();
     let first = unpublished.first().copied().or_else(|| states(TaskState::Published).next());
@@ -178,7 +176,7 @@ mod tests {
     }
 
     fn set_rounds(run: &Run<'_>, rounds: u64) {
-        run.control.thread(1).idle_rounds().store(rounds, Ordering::Release);
+        run.control.thread(1).idle_rounds().publish(rounds);
     }
 
     #[test]

@@ -11,7 +11,6 @@ use tensortap_abi::{
 use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
 use tensortap_recorder::Region;
 use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, PlacedArg, Registry, Scene};
-use tensortap_sync::atomic::Ordering;
 use tensortap_sync::park::spins_for;
 
 use super::call::SpecialCall;
@@ -60,8 +59,8 @@ impl Refusal {
             Some(control) => {
                 let head = control.head();
                 head.set_message(&self.message);
-                head.failure(0).store(FailureKind::Launch as u32, Ordering::Release);
-                head.status(0).store(DeviceStatus::Failed as u32, Ordering::Release);
+                head.failure(0).publish(FailureKind::Launch as u32);
+                head.status(0).publish(DeviceStatus::Failed as u32);
             }
             None => eprintln!("tensortap device: {}", self.message),
         }
@@ -206,14 +205,14 @@ impl<'m> Launch<'m> {
 
     fn schedule(&self, run: &Run<'m>, link: &DeviceLink, index: u32) {
         let state = run.control.thread(1 + index);
-        state.state().store(ThreadState::Running as u32, Ordering::Relaxed);
+        state.state().set(ThreadState::Running as u32);
         let KernelArgs { blocks, schedulers, .. } = self.args;
         let mine: Vec<u32> =
             (0..blocks).filter(|&block| owner_of_block(block, schedulers) == index).collect();
         let count = u32::try_from(mine.len()).expect("at most MAX_BLOCKS");
         let cores = CoreMailboxes::new(run, mine.into_iter());
         schedule(run, index, count, cores, self.capture(run, link, 1 + index));
-        state.state().store(ThreadState::Idle as u32, Ordering::Relaxed);
+        state.state().set(ThreadState::Idle as u32);
     }
 
     /// What captures on behalf of a thread, when the run is dumped.
@@ -239,7 +238,7 @@ impl<'m> Launch<'m> {
     }
 
     fn orchestrate(&self, run: &Run<'m>, link: &DeviceLink) {
-        run.control.thread(0).state().store(ThreadState::Running as u32, Ordering::Relaxed);
+        run.control.thread(0).state().set(ThreadState::Running as u32);
         let setup = self.setup();
         let observer = self
             .orchestration_recorder(run, link)
@@ -255,7 +254,7 @@ impl<'m> Launch<'m> {
             Err(GraphError::Stopped) => {}
             Err(error) => run.fail(&Failure::new(kind_of(&error), error.to_string())),
         }
-        run.control.thread(0).state().store(ThreadState::Idle as u32, Ordering::Relaxed);
+        run.control.thread(0).state().set(ThreadState::Idle as u32);
     }
 
     /// The recorder of the thread that orchestrates. The orchestration's own arguments are recorded first: where its outputs
@@ -268,10 +267,10 @@ impl<'m> Launch<'m> {
         let mut recorder = self.recorder(run, link, 0)?;
         if let Ok(descs) = Table::<TensorDesc>::new(self.memory, self.args.args) {
             let state = run.control.thread(0).state();
-            let before = state.load(Ordering::Relaxed);
+            let before = state.get();
             record_orchestration_args(&mut recorder, &descs, &self.scene.args(&self.params));
             // If the recorder had to wait, it left the thread as capturing.
-            state.store(before, Ordering::Release);
+            state.publish(before);
         }
         Some(recorder)
     }

@@ -6,7 +6,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tensortap_abi::ThreadState;
-use tensortap_sync::atomic::Ordering;
 use tensortap_sync::fanout;
 
 use super::run::Run;
@@ -60,7 +59,7 @@ impl Race {
             _ => return Start::Normal,
         }
         let head = run.slots.fanout(slot);
-        if head.load(Ordering::Acquire) == fanout::OPEN_EMPTY {
+        if head.see() == fanout::OPEN_EMPTY {
             return if more_may_come(run) { Start::NotYet } else { Start::Normal };
         }
         let successors: Vec<u32> =
@@ -100,5 +99,5 @@ impl Race {
 /// The orchestrator may still add a successor, unless it is done or waits for tasks to complete.
 fn more_may_come(run: &Run<'_>) -> bool {
     let waiting = ThreadState::WaitingForRing as u32;
-    !run.is_sealed() && run.control.thread(0).state().load(Ordering::Acquire) != waiting
+    !run.is_sealed() && run.control.thread(0).state().see() != waiting
 }

@@ -6,10 +6,9 @@ use std::time::Instant;
 use tensortap_abi::{
     CoreType, DeviceStatus, EdgeNode, FailureKind, NO_CORE, NO_KERNEL, NO_SLOT, TaskId, TaskSlot, TaskState,
 };
-use tensortap_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tensortap_sync::park::Parker;
 use tensortap_sync::ready::ReadyQueue;
-use tensortap_sync::{fanout, pending};
+use tensortap_sync::{Flag, SharedU64, fanout, pending};
 
 use super::memory::{Control, Table};
 use super::race::Race;
@@ -94,8 +93,8 @@ pub struct Run<'m> {
     /// Where the monitor sleeps.
     pub monitor_parker: Parker,
     ready: [Option<ReadyQueue>; Shape::COUNT],
-    total: AtomicU64,
-    stop: AtomicBool,
+    total: SharedU64,
+    stop: Flag,
     failure: OnceLock<FailureKind>,
     epoch: Instant,
 }
@@ -138,8 +137,8 @@ impl<'m> Run<'m> {
             orchestrator_parker: parker(),
             monitor_parker: Parker::new(0, 0),
             ready,
-            total: AtomicU64::new(BUILDING),
-            stop: AtomicBool::new(false),
+            total: SharedU64::new(BUILDING),
+            stop: Flag::new(),
             failure: OnceLock::new(),
             epoch: Instant::now(),
         }
@@ -183,7 +182,7 @@ impl<'m> Run<'m> {
 
     /// Takes the publishing guard off a task; whoever takes the last hold makes it ready.
     pub fn publish(&self, slot: u32) {
-        self.slots.state(slot).store(TaskState::Published as u32, Ordering::Relaxed);
+        self.slots.state(slot).set(TaskState::Published as u32);
         self.satisfy(slot, None);
     }
 
@@ -207,10 +206,8 @@ impl<'m> Run<'m> {
     /// Gives up one hold on a slot and the memory it owns; the last one retires it.
     pub fn release(&self, slot: u32) {
         let Some(rings) = &self.rings else { return };
-        // Pairs with itself: the last holder sees what all others did with the memory.
-        if self.slots.refs(slot).fetch_sub(1, Ordering::AcqRel) == 1
-            && rings.retire(TaskId(self.slots.task_id(slot)))
-        {
+        // The last holder sees what all others did with the memory.
+        if pending::satisfy(self.slots.refs(slot)) && rings.retire(TaskId(self.slots.task_id(slot))) {
             self.orchestrator_parker.wake();
         }
     }
@@ -229,34 +226,32 @@ impl<'m> Run<'m> {
     /// Says how many tasks there are in all: the graph is built.
     pub fn seal(&self, total: u64) {
         // Pairs with the load in `is_sealed`.
-        self.total.store(total, Ordering::Release);
+        self.total.publish(total);
         self.wake_schedulers(None);
         self.monitor_parker.wake();
     }
 
     /// Whether the graph is built.
     pub fn is_sealed(&self) -> bool {
-        self.total.load(Ordering::Acquire) != BUILDING
+        self.total.see() != BUILDING
     }
 
     /// Whether every task of a built graph is complete.
     pub fn is_complete(&self) -> bool {
-        let total = self.total.load(Ordering::Acquire);
+        let total = self.total.see();
         total != BUILDING && self.completed() == total
     }
 
     /// Tasks completed so far, over all schedulers.
     pub fn completed(&self) -> u64 {
         // Pairs with the schedulers' stores: what they did before counting is visible.
-        (1..=self.schedulers()).map(|t| self.control.thread(t).completed().load(Ordering::Acquire)).sum()
+        (1..=self.schedulers()).map(|t| self.control.thread(t).completed().see()).sum()
     }
 
     /// Everything that counts as progress, added up.
     pub fn progress(&self) -> u64 {
         let threads = (0..=self.schedulers()).map(|t| self.control.thread(t));
-        threads
-            .map(|t| t.submitted().load(Ordering::Relaxed) + t.dispatches().load(Ordering::Relaxed))
-            .fold(0, u64::wrapping_add)
+        threads.map(|t| t.submitted().get() + t.dispatches().get()).fold(0, u64::wrapping_add)
     }
 
     /// Scheduler threads.
@@ -266,13 +261,13 @@ impl<'m> Run<'m> {
 
     /// Whether the run is to end now.
     pub fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.stop.is_raised()
     }
 
     /// Ends the run: every thread leaves at its next look.
     pub fn stop(&self) {
         // Pairs with the load in `stopped`.
-        self.stop.store(true, Ordering::Release);
+        self.stop.raise();
         self.wake_schedulers(None);
         self.core_parkers.iter().for_each(Parker::wake);
         self.orchestrator_parker.wake();
@@ -284,11 +279,11 @@ impl<'m> Run<'m> {
         let Failure { kind, task, func_id, core, message } = failure;
         if self.failure.set(*kind).is_ok() {
             let head = self.control.head();
-            head.failure_task(0).store(task.map_or(u64::MAX, |t| t.0), Ordering::Relaxed);
-            head.failure_func_id(0).store(func_id.unwrap_or(NO_KERNEL), Ordering::Relaxed);
-            head.failure_core(0).store(core.unwrap_or(NO_CORE), Ordering::Relaxed);
+            head.failure_task(0).set(task.map_or(u64::MAX, |t| t.0));
+            head.failure_func_id(0).set(func_id.unwrap_or(NO_KERNEL));
+            head.failure_core(0).set(core.unwrap_or(NO_CORE));
             head.set_message(message);
-            head.failure(0).store(*kind as u32, Ordering::Release);
+            head.failure(0).publish(*kind as u32);
         }
         self.stop();
     }
@@ -300,15 +295,15 @@ impl<'m> Run<'m> {
 
     /// Publishes the beginning of the run.
     pub fn mark_started(&self) {
-        self.control.head().started_ns(0).store(self.now_ns(), Ordering::Relaxed);
-        self.control.head().status(0).store(DeviceStatus::Running as u32, Ordering::Release);
+        self.control.head().started_ns(0).set(self.now_ns());
+        self.control.head().status(0).publish(DeviceStatus::Running as u32);
     }
 
     /// Publishes the end of the run.
     pub fn mark_ended(&self) {
         let status = if self.failure().is_some() { DeviceStatus::Failed } else { DeviceStatus::Complete };
-        self.control.head().ended_ns(0).store(self.now_ns(), Ordering::Relaxed);
-        self.control.head().status(0).store(status as u32, Ordering::Release);
+        self.control.head().ended_ns(0).set(self.now_ns());
+        self.control.head().status(0).publish(status as u32);
     }
 
     /// Device time, from one monotonic clock that starts with the run.

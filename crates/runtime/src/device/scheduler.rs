@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use tensortap_abi::{BlockContext, CoreType, PayloadLayout, SLOTS_PER_TASK, TaskState};
-use tensortap_sync::atomic::Ordering;
-use tensortap_sync::fanout;
+use tensortap_sync::{fanout, pending};
 
 use super::memory::{CoreView, Dispatch, ThreadView};
 use super::race::{Race, Start};
@@ -134,7 +133,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         if nothing {
             self.idle_rounds += 1;
             // Pairs with the watcher: what it saw before it saw this count was there when the round began or later.
-            self.thread.idle_rounds().store(self.idle_rounds, Ordering::Release);
+            self.thread.idle_rounds().publish(self.idle_rounds);
         }
         nothing
     }
@@ -175,9 +174,9 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
 
     fn finish_dispatch(&mut self, slot: u32) {
         self.dispatches += 1;
-        self.thread.dispatches().store(self.dispatches, Ordering::Relaxed);
-        // Pairs with itself: the scheduler that sees the last dispatch finish sees the writes of all of them.
-        if self.run.slots.remaining(slot).fetch_sub(1, Ordering::AcqRel) == 1 {
+        self.thread.dispatches().set(self.dispatches);
+        // The scheduler that sees the last dispatch finish sees the writes of all of them.
+        if pending::satisfy(self.run.slots.remaining(slot)) {
             self.complete(slot);
         }
     }
@@ -186,7 +185,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         if HOOKS_COMPILED_IN {
             self.hooks.after_completion(slot);
         }
-        self.run.slots.state(slot).store(TaskState::Complete as u32, Ordering::Relaxed);
+        self.run.slots.state(slot).set(TaskState::Complete as u32);
         match &self.run.race {
             Some(race) if race.finish_late(slot) => {}
             _ => self.release_successors(slot),
@@ -197,7 +196,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         self.run.release_after_completion(slot);
         self.completed += 1;
         // Pairs with `Run::completed`: whoever sees the count sees that the slot was released.
-        self.thread.completed().store(self.completed, Ordering::Release);
+        self.thread.completed().publish(self.completed);
         if self.run.is_sealed() && self.run.is_complete() {
             self.run.scheduler_parkers.iter().for_each(tensortap_sync::park::Parker::wake);
             self.run.monitor_parker.wake();
@@ -231,7 +230,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     /// What happens once per task, before its first dispatch.
     fn begin(&mut self, slot: u32) -> Begun {
         let slots = &self.run.slots;
-        if slots.next_block(slot).load(Ordering::Relaxed) != 0 {
+        if slots.next_block(slot).get() != 0 {
             return Begun::Here;
         }
         if let Some(race) = &self.run.race {
@@ -249,7 +248,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                 }
             }
         }
-        slots.state(slot).store(TaskState::Running as u32, Ordering::Relaxed);
+        slots.state(slot).set(TaskState::Running as u32);
         self.before_dispatch(slot);
         Begun::Here
     }
@@ -264,11 +263,11 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     /// Dispatches as many blocks as there is room for; what is left goes back for others to share.
     fn dispatch_blocks(&mut self, slot: u32, shape: Shape) {
         let block_num = self.run.slots.block_num(slot);
-        let mut block_idx = self.run.slots.next_block(slot).load(Ordering::Relaxed);
+        let mut block_idx = self.run.slots.next_block(slot).get();
         while block_idx < block_num {
             let Some(room) = self.find_block(shape) else {
                 // Only the taker of a task touches this; the ready queue hands it over.
-                self.run.slots.next_block(slot).store(block_idx, Ordering::Relaxed);
+                self.run.slots.next_block(slot).set(block_idx);
                 self.run.make_ready(slot, Some(self.index));
                 return;
             };

@@ -4,7 +4,6 @@ use tensortap_abi::{
     DeviceRange, EdgeCause, EdgeNode, KernelArgs, MAX_ARRAY_TASKS, TaskId, TaskSlot, TaskState,
 };
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
-use tensortap_sync::atomic::Ordering;
 
 use super::slot::{ALIGN, new_slot, payload_layout, poison_new, write_payload};
 use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
@@ -116,7 +115,7 @@ impl ArrayBuilder<'_, '_> {
         if task.slot >= self.tasks {
             return Err(GraphError::BadTask { what, task: task.id, problem: "does not exist" });
         }
-        if self.run.slots.state(task.slot).load(Ordering::Relaxed) != TaskState::Building as u32 {
+        if self.run.slots.state(task.slot).get() != TaskState::Building as u32 {
             return Err(GraphError::BadTask { what, task: task.id, problem: "is already published" });
         }
         Ok(())
@@ -166,7 +165,7 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
     fn publish(&mut self, task: TaskHandle) -> Result<(), GraphError> {
         self.check_unpublished("publishing", task)?;
         self.published += 1;
-        self.run.control.thread(0).submitted().store(self.published, Ordering::Relaxed);
+        self.run.control.thread(0).submitted().set(self.published);
         self.run.publish(task.slot);
         Ok(())
     }

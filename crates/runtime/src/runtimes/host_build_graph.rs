@@ -62,9 +62,8 @@ impl Runtime for HostBuildGraph {
     }
 
     fn seed(&self, setup: &DeviceSetup<'_>, run: &Run<'_>) {
-        use tensortap_sync::atomic::Ordering;
         for slot in 0..setup.args.task_count {
-            if run.slots.state(slot).load(Ordering::Relaxed) == TaskState::Published as u32 {
+            if run.slots.state(slot).get() == TaskState::Published as u32 {
                 run.publish(slot);
             }
         }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{ArenaWords, Consumer, Space};
-use crate::atomic::{AtomicU64, Ordering};
+use super::{ArenaCursors, ArenaWords, Consumer, Space};
+use crate::atomic::Ordering;
 use crate::commit::{Observer, Publisher};
-use crate::model::{Guarded, RACE, holds, refuted, weakened};
+use crate::model::{Copied, CopiedWithoutFences, Guarded, RACE, holds, refuted, weakened};
 use crate::orderings::{ArenaOrderings, Proven};
+use crate::{SharedU64, Word};
 
 weakened! {
     ReleaseRelaxed: ArenaOrderings { RELEASE = Relaxed }
@@ -17,9 +18,9 @@ weakened! {
 
 /// An arena of two bytes; records commit them.
 struct Shared {
-    written: AtomicU64,
-    consumed: AtomicU64,
-    committed: AtomicU64,
+    written: SharedU64,
+    consumed: SharedU64,
+    committed: SharedU64,
     bytes: [Guarded<u64>; 2],
 }
 
@@ -27,35 +28,64 @@ impl Shared {
     fn byte(&self, position: u64) -> &Guarded<u64> {
         &self.bytes[usize::from(position % 2 == 1)]
     }
+
+    fn cursors(&self) -> ArenaCursors<'_> {
+        ArenaCursors { written: &self.written, consumed: &self.consumed }
+    }
 }
 
-impl ArenaWords for Shared {
-    fn written(&self) -> &AtomicU64 {
-        &self.written
+/// The host's words, reached in one way or another.
+struct Host<'m, W>(&'m Shared, fn(&'m SharedU64) -> W);
+
+impl<W: Word> ArenaWords for Host<'_, W> {
+    type Error = W::Error;
+
+    fn written(&self) -> impl Word<Error = W::Error> {
+        (self.1)(&self.0.written)
     }
 
-    fn consumed(&self) -> &AtomicU64 {
-        &self.consumed
+    fn consumed(&self) -> impl Word<Error = W::Error> {
+        (self.1)(&self.0.consumed)
     }
 }
 
 const PIECES: u64 = 3;
 
-fn a_byte_is_reused<O: ArenaOrderings + 'static>() {
+#[derive(Clone, Copy)]
+enum Reach {
+    Mapped,
+    Copied,
+    CopiedWithoutFences,
+}
+
+fn a_byte_is_reused<O: ArenaOrderings + 'static>(reach: Reach) {
     let shared = Arc::new(Shared {
-        written: AtomicU64::new(0),
-        consumed: AtomicU64::new(0),
-        committed: AtomicU64::new(0),
+        written: SharedU64::new(0),
+        consumed: SharedU64::new(0),
+        committed: SharedU64::new(0),
         bytes: [Guarded::new(0), Guarded::new(0)],
     });
     let producer = thread::spawn({
         let shared = Arc::clone(&shared);
         move || produce::<O>(&shared)
     });
-    let mut consumer = Consumer::<_, O>::with_orderings(&*shared, 2);
-    let mut observer = Observer::new(&shared.committed, PIECES);
-    while !observer.is_full() {
-        let records = observer.poll().unwrap();
+    match reach {
+        Reach::Mapped => consume::<_, O>(&shared, |word| word),
+        Reach::Copied => consume::<_, O>(&shared, Copied),
+        Reach::CopiedWithoutFences => consume::<_, O>(&shared, CopiedWithoutFences),
+    }
+    producer.join().unwrap();
+}
+
+fn consume<'m, W, O>(shared: &'m Shared, word: fn(&'m SharedU64) -> W)
+where
+    W: Word<Error = core::convert::Infallible>,
+    O: ArenaOrderings,
+{
+    let mut consumer = Consumer::<_, O>::with_orderings(Host(shared, word), 2, false);
+    let mut observer = Observer::new(word(&shared.committed), PIECES);
+    while !observer.is_taken() {
+        let records = observer.poll(PIECES).unwrap();
         if !records.is_empty() {
             let written = consumer.poll().unwrap();
             assert!(written >= records.end, "a committed record lies past the cursor");
@@ -66,11 +96,10 @@ fn a_byte_is_reused<O: ArenaOrderings + 'static>() {
         }
         thread::yield_now();
     }
-    producer.join().unwrap();
 }
 
 fn produce<O: ArenaOrderings>(shared: &Shared) {
-    let mut space = Space::<_, O>::with_orderings(shared, 2, false);
+    let mut space = Space::<_, O>::with_orderings(shared.cursors(), 2, false);
     let mut publisher = Publisher::begin(&shared.committed);
     for piece in 0..PIECES {
         let position = loop {
@@ -87,15 +116,26 @@ fn produce<O: ArenaOrderings>(shared: &Shared) {
 
 #[test]
 fn bytes_are_overwritten_only_after_they_were_given_back() {
-    holds(a_byte_is_reused::<Proven>);
+    holds(|| a_byte_is_reused::<Proven>(Reach::Mapped));
+}
+
+#[test]
+fn nor_are_they_under_a_host_that_copies() {
+    holds(|| a_byte_is_reused::<Proven>(Reach::Copied));
+}
+
+#[test]
+fn copies_without_fences_are_refuted() {
+    refuted(RACE, || a_byte_is_reused::<Proven>(Reach::CopiedWithoutFences));
 }
 
 #[test]
 fn giving_back_without_release_is_refuted() {
-    refuted(RACE, a_byte_is_reused::<ReleaseRelaxed>);
+    refuted(RACE, || a_byte_is_reused::<ReleaseRelaxed>(Reach::Mapped));
 }
 
 #[test]
 fn reserving_without_acquire_is_refuted() {
-    refuted(RACE, a_byte_is_reused::<SeeReleasedRelaxed>);
+    refuted(RACE, || a_byte_is_reused::<SeeReleasedRelaxed>(Reach::Mapped));
+    refuted(RACE, || a_byte_is_reused::<SeeReleasedRelaxed>(Reach::Copied));
 }

@@ -5,25 +5,20 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{ArenaWords, Consumer, Place, Space};
-use crate::Line;
-use crate::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::cursor::CursorError;
+use super::{ArenaCursors, Consumer, Place, Space};
+use crate::cursor::{CursorError, ReadError};
 use crate::testing::{ROUNDS, cases, insist};
+use crate::{Line, SharedU64};
 
 #[derive(Default)]
 struct Words {
-    written: Line<AtomicU64>,
-    consumed: Line<AtomicU64>,
+    written: Line<SharedU64>,
+    consumed: Line<SharedU64>,
 }
 
-impl ArenaWords for Words {
-    fn written(&self) -> &AtomicU64 {
-        &self.written
-    }
-
-    fn consumed(&self) -> &AtomicU64 {
-        &self.consumed
+impl Words {
+    fn cursors(&self) -> ArenaCursors<'_> {
+        ArenaCursors { written: &self.written, consumed: &self.consumed }
     }
 }
 
@@ -32,19 +27,19 @@ const BYTES: u64 = 512;
 #[test]
 fn a_piece_that_would_straddle_the_end_begins_behind_it() {
     let words = Words::default();
-    let mut space = Space::new(&words, BYTES);
+    let mut space = Space::new(words.cursors(), BYTES);
     assert_eq!(space.reserve(400, 64), Some(0));
     assert_eq!(space.place(64), Place { position: 448, to_end: 64 });
     assert_eq!(space.reserve(65, 64), None, "the skipped end and the piece need 177 bytes, 112 are free");
-    words.consumed.store(100, Relaxed);
+    words.consumed.set(100);
     assert_eq!(space.reserve(65, 64), Some(512));
-    assert_eq!((space.written(), space.in_use_hint(), words.written.load(Relaxed)), (577, 477, 577));
+    assert_eq!((space.written(), space.in_use_hint(), words.written.get()), (577, 477, 577));
 }
 
 #[test]
 fn a_piece_that_ends_with_the_arena_is_not_moved() {
     let words = Words::default();
-    let mut space = Space::new(&words, BYTES);
+    let mut space = Space::new(words.cursors(), BYTES);
     assert_eq!(space.reserve(64, 64), Some(0));
     assert_eq!(space.reserve(BYTES - 64, 64), Some(64));
     assert_eq!(space.reserve(0, 64), Some(512));
@@ -54,14 +49,14 @@ fn a_piece_that_ends_with_the_arena_is_not_moved() {
 #[test]
 fn a_piece_larger_than_the_arena_never_fits() {
     let words = Words::default();
-    assert_eq!(Space::new(&words, BYTES).reserve(BYTES + 1, 1), None);
-    assert_eq!(Space::overwriting(&words, BYTES).reserve(BYTES + 1, 1), None);
+    assert_eq!(Space::new(words.cursors(), BYTES).reserve(BYTES + 1, 1), None);
+    assert_eq!(Space::overwriting(words.cursors(), BYTES).reserve(BYTES + 1, 1), None);
 }
 
 #[test]
 fn an_overwriting_space_never_waits() {
     let words = Words::default();
-    let mut space = Space::overwriting(&words, BYTES);
+    let mut space = Space::overwriting(words.cursors(), BYTES);
     let positions: Vec<_> = (0..4).map(|_| space.reserve(384, 128)).collect();
     assert_eq!(positions, [Some(0), Some(512), Some(1024), Some(1536)]);
 }
@@ -69,34 +64,70 @@ fn an_overwriting_space_never_waits() {
 #[test]
 fn a_consumed_cursor_that_cannot_be_right_frees_nothing() {
     let words = Words::default();
-    let mut space = Space::new(&words, BYTES);
+    let mut space = Space::new(words.cursors(), BYTES);
     space.reserve(BYTES, 64).unwrap();
-    words.consumed.store(BYTES + 1, Relaxed);
+    words.consumed.set(BYTES + 1);
     assert_eq!(space.reserve(1, 1), None);
-    words.consumed.store(256, Relaxed);
+    words.consumed.set(256);
     assert_eq!(space.in_use(), 256);
-    words.consumed.store(255, Relaxed);
+    words.consumed.set(255);
     assert_eq!(space.in_use(), 256);
 }
 
 #[test]
 fn the_consumer_refuses_cursors_that_cannot_be_right() {
     let words = Words::default();
-    let mut consumer = Consumer::new(&words, BYTES);
-    words.written.store(BYTES, Relaxed);
+    let mut consumer = Consumer::new(words.cursors(), BYTES);
+    words.written.set(BYTES);
     assert_eq!(consumer.poll(), Ok(BYTES));
-    words.written.store(BYTES + 1, Relaxed);
-    assert_eq!(consumer.poll(), Err(CursorError::TooFar { from: BYTES, to: BYTES + 1, most: BYTES }));
-    words.written.store(BYTES - 1, Relaxed);
-    assert_eq!(consumer.poll(), Err(CursorError::MovedBack { from: BYTES, to: BYTES - 1 }));
+    words.written.set(BYTES + 1);
+    assert_eq!(
+        consumer.poll(),
+        Err(ReadError::Damaged(CursorError::TooFar { from: BYTES, to: BYTES + 1, most: BYTES }))
+    );
+    words.written.set(BYTES - 1);
+    assert_eq!(
+        consumer.poll(),
+        Err(ReadError::Damaged(CursorError::MovedBack { from: BYTES, to: BYTES - 1 }))
+    );
 
     assert_eq!(consumer.release_to(100), Ok(()));
-    assert_eq!(consumer.release_to(99), Err(CursorError::MovedBack { from: 100, to: 99 }));
-    let past_written = CursorError::TooFar { from: 100, to: BYTES + 1, most: BYTES };
+    assert_eq!(
+        consumer.release_to(99),
+        Err(ReadError::Damaged(CursorError::MovedBack { from: 100, to: 99 }))
+    );
+    let past_written = ReadError::Damaged(CursorError::TooFar { from: 100, to: BYTES + 1, most: BYTES });
     assert_eq!(consumer.release_to(BYTES + 1), Err(past_written));
-    assert_eq!((consumer.consumed(), words.consumed.load(Relaxed)), (100, 100));
-    words.written.store(BYTES + 100, Relaxed);
+    assert_eq!((consumer.consumed(), words.consumed.get()), (100, 100));
+    words.written.set(BYTES + 100);
     assert_eq!(consumer.poll(), Ok(BYTES + 100));
+}
+
+#[test]
+fn an_overwritten_arena_is_followed_as_far_as_it_went() {
+    let words = Words::default();
+    let mut consumer = Consumer::overwritten(words.cursors(), BYTES);
+    words.written.set(10 * BYTES);
+    assert_eq!(consumer.poll(), Ok(10 * BYTES));
+    words.written.set(9 * BYTES);
+    let back = CursorError::MovedBack { from: 10 * BYTES, to: 9 * BYTES };
+    assert_eq!(consumer.poll(), Err(ReadError::Damaged(back)));
+}
+
+#[test]
+fn a_consumer_begins_again_at_what_it_has_given_back() {
+    let words = Words::default();
+    let mut consumer = Consumer::new(words.cursors(), BYTES);
+    words.written.set(300);
+    consumer.poll().unwrap();
+    consumer.release_to(100).unwrap();
+    words.written.set(200);
+    assert!(consumer.poll().is_err());
+    consumer.forget_seen();
+    assert_eq!((consumer.poll(), consumer.seen()), (Ok(200), 200));
+    words.consumed.set(7);
+    let Ok(()) = consumer.restate();
+    assert_eq!(words.consumed.get(), 100);
 }
 
 proptest! {
@@ -107,7 +138,7 @@ proptest! {
         steps in prop::collection::vec((0..300u64, 0..4u32, any::<bool>()), 1..80),
     ) {
         let words = Words::default();
-        let (mut space, mut consumer) = (Space::new(&words, BYTES), Consumer::new(&words, BYTES));
+        let (mut space, mut consumer) = (Space::new(words.cursors(), BYTES), Consumer::new(words.cursors(), BYTES));
         let mut in_use: Vec<(u64, u64)> = Vec::new();
         for (bytes, align_log, consumes) in steps {
             if consumes && !in_use.is_empty() {
@@ -137,22 +168,22 @@ proptest! {
 #[test]
 fn a_stream_larger_than_the_arena_passes_through_it() {
     let words = Words::default();
-    let bytes: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
-    let committed = AtomicU64::new(0);
+    let bytes: Vec<SharedU64> = (0..8).map(|_| SharedU64::new(0)).collect();
+    let committed = SharedU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut space = Space::new(&words, 8);
+            let mut space = Space::new(words.cursors(), 8);
             for piece in 0..u64::from(ROUNDS) {
                 let position = insist(|| space.reserve(1, 1));
-                bytes[usize::try_from(position % 8).unwrap()].store(piece, Relaxed);
-                committed.store(piece + 1, crate::atomic::Ordering::Release);
+                bytes[usize::try_from(position % 8).unwrap()].set(piece);
+                committed.publish(piece + 1);
             }
         });
-        let mut consumer = Consumer::new(&words, 8);
+        let mut consumer = Consumer::new(words.cursors(), 8);
         for piece in 0..u64::from(ROUNDS) {
-            insist(|| (committed.load(crate::atomic::Ordering::Acquire) > piece).then_some(()));
+            insist(|| (committed.see() > piece).then_some(()));
             assert!(consumer.poll().unwrap() > piece);
-            assert_eq!(bytes[usize::try_from(piece % 8).unwrap()].load(Relaxed), piece);
+            assert_eq!(bytes[usize::try_from(piece % 8).unwrap()].get(), piece);
             consumer.release_to(piece + 1).unwrap();
         }
     });

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{Closed, OPEN_EMPTY, close_with, is_closed_with, push_with};
-use crate::atomic::{AtomicU32, Ordering};
+use crate::SharedU32;
+use crate::atomic::Ordering;
 use crate::model::{Guarded, RACE, Steps, holds, refuted, weakened};
 use crate::orderings::{FanoutOrderings, Proven};
 
@@ -18,8 +19,8 @@ weakened! {
 
 /// A producer with its output, and two edges that each name a successor.
 struct Shared {
-    head: AtomicU32,
-    links: [AtomicU32; 2],
+    head: SharedU32,
+    links: [SharedU32; 2],
     successors: [Guarded<u32>; 2],
     output: Guarded<u32>,
     steps: Steps,
@@ -28,8 +29,8 @@ struct Shared {
 impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            head: AtomicU32::new(OPEN_EMPTY),
-            links: [AtomicU32::new(0), AtomicU32::new(0)],
+            head: SharedU32::new(OPEN_EMPTY),
+            links: [SharedU32::new(0), SharedU32::new(0)],
             successors: [Guarded::new(0), Guarded::new(0)],
             output: Guarded::new(0),
             steps: Steps::new(),

@@ -5,16 +5,16 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::{CLOSED, Closed, OPEN_EMPTY, close, is_closed, open, push};
-use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::SharedU32;
 use crate::testing::{Lockstep, ROUNDS, cases};
 
-fn links(count: usize) -> Vec<AtomicU32> {
-    (0..count).map(|_| AtomicU32::new(CLOSED)).collect()
+fn links(count: usize) -> Vec<SharedU32> {
+    (0..count).map(|_| SharedU32::new(CLOSED)).collect()
 }
 
 #[test]
 fn an_empty_list_closes_with_no_nodes() {
-    let head = AtomicU32::new(0);
+    let head = SharedU32::new(0);
     open(&head);
     assert!(!is_closed(&head));
     assert_eq!(close(&head, &links(0)[..]).next(), None);
@@ -23,18 +23,18 @@ fn an_empty_list_closes_with_no_nodes() {
 
 #[test]
 fn a_closed_list_refuses_and_leaves_the_node_alone() {
-    let (head, links) = (AtomicU32::new(OPEN_EMPTY), links(1));
+    let (head, links) = (SharedU32::new(OPEN_EMPTY), links(1));
     assert_eq!(close(&head, &links[..]).count(), 0);
     assert_eq!(push(&head, &links[..], 0), Err(Closed));
-    assert_eq!(links[0].load(Relaxed), CLOSED, "the link was not written");
+    assert_eq!(links[0].get(), CLOSED, "the link was not written");
     open(&head);
     assert_eq!(push(&head, &links[..], 0), Ok(()), "an opened list accepts again");
 }
 
 #[test]
 fn a_node_may_be_reused_as_soon_as_it_is_given() {
-    let (head, links) = (AtomicU32::new(OPEN_EMPTY), links(4));
-    let other = AtomicU32::new(OPEN_EMPTY);
+    let (head, links) = (SharedU32::new(OPEN_EMPTY), links(4));
+    let other = SharedU32::new(OPEN_EMPTY);
     for node in 0..4 {
         push(&head, &links[..], node).unwrap();
     }
@@ -52,7 +52,7 @@ proptest! {
 
     #[test]
     fn closing_gives_what_was_pushed_newest_first(nodes in Just((0..40_u32).collect::<Vec<_>>()).prop_shuffle(), count in 0..40_usize) {
-        let (head, links) = (AtomicU32::new(OPEN_EMPTY), links(40));
+        let (head, links) = (SharedU32::new(OPEN_EMPTY), links(40));
         for &node in &nodes[..count] {
             prop_assert_eq!(push(&head, &links[..], node), Ok(()));
         }
@@ -64,7 +64,7 @@ proptest! {
 /// One thread pushes node `n` to list `n` while another closes it, for each of many lists.
 #[test]
 fn under_threads_each_edge_is_given_or_refused() {
-    let heads: Vec<AtomicU32> = (0..ROUNDS).map(|_| AtomicU32::new(OPEN_EMPTY)).collect();
+    let heads: Vec<SharedU32> = (0..ROUNDS).map(|_| SharedU32::new(OPEN_EMPTY)).collect();
     let links = links(heads.len());
     let lockstep = Lockstep::default();
     let push_in_step = |(head, node)| {
@@ -91,13 +91,13 @@ mod misuse {
     #[test]
     #[should_panic(expected = "is a sentinel")]
     fn pushing_a_sentinel_is_caught() {
-        let _ = push(&AtomicU32::new(OPEN_EMPTY), &links(1)[..], OPEN_EMPTY);
+        let _ = push(&SharedU32::new(OPEN_EMPTY), &links(1)[..], OPEN_EMPTY);
     }
 
     #[test]
     #[should_panic(expected = "closed twice")]
     fn closing_twice_is_caught() {
-        let head = AtomicU32::new(CLOSED);
+        let head = SharedU32::new(CLOSED);
         let _ = close(&head, &links(0)[..]);
     }
 }

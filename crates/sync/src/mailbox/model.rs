@@ -5,7 +5,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{MailboxWords, Poster, Receiver};
-use crate::atomic::{AtomicU64, Ordering};
+use crate::SharedU64;
+use crate::atomic::Ordering;
 use crate::model::{Guarded, RACE, holds, refuted, weakened};
 use crate::orderings::{MailboxOrderings, Proven};
 
@@ -17,18 +18,18 @@ weakened! {
 }
 
 struct Shared {
-    posted: AtomicU64,
-    done: AtomicU64,
+    posted: SharedU64,
+    done: SharedU64,
     message: Guarded<u64>,
     result: Guarded<u64>,
 }
 
 impl MailboxWords for Shared {
-    fn posted(&self) -> &AtomicU64 {
+    fn posted(&self) -> &SharedU64 {
         &self.posted
     }
 
-    fn done(&self) -> &AtomicU64 {
+    fn done(&self) -> &SharedU64 {
         &self.done
     }
 }
@@ -38,8 +39,8 @@ const START: u64 = 5;
 
 fn two_messages<O: MailboxOrderings + 'static>() {
     let shared = Arc::new(Shared {
-        posted: AtomicU64::new(START),
-        done: AtomicU64::new(START),
+        posted: SharedU64::new(START),
+        done: SharedU64::new(START),
         message: Guarded::new(0),
         result: Guarded::new(0),
     });

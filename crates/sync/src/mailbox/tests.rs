@@ -4,21 +4,21 @@ use std::thread;
 
 use super::{MailboxWords, Poster, Receiver, reset};
 use crate::Line;
-use crate::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::SharedU64;
 use crate::testing::{ROUNDS, insist};
 
 #[derive(Default)]
 struct Words {
-    posted: Line<AtomicU64>,
-    done: Line<AtomicU64>,
+    posted: Line<SharedU64>,
+    done: Line<SharedU64>,
 }
 
 impl MailboxWords for Words {
-    fn posted(&self) -> &AtomicU64 {
+    fn posted(&self) -> &SharedU64 {
         &self.posted
     }
 
-    fn done(&self) -> &AtomicU64 {
+    fn done(&self) -> &SharedU64 {
         &self.done
     }
 }
@@ -63,12 +63,12 @@ fn reset_clears_what_an_interrupted_run_left() {
 #[test]
 fn each_message_gets_its_own_result_across_threads() {
     let words = Words::default();
-    let (message, result) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (message, result) = (SharedU64::new(0), SharedU64::new(0));
     let run_core = || {
         let mut receiver = Receiver::new(&words, 0);
         for number in 1..=u64::from(ROUNDS) {
             assert_eq!(insist(|| receiver.poll()), number);
-            result.store(message.load(Relaxed) * 3, Relaxed);
+            result.set(message.get() * 3);
             receiver.finish();
         }
     };
@@ -76,10 +76,10 @@ fn each_message_gets_its_own_result_across_threads() {
         scope.spawn(run_core);
         let mut poster = Poster::new(&words, 0);
         for round in 0..u64::from(ROUNDS) {
-            message.store(round, Relaxed);
+            message.set(round);
             poster.post();
             insist(|| poster.poll_done().then_some(()));
-            assert_eq!(result.load(Relaxed), round * 3);
+            assert_eq!(result.get(), round * 3);
         }
     });
 }

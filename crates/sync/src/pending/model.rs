@@ -5,7 +5,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{arm, guard, satisfy_with};
-use crate::atomic::{AtomicU32, Ordering};
+use crate::SharedU32;
+use crate::atomic::Ordering;
 use crate::fanout::{EdgeTable, OPEN_EMPTY, close_with, push_with};
 use crate::model::{Guarded, RACE, Steps, holds, refuted, weakened};
 use crate::orderings::{FanoutOrderings, PendingOrderings, Proven};
@@ -29,7 +30,7 @@ impl PendingOrderings for GraphSatisfiesWithoutAcquire {
 }
 
 struct Shared {
-    count: AtomicU32,
+    count: SharedU32,
     outputs: [Guarded<u32>; 3],
 }
 
@@ -47,7 +48,7 @@ impl Shared {
 
 /// Two producers complete while the orchestrator gives up the guard.
 fn three_completions<O: PendingOrderings + 'static>() {
-    let shared = Shared { count: AtomicU32::new(0), outputs: [(); 3].map(|()| Guarded::new(0)) };
+    let shared = Shared { count: SharedU32::new(0), outputs: [(); 3].map(|()| Guarded::new(0)) };
     guard(&shared.count);
     arm(&shared.count);
     arm(&shared.count);
@@ -65,15 +66,15 @@ fn three_completions<O: PendingOrderings + 'static>() {
 
 /// One task that depends on two producers, which complete while it is being built.
 struct Graph {
-    count: AtomicU32,
-    heads: [AtomicU32; 2],
-    links: [AtomicU32; 2],
+    count: SharedU32,
+    heads: [SharedU32; 2],
+    links: [SharedU32; 2],
     outputs: [Guarded<u32>; 2],
     steps: Steps,
 }
 
 impl EdgeTable for Graph {
-    fn next(&self, node: u32) -> &AtomicU32 {
+    fn next(&self, node: u32) -> &SharedU32 {
         &self.links[node as usize]
     }
 }
@@ -81,9 +82,9 @@ impl EdgeTable for Graph {
 impl Graph {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            count: AtomicU32::new(0),
-            heads: [AtomicU32::new(OPEN_EMPTY), AtomicU32::new(OPEN_EMPTY)],
-            links: [AtomicU32::new(0), AtomicU32::new(0)],
+            count: SharedU32::new(0),
+            heads: [SharedU32::new(OPEN_EMPTY), SharedU32::new(OPEN_EMPTY)],
+            links: [SharedU32::new(0), SharedU32::new(0)],
             outputs: [Guarded::new(0), Guarded::new(0)],
             steps: Steps::new(),
         })

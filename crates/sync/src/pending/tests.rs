@@ -5,12 +5,12 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::{arm, guard, satisfy};
-use crate::atomic::AtomicU32;
+use crate::SharedU32;
 use crate::testing::{Lockstep, ROUNDS, cases};
 
 #[test]
 fn without_producers_the_guard_is_last() {
-    let count = AtomicU32::new(77);
+    let count = SharedU32::new(77);
     guard(&count);
     assert!(satisfy(&count));
 }
@@ -20,7 +20,7 @@ proptest! {
 
     #[test]
     fn only_the_last_of_all_is_told(producers in 0..20_usize) {
-        let count = AtomicU32::new(0);
+        let count = SharedU32::new(0);
         guard(&count);
         for _ in 0..producers {
             arm(&count);
@@ -33,7 +33,7 @@ proptest! {
 /// A producer completes while the guard is given up, for each of many tasks.
 #[test]
 fn under_threads_exactly_one_is_told() {
-    let counts: Vec<AtomicU32> = (0..ROUNDS).map(|_| AtomicU32::new(0)).collect();
+    let counts: Vec<SharedU32> = (0..ROUNDS).map(|_| SharedU32::new(0)).collect();
     for count in &counts {
         guard(count);
         arm(count);
@@ -62,12 +62,12 @@ mod misuse {
     #[test]
     #[should_panic(expected = "call pending::guard first")]
     fn arming_without_the_guard_is_caught() {
-        arm(&AtomicU32::new(0));
+        arm(&SharedU32::new(0));
     }
 
     #[test]
     #[should_panic(expected = "more often than armed")]
     fn satisfying_too_often_is_caught() {
-        let _ = satisfy(&AtomicU32::new(0));
+        let _ = satisfy(&SharedU32::new(0));
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{Consumer, Producer, QueueWords};
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::model::{Guarded, RACE, holds, refuted, weakened};
+use super::{Consumer, Producer, QueueCells, QueueWords};
+use crate::atomic::Ordering;
+use crate::model::{Copied, CopiedWithoutFences, Guarded, RACE, holds, refuted, weakened};
 use crate::orderings::{Proven, SpscOrderings};
+use crate::{SharedU32, SharedU64, Word};
 
 weakened! {
     PushRelaxed: SpscOrderings { PUSH = Relaxed }
@@ -18,42 +19,83 @@ weakened! {
 
 /// A queue of one entry, and the buffer that the entry stands for.
 struct Shared {
-    pushed: AtomicU64,
-    popped: AtomicU64,
-    cells: [AtomicU32; 1],
+    pushed: SharedU64,
+    popped: SharedU64,
+    cells: [SharedU32; 1],
     buffer: Guarded<u32>,
 }
 
-impl QueueWords for Shared {
-    fn pushed(&self) -> &AtomicU64 {
-        &self.pushed
-    }
-
-    fn popped(&self) -> &AtomicU64 {
-        &self.popped
-    }
-
-    fn cells(&self) -> &[AtomicU32] {
-        &self.cells
+impl Shared {
+    fn words(&self) -> QueueCells<'_> {
+        QueueCells { pushed: &self.pushed, popped: &self.popped, cells: &self.cells }
     }
 }
 
-/// Starts at a count other than zero.
-const START: u64 = 3;
-const ENTRIES: [u32; 2] = [70, 80];
+/// The queue as a host has it that copies only.
+struct Copies<'m, W>(&'m Shared, fn(&'m SharedU64) -> W);
 
-fn two_entries<O: SpscOrderings + 'static>() {
+impl<W: Word<Error = core::convert::Infallible>> QueueWords for Copies<'_, W> {
+    type Error = core::convert::Infallible;
+
+    fn pushed(&self) -> impl Word<Error = Self::Error> {
+        (self.1)(&self.0.pushed)
+    }
+
+    fn popped(&self) -> impl Word<Error = Self::Error> {
+        (self.1)(&self.0.popped)
+    }
+
+    fn capacity(&self) -> u64 {
+        1
+    }
+
+    fn entry(&self, cell: u64) -> Result<u32, Self::Error> {
+        self.0.words().entry(cell)
+    }
+
+    fn set_entry(&self, cell: u64, entry: u32) -> Result<(), Self::Error> {
+        self.0.words().set_entry(cell, entry)
+    }
+}
+
+const START: u64 = 5;
+const ENTRIES: [u32; 2] = [31, 32];
+
+/// Which side is a host, and how it reaches the queue.
+#[derive(Clone, Copy, PartialEq)]
+enum Host {
+    Maps,
+    ConsumesByCopies,
+    ProducesByCopies,
+    ConsumesWithoutFences,
+    ProducesWithoutFences,
+}
+
+fn two_entries<O: SpscOrderings + 'static>(host: Host) {
     let shared = Arc::new(Shared {
-        pushed: AtomicU64::new(START),
-        popped: AtomicU64::new(START),
-        cells: [AtomicU32::new(0)],
+        pushed: SharedU64::new(START),
+        popped: SharedU64::new(START),
+        cells: [SharedU32::new(0)],
         buffer: Guarded::new(0),
     });
     let consumer = thread::spawn({
         let shared = Arc::clone(&shared);
-        move || consume::<O>(&shared)
+        move || match host {
+            Host::ConsumesByCopies => consume::<_, O>(&shared, Copies(&shared, Copied)),
+            Host::ConsumesWithoutFences => consume::<_, O>(&shared, Copies(&shared, CopiedWithoutFences)),
+            _ => consume::<_, O>(&shared, shared.words()),
+        }
     });
-    let mut producer = Producer::<_, O>::with_orderings(&*shared, START, START);
+    match host {
+        Host::ProducesByCopies => produce::<_, O>(&shared, Copies(&shared, Copied)),
+        Host::ProducesWithoutFences => produce::<_, O>(&shared, Copies(&shared, CopiedWithoutFences)),
+        _ => produce::<_, O>(&shared, shared.words()),
+    }
+    consumer.join().unwrap();
+}
+
+fn produce<W: QueueWords<Error = core::convert::Infallible>, O: SpscOrderings>(shared: &Shared, words: W) {
+    let mut producer = Producer::<_, O>::with_orderings(words, START, START);
     for entry in ENTRIES {
         while !producer.has_room().unwrap() {
             thread::yield_now();
@@ -61,11 +103,10 @@ fn two_entries<O: SpscOrderings + 'static>() {
         shared.buffer.write(entry);
         assert_eq!(producer.push(entry), Ok(()));
     }
-    consumer.join().unwrap();
 }
 
-fn consume<O: SpscOrderings>(shared: &Shared) {
-    let mut consumer = Consumer::<_, O>::with_orderings(shared, START, START);
+fn consume<W: QueueWords<Error = core::convert::Infallible>, O: SpscOrderings>(shared: &Shared, words: W) {
+    let mut consumer = Consumer::<_, O>::with_orderings(words, START, START);
     for entry in ENTRIES {
         let found = loop {
             match consumer.peek().unwrap() {
@@ -74,31 +115,47 @@ fn consume<O: SpscOrderings>(shared: &Shared) {
             }
         };
         assert_eq!((found, shared.buffer.read()), (entry, entry));
-        consumer.pop();
+        let Ok(()) = consumer.pop();
     }
 }
 
 #[test]
 fn an_entry_and_what_it_stands_for_are_ordered_by_the_two_counts() {
-    holds(two_entries::<Proven>);
+    holds(|| two_entries::<Proven>(Host::Maps));
+}
+
+#[test]
+fn so_they_are_for_a_host_that_copies() {
+    holds(|| two_entries::<Proven>(Host::ConsumesByCopies));
+    holds(|| two_entries::<Proven>(Host::ProducesByCopies));
+}
+
+#[test]
+fn copies_without_fences_are_refuted() {
+    refuted(RACE, || two_entries::<Proven>(Host::ConsumesWithoutFences));
+    refuted(RACE, || two_entries::<Proven>(Host::ProducesWithoutFences));
 }
 
 #[test]
 fn push_without_release_is_refuted() {
-    refuted(RACE, two_entries::<PushRelaxed>);
+    refuted(RACE, || two_entries::<PushRelaxed>(Host::Maps));
+    refuted(RACE, || two_entries::<PushRelaxed>(Host::ConsumesByCopies));
 }
 
 #[test]
 fn peek_without_acquire_is_refuted() {
-    refuted(RACE, two_entries::<SeePushedRelaxed>);
+    refuted(RACE, || two_entries::<SeePushedRelaxed>(Host::Maps));
+    refuted(RACE, || two_entries::<SeePushedRelaxed>(Host::ProducesByCopies));
 }
 
 #[test]
 fn pop_without_release_is_refuted() {
-    refuted(RACE, two_entries::<PopRelaxed>);
+    refuted(RACE, || two_entries::<PopRelaxed>(Host::Maps));
+    refuted(RACE, || two_entries::<PopRelaxed>(Host::ProducesByCopies));
 }
 
 #[test]
 fn push_without_acquire_is_refuted() {
-    refuted(RACE, two_entries::<SeePoppedRelaxed>);
+    refuted(RACE, || two_entries::<SeePoppedRelaxed>(Host::Maps));
+    refuted(RACE, || two_entries::<SeePoppedRelaxed>(Host::ConsumesByCopies));
 }

@@ -5,39 +5,28 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{Consumer, Producer, PushError, QueueWords};
-use crate::Line;
-use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::cursor::CursorError;
+use super::{Consumer, Producer, PushError, QueueCells};
+use crate::cursor::{CursorError, ReadError};
 use crate::testing::{ROUNDS, cases, insist};
+use crate::{Line, SharedU32, SharedU64};
 
 struct Words<const N: usize> {
-    pushed: Line<AtomicU64>,
-    popped: Line<AtomicU64>,
-    cells: Line<[AtomicU32; N]>,
+    pushed: Line<SharedU64>,
+    popped: Line<SharedU64>,
+    cells: Line<[SharedU32; N]>,
 }
 
 impl<const N: usize> Words<N> {
     fn starting_at(count: u64) -> Self {
         Self {
-            pushed: Line::new(AtomicU64::new(count)),
-            popped: Line::new(AtomicU64::new(count)),
-            cells: Line::new([const { AtomicU32::new(0) }; N]),
+            pushed: Line::new(SharedU64::new(count)),
+            popped: Line::new(SharedU64::new(count)),
+            cells: Line::new([const { SharedU32::new(0) }; N]),
         }
     }
-}
 
-impl<const N: usize> QueueWords for Words<N> {
-    fn pushed(&self) -> &AtomicU64 {
-        &self.pushed
-    }
-
-    fn popped(&self) -> &AtomicU64 {
-        &self.popped
-    }
-
-    fn cells(&self) -> &[AtomicU32] {
-        &self.cells[..]
+    fn cells(&self) -> QueueCells<'_> {
+        QueueCells { pushed: &self.pushed, popped: &self.popped, cells: &self.cells[..] }
     }
 }
 
@@ -50,8 +39,8 @@ proptest! {
         start in any::<u32>(),
     ) {
         let words = Words::<3>::starting_at(start.into());
-        let mut producer = Producer::new(&words, start.into(), start.into());
-        let mut consumer = Consumer::new(&words, start.into(), start.into());
+        let mut producer = Producer::new(words.cells(), start.into(), start.into());
+        let mut consumer = Consumer::new(words.cells(), start.into(), start.into());
         let mut expected = Vec::new();
         for (entry, pushes) in (0..).zip(pushes) {
             if pushes {
@@ -73,30 +62,30 @@ proptest! {
 #[test]
 fn a_consumer_made_late_finds_entries_pushed_before() {
     let words = Words::<2>::starting_at(0);
-    Producer::new(&words, 0, 0).push(9).unwrap();
-    assert_eq!(Consumer::new(&words, 0, 0).take(), Ok(Some(9)));
+    Producer::new(words.cells(), 0, 0).push(9).unwrap();
+    assert_eq!(Consumer::new(words.cells(), 0, 0).take(), Ok(Some(9)));
     // As a free queue starts: the host has filled it before anybody made a handle.
-    assert_eq!(Consumer::new(&words, 1, 0).take(), Ok(Some(9)));
+    assert_eq!(Consumer::new(words.cells(), 1, 0).take(), Ok(Some(9)));
 }
 
 #[test]
 fn a_producers_count_that_cannot_be_right_is_refused_and_nothing_is_read() {
     let words = Words::<2>::starting_at(5);
-    let mut consumer = Consumer::new(&words, 5, 5);
-    words.pushed.store(8, Relaxed);
-    assert_eq!(consumer.peek(), Err(CursorError::TooFar { from: 5, to: 8, most: 7 }));
-    words.pushed.store(4, Relaxed);
-    assert_eq!(consumer.take(), Err(CursorError::MovedBack { from: 5, to: 4 }));
-    words.pushed.store(6, Relaxed);
+    let mut consumer = Consumer::new(words.cells(), 5, 5);
+    words.pushed.set(8);
+    assert_eq!(consumer.peek(), Err(ReadError::Damaged(CursorError::TooFar { from: 5, to: 8, most: 7 })));
+    words.pushed.set(4);
+    assert_eq!(consumer.take(), Err(ReadError::Damaged(CursorError::MovedBack { from: 5, to: 4 })));
+    words.pushed.set(6);
     assert_eq!(consumer.waiting(), Ok(1));
 }
 
 #[test]
 fn a_consumers_count_that_cannot_be_right_is_refused() {
     let words = Words::<1>::starting_at(0);
-    let mut producer = Producer::new(&words, 0, 0);
+    let mut producer = Producer::new(words.cells(), 0, 0);
     producer.push(1).unwrap();
-    words.popped.store(2, Relaxed);
+    words.popped.set(2);
     let past_all_pushed = CursorError::TooFar { from: 0, to: 2, most: 1 };
     assert_eq!(producer.push(2), Err(PushError::Damaged(past_all_pushed)));
 }
@@ -106,10 +95,10 @@ fn every_entry_crosses_once_between_threads() {
     let words = Words::<4>::starting_at(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut producer = Producer::new(&words, 0, 0);
+            let mut producer = Producer::new(words.cells(), 0, 0);
             (0..ROUNDS).for_each(|entry| insist(|| producer.push(entry).ok()));
         });
-        let mut consumer = Consumer::new(&words, 0, 0);
+        let mut consumer = Consumer::new(words.cells(), 0, 0);
         for entry in 0..ROUNDS {
             assert_eq!(insist(|| consumer.take().unwrap()), entry);
         }
@@ -120,5 +109,5 @@ fn every_entry_crosses_once_between_threads() {
 #[test]
 #[should_panic(expected = "peek must give an entry first")]
 fn popping_nothing_is_caught() {
-    Consumer::new(&Words::<1>::starting_at(0), 0, 0).pop();
+    let _ = Consumer::new(Words::<1>::starting_at(0).cells(), 0, 0).pop();
 }

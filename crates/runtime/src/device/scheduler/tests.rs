@@ -207,7 +207,7 @@ fn only_rounds_that_found_nothing_are_counted_for_the_watcher() {
     let mut drive = Drive::new(&[(AIV, 1), (AIV, 1)], &[(0, 1)], 1);
     let round = |drive: &mut Drive| {
         let nothing = drive.scheduler.finds_nothing();
-        (nothing, drive.run.control.thread(1).idle_rounds().load(Ordering::Acquire))
+        (nothing, drive.run.control.thread(1).idle_rounds().see())
     };
     assert_eq!(round(&mut drive), (false, 0), "it dispatched");
     assert_eq!([round(&mut drive), round(&mut drive)], [(true, 1), (true, 2)], "the core is at work");

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tensortap_abi::{MAX_TENSORS, NO_SLOT, PayloadLayout, RING_COUNT, TaskId, TaskState, ThreadState};
 use tensortap_geometry::Footprint;
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
-use tensortap_sync::atomic::Ordering;
 use tensortap_sync::fanout;
 use tensortap_sync::retire::{RetireRing, SlotRing};
 
@@ -137,7 +136,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         }
         let run = self.run;
         let state = run.control.thread(0);
-        state.state().store(ThreadState::WaitingForRing as u32, Ordering::Release);
+        state.state().publish(ThreadState::WaitingForRing as u32);
         let outcome = loop {
             if run.stopped() {
                 break Err(GraphError::Stopped);
@@ -159,7 +158,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
                 .orchestrator_parker
                 .wait_timeout(DEADLOCK_LOOK, || retire.tail() == tail && !run.stopped());
         };
-        state.state().store(ThreadState::Running as u32, Ordering::Release);
+        state.state().publish(ThreadState::Running as u32);
         outcome
     }
 
@@ -206,7 +205,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         // The new task's own slot is not written yet and still shows its last tenant.
         let is_live = |known: Known| {
             known == me
-                || (slots.shared_task_id(known.slot).load(Ordering::Relaxed) == known.id
+                || (slots.shared_task_id(known.slot).get() == known.id
                     && !fanout::is_closed(slots.fanout(known.slot)))
         };
         let mut uses = [None; MAX_TENSORS];
@@ -231,7 +230,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             let owner = buffer_of(buffers, tensor).place.map_or(NO_SLOT, |p| p.owner_slot);
             if owner != NO_SLOT && owner != slot && !owners[..count].contains(&owner) {
                 // The owner's scope is open and holds it, so it is not about to retire.
-                self.run.slots.refs(owner).fetch_add(1, Ordering::Relaxed);
+                self.run.slots.refs(owner).add(1);
                 owners[count] = owner;
                 count += 1;
             }
@@ -402,7 +401,7 @@ impl GraphBuilder for RingBuilder<'_, '_> {
         if self.advice.is_some() {
             return Ok(());
         }
-        if self.run.slots.state(task.slot).load(Ordering::Relaxed) != TaskState::Building as u32 {
+        if self.run.slots.state(task.slot).get() != TaskState::Building as u32 {
             return Err(GraphError::BadTask {
                 what: "publishing",
                 task: task.id,
@@ -410,7 +409,7 @@ impl GraphBuilder for RingBuilder<'_, '_> {
             });
         }
         self.submitted += 1;
-        self.run.control.thread(0).submitted().store(self.submitted, Ordering::Relaxed);
+        self.run.control.thread(0).submitted().set(self.submitted);
         self.run.publish(task.slot);
         Ok(())
     }
