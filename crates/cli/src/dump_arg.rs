@@ -5,7 +5,7 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tensortap::format::{Dump, FormatError, Tail, find_newest};
+use tensortap::format::{Dump, FormatError, find_newest};
 
 use crate::error::UsageError;
 
@@ -72,15 +72,6 @@ pub fn newest() -> Result<PathBuf, FormatError> {
 /// How a command line names a dump: not at all where it is the newest under `outputs/`, as one just made there is.
 pub fn newest_or(dir: &Path) -> String {
     if dir.parent() == Some(Path::new(OUTPUTS)) { String::new() } else { format!(" {}", quoted(dir)) }
-}
-
-/// One word for how a dump ends.
-pub fn state_name(tail: &Tail) -> &'static str {
-    match tail {
-        Tail::Closed => "closed",
-        Tail::Open => "open",
-        Tail::Torn { .. } => "torn",
-    }
 }
 
 #[cfg(test)]

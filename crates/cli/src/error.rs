@@ -80,9 +80,19 @@ fn tell_query(error: &QueryError) -> Told {
             let hint = unknown_hint(unknown, None);
             Told { message: unknown_message(unknown), hint, exit: Exit::Usage }
         }
-        QueryError::Format(_) | QueryError::SeveralDumps { .. } | QueryError::NoRank { .. } => {
-            Told { message: error.to_string(), hint: None, exit: Exit::Usage }
+        QueryError::Record { message, hint } => {
+            Told { message: message.clone(), hint: Some(hint.clone()), exit: Exit::Usage }
         }
+        QueryError::UnnamedArrays => {
+            let hint = "names are like task_0x0000000000000003_after_out1; `tensortap export` writes them";
+            Told { message: error.to_string(), hint: Some(hint.into()), exit: Exit::Usage }
+        }
+        QueryError::Interchange(error) => tell_interchange(error),
+        QueryError::Io(_) => Told { message: error.to_string(), hint: None, exit: Exit::Failed },
+        QueryError::Format(_)
+        | QueryError::Analysis(_)
+        | QueryError::SeveralDumps { .. }
+        | QueryError::NoRank { .. } => Told { message: error.to_string(), hint: None, exit: Exit::Usage },
     }
 }
 

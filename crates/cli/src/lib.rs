@@ -15,8 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod compare_args;
-mod compare_document;
-mod compare_text;
 mod device_args;
 mod dump_arg;
 mod duration;

@@ -4,11 +4,17 @@ use std::io::Write;
 
 pub use crate::fit::Column;
 use crate::fit::{Fit, Line};
+use tensortap_query::fields::Field;
 
 /// Rows that have a say in the widths.
 const MEASURED_ROWS: usize = 512;
 /// No column takes more; a longer cell pushes its row to the right.
 const MOST: usize = 40;
+
+/// The column of a field.
+pub fn column(field: &Field) -> Column {
+    (field.heading, field.width, field.is_number)
+}
 
 /// Takes rows and prints them. Nothing is printed for a table without rows.
 pub struct StreamTable<const N: usize> {

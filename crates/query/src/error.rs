@@ -1,9 +1,12 @@
 //! What can be wrong with a question, or with the dump it is asked of.
 
+use std::io;
 use std::path::PathBuf;
 
 use tensortap::Unknown;
+use tensortap::analysis::AnalysisError;
 use tensortap::format::FormatError;
+use tensortap::interchange::InterchangeError;
 
 /// A selector that cannot be read. Its text says what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +43,39 @@ pub enum SelectorError {
     /// No stage.
     #[error("a stage is before or after")]
     NoStage,
+    /// No argument.
+    #[error("an argument is a number: tensors first, then scalars")]
+    NoArgument,
+    /// No slice.
+    #[error("a slice has a term per axis, separated by commas: 3, 0:4, ::2, -1, : or ... for all axes left")]
+    NoSlice,
+    /// Two ellipses.
+    #[error("a slice has ... only once")]
+    TwoEllipses,
+    /// A step that leads nowhere.
+    #[error("a step of 0 leads nowhere")]
+    NoStep,
+    /// More terms than axes.
+    #[error("the slice has {terms} terms and the tensor {axes} axes")]
+    TooManyTerms {
+        /// Terms of the slice.
+        terms: usize,
+        /// Axes of the tensor.
+        axes: usize,
+    },
+    /// A position that an axis does not have.
+    #[error("position {at} is outside of axis {axis}, which has {size}")]
+    Outside {
+        /// The position asked for.
+        at: i64,
+        /// The axis.
+        axis: usize,
+        /// Its length.
+        size: i64,
+    },
+    /// An axis longer than any position.
+    #[error("axis {0} is too long to be sliced")]
+    AxisTooLong(usize),
     /// No field that rows can be sorted by.
     #[error("a key is one of {}; -KEY has the largest first", .keys.join(", "))]
     NoKey {
@@ -57,6 +93,26 @@ pub enum QueryError {
     /// A name that nothing in the dump has.
     #[error("there is no {} `{}`", .0.what, .0.name)]
     Unknown(Unknown),
+    /// The answer cannot be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A record that does not exist, or is not one alone.
+    #[error("{message}")]
+    Record {
+        /// What is wrong.
+        message: String,
+        /// What would do.
+        hint: String,
+    },
+    /// A golden cannot be read.
+    #[error(transparent)]
+    Interchange(#[from] InterchangeError),
+    /// The dumps cannot be compared.
+    #[error(transparent)]
+    Analysis(#[from] AnalysisError),
+    /// A golden of files says nothing about which record an array is for.
+    #[error("none of the arrays is named after a record, so nothing says what to compare")]
+    UnnamedArrays,
     /// A run folder has several dumps, and one is wanted.
     #[error("{} holds {} dumps: {}", .path.display(), .dumps.len(), .dumps.join(", "))]
     SeveralDumps {

@@ -5,14 +5,26 @@
 //! and no command line; what it has to say is returned, as values, as rows or as a serialisable document.
 #![forbid(unsafe_code)]
 
+pub mod blame;
+pub mod compare_words;
+pub mod diff;
+pub mod document;
 mod error;
+pub mod fields;
+pub mod golden;
 pub mod ids;
 pub mod number;
+mod order;
+mod rows;
 mod select;
+mod show;
 pub mod words;
 
 pub use error::{QueryError, SelectorError};
+pub use order::SortKey;
+pub use rows::{Counts, Rows};
 pub use select::{
     HashPrefix, Progress, Selection, Selectors, ShapePattern, parse_dtype, parse_stage, short_dtype,
 };
+pub use show::*;
 pub use words::stage_word;

@@ -1,9 +1,10 @@
 //! How tables and messages spell what a record says.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use tensortap::DumpStage;
-use tensortap::format::{ArgumentKind, PayloadState, Record, RunInfo, ScalarValue};
+use tensortap::format::{ArgumentKind, PayloadState, Record, RunInfo, ScalarValue, Tail};
 
 use crate::number::{counted, grouped, significant};
 
@@ -75,8 +76,26 @@ pub fn sizes_text(shape: &[u64]) -> String {
 }
 
 /// What `show` finds the record by: `0x100000002/before/1`.
+#[must_use]
 pub fn record_name(record: &Record) -> String {
-    format!("{}/{}/{}", short_task(record.task_id), stage_word(record.stage), record.arg_index)
+    let mut name = String::new();
+    let _ = write_record_name(&mut name, record);
+    name
+}
+
+/// The same, written on.
+pub fn write_record_name(out: &mut impl fmt::Write, record: &Record) -> fmt::Result {
+    write!(out, "{:#x}/{}/{}", record.task_id, stage_word(record.stage), record.arg_index)
+}
+
+/// One word for how a dump ends.
+#[must_use]
+pub const fn state_name(tail: &Tail) -> &'static str {
+    match tail {
+        Tail::Closed => "closed",
+        Tail::Open => "open",
+        Tail::Torn { .. } => "torn",
+    }
 }
 
 /// A scalar in few digits.

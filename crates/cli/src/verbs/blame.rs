@@ -1,6 +1,5 @@
 //! `tensortap blame`: which task is wrong.
 
-mod document;
 mod golden;
 mod headline;
 mod tasks;
@@ -9,12 +8,13 @@ mod text;
 use std::path::PathBuf;
 
 use clap::Args;
-use tensortap::analysis::blame::{Against, Blame, BlameOptions, ComparedArg};
-use tensortap::analysis::labels::Label;
+use tensortap::analysis::blame::{Against, Blame, BlameOptions};
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
-use tensortap::judge::Detail;
 use tensortap::scene::Registry;
+
+use tensortap_query::blame::{BlameReport, culprits};
+use tensortap_query::document::BlameDocument;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::DumpArg;
@@ -23,9 +23,6 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::parallel::JobsArg;
 use crate::progress::StepProgress;
-
-/// First wrong tasks that are shown with all that is known of them, each of other kernels.
-const DETAILED: usize = 3;
 
 /// What `tensortap blame` takes.
 #[derive(Args)]
@@ -57,28 +54,13 @@ pub struct BlameArgs {
     jobs: JobsArg,
 }
 
-/// One first wrong task, as far as it is known.
-struct Culprit {
-    /// Position in the graph.
-    place: usize,
-    /// Its records that are outside, each with where the errors sit.
-    outside: Vec<(ComparedArg, Option<Detail>)>,
-    /// The way its error took to the end.
-    chain: Vec<usize>,
-}
-
 /// Everything that is reported.
 struct Report<'a> {
-    dump: &'a Dump,
-    /// Folder of the golden; `None` with references.
-    golden: Option<String>,
+    found: BlameReport<'a>,
     /// That the golden is of another scene.
     other_scene: Option<String>,
     /// What else to know of the golden.
     remarks: Vec<String>,
-    blame: &'a Blame,
-    culprits: Vec<Culprit>,
-    passes: bool,
     all: bool,
 }
 
@@ -109,9 +91,7 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
         work: Work { threads: args.jobs.get(), progress: &show },
     };
     let blame = Blame::of(&dump, &against, &options)?;
-    let culprits = first_of_each_kernel(&blame).into_iter();
-    let culprits =
-        culprits.map(|place| culprit(&blame, &dump, &against, place, &options)).collect::<Result<_, _>>()?;
+    let culprits = culprits(&blame, &dump, &against, &options)?;
     drop(progress);
     let passes = blame.passes(args.compare.allow_unmatched);
     let other_scene = golden.as_ref().and_then(|golden| golden::other_scene(&dump, golden));
@@ -119,44 +99,14 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
     let golden = golden.as_ref().map(|g| g.dir().display().to_string());
     let all = args.all;
-    let report = Report { dump: &dump, golden, other_scene, remarks, blame: &blame, culprits, passes, all };
+    let found = BlameReport { dump: &dump, golden, blame: &blame, culprits, passes };
+    let report = Report { found, other_scene, remarks, all };
     if output.json {
-        output.document(&document::of(&report))?;
+        output.document(&BlameDocument::of(&report.found))?;
     } else {
         let mut text = Vec::new();
         text::write(&mut text, &report)?;
         output.text(&String::from_utf8_lossy(&text))?;
     }
     Ok(if passes { Exit::Good } else { Exit::Difference })
-}
-
-/// The first wrong tasks, one for each set of kernels; then those of kernels that are wrong behind another error only.
-fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
-    let mut seen = Vec::new();
-    let mut chosen = Vec::new();
-    let behind = headline::roots(blame).into_iter();
-    let behind = behind.filter(|&place| blame.findings[place].label == Label::WrongHere);
-    for place in blame.first_wrong.iter().copied().chain(behind) {
-        let kernels = blame.graph.task(place).kernel_names();
-        if chosen.len() < DETAILED && !seen.contains(&kernels) {
-            seen.push(kernels);
-            chosen.push(place);
-        }
-    }
-    chosen
-}
-
-fn culprit(
-    blame: &Blame,
-    dump: &Dump,
-    against: &Against<'_>,
-    place: usize,
-    options: &BlameOptions<'_>,
-) -> anyhow::Result<Culprit> {
-    let mut outside = Vec::new();
-    for compared in blame.outside(place) {
-        let detail = blame.detail(dump, against, place, compared, options)?;
-        outside.push((compared.clone(), detail));
-    }
-    Ok(Culprit { place, outside, chain: blame.chain(place) })
 }

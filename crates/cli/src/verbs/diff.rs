@@ -1,22 +1,19 @@
 //! `tensortap diff`: every record beside what it should be.
 
-mod csv;
-mod document;
-mod golden;
-mod order;
 mod outputs;
 mod repeat;
 mod text;
 mod unlike;
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
-use tensortap::judge::{Detail, Verdict};
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
@@ -28,8 +25,10 @@ use crate::parallel::JobsArg;
 use crate::parse::whole;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
-use golden::Golden;
-use order::{Sort, ranked};
+use tensortap_query::diff::{DiffReport, Sort, details, ranked};
+use tensortap_query::document::DiffDocument;
+use tensortap_query::fields::{Cells, DIFF_CSV, Row, csv_head, fields};
+use tensortap_query::golden::{Golden, open};
 
 /// What `tensortap diff` takes.
 #[derive(Args)]
@@ -61,7 +60,7 @@ pub struct DiffArgs {
 
     /// What stands first among records outside their rule: where an error began (dependency order), or the greatest error,
     /// share of elements outside, or distance in ulps
-    #[arg(long, value_name = "KEY", value_enum, default_value = "order", conflicts_with_all = ["repeat_check", "scene_golden"])]
+    #[arg(long, value_name = "KEY", default_value = "order", value_parser = sorts(), conflicts_with_all = ["repeat_check", "scene_golden"])]
     sort: Sort,
 
     /// List at most this many records [default: 40 in the table, all with --json and --csv]
@@ -80,32 +79,20 @@ pub struct DiffArgs {
     select: SelectArgs,
 }
 
-/// Failing records of which it is said where their errors sit.
-const DETAILED: usize = 3;
-
 /// Everything that is reported.
 struct Report<'a> {
-    dump: &'a Dump,
-    golden: String,
-    diff: &'a Diff,
-    /// Where the errors of the worst records sit, by position in the dump.
-    details: HashMap<u64, Detail>,
-    passes: bool,
+    diff: DiffReport<'a>,
     all: bool,
     limit: Option<usize>,
     sort: Sort,
     allow_unmatched: bool,
-    /// How the two runs differ before any record does.
-    unlike: Option<String>,
-    /// An option that would help.
-    hint: Option<String>,
     /// The command that goes on from here.
     next: Option<String>,
 }
 
 /// The records that machines are given.
 fn listed<'a>(report: &Report<'a>) -> Vec<&'a DiffRow> {
-    let mut rows = ranked(report.diff, report.sort);
+    let mut rows = ranked(report.diff.diff, report.sort);
     rows.truncate(report.limit.unwrap_or(usize::MAX));
     rows
 }
@@ -124,7 +111,7 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
         _ => return Err(too_many().into()),
     };
     let golden_name = golden_path.display().to_string();
-    let golden = golden::open(golden_path)?;
+    let golden = open(golden_path)?;
     let selection = args.select.selection(&dump, output)?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
@@ -142,26 +129,20 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
     let next = (!passes).then(|| next_step(&dump, &golden));
     let unlike = golden.dump().and_then(|golden| unlike::runs(&dump, golden));
     let hint = unlike::hint(&golden, &diff, args.compare.golden_dtype);
-    let report = Report { details, passes, unlike, hint, next, ..args.report(&dump, golden_name, &diff) };
+    let diff = DiffReport { dump: &dump, golden: golden_name, diff: &diff, details, passes, unlike, hint };
+    let report = Report { next, ..args.report(diff) };
     print(&report, args, output)?;
     Ok(if passes { Exit::Good } else { Exit::Difference })
 }
 
 impl DiffArgs {
-    /// A report of nothing yet.
-    fn report<'a>(&self, dump: &'a Dump, golden: String, diff: &'a Diff) -> Report<'a> {
+    fn report<'a>(&self, diff: DiffReport<'a>) -> Report<'a> {
         Report {
-            dump,
-            golden,
             diff,
-            details: HashMap::new(),
-            passes: true,
             all: self.all,
             limit: self.limit,
             sort: self.sort,
             allow_unmatched: self.compare.allow_unmatched,
-            unlike: None,
-            hint: None,
             next: None,
         }
     }
@@ -175,22 +156,6 @@ impl DiffArgs {
     }
 }
 
-fn details(
-    dump: &Dump,
-    golden: &Golden,
-    diff: &Diff,
-    sort: Sort,
-    options: &DiffOptions<'_>,
-) -> anyhow::Result<HashMap<u64, Detail>> {
-    let mut details = HashMap::new();
-    let failing = ranked(diff, sort).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
-    for row in failing.take(DETAILED) {
-        let found = golden.detail(dump, row, options)?;
-        details.extend(found.map(|detail| (row.record.index, detail)));
-    }
-    Ok(details)
-}
-
 /// Which task is wrong is for `blame` to say.
 fn next_step(dump: &Dump, golden: &Golden) -> String {
     let dump = quoted(dump.dir());
@@ -200,11 +165,29 @@ fn next_step(dump: &Dump, golden: &Golden) -> String {
     }
 }
 
+fn sorts() -> impl TypedValueParser<Value = Sort> {
+    PossibleValuesParser::new(Sort::ALL.map(Sort::name))
+        .try_map(|word| Sort::ALL.into_iter().find(|sort| sort.name() == word).ok_or("no such order"))
+}
+
+/// Writes every record, in the order asked for.
+fn write_csv(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    let columns = fields(DIFF_CSV);
+    let mut cells = Cells::new(report.diff.dump.info());
+    writeln!(out, "{}", csv_head(&columns))?;
+    for row in listed(report) {
+        let mut line = String::new();
+        cells.write_csv(&columns, &Row::compared(row), &mut line);
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
 fn print(report: &Report<'_>, args: &DiffArgs, output: Output) -> anyhow::Result<()> {
     if output.json {
-        output.document(&document::of(report))
+        output.document(&DiffDocument::of(&report.diff, &listed(report)))
     } else if args.csv {
-        output.stream(|out| csv::write(out, report))
+        output.stream(|out| write_csv(out, report))
     } else {
         let mut text = Vec::new();
         text::write(&mut text, report)?;
@@ -215,7 +198,17 @@ fn print(report: &Report<'_>, args: &DiffArgs, output: Output) -> anyhow::Result
 /// Nothing was selected, which is no difference.
 fn empty(dump: &Dump, golden: String, why: &str, args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
     if output.json || args.csv {
-        print(&args.report(dump, golden, &Diff::default()), args, output)?;
+        let nothing = Diff::default();
+        let report = DiffReport {
+            dump,
+            golden,
+            diff: &nothing,
+            details: HashMap::new(),
+            passes: true,
+            unlike: None,
+            hint: None,
+        };
+        print(&args.report(report), args, output)?;
     } else {
         output.text(&format!("{why}\n"))?;
     }

@@ -1,22 +1,18 @@
 //! `tensortap list`: the records of a dump.
 
-mod ahead;
-mod column;
-mod csv;
-mod document;
 mod foot;
 mod layout;
-mod order;
-mod rows;
 mod table;
 
-use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::io::Write;
 
-use column::Column;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
 use layout::Choice;
-use order::SortKey;
-use rows::Rows;
+use tensortap_query::document::ListDocument;
+use tensortap_query::fields::{Cells, FIELDS, Field, LIST_CSV, Of, Row, csv_head, fields};
+use tensortap_query::{Rows, SortKey};
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
@@ -40,13 +36,13 @@ pub struct ListArgs {
     #[command(flatten)]
     dump: DumpArg,
     /// Order by these columns, the largest first with a minus: task,-bytes [default: as captured]
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = order::parse_sort_key)]
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = SortKey::parse)]
     sort: Vec<SortKey>,
     /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, value,
     /// payload, numel, strides, start_offset, address, bin_offset, bin_size, thread; recorded statistics min, max,
     /// mean, std, zeros, nan, inf
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
-    columns: Vec<Column>,
+    columns: Vec<&'static Field>,
     /// Show at most this many records; the foot still counts them all
     #[arg(long, value_name = "N", value_parser = whole(0_u64..))]
     limit: Option<u64>,
@@ -60,13 +56,11 @@ pub struct ListArgs {
     select: SelectArgs,
 }
 
-fn columns() -> impl TypedValueParser<Value = Column> {
-    PossibleValuesParser::new(column::ALL.map(Column::name)).try_map(|word| {
-        column::ALL
-            .into_iter()
-            .find(|column| column.name().eq_ignore_ascii_case(&word))
-            .ok_or("no such column")
-    })
+fn columns() -> impl TypedValueParser<Value = &'static Field> {
+    let known = FIELDS.iter().filter(|field| field.of == Of::Record);
+    let words =
+        known.map(|field| PossibleValue::new(field.short.unwrap_or(field.key)).aliases(field.names()));
+    PossibleValuesParser::new(words).try_map(|word| Field::named(&word).ok_or("no such column"))
 }
 
 /// Lists the records.
@@ -75,14 +69,29 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
     let selection = args.select.selection(&dump, output)?;
     let rows = Rows::new(&dump, &selection, &args.sort, args.limit)?;
     if output.json {
-        output.stream(|out| document::write(out, &rows))?;
+        output.stream(|out| ListDocument::of(&rows).write(out))?;
     } else if args.csv {
-        let columns = if args.columns.is_empty() { &column::FOR_MACHINES[..] } else { &args.columns };
-        output.stream(|out| csv::write(out, &rows, columns))?;
+        let usual = fields(LIST_CSV);
+        let columns = if args.columns.is_empty() { &usual[..] } else { &args.columns };
+        output.stream(|out| write_csv(out, &rows, columns))?;
     } else {
         let choice = if args.columns.is_empty() { Choice::Usual } else { Choice::Columns(&args.columns) };
         let width = args.width.or_else(crate::output::terminal_width);
         output.stream(|out| table::write(out, &rows, choice, width))?;
     }
     Ok(Exit::Good)
+}
+
+/// Writes the names of the columns, then a line per record: nothing shortened, no foot.
+fn write_csv(out: &mut dyn Write, rows: &Rows<'_>, columns: &[&Field]) -> anyhow::Result<()> {
+    writeln!(out, "{}", csv_head(columns))?;
+    let mut cells = Cells::new(rows.dump().info());
+    let mut line = String::new();
+    rows.for_each(|record| -> anyhow::Result<()> {
+        line.clear();
+        cells.write_csv(columns, &Row::of(record), &mut line);
+        line.push('\n');
+        Ok(out.write_all(line.as_bytes())?)
+    })?;
+    Ok(())
 }

@@ -1,16 +1,7 @@
 //! `tensortap show`: one record, from its metadata to its values.
 
-mod content;
-mod delta;
-mod document;
-mod elements;
-mod excerpt;
 mod facts;
-mod find;
-mod hex;
-mod histogram;
-mod related;
-mod slice;
+mod record_arg;
 
 use std::io::Write;
 
@@ -20,21 +11,19 @@ use tensortap::abi::TensorStats;
 use tensortap::format::{ArgumentKind, Dump, Record, role_name};
 use tensortap::values::{F16_OVERFLOW, Summary};
 
-use content::{Content, Measured};
-use delta::Delta;
-use document::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
-use elements::Elements;
-use excerpt::Extent;
-use find::Found;
-use histogram::Histogram;
-use related::Related;
-use slice::{Slice, View};
+use tensortap_query::document::{HexDocument, KernelNames, MeasuredDocument, ShowDocument, ValuesDocument};
+use tensortap_query::{
+    Content, Delta, Elements, Extent, Found, Histogram, Measured, Related, Slice, View, between, find,
+    write_excerpt, write_hex,
+};
 
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
 use crate::output::{Output, terminal_width};
+use crate::progress::StepProgress;
 use crate::select::SelectArgs;
+use tensortap_query::QueryError;
 use tensortap_query::number::grouped;
 use tensortap_query::words::short_float;
 
@@ -84,17 +73,18 @@ pub struct ShowArgs {
 
 /// Shows the record.
 pub fn run(args: &ShowArgs, output: Output) -> anyhow::Result<Exit> {
-    let (path, name) = find::split(&args.words)?;
+    let (path, name) = record_arg::split(&args.words)?;
     let dump = DumpArg::named(path).open()?;
     let selection = args.select.selection(&dump, output)?;
-    let record = match find::find(&dump, name.as_ref(), &selection)? {
+    let record = match find(&dump, name.as_ref(), &selection)? {
         Found::Record(record) => *record,
         Found::Nothing(why) => return nothing(&dump, &why, output),
     };
     let related = Related::of(&dump, &record)?;
     let shown = Shown { args, dump: &dump, record: &record, related: &related, output };
     if output.json {
-        output.document(&shown.document()?)?;
+        let mut kernels = KernelNames::new(dump.info());
+        output.document(&shown.document(kernels.of(&record))?)?;
     } else {
         // Looked at before anything is printed: a part that cannot be shown is an error, not half a page.
         let view = shown.view()?;
@@ -140,12 +130,12 @@ impl Shown<'_> {
         };
         if self.args.hex {
             writeln!(out)?;
-            return hex::write(out, self.dump, self.record, self.args.full);
+            return write_hex(out, self.dump, self.record, self.args.full).map_err(as_it_came);
         }
         if self.args.slice.is_some() {
             return self.write_values(out, view);
         }
-        let Measured { summary, damaged } = content.statistics(self.output)?;
+        let Measured { summary, damaged } = self.statistics(&content)?;
         if damaged {
             writeln!(
                 out,
@@ -171,7 +161,8 @@ impl Shown<'_> {
     fn write_values(&self, out: &mut dyn Write, view: &View) -> anyhow::Result<()> {
         writeln!(out)?;
         let extent = Extent { full: self.shows_all(view), width: terminal_width().unwrap_or(LINE) };
-        excerpt::write(out, &mut Elements::new(self.dump, self.record), self.record.dtype, view, extent)?;
+        let mut elements = Elements::new(self.dump, self.record);
+        write_excerpt(out, &mut elements, self.record.dtype, view, extent).map_err(as_it_came)?;
         if self.args.full && !extent.full {
             writeln!(out, "corners only: most of it was not stored")?;
         }
@@ -185,20 +176,27 @@ impl Shown<'_> {
         self.args.full && view.numel() <= stored.saturating_add(FEW)
     }
 
+    fn statistics(&self, content: &Content<'_>) -> anyhow::Result<Measured> {
+        let progress = mebibytes(self.output, content.bytes(), "taking statistics");
+        Ok(content.statistics(&|done, of| progress.at(done >> 20, of >> 20))?)
+    }
+
     fn histogram(&self, content: &Content<'_>, summary: &Summary) -> anyhow::Result<Option<Histogram>> {
         if self.args.bins == 0 {
             return Ok(None);
         }
-        Ok(Histogram::of(content, summary, self.args.bins.into(), self.output)?)
+        let progress = mebibytes(self.output, content.bytes(), "counting values");
+        let show = |done: u64, of: u64| progress.at(done >> 20, of >> 20);
+        Ok(Histogram::of(content, summary, self.args.bins.into(), &show)?)
     }
 
     /// The part of the values that is meant; everything unless sliced.
     fn view(&self) -> anyhow::Result<View> {
         let slice = self.args.slice.clone().unwrap_or_default();
-        slice.view(self.record.shape()).map_err(|message| {
+        slice.view(self.record.shape()).map_err(|error| {
             let shape = tensortap_query::words::shape_text(self.record);
             let hint = format!("record {} has shape {shape}", self.record.index);
-            UsageError { message: format!("--slice does not fit: {message}"), hint }.into()
+            UsageError { message: format!("--slice does not fit: {error}"), hint }.into()
         })
     }
 
@@ -207,7 +205,8 @@ impl Shown<'_> {
             return Ok(None);
         }
         let (before, after) = self.stages()?;
-        Ok(Some(delta::between(self.dump, before, after, self.output)?))
+        let progress = mebibytes(self.output, before.bin_size.min(after.bin_size), "comparing");
+        Ok(Some(between(self.dump, before, after, &|done, of| progress.at(done >> 20, of >> 20))?))
     }
 
     /// The argument before and after its task, when both have comparable content.
@@ -239,9 +238,9 @@ impl Shown<'_> {
         Ok(if is_before { (self.record, other) } else { (other, self.record) })
     }
 
-    fn document(&self) -> anyhow::Result<ShowDocument<'_>> {
+    fn document<'d>(&'d self, kernels: &'d [String]) -> anyhow::Result<ShowDocument<'d>> {
         let view = self.view()?;
-        let mut document = ShowDocument::new(self.dump, self.record, self.related);
+        let mut document = ShowDocument::new(self.dump, self.record, kernels, self.related);
         document.delta = self.delta()?;
         let content = Content::of(self.dump, self.record);
         let Some(content) = content.filter(|_| !self.args.delta) else {
@@ -253,7 +252,7 @@ impl Shown<'_> {
             return Ok(document);
         }
         if self.args.slice.is_none() {
-            let Measured { summary, damaged } = content.statistics(self.output)?;
+            let Measured { summary, damaged } = self.statistics(&content)?;
             document.damaged = Some(damaged).filter(|_| self.record.hash.is_some());
             document.histogram = self.histogram(&content, &summary)?;
             document.stats = Some(MeasuredDocument::of(summary.stats));
@@ -261,6 +260,21 @@ impl Shown<'_> {
         let mut elements = Elements::new(self.dump, self.record);
         document.values = Some(ValuesDocument::of(&mut elements, self.record, &view, self.shows_all(&view))?);
         Ok(document)
+    }
+}
+
+/// A bar over the bytes of a payload, in steps of a mebibyte.
+fn mebibytes(output: Output, bytes: u64, what: &str) -> StepProgress {
+    let progress = StepProgress::over_bytes(output, bytes >> 20, bytes);
+    progress.begin(what.into());
+    progress
+}
+
+/// An output that nobody reads any more is told apart by its error.
+fn as_it_came(error: QueryError) -> anyhow::Error {
+    match error {
+        QueryError::Io(error) => error.into(),
+        other => other.into(),
     }
 }
 

@@ -1,7 +1,5 @@
 //! `tensortap stats`: what the values of records are like.
 
-mod csv;
-mod document;
 mod table;
 
 use std::cell::Cell;
@@ -9,7 +7,7 @@ use std::io::{IsTerminal, Write};
 
 use clap::Args;
 use tensortap::Measured;
-use tensortap::format::{Dump, Record};
+use tensortap::format::Dump;
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
@@ -19,7 +17,8 @@ use crate::parse::whole;
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
 use tensortap_query::Selection;
-use tensortap_query::words::printable;
+use tensortap_query::document::StatsHead;
+use tensortap_query::fields::{Cells, Row, STATS_CSV, csv_head, fields};
 
 /// What `tensortap stats` takes.
 #[derive(Args)]
@@ -89,9 +88,15 @@ pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
     };
     let write = |out: &mut dyn Write| {
         if output.json {
-            document::write(out, &dump, &extent, &seen, measure)
+            let head = StatsHead {
+                dump: dump.dir().display().to_string(),
+                total: dump.len(),
+                selected: extent.records,
+                bytes: extent.bytes,
+            };
+            head.write(out, &dump, measure, || seen.is_cut(&extent))
         } else if args.csv {
-            csv::write(out, &dump, measure)
+            write_csv(out, &dump, measure)
         } else {
             table::write(out, &dump, &extent, &seen, args.only_flagged, measure)?;
             let why = (extent.records == 0 && !dump.is_empty()).then(|| selection.why_empty(&dump));
@@ -143,21 +148,15 @@ impl Seen {
     }
 }
 
-/// The names of a record's kernels, those of a mix task together.
-fn kernels(dump: &Dump, record: &Record) -> Vec<String> {
-    record.func_ids().map(|id| printable(&dump.info().kernel_name(id)).into_owned()).collect()
-}
-
-/// A list in one cell.
-fn joined<T: ToString>(items: &[T], between: &str) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
-}
-
-/// Writes a line of comma-separated values, with quotes around what needs them.
-pub fn write_csv_line(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
-    let quoted = |cell: &String| {
-        let plain = !cell.contains([',', '"', '\n', '\r']);
-        if plain { cell.clone() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
-    };
-    Ok(writeln!(out, "{}", cells.iter().map(quoted).collect::<Vec<_>>().join(","))?)
+/// Writes a line of names, then one for each record. What is not known is empty.
+fn write_csv(out: &mut dyn Write, dump: &Dump, source: impl Source) -> anyhow::Result<()> {
+    let columns = fields(STATS_CSV);
+    writeln!(out, "{}", csv_head(&columns))?;
+    let mut cells = Cells::new(dump.info());
+    let mut line = String::new();
+    source(&mut |measured| {
+        line.clear();
+        cells.write_csv(&columns, &Row::measured(&measured), &mut line);
+        Ok(writeln!(out, "{line}")?)
+    })
 }

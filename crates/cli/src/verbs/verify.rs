@@ -4,10 +4,11 @@ use clap::Args;
 use serde::Serialize;
 use tensortap::format::{Dump, Tail, Verdict, verify};
 
-use crate::dump_arg::{DumpArg, state_name};
+use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
 use crate::output::{self, Output};
 use tensortap_query::number::{counted, grouped};
+use tensortap_query::words::state_name;
 
 /// What `tensortap verify` takes.
 #[derive(Args)]

@@ -174,7 +174,7 @@ fn csv_has_a_head_and_every_cell_in_full() {
     let folder = vector_example();
     let manifest = folder.manifest("d");
     let rows = csv(&folder, "--columns index,task,arg,bytes,hash,value,shape");
-    assert_eq!(rows[0], ["index", "task", "arg", "bytes", "hash", "value", "shape"]);
+    assert_eq!(rows[0], ["index", "task_id", "arg_index", "bytes", "hash", "value", "shape"]);
     assert_eq!(rows.len(), 19);
     for (index, (row, record)) in rows[1..].iter().zip(manifest["tensors"].as_array().unwrap()).enumerate() {
         let text = |key: &str| record[key].as_str().map_or(record[key].to_string(), String::from);
@@ -193,6 +193,16 @@ fn csv_has_a_head_and_every_cell_in_full() {
     }
     let head = &csv(&folder, "")[0];
     assert_eq!(head.len(), 14, "{head:?}");
+    // The same things are called the same, and said the same, by the statistics.
+    let stats = folder.good("stats d --csv").stdout;
+    let stats: Vec<Vec<&str>> = stats.lines().map(|line| line.split(',').collect()).collect();
+    let place = |key: &str| stats[0].iter().position(|name| *name == key);
+    for key in ["index", "task_id", "kernels", "stage", "role", "arg_index", "kind", "dtype", "shape", "hash"]
+    {
+        let at = place(key).unwrap_or_else(|| panic!("{key} is not in {:?}", stats[0]));
+        let column = csv(&folder, &format!("--columns {key}"));
+        assert!(column.iter().zip(&stats).all(|(list, stats)| list[0] == stats[at]), "{key}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use tensortap::analysis::labels::Label;
 use super::Report;
 use super::text::{kernels, name, said};
 use crate::output;
+use tensortap_query::blame::roots;
 use tensortap_query::number::{counted, grouped};
 use tensortap_query::words::counted_names;
 
@@ -13,11 +14,11 @@ use tensortap_query::words::counted_names;
 const KERNELS: usize = 8;
 
 pub(super) fn headline(report: &Report<'_>) -> String {
-    let word = output::verdict(if report.passes { "PASS" } else { "FAIL" }, report.passes);
-    let blame = report.blame;
+    let word = output::verdict(if report.found.passes { "PASS" } else { "FAIL" }, report.found.passes);
+    let blame = report.found.blame;
     let roots = roots(blame);
     let what = match (blame.first_wrong.first(), roots.len()) {
-        (None, _) if report.passes => "no task is wrong".into(),
+        (None, _) if report.found.passes => "no task is wrong".into(),
         (None, _) => nothing_wrong(report),
         (Some(&one), 1) => format!("{} {}", name(blame, one), said(blame.findings[one].label)),
         (Some(&first), all) => format!("{}; {}", groups(blame, &roots), where_first(blame, first, all)),
@@ -25,14 +26,9 @@ pub(super) fn headline(report: &Report<'_>) -> String {
     format!("{word}: {what}")
 }
 
-/// Tasks at which an error began, whether or not another led to them.
-pub(super) fn roots(blame: &Blame) -> Vec<usize> {
-    (0..blame.findings.len()).filter(|&place| blame.findings[place].label.is_root()).collect()
-}
-
 /// Why it fails although nothing was found wrong.
 fn nothing_wrong(report: &Report<'_>) -> String {
-    let blame = report.blame;
+    let blame = report.found.blame;
     if let Some(other) = report.other_scene.as_ref().filter(|_| blame.compared == 0) {
         return format!("nothing could be compared: {other}");
     }

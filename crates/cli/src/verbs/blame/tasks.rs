@@ -14,7 +14,7 @@ use tensortap_query::words::printable;
 const REASONS: usize = 5;
 
 pub(super) fn write_tasks(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let blame = report.blame;
+    let blame = report.found.blame;
     let mut listed: Vec<usize> =
         (0..blame.findings.len()).filter(|&p| report.all || blame.findings[p].label != Label::Ok).collect();
     if listed.is_empty() {

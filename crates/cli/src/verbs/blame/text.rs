@@ -7,12 +7,13 @@ use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Finding, Label, RaceKind};
 use tensortap::judge::Detail;
 
+use super::Report;
 use super::headline::{by_kernel, headline};
 use super::tasks::write_tasks;
-use super::{Culprit, Report};
-use crate::compare_text::{detail_lines, evidence, rule_text};
 use crate::dump_arg::quoted;
 use crate::output;
+use tensortap_query::blame::{BlameReport, Culprit};
+use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, grouped};
 use tensortap_query::words::{kernels_text, printable, short_task};
 
@@ -25,7 +26,7 @@ const LINKS: usize = 8;
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { blame, culprits, .. } = report;
+    let BlameReport { blame, culprits, .. } = &report.found;
     writeln!(out, "{}", headline(report))?;
     writeln!(out, "  {}", compared(report))?;
     writeln!(out, "  {}", labels(blame))?;
@@ -59,13 +60,13 @@ pub(super) fn said(label: Label) -> &'static str {
 }
 
 fn compared(report: &Report<'_>) -> String {
-    let Blame { compared, of, .. } = report.blame;
-    let dump = printable(&report.dump.dir().display().to_string()).into_owned();
-    let with = match &report.golden {
+    let Blame { compared, of, .. } = report.found.blame;
+    let dump = printable(&report.found.dump.dir().display().to_string()).into_owned();
+    let with = match &report.found.golden {
         Some(golden) => format!("with {}", printable(golden)),
         None => "with the references of its kernels".into(),
     };
-    let what = if report.golden.is_some() { "records" } else { "outputs" };
+    let what = if report.found.golden.is_some() { "records" } else { "outputs" };
     format!("compared {} of {} {what} of {dump} {with}", grouped(*compared), grouped(*of))
 }
 
@@ -101,7 +102,7 @@ pub(super) fn kernels(blame: &Blame, place: usize) -> String {
 }
 
 fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) -> anyhow::Result<()> {
-    let blame = report.blame;
+    let blame = report.found.blame;
     let Culprit { place, outside, chain } = culprit;
     let finding = &blame.findings[*place];
     writeln!(out, "{} {}", name(blame, *place), why(blame, finding))?;
@@ -113,7 +114,7 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
         write_chain(out, blame, chain)?;
     }
     let task_id = short_task(blame.graph.task(*place).task_id);
-    let dump = quoted(report.dump.dir());
+    let dump = quoted(report.found.dump.dir());
     writeln!(out, "  run it again: tensortap replay {dump} --task {task_id}")?;
     Ok(writeln!(
         out,

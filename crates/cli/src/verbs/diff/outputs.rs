@@ -6,12 +6,11 @@ use serde::Serialize;
 use tensortap::TaskId;
 use tensortap::analysis::outputs::{OutputDiff, OutputRow, Writer};
 use tensortap::format::Dump;
-use tensortap::judge::Verdict;
+use tensortap::judge::{Evidence, Outcome, Verdict};
 use tensortap::scene::Registry;
+use tensortap_query::fields::quote;
 
-use super::{DiffArgs, csv, too_many};
-use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
-use crate::compare_text::{detail_lines, evidence, outside_or_why, rule_text};
+use super::{DiffArgs, too_many};
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::UsageError;
 use crate::exit::Exit;
@@ -19,7 +18,8 @@ use crate::fit::Fit;
 use crate::output::{self, Output};
 use crate::progress::StepProgress;
 use crate::stream_table::{Column, StreamTable};
-use crate::verbs::stats::write_csv_line;
+use tensortap_query::compare_words::{detail_lines, evidence, outside_or_why, rule_text};
+use tensortap_query::document::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use tensortap_query::number::{counted, grouped, significant};
 use tensortap_query::words::{counted_names, kernels_text, printable, short_task, sizes_text};
 
@@ -222,7 +222,7 @@ fn write_csv(out: &mut dyn Write, diff: &OutputDiff) -> anyhow::Result<()> {
 }
 
 fn csv_cells(row: &OutputRow) -> [String; 11] {
-    let [max_abs, relative, rmse, ulps, failing] = csv::measured(&row.outcome);
+    let [max_abs, relative, rmse, ulps, failing] = measured(&row.outcome);
     [
         row.name.clone(),
         row.dtype.name().into(),
@@ -236,4 +236,30 @@ fn csv_cells(row: &OutputRow) -> [String; 11] {
         writers_text(&row.writers),
         evidence(&row.outcome),
     ]
+}
+
+/// Greatest error, greatest relative one, RMSE, greatest distance in ULP and elements outside; empty where not measured.
+fn measured(outcome: &Outcome) -> [String; 5] {
+    let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+    let (relative, rmse, ulps, failing) = match &outcome.evidence {
+        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.max_ulps, Some(m.failing)),
+        Evidence::Identical => (Some(0.0), Some(0.0), Some(0), Some(0)),
+        _ => (None, None, None, None),
+    };
+    [text(outcome.max_abs()), text(relative), text(rmse), count(ulps), count(failing)]
+}
+
+/// Writes a line of comma-separated values, with quotes around what needs them.
+fn write_csv_line(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
+    let mut line = String::new();
+    for (place, cell) in cells.iter().enumerate() {
+        if place > 0 {
+            line.push(',');
+        }
+        let start = line.len();
+        line += cell;
+        quote(&mut line, start);
+    }
+    Ok(writeln!(out, "{line}")?)
 }

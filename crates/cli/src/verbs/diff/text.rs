@@ -6,42 +6,28 @@ use tensortap::analysis::diff::{Diff, DiffRow};
 use tensortap::judge::{Evidence, Verdict};
 
 use super::Report;
-use super::order::{ranked, ulps};
-use crate::compare_document::verdict_word;
-use crate::compare_text::{detail_lines, outside_or_why, rule_text};
 use crate::fit::Fit;
 use crate::output;
-use crate::stream_table::{Column, StreamTable};
-use tensortap_query::number::{counted, counted_in, grouped, significant};
-use tensortap_query::words::{kernels_text, printable, record_name, shape_text};
+use crate::stream_table::{StreamTable, column};
+use tensortap_query::compare_words::detail_lines;
+use tensortap_query::diff::{DiffReport, ranked};
+use tensortap_query::fields::{Cells, DIFF, Row, fields};
+use tensortap_query::number::{counted, counted_in, grouped};
+use tensortap_query::words::{printable, record_name};
 
 /// Rows shown where no number of them is asked for.
 const LISTED: usize = 40;
-const DIGITS: usize = 4;
-
-const COLUMNS: [Column; 10] = [
-    ("RECORD", 0, false),
-    ("KERNEL", 0, false),
-    ("VERDICT", 0, false),
-    ("DTYPE", 0, false),
-    ("SHAPE", 0, false),
-    ("MAX ABS", 0, true),
-    ("MAX REL", 0, true),
-    ("MAX ULP", 0, true),
-    ("RULE", 0, false),
-    ("OUTSIDE, OR WHY", 0, false),
-];
 /// What a narrow terminal goes without, in this order.
 const DISPENSABLE: [&str; 6] = ["DTYPE", "SHAPE", "RULE", "MAX REL", "MAX ULP", "VERDICT"];
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { dump, golden, diff, passes, .. } = report;
+    let DiffReport { dump, golden, diff, passes, unlike, hint, .. } = &report.diff;
     let word = output::verdict(if *passes { "PASS" } else { "FAIL" }, *passes);
     let failing = diff.rows.iter().filter(|r| r.outcome.verdict == Verdict::Outside).count();
     let identical = diff.rows.iter().filter(|r| r.outcome.evidence == Evidence::Identical).count();
     writeln!(out, "{word}: {}", what(diff, failing))?;
-    if let Some(unlike) = &report.unlike {
+    if let Some(unlike) = unlike {
         writeln!(out, "  {unlike}")?;
     }
     let (dump, golden) = (dump.dir().display().to_string(), printable(golden));
@@ -57,7 +43,7 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     write_rows(out, report)?;
     write_details(out, report)?;
     write_unmatched(out, report)?;
-    if let Some(hint) = &report.hint {
+    if let Some(hint) = hint {
         writeln!(out, "\nhint: {hint}")?;
     }
     if let Some(next) = &report.next {
@@ -67,8 +53,8 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
 }
 
 fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    for row in ranked(report.diff, report.sort) {
-        let Some(detail) = report.details.get(&row.record.index) else { continue };
+    for row in ranked(report.diff.diff, report.sort) {
+        let Some(detail) = report.diff.details.get(&row.record.index) else { continue };
         writeln!(out, "\n{}", record_name(&row.record))?;
         for line in detail_lines(detail) {
             writeln!(out, "  {line}")?;
@@ -96,7 +82,7 @@ fn without_partner(lonely: usize) -> String {
 }
 
 fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { diff, all, limit, sort, .. } = report;
+    let Report { diff: DiffReport { diff, .. }, all, limit, sort, .. } = report;
     // What has no partner is told below the table.
     let tells = |row: &DiffRow| row.outcome.verdict != Verdict::Within && row.partner.is_some();
     let mut rows = ranked(diff, *sort);
@@ -106,8 +92,12 @@ fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     }
     writeln!(out)?;
     let most = limit.unwrap_or(if *all { usize::MAX } else { LISTED });
-    let mut table = StreamTable::new(COLUMNS, Fit::terminal(&DISPENSABLE));
-    rows.iter().take(most).try_for_each(|row| table.row(out, cells(row)))?;
+    let columns = fields(DIFF);
+    let mut cells = Cells::new(report.diff.dump.info());
+    let mut table = StreamTable::new(columns.map(column), Fit::terminal(&DISPENSABLE));
+    for row in rows.iter().take(most) {
+        table.row(out, columns.map(|field| cells.text(field, &Row::compared(row))))?;
+    }
     table.finish(out)?;
     if rows.len() > most {
         let more = counted((rows.len() - most) as u64, "further record");
@@ -116,29 +106,8 @@ fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     Ok(writeln!(out, "Sorted: outside first; {}.", sort.words())?)
 }
 
-fn cells(row: &DiffRow) -> [String; 10] {
-    let number = |value: Option<f64>| value.map_or("-".into(), |v| significant(v, DIGITS));
-    let relative = match &row.outcome.evidence {
-        Evidence::Full(m) => Some(m.max_relative),
-        Evidence::Identical => Some(0.0),
-        _ => None,
-    };
-    [
-        record_name(&row.record),
-        kernels_text(&row.kernels),
-        verdict_word(row.outcome.verdict).into(),
-        row.record.dtype.name().into(),
-        shape_text(&row.record),
-        number(row.outcome.max_abs()),
-        number(relative),
-        ulps(row).map_or("-".into(), grouped),
-        rule_text(&row.rule),
-        outside_or_why(&row.outcome),
-    ]
-}
-
 fn write_unmatched(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { diff, all, allow_unmatched, .. } = report;
+    let Report { diff: DiffReport { diff, .. }, all, allow_unmatched, .. } = report;
     let lonely = diff.unmatched.len();
     if lonely == 0 {
         return Ok(());

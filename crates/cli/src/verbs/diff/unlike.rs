@@ -7,7 +7,7 @@ use tensortap::analysis::diff::{Diff, DiffRow};
 use tensortap::format::Dump;
 use tensortap::judge::{Evidence, Verdict};
 
-use super::golden::Golden;
+use tensortap_query::golden::Golden;
 use tensortap_query::number::counted_in;
 use tensortap_query::words::printable;
 

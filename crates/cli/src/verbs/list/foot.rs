@@ -2,73 +2,41 @@
 
 use std::fmt::Write;
 
-use tensortap::format::{ArgumentKind, Dump, KERNEL_ARGS_FILE, Record, Tail};
+use tensortap::format::{Dump, KERNEL_ARGS_FILE, Tail};
+use tensortap_query::Counts;
 
 use crate::dump_arg::quoted;
 use crate::losses::by_reason;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
 
-/// Counts over the records that are selected.
-#[derive(Clone, Copy, Default)]
-pub struct Foot {
-    tensors: u64,
-    scalars: u64,
-    tensor_bytes: u64,
-    /// Records that a limit kept back.
-    kept_back: u64,
+/// The counts where there is nothing to count.
+pub fn none_text(dump: &Dump) -> String {
+    format!("0 of {}. ", counted(dump.len(), "record"))
 }
 
-impl Foot {
-    /// Counts a record.
-    pub fn add(&mut self, record: &Record) {
-        match record.kind {
-            ArgumentKind::Tensor => {
-                self.tensors += 1;
-                self.tensor_bytes = self.tensor_bytes.saturating_add(record.content_bytes());
-            }
-            ArgumentKind::Scalar => self.scalars += 1,
-        }
+/// What is selected of how much, and what the files hold.
+pub fn text(counts: &Counts, dump: &Dump) -> String {
+    let Counts { tensors, scalars, tensor_bytes, kept_back } = *counts;
+    let (selected, all) = (counts.records(), dump.len());
+    let of = if selected == all { String::new() } else { format!("{} of ", grouped(selected)) };
+    let (tensors, scalars) = (counted(tensors, "tensor"), counted(scalars, "scalar"));
+    let records = counted(all, "record");
+    let mut text = format!("\n{of}{records}: {tensors} with {}, {scalars}\n", bytes(tensor_bytes));
+    if kept_back > 0 {
+        let _ = writeln!(text, "{} of them shown (--limit).", grouped(selected - kept_back));
     }
-
-    /// Records counted.
-    pub fn records(&self) -> u64 {
-        self.tensors + self.scalars
+    let totals = dump.totals();
+    let (stored, saved) = (bytes(totals.stored_bytes), bytes(totals.deduplicated_bytes));
+    let _ = writeln!(text, "The dump stores {stored}; deduplication saved {saved}.");
+    if totals.dispatches > 0 {
+        let dispatches = counted_in(totals.dispatches, "dispatch", "dispatches");
+        let _ = writeln!(text, "The arguments of {dispatches} are in {KERNEL_ARGS_FILE}.");
     }
-
-    /// The same counts, of which at most `limit` records were shown.
-    pub fn limited(self, limit: u64) -> Foot {
-        Foot { kept_back: self.records().saturating_sub(limit), ..self }
+    if totals.uncaptured > 0 {
+        let arguments = counted(totals.uncaptured, "argument");
+        let _ = writeln!(text, "{arguments} could not be captured; the manifest says why.");
     }
-
-    /// The counts where there is nothing to count.
-    pub fn none_text(&self, dump: &Dump) -> String {
-        format!("0 of {}. ", counted(dump.len(), "record"))
-    }
-
-    /// What is selected of how much, and what the files hold.
-    pub fn text(&self, dump: &Dump) -> String {
-        let Foot { tensors, scalars, tensor_bytes, kept_back } = *self;
-        let (selected, all) = (self.records(), dump.len());
-        let of = if selected == all { String::new() } else { format!("{} of ", grouped(selected)) };
-        let (tensors, scalars) = (counted(tensors, "tensor"), counted(scalars, "scalar"));
-        let records = counted(all, "record");
-        let mut text = format!("\n{of}{records}: {tensors} with {}, {scalars}\n", bytes(tensor_bytes));
-        if kept_back > 0 {
-            let _ = writeln!(text, "{} of them shown (--limit).", grouped(selected - kept_back));
-        }
-        let totals = dump.totals();
-        let (stored, saved) = (bytes(totals.stored_bytes), bytes(totals.deduplicated_bytes));
-        let _ = writeln!(text, "The dump stores {stored}; deduplication saved {saved}.");
-        if totals.dispatches > 0 {
-            let dispatches = counted_in(totals.dispatches, "dispatch", "dispatches");
-            let _ = writeln!(text, "The arguments of {dispatches} are in {KERNEL_ARGS_FILE}.");
-        }
-        if totals.uncaptured > 0 {
-            let arguments = counted(totals.uncaptured, "argument");
-            let _ = writeln!(text, "{arguments} could not be captured; the manifest says why.");
-        }
-        text
-    }
+    text
 }
 
 /// What is missing or still to come; nothing for a dump that is whole.

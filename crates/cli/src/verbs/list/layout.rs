@@ -1,17 +1,21 @@
 //! Which columns a table has, and how wide they are, so that it fits the terminal.
 
-use super::column::{Column, FOR_PEOPLE};
+use tensortap_query::fields::{Field, LIST, fields};
+
 use super::table::width_of;
 use crate::fit::{SHORTEST, total};
 
 /// No column takes more of a page that has no end; a longer cell pushes its row to the right.
 const MOST: usize = 40;
 /// What a narrow terminal goes without, in this order: the other columns tell most of it.
-const DISPENSABLE: [Column; 3] = [Column::Kind, Column::Bytes, Column::Role];
+const DISPENSABLE: [&str; 3] = ["kind", "bytes", "role"];
 /// What goes, in this order, where shortened names and shapes leave no room for it.
-const LAST_TO_GO: [Column; 3] = [Column::Dtype, Column::Hash, Column::Flags];
+const LAST_TO_GO: [&str; 3] = ["dtype", "hash", "flags"];
 /// What is shortened.
-const SHORTENED: [Column; 3] = [Column::Kernel, Column::Shape, Column::Strides];
+const SHORTENED: [&str; 3] = ["kernels", "shape", "strides"];
+
+/// A field in a column of a table.
+pub type Column = &'static Field;
 
 /// The columns asked for.
 #[derive(Clone, Copy)]
@@ -43,7 +47,7 @@ impl Layout {
         mut measure: impl FnMut(Column, bool) -> usize,
     ) -> Layout {
         let columns = match choice {
-            Choice::Usual => FOR_PEOPLE.to_vec(),
+            Choice::Usual => fields(LIST).to_vec(),
             Choice::Columns(columns) => columns.to_vec(),
         };
         let measured = |column| (column, measure(column, false));
@@ -66,8 +70,8 @@ impl Layout {
         }
         self.short_tasks = true;
         for (column, width) in &mut self.columns {
-            if *column == Column::Task {
-                *width = measure(Column::Task, true);
+            if column.key == "task_id" {
+                *width = measure(column, true);
             }
         }
         if may_leave_out {
@@ -77,20 +81,20 @@ impl Layout {
         self.narrowed = self.width() > width;
         for column in SHORTENED {
             let excess = self.width().saturating_sub(width);
-            if let Some((_, width)) = self.columns.iter_mut().find(|(other, _)| *other == column) {
+            if let Some((_, width)) = self.columns.iter_mut().find(|(other, _)| other.key == column) {
                 *width = width.saturating_sub(excess).max(SHORTEST.min(*width));
             }
         }
     }
 
     /// Goes without columns, one after the other, until it fits.
-    fn leave_out(&mut self, columns: &[Column], fits: impl Fn(&Layout) -> bool) {
-        for column in columns {
+    fn leave_out(&mut self, keys: &[&str], fits: impl Fn(&Layout) -> bool) {
+        for key in keys {
             if fits(self) {
                 return;
             }
-            self.columns.retain(|(other, _)| other != column);
-            self.left_out.push(*column);
+            let gone = self.columns.extract_if(.., |(other, _)| other.key == *key);
+            self.left_out.extend(gone.map(|(column, _)| column));
         }
     }
 
@@ -101,7 +105,7 @@ impl Layout {
     /// The same when everything is shortened that can be.
     fn least(&self) -> usize {
         let shortest = |&(column, width): &(Column, usize)| {
-            if SHORTENED.contains(&column) { width.min(SHORTEST) } else { width }
+            if SHORTENED.contains(&column.key) { width.min(SHORTEST) } else { width }
         };
         total(self.columns.iter().map(shortest))
     }
@@ -109,11 +113,11 @@ impl Layout {
 
 /// Cuts a cell to a width where that loses the least: names at their end, shapes and strides in their middle.
 pub fn shorten(column: Column, cell: &mut String, width: usize) {
-    if !SHORTENED.contains(&column) || width_of(cell) <= width || width == 0 {
+    if !SHORTENED.contains(&column.key) || width_of(cell) <= width || width == 0 {
         return;
     }
-    let (head, tail) = match column {
-        Column::Kernel => (width - 1, 0),
+    let (head, tail) = match column.key {
+        "kernels" => (width - 1, 0),
         _ => (width - 1 - (width - 1) / 2, (width - 1) / 2),
     };
     let chars: Vec<char> = cell.chars().collect();
@@ -125,23 +129,27 @@ pub fn shorten(column: Column, cell: &mut String, width: usize) {
 mod tests {
     use super::*;
 
+    fn column(key: &str) -> Column {
+        Field::named(key).unwrap()
+    }
+
     /// Widths as a dump with long names has them.
     fn measure(column: Column, short_tasks: bool) -> usize {
-        match column {
-            Column::Task => {
+        match column.key {
+            "task_id" => {
                 if short_tasks {
                     11
                 } else {
                     18
                 }
             }
-            Column::Kernel => 30,
-            Column::Shape => 20,
-            Column::Hash => 13,
-            Column::Bytes => 9,
-            Column::Flags => 10,
-            Column::Index => 5,
-            Column::Arg => 3,
+            "kernels" => 30,
+            "shape" => 20,
+            "hash" => 13,
+            "bytes" => 9,
+            "flags" => 10,
+            "index" => 5,
+            "arg_index" => 3,
             _ => 6,
         }
     }
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn a_wide_terminal_shows_everything_in_full() {
         let layout = fitting(200);
-        assert_eq!(layout.columns.len(), FOR_PEOPLE.len());
+        assert_eq!(layout.columns.len(), LIST.len());
         assert!(!layout.short_tasks && !layout.narrowed && layout.left_out.is_empty());
     }
 
@@ -163,9 +171,9 @@ mod tests {
         let layout = fitting(full - 1);
         assert!(layout.short_tasks && layout.left_out.is_empty() && !layout.narrowed);
         let layout = fitting(full - 8);
-        assert_eq!((layout.left_out.as_slice(), layout.narrowed), (&[Column::Kind][..], false));
+        assert_eq!((layout.left_out.as_slice(), layout.narrowed), (&[column("kind")][..], false));
         let layout = fitting(100);
-        assert_eq!(layout.left_out, DISPENSABLE);
+        assert_eq!(layout.left_out, DISPENSABLE.map(column));
         assert!(layout.narrowed && layout.width() <= 100, "{}", layout.width());
     }
 
@@ -173,13 +181,13 @@ mod tests {
     fn eighty_columns_are_never_exceeded() {
         let layout = fitting(80);
         assert!(layout.width() <= 80, "{}", layout.width());
-        let left_out = [Column::Kind, Column::Bytes, Column::Role, Column::Dtype, Column::Hash];
+        let left_out = [column("kind"), column("bytes"), column("role"), column("dtype"), column("hash")];
         assert_eq!(layout.left_out, left_out);
     }
 
     #[test]
     fn columns_that_were_chosen_are_never_left_out() {
-        let columns = [Column::Kind, Column::Kernel, Column::Bytes];
+        let columns = [column("kind"), column("kernels"), column("bytes")];
         let layout = Layout::fitting(Choice::Columns(&columns), Some(30), measure);
         assert_eq!(layout.columns.iter().map(|(column, _)| *column).collect::<Vec<_>>(), columns);
         assert!(layout.left_out.is_empty() && layout.narrowed);
@@ -192,9 +200,9 @@ mod tests {
             shorten(column, &mut cell, width);
             cell
         };
-        assert_eq!(cut(Column::Kernel, "online_update", 8), "online_…");
-        assert_eq!(cut(Column::Shape, "1x2x3x4x5x6x7", 8), "1x2x…6x7");
-        assert_eq!(cut(Column::Shape, "1x2", 8), "1x2");
-        assert_eq!(cut(Column::Hash, "0123456789", 4), "0123456789");
+        assert_eq!(cut(column("kernels"), "online_update", 8), "online_…");
+        assert_eq!(cut(column("shape"), "1x2x3x4x5x6x7", 8), "1x2x…6x7");
+        assert_eq!(cut(column("shape"), "1x2", 8), "1x2");
+        assert_eq!(cut(column("hash"), "0123456789", 4), "0123456789");
     }
 }

@@ -6,11 +6,11 @@ use std::io::Write;
 use tensortap::DumpLevel;
 use tensortap::format::{Dump, Record, RunInfo};
 
-use super::column::{Cells, Column};
-use super::foot::state_lines;
-use super::layout::{Choice, Layout};
-use super::rows::Rows;
+use super::foot;
+use super::layout::{Choice, Column, Layout};
 use crate::fit::left_out_line;
+use tensortap_query::Rows;
+use tensortap_query::fields::{Cells, Row};
 use tensortap_query::words::printable;
 
 /// Records that have a say in the widths.
@@ -26,12 +26,12 @@ pub fn write(
     let dump = rows.dump();
     writeln!(out, "{}\n", title(dump))?;
     let mut table = Table::new(dump, choice, width);
-    let foot = rows.for_each(|record| table.add(out, record))?;
+    let counts = rows.for_each(|record| table.add(out, record))?;
     table.end(out)?;
-    if foot.records() == 0 {
-        writeln!(out, "{}{}", foot.none_text(dump), rows.selection().why_empty(dump)?)?;
+    if counts.records() == 0 {
+        writeln!(out, "{}{}", foot::none_text(dump), rows.selection().why_empty(dump)?)?;
     } else {
-        write!(out, "{}", foot.text(dump))?;
+        write!(out, "{}", foot::text(&counts, dump))?;
     }
     if let Some(doubt) = rows.selection().doubt() {
         writeln!(out, "{doubt}.")?;
@@ -39,7 +39,7 @@ pub fn write(
     if let Some(left_out) = table.left_out() {
         writeln!(out, "{left_out}")?;
     }
-    Ok(write!(out, "{}", state_lines(dump))?)
+    Ok(write!(out, "{}", foot::state_lines(dump))?)
 }
 
 /// What was dumped. A dump of another project does not say what ran, or how it ended.
@@ -70,7 +70,8 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(dump: &'a Dump, choice: Choice<'a>, width: Option<usize>) -> Table<'a> {
-        let cells = Cells::new(dump.info());
+        let mut cells = Cells::new(dump.info());
+        cells.values_for_hashes = true;
         let (line, cell) = (String::new(), String::new());
         Table { dump, choice, width, cells, first: Vec::new(), layout: None, line, cell }
     }
@@ -90,7 +91,8 @@ impl<'a> Table<'a> {
 
     /// Columns that a narrow terminal has no room for.
     fn left_out(&self) -> Option<String> {
-        let names: Vec<&str> = self.layout.as_ref()?.left_out.iter().map(|column| column.name()).collect();
+        let names: Vec<&str> =
+            self.layout.as_ref()?.left_out.iter().map(|column| column.short.unwrap_or(column.key)).collect();
         left_out_line(&names, self.width, "--columns chooses")
     }
 
@@ -104,19 +106,19 @@ impl<'a> Table<'a> {
         });
         self.cells.short_tasks = layout.short_tasks;
         self.layout = Some(layout);
-        self.write_line(out, |column, _, cell| *cell += &column.heading())?;
+        self.write_line(out, |column, cells, cell| *cell += cells.heading(column))?;
         first.iter().try_for_each(|record| self.write_record(out, record))
     }
 
     /// The widest cell of a column among the first records.
     fn measure(&mut self, column: Column, first: &[Record]) -> usize {
-        let mut widest = column.least_width().max(column.heading().len());
-        if column == Column::Index {
+        let mut widest = column.width.max(self.cells.heading(column).len());
+        if column.key == "index" {
             widest = widest.max(self.dump.len().saturating_sub(1).to_string().len());
         }
         for record in first {
             self.cell.clear();
-            column.write_for_people(&mut self.cells, record, &mut self.cell);
+            column.write_for_people(&mut self.cells, &Row::of(record), &mut self.cell);
             widest = widest.max(width_of(&self.cell));
         }
         // An empty last column needs no heading to be wide, but it has one.
@@ -124,7 +126,9 @@ impl<'a> Table<'a> {
     }
 
     fn write_record(&mut self, out: &mut dyn Write, record: &Record) -> anyhow::Result<()> {
-        self.write_line(out, |column, cells, cell| column.write_for_people(cells, record, cell))
+        self.write_line(out, |column, cells, cell| {
+            column.write_for_people(cells, &Row::of(record), cell);
+        })
     }
 
     /// Writes one line without spaces at its end.
@@ -145,7 +149,7 @@ impl<'a> Table<'a> {
             if place > 0 {
                 *line += "  ";
             }
-            if column.is_number() {
+            if column.is_number {
                 pad(line, missing);
                 *line += cell;
             } else {

@@ -7,7 +7,7 @@ use tensortap::TaskId;
 use tensortap::format::{ArgumentKind, Dump, Loss, PayloadState, Record, role_name};
 use tensortap::values::Element;
 
-use super::related::Related;
+use tensortap_query::Related;
 use tensortap_query::number::{bytes, grouped};
 use tensortap_query::stage_word;
 use tensortap_query::words::{kernel_label, printable, record_name};

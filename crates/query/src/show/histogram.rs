@@ -7,8 +7,8 @@ use tensortap::format::FormatError;
 use tensortap::values::Summary;
 
 use super::content::Content;
-use crate::output::Output;
-use tensortap_query::number::{grouped, json_float, significant};
+use crate::Progress;
+use crate::number::{grouped, json_float, significant};
 
 /// Characters of the longest bar.
 const BAR: usize = 40;
@@ -34,7 +34,7 @@ impl Histogram {
         content: &Content<'_>,
         summary: &Summary,
         bins: usize,
-        output: Output,
+        progress: &Progress<'_>,
     ) -> Result<Option<Histogram>, FormatError> {
         let stats = &summary.stats;
         if stats.numel == stats.nan + stats.inf || stats.min > stats.max {
@@ -42,7 +42,7 @@ impl Histogram {
         }
         let bins = if stats.min == stats.max { 1 } else { bins.max(1) };
         let mut histogram = Histogram { min: stats.min, max: stats.max, counts: vec![0; bins] };
-        content.finite_values(output, |value| {
+        content.finite_values(progress, |value| {
             let bin = histogram.bin(value);
             histogram.counts[bin] += 1;
         })?;

@@ -2,8 +2,8 @@
 
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 
-use tensortap_query::number::grouped;
-use tensortap_query::words::record_name;
+use crate::number::grouped;
+use crate::words::record_name;
 
 /// As many are named.
 const NAMED: usize = 5;

@@ -1,11 +1,10 @@
-//! One or two walks over a stored payload: its statistics, and how its values are spread.
+//! Walks over a stored payload: its statistics, and its values.
 
 use tensortap::DType;
 use tensortap::format::{ContentHasher, Dump, FormatError, PayloadState, Record};
 use tensortap::values::{Statistics, Summary, decode_block, elements_in};
 
-use crate::output::Output;
-use crate::progress::StepProgress;
+use crate::Progress;
 
 /// Payloads pass in pieces of this many bytes: whole elements of every dtype.
 const PIECE_BYTES: usize = 1 << 20;
@@ -22,6 +21,7 @@ pub struct Content<'d> {
 
 /// What a walk over the content found.
 pub struct Measured {
+    /// The statistics.
     pub summary: Summary,
     /// The content does not hash to what was captured.
     pub damaged: bool,
@@ -29,6 +29,7 @@ pub struct Measured {
 
 impl<'d> Content<'d> {
     /// `None` when no content is stored.
+    #[must_use]
     pub fn of(dump: &'d Dump, record: &'d Record) -> Option<Content<'d>> {
         let stored = match record.payload {
             PayloadState::Stored => record.numel,
@@ -41,11 +42,11 @@ impl<'d> Content<'d> {
         (record.scalar_bits.is_none()).then_some(Content { dump, record, stored })
     }
 
-    /// Statistics of what is stored, and whether it is what was captured.
-    pub fn statistics(&self, output: Output) -> Result<Measured, FormatError> {
+    /// Statistics of what is stored, and whether it is what was captured. `progress` is told bytes.
+    pub fn statistics(&self, progress: &Progress<'_>) -> Result<Measured, FormatError> {
         let mut statistics = Statistics::new(self.record.dtype, self.stored);
         let mut hasher = ContentHasher::new(self.record.bin_size);
-        self.walk(output, "taking statistics", |bytes| {
+        self.walk(progress, |bytes| {
             statistics.update(bytes);
             hasher.update(bytes);
         })?;
@@ -56,11 +57,15 @@ impl<'d> Content<'d> {
     }
 
     /// Calls `each` with every finite value.
-    pub fn finite_values(&self, output: Output, mut each: impl FnMut(f64)) -> Result<(), FormatError> {
+    pub fn finite_values(
+        &self,
+        progress: &Progress<'_>,
+        mut each: impl FnMut(f64),
+    ) -> Result<(), FormatError> {
         let dtype = self.record.dtype;
         let mut values = [0.0; BLOCK];
         let mut left = self.stored;
-        self.walk(output, "counting values", |bytes| {
+        self.walk(progress, |bytes| {
             for block in bytes.chunks(block_bytes(dtype)) {
                 let decoded = decode_block(dtype, block, &mut values);
                 // A last odd nibble has a neighbour that is none.
@@ -71,11 +76,15 @@ impl<'d> Content<'d> {
         })
     }
 
-    fn walk(&self, output: Output, what: &str, mut each: impl FnMut(&[u8])) -> Result<(), FormatError> {
+    /// Bytes of the payload that hold elements.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         let whole = self.record.dtype.packed_bytes(self.stored).unwrap_or(self.record.bin_size);
-        let bytes = whole.min(self.record.bin_size);
-        let progress = StepProgress::over_bytes(output, bytes.div_ceil(PIECE_BYTES as u64), bytes);
-        progress.begin(what.into());
+        whole.min(self.record.bin_size)
+    }
+
+    fn walk(&self, progress: &Progress<'_>, mut each: impl FnMut(&[u8])) -> Result<(), FormatError> {
+        let bytes = self.bytes();
         let mut piece = Vec::new();
         let mut at = 0;
         while at < bytes {
@@ -84,7 +93,7 @@ impl<'d> Content<'d> {
             self.dump.payload_part(self.record, at, &mut piece)?;
             each(&piece);
             at += length as u64;
-            progress.advance();
+            progress(at, bytes);
         }
         Ok(())
     }

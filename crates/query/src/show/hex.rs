@@ -4,16 +4,17 @@ use std::io::Write;
 
 use tensortap::format::{Dump, Record};
 
-use tensortap_query::number::grouped;
+use crate::QueryError;
+use crate::number::grouped;
 
 const LINE_BYTES: usize = 16;
 /// Shown unless everything is asked for.
-pub const FIRST_BYTES: u64 = 512;
+pub(crate) const FIRST_BYTES: u64 = 512;
 /// Read at a time: whole lines.
 const PIECE_BYTES: usize = 1 << 16;
 
 /// Writes the first bytes of a payload, or all of them. Offsets are those in the payload.
-pub fn write(out: &mut dyn Write, dump: &Dump, record: &Record, full: bool) -> anyhow::Result<()> {
+pub fn write(out: &mut dyn Write, dump: &Dump, record: &Record, full: bool) -> Result<(), QueryError> {
     let shown = if full { record.bin_size } else { record.bin_size.min(FIRST_BYTES) };
     let mut piece = Vec::new();
     let mut at = 0;
@@ -34,7 +35,7 @@ pub fn write(out: &mut dyn Write, dump: &Dump, record: &Record, full: bool) -> a
 }
 
 /// `00000010  00 01 02 03 04 05 06 07  08 09 0a 0b 0c 0d 0e 0f  |................|`
-pub fn line_text(at: u64, bytes: &[u8]) -> String {
+fn line_text(at: u64, bytes: &[u8]) -> String {
     let mut text = format!("{at:08x} ");
     for place in 0..LINE_BYTES {
         if place % 8 == 0 {

@@ -1,25 +1,85 @@
-//! Which record stands first.
+//! Comparing records with what they should be: what is reported, and which record stands first.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
-use clap::ValueEnum;
 use tensortap::DumpStage;
-use tensortap::analysis::diff::{Diff, DiffRow};
-use tensortap::judge::Evidence;
+use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
+use tensortap::format::Dump;
+use tensortap::judge::{Detail, Evidence, Verdict};
+
+use crate::QueryError;
+use crate::golden::Golden;
+
+/// Failing records of which it is said where their errors sit.
+const DETAILED: usize = 3;
+
+/// What came of a comparison.
+pub struct DiffReport<'a> {
+    /// The dump.
+    pub dump: &'a Dump,
+    /// What it was compared with, as it was named.
+    pub golden: String,
+    /// The comparison.
+    pub diff: &'a Diff,
+    /// Where the errors of the worst records sit, by position in the dump.
+    pub details: HashMap<u64, Detail>,
+    /// Whether everything is as it should be.
+    pub passes: bool,
+    /// How the two runs differ before any record does.
+    pub unlike: Option<String>,
+    /// What would help.
+    pub hint: Option<String>,
+}
+
+/// Where the errors of the first failing records sit, by position in the dump.
+pub fn details(
+    dump: &Dump,
+    golden: &Golden,
+    diff: &Diff,
+    sort: Sort,
+    options: &DiffOptions<'_>,
+) -> Result<HashMap<u64, Detail>, QueryError> {
+    let mut details = HashMap::new();
+    let failing = ranked(diff, sort).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
+    for row in failing.take(DETAILED) {
+        let found = golden.detail(dump, row, options)?;
+        details.extend(found.map(|detail| (row.record.index, detail)));
+    }
+    Ok(details)
+}
 
 /// By what records are sorted. Those outside their rule always come first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    // What tasks produced before what they were given, in dependency order. Doc comments would make the help long.
+    /// What tasks produced before what they were given, in dependency order.
     #[default]
     Order,
+    /// The greatest absolute error.
     Error,
+    /// The greatest share of elements outside.
     Share,
+    /// The greatest distance in units in the last place.
     Ulps,
 }
 
 impl Sort {
+    /// All of them.
+    pub const ALL: [Sort; 4] = [Sort::Order, Sort::Error, Sort::Share, Sort::Ulps];
+
+    /// As it is chosen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sort::Order => "order",
+            Sort::Error => "error",
+            Sort::Share => "share",
+            Sort::Ulps => "ulps",
+        }
+    }
+
     /// In words, for the foot of a table.
+    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Sort::Order => {
@@ -43,6 +103,7 @@ impl Sort {
 }
 
 /// Rows outside their rule, then those not known, then those within; each as `sort` says, ties in dependency order.
+#[must_use]
 pub fn ranked(diff: &Diff, sort: Sort) -> Vec<&DiffRow> {
     let is_input = |row: &DiffRow| row.record.stage == DumpStage::BeforeDispatch;
     let place = |row: &DiffRow| (is_input(row), row.order, row.record.arg_index);
@@ -68,6 +129,7 @@ fn share(row: &DiffRow) -> f64 {
 }
 
 /// Between dtypes there are representable values to count only after rounding.
+#[must_use]
 pub fn ulps(row: &DiffRow) -> Option<u64> {
     match &row.outcome.evidence {
         Evidence::Full(m) => m.max_ulps.or_else(|| m.rounded.as_ref()?.max_ulps),

@@ -6,10 +6,11 @@ use serde::Serialize;
 use tensortap::TaskId;
 use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Label, RaceKind};
+use tensortap::format::quoted;
 use tensortap::judge::Detail;
 
-use super::{Culprit, Report};
-use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use crate::blame::{BlameReport, Culprit};
 
 /// One check.
 #[derive(Serialize)]
@@ -77,22 +78,25 @@ struct UnmatchedDocument {
     reason: String,
 }
 
-/// The document of a report.
-pub fn of(report: &Report<'_>) -> BlameDocument {
-    let blame = report.blame;
-    let id = |place: usize| id(blame.graph.task(place).task_id);
-    BlameDocument {
-        verdict: if report.passes { "pass" } else { "fail" },
-        compared: blame.compared,
-        of: blame.of,
-        dump: report.dump.dir().display().to_string(),
-        golden: report.golden.clone(),
-        incomplete: blame.graph.gap.clone(),
-        labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
-        first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
-        culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
-        tasks: (0..blame.findings.len()).map(|place| task(blame, place)).collect(),
-        unmatched: unmatched(blame),
+impl BlameDocument {
+    /// The document of a report.
+    #[must_use]
+    pub fn of(report: &BlameReport<'_>) -> BlameDocument {
+        let blame = report.blame;
+        let id = |place: usize| id(blame.graph.task(place).task_id);
+        BlameDocument {
+            verdict: if report.passes { "pass" } else { "fail" },
+            compared: blame.compared,
+            of: blame.of,
+            dump: report.dump.dir().display().to_string(),
+            golden: report.golden.clone(),
+            incomplete: blame.graph.gap.clone(),
+            labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
+            first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
+            culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
+            tasks: (0..blame.findings.len()).map(|place| task(blame, place)).collect(),
+            unmatched: unmatched(blame),
+        }
     }
 }
 
@@ -131,7 +135,7 @@ fn record(compared: &ComparedArg) -> RecordDocument {
     }
 }
 
-fn culprit(report: &Report<'_>, culprit: &Culprit) -> CulpritDocument {
+fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task_id = |place: usize| id(report.blame.graph.task(place).task_id);
     let records =
         culprit.outside.iter().map(|(compared, detail): &(ComparedArg, Option<Detail>)| CulpritRecord {
@@ -142,7 +146,7 @@ fn culprit(report: &Report<'_>, culprit: &Culprit) -> CulpritDocument {
     let task = task_id(culprit.place);
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: format!("tensortap replay {} --task {task}", crate::dump_arg::quoted(report.dump.dir())),
+        replay: format!("tensortap replay {} --task {task}", quoted(report.dump.dir())),
         records: records.collect(),
         task_id: task,
     }

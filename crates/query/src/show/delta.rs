@@ -7,9 +7,8 @@ use tensortap::DType;
 use tensortap::format::{Dump, FormatError, Record};
 use tensortap::values::{Element, decode_bits, decode_block, elements_in};
 
-use crate::output::Output;
-use crate::progress::StepProgress;
-use tensortap_query::number::{grouped, json_float, significant};
+use crate::Progress;
+use crate::number::{grouped, json_float, significant};
 
 /// Both payloads pass in pieces of this many bytes: whole elements of every dtype.
 const PIECE_BYTES: usize = 1 << 20;
@@ -32,6 +31,7 @@ pub struct Delta {
     pub changed: u64,
     /// Lowest and highest changed position along each axis; none when nothing changed.
     pub first_changed: Option<Vec<u64>>,
+    /// The highest.
     pub last_changed: Option<Vec<u64>>,
     /// The greatest change between two finite values.
     pub greatest: Option<Greatest>,
@@ -44,26 +44,34 @@ pub struct Delta {
 /// One changed element.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
+    /// Position along each axis.
     pub at: Vec<u64>,
+    /// What it was.
     pub before: String,
+    /// What it became.
     pub after: String,
 }
 
 /// The element that changed most.
 #[derive(Clone, Debug, Serialize)]
 pub struct Greatest {
+    /// How much.
     #[serde(serialize_with = "json_float")]
     pub by: f64,
+    /// Where, from what, to what.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// Compares what a task was given with what it left, bit by bit.
-pub fn between(dump: &Dump, before: &Record, after: &Record, output: Output) -> Result<Delta, FormatError> {
+/// Compares what a task was given with what it left, bit by bit. `progress` is told bytes.
+pub fn between(
+    dump: &Dump,
+    before: &Record,
+    after: &Record,
+    progress: &Progress<'_>,
+) -> Result<Delta, FormatError> {
     let mut walk = Walk::new(before, after);
     let bytes = before.bin_size.min(after.bin_size);
-    let progress = StepProgress::over_bytes(output, bytes.div_ceil(PIECE_BYTES as u64), bytes);
-    progress.begin("comparing".into());
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut at = 0;
     while at < bytes {
@@ -76,7 +84,7 @@ pub fn between(dump: &Dump, before: &Record, after: &Record, output: Output) -> 
             walk.block(old, new);
         }
         at += length as u64;
-        progress.advance();
+        progress(at, bytes);
     }
     Ok(walk.end())
 }

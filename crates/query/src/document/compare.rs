@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use tensortap::judge::{Detail, Evidence, Metrics, Outcome, Predicate, Rule, Verdict, Worst};
 use tensortap::values::Value;
 
-use tensortap_query::number::{json_float, json_optional_float};
+use crate::number::{json_float, json_optional_float};
 
 /// A verdict about a record.
 pub const fn verdict_word(verdict: Verdict) -> &'static str {
@@ -13,6 +13,27 @@ pub const fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Within => "pass",
         Verdict::Outside => "fail",
         Verdict::Unknown => "unknown",
+    }
+}
+
+/// What a verdict rests on, in a word.
+#[must_use]
+pub const fn evidence_word(outcome: &Outcome) -> &'static str {
+    match outcome.evidence {
+        Evidence::Identical => "identical",
+        Evidence::Scalar(..) => "scalar",
+        Evidence::Quick(_) | Evidence::Full(_) => "elements",
+        Evidence::Statistics(_) => "statistics",
+        Evidence::None(_) => "none",
+    }
+}
+
+/// What there is to say beside the numbers.
+#[must_use]
+pub fn outcome_reason(outcome: &Outcome) -> Option<String> {
+    match &outcome.evidence {
+        Evidence::Scalar(ours, theirs) => Some(format!("bits {ours:#x}, should be {theirs:#x}")),
+        _ => outcome.reason().map(String::from),
     }
 }
 
@@ -125,8 +146,8 @@ struct AxisDocument {
 pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
     let blank = Measures {
         rule: rule_document(rule),
-        evidence: "none",
-        reason: outcome.reason().map(String::from),
+        evidence: evidence_word(outcome),
+        reason: outcome_reason(outcome),
         elements: None,
         failing: None,
         mismatched: None,
@@ -135,15 +156,8 @@ pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
         full: None,
     };
     match &outcome.evidence {
-        Evidence::Identical => Measures { evidence: "identical", ..blank },
-        Evidence::Scalar(ours, theirs) => {
-            let reason = Some(format!("bits {ours:#x}, should be {theirs:#x}"));
-            Measures { evidence: "scalar", reason, ..blank }
-        }
-        Evidence::Statistics(_) => Measures { evidence: "statistics", ..blank },
-        Evidence::None(_) => blank,
+        Evidence::Identical | Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => blank,
         Evidence::Quick(quick) => Measures {
-            evidence: "elements",
             elements: Some(quick.elements),
             failing: Some(quick.failing),
             mismatched: Some(quick.mismatched),
@@ -151,7 +165,6 @@ pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
             ..blank
         },
         Evidence::Full(metrics) => Measures {
-            evidence: "elements",
             elements: Some(metrics.elements),
             failing: Some(metrics.failing),
             mismatched: Some(metrics.mismatched),

@@ -6,6 +6,8 @@ use tensortap::DType;
 use tensortap::format::FormatError;
 use tensortap::values::Element;
 
+use crate::QueryError;
+
 use super::elements::Elements;
 use super::slice::View;
 
@@ -32,7 +34,7 @@ pub fn write(
     dtype: DType,
     view: &View,
     extent: Extent,
-) -> anyhow::Result<()> {
+) -> Result<(), QueryError> {
     // Axes beside an empty one may be of any length.
     if view.numel() == 0 {
         return Ok(writeln!(out, "[]")?);
@@ -120,7 +122,7 @@ impl Printer<'_, '_> {
     }
 
     /// Writes everything from an axis on, without a newline at its end.
-    fn block(&mut self, out: &mut dyn Write, axis: usize, first: i64) -> anyhow::Result<()> {
+    fn block(&mut self, out: &mut dyn Write, axis: usize, first: i64) -> Result<(), QueryError> {
         let axes = self.view.dims.len();
         if axis == axes {
             return Ok(write!(out, "{}", self.text(first)?)?);
@@ -146,7 +148,7 @@ impl Printer<'_, '_> {
     }
 
     /// Writes the innermost axis, in as many lines as it takes.
-    fn row(&mut self, out: &mut dyn Write, axis: usize, first: i64) -> anyhow::Result<()> {
+    fn row(&mut self, out: &mut dyn Write, axis: usize, first: i64) -> Result<(), QueryError> {
         let indent = axis + 1;
         let mut column = indent;
         for (place, step) in self.steps(axis).enumerate() {

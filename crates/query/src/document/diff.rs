@@ -5,8 +5,8 @@ use tensortap::TaskId;
 use tensortap::analysis::diff::{DiffRow, Partner};
 use tensortap::format::role_name;
 
-use super::{Report, listed};
-use crate::compare_document::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use crate::diff::DiffReport;
 
 /// One comparison.
 #[derive(Serialize)]
@@ -59,28 +59,31 @@ struct LonelyDocument {
     reason: String,
 }
 
-/// The document of a report, records in the order asked for.
-pub fn of(report: &Report<'_>) -> DiffDocument {
-    let diff = report.diff;
-    DiffDocument {
-        verdict: if report.passes { "pass" } else { "fail" },
-        compared: diff.compared(),
-        of: diff.rows.len(),
-        unmatched: diff.unmatched.len(),
-        dump: report.dump.dir().display().to_string(),
-        golden: report.golden.clone(),
-        unlike: report.unlike.clone(),
-        hint: report.hint.clone(),
-        records: listed(report).into_iter().map(|r| row(report, r)).collect(),
-        unmatched_items: diff
-            .unmatched
-            .iter()
-            .map(|l| LonelyDocument { what: l.what.clone(), reason: l.reason.clone() })
-            .collect(),
+impl DiffDocument {
+    /// The document of a report, with these of its records.
+    #[must_use]
+    pub fn of(report: &DiffReport<'_>, listed: &[&DiffRow]) -> DiffDocument {
+        let diff = report.diff;
+        DiffDocument {
+            verdict: if report.passes { "pass" } else { "fail" },
+            compared: diff.compared(),
+            of: diff.rows.len(),
+            unmatched: diff.unmatched.len(),
+            dump: report.dump.dir().display().to_string(),
+            golden: report.golden.clone(),
+            unlike: report.unlike.clone(),
+            hint: report.hint.clone(),
+            records: listed.iter().map(|r| row(report, r)).collect(),
+            unmatched_items: diff
+                .unmatched
+                .iter()
+                .map(|l| LonelyDocument { what: l.what.clone(), reason: l.reason.clone() })
+                .collect(),
+        }
     }
 }
 
-fn row(report: &Report<'_>, row: &DiffRow) -> RowDocument {
+fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
     let record = &row.record;
     RowDocument {
         index: record.index,

@@ -1,6 +1,15 @@
 //! Slices as numpy writes them: `0:4,:,3`, `-1`, `::2`, `...,0`.
 
+use crate::SelectorError;
+
 /// What is asked of each axis.
+///
+/// ```
+/// use tensortap_query::Slice;
+/// let view = Slice::parse("0:4,:,-1")?.view(&[16, 2, 8])?;
+/// assert_eq!((view.first, view.shape()), (7, vec![4, 2]));
+/// # Ok::<(), tensortap_query::SelectorError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slice(Vec<Term>);
 
@@ -18,9 +27,6 @@ enum Term {
 }
 
 const WHOLE: Term = Term::Range { start: None, end: None, step: 1 };
-
-const ACCEPTED: &str =
-    "a slice has a term per axis, separated by commas: 3, 0:4, ::2, -1, : or ... for all axes left";
 
 /// One axis of what is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,24 +48,24 @@ pub struct View {
 
 impl Slice {
     /// Reads a slice; which axes there are is not known yet.
-    pub fn parse(text: &str) -> Result<Slice, String> {
+    pub fn parse(text: &str) -> Result<Slice, SelectorError> {
         let text = text.trim().strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text.trim());
         let terms: Vec<Term> =
             text.split(',').map(|term| parse_term(term.trim())).collect::<Result<_, _>>()?;
         if terms.iter().filter(|term| **term == Term::Rest).count() > 1 {
-            return Err("a slice has ... only once".into());
+            return Err(SelectorError::TwoEllipses);
         }
         Ok(Slice(terms))
     }
 
     /// The part of a contiguous tensor of this shape.
-    pub fn view(&self, shape: &[u64]) -> Result<View, String> {
+    pub fn view(&self, shape: &[u64]) -> Result<View, SelectorError> {
         let terms = self.for_axes(shape.len())?;
         let mut view = View { first: 0, dims: Vec::new() };
         let strides = row_strides(shape);
         for (axis, (term, (&size, stride))) in terms.into_iter().zip(shape.iter().zip(strides)).enumerate() {
             // Sizes and products of sizes are below 2^53.
-            let size = i64::try_from(size).map_err(|_| format!("axis {axis} is too long to be sliced"))?;
+            let size = i64::try_from(size).map_err(|_| SelectorError::AxisTooLong(axis))?;
             match term {
                 Term::At(at) => view.advance(position(at, size, axis)?, stride),
                 Term::Range { start, end, step } => {
@@ -76,10 +82,10 @@ impl Slice {
     }
 
     /// A term for every axis: missing ones, and `...`, are whole axes.
-    fn for_axes(&self, axes: usize) -> Result<Vec<Term>, String> {
+    fn for_axes(&self, axes: usize) -> Result<Vec<Term>, SelectorError> {
         let given = self.0.iter().filter(|term| **term != Term::Rest).count();
         if given > axes {
-            return Err(format!("the slice has {given} terms and the tensor {axes} axes"));
+            return Err(SelectorError::TooManyTerms { terms: given, axes });
         }
         let rest = std::iter::repeat_n(WHOLE, axes - given);
         let at = self.0.iter().position(|term| *term == Term::Rest).unwrap_or(self.0.len());
@@ -100,18 +106,20 @@ impl View {
     }
 
     /// Elements in it.
+    #[must_use]
     pub fn numel(&self) -> u64 {
         self.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(dim.count))
     }
 
     /// Its shape.
+    #[must_use]
     pub fn shape(&self) -> Vec<u64> {
         self.dims.iter().map(|dim| dim.count).collect()
     }
 }
 
 /// Elements from one position of an axis to the next, when the last axis changes fastest.
-pub fn row_strides(shape: &[u64]) -> Vec<i64> {
+fn row_strides(shape: &[u64]) -> Vec<i64> {
     let mut strides: Vec<i64> = Vec::with_capacity(shape.len());
     let mut stride: i64 = 1;
     for &size in shape.iter().rev() {
@@ -122,36 +130,36 @@ pub fn row_strides(shape: &[u64]) -> Vec<i64> {
     strides
 }
 
-fn parse_term(text: &str) -> Result<Term, String> {
+fn parse_term(text: &str) -> Result<Term, SelectorError> {
     if text == "..." || text == "…" {
         return Ok(Term::Rest);
     }
     let parts: Vec<&str> = text.split(':').map(str::trim).collect();
     match parts[..] {
-        [at] => number(at)?.map(Term::At).ok_or_else(|| ACCEPTED.into()),
+        [at] => number(at)?.map(Term::At).ok_or(SelectorError::NoSlice),
         [start, end] => Ok(Term::Range { start: number(start)?, end: number(end)?, step: 1 }),
         [start, end, step] => {
             let step = number(step)?.unwrap_or(1);
             if step == 0 {
-                return Err("a step of 0 leads nowhere".into());
+                return Err(SelectorError::NoStep);
             }
             Ok(Term::Range { start: number(start)?, end: number(end)?, step })
         }
-        _ => Err(ACCEPTED.into()),
+        _ => Err(SelectorError::NoSlice),
     }
 }
 
-fn number(text: &str) -> Result<Option<i64>, String> {
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| ACCEPTED.into()) }
+fn number(text: &str) -> Result<Option<i64>, SelectorError> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| SelectorError::NoSlice) }
 }
 
 /// A position from either end.
-fn position(at: i64, size: i64, axis: usize) -> Result<i64, String> {
+fn position(at: i64, size: i64, axis: usize) -> Result<i64, SelectorError> {
     let from_start = if at < 0 { at.saturating_add(size) } else { at };
     if (0..size).contains(&from_start) {
         Ok(from_start)
     } else {
-        Err(format!("position {at} is outside of axis {axis}, which has {size}"))
+        Err(SelectorError::Outside { at, axis, size })
     }
 }
 
@@ -177,7 +185,7 @@ mod tests {
     use super::*;
 
     /// The positions that a slice leaves, in order.
-    fn positions(text: &str, shape: &[u64]) -> Result<Vec<i64>, String> {
+    fn positions(text: &str, shape: &[u64]) -> Result<Vec<i64>, SelectorError> {
         let view = Slice::parse(text)?.view(shape)?;
         let mut found = vec![view.first];
         for dim in &view.dims {
@@ -230,7 +238,7 @@ mod tests {
             ("0", &[0], "which has 0"),
             ("99999999999999999999", &[5], "term per axis"),
         ] {
-            assert!(positions(text, shape).unwrap_err().contains(part), "{text} of {shape:?}");
+            assert!(positions(text, shape).unwrap_err().to_string().contains(part), "{text} of {shape:?}");
         }
     }
 

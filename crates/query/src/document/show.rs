@@ -5,12 +5,10 @@ use serde_json::{Map, Value};
 use tensortap::abi::TensorStats;
 use tensortap::format::{Dump, Record, ScalarValue, StatsDocument};
 
-use super::delta::Delta;
-use super::elements::Elements;
-use super::histogram::Histogram;
-use super::related::Related;
-use super::slice::View;
-use tensortap_query::words::record_name;
+use super::record::RecordDocument;
+use crate::QueryError;
+use crate::fields::Row;
+use crate::show::{Delta, Elements, FIRST_BYTES, Histogram, Related, View, coordinate};
 
 /// Elements in the document unless all are asked for.
 const FIRST_ELEMENTS: u64 = 1000;
@@ -21,30 +19,30 @@ const PIECE_BYTES: usize = 1 << 16;
 /// One record and what was asked about it.
 #[derive(Serialize)]
 pub struct ShowDocument<'a> {
+    /// Folder of the dump.
     pub dump: String,
+    /// The record.
     pub record: RecordDocument<'a>,
     /// Keys of the manifest's record that this version does not know.
     pub unknown: Map<String, Value>,
+    /// First of the records with the same content.
     pub same_content: Vec<u64>,
+    /// How many there are.
     pub same_content_count: u64,
+    /// The same argument at the other stage.
     pub other_stage: Option<u64>,
     /// Whether the content is not what was captured; null when it was not read to its end, or there is no hash.
     pub damaged: Option<bool>,
+    /// Statistics of the content.
     pub stats: Option<MeasuredDocument>,
+    /// How its values are spread.
     pub histogram: Option<Histogram>,
+    /// Its values.
     pub values: Option<ValuesDocument>,
+    /// Its bytes.
     pub hex: Option<HexDocument>,
+    /// What the kernel changed.
     pub delta: Option<Delta>,
-}
-
-/// As `list` has it, and its name.
-#[derive(Serialize)]
-pub struct RecordDocument<'a> {
-    index: u64,
-    name: String,
-    #[serde(flatten)]
-    record: &'a Record,
-    kernels: Vec<String>,
 }
 
 /// Statistics of the content.
@@ -75,15 +73,16 @@ pub struct HexDocument {
 
 impl<'a> ShowDocument<'a> {
     /// The record and its relations; the parts that were asked for are filled in later.
-    pub fn new(dump: &Dump, record: &'a Record, related: &Related) -> ShowDocument<'a> {
+    #[must_use]
+    pub fn new(
+        dump: &Dump,
+        record: &'a Record,
+        kernels: &'a [String],
+        related: &Related,
+    ) -> ShowDocument<'a> {
         ShowDocument {
             dump: dump.dir().display().to_string(),
-            record: RecordDocument {
-                index: record.index,
-                name: record_name(record),
-                record,
-                kernels: record.func_ids().map(|id| dump.info().kernel_name(id)).collect(),
-            },
+            record: RecordDocument::of(&Row::of(record), kernels, None),
             unknown: dump.unknown(record),
             same_content: related.same_content.iter().map(|other| other.index).collect(),
             same_content_count: related.same_content_count,
@@ -100,6 +99,7 @@ impl<'a> ShowDocument<'a> {
 
 impl MeasuredDocument {
     /// For JSON.
+    #[must_use]
     pub fn of(stats: TensorStats) -> MeasuredDocument {
         MeasuredDocument { stats: StatsDocument(stats), numel: stats.numel }
     }
@@ -112,19 +112,19 @@ impl ValuesDocument {
         record: &Record,
         view: &View,
         full: bool,
-    ) -> anyhow::Result<ValuesDocument> {
+    ) -> Result<ValuesDocument, QueryError> {
         let numel = view.numel();
         let shown = if full { numel } else { numel.min(FIRST_ELEMENTS) };
         let shape = view.shape();
         let mut values = Vec::new();
         for place in 0..shown {
-            let at = super::delta::coordinate(place, &shape);
+            let at = coordinate(place, &shape);
             let steps =
                 at.iter().zip(&view.dims).map(|(&at, dim)| i64::try_from(at).unwrap_or(0) * dim.stride);
             let position = view.first + steps.sum::<i64>();
             let bits = elements.bits(u64::try_from(position).unwrap_or(u64::MAX))?;
             let value = bits.map(|bits| serde_json::to_value(ScalarValue::decode(record.dtype, bits)));
-            values.push(value.transpose()?);
+            values.push(value.transpose().map_err(std::io::Error::from)?);
         }
         Ok(ValuesDocument { shape, elements: values, left_out: numel - shown })
     }
@@ -132,8 +132,8 @@ impl ValuesDocument {
 
 impl HexDocument {
     /// Reads the bytes.
-    pub fn of(dump: &Dump, record: &Record, full: bool) -> anyhow::Result<HexDocument> {
-        let shown = if full { record.bin_size } else { record.bin_size.min(super::hex::FIRST_BYTES) };
+    pub fn of(dump: &Dump, record: &Record, full: bool) -> Result<HexDocument, QueryError> {
+        let shown = if full { record.bin_size } else { record.bin_size.min(FIRST_BYTES) };
         let mut bytes = String::new();
         let mut piece = Vec::new();
         // In pieces, so that no more memory is taken than the file has bytes for.

@@ -12,7 +12,7 @@ use tensortap::format::{Dump, Record};
 use tensortap::interchange::{self, ArrayName, GoldenArray, InterchangeError};
 use tensortap::judge::{Content, Detail};
 
-use crate::error::UsageError;
+use crate::QueryError;
 
 /// What the records of a dump are compared with.
 pub enum Golden {
@@ -24,7 +24,12 @@ pub enum Golden {
 
 impl Golden {
     /// Compares records.
-    pub fn diff(&self, dump: &Dump, records: &[Record], options: &DiffOptions<'_>) -> anyhow::Result<Diff> {
+    pub fn diff(
+        &self,
+        dump: &Dump,
+        records: &[Record],
+        options: &DiffOptions<'_>,
+    ) -> Result<Diff, QueryError> {
         match self {
             Golden::Dump(golden) => Ok(diff_dumps(dump, golden, records, options)?),
             Golden::Files(files) => files.diff(dump, records, options),
@@ -56,7 +61,7 @@ impl Golden {
         dump: &Dump,
         row: &DiffRow,
         options: &DiffOptions<'_>,
-    ) -> anyhow::Result<Option<Detail>> {
+    ) -> Result<Option<Detail>, QueryError> {
         let golden = match (self, &row.partner) {
             (Golden::Dump(golden), Some(Partner::Record(theirs))) => Some(record_side(golden, theirs)),
             (Golden::Files(files), Some(Partner::Array(name))) => files.array(name)?,
@@ -72,7 +77,7 @@ pub struct GoldenFiles {
 }
 
 /// Opens a golden: a dump when there is one, else files.
-pub fn open(path: &Path) -> anyhow::Result<Golden> {
+pub fn open(path: &Path) -> Result<Golden, QueryError> {
     let is_array_file =
         path.extension().is_some_and(|e| ["npy", "npz", "safetensors"].iter().any(|k| e == *k));
     if is_array_file {
@@ -91,17 +96,18 @@ pub fn open(path: &Path) -> anyhow::Result<Golden> {
 
 impl GoldenFiles {
     /// Compares records with the arrays of their names.
-    pub fn diff(&self, dump: &Dump, records: &[Record], options: &DiffOptions<'_>) -> anyhow::Result<Diff> {
+    pub fn diff(
+        &self,
+        dump: &Dump,
+        records: &[Record],
+        options: &DiffOptions<'_>,
+    ) -> Result<Diff, QueryError> {
         let by_name: HashMap<ArrayName, &GoldenArray> =
             self.files.arrays().iter().filter_map(|a| Some((a.record_name()?, a))).collect();
         if by_name.is_empty() {
-            let message =
-                "none of the arrays is named after a record, so nothing says what to compare".to_string();
-            let hint =
-                "names are like task_0x0000000000000003_after_out1; `tensortap export` writes them".into();
-            return Err(UsageError { message, hint }.into());
+            return Err(QueryError::UnnamedArrays);
         }
-        let find = |record: &Record| -> anyhow::Result<Option<(String, Side<'_>)>> {
+        let find = |record: &Record| -> Result<Option<(String, Side<'_>)>, QueryError> {
             let Some(array) = find(&by_name, record) else { return Ok(None) };
             Ok(Some((array.name.clone(), side_of(array)?)))
         };

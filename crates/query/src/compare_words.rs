@@ -3,8 +3,8 @@
 use tensortap::judge::{AxisProfile, Detail, Evidence, Outcome, Predicate, Quick, Rule, Worst};
 use tensortap::values::Value;
 
-use tensortap_query::number::{counted, grouped, significant};
-use tensortap_query::words::{printable, short_float};
+use crate::number::{counted, grouped, significant};
+use crate::words::{printable, short_float};
 
 /// Digits of an error.
 const DIGITS: usize = 4;

@@ -1,0 +1,93 @@
+//! Which words of the command line name the dump, and which the record.
+
+use std::path::{Path, PathBuf};
+
+use tensortap::Unknown;
+use tensortap_query::{HOW_RECORDS_ARE_NAMED, RecordName, SelectorError};
+
+use crate::error::UsageError;
+
+/// Tells the dump and the record on a command line apart; either may be missing, and either may come first.
+pub fn split(words: &[String]) -> Result<(Option<PathBuf>, Option<RecordName>), UsageError> {
+    let (mut dump, mut name) = (None, None);
+    let all_records = words.len() > 1 && words.iter().all(|word| RecordName::parse(word).is_some());
+    for (place, word) in words.iter().enumerate() {
+        let meaning = match RecordName::parse(word) {
+            // Of two words that could both be records, the first is the dump.
+            Some(_) if all_records && place == 0 => Meaning::Dump,
+            Some(parsed) => Meaning::Record(parsed),
+            None if !Path::new(word).exists() && nearest_stage(word).is_some() => {
+                let near = nearest_stage(word).unwrap_or_default();
+                return Err(UsageError {
+                    message: format!("`{word}` names no record: a stage is before or after"),
+                    hint: format!("did you mean `{near}`?"),
+                });
+            }
+            None if dump.is_some() && !Path::new(word).exists() => {
+                Meaning::Record(Ok(RecordName::of_kernel(word)))
+            }
+            None => Meaning::Dump,
+        };
+        let taken = match meaning {
+            Meaning::Dump => dump.replace(PathBuf::from(word)).is_some(),
+            Meaning::Record(parsed) => {
+                let parsed = parsed.map_err(|reason| usage(format!("`{word}` names no record: {reason}")))?;
+                name.replace(parsed).is_some()
+            }
+        };
+        if taken {
+            return Err(usage(format!("`{word}` is one too many: `show` takes one dump and one record")));
+        }
+    }
+    Ok((dump, name))
+}
+
+/// The record that may be meant by a name whose stage is misspelled.
+fn nearest_stage(text: &str) -> Option<String> {
+    let (task, rest) = text.split_once('/')?;
+    let (stage, arg) = rest.split_once('/').map_or((rest, None), |(stage, arg)| (stage, Some(arg)));
+    if arg.is_some_and(|arg| arg.parse::<u16>().is_err()) {
+        return None;
+    }
+    let near = Unknown::new("stage", stage, ["before", "after"]).did_you_mean?;
+    Some(format!("{task}/{near}{}", arg.map(|arg| format!("/{arg}")).unwrap_or_default()))
+}
+
+/// What a word on the command line stands for.
+enum Meaning {
+    Dump,
+    Record(Result<RecordName, SelectorError>),
+}
+
+fn usage(message: String) -> UsageError {
+    UsageError { message, hint: HOW_RECORDS_ARE_NAMED.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn dump_and_record_come_in_either_order() {
+        let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
+        let expected = (Some(PathBuf::from("d")), Some(RecordName::Index(3)));
+        assert_eq!(split(&words("d 3")).unwrap(), expected);
+        assert_eq!(split(&words("3 d")).unwrap(), expected);
+        assert_eq!(split(&words("3")).unwrap(), (None, expected.1));
+        assert_eq!(split(&words("17 3")).unwrap(), (Some("17".into()), Some(RecordName::Index(3))));
+        let kernel = RecordName::of_kernel("mul");
+        assert_eq!(split(&words("d mul")).unwrap(), (Some("d".into()), Some(kernel)));
+        for wrong in ["0x1/then/3", "3 d e", "d /"] {
+            assert!(split(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,24}") {
+            let _ = split(&[text]);
+        }
+    }
+}

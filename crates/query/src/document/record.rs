@@ -1,0 +1,82 @@
+//! One record, the same in every document: what the manifest says, and what follows from it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use tensortap::abi::SLOTS_PER_TASK;
+use tensortap::format::{Record, RunInfo};
+
+use crate::fields::{Row, flags};
+use crate::words::write_record_name;
+
+/// One record.
+#[derive(Serialize)]
+pub struct RecordDocument<'a> {
+    index: u64,
+    /// Which of several dumps it is of; null for a dump alone.
+    rank: Option<u64>,
+    name: Name<'a>,
+    #[serde(flatten)]
+    record: &'a Record,
+    kernels: &'a [String],
+    /// Bytes that the whole content takes.
+    bytes: u64,
+    thread: u32,
+    flags: Vec<&'static str>,
+}
+
+impl<'a> RecordDocument<'a> {
+    /// The document of a row, whose kernels have these names.
+    #[must_use]
+    pub fn of(row: &Row<'a>, kernels: &'a [String], rank: Option<u64>) -> RecordDocument<'a> {
+        let record = row.record;
+        RecordDocument {
+            index: record.index,
+            rank,
+            name: Name(record),
+            record,
+            kernels,
+            bytes: record.content_bytes(),
+            thread: record.thread,
+            flags: flags(row),
+        }
+    }
+}
+
+/// `0x100000002/before/1`
+struct Name<'a>(&'a Record);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_record_name(f, self.0)
+    }
+}
+
+impl Serialize for Name<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Names of kernels. A dump has few sets of kernels and many records.
+pub struct KernelNames<'d> {
+    info: &'d RunInfo,
+    names: HashMap<[u32; SLOTS_PER_TASK], Vec<String>>,
+}
+
+impl<'d> KernelNames<'d> {
+    /// Those of one run.
+    #[must_use]
+    pub fn new(info: &'d RunInfo) -> KernelNames<'d> {
+        KernelNames { info, names: HashMap::new() }
+    }
+
+    /// Of the task that a record is of; several of a mix task, none when nobody knows.
+    pub fn of(&mut self, record: &Record) -> &[String] {
+        let info = self.info;
+        self.names
+            .entry(record.func_id)
+            .or_insert_with(|| record.func_ids().map(|id| info.kernel_name(id)).collect())
+    }
+}

@@ -1,0 +1,804 @@
+//! The fields of a row about a record: how each is called, printed, sorted and laid out. Tables, CSV files, JSON documents
+//! and sort keys all go by this one table, so that the same thing has the same name everywhere: that of the manifest.
+//! A new column of `list` is one more entry of [`FIELDS`].
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use tensortap::Measured;
+use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
+use tensortap::analysis::diff::DiffRow;
+use tensortap::format::{ArgumentKind, Record, RunInfo, ScalarValue, role_name};
+use tensortap::judge::{Evidence, Metrics};
+use tensortap::values::Summary;
+
+use crate::compare_words::{outside_or_why, rule_text};
+use crate::document::{evidence_word, outcome_reason, verdict_word};
+use crate::number::{grouped, significant};
+use crate::words::{flag_words, kernels_text, printable, record_name, scalar_text, shape_text, stage_word};
+
+/// What stands for the kernels of a task of which nobody knows them.
+const NO_KERNELS: &str = "-";
+/// Digits of a hash that tell records apart at a glance.
+const HASH_DIGITS: usize = 8;
+/// Digits of a statistic.
+const STATISTIC_DIGITS: usize = 5;
+/// Digits of an error.
+const ERROR_DIGITS: usize = 4;
+
+/// What there is to show about a record.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    /// The record.
+    pub record: &'a Record,
+    /// What its content is like, where that was measured.
+    pub measured: Option<&'a Measured>,
+    /// What came of comparing it, where it was compared.
+    pub compared: Option<&'a DiffRow>,
+}
+
+impl<'a> Row<'a> {
+    /// A record as it is.
+    #[must_use]
+    pub fn of(record: &'a Record) -> Row<'a> {
+        Row { record, measured: None, compared: None }
+    }
+
+    /// A record with its statistics.
+    #[must_use]
+    pub fn measured(measured: &'a Measured) -> Row<'a> {
+        Row { record: &measured.record, measured: Some(measured), compared: None }
+    }
+
+    /// A record beside what it should be.
+    #[must_use]
+    pub fn compared(compared: &'a DiffRow) -> Row<'a> {
+        Row { record: &compared.record, measured: None, compared: Some(compared) }
+    }
+
+    /// Statistics: those that were taken, else those that the device recorded.
+    fn stats(&self) -> Option<TensorStats> {
+        match self.measured {
+            Some(measured) => measured.summary.map(|summary| summary.stats),
+            None => self.record.stats,
+        }
+    }
+
+    /// Statistics of which it makes sense to speak: those over at least one finite value.
+    fn finite_stats(&self) -> Option<TensorStats> {
+        self.stats().filter(|stats| stats.numel > stats.nan.saturating_add(stats.inf))
+    }
+
+    fn summary(&self) -> Option<&'a Summary> {
+        self.measured.and_then(|measured| measured.summary.as_ref())
+    }
+
+    fn metrics(&self) -> Option<&'a Metrics> {
+        match &self.compared?.outcome.evidence {
+            Evidence::Full(metrics) => Some(metrics),
+            _ => None,
+        }
+    }
+
+    /// A number that is zero where nothing differs, and unknown where nothing was measured.
+    fn error(&self, of: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
+        match &self.compared?.outcome.evidence {
+            Evidence::Full(metrics) => of(metrics),
+            Evidence::Identical => Some(0.0),
+            _ => None,
+        }
+    }
+
+    fn max_ulps(&self) -> Option<u64> {
+        match &self.compared?.outcome.evidence {
+            Evidence::Full(metrics) => metrics.max_ulps,
+            Evidence::Identical => Some(0),
+            _ => None,
+        }
+    }
+
+    fn failing(&self) -> Option<u64> {
+        match &self.compared?.outcome.evidence {
+            Evidence::Full(metrics) => Some(metrics.failing),
+            Evidence::Identical => Some(0),
+            _ => None,
+        }
+    }
+}
+
+/// What a field needs to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// The record alone.
+    Record,
+    /// Its content, which must have been measured.
+    Content,
+    /// What it was compared with.
+    Comparison,
+}
+
+/// What rows are sorted by.
+#[derive(Clone, Copy)]
+pub(crate) enum Order {
+    /// They cannot be.
+    None,
+    /// A number; what has none is last.
+    Number(fn(&Row<'_>) -> Option<u64>),
+    /// A number that need not be whole.
+    Float(fn(&Row<'_>) -> Option<f64>),
+    /// The cell of a CSV file, as a text.
+    Text,
+}
+
+type Cell = fn(&mut Cells<'_>, &Row<'_>, &mut String);
+
+/// One field.
+pub struct Field {
+    /// Its name: the JSON key, the head of a CSV column, what `--columns` and `--sort` take.
+    pub key: &'static str,
+    /// A shorter word that people may type instead.
+    pub short: Option<&'static str>,
+    /// The object in a row's JSON that holds it; `None` for the row itself.
+    pub inside: Option<&'static str>,
+    /// Head of a table's column.
+    pub heading: &'static str,
+    /// Width that cells of this type ask for, whatever the first rows have.
+    pub width: usize,
+    /// Whether cells end under one another.
+    pub is_number: bool,
+    /// What has to be known.
+    pub of: Of,
+    pub(crate) order: Order,
+    machines: Cell,
+    people: Cell,
+}
+
+impl std::fmt::Debug for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.key)
+    }
+}
+
+impl PartialEq for Field {
+    fn eq(&self, other: &Field) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Field {}
+
+impl Field {
+    /// The field of this name, long or short, whatever its case.
+    ///
+    /// ```
+    /// use tensortap_query::fields::Field;
+    /// assert_eq!(Field::named("arg_index"), Field::named("arg"));
+    /// assert!(Field::named("size").is_none());
+    /// ```
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Field> {
+        FIELDS.iter().find(|field| field.names().any(|known| known.eq_ignore_ascii_case(name)))
+    }
+
+    /// What it may be called.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.key).chain(self.short)
+    }
+
+    /// Whether rows can be sorted by it.
+    #[must_use]
+    pub fn is_sortable(&self) -> bool {
+        !matches!(self.order, Order::None)
+    }
+
+    /// The cell of a CSV file: nothing is shortened or grouped, and what is not known is empty.
+    pub fn write_for_machines(&self, cells: &mut Cells<'_>, row: &Row<'_>, out: &mut String) {
+        (self.machines)(cells, row, out);
+    }
+
+    /// The cell of a table.
+    pub fn write_for_people(&self, cells: &mut Cells<'_>, row: &Row<'_>, out: &mut String) {
+        (self.people)(cells, row, out);
+    }
+
+    const fn new(key: &'static str, heading: &'static str, cell: Cell) -> Field {
+        Field {
+            key,
+            short: None,
+            inside: None,
+            heading,
+            width: 0,
+            is_number: false,
+            of: Of::Record,
+            order: Order::None,
+            machines: cell,
+            people: cell,
+        }
+    }
+
+    const fn people(self, cell: Cell) -> Field {
+        Field { people: cell, ..self }
+    }
+
+    const fn short(self, word: &'static str) -> Field {
+        Field { short: Some(word), ..self }
+    }
+
+    const fn width(self, width: usize) -> Field {
+        Field { width, ..self }
+    }
+
+    const fn number(self) -> Field {
+        Field { is_number: true, ..self }
+    }
+
+    const fn of(self, of: Of) -> Field {
+        Field { of, ..self }
+    }
+
+    const fn by(self, order: Order) -> Field {
+        Field { order, ..self }
+    }
+
+    /// A whole number, printed and sorted as it is.
+    const fn sorted(self, number: fn(&Row<'_>) -> Option<u64>) -> Field {
+        self.by(Order::Number(number))
+    }
+
+    /// A statistic: in the row's `stats`.
+    const fn statistic(self, number: fn(&Row<'_>) -> Option<f64>) -> Field {
+        Field { inside: Some("stats"), ..self }.number().by(Order::Float(number))
+    }
+}
+
+/// Every field.
+pub static FIELDS: [Field; 41] = [
+    Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
+        .number()
+        .width(5)
+        .sorted(|row| Some(row.record.index)),
+    Field::new("rank", "RANK", |cells, _, out| push_optional(out, cells.rank)).number(),
+    Field::new("task_id", "TASK", |_, row, out| push_task(out, row.record.task_id))
+        .short("task")
+        .people(|cells, row, out| match cells.short_tasks {
+            true => put(out, format_args!("{:#x}", row.record.task_id)),
+            false => push_task(out, row.record.task_id),
+        })
+        .sorted(|row| Some(row.record.task_id)),
+    Field::new("kernels", "KERNEL", |cells, row, out| {
+        *out += Some(cells.kernels(row)).filter(|kernels| *kernels != NO_KERNELS).unwrap_or_default();
+    })
+    .short("kernel")
+    .people(|cells, row, out| *out += cells.kernels(row))
+    .width(6)
+    .by(Order::Text),
+    Field::new("stage", "STAGE", |_, row, out| *out += row.record.stage.name())
+        .people(|_, row, out| *out += stage_word(row.record.stage))
+        .width(6)
+        .sorted(|row| Some(row.record.stage as u64)),
+    Field::new("role", "ROLE", |_, row, out| *out += role_name(row.record.role))
+        .width(6)
+        .sorted(|row| Some(row.record.role.tag().into())),
+    Field::new("arg_index", "ARG", |_, row, out| push_number(out, row.record.arg_index.into()))
+        .short("arg")
+        .number()
+        .width(3)
+        .sorted(|row| Some(row.record.arg_index.into())),
+    Field::new("kind", "KIND", |_, row, out| *out += row.record.kind.name())
+        .width(6)
+        .sorted(|row| Some((row.record.kind == ArgumentKind::Scalar).into())),
+    Field::new("dtype", "DTYPE", |_, row, out| *out += row.record.dtype.name())
+        .width(8)
+        .sorted(|row| Some(row.record.dtype.tag().into())),
+    Field::new("shape", "SHAPE", |_, row, out| push_shape(out, row.record.shape()))
+        .people(|_, row, out| match (row.record.kind, row.record.shape()) {
+            (ArgumentKind::Tensor, shape @ [_, ..]) => push_shape(out, shape),
+            _ => *out += &shape_text(row.record),
+        })
+        .width(8)
+        .sorted(|row| Some(row.record.numel)),
+    Field::new("bytes", "BYTES", |_, row, out| push_number(out, row.record.content_bytes()))
+        .people(|_, row, out| *out += &grouped(row.record.content_bytes()))
+        .number()
+        .width(9)
+        .sorted(|row| Some(row.record.content_bytes())),
+    Field::new("hash", "HASH", |_, row, out| {
+        if let Some(hash) = row.record.hash {
+            *out += "0x";
+            push_hex(out, hash, 32);
+        }
+    })
+    .people(|cells, row, out| {
+        match (row.record.value().filter(|_| cells.values_for_hashes), row.record.hash) {
+            (Some(value), _) => put(out, format_args!("= {}", scalar_text(value))),
+            (None, Some(hash)) => push_hex(out, hash, HASH_DIGITS),
+            (None, None) => out.push('-'),
+        }
+    })
+    .width(HASH_DIGITS)
+    .sorted(|row| row.record.hash.and_then(|hash| u64::try_from(hash >> 64).ok())),
+    Field::new("flags", "FLAGS", |_, row, out| push_words(out, &flags(row), '+'))
+        .people(|_, row, out| push_words(out, &flags(row), ','))
+        .sorted(|row| {
+            Some(flag_words(row.record).iter().fold(0, |bits, word| bits * 2 + u64::from(!word.is_empty())))
+        }),
+    Field::new("name", "RECORD", |_, row, out| *out += &record_name(row.record)),
+    Field::new("value", "VALUE", |_, row, out| push_value(out, row.record))
+        .by(Order::Float(|row| row.record.value().map(as_float))),
+    Field::new("payload", "PAYLOAD", |_, row, out| *out += row.record.payload.name())
+        .sorted(|row| Some(row.record.payload as u64)),
+    Field::new("numel", "NUMEL", |_, row, out| push_number(out, row.record.numel))
+        .people(|_, row, out| *out += &grouped(row.record.numel))
+        .number()
+        .sorted(|row| Some(row.record.numel)),
+    Field::new("strides", "STRIDES", |_, row, out| {
+        let strides: Vec<String> = row.record.strides().iter().map(i64::to_string).collect();
+        *out += &strides.join("x");
+    }),
+    Field::new("start_offset", "START OFFSET", |_, row, out| push_number(out, row.record.start_offset))
+        .number()
+        .sorted(|row| Some(row.record.start_offset)),
+    Field::new("address", "ADDRESS", |_, row, out| put(out, format_args!("{:#x}", row.record.address)))
+        .sorted(|row| Some(row.record.address)),
+    Field::new("bin_offset", "BIN OFFSET", |_, row, out| push_number(out, row.record.bin_offset))
+        .number()
+        .sorted(|row| Some(row.record.bin_offset)),
+    Field::new("bin_size", "BIN SIZE", |_, row, out| push_number(out, row.record.bin_size))
+        .number()
+        .sorted(|row| Some(row.record.bin_size)),
+    Field::new("thread", "THREAD", |_, row, out| push_number(out, row.record.thread.into()))
+        .number()
+        .sorted(|row| Some(row.record.thread.into())),
+    Field::new("min", "MIN", |_, row, out| push_end(out, row, |s| s.min, |(min, _)| min))
+        .people(|_, row, out| show_end(out, row, |s| s.min, |(min, _)| min))
+        .width(8)
+        .statistic(|row| row.finite_stats().map(|stats| stats.min)),
+    Field::new("max", "MAX", |_, row, out| push_end(out, row, |s| s.max, |(_, max)| max))
+        .people(|_, row, out| show_end(out, row, |s| s.max, |(_, max)| max))
+        .width(8)
+        .statistic(|row| row.finite_stats().map(|stats| stats.max)),
+    Field::new("mean", "MEAN", |_, row, out| push_float(out, row.finite_stats().map(|stats| stats.mean)))
+        .people(|_, row, out| show_float(out, row.finite_stats().map(|stats| stats.mean), STATISTIC_DIGITS))
+        .width(8)
+        .statistic(|row| row.finite_stats().map(|stats| stats.mean)),
+    Field::new("std", "STD", |_, row, out| push_float(out, row.finite_stats().map(|stats| stats.std)))
+        .people(|_, row, out| show_float(out, row.finite_stats().map(|stats| stats.std), STATISTIC_DIGITS))
+        .width(8)
+        .statistic(|row| row.finite_stats().map(|stats| stats.std)),
+    Field::new("zeros", "ZEROS", |_, row, out| push_optional(out, row.stats().map(|stats| stats.zeros)))
+        .people(|_, row, out| show_count(out, row.stats().map(|stats| stats.zeros)))
+        .width(5)
+        .statistic(|row| row.stats().map(|stats| count(stats.zeros))),
+    Field::new("nan", "NAN", |_, row, out| push_optional(out, row.stats().map(|stats| stats.nan)))
+        .people(|_, row, out| show_count(out, row.stats().map(|stats| stats.nan)))
+        .width(3)
+        .statistic(|row| row.stats().map(|stats| count(stats.nan))),
+    Field::new("inf", "INF", |_, row, out| push_optional(out, row.stats().map(|stats| stats.inf)))
+        .people(|_, row, out| show_count(out, row.stats().map(|stats| stats.inf)))
+        .width(3)
+        .statistic(|row| row.stats().map(|stats| count(stats.inf))),
+    Field::new("f16_overflow", "F16 OVERFLOW", |_, row, out| {
+        push_optional(out, row.summary().map(|summary| summary.f16_overflow));
+    })
+    .number()
+    .of(Of::Content),
+    Field::new("verdict", "VERDICT", |_, row, out| {
+        *out += row.compared.map_or("", |compared| verdict_word(compared.outcome.verdict));
+    })
+    .of(Of::Comparison),
+    Field::new("max_abs_err", "MAX ABS", |_, row, out| {
+        push_plain(out, row.compared.and_then(|compared| compared.outcome.max_abs()));
+    })
+    .people(|_, row, out| {
+        show_float(out, row.compared.and_then(|compared| compared.outcome.max_abs()), ERROR_DIGITS);
+    })
+    .number()
+    .of(Of::Comparison),
+    Field::new("max_rel_err", "MAX REL", |_, row, out| push_plain(out, row.error(|m| Some(m.max_relative))))
+        .people(|_, row, out| show_float(out, row.error(|m| Some(m.max_relative)), ERROR_DIGITS))
+        .number()
+        .of(Of::Comparison),
+    Field::new("rmse", "RMSE", |_, row, out| push_plain(out, row.error(|m| m.rmse)))
+        .people(|_, row, out| show_float(out, row.error(|m| m.rmse), ERROR_DIGITS))
+        .number()
+        .of(Of::Comparison),
+    Field::new("max_ulps", "MAX ULP", |_, row, out| push_optional(out, row.max_ulps()))
+        .people(|_, row, out| show_count(out, row.compared.and_then(crate::diff::ulps)))
+        .number()
+        .of(Of::Comparison),
+    Field::new("failing", "OUTSIDE", |_, row, out| push_optional(out, row.failing()))
+        .number()
+        .of(Of::Comparison),
+    Field::new("elements", "ELEMENTS", |_, row, out| push_optional(out, row.metrics().map(|m| m.elements)))
+        .number()
+        .of(Of::Comparison),
+    Field::new("evidence", "OUTSIDE, OR WHY", |_, row, out| {
+        *out += row.compared.map_or("", |compared| evidence_word(&compared.outcome));
+    })
+    .people(|_, row, out| *out += &row.compared.map(|c| outside_or_why(&c.outcome)).unwrap_or_default())
+    .of(Of::Comparison),
+    Field::new("reason", "WHY", |_, row, out| {
+        let reason = row.compared.and_then(|compared| outcome_reason(&compared.outcome));
+        *out += &printable(&reason.unwrap_or_default());
+    })
+    .of(Of::Comparison),
+    Field::new("rule", "RULE", |_, row, out| {
+        *out += &row.compared.map(|c| rule_text(&c.rule)).unwrap_or_default()
+    })
+    .of(Of::Comparison),
+];
+
+/// What `list` shows when nobody chooses.
+pub const LIST: [&str; 12] = [
+    "index",
+    "task_id",
+    "kernels",
+    "stage",
+    "role",
+    "arg_index",
+    "kind",
+    "dtype",
+    "shape",
+    "bytes",
+    "hash",
+    "flags",
+];
+/// What `list --csv` has when nobody chooses.
+pub const LIST_CSV: [&str; 14] = [
+    "index",
+    "task_id",
+    "kernels",
+    "stage",
+    "role",
+    "arg_index",
+    "kind",
+    "dtype",
+    "shape",
+    "bytes",
+    "payload",
+    "hash",
+    "value",
+    "flags",
+];
+/// What `stats` shows.
+pub const STATS: [&str; 17] = [
+    "index",
+    "task_id",
+    "kernels",
+    "stage",
+    "role",
+    "arg_index",
+    "dtype",
+    "shape",
+    "min",
+    "max",
+    "mean",
+    "std",
+    "zeros",
+    "nan",
+    "inf",
+    "hash",
+    "flags",
+];
+/// What `stats --csv` has.
+pub const STATS_CSV: [&str; 20] = [
+    "index",
+    "task_id",
+    "kernels",
+    "stage",
+    "role",
+    "arg_index",
+    "kind",
+    "dtype",
+    "shape",
+    "numel",
+    "min",
+    "max",
+    "mean",
+    "std",
+    "zeros",
+    "nan",
+    "inf",
+    "f16_overflow",
+    "hash",
+    "flags",
+];
+/// What `diff` shows.
+pub const DIFF: [&str; 10] = [
+    "name",
+    "kernels",
+    "verdict",
+    "dtype",
+    "shape",
+    "max_abs_err",
+    "max_rel_err",
+    "max_ulps",
+    "rule",
+    "evidence",
+];
+/// What `diff --csv` has.
+pub const DIFF_CSV: [&str; 17] = [
+    "index",
+    "task_id",
+    "kernels",
+    "stage",
+    "arg_index",
+    "role",
+    "dtype",
+    "shape",
+    "verdict",
+    "max_abs_err",
+    "max_rel_err",
+    "rmse",
+    "max_ulps",
+    "failing",
+    "elements",
+    "evidence",
+    "reason",
+];
+
+/// The fields of these names.
+///
+/// # Panics
+///
+/// Where there is no such field: names are those of a table above.
+#[must_use]
+pub fn fields<const N: usize>(names: [&str; N]) -> [&'static Field; N] {
+    names.map(|name| Field::named(name).expect("a field of the table"))
+}
+
+/// What cells need beside their row.
+pub struct Cells<'d> {
+    info: &'d RunInfo,
+    /// Which of several dumps the rows are of.
+    pub rank: Option<u64>,
+    /// Whether tasks go without leading zeros.
+    pub short_tasks: bool,
+    /// Whether a scalar's value stands where a tensor has its hash.
+    pub values_for_hashes: bool,
+    /// A dump has few sets of kernels and many records.
+    labels: HashMap<[u32; SLOTS_PER_TASK], String>,
+}
+
+impl<'d> Cells<'d> {
+    /// For rows of one dump.
+    #[must_use]
+    pub fn new(info: &'d RunInfo) -> Cells<'d> {
+        Cells { info, rank: None, short_tasks: false, values_for_hashes: false, labels: HashMap::new() }
+    }
+
+    /// The record's kernels as one word, `-` when nobody knows.
+    fn kernels(&mut self, row: &Row<'_>) -> &str {
+        let (info, record) = (self.info, row.record);
+        self.labels.entry(record.func_id).or_insert_with(|| {
+            let names: Vec<String> = record.func_ids().map(|id| info.kernel_name(id)).collect();
+            kernels_text(&names)
+        })
+    }
+
+    /// How a table heads a field.
+    #[must_use]
+    pub fn heading(&self, field: &Field) -> &'static str {
+        if field.key == "hash" && self.values_for_hashes { "HASH OR VALUE" } else { field.heading }
+    }
+
+    /// The cell of a table.
+    #[must_use]
+    pub fn text(&mut self, field: &Field, row: &Row<'_>) -> String {
+        let mut text = String::new();
+        field.write_for_people(self, row, &mut text);
+        text
+    }
+
+    /// A line of a CSV file, without its end. Cells that would not be read as one are put in quotes.
+    pub fn write_csv(&mut self, fields: &[&Field], row: &Row<'_>, line: &mut String) {
+        for (place, field) in fields.iter().enumerate() {
+            if place > 0 {
+                line.push(',');
+            }
+            let start = line.len();
+            field.write_for_machines(self, row, line);
+            quote(line, start);
+        }
+    }
+}
+
+/// The first line of a CSV file, without its end.
+#[must_use]
+pub fn csv_head(fields: &[&Field]) -> String {
+    fields.iter().map(|field| field.key).collect::<Vec<_>>().join(",")
+}
+
+/// Puts the cell that starts at `start` in quotes where it would not be read as one cell.
+pub fn quote(line: &mut String, start: usize) {
+    if line[start..].contains([',', '"', '\n', '\r']) {
+        let cell = line.split_off(start).replace('"', "\"\"");
+        line.push('"');
+        *line += &cell;
+        line.push('"');
+    }
+}
+
+/// What sets a record apart: by its values where they were measured, else by how it was captured.
+pub(crate) fn flags(row: &Row<'_>) -> Vec<&'static str> {
+    match row.measured {
+        Some(measured) => measured.flags().into_iter().map(tensortap::Flag::name).collect(),
+        None => flag_words(row.record).into_iter().filter(|word| !word.is_empty()).collect(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a place in an order, not a value")]
+fn as_float(value: ScalarValue) -> f64 {
+    match value {
+        ScalarValue::Float(value) => value,
+        ScalarValue::Int(value) | ScalarValue::Int64(value) => value as f64,
+        ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value as f64,
+        ScalarValue::Bool(value) => f64::from(u8::from(value)),
+    }
+}
+
+/// Counts are exact below 2^53, which tensors stay below.
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn count(count: u64) -> f64 {
+    count as f64
+}
+
+/// Writing to a text cannot fail.
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
+}
+
+/// Numbers and hashes stand in every row; the formatting machinery would take most of the time of a long list.
+fn push_number(out: &mut String, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + u8::try_from(number % 10).expect("a digit");
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend(digits[first..].iter().map(|&digit| char::from(digit)));
+}
+
+/// The highest `digits` of 32.
+fn push_hex(out: &mut String, number: u128, digits: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bytes = number.to_be_bytes();
+    out.extend((0..digits).map(|place| {
+        let byte = bytes[place / 2];
+        char::from(DIGITS[usize::from(if place % 2 == 0 { byte >> 4 } else { byte & 15 })])
+    }));
+}
+
+fn push_shape(out: &mut String, shape: &[u64]) {
+    for (place, &size) in shape.iter().enumerate() {
+        if place > 0 {
+            out.push('x');
+        }
+        push_number(out, size);
+    }
+}
+
+fn push_task(out: &mut String, task_id: u64) {
+    *out += "0x";
+    push_hex(out, u128::from(task_id) << 64, 16);
+}
+
+fn push_optional(out: &mut String, number: Option<u64>) {
+    if let Some(number) = number {
+        push_number(out, number);
+    }
+}
+
+/// With a point or an exponent, so that it reads as a float.
+fn push_float(out: &mut String, value: Option<f64>) {
+    if let Some(value) = value {
+        put(out, format_args!("{value:?}"));
+    }
+}
+
+fn push_plain(out: &mut String, value: Option<f64>) {
+    if let Some(value) = value {
+        put(out, format_args!("{value}"));
+    }
+}
+
+/// An end of the range of values; of integers that a float would round, exactly.
+fn push_end(out: &mut String, row: &Row<'_>, of: fn(&TensorStats) -> f64, exact: fn((i128, i128)) -> i128) {
+    match row.summary().and_then(|summary| summary.exact_range) {
+        Some(range) => put(out, format_args!("{}", exact(range))),
+        None => push_float(out, row.finite_stats().map(|stats| of(&stats))),
+    }
+}
+
+fn show_end(out: &mut String, row: &Row<'_>, of: fn(&TensorStats) -> f64, exact: fn((i128, i128)) -> i128) {
+    let value = row.finite_stats().map(|stats| of(&stats));
+    match (row.summary().and_then(|summary| summary.exact_range), value) {
+        (Some(range), _) => put(out, format_args!("{}", exact(range))),
+        // Other integers are whole numbers, too.
+        (None, Some(value)) if !row.record.dtype.is_float() => put(out, format_args!("{value:.0}")),
+        (None, value) => show_float(out, value, STATISTIC_DIGITS),
+    }
+}
+
+/// Adding zero turns -0 into 0.
+fn show_float(out: &mut String, value: Option<f64>, digits: usize) {
+    *out += &value.map_or("-".into(), |value| significant(value + 0.0, digits));
+}
+
+fn show_count(out: &mut String, count: Option<u64>) {
+    *out += &count.map_or("-".into(), grouped);
+}
+
+fn push_words(out: &mut String, words: &[&str], between: char) {
+    for (place, word) in words.iter().enumerate() {
+        if place > 0 {
+            out.push(between);
+        }
+        *out += word;
+    }
+}
+
+/// As the manifest has it, so that nothing is lost.
+fn push_value(out: &mut String, record: &Record) {
+    if let Some(value) = record.value() {
+        let text = serde_json::to_string(&value).unwrap_or_default();
+        *out += text.trim_matches('"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_field_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = FIELDS.iter().flat_map(Field::names).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{names:?}");
+    }
+
+    #[test]
+    fn verbs_show_fields_of_the_table() {
+        let known =
+            |names: &[&str]| names.iter().all(|name| Field::named(name).is_some_and(|f| f.key == *name));
+        for names in [&LIST[..], &LIST_CSV, &STATS, &STATS_CSV, &DIFF, &DIFF_CSV] {
+            assert!(known(names), "{names:?}");
+        }
+        let needs = |names: &[&str], of: &[Of]| {
+            names.iter().all(|name| of.contains(&Field::named(name).expect("a field").of))
+        };
+        assert!(needs(&LIST, &[Of::Record]) && needs(&LIST_CSV, &[Of::Record]));
+        assert!(
+            needs(&STATS_CSV, &[Of::Record, Of::Content]) && needs(&DIFF_CSV, &[Of::Record, Of::Comparison])
+        );
+    }
+
+    #[test]
+    fn a_cell_that_would_be_two_is_quoted() {
+        for (cell, expected) in
+            [("plain", "a,plain"), ("x,y", "a,\"x,y\""), ("say \"x\"", "a,\"say \"\"x\"\"\""), ("", "a,")]
+        {
+            let mut line = format!("a,{cell}");
+            quote(&mut line, 2);
+            assert_eq!(line, expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_and_hashes_are_written_as_the_standard_would(number: u64, hash: u128) {
+            let mut text = String::new();
+            push_number(&mut text, number);
+            push_hex(&mut text, hash, 32);
+            prop_assert_eq!(text, format!("{number}{hash:032x}"));
+        }
+    }
+}
