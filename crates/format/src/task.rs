@@ -159,7 +159,7 @@ pub struct ArgumentFacts {
     pub role: Role,
     /// Element type.
     pub dtype: DType,
-    /// Whether the records of both stages describe the same kind, element type and view.
+    /// Whether the records of both stages describe the same kind, direction, element type and view.
     pub is_consistent: bool,
     /// Whether a stage was recorded more than once; then the first record counts, and one of a task that completed before
     /// one of a task in flight.

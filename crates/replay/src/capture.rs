@@ -1,8 +1,8 @@
 //! What is known of a captured task, wherever it was read from: a dump or a case.
 
 use serde_json::{Map, Value};
-use tensortap_abi::{DType, NO_KERNEL, Role, SLOTS_PER_TASK};
-use tensortap_format::KernelInfo;
+use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS};
+use tensortap_format::{Argument, KernelInfo, Task, Tasks};
 use tensortap_geometry::{GeometryError, Layout};
 
 use crate::ReplayError;
@@ -31,88 +31,15 @@ impl CapturedRun {
     }
 }
 
-/// A task as it was captured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CapturedTask {
-    /// Identity.
-    pub task_id: u64,
-    /// Kernel of each subtask slot as the capture numbers them, [`NO_KERNEL`] where inactive.
-    pub func_id: [u32; SLOTS_PER_TASK],
-    /// Times each kernel is dispatched.
-    pub block_num: u32,
-    /// Tensor arguments; their position is their `arg_index`. One without a descriptor cannot be made up.
-    pub tensors: Vec<Result<CapturedTensor, String>>,
-    /// Scalar arguments, behind the tensors.
-    pub scalars: Vec<CapturedScalar>,
-    /// How far its outputs may be from the captured ones on another platform, where the capture says it: relative and
-    /// absolute part.
-    pub tolerance: Option<(f64, f64)>,
-    /// Why the records of the task make no sense together, if they do not.
-    pub damage: Option<String>,
-}
-
-impl CapturedTask {
-    /// The captured `func_id`s in use.
-    pub fn func_ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.func_id.iter().copied().filter(|&id| id != NO_KERNEL)
-    }
-
-    /// Names of its kernels, slot by slot.
-    pub fn kernel_names(&self, run: &CapturedRun) -> Vec<String> {
-        let name = |id| run.kernel(id).map_or_else(|| format!("func_{id}"), |k| k.name.clone());
-        self.func_ids().map(name).collect()
-    }
-}
-
 /// A scalar argument.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapturedScalar {
-    /// Position in the payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// What the bits mean.
     pub dtype: DType,
     /// Raw bits, or why they are not known.
     pub bits: Result<u64, String>,
-}
-
-/// A tensor argument: the view, and what it held.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CapturedTensor {
-    /// Position in the payload.
-    pub arg_index: u16,
-    /// Direction.
-    pub role: Role,
-    /// Element type.
-    pub dtype: DType,
-    /// Sizes.
-    pub shape: Vec<u64>,
-    /// Strides in elements.
-    pub strides: Vec<i64>,
-    /// First element of the view.
-    pub start_offset: u64,
-    /// Device address of the buffer.
-    pub address: u64,
-    /// Content before the task ran; of no meaning for an output.
-    pub before: Content,
-    /// Content after it ran; of no meaning for an input.
-    pub after: Content,
-}
-
-impl CapturedTensor {
-    /// The view.
-    pub fn layout(&self) -> Result<Layout, GeometryError> {
-        Layout::new(&self.shape, &self.strides, self.start_offset, self.dtype.bits())
-    }
-
-    /// Bytes of the content when packed; `None` when that exceeds 64 bits.
-    pub fn content_bytes(&self) -> Option<u64> {
-        let numel = if self.shape.contains(&0) {
-            0
-        } else {
-            self.shape.iter().try_fold(1_u64, |numel, &size| numel.checked_mul(size))?
-        };
-        self.dtype.packed_bytes(numel)
-    }
 }
 
 /// What is known of a tensor's content at one moment.
@@ -128,10 +55,10 @@ pub enum Content {
     Missing(String),
 }
 
-/// Bytes that a [`Source`] holds.
+/// Bytes that a [`Capture`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Number by which the source knows them.
+    /// Number by which the capture knows them.
     pub id: u64,
     /// How many.
     pub bytes: u64,
@@ -139,13 +66,27 @@ pub struct Blob {
     pub hash: Option<u128>,
 }
 
-/// Where captured tasks come from.
-pub trait Source: Sync {
+/// Captured tasks: the reader's view of them, and what it does not say.
+pub trait Capture: Sync {
     /// The run they were captured in.
     fn run(&self) -> &CapturedRun;
 
-    /// The tasks, in the order of the capture.
-    fn tasks(&self) -> &[CapturedTask];
+    /// All that is known of tasks; those without a record of their own cannot be replayed.
+    fn tasks(&self) -> &Tasks;
+
+    /// What a tensor held at a stage; of no meaning before the task for an output, and after it for an input.
+    fn content(&self, task: Task<'_>, tensor: Argument<'_>, stage: DumpStage) -> Content;
+
+    /// Why an argument that a task should have is not there.
+    fn why_missing(&self, task: Task<'_>, arg_index: u16) -> String;
+
+    /// Why the records of a task make no sense together, if they do not.
+    fn damage(&self, task: Task<'_>) -> Option<String>;
+
+    /// How far the outputs of a task may be from the captured ones on another platform, where the capture says it.
+    fn tolerance(&self, _task: Task<'_>) -> Option<(f64, f64)> {
+        None
+    }
 
     /// Replaces `into` by the bytes of a blob.
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError>;
@@ -161,5 +102,177 @@ pub trait Source: Sync {
     /// Whether content was replaced by noise, so that outputs mean nothing.
     fn redacted(&self) -> bool {
         false
+    }
+}
+
+impl dyn Capture + '_ {
+    /// The tasks that can be replayed, in the order of the capture.
+    pub fn recorded(&self) -> impl Iterator<Item = Task<'_>> {
+        self.tasks().iter().filter(|task| task.is_recorded())
+    }
+
+    /// A tensor argument of a task, or why it cannot be made up; `None` where the task has no tensor.
+    pub fn tensor<'t>(&self, task: Task<'t>, arg_index: u16) -> Option<Result<Argument<'t>, String>> {
+        (arg_index < counts(task).0).then(|| {
+            let tensor = task.argument(arg_index).filter(|argument| !argument.is_scalar());
+            let tensor = tensor.ok_or_else(|| self.why_missing(task, arg_index))?;
+            let differ = "its records before and after the task describe different views";
+            if tensor.is_consistent { Ok(tensor) } else { Err(differ.into()) }
+        })
+    }
+
+    /// All of them, by position.
+    pub fn tensors<'t>(&self, task: Task<'t>) -> impl Iterator<Item = Result<Argument<'t>, String>> {
+        (0..counts(task).0).filter_map(move |arg_index| self.tensor(task, arg_index))
+    }
+
+    /// A scalar argument of a task; `None` where the task has no scalar.
+    pub fn scalar(&self, task: Task<'_>, arg_index: u16) -> Option<CapturedScalar> {
+        let (tensors, scalars) = counts(task);
+        (tensors..tensors + scalars).contains(&arg_index).then(|| {
+            let scalar = task.argument(arg_index).filter(|a| a.is_scalar() && a.before.is_some());
+            let bits = scalar.and_then(|scalar| scalar.scalar_bits);
+            CapturedScalar {
+                arg_index,
+                dtype: scalar.map_or(DType::UInt64, |scalar| scalar.dtype),
+                bits: bits.ok_or_else(|| self.why_missing(task, arg_index)),
+            }
+        })
+    }
+
+    /// All of them, behind the tensors.
+    pub fn scalars(&self, task: Task<'_>) -> Vec<CapturedScalar> {
+        let (tensors, scalars) = counts(task);
+        (tensors..tensors + scalars).filter_map(|arg_index| self.scalar(task, arg_index)).collect()
+    }
+}
+
+/// Tensors and scalars of a task; none where its record says more than a task can have.
+fn counts(task: Task<'_>) -> (u16, u16) {
+    let within = |count: u32, limit: usize| u16::try_from(count).ok().filter(|n| usize::from(*n) <= limit);
+    let counts = within(task.tensor_count, MAX_TENSORS).zip(within(task.scalar_count, MAX_SCALARS));
+    counts.unwrap_or((0, 0))
+}
+
+/// Why the number of arguments that a task's record says makes no sense.
+pub fn bad_counts(task: Task<'_>) -> Option<String> {
+    let (tensors, scalars) = (task.tensor_count, task.scalar_count);
+    let (known_tensors, known_scalars) = counts(task);
+    let is_bad = (tensors, scalars) != (u32::from(known_tensors), u32::from(known_scalars));
+    is_bad.then(|| format!("its record says {tensors} tensors and {scalars} scalars"))
+}
+
+/// The view of a tensor.
+pub fn layout(tensor: Argument<'_>) -> Result<Layout, GeometryError> {
+    Layout::new(tensor.shape(), tensor.strides(), tensor.start_offset, tensor.dtype.bits())
+}
+
+#[cfg(test)]
+pub mod testing {
+    use tensortap_abi::{NO_KERNEL, Role, SLOTS_PER_TASK};
+    use tensortap_format::{
+        ArgumentKind, ArgumentRecord, Assembler, PayloadState, TaskFacts, TaskKey, TaskPart,
+    };
+
+    use super::*;
+
+    /// A task of which nothing is stored, argument after argument.
+    #[derive(Default)]
+    pub struct Made {
+        assembler: Assembler,
+        tensors: u32,
+        scalars: u32,
+        tasks: Tasks,
+        run: CapturedRun,
+    }
+
+    impl Made {
+        /// A view of floats.
+        pub fn tensor(
+            &mut self,
+            role: Role,
+            address: u64,
+            start_offset: u64,
+            shape: &[u64],
+            strides: &[i64],
+        ) {
+            let number = self.next(role, ArgumentKind::Tensor, DType::Float32);
+            let record = ArgumentRecord { shape, strides, address, start_offset, ..number };
+            self.assembler.take(TaskPart::Argument(record));
+            self.tensors += 1;
+        }
+
+        /// A scalar.
+        pub fn scalar(&mut self, dtype: DType, bits: u64) {
+            let number = self.next(Role::Input, ArgumentKind::Scalar, dtype);
+            self.assembler.take(TaskPart::Argument(ArgumentRecord { scalar_bits: Some(bits), ..number }));
+            self.scalars += 1;
+        }
+
+        /// The task is whole.
+        pub fn done(mut self) -> Made {
+            self.assembler.take(TaskPart::Task(TaskFacts {
+                func_id: [0, NO_KERNEL, NO_KERNEL],
+                completed_ns: Some(1),
+                tensor_count: self.tensors,
+                scalar_count: self.scalars,
+                ..TaskFacts::unknown(TaskKey::default())
+            }));
+            let tasks = std::mem::take(&mut self.assembler).finish(&[]);
+            Made { tasks, ..self }
+        }
+
+        fn next(&self, role: Role, kind: ArgumentKind, dtype: DType) -> ArgumentRecord<'static> {
+            ArgumentRecord {
+                number: 0,
+                task: TaskKey::default(),
+                func_id: [NO_KERNEL; SLOTS_PER_TASK],
+                stage: DumpStage::BeforeDispatch,
+                arg_index: u16::try_from(self.tensors + self.scalars).unwrap(),
+                kind,
+                role,
+                dtype,
+                shape: &[],
+                strides: &[],
+                start_offset: 0,
+                address: 0,
+                scalar_bits: None,
+                hash: None,
+                payload: PayloadState::None,
+                bytes: 0,
+                in_flight: false,
+            }
+        }
+    }
+
+    impl Capture for Made {
+        fn run(&self) -> &CapturedRun {
+            &self.run
+        }
+
+        fn tasks(&self) -> &Tasks {
+            &self.tasks
+        }
+
+        fn content(&self, _: Task<'_>, _: Argument<'_>, _: DumpStage) -> Content {
+            Content::Missing(String::new())
+        }
+
+        fn why_missing(&self, _: Task<'_>, _: u16) -> String {
+            String::new()
+        }
+
+        fn damage(&self, _: Task<'_>) -> Option<String> {
+            None
+        }
+
+        fn read(&self, _: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {
+            into.clear();
+            Ok(())
+        }
+
+        fn name(&self) -> String {
+            "made".into()
+        }
     }
 }

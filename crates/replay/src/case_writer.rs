@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, View};
 use tensortap_abi::DType;
+use tensortap_format::Argument;
 
 use crate::ReplayError;
-use crate::capture::CapturedTensor;
 use crate::case_file::{CASE_FILE, CASE_KEY, README_FILE, README_KEY, TENSORS_FILE};
 
 /// A tensor as safetensors stores it.
@@ -21,8 +21,9 @@ pub struct Payload {
 
 impl Payload {
     /// Content of a tensor, or the first bytes of it.
-    pub fn new(tensor: &CapturedTensor, bytes: Vec<u8>, cut: bool) -> Payload {
-        let shape: Option<Vec<usize>> = tensor.shape.iter().map(|&size| usize::try_from(size).ok()).collect();
+    pub fn new(tensor: Argument<'_>, bytes: Vec<u8>, cut: bool) -> Payload {
+        let shape: Option<Vec<usize>> =
+            tensor.shape().iter().map(|&size| usize::try_from(size).ok()).collect();
         match (dtype(tensor.dtype), shape) {
             (Some(dtype), Some(shape)) if !cut => Payload { dtype, shape, bytes },
             _ => Payload { dtype: Dtype::U8, shape: vec![bytes.len()], bytes },

@@ -1,13 +1,13 @@
-//! What the outputs of a case should be, and whether the captured ones are.
+//! What the outputs of a task should be by the f64 references of its kernels, and whether the captured ones are.
 
-use tensortap_analysis::reference::Expected;
-use tensortap_format::content_hash;
-use tensortap_scene::{ScalarArg, Scene, Tolerance};
+use tensortap_abi::DumpStage;
+use tensortap_analysis::reference::{Expected, apply, ref_tensor};
+use tensortap_format::{Argument, Task, content_hash};
+use tensortap_scene::{KernelDef, RefTask, ScalarArg, Scene, Tolerance};
 
-use crate::capture::{CapturedTask, CapturedTensor, Content, Source};
+use crate::capture::{Blob, Capture, Content};
 use crate::check::{OutputCheck, describe};
 use crate::item::Kernels;
-use crate::reference::{NON_FINITE, expected};
 use crate::{Check, ReplayError};
 
 /// What a case expects of its outputs.
@@ -23,19 +23,47 @@ pub enum Expect {
 /// The largest output that memory is taken for without captured content of that size.
 const MAX_UNSEEN_BYTES: u64 = 256 << 20;
 
+/// Why a difference from a reference may say nothing.
+pub const NON_FINITE: &str = "an input holds NaN or infinities, on which kernel and reference need not agree";
+
+/// Runs the references of a task's kernels, slot by slot. `content` replaces a buffer by what a tensor held before the
+/// task; of an output only its size counts. The error says why references cannot be run.
+pub fn expected(
+    kernels: &Kernels,
+    capture: &dyn Capture,
+    task: Task<'_>,
+    scalars: Vec<ScalarArg>,
+    mut content: impl FnMut(Argument<'_>, &mut Vec<u8>) -> Result<(), String>,
+) -> Result<Vec<Expected>, String> {
+    let (mut tensors, mut roles) = (Vec::new(), Vec::new());
+    let mut packed = Vec::new();
+    for (index, tensor) in capture.tensors(task).enumerate() {
+        let tensor = tensor.map_err(|why| format!("argument {index}: {why}"))?;
+        packed.clear();
+        content(tensor, &mut packed)?;
+        let given = ref_tensor(tensor.dtype, tensor.shape(), tensor.role, &packed);
+        tensors
+            .push(given.ok_or_else(|| format!("the content of argument {index} is not that of its shape"))?);
+        roles.push(tensor.role);
+    }
+    let kernels: Vec<&KernelDef> = kernels.slots.iter().copied().flatten().collect();
+    apply(&kernels, RefTask { tensors, scalars, block_num: task.block_num }, &roles)
+}
+
 /// What references make of the captured inputs. The error says why they cannot.
 pub fn references(
-    source: &dyn Source,
-    task: &CapturedTask,
+    capture: &dyn Capture,
+    task: Task<'_>,
     scene: &'static dyn Scene,
 ) -> Result<Vec<Expected>, String> {
-    let kernels = Kernels::find(source.run(), task, scene)?;
+    let kernels = Kernels::find(capture.run(), task, scene)?;
     let mut scalars = Vec::new();
-    for scalar in &task.scalars {
-        let bits = scalar.bits.clone().map_err(|why| format!("argument {}: {why}", scalar.arg_index))?;
+    for scalar in capture.scalars(task) {
+        let bits = scalar.bits.map_err(|why| format!("argument {}: {why}", scalar.arg_index))?;
         scalars.push(ScalarArg { bits, dtype: scalar.dtype });
     }
-    let all = expected(&kernels, task, scalars, |tensor, content| given(source, tensor, content))?;
+    let all =
+        expected(&kernels, capture, task, scalars, |tensor, content| given(capture, task, tensor, content))?;
     if all.is_empty() {
         return Err("it has no outputs".into());
     }
@@ -46,18 +74,24 @@ pub fn references(
 }
 
 /// What a tensor held before the task; of an output, zeros.
-fn given(source: &dyn Source, tensor: &CapturedTensor, content: &mut Vec<u8>) -> Result<(), String> {
+fn given(
+    capture: &dyn Capture,
+    task: Task<'_>,
+    tensor: Argument<'_>,
+    content: &mut Vec<u8>,
+) -> Result<(), String> {
     let named = |why: &dyn std::fmt::Display| format!("argument {}: {why}", tensor.arg_index);
     if tensor.role.reads() {
-        return match &tensor.before {
-            Content::Whole(blob) => whole(source, blob, content).map_err(|why| named(&why)),
-            Content::Missing(why) => Err(named(why)),
+        return match capture.content(task, tensor, DumpStage::BeforeDispatch) {
+            Content::Whole(blob) => whole(capture, &blob, content).map_err(|why| named(&why)),
+            Content::Missing(why) => Err(named(&why)),
             Content::Part(_) => Err(named(&"only a part of it was stored")),
             Content::Noise(_) => Err(named(&"its content was redacted")),
         };
     }
     let bytes = tensor.content_bytes().unwrap_or(u64::MAX);
-    let seen = matches!(&tensor.after, Content::Whole(blob) if blob.bytes == bytes);
+    let after = capture.content(task, tensor, DumpStage::AfterCompletion);
+    let seen = matches!(after, Content::Whole(blob) if blob.bytes == bytes);
     if !seen && bytes > MAX_UNSEEN_BYTES {
         return Err(named(&"its content was not captured and is too large to make up"));
     }
@@ -65,8 +99,8 @@ fn given(source: &dyn Source, tensor: &CapturedTensor, content: &mut Vec<u8>) ->
     Ok(())
 }
 
-fn whole(source: &dyn Source, blob: &crate::capture::Blob, content: &mut Vec<u8>) -> Result<(), String> {
-    source.read(blob, content).map_err(|error| error.to_string())?;
+fn whole(capture: &dyn Capture, blob: &Blob, content: &mut Vec<u8>) -> Result<(), String> {
+    capture.read(blob, content).map_err(|error| error.to_string())?;
     if blob.hash.is_some_and(|hash| content_hash(content) != hash) {
         return Err("its payload is not what was captured, the hash differs".into());
     }
@@ -75,21 +109,22 @@ fn whole(source: &dyn Source, blob: &crate::capture::Blob, content: &mut Vec<u8>
 
 /// The first captured output that is outside the rule of its reference, in words.
 pub fn outside(
-    source: &dyn Source,
-    task: &CapturedTask,
+    capture: &dyn Capture,
+    task: Task<'_>,
     references: &[Expected],
     tolerance: Option<(f64, f64)>,
 ) -> Result<Option<String>, ReplayError> {
     let mut captured = Vec::new();
     for expected in references {
-        let Some(Ok(tensor)) = task.tensors.get(usize::from(expected.arg_index)) else { continue };
-        let Content::Whole(blob) = &tensor.after else { continue };
-        source.read(blob, &mut captured)?;
+        let Some(Ok(tensor)) = capture.tensor(task, expected.arg_index) else { continue };
+        let after = capture.content(task, tensor, DumpStage::AfterCompletion);
+        let Content::Whole(blob) = after else { continue };
+        capture.read(&blob, &mut captured)?;
         let comparison = OutputCheck {
             arg_index: tensor.arg_index,
             dtype: tensor.dtype,
-            shape: &tensor.shape,
-            elements: tensor.shape.iter().product(),
+            shape: tensor.shape(),
+            elements: tensor.shape().iter().product(),
             tolerance: tolerance.map(|(rtol, atol)| Tolerance { rtol, atol }),
             before: None,
         };

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tensortap_abi::{DType, NO_KERNEL};
+use tensortap_abi::{DType, DumpStage, NO_KERNEL};
 use tensortap_analysis::reference::Expected;
-use tensortap_format::{TaskChoice, content_hash, func_ids, role_name};
+use tensortap_format::{Argument, Task, TaskChoice, content_hash, func_ids, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::Element;
 
 use crate::ReplayError;
-use crate::capture::{Blob, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
+use crate::capture::{Blob, Capture, CapturedScalar, Content};
 use crate::case_file::{
     CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask, CaseTensor,
     CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, Redacted, hex64,
@@ -68,15 +68,15 @@ pub struct ExtractReport {
 /// Writes a case.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let opened = open(&config.source)?;
-    let [source] = opened.sources.as_slice() else {
+    let [capture] = opened.captures.as_slice() else {
         let reason = "name one dump or one case, not a folder of cases".to_string();
         return Err(ReplayError::BadCase { path: config.source.clone(), reason });
     };
-    let source = &**source;
-    let task = find_task(source, config.task.as_ref())?;
+    let capture = &**capture;
+    let task = find_task(capture, config.task.as_ref())?;
     refuse_taken(&config.out)?;
-    let scene = find_scene(source, &config.registry)?;
-    let tolerance = scene_tolerance(source, task, scene);
+    let scene = find_scene(capture, &config.registry)?;
+    let tolerance = scene_tolerance(capture, task, scene);
     let (references, outside) = match (config.expect, config.redact) {
         (Expect::Reference, Some(_)) => {
             let reason = "a redacted case has no expected outputs; leave out --redact".to_string();
@@ -84,16 +84,16 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         }
         (Expect::Reference, None) => {
             let refuse = |reason| ReplayError::NotExtracted { task: task.task_id, reason };
-            (references(source, task, scene).map_err(refuse)?, None)
+            (references(capture, task, scene).map_err(refuse)?, None)
         }
-        (Expect::Captured, None) if !source.expects_reference() => {
+        (Expect::Captured, None) if !capture.expects_reference() => {
             // Without references there is nothing to warn of.
-            let references = references(source, task, scene).unwrap_or_default();
-            (Vec::new(), outside(source, task, &references, tolerance)?)
+            let references = references(capture, task, scene).unwrap_or_default();
+            (Vec::new(), outside(capture, task, &references, tolerance)?)
         }
         (Expect::Captured, _) => (Vec::new(), None),
     };
-    let expect = if references.is_empty() && !source.expects_reference() {
+    let expect = if references.is_empty() && !capture.expects_reference() {
         Expect::Captured
     } else {
         Expect::Reference
@@ -102,7 +102,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         redact: config.redact,
         allow_inexact: config.allow_inexact,
         references,
-        ..Cut::new(source, task)
+        ..Cut::new(capture, task)
     };
     let mut case = cut.describe(tolerance)?;
     if expect == Expect::Reference {
@@ -117,8 +117,8 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     Ok(ExtractReport {
         out: config.out.clone(),
         task_id: task.task_id,
-        kernels: task.kernel_names(source.run()),
-        arguments: task.tensors.len() + task.scalars.len(),
+        kernels: task.kernel_names(),
+        arguments: capture.tensors(task).count() + capture.scalars(task).len(),
         payloads: cut.payloads.len(),
         bytes,
         redacted: config.redact.is_some(),
@@ -131,39 +131,36 @@ const REDACTED_NOTE: &str = "tensor contents are seeded noise in the range of wh
     scalars, statistics and hashes are those of the capture; outputs cannot be checked";
 
 fn scene_tolerance(
-    source: &dyn Source,
-    task: &CapturedTask,
+    capture: &dyn Capture,
+    task: Task<'_>,
     scene: &'static dyn tensortap_scene::Scene,
 ) -> Option<(f64, f64)> {
-    task.tolerance.or_else(|| declared_tolerance(source, task, scene))
+    capture.tolerance(task).or_else(|| declared_tolerance(capture, task, scene))
 }
 
 /// The one task that is meant.
-fn find_task<'s>(
-    source: &'s dyn Source,
-    wanted: Option<&TaskChoice>,
-) -> Result<&'s CapturedTask, ReplayError> {
-    let tasks = source.tasks();
-    let chosen: Vec<&CapturedTask> = match wanted {
-        None => tasks.iter().collect(),
+fn find_task<'s>(capture: &'s dyn Capture, wanted: Option<&TaskChoice>) -> Result<Task<'s>, ReplayError> {
+    let tasks: Vec<Task<'_>> = capture.recorded().collect();
+    let chosen: Vec<Task<'_>> = match wanted {
+        None => tasks.clone(),
         Some(choice) => {
             let one = std::slice::from_ref(choice);
-            tasks.iter().filter(|task| is_chosen(task, source, one)).collect()
+            tasks.iter().copied().filter(|task| is_chosen(*task, capture, one)).collect()
         }
     };
     match (chosen.as_slice(), wanted) {
-        ([task], _) => Ok(task),
-        ([], Some(TaskChoice::Kernel(name))) if func_ids(&source.run().kernels, name).is_empty() => {
-            Err(unknown_kernel(name, std::iter::once(source)))
+        ([task], _) => Ok(*task),
+        ([], Some(TaskChoice::Kernel(name))) if func_ids(&capture.run().kernels, name).is_empty() => {
+            Err(unknown_kernel(name, std::iter::once(capture)))
         }
         ([], Some(TaskChoice::Ids(task, _))) => Err(ReplayError::NoTask {
-            from: source.name(),
+            from: capture.name(),
             task: *task,
             tasks: tasks.len(),
             first: tasks.first().map(|t| t.task_id),
         }),
         (several, _) => {
-            Err(ReplayError::Option { option: "--task", reason: say_which(source, several, wanted) })
+            Err(ReplayError::Option { option: "--task", reason: say_which(capture, several, wanted) })
         }
     }
 }
@@ -171,7 +168,7 @@ fn find_task<'s>(
 /// Tasks that are named when one is to be chosen.
 const NAMED: usize = 8;
 
-fn say_which(source: &dyn Source, tasks: &[&CapturedTask], wanted: Option<&TaskChoice>) -> String {
+fn say_which(capture: &dyn Capture, tasks: &[Task<'_>], wanted: Option<&TaskChoice>) -> String {
     let mut ids: Vec<u64> = tasks.iter().map(|t| t.task_id).collect();
     ids.sort_unstable();
     let mut ids: Vec<String> = ids.iter().take(NAMED).map(|id| format!("{id:#x}")).collect();
@@ -185,7 +182,7 @@ fn say_which(source: &dyn Source, tasks: &[&CapturedTask], wanted: Option<&TaskC
     };
     let count = if tasks.is_empty() { "no".into() } else { tasks.len().to_string() };
     let which = if ids.is_empty() { String::new() } else { format!(": {}", ids.join(", ")) };
-    format!("{} has {count} tasks{of}; a case holds one, say which{which}", source.name())
+    format!("{} has {count} tasks{of}; a case holds one, say which{which}", capture.name())
 }
 
 fn refuse_taken(out: &Path) -> Result<(), ReplayError> {
@@ -203,8 +200,8 @@ fn refuse_taken(out: &Path) -> Result<(), ReplayError> {
 
 /// A task being cut out.
 struct Cut<'s> {
-    source: &'s dyn Source,
-    task: &'s CapturedTask,
+    capture: &'s dyn Capture,
+    task: Task<'s>,
     redact: Option<u64>,
     allow_inexact: bool,
     /// What outputs should be, where that is not what was captured.
@@ -215,9 +212,9 @@ struct Cut<'s> {
 }
 
 impl<'s> Cut<'s> {
-    fn new(source: &'s dyn Source, task: &'s CapturedTask) -> Cut<'s> {
+    fn new(capture: &'s dyn Capture, task: Task<'s>) -> Cut<'s> {
         Cut {
-            source,
+            capture,
             task,
             redact: None,
             allow_inexact: false,
@@ -228,10 +225,10 @@ impl<'s> Cut<'s> {
     }
 
     fn describe(&mut self, tolerance: Option<(f64, f64)>) -> Result<CaseFile, ReplayError> {
-        let (run, task) = (self.source.run(), self.task);
+        let (run, task) = (self.capture.run(), self.task);
         let refuse = |reason: String| ReplayError::NotExtracted { task: task.task_id, reason };
-        if let Some(damage) = &task.damage {
-            return Err(refuse(damage.clone()));
+        if let Some(damage) = self.capture.damage(task) {
+            return Err(refuse(damage));
         }
         let mut subtasks = Vec::new();
         for (subtask_id, func_id) in (0..).zip(task.func_id).filter(|(_, id)| *id != NO_KERNEL) {
@@ -241,14 +238,14 @@ impl<'s> Cut<'s> {
             subtasks.push(CaseSubtask { subtask_id, kernel });
         }
         let mut tensors = Vec::new();
-        for (index, tensor) in task.tensors.iter().enumerate() {
-            let tensor = tensor.as_ref().map_err(|why| refuse(format!("argument {index}: {why}")))?;
+        for (index, tensor) in self.capture.tensors(task).enumerate() {
+            let tensor = tensor.map_err(|why| refuse(format!("argument {index}: {why}")))?;
             tensors.push(self.tensor(tensor)?);
         }
         Ok(CaseFile {
             kind: CASE_KIND.into(),
             schema_version: CASE_VERSION,
-            from: Path::new(&self.source.name())
+            from: Path::new(&self.capture.name())
                 .file_name()
                 .map_or_else(String::new, |n| n.to_string_lossy().into()),
             scene: run.scene.clone(),
@@ -260,22 +257,23 @@ impl<'s> Cut<'s> {
             block_num: task.block_num,
             subtasks,
             tensors,
-            scalars: task.scalars.iter().map(scalar).collect(),
+            scalars: self.capture.scalars(task).iter().map(scalar).collect(),
             expected: EXPECTS_CAPTURED.into(),
             tolerance: tolerance.map(|(rtol, atol)| CaseTolerance { rtol, atol }),
             redacted: None,
         })
     }
 
-    fn tensor(&mut self, tensor: &CapturedTensor) -> Result<CaseTensor, ReplayError> {
-        let before = tensor.role.reads().then(|| self.content(tensor, &tensor.before, false)).transpose()?;
+    fn tensor(&mut self, tensor: Argument<'_>) -> Result<CaseTensor, ReplayError> {
+        let before =
+            tensor.role.reads().then(|| self.content(tensor, DumpStage::BeforeDispatch)).transpose()?;
         let after = tensor.role.writes().then(|| self.after(tensor)).transpose()?;
         Ok(CaseTensor {
             arg_index: tensor.arg_index,
             role: role_name(tensor.role).into(),
             dtype: tensor.dtype.name().into(),
-            shape: tensor.shape.clone(),
-            strides: tensor.strides.clone(),
+            shape: tensor.shape().to_vec(),
+            strides: tensor.strides().to_vec(),
             start_offset: tensor.start_offset,
             address: tensor.address,
             before,
@@ -283,26 +281,23 @@ impl<'s> Cut<'s> {
         })
     }
 
-    fn after(&mut self, tensor: &CapturedTensor) -> Result<CaseContent, ReplayError> {
+    fn after(&mut self, tensor: Argument<'_>) -> Result<CaseContent, ReplayError> {
         let reference = self.references.iter().find(|e| e.arg_index == tensor.arg_index);
         let Some(bytes) = reference.map(|expected| expected.rounded(tensor.dtype)) else {
-            return self.content(tensor, &tensor.after, true);
+            return self.content(tensor, DumpStage::AfterCompletion);
         };
         Ok(self.stored(tensor, bytes, true, "stored"))
     }
 
-    fn content(
-        &mut self,
-        tensor: &CapturedTensor,
-        content: &Content,
-        is_output: bool,
-    ) -> Result<CaseContent, ReplayError> {
+    fn content(&mut self, tensor: Argument<'_>, stage: DumpStage) -> Result<CaseContent, ReplayError> {
+        let (content, is_output) =
+            (self.capture.content(self.task, tensor, stage), stage == DumpStage::AfterCompletion);
         let refuse = |why: &str| ReplayError::NotExtracted {
             task: self.task.task_id,
             reason: format!("argument {}: {why}; --allow-inexact extracts it all the same", tensor.arg_index),
         };
         let mut bytes = Vec::new();
-        let (payload, blob) = match content {
+        let (payload, blob) = match &content {
             Content::Whole(blob) => ("stored", blob),
             Content::Noise(blob) => ("noise", blob),
             Content::Part(blob) if self.allow_inexact => ("truncated", blob),
@@ -310,7 +305,7 @@ impl<'s> Cut<'s> {
             Content::Missing(why) if self.allow_inexact => return Ok(missing(why)),
             Content::Missing(why) => return Err(refuse(why)),
         };
-        self.source.read(blob, &mut bytes)?;
+        self.capture.read(blob, &mut bytes)?;
         if blob.hash.is_some_and(|hash| content_hash(&bytes) != hash) {
             return Err(refuse("its payload is not what was captured, the hash differs"));
         }
@@ -325,7 +320,7 @@ impl<'s> Cut<'s> {
 
     fn stored(
         &mut self,
-        tensor: &CapturedTensor,
+        tensor: Argument<'_>,
         bytes: Vec<u8>,
         is_output: bool,
         payload: &str,
@@ -338,13 +333,13 @@ impl<'s> Cut<'s> {
 
     fn redacted(
         &mut self,
-        tensor: &CapturedTensor,
+        tensor: Argument<'_>,
         blob: &Blob,
         content: &[u8],
         is_output: bool,
         seed: u64,
     ) -> CaseContent {
-        let numel = tensor.shape.iter().product();
+        let numel = tensor.shape().iter().product();
         let found = summary(tensor.dtype, numel, content);
         let hash = blob.hash.unwrap_or_else(|| content_hash(content));
         let finite = |value: f64| value.is_finite().then_some(value);
@@ -376,7 +371,7 @@ impl<'s> Cut<'s> {
     /// Keeps a payload, unless an equal one is there; its name.
     fn store(
         &mut self,
-        tensor: &CapturedTensor,
+        tensor: Argument<'_>,
         hash: u128,
         is_output: bool,
         bytes: Vec<u8>,

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use tensortap_format::content_hash;
+use tensortap_abi::DumpStage;
+use tensortap_format::{Argument, content_hash};
 use tensortap_geometry::Layout;
 
 use crate::ReplayError;
-use crate::capture::{Blob, CapturedTensor, Content};
+use crate::capture::{Blob, Content};
 use crate::item::Item;
 use crate::spans::{Span, View};
 use crate::strided::{gather, scatter};
@@ -67,8 +68,8 @@ impl Image {
 
     /// Puts everything that a task reads in place.
     pub fn fill(&mut self, task: usize, item: &Item<'_>, packed: &mut Vec<u8>) -> Result<(), FillError> {
-        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.reads()) {
-            self.put(task, item, tensor, view, packed)?;
+        for (tensor, view) in item.tensors.iter().zip(&item.spans.views).filter(|(t, _)| t.role.reads()) {
+            self.put(task, item, *tensor, view, packed)?;
         }
         if item.spans.any_shared() {
             self.check_shared(task, item, packed)?;
@@ -80,7 +81,7 @@ impl Image {
         &mut self,
         task: usize,
         item: &Item<'_>,
-        tensor: &CapturedTensor,
+        tensor: Argument<'_>,
         view: &View,
         packed: &mut Vec<u8>,
     ) -> Result<(), FillError> {
@@ -95,9 +96,9 @@ impl Image {
     /// Inputs that overlap were captured at the same moment, so what one says of a byte the other must say, too.
     fn check_shared(&self, task: usize, item: &Item<'_>, packed: &mut Vec<u8>) -> Result<(), FillError> {
         let mut there = Vec::new();
-        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.reads()) {
+        for (tensor, view) in item.tensors.iter().zip(&item.spans.views).filter(|(t, _)| t.role.reads()) {
             let Some(index) = view.span else { continue };
-            input(item, tensor, &view.layout, packed)?;
+            input(item, *tensor, &view.layout, packed)?;
             self.gather(&self.bytes, task, item, index, view, &mut there);
             if *packed != there && item.args[usize::from(tensor.arg_index)].grade == crate::Grade::Exact {
                 let why =
@@ -124,7 +125,8 @@ impl Image {
             let mut rest = after.to_vec();
             let mut packed = Vec::new();
             for (_, view) in item
-                .tensors()
+                .tensors
+                .iter()
                 .zip(&item.spans.views)
                 .filter(|(t, v)| t.role.writes() && v.span == Some(index))
             {
@@ -161,7 +163,7 @@ impl Image {
 /// What a task finds in an argument it reads, all of it.
 fn input(
     item: &Item<'_>,
-    tensor: &CapturedTensor,
+    tensor: Argument<'_>,
     layout: &Layout,
     packed: &mut Vec<u8>,
 ) -> Result<(), FillError> {
@@ -172,10 +174,10 @@ fn input(
         fill_with(packed, layout, set.bits, whole);
         return Ok(());
     }
-    match &tensor.before {
-        Content::Whole(blob) | Content::Noise(blob) => read(item, tensor, blob, packed)?,
+    match item.content(tensor, DumpStage::BeforeDispatch) {
+        Content::Whole(blob) | Content::Noise(blob) => read(item, tensor, &blob, packed)?,
         Content::Part(blob) => {
-            read(item, tensor, blob, packed)?;
+            read(item, tensor, &blob, packed)?;
             packed.resize(whole, 0);
         }
         Content::Missing(_) => {
@@ -195,11 +197,11 @@ fn input(
 /// The bytes of a blob, which must have the hash they were captured with.
 pub fn read(
     item: &Item<'_>,
-    tensor: &CapturedTensor,
+    tensor: Argument<'_>,
     blob: &Blob,
     packed: &mut Vec<u8>,
 ) -> Result<(), FillError> {
-    item.source.read(blob, packed).map_err(FillError::Read)?;
+    item.capture.read(blob, packed).map_err(FillError::Read)?;
     if blob.hash.is_some_and(|hash| content_hash(packed) != hash) {
         return Err(FillError::Refused(format!(
             "argument {}: its payload is not what was captured, the hash differs; `tensortap verify` tells more",

@@ -1,10 +1,11 @@
 //! A captured task made ready to be run again: kernels found, arguments graded, memory counted. No content is read yet.
 
-use tensortap_abi::{BlockContext, DType, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId};
+use tensortap_abi::{BlockContext, DType, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId};
+use tensortap_format::{Argument, Task};
 use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
 use tensortap_values::Element;
 
-use crate::capture::{CapturedRun, CapturedTask, CapturedTensor, Content, Source};
+use crate::capture::{Capture, CapturedRun, Content};
 use crate::spans::TaskSpans;
 use crate::{ArgReport, Check, Grade, Outcome, ReplayError, TaskReport};
 
@@ -15,7 +16,7 @@ const MAX_BLOCK_NUM: u32 = 1 << 20;
 /// A value given for an argument, by its element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetArg {
-    /// Position in the payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// Raw bits of the scalar, or of each element.
     pub bits: u64,
@@ -35,9 +36,11 @@ pub struct Item<'s> {
     /// Position in the report.
     pub place: usize,
     /// Where it is from.
-    pub source: &'s dyn Source,
+    pub capture: &'s dyn Capture,
     /// The task.
-    pub task: &'s CapturedTask,
+    pub task: Task<'s>,
+    /// Its tensors, all of which have descriptors.
+    pub tensors: Vec<Argument<'s>>,
     /// Whose kernels it needs.
     pub scene: &'static dyn Scene,
     /// Kernel of each slot, as this executable numbers them.
@@ -60,6 +63,14 @@ pub struct Item<'s> {
     pub dispatch: Option<OneDispatch>,
 }
 
+/// What a task is run with.
+struct Ready<'s> {
+    kernels: Kernels,
+    tensors: Vec<Argument<'s>>,
+    spans: TaskSpans,
+    bytes: u64,
+}
+
 /// The kernels of a captured task, found here.
 #[derive(Clone, Copy)]
 pub struct Kernels {
@@ -69,11 +80,7 @@ pub struct Kernels {
 
 impl Kernels {
     /// Finds a task's kernels by name: numbers may mean something else in another build.
-    pub fn find(
-        run: &CapturedRun,
-        task: &CapturedTask,
-        scene: &'static dyn Scene,
-    ) -> Result<Kernels, String> {
+    pub fn find(run: &CapturedRun, task: Task<'_>, scene: &'static dyn Scene) -> Result<Kernels, String> {
         let mut slots = [None; SLOTS_PER_TASK];
         for (slot, &func_id) in slots.iter_mut().zip(&task.func_id).filter(|(_, id)| **id != NO_KERNEL) {
             let info =
@@ -124,24 +131,25 @@ impl<'s> Item<'s> {
     /// run, or a request that makes no sense.
     pub fn new(
         place: usize,
-        source: &'s dyn Source,
-        task: &'s CapturedTask,
+        capture: &'s dyn Capture,
+        task: Task<'s>,
         wishes: &Wishes<'_>,
         report: &mut TaskReport,
     ) -> Result<Result<Item<'s>, Outcome>, ReplayError> {
-        let set = set_args(task, wishes.set_args)?;
-        report.args = grades(task, &set, report.check);
-        let scene = find_scene(source, wishes.registry)?;
-        let ready = Item::ready(source, task, scene, wishes, &report.args);
-        Ok(ready.map_err(Outcome::Refused).map(|(kernels, spans, bytes)| Item {
+        let set = set_args(capture, task, wishes.set_args)?;
+        report.args = grades(capture, task, &set, report.check);
+        let scene = find_scene(capture, wishes.registry)?;
+        let ready = Item::ready(capture, task, scene, wishes, &report.args);
+        Ok(ready.map_err(Outcome::Refused).map(|Ready { kernels, tensors, spans, bytes }| Item {
             place,
-            source,
+            capture,
             task,
+            tensors,
             scene,
             func_id: kernels.func_id(),
             kernels,
             check: report.check,
-            tolerance: match task.tolerance {
+            tolerance: match capture.tolerance(task) {
                 // References are judged as they are everywhere: by what the kernel declares.
                 Some((rtol, atol)) if report.check != Check::Reference => Some(Tolerance { rtol, atol }),
                 _ => kernels.tolerance(),
@@ -155,25 +163,24 @@ impl<'s> Item<'s> {
     }
 
     fn ready(
-        source: &dyn Source,
-        task: &CapturedTask,
+        capture: &dyn Capture,
+        task: Task<'s>,
         scene: &'static dyn Scene,
         wishes: &Wishes<'_>,
         args: &[ArgReport],
-    ) -> Result<(Kernels, TaskSpans, u64), String> {
-        if let Some(damage) = &task.damage {
-            return Err(damage.clone());
+    ) -> Result<Ready<'s>, String> {
+        if let Some(damage) = capture.damage(task) {
+            return Err(damage);
         }
         if task.block_num == 0 || task.block_num > MAX_BLOCK_NUM {
             return Err(format!("it has {} blocks; 1 to {MAX_BLOCK_NUM} can be replayed", task.block_num));
         }
-        let kernels = Kernels::find(source.run(), task, scene)?;
-        if let Some((index, why)) =
-            task.tensors.iter().enumerate().find_map(|(i, t)| Some((i, t.as_ref().err()?)))
-        {
-            return Err(format!("argument {index}: {why}"));
-        }
-        let spans = TaskSpans::of(task)?;
+        let kernels = Kernels::find(capture.run(), task, scene)?;
+        let tensors = capture.tensors(task).enumerate();
+        let tensors = tensors
+            .map(|(index, tensor)| tensor.map_err(|why| format!("argument {index}: {why}")))
+            .collect::<Result<Vec<_>, _>>()?;
+        let spans = TaskSpans::of(&tensors)?;
         let bytes = spans.bytes().ok_or("its arguments span more than 64 bits can count")?;
         match args.iter().find(|arg| arg.grade != Grade::Exact) {
             Some(arg) if !wishes.allow_inexact => Err(format!(
@@ -182,13 +189,13 @@ impl<'s> Item<'s> {
                 arg.grade.name(),
                 arg.reason.as_deref().unwrap_or("not as captured")
             )),
-            _ => Ok((kernels, spans, bytes)),
+            _ => Ok(Ready { kernels, tensors, spans, bytes }),
         }
     }
 
-    /// The tensors, all of which have descriptors.
-    pub fn tensors(&self) -> impl Iterator<Item = &'s CapturedTensor> + use<'s> {
-        self.task.tensors.iter().filter_map(|tensor| tensor.as_ref().ok())
+    /// What a tensor held at a stage, as captured.
+    pub fn content(&self, tensor: Argument<'_>, stage: DumpStage) -> Content {
+        self.capture.content(self.task, tensor, stage)
     }
 
     /// The scalars as they are passed.
@@ -197,8 +204,8 @@ impl<'s> Item<'s> {
             let set = self.set.iter().find(|s| s.arg_index == arg_index).map(|s| s.bits);
             set.unwrap_or(*captured.as_ref().unwrap_or(&0))
         };
-        self.task
-            .scalars
+        self.capture
+            .scalars(self.task)
             .iter()
             .map(|s| ScalarArg { bits: bits(s.arg_index, &s.bits), dtype: s.dtype })
             .collect()
@@ -232,19 +239,23 @@ impl<'s> Item<'s> {
 }
 
 /// The scene of a capture.
-pub fn find_scene(source: &dyn Source, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
-    let scene = &source.run().scene;
-    let none = || ReplayError::NoScene { from: source.name(), scene: scene.clone() };
+pub fn find_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
+    let scene = &capture.run().scene;
+    let none = || ReplayError::NoScene { from: capture.name(), scene: scene.clone() };
     registry.find(scene).ok_or_else(none)
 }
 
-fn set_args(task: &CapturedTask, given: &[(u16, String)]) -> Result<Vec<SetArg>, ReplayError> {
+fn set_args(
+    capture: &dyn Capture,
+    task: Task<'_>,
+    given: &[(u16, String)],
+) -> Result<Vec<SetArg>, ReplayError> {
     given
         .iter()
         .map(|(slot, value)| {
             let refuse = |reason: String| ReplayError::SetArg { slot: *slot, value: value.clone(), reason };
-            let dtype = dtype_of(task, *slot).ok_or_else(|| {
-                let args = task.tensors.len() + task.scalars.len();
+            let dtype = dtype_of(capture, task, *slot).ok_or_else(|| {
+                let args = capture.tensors(task).count() + capture.scalars(task).len();
                 refuse(format!("task {} has arguments 0 to {}", TaskId(task.task_id), args.saturating_sub(1)))
             })?;
             let element = Element::parse(dtype, value).map_err(|error| refuse(error.to_string()))?;
@@ -253,27 +264,28 @@ fn set_args(task: &CapturedTask, given: &[(u16, String)]) -> Result<Vec<SetArg>,
         .collect()
 }
 
-fn dtype_of(task: &CapturedTask, slot: u16) -> Option<DType> {
-    let tensor = task.tensors.get(usize::from(slot)).and_then(|t| t.as_ref().ok()).map(|t| t.dtype);
-    tensor.or_else(|| task.scalars.iter().find(|s| s.arg_index == slot).map(|s| s.dtype))
+fn dtype_of(capture: &dyn Capture, task: Task<'_>, slot: u16) -> Option<DType> {
+    let tensor = capture.tensor(task, slot).and_then(Result::ok).map(|tensor| tensor.dtype);
+    tensor.or_else(|| capture.scalar(task, slot).map(|scalar| scalar.dtype))
 }
 
-fn grades(task: &CapturedTask, set: &[SetArg], check: Check) -> Vec<ArgReport> {
+fn grades(capture: &dyn Capture, task: Task<'_>, set: &[SetArg], check: Check) -> Vec<ArgReport> {
     let is_set = |arg_index: u16| set.iter().any(|s| s.arg_index == arg_index);
     let overridden = (Grade::Overridden, Some("set by --set-arg".to_string()));
-    let tensors = (0_u16..).zip(&task.tensors).map(|(arg_index, tensor)| {
+    let tensors = (0_u16..).zip(capture.tensors(task)).map(|(arg_index, tensor)| {
+        let role = tensor.as_ref().ok().map(|tensor| tensor.role);
         let (grade, reason) = match tensor {
-            Err(why) => (Grade::Zero, Some(why.clone())),
+            Err(why) => (Grade::Zero, Some(why)),
             Ok(tensor) if is_set(arg_index) && tensor.role.reads() => overridden.clone(),
-            Ok(tensor) => grade_of(tensor, check),
+            Ok(tensor) => grade_of(capture, task, tensor, check),
         };
-        ArgReport { arg_index, role: tensor.as_ref().ok().map(|t| t.role), grade, reason }
+        ArgReport { arg_index, role, grade, reason }
     });
-    let scalars = task.scalars.iter().map(|scalar| {
-        let (grade, reason) = match &scalar.bits {
+    let scalars = capture.scalars(task).into_iter().map(|scalar| {
+        let (grade, reason) = match scalar.bits {
             _ if is_set(scalar.arg_index) => overridden.clone(),
             Ok(_) => (Grade::Exact, None),
-            Err(why) => (Grade::Zero, Some(why.clone())),
+            Err(why) => (Grade::Zero, Some(why)),
         };
         ArgReport { arg_index: scalar.arg_index, role: None, grade, reason }
     });
@@ -281,11 +293,17 @@ fn grades(task: &CapturedTask, set: &[SetArg], check: Check) -> Vec<ArgReport> {
 }
 
 /// The worse of what goes in and what is expected to come out, which a reference knows by itself.
-fn grade_of(tensor: &CapturedTensor, check: Check) -> (Grade, Option<String>) {
-    let read = tensor.role.reads().then_some((&tensor.before, "what it held before the task"));
+fn grade_of(
+    capture: &dyn Capture,
+    task: Task<'_>,
+    tensor: Argument<'_>,
+    check: Check,
+) -> (Grade, Option<String>) {
+    let before = tensor.role.reads().then_some((DumpStage::BeforeDispatch, "what it held before the task"));
     let expected = tensor.role.writes() && check != Check::Reference;
-    let written = expected.then_some((&tensor.after, "what the task wrote"));
-    let graded = [read, written].into_iter().flatten().map(|(content, which)| match content {
+    let after = expected.then_some((DumpStage::AfterCompletion, "what the task wrote"));
+    let stages = [before, after].into_iter().flatten();
+    let graded = stages.map(|(stage, which)| match capture.content(task, tensor, stage) {
         Content::Whole(_) => (Grade::Exact, None),
         Content::Part(blob) => {
             let whole = tensor.content_bytes().unwrap_or(u64::MAX);

@@ -1,14 +1,15 @@
 //! Holds the memory that tasks left against what their outputs should be.
 
+use tensortap_abi::DumpStage;
 use tensortap_analysis::reference::Expected;
-use tensortap_format::content_hash;
+use tensortap_format::{Argument, content_hash};
 
 use crate::batch::Concluded;
-use crate::capture::{CapturedTensor, Content};
+use crate::capture::Content;
 use crate::check::{OutputCheck, describe};
+use crate::expect::{NON_FINITE, expected};
 use crate::image::{FillError, Image, read};
 use crate::item::Item;
-use crate::reference::{NON_FINITE, expected};
 use crate::spans::View;
 use crate::{Check, Grade, Outcome, OutputReport};
 
@@ -51,7 +52,7 @@ impl Judge<'_> {
         let mut found = Found::default();
         let (mut actual, mut before) = (Vec::new(), Vec::new());
         let mut references = (item.check == Check::Reference).then(|| self.references(index, item));
-        for (tensor, view) in item.tensors().zip(&item.spans.views).filter(|(t, _)| t.role.writes()) {
+        for (tensor, view) in item.tensors.iter().zip(&item.spans.views).filter(|(t, _)| t.role.writes()) {
             actual.clear();
             before.clear();
             if let Some(span) = view.span {
@@ -64,13 +65,13 @@ impl Judge<'_> {
                 found.result.push(content_hash(&actual));
             }
             let should = match &mut references {
-                Some(references) => of_reference(references, tensor),
-                None => of_capture(item, tensor)?,
+                Some(references) => of_reference(references, *tensor),
+                None => of_capture(item, *tensor)?,
             };
             let comparison = OutputCheck {
                 arg_index: tensor.arg_index,
                 dtype: tensor.dtype,
-                shape: &tensor.shape,
+                shape: tensor.shape(),
                 elements: view.layout.numel(),
                 tolerance: item.tolerance,
                 before: item.dispatch.map(|_| before.as_slice()),
@@ -90,7 +91,7 @@ impl Judge<'_> {
     /// The references on what the task was really given, replaced arguments among it.
     fn references(&self, index: usize, item: &Item<'_>) -> Result<Vec<Expected>, String> {
         let views: Vec<&View> = item.spans.views.iter().collect();
-        expected(&item.kernels, item.task, item.scalars(), |tensor, content| {
+        expected(&item.kernels, item.capture, item.task, item.scalars(), |tensor, content| {
             let view = views[usize::from(tensor.arg_index)];
             let Some(span) = view.span else { return Ok(()) };
             // Memory for its values must be in proportion to memory that is there.
@@ -106,13 +107,13 @@ impl Judge<'_> {
 
     fn outcome(&self, item: &Item<'_>, found: &Found) -> Outcome {
         let Found { outputs, unknown, undecided, .. } = found;
-        let by_bits = item.check == Check::Captured && self.platform == item.source.run().platform;
+        let by_bits = item.check == Check::Captured && self.platform == item.capture.run().platform;
         let relevant = |output: &&OutputReport| item.dispatch.is_none() || output.compared > 0;
         let wrong = outputs
             .iter()
             .filter(relevant)
             .find(|output| if by_bits { !output.bitexact() } else { !output.within_rule() });
-        if item.source.redacted() && item.check != Check::Reference {
+        if item.capture.redacted() && item.check != Check::Reference {
             return Outcome::Unchecked("the case is redacted, so its outputs cannot be checked".into());
         }
         // A reference that says nothing of one output is no reason to trust the others.
@@ -156,7 +157,7 @@ impl Found {
 /// Takes what a reference says of an output.
 fn of_reference(
     references: &mut Result<Vec<Expected>, String>,
-    tensor: &CapturedTensor,
+    tensor: Argument<'_>,
 ) -> Result<Should, String> {
     let all = references.as_mut().map_err(|why| why.clone())?;
     let place = all.iter().position(|e| e.arg_index == tensor.arg_index);
@@ -165,28 +166,29 @@ fn of_reference(
 }
 
 /// The inner error says why it is not known.
-fn of_capture(item: &Item<'_>, tensor: &CapturedTensor) -> Result<Result<Should, String>, FillError> {
+fn of_capture(item: &Item<'_>, tensor: Argument<'_>) -> Result<Result<Should, String>, FillError> {
     let mut bytes = Vec::new();
-    let blob = match &tensor.after {
+    let after = item.content(tensor, DumpStage::AfterCompletion);
+    let blob = match &after {
         Content::Whole(blob) | Content::Part(blob) => blob,
         Content::Noise(_) => return Ok(Err("its content was redacted".to_string())),
         Content::Missing(why) => return Ok(Err(format!("argument {}: {why}", tensor.arg_index))),
     };
     read(item, tensor, blob, &mut bytes)?;
-    Ok(Ok(match (item.check, &tensor.after) {
+    Ok(Ok(match (item.check, &after) {
         (Check::CaseReference, Content::Whole(_)) => Should::Reference(of_case(tensor, &bytes)),
         _ => Should::Bytes(bytes),
     }))
 }
 
 /// What a case keeps of a reference.
-fn of_case(tensor: &CapturedTensor, bytes: &[u8]) -> Expected {
+fn of_case(tensor: Argument<'_>, bytes: &[u8]) -> Expected {
     let (dtype, bytes) = tensortap_analysis::reference::as_compared(tensor.dtype, bytes);
     Expected {
         arg_index: tensor.arg_index,
         bytes: bytes.into_owned(),
         dtype,
-        shape: tensor.shape.clone(),
+        shape: tensor.shape().to_vec(),
         from_non_finite: false,
     }
 }

@@ -3,6 +3,7 @@
 use std::thread::available_parallelism;
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
+use tensortap_format::Argument;
 use tensortap_platform::{Device, DeviceOptions, Platform, PlatformError};
 use tensortap_runtime::{
     BuildMode, CallOptions, DEFAULT_RING_SLOTS, Fault, GraphProgram, LaunchOptions, PlacedTask, RunError,
@@ -11,7 +12,6 @@ use tensortap_runtime::{
 use tensortap_scene::Scene;
 
 use crate::batch::Batch;
-use crate::capture::CapturedTensor;
 use crate::image::{FillError, Image};
 use crate::item::Item;
 use crate::judge::Judge;
@@ -194,7 +194,7 @@ enum Places {
 impl Places {
     fn find(device: &mut dyn Device, batch: &Batch<'_>, image: &Image) -> Result<Places, PlatformError> {
         if let [work] = batch.works.as_slice()
-            && device.memory().addr == work.item.source.run().device_base
+            && device.memory().addr == work.item.capture.run().device_base
             && let Some(allocated) = allocate_captured(device, &work.item)?
         {
             return Ok(Places::Captured(allocated));
@@ -284,11 +284,11 @@ fn placed_tasks(batch: &Batch<'_>, image: &Image, places: &Places, memory: Devic
         .map(|(index, work)| {
             let item = &work.item;
             let (func_id, block_num) = item.shape();
-            let descriptor = |(tensor, view): (&CapturedTensor, &View)| {
+            let descriptor = |(tensor, view): (&Argument<'_>, &View)| {
                 let place = view.span.map_or(0, |span| places.of(item, image, index, span));
-                (view.descriptor(tensor, &item.spans.spans, place, memory), tensor.role)
+                (view.descriptor(tensor.dtype, &item.spans.spans, place, memory), tensor.role)
             };
-            let tensors = item.tensors().zip(&item.spans.views).map(descriptor).collect();
+            let tensors = item.tensors.iter().zip(&item.spans.views).map(descriptor).collect();
             PlacedTask { id: item.id(), func_id, block_num, tensors, scalars: item.scalars() }
         })
         .collect()

@@ -3,12 +3,12 @@
 //!
 //! | module | does |
 //! | --- | --- |
-//! | `capture`, `dump_source`, `case_source`, `open` | what is known of a captured task, from a dump or a case |
+//! | `capture`, `dump_capture`, `case_capture`, `open` | what is known of a captured task, from a dump or a case |
 //! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
-//! | `judge`, `check`, `reference` | outputs against captured ones, or against the references of the kernels |
-//! | `extract`, `expect`, `case_file`, `case_writer`, `noise`, `readme` | cases |
+//! | `judge`, `check`, `expect` | outputs against captured ones, or against the references of the kernels |
+//! | `extract`, `case_file`, `case_writer`, `noise`, `readme` | cases |
 //!
 //! A task runs on the platform's device, with the scheduler and the cores of any other run; nothing is special about the
 //! call of its kernels. Memory that nothing was captured of holds a pattern, so whoever reads it is seen. Dumps and
@@ -21,12 +21,12 @@
 
 mod batch;
 mod capture;
+mod case_capture;
 mod case_file;
-mod case_source;
 mod case_writer;
 mod check;
 mod config;
-mod dump_source;
+mod dump_capture;
 mod engine;
 mod error;
 mod expect;
@@ -38,7 +38,6 @@ mod launch;
 mod noise;
 mod open;
 mod readme;
-mod reference;
 mod replay;
 mod report;
 mod spans;

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use crate::ReplayError;
-use crate::capture::Source;
-use crate::case_source::{CaseSource, looks_like_case};
-use crate::dump_source::DumpSource;
+use crate::capture::Capture;
+use crate::case_capture::{CaseCapture, looks_like_case};
+use crate::dump_capture::DumpCapture;
 
 /// What was opened.
 pub struct Opened {
     /// Where.
     pub name: String,
     /// One dump, or one or more cases.
-    pub sources: Vec<Box<dyn Source>>,
+    pub captures: Vec<Box<dyn Capture>>,
     /// Cases of a folder that cannot be read.
     pub broken: Vec<(String, ReplayError)>,
     /// Whether it is a folder of cases.
@@ -22,16 +22,16 @@ pub struct Opened {
 /// Opens whatever lies there.
 pub fn open(path: &Path) -> Result<Opened, ReplayError> {
     let name = path.display().to_string();
-    let one = |source: Box<dyn Source>| Opened {
-        name: source.name(),
-        sources: vec![source],
+    let one = |capture: Box<dyn Capture>| Opened {
+        name: capture.name(),
+        captures: vec![capture],
         broken: Vec::new(),
         several: false,
     };
     if looks_like_case(path) {
-        return Ok(one(Box::new(CaseSource::open(path)?)));
+        return Ok(one(Box::new(CaseCapture::open(path)?)));
     }
-    let no_dump = match DumpSource::open(path) {
+    let no_dump = match DumpCapture::open(path) {
         Ok(dump) => return Ok(one(Box::new(dump))),
         Err(error) => error,
     };
@@ -43,10 +43,10 @@ pub fn open(path: &Path) -> Result<Opened, ReplayError> {
             no_dump
         });
     }
-    let mut opened = Opened { name, sources: Vec::new(), broken: Vec::new(), several: true };
+    let mut opened = Opened { name, captures: Vec::new(), broken: Vec::new(), several: true };
     for case in cases {
-        match CaseSource::open(&case) {
-            Ok(source) => opened.sources.push(Box::new(source)),
+        match CaseCapture::open(&case) {
+            Ok(capture) => opened.captures.push(Box::new(capture)),
             Err(error) => opened.broken.push((case.display().to_string(), error)),
         }
     }

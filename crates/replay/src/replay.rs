@@ -4,11 +4,12 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_format::Task;
 use tensortap_format::{TaskChoice, func_ids};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
-use crate::capture::{CapturedTask, Source};
+use crate::capture::Capture;
 use crate::engine;
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene};
 use crate::open::{Opened, open};
@@ -40,12 +41,12 @@ pub fn replay(
     if config.bench && config.repeat <= 1 {
         config.repeat = BENCH_RUNS;
     }
-    let Opened { name, sources, broken, several } = open(&config.source)?;
-    check_fault(&config, &sources)?;
-    check_named(&config, &sources)?;
+    let Opened { name, captures, broken, several } = open(&config.source)?;
+    check_fault(&config, &captures)?;
+    check_named(&config, &captures)?;
     let mut replay = Preparation::new(&config, several);
-    for source in &sources {
-        replay.add(&**source)?;
+    for capture in &captures {
+        replay.add(&**capture)?;
     }
     replay.add_broken(broken);
     let Preparation { mut reports, works, notes, .. } = replay;
@@ -61,8 +62,8 @@ pub fn replay(
     }
     Ok(ReplayReport {
         source: name,
-        scenes: distinct(sources.iter().map(|s| s.run().scene.clone())),
-        captured_on: distinct(sources.iter().map(|s| s.run().platform.clone())),
+        scenes: distinct(captures.iter().map(|s| s.run().scene.clone())),
+        captured_on: distinct(captures.iter().map(|s| s.run().platform.clone())),
         replayed_on,
         interrupted: engine.interrupted,
         tasks: reports.into_iter().flatten().collect(),
@@ -86,7 +87,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// The tasks of all sources, sorted into those that can be run and those that cannot.
+/// The tasks of all captures, sorted into those that can be run and those that cannot.
 struct Preparation<'c, 's> {
     config: &'c ReplayConfig,
     several: bool,
@@ -101,12 +102,13 @@ impl<'c, 's> Preparation<'c, 's> {
         Preparation { config, several, reports: Vec::new(), works: Vec::new(), notes: Vec::new() }
     }
 
-    fn add(&mut self, source: &'s dyn Source) -> Result<(), ReplayError> {
+    fn add(&mut self, capture: &'s dyn Capture) -> Result<(), ReplayError> {
         let config = self.config;
-        let platform = engine::platform(config.platform.as_deref().unwrap_or(&source.run().platform))?.name();
-        let scene = find_scene(source, &config.registry)?;
-        let (selected, dispatch) = select(config, source)?;
-        self.note_code(source, scene, &selected);
+        let platform =
+            engine::platform(config.platform.as_deref().unwrap_or(&capture.run().platform))?.name();
+        let scene = find_scene(capture, &config.registry)?;
+        let (selected, dispatch) = select(config, capture)?;
+        self.note_code(capture, scene, &selected);
         let wishes = Wishes {
             registry: &config.registry,
             set_args: &config.set_args,
@@ -115,8 +117,8 @@ impl<'c, 's> Preparation<'c, 's> {
         };
         for task in selected {
             let place = self.reports.len();
-            let mut report = self.blank(source, task);
-            match Item::new(place, source, task, &wishes, &mut report)? {
+            let mut report = self.blank(capture, task);
+            match Item::new(place, capture, task, &wishes, &mut report)? {
                 Ok(item) => {
                     self.works.push((platform, Work::new(item, report)));
                     self.reports.push(None);
@@ -140,23 +142,23 @@ impl<'c, 's> Preparation<'c, 's> {
     }
 
     /// What is known of a task before it runs.
-    fn blank(&self, source: &dyn Source, task: &CapturedTask) -> TaskReport {
-        let check = match (self.config.reference, source.expects_reference()) {
+    fn blank(&self, capture: &dyn Capture, task: Task<'_>) -> TaskReport {
+        let check = match (self.config.reference, capture.expects_reference()) {
             (true, _) => Check::Reference,
             (false, true) => Check::CaseReference,
             (false, false) => Check::Captured,
         };
-        let (kernels, case) = (task.kernel_names(source.run()), self.several.then(|| source.name()));
+        let (kernels, case) = (task.kernel_names(), self.several.then(|| capture.name()));
         TaskReport { task_id: task.task_id, kernels, ..TaskReport::unknown(case, check) }
     }
 
     /// Says which kernels are not the ones that were captured.
-    fn note_code(&mut self, source: &dyn Source, scene: &'static dyn Scene, tasks: &[&CapturedTask]) {
+    fn note_code(&mut self, capture: &dyn Capture, scene: &'static dyn Scene, tasks: &[Task<'_>]) {
         let Some(code_of) = &self.config.code_of else { return };
-        let mut used: Vec<u32> = tasks.iter().flat_map(|t| t.func_ids()).collect();
+        let mut used: Vec<u32> = tasks.iter().flat_map(|t| t.facts().func_ids()).collect();
         used.sort_unstable();
         used.dedup();
-        let run = source.run();
+        let run = capture.run();
         let mut changed: Vec<(&str, &str, String)> = Vec::new();
         for info in used.into_iter().filter_map(|id| run.kernel(id)).filter(|info| !info.code.is_empty()) {
             let Some(kernel) = scene.kernels().iter().find(|k| k.name == info.name) else { continue };
@@ -177,26 +179,26 @@ impl<'c, 's> Preparation<'c, 's> {
     }
 }
 
-/// Every id and kernel that was named must be in one of the sources; a case need not have what another has.
-fn check_named(config: &ReplayConfig, sources: &[Box<dyn Source>]) -> Result<(), ReplayError> {
+/// Every id and kernel that was named must be in one of the captures; a case need not have what another has.
+fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
     let choices = if let Selection::Tasks(choices) = &config.select { choices.as_slice() } else { &[] };
     let kernels = choices.iter().filter_map(|choice| match choice {
         TaskChoice::Kernel(name) => Some(name),
         TaskChoice::Ids(..) => None,
     });
     for name in kernels.chain(&config.funcs) {
-        if sources.iter().all(|source| func_ids(&source.run().kernels, name).is_empty()) {
-            return Err(unknown_kernel(name, sources.iter().map(|s| &**s)));
+        if captures.iter().all(|capture| func_ids(&capture.run().kernels, name).is_empty()) {
+            return Err(unknown_kernel(name, captures.iter().map(|s| &**s)));
         }
     }
     let ids = choices.iter().filter_map(|choice| match choice {
         TaskChoice::Ids(first, last) if first == last => Some(*first),
         TaskChoice::Ids(..) | TaskChoice::Kernel(_) => None,
     });
-    let tasks: Vec<u64> = sources.iter().flat_map(|s| s.tasks()).map(|t| t.task_id).collect();
-    match (ids.into_iter().find(|id| !tasks.contains(id)), sources) {
-        (Some(task), [first_source, ..]) => Err(ReplayError::NoTask {
-            from: first_source.name(),
+    let tasks: Vec<u64> = captures.iter().flat_map(|s| s.recorded()).map(|t| t.task_id).collect();
+    match (ids.into_iter().find(|id| !tasks.contains(id)), captures) {
+        (Some(task), [first_capture, ..]) => Err(ReplayError::NoTask {
+            from: first_capture.name(),
             task,
             tasks: tasks.len(),
             first: tasks.first().copied(),
@@ -205,10 +207,10 @@ fn check_named(config: &ReplayConfig, sources: &[Box<dyn Source>]) -> Result<(),
     }
 }
 
-/// A kernel that no source has.
-pub fn unknown_kernel<'s>(name: &str, sources: impl Iterator<Item = &'s dyn Source>) -> ReplayError {
+/// A kernel that no capture has.
+pub fn unknown_kernel<'s>(name: &str, captures: impl Iterator<Item = &'s dyn Capture>) -> ReplayError {
     let mut valid: Vec<String> = Vec::new();
-    for kernel in sources.flat_map(|source| &source.run().kernels) {
+    for kernel in captures.flat_map(|capture| &capture.run().kernels) {
         if !valid.contains(&kernel.name) {
             valid.push(kernel.name.clone());
         }
@@ -217,38 +219,38 @@ pub fn unknown_kernel<'s>(name: &str, sources: impl Iterator<Item = &'s dyn Sour
 }
 
 /// Whether a task is meant by one of the choices.
-pub fn is_chosen(task: &CapturedTask, source: &dyn Source, choices: &[TaskChoice]) -> bool {
+pub fn is_chosen(task: Task<'_>, capture: &dyn Capture, choices: &[TaskChoice]) -> bool {
     choices.iter().any(|choice| match choice {
         TaskChoice::Ids(first, last) => (*first..=*last).contains(&task.task_id),
-        TaskChoice::Kernel(name) => runs(task, source, name),
+        TaskChoice::Kernel(name) => runs(task, capture, name),
     })
 }
 
-fn runs(task: &CapturedTask, source: &dyn Source, name: &str) -> bool {
-    let meant = func_ids(&source.run().kernels, name);
+fn runs(task: Task<'_>, capture: &dyn Capture, name: &str) -> bool {
+    let meant = func_ids(&capture.run().kernels, name);
     task.func_ids().any(|id| meant.contains(&id))
 }
 
 fn select<'s>(
     config: &ReplayConfig,
-    source: &'s dyn Source,
-) -> Result<(Vec<&'s CapturedTask>, Option<OneDispatch>), ReplayError> {
-    let tasks = source.tasks();
-    let of_func = |task: &&CapturedTask| {
-        config.funcs.is_empty() || config.funcs.iter().any(|name| runs(task, source, name))
+    capture: &'s dyn Capture,
+) -> Result<(Vec<Task<'s>>, Option<OneDispatch>), ReplayError> {
+    let tasks: Vec<Task<'_>> = capture.recorded().collect();
+    let of_func = |task: &Task<'_>| {
+        config.funcs.is_empty() || config.funcs.iter().any(|name| runs(*task, capture, name))
     };
     match &config.select {
-        Selection::All => Ok((tasks.iter().filter(of_func).collect(), None)),
+        Selection::All => Ok((tasks.into_iter().filter(of_func).collect(), None)),
         Selection::Tasks(choices) => {
-            let chosen = tasks.iter().filter(|task| is_chosen(task, source, choices));
+            let chosen = tasks.into_iter().filter(|task| is_chosen(*task, capture, choices));
             Ok((chosen.filter(of_func).collect(), None))
         }
         Selection::Dispatch(dispatch) => {
             let (task_id, one) = parts_of_dispatch(*dispatch);
             let first = tasks.first().map(|t| t.task_id);
             let no_task =
-                || ReplayError::NoTask { from: source.name(), task: task_id, tasks: tasks.len(), first };
-            let task = tasks.iter().find(|t| t.task_id == task_id).ok_or_else(no_task)?;
+                || ReplayError::NoTask { from: capture.name(), task: task_id, tasks: tasks.len(), first };
+            let task = tasks.iter().find(|t| t.task_id == task_id).copied().ok_or_else(no_task)?;
             check_dispatch(task, *dispatch, one)?;
             Ok((vec![task], Some(one)))
         }
@@ -262,7 +264,7 @@ fn parts_of_dispatch(dispatch: u64) -> (u64, OneDispatch) {
     (dispatch & ((1 << 36) - 1), OneDispatch { slot, block_idx })
 }
 
-fn check_dispatch(task: &CapturedTask, dispatch: u64, one: OneDispatch) -> Result<(), ReplayError> {
+fn check_dispatch(task: Task<'_>, dispatch: u64, one: OneDispatch) -> Result<(), ReplayError> {
     let refuse = |reason: String| ReplayError::NoDispatch { task: task.task_id, dispatch, reason };
     if one.slot >= SLOTS_PER_TASK || task.func_id[one.slot] == NO_KERNEL {
         let active: Vec<_> = (0..SLOTS_PER_TASK).filter(|&s| task.func_id[s] != NO_KERNEL).collect();
@@ -274,14 +276,14 @@ fn check_dispatch(task: &CapturedTask, dispatch: u64, one: OneDispatch) -> Resul
     Ok(())
 }
 
-fn check_fault(config: &ReplayConfig, sources: &[Box<dyn Source>]) -> Result<(), ReplayError> {
+fn check_fault(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
     let Some((name, kind)) = &config.inject_fault else { return Ok(()) };
     if *kind == FaultKind::Race {
         return Err(ReplayError::RaceAlone);
     }
     let mut valid = Vec::new();
-    for source in sources {
-        let scene = find_scene(&**source, &config.registry)?;
+    for capture in captures {
+        let scene = find_scene(&**capture, &config.registry)?;
         if let Some(kernel) = scene.kernels().iter().find(|k| k.name == name) {
             if kernel.faults.contains(kind) {
                 return Ok(());
@@ -298,11 +300,11 @@ fn check_fault(config: &ReplayConfig, sources: &[Box<dyn Source>]) -> Result<(),
 
 /// The tolerance that a case records for its task: what its kernels declare.
 pub fn declared_tolerance(
-    source: &dyn Source,
-    task: &CapturedTask,
+    capture: &dyn Capture,
+    task: Task<'_>,
     scene: &'static dyn Scene,
 ) -> Option<(f64, f64)> {
-    let tolerance = Kernels::find(source.run(), task, scene).ok()?.tolerance()?;
+    let tolerance = Kernels::find(capture.run(), task, scene).ok()?.tolerance()?;
     Some((tolerance.rtol, tolerance.atol))
 }
 

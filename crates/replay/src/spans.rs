@@ -1,9 +1,10 @@
 //! Which bytes of device memory a task touches, and where they may lie in a replay.
 
-use tensortap_abi::{DeviceRange, MAX_DIMS, TensorDesc};
+use tensortap_abi::{DType, DeviceRange, MAX_DIMS, TensorDesc};
+use tensortap_format::Argument;
 use tensortap_geometry::Layout;
 
-use crate::capture::{CapturedTask, CapturedTensor};
+use crate::capture::layout;
 
 /// Spans start and end at multiples of this, so a span that moves keeps the alignment of everything in it.
 pub const ALIGN: u64 = 64;
@@ -40,13 +41,12 @@ pub struct TaskSpans {
 
 impl TaskSpans {
     /// The bytes of a task whose descriptors are all there. The error says which of them makes no sense.
-    pub fn of(task: &CapturedTask) -> Result<TaskSpans, String> {
-        let tensors: Vec<&CapturedTensor> = task.tensors.iter().filter_map(|t| t.as_ref().ok()).collect();
+    pub fn of(tensors: &[Argument<'_>]) -> Result<TaskSpans, String> {
         let mut views = Vec::with_capacity(tensors.len());
         let mut ranges = Vec::new();
-        for tensor in &tensors {
+        for tensor in tensors {
             let bad = |why: &dyn std::fmt::Display| format!("argument {}: {why}", tensor.arg_index);
-            let layout = tensor.layout().map_err(|error| bad(&error))?;
+            let layout = layout(*tensor).map_err(|error| bad(&error))?;
             let range =
                 touched(&layout, tensor.address).ok_or_else(|| bad(&"it leaves the address space"))?;
             views.push(View { layout, span: None, address: tensor.address });
@@ -80,13 +80,7 @@ impl View {
 
     /// The descriptor when the view's span lies at `place` of a device's memory. The start offset stays as captured
     /// unless the buffer's first byte would then lie outside of device memory.
-    pub fn descriptor(
-        &self,
-        tensor: &CapturedTensor,
-        spans: &[Span],
-        place: u64,
-        memory: DeviceRange,
-    ) -> TensorDesc {
+    pub fn descriptor(&self, dtype: DType, spans: &[Span], place: u64, memory: DeviceRange) -> TensorDesc {
         let delta = self.span.map_or(0, |span| place.wrapping_sub(spans[span].start));
         let moved = self.address.wrapping_add(delta);
         let inside = self.span.is_none() || (memory.addr..memory.end()).contains(&moved);
@@ -98,7 +92,7 @@ impl View {
             buffer_bytes: self.layout.byte_range().end - skipped_bytes,
             start_offset: self.layout.start_offset() - skipped,
             owner_task: TensorDesc::NO_OWNER,
-            dtype: tensor.dtype.tag(),
+            dtype: dtype.tag(),
             ndims: u8::try_from(self.layout.ndims().min(MAX_DIMS)).expect("at most 8"),
             ..TensorDesc::default()
         };
@@ -136,51 +130,35 @@ fn merged(mut ranges: Vec<Span>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
-    use tensortap_abi::{DType, Role};
+    use tensortap_abi::Role;
 
     use super::*;
-    use crate::capture::Content;
+    use crate::capture::Capture;
+    use crate::capture::testing::Made;
 
-    fn tensor(
-        arg_index: u16,
-        address: u64,
-        start_offset: u64,
-        shape: &[u64],
-        strides: &[i64],
-    ) -> CapturedTensor {
-        CapturedTensor {
-            arg_index,
-            role: Role::Input,
-            dtype: DType::Float32,
-            shape: shape.into(),
-            strides: strides.into(),
-            start_offset,
-            address,
-            before: Content::Missing(String::new()),
-            after: Content::Missing(String::new()),
+    /// Address, first element, shape and strides of a view of floats.
+    type Tensor<'t> = (u64, u64, &'t [u64], &'t [i64]);
+
+    fn task(tensors: &[Tensor<'_>]) -> Made {
+        let mut made = Made::default();
+        for &(address, start_offset, shape, strides) in tensors {
+            made.tensor(Role::Input, address, start_offset, shape, strides);
         }
+        made.done()
     }
 
-    fn task(tensors: Vec<CapturedTensor>) -> CapturedTask {
-        CapturedTask {
-            task_id: 0,
-            func_id: [0, u32::MAX, u32::MAX],
-            block_num: 1,
-            tensors: tensors.into_iter().map(Ok).collect(),
-            scalars: vec![],
-            tolerance: None,
-            damage: None,
-        }
+    fn spans_of(made: &Made) -> Result<TaskSpans, String> {
+        TaskSpans::of(&made.tasks().at(0).arguments().collect::<Vec<_>>())
     }
 
     #[test]
     fn views_of_one_line_share_a_span_and_views_apart_do_not() {
-        let spans = TaskSpans::of(&task(vec![
-            tensor(0, 0x1000, 0, &[8], &[1]),
-            tensor(1, 0x1020, 0, &[4], &[1]),
-            tensor(2, 0x1040, 0, &[16], &[1]),
-            tensor(3, 0x1000, 4, &[0], &[1]),
-            tensor(4, 0x1000, 20, &[3], &[-8]),
+        let spans = spans_of(&task(&[
+            (0x1000, 0, &[8], &[1]),
+            (0x1020, 0, &[4], &[1]),
+            (0x1040, 0, &[16], &[1]),
+            (0x1000, 4, &[0], &[1]),
+            (0x1000, 20, &[3], &[-8]),
         ]))
         .unwrap();
         // The reversed view reaches back from element 20 to element 4.
@@ -190,40 +168,37 @@ mod tests {
             [Some(0), Some(0), Some(0), None, Some(0)]
         );
         assert!(spans.any_shared());
-        let apart = TaskSpans::of(&task(vec![
-            tensor(0, 0x1004, 0, &[8], &[1]),
-            tensor(1, 0x1040, 1 << 20, &[1], &[1]),
-        ]))
-        .unwrap();
+        let apart = spans_of(&task(&[(0x1004, 0, &[8], &[1]), (0x1040, 1 << 20, &[1], &[1])])).unwrap();
         assert_eq!(apart.spans, [Span { start: 0x1000, bytes: 64 }, Span { start: 0x40_1040, bytes: 64 }]);
         assert!(!apart.any_shared());
     }
 
     #[test]
     fn a_moved_descriptor_reaches_the_moved_bytes_also_when_its_buffer_would_start_outside() {
-        let captured = tensor(0, 0x2000_0000_0000, 1 << 20, &[4, 2], &[-3, 1]);
-        let spans = TaskSpans::of(&task(vec![captured.clone()])).unwrap();
+        let captured: Tensor<'_> = (0x2000_0000_0000, 1 << 20, &[4, 2], &[-3, 1]);
+        let (address, start_offset, ..) = captured;
+        let spans = spans_of(&task(&[captured])).unwrap();
         let memory = DeviceRange { addr: 0x2100_0000_0000, bytes: 1 << 16 };
         let place = memory.addr + 128;
-        let desc = spans.views[0].descriptor(&captured, &spans.spans, place, memory);
+        let desc = spans.views[0].descriptor(DType::Float32, &spans.spans, place, memory);
         assert!((memory.addr..memory.end()).contains(&desc.buffer_addr));
         let moved = Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, 32).unwrap();
         moved.fits(desc.buffer_bytes).unwrap();
         let span = spans.spans[0];
         for (before, after) in spans.views[0].layout.offsets().zip(moved.offsets()) {
-            assert_eq!(captured.address + before * 4 - span.start, desc.buffer_addr + after * 4 - place);
+            assert_eq!(address + before * 4 - span.start, desc.buffer_addr + after * 4 - place);
         }
         // In place nothing changes.
         let memory = DeviceRange { addr: 0x2000_0000_0000, bytes: 1 << 40 };
-        let desc = spans.views[0].descriptor(&captured, &spans.spans, span.start, memory);
-        assert_eq!((desc.buffer_addr, desc.start_offset), (captured.address, captured.start_offset));
+        let desc = spans.views[0].descriptor(DType::Float32, &spans.spans, span.start, memory);
+        assert_eq!((desc.buffer_addr, desc.start_offset), (address, start_offset));
     }
 
     #[test]
     fn a_view_that_leaves_the_address_space_is_refused_with_its_argument() {
-        let error = TaskSpans::of(&task(vec![tensor(0, u64::MAX - 8, 0, &[8], &[1])])).unwrap_err();
+        let error = spans_of(&task(&[(u64::MAX - 8, 0, &[8], &[1])])).unwrap_err();
         assert!(error.starts_with("argument 0: "), "{error}");
-        let error = TaskSpans::of(&task(vec![tensor(0, 0, 0, &[8], &[-1])])).unwrap_err();
+        let error = spans_of(&task(&[(0, 0, &[8], &[-1])])).unwrap_err();
         assert!(error.starts_with("argument 0: "), "{error}");
     }
 }

@@ -344,7 +344,7 @@ impl Tasks {
             match self.arguments[first..].last_mut() {
                 Some(before) if before.arg_index == record.arg_index => {
                     let same_dims = self.dims.shape(before) == shape && self.dims.strides(before) == strides;
-                    let view = |f: &ArgumentFacts| (f.kind, f.dtype, f.address, f.start_offset);
+                    let view = |f: &ArgumentFacts| (f.kind, f.dtype, f.role, f.address, f.start_offset);
                     before.is_consistent = same_dims && view(before) == view(&record);
                     before.is_repeated |= record.is_repeated;
                     before.after = record.after;

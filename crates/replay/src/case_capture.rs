@@ -8,26 +8,34 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::Metadata;
-use tensortap_abi::{DType, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK};
+use tensortap_abi::{DType, DumpStage, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK};
+use tensortap_format::{
+    Argument, ArgumentKind, ArgumentRecord, Assembler, PayloadState, Task, TaskFacts, TaskKey, TaskPart,
+    Tasks,
+};
 
 use crate::ReplayError;
-use crate::capture::{Blob, CapturedRun, CapturedScalar, CapturedTask, CapturedTensor, Content, Source};
+use crate::capture::{Blob, Capture, CapturedRun, Content};
 use crate::case_file::{
-    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseTensor, EXPECTS_CAPTURED,
-    EXPECTS_REFERENCE, TENSORS_FILE, parse_hex,
+    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseTensor,
+    EXPECTS_CAPTURED, EXPECTS_REFERENCE, TENSORS_FILE, parse_hex,
 };
 
 /// The most that a description may take.
 const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
 
 /// A case that was opened.
-pub struct CaseSource {
+pub struct CaseCapture {
     path: PathBuf,
     file: File,
     /// Offset and size of each tensor in the file.
     places: Vec<(u64, u64)>,
     run: CapturedRun,
-    task: CapturedTask,
+    /// The one task.
+    tasks: Tasks,
+    /// What each tensor held before and after it, by position.
+    contents: Vec<[Content; 2]>,
+    tolerance: Option<(f64, f64)>,
     redacted: bool,
     expects_reference: bool,
 }
@@ -42,9 +50,9 @@ pub fn looks_like_case(path: &Path) -> bool {
             || path.file_name().is_some_and(|n| n == CASE_FILE))
 }
 
-impl CaseSource {
+impl CaseCapture {
     /// Opens a case: its folder, its `case.json`, or its one file.
-    pub fn open(path: &Path) -> Result<CaseSource, ReplayError> {
+    pub fn open(path: &Path) -> Result<CaseCapture, ReplayError> {
         let bad = |reason: String| ReplayError::BadCase { path: path.to_owned(), reason };
         let single = path.extension().is_some_and(|e| e == "safetensors");
         let folder = if path.is_dir() { path.to_owned() } else { path.parent().unwrap_or(path).to_owned() };
@@ -59,10 +67,10 @@ impl CaseSource {
             read_text(&folder.join(CASE_FILE))?
         };
         let case: CaseFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        CaseSource::new(path, file, &header, case).map_err(bad)
+        CaseCapture::new(path, file, &header, case).map_err(bad)
     }
 
-    fn new(path: &Path, file: File, header: &Header, case: CaseFile) -> Result<CaseSource, String> {
+    fn new(path: &Path, file: File, header: &Header, case: CaseFile) -> Result<CaseCapture, String> {
         if case.kind != CASE_KIND {
             return Err(format!("its kind is `{}`, not `{CASE_KIND}`", case.kind));
         }
@@ -72,32 +80,64 @@ impl CaseSource {
                 "it has version {version}, this program reads {CASE_VERSION}; use a newer tensortap"
             ));
         }
-        let task = captured_task(&case, header)?;
+        let (facts, arguments) = (task_facts(&case)?, arguments(&case)?);
+        let contents =
+            case.tensors.iter().map(|tensor| contents(tensor, header)).collect::<Result<_, _>>()?;
+        let tolerance = tolerance(&case)?;
         let expects_reference = match case.expected.as_str() {
             EXPECTS_CAPTURED => false,
             EXPECTS_REFERENCE => true,
             other => return Err(format!("`{other}` does not say what its outputs should be")),
         };
         let run = CapturedRun {
-            scene: case.scene,
-            platform: case.platform,
-            runtime: case.runtime,
-            params: case.params,
+            scene: case.scene.clone(),
+            platform: case.platform.clone(),
+            runtime: case.runtime.clone(),
+            params: case.params.clone(),
             device_base: case.device_base,
-            kernels: case.subtasks.into_iter().map(|s| s.kernel).collect(),
+            kernels: case.subtasks.iter().map(|s| s.kernel.clone()).collect(),
         };
-        let (places, redacted) = (header.places.clone(), case.redacted.is_some());
-        Ok(CaseSource { path: path.to_owned(), file, places, run, task, redacted, expects_reference })
+        let mut assembler = Assembler::default();
+        assembler.take(TaskPart::Task(facts));
+        arguments.into_iter().for_each(|argument| assembler.take(TaskPart::Argument(argument)));
+        Ok(CaseCapture {
+            path: path.to_owned(),
+            file,
+            places: header.places.clone(),
+            tasks: assembler.finish(&run.kernels),
+            run,
+            contents,
+            tolerance,
+            redacted: case.redacted.is_some(),
+            expects_reference,
+        })
     }
 }
 
-impl Source for CaseSource {
+impl Capture for CaseCapture {
     fn run(&self) -> &CapturedRun {
         &self.run
     }
 
-    fn tasks(&self) -> &[CapturedTask] {
-        std::slice::from_ref(&self.task)
+    fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    fn content(&self, _: Task<'_>, tensor: Argument<'_>, stage: DumpStage) -> Content {
+        let [before, after] = &self.contents[usize::from(tensor.arg_index)];
+        if stage == DumpStage::BeforeDispatch { before.clone() } else { after.clone() }
+    }
+
+    fn why_missing(&self, _: Task<'_>, _: u16) -> String {
+        "it was not captured".into()
+    }
+
+    fn damage(&self, _: Task<'_>) -> Option<String> {
+        None
+    }
+
+    fn tolerance(&self, _: Task<'_>) -> Option<(f64, f64)> {
+        self.tolerance
     }
 
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {
@@ -175,9 +215,10 @@ fn read_text(path: &Path) -> Result<String, ReplayError> {
     Ok(text)
 }
 
-fn captured_task(case: &CaseFile, header: &Header) -> Result<CapturedTask, String> {
-    if case.tensors.len() > MAX_TENSORS || case.scalars.len() > MAX_SCALARS {
-        return Err(format!("it has {} tensors and {} scalars", case.tensors.len(), case.scalars.len()));
+fn task_facts(case: &CaseFile) -> Result<TaskFacts, String> {
+    let (tensors, scalars) = (case.tensors.len(), case.scalars.len());
+    if tensors > MAX_TENSORS || scalars > MAX_SCALARS {
+        return Err(format!("it has {tensors} tensors and {scalars} scalars"));
     }
     let mut func_id = [NO_KERNEL; SLOTS_PER_TASK];
     for subtask in &case.subtasks {
@@ -185,40 +226,69 @@ fn captured_task(case: &CaseFile, header: &Header) -> Result<CapturedTask, Strin
         *slot.ok_or_else(|| format!("there is no subtask slot {}", subtask.subtask_id))? =
             subtask.kernel.func_id;
     }
-    let indices = case.tensors.iter().map(|t| t.arg_index).chain(case.scalars.iter().map(|s| s.arg_index));
-    if !indices.eq((0_u16..).take(case.tensors.len() + case.scalars.len())) {
-        return Err("its arguments are not numbered from 0, tensors first".into());
-    }
-    let tensors: Result<Vec<_>, String> = case.tensors.iter().map(|t| tensor(t, header).map(Ok)).collect();
-    let scalars: Result<Vec<_>, String> = case.scalars.iter().map(scalar).collect();
+    let count = |count: usize| u32::try_from(count).map_err(|error| error.to_string());
+    Ok(TaskFacts {
+        func_id,
+        block_num: case.block_num,
+        completed_ns: Some(0),
+        tensor_count: count(tensors)?,
+        scalar_count: count(scalars)?,
+        ..TaskFacts::unknown(TaskKey { step: 0, task_id: case.task_id })
+    })
+}
+
+fn tolerance(case: &CaseFile) -> Result<Option<(f64, f64)>, String> {
     let tolerance = case.tolerance.map(|t| (t.rtol, t.atol));
     if tolerance.is_some_and(|(rtol, atol)| !(rtol >= 0.0 && atol >= 0.0)) {
         return Err("its tolerance is no positive number".into());
     }
-    Ok(CapturedTask {
-        task_id: case.task_id,
-        func_id,
-        block_num: case.block_num,
-        tensors: tensors?,
-        scalars: scalars?,
-        tolerance,
-        damage: None,
+    Ok(tolerance)
+}
+
+/// Tensors, then scalars.
+fn arguments(case: &CaseFile) -> Result<Vec<ArgumentRecord<'_>>, String> {
+    let indices = case.tensors.iter().map(|t| t.arg_index).chain(case.scalars.iter().map(|s| s.arg_index));
+    if !indices.eq((0_u16..).take(case.tensors.len() + case.scalars.len())) {
+        return Err("its arguments are not numbered from 0, tensors first".into());
+    }
+    let blank = ArgumentRecord {
+        number: 0,
+        task: TaskKey { step: 0, task_id: case.task_id },
+        func_id: [NO_KERNEL; SLOTS_PER_TASK],
+        stage: DumpStage::BeforeDispatch,
+        arg_index: 0,
+        kind: ArgumentKind::Tensor,
+        role: Role::Input,
+        dtype: DType::UInt64,
+        shape: &[],
+        strides: &[],
+        start_offset: 0,
+        address: 0,
+        scalar_bits: None,
+        hash: None,
+        payload: PayloadState::None,
+        bytes: 0,
+        in_flight: false,
+    };
+    let tensors = case.tensors.iter().map(|t| tensor(t, &blank));
+    tensors.chain(case.scalars.iter().map(|s| scalar(s, &blank))).collect()
+}
+
+fn scalar<'c>(scalar: &'c CaseScalar, blank: &ArgumentRecord<'c>) -> Result<ArgumentRecord<'c>, String> {
+    let bits = |text: &String| {
+        let bits = parse_hex(text).and_then(|bits| u64::try_from(bits).ok());
+        bits.ok_or_else(|| format!("`{text}` are no bits of a scalar"))
+    };
+    Ok(ArgumentRecord {
+        arg_index: scalar.arg_index,
+        kind: ArgumentKind::Scalar,
+        dtype: dtype(&scalar.dtype)?,
+        scalar_bits: scalar.bits.as_ref().map(bits).transpose()?,
+        ..*blank
     })
 }
 
-fn scalar(scalar: &crate::case_file::CaseScalar) -> Result<CapturedScalar, String> {
-    let dtype = dtype(&scalar.dtype)?;
-    let bits = match &scalar.bits {
-        None => Err("it was not captured".to_string()),
-        Some(text) => {
-            let bits = parse_hex(text).and_then(|bits| u64::try_from(bits).ok());
-            Ok(bits.ok_or_else(|| format!("`{text}` are no bits of a scalar"))?)
-        }
-    };
-    Ok(CapturedScalar { arg_index: scalar.arg_index, dtype, bits })
-}
-
-fn tensor(tensor: &CaseTensor, header: &Header) -> Result<CapturedTensor, String> {
+fn tensor<'c>(tensor: &'c CaseTensor, blank: &ArgumentRecord<'c>) -> Result<ArgumentRecord<'c>, String> {
     let named = |reason: String| format!("argument {}: {reason}", tensor.arg_index);
     let role = [Role::Input, Role::Output, Role::InOut]
         .into_iter()
@@ -227,25 +297,33 @@ fn tensor(tensor: &CaseTensor, header: &Header) -> Result<CapturedTensor, String
     if tensor.shape.len() > MAX_DIMS || tensor.strides.len() != tensor.shape.len() {
         return Err(named("shape and strides do not go together".into()));
     }
-    let mut captured = CapturedTensor {
+    Ok(ArgumentRecord {
         arg_index: tensor.arg_index,
         role,
         dtype: dtype(&tensor.dtype).map_err(named)?,
-        shape: tensor.shape.clone(),
-        strides: tensor.strides.clone(),
+        shape: &tensor.shape,
+        strides: &tensor.strides,
         start_offset: tensor.start_offset,
         address: tensor.address,
-        before: Content::Missing("the case does not have it".into()),
-        after: Content::Missing("the case does not have it".into()),
+        ..*blank
+    })
+}
+
+/// What a tensor held before the task and after it.
+fn contents(tensor: &CaseTensor, header: &Header) -> Result<[Content; 2], String> {
+    let named = |reason: String| format!("argument {}: {reason}", tensor.arg_index);
+    let numel = if tensor.shape.contains(&0) {
+        Some(0)
+    } else {
+        tensor.shape.iter().try_fold(1_u64, |numel, &size| numel.checked_mul(size))
     };
-    let whole = captured.content_bytes().ok_or_else(|| named("it is too large".into()))?;
-    if let Some(before) = &tensor.before {
-        captured.before = content(before, whole, header).map_err(named)?;
-    }
-    if let Some(after) = &tensor.after {
-        captured.after = content(after, whole, header).map_err(named)?;
-    }
-    Ok(captured)
+    let whole = numel.and_then(|numel| dtype(&tensor.dtype).ok()?.packed_bytes(numel));
+    let whole = whole.ok_or_else(|| named("it is too large".into()))?;
+    let of = |said: &Option<CaseContent>| match said {
+        Some(said) => content(said, whole, header).map_err(named),
+        None => Ok(Content::Missing("the case does not have it".into())),
+    };
+    Ok([of(&tensor.before)?, of(&tensor.after)?])
 }
 
 fn content(content: &CaseContent, whole: u64, header: &Header) -> Result<Content, String> {

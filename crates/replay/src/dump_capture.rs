@@ -1,0 +1,179 @@
+//! Captured tasks from a dump.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tensortap_abi::DumpStage;
+use tensortap_format::{
+    Argument, Captured, DispatchArg, Dump, FormatError, PayloadState, Task, TaskKey, Tasks,
+};
+
+use crate::ReplayError;
+use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
+
+/// A dump, task by task.
+pub struct DumpCapture {
+    dump: Dump,
+    run: CapturedRun,
+    tasks: Tasks,
+    /// Tasks whose dispatches contradict their records, and how.
+    contradicted: HashMap<TaskKey, String>,
+}
+
+impl DumpCapture {
+    /// Opens a dump by its folder, its manifest, or a folder that holds it.
+    pub fn open(path: &Path) -> Result<DumpCapture, ReplayError> {
+        let dump = Dump::open(path)?;
+        let info = dump.info();
+        let run = CapturedRun {
+            scene: info.scene.clone(),
+            platform: info.platform.clone(),
+            runtime: info.runtime.clone(),
+            params: info.params.clone(),
+            device_base: info.device_base,
+            kernels: info.kernels.clone(),
+        };
+        let tasks = dump.tasks()?;
+        let mut capture = DumpCapture { dump, run, tasks, contradicted: HashMap::new() };
+        if capture.dump.info().dump_args {
+            capture.contradicted = capture.check_dispatches()?;
+        }
+        Ok(capture)
+    }
+
+    /// What kernels really received must be what was recorded of their tasks.
+    fn check_dispatches(&self) -> Result<HashMap<TaskKey, String>, FormatError> {
+        let capture: &dyn Capture = self;
+        let mut contradicted = HashMap::new();
+        self.dump.for_each_dispatch(|dispatch| {
+            let key = TaskKey { step: 0, task_id: dispatch.task_id };
+            let Some(task) = self.tasks.find(key).filter(|task| task.is_recorded()) else { return };
+            if let Some(arg) = dispatch.args.iter().find(|arg| !agrees(capture, task, arg)) {
+                contradicted.entry(key).or_insert_with(|| {
+                    format!(
+                        "argument {} of block {}, slot {} is not what the task's record says",
+                        arg.arg_index(),
+                        dispatch.block_idx,
+                        dispatch.subtask_id
+                    )
+                });
+            }
+        })?;
+        Ok(contradicted)
+    }
+}
+
+impl Capture for DumpCapture {
+    fn run(&self) -> &CapturedRun {
+        &self.run
+    }
+
+    fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    fn content(&self, task: Task<'_>, tensor: Argument<'_>, stage: DumpStage) -> Content {
+        let captured = tensor.captured(stage);
+        let is_unfinished = captured.map_or(task.is_unfinished(), |captured| captured.in_flight);
+        if stage == DumpStage::AfterCompletion && is_unfinished {
+            return Content::Missing("the task had not completed".into());
+        }
+        captured.map_or_else(|| Content::Missing(self.why_missing(task, tensor.arg_index)), content)
+    }
+
+    fn why_missing(&self, task: Task<'_>, arg_index: u16) -> String {
+        match task.uncaptured(arg_index) {
+            Some(reason) => format!("it was not captured: {}", reason.text()),
+            None => "the dump has no record of it; a filter or a loss kept it out".into(),
+        }
+    }
+
+    fn damage(&self, task: Task<'_>) -> Option<String> {
+        // A task id that names two tasks, as happens when a ring is used again with `--dump-last` or in a damaged dump.
+        let repeated = || task.arguments().find(|argument| argument.is_repeated);
+        let twice =
+            || repeated().map(|a| format!("argument {} is recorded twice for the same stage", a.arg_index));
+        bad_counts(task).or_else(twice).or_else(|| self.contradicted.get(&task.key()).cloned())
+    }
+
+    fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {
+        let record = self.dump.record(blob.id)?;
+        Ok(self.dump.payload_into(&record, into)?)
+    }
+
+    fn name(&self) -> String {
+        self.dump.dir().display().to_string()
+    }
+}
+
+/// Whether a dispatch received what is known of the task's argument, if anything is.
+fn agrees(capture: &dyn Capture, task: Task<'_>, arg: &DispatchArg) -> bool {
+    let arg_index = arg.arg_index();
+    match arg {
+        DispatchArg::Tensor { desc, .. } => match capture.tensor(task, arg_index) {
+            Some(Ok(tensor)) => {
+                (desc.buffer_addr, desc.start_offset, desc.dtype)
+                    == (tensor.address, tensor.start_offset, tensor.dtype.tag())
+                    && (desc.dims(), desc.dim_strides()) == (tensor.shape(), tensor.strides())
+            }
+            Some(Err(_)) => true,
+            None => false,
+        },
+        DispatchArg::Scalar { bits, .. } => {
+            let scalar = capture.scalar(task, arg_index);
+            scalar.is_some_and(|scalar| scalar.bits.as_ref().map_or(true, |known| known == bits))
+        }
+    }
+}
+
+fn content(captured: &Captured) -> Content {
+    let blob = Blob { id: captured.record, bytes: captured.bytes, hash: captured.hash() };
+    match captured.payload {
+        PayloadState::Stored => Content::Whole(blob),
+        // The hash is that of all of the content, which is not there.
+        PayloadState::Truncated => Content::Part(Blob { hash: None, ..blob }),
+        PayloadState::None => {
+            Content::Missing("its payload was not captured; the level or a filter kept it out".into())
+        }
+        PayloadState::Dropped => Content::Missing("its payload was dropped for want of space".into()),
+        PayloadState::Overwritten => {
+            Content::Missing("its payload was overwritten before the host read it".into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensortap_abi::{DType, Role, TensorDesc};
+
+    use super::*;
+    use crate::capture::testing::Made;
+
+    #[test]
+    fn a_dispatch_that_received_something_else_makes_its_task_damaged() {
+        let mut made = Made::default();
+        made.tensor(Role::Input, 0x1000, 1, &[4], &[2]);
+        made.scalar(DType::UInt32, 7);
+        let made = made.done();
+        let (capture, task): (&dyn Capture, _) = (&made, made.tasks().at(0));
+        let mut desc =
+            TensorDesc { buffer_addr: 0x1000, start_offset: 1, dtype: 2, ndims: 1, ..TensorDesc::default() };
+        (desc.shape[0], desc.strides[0]) = (4, 2);
+        let tensor = |desc| DispatchArg::Tensor { arg_index: 0, desc_addr: 0, desc };
+        let scalar = |bits| DispatchArg::Scalar { arg_index: 1, bits, dtype: None };
+        assert!(agrees(capture, task, &tensor(desc)) && agrees(capture, task, &scalar(7)));
+        assert!(!agrees(capture, task, &scalar(8)));
+        assert!(!agrees(capture, task, &DispatchArg::Scalar { arg_index: 2, bits: 7, dtype: None }));
+        for change in [
+            |d: &mut TensorDesc| d.buffer_addr += 4,
+            |d: &mut TensorDesc| d.start_offset = 0,
+            |d: &mut TensorDesc| d.dtype = 3,
+            |d: &mut TensorDesc| d.shape[0] = 3,
+            |d: &mut TensorDesc| d.strides[0] = -2,
+        ] {
+            let mut other = desc;
+            change(&mut other);
+            assert!(!agrees(capture, task, &tensor(other)), "{other:?}");
+        }
+    }
+}
