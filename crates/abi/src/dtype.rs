@@ -24,27 +24,119 @@ pub enum DType {
     Bool = 17,
 }
 
+/// What is to be said of a dtype: the one table, from which names, widths and other tools' spellings come.
+///
+/// A new dtype is a line here and a variant above; how its elements are decoded is said in `values/src/block.rs`, how far
+/// they may be apart in `judge/src/metrics/rule.rs`.
+struct Entry {
+    dtype: DType,
+    /// As in JSON. The public project `simpler` writes the same in upper case.
+    name: &'static str,
+    /// As people type it.
+    short: &'static str,
+    bits: u32,
+    kind: DTypeKind,
+    /// In `.safetensors`, where that has it.
+    safetensors: Option<&'static str>,
+    /// In `.npy`, little endian, where numpy has it.
+    npy: Option<&'static str>,
+}
+
+/// What elements of a dtype are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DTypeKind {
+    /// Floating-point numbers.
+    Float(FloatFormat),
+    /// Integers in two's complement.
+    Signed,
+    /// Integers that are not negative.
+    Unsigned,
+    /// Truth values: any bit set is true.
+    Bool,
+}
+
+/// A binary float: sign, exponent, mantissa, from the top bit down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloatFormat {
+    /// Bits of the exponent.
+    pub exponent_bits: u32,
+    /// Bits of the mantissa that are stored.
+    pub mantissa_bits: u32,
+    /// What the greatest exponent means.
+    pub top: TopExponent,
+}
+
+/// What the greatest exponent of a float means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopExponent {
+    /// Infinity, and NaN above it.
+    Ieee,
+    /// Finite numbers, but NaN for the greatest mantissa.
+    OneNan,
+    /// Finite numbers.
+    Finite,
+}
+
+const fn float(exponent_bits: u32, mantissa_bits: u32, top: TopExponent) -> DTypeKind {
+    DTypeKind::Float(FloatFormat { exponent_bits, mantissa_bits, top })
+}
+
+const fn entry(
+    dtype: DType,
+    name: &'static str,
+    short: &'static str,
+    bits: u32,
+    kind: DTypeKind,
+    safetensors: Option<&'static str>,
+    npy: Option<&'static str>,
+) -> Entry {
+    Entry { dtype, name, short, bits, kind, safetensors, npy }
+}
+
+/// In tag order.
+#[rustfmt::skip]
+const TABLE: [Entry; 17] = {
+    use DType::*;
+    use DTypeKind::{Signed, Unsigned};
+    use TopExponent::{Finite, Ieee, OneNan};
+    [
+        entry(Float64,      "float64",       "f64",     64, float(11, 52, Ieee), Some("F64"),     Some("<f8")),
+        entry(Float32,      "float32",       "f32",     32, float(8, 23, Ieee),  Some("F32"),     Some("<f4")),
+        entry(Float16,      "float16",       "f16",     16, float(5, 10, Ieee),  Some("F16"),     Some("<f2")),
+        entry(BFloat16,     "bfloat16",      "bf16",    16, float(8, 7, Ieee),   Some("BF16"),    None),
+        entry(Float8E4M3FN, "float8_e4m3fn", "e4m3",     8, float(4, 3, OneNan), Some("F8_E4M3"), None),
+        entry(Float8E5M2,   "float8_e5m2",   "e5m2",     8, float(5, 2, Ieee),   Some("F8_E5M2"), None),
+        entry(Float4E2M1,   "float4_e2m1",   "e2m1",     4, float(2, 1, Finite), Some("F4"),      None),
+        entry(Int64,        "int64",         "i64",     64, Signed,              Some("I64"),     Some("<i8")),
+        entry(Int32,        "int32",         "i32",     32, Signed,              Some("I32"),     Some("<i4")),
+        entry(Int16,        "int16",         "i16",     16, Signed,              Some("I16"),     Some("<i2")),
+        entry(Int8,         "int8",          "i8",       8, Signed,              Some("I8"),      Some("|i1")),
+        entry(Int4,         "int4",          "i4",       4, Signed,              None,            None),
+        entry(UInt64,       "uint64",        "u64",     64, Unsigned,            Some("U64"),     Some("<u8")),
+        entry(UInt32,       "uint32",        "u32",     32, Unsigned,            Some("U32"),     Some("<u4")),
+        entry(UInt16,       "uint16",        "u16",     16, Unsigned,            Some("U16"),     Some("<u2")),
+        entry(UInt8,        "uint8",         "u8",       8, Unsigned,            Some("U8"),      Some("|u1")),
+        entry(Bool,         "bool",          "boolean",  8, DTypeKind::Bool,     Some("BOOL"),    Some("|b1")),
+    ]
+};
+
 impl DType {
     /// Every dtype, in tag order.
-    pub const ALL: [DType; 17] = [
-        DType::Float64,
-        DType::Float32,
-        DType::Float16,
-        DType::BFloat16,
-        DType::Float8E4M3FN,
-        DType::Float8E5M2,
-        DType::Float4E2M1,
-        DType::Int64,
-        DType::Int32,
-        DType::Int16,
-        DType::Int8,
-        DType::Int4,
-        DType::UInt64,
-        DType::UInt32,
-        DType::UInt16,
-        DType::UInt8,
-        DType::Bool,
-    ];
+    pub const ALL: [DType; TABLE.len()] = {
+        let mut all = [DType::Float64; TABLE.len()];
+        let mut at = 0;
+        while at < TABLE.len() {
+            all[at] = TABLE[at].dtype;
+            assert!(all[at] as usize == at + 1, "the table is in tag order");
+            at += 1;
+        }
+        all
+    };
+
+    const fn entry(self) -> &'static Entry {
+        static ENTRIES: [Entry; TABLE.len()] = TABLE;
+        &ENTRIES[self as usize - 1]
+    }
 
     /// The dtype of a tag read from a descriptor; `None` for a tag nobody assigned.
     pub fn from_tag(tag: u8) -> Option<DType> {
@@ -58,13 +150,7 @@ impl DType {
 
     /// Width of one element. 4-bit elements are packed two to a byte, low nibble first.
     pub const fn bits(self) -> u32 {
-        match self {
-            DType::Float64 | DType::Int64 | DType::UInt64 => 64,
-            DType::Float32 | DType::Int32 | DType::UInt32 => 32,
-            DType::Float16 | DType::BFloat16 | DType::Int16 | DType::UInt16 => 16,
-            DType::Float8E4M3FN | DType::Float8E5M2 | DType::Int8 | DType::UInt8 | DType::Bool => 8,
-            DType::Float4E2M1 | DType::Int4 => 4,
-        }
+        self.entry().bits
     }
 
     /// Bytes that `numel` packed elements take; `None` when that exceeds 64 bits.
@@ -77,25 +163,12 @@ impl DType {
 
     /// Spelled as in JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            DType::Float64 => "float64",
-            DType::Float32 => "float32",
-            DType::Float16 => "float16",
-            DType::BFloat16 => "bfloat16",
-            DType::Float8E4M3FN => "float8_e4m3fn",
-            DType::Float8E5M2 => "float8_e5m2",
-            DType::Float4E2M1 => "float4_e2m1",
-            DType::Int64 => "int64",
-            DType::Int32 => "int32",
-            DType::Int16 => "int16",
-            DType::Int8 => "int8",
-            DType::Int4 => "int4",
-            DType::UInt64 => "uint64",
-            DType::UInt32 => "uint32",
-            DType::UInt16 => "uint16",
-            DType::UInt8 => "uint8",
-            DType::Bool => "bool",
-        }
+        self.entry().name
+    }
+
+    /// As people type it.
+    pub const fn short_name(self) -> &'static str {
+        self.entry().short
     }
 
     /// The dtype of a name in either case.
@@ -103,9 +176,32 @@ impl DType {
         DType::ALL.into_iter().find(|d| d.name().eq_ignore_ascii_case(name))
     }
 
+    /// What its elements are.
+    pub const fn kind(self) -> DTypeKind {
+        self.entry().kind
+    }
+
     /// Whether elements are floating-point numbers.
     pub const fn is_float(self) -> bool {
-        self.tag() <= DType::Float4E2M1.tag()
+        matches!(self.kind(), DTypeKind::Float(_))
+    }
+
+    /// Whether elements can be NaN.
+    pub const fn has_nan(self) -> bool {
+        matches!(
+            self.kind(),
+            DTypeKind::Float(FloatFormat { top: TopExponent::Ieee | TopExponent::OneNan, .. })
+        )
+    }
+
+    /// Its name in `.safetensors` files; `None` where they have no such type.
+    pub const fn safetensors_name(self) -> Option<&'static str> {
+        self.entry().safetensors
+    }
+
+    /// Its `descr` in `.npy` files, little endian; `None` where numpy has no such type.
+    pub const fn npy_descr(self) -> Option<&'static str> {
+        self.entry().npy
     }
 }
 
@@ -138,9 +234,30 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_exactly_the_float_names() {
+    fn kinds_and_widths_are_those_of_the_names() {
         for dtype in DType::ALL {
-            assert_eq!(dtype.is_float(), dtype.name().contains("float"), "{dtype}");
+            let name = dtype.name();
+            assert_eq!(dtype.is_float(), name.contains("float"), "{dtype}");
+            assert_eq!(dtype.kind() == DTypeKind::Signed, name.starts_with("int"), "{dtype}");
+            assert_eq!(dtype.kind() == DTypeKind::Unsigned, name.starts_with("uint"), "{dtype}");
+            if let DTypeKind::Float(format) = dtype.kind() {
+                assert_eq!(1 + format.exponent_bits + format.mantissa_bits, dtype.bits(), "{dtype}");
+            }
+            let digits = name.trim_start_matches(char::is_alphabetic).split('_').next().unwrap_or_default();
+            assert!(digits.parse().is_ok_and(|bits: u32| bits == dtype.bits()) || name == "bool", "{dtype}");
+        }
+    }
+
+    #[test]
+    fn no_two_dtypes_are_spelled_alike() {
+        for (at, one) in DType::ALL.into_iter().enumerate() {
+            for other in &DType::ALL[..at] {
+                let alike = |spelled: fn(&DType) -> Option<&'static str>| {
+                    spelled(&one).is_some() && spelled(&one) == spelled(other)
+                };
+                assert!(!alike(|d| Some(d.name())) && !alike(|d| Some(d.short_name())), "{one} {other}");
+                assert!(!alike(|d| d.safetensors_name()) && !alike(|d| d.npy_descr()), "{one} {other}");
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ mod task;
 mod tensor;
 
 pub use control::*;
-pub use dtype::DType;
+pub use dtype::{DType, DTypeKind, FloatFormat, TopExponent};
 pub use dump::*;
 pub use kernel::*;
 pub use launch::*;

@@ -6,9 +6,10 @@
 mod memory;
 
 use tensortap_abi::{DType, TaskId};
-use tensortap_format::{Captured, Dump, FormatError, OrchestrationArg, Status, content_hash};
+use tensortap_format::{Captured, Dump, FormatError, OrchestrationArg, Status};
 use tensortap_geometry::Layout;
 use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, Subject, Tolerance, Verdict, compare, detail};
+use tensortap_values::content_hash;
 
 use crate::compare::{Side, damage, record_side};
 use crate::diff::DiffOptions;

@@ -8,7 +8,7 @@ use tensortap_abi::{DType, Role};
 use tensortap_format::{Argument, Captured, Dump, FormatError, Task};
 use tensortap_judge::Tolerance;
 use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
-use tensortap_values::{decode_block, elements_in, from_f64};
+use tensortap_values::{decode_block, elements_in, encode_block};
 
 use crate::compare::{Side, record_side};
 
@@ -181,19 +181,9 @@ fn encode(dtype: DType, values: &[f64]) -> (DType, Vec<u8>) {
 
 /// Packed elements of a dtype, each the nearest to its value.
 fn round(dtype: DType, values: &[f64]) -> Vec<u8> {
-    if dtype == DType::Float64 {
-        return values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    }
-    let bits = dtype.bits();
-    if bits < 8 {
-        let nibble = |value: f64| u8::try_from(from_f64(dtype, value) & 0xf).unwrap_or(0);
-        return values
-            .chunks(2)
-            .map(|pair| nibble(pair[0]) | pair.get(1).map_or(0, |v| nibble(*v) << 4))
-            .collect();
-    }
-    let width = usize::try_from(bits / 8).unwrap_or(8);
-    values.iter().flat_map(|v| from_f64(dtype, *v).to_le_bytes().into_iter().take(width)).collect()
+    let mut bytes = vec![0; (values.len() * dtype.bits() as usize).div_ceil(8)];
+    encode_block(dtype, values, &mut bytes);
+    bytes
 }
 
 /// Content of an output as it is compared with [`Expected`]: 64-bit integers become f64, as they did there.

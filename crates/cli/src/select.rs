@@ -6,7 +6,7 @@ use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump};
 use tensortap::{DType, DumpStage, TaskChoice};
 use tensortap_query::ids::{IdRange, parse_range, parse_task_choice};
-use tensortap_query::{HashPrefix, QueryError, Selection, Selectors, ShapePattern, parse_dtype, short_dtype};
+use tensortap_query::{HashPrefix, QueryError, Selection, Selectors, ShapePattern, parse_dtype};
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -122,7 +122,7 @@ fn kinds() -> impl TypedValueParser<Value = ArgumentKind> {
 
 /// Names as in the manifest, and the short ones that people type.
 fn dtypes() -> impl TypedValueParser<Value = DType> {
-    let words = DType::ALL.map(|dtype| PossibleValue::new(dtype.name()).alias(short_dtype(dtype)));
+    let words = DType::ALL.map(|dtype| PossibleValue::new(dtype.name()).alias(dtype.short_name()));
     PossibleValuesParser::new(words).try_map(|word| parse_dtype(&word).ok_or("no such dtype"))
 }
 

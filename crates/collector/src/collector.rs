@@ -3,7 +3,8 @@
 use tensortap_abi::{
     DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord,
 };
-use tensortap_format::{IndexRecord, Status, content_hash};
+use tensortap_format::{IndexRecord, Status};
+use tensortap_values::content_hash;
 
 use crate::{
     CollectError, CollectEvent, Listener, PayloadPath, RegionMemory, RunEnd, Sink, StreamError, Summary,

@@ -3,8 +3,9 @@
 mod pieces;
 
 use tensortap_abi::{DeviceRange, DumpGeometry, RECORD_HAS_STATS, RecordKind, TensorDumpRecord, TensorStats};
-use tensortap_format::{IndexRecord, Payload, content_hash};
+use tensortap_format::{IndexRecord, Payload};
 use tensortap_platform::PlatformError;
+use tensortap_values::content_hash;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{

@@ -35,7 +35,6 @@ mod files;
 mod footer;
 mod frame;
 mod graph;
-mod hash;
 mod index;
 mod info;
 mod json;
@@ -62,7 +61,6 @@ pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dis
 pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::Edge;
-pub use hash::{ContentHasher, HASH_ALGORITHM, content_hash};
 pub use info::{
     ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,
     MANIFEST_FILE, RunInfo,

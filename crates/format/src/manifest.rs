@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde_json::json;
 use tensortap_abi::{RecordKind, SLOTS_PER_TASK, UncapturedReason};
 
+use tensortap_values::HASH_ALGORITHM;
+
 use crate::{
-    Footer, FormatError, HASH_ALGORITHM, InFlightTask, IndexRecord, Totals,
+    Footer, FormatError, InFlightTask, IndexRecord, Totals,
     index::Index,
     json::Hex64,
     survey::{LastTasks, active},

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, io, ops::Range, path::Path};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
 
+use tensortap_values::{ContentHasher, content_hash};
+
 use crate::{
     ARGS_FILE, ArgumentKind, Dump, DumpFormat, Footer, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, Loss,
     MANIFEST_FILE, PayloadState, Record, Tail, Totals,
     args_check::args_problems,
     error::AtPath,
-    hash::ContentHasher,
     index::ReadAhead,
     json::Hex64,
     manifest_check::manifest_problems,
@@ -364,7 +365,7 @@ impl Dump {
 
 fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result<u128, FormatError> {
     if range.is_empty() {
-        return Ok(crate::content_hash(&[]));
+        return Ok(content_hash(&[]));
     }
     let path = dump.payload_path();
     let payloads = dump.payload_file()?;
@@ -380,5 +381,5 @@ fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result
         hash.update(piece);
         at += len as u64;
     }
-    Ok(hash.digest())
+    Ok(hash.finish())
 }

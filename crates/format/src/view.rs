@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, TaskId, TensorStats};
 
+use tensortap_geometry::is_contiguous;
+
 use crate::{
     IndexRecord, PayloadState, ScalarValue, TaskKey,
     json::{Float, Hex64, Hex128},
@@ -155,14 +157,7 @@ impl Record {
     /// Whether the view is row-major without gaps; dimensions of one element do not matter.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
-        let mut expected = 1u64;
-        let dims = self.shape().iter().zip(self.strides()).rev();
-        self.numel == 0
-            || dims.filter(|(size, _)| **size != 1).all(|(size, stride)| {
-                let matches = u64::try_from(*stride) == Ok(expected);
-                expected = expected.saturating_mul(*size);
-                matches
-            })
+        is_contiguous(self.shape(), self.strides())
     }
 
     /// Whether only a part of the payload was stored.

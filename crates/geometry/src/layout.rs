@@ -4,6 +4,36 @@ use core::ops::Range;
 
 use crate::{GeometryError, MAX_DIMS, MAX_VIEW_BYTES};
 
+/// Whether the logical order of a view is its memory order without gaps. Views of no element are; dimensions of one element
+/// do not matter.
+///
+/// For shapes and strides that nobody checked, too; a [`Layout`] knows it of itself.
+///
+/// ```
+/// use tensortap_geometry::is_contiguous;
+/// assert!(is_contiguous(&[4, 1, 6], &[6, 99, 1]) && is_contiguous(&[0, 6], &[1, 1]));
+/// assert!(!is_contiguous(&[4, 6], &[1, 4]) && !is_contiguous(&[u64::MAX, u64::MAX, 2], &[0, 0, 0]));
+/// ```
+#[must_use]
+pub fn is_contiguous(shape: &[u64], strides: &[i64]) -> bool {
+    dense_inner(shape, strides).0 == 0
+}
+
+/// Number of outer dimensions left when the contiguous inner ones are folded into a run, and its length.
+fn dense_inner(shape: &[u64], strides: &[i64]) -> (usize, u64) {
+    if shape.contains(&0) {
+        return (0, 0);
+    }
+    let mut run = 1_u64;
+    for (dim, (&size, &stride)) in shape.iter().zip(strides).enumerate().rev() {
+        if size != 1 && u64::try_from(stride) != Ok(run) {
+            return (dim + 1, run);
+        }
+        run = run.saturating_mul(size);
+    }
+    (0, run)
+}
+
 /// A strided view of a buffer, in elements.
 ///
 /// Invariants, checked by every constructor and kept by every view operation:
@@ -110,7 +140,7 @@ impl Layout {
     /// Whether the logical order is the memory order without gaps. Views of no element are.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
-        self.dense_inner_len() == self.numel
+        is_contiguous(self.shape(), self.strides())
     }
 
     /// Whether logical neighbours along the innermost dimension are neighbours in memory.
@@ -127,18 +157,7 @@ impl Layout {
 
     /// Number of outer dimensions left when the contiguous inner ones are folded into a run, and its length.
     pub(crate) fn dense_inner(&self) -> (usize, u64) {
-        if self.numel == 0 {
-            return (0, 0);
-        }
-        let mut run = 1;
-        for dim in (0..self.ndims).rev() {
-            let (size, stride) = (self.shape[dim], self.strides[dim]);
-            if size != 1 && u64::try_from(stride) != Ok(run) {
-                return (dim + 1, run);
-            }
-            run *= size;
-        }
-        (0, run)
+        dense_inner(self.shape(), self.strides())
     }
 
     /// Lowest and highest element touched, both included; `None` if none is.

@@ -10,7 +10,7 @@ use tensortap_abi::DType;
 use crate::InterchangeError;
 use crate::error::AtPath;
 use crate::golden::GoldenArray;
-use crate::storage::content_bytes;
+use crate::storage::{content_bytes, numpy_storage};
 
 /// The file that an export writes beside its arrays.
 pub const EXPORT_MANIFEST_FILE: &str = "tensortap_export.json";
@@ -116,11 +116,7 @@ impl Meaning {
 pub(crate) fn restore(array: &mut GoldenArray, meaning: Option<&Meaning>) {
     let Some(Meaning { dtype, shape }) = meaning else { return };
     let Some(dtype) = DType::parse(dtype) else { return };
-    let stands_in = matches!(
-        (array.dtype, dtype),
-        (DType::UInt16, DType::BFloat16)
-            | (DType::UInt8, DType::Float8E4M3FN | DType::Float8E5M2 | DType::Int4 | DType::Float4E2M1)
-    );
+    let stands_in = array.dtype != dtype && numpy_storage(dtype, shape).dtype == array.dtype;
     if stands_in && content_bytes(dtype, shape) == Some(array.bytes()) {
         array.dtype = dtype;
         array.shape.clone_from(shape);

@@ -49,7 +49,7 @@ pub(crate) fn encode(dtype: DType, shape: &[u64]) -> Vec<u8> {
     let sizes: Vec<String> = stored.shape.iter().map(u64::to_string).collect();
     // A tuple of one needs a comma.
     let comma = if sizes.len() == 1 { "," } else { "" };
-    let (descr, sizes) = (descr(stored.dtype), sizes.join(", "));
+    let (descr, sizes) = (stored.dtype.npy_descr().unwrap_or_default(), sizes.join(", "));
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sizes}{comma}), }}");
     let unpadded = MAGIC.len() + 4 + text.len() + 1;
     text.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGN) - unpadded));
@@ -90,24 +90,6 @@ pub(crate) fn decode(prefix: &[u8]) -> Result<NpyHeader, NpyRefusal> {
     Ok(NpyHeader { dtype, shape, order: Order { fortran: fortran_order, big_endian }, data_offset })
 }
 
-/// As numpy spells a dtype that it has.
-fn descr(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Float64 => "<f8",
-        DType::Float32 => "<f4",
-        DType::Float16 => "<f2",
-        DType::Int64 => "<i8",
-        DType::Int32 => "<i4",
-        DType::Int16 => "<i2",
-        DType::Int8 => "|i1",
-        DType::UInt64 => "<u8",
-        DType::UInt32 => "<u4",
-        DType::UInt16 | DType::BFloat16 => "<u2",
-        DType::Bool => "|b1",
-        DType::UInt8 | DType::Int4 | DType::Float4E2M1 | DType::Float8E4M3FN | DType::Float8E5M2 => "|u1",
-    }
-}
-
 /// The dtype, and whether the greatest byte comes first.
 fn parse_descr(text: &str) -> Option<(DType, bool)> {
     let (big_endian, kind) = match text.split_at_checked(1)? {
@@ -116,21 +98,10 @@ fn parse_descr(text: &str) -> Option<(DType, bool)> {
         _ => return None,
     };
     // Arrays of the `ml_dtypes` package have no letter of their own; of two bytes there is only bfloat16.
+    let is_kind = |dtype: &DType| dtype.npy_descr().is_some_and(|descr| &descr[1..] == kind);
     let dtype = match kind {
-        "f8" => DType::Float64,
-        "f4" => DType::Float32,
-        "f2" => DType::Float16,
-        "i8" => DType::Int64,
-        "i4" => DType::Int32,
-        "i2" => DType::Int16,
-        "i1" => DType::Int8,
-        "u8" => DType::UInt64,
-        "u4" => DType::UInt32,
-        "u2" => DType::UInt16,
-        "u1" => DType::UInt8,
-        "b1" => DType::Bool,
         "V2" => DType::BFloat16,
-        _ => return None,
+        _ => DType::ALL.into_iter().find(is_kind)?,
     };
     Some((dtype, big_endian && dtype.bits() > 8))
 }

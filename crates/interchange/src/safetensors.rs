@@ -40,7 +40,7 @@ pub(crate) fn write(
         }
         let data_offsets = [end, end.saturating_add(bytes)];
         end = data_offsets[1];
-        let dtype = dtype_name(stored.dtype).into();
+        let dtype = stored.dtype.safetensors_name().unwrap_or_default().into();
         entries.push((head.name.to_string(), TensorEntry { dtype, shape: stored.shape, data_offsets }));
     }
     file.write_all(&header::encode(&entries, &metadata)).at("write", path)?;
@@ -84,28 +84,6 @@ pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<GoldenArray>, Inte
     Ok(arrays)
 }
 
-fn dtype_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Float64 => "F64",
-        DType::Float32 => "F32",
-        DType::Float16 => "F16",
-        DType::BFloat16 => "BF16",
-        DType::Float8E4M3FN => "F8_E4M3",
-        DType::Float8E5M2 => "F8_E5M2",
-        DType::Float4E2M1 => "F4",
-        DType::Int64 => "I64",
-        DType::Int32 => "I32",
-        DType::Int16 => "I16",
-        DType::Int8 => "I8",
-        DType::UInt64 => "U64",
-        DType::UInt32 => "U32",
-        DType::UInt16 => "U16",
-        // Never asked for: 4-bit integers are stored as bytes.
-        DType::UInt8 | DType::Int4 => "U8",
-        DType::Bool => "BOOL",
-    }
-}
-
 fn parse_dtype(name: &str) -> Option<DType> {
-    DType::ALL.into_iter().find(|dtype| *dtype != DType::Int4 && dtype_name(*dtype) == name)
+    DType::ALL.into_iter().find(|dtype| dtype.safetensors_name() == Some(name))
 }

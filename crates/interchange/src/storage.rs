@@ -20,9 +20,9 @@ pub struct Stored {
 /// ```
 #[must_use]
 pub fn numpy_storage(dtype: DType, shape: &[u64]) -> Stored {
-    match dtype {
-        DType::BFloat16 => Stored { dtype: DType::UInt16, shape: shape.into() },
-        DType::Float8E4M3FN | DType::Float8E5M2 => Stored { dtype: DType::UInt8, shape: shape.into() },
+    match (dtype.npy_descr(), dtype.bits()) {
+        (None, 16) => Stored { dtype: DType::UInt16, shape: shape.into() },
+        (None, 8) => Stored { dtype: DType::UInt8, shape: shape.into() },
         _ => safetensors_storage(dtype, shape),
     }
 }
@@ -30,12 +30,10 @@ pub fn numpy_storage(dtype: DType, shape: &[u64]) -> Stored {
 /// In `.safetensors`, which has all but the 4-bit dtypes.
 #[must_use]
 pub fn safetensors_storage(dtype: DType, shape: &[u64]) -> Stored {
-    match dtype {
-        DType::Int4 | DType::Float4E2M1 => {
-            Stored { dtype: DType::UInt8, shape: vec![content_bytes(dtype, shape).unwrap_or(u64::MAX)] }
-        }
-        _ => Stored { dtype, shape: shape.into() },
+    if dtype.bits() < 8 {
+        return Stored { dtype: DType::UInt8, shape: vec![content_bytes(dtype, shape).unwrap_or(u64::MAX)] };
     }
+    Stored { dtype, shape: shape.into() }
 }
 
 /// Elements of a shape; `None` when that exceeds 64 bits.

@@ -23,8 +23,6 @@ pub mod words;
 pub use error::{QueryError, SelectorError};
 pub use order::SortKey;
 pub use rows::{Counts, Rows};
-pub use select::{
-    HashPrefix, Progress, Selection, Selectors, ShapePattern, parse_dtype, parse_stage, short_dtype,
-};
+pub use select::{HashPrefix, Progress, Selection, Selectors, ShapePattern, parse_dtype, parse_stage};
 pub use show::*;
 pub use words::stage_word;

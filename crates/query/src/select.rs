@@ -188,35 +188,11 @@ pub fn parse_stage(word: &str) -> Result<DumpStage, SelectorError> {
         .ok_or(SelectorError::NoStage)
 }
 
-/// The short name that people type for an element type.
-#[must_use]
-pub const fn short_dtype(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Float64 => "f64",
-        DType::Float32 => "f32",
-        DType::Float16 => "f16",
-        DType::BFloat16 => "bf16",
-        DType::Float8E4M3FN => "e4m3",
-        DType::Float8E5M2 => "e5m2",
-        DType::Float4E2M1 => "e2m1",
-        DType::Int64 => "i64",
-        DType::Int32 => "i32",
-        DType::Int16 => "i16",
-        DType::Int8 => "i8",
-        DType::Int4 => "i4",
-        DType::UInt64 => "u64",
-        DType::UInt32 => "u32",
-        DType::UInt16 => "u16",
-        DType::UInt8 => "u8",
-        DType::Bool => "boolean",
-    }
-}
-
 /// An element type by its name in the manifest or the short one, whatever their case.
 #[must_use]
 pub fn parse_dtype(word: &str) -> Option<DType> {
     let meant = |dtype: &DType| {
-        dtype.name().eq_ignore_ascii_case(word) || short_dtype(*dtype).eq_ignore_ascii_case(word)
+        dtype.name().eq_ignore_ascii_case(word) || dtype.short_name().eq_ignore_ascii_case(word)
     };
     DType::ALL.into_iter().find(meant)
 }
@@ -247,8 +223,8 @@ mod tests {
 
     #[test]
     fn dtypes_are_known_by_two_names_each_none_of_them_twice() {
-        let mut names: Vec<&str> = DType::ALL.into_iter().flat_map(|d| [d.name(), short_dtype(d)]).collect();
-        assert!(DType::ALL.into_iter().all(|d| parse_dtype(short_dtype(d)) == Some(d)));
+        let mut names: Vec<&str> = DType::ALL.into_iter().flat_map(|d| [d.name(), d.short_name()]).collect();
+        assert!(DType::ALL.into_iter().all(|d| parse_dtype(d.short_name()) == Some(d)));
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 2 * DType::ALL.len());

@@ -18,7 +18,7 @@ use tensortap_geometry::Layout;
 
 use self::walk::{Block, Walk, is_transposed};
 use crate::GatherError;
-use crate::hash::LEAF_BYTES;
+use tensortap_values::LEAF_BYTES;
 
 /// Elements along each side of a tile of a transposed view: a cache line of 4-byte elements.
 const TILE: usize = 16;

@@ -15,7 +15,8 @@ use tensortap_abi::{
 use tensortap_sync::arena::{ArenaCursors, Space};
 use tensortap_sync::buffers::Filler;
 
-use crate::hash::LEAF_BYTES;
+use tensortap_values::LEAF_BYTES;
+
 use crate::region::{Arena, Buffers, LaneWords, Parts};
 
 /// A part of the arena this large in use is worth waking the host for; a larger payload goes in pieces.

@@ -7,8 +7,8 @@
 //!   there before.
 //! - [`ThreadRecorder`] records for one device thread: [tasks](ThreadRecorder::task), [tensors](ThreadRecorder::tensor),
 //!   scalars, edges, dispatches. It applies level and filters, and obeys the loss policy when the host is behind.
-//! - [`Gather`] reads a strided view as its logical contiguous content; [`TreeHasher`] and [`Statistics`] take the
-//!   content's hash and statistics while its bytes are hot.
+//! - [`Gather`] reads a strided view as its logical contiguous content; the content's hash and statistics are taken while its
+//!   bytes are hot.
 //!
 //! Every record goes through the same three steps: *reserve* a record place and arena space, *fill* the space, *commit*.
 //! Commits become visible in the order of reservation.
@@ -29,8 +29,7 @@ mod counters;
 mod error;
 mod filter;
 pub mod gather;
-pub mod hash;
-mod host;
+pub mod host;
 mod lane;
 mod open;
 mod recorder;
@@ -44,10 +43,8 @@ pub use capture::{
 pub use counters::{Counters, DropReason};
 pub use error::{GatherError, RegionError, SetupError};
 pub use gather::Gather;
-pub use hash::{LEAF_BYTES, TreeHasher, hash128};
 pub use host::HostLink;
 pub use open::Region;
 pub use recorder::{Outcome, ThreadRecorder};
 pub use region::Memory;
 pub use setup::{SetupBytes, SetupOptions, setup_bytes};
-pub use tensortap_values::Statistics;

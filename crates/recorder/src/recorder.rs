@@ -10,6 +10,7 @@ use tensortap_abi::{
 };
 use tensortap_geometry::Layout;
 use tensortap_sync::signs;
+use tensortap_values::content_hash;
 use zerocopy::IntoBytes;
 
 use crate::capture::{
@@ -23,7 +24,7 @@ use crate::lane::{Lane, Need, Refused, Reservation};
 use crate::region::{LiveWords, Memory, Parts, StateWords};
 use crate::{
     Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, OrchestrationArgCapture,
-    ScalarCapture, TaskHead, TensorCapture, UncapturedArg, hash128,
+    ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
 };
 
 /// What became of a record that was asked for.
@@ -298,7 +299,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         let need = Need { bytes: bytes.len() as u64, align: tensortap_abi::SMALL_PAYLOAD_ALIGN };
         match self.reserve(Some(need)) {
             Ok(reservation) => {
-                record.hash = hash128(bytes).to_le_bytes();
+                record.hash = content_hash(bytes).to_le_bytes();
                 record.flags |= RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
                 record.payload_pos = reservation.position();
                 self.lane.payload(&reservation).write_copy_of_slice(bytes);

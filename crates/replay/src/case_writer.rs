@@ -46,26 +46,10 @@ impl View for &Payload {
     }
 }
 
-/// `None` for elements that safetensors has no type for: they are stored as bytes.
+/// `None` for elements that safetensors has no type for, or packs otherwise: they are stored as bytes.
 fn dtype(dtype: DType) -> Option<Dtype> {
-    Some(match dtype {
-        DType::Float64 => Dtype::F64,
-        DType::Float32 => Dtype::F32,
-        DType::Float16 => Dtype::F16,
-        DType::BFloat16 => Dtype::BF16,
-        DType::Float8E4M3FN => Dtype::F8_E4M3,
-        DType::Float8E5M2 => Dtype::F8_E5M2,
-        DType::Int64 => Dtype::I64,
-        DType::Int32 => Dtype::I32,
-        DType::Int16 => Dtype::I16,
-        DType::Int8 => Dtype::I8,
-        DType::UInt64 => Dtype::U64,
-        DType::UInt32 => Dtype::U32,
-        DType::UInt16 => Dtype::U16,
-        DType::UInt8 => Dtype::U8,
-        DType::Bool => Dtype::BOOL,
-        DType::Float4E2M1 | DType::Int4 => return None,
-    })
+    let name = dtype.safetensors_name().filter(|_| dtype.bits() >= 8)?;
+    serde_json::from_value(name.into()).ok()
 }
 
 /// Whether the case is to be one file.

@@ -3,7 +3,7 @@
 use tensortap_abi::DType;
 use tensortap_analysis::reference::{Expected, as_compared};
 use tensortap_judge::{CompareError, Comparison, Metrics, Rule, TensorType, Tolerance, coordinate};
-use tensortap_values::{Element, element_bits, elements_in};
+use tensortap_values::{Element, element_bits, elements_in, put_element_bits};
 
 use crate::{Check, Difference, OutputReport};
 
@@ -90,18 +90,13 @@ impl OutputCheck<'_> {
 
     /// What was written, with the expected content in place of elements that were not; how many were.
     fn only_changed(&self, count: usize, before: &[u8], actual: &[u8], expected: &[u8]) -> (Vec<u8>, u64) {
-        let bits = self.dtype.bits() as usize;
         let mut changed = actual.to_vec();
         let mut written = 0;
         for place in 0..count {
             if element_bits(self.dtype, actual, place) != element_bits(self.dtype, before, place) {
                 written += 1;
-            } else if bits == 4 {
-                let half = 0xf << (4 * (place % 2));
-                changed[place / 2] = changed[place / 2] & !half | expected[place / 2] & half;
-            } else {
-                let bytes = place * bits / 8..(place + 1) * bits / 8;
-                changed[bytes.clone()].copy_from_slice(&expected[bytes]);
+            } else if let Some(expected) = element_bits(self.dtype, expected, place) {
+                put_element_bits(self.dtype, &mut changed, place, expected);
             }
         }
         (changed, written)

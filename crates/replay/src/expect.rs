@@ -2,8 +2,9 @@
 
 use tensortap_abi::DumpStage;
 use tensortap_analysis::reference::{Expected, apply, ref_tensor};
-use tensortap_format::{Argument, Task, content_hash};
+use tensortap_format::{Argument, Task};
 use tensortap_scene::{KernelDef, RefTask, ScalarArg, Scene, Tolerance};
+use tensortap_values::content_hash;
 
 use crate::capture::{Blob, Capture, Content};
 use crate::check::{OutputCheck, describe};

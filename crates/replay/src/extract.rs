@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL};
 use tensortap_analysis::reference::Expected;
-use tensortap_format::{Argument, Task, TaskChoice, content_hash, func_ids, role_name};
+use tensortap_format::{Argument, Task, TaskChoice, func_ids, role_name};
 use tensortap_scene::Registry;
-use tensortap_values::Element;
+use tensortap_values::{Element, content_hash};
 
 use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedScalar, Content};

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Argument, content_hash};
+use tensortap_format::Argument;
 use tensortap_geometry::Layout;
+use tensortap_values::content_hash;
 
 use crate::ReplayError;
 use crate::capture::{Blob, Content};

@@ -2,7 +2,8 @@
 
 use tensortap_abi::DumpStage;
 use tensortap_analysis::reference::Expected;
-use tensortap_format::{Argument, content_hash};
+use tensortap_format::Argument;
+use tensortap_values::content_hash;
 
 use crate::batch::Concluded;
 use crate::capture::Content;

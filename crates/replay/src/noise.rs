@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use tensortap_abi::{DType, TensorStats};
-use tensortap_values::{Statistics, Summary, from_f64};
+use tensortap_values::{Statistics, Summary, from_f64, put_element_bits};
 
 /// What is told of content that is not shown.
 pub fn summary(dtype: DType, numel: u64, content: &[u8]) -> Summary {
@@ -23,13 +23,11 @@ pub fn noise(dtype: DType, numel: u64, summary: &Summary, seed: u64) -> Vec<u8> 
         None => from_f64(dtype, (min + (random.f64() * (max - min + 1.0)).floor()).clamp(min, max)),
     };
     let count = usize::try_from(numel).unwrap_or(0);
-    if dtype.bits() == 4 {
-        let mut nibbles: Vec<u8> = (0..count).map(|_| element().to_le_bytes()[0] & 0xf).collect();
-        nibbles.resize(count.next_multiple_of(2), 0);
-        return nibbles.chunks_exact(2).map(|pair| pair[0] | pair[1] << 4).collect();
+    let mut bytes = vec![0; (count * dtype.bits() as usize).div_ceil(8)];
+    for position in 0..count {
+        put_element_bits(dtype, &mut bytes, position, element());
     }
-    let width = dtype.bits() as usize / 8;
-    (0..count).flat_map(|_| element().to_le_bytes().into_iter().take(width)).collect()
+    bytes
 }
 
 /// The low 64 bits of a number between two others, both included.

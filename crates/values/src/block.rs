@@ -1,10 +1,12 @@
 //! Many elements at a time. The loops have no branch and no dependence between elements, so that they compile to
 //! vector code.
 
-use tensortap_abi::DType;
+use tensortap_abi::{DType, DTypeKind, FloatFormat, TopExponent};
 
-use crate::convert::mask;
+use crate::convert::{from_f64, mask};
+use crate::hot::{Bf16, F16, F32, HotFloat};
 use crate::small_float::{E2M1_VALUES, E4M3FN_VALUES, E5M2_VALUES};
+use crate::vector::{Level, Work};
 
 /// Whole elements that so many bytes hold; a byte of 4-bit elements holds two.
 #[must_use]
@@ -28,6 +30,52 @@ pub fn decode_block(dtype: DType, bytes: &[u8], values: &mut [f64]) -> usize {
     each_decoded(dtype, bytes, Store { values })
 }
 
+/// The same with the vector instructions of a level. No value depends on it.
+pub fn decode_block_at(level: Level, dtype: DType, bytes: &[u8], values: &mut [f64]) -> usize {
+    level.run(DecodeBlock { dtype, bytes, values })
+}
+
+struct DecodeBlock<'a> {
+    dtype: DType,
+    bytes: &'a [u8],
+    values: &'a mut [f64],
+}
+
+impl Work for DecodeBlock<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self) -> usize {
+        each_decoded(self.dtype, self.bytes, Store { values: self.values })
+    }
+}
+
+/// Encodes numbers as packed elements, each the [nearest](from_f64), as many as both slices have room for; how many. Of an
+/// odd number of 4-bit elements the last byte's upper half is zero.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_values::encode_block;
+/// let mut bytes = [0xff; 2];
+/// assert_eq!(encode_block(DType::Int4, &[1.0, -1.0, 7.4], &mut bytes), 3);
+/// assert_eq!(bytes, [0xf1, 0x07]);
+/// ```
+pub fn encode_block(dtype: DType, values: &[f64], bytes: &mut [u8]) -> usize {
+    let count = values.len().min(elements_in(dtype, bytes.len()));
+    if dtype.bits() == 4 {
+        let nibble = |value: f64| from_f64(dtype, value).to_le_bytes()[0] & 0xf;
+        for (byte, pair) in bytes.iter_mut().zip(values[..count].chunks(2)) {
+            *byte = nibble(pair[0]) | pair.get(1).map_or(0, |&value| nibble(value) << 4);
+        }
+    } else {
+        let width = dtype.bits() as usize / 8;
+        for (element, &value) in bytes.chunks_exact_mut(width).zip(values) {
+            element.copy_from_slice(&from_f64(dtype, value).to_le_bytes()[..width]);
+        }
+    }
+    count
+}
+
 /// Work on elements that is the same however they are decoded.
 pub(crate) trait ElementPass {
     type Output;
@@ -46,9 +94,9 @@ pub(crate) fn each_decoded<P: ElementPass>(dtype: DType, bytes: &[u8], pass: P) 
     }
     match dtype {
         DType::Float64 => pass.over(of(bytes), f64::from_le_bytes),
-        DType::Float32 => pass.over(of(bytes), |b| f32::from_le_bytes(b).into()),
-        DType::Float16 => pass.over(of(bytes), |b| float16(u16::from_le_bytes(b)).into()),
-        DType::BFloat16 => pass.over(of(bytes), |b| bfloat16(u16::from_le_bytes(b)).into()),
+        DType::Float32 => pass.over(of(bytes), F32::value),
+        DType::Float16 => pass.over(of(bytes), F16::value),
+        DType::BFloat16 => pass.over(of(bytes), Bf16::value),
         DType::Float8E4M3FN => pass.over(of(bytes), |[b]| E4M3FN_VALUES[usize::from(b)].into()),
         DType::Float8E5M2 => pass.over(of(bytes), |[b]| E5M2_VALUES[usize::from(b)].into()),
         DType::Float4E2M1 => pass.over_nibbles(bytes, |n| E2M1_VALUES[usize::from(n)].into()),
@@ -75,6 +123,7 @@ struct Store<'a> {
 impl ElementPass for Store<'_> {
     type Output = usize;
 
+    #[inline(always)]
     fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> usize {
         for (slot, element) in self.values.iter_mut().zip(elements) {
             *slot = value(*element);
@@ -82,26 +131,10 @@ impl ElementPass for Store<'_> {
         elements.len().min(self.values.len())
     }
 
+    #[inline(always)]
     fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> usize {
         nibbles(bytes, self.values, value)
     }
-}
-
-/// Without a branch: the exponent is put right by a multiplication, which also makes subnormal numbers normal.
-#[inline(always)]
-fn float16(bits: u16) -> f32 {
-    const SPECIAL: u32 = 0x1f << 23;
-    const TWO_TO_112: f32 = f32::from_bits((127 + 112) << 23);
-    let bits = u32::from(bits);
-    let magnitude = (bits & 0x7fff) << 13;
-    let number = (f32::from_bits(magnitude) * TWO_TO_112).to_bits();
-    let special = magnitude | 0xff << 23;
-    f32::from_bits((bits & 0x8000) << 16 | if magnitude >= SPECIAL { special } else { number })
-}
-
-#[inline(always)]
-fn bfloat16(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Bit patterns of elements, as many as both slices have room for; how many.
@@ -159,6 +192,63 @@ pub fn element_bits(dtype: DType, bytes: &[u8], position: usize) -> Option<u64> 
     Some(u64::from_le_bytes(word))
 }
 
+/// Replaces the element at a position; whether there is one.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_values::put_element_bits;
+/// let mut bytes = [0x21, 0x43];
+/// assert!(put_element_bits(DType::Int4, &mut bytes, 3, 0xf) && !put_element_bits(DType::Int4, &mut bytes, 4, 0));
+/// assert_eq!(bytes, [0x21, 0xf3]);
+/// ```
+pub fn put_element_bits(dtype: DType, bytes: &mut [u8], position: usize, bits: u64) -> bool {
+    let word = bits.to_le_bytes();
+    if dtype.bits() == 4 {
+        let Some(byte) = bytes.get_mut(position / 2) else { return false };
+        let shift = 4 * (position % 2);
+        *byte = *byte & !(0xf << shift) | (word[0] & 0xf) << shift;
+        return true;
+    }
+    let width = dtype.bits() as usize / 8;
+    let element = position.checked_mul(width).and_then(|at| bytes.get_mut(at..)?.get_mut(..width));
+    element.map(|element| element.copy_from_slice(&word[..width])).is_some()
+}
+
+/// Whether any element is NaN.
+///
+/// ```
+/// use tensortap_abi::DType;
+/// use tensortap_values::any_nan;
+/// assert!(any_nan(DType::Float8E4M3FN, &[0x00, 0xff]) && !any_nan(DType::UInt8, &[0x00, 0xff]));
+/// ```
+#[must_use]
+pub fn any_nan(dtype: DType, bytes: &[u8]) -> bool {
+    /// Block by block, without leaving a block early: such loops compile to vector code.
+    fn any<const N: usize>(bytes: &[u8], is_nan: impl Fn([u8; N]) -> bool) -> bool {
+        bytes.chunks(4096).any(|block| {
+            let (elements, _) = block.as_chunks::<N>();
+            elements.iter().fold(false, |found, &element| found | is_nan(element))
+        })
+    }
+    let DTypeKind::Float(FloatFormat { mantissa_bits, exponent_bits, top }) = dtype.kind() else {
+        return false;
+    };
+    // Without its sign, a NaN is a greater number than infinity, or than the greatest number.
+    let mantissa_max = match top {
+        TopExponent::Ieee => 0,
+        TopExponent::OneNan => (1_u64 << mantissa_bits) - 2,
+        TopExponent::Finite => return false,
+    };
+    let greatest = ((1_u64 << exponent_bits) - 1) << mantissa_bits | mantissa_max;
+    #[expect(clippy::cast_possible_truncation, reason = "of the width of the dtype")]
+    match dtype.bits() {
+        64 => any(bytes, |b| u64::from_le_bytes(b) << 1 > greatest << 1),
+        32 => any(bytes, |b| u32::from_le_bytes(b) << 1 > (greatest as u32) << 1),
+        16 => any(bytes, |b| u16::from_le_bytes(b) << 1 > (greatest as u16) << 1),
+        _ => any(bytes, |[b]| b << 1 > (greatest as u8) << 1),
+    }
+}
+
 fn signed_nibble(nibble: u8) -> i8 {
     (nibble << 4).cast_signed() >> 4
 }
@@ -171,6 +261,7 @@ fn each<const N: usize, T>(bytes: &[u8], values: &mut [T], value: impl Fn([u8; N
     elements.len().min(values.len())
 }
 
+#[inline(always)]
 fn nibbles<T>(bytes: &[u8], values: &mut [T], value: impl Fn(u8) -> T) -> usize {
     let count = bytes.len().saturating_mul(2).min(values.len());
     let (pairs, last) = values[..count].as_chunks_mut::<2>();
@@ -206,6 +297,31 @@ mod tests {
                 assert!(same, "{dtype} {bits:#x}: {value} instead of {expected}");
             }
         }
+    }
+
+    #[test]
+    fn a_nan_is_found_by_its_bits_wherever_it_is_and_whatever_its_sign() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.bits() >= 8) {
+            let width = dtype.bits() as usize / 8;
+            // Every pattern of the two highest bytes; the rest of the bits zero, then one.
+            for high in 0..=u16::MAX {
+                for low in [0, 1] {
+                    let mut element = vec![0; width];
+                    element[0] = low;
+                    let (top, shared) = (high.to_le_bytes(), width.min(2));
+                    element[width - shared..].copy_from_slice(&top[2 - shared..]);
+                    let bits = element_bits(dtype, &element, 0).unwrap();
+                    let expected =
+                        matches!(Value::decode(dtype, bits), Value::Float(value) if value.is_nan());
+                    assert_eq!(any_nan(dtype, &element), expected, "{dtype} {element:02x?}");
+                }
+            }
+            let mut many = vec![0; 5000 * width];
+            assert!(!any_nan(dtype, &many));
+            many[4999 * width..].fill(0xff);
+            assert_eq!(any_nan(dtype, &many), dtype.has_nan(), "{dtype}");
+        }
+        assert!(!any_nan(DType::Float4E2M1, &[0xff; 16]) && !any_nan(DType::Int4, &[0xff; 16]));
     }
 
     proptest! {
@@ -247,6 +363,31 @@ mod tests {
                 }
             }
             prop_assert_eq!(element_bits(dtype, &bytes, elements_in(dtype, bytes.len())), None);
+        }
+
+        #[test]
+        fn what_is_encoded_is_decoded_to_the_same_elements(
+            dtype in prop::sample::select(&DType::ALL[..]),
+            bytes in prop::collection::vec(any::<u8>(), 0..64),
+            odd in any::<bool>(),
+        ) {
+            let numel = elements_in(dtype, bytes.len()).saturating_sub(usize::from(odd));
+            let mut values = vec![0.0; numel];
+            decode_block(dtype, &bytes, &mut values);
+            let mut again = vec![0xa5; (numel * dtype.bits() as usize).div_ceil(8)];
+            prop_assert_eq!(encode_block(dtype, &values, &mut again), numel);
+            for (position, value) in values.iter().enumerate() {
+                let bits = element_bits(dtype, &again, position).unwrap();
+                prop_assert_eq!(bits, from_f64(dtype, *value) & mask(dtype), "{} {}", dtype, position);
+                let mut put = again.clone();
+                prop_assert!(put_element_bits(dtype, &mut put, position, !bits));
+                prop_assert_eq!(element_bits(dtype, &put, position), Some(!bits & mask(dtype)));
+                prop_assert!(put_element_bits(dtype, &mut put, position, bits));
+                prop_assert_eq!(&put, &again, "its neighbours stay");
+            }
+            if dtype.bits() == 4 && numel % 2 == 1 {
+                prop_assert_eq!(again[numel / 2] >> 4, 0, "a last odd nibble is zero");
+            }
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What the bytes of a tensor mean: elements of every dtype as numbers, as text and on the line of representable
-//! values; statistics over them.
+//! values; statistics over them, and their hash. Which dtypes there are is the table in [`tensortap_abi::DType`].
 //!
 //! Content is little endian and contiguous; 4-bit elements are packed two to a byte, low nibble first. An element's
 //! *bits* are its pattern in the low bits of a `u64`; bits above its width do not count.
 //!
 //! - [`decode_block`] turns bytes into `f64`, [`decode_signed`], [`decode_unsigned`] and [`decode_bits`] into exact
 //!   integers and raw patterns, [`element_bits`] picks one element.
+//! - [`encode_block`] and [`put_element_bits`] are the way back.
+//! - [`content_hash`] and [`ContentHasher`] take the hash that a dump has of every payload.
 //! - [`to_f64`] and [`from_f64`] convert one element; [`Value`] is its exact value.
 //! - [`Element`] displays as text that [`Element::parse`] reads back to the same bits.
 //! - [`ordinal`] counts representable values, so that a distance in units in the last place is a subtraction.
@@ -35,6 +37,8 @@ extern crate std;
 
 mod block;
 mod convert;
+mod hash;
+mod hot;
 mod ordinal;
 mod small_float;
 mod statistics;
@@ -42,8 +46,13 @@ mod text;
 mod value;
 pub mod vector;
 
-pub use block::{decode_bits, decode_block, decode_signed, decode_unsigned, element_bits, elements_in};
+pub use block::{
+    any_nan, decode_bits, decode_block, decode_block_at, decode_signed, decode_unsigned, element_bits,
+    elements_in, encode_block, put_element_bits,
+};
 pub use convert::{from_f64, to_f64};
+pub use hash::{ContentHasher, HASH_ALGORITHM, LEAF_BYTES, content_hash};
+pub use hot::{Bf16, F16, F32, HotFloat};
 pub use ordinal::{ordinal, ulp_distance};
 pub use statistics::{F16_OVERFLOW, Statistics, Summary};
 pub use text::{Element, ParseElementError};

@@ -1,50 +1,39 @@
 //! Binary floats of at most 16 bits, by bit arithmetic.
 
-use tensortap_abi::DType;
+use tensortap_abi::{DType, DTypeKind, FloatFormat, TopExponent};
 
-/// A binary float: sign, exponent, mantissa, from the top bit down.
+/// A float that the machine does not have, as the table of dtypes describes it.
 #[derive(Clone, Copy)]
-pub(crate) struct SmallFloat {
-    exponent_bits: u32,
-    mantissa_bits: u32,
-    specials: Specials,
-}
+pub(crate) struct SmallFloat(FloatFormat);
 
-/// What the largest exponent means.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Specials {
-    /// Infinity, and NaN above it.
-    Ieee,
-    /// Finite numbers, but NaN for the largest mantissa.
-    OneNan,
-    /// Finite numbers.
-    None,
-}
-
-const F16: SmallFloat = SmallFloat { exponent_bits: 5, mantissa_bits: 10, specials: Specials::Ieee };
-const BF16: SmallFloat = SmallFloat { exponent_bits: 8, mantissa_bits: 7, specials: Specials::Ieee };
-const E4M3FN: SmallFloat = SmallFloat { exponent_bits: 4, mantissa_bits: 3, specials: Specials::OneNan };
-const E5M2: SmallFloat = SmallFloat { exponent_bits: 5, mantissa_bits: 2, specials: Specials::Ieee };
-const E2M1: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 1, specials: Specials::None };
-
-pub(crate) static E4M3FN_VALUES: [f32; 256] = E4M3FN.table();
-pub(crate) static E5M2_VALUES: [f32; 256] = E5M2.table();
-pub(crate) static E2M1_VALUES: [f32; 16] = E2M1.table();
+pub(crate) static E4M3FN_VALUES: [f32; 256] = table(DType::Float8E4M3FN);
+pub(crate) static E5M2_VALUES: [f32; 256] = table(DType::Float8E5M2);
+pub(crate) static E2M1_VALUES: [f32; 16] = table(DType::Float4E2M1);
 
 const F32_MANTISSA_BITS: u32 = 23;
 const F32_BIAS: u32 = 127;
 const F64_MANTISSA_BITS: u32 = 52;
 const F64_BIAS: i32 = 1023;
 
+/// The value of every bit pattern of a dtype.
+const fn table<const N: usize>(dtype: DType) -> [f32; N] {
+    let Some(format) = SmallFloat::of(dtype) else { panic!("a small float") };
+    let mut table = [0.0; N];
+    let mut bits = 0;
+    while bits < N {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 256")]
+        let pattern = bits as u16;
+        table[bits] = format.decode(pattern);
+        bits += 1;
+    }
+    table
+}
+
 impl SmallFloat {
     /// The format of a dtype; `None` for integers and for floats that the machine has.
     pub(crate) const fn of(dtype: DType) -> Option<SmallFloat> {
-        match dtype {
-            DType::Float16 => Some(F16),
-            DType::BFloat16 => Some(BF16),
-            DType::Float8E4M3FN => Some(E4M3FN),
-            DType::Float8E5M2 => Some(E5M2),
-            DType::Float4E2M1 => Some(E2M1),
+        match dtype.kind() {
+            DTypeKind::Float(format) if dtype.bits() <= 16 => Some(SmallFloat(format)),
             _ => None,
         }
     }
@@ -52,26 +41,26 @@ impl SmallFloat {
     /// Every value of these formats is an `f32`, built from its bits.
     pub(crate) const fn decode(&self, bits: u16) -> f32 {
         let bits = bits as u32;
-        let exponent_max = (1 << self.exponent_bits) - 1;
-        let mantissa_max = (1 << self.mantissa_bits) - 1;
+        let exponent_max = (1 << self.0.exponent_bits) - 1;
+        let mantissa_max = (1 << self.0.mantissa_bits) - 1;
         let bias = exponent_max / 2;
-        let sign = bits >> (self.exponent_bits + self.mantissa_bits) & 1;
-        let exponent = bits >> self.mantissa_bits & exponent_max;
+        let sign = bits >> (self.0.exponent_bits + self.0.mantissa_bits) & 1;
+        let exponent = bits >> self.0.mantissa_bits & exponent_max;
         let mantissa = bits & mantissa_max;
-        let widened = mantissa << (F32_MANTISSA_BITS - self.mantissa_bits);
-        let special = match self.specials {
-            Specials::Ieee => exponent == exponent_max,
-            Specials::OneNan => exponent == exponent_max && mantissa == mantissa_max,
-            Specials::None => false,
+        let widened = mantissa << (F32_MANTISSA_BITS - self.0.mantissa_bits);
+        let special = match self.0.top {
+            TopExponent::Ieee => exponent == exponent_max,
+            TopExponent::OneNan => exponent == exponent_max && mantissa == mantissa_max,
+            TopExponent::Finite => false,
         };
         let magnitude = if special {
             f32::from_bits(0xff << F32_MANTISSA_BITS | widened)
-        } else if self.exponent_bits == 8 {
+        } else if self.0.exponent_bits == 8 {
             // The exponent of an `f32`: the mantissa only gets longer, also below the normal numbers.
             f32::from_bits(exponent << F32_MANTISSA_BITS | widened)
         } else if exponent == 0 {
             // The unit of the subnormal numbers, a power of two.
-            let unit = F32_BIAS + 1 - bias - self.mantissa_bits;
+            let unit = F32_BIAS + 1 - bias - self.0.mantissa_bits;
             mantissa as f32 * f32::from_bits(unit << F32_MANTISSA_BITS)
         } else {
             f32::from_bits((exponent + F32_BIAS - bias) << F32_MANTISSA_BITS | widened)
@@ -79,22 +68,9 @@ impl SmallFloat {
         if sign == 1 { -magnitude } else { magnitude }
     }
 
-    /// The value of every bit pattern.
-    const fn table<const N: usize>(&self) -> [f32; N] {
-        let mut table = [0.0; N];
-        let mut bits = 0;
-        while bits < N {
-            #[expect(clippy::cast_possible_truncation, reason = "at most 256")]
-            let pattern = bits as u16;
-            table[bits] = self.decode(pattern);
-            bits += 1;
-        }
-        table
-    }
-
     /// The nearest value, ties to the even mantissa, in one rounding.
     pub(crate) fn encode(&self, value: f64) -> u64 {
-        let sign = u64::from(value.is_sign_negative()) << (self.exponent_bits + self.mantissa_bits);
+        let sign = u64::from(value.is_sign_negative()) << (self.0.exponent_bits + self.0.mantissa_bits);
         sign | self.magnitude(value)
     }
 
@@ -111,9 +87,9 @@ impl SmallFloat {
 
     /// Nearest pattern of a finite magnitude, as if the largest exponent were an ordinary one.
     fn round(&self, magnitude: f64) -> u64 {
-        let least_normal = 2 - (1 << (self.exponent_bits - 1));
+        let least_normal = 2 - (1 << (self.0.exponent_bits - 1));
         let exponent = exponent_of(magnitude).max(least_normal);
-        let (exponent, mantissa_bits) = (exponent, self.mantissa_bits.cast_signed());
+        let (exponent, mantissa_bits) = (exponent, self.0.mantissa_bits.cast_signed());
         // In units of the last place: below 2^(mantissa_bits + 1), scaled without rounding.
         let units = magnitude * power_of_two(mantissa_bits - exponent);
         // Adding 2^52 leaves no room for a fraction; the machine rounds it away, ties to even.
@@ -125,32 +101,32 @@ impl SmallFloat {
         )]
         let units = whole as u64;
         // A mantissa that rounded up to a power of two carries into the exponent.
-        (u64::from((exponent - least_normal).cast_unsigned()) << self.mantissa_bits) + units
+        (u64::from((exponent - least_normal).cast_unsigned()) << self.0.mantissa_bits) + units
     }
 
     /// Pattern of the greatest finite value.
     const fn greatest(&self) -> u64 {
-        let patterns = 1 << (self.exponent_bits + self.mantissa_bits);
-        match self.specials {
-            Specials::Ieee => patterns - (1 << self.mantissa_bits) - 1,
-            Specials::OneNan => patterns - 2,
-            Specials::None => patterns - 1,
+        let patterns = 1 << (self.0.exponent_bits + self.0.mantissa_bits);
+        match self.0.top {
+            TopExponent::Ieee => patterns - (1 << self.0.mantissa_bits) - 1,
+            TopExponent::OneNan => patterns - 2,
+            TopExponent::Finite => patterns - 1,
         }
     }
 
     const fn infinity(&self) -> Option<u64> {
-        match self.specials {
-            Specials::Ieee => Some(self.greatest() + 1),
-            Specials::OneNan | Specials::None => None,
+        match self.0.top {
+            TopExponent::Ieee => Some(self.greatest() + 1),
+            TopExponent::OneNan | TopExponent::Finite => None,
         }
     }
 
     /// Pattern of the NaN that arithmetic gives, without its sign.
     pub(crate) const fn quiet_nan(&self) -> Option<u64> {
-        match self.specials {
-            Specials::Ieee => Some(self.greatest() + 1 + (1 << (self.mantissa_bits - 1))),
-            Specials::OneNan => Some(self.greatest() + 1),
-            Specials::None => None,
+        match self.0.top {
+            TopExponent::Ieee => Some(self.greatest() + 1 + (1 << (self.0.mantissa_bits - 1))),
+            TopExponent::OneNan => Some(self.greatest() + 1),
+            TopExponent::Finite => None,
         }
     }
 }

@@ -88,7 +88,7 @@ impl Made {
         };
         if bytes == whole {
             captured.flags |= RECORD_HAS_HASH;
-            captured.hash = tensortap::format::content_hash(content).to_le_bytes();
+            captured.hash = tensortap::values::content_hash(content).to_le_bytes();
         }
         self.records.push(IndexRecord::tensor(&captured, payload));
         self

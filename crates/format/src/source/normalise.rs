@@ -1,9 +1,11 @@
 //! From what a manifest says to the one record that tools see.
 
 use tensortap_abi::{
-    DType, MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role, SLOTS_PER_TASK,
-    TensorDumpRecord, TensorStats,
+    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role,
+    SLOTS_PER_TASK, TensorDumpRecord, TensorStats,
 };
+
+use tensortap_values::from_f64;
 
 use super::{
     fields::{Dims, Spelling},
@@ -178,7 +180,7 @@ fn means(dtype: DType, bits: u64, other: u64) -> bool {
 fn scalar_bits(dtype: DType, value: &Spelling) -> Result<u64, String> {
     let out_of_range = || format!("its value does not fit in {dtype}");
     if dtype.is_float() {
-        return Ok(ScalarValue::float_bits(dtype, float_of(value).ok_or_else(out_of_range)?));
+        return Ok(from_f64(dtype, float_of(value).ok_or_else(out_of_range)?));
     }
     let integer = match value {
         Spelling::Integer(value) => *value,
@@ -187,11 +189,10 @@ fn scalar_bits(dtype: DType, value: &Spelling) -> Result<u64, String> {
         Spelling::Float(_) => return Err(out_of_range()),
     };
     let width = dtype.bits();
-    let signed = matches!(dtype, DType::Int64 | DType::Int32 | DType::Int16 | DType::Int8 | DType::Int4);
-    let (least, most) = match (dtype, signed) {
-        (DType::Bool, _) => (0, 1),
-        (_, true) => (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1),
-        (_, false) => (0, (1i128 << width) - 1),
+    let (least, most) = match dtype.kind() {
+        DTypeKind::Bool => (0, 1),
+        DTypeKind::Signed => (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1),
+        DTypeKind::Unsigned | DTypeKind::Float(_) => (0, (1i128 << width) - 1),
     };
     if !(least..=most).contains(&integer) {
         return Err(out_of_range());

@@ -1,9 +1,8 @@
 //! One block of both sides, decoded.
 
 use tensortap_abi::DType;
-use tensortap_values::element_bits;
+use tensortap_values::{decode_block_at, element_bits};
 
-use super::decode::decode;
 use super::distance::distances;
 use super::full::Specials;
 use super::peak::Peak;
@@ -93,8 +92,8 @@ impl Block {
         let Bytes { count, dump_dtype, golden_dtype, .. } = *bytes;
         (self.count, self.differing) = (count, 0);
         self.excluded.clear();
-        decode(self.level, dump_dtype, bytes.dump, &mut self.dump[..count]);
-        decode(self.level, golden_dtype, bytes.golden, &mut self.golden[..count]);
+        decode_block_at(self.level, dump_dtype, bytes.dump, &mut self.dump[..count]);
+        decode_block_at(self.level, golden_dtype, bytes.golden, &mut self.golden[..count]);
         let (dump_zeros, dump_special) = self.level.run(Census(&self.dump[..count]));
         let (golden_zeros, golden_special) = self.level.run(Census(&self.golden[..count]));
         self.dump_specials = Specials { zeros: dump_zeros, ..Specials::default() };

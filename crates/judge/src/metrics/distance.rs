@@ -6,8 +6,8 @@ use tensortap_abi::DType;
 use tensortap_values::{decode_bits, decode_signed};
 
 use super::block::BLOCK;
-use super::decode::{Bf16, F16, F32, Hot};
 use tensortap_values::vector::{Level, Work};
+use tensortap_values::{Bf16, F16, F32, HotFloat};
 
 /// Fills in the distances; how many elements differ in their bits. Of a NaN or an infinity the distance means nothing.
 pub(super) fn distances(level: Level, dtype: DType, dump: &[u8], golden: &[u8], out: &mut [u64]) -> u64 {
@@ -26,7 +26,7 @@ struct HotDistances<'a, H> {
     dtype: PhantomData<H>,
 }
 
-impl<H: Hot> Work for HotDistances<'_, H> {
+impl<H: HotFloat> Work for HotDistances<'_, H> {
     type Output = u64;
 
     #[inline(always)]

@@ -1,9 +1,9 @@
 //! Every metric in one pass.
 
 use tensortap_abi::DType;
-use tensortap_values::from_f64;
+use tensortap_values::{decode_block, encode_block};
 
-use super::block::{Block, Bytes, Excluded, may_exceed};
+use super::block::{BLOCK, Block, Bytes, Excluded, may_exceed};
 use super::comparison::Comparison;
 use super::distance::{DistanceSums, TakeDistances};
 use super::peak::{Peak, Worst, greater};
@@ -302,20 +302,12 @@ fn first_mismatch(block: &Block, bytes: &Bytes<'_>) -> Option<Peak> {
 
 /// The golden of a block in the dump's dtype.
 pub(super) fn round_golden(bytes: &Bytes<'_>, rounded: &mut Vec<u8>) {
-    let width = bytes.dump_dtype.bits() as usize;
+    let mut values = [0.0; BLOCK];
+    let values = &mut values[..bytes.count];
+    decode_block(bytes.golden_dtype, bytes.golden, values);
     rounded.clear();
-    rounded.resize((bytes.count * width).div_ceil(8), 0);
-    for position in 0..bytes.count {
-        let (_, golden) = bytes.bits(position);
-        let bits = from_f64(bytes.dump_dtype, tensortap_values::to_f64(bytes.golden_dtype, golden));
-        let word = bits.to_le_bytes();
-        if width == 4 {
-            rounded[position / 2] |= word[0] << (4 * (position % 2));
-        } else {
-            let width = width / 8;
-            rounded[position * width..][..width].copy_from_slice(&word[..width]);
-        }
-    }
+    rounded.resize((bytes.count * bytes.dump_dtype.bits() as usize).div_ceil(8), 0);
+    encode_block(bytes.dump_dtype, values, rounded);
 }
 
 fn metrics(findings: Findings, comparison: &Comparison, golden_dtype: DType) -> Metrics {

@@ -23,7 +23,6 @@
 
 mod block;
 mod comparison;
-mod decode;
 mod detail;
 mod distance;
 mod error;

@@ -6,13 +6,13 @@ use tensortap_abi::DType;
 
 use super::block::{Block, Bytes, Excluded, may_exceed};
 use super::comparison::Comparison;
-use super::decode::{Bf16, F16, F32, Hot};
 use super::distance::TakeDistances;
 use super::full::round_golden;
 use super::peak::{Peak, Worst, greater};
 use super::rule::Test;
 use super::stream::{Pass, sealed};
 use tensortap_values::vector::{Level, Work};
+use tensortap_values::{Bf16, F16, F32, HotFloat};
 
 /// Whether a tensor is within its rule, and its greatest error. The fields mean what they mean in
 /// [`Metrics`](super::Metrics).
@@ -201,7 +201,7 @@ impl<'a, H> HotPass<'a, H> {
     }
 }
 
-impl<H: Hot> Work for HotPass<'_, H> {
+impl<H: HotFloat> Work for HotPass<'_, H> {
     type Output = Option<HotSums>;
 
     #[inline(always)]

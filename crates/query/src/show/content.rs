@@ -1,7 +1,8 @@
 //! Walks over a stored payload: its statistics, and its values.
 
 use tensortap::DType;
-use tensortap::format::{ContentHasher, Dump, FormatError, PayloadState, Record};
+use tensortap::format::{Dump, FormatError, PayloadState, Record};
+use tensortap::values::ContentHasher;
 use tensortap::values::{Statistics, Summary, decode_block, elements_in};
 
 use crate::Progress;
@@ -50,9 +51,8 @@ impl<'d> Content<'d> {
             statistics.update(bytes);
             hasher.update(bytes);
         })?;
-        let hash = hasher.digest();
         let whole = self.record.payload == PayloadState::Stored;
-        let damaged = whole && self.record.hash.is_some_and(|said| said != hash);
+        let damaged = whole && self.record.hash.is_some_and(|said| said != hasher.finish());
         Ok(Measured { summary: statistics.summary(), damaged })
     }
 

@@ -32,6 +32,7 @@ pub(super) struct Walk {
     coords: [u64; MAX_DIMS + 1],
     /// Element at the coordinates.
     offset: u64,
+    is_contiguous: bool,
 }
 
 impl Walk {
@@ -43,6 +44,7 @@ impl Walk {
             ndims: 2,
             coords: [0; MAX_DIMS + 1],
             offset: layout.start_offset(),
+            is_contiguous: layout.is_contiguous(),
         };
         if layout.numel() > 0 {
             layout
@@ -78,8 +80,7 @@ impl Walk {
 
     /// Whether logical order is memory order without gaps.
     pub fn is_contiguous(&self) -> bool {
-        let cols = self.cols();
-        self.ndims == 2 && self.rows().len == 1 && (cols.len == 1 || cols.step == 1)
+        self.is_contiguous
     }
 
     /// Elements of a row, when rows are columns in memory: neighbours of a column lie side by side, those of a row

@@ -10,7 +10,9 @@ use zerocopy::IntoBytes;
 
 use super::{Outcome, ThreadRecorder};
 use crate::lane::{Need, Route};
-use crate::{DropReason, Gather, HostLink, LEAF_BYTES, Statistics, TreeHasher};
+use tensortap_values::{ContentHasher, LEAF_BYTES, Statistics};
+
+use crate::{DropReason, Gather, HostLink};
 
 impl<H: HostLink> ThreadRecorder<'_, H> {
     /// Records a payload with its metadata and hash.
@@ -28,7 +30,7 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
             Ok(reservation) => reservation,
             Err(reason) => return self.drop_payload(record, reason, bytes),
         };
-        let mut hasher = TreeHasher::new(bytes);
+        let mut hasher = ContentHasher::new(bytes);
         fill(&mut content, self.lane.payload(&reservation), &mut hasher);
         self.ledger.captured(bytes);
         record.payload_pos = reservation.position();
@@ -56,7 +58,7 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
                 return Outcome::Dropped(reason);
             }
         }
-        let mut hasher = TreeHasher::new(bytes);
+        let mut hasher = ContentHasher::new(bytes);
         match self.send_pieces(&record, &mut content, &mut hasher) {
             Ok(()) => self.end_pieces(&record, hasher),
             Err(reason) => self.cut_pieces(&record, content, hasher, reason),
@@ -68,7 +70,7 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
         &mut self,
         record: &TensorDumpRecord,
         content: &mut Gather<'_>,
-        hasher: &mut TreeHasher,
+        hasher: &mut ContentHasher,
     ) -> Result<(), DropReason> {
         let mut align = self.lane.first_piece_align(record.payload_bytes);
         while content.left_bytes() > 0 {
@@ -90,7 +92,7 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
         Ok(())
     }
 
-    fn end_pieces(&mut self, record: &TensorDumpRecord, hasher: TreeHasher) -> Outcome {
+    fn end_pieces(&mut self, record: &TensorDumpRecord, hasher: ContentHasher) -> Outcome {
         let hash = hasher.finish().to_le_bytes();
         let flags = record.flags | RECORD_HAS_HASH;
         let end = TensorDumpRecord { hash, flags, ..step_of(record, RecordKind::Commit) };
@@ -112,7 +114,7 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
         &mut self,
         record: &TensorDumpRecord,
         mut content: Gather<'_>,
-        mut hasher: TreeHasher,
+        mut hasher: ContentHasher,
         reason: DropReason,
     ) -> Outcome {
         self.ledger.dropped(reason, content.left_bytes());
@@ -168,7 +170,7 @@ fn step_of(record: &TensorDumpRecord, kind: RecordKind) -> TensorDumpRecord {
 }
 
 /// Copies the next bytes of the content into a reserved piece and hashes the copy while it is hot.
-fn fill(content: &mut Gather<'_>, piece: &mut [MaybeUninit<u8>], hasher: &mut TreeHasher) {
+fn fill(content: &mut Gather<'_>, piece: &mut [MaybeUninit<u8>], hasher: &mut ContentHasher) {
     for window in piece.chunks_mut(content.window()) {
         hasher.update(content.next_into(window));
     }
@@ -184,7 +186,7 @@ fn read_leaves(content: &mut Gather<'_>, mut take: impl FnMut(&[u8])) {
 
 /// Hash and statistics of the content, of one reading.
 fn summarize(record: &TensorDumpRecord, mut content: Gather<'_>) -> (u128, TensorStats) {
-    let mut hasher = TreeHasher::new(record.payload_bytes);
+    let mut hasher = ContentHasher::new(record.payload_bytes);
     let dtype = DType::from_tag(record.dtype).expect("content is read only with a good dtype");
     let mut statistics = Statistics::new(dtype, content.left_elems());
     read_leaves(&mut content, |leaf| {

@@ -2,6 +2,7 @@
 
 use tensortap_abi::*;
 use tensortap_recorder::*;
+use tensortap_values::content_hash;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::host::FakeHost;
@@ -97,7 +98,7 @@ fn a_dispatch_carries_its_args_and_passes_over_the_end_of_the_arena_in_one_piece
         host.drain();
         let taken = host.taken.last().unwrap();
         assert_eq!(taken.payload.as_deref(), Some(args.as_bytes()));
-        assert_eq!(taken.record.hash, hash128(args.as_bytes()).to_le_bytes());
+        assert_eq!(taken.record.hash, content_hash(args.as_bytes()).to_le_bytes());
         assert_eq!(taken.record.shape, [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(DispatchFields::BlockIdx.of(&taken.record), 5);
         assert_eq!((taken.record.kind, taken.record.flags), (4, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH));
@@ -115,7 +116,7 @@ fn an_empty_tensor_has_an_empty_payload_with_a_hash() {
     host.drain();
     let empty = &host.taken[1];
     assert_eq!(empty.payload.as_deref(), Some(&[][..]));
-    assert_eq!(empty.record.hash, hash128(&[]).to_le_bytes());
+    assert_eq!(empty.record.hash, content_hash(&[]).to_le_bytes());
 }
 
 #[test]

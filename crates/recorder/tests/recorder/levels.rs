@@ -2,6 +2,7 @@
 
 use tensortap_abi::*;
 use tensortap_recorder::*;
+use tensortap_values::content_hash;
 use zerocopy::FromBytes;
 
 use crate::host::{FakeHost, Taken};
@@ -72,7 +73,7 @@ fn hash_records_hash_and_statistics_of_the_logical_content() {
     assert_eq!(outcomes, [Recorded; 4]);
     let Taken { record, payload, .. } = &taken[0];
     assert_eq!((record.flags, record.payload_bytes), (RECORD_HAS_STATS | RECORD_HAS_HASH, 600));
-    assert_eq!(record.hash, hash128(&content).to_le_bytes());
+    assert_eq!(record.hash, content_hash(&content).to_le_bytes());
     let stats = TensorStats::read_from_bytes(payload.as_deref().unwrap()).unwrap();
     let values: Vec<f64> = content.iter().map(|byte| byte.cast_signed().into()).collect();
     let mean = values.iter().sum::<f64>() / 600.0;
@@ -88,7 +89,7 @@ fn hash_records_hash_and_statistics_of_the_logical_content() {
 fn hash_takes_content_larger_than_the_arena() {
     let (outcomes, taken, content) = taken_at(DumpLevel::Hash, |rig| rig.tensor(50_000));
     assert_eq!(outcomes[0], Recorded);
-    assert_eq!(taken[0].record.hash, hash128(&content).to_le_bytes());
+    assert_eq!(taken[0].record.hash, content_hash(&content).to_le_bytes());
     assert_eq!(taken[0].record.payload_bytes, 50_000);
 }
 
@@ -100,5 +101,5 @@ fn hash_of_4_bit_elements_leaves_out_the_nibble_behind_the_last() {
     let zeros =
         content.iter().flat_map(|byte| [byte & 0xf, byte >> 4]).take(9001).filter(|&n| n == 0).count();
     assert_eq!((stats.numel, stats.zeros), (9001, zeros as u64));
-    assert_eq!(taken[0].record.hash, hash128(&content).to_le_bytes());
+    assert_eq!(taken[0].record.hash, content_hash(&content).to_le_bytes());
 }

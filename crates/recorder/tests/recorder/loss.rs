@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use tensortap_abi::*;
 use tensortap_recorder::*;
+use tensortap_values::content_hash;
 
 use crate::host::{FakeHost, Taken, state_offset};
 use crate::link::ScriptedLink;
@@ -71,7 +72,7 @@ proptest! {
             prop_assert_eq!(record.payload_bytes, content.len() as u64);
             if record.flags & RECORD_PAYLOAD_DROPPED == 0 {
                 prop_assert_eq!(payload.as_ref(), Some(content));
-                prop_assert_eq!(record.hash, hash128(content).to_le_bytes());
+                prop_assert_eq!(record.hash, content_hash(content).to_le_bytes());
             } else {
                 prop_assert_eq!(record.flags, RECORD_PAYLOAD_DROPPED);
             }
@@ -230,7 +231,7 @@ fn at_level_hash_without_room_the_hash_stays() {
     host.drain();
     let Taken { record, payload, .. } = &host.taken[64];
     assert_eq!((record.flags, payload), (RECORD_HAS_HASH | RECORD_PAYLOAD_DROPPED, &None));
-    assert_eq!(record.hash, hash128(&rig.content(&desc)).to_le_bytes());
+    assert_eq!(record.hash, content_hash(&rig.content(&desc)).to_le_bytes());
     assert_eq!(recorder.counters().dropped_no_space, 1);
 }
 
@@ -312,7 +313,7 @@ fn a_payload_cut_by_the_hosts_death_is_marked_and_keeps_the_hash_of_the_whole() 
     let Taken { record, payload, pieces } = &host.taken[0];
     assert_eq!((*pieces, payload.as_deref()), (4, Some(&content[..8192])));
     assert_eq!(record.flags, RECORD_HAS_HASH | RECORD_TRUNCATED);
-    assert_eq!(record.hash, hash128(&content).to_le_bytes());
+    assert_eq!(record.hash, content_hash(&content).to_le_bytes());
     let counters = recorder.counters();
     assert_eq!((counters.dropped_no_host, counters.dropped_bytes), (1, 20_000 - 8192));
 }

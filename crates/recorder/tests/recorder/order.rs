@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use tensortap_abi::*;
-use tensortap_recorder::{Outcome, ScalarCapture, hash128};
+use tensortap_recorder::{Outcome, ScalarCapture};
+use tensortap_values::content_hash;
 
 use crate::host::{FakeHost, Taken};
 use crate::link::ScriptedLink;
@@ -86,7 +87,7 @@ fn check_tensor(taken: &Taken, task_id: u64, desc: &TensorDesc, content: &[u8]) 
         task_id,
         payload_pos: record.payload_pos,
         payload_bytes: content.len() as u64,
-        hash: hash128(content).to_le_bytes(),
+        hash: content_hash(content).to_le_bytes(),
         start_offset: desc.start_offset,
         address: desc.buffer_addr,
         kind: kind as u8,

@@ -6,6 +6,7 @@ use std::time::Instant;
 use tensortap_abi::*;
 use tensortap_recorder::*;
 use tensortap_sync::Counter;
+use tensortap_values::content_hash;
 
 use crate::host::{FakeHost, state_offset};
 use crate::rig::{Rig, input};
@@ -76,7 +77,7 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
                 let (_, content) = &tensors[pick(thread, round)];
                 assert_eq!(taken.record.task_id, round);
                 assert!(taken.payload.as_ref() == Some(content), "thread {thread}, round {round}");
-                assert_eq!(taken.record.hash, hash128(content).to_le_bytes());
+                assert_eq!(taken.record.hash, content_hash(content).to_le_bytes());
             }
         }
     });

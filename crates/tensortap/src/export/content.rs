@@ -1,8 +1,9 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use tensortap_format::{ContentHasher, Dump, PayloadState, Record};
+use tensortap_format::{Dump, PayloadState, Record};
 use tensortap_interchange::Content;
+use tensortap_values::ContentHasher;
 
 /// Whether a record has all of its content.
 pub fn is_whole(record: &Record) -> bool {
@@ -44,7 +45,7 @@ impl<'a> RecordContent<'a> {
             return Ok(());
         }
         let done = std::mem::replace(&mut *hashed, Hashed::new(self.record));
-        let is_right = done.hasher.digest() == said;
+        let is_right = done.hasher.finish() == said;
         if is_right { Ok(()) } else { Err(io::Error::other(self.dump.damaged(self.record))) }
     }
 }

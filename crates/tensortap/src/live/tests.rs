@@ -4,7 +4,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL, RECORD_HAS_HASH, Role, TaskDumpRecord, TensorDumpRecord};
-use tensortap_format::{Footer, Payload, Status, content_hash};
+use tensortap_format::{Footer, Payload, Status};
+use tensortap_values::content_hash;
 
 use super::*;
 

@@ -1,14 +1,7 @@
-//! Elements as `f64`, vectorised for the dtypes that tensors mostly have.
+//! The floats that tensors mostly hold, one at a time and without a branch, for loops that compile to vector code.
 
-use std::marker::PhantomData;
-
-use tensortap_abi::DType;
-use tensortap_values::decode_block;
-
-use tensortap_values::vector::{Level, Work};
-
-/// A float that the loops decode themselves, without a branch.
-pub(super) trait Hot {
+/// A float that a loop decodes itself, without a branch.
+pub trait HotFloat {
     /// The bytes of an element.
     type Raw: Copy + PartialEq;
     /// Whole elements of a slice of bytes.
@@ -19,11 +12,14 @@ pub(super) trait Hot {
     fn ordinal(raw: Self::Raw) -> i32;
 }
 
-pub(super) struct F32;
-pub(super) struct F16;
-pub(super) struct Bf16;
+/// `float32`.
+pub struct F32;
+/// `float16`.
+pub struct F16;
+/// `bfloat16`.
+pub struct Bf16;
 
-impl Hot for F32 {
+impl HotFloat for F32 {
     type Raw = [u8; 4];
 
     #[inline(always)]
@@ -42,7 +38,7 @@ impl Hot for F32 {
     }
 }
 
-impl Hot for Bf16 {
+impl HotFloat for Bf16 {
     type Raw = [u8; 2];
 
     #[inline(always)]
@@ -61,7 +57,7 @@ impl Hot for Bf16 {
     }
 }
 
-impl Hot for F16 {
+impl HotFloat for F16 {
     type Raw = [u8; 2];
 
     #[inline(always)]
@@ -98,41 +94,16 @@ fn small_ordinal(raw: [u8; 2]) -> i32 {
     if bits < 0 { -magnitude } else { magnitude }
 }
 
-/// Decodes as many elements as `values` has room for; the bytes must hold them.
-pub(super) fn decode(level: Level, dtype: DType, bytes: &[u8], values: &mut [f64]) {
-    match dtype {
-        DType::Float32 => level.run(Decode::<F32> { bytes, values, dtype: PhantomData }),
-        DType::Float16 => level.run(Decode::<F16> { bytes, values, dtype: PhantomData }),
-        DType::BFloat16 => level.run(Decode::<Bf16> { bytes, values, dtype: PhantomData }),
-        _ => {
-            let decoded = decode_block(dtype, bytes, values);
-            debug_assert_eq!(decoded, values.len(), "the bytes hold the elements");
-        }
-    }
-}
-
-struct Decode<'a, H> {
-    bytes: &'a [u8],
-    values: &'a mut [f64],
-    dtype: PhantomData<H>,
-}
-
-impl<H: Hot> Work for Decode<'_, H> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (value, raw) in self.values.iter_mut().zip(H::split(self.bytes)) {
-            *value = H::value(*raw);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tensortap_values::{ordinal, to_f64};
+    use std::vec;
+    use std::vec::Vec;
+
+    use tensortap_abi::DType;
 
     use super::*;
+    use crate::vector::Level;
+    use crate::{decode_block_at, ordinal, to_f64};
 
     #[test]
     fn every_16_bit_float_decodes_as_defined_at_every_level() {
@@ -143,7 +114,7 @@ mod tests {
         ] {
             for level in Level::available() {
                 let mut values = vec![0.0; 1 << 16];
-                decode(level, dtype, &bytes, &mut values);
+                decode_block_at(level, dtype, &bytes, &mut values);
                 for bits in 0..=u16::MAX {
                     let (ours, defined) = (values[usize::from(bits)], to_f64(dtype, bits.into()));
                     let same = ours.to_bits() == defined.to_bits() || ours.is_nan() && defined.is_nan();

@@ -1,4 +1,4 @@
-//! The content hash `xxh3_128_tree4k`.
+//! The content hash [`HASH_ALGORITHM`].
 //!
 //! Up to [`LEAF_BYTES`] it is XXH3-128 of the bytes, with seed 0. Above, the content is cut into leaves of
 //! [`LEAF_BYTES`], the last of which may be short; the hash is XXH3-128, seeded with the byte length, over the leaves'
@@ -6,20 +6,24 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Bytes of a leaf.
+/// Name of the hash in manifests.
+pub const HASH_ALGORITHM: &str = "xxh3_128_tree4k";
+/// Bytes of a leaf; content up to this size is hashed directly.
 pub const LEAF_BYTES: usize = 4096;
 
 /// The hash of content that lies in one piece.
 ///
 /// ```
-/// use tensortap_recorder::hash128;
-/// assert_eq!(hash128(b""), 0x99aa06d3014798d86001c324468d497f);
+/// use tensortap_values::content_hash;
+/// assert_eq!(content_hash(b""), 0x99aa06d3014798d86001c324468d497f);
+/// assert_ne!(content_hash(&[0; 4096]), content_hash(&[0; 4097]));
 /// ```
-pub fn hash128(bytes: &[u8]) -> u128 {
+#[must_use]
+pub fn content_hash(bytes: &[u8]) -> u128 {
     if bytes.len() <= LEAF_BYTES {
         return xxh3_128(bytes);
     }
-    let mut hasher = TreeHasher::new(bytes.len() as u64);
+    let mut hasher = ContentHasher::new(bytes.len() as u64);
     hasher.update(bytes);
     hasher.finish()
 }
@@ -29,14 +33,14 @@ pub fn hash128(bytes: &[u8]) -> u128 {
 /// Whole leaves inside a chunk are hashed in one go, so chunks of whole leaves are the fastest.
 ///
 /// ```
-/// use tensortap_recorder::{TreeHasher, hash128};
+/// use tensortap_values::{ContentHasher, content_hash};
 /// let content = [7_u8; 10_000];
-/// let mut hasher = TreeHasher::new(10_000);
+/// let mut hasher = ContentHasher::new(10_000);
 /// content.chunks(3000).for_each(|chunk| hasher.update(chunk));
-/// assert_eq!(hasher.finish(), hash128(&content));
+/// assert_eq!(hasher.finish(), content_hash(&content));
 /// ```
 #[derive(Clone)]
-pub struct TreeHasher {
+pub struct ContentHasher {
     total_bytes: u64,
     fed_bytes: u64,
     /// The leaf that the last chunk left unfinished.
@@ -47,8 +51,9 @@ pub struct TreeHasher {
     newest: Option<u128>,
 }
 
-impl TreeHasher {
+impl ContentHasher {
     /// For content of exactly `total_bytes`.
+    #[must_use]
     pub fn new(total_bytes: u64) -> Self {
         let root = (total_bytes > LEAF_BYTES as u64).then(|| Xxh3::with_seed(total_bytes));
         Self { total_bytes, fed_bytes: 0, open_leaf: None, root, newest: None }
@@ -66,6 +71,7 @@ impl TreeHasher {
     }
 
     /// The hash. All bytes must have been taken.
+    #[must_use]
     pub fn finish(self) -> u128 {
         debug_assert!(self.left_bytes() == 0, "{} bytes of the content are missing", self.left_bytes());
         match self.root {
@@ -75,6 +81,7 @@ impl TreeHasher {
     }
 
     /// Bytes of the content not taken yet.
+    #[must_use]
     pub fn left_bytes(&self) -> u64 {
         self.total_bytes - self.fed_bytes
     }
@@ -111,9 +118,9 @@ impl TreeHasher {
     }
 }
 
-impl core::fmt::Debug for TreeHasher {
+impl core::fmt::Debug for ContentHasher {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("TreeHasher")
+        f.debug_struct("ContentHasher")
             .field("total_bytes", &self.total_bytes)
             .field("fed_bytes", &self.fed_bytes)
             .finish_non_exhaustive()
