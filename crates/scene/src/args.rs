@@ -13,6 +13,7 @@ use tensortap_abi::{
 };
 use tensortap_geometry::Layout;
 use tensortap_sync::SharedU32;
+use tensortap_values::{element_bits, from_f64, put_element_bits, to_f64};
 
 use crate::{Element, FaultKind};
 
@@ -172,6 +173,59 @@ impl TensorArg {
         out
     }
 
+    /// All elements as bits, whatever their dtype: those of 4 bits too, for which Rust has no type.
+    pub fn load_bits(&self) -> Vec<u64> {
+        let last = self.numel().saturating_sub(1);
+        let off = usize::from(self.fault == Some(FaultKind::Shift));
+        (0..self.numel()).map(|place| self.read_bits((place + off).min(last))).collect()
+    }
+
+    /// Replaces all elements by what bits say; see [`load_bits`](Self::load_bits).
+    ///
+    /// # Panics
+    /// When there are not as many as elements.
+    pub fn store_bits(&self, bits: &[u64]) {
+        assert_eq!(bits.len(), self.numel(), "store of a whole tensor");
+        // Damage to a truth value is damage to its byte: a number that is negated would stay true.
+        let dtype = if self.dtype == DType::Bool { DType::UInt8 } else { self.dtype };
+        for (place, &bits) in bits.iter().enumerate() {
+            let is_last = place + 1 == self.numel();
+            match self.fault {
+                None | Some(FaultKind::Shift | FaultKind::Race) => self.write_bits(place, bits),
+                Some(FaultKind::Stale) => {}
+                Some(fault) => self.write_bits(place, damage(fault, dtype, bits, is_last)),
+            }
+        }
+    }
+
+    /// The bytes that hold an element, and which element of those it is.
+    fn bytes_of(&self, place: usize) -> (*mut u8, usize, usize) {
+        let (offset, bits) = (self.element_offset(place).unsigned_abs(), self.dtype.bits() as usize);
+        let (byte, within) = if bits == 4 { (offset / 2, offset % 2) } else { (offset * (bits / 8), 0) };
+        (self.buffer.wrapping_add(byte), bits.div_ceil(8), within)
+    }
+
+    fn read_bits(&self, place: usize) -> u64 {
+        let (at, len, within) = self.bytes_of(place);
+        let mut bytes = [0; 8];
+        // SAFETY: `place` is below the number of elements of the view, which `Args::tensor` found to lie in its buffer,
+        // so these bytes lie in mapped memory; `bytes` has room for the widest element.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(at, len) };
+        element_bits(self.dtype, &bytes, within).expect("a word holds an element")
+    }
+
+    fn write_bits(&self, place: usize, bits: u64) {
+        let (at, len, within) = self.bytes_of(place);
+        let mut bytes = [0; 8];
+        // SAFETY: as in `read_bits`. Of 4-bit elements the neighbour in the same byte is written back as it was, so
+        // a byte is not for two cores at once, which `run_kernel`'s caller promises.
+        unsafe {
+            bytes.as_mut_ptr().copy_from_nonoverlapping(at, len);
+            put_element_bits(self.dtype, &mut bytes, within, bits);
+            at.copy_from_nonoverlapping(bytes.as_ptr(), len);
+        }
+    }
+
     /// One element, by coordinates flattened in row-major order.
     pub fn load_one<T: Element>(&self, place: usize) -> T {
         self.load_range(place, 1)[0]
@@ -223,7 +277,7 @@ impl TensorArg {
             Some(fault) => {
                 let last = self.numel() - 1;
                 let damaged: Vec<T> =
-                    values.iter().enumerate().map(|(i, &v)| damage(fault, v, first + i == last)).collect();
+                    values.iter().enumerate().map(|(i, &v)| damaged(fault, v, first + i == last)).collect();
                 self.put(first, &damaged);
             }
         }
@@ -304,16 +358,21 @@ impl Way {
 }
 
 /// What a damaged kernel writes instead of `value`.
-fn damage<T: Element>(fault: FaultKind, value: T, is_last: bool) -> T {
-    let v = value.to_f64();
+fn damaged<T: Element>(fault: FaultKind, value: T, is_last: bool) -> T {
+    T::from_bits(damage(fault, T::DTYPE, value.to_bits(), is_last))
+}
+
+/// The same of an element's bits.
+fn damage(fault: FaultKind, dtype: DType, bits: u64, is_last: bool) -> u64 {
+    let value = to_f64(dtype, bits);
     match fault {
-        FaultKind::Sign => T::from_f64(-v),
-        FaultKind::Nan => T::from_f64(f64::NAN),
-        FaultKind::Last if is_last => T::from_f64(if v == 0.0 { 7.0 } else { -v * 3.0 }),
-        FaultKind::Overflow if T::DTYPE.is_float() => {
-            T::from_f64(if v < 0.0 { f64::NEG_INFINITY } else { f64::INFINITY })
+        FaultKind::Sign => from_f64(dtype, -value),
+        FaultKind::Nan => from_f64(dtype, f64::NAN),
+        FaultKind::Last if is_last => from_f64(dtype, if value == 0.0 { 7.0 } else { -value * 3.0 }),
+        FaultKind::Overflow if dtype.is_float() => {
+            from_f64(dtype, if value < 0.0 { f64::NEG_INFINITY } else { f64::INFINITY })
         }
-        FaultKind::Overflow => T::from_bits(value.to_bits() ^ 1 << (T::DTYPE.bits() - 1)),
-        FaultKind::Last | FaultKind::Stale | FaultKind::Shift | FaultKind::Race => value,
+        FaultKind::Overflow => bits ^ 1 << (dtype.bits() - 1),
+        FaultKind::Last | FaultKind::Stale | FaultKind::Shift | FaultKind::Race => bits,
     }
 }

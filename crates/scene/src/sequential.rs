@@ -10,7 +10,7 @@ use crate::{
     PlacedArg, RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, run_kernel,
 };
 
-use tensortap_values::decode_block;
+use tensortap_values::{decode_block, element_bits, put_element_bits};
 use zerocopy::IntoBytes;
 
 /// A recorded graph in host memory. It is what a device's results, and its speed, are held against.
@@ -168,20 +168,20 @@ impl SequentialGraph {
     /// Element by element, by coordinates: independent of how kernels and recorders walk a view.
     fn read(&self, desc: &TensorDesc) -> RefTensor {
         let dtype = desc.dtype().expect("recorded from a checked tensor");
-        let width = usize::try_from(dtype.bits() / 8).expect("small");
         let buffer = self.memory.buffers.iter().find(|b| b.as_ptr().addr() as u64 == desc.buffer_addr);
         let bytes = buffer.expect("descriptors name recorded buffers").as_bytes();
         let shape: Vec<usize> = desc.dims().iter().map(|&d| usize::try_from(d).expect("fits")).collect();
         let numel: usize = shape.iter().product();
-        let mut packed = Vec::with_capacity(numel * width);
+        let mut packed = vec![0; (numel * dtype.bits() as usize).div_ceil(8)];
         for linear in 0..numel {
             let (mut rest, mut offset) = (linear, i128::from(desc.start_offset));
             for dim in (0..shape.len()).rev() {
                 offset += i128::from(desc.strides[dim]) * (rest % shape[dim]) as i128;
                 rest /= shape[dim];
             }
-            let at = usize::try_from(offset).expect("inside the buffer") * width;
-            packed.extend_from_slice(&bytes[at..at + width]);
+            let at = usize::try_from(offset).expect("inside the buffer");
+            let element = element_bits(dtype, bytes, at).expect("inside the buffer");
+            put_element_bits(dtype, &mut packed, linear, element);
         }
         let mut values = vec![0.0; numel];
         decode_block(dtype, &packed, &mut values);

@@ -23,6 +23,7 @@ use tensortap_scene::Registry;
 mod bgemm;
 pub mod checks;
 mod dump_tensor_example;
+mod every_dtype;
 pub mod inputs;
 mod limits;
 mod mixed_example;
@@ -41,6 +42,7 @@ pub fn builtin() -> Registry {
         &vector_example::VectorExample,
         &dump_tensor_example::DumpTensorExample,
         &scalar_data::ScalarData,
+        &every_dtype::EveryDtype,
         &bgemm::Bgemm,
         &mixed_example::MixedExample,
         &paged_attention::PagedAttention,

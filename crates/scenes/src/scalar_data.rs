@@ -1,4 +1,4 @@
-//! Scalars of every dtype that has a Rust type, at their extremes: what a kernel received is what was submitted.
+//! Scalars of every dtype, at their extremes: what a kernel received is what was submitted.
 
 mod golden;
 mod kernels;
@@ -11,12 +11,12 @@ use tensortap_scene::{
 };
 
 use crate::inputs::{SEED, rng};
-use kernels::{SPLIT_WORDS, WEIGH, WRITE_FLOATS, WRITE_SIGNED, WRITE_UNSIGNED};
+use kernels::{SPLIT_WORDS, WEIGH, WRITE_FLOATS, WRITE_SIGNED, WRITE_SMALL, WRITE_UNSIGNED};
 
 /// Scalars of each dtype in one task.
 const COUNT: usize = 6;
 /// Scalars in the task that takes modest values of every dtype.
-const WEIGHED: usize = 13;
+const WEIGHED: usize = DType::ALL.len();
 
 /// Writes scalars into tensors of their dtype, as raw words, and after some arithmetic.
 pub struct ScalarData;
@@ -36,7 +36,8 @@ impl Scene for ScalarData {
     }
 
     fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[WRITE_FLOATS, WRITE_SIGNED, WRITE_UNSIGNED, SPLIT_WORDS, WEIGH];
+        const KERNELS: &[KernelDef] =
+            &[WRITE_FLOATS, WRITE_SIGNED, WRITE_UNSIGNED, SPLIT_WORDS, WEIGH, WRITE_SMALL];
         KERNELS
     }
 
@@ -56,6 +57,10 @@ impl Scene for ScalarData {
             of("u16", DType::UInt16),
             of("u8", DType::UInt8),
             of("bool", DType::Bool),
+            of("e4m3", DType::Float8E4M3FN),
+            of("e5m2", DType::Float8E5M2),
+            of("e2m1", DType::Float4E2M1),
+            of("i4", DType::Int4),
             ArgSpec::output("words", DType::UInt32, &[MAX_SCALARS as u64, 2]),
             ArgSpec::output("weighed", DType::Float64, &[WEIGHED as u64]),
         ]
@@ -84,6 +89,13 @@ impl Scene for ScalarData {
         let mut task =
             o.task(&WRITE_UNSIGNED).output(&u64s).output(&u32s).output(&u16s).output(&u8s).output(&bools);
         for scalar in values.unsigned() {
+            task = task.scalar(scalar);
+        }
+        task.submit()?;
+
+        let [e4m3s, e5m2s, e2m1s, i4s] = [o.arg("e4m3")?, o.arg("e5m2")?, o.arg("e2m1")?, o.arg("i4")?];
+        let mut task = o.task(&WRITE_SMALL).output(&e4m3s).output(&e5m2s).output(&e2m1s).output(&i4s);
+        for scalar in values.small() {
             task = task.scalar(scalar);
         }
         task.submit()?;
@@ -129,6 +141,11 @@ struct Values {
     u16s: [u16; COUNT],
     u8s: [u8; COUNT],
     bools: [bool; COUNT],
+    /// Of the dtypes that Rust has no type for, the bits.
+    e4m3s: [u8; COUNT],
+    e5m2s: [u8; COUNT],
+    e2m1s: [u8; COUNT],
+    i4s: [u8; COUNT],
 }
 
 impl Values {
@@ -163,6 +180,11 @@ impl Values {
             u16s: [0, 1, 1 << 15, 255, rng.u16(..), u16::MAX],
             u8s: [0, 1, 1 << 7, 15, rng.u8(..), u8::MAX],
             bools: [false, true, true, false, rng.bool(), true],
+            // Greatest, least above zero, -0, least, NaN, a number.
+            e4m3s: [0x7e, 0x01, 0x80, 0xfe, 0x7f, rng.u8(0x30..0x50)],
+            e5m2s: [0x7b, 0x01, 0x80, 0xfc, 0x7e, rng.u8(0x30..0x50)],
+            e2m1s: [0x7, 0x1, 0x8, 0xf, rng.u8(..0x10), 0x3],
+            i4s: [0x8, 0x7, 0x0, 0x1, rng.u8(..0x10), 0xf],
         }
     }
 
@@ -181,9 +203,20 @@ impl Values {
         [args(u64s), args(u32s), args(u16s), args(u8s), args(bools)].concat()
     }
 
-    /// As many as a payload holds, the dtypes in turn: two or three of each.
+    fn small(&self) -> Vec<ScalarArg> {
+        let Values { e4m3s, e5m2s, e2m1s, i4s, .. } = self;
+        let all = [
+            (DType::Float8E4M3FN, e4m3s),
+            (DType::Float8E5M2, e5m2s),
+            (DType::Float4E2M1, e2m1s),
+            (DType::Int4, i4s),
+        ];
+        all.iter().flat_map(|(dtype, bits)| bits.iter().map(|&bits| raw(*dtype, bits))).collect()
+    }
+
+    /// As many as a payload holds, the dtypes in turn: one or two of each.
     fn mixed(&self) -> Vec<ScalarArg> {
-        let all = [self.floats(), self.signed(), self.unsigned()].concat();
+        let all = [self.floats(), self.signed(), self.unsigned(), self.small()].concat();
         let dtypes = all.len() / COUNT;
         (0..MAX_SCALARS).map(|i| all[i % dtypes * COUNT + i / dtypes]).collect()
     }
@@ -204,8 +237,16 @@ impl Values {
             60_000_u16.into(),
             200_u8.into(),
             true.into(),
+            raw(DType::Float8E4M3FN, 0x3e), // 1.75
+            raw(DType::Float8E5M2, 0xc2),   // -3
+            raw(DType::Float4E2M1, 0xb),    // -1.5
+            raw(DType::Int4, 0x9),          // -7
         ]
     }
+}
+
+fn raw(dtype: DType, bits: u8) -> ScalarArg {
+    ScalarArg { bits: bits.into(), dtype }
 }
 
 fn args<T: Copy + Into<ScalarArg>>(values: &[T]) -> Vec<ScalarArg> {
@@ -239,7 +280,7 @@ mod tests {
         let mut dtypes: Vec<_> = mixed.iter().map(|s| s.dtype.name()).collect();
         dtypes.sort_unstable();
         dtypes.dedup();
-        assert_eq!(dtypes.len(), 13);
+        assert_eq!(dtypes.len(), DType::ALL.len());
     }
 
     #[test]

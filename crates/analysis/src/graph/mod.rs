@@ -8,7 +8,8 @@ pub(crate) mod view;
 mod writes;
 
 use tensortap_abi::DumpLevel;
-use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks, content_hash};
+use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks};
+use tensortap_values::content_hash;
 
 pub use view::TensorView;
 

@@ -5,12 +5,13 @@ use tensortap::{BuildMode, Golden};
 use crate::{config, everywhere, label, listed_scenes, run};
 
 #[test]
-fn the_eight_scenes_are_built_in() {
+fn the_nine_scenes_are_built_in() {
     let mut scenes = listed_scenes();
     scenes.sort_unstable();
     let expected = [
         "bgemm",
         "dump_tensor_example",
+        "every_dtype",
         "mixed_example",
         "paged_attention",
         "scalar_data",

@@ -6,7 +6,8 @@ use tensortap_scene::{Element, HostTensor};
 use super::{COUNT, Values, WEIGHED};
 
 pub(super) fn golden(values: &Values) -> Vec<HostTensor> {
-    let Values { f64s, f32s, f16s, bf16s, i64s, i32s, i16s, i8s, u64s, u32s, u16s, u8s, bools } = values;
+    let Values { f64s, f32s, f16s, bf16s, i64s, i32s, i16s, i8s, u64s, u32s, u16s, u8s, bools, .. } = values;
+    let Values { e4m3s, e5m2s, e2m1s, i4s, .. } = values;
     vec![
         of("f64", f64s),
         of("f32", f32s),
@@ -21,6 +22,10 @@ pub(super) fn golden(values: &Values) -> Vec<HostTensor> {
         of("u16", u16s),
         of("u8", u8s),
         HostTensor { dtype: DType::Bool, ..of("bool", &bools.map(u8::from)) },
+        HostTensor { dtype: DType::Float8E4M3FN, ..of("e4m3", e4m3s) },
+        HostTensor { dtype: DType::Float8E5M2, ..of("e5m2", e5m2s) },
+        packed("e2m1", DType::Float4E2M1, e2m1s),
+        packed("i4", DType::Int4, i4s),
         HostTensor::new("words", &[MAX_SCALARS as u64, 2], &words(values)),
         HostTensor::new("weighed", &[WEIGHED as u64], &weighed(i32s)),
     ]
@@ -30,9 +35,16 @@ fn of<T: Element>(name: &str, values: &[T; COUNT]) -> HostTensor {
     HostTensor::new(name, &[COUNT as u64], values)
 }
 
+/// Elements of 4 bits, two to a byte, the first in the low half.
+fn packed(name: &str, dtype: DType, bits: &[u8; COUNT]) -> HostTensor {
+    let bytes = bits.chunks(2).map(|pair| pair[0] + 16 * pair[1]).collect();
+    HostTensor { name: name.into(), dtype, shape: vec![COUNT as u64], bytes }
+}
+
 /// Low and high half of each raw word: the value's own little-endian bytes, then zeros.
 fn words(values: &Values) -> Vec<u32> {
-    let Values { f64s, f32s, f16s, bf16s, i64s, i32s, i16s, i8s, u64s, u32s, u16s, u8s, bools } = values;
+    let Values { f64s, f32s, f16s, bf16s, i64s, i32s, i16s, i8s, u64s, u32s, u16s, u8s, bools, .. } = values;
+    let Values { e4m3s, e5m2s, e2m1s, i4s, .. } = values;
     let mut halves = Vec::with_capacity(2 * MAX_SCALARS);
     for i in 0..COUNT {
         let round = [
@@ -49,6 +61,10 @@ fn words(values: &Values) -> Vec<u32> {
             widened(&u16s[i].to_le_bytes()),
             widened(&u8s[i].to_le_bytes()),
             widened(&[u8::from(bools[i])]),
+            widened(&[e4m3s[i]]),
+            widened(&[e5m2s[i]]),
+            widened(&[e2m1s[i]]),
+            widened(&[i4s[i]]),
         ];
         halves.extend(round.as_flattened());
     }
@@ -79,6 +95,10 @@ fn weighed(i32s: &[i32; COUNT]) -> [f64; WEIGHED] {
         11.0 * 60_000.0,
         12.0 * 200.0,
         13.0,
+        14.0 * 1.75,
+        15.0 * -3.0,
+        16.0 * -1.5,
+        17.0 * -7.0,
     ];
     std::array::from_fn(|j| f64::from(i32s[j % COUNT]) + products[j])
 }

@@ -6,6 +6,8 @@ use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
 use tensortap_scene::KernelArg::{self, In, Out, Scalar};
 use tensortap_scene::{Args, Element, KernelBody, KernelDef, RefTask, Tolerance, kernel_entry};
 
+use tensortap_values::to_f64;
+
 use super::{COUNT, CoreType, WEIGHED};
 
 /// A tensor per dtype, then the `COUNT` scalars that go into each.
@@ -102,11 +104,26 @@ pub(super) const WEIGH: KernelDef = KernelDef {
         Scalar("u16"),
         Scalar("u8"),
         Scalar("bool"),
+        Scalar("e4m3"),
+        Scalar("e5m2"),
+        Scalar("e2m1"),
+        Scalar("i4"),
     ],
     entry: kernel_entry::<Weigh>,
     reference: weigh_reference,
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
+};
+
+pub(super) const WRITE_SMALL: KernelDef = KernelDef {
+    func_id: 5,
+    name: "write_small",
+    core_type: CoreType::Aiv,
+    signature: writes!("e4m3", "e5m2", "e2m1", "i4"),
+    entry: kernel_entry::<WriteSmall>,
+    reference: write_reference,
+    tolerance: Some(Tolerance::EXACT),
+    faults: &[Sign, Last, Stale, Nan, Overflow],
 };
 
 /// Stores the scalars that belong to tensor `index` of `tensors`.
@@ -150,6 +167,16 @@ impl KernelBody for WriteUnsigned {
     }
 }
 
+/// As bits, for which no Rust type is needed.
+struct WriteSmall;
+
+impl KernelBody for WriteSmall {
+    fn run(args: &Args) {
+        let scalars = args.words()[4..].chunks(COUNT);
+        (0..4).zip(scalars).for_each(|(index, bits)| args.tensor(index).store_bits(bits));
+    }
+}
+
 /// Each tensor holds, in order, the scalars that follow those of the tensor before it.
 fn write_reference(task: &mut RefTask) {
     let scalars = task.scalars.clone();
@@ -176,8 +203,33 @@ fn value_of(dtype: DType, bits: u64) -> f64 {
         DType::Int32 => f64::from(bits as i32),
         DType::Int16 => f64::from(bits as i16),
         DType::Int8 => f64::from(bits as i8),
+        DType::Int4 => f64::from(bits as i8) - if bits >= 8 { 16.0 } else { 0.0 },
+        DType::Float8E4M3FN if bits & 0x7f == 0x7f => f64::NAN,
+        DType::Float8E4M3FN => small_float(bits, 4, 3),
+        DType::Float8E5M2 if bits & 0x7f == 0x7c => {
+            if bits == 0x7c {
+                f64::INFINITY
+            } else {
+                f64::NEG_INFINITY
+            }
+        }
+        DType::Float8E5M2 if bits & 0x7f > 0x7c => f64::NAN,
+        DType::Float8E5M2 => small_float(bits, 5, 2),
+        DType::Float4E2M1 => small_float(bits, 2, 1),
         _ => bits as f64,
     }
+}
+
+/// A finite float by the words of its definition.
+fn small_float(bits: u64, exponent_bits: i32, mantissa_bits: i32) -> f64 {
+    let field =
+        |from: i32, len: i32| f64::from(u32::try_from(bits >> from & ((1 << len) - 1)).expect("a few bits"));
+    let (exponent, fraction) =
+        (field(mantissa_bits, exponent_bits), field(0, mantissa_bits) / f64::from(1 << mantissa_bits));
+    let sign = 1.0 - 2.0 * field(mantissa_bits + exponent_bits, 1);
+    let bias = f64::from((1 << (exponent_bits - 1)) - 1);
+    let whole = if exponent > 0.0 { 1.0 } else { 0.0 };
+    sign * (whole + fraction) * (exponent.max(1.0) - bias).exp2()
 }
 
 /// Low and high half of every word after the tensor.
@@ -235,6 +287,10 @@ fn modest(args: &Args) -> [f64; WEIGHED] {
         at::<u16>(args, 10),
         at::<u8>(args, 11),
         at::<u8>(args, 12),
+        to_f64(DType::Float8E4M3FN, args.words()[15]),
+        to_f64(DType::Float8E5M2, args.words()[16]),
+        to_f64(DType::Float4E2M1, args.words()[17]),
+        to_f64(DType::Int4, args.words()[18]),
     ]
 }
 
