@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::DumpConfig;
+use crate::{DiskGate, DumpConfig};
 use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode};
 use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS};
 use tensortap_scene::{FaultKind, Registry};
@@ -50,6 +50,8 @@ pub struct RunConfig {
     pub out: Option<PathBuf>,
     /// Hears at once what the user should know during the run: that the disk is full, say.
     pub warn: Option<Warn>,
+    /// Asked before anything of the dump is written; `None` for nobody.
+    pub disk: Option<Arc<dyn DiskGate>>,
     /// Scenes that can be run.
     pub registry: Registry,
 }
@@ -76,6 +78,7 @@ impl RunConfig {
             dump: None,
             out: None,
             warn: None,
+            disk: None,
             registry: tensortap_scenes::builtin(),
         }
     }

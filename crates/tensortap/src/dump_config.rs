@@ -8,7 +8,6 @@ use tensortap_abi::{
 use tensortap_collector::PayloadPath;
 use tensortap_scene::Scene;
 
-use crate::dump_files::DumpTrouble;
 use crate::{Error, LiveConfig, Unknown};
 
 /// The most memory that the dump region may take of the device, all threads together.
@@ -75,9 +74,6 @@ pub struct DumpConfig {
     pub buffers: u32,
     /// Records of each buffer.
     pub records: u32,
-    /// For tests of the loss policies.
-    #[doc(hidden)]
-    pub trouble: DumpTrouble,
 }
 
 impl DumpConfig {
@@ -108,7 +104,6 @@ impl DumpConfig {
             arena_bytes: 64 << 20,
             buffers: 8,
             records: 4096,
-            trouble: DumpTrouble::default(),
         }
     }
 

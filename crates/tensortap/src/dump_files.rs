@@ -1,30 +1,42 @@
-//! The files of a dump, and the trouble that tests make for them.
+//! The files of a dump, behind a gate if the caller has one.
 
+use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::sync::Arc;
 
 use tensortap_collector::Sink;
 use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord};
 
 use crate::live::Live;
 
-/// Makes the host's side of a dump slow, or its disk small, on purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DumpTrouble {
-    /// Time each entry into the index takes longer.
-    pub pause: Duration,
-    /// Payload bytes after which the disk is full.
-    pub disk_bytes: Option<u64>,
+/// Asked before anything of a dump reaches its files: it may hold the writer up, or refuse as a full disk does. A quota is one.
+pub trait DiskGate: Send + Sync {
+    /// Records are about to be entered into the index.
+    fn before_records(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A payload is about to be written; with it, payloads take so many bytes.
+    fn before_payload(&self, _total_bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
 }
 
-/// A dump's files with trouble.
+/// A dump's files.
 pub struct Files {
     pub writer: DumpWriter,
-    pub trouble: DumpTrouble,
+    pub gate: Option<Arc<dyn DiskGate>>,
+    /// Payload bytes that were asked for.
     pub reserved: u64,
     /// Compares with a golden and decides what is kept.
     pub live: Option<Live>,
+}
+
+impl Files {
+    fn refused(&self, source: io::Error) -> FormatError {
+        FormatError::Io { action: "write", path: self.writer.payload_path().to_owned(), source }
+    }
 }
 
 impl Sink for Files {
@@ -38,17 +50,15 @@ impl Sink for Files {
     }
 
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
-        if self.trouble.disk_bytes.is_some_and(|limit| self.reserved > limit) {
-            let path = self.writer.payload_path().to_owned();
-            let source = std::io::ErrorKind::StorageFull.into();
-            return Err(FormatError::Io { action: "write", path, source });
+        if let Some(gate) = &self.gate {
+            gate.before_payload(self.reserved).map_err(|source| self.refused(source))?;
         }
         Sink::payload_file(&mut self.writer)
     }
 
     fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
-        if !self.trouble.pause.is_zero() {
-            std::thread::sleep(self.trouble.pause);
+        if let Some(gate) = &self.gate {
+            gate.before_records().map_err(|source| self.refused(source))?;
         }
         match &mut self.live {
             Some(live) => live.append(&mut self.writer, thread, seqs, records),

@@ -27,7 +27,7 @@ use crate::build_id;
 use crate::dump_files::Files;
 use crate::in_flight::gather;
 use crate::live::{Findings, Live};
-use crate::{DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
+use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
 
 /// Folder for dumps when none is named.
 const OUTPUTS: &str = "outputs";
@@ -48,6 +48,7 @@ pub struct Session<'a> {
     access: Option<Arc<dyn DeviceAccess>>,
     region: DeviceRange,
     warn: Option<Warn>,
+    gate: Option<Arc<dyn DiskGate>>,
     live: Option<Live>,
     findings: Findings,
 }
@@ -88,6 +89,7 @@ impl<'a> Session<'a> {
             access: None,
             region: DeviceRange::default(),
             warn: run.warn.clone(),
+            gate: run.disk.clone(),
         })
     }
 
@@ -285,7 +287,7 @@ impl DumpSession for Session<'_> {
         });
         // Behind those edges.
         let live = self.live.take().map(|live| live.entering_as(thread + 1));
-        let files = Files { writer, trouble: self.config.trouble, reserved: 0, live };
+        let files = Files { writer, gate: self.gate.clone(), reserved: 0, live };
         let collector = Collector::new(memory, files, &options, listener).map_err(|e| failed(&e))?;
         let started = match self.look() {
             Some(look) => Collection::start_looking(collector, look),

@@ -40,8 +40,7 @@ mod scene_golden;
 
 pub use config::{RunConfig, Warn};
 pub use dump_config::DumpConfig;
-#[doc(hidden)]
-pub use dump_files::DumpTrouble;
+pub use dump_files::DiskGate;
 pub use error::{Error, Unknown};
 pub use export::{
     ExportConfig, ExportError, ExportFormat, ExportLayout, ExportReport, export, export_records,

@@ -386,7 +386,7 @@ fn what_does_not_fit_is_counted_like_tensors() {
     let dump = config.dump.as_mut().unwrap();
     dump.policy = tensortap::DumpPolicy::Drop;
     (dump.arena_bytes, dump.buffers, dump.records) = (64 << 10, 2, 8);
-    dump.trouble.pause = std::time::Duration::from_millis(5);
+    config.disk = Some(crate::loss::slow_disk(std::time::Duration::from_millis(5)));
     let report = run(&config);
     let dump = report.dump.expect("dumped");
     let json = read(&dump.dir, "kernel_args_dump.json");

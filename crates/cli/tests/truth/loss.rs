@@ -1,9 +1,11 @@
 //! Loss policies: what is lost is counted, and by default nothing is.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tensortap::{DumpCollect, DumpLevel, DumpPolicy, Golden, RunConfig};
+use tensortap::{DiskGate, DumpCollect, DumpLevel, DumpPolicy, Golden, RunConfig};
 
 use crate::expected::{Content, Key, contents};
 use crate::manifest::{Manifest, key};
@@ -11,6 +13,27 @@ use crate::{config, run};
 
 const RUNTIME: &str = "tensormap_and_ringbuffer";
 const MIB: u64 = 1 << 20;
+
+/// A disk that takes its time and has so much room.
+struct Disk {
+    bytes: u64,
+    pause: Duration,
+}
+
+impl DiskGate for Disk {
+    fn before_records(&self) -> io::Result<()> {
+        std::thread::sleep(self.pause);
+        Ok(())
+    }
+
+    fn before_payload(&self, total_bytes: u64) -> io::Result<()> {
+        if total_bytes > self.bytes { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+pub fn slow_disk(pause: Duration) -> Arc<dyn DiskGate> {
+    Arc::new(Disk { bytes: u64::MAX, pause })
+}
 
 /// `tasks` tasks of a MiB each, through an arena of a MiB per thread.
 fn narrow_stream(tasks: u64, out: &std::path::Path) -> RunConfig {
@@ -39,7 +62,7 @@ fn a_slow_host_is_waited_for_and_is_no_hang() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = narrow_stream(3, folder.path());
         config.platform = platform.into();
-        config.dump.as_mut().unwrap().trouble.pause = Duration::from_millis(700);
+        config.disk = Some(slow_disk(Duration::from_millis(700)));
         config.stall_timeout = Some(Duration::from_millis(350));
         let report = run(&config);
         assert_eq!((report.golden, report.status()), (Golden::Pass, "complete"), "{:?}", report.failure);
@@ -60,7 +83,7 @@ fn dropping_counts_exactly_what_is_missing() {
         config.platform = platform.into();
         let dump = config.dump.as_mut().unwrap();
         (dump.policy, dump.buffers, dump.records) = (DumpPolicy::Drop, 2, 8);
-        dump.trouble.pause = Duration::from_millis(30);
+        config.disk = Some(slow_disk(Duration::from_millis(30)));
         let report = run(&config);
         assert_eq!(report.golden, Golden::Pass);
         let dump = report.dump.expect("dumped");
@@ -105,7 +128,7 @@ fn a_full_disk_ends_the_dump_and_not_the_run() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = narrow_stream(60, folder.path());
         config.platform = platform.into();
-        config.dump.as_mut().unwrap().trouble.disk_bytes = Some(20 * MIB);
+        config.disk = Some(Arc::new(Disk { bytes: 20 * MIB, pause: Duration::ZERO }));
         let report = run(&config);
         assert_eq!((report.golden, report.status()), (Golden::Pass, "dump_failed"));
         let dump = report.dump.expect("dumped");
