@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ColorChoice};
 use serde::Serialize;
+use tensortap_query::document::{ErrorDocument, ErrorParts};
 
 use crate::error::Told;
 
@@ -119,16 +120,6 @@ pub fn has_begun() -> bool {
 
 /// Says on standard output, as the one document there, that there is no result and why.
 pub fn error_document(told: &Told) {
-    #[derive(Serialize)]
-    struct ErrorDocument<'a> {
-        error: ErrorParts<'a>,
-    }
-    #[derive(Serialize)]
-    struct ErrorParts<'a> {
-        message: &'a str,
-        hint: Option<&'a str>,
-        exit_status: u8,
-    }
     let Told { message, hint, exit } = told;
     let error = ErrorParts { message, hint: hint.as_deref(), exit_status: exit.code() };
     if let Ok(text) = serde_json::to_string_pretty(&ErrorDocument { error }) {

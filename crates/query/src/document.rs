@@ -6,8 +6,12 @@
 mod blame;
 mod compare;
 mod diff;
+mod files;
 mod list;
 mod record;
+mod replay;
+mod run;
+mod scenes;
 mod show;
 mod stats;
 
@@ -15,15 +19,48 @@ pub use blame::BlameDocument;
 pub use compare::{
     DetailDocument, Measures, detail_document, evidence_word, measures, outcome_reason, verdict_word,
 };
-pub use diff::DiffDocument;
+pub use diff::{DiffDocument, OutputsDocument, RepeatDocument};
+pub use files::{ExportDocument, Exported, ExtractDocument, RepairDocument, VerifyDocument, expect_name};
 pub use list::{ListDocument, ListHead, TornDocument};
 pub use record::{KernelNames, RecordDocument};
+pub use replay::{ReplayDocument, Spread, replay_verdict};
+pub use run::{DumpDocument, LiveDocument, RunDocument};
+pub use scenes::SceneDocument;
 pub use show::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 pub use stats::{StatsHead, StatsRecord, StatsTail};
 
 use std::io::{self, Write};
 
 use serde::Serialize;
+
+/// That there is no answer, and why.
+#[derive(Serialize)]
+pub struct ErrorDocument<'a> {
+    /// The parts.
+    pub error: ErrorParts<'a>,
+}
+
+/// An error in the parts that machines are told.
+#[derive(Serialize)]
+pub struct ErrorParts<'a> {
+    /// What is wrong.
+    pub message: &'a str,
+    /// What to do about it.
+    pub hint: Option<&'a str>,
+    /// How the process ends.
+    pub exit_status: u8,
+}
+
+/// That nothing is shown, and why: what `show` prints when selectors leave no record.
+#[derive(Serialize)]
+pub struct NothingDocument<'a> {
+    /// Folder of the dump.
+    pub dump: String,
+    /// None.
+    pub record: Option<u64>,
+    /// What there is instead.
+    pub why: &'a str,
+}
 
 /// Begins a document whose records follow one by one: its head, laid out for people, up to the records.
 fn begin_records(out: &mut dyn Write, head: &impl Serialize) -> io::Result<()> {

@@ -2,109 +2,31 @@
 //! and sort keys all go by this one table, so that the same thing has the same name everywhere: that of the manifest.
 //! A new column of `list` is one more entry of [`FIELDS`].
 
-use std::collections::HashMap;
-use std::fmt::Write;
+mod cells;
+mod row;
 
-use tensortap::Measured;
-use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
-use tensortap::analysis::diff::DiffRow;
-use tensortap::format::{ArgumentKind, Record, RunInfo, ScalarValue, role_name};
-use tensortap::judge::{Evidence, Metrics};
-use tensortap::values::Summary;
+use tensortap::format::{ArgumentKind, role_name};
+
+pub use cells::{Cells, csv_head, quote};
+pub use row::Row;
+pub(crate) use row::flags;
 
 use crate::compare_words::{outside_or_why, rule_text};
 use crate::document::{evidence_word, outcome_reason, verdict_word};
-use crate::number::{grouped, significant};
-use crate::words::{flag_words, kernels_text, printable, record_name, scalar_text, shape_text, stage_word};
+use crate::number::grouped;
+use crate::words::{flag_words, printable, record_name, scalar_text, shape_text, stage_word};
+use cells::{
+    NO_KERNELS, count, push_end, push_float, push_hex, push_number, push_optional, push_plain, push_shape,
+    push_task, push_value, push_words, put, show_count, show_end, show_float,
+};
+use row::as_float;
 
-/// What stands for the kernels of a task of which nobody knows them.
-const NO_KERNELS: &str = "-";
 /// Digits of a hash that tell records apart at a glance.
 const HASH_DIGITS: usize = 8;
 /// Digits of a statistic.
 const STATISTIC_DIGITS: usize = 5;
 /// Digits of an error.
 const ERROR_DIGITS: usize = 4;
-
-/// What there is to show about a record.
-#[derive(Clone, Copy)]
-pub struct Row<'a> {
-    /// The record.
-    pub record: &'a Record,
-    /// What its content is like, where that was measured.
-    pub measured: Option<&'a Measured>,
-    /// What came of comparing it, where it was compared.
-    pub compared: Option<&'a DiffRow>,
-}
-
-impl<'a> Row<'a> {
-    /// A record as it is.
-    #[must_use]
-    pub fn of(record: &'a Record) -> Row<'a> {
-        Row { record, measured: None, compared: None }
-    }
-
-    /// A record with its statistics.
-    #[must_use]
-    pub fn measured(measured: &'a Measured) -> Row<'a> {
-        Row { record: &measured.record, measured: Some(measured), compared: None }
-    }
-
-    /// A record beside what it should be.
-    #[must_use]
-    pub fn compared(compared: &'a DiffRow) -> Row<'a> {
-        Row { record: &compared.record, measured: None, compared: Some(compared) }
-    }
-
-    /// Statistics: those that were taken, else those that the device recorded.
-    fn stats(&self) -> Option<TensorStats> {
-        match self.measured {
-            Some(measured) => measured.summary.map(|summary| summary.stats),
-            None => self.record.stats,
-        }
-    }
-
-    /// Statistics of which it makes sense to speak: those over at least one finite value.
-    fn finite_stats(&self) -> Option<TensorStats> {
-        self.stats().filter(|stats| stats.numel > stats.nan.saturating_add(stats.inf))
-    }
-
-    fn summary(&self) -> Option<&'a Summary> {
-        self.measured.and_then(|measured| measured.summary.as_ref())
-    }
-
-    fn metrics(&self) -> Option<&'a Metrics> {
-        match &self.compared?.outcome.evidence {
-            Evidence::Full(metrics) => Some(metrics),
-            _ => None,
-        }
-    }
-
-    /// A number that is zero where nothing differs, and unknown where nothing was measured.
-    fn error(&self, of: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
-        match &self.compared?.outcome.evidence {
-            Evidence::Full(metrics) => of(metrics),
-            Evidence::Identical => Some(0.0),
-            _ => None,
-        }
-    }
-
-    fn max_ulps(&self) -> Option<u64> {
-        match &self.compared?.outcome.evidence {
-            Evidence::Full(metrics) => metrics.max_ulps,
-            Evidence::Identical => Some(0),
-            _ => None,
-        }
-    }
-
-    fn failing(&self) -> Option<u64> {
-        match &self.compared?.outcome.evidence {
-            Evidence::Full(metrics) => Some(metrics.failing),
-            Evidence::Identical => Some(0),
-            _ => None,
-        }
-    }
-}
 
 /// What a field needs to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,8 +239,8 @@ pub static FIELDS: [Field; 41] = [
     })
     .width(HASH_DIGITS)
     .sorted(|row| row.record.hash.and_then(|hash| u64::try_from(hash >> 64).ok())),
-    Field::new("flags", "FLAGS", |_, row, out| push_words(out, &flags(row), '+'))
-        .people(|_, row, out| push_words(out, &flags(row), ','))
+    Field::new("flags", "FLAGS", |_, row, out| push_words(out, flags(row), '+'))
+        .people(|_, row, out| push_words(out, flags(row), ','))
         .sorted(|row| {
             Some(flag_words(row.record).iter().fold(0, |bits, word| bits * 2 + u64::from(!word.is_empty())))
         }),
@@ -547,213 +469,8 @@ pub fn fields<const N: usize>(names: [&str; N]) -> [&'static Field; N] {
     names.map(|name| Field::named(name).expect("a field of the table"))
 }
 
-/// What cells need beside their row.
-pub struct Cells<'d> {
-    info: &'d RunInfo,
-    /// Which of several dumps the rows are of.
-    pub rank: Option<u64>,
-    /// Whether tasks go without leading zeros.
-    pub short_tasks: bool,
-    /// Whether a scalar's value stands where a tensor has its hash.
-    pub values_for_hashes: bool,
-    /// A dump has few sets of kernels and many records.
-    labels: HashMap<[u32; SLOTS_PER_TASK], String>,
-}
-
-impl<'d> Cells<'d> {
-    /// For rows of one dump.
-    #[must_use]
-    pub fn new(info: &'d RunInfo) -> Cells<'d> {
-        Cells { info, rank: None, short_tasks: false, values_for_hashes: false, labels: HashMap::new() }
-    }
-
-    /// The record's kernels as one word, `-` when nobody knows.
-    fn kernels(&mut self, row: &Row<'_>) -> &str {
-        let (info, record) = (self.info, row.record);
-        self.labels.entry(record.func_id).or_insert_with(|| {
-            let names: Vec<String> = record.func_ids().map(|id| info.kernel_name(id)).collect();
-            kernels_text(&names)
-        })
-    }
-
-    /// How a table heads a field.
-    #[must_use]
-    pub fn heading(&self, field: &Field) -> &'static str {
-        if field.key == "hash" && self.values_for_hashes { "HASH OR VALUE" } else { field.heading }
-    }
-
-    /// The cell of a table.
-    #[must_use]
-    pub fn text(&mut self, field: &Field, row: &Row<'_>) -> String {
-        let mut text = String::new();
-        field.write_for_people(self, row, &mut text);
-        text
-    }
-
-    /// A line of a CSV file, without its end. Cells that would not be read as one are put in quotes.
-    pub fn write_csv(&mut self, fields: &[&Field], row: &Row<'_>, line: &mut String) {
-        for (place, field) in fields.iter().enumerate() {
-            if place > 0 {
-                line.push(',');
-            }
-            let start = line.len();
-            field.write_for_machines(self, row, line);
-            quote(line, start);
-        }
-    }
-}
-
-/// The first line of a CSV file, without its end.
-#[must_use]
-pub fn csv_head(fields: &[&Field]) -> String {
-    fields.iter().map(|field| field.key).collect::<Vec<_>>().join(",")
-}
-
-/// Puts the cell that starts at `start` in quotes where it would not be read as one cell.
-pub fn quote(line: &mut String, start: usize) {
-    if line[start..].contains([',', '"', '\n', '\r']) {
-        let cell = line.split_off(start).replace('"', "\"\"");
-        line.push('"');
-        *line += &cell;
-        line.push('"');
-    }
-}
-
-/// What sets a record apart: by its values where they were measured, else by how it was captured.
-pub(crate) fn flags(row: &Row<'_>) -> Vec<&'static str> {
-    match row.measured {
-        Some(measured) => measured.flags().into_iter().map(tensortap::Flag::name).collect(),
-        None => flag_words(row.record).into_iter().filter(|word| !word.is_empty()).collect(),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a place in an order, not a value")]
-fn as_float(value: ScalarValue) -> f64 {
-    match value {
-        ScalarValue::Float(value) => value,
-        ScalarValue::Int(value) | ScalarValue::Int64(value) => value as f64,
-        ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value as f64,
-        ScalarValue::Bool(value) => f64::from(u8::from(value)),
-    }
-}
-
-/// Counts are exact below 2^53, which tensors stay below.
-#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-fn count(count: u64) -> f64 {
-    count as f64
-}
-
-/// Writing to a text cannot fail.
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
-}
-
-/// Numbers and hashes stand in every row; the formatting machinery would take most of the time of a long list.
-fn push_number(out: &mut String, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + u8::try_from(number % 10).expect("a digit");
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend(digits[first..].iter().map(|&digit| char::from(digit)));
-}
-
-/// The highest `digits` of 32.
-fn push_hex(out: &mut String, number: u128, digits: usize) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let bytes = number.to_be_bytes();
-    out.extend((0..digits).map(|place| {
-        let byte = bytes[place / 2];
-        char::from(DIGITS[usize::from(if place % 2 == 0 { byte >> 4 } else { byte & 15 })])
-    }));
-}
-
-fn push_shape(out: &mut String, shape: &[u64]) {
-    for (place, &size) in shape.iter().enumerate() {
-        if place > 0 {
-            out.push('x');
-        }
-        push_number(out, size);
-    }
-}
-
-fn push_task(out: &mut String, task_id: u64) {
-    *out += "0x";
-    push_hex(out, u128::from(task_id) << 64, 16);
-}
-
-fn push_optional(out: &mut String, number: Option<u64>) {
-    if let Some(number) = number {
-        push_number(out, number);
-    }
-}
-
-/// With a point or an exponent, so that it reads as a float.
-fn push_float(out: &mut String, value: Option<f64>) {
-    if let Some(value) = value {
-        put(out, format_args!("{value:?}"));
-    }
-}
-
-fn push_plain(out: &mut String, value: Option<f64>) {
-    if let Some(value) = value {
-        put(out, format_args!("{value}"));
-    }
-}
-
-/// An end of the range of values; of integers that a float would round, exactly.
-fn push_end(out: &mut String, row: &Row<'_>, of: fn(&TensorStats) -> f64, exact: fn((i128, i128)) -> i128) {
-    match row.summary().and_then(|summary| summary.exact_range) {
-        Some(range) => put(out, format_args!("{}", exact(range))),
-        None => push_float(out, row.finite_stats().map(|stats| of(&stats))),
-    }
-}
-
-fn show_end(out: &mut String, row: &Row<'_>, of: fn(&TensorStats) -> f64, exact: fn((i128, i128)) -> i128) {
-    let value = row.finite_stats().map(|stats| of(&stats));
-    match (row.summary().and_then(|summary| summary.exact_range), value) {
-        (Some(range), _) => put(out, format_args!("{}", exact(range))),
-        // Other integers are whole numbers, too.
-        (None, Some(value)) if !row.record.dtype.is_float() => put(out, format_args!("{value:.0}")),
-        (None, value) => show_float(out, value, STATISTIC_DIGITS),
-    }
-}
-
-/// Adding zero turns -0 into 0.
-fn show_float(out: &mut String, value: Option<f64>, digits: usize) {
-    *out += &value.map_or("-".into(), |value| significant(value + 0.0, digits));
-}
-
-fn show_count(out: &mut String, count: Option<u64>) {
-    *out += &count.map_or("-".into(), grouped);
-}
-
-fn push_words(out: &mut String, words: &[&str], between: char) {
-    for (place, word) in words.iter().enumerate() {
-        if place > 0 {
-            out.push(between);
-        }
-        *out += word;
-    }
-}
-
-/// As the manifest has it, so that nothing is lost.
-fn push_value(out: &mut String, record: &Record) {
-    if let Some(value) = record.value() {
-        let text = serde_json::to_string(&value).unwrap_or_default();
-        *out += text.trim_matches('"');
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -779,26 +496,5 @@ mod tests {
         assert!(
             needs(&STATS_CSV, &[Of::Record, Of::Content]) && needs(&DIFF_CSV, &[Of::Record, Of::Comparison])
         );
-    }
-
-    #[test]
-    fn a_cell_that_would_be_two_is_quoted() {
-        for (cell, expected) in
-            [("plain", "a,plain"), ("x,y", "a,\"x,y\""), ("say \"x\"", "a,\"say \"\"x\"\"\""), ("", "a,")]
-        {
-            let mut line = format!("a,{cell}");
-            quote(&mut line, 2);
-            assert_eq!(line, expected);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn numbers_and_hashes_are_written_as_the_standard_would(number: u64, hash: u128) {
-            let mut text = String::new();
-            push_number(&mut text, number);
-            push_hex(&mut text, hash, 32);
-            prop_assert_eq!(text, format!("{number}{hash:032x}"));
-        }
     }
 }

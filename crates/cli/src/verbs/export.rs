@@ -20,7 +20,7 @@ use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
 use tensortap_query::Selection;
 
-use self::summary::Exported;
+use tensortap_query::document::{ExportDocument, Exported};
 
 /// What `tensortap export` takes.
 #[derive(Args)]
@@ -86,7 +86,7 @@ pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
     drop(progress);
     let exported = Exported { dump: &dump, config: &config, report: &report };
     if output.json {
-        output.document(&summary::document(&exported))?;
+        output.document(&ExportDocument::of(&exported))?;
     } else {
         output.text(&summary::text(&exported))?;
         if report.selected == 0 && !dump.is_empty() {

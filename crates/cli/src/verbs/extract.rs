@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde_json::json;
 use tensortap::scene::Registry;
 use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
+
+use tensortap_query::document::{ExtractDocument, expect_name};
 
 use crate::dump_arg::{newest, quoted};
 use crate::exit::Exit;
@@ -59,13 +60,6 @@ fn expectations() -> impl TypedValueParser<Value = Expect> {
         .map(|word| if word == expect_name(Expect::Reference) { Expect::Reference } else { Expect::Captured })
 }
 
-const fn expect_name(expect: Expect) -> &'static str {
-    match expect {
-        Expect::Captured => "captured",
-        Expect::Reference => "reference",
-    }
-}
-
 /// Writes the case and tells where.
 pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let report = tensortap::extract(&ExtractConfig {
@@ -84,17 +78,7 @@ pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::R
         ));
     }
     if output.json {
-        output.document(&json!({
-            "out": report.out.display().to_string(),
-            "task_id": TaskId(report.task_id).to_string(),
-            "kernels": report.kernels,
-            "arguments": report.arguments,
-            "payloads": report.payloads,
-            "bytes": report.bytes,
-            "redacted": report.redacted,
-            "expect": expect_name(report.expect),
-            "captured_outside": report.outside,
-        }))?;
+        output.document(&ExtractDocument::of(&report))?;
     } else {
         output.text(&text(&report))?;
     }

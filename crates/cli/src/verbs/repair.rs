@@ -1,8 +1,9 @@
 //! `tensortap repair`: makes a torn dump whole.
 
 use clap::Args;
-use serde::Serialize;
 use tensortap::format::{Repair, repair, repair_without_payloads};
+
+use tensortap_query::document::RepairDocument;
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
@@ -26,18 +27,6 @@ pub struct RepairArgs {
     without_payloads: bool,
 }
 
-/// One repair, for machines.
-#[derive(Serialize)]
-struct RepairDocument {
-    dump: String,
-    changed: bool,
-    status: &'static str,
-    records: u64,
-    cut_bytes: u64,
-    missing_records: u64,
-    lost_payloads: u64,
-}
-
 /// Repairs the dump and tells what was done.
 pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
     let path = args.dump.path()?;
@@ -48,21 +37,6 @@ pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
         output.text(&text(&done))?;
     }
     Ok(Exit::Good)
-}
-
-impl RepairDocument {
-    fn of(done: &Repair) -> RepairDocument {
-        let Repair { dir, changed, status, records, cut_bytes, missing_records, lost_payloads } = done;
-        RepairDocument {
-            dump: dir.display().to_string(),
-            changed: *changed,
-            status: status.name(),
-            records: *records,
-            cut_bytes: *cut_bytes,
-            missing_records: *missing_records,
-            lost_payloads: *lost_payloads,
-        }
-    }
 }
 
 fn text(done: &Repair) -> String {

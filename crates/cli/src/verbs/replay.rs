@@ -2,7 +2,6 @@
 
 mod args;
 mod debugger;
-mod document;
 mod text;
 
 use anyhow::Context;
@@ -10,6 +9,8 @@ use tensortap::scene::Registry;
 use tensortap::{ReplayConfig, ReplayReport};
 
 pub use args::ReplayArgs;
+
+use tensortap_query::document::ReplayDocument;
 
 use crate::error::Interrupted;
 use crate::exit::Exit;
@@ -28,7 +29,7 @@ pub fn run(args: &ReplayArgs, registry: &Registry, output: Output) -> anyhow::Re
     let report = observed(&config, output)?;
     report.notes.iter().for_each(|note| output.note(note));
     if output.json {
-        output.document(&document::of(&report))?;
+        output.document(&ReplayDocument::of(&report))?;
     } else {
         output.text(&text::of(&report))?;
     }

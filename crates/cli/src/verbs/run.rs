@@ -1,9 +1,7 @@
 //! `tensortap run`: one scene, from launch to verdict.
 
 mod args;
-mod document;
 mod dump_args;
-mod dump_document;
 mod dump_summary;
 mod live_args;
 mod notes;
@@ -14,7 +12,7 @@ use tensortap::scene::Registry;
 use tensortap::{DumpReport, Golden, RunConfig, RunReport};
 
 pub use args::RunArgs;
-use document::RunDocument;
+use tensortap_query::document::RunDocument;
 
 use crate::exit::Exit;
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};

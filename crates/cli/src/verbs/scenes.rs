@@ -1,12 +1,13 @@
 //! `tensortap scenes`: what can be run.
 
 mod details;
-mod document;
 mod table;
 
 use clap::Args;
 use tensortap::scene::{Registry, Scene};
 use tensortap::{Error, RunConfig};
+
+use tensortap_query::document::SceneDocument;
 
 use crate::exit::Exit;
 use crate::output::{Output, terminal_width};
@@ -34,7 +35,7 @@ pub fn run(args: &ScenesArgs, registry: &Registry, output: Output) -> anyhow::Re
         Some(name) => {
             let scene = find(name, registry)?;
             if output.json {
-                output.document(&[document::SceneDocument::of(scene)])?;
+                output.document(&[SceneDocument::of(scene)])?;
             } else {
                 output.text(&details::of(scene))?;
             }
@@ -43,7 +44,7 @@ pub fn run(args: &ScenesArgs, registry: &Registry, output: Output) -> anyhow::Re
             let listed: Vec<&dyn Scene> =
                 registry.scenes().iter().copied().filter(|s| args.all || !s.hidden()).collect();
             if output.json {
-                let documents: Vec<_> = listed.into_iter().map(document::SceneDocument::of).collect();
+                let documents: Vec<_> = listed.into_iter().map(SceneDocument::of).collect();
                 output.document(&documents)?;
             } else {
                 output.text(&table::of(&listed, terminal_width()))?;

@@ -11,7 +11,9 @@ use tensortap::abi::TensorStats;
 use tensortap::format::{ArgumentKind, Dump, Record, role_name};
 use tensortap::values::{F16_OVERFLOW, Summary};
 
-use tensortap_query::document::{HexDocument, KernelNames, MeasuredDocument, ShowDocument, ValuesDocument};
+use tensortap_query::document::{
+    HexDocument, KernelNames, MeasuredDocument, NothingDocument, ShowDocument, ValuesDocument,
+};
 use tensortap_query::{
     Content, Delta, Elements, Extent, Found, Histogram, Measured, Related, Slice, View, between, find,
     write_excerpt, write_hex,
@@ -97,7 +99,7 @@ pub fn run(args: &ShowArgs, output: Output) -> anyhow::Result<Exit> {
 fn nothing(dump: &Dump, why: &str, output: Output) -> anyhow::Result<Exit> {
     if output.json {
         let dump = dump.dir().display().to_string();
-        output.document(&serde_json::json!({ "dump": dump, "record": null, "why": why }))?;
+        output.document(&NothingDocument { dump, record: None, why })?;
     } else {
         output.text(&format!("Nothing to show. {why}\n"))?;
     }

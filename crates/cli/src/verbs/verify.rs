@@ -1,14 +1,13 @@
 //! `tensortap verify`: whether a dump is what was captured.
 
 use clap::Args;
-use serde::Serialize;
 use tensortap::format::{Dump, Tail, Verdict, verify};
 
 use crate::dump_arg::DumpArg;
 use crate::exit::Exit;
 use crate::output::{self, Output};
+use tensortap_query::document::VerifyDocument;
 use tensortap_query::number::{counted, grouped};
-use tensortap_query::words::state_name;
 
 /// What `tensortap verify` takes.
 #[derive(Args)]
@@ -21,22 +20,12 @@ pub struct VerifyArgs {
     dump: DumpArg,
 }
 
-/// One check, for machines.
-#[derive(Serialize)]
-struct VerifyDocument<'a> {
-    #[serde(flatten)]
-    verdict: &'a Verdict,
-    dump: String,
-    state: &'static str,
-}
-
 /// Checks every hash, offset and counter.
 pub fn run(args: &VerifyArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
     let verdict = verify(&dump)?;
     if output.json {
-        let (dump_dir, state) = (dump.dir().display().to_string(), state_name(&dump.tail()));
-        output.document(&VerifyDocument { verdict: &verdict, dump: dump_dir, state })?;
+        output.document(&VerifyDocument::of(&dump, &verdict))?;
     } else {
         output.text(&text(&dump, &verdict))?;
     }

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use tensortap::TaskId;
 use tensortap::analysis::diff::{DiffRow, Partner};
-use tensortap::format::role_name;
+use tensortap::analysis::outputs::{OutputDiff, OutputRow};
+use tensortap::analysis::repeat::RepeatCheck;
+use tensortap::format::{Dump, role_name};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use crate::diff::DiffReport;
@@ -106,5 +108,130 @@ fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
         }),
         measures: measures(&row.outcome, &row.rule),
         detail: report.details.get(&record.index).map(detail_document),
+    }
+}
+
+/// As for records: an output stands where a record does.
+#[derive(Serialize)]
+pub struct OutputsDocument {
+    verdict: &'static str,
+    compared: usize,
+    of: usize,
+    unmatched: usize,
+    dump: String,
+    golden: String,
+    records: Vec<OutputDocument>,
+}
+
+#[derive(Serialize)]
+struct OutputDocument {
+    output: String,
+    /// Who wrote the worst element, or the output's last; none when nobody did.
+    task_id: Option<String>,
+    kernels: Vec<String>,
+    stage: &'static str,
+    arg_index: Option<u16>,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    verdict: &'static str,
+    writers: usize,
+    #[serde(flatten)]
+    measures: Measures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<DetailDocument>,
+}
+
+impl OutputsDocument {
+    /// Of a comparison with the scene's golden.
+    #[must_use]
+    pub fn of(dump: &Dump, diff: &OutputDiff) -> OutputsDocument {
+        OutputsDocument {
+            verdict: if diff.passes() { "pass" } else { "fail" },
+            compared: diff.compared(),
+            of: diff.rows.len(),
+            unmatched: 0,
+            dump: dump.dir().display().to_string(),
+            golden: format!("scene {}", dump.info().scene),
+            records: diff.rows.iter().map(row_document).collect(),
+        }
+    }
+}
+
+fn row_document(row: &OutputRow) -> OutputDocument {
+    let writer = row.worst_writer.as_ref().or(row.writers.first());
+    OutputDocument {
+        output: row.name.clone(),
+        task_id: writer.map(|writer| TaskId(writer.task_id).to_string()),
+        kernels: writer.map(|writer| writer.kernels.clone()).unwrap_or_default(),
+        stage: tensortap::DumpStage::AfterCompletion.name(),
+        arg_index: writer.map(|writer| writer.arg_index),
+        dtype: row.dtype.name(),
+        shape: row.shape.clone(),
+        verdict: verdict_word(row.outcome.verdict),
+        writers: row.writers.len(),
+        measures: measures(&row.outcome, &row.rule),
+        detail: row.detail.as_ref().map(detail_document),
+    }
+}
+
+/// Tasks that were given the same and did not make the same of it.
+#[derive(Serialize)]
+pub struct RepeatDocument {
+    verdict: &'static str,
+    dumps: Vec<String>,
+    tasks: u64,
+    repeated: u64,
+    groups: u64,
+    left_out: u64,
+    differing: Vec<DifferingDocument>,
+}
+
+#[derive(Serialize)]
+struct DifferingDocument {
+    kernels: Vec<String>,
+    arg_index: u16,
+    contents: Vec<ContentDocument>,
+}
+
+#[derive(Serialize)]
+struct ContentDocument {
+    hash: String,
+    tasks: Vec<OccurrenceDocument>,
+}
+
+#[derive(Serialize)]
+struct OccurrenceDocument {
+    dump: usize,
+    task_id: String,
+}
+
+impl RepeatDocument {
+    /// Of a check.
+    #[must_use]
+    pub fn of(dumps: &[Dump], check: &RepeatCheck) -> RepeatDocument {
+        let differing = check.differing.iter().map(|d| DifferingDocument {
+            kernels: d.kernels.clone(),
+            arg_index: d.arg_index,
+            contents: d
+                .contents
+                .iter()
+                .map(|(hash, tasks)| ContentDocument {
+                    hash: format!("{hash:#034x}"),
+                    tasks: tasks
+                        .iter()
+                        .map(|t| OccurrenceDocument { dump: t.dump, task_id: TaskId(t.task_id).to_string() })
+                        .collect(),
+                })
+                .collect(),
+        });
+        RepeatDocument {
+            verdict: if check.passes() { "pass" } else { "fail" },
+            dumps: dumps.iter().map(|d| d.dir().display().to_string()).collect(),
+            tasks: check.tasks,
+            repeated: check.repeated,
+            groups: check.groups,
+            left_out: check.left_out,
+            differing: differing.collect(),
+        }
     }
 }

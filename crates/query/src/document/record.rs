@@ -39,7 +39,7 @@ impl<'a> RecordDocument<'a> {
             kernels,
             bytes: record.content_bytes(),
             thread: record.thread,
-            flags: flags(row),
+            flags: flags(row).collect(),
         }
     }
 }

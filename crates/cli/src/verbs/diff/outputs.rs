@@ -2,8 +2,6 @@
 
 use std::io::Write;
 
-use serde::Serialize;
-use tensortap::TaskId;
 use tensortap::analysis::outputs::{OutputDiff, OutputRow, Writer};
 use tensortap::format::Dump;
 use tensortap::judge::{Evidence, Outcome, Verdict};
@@ -19,7 +17,7 @@ use crate::output::{self, Output};
 use crate::progress::StepProgress;
 use crate::stream_table::{Column, StreamTable};
 use tensortap_query::compare_words::{detail_lines, evidence, outside_or_why, rule_text};
-use tensortap_query::document::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use tensortap_query::document::{OutputsDocument, verdict_word};
 use tensortap_query::number::{counted, grouped, significant};
 use tensortap_query::words::{counted_names, kernels_text, printable, short_task, sizes_text};
 
@@ -39,36 +37,6 @@ const COLUMNS: [Column; 8] = [
 ];
 /// What a narrow terminal goes without, in this order.
 const DISPENSABLE: [&str; 4] = ["RULE", "DTYPE", "SHAPE", "WRITTEN BY"];
-
-/// As for records: an output stands where a record does.
-#[derive(Serialize)]
-struct OutputsDocument {
-    verdict: &'static str,
-    compared: usize,
-    of: usize,
-    unmatched: usize,
-    dump: String,
-    golden: String,
-    records: Vec<OutputDocument>,
-}
-
-#[derive(Serialize)]
-struct OutputDocument {
-    output: String,
-    /// Who wrote the worst element, or the output's last; none when nobody did.
-    task_id: Option<String>,
-    kernels: Vec<String>,
-    stage: &'static str,
-    arg_index: Option<u16>,
-    dtype: &'static str,
-    shape: Vec<u64>,
-    verdict: &'static str,
-    writers: usize,
-    #[serde(flatten)]
-    measures: Measures,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<DetailDocument>,
-}
 
 /// Compares the outputs and prints them.
 pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
@@ -92,7 +60,7 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
     let diff = tensortap::diff_scene_golden(&dump, registry, &options)?;
     drop(progress);
     if output.json {
-        output.document(&document(&dump, &diff))?;
+        output.document(&OutputsDocument::of(&dump, &diff))?;
     } else if args.csv {
         output.stream(|out| write_csv(out, &diff))?;
     } else {
@@ -171,35 +139,6 @@ fn write_detail(out: &mut dyn Write, row: &OutputRow) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
-}
-
-fn document(dump: &Dump, diff: &OutputDiff) -> OutputsDocument {
-    OutputsDocument {
-        verdict: if diff.passes() { "pass" } else { "fail" },
-        compared: diff.compared(),
-        of: diff.rows.len(),
-        unmatched: 0,
-        dump: dump.dir().display().to_string(),
-        golden: format!("scene {}", dump.info().scene),
-        records: diff.rows.iter().map(row_document).collect(),
-    }
-}
-
-fn row_document(row: &OutputRow) -> OutputDocument {
-    let writer = row.worst_writer.as_ref().or(row.writers.first());
-    OutputDocument {
-        output: row.name.clone(),
-        task_id: writer.map(|writer| TaskId(writer.task_id).to_string()),
-        kernels: writer.map(|writer| writer.kernels.clone()).unwrap_or_default(),
-        stage: tensortap::DumpStage::AfterCompletion.name(),
-        arg_index: writer.map(|writer| writer.arg_index),
-        dtype: row.dtype.name(),
-        shape: row.shape.clone(),
-        verdict: verdict_word(row.outcome.verdict),
-        writers: row.writers.len(),
-        measures: measures(&row.outcome, &row.rule),
-        detail: row.detail.as_ref().map(detail_document),
-    }
 }
 
 const HEAD: [&str; 11] = [

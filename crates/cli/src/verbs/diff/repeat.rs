@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
-use tensortap::TaskId;
 use tensortap::analysis::repeat::{Differing, Occurrence, RepeatCheck};
 use tensortap::format::Dump;
+
+use tensortap_query::document::RepeatDocument;
 
 use crate::exit::Exit;
 use crate::output::{self, Output};
@@ -17,42 +17,12 @@ const LISTED: usize = 20;
 /// Tasks named for each content.
 const NAMED: usize = 4;
 
-#[derive(Serialize)]
-struct RepeatDocument {
-    verdict: &'static str,
-    dumps: Vec<String>,
-    tasks: u64,
-    repeated: u64,
-    groups: u64,
-    left_out: u64,
-    differing: Vec<DifferingDocument>,
-}
-
-#[derive(Serialize)]
-struct DifferingDocument {
-    kernels: Vec<String>,
-    arg_index: u16,
-    contents: Vec<ContentDocument>,
-}
-
-#[derive(Serialize)]
-struct ContentDocument {
-    hash: String,
-    tasks: Vec<OccurrenceDocument>,
-}
-
-#[derive(Serialize)]
-struct OccurrenceDocument {
-    dump: usize,
-    task_id: String,
-}
-
 /// Checks the dumps.
 pub fn run(paths: &[PathBuf], output: Output) -> anyhow::Result<Exit> {
     let dumps = paths.iter().map(|path| Dump::open(path)).collect::<Result<Vec<_>, _>>()?;
     let check = RepeatCheck::of(&dumps.iter().collect::<Vec<_>>())?;
     if output.json {
-        output.document(&document(&dumps, &check))?;
+        output.document(&RepeatDocument::of(&dumps, &check))?;
     } else {
         output.text(&text(&dumps, &check))?;
     }
@@ -104,31 +74,4 @@ fn differing_text(dumps: &[Dump], differing: &Differing) -> String {
 fn occurrence(dumps: &[Dump], task: &Occurrence) -> String {
     let dir = dumps[task.dump].dir().display().to_string();
     format!("task {} of {}", short_task(task.task_id), printable(&dir))
-}
-
-fn document(dumps: &[Dump], check: &RepeatCheck) -> RepeatDocument {
-    let differing = check.differing.iter().map(|d| DifferingDocument {
-        kernels: d.kernels.clone(),
-        arg_index: d.arg_index,
-        contents: d
-            .contents
-            .iter()
-            .map(|(hash, tasks)| ContentDocument {
-                hash: format!("{hash:#034x}"),
-                tasks: tasks
-                    .iter()
-                    .map(|t| OccurrenceDocument { dump: t.dump, task_id: TaskId(t.task_id).to_string() })
-                    .collect(),
-            })
-            .collect(),
-    });
-    RepeatDocument {
-        verdict: if check.passes() { "pass" } else { "fail" },
-        dumps: dumps.iter().map(|d| d.dir().display().to_string()).collect(),
-        tasks: check.tasks,
-        repeated: check.repeated,
-        groups: check.groups,
-        left_out: check.left_out,
-        differing: differing.collect(),
-    }
 }

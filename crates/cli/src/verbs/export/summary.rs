@@ -1,64 +1,14 @@
 //! What came of an export.
 
-use serde::Serialize;
-use tensortap::format::Dump;
+use tensortap::ExportReport;
 use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
-use tensortap::{ExportConfig, ExportReport};
+use tensortap_query::document::Exported;
 
 use crate::dump_arg::quoted;
 use tensortap_query::number::{bytes, counted, grouped};
 
 /// Records without content that are named; the manifest has all.
 const NAMED: usize = 10;
-
-/// What was exported, how, and what came of it.
-pub struct Exported<'a> {
-    /// The dump.
-    pub dump: &'a Dump,
-    /// How and where to.
-    pub config: &'a ExportConfig,
-    /// What came of it.
-    pub report: &'a ExportReport,
-}
-
-#[derive(Serialize)]
-pub struct ExportDocument<'a> {
-    dump: String,
-    format: &'static str,
-    out: String,
-    manifest: String,
-    total: u64,
-    selected: u64,
-    exported: u64,
-    tensors: u64,
-    scalars: u64,
-    /// Bytes of content.
-    bytes: u64,
-    files: u64,
-    file_bytes: u64,
-    skipped: &'a [SkippedRecord],
-}
-
-/// For machines.
-pub fn document<'a>(exported: &Exported<'a>) -> ExportDocument<'a> {
-    let &Exported { dump, config, report } = exported;
-    let &ExportReport { selected, tensors, scalars, bytes, files, file_bytes, ref skipped } = report;
-    ExportDocument {
-        dump: dump.dir().display().to_string(),
-        format: config.format.name(),
-        out: config.out.display().to_string(),
-        manifest: config.out.join(EXPORT_MANIFEST_FILE).display().to_string(),
-        total: dump.len(),
-        selected,
-        exported: tensors + scalars,
-        tensors,
-        scalars,
-        bytes,
-        files,
-        file_bytes,
-        skipped,
-    }
-}
 
 /// For people.
 pub fn text(exported: &Exported<'_>) -> String {

@@ -1,24 +1,14 @@
 //! A replay for people.
 
-use std::time::Duration;
-
 use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
 
 use crate::output;
+use tensortap_query::document::{Spread, replay_verdict};
 use tensortap_query::number::{counted, grouped, rate, time};
 use tensortap_query::words::short_task;
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
-
-/// `pass`, `fail`, or `none` when nothing was compared and nothing went wrong.
-pub fn verdict(report: &ReplayReport) -> &'static str {
-    match (report.passed(), report.nothing_compared()) {
-        (true, _) => "pass",
-        (false, true) => "none",
-        (false, false) => "fail",
-    }
-}
 
 /// The whole report.
 pub fn of(report: &ReplayReport) -> String {
@@ -36,7 +26,7 @@ pub fn of(report: &ReplayReport) -> String {
 }
 
 fn head(report: &ReplayReport) -> String {
-    let word = match verdict(report) {
+    let word = match replay_verdict(report) {
         "pass" => output::verdict("PASS", true),
         "none" => output::verdict("NOTHING CHECKED", false),
         _ => output::verdict("FAIL", false),
@@ -253,31 +243,6 @@ fn tests(report: &ReplayReport) -> String {
     text
 }
 
-/// How times scatter.
-pub struct Spread {
-    /// The one in the middle.
-    pub median: Duration,
-    /// The shortest.
-    pub least: Duration,
-    /// The longest.
-    pub most: Duration,
-    /// From the first quarter to the third.
-    pub middle_half: Duration,
-}
-
-impl Spread {
-    /// Of some times.
-    pub fn of(times: &[Duration]) -> Spread {
-        let mut sorted = times.to_vec();
-        sorted.sort_unstable();
-        let at = |part: usize| {
-            let last = sorted.len().saturating_sub(1);
-            sorted.get(last * part / 4).copied().unwrap_or_default()
-        };
-        Spread { median: at(2), least: at(0), most: at(4), middle_half: at(3).saturating_sub(at(1)) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,14 +256,5 @@ mod tests {
             "  failed     argument 2: 1 of 16384 elements\n             differ, first at [1, 1]: 2.0,\n             captured 3.0\n"
         );
         assert_eq!(super::fitted("  a ", "one-long-word", 5), "  a one-long-word\n");
-    }
-
-    #[test]
-    fn a_spread_is_read_off_the_sorted_times() {
-        let times = [9, 1, 5, 3, 7].map(Duration::from_micros);
-        let Spread { median, least, most, middle_half } = Spread::of(&times);
-        let micros = [median, least, most, middle_half].map(|t| t.as_micros());
-        assert_eq!(micros, [5, 1, 9, 4]);
-        assert_eq!(Spread::of(&[]).median, Duration::ZERO);
     }
 }

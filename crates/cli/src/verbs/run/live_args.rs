@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Serialize;
-use tensortap::{LiveConfig, LiveReport, TaskId, WrongTask};
+use tensortap::{LiveConfig, LiveReport, WrongTask};
 
 use crate::output::verdict;
 use crate::size;
@@ -44,54 +43,6 @@ impl LiveArgs {
         config.stop_at_first = self.stop_at_first;
         config.scratch_bytes = self.live_scratch.unwrap_or(config.scratch_bytes);
         Some(config)
-    }
-}
-
-/// The `live` object of `run --json`.
-#[derive(Serialize)]
-pub struct LiveDocument {
-    verdict: &'static str,
-    golden: String,
-    judged: u64,
-    of: u64,
-    differing: u64,
-    first_wrong: Option<WrongDocument>,
-    wrong_here: Vec<String>,
-    wrong_here_count: u64,
-    unmatched: u64,
-    unjudged: u64,
-    released_bytes: u64,
-    stop_found: bool,
-    stopped: bool,
-}
-
-#[derive(Serialize)]
-struct WrongDocument {
-    task_id: String,
-    kernels: Vec<String>,
-}
-
-impl LiveDocument {
-    /// Takes over every field.
-    pub fn of(report: &LiveReport) -> LiveDocument {
-        LiveDocument {
-            verdict: if report.agrees() { "pass" } else { "fail" },
-            golden: report.golden.display().to_string(),
-            judged: report.judged,
-            of: report.of,
-            differing: report.differing,
-            first_wrong: report.wrong_here.first().map(|task| WrongDocument {
-                task_id: TaskId(task.task_id).to_string(),
-                kernels: task.kernels.clone(),
-            }),
-            wrong_here: report.wrong_here.iter().map(|task| TaskId(task.task_id).to_string()).collect(),
-            wrong_here_count: report.wrong_here_count,
-            unmatched: report.unmatched,
-            unjudged: report.unjudged,
-            released_bytes: report.released_bytes,
-            stop_found: report.stop_found,
-            stopped: report.stopped,
-        }
     }
 }
 

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tensortap::scene::{KernelDef, ParamKind, ParamSpec, Scene};
 
-use crate::verbs::platform_names;
-
 /// One scene, for machines.
 #[derive(Serialize)]
 pub struct SceneDocument {
@@ -51,12 +49,13 @@ enum ValuesDocument {
 
 impl SceneDocument {
     /// All about a scene.
+    #[must_use]
     pub fn of(scene: &dyn Scene) -> SceneDocument {
         SceneDocument {
             name: scene.name(),
             about: scene.about(),
             runtimes: tensortap::runtimes_of(scene),
-            platforms: platform_names(),
+            platforms: tensortap::PLATFORMS.iter().map(|platform| platform.name()).collect(),
             kernels: scene.kernels().iter().map(KernelDocument::of).collect(),
             params: scene.params().iter().map(|param| (param.name, ParamDocument::of(param))).collect(),
         }

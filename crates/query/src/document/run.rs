@@ -1,11 +1,14 @@
 //! What `run --json` prints.
 
 use serde::Serialize;
+use tensortap::format::Loss;
 use tensortap::judge::Metrics;
-use tensortap::{Error, FailureKind, OutputVerdict, Request, RunConfig, RunFailure, RunReport};
+use tensortap::{
+    DumpReport, Error, FailureKind, LiveReport, OutputVerdict, Request, RunConfig, RunFailure, RunReport,
+    TaskId,
+};
 
-use super::dump_document::DumpDocument;
-use tensortap_query::number::{json_float, json_optional_float};
+use crate::number::{json_float, json_optional_float};
 
 /// One run, for machines.
 #[derive(Serialize)]
@@ -59,6 +62,7 @@ struct FailureDocument<'a> {
 
 impl<'a> RunDocument<'a> {
     /// A run that took place.
+    #[must_use]
     pub fn of(report: &'a RunReport) -> RunDocument<'a> {
         let RunReport { scene, platform, runtime, blocks, schedulers, tasks, dispatches, wall, .. } = *report;
         RunDocument {
@@ -80,6 +84,7 @@ impl<'a> RunDocument<'a> {
     }
 
     /// A run that failed before its launch.
+    #[must_use]
     pub fn not_started(request: &Request, config: &RunConfig, error: &Error) -> RunDocument<'a> {
         RunDocument {
             scene: request.scene.name(),
@@ -149,6 +154,138 @@ fn kind_name(failure: &RunFailure) -> &'static str {
         Some(FailureKind::GraphDeadlock) => "graph_deadlock",
         Some(FailureKind::Launch) => "launch",
         None => "device_died",
+    }
+}
+
+/// What came of a dump, for machines.
+#[derive(Serialize)]
+pub struct DumpDocument<'a> {
+    dir: String,
+    records: u64,
+    tensors: u64,
+    scalars: u64,
+    dispatches: u64,
+    bytes_captured: u64,
+    bytes_written: u64,
+    truncated_tensors: u64,
+    dropped_records: u64,
+    dropped_overwrite: u64,
+    held_up_s: f64,
+    closing_s: f64,
+    level: &'static str,
+    dump_args: bool,
+    /// Records and what stands between them in the index: tasks and dependencies.
+    entries: u64,
+    deduplicated_bytes: u64,
+    corrupt_records: u64,
+    filtered_records: u64,
+    filtered_bytes: u64,
+    live: Option<LiveDocument>,
+    losses: &'a [Loss],
+    problem: Option<&'a str>,
+}
+
+impl<'a> DumpDocument<'a> {
+    /// Takes over every field.
+    #[must_use]
+    pub fn of(report: &'a DumpReport) -> DumpDocument<'a> {
+        let DumpReport {
+            dir,
+            level,
+            dump_args,
+            records,
+            entries,
+            dispatches,
+            tensors,
+            scalars,
+            bytes_captured,
+            bytes_written,
+            deduplicated_bytes,
+            truncated_tensors,
+            dropped_records,
+            dropped_overwrite,
+            corrupt_records,
+            filtered_records,
+            filtered_bytes,
+            held_up,
+            closing,
+            live,
+            losses,
+            problem,
+        } = report;
+        DumpDocument {
+            dir: dir.display().to_string(),
+            records: *records,
+            tensors: *tensors,
+            scalars: *scalars,
+            dispatches: *dispatches,
+            bytes_captured: *bytes_captured,
+            bytes_written: *bytes_written,
+            truncated_tensors: *truncated_tensors,
+            dropped_records: *dropped_records,
+            dropped_overwrite: *dropped_overwrite,
+            held_up_s: held_up.as_secs_f64(),
+            closing_s: closing.as_secs_f64(),
+            level: level.name(),
+            dump_args: *dump_args,
+            entries: *entries,
+            deduplicated_bytes: *deduplicated_bytes,
+            corrupt_records: *corrupt_records,
+            filtered_records: *filtered_records,
+            filtered_bytes: *filtered_bytes,
+            live: live.as_ref().map(LiveDocument::of),
+            losses,
+            problem: problem.as_deref(),
+        }
+    }
+}
+
+/// The `live` object of `run --json`.
+#[derive(Serialize)]
+pub struct LiveDocument {
+    verdict: &'static str,
+    golden: String,
+    judged: u64,
+    of: u64,
+    differing: u64,
+    first_wrong: Option<WrongDocument>,
+    wrong_here: Vec<String>,
+    wrong_here_count: u64,
+    unmatched: u64,
+    unjudged: u64,
+    released_bytes: u64,
+    stop_found: bool,
+    stopped: bool,
+}
+
+#[derive(Serialize)]
+struct WrongDocument {
+    task_id: String,
+    kernels: Vec<String>,
+}
+
+impl LiveDocument {
+    /// Takes over every field.
+    #[must_use]
+    pub fn of(report: &LiveReport) -> LiveDocument {
+        LiveDocument {
+            verdict: if report.agrees() { "pass" } else { "fail" },
+            golden: report.golden.display().to_string(),
+            judged: report.judged,
+            of: report.of,
+            differing: report.differing,
+            first_wrong: report.wrong_here.first().map(|task| WrongDocument {
+                task_id: TaskId(task.task_id).to_string(),
+                kernels: task.kernels.clone(),
+            }),
+            wrong_here: report.wrong_here.iter().map(|task| TaskId(task.task_id).to_string()).collect(),
+            wrong_here_count: report.wrong_here_count,
+            unmatched: report.unmatched,
+            unjudged: report.unjudged,
+            released_bytes: report.released_bytes,
+            stop_found: report.stop_found,
+            stopped: report.stopped,
+        }
     }
 }
 

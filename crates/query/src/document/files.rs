@@ -1,0 +1,149 @@
+//! What the verbs print with `--json` that make, check or mend files: `export`, `extract`, `verify`, `repair`.
+
+use serde::Serialize;
+use tensortap::format::{Dump, Repair, Verdict};
+use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
+use tensortap::{Expect, ExportConfig, ExportReport, ExtractReport, TaskId};
+
+use crate::words::state_name;
+
+/// One check, for machines.
+#[derive(Serialize)]
+pub struct VerifyDocument<'a> {
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    dump: String,
+    state: &'static str,
+}
+
+impl<'a> VerifyDocument<'a> {
+    /// What came of checking a dump.
+    #[must_use]
+    pub fn of(dump: &Dump, verdict: &'a Verdict) -> VerifyDocument<'a> {
+        VerifyDocument { verdict, dump: dump.dir().display().to_string(), state: state_name(&dump.tail()) }
+    }
+}
+
+/// One repair, for machines.
+#[derive(Serialize)]
+pub struct RepairDocument {
+    dump: String,
+    changed: bool,
+    status: &'static str,
+    records: u64,
+    cut_bytes: u64,
+    missing_records: u64,
+    lost_payloads: u64,
+}
+
+impl RepairDocument {
+    /// What was done.
+    #[must_use]
+    pub fn of(done: &Repair) -> RepairDocument {
+        let Repair { dir, changed, status, records, cut_bytes, missing_records, lost_payloads } = done;
+        RepairDocument {
+            dump: dir.display().to_string(),
+            changed: *changed,
+            status: status.name(),
+            records: *records,
+            cut_bytes: *cut_bytes,
+            missing_records: *missing_records,
+            lost_payloads: *lost_payloads,
+        }
+    }
+}
+
+/// What was exported, how, and what came of it.
+pub struct Exported<'a> {
+    /// The dump.
+    pub dump: &'a Dump,
+    /// How and where to.
+    pub config: &'a ExportConfig,
+    /// What came of it.
+    pub report: &'a ExportReport,
+}
+
+/// One export, for machines.
+#[derive(Serialize)]
+pub struct ExportDocument<'a> {
+    dump: String,
+    format: &'static str,
+    out: String,
+    manifest: String,
+    total: u64,
+    selected: u64,
+    exported: u64,
+    tensors: u64,
+    scalars: u64,
+    /// Bytes of content.
+    bytes: u64,
+    files: u64,
+    file_bytes: u64,
+    skipped: &'a [SkippedRecord],
+}
+
+impl<'a> ExportDocument<'a> {
+    /// Of an export.
+    #[must_use]
+    pub fn of(exported: &Exported<'a>) -> ExportDocument<'a> {
+        let &Exported { dump, config, report } = exported;
+        let &ExportReport { selected, tensors, scalars, bytes, files, file_bytes, ref skipped } = report;
+        ExportDocument {
+            dump: dump.dir().display().to_string(),
+            format: config.format.name(),
+            out: config.out.display().to_string(),
+            manifest: config.out.join(EXPORT_MANIFEST_FILE).display().to_string(),
+            total: dump.len(),
+            selected,
+            exported: tensors + scalars,
+            tensors,
+            scalars,
+            bytes,
+            files,
+            file_bytes,
+            skipped,
+        }
+    }
+}
+
+/// One case that was cut out of a dump, for machines.
+#[derive(Serialize)]
+pub struct ExtractDocument<'a> {
+    out: String,
+    task_id: String,
+    kernels: &'a [String],
+    arguments: usize,
+    payloads: usize,
+    bytes: u64,
+    redacted: bool,
+    expect: &'static str,
+    /// How the captured output is not what the kernel's reference gives.
+    captured_outside: Option<&'a str>,
+}
+
+impl<'a> ExtractDocument<'a> {
+    /// Of a report.
+    #[must_use]
+    pub fn of(report: &'a ExtractReport) -> ExtractDocument<'a> {
+        ExtractDocument {
+            out: report.out.display().to_string(),
+            task_id: TaskId(report.task_id).to_string(),
+            kernels: &report.kernels,
+            arguments: report.arguments,
+            payloads: report.payloads,
+            bytes: report.bytes,
+            redacted: report.redacted,
+            expect: expect_name(report.expect),
+            captured_outside: report.outside.as_deref(),
+        }
+    }
+}
+
+/// What a case expects, in a word.
+#[must_use]
+pub const fn expect_name(expect: Expect) -> &'static str {
+    match expect {
+        Expect::Captured => "captured",
+        Expect::Reference => "reference",
+    }
+}
