@@ -6,8 +6,11 @@ use std::{
     time::Duration,
 };
 
+use tensortap_sync::signs::{self, Heart};
+
 use crate::{
     CollectError, Collector, RegionMemory, RunEnd, Sink, Summary,
+    memory::RegionWord,
     places::{DISCARD, HEARTBEAT},
 };
 
@@ -45,7 +48,7 @@ struct State {
 
 impl<M, S> Collection<M, S>
 where
-    M: RegionMemory + Clone + Send + 'static,
+    M: RegionMemory + Clone + Send + Sync + 'static,
     S: Sink + Send + 'static,
 {
     /// Starts collecting.
@@ -142,14 +145,14 @@ impl<M: RegionMemory> Drop for Over<'_, M> {
     fn drop(&mut self) {
         if !self.given_back {
             // If even this fails, the silent heart says the same.
-            let _ = self.memory.write_u64(DISCARD, 1);
+            let _ = signs::order_discard(RegionWord { memory: &self.memory, offset: DISCARD });
             self.memory.wake();
         }
         self.signals.tell(|state| state.over = true);
     }
 }
 
-fn collect<M: RegionMemory + Clone, S: Sink>(
+fn collect<M: RegionMemory + Clone + Send + Sync + 'static, S: Sink>(
     mut collector: Collector<M, S>,
     signals: &Signals,
     look: Duration,
@@ -169,9 +172,10 @@ fn collect<M: RegionMemory + Clone, S: Sink>(
 }
 
 fn beat(memory: &impl RegionMemory, signals: &Signals) {
-    for beats in 1.. {
+    let mut heart = Heart::new(RegionWord { memory, offset: HEARTBEAT });
+    loop {
         // A region that cannot be reached ends the collector, and with it this thread.
-        let _ = memory.write_u64(HEARTBEAT, beats);
+        let _ = heart.beat();
         if signals.sleep(BEAT, |state| state.over).over {
             return;
         }

@@ -1,9 +1,12 @@
 //! The state machine that empties the region into the files.
 
+use std::sync::Arc;
+
 use tensortap_abi::{
     DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord,
 };
 use tensortap_format::{IndexRecord, Status};
+use tensortap_sync::signs;
 use tensortap_values::content_hash;
 
 use crate::{
@@ -12,6 +15,7 @@ use crate::{
     dedup::ContentKey,
     drain::{Drain, DrainError},
     frame::{EnteredTotals, payload_of},
+    memory::{RegionWord, SharedRegion},
     places::DISCARD,
     store::{Store, StoreError},
     stream::{Stream, Taken},
@@ -80,7 +84,7 @@ pub struct Progress {
 /// [`Collector::step`] takes what is visible and never sleeps; whoever drives it decides when. A
 /// [`Collection`](crate::Collection) drives it from a thread of its own.
 pub struct Collector<M, S> {
-    memory: M,
+    memory: Arc<M>,
     store: Store<S>,
     batch: bool,
     threads: Vec<Thread>,
@@ -99,7 +103,7 @@ struct Thread {
     ended: Option<StreamError>,
 }
 
-impl<M: RegionMemory, S: Sink> Collector<M, S> {
+impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
     /// A collector at the beginning of a run. The region has been set up; the device may already run.
     pub fn new(
         memory: M,
@@ -111,8 +115,10 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         let &CollectorOptions { geometry, run_id, device_memory, collect, dedup_entries, payload_path, sync } =
             options;
         let batch = collect == DumpCollect::Batch;
+        let memory = Arc::new(memory);
+        let shared: SharedRegion = memory.clone();
         let threads = (0..geometry.threads).map(|thread| {
-            let stream = Stream::new(geometry, thread, run_id, batch);
+            let stream = Stream::new(shared.clone(), geometry, thread, run_id, batch);
             Thread { drain: Drain::new(geometry, device_memory, stream, batch), ended: None }
         });
         Ok(Collector {
@@ -230,7 +236,7 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         if ended.is_some() || self.failure.is_some() {
             return self.pass_over(index);
         }
-        let drained = drain.drain(&self.memory, &mut self.store, &mut self.taken);
+        let drained = drain.drain(&*self.memory, &mut self.store, &mut self.taken);
         if let Some((seq, fault)) = drain.first_fault.take() {
             let thread = drain.stream.thread();
             (self.listener)(CollectEvent::CorruptRecord { thread, seq, fault });
@@ -251,14 +257,18 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
     /// Keeps a thread from waiting for space whose content nobody will read.
     fn pass_over(&mut self, index: usize) -> Result<u64, CollectError> {
         let stream = &mut self.threads[index].drain.stream;
-        let sane = stream.release_unread(&self.memory)?;
-        stream.restate(&self.memory)?;
+        let sane = stream.release_unread()?;
+        stream.restate()?;
         // A thread of which not even the cursors make sense could wait for ever.
         if self.failure.is_some() || !sane && !self.batch {
-            self.memory.write_u64(DISCARD, 1)?;
+            signs::order_discard(self.word(DISCARD))?;
         }
         self.memory.wake();
         Ok(0)
+    }
+
+    fn word(&self, offset: u64) -> RegionWord<&M> {
+        RegionWord { memory: &self.memory, offset }
     }
 
     fn give_up(&mut self, error: StoreError) -> Result<(), CollectError> {
@@ -273,7 +283,7 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         self.store.abandon();
         (self.listener)(CollectEvent::WriteFailed(&error));
         self.failure.get_or_insert(error);
-        self.memory.write_u64(DISCARD, 1)?;
+        signs::order_discard(self.word(DISCARD))?;
         self.memory.wake();
         Ok(())
     }
@@ -285,7 +295,7 @@ impl<M: RegionMemory, S: Sink> Collector<M, S> {
         }
         let mut entered = self.host_entered;
         for Thread { drain, ended } in &self.threads {
-            let state = drain.stream.read_state(&self.memory)?;
+            let state = drain.stream.read_state()?;
             let account = self.account(drain);
             entered.add(drain.entered());
             summary.corrupt_records += drain.corrupt_records();

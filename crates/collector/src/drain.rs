@@ -126,13 +126,13 @@ impl Drain {
     ) -> Result<u64, DrainError> {
         let most = u64::from(self.geometry.buffers) * u64::from(self.geometry.records);
         let mut records = 0;
-        while records < most && self.stream.take(memory, taken)? {
+        while records < most && self.stream.take(taken)? {
             records += taken.len();
             self.consume(memory, store, taken)?;
         }
         if records == 0 {
             self.settle_doubt(memory)?;
-            self.stream.restate(memory).map_err(DrainError::Memory)?;
+            self.stream.restate().map_err(DrainError::Memory)?;
         } else {
             store.free_window()?;
         }
@@ -303,7 +303,7 @@ impl Drain {
             self.entered.add(std::mem::take(&mut self.frame.totals));
         }
         self.frame.payload_bytes = 0;
-        if self.stream.release(memory, consumed.unwrap_or(0), upto)? {
+        if self.stream.release(consumed.unwrap_or(0), upto)? {
             memory.wake();
         }
         Ok(())
@@ -325,13 +325,13 @@ impl Drain {
         if !self.space_in_doubt || self.batch {
             return Ok(());
         }
-        let look = (self.stream.read_cursor(memory)?, self.seen);
+        let look = (self.stream.read_cursor()?, self.seen);
         if self.last_look.replace(look) != Some(look) {
             return Ok(());
         }
         (self.space_in_doubt, self.last_look) = (false, None);
         self.position = self.position.max(look.0);
-        if self.stream.release(memory, self.position, 0)? {
+        if self.stream.release(self.position, 0)? {
             memory.wake();
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! The dump region as the collector reaches it.
 
-use std::{os::fd::BorrowedFd, sync::Arc};
+use std::{fmt, ops::Deref, os::fd::BorrowedFd, sync::Arc};
 
 use tensortap_abi::DeviceRange;
 use tensortap_platform::{DeviceAccess, PlatformError};
+use tensortap_sync::{Ordering, Word};
 
 /// Bytes of a dump region, which the device writes at any time. Offsets count from the region's first byte.
 ///
@@ -24,6 +25,38 @@ pub trait RegionMemory {
     fn write_to(&self, offset: u64, len: usize, file: BorrowedFd<'_>, at: u64) -> Result<(), PlatformError>;
     /// Wakes device threads that wait for the host.
     fn wake(&self);
+}
+
+/// The region, as all who look at it share it.
+pub(crate) type SharedRegion = Arc<dyn RegionMemory + Send + Sync>;
+
+impl fmt::Debug for dyn RegionMemory + Send + Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionMemory").field("mapped", &self.is_mapped()).finish_non_exhaustive()
+    }
+}
+
+/// A word of the region. Acquire and release, whatever is asked for: no protocol of the dump asks for more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegionWord<M> {
+    pub(crate) memory: M,
+    pub(crate) offset: u64,
+}
+
+impl<M, R> Word for RegionWord<M>
+where
+    M: Deref<Target = R>,
+    R: RegionMemory + ?Sized,
+{
+    type Error = PlatformError;
+
+    fn load(&self, _order: Ordering) -> Result<u64, PlatformError> {
+        self.memory.read_u64(self.offset)
+    }
+
+    fn store(&self, value: u64, _order: Ordering) -> Result<(), PlatformError> {
+        self.memory.write_u64(self.offset, value)
+    }
 }
 
 /// The region of an open device. Clones reach the same region.

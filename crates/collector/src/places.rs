@@ -45,6 +45,8 @@ impl Places {
         current_buffer,
         /// Device.
         ready_pushed,
+        /// Device.
+        free_popped,
         /// Host.
         consumed_cursor,
         /// Host.
@@ -55,15 +57,24 @@ impl Places {
         acknowledged,
     }
 
-    /// Entry of the free queue for its `count`-th push.
-    pub(crate) fn free_entry(self, count: u64) -> u64 {
-        self.queue() + self.slot(count) * size_of::<u32>() as u64
+    /// Buffers of the thread.
+    pub(crate) fn buffers(self) -> u32 {
+        self.geometry.buffers
     }
 
-    /// Entry of the ready queue for its `count`-th push.
-    pub(crate) fn ready_entry(self, count: u64) -> u64 {
-        let buffers = u64::from(self.geometry.buffers);
-        self.queue() + (buffers + self.slot(count)) * size_of::<u32>() as u64
+    /// Records of a buffer.
+    pub(crate) fn records(self) -> u32 {
+        self.geometry.records
+    }
+
+    /// The entries of the free queue, `u32` each.
+    pub(crate) fn free_entries(self) -> u64 {
+        self.geometry.queues_offset() + u64::from(self.thread) * self.geometry.queue_bytes()
+    }
+
+    /// The entries of the ready queue, `u32` each.
+    pub(crate) fn ready_entries(self) -> u64 {
+        self.free_entries() + u64::from(self.geometry.buffers) * size_of::<u32>() as u64
     }
 
     /// Header of a buffer.
@@ -86,13 +97,5 @@ impl Places {
     pub(crate) fn arena(self, position: u64) -> u64 {
         let arena_bytes = self.geometry.arena_bytes;
         self.geometry.arenas_offset() + u64::from(self.thread) * arena_bytes + position % arena_bytes
-    }
-
-    fn queue(self) -> u64 {
-        self.geometry.queues_offset() + u64::from(self.thread) * self.geometry.queue_bytes()
-    }
-
-    fn slot(self, count: u64) -> u64 {
-        count % u64::from(self.geometry.buffers)
     }
 }

@@ -1,20 +1,23 @@
-//! Follows one device thread: which buffer comes next, which records may be read, what may be given back.
+//! Follows one device thread: which records may be read, and what may be given back.
 //!
-//! Buffers travel in a ring: the device takes them from the free queue in order, the host returns them in the order in
-//! which they were filled. Number `n` of the free queue is therefore always buffer `n % buffers`, and the host knows
-//! which buffer comes next without being told. What the device says is only checked against that.
-//!
-//! A buffer's header is read after one of two words has said that it is written: the ready queue holds the buffer, or
-//! `current_buffer` names it. The device names no buffer before it hands one over, so that a name that is left over
-//! from the last filling is never seen once the buffer was given back.
+//! The protocols are those of [`tensortap_sync::buffers`] and [`tensortap_sync::arena`]: this is where their words lie in
+//! the region, and what is done with what they give. What the device says is only checked; see there.
+
+use std::sync::Arc;
 
 use tensortap_abi::{DumpBufferHeader, DumpBufferState, DumpGeometry};
 use tensortap_platform::PlatformError;
-use tensortap_sync::cursor::{CursorError, Follower};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use tensortap_sync::{
+    Word, arena,
+    arena::ArenaWords,
+    buffers::{BufferWords, Damage, DrainError, Drainer},
+    cursor::{CursorError, ReadError},
+    spsc::QueueWords,
+};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{
-    RegionMemory,
+    memory::{RegionWord, SharedRegion},
     places::{Places, RECORD_BYTES},
 };
 
@@ -50,6 +53,12 @@ pub enum StreamError {
         /// Buffer that is due.
         expected: u32,
     },
+    /// The ready queue holds a buffer that was never taken from the free queue.
+    #[error("device thread {thread} hands over more buffers than it took; {SCRIBBLED}")]
+    NeverTaken {
+        /// Device thread.
+        thread: u32,
+    },
     /// A buffer's header is not that of this run, thread and sequence.
     #[error(
         "the header of buffer {number} of device thread {thread} has {field} {found:#x} where {expected:#x} is due; \
@@ -80,11 +89,108 @@ pub(crate) enum FollowError {
     Memory(#[from] PlatformError),
 }
 
-/// The buffer being read.
-#[derive(Clone, Copy, Debug)]
-struct InHand {
-    number: u32,
-    taken: Follower,
+/// One of a thread's queues.
+#[derive(Debug)]
+struct Queue {
+    memory: SharedRegion,
+    places: Places,
+    pushed: u64,
+    popped: u64,
+    /// Offset of the first entry.
+    entries: u64,
+}
+
+impl Queue {
+    fn entry_at(&self, cell: u64) -> u64 {
+        self.entries + cell * size_of::<u32>() as u64
+    }
+}
+
+impl QueueWords for Queue {
+    type Error = PlatformError;
+
+    fn pushed(&self) -> impl Word<Error = PlatformError> {
+        RegionWord { memory: &*self.memory, offset: self.pushed }
+    }
+
+    fn popped(&self) -> impl Word<Error = PlatformError> {
+        RegionWord { memory: &*self.memory, offset: self.popped }
+    }
+
+    fn capacity(&self) -> u64 {
+        self.places.buffers().into()
+    }
+
+    fn entry(&self, cell: u64) -> Result<u32, PlatformError> {
+        let mut entry = [0; size_of::<u32>()];
+        self.memory.read(self.entry_at(cell), &mut entry)?;
+        Ok(u32::from_le_bytes(entry))
+    }
+
+    fn set_entry(&self, cell: u64, entry: u32) -> Result<(), PlatformError> {
+        self.memory.write(self.entry_at(cell), &entry.to_le_bytes())
+    }
+}
+
+/// A thread's words, as the host reaches them.
+#[derive(Clone, Debug)]
+struct HostWords {
+    memory: SharedRegion,
+    places: Places,
+}
+
+impl HostWords {
+    fn word(&self, offset: u64) -> RegionWord<SharedRegion> {
+        RegionWord { memory: Arc::clone(&self.memory), offset }
+    }
+
+    fn queue(&self, pushed: u64, popped: u64, entries: u64) -> Queue {
+        Queue { memory: Arc::clone(&self.memory), places: self.places, pushed, popped, entries }
+    }
+}
+
+impl BufferWords for HostWords {
+    type Error = PlatformError;
+    type Word = RegionWord<SharedRegion>;
+    type Queue = Queue;
+
+    fn free(&self) -> Queue {
+        let Self { places, .. } = self;
+        self.queue(places.free_pushed(), places.free_popped(), places.free_entries())
+    }
+
+    fn ready(&self) -> Queue {
+        let Self { places, .. } = self;
+        self.queue(places.ready_pushed(), places.ready_popped(), places.ready_entries())
+    }
+
+    fn current(&self) -> Self::Word {
+        self.word(self.places.current_buffer())
+    }
+
+    fn committed(&self, number: u32) -> Self::Word {
+        self.word(self.places.committed(number))
+    }
+
+    fn buffers(&self) -> u32 {
+        self.places.buffers()
+    }
+
+    fn records(&self) -> u32 {
+        self.places.records()
+    }
+}
+
+impl ArenaWords for HostWords {
+    type Error = PlatformError;
+
+    fn written(&self) -> impl Word<Error = PlatformError> {
+        RegionWord { memory: &*self.memory, offset: self.places.write_cursor() }
+    }
+
+    fn consumed(&self) -> impl Word<Error = PlatformError> {
+        RegionWord { memory: &*self.memory, offset: self.places.consumed_cursor() }
+    }
 }
 
 /// Records copied out of one buffer.
@@ -106,40 +212,42 @@ impl Taken {
     }
 }
 
-/// The host's side of one thread's queues and cursors. Own positions are plain fields; the words are only stored.
+/// The host's side of one thread's queues and cursors.
 #[derive(Debug)]
 pub(crate) struct Stream {
+    memory: SharedRegion,
     places: Places,
     thread: u32,
-    geometry: DumpGeometry,
     run_id: u64,
-    /// The device is read once, after its run.
-    batch: bool,
-    in_hand: Option<InHand>,
-    /// Buffers ever read in full and given back.
-    returned: u64,
+    buffers: Drainer<HostWords>,
+    arena: arena::Consumer<HostWords>,
     next_seq: u64,
     missing_records: u64,
-    write_cursor: Follower,
-    consumed: u64,
     acknowledged: u64,
 }
 
 impl Stream {
-    /// The stream of a thread at its beginning, `run_id` being that of the region's header.
-    pub(crate) fn new(geometry: DumpGeometry, thread: u32, run_id: u64, batch: bool) -> Stream {
+    /// The stream of a thread at its beginning, `run_id` being that of the region's header. In a `batch` the device is
+    /// read once, after its run: nothing is given back before, so there the arena wraps as it likes.
+    pub(crate) fn new(
+        memory: SharedRegion,
+        geometry: DumpGeometry,
+        thread: u32,
+        run_id: u64,
+        batch: bool,
+    ) -> Stream {
+        let places = Places::new(geometry, thread);
+        let words = HostWords { memory: Arc::clone(&memory), places };
+        let arena = if batch { arena::Consumer::overwritten } else { arena::Consumer::new };
         Stream {
-            places: Places::new(geometry, thread),
+            memory,
+            places,
             thread,
-            geometry,
             run_id,
-            batch,
-            in_hand: None,
-            returned: 0,
+            arena: arena(words.clone(), geometry.arena_bytes),
+            buffers: Drainer::new(words),
             next_seq: 0,
             missing_records: 0,
-            write_cursor: Follower::new(0),
-            consumed: 0,
             acknowledged: 0,
         }
     }
@@ -154,7 +262,7 @@ impl Stream {
 
     /// Position behind every byte that a record taken so far can name.
     pub(crate) fn write_cursor(&self) -> u64 {
-        self.write_cursor.seen()
+        self.arena.seen()
     }
 
     /// Records made safe, by sequence number.
@@ -168,137 +276,84 @@ impl Stream {
     }
 
     /// Copies committed records out; false when there are none now.
-    pub(crate) fn take(
-        &mut self,
-        memory: &impl RegionMemory,
-        taken: &mut Taken,
-    ) -> Result<bool, FollowError> {
+    pub(crate) fn take(&mut self, taken: &mut Taken) -> Result<bool, FollowError> {
         taken.bytes.clear();
-        self.return_buffer(memory)?;
-        if self.in_hand.is_none() {
-            self.open_buffer(memory)?;
+        self.return_buffer()?;
+        if let Some(number) = self.buffers.open().map_err(|error| self.damage(error))? {
+            self.read_header(number)?;
         }
-        let Some(InHand { number, taken: mut seen }) = self.in_hand else { return Ok(false) };
-        let before = seen.seen();
-        let committed = memory.read_u64(self.places.committed(number))?;
-        self.follow(&mut seen, "count of committed records", committed, self.geometry.records.into())?;
-        let count = (committed - before).min(MAX_TAKE);
-        if count == 0 {
+        let Some(records) = self.buffers.poll(MAX_TAKE).map_err(|error| self.damage(error))? else {
             return Ok(false);
-        }
-        // After `committed`: every position that a committed record names lies below this cursor.
-        self.read_cursor(memory)?;
-        let len = usize::try_from(count).unwrap_or(0) * RECORD_BYTES;
-        taken.bytes.resize(len, 0);
-        memory.read(self.places.record(number, before), &mut taken.bytes)?;
+        };
+        // After the count of committed records: every position that one of them names lies below this cursor.
+        self.read_cursor()?;
+        let count = records.places.end - records.places.start;
+        taken.bytes.resize(usize::try_from(count).unwrap_or(0) * RECORD_BYTES, 0);
+        self.memory.read(self.places.record(records.number, records.places.start), &mut taken.bytes)?;
         taken.first_seq = self.next_seq;
         self.next_seq += count;
-        self.in_hand = Some(InHand { number, taken: Follower::new(before + count) });
         Ok(true)
     }
 
     /// Gives back arena space below `consumed`, and says that records below `acknowledged` are safe. Tells whether a
     /// device thread may wait for it.
-    pub(crate) fn release(
-        &mut self,
-        memory: &impl RegionMemory,
-        consumed: u64,
-        acknowledged: u64,
-    ) -> Result<bool, FollowError> {
+    pub(crate) fn release(&mut self, consumed: u64, acknowledged: u64) -> Result<bool, FollowError> {
         let mut gave = false;
-        if consumed > self.consumed {
-            self.consumed = consumed;
-            memory.write_u64(self.places.consumed_cursor(), consumed)?;
+        if consumed > self.arena.consumed() {
+            self.arena.release_to(consumed).map_err(|error| self.cursor_damage(error))?;
             gave = true;
         }
         if acknowledged > self.acknowledged {
             self.acknowledged = acknowledged;
-            memory.write_u64(self.places.acknowledged(), acknowledged)?;
+            self.memory.write_u64(self.places.acknowledged(), acknowledged)?;
         }
-        Ok(self.return_buffer(memory)? || gave)
+        Ok(self.return_buffer()? || gave)
     }
 
     /// Gives back whatever the device has written, without looking at it. For a thread whose records can be followed
     /// no more, so that it does not wait for ever. False when even that makes no sense.
-    pub(crate) fn release_unread(&mut self, memory: &impl RegionMemory) -> Result<bool, PlatformError> {
-        let cursor = memory.read_u64(self.places.write_cursor())?;
-        let pushed = memory.read_u64(self.places.ready_pushed())?;
-        let buffers = u64::from(self.geometry.buffers);
-        let sane = cursor >= self.consumed
-            && cursor - self.consumed <= self.geometry.arena_bytes
-            && pushed >= self.returned
-            && pushed - self.returned <= buffers;
-        if !sane {
-            return Ok(false);
+    pub(crate) fn release_unread(&mut self) -> Result<bool, PlatformError> {
+        self.arena.forget_seen();
+        let released = self.arena.poll().and_then(|cursor| self.arena.release_to(cursor));
+        let given_back = self.buffers.give_back_unread();
+        match (released, given_back) {
+            (Err(ReadError::Unreachable(error)), _) | (_, Err(DrainError::Unreachable(error))) => Err(error),
+            (released, given_back) => Ok(released.is_ok() && given_back.is_ok()),
         }
-        self.in_hand = None;
-        self.consumed = cursor;
-        memory.write_u64(self.places.consumed_cursor(), cursor)?;
-        while self.returned < pushed {
-            self.push_free(memory)?;
-        }
-        Ok(true)
     }
 
     /// Stores all of the host's words again. A kernel may have written over them, and a device that waits for one of
-    /// them to change would wait for ever. The free queue never changes once it was set up; see the module.
-    pub(crate) fn restate(&self, memory: &impl RegionMemory) -> Result<(), PlatformError> {
-        let buffers = u64::from(self.geometry.buffers);
-        let numbers: Vec<u8> = (0..self.geometry.buffers).flat_map(u32::to_le_bytes).collect();
-        memory.write(self.places.free_entry(0), &numbers)?;
-        memory.write_u64(self.places.free_pushed(), self.returned + buffers)?;
-        memory.write_u64(self.places.ready_popped(), self.returned)?;
-        memory.write_u64(self.places.consumed_cursor(), self.consumed)?;
-        memory.write_u64(self.places.acknowledged(), self.acknowledged)
+    /// them to change would wait for ever. The entries of the free queue never change once they were set up.
+    pub(crate) fn restate(&self) -> Result<(), PlatformError> {
+        let numbers: Vec<u8> = (0..self.places.buffers()).flat_map(u32::to_le_bytes).collect();
+        self.memory.write(self.places.free_entries(), &numbers)?;
+        self.buffers.restate()?;
+        self.arena.restate()?;
+        self.memory.write_u64(self.places.acknowledged(), self.acknowledged)
     }
 
     /// The counters, whatever they say.
-    pub(crate) fn read_state(&self, memory: &impl RegionMemory) -> Result<DumpBufferState, PlatformError> {
+    pub(crate) fn read_state(&self) -> Result<DumpBufferState, PlatformError> {
         let mut state = DumpBufferState::new_zeroed();
-        memory.read(self.places.state(), state.as_mut_bytes())?;
+        self.memory.read(self.places.state(), state.as_mut_bytes())?;
         Ok(state)
     }
 
     /// Reads the write cursor and checks it against what was seen before.
-    pub(crate) fn read_cursor(&mut self, memory: &impl RegionMemory) -> Result<u64, FollowError> {
-        let now = memory.read_u64(self.places.write_cursor())?;
-        // Nothing is given back while a device is read in one batch, so there the arena wraps as it likes.
-        let most = if self.batch { u64::MAX } else { self.consumed + self.geometry.arena_bytes };
-        let mut cursor = self.write_cursor;
-        self.follow(&mut cursor, "write cursor", now, most)?;
-        self.write_cursor = cursor;
-        Ok(now)
+    pub(crate) fn read_cursor(&mut self) -> Result<u64, FollowError> {
+        self.arena.poll().map_err(|error| self.cursor_damage(error))
     }
 
-    fn follow(
-        &self,
-        follower: &mut Follower,
-        count: &'static str,
-        now: u64,
-        most: u64,
-    ) -> Result<u64, StreamError> {
-        follower.follow(now, most).map_err(|error| StreamError::Count { thread: self.thread, count, error })
+    fn return_buffer(&mut self) -> Result<bool, FollowError> {
+        self.buffers.give_back().map_err(|error| self.damage(error))
     }
 
-    fn expected_buffer(&self) -> u32 {
-        let number = self.returned % u64::from(self.geometry.buffers);
-        u32::try_from(number).expect("a remainder of a u32")
-    }
-
-    fn open_buffer(&mut self, memory: &impl RegionMemory) -> Result<(), FollowError> {
-        let number = self.expected_buffer();
-        // Not yet opened, or the device went on between the two looks: the next look finds it in the queue.
-        if !self.is_ready(memory, number)?
-            && memory.read_u64(self.places.current_buffer())? != u64::from(number) + 1
-        {
-            return Ok(());
-        }
+    fn read_header(&mut self, number: u32) -> Result<(), FollowError> {
         let mut header = DumpBufferHeader::new_zeroed();
-        memory.read(self.places.buffer(number), header.as_mut_bytes())?;
+        self.memory.read(self.places.buffer(number), header.as_mut_bytes())?;
         self.check_header(number, &header)?;
         self.missing_records += header.first_seq - self.next_seq;
         self.next_seq = header.first_seq;
-        self.in_hand = Some(InHand { number, taken: Follower::new(0) });
         Ok(())
     }
 
@@ -319,41 +374,29 @@ impl Stream {
         }
     }
 
-    /// Whether the ready queue holds the buffer that is due.
-    fn is_ready(&self, memory: &impl RegionMemory, expected: u32) -> Result<bool, FollowError> {
-        let (thread, popped) = (self.thread, self.returned);
-        let pushed = memory.read_u64(self.places.ready_pushed())?;
-        let most = popped + u64::from(self.geometry.buffers);
-        if self.follow(&mut Follower::new(popped), "ready queue", pushed, most)? == popped {
-            return Ok(false);
-        }
-        let mut found = [0; size_of::<u32>()];
-        memory.read(self.places.ready_entry(popped), &mut found)?;
-        let found = u32::read_from_bytes(&found).unwrap_or(u32::MAX);
-        if found != expected {
-            return Err(StreamError::ReadyEntry { thread, found, expected }.into());
-        }
-        Ok(true)
+    fn damage(&self, error: DrainError<PlatformError>) -> FollowError {
+        let thread = self.thread;
+        let damage = match error {
+            DrainError::Unreachable(error) => return FollowError::Memory(error),
+            DrainError::Damaged(damage) => damage,
+        };
+        FollowError::Damaged(match damage {
+            Damage::Ready(error) => StreamError::Count { thread, count: "ready queue", error },
+            Damage::Free(error) => StreamError::Count { thread, count: "free queue", error },
+            Damage::Committed(error) => {
+                StreamError::Count { thread, count: "count of committed records", error }
+            }
+            Damage::Entry { found, due } => StreamError::ReadyEntry { thread, found, expected: due },
+            Damage::NeverTaken => StreamError::NeverTaken { thread },
+        })
     }
 
-    /// Gives the buffer in hand back when it was read in full and the device is done with it.
-    fn return_buffer(&mut self, memory: &impl RegionMemory) -> Result<bool, FollowError> {
-        let Some(InHand { number, taken }) = self.in_hand else { return Ok(false) };
-        if taken.seen() < u64::from(self.geometry.records) || !self.is_ready(memory, number)? {
-            return Ok(false);
+    fn cursor_damage(&self, error: ReadError<PlatformError>) -> FollowError {
+        match error {
+            ReadError::Unreachable(error) => FollowError::Memory(error),
+            ReadError::Damaged(error) => {
+                FollowError::Damaged(StreamError::Count { thread: self.thread, count: "write cursor", error })
+            }
         }
-        self.in_hand = None;
-        self.push_free(memory)?;
-        Ok(true)
-    }
-
-    /// Pops the ready queue and pushes the same buffer to the free queue, which began with all buffers in it.
-    fn push_free(&mut self, memory: &impl RegionMemory) -> Result<(), PlatformError> {
-        let number = self.expected_buffer();
-        let pushed = self.returned + u64::from(self.geometry.buffers);
-        self.returned += 1;
-        memory.write_u64(self.places.ready_popped(), self.returned)?;
-        memory.write(self.places.free_entry(pushed), &number.to_le_bytes())?;
-        memory.write_u64(self.places.free_pushed(), pushed + 1)
     }
 }

@@ -300,9 +300,13 @@ impl<W: BufferWords, O: BufferOrderings> Drainer<W, O> {
         self.ready.restate()
     }
 
-    /// Pops the ready queue and pushes the same buffer to the free queue.
+    /// Pops the ready queue and pushes the same buffer to the free queue; neither when the latter is damaged, so that
+    /// no buffer is lost between the two.
     fn pass_on(&mut self) -> Result<(), DrainError<W::Error>> {
         let number = self.due();
+        if !self.free.has_room().map_err(|error| DrainError::of(error, Damage::Free))? {
+            return Err(Damage::NeverTaken.into());
+        }
         self.ready.pop().map_err(DrainError::Unreachable)?;
         self.free.push(number).map_err(|error| match error {
             PushError::Full => DrainError::Damaged(Damage::NeverTaken),

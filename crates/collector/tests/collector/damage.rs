@@ -164,6 +164,28 @@ fn a_damaged_thread_ends_by_name_and_the_others_go_on() {
 }
 
 #[test]
+fn a_buffer_that_comes_back_and_was_never_taken_ends_its_thread_by_name() {
+    for (what, free_popped) in [("NeverTaken", 1), ("free queue", 0), ("free queue", u64::MAX)] {
+        let rig = Rig::new(GEOMETRY, true);
+        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        for task in 0..8 {
+            assert!(device.tensor(task, 0, &content(task, 100)));
+            if task == 3 {
+                collector.step().unwrap();
+            }
+        }
+        scribble(&rig, offset_of!(DumpBufferState, free_popped), free_popped);
+        collector.step().unwrap();
+        let discard = offset_of!(tensortap_abi::DumpSetupHeader, discard) as u64;
+        assert_eq!(rig.memory.read_u64(discard).unwrap(), 1, "{what}: the thread might wait for ever");
+        let summary = finish(collector);
+        assert_eq!(rig.verified().len(), 8, "{what}: what was committed is kept");
+        let ended = summary.threads[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
+        assert!(format!("{ended:?} {ended}").contains(what), "{what}: {ended}");
+    }
+}
+
+#[test]
 fn a_thread_that_cannot_be_followed_is_never_left_waiting() {
     let rig = Rig::new(GEOMETRY, true);
     let (mut collector, mut device) = (rig.collector(), rig.thread(0));
