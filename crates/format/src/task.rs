@@ -10,7 +10,7 @@
 mod assembler;
 
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tensortap_abi::{
     CoreType, DType, DumpStage, NO_KERNEL, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskDumpRecord,
@@ -436,7 +436,7 @@ pub struct Tasks {
     edges: Vec<Edge>,
     /// By task and argument.
     uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
-    kernels: Vec<KernelInfo>,
+    kernels: Arc<[KernelInfo]>,
     /// Whether the numbers of arguments leave some out.
     pub(crate) counts_are_partial: bool,
     /// Positions by name, made when a task is first looked for.

@@ -10,11 +10,9 @@
 //!
 //! Records that wait are in no index yet, so a host that is killed loses them; a device that dies does not.
 
-mod free;
 mod golden;
 mod held;
 mod judge;
-mod task;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -22,15 +20,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tensortap_abi::RecordKind;
-use tensortap_format::{DumpWriter, FormatError, IndexRecord, RunInfo};
+use tensortap_format::{
+    Assembler, DumpWriter, FormatError, IndexRecord, RunInfo, Task, TaskKey, TaskPart, Tasks,
+};
 use tensortap_sync::Flag;
 
 use crate::Error;
-use free::FreeSpace;
-use golden::Golden;
-use held::HeldPayloads;
+use golden::GoldenTasks;
+use held::{FreeSpace, HeldPayloads};
 use judge::{Judge, Verdict};
-use task::WaitingTask;
 
 /// Differing tasks that a report names; it counts all of them.
 const MAX_NAMED: usize = 100;
@@ -132,7 +130,10 @@ pub(crate) struct Live {
     /// Under which judged records are entered, behind the device's threads.
     thread: u32,
     next_seq: u64,
-    waiting: HashMap<u64, WaitingTask>,
+    /// What has come of tasks that were not judged yet.
+    assembler: Assembler,
+    /// Their records, which are in no index yet.
+    waiting: HashMap<u64, Waiting>,
     /// Tasks by the time their first record came; those that were judged are passed over.
     arrivals: VecDeque<u64>,
     payloads: HeldPayloads,
@@ -145,16 +146,17 @@ pub(crate) struct Live {
 impl Live {
     /// Opens the golden and checks that its tasks are those of the run.
     pub(crate) fn open(config: &LiveConfig, run: &RunInfo, findings: Findings) -> Result<Live, Error> {
-        let golden = Golden::open(&config.golden, run)?;
+        let golden = GoldenTasks::open(&config.golden, run)?;
         findings.change(|report| {
             report.golden.clone_from(&config.golden);
-            report.of = golden.tasks();
+            report.of = golden.count();
         });
         Ok(Live {
             judge: Judge::new(golden),
             config: config.clone(),
             thread: u32::MAX,
             next_seq: 0,
+            assembler: Assembler::default(),
             waiting: HashMap::new(),
             arrivals: VecDeque::new(),
             payloads: HeldPayloads::default(),
@@ -184,9 +186,7 @@ impl Live {
                 at_once.push(self.kept(record));
             }
             let task_id = record.task_id();
-            let waits = self.waiting.get_mut(&task_id);
-            if waits.is_some_and(|task| !task.complete && self.judge.golden.has_all_of(task_id, task)) {
-                self.waiting.entry(task_id).and_modify(|task| task.complete = true);
+            if self.became_whole(task_id) {
                 complete.push(task_id);
             }
         }
@@ -200,7 +200,7 @@ impl Live {
     /// Judges or keeps whatever still waits.
     pub(crate) fn close(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
         while let Some(task_id) = self.arrivals.pop_front() {
-            match self.waiting.get(&task_id).map(WaitingTask::is_completed) {
+            match self.assembler.pending(key(task_id)).map(|pending| pending.is_completed()) {
                 Some(true) => self.settle(writer, task_id)?,
                 Some(false) => self.keep_unjudged(writer, task_id)?,
                 None => {}
@@ -234,7 +234,7 @@ impl Live {
         {
             return false;
         }
-        if self.judge.golden.of(task_id).is_empty() {
+        if self.judge.golden.find(key(task_id)).is_none() {
             // Nothing will ever be known about it.
             self.passing.insert(task_id);
             self.findings.change(|report| report.unmatched += 1);
@@ -243,24 +243,54 @@ impl Live {
         let arrivals = &mut self.arrivals;
         let task = self.waiting.entry(task_id).or_insert_with(|| {
             arrivals.push_back(task_id);
-            WaitingTask::default()
+            Waiting::default()
         });
-        task.take(record);
+        let has_ended = |assembler: &Assembler| {
+            let facts = assembler.pending(key(task_id)).and_then(|pending| pending.facts());
+            facts.is_some_and(|facts| facts.completed_ns.is_some())
+        };
+        if kind == RecordKind::Task && !has_ended(&self.assembler) {
+            task.task = Some(record.clone());
+        }
+        if let Some(part) = TaskPart::of(task.tensors.len() as u64, record) {
+            self.assembler.take(part);
+        }
+        if kind == RecordKind::Tensor {
+            task.tensors.push(record.clone());
+        }
         if let Some(range) = payload_range(record) {
             self.payloads.wait(range);
         }
         kind == RecordKind::Tensor
     }
 
+    /// Whether the last record that the golden has of a task has come by now.
+    fn became_whole(&mut self, task_id: u64) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&task_id).filter(|waiting| !waiting.is_whole) else {
+            return false;
+        };
+        let (golden, key) = (&self.judge.golden, key(task_id));
+        let both = golden.find(key).zip(self.assembler.pending(key));
+        waiting.is_whole = both.is_some_and(|(task, pending)| golden.is_whole(task, pending));
+        waiting.is_whole
+    }
+
+    /// A task that waits no more, as far as it has come.
+    fn take_out(&mut self, task_id: u64) -> Option<(Waiting, Tasks)> {
+        let waiting = self.waiting.remove(&task_id)?;
+        let tasks = self.assembler.remove(key(task_id), self.judge.golden.kernels())?;
+        Some((waiting, tasks))
+    }
+
     /// Judges a task and enters it.
     fn settle(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
-        let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
-        let verdict = self.judge.judge(writer, task_id, &task)?;
-        self.note(task_id, &task, verdict);
+        let Some((task, tasks)) = self.take_out(task_id) else { return Ok(()) };
+        let verdict = self.judge.judge(writer, tasks.at(0), &task.tensors)?;
+        self.note(tasks.at(0), verdict);
         if verdict == Verdict::Same { self.release(writer, &task) } else { self.enter_whole(writer, &task) }
     }
 
-    fn note(&self, task_id: u64, task: &WaitingTask, verdict: Verdict) {
+    fn note(&self, task: Task<'_>, verdict: Verdict) {
         let stop = self.config.stop_at_first && verdict == Verdict::WrongHere;
         self.findings.change(|report| {
             report.judged += 1;
@@ -268,7 +298,7 @@ impl Live {
             if verdict == Verdict::WrongHere {
                 report.wrong_here_count += 1;
                 if report.wrong_here.len() < MAX_NAMED {
-                    report.wrong_here.push(WrongTask { task_id, kernels: self.judge.kernels(task) });
+                    report.wrong_here.push(WrongTask { task_id: task.task_id, kernels: task.kernel_names() });
                 }
             }
             report.stop_found |= stop;
@@ -279,7 +309,7 @@ impl Live {
     }
 
     /// Enters a task without its payloads and gives their space back.
-    fn release(&mut self, writer: &mut DumpWriter, task: &WaitingTask) -> Result<(), FormatError> {
+    fn release(&mut self, writer: &mut DumpWriter, task: &Waiting) -> Result<(), FormatError> {
         let records = task.tensors.iter().map(IndexRecord::without_payload).collect();
         self.enter(writer, task, records)?;
         for range in task.tensors.iter().filter_map(payload_range) {
@@ -290,7 +320,7 @@ impl Live {
     }
 
     /// Enters a task with its payloads.
-    fn enter_whole(&mut self, writer: &mut DumpWriter, task: &WaitingTask) -> Result<(), FormatError> {
+    fn enter_whole(&mut self, writer: &mut DumpWriter, task: &Waiting) -> Result<(), FormatError> {
         let records = task.tensors.iter().map(|record| self.kept(record)).collect();
         task.tensors.iter().filter_map(payload_range).for_each(|range| self.payloads.end_wait(range));
         self.enter(writer, task, records)
@@ -307,7 +337,7 @@ impl Live {
     }
 
     fn keep_unjudged(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
-        let Some(task) = self.waiting.remove(&task_id) else { return Ok(()) };
+        let Some((task, _)) = self.take_out(task_id) else { return Ok(()) };
         self.passing.insert(task_id);
         self.findings.change(|report| report.unjudged += 1);
         self.enter_whole(writer, &task)
@@ -329,17 +359,33 @@ impl Live {
     fn enter(
         &mut self,
         writer: &mut DumpWriter,
-        task: &WaitingTask,
+        task: &Waiting,
         tensors: Vec<IndexRecord>,
     ) -> Result<(), FormatError> {
         if tensors.is_empty() {
             return Ok(());
         }
-        let records: Vec<IndexRecord> = task.task.iter().map(IndexRecord::task).chain(tensors).collect();
+        let records: Vec<IndexRecord> = task.task.iter().cloned().chain(tensors).collect();
         let first = self.next_seq;
         self.next_seq += records.len() as u64;
         writer.append(self.thread, first..self.next_seq, &records)
     }
+}
+
+/// Records of a task that was not judged yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// That of the task itself; after its completion, with the time of it.
+    task: Option<IndexRecord>,
+    /// The assembler knows each by its position here.
+    tensors: Vec<IndexRecord>,
+    /// Every record that the golden has of it has come.
+    is_whole: bool,
+}
+
+/// What names a task of a run that lasts: its one step.
+fn key(task_id: u64) -> TaskKey {
+    TaskKey { step: 0, task_id }
 }
 
 /// Offset and bytes of a payload in the file; one without bytes is nowhere.

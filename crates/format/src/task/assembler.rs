@@ -1,6 +1,7 @@
 //! Puts tasks together from records that come one by one, in any order.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK};
 
@@ -236,9 +237,9 @@ impl Assembler {
     }
 
     /// Takes one task out, as far as it has come; its edges stay.
-    pub fn remove(&mut self, key: TaskKey, kernels: &[KernelInfo]) -> Option<Tasks> {
+    pub fn remove(&mut self, key: TaskKey, kernels: &Arc<[KernelInfo]>) -> Option<Tasks> {
         let parts = self.parts.remove(&key)?;
-        let mut tasks = Tasks { kernels: kernels.to_vec(), ..Tasks::default() };
+        let mut tasks = Tasks { kernels: Arc::clone(kernels), ..Tasks::default() };
         tasks.add(*parts);
         Some(tasks)
     }
@@ -251,7 +252,7 @@ impl Assembler {
         parts.sort_unstable_by_key(|parts| {
             (parts.recorded_at.is_none(), parts.recorded_at, parts.mentioned_at)
         });
-        let mut tasks = Tasks { edges, kernels: kernels.to_vec(), ..Tasks::default() };
+        let mut tasks = Tasks { edges, kernels: kernels.into(), ..Tasks::default() };
         tasks.entries.reserve_exact(parts.len());
         tasks.arguments.reserve_exact(parts.iter().map(|parts| parts.arguments.len()).sum());
         for parts in parts {

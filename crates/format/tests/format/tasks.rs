@@ -133,7 +133,7 @@ proptest! {
         let mut assembler = Assembler::default();
         parts.iter().cloned().for_each(|part| assembler.take(part));
         let whole = assembler.clone().finish(&[]);
-        let alone = assembler.remove(key(0, 0), &[]);
+        let alone = assembler.remove(key(0, 0), &[].into());
         prop_assert_eq!(alone.map(|tasks| written(tasks.at(0))), whole.find(key(0, 0)).map(written));
         prop_assert!(assembler.pending(key(0, 0)).is_none());
         prop_assert_eq!(assembler.finish(&[]).len() + usize::from(whole.find(key(0, 0)).is_some()), whole.len());

@@ -1,45 +1,26 @@
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{ArgumentKind, Dump, DumpFormat, FormatError, Record, RunInfo};
+use tensortap_format::{Argument, Dump, DumpFormat, KernelInfo, Pending, RunInfo, Task, TaskKey, Tasks};
 
-use super::task::WaitingTask;
 use crate::Error;
 
-/// One argument that the golden has of a task; the rest of its record is read when it is needed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GoldenArg {
-    pub(super) index: u64,
-    pub(super) kind: ArgumentKind,
-    pub(super) stage: DumpStage,
-    pub(super) arg_index: u16,
-    /// Of a tensor.
-    pub(super) hash: u128,
-    /// Of a scalar.
-    pub(super) bits: u64,
-    /// Role, dtype and shape of a tensor, as [`form_of`] folds them: reading the record for every hash that agrees would
-    /// cost more than the comparison.
-    pub(super) form: u64,
-}
+/// The stages at which an argument may have been captured.
+const STAGES: [DumpStage; 2] = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
 
-/// One number for role, dtype and shape; equal content of another form is a difference.
-pub(super) fn form_of(role: u8, dtype: u8, shape: &[u64]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (role, dtype, shape).hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The dump that a run is held against.
-pub(super) struct Golden {
+/// The tasks that a run is held against.
+pub(super) struct GoldenTasks {
     pub(super) dump: Dump,
-    tasks: HashMap<u64, Vec<GoldenArg>>,
+    tasks: Tasks,
+    /// Argument records of each task.
+    records: Vec<usize>,
+    kernels: Arc<[KernelInfo]>,
 }
 
-impl Golden {
+impl GoldenTasks {
     /// Opens a golden; refuses one whose tasks cannot be those of the run.
-    pub(super) fn open(path: &Path, run: &RunInfo) -> Result<Golden, Error> {
+    pub(super) fn open(path: &Path, run: &RunInfo) -> Result<GoldenTasks, Error> {
         let dump = Dump::open(path)?;
         let refuse = |reason: String| Error::LiveGolden { golden: path.to_owned(), reason };
         if !matches!(dump.format(), DumpFormat::Indexed | DumpFormat::Manifest) {
@@ -59,54 +40,67 @@ impl Golden {
         if golden.params != run.params {
             return Err(refuse("it was made with other parameters; give the run the same".into()));
         }
-        let tasks = collect(&dump, path)?;
-        if tasks.is_empty() {
+        let kernels = golden.kernels.as_slice().into();
+        let tasks = dump.tasks()?;
+        check_hashes(&dump, &tasks, path)?;
+        let records: Vec<usize> =
+            tasks.iter().map(|task| task.arguments().flat_map(captures).count()).collect();
+        if records.iter().all(|&count| count == 0) {
             return Err(refuse("it holds no record".into()));
         }
-        Ok(Golden { dump, tasks })
+        Ok(GoldenTasks { dump, tasks, records, kernels })
     }
 
-    pub(super) fn tasks(&self) -> u64 {
-        self.tasks.len() as u64
+    /// Tasks of which anything was captured.
+    pub(super) fn count(&self) -> u64 {
+        self.records.iter().filter(|&&count| count > 0).count() as u64
     }
 
-    /// What the golden has of a task.
-    pub(super) fn of(&self, task_id: u64) -> &[GoldenArg] {
-        self.tasks.get(&task_id).map_or(&[], Vec::as_slice)
+    /// The golden's task, if anything of it was captured.
+    pub(super) fn find(&self, key: TaskKey) -> Option<Task<'_>> {
+        self.tasks.find(key).filter(|task| self.records_of(*task) > 0)
     }
 
-    /// Whether all of it has come.
-    pub(super) fn has_all_of(&self, task_id: u64, task: &WaitingTask) -> bool {
-        let args = self.of(task_id);
-        !args.is_empty()
-            && args.iter().all(|arg| match arg.kind {
-                ArgumentKind::Tensor => task.tensor(arg.stage, arg.arg_index).is_some(),
-                ArgumentKind::Scalar => task.scalar(arg.arg_index).is_some(),
-            })
+    /// Argument records that it has of a task.
+    pub(super) fn records_of(&self, task: Task<'_>) -> usize {
+        self.records[task.place()]
     }
 
-    pub(super) fn record(&self, arg: &GoldenArg) -> Result<Record, FormatError> {
-        self.dump.record(arg.index)
+    /// The kernels, for names.
+    pub(super) fn kernels(&self) -> &Arc<[KernelInfo]> {
+        &self.kernels
+    }
+
+    /// Whether all that it has of a task has come.
+    pub(super) fn is_whole(&self, task: Task<'_>, pending: Pending<'_>) -> bool {
+        if pending.argument_count() < self.records_of(task) {
+            return false;
+        }
+        let stage = |is_scalar: bool, stage: DumpStage| !is_scalar && stage == DumpStage::AfterCompletion;
+        let mut come: Vec<(u16, bool, bool)> = pending
+            .arguments()
+            .map(|(at, facts)| (facts.arg_index, facts.is_scalar(), stage(facts.is_scalar(), at)))
+            .collect();
+        come.sort_unstable();
+        let mut wanted = task.arguments().flat_map(captures);
+        wanted.all(|(arg, at)| {
+            let is_scalar = arg.is_scalar();
+            come.binary_search(&(arg.arg_index, is_scalar, stage(is_scalar, at))).is_ok()
+        })
     }
 }
 
-fn collect(dump: &Dump, path: &Path) -> Result<HashMap<u64, Vec<GoldenArg>>, Error> {
-    let mut tasks: HashMap<u64, Vec<GoldenArg>> = HashMap::new();
-    for record in dump.records() {
-        let record = record?;
-        let (hash, bits) = match record.kind {
-            ArgumentKind::Scalar => (0, record.scalar_bits.unwrap_or(0)),
-            ArgumentKind::Tensor => (record.hash.ok_or_else(|| no_hash(path, &record))?, 0),
-        };
-        let Record { index, kind, stage, arg_index, .. } = record;
-        let form = form_of(record.role.tag(), record.dtype.tag(), record.shape());
-        let arg = GoldenArg { index, kind, stage, arg_index, hash, bits, form };
-        tasks.entry(record.task_id).or_default().push(arg);
-    }
-    Ok(tasks)
+/// An argument at each stage at which it was captured.
+pub(super) fn captures(arg: Argument<'_>) -> impl Iterator<Item = (Argument<'_>, DumpStage)> {
+    STAGES.into_iter().filter(move |stage| arg.captured(*stage).is_some()).map(move |stage| (arg, stage))
 }
 
-fn no_hash(path: &Path, record: &Record) -> Error {
+/// Refuses a golden that has a tensor without hash.
+fn check_hashes(dump: &Dump, tasks: &Tasks, path: &Path) -> Result<(), Error> {
+    let tensors = tasks.iter().flat_map(|task| task.arguments()).filter(|arg| !arg.is_scalar());
+    let captured = tensors.flat_map(|arg| [arg.before, arg.after]).flatten();
+    let Some(first) = captured.filter(|c| c.hash().is_none()).map(|c| c.record).min() else { return Ok(()) };
+    let record = dump.record(first)?;
     let reason = format!("{record} has no hash; make the golden at level full or hash, without losses");
-    Error::LiveGolden { golden: PathBuf::from(path), reason }
+    Err(Error::LiveGolden { golden: PathBuf::from(path), reason })
 }

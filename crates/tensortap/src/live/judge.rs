@@ -1,12 +1,11 @@
 use std::os::unix::fs::FileExt;
 
-use tensortap_abi::{DumpStage, NO_KERNEL, SLOTS_PER_TASK, TaskId};
+use tensortap_abi::{DumpStage, TaskId};
 use tensortap_analysis::compare::with_kernels_of;
-use tensortap_format::{ArgumentKind, DumpWriter, FormatError, IndexRecord, PayloadState, Record};
+use tensortap_format::{Argument, DumpWriter, FormatError, IndexRecord, PayloadState, Record, Task};
 use tensortap_judge::{Comparison, QuickPass, Rule, RuleBook, Subject, TensorType};
 
-use super::golden::{Golden, GoldenArg, form_of};
-use super::task::WaitingTask;
+use super::golden::{GoldenTasks, captures};
 
 /// Bytes of each side compared at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -24,31 +23,34 @@ pub(super) enum Verdict {
 
 /// Compares tasks: hashes first, content by rule where they differ.
 pub(super) struct Judge {
-    pub(super) golden: Golden,
+    pub(super) golden: GoldenTasks,
     book: RuleBook,
 }
 
 impl Judge {
-    pub(super) fn new(golden: Golden) -> Judge {
+    pub(super) fn new(golden: GoldenTasks) -> Judge {
         let book = with_kernels_of(RuleBook::default(), golden.dump.info());
         Judge { golden, book }
     }
 
+    /// Compares a task with the golden's. `held` are its tensors by the numbers of their records.
     pub(super) fn judge(
         &self,
         writer: &DumpWriter,
-        task_id: u64,
-        task: &WaitingTask,
+        task: Task<'_>,
+        held: &[IndexRecord],
     ) -> Result<Verdict, FormatError> {
-        let args = self.golden.of(task_id);
         let (mut given, mut produced) = (true, true);
-        for arg in args {
-            let same = self.is_same(writer, task_id, task, arg)?;
-            let side = if arg.stage == DumpStage::BeforeDispatch { &mut given } else { &mut produced };
+        let golden = self.golden.find(task.key());
+        for (arg, stage) in golden.iter().flat_map(Task::arguments).flat_map(captures) {
+            let same = self.is_same(writer, task, held, arg, stage)?;
+            let side = if stage == DumpStage::BeforeDispatch { &mut given } else { &mut produced };
             *side &= same;
         }
-        // What the golden does not have was not compared.
-        let extra = task.tensors.len() + task.scalars.len() > args.len();
+        // What the golden does not have was not compared; what came twice cannot be told apart.
+        let came = task.arguments().flat_map(captures).count();
+        let extra = golden.is_none_or(|golden| came > self.golden.records_of(golden))
+            || task.arguments().any(|arg| arg.is_repeated);
         Ok(match (given && !extra, produced) {
             (true, true) => Verdict::Same,
             (true, false) => Verdict::WrongHere,
@@ -60,22 +62,31 @@ impl Judge {
     fn is_same(
         &self,
         writer: &DumpWriter,
-        task_id: u64,
-        task: &WaitingTask,
-        arg: &GoldenArg,
+        task: Task<'_>,
+        held: &[IndexRecord],
+        golden: Argument<'_>,
+        stage: DumpStage,
     ) -> Result<bool, FormatError> {
-        if arg.kind == ArgumentKind::Scalar {
-            return Ok(task.scalar(arg.arg_index) == Some(arg.bits));
+        let Some(ours) = task.argument(golden.arg_index) else { return Ok(false) };
+        if golden.is_scalar() {
+            return Ok(ours.is_scalar() && ours.scalar_bits == golden.scalar_bits);
         }
-        let Some(ours) = task.tensor(arg.stage, arg.arg_index) else { return Ok(false) };
-        if form_of_index(ours) != Some(arg.form) {
+        let (Some(came), Some(expected)) = (ours.captured(stage), golden.captured(stage)) else {
+            return Ok(false);
+        };
+        // Equal content of another form is a difference.
+        let form = |arg: Argument<'_>| (arg.kind, arg.role, arg.dtype, arg.is_consistent);
+        if form(ours) != form(golden) || ours.shape() != golden.shape() {
             return Ok(false);
         }
-        if ours.hash() == Some(arg.hash) {
+        if came.hash() == expected.hash() && came.hash().is_some() {
             return Ok(true);
         }
-        let golden = self.golden.record(arg)?;
-        let rule = self.rule(task_id, task, &golden);
+        let Some(ours) = usize::try_from(came.record).ok().and_then(|number| held.get(number)) else {
+            return Ok(false);
+        };
+        let golden = self.golden.dump.record(expected.record)?;
+        let rule = self.rule(task, &golden);
         self.is_within_rule(writer, ours, &golden, rule)
     }
 
@@ -115,29 +126,15 @@ impl Judge {
         Ok(stream.finish().is_ok_and(|quick| quick.passes()))
     }
 
-    /// Names of a task's kernels.
-    pub(super) fn kernels(&self, task: &WaitingTask) -> Vec<String> {
-        let func_ids = task.task.map_or([NO_KERNEL; SLOTS_PER_TASK], |task| task.func_id);
-        let ran = func_ids.into_iter().filter(|&id| id != NO_KERNEL);
-        ran.map(|id| self.golden.dump.info().kernel_name(id)).collect()
-    }
-
     /// The rule that `blame` would apply.
-    fn rule(&self, task_id: u64, task: &WaitingTask, golden: &Record) -> Rule {
-        let kernels = self.kernels(task);
+    fn rule(&self, task: Task<'_>, golden: &Record) -> Rule {
+        let kernels = task.kernel_names();
         let kernels: Vec<&str> = kernels.iter().map(String::as_str).collect();
         self.book.rule(&Subject {
-            task_id: &TaskId(task_id).to_string(),
+            task_id: &TaskId(task.task_id).to_string(),
             kernels: &kernels,
             arg_index: golden.arg_index.into(),
             dtype: golden.dtype,
         })
     }
-}
-
-/// The form of a record on its way into the index.
-fn form_of_index(record: &IndexRecord) -> Option<u64> {
-    let fields = record.fields();
-    let shape = &fields.shape[..usize::from(fields.ndims).min(fields.shape.len())];
-    Some(form_of(record.role()?.tag(), fields.dtype, shape))
 }
