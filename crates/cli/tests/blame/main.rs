@@ -3,6 +3,7 @@
 mod alarms;
 #[path = "../common/mod.rs"]
 mod common;
+mod every_dtype;
 mod evidence;
 mod faults;
 mod garbage;
