@@ -6,9 +6,7 @@ use tensortap::abi::MAX_BLOCKS;
 use tensortap::scene::FaultKind;
 use tensortap::{DeviceMode, Unknown};
 
-use crate::duration::{Limit, parse_limit};
-use crate::parse::{at_most, pair, whole};
-use crate::size;
+use crate::parse::{Limit, at_most, pair, parse_limit, parse_size, whole};
 
 /// Of help.
 pub const DEVICE: &str = "Device";
@@ -33,7 +31,7 @@ pub struct DeviceArgs {
     pub device_mode: DeviceMode,
 
     /// Device memory, such as 512MiB or 2GiB [default: half of the memory available]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = DEVICE)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = DEVICE)]
     pub device_memory: Option<u64>,
 }
 

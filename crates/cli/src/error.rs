@@ -1,4 +1,6 @@
-//! How errors are told: what is wrong in one line, then what to do about it.
+//! How a verb ends, and how errors are told: what is wrong in one line, then what to do about it.
+
+use std::process::ExitCode;
 
 use tensortap::analysis::AnalysisError;
 use tensortap::format::FormatError;
@@ -6,8 +8,42 @@ use tensortap::interchange::InterchangeError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
 use tensortap_query::QueryError;
 
-use crate::exit::Exit;
 use crate::output::{self, Output};
+
+/// What the process says with its exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Good,
+    /// A check found a difference.
+    Difference,
+    /// The request makes no sense.
+    Usage,
+    /// The run failed.
+    Failed,
+    /// The user ended it.
+    Interrupted,
+}
+
+impl Exit {
+    /// The status.
+    pub const fn code(self) -> u8 {
+        match self {
+            Exit::Good => 0,
+            Exit::Difference => 1,
+            Exit::Usage => 2,
+            Exit::Failed => 3,
+            // As a shell reports the end by SIGINT: 128 + 2.
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
 
 /// A request that only the command line can find wrong.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use tensortap::SignalFlag;
 
-use crate::exit::Exit;
+use crate::error::Exit;
 
 /// How long the process may take to end by itself. A golden, for one, is computed without looking up.
 pub const GRACE: Duration = Duration::from_secs(2);

@@ -17,19 +17,14 @@
 mod compare_args;
 mod device_args;
 mod dump_arg;
-mod duration;
 mod error;
-mod exit;
-mod faults;
 mod fit;
 mod interrupt;
 mod losses;
 mod output;
-mod parallel;
 mod parse;
 mod progress;
 mod select;
-mod size;
 mod stream_table;
 mod usage;
 mod verbs;
@@ -40,7 +35,7 @@ use clap::builder::styling::Styles;
 use clap::{CommandFactory, Parser};
 use tensortap::scene::Registry;
 
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{CommonArgs, Output};
 use crate::verbs::Verb;
 

@@ -8,7 +8,7 @@ use tensortap::{DType, DumpStage, TaskChoice};
 use tensortap_query::ids::{IdRange, parse_range, parse_task_choice};
 use tensortap_query::{HashPrefix, QueryError, Selection, Selectors, ShapePattern, parse_dtype};
 
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::Output;
 use crate::progress::StepProgress;
 

@@ -5,8 +5,7 @@ use std::env;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Parser};
 
-use crate::error::Told;
-use crate::exit::Exit;
+use crate::error::{Exit, Told};
 use crate::output;
 
 /// What the words of this process ask for. Without it, all has been said, and the process ends like this.

@@ -16,12 +16,11 @@ use tensortap_bench::{
 };
 use tensortap_query::number::bytes;
 
-use crate::error::{Interrupted, UsageError};
-use crate::exit::Exit;
+use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
 use crate::output::Output;
+use crate::parse::parse_size;
 use crate::progress::StepProgress;
-use crate::size;
 use crate::verbs::{any_of, platform_names, runtime_names, ways};
 
 /// What `tensortap bench` takes.
@@ -83,7 +82,7 @@ struct DispatchArgs {
     tensortap bench dump --dir /mnt/scratch --json")]
 struct DumpArgs {
     /// Payload bytes of each throughput run, in tensors of 1 MiB; the disk must have room for them
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = parse_size)]
     bytes: u64,
 
     /// Runs of each side, in turn; the median counts
@@ -118,7 +117,7 @@ struct ReadArgs {
     records: u64,
 
     /// Payload bytes that are measured and exported, in tensors of 1 MiB; they should fit in the page cache twice
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     bytes: u64,
 
     /// Runs of each side, in turn; the median counts
@@ -156,7 +155,7 @@ struct DiffArgs {
 
 /// A tensor of at least one element, and small enough to be in memory several times.
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    let bytes = size::parse(text)?;
+    let bytes = parse_size(text)?;
     if (4..=1 << 36).contains(&bytes) { Ok(bytes) } else { Err("it must be from 4 bytes to 64GiB".into()) }
 }
 

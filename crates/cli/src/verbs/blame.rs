@@ -18,10 +18,9 @@ use tensortap_query::document::BlameDocument;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::DumpArg;
-use crate::error::UsageError;
-use crate::exit::Exit;
+use crate::error::{Exit, UsageError};
 use crate::output::Output;
-use crate::parallel::JobsArg;
+use crate::parse::JobsArg;
 use crate::progress::StepProgress;
 
 /// What `tensortap blame` takes.

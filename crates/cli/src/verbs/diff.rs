@@ -18,11 +18,9 @@ use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::{DumpArg, quoted};
-use crate::error::UsageError;
-use crate::exit::Exit;
+use crate::error::{Exit, UsageError};
 use crate::output::Output;
-use crate::parallel::JobsArg;
-use crate::parse::whole;
+use crate::parse::{JobsArg, whole};
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
 use tensortap_query::diff::{DiffReport, Sort, details, ranked};

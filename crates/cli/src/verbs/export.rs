@@ -1,26 +1,24 @@
 //! `tensortap export`: records as files that other tools read.
 
-mod summary;
-
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::format::{Dump, FormatError};
-use tensortap::{ExportConfig, ExportError, ExportFormat, ExportLayout};
+use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
+use tensortap::{ExportConfig, ExportError, ExportFormat, ExportLayout, ExportReport};
+use tensortap_query::Selection;
+use tensortap_query::document::{ExportDocument, Exported};
+use tensortap_query::number::{bytes, counted, grouped};
 
-use crate::dump_arg::DumpArg;
-use crate::error::{Interrupted, UsageError};
-use crate::exit::Exit;
+use crate::dump_arg::{DumpArg, quoted};
+use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
-use crate::parallel::JobsArg;
+use crate::parse::JobsArg;
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
-use tensortap_query::Selection;
-
-use tensortap_query::document::{ExportDocument, Exported};
 
 /// What `tensortap export` takes.
 #[derive(Args)]
@@ -88,7 +86,7 @@ pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
     if output.json {
         output.document(&ExportDocument::of(&exported))?;
     } else {
-        output.text(&summary::text(&exported))?;
+        output.text(&text(&exported))?;
         if report.selected == 0 && !dump.is_empty() {
             output.text(&format!("{}\n", selection.why_empty(&dump)?))?;
         }
@@ -143,4 +141,32 @@ fn default_out(dump: &Dump, format: ExportFormat) -> PathBuf {
         Some(parent) if dir.file_name().is_some() => parent.join(name),
         _ => PathBuf::from(name),
     }
+}
+
+/// Records without content that are named; the manifest has all.
+const NAMED: usize = 10;
+
+/// For people.
+fn text(exported: &Exported<'_>) -> String {
+    let &Exported { dump, config, report } = exported;
+    let ExportReport { selected, tensors, scalars, bytes: content, files, skipped, .. } = report;
+    let of = if *selected == dump.len() {
+        String::new()
+    } else {
+        format!(" of {} selected from {}", grouped(*selected), grouped(dump.len()))
+    };
+    let (tensors, scalars) = (counted(*tensors, "tensor"), counted(*scalars, "scalar"));
+    let (files, out) = (counted(*files, &format!("{} file", config.format.name())), quoted(&config.out));
+    let mut text = format!("{tensors} and {scalars}{of}, {}: {files} in {out}\n", bytes(*content));
+    if !skipped.is_empty() {
+        text += &format!("{} without whole content left out:\n", counted(skipped.len() as u64, "record"));
+        for SkippedRecord { index, name, payload } in skipped.iter().take(NAMED) {
+            text += &format!("  record {index}, {name}: payload {payload}\n");
+        }
+        if skipped.len() > NAMED {
+            let more = grouped((skipped.len() - NAMED) as u64);
+            text += &format!("  and {more} more, named in {EXPORT_MANIFEST_FILE}\n");
+        }
+    }
+    text
 }

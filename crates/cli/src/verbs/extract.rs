@@ -10,7 +10,7 @@ use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
 use tensortap_query::document::{ExtractDocument, expect_name};
 
 use crate::dump_arg::{newest, quoted};
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::whole;
 use tensortap_query::ids::parse_task_choice;

@@ -15,7 +15,7 @@ use tensortap_query::fields::{Cells, FIELDS, Field, LIST_CSV, Of, Row, csv_head,
 use tensortap_query::{Rows, SortKey};
 
 use crate::dump_arg::DumpArg;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::whole;
 use crate::select::SelectArgs;

@@ -5,6 +5,7 @@ mod blame;
 mod diff;
 mod export;
 mod extract;
+mod faults;
 mod list;
 mod repair;
 mod replay;
@@ -20,8 +21,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::scene::Registry;
 use tensortap::{DeviceMode, DumpStage, PayloadPath};
 
-use crate::exit::Exit;
-use crate::faults::{self, FaultsArgs};
+use self::faults::FaultsArgs;
+use crate::error::Exit;
 use crate::output::Output;
 use crate::select::{self, SelectorsArgs};
 

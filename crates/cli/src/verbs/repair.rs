@@ -6,7 +6,7 @@ use tensortap::format::{Repair, repair, repair_without_payloads};
 use tensortap_query::document::RepairDocument;
 
 use crate::dump_arg::DumpArg;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::Output;
 use tensortap_query::number::{bytes, counted};
 

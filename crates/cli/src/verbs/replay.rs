@@ -1,21 +1,26 @@
 //! `tensortap replay`: captured tasks, run again.
 
-mod args;
-mod debugger;
 mod text;
 
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use anyhow::Context;
+use clap::Args;
+use tensortap::format::Dump;
 use tensortap::scene::Registry;
-use tensortap::{ReplayConfig, ReplayReport};
-
-pub use args::ReplayArgs;
-
+use tensortap::{ReplayConfig, ReplayReport, Selection, TaskChoice};
 use tensortap_query::document::ReplayDocument;
+use tensortap_query::ids::{parse_id, parse_task_choice};
 
-use crate::error::Interrupted;
-use crate::exit::Exit;
+use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
+use crate::dump_arg::newest;
+use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
+use crate::parse::{pair, whole};
 use crate::progress::StepProgress;
 use crate::verbs::name_crashes;
 
@@ -23,7 +28,7 @@ use crate::verbs::name_crashes;
 pub fn run(args: &ReplayArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let config = args.config(registry)?;
     if let Some(program) = &args.debugger {
-        return debugger::run(program, args, &config);
+        return debug(program, args, &config);
     }
     name_crashes(config.device_mode)?;
     let report = observed(&config, output)?;
@@ -49,4 +54,238 @@ fn observed(config: &ReplayConfig, output: Output) -> anyhow::Result<ReplayRepor
     });
     drop(progress);
     Ok(report?)
+}
+
+const CHANGING: &str = "Changing what runs";
+const DEBUGGING: &str = "Debugging";
+
+/// What `tensortap replay` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap replay --all                              every task of the newest dump, each for itself\n  \
+    tensortap replay my_dump --task 0x100000002         one task, at its captured addresses\n  \
+    tensortap replay --task 3 --reference               is what it computes right?\n  \
+    tensortap replay --all --platform a5sim             on another platform, by rule\n  \
+    tensortap replay --all --inject-fault mul=last      does a damaged kernel show?\n  \
+    tensortap replay --task 3 --bench                   how long its kernel takes\n  \
+    tensortap replay --task 3 --debugger                in gdb, at the kernel's first instruction\n  \
+    tensortap replay cases                              every case of a folder, as tests\n\n\
+    Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
+    input; 3 no device; 130 interrupted")]
+pub struct ReplayArgs {
+    /// Dump, case, or folder of cases [default: the newest dump under outputs/]
+    #[arg(value_name = "DUMP or CASE")]
+    pub source: Option<PathBuf>,
+
+    /// Every task, each for itself
+    #[arg(long, group = "selection")]
+    pub all: bool,
+
+    /// Tasks by id, range or kernel, in hex, decimal or as ring and position: 3,0x100000002,1:2-1:9,softmax
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice, group = "selection")]
+    pub task: Vec<TaskChoice>,
+
+    /// One dispatch, by the id in kernel_args_dump.json: block << 40 | slot << 36 | task
+    #[arg(long, value_name = "ID", value_parser = parse_id, group = "selection")]
+    pub dispatch: Option<u64>,
+
+    /// Only tasks with one of these kernels, by name, pattern or func_id: add*,3
+    #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
+    pub func: Vec<String>,
+
+    /// Hold outputs against the f64 references of the kernels, on the captured inputs, by the kernel's rule [default:
+    /// against what was captured]
+    #[arg(long)]
+    pub reference: bool,
+
+    /// Platform to replay on [default: the one it was captured on]
+    #[arg(long, value_name = "NAME", help_heading = DEVICE)]
+    pub platform: Option<String>,
+
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Devices at once when there are many tasks [default: one per CPU, at most 4]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024_usize), help_heading = DEVICE)]
+    pub jobs: Option<usize>,
+
+    #[command(flatten)]
+    pub failing: FailingArgs,
+
+    /// Replace an argument by its position: a scalar, or every element of a tensor; may be given several times
+    #[arg(long, value_name = "SLOT=VALUE", value_parser = parse_set_arg, help_heading = CHANGING)]
+    pub set_arg: Vec<(u16, String)>,
+
+    /// Replay what is not exactly as captured, too; the report says what is not
+    #[arg(long, help_heading = CHANGING)]
+    pub allow_inexact: bool,
+
+    /// Run each task so often, and say when its results differ
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub repeat: u32,
+
+    /// Measure how long kernels take [default: 20 runs]
+    #[arg(long)]
+    pub bench: bool,
+
+    /// Start gdb, or the program named, stopped at the kernel's first instruction; no stall limit
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "gdb",
+        help_heading = DEBUGGING
+    )]
+    pub debugger: Option<String>,
+
+    /// A command for gdb once it has stopped there; may be given several times
+    #[arg(long, value_name = "COMMAND", requires = "debugger", help_heading = DEBUGGING)]
+    pub debugger_command: Vec<String>,
+
+    /// Pass by tensortap_before_kernel
+    #[arg(long, hide = true)]
+    pub stop_at_kernel: bool,
+}
+
+impl ReplayArgs {
+    /// The same for the library.
+    pub fn config(&self, registry: &Registry) -> anyhow::Result<ReplayConfig> {
+        let source = self.source.clone().map_or_else(newest, Ok)?;
+        let select = self.selection(&source)?;
+        let mut config = ReplayConfig::new(source, registry.clone());
+        config.select = select;
+        config.funcs.clone_from(&self.func);
+        config.platform.clone_from(&self.platform);
+        config.device_mode = self.device.device_mode;
+        config.device_memory = self.device.device_memory;
+        config.blocks = self.device.blocks;
+        config.jobs = self.jobs;
+        config.stall_timeout = self.failing.stall_timeout.0;
+        config.set_args.clone_from(&self.set_arg);
+        config.reference = self.reference;
+        config.allow_inexact = self.allow_inexact;
+        config.inject_fault.clone_from(&self.failing.inject_fault);
+        config.repeat = self.repeat;
+        config.bench = self.bench;
+        config.stop_at_kernel = self.stop_at_kernel;
+        Ok(config)
+    }
+
+    /// A case is replayed without saying so; of a dump it must be said what.
+    fn selection(&self, source: &Path) -> Result<Selection, UsageError> {
+        if let Some(dispatch) = self.dispatch {
+            return Ok(Selection::Dispatch(dispatch));
+        }
+        if !self.task.is_empty() {
+            return Ok(Selection::Tasks(self.task.clone()));
+        }
+        if self.all || !self.func.is_empty() || Dump::open(source).is_err() {
+            return Ok(Selection::All);
+        }
+        Err(UsageError {
+            message: format!("{} has many tasks; say which", source.display()),
+            hint: "--all replays every task, --task ID one of them; `tensortap list` shows their ids".into(),
+        })
+    }
+}
+
+fn parse_set_arg(text: &str) -> Result<(u16, String), &'static str> {
+    const ACCEPTED: &str =
+        "an argument is given as SLOT=VALUE, the slot counting tensors, then scalars, from 0";
+    let (slot, value) = pair(text).ok_or(ACCEPTED)?;
+    Ok((slot.parse().map_err(|_| ACCEPTED)?, value))
+}
+
+/// Called right before a kernel; two variables beside it hold the addresses of the kernel and of its `args[]`.
+const STOP: &str = "tensortap_before_kernel";
+
+/// Starts the debugger and waits for its end.
+fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Result<Exit> {
+    if config.select == Selection::All && tensortap::format::Dump::open(&config.source).is_ok() {
+        return Err(UsageError {
+            message: "a debugger stops at one task".into(),
+            hint: "name it with --task ID or --dispatch ID".into(),
+        }
+        .into());
+    }
+    let mut words = program.split_whitespace();
+    let name = words.next().unwrap_or("gdb");
+    let mut command = Command::new(name);
+    command.args(words);
+    if name.contains("lldb") {
+        command.args(["-o", &format!("breakpoint set --name {STOP}"), "-o", "run"]);
+        args.debugger_command.iter().for_each(|line| {
+            command.args(["-o", line]);
+        });
+        command.arg("--");
+    } else {
+        for line in gdb_commands().into_iter().chain(args.debugger_command.iter().cloned()) {
+            command.arg("-ex").arg(line);
+        }
+        command.arg("--args");
+    }
+    command.arg(std::env::current_exe().context("finding this executable")?);
+    command.args(replay_words(args, config));
+    let status = match command.status() {
+        Ok(status) => status,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(UsageError {
+                message: format!("there is no program `{name}`"),
+                hint: "install gdb, or name another debugger with --debugger=PROGRAM".into(),
+            }
+            .into());
+        }
+        Err(error) => return Err(error).with_context(|| format!("starting {name}")),
+    };
+    Ok(if status.success() { Exit::Good } else { Exit::Failed })
+}
+
+/// Stops right before the kernel, then at its first instruction, with `$kernel` and `$args` set. Other threads stand
+/// still in between, so that the slots of a mix task do not overtake one another.
+fn gdb_commands() -> Vec<String> {
+    [
+        "set language c",
+        "set breakpoint pending on",
+        &format!("break {STOP}"),
+        "run",
+        "set $kernel = *(unsigned long *)&TENSORTAP_KERNEL",
+        "set $args = *(unsigned long **)&TENSORTAP_ARGS",
+        "tbreak *$kernel",
+        "set scheduler-locking on",
+        "continue",
+        "set scheduler-locking off",
+    ]
+    .map(String::from)
+    .into()
+}
+
+/// The replay itself, in one process and without a limit.
+fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["replay".into(), config.source.clone().into()];
+    let mut option = |name: &str, value: String| words.push(format!("--{name}={value}").into());
+    args.task.iter().for_each(|choice| match choice {
+        TaskChoice::Ids(first, last) => option("task", format!("{first}-{last}")),
+        TaskChoice::Kernel(name) => option("task", name.clone()),
+    });
+    args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));
+    args.func.iter().for_each(|func| option("func", func.clone()));
+    args.platform.iter().for_each(|name| option("platform", name.clone()));
+    args.device.device_memory.iter().for_each(|bytes| option("device-memory", bytes.to_string()));
+    args.device.blocks.iter().for_each(|blocks| option("blocks", blocks.to_string()));
+    args.set_arg.iter().for_each(|(slot, value)| option("set-arg", format!("{slot}={value}")));
+    args.failing
+        .inject_fault
+        .iter()
+        .for_each(|(kernel, kind)| option("inject-fault", format!("{kernel}={kind}")));
+    option("device-mode", "thread".into());
+    option("stall-timeout", "0".into());
+    words.push("--stop-at-kernel".into());
+    if args.reference {
+        words.push("--reference".into());
+    }
+    if args.allow_inexact {
+        words.push("--allow-inexact".into());
+    }
+    words
 }

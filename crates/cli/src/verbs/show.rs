@@ -20,8 +20,7 @@ use tensortap_query::{
 };
 
 use crate::dump_arg::{DumpArg, quoted};
-use crate::error::UsageError;
-use crate::exit::Exit;
+use crate::error::{Exit, UsageError};
 use crate::output::{Output, terminal_width};
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;

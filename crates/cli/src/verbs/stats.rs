@@ -10,10 +10,9 @@ use tensortap::Measured;
 use tensortap::format::Dump;
 
 use crate::dump_arg::DumpArg;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::Output;
-use crate::parallel::JobsArg;
-use crate::parse::whole;
+use crate::parse::{JobsArg, whole};
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
 use tensortap_query::Selection;

@@ -4,7 +4,7 @@ use clap::Args;
 use tensortap::format::{Dump, Tail, Verdict, verify};
 
 use crate::dump_arg::DumpArg;
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{self, Output};
 use tensortap_query::document::VerifyDocument;
 use tensortap_query::number::{counted, grouped};

@@ -10,8 +10,7 @@ use tensortap_query::fields::quote;
 
 use super::{DiffArgs, too_many};
 use crate::dump_arg::{DumpArg, quoted};
-use crate::error::UsageError;
-use crate::exit::Exit;
+use crate::error::{Exit, UsageError};
 use crate::fit::Fit;
 use crate::output::{self, Output};
 use crate::progress::StepProgress;

@@ -7,7 +7,7 @@ use tensortap::format::Dump;
 
 use tensortap_query::document::RepeatDocument;
 
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::{self, Output};
 use tensortap_query::number::{counted, grouped};
 use tensortap_query::words::{printable, short_task};

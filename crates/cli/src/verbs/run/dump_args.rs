@@ -1,4 +1,4 @@
-//! The options of `run` that say what is recorded.
+//! The options of `run` that say what is recorded, and what it is compared with while it lasts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,16 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_ARGS;
-use tensortap::{DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, PayloadPath, Unknown};
-
-use crate::duration::{Limit, parse_limit};
-use crate::error::UsageError;
-use crate::parse::whole;
-use crate::size;
-use crate::verbs::{parse_stage, ways};
+use tensortap::{
+    DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, LiveConfig, PayloadPath, Unknown,
+};
 use tensortap_query::ids::{IdRange, parse_task_range};
 
-use super::live_args::LiveArgs;
+use crate::error::UsageError;
+use crate::parse::{Limit, parse_limit, parse_size, whole};
+use crate::verbs::{parse_stage, ways};
 
 /// Position of the last argument that a task can have.
 #[expect(clippy::cast_possible_truncation, reason = "a few dozen")]
@@ -76,7 +74,7 @@ pub struct DumpArgs {
     dump_last: Option<u64>,
 
     /// Only the first bytes of content, such as 2GiB
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     dump_max_bytes: Option<u64>,
 
     /// Store every payload, also one that is stored already
@@ -100,7 +98,7 @@ pub struct DumpArgs {
     dump_sync: bool,
 
     /// Memory for content on its way to the host, per device thread [default: 64MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     dump_arena: Option<u64>,
 
     /// Record buffers per device thread [default: 8]
@@ -257,6 +255,39 @@ fn policy(word: &str) -> DumpPolicy {
 
 fn collect(word: &str) -> DumpCollect {
     if word == "batch" { DumpCollect::Batch } else { DumpCollect::Live }
+}
+
+/// What is compared, and when to stop.
+#[derive(Args)]
+#[command(next_help_heading = "Comparing while running")]
+struct LiveArgs {
+    /// Compare with this dump of the same scene, parameters and runtime, and keep only the payloads of tasks that differ;
+    /// records everything without --dump-tensor
+    #[arg(long, value_name = "GOLDEN")]
+    live: Option<PathBuf>,
+
+    /// End the run at the first task that is wrong although its inputs are right, some milliseconds after it
+    #[arg(long, requires = "live")]
+    stop_at_first: bool,
+
+    /// Payload bytes that may wait for a verdict; beyond them tasks are kept without one [default: 4GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "live")]
+    live_scratch: Option<u64>,
+}
+
+impl LiveArgs {
+    /// Whether to compare.
+    pub fn is_given(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// What to compare with.
+    pub fn config(&self) -> Option<LiveConfig> {
+        let mut config = LiveConfig::new(self.live.as_ref()?);
+        config.stop_at_first = self.stop_at_first;
+        config.scratch_bytes = self.live_scratch.unwrap_or(config.scratch_bytes);
+        Some(config)
+    }
 }
 
 #[cfg(test)]

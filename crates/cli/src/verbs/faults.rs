@@ -3,7 +3,7 @@
 use clap::Args;
 use tensortap::scene::FaultKind;
 
-use crate::exit::Exit;
+use crate::error::Exit;
 use crate::output::Output;
 
 /// Takes nothing: the verb is its page.

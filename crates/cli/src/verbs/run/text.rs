@@ -1,16 +1,112 @@
-//! What `run` says about the dump.
+//! What `run` prints for people: the run, its dump, and how it compared with a golden meanwhile.
+
+use std::fmt::Write;
 
 use tensortap::format::KERNEL_ARGS_FILE;
-use tensortap::{DumpLevel, DumpReport, Golden, RunReport};
+use tensortap::judge::{Metrics, Worst};
+use tensortap::values::Value;
+use tensortap::{DumpLevel, DumpReport, Golden, LiveReport, OutputVerdict, RunReport, WrongTask};
+use tensortap_query::number::{byte_rate, bytes, counted, counted_in, grouped, significant, time};
+use tensortap_query::words::{printable, short_task};
 
-use super::live_args;
 use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
-use tensortap_query::number::{byte_rate, bytes, counted, counted_in, significant, time};
+use crate::output::verdict;
+
+/// Width of the labels on the left.
+const LABEL: usize = 9;
+
+/// The summary of a run; `again` is the command that repeats it with a dump.
+pub fn of(report: &RunReport, again: &str) -> String {
+    let RunReport { scene, platform, runtime, blocks, schedulers, tasks, dispatches, wall, .. } = *report;
+    let mut text = format!("{scene} on {platform}\n");
+    let (blocks, schedulers) = (counted(blocks.into(), "block"), counted(schedulers.into(), "scheduler"));
+    line(&mut text, "runtime", &format!("{runtime}, {blocks}, {schedulers}"));
+    let (took, rate) = (time(wall), whole_rate(report));
+    let (tasks, dispatches) = (counted(tasks, "task"), counted_in(dispatches, "dispatch", "dispatches"));
+    line(&mut text, "ran", &format!("{tasks}, {dispatches} in {took}, {rate} tasks/s"));
+    if report.failure.is_some() {
+        line(&mut text, "status", &verdict(report.status(), false));
+    }
+    line(&mut text, "golden", &golden(report));
+    let width = report.outputs.iter().map(|output| output.name.len()).max().unwrap_or(0).max(LABEL - 2);
+    for output in &report.outputs {
+        text.push_str(&output_lines(output, width));
+    }
+    for (label, value) in dump_lines(report, again) {
+        line(&mut text, label, &value);
+    }
+    text
+}
+
+fn line(text: &mut String, label: &str, value: &str) {
+    let _ = writeln!(text, "  {label:LABEL$} {value}");
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is positive and far below 2^64"
+)]
+fn whole_rate(report: &RunReport) -> String {
+    grouped(report.tasks_per_s().round() as u64)
+}
+
+fn golden(report: &RunReport) -> String {
+    match report.golden {
+        Golden::Pass => verdict("PASS", true),
+        Golden::Fail => verdict("FAIL", false),
+        Golden::None if report.failure.is_some() => "none: the run did not complete".into(),
+        Golden::None => "none: this scene has nothing to compare".into(),
+    }
+}
+
+fn output_lines(output: &OutputVerdict, width: usize) -> String {
+    let name = &output.name;
+    let word = if output.passed() { verdict("pass", true) } else { verdict("FAIL", false) };
+    let Some(metrics) = output.metrics() else {
+        let why = output.outcome.reason().map_or(String::new(), |reason| format!(": {reason}"));
+        return format!("    {name:width$} {word}  could not be compared with the golden{why}\n");
+    };
+    let mut text = format!("    {name:width$} {word}  {}\n", extent(metrics));
+    if let Some(Worst { coordinate, dump, golden, .. }) = &output.first_outside {
+        let (at, actual, expected) = (position(coordinate), plain(dump), plain(golden));
+        let _ = writeln!(
+            text,
+            "    {:width$}       first wrong: {name}{at} is {actual}, expected {expected}",
+            ""
+        );
+    }
+    text
+}
+
+fn extent(metrics: &Metrics) -> String {
+    let error = significant(metrics.max_abs_err(), 3);
+    let all = counted(metrics.elements, "element");
+    match metrics.failing {
+        0 => format!("max error {error}, {all}"),
+        outside => format!("max error {error}, {} of {all} wrong", grouped(outside)),
+    }
+}
+
+/// Coordinates of an element; those of one that stands alone are 0.
+fn position(coordinate: &[u64]) -> String {
+    let places: Vec<String> = coordinate.iter().map(u64::to_string).collect();
+    format!("[{}]", if places.is_empty() { "0".into() } else { places.join(", ") })
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Float(value) => format!("{value:?}"),
+        Value::Int(value) => value.to_string(),
+        Value::UInt(value) => value.to_string(),
+        Value::Bool(value) => value.to_string(),
+    }
+}
 
 /// Labels and values of the summary's lines; without a dump, what to do about a wrong result. `again` is the command that
 /// repeats the run with a dump.
-pub fn lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
+fn dump_lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
     let Some(dump) = &report.dump else {
         let failed = report.golden == Golden::Fail;
         return if failed { recorded("next", again) } else { Vec::new() };
@@ -31,7 +127,7 @@ pub fn lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
         lines.push(("  filters", format!("kept out {}", kept_out(dump))));
     }
     if let Some(live) = &dump.live {
-        lines.extend(live_args::lines(live, report.tasks));
+        lines.extend(live_lines(live, report.tasks));
     }
     lines.push(("  folder", dump.dir.display().to_string()));
     lines.extend(next(dump, report, again));
@@ -147,13 +243,81 @@ fn recorded(label: &'static str, again: &str) -> Vec<(&'static str, String)> {
     vec![(label, again.into()), ("  then", "tensortap blame --reference".into())]
 }
 
+/// Wrong tasks that the summary names.
+const NAMED: usize = 3;
+
+/// Labels and values of the summary's lines; `ran` is how many tasks the run completed.
+fn live_lines(report: &LiveReport, ran: u64) -> Vec<(&'static str, String)> {
+    let (judged, of) = (grouped(report.judged), counted(report.of, "task"));
+    let word = if report.agrees() { verdict("PASS", true) } else { verdict("FAIL", false) };
+    let mut lines =
+        vec![("live", format!("{word}, compared {judged} of {of} with {}", report.golden.display()))];
+    if report.differing > 0 {
+        lines.push(("  differ", format!("{}{}", counted(report.differing, "task"), first_wrong(report))));
+    }
+    lines.extend(stop(report, ran).map(|said| ("  stop", said)));
+    for (count, what) in [
+        (report.unmatched, "not in the golden"),
+        (report.unjudged, "kept without a verdict: not completed, or too much was waiting (--live-scratch)"),
+    ] {
+        if count > 0 {
+            lines.push(("  other", format!("{} {what}", counted(count, "task"))));
+        }
+    }
+    lines.push(("  dropped", format!("{} of payloads that agree", bytes(report.released_bytes))));
+    lines
+}
+
+fn first_wrong(report: &LiveReport) -> String {
+    if report.wrong_here.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> = report.wrong_here.iter().take(NAMED).map(task_words).collect();
+    let more = report.wrong_here_count.saturating_sub(named.len() as u64);
+    let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
+    let count = grouped(report.wrong_here_count);
+    format!(", {count} of them although their inputs agree: {}{more}", named.join(", "))
+}
+
+/// What came of `--stop-at-first`; `None` when no task was wrong, or it was not asked for.
+fn stop(report: &LiveReport, ran: u64) -> Option<String> {
+    let first = report.wrong_here.first().filter(|_| report.stop_found)?;
+    let found = format!("at task {}", task_words(first));
+    Some(if report.stopped {
+        let (ran, of) = (grouped(ran), counted(report.of, "task"));
+        format!("{found}, when {ran} of {of} had run and {} were compared", grouped(report.judged))
+    } else {
+        format!("{found}, but the run had completed by then")
+    })
+}
+
+/// `0x100000002 (mul)`.
+fn task_words(task: &WrongTask) -> String {
+    let kernels: Vec<_> = task.kernels.iter().map(|kernel| printable(kernel)).collect();
+    format!("{} ({})", short_task(task.task_id), kernels.join("+"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use tensortap::format::Loss;
+    use tensortap::judge::Outcome;
 
     use super::*;
+
+    #[test]
+    fn a_place_is_shown_as_coordinates() {
+        assert_eq!(position(&[1, 2, 3]), "[1, 2, 3]");
+        assert_eq!(position(&[]), "[0]");
+    }
+
+    #[test]
+    fn an_output_that_was_not_compared_says_so_and_why() {
+        let output =
+            OutputVerdict { name: "f".into(), outcome: Outcome::unknown("it is gone"), first_outside: None };
+        assert!(output_lines(&output, 4).contains("could not be compared with the golden: it is gone"));
+    }
 
     fn dump() -> DumpReport {
         DumpReport {
@@ -233,9 +397,9 @@ mod tests {
         assert_eq!(said(DumpLevel::Hash, Golden::Pass), "tensortap list");
         let hashes = said(DumpLevel::Hash, Golden::Fail);
         assert!(hashes.starts_with("tensortap blame --golden RIGHT") && hashes.contains("AGAIN"), "{hashes}");
-        let without: Vec<_> = lines(&report(Golden::Fail), "AGAIN");
+        let without: Vec<_> = dump_lines(&report(Golden::Fail), "AGAIN");
         assert_eq!(without, [("next", "AGAIN".into()), ("  then", "tensortap blame --reference".into())]);
-        assert_eq!(lines(&report(Golden::Pass), "AGAIN"), []);
+        assert_eq!(dump_lines(&report(Golden::Pass), "AGAIN"), []);
     }
 
     #[test]
