@@ -8,6 +8,7 @@ use clap::Args;
 use tensortap::format::{Dump, FormatError, find_newest};
 
 use crate::error::UsageError;
+use crate::program::program;
 
 pub use tensortap::format::quoted;
 
@@ -58,7 +59,7 @@ fn there_are() -> String {
     let dumps = folders.into_iter().map(|(_, path)| path).filter(|path| Dump::open(path).is_ok());
     let names: Vec<String> = dumps.take(NAMED).map(|path| quoted(&path)).collect();
     if names.is_empty() {
-        "`tensortap run SCENE --dump-tensor` makes a dump".into()
+        format!("`{} run SCENE --dump-tensor` makes a dump", program())
     } else {
         format!("there are, newest first: {}", names.join(", "))
     }

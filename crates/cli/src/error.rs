@@ -9,6 +9,7 @@ use tensortap::{Error, FailureKind, RunFailure, Unknown};
 use tensortap_query::QueryError;
 
 use crate::output::{self, Output};
+use crate::program::program;
 
 /// What the process says with its exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +153,7 @@ fn explain(error: &Error, scene: Option<&str>) -> (String, Option<String>) {
         Error::Unknown(unknown) => (unknown_message(unknown), unknown_hint(unknown, scene)),
         Error::Scene(_) | Error::Fault { .. } => {
             let hint =
-                scene.map(|scene| format!("`tensortap scenes {scene}` shows its parameters and kernels"));
+                scene.map(|scene| format!("`{} scenes {scene}` shows its parameters and kernels", program()));
             (error.to_string(), hint)
         }
         _ => (error.to_string(), None),
@@ -172,9 +173,9 @@ fn unknown_hint(unknown: &Unknown, scene: Option<&str>) -> Option<String> {
         return Some(format!("did you mean `{nearest}`?"));
     }
     match *what {
-        "scene" => Some("`tensortap scenes` tells more about them".into()),
+        "scene" => Some(format!("`{} scenes` tells more about them", program())),
         "parameter" | "kernel" => {
-            scene.map(|scene| format!("`tensortap scenes {scene}` tells more about them"))
+            scene.map(|scene| format!("`{} scenes {scene}` tells more about them", program()))
         }
         _ => None,
     }

@@ -23,6 +23,7 @@ mod interrupt;
 mod losses;
 mod output;
 mod parse;
+mod program;
 mod progress;
 mod select;
 mod stream_table;
@@ -70,6 +71,7 @@ pub fn scenes() -> Registry {
 ///
 /// Call it first in `main`: in a device process, which is started from the same executable, it never returns.
 pub fn main_with(registry: Registry) -> ExitCode {
+    program::started_as(std::env::args_os().next().as_deref());
     // A device process never gets past this line. `bench` measures scenes of its own, whatever others there are.
     tensortap::become_device_if_asked_with(tensortap_bench::registry_with(&registry));
     let cli = match usage::parse::<Cli>() {
@@ -79,7 +81,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let output = Output::new(&cli.common);
     let outcome = match &cli.verb {
         Some(verb) => verb.run(&registry, output),
-        None => output.text(&Cli::command().render_help().to_string()).map(|()| Exit::Good),
+        None => output.text(&program::named(Cli::command()).render_help().to_string()).map(|()| Exit::Good),
     };
     let scene = cli.verb.as_ref().and_then(Verb::scene);
     outcome.unwrap_or_else(|error| error::report(&error, scene, output)).into()

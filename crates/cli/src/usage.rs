@@ -6,11 +6,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Parser};
 
 use crate::error::{Exit, Told};
-use crate::output;
+use crate::{output, program};
 
 /// What the words of this process ask for. Without it, all has been said, and the process ends like this.
 pub fn parse<T: Parser>() -> Result<T, Exit> {
-    let mut command = taking_negative_numbers(T::command());
+    let mut command = taking_negative_numbers(program::named(T::command()));
     let matches = command.try_get_matches_from_mut(env::args_os());
     let parsed = matches.and_then(|found| T::from_arg_matches(&found).map_err(|e| e.format(&mut command)));
     parsed.map_err(|error| refuse(&with_equals_sign(error, &command)))

@@ -73,7 +73,15 @@ fn a_program_outside_the_workspace_has_the_whole_command_line_for_its_scenes() {
     program.run("diff right --scene-golden", 0);
 
     // One wrong kernel: what is downstream of it is not blamed.
-    program.run("run polynomial --dump-tensor --out wrong --inject-fault square=last", 1);
+    let said = program.run("run polynomial --dump-tensor --out wrong --inject-fault square=last", 1);
+    assert!(
+        said.contains("own-scenes blame wrong --reference"),
+        "its own name is in what it advises: {said}"
+    );
+    for help in ["--help", "show --help", "help faults"] {
+        let help = program.run(help, 0);
+        assert!(help.contains("own-scenes ") && !help.contains(" tensortap run"), "{help}");
+    }
     for line in ["blame wrong --reference", "blame wrong --golden right"] {
         let blame = program.json(line, 1);
         let labels = blame["tasks"].as_array().expect("tasks").iter();

@@ -21,6 +21,7 @@ use crate::dump_arg::{DumpArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
+use crate::program::program;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
 use tensortap_query::diff::{DiffReport, Sort, details, ranked};
@@ -158,8 +159,8 @@ impl DiffArgs {
 fn next_step(dump: &Dump, golden: &Golden) -> String {
     let dump = quoted(dump.dir());
     match golden {
-        Golden::Dump(golden) => format!("tensortap blame {dump} --golden {}", quoted(golden.dir())),
-        Golden::Files(_) => format!("tensortap blame {dump} --reference"),
+        Golden::Dump(golden) => format!("{} blame {dump} --golden {}", program(), quoted(golden.dir())),
+        Golden::Files(_) => format!("{} blame {dump} --reference", program()),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::dump_arg::{newest, quoted};
 use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::whole;
+use crate::program::program;
 use tensortap_query::ids::parse_task_choice;
 use tensortap_query::number::{bytes, counted};
 
@@ -95,12 +96,13 @@ fn text(report: &ExtractReport) -> String {
         (false, Expect::Reference) => "  expects    what the f64 references of its kernels give, by rule\n",
     };
     format!(
-        "task {}, {}: {}, {}, {}\n{note}  try        tensortap replay {}{allow}\n",
+        "task {}, {}: {}, {}, {}\n{note}  try        {} replay {}{allow}\n",
         TaskId(*task_id),
         kernels.join("+"),
         counted(*arguments as u64, "argument"),
         counted(*payloads as u64, "payload"),
         bytes(*size),
+        program(),
         quoted(out),
     )
 }

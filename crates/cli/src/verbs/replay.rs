@@ -21,6 +21,7 @@ use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
 use crate::parse::{pair, whole};
+use crate::program::program;
 use crate::progress::StepProgress;
 use crate::verbs::name_crashes;
 
@@ -185,7 +186,10 @@ impl ReplayArgs {
         }
         Err(UsageError {
             message: format!("{} has many tasks; say which", source.display()),
-            hint: "--all replays every task, --task ID one of them; `tensortap list` shows their ids".into(),
+            hint: format!(
+                "--all replays every task, --task ID one of them; `{} list` shows their ids",
+                program()
+            ),
         })
     }
 }

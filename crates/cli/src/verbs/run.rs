@@ -25,6 +25,7 @@ use crate::error::{Exit, UsageError};
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
 use crate::output::{self, Output};
 use crate::parse::{at_most, pair, parse_size, whole};
+use crate::program::program;
 use crate::progress::TaskProgress;
 use crate::verbs::{any_of, has_rings, name_crashes, platform_names, runtime_names};
 
@@ -178,7 +179,7 @@ pub struct RunArgs {
 impl RunArgs {
     /// The command that runs the same and records all of it.
     pub fn again_with_dump(&self) -> String {
-        let mut words = vec![format!("tensortap run {}", word(&self.scene))];
+        let mut words = vec![format!("{} run {}", program(), word(&self.scene))];
         words.extend(self.params.iter().map(|(key, value)| format!("--param {key}={}", word(value))));
         if self.platform != DEFAULT_PLATFORM {
             words.push(format!("--platform {}", self.platform));
@@ -262,7 +263,7 @@ fn notes(args: &RunArgs, request: &Request) -> Vec<String> {
         notes.push(format!("{idle} will have nothing to do: each needs a block of its own"));
     }
     if args.device.device_mode == DeviceMode::Thread {
-        notes.push("in thread mode a kernel that crashes or hangs takes tensortap with it".into());
+        notes.push(format!("in thread mode a kernel that crashes or hangs takes {} with it", program()));
     }
     notes
 }

@@ -9,6 +9,7 @@ use tensortap_query::document::SceneDocument;
 use crate::error::Exit;
 use crate::fit::{GAP, left_out_line, total};
 use crate::output::{Output, terminal_width};
+use crate::program::program;
 use crate::verbs::platform_names;
 
 /// What `tensortap scenes` takes.
@@ -146,10 +147,12 @@ fn table_of(scenes: &[&dyn Scene], width: Option<usize>) -> String {
         let width = u16::try_from(*width).unwrap_or(u16::MAX).saturating_add(gap);
         column.set_padding((0, gap)).set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
     }
-    let left_out = left_out_line(&NAMES[widths.len()..], width, "`tensortap scenes SCENE` has them");
+    let left_out =
+        left_out_line(&NAMES[widths.len()..], width, &format!("`{} scenes SCENE` has them", program()));
     format!(
-        "{}\n\nThe first runtime is the default. More about one: tensortap scenes SCENE\n{}",
+        "{}\n\nThe first runtime is the default. More about one: {} scenes SCENE\n{}",
         table.trim_fmt(),
+        program(),
         left_out.map_or(String::new(), |line| line + "\n")
     )
 }

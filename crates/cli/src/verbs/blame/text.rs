@@ -12,6 +12,7 @@ use super::headline::{by_kernel, headline};
 use super::tasks::write_tasks;
 use crate::dump_arg::quoted;
 use crate::output;
+use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, grouped};
@@ -115,7 +116,7 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     }
     let task_id = short_task(blame.graph.task(*place).task_id);
     let dump = quoted(report.found.dump.dir());
-    writeln!(out, "  run it again: tensortap replay {dump} --task {task_id}")?;
+    writeln!(out, "  run it again: {} replay {dump} --task {task_id}", program())?;
     Ok(writeln!(
         out,
         "    (passes when it makes the same wrong output again; with --reference, when it is right)"

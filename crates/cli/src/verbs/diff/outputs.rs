@@ -13,6 +13,7 @@ use crate::dump_arg::{DumpArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::fit::Fit;
 use crate::output::{self, Output};
+use crate::program::program;
 use crate::progress::StepProgress;
 use crate::stream_table::{Column, StreamTable};
 use tensortap_query::compare_words::{detail_lines, evidence, outside_or_why, rule_text};
@@ -86,7 +87,7 @@ fn write_text(out: &mut dyn Write, dump: &Dump, diff: &OutputDiff) -> anyhow::Re
     table.finish(out)?;
     diff.rows.iter().try_for_each(|row| write_detail(out, row))?;
     if !diff.passes() {
-        writeln!(out, "\nwhich task is wrong: tensortap blame {} --reference", quoted(dump.dir()))?;
+        writeln!(out, "\nwhich task is wrong: {} blame {} --reference", program(), quoted(dump.dir()))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use tensortap_query::Counts;
 
 use crate::dump_arg::quoted;
 use crate::losses::by_reason;
+use crate::program::program;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
 
 /// The counts where there is nothing to count.
@@ -59,7 +60,7 @@ pub fn state_lines(dump: &Dump) -> String {
                 lost => format!("; {} after it lost", counted(lost, "byte")),
             };
             let _ = writeln!(text, "The dump is torn at byte {offset} of its index ({reason}){lost}.");
-            let _ = writeln!(text, "`tensortap repair {dir}` makes it whole.");
+            let _ = writeln!(text, "`{} repair {dir}` makes it whole.", program());
         }
     }
     text

@@ -12,6 +12,7 @@ use tensortap_query::words::{printable, short_task};
 use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
 use crate::output::verdict;
+use crate::program::program;
 
 /// Width of the labels on the left.
 const LABEL: usize = 9;
@@ -226,11 +227,11 @@ fn next(dump: &DumpReport, report: &RunReport, again: &str) -> Vec<(&'static str
     match (dump.level, wrong) {
         (DumpLevel::Off, false) => vec![("  next", read())],
         (DumpLevel::Off, true) => recorded("  next", again),
-        (_, false) => vec![("  next", format!("tensortap list{named}"))],
-        (DumpLevel::Full, true) => vec![("  next", format!("tensortap blame{named} --reference"))],
+        (_, false) => vec![("  next", format!("{} list{named}", program()))],
+        (DumpLevel::Full, true) => vec![("  next", format!("{} blame{named} --reference", program()))],
         (DumpLevel::Marked | DumpLevel::Meta | DumpLevel::Hash, true) => {
             let golden =
-                format!("tensortap blame{named} --golden RIGHT, with the dump of a run that was right");
+                format!("{} blame{named} --golden RIGHT, with the dump of a run that was right", program());
             let mut lines = vec![("  next", golden)];
             lines.extend(recorded("  or", again));
             lines
@@ -240,7 +241,7 @@ fn next(dump: &DumpReport, report: &RunReport, again: &str) -> Vec<(&'static str
 
 /// To run again with a dump, and then to find the task.
 fn recorded(label: &'static str, again: &str) -> Vec<(&'static str, String)> {
-    vec![(label, again.into()), ("  then", "tensortap blame --reference".into())]
+    vec![(label, again.into()), ("  then", format!("{} blame --reference", program()))]
 }
 
 /// Wrong tasks that the summary names.
