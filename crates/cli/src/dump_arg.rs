@@ -5,15 +5,23 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tensortap::format::{Dump, FormatError, find_newest};
+use tensortap::format::{Dump, FormatError};
+use tensortap_query::ids::{IdRange, parse_range};
+use tensortap_query::{DumpSet, OUTPUTS};
 
 use crate::error::UsageError;
 use crate::program::program;
 
 pub use tensortap::format::quoted;
+pub use tensortap_query::newest;
 
-/// Where runs put their dumps.
-const OUTPUTS: &str = "outputs";
+/// Which of the dumps in a run folder.
+#[derive(Args, Clone, Default)]
+pub struct RankArg {
+    /// Dumps of these ranks, where a run folder holds those of several processes: 0, 2-3
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    rank: Vec<IdRange>,
+}
 
 /// The dump a verb reads.
 #[derive(Args)]
@@ -21,28 +29,43 @@ pub struct DumpArg {
     /// Dump: its manifest, its folder, or a run folder that holds it [default: the newest under outputs/]
     #[arg(value_name = "DUMP")]
     dump: Option<PathBuf>,
+    #[command(flatten)]
+    rank: RankArg,
 }
 
 impl DumpArg {
     /// As if it were given so.
-    pub fn named(dump: Option<PathBuf>) -> DumpArg {
-        DumpArg { dump }
+    pub fn named(dump: Option<PathBuf>, rank: &RankArg) -> DumpArg {
+        DumpArg { dump, rank: rank.clone() }
     }
 
-    /// The path that was named, or the newest dump's folder.
-    pub fn path(&self) -> Result<PathBuf, FormatError> {
+    /// The folder of a dump that need not be whole: the path that was named, or the newest dump's.
+    pub fn path(&self) -> anyhow::Result<PathBuf> {
+        if self.rank.rank.is_empty() {
+            return Ok(self.named_or_newest()?);
+        }
+        Ok(self.open()?.dir().to_owned())
+    }
+
+    fn named_or_newest(&self) -> Result<PathBuf, FormatError> {
         self.dump.clone().map_or_else(newest, Ok)
     }
 
-    /// Opens it. Where nothing has the name, those that there are stand in the hint.
+    /// Opens the one dump that is meant.
     pub fn open(&self) -> anyhow::Result<Dump> {
-        let path = self.path()?;
-        Dump::open(&path).map_err(|error| {
+        Ok(self.open_set()?.one()?)
+    }
+
+    /// Opens all dumps that are meant. Where nothing has the name, those that there are stand in the hint.
+    pub fn open_set(&self) -> anyhow::Result<DumpSet> {
+        let path = self.named_or_newest()?;
+        let set = DumpSet::open(&path).map_err(|error| {
             if path.exists() {
-                return error.into();
+                return anyhow::Error::from(error);
             }
             UsageError { message: error.to_string(), hint: there_are() }.into()
-        })
+        })?;
+        Ok(set.of_ranks(&self.rank.rank)?)
     }
 }
 
@@ -63,11 +86,6 @@ fn there_are() -> String {
     } else {
         format!("there are, newest first: {}", names.join(", "))
     }
-}
-
-/// The newest dump under `outputs/`.
-pub fn newest() -> Result<PathBuf, FormatError> {
-    find_newest(Path::new(OUTPUTS))
 }
 
 /// How a command line names a dump: not at all where it is the newest under `outputs/`, as one just made there is.

@@ -124,12 +124,15 @@ fn tell_query(error: &QueryError) -> Told {
             let hint = "names are like task_0x0000000000000003_after_out1; `tensortap export` writes them";
             Told { message: error.to_string(), hint: Some(hint.into()), exit: Exit::Usage }
         }
+        QueryError::SeveralDumps { .. } => {
+            let hint = "say which: --rank N, or the folder of one of them";
+            Told { message: error.to_string(), hint: Some(hint.into()), exit: Exit::Usage }
+        }
         QueryError::Interchange(error) => tell_interchange(error),
         QueryError::Io(_) => Told { message: error.to_string(), hint: None, exit: Exit::Failed },
-        QueryError::Format(_)
-        | QueryError::Analysis(_)
-        | QueryError::SeveralDumps { .. }
-        | QueryError::NoRank { .. } => Told { message: error.to_string(), hint: None, exit: Exit::Usage },
+        QueryError::Format(_) | QueryError::Analysis(_) | QueryError::NoRank { .. } => {
+            Told { message: error.to_string(), hint: None, exit: Exit::Usage }
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub use compare::{
 };
 pub use diff::{DiffDocument, OutputsDocument, RepeatDocument};
 pub use files::{ExportDocument, Exported, ExtractDocument, RepairDocument, VerifyDocument, expect_name};
-pub use list::{ListDocument, ListHead, TornDocument};
+pub use list::{ListDocument, ListHead, MemberHead, SetHead, TornDocument};
 pub use record::{KernelNames, RecordDocument};
 pub use replay::{ReplayDocument, Spread, replay_verdict};
 pub use run::{DumpDocument, LiveDocument, RunDocument};

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use tensortap::format::FormatError;
 
+use crate::SelectorError;
 use crate::fields::{Cells, FIELDS, Field, Of, Order, Row};
-use crate::rows::Counts;
-use crate::{Selection, SelectorError};
-use tensortap::format::Dump;
+use crate::rows::{Counts, Part, Place};
 
 /// One key, smallest first unless descending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,22 +41,20 @@ impl SortKey {
 /// What a record without a value sorts as: last, in both directions.
 const MISSING: u64 = u64::MAX;
 
-/// Positions of the selected records in the order of the keys, and the counts over them. Ties keep the dump's order.
-pub(crate) fn sorted(
-    dump: &Dump,
-    selection: &Selection,
-    sort: &[SortKey],
-) -> Result<(Vec<u64>, Counts), FormatError> {
+/// Places of the selected records in the order of the keys, and the counts over them. Ties keep the order of the dumps.
+pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<(Vec<Place>, Counts), FormatError> {
     let mut counts = Counts::default();
     let mut keys: Vec<u64> = Vec::new();
-    let mut positions: Vec<u64> = Vec::new();
+    let mut places: Vec<Place> = Vec::new();
     let mut names = Names::default();
-    let mut cells = Cells::new(dump.info());
-    for record in selection.records(dump) {
-        let record = record?;
-        counts.add(&record);
-        positions.push(record.index);
-        keys.extend(sort.iter().map(|key| key_of(key.field, &Row::of(&record), &mut cells, &mut names)));
+    for (place, part) in parts.iter().enumerate() {
+        let mut cells = Cells::of(part);
+        for record in part.selection.records(part.dump) {
+            let record = record?;
+            counts.add(&record);
+            places.push((place, record.index));
+            keys.extend(sort.iter().map(|key| key_of(key.field, &Row::of(&record), &mut cells, &mut names)));
+        }
     }
     names.rank(&mut keys, sort);
     for (key, place) in keys.iter_mut().zip(sort.iter().cycle()) {
@@ -66,9 +63,9 @@ pub(crate) fn sorted(
         }
     }
     let keys_of = |row: usize| &keys[row * sort.len()..(row + 1) * sort.len()];
-    let mut rows: Vec<usize> = (0..positions.len()).collect();
+    let mut rows: Vec<usize> = (0..places.len()).collect();
     rows.sort_unstable_by(|&a, &b| keys_of(a).cmp(keys_of(b)).then(a.cmp(&b)));
-    Ok((rows.into_iter().map(|row| positions[row]).collect(), counts))
+    Ok((rows.into_iter().map(|row| places[row]).collect(), counts))
 }
 
 /// A number that sorts as the field does; of texts, the number of the text, to be ranked later.

@@ -8,7 +8,18 @@ use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 use crate::Selection;
 use crate::order::{SortKey, sorted};
 
-/// What is to be shown of a dump.
+/// Rows of one dump: the dump, what is selected of it, and its rank where there are several.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The dump.
+    pub dump: &'a Dump,
+    /// What is meant of it.
+    pub selection: &'a Selection,
+    /// Which of several dumps it is.
+    pub rank: Option<u64>,
+}
+
+/// What is to be shown of one dump or several.
 ///
 /// ```
 /// use tensortap_query::{Rows, Selectors, SortKey};
@@ -23,9 +34,9 @@ use crate::order::{SortKey, sorted};
 /// # tensortap::run(&config)?;
 /// let dump = tensortap::format::Dump::open(&out)?;
 /// let all = Selectors::default().selection(&dump, &|_, _| {})?;
-/// let rows = Rows::new(&dump, &all, &[SortKey::parse("-bytes")?], Some(3))?;
+/// let rows = Rows::of(&dump, &all, &[SortKey::parse("-bytes")?], Some(3))?;
 /// let mut largest = Vec::new();
-/// let counts = rows.for_each(|record| -> Result<(), Box<dyn std::error::Error>> {
+/// let counts = rows.for_each(|_, record| -> Result<(), Box<dyn std::error::Error>> {
 ///     largest.push(record.content_bytes());
 ///     Ok(())
 /// })?;
@@ -34,65 +45,75 @@ use crate::order::{SortKey, sorted};
 /// # }
 /// ```
 pub struct Rows<'a> {
-    dump: &'a Dump,
-    selection: &'a Selection,
-    /// Positions and counts when the rows are not in the dump's order.
-    sorted: Option<(Vec<u64>, Counts)>,
+    parts: Vec<Part<'a>>,
+    /// Places and counts when the rows are not in the order of the dumps.
+    sorted: Option<(Vec<Place>, Counts)>,
     limit: u64,
 }
 
+/// A part, and the position of a record in its dump.
+pub(crate) type Place = (usize, u64);
+
 impl<'a> Rows<'a> {
-    /// Sorts when asked to; otherwise no record is read yet.
-    pub fn new(
+    /// Those of a dump alone. Sorts when asked to; otherwise no record is read yet.
+    pub fn of(
         dump: &'a Dump,
         selection: &'a Selection,
         sort: &[SortKey],
         limit: Option<u64>,
     ) -> Result<Rows<'a>, FormatError> {
-        let sorted = if sort.is_empty() { None } else { Some(sorted(dump, selection, sort)?) };
-        Ok(Rows { dump, selection, sorted, limit: limit.unwrap_or(u64::MAX) })
+        Rows::new(vec![Part { dump, selection, rank: None }], sort, limit)
     }
 
-    /// The dump.
+    /// Those of several dumps, one after the other unless they are sorted.
+    pub fn new(parts: Vec<Part<'a>>, sort: &[SortKey], limit: Option<u64>) -> Result<Rows<'a>, FormatError> {
+        let sorted = if sort.is_empty() { None } else { Some(sorted(&parts, sort)?) };
+        Ok(Rows { parts, sorted, limit: limit.unwrap_or(u64::MAX) })
+    }
+
+    /// The dumps and what is selected of each.
     #[must_use]
-    pub fn dump(&self) -> &'a Dump {
-        self.dump
+    pub fn parts(&self) -> &[Part<'a>] {
+        &self.parts
     }
 
-    /// The selection.
-    #[must_use]
-    pub fn selection(&self) -> &'a Selection {
-        self.selection
-    }
-
-    /// Calls `show` with every record up to the limit; counts them all.
+    /// Calls `show` with every record up to the limit, and with the place of its part; counts them all.
     pub fn for_each<E: From<FormatError>>(
         &self,
-        mut show: impl FnMut(&Record) -> Result<(), E>,
+        mut show: impl FnMut(usize, &Record) -> Result<(), E>,
     ) -> Result<Counts, E> {
-        if let Some((positions, counts)) = &self.sorted {
-            let shown = usize::try_from(self.limit).unwrap_or(usize::MAX).min(positions.len());
-            for &position in &positions[..shown] {
-                show(&self.dump.record(position)?)?;
+        if let Some((places, counts)) = &self.sorted {
+            let shown = usize::try_from(self.limit).unwrap_or(usize::MAX).min(places.len());
+            for &(part, position) in &places[..shown] {
+                show(part, &self.parts[part].dump.record(position)?)?;
             }
             return Ok(counts.limited(self.limit));
         }
         let mut counts = Counts::default();
-        for_each::<E>(self.dump, self.selection, |record| {
-            if counts.records() < self.limit {
-                show(record)?;
-            }
-            counts.add(record);
-            Ok(())
-        })?;
+        for (place, part) in self.parts.iter().enumerate() {
+            for_each::<E>(part.dump, part.selection, |record| {
+                if counts.records() < self.limit {
+                    show(place, record)?;
+                }
+                counts.add(record);
+                Ok(())
+            })?;
+        }
         Ok(counts.limited(self.limit))
     }
 
     /// Records selected, shown or not. Reads the index once more rather than keep records in memory.
     pub fn selected(&self) -> Result<u64, FormatError> {
-        if let Some((positions, _)) = &self.sorted {
-            return Ok(positions.len() as u64);
+        if let Some((places, _)) = &self.sorted {
+            return Ok(places.len() as u64);
         }
+        self.parts.iter().try_fold(0, |selected, part| Ok(selected + part.selected()?))
+    }
+}
+
+impl Part<'_> {
+    /// Records selected.
+    pub(crate) fn selected(&self) -> Result<u64, FormatError> {
         if self.selection.is_all() {
             return Ok(self.dump.len());
         }

@@ -67,7 +67,7 @@ fn every_field_of_a_record_is_in_the_documents_of_list_and_stats_under_its_own_n
     let folder = tempfile::tempdir()?;
     let dump = Dump::open(&dump(folder.path(), "d", DumpLevel::Hash, false)?)?;
     let all = Selectors::default().selection(&dump, &|_, _| {})?;
-    let rows = Rows::new(&dump, &all, &[], None)?;
+    let rows = Rows::of(&dump, &all, &[], None)?;
     let list: Value = serde_json::from_str(&serde_json::to_string(&ListDocument::of(&rows))?)?;
     let mut written = Vec::new();
     ListDocument::of(&rows).write::<Box<dyn Error>>(&mut written)?;

@@ -17,7 +17,7 @@ use tensortap::format::{Dump, Record};
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::{DumpArg, quoted};
+use crate::dump_arg::{DumpArg, RankArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
@@ -71,6 +71,8 @@ pub struct DiffArgs {
     csv: bool,
 
     #[command(flatten)]
+    rank: RankArg,
+    #[command(flatten)]
     compare: CompareArgs,
     #[command(flatten)]
     jobs: JobsArg,
@@ -105,8 +107,8 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
         return outputs::run(args, registry, output);
     }
     let (dump, golden_path) = match args.paths.as_slice() {
-        [golden] => (DumpArg::named(None).open()?, golden),
-        [dump, golden] => (DumpArg::named(Some(dump.clone())).open()?, golden),
+        [golden] => (DumpArg::named(None, &args.rank).open()?, golden),
+        [dump, golden] => (DumpArg::named(Some(dump.clone()), &args.rank).open()?, golden),
         _ => return Err(too_many().into()),
     };
     let golden_name = golden_path.display().to_string();

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use layout::Choice;
 use tensortap_query::document::ListDocument;
 use tensortap_query::fields::{Cells, FIELDS, Field, LIST_CSV, Of, Row, csv_head, fields};
-use tensortap_query::{Rows, SortKey};
+use tensortap_query::{Member, Part, Rows, Selection, SortKey};
 
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
@@ -38,7 +38,7 @@ pub struct ListArgs {
     /// Order by these columns, the largest first with a minus: task,-bytes [default: as captured]
     #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = SortKey::parse)]
     sort: Vec<SortKey>,
-    /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, value,
+    /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, rank, value,
     /// payload, numel, strides, start_offset, address, bin_offset, bin_size, thread; recorded statistics min, max,
     /// mean, std, zeros, nan, inf
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
@@ -65,17 +65,23 @@ fn columns() -> impl TypedValueParser<Value = &'static Field> {
 
 /// Lists the records.
 pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
-    let dump = args.dump.open()?;
-    let selection = args.select.selection(&dump, output)?;
-    let rows = Rows::new(&dump, &selection, &args.sort, args.limit)?;
+    let set = args.dump.open_set()?;
+    let selected = |member: &Member| args.select.selection(&member.dump, output);
+    let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
+    let parts = set.members().iter().zip(&selections);
+    let parts = parts.map(|(Member { dump, rank, .. }, selection)| Part { dump, selection, rank: *rank });
+    let rows = Rows::new(parts.collect(), &args.sort, args.limit)?;
     if output.json {
         output.stream(|out| ListDocument::of(&rows).write(out))?;
     } else if args.csv {
-        let usual = fields(LIST_CSV);
-        let columns = if args.columns.is_empty() { &usual[..] } else { &args.columns };
-        output.stream(|out| write_csv(out, &rows, columns))?;
+        let columns = layout::with_rank(&rows, &args.columns, &fields(LIST_CSV));
+        output.stream(|out| write_csv(out, &rows, &columns))?;
     } else {
-        let choice = if args.columns.is_empty() { Choice::Usual } else { Choice::Columns(&args.columns) };
+        let choice = match (args.columns.as_slice(), rows.parts().len()) {
+            ([], 1) => Choice::Usual,
+            ([], _) => Choice::UsualOfSeveral,
+            (columns, _) => Choice::Columns(columns),
+        };
         let width = args.width.or_else(crate::output::terminal_width);
         output.stream(|out| table::write(out, &rows, choice, width))?;
     }
@@ -85,11 +91,11 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
 /// Writes the names of the columns, then a line per record: nothing shortened, no foot.
 fn write_csv(out: &mut dyn Write, rows: &Rows<'_>, columns: &[&Field]) -> anyhow::Result<()> {
     writeln!(out, "{}", csv_head(columns))?;
-    let mut cells = Cells::new(rows.dump().info());
+    let mut cells: Vec<Cells<'_>> = rows.parts().iter().map(Cells::of).collect();
     let mut line = String::new();
-    rows.for_each(|record| -> anyhow::Result<()> {
+    rows.for_each(|part, record| -> anyhow::Result<()> {
         line.clear();
-        cells.write_csv(columns, &Row::of(record), &mut line);
+        cells[part].write_csv(columns, &Row::of(record), &mut line);
         line.push('\n');
         Ok(out.write_all(line.as_bytes())?)
     })?;

@@ -19,7 +19,7 @@ use tensortap_query::{
     write_excerpt, write_hex,
 };
 
-use crate::dump_arg::{DumpArg, quoted};
+use crate::dump_arg::{DumpArg, RankArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::output::{Output, terminal_width};
 use crate::progress::StepProgress;
@@ -69,13 +69,15 @@ pub struct ShowArgs {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200))]
     bins: u16,
     #[command(flatten)]
+    rank: RankArg,
+    #[command(flatten)]
     select: SelectArgs,
 }
 
 /// Shows the record.
 pub fn run(args: &ShowArgs, output: Output) -> anyhow::Result<Exit> {
     let (path, name) = record_arg::split(&args.words)?;
-    let dump = DumpArg::named(path).open()?;
+    let dump = DumpArg::named(path, &args.rank).open()?;
     let selection = args.select.selection(&dump, output)?;
     let record = match find(&dump, name.as_ref(), &selection)? {
         Found::Record(record) => *record,

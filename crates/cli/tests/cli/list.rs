@@ -206,6 +206,37 @@ fn csv_has_a_head_and_every_cell_in_full() {
 }
 
 #[test]
+fn a_run_folder_with_a_dump_for_each_process_is_listed_whole_or_by_rank() {
+    let folder = Folder::new();
+    for (process, n) in [("rank-1", 64), ("rank-0", 32), ("pid-77", 16)] {
+        folder.good(&format!("run vector_example --param n={n} --dump-tensor --out r/{process}"));
+    }
+    let rows = |options: &str| -> Vec<(String, String)> {
+        let csv = folder.good(&format!("list r --csv --columns rank,shape --kind tensor {options}")).stdout;
+        let cells = csv.lines().skip(1).map(|line| line.split_once(',').expect("two cells"));
+        cells.map(|(rank, shape)| (rank.to_string(), shape.to_string())).collect()
+    };
+    let of = |rank: &str, shape: &str| vec![(rank.to_string(), shape.to_string()); 13];
+    assert_eq!(rows(""), [of("0", "32"), of("1", "64"), of("", "16")].concat());
+    assert_eq!(rows("--rank 1"), of("1", "64"));
+    assert_eq!(rows("--sort -shape"), [of("1", "64"), of("0", "32"), of("", "16")].concat());
+    let listed = document(&folder.good("list r --json"));
+    assert_eq!((&listed["total"], &listed["dumps"][1]["rank"]), (&54.into(), &1.into()));
+    assert_eq!(listed["records"][20]["rank"], 1);
+    let text = folder.good("list r").stdout;
+    assert!(text.contains("RANK") && text.contains("54 records: 39 tensors"), "{text}");
+    let several = folder.tensortap("stats r");
+    assert_eq!(several.code, Some(2));
+    assert!(
+        several.stderr.contains("rank 0, rank 1, pid 77") && several.stderr.contains("--rank N"),
+        "{several:?}"
+    );
+    assert_eq!(document(&folder.good("stats r --rank 0 --json"))["total"], 18);
+    let missing = folder.tensortap("verify r --rank 5");
+    assert_eq!((missing.code, missing.stderr.contains("no such rank")), (Some(2), true), "{missing:?}");
+}
+
+#[test]
 fn rows_are_ordered_by_keys_and_cut_by_a_limit_and_the_foot_counts_them_all() {
     let folder = vector_example();
     let column = |options: &str, place: usize| -> Vec<String> {

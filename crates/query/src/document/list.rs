@@ -1,6 +1,7 @@
 //! What `list --json` prints.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
@@ -8,9 +9,9 @@ use tensortap::format::{Dump, FormatError, Loss, RunInfo, Tail};
 
 use super::record::{KernelNames, RecordDocument};
 use super::{Lines, begin_records};
-use crate::Rows;
 use crate::fields::Row;
 use crate::words::state_name;
+use crate::{Part, Rows};
 
 /// All but the records.
 #[derive(Serialize)]
@@ -40,15 +41,13 @@ pub struct TornDocument {
 }
 
 impl<'a> ListHead<'a> {
-    /// The head of the rows' dump.
-    pub fn of(rows: &Rows<'a>) -> Result<ListHead<'a>, FormatError> {
-        let dump = rows.dump();
+    fn of(dump: &'a Dump, selected: u64) -> ListHead<'a> {
         let RunInfo { scene, platform, runtime, dump_level, .. } = dump.info();
         let tail = dump.tail();
-        Ok(ListHead {
+        ListHead {
             dump: dump.dir().display().to_string(),
             total: dump.len(),
-            selected: rows.selected()?,
+            selected,
             scene,
             platform,
             runtime,
@@ -58,8 +57,58 @@ impl<'a> ListHead<'a> {
             torn: TornDocument::of(tail),
             missing_records: dump.gaps().iter().map(|gap| gap.records).sum(),
             losses: losses(dump),
-        })
+        }
     }
+}
+
+/// The head where the rows are of several dumps: sums over all, and the head of each.
+#[derive(Serialize)]
+pub struct SetHead<'a> {
+    /// The folder that holds the dumps.
+    dump: String,
+    total: u64,
+    selected: u64,
+    dumps: Vec<MemberHead<'a>>,
+}
+
+/// One of several dumps.
+#[derive(Serialize)]
+pub struct MemberHead<'a> {
+    rank: Option<u64>,
+    #[serde(flatten)]
+    head: ListHead<'a>,
+}
+
+/// Either head.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Head<'a> {
+    One(Box<ListHead<'a>>),
+    Several(SetHead<'a>),
+}
+
+impl<'a> Head<'a> {
+    fn of(rows: &Rows<'a>) -> Result<Head<'a>, FormatError> {
+        if let [part] = rows.parts() {
+            return Ok(Head::One(Box::new(ListHead::of(part.dump, rows.selected()?))));
+        }
+        let member = |part: &Part<'a>| {
+            Ok(MemberHead { rank: part.rank, head: ListHead::of(part.dump, part.selected()?) })
+        };
+        let dumps = rows.parts().iter().map(member).collect::<Result<Vec<_>, FormatError>>()?;
+        let folder = rows.parts().first().and_then(|part| part.dump.dir().parent());
+        Ok(Head::Several(SetHead {
+            dump: folder.unwrap_or(Path::new(".")).display().to_string(),
+            total: dumps.iter().map(|member| member.head.total).sum(),
+            selected: dumps.iter().map(|member| member.head.selected).sum(),
+            dumps,
+        }))
+    }
+}
+
+/// Names of kernels and rank of each part.
+fn kernels_of<'a>(rows: &Rows<'a>) -> Vec<(KernelNames<'a>, Option<u64>)> {
+    rows.parts().iter().map(|part| (KernelNames::new(part.dump.info()), part.rank)).collect()
 }
 
 fn losses(dump: &Dump) -> &[Loss] {
@@ -91,7 +140,7 @@ impl TornDocument {
 /// # tensortap::run(&config)?;
 /// let dump = tensortap::format::Dump::open(&out)?;
 /// let all = Selectors::default().selection(&dump, &|_, _| {})?;
-/// let rows = Rows::new(&dump, &all, &[], None)?;
+/// let rows = Rows::of(&dump, &all, &[], None)?;
 /// let document = serde_json::to_value(ListDocument::of(&rows))?;
 /// assert_eq!(document["records"][0]["name"], "0x0/before/0");
 /// assert_eq!(document["records"].as_array().map(Vec::len), Some(18));
@@ -111,11 +160,12 @@ impl<'r, 'a> ListDocument<'r, 'a> {
 
     /// Writes it with a line for each record.
     pub fn write<E: From<FormatError> + From<io::Error>>(&self, out: &mut dyn Write) -> Result<(), E> {
-        begin_records(out, &ListHead::of(self.rows)?)?;
+        begin_records(out, &Head::of(self.rows)?)?;
         let mut lines = Lines::new();
-        let mut kernels = KernelNames::new(self.rows.dump().info());
-        self.rows.for_each(|record| {
-            let document = RecordDocument::of(&Row::of(record), kernels.of(record), None);
+        let mut kernels = kernels_of(self.rows);
+        self.rows.for_each(|part, record| {
+            let (kernels, rank) = &mut kernels[part];
+            let document = RecordDocument::of(&Row::of(record), kernels.of(record), *rank);
             Ok::<(), E>(lines.put(out, &document)?)
         })?;
         Ok(writeln!(out, "\n  ]\n}}")?)
@@ -127,10 +177,10 @@ impl Serialize for ListDocument<'_, '_> {
         #[derive(Serialize)]
         struct Whole<'h> {
             #[serde(flatten)]
-            head: ListHead<'h>,
+            head: Head<'h>,
             records: Records<'h>,
         }
-        let head = ListHead::of(self.rows).map_err(S::Error::custom)?;
+        let head = Head::of(self.rows).map_err(S::Error::custom)?;
         Whole { head, records: Records(self.rows) }.serialize(serializer)
     }
 }
@@ -151,10 +201,11 @@ impl<E> From<FormatError> for Failed<E> {
 
 impl Serialize for Records<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut kernels = KernelNames::new(self.0.dump().info());
+        let mut kernels = kernels_of(self.0);
         let mut records = serializer.serialize_seq(None)?;
-        let walked = self.0.for_each(|record| {
-            let document = RecordDocument::of(&Row::of(record), kernels.of(record), None);
+        let walked = self.0.for_each(|part, record| {
+            let (kernels, rank) = &mut kernels[part];
+            let document = RecordDocument::of(&Row::of(record), kernels.of(record), *rank);
             records.serialize_element(&document).map_err(Failed::Serializer)
         });
         match walked {

@@ -8,6 +8,7 @@ use tensortap::format::{Record, RunInfo};
 
 use super::{Field, Row, STATISTIC_DIGITS};
 use crate::number::{grouped, significant};
+use crate::rows::Part;
 use crate::words::kernels_text;
 
 /// What stands for the kernels of a task of which nobody knows them.
@@ -31,6 +32,12 @@ impl<'d> Cells<'d> {
     #[must_use]
     pub fn new(info: &'d RunInfo) -> Cells<'d> {
         Cells { info, rank: None, short_tasks: false, values_for_hashes: false, labels: HashMap::new() }
+    }
+
+    /// For rows of one of several dumps.
+    #[must_use]
+    pub fn of(part: &Part<'d>) -> Cells<'d> {
+        Cells { rank: part.rank, ..Cells::new(part.dump.info()) }
     }
 
     /// The record's kernels as one word, `-` when nobody knows.

@@ -45,7 +45,7 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
         [dump] => Some(dump.clone()),
         _ => return Err(too_many().into()),
     };
-    let dump = DumpArg::named(path).open()?;
+    let dump = DumpArg::named(path, &args.rank).open()?;
     if !args.select.selection(&dump, output)?.is_all() {
         return Err(UsageError {
             message: "--scene-golden compares the outputs of the run, of which selectors cannot choose"

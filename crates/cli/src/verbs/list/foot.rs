@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tensortap::format::{Dump, KERNEL_ARGS_FILE, Tail};
-use tensortap_query::Counts;
+use tensortap_query::{Counts, Part};
 
 use crate::dump_arg::quoted;
 use crate::losses::by_reason;
@@ -16,9 +16,10 @@ pub fn none_text(dump: &Dump) -> String {
 }
 
 /// What is selected of how much, and what the files hold.
-pub fn text(counts: &Counts, dump: &Dump) -> String {
+pub fn text(counts: &Counts, parts: &[Part<'_>]) -> String {
     let Counts { tensors, scalars, tensor_bytes, kept_back } = *counts;
-    let (selected, all) = (counts.records(), dump.len());
+    let sum = |of: fn(&Dump) -> u64| parts.iter().map(|part| of(part.dump)).sum::<u64>();
+    let (selected, all) = (counts.records(), sum(Dump::len));
     let of = if selected == all { String::new() } else { format!("{} of ", grouped(selected)) };
     let (tensors, scalars) = (counted(tensors, "tensor"), counted(scalars, "scalar"));
     let records = counted(all, "record");
@@ -26,15 +27,18 @@ pub fn text(counts: &Counts, dump: &Dump) -> String {
     if kept_back > 0 {
         let _ = writeln!(text, "{} of them shown (--limit).", grouped(selected - kept_back));
     }
-    let totals = dump.totals();
-    let (stored, saved) = (bytes(totals.stored_bytes), bytes(totals.deduplicated_bytes));
-    let _ = writeln!(text, "The dump stores {stored}; deduplication saved {saved}.");
-    if totals.dispatches > 0 {
-        let dispatches = counted_in(totals.dispatches, "dispatch", "dispatches");
+    let stored = bytes(sum(|dump| dump.totals().stored_bytes));
+    let saved = bytes(sum(|dump| dump.totals().deduplicated_bytes));
+    let the_dump = if parts.len() == 1 { "The dump stores" } else { "The dumps store" };
+    let _ = writeln!(text, "{the_dump} {stored}; deduplication saved {saved}.");
+    let (dispatches, uncaptured) =
+        (sum(|dump| dump.totals().dispatches), sum(|dump| dump.totals().uncaptured));
+    if dispatches > 0 {
+        let dispatches = counted_in(dispatches, "dispatch", "dispatches");
         let _ = writeln!(text, "The arguments of {dispatches} are in {KERNEL_ARGS_FILE}.");
     }
-    if totals.uncaptured > 0 {
-        let arguments = counted(totals.uncaptured, "argument");
+    if uncaptured > 0 {
+        let arguments = counted(uncaptured, "argument");
         let _ = writeln!(text, "{arguments} could not be captured; the manifest says why.");
     }
     text

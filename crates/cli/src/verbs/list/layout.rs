@@ -1,5 +1,6 @@
 //! Which columns a table has, and how wide they are, so that it fits the terminal.
 
+use tensortap_query::Rows;
 use tensortap_query::fields::{Field, LIST, fields};
 
 use super::table::width_of;
@@ -22,8 +23,22 @@ pub type Column = &'static Field;
 pub enum Choice<'a> {
     /// The usual ones; some may be left out.
     Usual,
+    /// The same for several dumps.
+    UsualOfSeveral,
     /// Exactly these.
     Columns(&'a [Column]),
+}
+
+/// What tells the dumps of several processes apart.
+const RANK: &str = "rank";
+
+/// The columns chosen, or the usual ones, where several dumps are shown with the rank of each.
+pub fn with_rank(rows: &Rows<'_>, chosen: &[Column], usual: &[Column]) -> Vec<Column> {
+    if !chosen.is_empty() {
+        return chosen.to_vec();
+    }
+    let rank = Field::named(RANK).filter(|_| rows.parts().len() > 1);
+    rank.into_iter().chain(usual.iter().copied()).collect()
 }
 
 /// A table's columns.
@@ -48,6 +63,7 @@ impl Layout {
     ) -> Layout {
         let columns = match choice {
             Choice::Usual => fields(LIST).to_vec(),
+            Choice::UsualOfSeveral => std::iter::once(RANK).chain(LIST).filter_map(Field::named).collect(),
             Choice::Columns(columns) => columns.to_vec(),
         };
         let measured = |column| (column, measure(column, false));
@@ -58,7 +74,7 @@ impl Layout {
             left_out: Vec::new(),
         };
         match width {
-            Some(width) => layout.narrow(width, matches!(choice, Choice::Usual), &mut measure),
+            Some(width) => layout.narrow(width, !matches!(choice, Choice::Columns(_)), &mut measure),
             None => layout.columns.iter_mut().for_each(|(_, width)| *width = (*width).min(MOST)),
         }
         layout

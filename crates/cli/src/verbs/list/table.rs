@@ -9,9 +9,9 @@ use tensortap::format::{Dump, Record, RunInfo};
 use super::foot;
 use super::layout::{Choice, Column, Layout};
 use crate::fit::left_out_line;
-use tensortap_query::Rows;
 use tensortap_query::fields::{Cells, Row};
 use tensortap_query::words::printable;
+use tensortap_query::{Part, Rows};
 
 /// Records that have a say in the widths.
 const MEASURED_RECORDS: usize = 512;
@@ -23,23 +23,27 @@ pub fn write(
     choice: Choice<'_>,
     width: Option<usize>,
 ) -> anyhow::Result<()> {
-    let dump = rows.dump();
-    writeln!(out, "{}\n", title(dump))?;
-    let mut table = Table::new(dump, choice, width);
-    let counts = rows.for_each(|record| table.add(out, record))?;
+    for part in rows.parts() {
+        writeln!(out, "{}", title(part.dump))?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new(rows.parts(), choice, width);
+    let counts = rows.for_each(|part, record| table.add(out, part, record))?;
     table.end(out)?;
     if counts.records() == 0 {
-        writeln!(out, "{}{}", foot::none_text(dump), rows.selection().why_empty(dump)?)?;
+        for Part { dump, selection, .. } in rows.parts() {
+            writeln!(out, "{}{}", foot::none_text(dump), selection.why_empty(dump)?)?;
+        }
     } else {
-        write!(out, "{}", foot::text(&counts, dump))?;
+        write!(out, "{}", foot::text(&counts, rows.parts()))?;
     }
-    if let Some(doubt) = rows.selection().doubt() {
+    for doubt in rows.parts().iter().filter_map(|part| part.selection.doubt()) {
         writeln!(out, "{doubt}.")?;
     }
     if let Some(left_out) = table.left_out() {
         writeln!(out, "{left_out}")?;
     }
-    Ok(write!(out, "{}", foot::state_lines(dump))?)
+    Ok(rows.parts().iter().try_for_each(|part| write!(out, "{}", foot::state_lines(part.dump)))?)
 }
 
 /// What was dumped. A dump of another project does not say what ran, or how it ended.
@@ -57,30 +61,33 @@ fn title(dump: &Dump) -> String {
 
 /// A table being written.
 struct Table<'a> {
-    dump: &'a Dump,
+    /// Records of the longest dump.
+    longest: u64,
     choice: Choice<'a>,
     width: Option<usize>,
-    cells: Cells<'a>,
+    /// Of each part.
+    cells: Vec<Cells<'a>>,
     /// Records that wait for the widths.
-    first: Vec<Record>,
+    first: Vec<(usize, Record)>,
     layout: Option<Layout>,
     line: String,
     cell: String,
 }
 
 impl<'a> Table<'a> {
-    fn new(dump: &'a Dump, choice: Choice<'a>, width: Option<usize>) -> Table<'a> {
-        let mut cells = Cells::new(dump.info());
-        cells.values_for_hashes = true;
+    fn new(parts: &[Part<'a>], choice: Choice<'a>, width: Option<usize>) -> Table<'a> {
+        let mut cells: Vec<Cells<'a>> = parts.iter().map(Cells::of).collect();
+        cells.iter_mut().for_each(|cells| cells.values_for_hashes = true);
+        let longest = parts.iter().map(|part| part.dump.len()).max().unwrap_or(0);
         let (line, cell) = (String::new(), String::new());
-        Table { dump, choice, width, cells, first: Vec::new(), layout: None, line, cell }
+        Table { longest, choice, width, cells, first: Vec::new(), layout: None, line, cell }
     }
 
-    fn add(&mut self, out: &mut dyn Write, record: &Record) -> anyhow::Result<()> {
+    fn add(&mut self, out: &mut dyn Write, part: usize, record: &Record) -> anyhow::Result<()> {
         if self.layout.is_some() {
-            return self.write_record(out, record);
+            return self.write_record(out, part, record);
         }
-        self.first.push(*record);
+        self.first.push((part, *record));
         if self.first.len() == MEASURED_RECORDS { self.begin(out) } else { Ok(()) }
     }
 
@@ -101,32 +108,32 @@ impl<'a> Table<'a> {
         let first = std::mem::take(&mut self.first);
         let (choice, width) = (self.choice, self.width);
         let layout = Layout::fitting(choice, width, |column, short_tasks| {
-            self.cells.short_tasks = short_tasks;
+            self.cells.iter_mut().for_each(|cells| cells.short_tasks = short_tasks);
             self.measure(column, &first)
         });
-        self.cells.short_tasks = layout.short_tasks;
+        self.cells.iter_mut().for_each(|cells| cells.short_tasks = layout.short_tasks);
         self.layout = Some(layout);
-        self.write_line(out, |column, cells, cell| *cell += cells.heading(column))?;
-        first.iter().try_for_each(|record| self.write_record(out, record))
+        self.write_line(out, 0, |column, cells, cell| *cell += cells.heading(column))?;
+        first.iter().try_for_each(|(part, record)| self.write_record(out, *part, record))
     }
 
     /// The widest cell of a column among the first records.
-    fn measure(&mut self, column: Column, first: &[Record]) -> usize {
-        let mut widest = column.width.max(self.cells.heading(column).len());
+    fn measure(&mut self, column: Column, first: &[(usize, Record)]) -> usize {
+        let mut widest = column.width.max(self.cells[0].heading(column).len());
         if column.key == "index" {
-            widest = widest.max(self.dump.len().saturating_sub(1).to_string().len());
+            widest = widest.max(self.longest.saturating_sub(1).to_string().len());
         }
-        for record in first {
+        for (part, record) in first {
             self.cell.clear();
-            column.write_for_people(&mut self.cells, &Row::of(record), &mut self.cell);
+            column.write_for_people(&mut self.cells[*part], &Row::of(record), &mut self.cell);
             widest = widest.max(width_of(&self.cell));
         }
         // An empty last column needs no heading to be wide, but it has one.
         widest
     }
 
-    fn write_record(&mut self, out: &mut dyn Write, record: &Record) -> anyhow::Result<()> {
-        self.write_line(out, |column, cells, cell| {
+    fn write_record(&mut self, out: &mut dyn Write, part: usize, record: &Record) -> anyhow::Result<()> {
+        self.write_line(out, part, |column, cells, cell| {
             column.write_for_people(cells, &Row::of(record), cell);
         })
     }
@@ -135,13 +142,14 @@ impl<'a> Table<'a> {
     fn write_line(
         &mut self,
         out: &mut dyn Write,
+        part: usize,
         fill: impl Fn(Column, &mut Cells<'a>, &mut String),
     ) -> anyhow::Result<()> {
         let Table { layout: Some(layout), cells, line, cell, .. } = self else { return Ok(()) };
         line.clear();
         for (place, &(column, width)) in layout.columns.iter().enumerate() {
             cell.clear();
-            fill(column, cells, cell);
+            fill(column, &mut cells[part], cell);
             if layout.narrowed {
                 super::layout::shorten(column, cell, width);
             }

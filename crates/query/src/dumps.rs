@@ -1,0 +1,179 @@
+//! Opening dumps: one, or those of all processes of a run.
+//!
+//! A run of several processes leaves a folder with a dump for each of them, named by rank (`rank-0`, `rank-1`, …) or, where
+//! a process has none, by process id (`pid-4711`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tensortap::format::{Dump, FormatError, find_newest};
+
+use crate::QueryError;
+use crate::ids::{IdRange, holds, parse_id};
+
+/// Where runs put their dumps.
+pub const OUTPUTS: &str = "outputs";
+
+/// One dump of a run.
+pub struct Member {
+    /// Rank of the process, where it has one.
+    pub rank: Option<u64>,
+    /// Its process id, where its folder is named by it.
+    pub pid: Option<u64>,
+    /// The dump.
+    pub dump: Dump,
+}
+
+/// The dumps of a run, in the order of their ranks, then of their process ids.
+///
+/// ```
+/// use tensortap_query::DumpSet;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # for rank in ["rank-0", "rank-1"] {
+/// #     let mut config = tensortap::RunConfig::new("vector_example");
+/// #     config.device_mode = tensortap::DeviceMode::Thread;
+/// #     config.dump = Some(tensortap::DumpConfig::new(tensortap::DumpLevel::Full));
+/// #     config.out = Some(folder.path().join(rank));
+/// #     tensortap::run(&config)?;
+/// # }
+/// # let run_folder = folder.path();
+/// let all = DumpSet::open(run_folder)?;
+/// let ranks: Vec<_> = all.members().iter().map(|member| member.rank).collect();
+/// assert_eq!(ranks, [Some(0), Some(1)]);
+/// let second = all.of_ranks(&[(1, 1)])?.one()?;
+/// assert!(second.dir().ends_with("rank-1"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct DumpSet {
+    path: PathBuf,
+    members: Vec<Member>,
+}
+
+impl DumpSet {
+    /// Opens the dump that `path` names (by one of its files, its folder, or a folder that holds it), or every dump of a
+    /// run folder. A process that left none is passed over.
+    pub fn open(path: &Path) -> Result<DumpSet, FormatError> {
+        let mut members = Vec::new();
+        for (rank, pid, folder) in processes(path) {
+            match Dump::open(&folder) {
+                Ok(dump) => members.push(Member { rank, pid, dump }),
+                Err(FormatError::NoDump { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let is_dump_itself = || Dump::open(path).is_ok_and(|dump| dump.dir() == path);
+        if members.is_empty() || is_dump_itself() {
+            let dump = Dump::open(path)?;
+            let (rank, pid) =
+                dump.dir().file_name().and_then(|name| name.to_str()).map_or((None, None), named);
+            members = vec![Member { rank, pid, dump }];
+        }
+        Ok(DumpSet { path: path.to_owned(), members })
+    }
+
+    /// What was named.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The dumps; there is at least one.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Those of these ranks; without ranks, all.
+    pub fn of_ranks(self, ranks: &[IdRange]) -> Result<DumpSet, QueryError> {
+        if ranks.is_empty() {
+            return Ok(self);
+        }
+        let DumpSet { path, members } = self;
+        let there_are = members.iter().map(Member::name).collect();
+        let members: Vec<Member> =
+            members.into_iter().filter(|member| member.rank.is_some_and(|rank| holds(ranks, rank))).collect();
+        if members.is_empty() {
+            return Err(QueryError::NoRank { path, ranks: there_are });
+        }
+        Ok(DumpSet { path, members })
+    }
+
+    /// The one dump; where there are several, that is an error which names them.
+    pub fn one(mut self) -> Result<Dump, QueryError> {
+        match (self.members.pop(), self.members.is_empty()) {
+            (Some(member), true) => Ok(member.dump),
+            (last, _) => {
+                let dumps = self.members.iter().chain(last.as_ref()).map(Member::name).collect();
+                Err(QueryError::SeveralDumps { path: self.path, dumps })
+            }
+        }
+    }
+}
+
+impl Member {
+    /// What sets it apart from the others: `rank 1`, `pid 4711`, else its folder.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match (self.rank, self.pid) {
+            (Some(rank), _) => format!("rank {rank}"),
+            (None, Some(pid)) => format!("pid {pid}"),
+            (None, None) => self.dump.dir().display().to_string(),
+        }
+    }
+}
+
+/// Rank and process id that a folder's name says.
+fn named(name: &str) -> (Option<u64>, Option<u64>) {
+    let number = |prefix| name.strip_prefix(prefix).and_then(|digits| parse_id(digits).ok());
+    (number("rank-"), number("pid-"))
+}
+
+/// The folders of a run's processes, in order.
+fn processes(path: &Path) -> Vec<(Option<u64>, Option<u64>, PathBuf)> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| {
+            let (rank, pid) = named(entry.file_name().to_str()?);
+            let is_process = (rank.is_some() || pid.is_some()) && entry.path().is_dir();
+            is_process.then(|| (rank, pid, entry.path()))
+        })
+        .collect();
+    // Those without a rank come last.
+    found.sort_by_key(|(rank, pid, folder)| (rank.is_none(), *rank, *pid, folder.clone()));
+    found
+}
+
+/// The newest dump under `outputs/`, or the run folder that holds it with the dumps of other processes.
+pub fn newest() -> Result<PathBuf, FormatError> {
+    find_newest(Path::new(OUTPUTS)).map(|dir| {
+        let of_a_process =
+            dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| named(name) != (None, None));
+        match dir.parent().filter(|_| of_a_process) {
+            Some(run_folder) => run_folder.to_owned(),
+            None => dir,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_processes_are_told_by_name_and_ordered_by_rank() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["rank-10", "pid-5", "rank-2", "rank-", "rank-x", "notes", "pid-3"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("rank-1"), "a file").unwrap();
+        let found: Vec<_> = processes(folder.path()).into_iter().map(|(rank, pid, _)| (rank, pid)).collect();
+        assert_eq!(found, [(Some(2), None), (Some(10), None), (None, Some(3)), (None, Some(5))]);
+        assert!(
+            matches!(DumpSet::open(folder.path()), Err(FormatError::NoDump { .. })),
+            "none of them has a dump"
+        );
+    }
+}
