@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use tensortap::abi::{NO_KERNEL, RecordKind, Role, TaskDumpRecord, TensorDumpRecord};
+use tensortap::abi::{NO_KERNEL, Role, TaskRecord, TensorRecord};
 use tensortap::format::{BIN_FILE, DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
 use tensortap::values::from_f64;
 use tensortap::{DType, DumpStage};
@@ -78,31 +78,27 @@ pub(crate) fn with_payload(
 }
 
 fn task(task_id: u64) -> IndexRecord {
-    IndexRecord::task(&TaskDumpRecord {
+    IndexRecord::plain(&TaskRecord {
         task_id,
         func_id: [NO_KERNEL, u32::try_from(task_id % 4).unwrap_or(0), NO_KERNEL],
         block_num: 1,
-        dispatched_ns: task_id,
+        started_ns: task_id,
         completed_ns: task_id + 1,
         tensor_count: 1,
-        kind: RecordKind::Task as u8,
-        ..TaskDumpRecord::default()
+        ..TaskRecord::default()
     })
 }
 
-fn tensor(task_id: u64, dtype: DType, numel: u64) -> TensorDumpRecord {
-    TensorDumpRecord {
+fn tensor(task_id: u64, dtype: DType, numel: u64) -> TensorRecord {
+    TensorRecord {
         task_id,
-        // What there is when nothing is stored.
-        payload_bytes: dtype.packed_bytes(numel).unwrap_or(0),
-        kind: RecordKind::Tensor as u8,
         stage: DumpStage::AfterCompletion as u8,
         role: Role::Output.tag(),
         dtype: dtype.tag(),
         ndims: 2,
         shape: [numel / 256, 256, 0, 0, 0, 0, 0, 0],
         strides: [256, 1, 0, 0, 0, 0, 0, 0],
-        ..TensorDumpRecord::default()
+        ..TensorRecord::default()
     }
 }
 

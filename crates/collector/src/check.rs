@@ -3,10 +3,14 @@
 use std::fmt;
 
 use tensortap_abi::{
-    DType, DeviceRange, DumpStage, EdgeCause, MAX_ARGS, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_SCALARS,
-    MAX_TENSORS, RECORD_ALREADY_STORED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
-    RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_TRUNCATED, RecordKind, Role,
-    SLOTS_PER_TASK, TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
+    AllocationRecord, BeginRecord, CommitRecord, DType, DeviceRange, DispatchRecord, DumpRecord, DumpStage,
+    EdgeCause, EdgeRecord, FilledRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, KernelArg, KernelRecord,
+    KindOfRecord, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_RECORD_ARGS, MAX_TEXT_BYTES, MemorySpace, ModuleRecord,
+    Operation, OrchestrationArgRecord, PieceRecord, RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN,
+    RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER, RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
+    RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, StringRecord,
+    TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_geometry::Layout;
 use zerocopy::FromBytes;
@@ -18,8 +22,11 @@ const NUMBER_LIMIT: u64 = 1 << 53;
 /// reserved before its first byte has come, so a damaged size must not use the file up.
 const MAX_PIECED_BYTES: u64 = 1 << 40;
 
+/// Flags of an argument that say how it is known.
+const ARGUMENT_FLAGS: u32 =
+    RECORD_IN_FLIGHT | RECORD_MARKED | RECORD_DTYPE_UNKNOWN | RECORD_ROLE_UNKNOWN | RECORD_EXTENT_GUESSED;
 /// Flags of a dispatch whose arguments lie in the arena.
-const CARRIED_ARGS: u8 = RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
+const CARRIED_ARGS: u32 = RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
 
 /// What is wrong with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +36,32 @@ pub enum RecordFault {
     Kind,
     /// Its flags contradict its kind or one another.
     Flags,
+    /// Bytes that its kind does not use are not zero.
+    Reserved,
     /// Its element type is none.
     DType,
     /// Its role is none.
     Role,
     /// Its stage is none.
     Stage,
-    /// No payload has an argument of that number.
-    ArgIndex,
+    /// A task has more arguments than there can be, or does what no task does.
+    Task,
     /// Its shape, strides and start are no view.
     View,
     /// Its size is not that of its shape, or of what it carries.
     Size,
     /// Its payload is not inside what the device has written and the host not yet given back.
     Position,
-    /// Its buffer is not in device memory.
+    /// Its buffer is not in device memory, or its memory space is none.
     Address,
-    /// A step of a large payload without the one before it.
+    /// A step of a payload without the one before it, or a payload that no record waits for.
     Order,
     /// Its reason is none.
     Reason,
     /// No task has such a slot, block or number of arguments, or its arguments are not what the device recorded.
     Dispatch,
+    /// It defines nothing: its text is no text, or its numbers are out of range.
+    Definition,
 }
 
 impl fmt::Display for RecordFault {
@@ -58,17 +69,19 @@ impl fmt::Display for RecordFault {
         f.write_str(match self {
             RecordFault::Kind => "its kind is unknown",
             RecordFault::Flags => "its flags contradict its kind or one another",
+            RecordFault::Reserved => "bytes that its kind does not use are not zero",
             RecordFault::DType => "its dtype is unknown",
             RecordFault::Role => "its role is unknown",
             RecordFault::Stage => "its stage is unknown",
-            RecordFault::ArgIndex => "its argument index is too large",
+            RecordFault::Task => "it has more arguments than a task, or an unknown operation",
             RecordFault::View => "its shape, strides and start offset make no view",
             RecordFault::Size => "its size contradicts its shape",
             RecordFault::Position => "its payload lies outside of what was written to the arena",
             RecordFault::Address => "its buffer lies outside of device memory",
-            RecordFault::Order => "it is a step of a large payload and the one before is missing",
+            RecordFault::Order => "it is a step of a payload and the one before is missing",
             RecordFault::Reason => "its reason is unknown",
             RecordFault::Dispatch => "it is no dispatch of a task, or its arguments are damaged",
+            RecordFault::Definition => "its text or its numbers are damaged",
         })
     }
 }
@@ -102,250 +115,356 @@ impl Span {
 /// A record that can be what it claims to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Checked {
-    Task(TaskDumpRecord),
-    /// Nothing of it lies in the arena.
-    Plain(TensorDumpRecord),
-    /// Its payload, its statistics or its arguments lie in the arena.
-    InArena(TensorDumpRecord, Span),
+    /// Nothing of it lies in the arena, and it is entered as it is.
+    Plain(DumpRecord),
+    /// A tensor of which nothing lies in the arena.
+    Tensor(TensorRecord),
+    /// Its payload lies in the arena.
+    Payload(TensorRecord, Span),
+    /// Its statistics lie in the arena.
+    Stats(TensorRecord, Span),
     /// Its payload was stored before under the same hash.
-    Stored(TensorDumpRecord),
-    Begin(TensorDumpRecord),
-    Piece(TensorDumpRecord, Span),
-    Commit(TensorDumpRecord),
+    Stored(TensorRecord),
+    /// Its payload comes later.
+    Later(TensorRecord),
+    /// The payload of an earlier record, if it was not lost.
+    Filled(FilledRecord, Option<Span>),
+    Begin(BeginRecord),
+    Piece(PieceRecord, Span),
+    Commit(CommitRecord),
+    /// A dispatch, and its words unless they were dropped.
+    Dispatch(DispatchRecord, Option<Span>),
+    /// A string, and its text unless that is in the record.
+    String(StringRecord, Option<Span>),
+    /// A kernel, and its arguments unless they are in the record.
+    Kernel(KernelRecord, Option<Span>),
 }
 
 impl Checked {
-    /// What it holds of the arena.
+    /// What of the arena it uses.
     pub(crate) fn span(&self) -> Option<Span> {
         match *self {
-            Checked::InArena(_, span) | Checked::Piece(_, span) => Some(span),
-            Checked::Task(_)
-            | Checked::Plain(_)
+            Checked::Payload(_, span) | Checked::Stats(_, span) | Checked::Piece(_, span) => Some(span),
+            Checked::Filled(_, span)
+            | Checked::Dispatch(_, span)
+            | Checked::String(_, span)
+            | Checked::Kernel(_, span) => span,
+            Checked::Plain(_)
+            | Checked::Tensor(_)
             | Checked::Stored(_)
+            | Checked::Later(_)
             | Checked::Begin(_)
             | Checked::Commit(_) => None,
         }
     }
 }
 
-/// Checks one record as it was copied from the region.
+/// Checks the bytes of one record.
 pub(crate) fn check(bytes: &[u8], bounds: &Bounds) -> Result<Checked, RecordFault> {
-    let record = TensorDumpRecord::read_from_bytes(bytes).map_err(|_| RecordFault::Kind)?;
-    match RecordKind::from_tag(record.kind).ok_or(RecordFault::Kind)? {
-        RecordKind::Tensor => check_tensor(record, bounds),
-        RecordKind::Begin => check_begin(record, bounds),
-        RecordKind::Piece => check_piece(record, bounds),
-        RecordKind::Commit => check_commit(record),
-        RecordKind::Scalar => check_scalar(record),
-        RecordKind::Task => check_task(bytes),
-        RecordKind::Dispatch => check_dispatch(record, bounds),
-        RecordKind::Uncaptured => check_uncaptured(record),
-        RecordKind::Edge => check_edge(record),
-        RecordKind::OrchestrationArg => check_orchestration_arg(record, bounds),
+    let record = DumpRecord::read_from_bytes(bytes).map_err(|_| RecordFault::Kind)?;
+    let kind = record.kind().ok_or(RecordFault::Kind)?;
+    good(record.has_zero_rest(bytes_in_use(&record)), RecordFault::Reserved)?;
+    match kind {
+        RecordKind::Tensor => check_tensor(*fields(&record)?, bounds),
+        RecordKind::Begin => check_begin(*fields(&record)?, bounds),
+        RecordKind::Piece => check_piece(*fields(&record)?, bounds),
+        RecordKind::Commit => check_commit(*fields(&record)?),
+        RecordKind::Filled => check_filled(*fields(&record)?, bounds),
+        RecordKind::Dispatch => check_dispatch(*fields(&record)?, bounds),
+        RecordKind::String => check_string(*fields(&record)?, bounds),
+        RecordKind::Kernel => check_kernel(*fields(&record)?, bounds),
+        RecordKind::Scalar => check_scalar(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::Task => check_task(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::Uncaptured => check_uncaptured(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::Edge => check_edge(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::OrchestrationArg => {
+            check_orchestration_arg(fields(&record)?, bounds).map(|()| Checked::Plain(record))
+        }
+        RecordKind::Module => check_module(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::Allocation => check_allocation(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::Scope | RecordKind::Queue | RecordKind::Lane | RecordKind::Step => {
+            good(record.flags == 0, RecordFault::Flags).map(|()| Checked::Plain(record))
+        }
     }
 }
 
-fn check_tensor(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+fn good(is_good: bool, otherwise: RecordFault) -> Result<(), RecordFault> {
+    is_good.then_some(()).ok_or(otherwise)
+}
+
+fn fields<T: KindOfRecord>(record: &DumpRecord) -> Result<&T, RecordFault> {
+    record.get().ok_or(RecordFault::Kind)
+}
+
+/// Bytes in use of what follows a record's fields: a text, arguments, or dimensions, of which the view knows more.
+fn bytes_in_use(record: &DumpRecord) -> usize {
+    if matches!(record.kind(), Some(RecordKind::Tensor | RecordKind::Begin | RecordKind::OrchestrationArg)) {
+        return 2 * MAX_DIMS * size_of::<u64>();
+    }
+    if let Some(string) = record.get::<StringRecord>() {
+        return Some(string.text_bytes as usize).filter(|&bytes| bytes <= INLINE_TEXT_BYTES).unwrap_or(0);
+    }
+    let kernel_args = record.get::<KernelRecord>().map_or(0, |kernel| usize::from(kernel.arg_count));
+    if kernel_args <= INLINE_KERNEL_ARGS { kernel_args * size_of::<KernelArg>() } else { 0 }
+}
+
+fn check_tensor(record: TensorRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
     let content_bytes = check_argument(&record, bounds)?;
     let has = |flag| record.flags & flag != 0;
-    let carried = [RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RECORD_ALREADY_STORED];
-    if carried.into_iter().filter(|&flag| has(flag)).count() > 1 {
-        return Err(RecordFault::Flags);
-    }
-    // What the arena holds and what is known by its hash carries it.
-    if (has(RECORD_HAS_PAYLOAD) || has(RECORD_ALREADY_STORED)) && !has(RECORD_HAS_HASH) {
-        return Err(RecordFault::Flags);
-    }
-    check_size(&record, content_bytes)?;
+    let carried = [
+        RECORD_HAS_PAYLOAD,
+        RECORD_HAS_STATS,
+        RECORD_PAYLOAD_DROPPED,
+        RECORD_ALREADY_STORED,
+        RECORD_FILLED_LATER,
+    ];
+    let alone = carried.into_iter().filter(|&flag| has(flag)).count() <= 1;
+    // What the arena holds and what is known by its hash carries it; of what comes later it comes later.
+    let hashed = has(RECORD_HAS_HASH);
+    let needs_hash = has(RECORD_HAS_PAYLOAD) || has(RECORD_ALREADY_STORED);
+    let known = ARGUMENT_FLAGS
+        | RECORD_HAS_HASH
+        | RECORD_PAYLOAD_FILTERED
+        | carried.into_iter().fold(0, |flags, flag| flags | flag);
+    good(
+        alone
+            && (hashed || !needs_hash)
+            && !(hashed && has(RECORD_FILLED_LATER))
+            && record.flags & !known == 0,
+        RecordFault::Flags,
+    )?;
     if has(RECORD_HAS_PAYLOAD) {
-        let span = check_span(&record, record.payload_bytes, bounds)?;
-        return Ok(Checked::InArena(record, span));
+        return Ok(Checked::Payload(record, check_span(record.payload_pos, content_bytes, bounds)?));
     }
     if has(RECORD_HAS_STATS) {
-        let span = check_span(&record, size_of::<TensorStats>() as u64, bounds)?;
-        return Ok(Checked::InArena(record, span));
+        let bytes = size_of::<TensorStats>() as u64;
+        return Ok(Checked::Stats(record, check_span(record.payload_pos, bytes, bounds)?));
     }
-    Ok(if has(RECORD_ALREADY_STORED) { Checked::Stored(record) } else { Checked::Plain(record) })
+    good(record.payload_pos == 0, RecordFault::Position)?;
+    Ok(match () {
+        () if has(RECORD_ALREADY_STORED) => Checked::Stored(record),
+        () if has(RECORD_FILLED_LATER) => Checked::Later(record),
+        () => Checked::Tensor(record),
+    })
 }
 
-fn check_begin(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
-    let content_bytes = check_argument(&record, bounds)?;
-    allow_flags(&record, RECORD_IN_FLIGHT | RECORD_PAYLOAD_FILTERED | RECORD_TRUNCATED)?;
-    check_size(&record, content_bytes)?;
-    if record.payload_bytes > MAX_PIECED_BYTES {
-        return Err(RecordFault::Size);
-    }
+fn check_begin(record: BeginRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    let content_bytes = check_argument(&record.tensor(), bounds)?;
+    allow_flags(record.flags, ARGUMENT_FLAGS)?;
+    good(content_bytes <= MAX_PIECED_BYTES, RecordFault::Size)?;
     Ok(Checked::Begin(record))
 }
 
-fn check_piece(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
-    allow_flags(&record, RECORD_HAS_PAYLOAD | RECORD_IN_FLIGHT)?;
-    if record.flags & RECORD_HAS_PAYLOAD == 0 {
-        return Err(RecordFault::Flags);
-    }
-    let span = check_span(&record, record.payload_bytes, bounds)?;
-    Ok(Checked::Piece(record, span))
+fn check_piece(record: PieceRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    good(record.flags & !RECORD_IN_FLIGHT == RECORD_HAS_PAYLOAD, RecordFault::Flags)?;
+    check_stage(record.stage)?;
+    Ok(Checked::Piece(record, check_span(record.payload_pos, record.bytes, bounds)?))
 }
 
-fn check_commit(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
-    allow_flags(&record, RECORD_HAS_HASH | RECORD_TRUNCATED | RECORD_IN_FLIGHT | RECORD_PAYLOAD_FILTERED)?;
-    if record.flags & RECORD_HAS_HASH == 0 {
-        return Err(RecordFault::Flags);
-    }
+fn check_commit(record: CommitRecord) -> Result<Checked, RecordFault> {
+    allow_flags(record.flags, RECORD_HAS_HASH | RECORD_TRUNCATED | RECORD_IN_FLIGHT)?;
+    good(record.flags & RECORD_HAS_HASH != 0, RecordFault::Flags)?;
+    check_stage(record.stage)?;
     Ok(Checked::Commit(record))
 }
 
-fn check_scalar(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
-    allow_flags(&record, RECORD_IN_FLIGHT)?;
-    DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
-    Role::from_tag(record.role).ok_or(RecordFault::Role)?;
-    check_place(&record)?;
-    if record.ndims != 0 {
-        return Err(RecordFault::View);
-    }
-    Ok(Checked::Plain(record))
-}
-
-fn check_task(bytes: &[u8]) -> Result<Checked, RecordFault> {
-    let task = TaskDumpRecord::read_from_bytes(bytes).map_err(|_| RecordFault::Kind)?;
-    let reserved = task.reserved0 == 0 && task.reserved1 == [0; 4] && task.reserved2 == 0;
-    if task.flags & !RECORD_IN_FLIGHT != 0 || !reserved {
-        return Err(RecordFault::Flags);
-    }
-    Ok(Checked::Task(task))
-}
-
-fn check_dispatch(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
-    check_dispatched(&record)?;
+fn check_filled(record: FilledRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    check_stage(record.stage)?;
     match record.flags & !RECORD_IN_FLIGHT {
-        RECORD_PAYLOAD_DROPPED => return Ok(Checked::Plain(record)),
+        CARRIED_ARGS => {
+            let span = check_span(record.payload_pos, record.payload_bytes, bounds)?;
+            Ok(Checked::Filled(record, Some(span)))
+        }
+        flags
+            if flags == RECORD_ALREADY_STORED | RECORD_HAS_HASH
+                || flags & !RECORD_HAS_HASH == RECORD_PAYLOAD_DROPPED =>
+        {
+            good(record.payload_pos == 0, RecordFault::Position)?;
+            Ok(Checked::Filled(record, None))
+        }
+        _ => Err(RecordFault::Flags),
+    }
+}
+
+fn check_scalar(record: &ScalarRecord) -> Result<(), RecordFault> {
+    allow_flags(record.flags, ARGUMENT_FLAGS)?;
+    DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
+    check_stage(record.stage)
+}
+
+fn check_task(task: &TaskRecord) -> Result<(), RecordFault> {
+    allow_flags(task.flags, RECORD_IN_FLIGHT | RECORD_HAS_PARENT)?;
+    good(task.flags & RECORD_HAS_PARENT != 0 || task.parent_task == 0, RecordFault::Flags)?;
+    Operation::from_tag(task.operation).ok_or(RecordFault::Task)?;
+    check_counts(task.tensor_count, task.scalar_count, RecordFault::Task)
+}
+
+fn check_counts(tensors: u32, scalars: u32, otherwise: RecordFault) -> Result<(), RecordFault> {
+    good(tensors.checked_add(scalars).is_some_and(|args| args <= MAX_RECORD_ARGS), otherwise)
+}
+
+fn check_dispatch(record: DispatchRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    good(record.stage == DumpStage::BeforeDispatch as u8, RecordFault::Stage)?;
+    let slots = SLOTS_PER_TASK as u32;
+    let place = record.subtask_id < slots && record.subtask_count <= slots;
+    good(place && record.block_idx < record.block_num, RecordFault::Dispatch)?;
+    check_counts(record.tensor_count, record.scalar_count, RecordFault::Dispatch)?;
+    match record.flags & !RECORD_IN_FLIGHT {
+        RECORD_PAYLOAD_DROPPED => return Ok(Checked::Dispatch(record, None)),
         CARRIED_ARGS => {}
         _ => return Err(RecordFault::Flags),
     }
-    let most = (MAX_DISPATCH_WORDS * size_of::<u64>()) as u64;
-    if record.payload_bytes > most || !record.payload_bytes.is_multiple_of(8) {
-        return Err(RecordFault::Size);
-    }
-    let span = check_span(&record, record.payload_bytes, bounds)?;
-    Ok(Checked::InArena(record, span))
+    let words = record.words_bytes as usize / size_of::<u64>();
+    good(record.words_bytes.is_multiple_of(8) && words <= MAX_DISPATCH_WORDS, RecordFault::Size)?;
+    let span = check_span(record.words_pos, record.words_bytes.into(), bounds)?;
+    Ok(Checked::Dispatch(record, Some(span)))
 }
 
-/// A dispatch is one of a task's slots and blocks, with no more arguments than a payload holds.
-fn check_dispatched(record: &TensorDumpRecord) -> Result<(), RecordFault> {
-    let [func_id, core_id, subtask_id, subtask_count, block_idx, block_num, tensors, scalars] = record.shape;
-    let slots = SLOTS_PER_TASK as u64;
-    let numbers = [func_id, core_id, block_num].into_iter().all(|number| u32::try_from(number).is_ok());
-    let place = subtask_id < slots && subtask_count <= slots && block_idx < block_num;
-    let args = tensors <= MAX_TENSORS as u64 && scalars <= MAX_SCALARS as u64;
-    (numbers && place && args).then_some(()).ok_or(RecordFault::Dispatch)
+fn check_string(record: StringRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    allow_flags(record.flags, 0)?;
+    let bytes = record.text_bytes as usize;
+    good(record.id != 0 && bytes <= MAX_TEXT_BYTES, RecordFault::Definition)?;
+    let span = check_overflow(bytes > INLINE_TEXT_BYTES, record.text_pos, bytes as u64, bounds)?;
+    Ok(Checked::String(record, span))
+}
+
+fn check_kernel(record: KernelRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
+    allow_flags(record.flags, 0)?;
+    good(KernelRecord::core_of(record.core_type).is_some(), RecordFault::Definition)?;
+    let args = usize::from(record.arg_count);
+    let bytes = (args * size_of::<KernelArg>()) as u64;
+    let span = check_overflow(args > INLINE_KERNEL_ARGS, record.args_pos, bytes, bounds)?;
+    Ok(Checked::Kernel(record, span))
+}
+
+/// Where the part of a definition lies that does not fit into its record.
+fn check_overflow(
+    outside: bool,
+    position: u64,
+    bytes: u64,
+    bounds: &Bounds,
+) -> Result<Option<Span>, RecordFault> {
+    if outside {
+        return check_span(position, bytes, bounds).map(Some);
+    }
+    good(position == 0, RecordFault::Position).map(|()| None)
+}
+
+fn check_module(module: &ModuleRecord) -> Result<(), RecordFault> {
+    allow_flags(module.flags, 0)?;
+    good(module.bytes < NUMBER_LIMIT, RecordFault::Size)
+}
+
+fn check_allocation(allocation: &AllocationRecord) -> Result<(), RecordFault> {
+    allow_flags(allocation.flags, 0)?;
+    good(allocation.bytes < NUMBER_LIMIT, RecordFault::Size)?;
+    MemorySpace::from_tag(allocation.space).ok_or(RecordFault::Address)?;
+    good(allocation.freed <= 1, RecordFault::Definition)
 }
 
 /// One of the orchestration's own arguments: a view, and a buffer that lies in device memory.
-fn check_orchestration_arg(record: TensorDumpRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
-    allow_flags(&record, 0)?;
-    check_view(&record, bounds)?;
-    if record.payload_bytes >= NUMBER_LIMIT {
-        return Err(RecordFault::Size);
-    }
-    Ok(Checked::Plain(record))
+fn check_orchestration_arg(record: &OrchestrationArgRecord, bounds: &Bounds) -> Result<(), RecordFault> {
+    allow_flags(record.flags, 0)?;
+    let &OrchestrationArgRecord { start_offset, address, dtype, ndims, role, space, shape, strides, .. } =
+        record;
+    let view = TensorRecord {
+        start_offset,
+        address,
+        dtype,
+        ndims,
+        role,
+        space,
+        shape,
+        strides,
+        ..TensorRecord::default()
+    };
+    check_view(&view, bounds)?;
+    good(record.buffer_bytes < NUMBER_LIMIT, RecordFault::Size)
 }
 
-fn check_uncaptured(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
-    allow_flags(&record, RECORD_IN_FLIGHT)?;
-    let reason = u8::try_from(record.start_offset).ok().and_then(UncapturedReason::from_tag);
-    reason.ok_or(RecordFault::Reason)?;
-    check_arg_index(&record)?;
-    if record.stage != 0 {
-        DumpStage::from_tag(record.stage).ok_or(RecordFault::Stage)?;
+fn check_uncaptured(record: &UncapturedRecord) -> Result<(), RecordFault> {
+    allow_flags(record.flags, ARGUMENT_FLAGS)?;
+    UncapturedReason::from_tag(record.reason).ok_or(RecordFault::Reason)?;
+    if record.role != 0 {
+        Role::from_tag(record.role).ok_or(RecordFault::Role)?;
     }
-    Ok(Checked::Plain(record))
+    if record.stage == 0 { Ok(()) } else { check_stage(record.stage) }
 }
 
-fn check_edge(record: TensorDumpRecord) -> Result<Checked, RecordFault> {
-    allow_flags(&record, 0)?;
+fn check_edge(record: &EdgeRecord) -> Result<(), RecordFault> {
+    allow_flags(record.flags, 0)?;
     let causes = [
         EdgeCause::Explicit,
         EdgeCause::ReadAfterWrite,
         EdgeCause::WriteAfterWrite,
         EdgeCause::WriteAfterRead,
     ];
-    if !causes.into_iter().any(|cause| cause as u16 == u16::from(record.stage)) {
-        return Err(RecordFault::Reason);
-    }
-    Ok(Checked::Plain(record))
+    good(causes.into_iter().any(|cause| cause as u16 == record.cause), RecordFault::Reason)
 }
 
 /// Checks what every tensor says of itself; returns the bytes of its logical content.
-fn check_argument(record: &TensorDumpRecord, bounds: &Bounds) -> Result<u64, RecordFault> {
-    check_place(record)?;
+fn check_argument(record: &TensorRecord, bounds: &Bounds) -> Result<u64, RecordFault> {
+    check_stage(record.stage)?;
     check_view(record, bounds)
 }
 
 /// Checks dtype, role, view and address; returns the bytes of the logical content.
-fn check_view(record: &TensorDumpRecord, bounds: &Bounds) -> Result<u64, RecordFault> {
+fn check_view(record: &TensorRecord, bounds: &Bounds) -> Result<u64, RecordFault> {
     let dtype = DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
     Role::from_tag(record.role).ok_or(RecordFault::Role)?;
+    let space = MemorySpace::from_tag(record.space).ok_or(RecordFault::Address)?;
     let ndims = usize::from(record.ndims);
-    if ndims > MAX_DIMS {
-        return Err(RecordFault::View);
-    }
+    good(ndims <= MAX_DIMS, RecordFault::View)?;
+    let rest = record.shape[ndims..].iter().all(|&size| size == 0)
+        && record.strides[ndims..].iter().all(|&stride| stride == 0);
+    good(rest, RecordFault::Reserved)?;
     let (shape, strides) = (&record.shape[..ndims], &record.strides[..ndims]);
     let sizes = shape.iter().copied().chain(strides.iter().map(|stride| stride.unsigned_abs()));
-    if sizes.chain([record.start_offset]).any(|size| size >= NUMBER_LIMIT) {
-        return Err(RecordFault::View);
-    }
+    good(sizes.chain([record.start_offset]).all(|size| size < NUMBER_LIMIT), RecordFault::View)?;
     let view =
         Layout::new(shape, strides, record.start_offset, dtype.bits()).map_err(|_| RecordFault::View)?;
-    check_address(record.address, &view, bounds.memory)?;
+    check_address(record.address, &view, space, bounds.memory)?;
     content_bytes(record).filter(|&bytes| bytes < NUMBER_LIMIT).ok_or(RecordFault::Size)
 }
 
 /// Bytes of a tensor's logical content; `None` when its fields make none.
-pub(crate) fn content_bytes(record: &TensorDumpRecord) -> Option<u64> {
+pub(crate) fn content_bytes(record: &TensorRecord) -> Option<u64> {
     let shape = record.shape.get(..usize::from(record.ndims))?;
     let zero = shape.contains(&0);
     let numel = shape.iter().try_fold(1u64, |numel, &size| numel.checked_mul(if zero { 0 } else { size }))?;
     DType::from_tag(record.dtype)?.packed_bytes(numel)
 }
 
-/// The bytes that a view touches lie in device memory.
-fn check_address(address: u64, view: &Layout, memory: DeviceRange) -> Result<(), RecordFault> {
+/// The bytes that a view touches lie in device memory, if they are said to.
+fn check_address(
+    address: u64,
+    view: &Layout,
+    space: MemorySpace,
+    memory: DeviceRange,
+) -> Result<(), RecordFault> {
     let touched = view.byte_range();
     if touched.is_empty() {
         return Ok(());
     }
     let end = address.checked_add(touched.end).ok_or(RecordFault::Address)?;
     let inside = address >= memory.addr && end <= memory.end();
-    inside.then_some(()).ok_or(RecordFault::Address)
+    good(inside || space != MemorySpace::Device, RecordFault::Address)
 }
 
-fn check_place(record: &TensorDumpRecord) -> Result<(), RecordFault> {
-    DumpStage::from_tag(record.stage).ok_or(RecordFault::Stage)?;
-    check_arg_index(record)
+fn check_stage(stage: u8) -> Result<(), RecordFault> {
+    good(DumpStage::from_tag(stage).is_some(), RecordFault::Stage)
 }
 
-fn check_arg_index(record: &TensorDumpRecord) -> Result<(), RecordFault> {
-    (usize::from(record.arg_index) < MAX_ARGS).then_some(()).ok_or(RecordFault::ArgIndex)
-}
-
-/// A payload has the size of its content, unless a cap cut it.
-fn check_size(record: &TensorDumpRecord, content_bytes: u64) -> Result<(), RecordFault> {
-    let cut = record.flags & (RECORD_PAYLOAD_FILTERED | RECORD_TRUNCATED) != 0;
-    let fits = record.payload_bytes == content_bytes || cut && record.payload_bytes < content_bytes;
-    fits.then_some(()).ok_or(RecordFault::Size)
-}
-
-fn check_span(record: &TensorDumpRecord, bytes: u64, bounds: &Bounds) -> Result<Span, RecordFault> {
-    let span = Span { position: record.payload_pos, bytes };
-    let ends = record.payload_pos.checked_add(bytes).is_some_and(|end| end <= bounds.to);
-    let starts = span.position >= bounds.from;
+fn check_span(position: u64, bytes: u64, bounds: &Bounds) -> Result<Span, RecordFault> {
+    let ends = position.checked_add(bytes).is_some_and(|end| end <= bounds.to);
     let in_one_piece =
-        bytes <= bounds.arena_bytes && span.position % bounds.arena_bytes <= bounds.arena_bytes - bytes;
-    (starts && ends && in_one_piece).then_some(span).ok_or(RecordFault::Position)
+        bytes <= bounds.arena_bytes && position % bounds.arena_bytes <= bounds.arena_bytes - bytes;
+    good(position >= bounds.from && ends && in_one_piece, RecordFault::Position)?;
+    Ok(Span { position, bytes })
 }
 
-fn allow_flags(record: &TensorDumpRecord, allowed: u8) -> Result<(), RecordFault> {
-    (record.flags & !allowed == 0).then_some(()).ok_or(RecordFault::Flags)
+fn allow_flags(flags: u32, allowed: u32) -> Result<(), RecordFault> {
+    good(flags & !allowed == 0, RecordFault::Flags)
 }
 
 #[cfg(test)]

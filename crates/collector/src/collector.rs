@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tensortap_abi::{
-    DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, TaskDumpRecord, TensorDumpRecord,
+    DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, RECORD_HAS_HASH, TaskRecord, TensorRecord,
+    UncapturedRecord,
 };
 use tensortap_format::{IndexRecord, Status};
 use tensortap_sync::signs;
@@ -14,10 +15,9 @@ use crate::{
     ThreadSummary, WriteError,
     dedup::ContentKey,
     drain::{Drain, DrainError},
-    frame::{EnteredTotals, payload_of},
     memory::{RegionWord, SharedRegion},
     places::DISCARD,
-    store::{Store, StoreError},
+    store::{Store, StoreError, payload_of},
     stream::{Stream, Taken},
     summary::Account,
 };
@@ -59,7 +59,7 @@ impl CollectorOptions {
     }
 
     fn check(&self) -> Result<(), CollectError> {
-        let DumpGeometry { threads: _, buffers, records, arena_bytes } = self.geometry;
+        let DumpGeometry { lanes: _, buffers, records, arena_bytes } = self.geometry;
         let what = match () {
             () if buffers == 0 => "no buffers",
             () if records == 0 => "no records per buffer",
@@ -91,7 +91,6 @@ pub struct Collector<M, S> {
     /// Number of the stream of records that the host makes itself, and how many it made.
     host_thread: u32,
     host_records: u64,
-    host_entered: EnteredTotals,
     taken: Taken,
     failure: Option<WriteError>,
     listener: Listener,
@@ -117,7 +116,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         let batch = collect == DumpCollect::Batch;
         let memory = Arc::new(memory);
         let shared: SharedRegion = memory.clone();
-        let threads = (0..geometry.threads).map(|thread| {
+        let threads = (0..geometry.lanes).map(|thread| {
             let stream = Stream::new(shared.clone(), geometry, thread, run_id, batch);
             Thread { drain: Drain::new(geometry, device_memory, stream, batch), ended: None }
         });
@@ -126,9 +125,8 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             store: Store::new(sink, payload_path, dedup_entries, sync),
             batch,
             threads: threads.collect(),
-            host_thread: geometry.threads,
+            host_thread: geometry.lanes,
             host_records: 0,
-            host_entered: EnteredTotals::default(),
             taken: Taken::default(),
             failure: None,
             listener,
@@ -155,8 +153,8 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
     /// When the region cannot be reached.
     pub fn finish(mut self, end: &RunEnd) -> Result<Summary, CollectError> {
         while self.drain_all()?.records > 0 {}
-        for thread in &mut self.threads {
-            thread.drain.end();
+        for index in 0..self.threads.len() {
+            self.end_thread(index)?;
         }
         let mut summary = self.summary(end.status)?;
         let Collector { store, mut listener, .. } = self;
@@ -175,40 +173,35 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
     ///
     /// # Errors
     /// When the region cannot be reached.
-    pub fn record_task(&mut self, task: &TaskDumpRecord) -> Result<(), CollectError> {
-        self.record(IndexRecord::task(task))
+    pub fn record_task(&mut self, task: &TaskRecord) -> Result<(), CollectError> {
+        self.record(IndexRecord::plain(task))
     }
 
     /// Enters an argument that the host could not gather from the memory of a dead device.
     ///
     /// # Errors
     /// When the region cannot be reached.
-    pub fn record_uncaptured(&mut self, record: &TensorDumpRecord) -> Result<(), CollectError> {
+    pub fn record_uncaptured(&mut self, record: &UncapturedRecord) -> Result<(), CollectError> {
         self.record(IndexRecord::plain(record))
     }
 
     /// Enters a tensor whose content the host gathered from the memory of a dead device. `record` is as a device
-    /// would have made it; hash and size are taken from `content`.
+    /// would have made it; the hash is taken from `content`.
     ///
     /// # Errors
     /// When the region cannot be reached.
-    pub fn record_tensor(&mut self, record: &TensorDumpRecord, content: &[u8]) -> Result<(), CollectError> {
+    pub fn record_tensor(&mut self, record: &TensorRecord, content: &[u8]) -> Result<(), CollectError> {
         if self.failure.is_some() {
             return Ok(());
         }
         let (hash, bytes) = (content_hash(content).to_le_bytes(), content.len() as u64);
-        let mut record = TensorDumpRecord { hash, payload_bytes: bytes, ..*record };
-        record.flags |= tensortap_abi::RECORD_HAS_HASH;
+        let record = TensorRecord { hash, flags: record.flags | RECORD_HAS_HASH, ..*record };
         let key = ContentKey::of(&record, bytes);
         let payload = match self.store.content(key, content) {
             Ok(stored) => payload_of(key, bytes, stored),
             Err(error) => return self.give_up(error),
         };
-        self.record(IndexRecord::tensor(&record, payload))?;
-        if self.failure.is_none() {
-            self.host_entered.count_tensor(&payload);
-        }
-        Ok(())
+        self.record(IndexRecord::tensor(&record, payload))
     }
 
     fn record(&mut self, record: IndexRecord) -> Result<(), CollectError> {
@@ -247,11 +240,22 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             Err(DrainError::Write(error)) => self.fail(error)?,
             Err(DrainError::Damaged(error)) => {
                 (self.listener)(CollectEvent::ThreadEnded(&error));
-                drain.end();
                 *ended = Some(error);
+                self.end_thread(index)?;
             }
         }
         self.pass_over(index)
+    }
+
+    /// Enters what a thread has begun and will not end.
+    fn end_thread(&mut self, index: usize) -> Result<(), CollectError> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        match self.threads[index].drain.end(&mut self.store) {
+            Ok(()) => Ok(()),
+            Err(error) => self.give_up(error),
+        }
     }
 
     /// Keeps a thread from waiting for space whose content nobody will read.
@@ -293,18 +297,16 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         if let Some(error) = &self.failure {
             summary.fail(error);
         }
-        let mut entered = self.host_entered;
         for Thread { drain, ended } in &self.threads {
             let state = drain.stream.read_state()?;
             let account = self.account(drain);
-            entered.add(drain.entered());
             summary.corrupt_records += drain.corrupt_records();
             summary.add_thread(
                 ThreadSummary::new(drain.stream.thread(), &state, &account, ended.clone()),
                 &state,
             );
         }
-        summary.set_entered(entered);
+        summary.set_entered(self.store.totals());
         Ok(summary)
     }
 

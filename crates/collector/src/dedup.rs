@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use tensortap_abi::{RECORD_HAS_HASH, RECORD_TRUNCATED, TensorDumpRecord};
+use tensortap_abi::{RECORD_HAS_HASH, TensorRecord};
 
 use crate::check::content_bytes;
 
@@ -15,8 +15,8 @@ pub(crate) struct ContentKey {
 
 impl ContentKey {
     /// What a payload of so many bytes is known by; `None` when it is not all of the content, which then is its own.
-    pub(crate) fn of(record: &TensorDumpRecord, bytes: u64) -> Option<ContentKey> {
-        let whole = record.flags & RECORD_TRUNCATED == 0 && content_bytes(record) == Some(bytes);
+    pub(crate) fn of(record: &TensorRecord, bytes: u64) -> Option<ContentKey> {
+        let whole = content_bytes(record) == Some(bytes);
         (whole && record.flags & RECORD_HAS_HASH != 0).then_some(ContentKey { hash: record.hash, bytes })
     }
 

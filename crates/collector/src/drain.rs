@@ -1,24 +1,23 @@
 //! Takes one device thread's records out of the region, checks them and stores them.
 
+mod definitions;
 mod pieces;
 
-use tensortap_abi::{DeviceRange, DumpGeometry, RECORD_HAS_STATS, RecordKind, TensorDumpRecord, TensorStats};
+use tensortap_abi::{DeviceRange, DumpGeometry, RECORD_PAYLOAD_DROPPED, TensorRecord, TensorStats};
 use tensortap_format::{IndexRecord, Payload};
 use tensortap_platform::PlatformError;
-use tensortap_values::content_hash;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{
     RecordFault, RegionMemory, Sink, StreamError, WriteError,
     check::{Bounds, Checked, Span, check},
     dedup::ContentKey,
-    frame::{EnteredTotals, Frame, payload_of},
     payload::{Extent, Window, extents},
-    store::{Store, StoreError},
+    store::{Store, StoreError, payload_of},
     stream::{FollowError, Stream, Taken},
 };
 
-use self::pieces::OpenPayload;
+use self::pieces::Unfinished;
 
 /// Payload bytes after which a frame is written and space given back, though more records are at hand.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
@@ -56,8 +55,11 @@ pub(crate) struct Drain {
     geometry: DumpGeometry,
     memory: DeviceRange,
     batch: bool,
-    open: Option<OpenPayload>,
-    frame: Frame,
+    /// Payloads that are still coming.
+    unfinished: Unfinished,
+    /// Records of the next frame, and the payload bytes stored for it.
+    records: Vec<IndexRecord>,
+    frame_bytes: u64,
     /// Sequence numbers below this are accounted for in the index.
     indexed: u64,
     /// Sequence number behind the last record looked at.
@@ -68,9 +70,8 @@ pub(crate) struct Drain {
     space_in_doubt: bool,
     /// Write cursor and sequence number at the last look, while space is in doubt.
     last_look: Option<(u64, u64)>,
-    entered: EnteredTotals,
     corrupt_records: u64,
-    /// Payloads that were begun and never ended.
+    /// Payloads that were begun and never ended, and texts of definitions that were overwritten before they were read.
     unfinished_payloads: u64,
     /// The first damaged record, until it is told.
     pub(crate) first_fault: Option<(u64, RecordFault)>,
@@ -84,23 +85,19 @@ impl Drain {
             geometry,
             memory,
             batch,
-            open: None,
-            frame: Frame::default(),
+            unfinished: Unfinished::default(),
+            records: Vec::new(),
+            frame_bytes: 0,
             indexed: 0,
             seen: 0,
             position: 0,
             space_in_doubt: false,
             last_look: None,
-            entered: EnteredTotals::default(),
             corrupt_records: 0,
             unfinished_payloads: 0,
             first_fault: None,
             window: Window::default(),
         }
-    }
-
-    pub(crate) fn entered(&self) -> EnteredTotals {
-        self.entered
     }
 
     pub(crate) fn corrupt_records(&self) -> u64 {
@@ -139,9 +136,16 @@ impl Drain {
         Ok(records)
     }
 
-    /// Nothing more will come: what was begun and not ended never will be.
-    pub(crate) fn end(&mut self) {
-        self.drop_open();
+    /// Nothing more will come: what was begun and not ended never will be, and what waits for its payload has lost it.
+    pub(crate) fn end<S: Sink>(&mut self, store: &mut Store<S>) -> Result<(), StoreError> {
+        self.drop_unfinished();
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        store.append(self.stream.thread(), self.indexed..self.seen, &self.records)?;
+        self.indexed = self.seen;
+        self.records.clear();
+        Ok(())
     }
 
     fn consume<S: Sink>(
@@ -152,7 +156,7 @@ impl Drain {
     ) -> Result<(), DrainError> {
         if taken.first_seq != self.seen {
             // The device lost records between: no frame may account for them.
-            self.drop_open();
+            self.drop_unfinished();
             self.indexed = taken.first_seq;
             self.seen = taken.first_seq;
         }
@@ -167,7 +171,7 @@ impl Drain {
                 Err(fault) => self.refuse(fault),
             }
             self.seen += 1;
-            if self.frame.payload_bytes >= FRAME_PAYLOAD_BYTES.min(self.geometry.arena_bytes / 8) {
+            if self.frame_bytes >= FRAME_PAYLOAD_BYTES.min(self.geometry.arena_bytes / 8) {
                 self.write_frame(memory, store, extent.map(|extent| extent.position + extent.bytes))?;
             }
         }
@@ -198,8 +202,8 @@ impl Drain {
         if self.corrupt_records == 1 {
             self.first_fault = Some((self.seen, fault));
         }
-        // It may have been a step of the open payload.
-        self.drop_open();
+        // It may have been a step of any payload that is still coming.
+        self.drop_unfinished();
     }
 
     fn store<S: Sink>(
@@ -209,79 +213,71 @@ impl Drain {
         record: Checked,
         extent: Option<Extent>,
     ) -> Result<(), DrainError> {
-        if !matches!(record, Checked::Piece(..) | Checked::Commit(_)) {
-            // The steps of a payload are never apart.
-            self.drop_open();
-        }
         match (record, extent) {
-            (Checked::Task(task), _) => self.frame.records.push(IndexRecord::task(&task)),
-            (Checked::Plain(record), _) => self.frame.enter_plain(&record),
+            (Checked::Plain(record), _) => self.records.push(IndexRecord::plain(&record)),
+            (Checked::Tensor(record), _) => {
+                let dropped = record.flags & RECORD_PAYLOAD_DROPPED != 0;
+                self.enter(&record, if dropped { Payload::Dropped } else { Payload::None });
+            }
             (Checked::Stored(record), _) => {
                 let payload = store.already_stored(&record);
-                self.frame.enter_tensor(&record, payload);
+                self.enter(&record, payload);
             }
-            (Checked::InArena(record, _), Some(extent)) => {
-                self.store_in_arena(memory, store, &record, extent)?
+            (Checked::Payload(record, _), Some(extent)) => {
+                self.store_payload(memory, store, &record, extent)?
             }
-            (Checked::Begin(record), _) => self.begin(store, record),
+            (Checked::Stats(record, _), Some(extent)) => self.enter_stats(memory, &record, extent)?,
+            (Checked::Later(record), _) => self.wait_for_payload(record),
+            (Checked::Filled(filled, _), extent) => self.filled(memory, store, &filled, extent)?,
+            (Checked::Begin(record), _) => self.begin(store, &record),
             (Checked::Piece(record, _), Some(extent)) => self.piece(memory, store, &record, extent)?,
             (Checked::Commit(record), _) => self.commit(store, &record)?,
+            (Checked::Dispatch(record, _), extent) => self.enter_dispatch(memory, &record, extent)?,
+            (Checked::String(record, _), extent) => self.enter_string(memory, &record, extent)?,
+            (Checked::Kernel(record, _), extent) => self.enter_kernel(memory, &record, extent)?,
             // Every record with a span has an extent.
-            (Checked::InArena(..) | Checked::Piece(..), None) => self.refuse(RecordFault::Position),
+            (Checked::Payload(..) | Checked::Stats(..) | Checked::Piece(..), None) => {
+                self.refuse(RecordFault::Position);
+            }
         }
         Ok(())
     }
 
-    fn store_in_arena<S: Sink>(
+    fn enter(&mut self, record: &TensorRecord, payload: Payload) {
+        self.records.push(IndexRecord::tensor(record, payload));
+    }
+
+    fn store_payload<S: Sink>(
         &mut self,
         memory: &impl RegionMemory,
         store: &mut Store<S>,
-        record: &TensorDumpRecord,
+        record: &TensorRecord,
         extent: Extent,
     ) -> Result<(), DrainError> {
-        let overwritten = self.is_overwritten(extent);
-        if record.kind == RecordKind::Dispatch as u8 {
-            return self.enter_dispatch(memory, record, extent, overwritten);
-        }
-        if overwritten {
-            self.frame.enter_tensor(record, Payload::Overwritten);
-            return Ok(());
-        }
-        if record.flags & RECORD_HAS_STATS != 0 {
-            let mut stats = TensorStats::new_zeroed();
-            self.window.copy(memory, extent, stats.as_mut_bytes()).map_err(DrainError::Memory)?;
-            self.frame.enter_tensor(record, Payload::Stats(stats));
+        if self.is_overwritten(extent) {
+            self.enter(record, Payload::Overwritten);
             return Ok(());
         }
         let key = ContentKey::of(record, extent.bytes);
         let stored = store.payload(memory, key, extent)?;
-        self.frame.payload_bytes += extent.bytes;
-        self.frame.enter_tensor(record, payload_of(key, extent.bytes, stored));
+        self.frame_bytes += extent.bytes;
+        self.enter(record, payload_of(key, extent.bytes, stored));
         Ok(())
     }
 
-    fn enter_dispatch(
+    fn enter_stats(
         &mut self,
         memory: &impl RegionMemory,
-        record: &TensorDumpRecord,
+        record: &TensorRecord,
         extent: Extent,
-        overwritten: bool,
     ) -> Result<(), DrainError> {
-        let dispatch = if overwritten {
-            IndexRecord::lost_dispatch(record, true)
-        } else {
-            let mut words = vec![0u64; usize::try_from(extent.bytes / 8).unwrap_or(0)];
-            self.window.copy(memory, extent, words.as_mut_bytes()).map_err(DrainError::Memory)?;
-            IndexRecord::dispatch(record, &words)
-        };
-        // Nobody can check them later: the index has a checksum of its own.
-        if !overwritten && (dispatch.dispatch_parts().is_none() || !is_hashed_as(&dispatch, record)) {
-            self.refuse(RecordFault::Dispatch);
+        if self.is_overwritten(extent) {
+            self.enter(record, Payload::Overwritten);
             return Ok(());
         }
-        self.frame.totals.dispatches += 1;
-        self.frame.totals.overwritten_records += u64::from(overwritten);
-        self.frame.records.push(dispatch);
+        let mut stats = TensorStats::new_zeroed();
+        self.window.copy(memory, extent, stats.as_mut_bytes()).map_err(DrainError::Memory)?;
+        self.enter(record, Payload::Stats(stats));
         Ok(())
     }
 
@@ -293,24 +289,19 @@ impl Drain {
         consumed: Option<u64>,
     ) -> Result<(), DrainError> {
         // A payload that is still coming is accounted for by the frame that holds its record.
-        let upto = self.open.map_or(self.seen, |open| open.seq);
-        if self.frame.records.is_empty() {
+        let upto = self.unfinished.first_seq().unwrap_or(self.seen);
+        if self.records.is_empty() {
             store.flush()?;
         } else {
-            store.append(self.stream.thread(), self.indexed..upto, &self.frame.records)?;
+            store.append(self.stream.thread(), self.indexed..upto, &self.records)?;
             self.indexed = upto;
-            self.frame.records.clear();
-            self.entered.add(std::mem::take(&mut self.frame.totals));
+            self.records.clear();
         }
-        self.frame.payload_bytes = 0;
+        self.frame_bytes = 0;
         if self.stream.release(consumed.unwrap_or(0), upto)? {
             memory.wake();
         }
         Ok(())
-    }
-
-    fn drop_open(&mut self) {
-        self.unfinished_payloads += u64::from(self.open.take().is_some());
     }
 
     /// Whether the arena has gone round since. Only where nothing is given back while the device runs.
@@ -336,9 +327,4 @@ impl Drain {
         }
         Ok(())
     }
-}
-
-/// Whether the words of a dispatch are those that the device hashed.
-fn is_hashed_as(dispatch: &IndexRecord, record: &TensorDumpRecord) -> bool {
-    content_hash(dispatch.words().as_bytes()).to_le_bytes() == record.hash
 }

@@ -40,7 +40,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let run_id = 1;
 //!
-//! let geometry = DumpGeometry { threads: 1, buffers: 4, records: 64, arena_bytes: 1 << 20 };
+//! let geometry = DumpGeometry { lanes: 1, buffers: 4, records: 64, arena_bytes: 1 << 20 };
 //! let base = device.allocate(geometry.bytes(), LARGE_PAYLOAD_ALIGN, "dump region")?;
 //! let range = DeviceRange { addr: base, bytes: geometry.bytes() };
 //! let region = DeviceRegion::new(device.access(), range).expect("it was allocated there");
@@ -71,7 +71,6 @@ mod dedup;
 mod drain;
 mod error;
 mod event;
-mod frame;
 mod memory;
 mod payload;
 mod places;

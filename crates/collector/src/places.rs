@@ -2,10 +2,10 @@
 
 use std::mem::offset_of;
 
-use tensortap_abi::{DumpBufferHeader, DumpBufferState, DumpGeometry, DumpSetupHeader, TensorDumpRecord};
+use tensortap_abi::{DumpBufferHeader, DumpBufferState, DumpGeometry, DumpRecord, DumpSetupHeader};
 
 /// Bytes of a record.
-pub(crate) const RECORD_BYTES: usize = size_of::<TensorDumpRecord>();
+pub(crate) const RECORD_BYTES: usize = size_of::<DumpRecord>();
 
 /// Offset of the host's heartbeat.
 pub(crate) const HEARTBEAT: u64 = offset_of!(DumpSetupHeader, heartbeat) as u64;

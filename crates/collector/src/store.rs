@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use rustix::fs::{FallocateFlags, fallocate};
-use tensortap_abi::TensorDumpRecord;
-use tensortap_format::{IndexRecord, Payload};
+use tensortap_abi::TensorRecord;
+use tensortap_format::{IndexRecord, Payload, Totals};
 use tensortap_platform::PlatformError;
 
 use crate::{
     RegionMemory, Sink, WriteError,
+    check::content_bytes,
     dedup::{ContentKey, DedupTable},
     payload::{Extent, PayloadError, PayloadPath, PayloadWriter},
 };
@@ -45,8 +46,9 @@ pub(crate) struct Store<S> {
     unflushed: bool,
     dedup: DedupTable,
     sync: bool,
-    /// Records in the index.
+    /// Records in the index, and counters over them.
     indexed_records: u64,
+    totals: Totals,
 }
 
 impl<S: Sink> Store<S> {
@@ -58,6 +60,7 @@ impl<S: Sink> Store<S> {
             dedup: DedupTable::new(dedup_capacity),
             sync,
             indexed_records: 0,
+            totals: Totals::default(),
         }
     }
 
@@ -67,6 +70,10 @@ impl<S: Sink> Store<S> {
 
     pub(crate) fn indexed_records(&self) -> u64 {
         self.indexed_records
+    }
+
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     pub(crate) fn missed_duplicates(&self) -> u64 {
@@ -148,8 +155,8 @@ impl<S: Sink> Store<S> {
     }
 
     /// Where content is that the device says is stored already.
-    pub(crate) fn already_stored(&mut self, record: &TensorDumpRecord) -> Payload {
-        let bytes = record.payload_bytes;
+    pub(crate) fn already_stored(&mut self, record: &TensorRecord) -> Payload {
+        let bytes = content_bytes(record).unwrap_or(0);
         match self.known(Some(ContentKey { hash: record.hash, bytes })) {
             Some(offset) => Payload::Deduplicated { offset, bytes },
             None => Payload::Dropped,
@@ -169,6 +176,7 @@ impl<S: Sink> Store<S> {
             self.sink.sync_index()?;
         }
         self.indexed_records += records.len() as u64;
+        records.iter().for_each(|record| self.totals.add(record));
         Ok(())
     }
 
@@ -208,5 +216,14 @@ impl<S: Sink> Store<S> {
         if let Some(key) = key.filter(|key| key.bytes > 0) {
             self.dedup.insert(key, offset);
         }
+    }
+}
+
+/// What the index says of a payload that is stored there, or was already.
+pub(crate) fn payload_of(key: Option<ContentKey>, bytes: u64, (offset, known): (u64, bool)) -> Payload {
+    match (key, known) {
+        (None, _) => Payload::Truncated { offset, bytes },
+        (Some(_), true) => Payload::Deduplicated { offset, bytes },
+        (Some(_), false) => Payload::Stored { offset, bytes },
     }
 }

@@ -359,11 +359,11 @@ impl Stream {
 
     fn check_header(&self, number: u32, header: &DumpBufferHeader) -> Result<(), StreamError> {
         // `committed` changes meanwhile and has its own read.
-        let DumpBufferHeader { run_id, first_seq, thread, committed: _, reserved: _ } = *header;
+        let DumpBufferHeader { run_id, first_seq, lane, committed: _, reserved: _ } = *header;
         let last_seq = self.next_seq.saturating_add(MAX_MISSING);
         let checks = [
             ("run_id", run_id, self.run_id, run_id == self.run_id),
-            ("thread", thread, self.thread.into(), thread == u64::from(self.thread)),
+            ("lane", lane, self.thread.into(), lane == u64::from(self.thread)),
             ("first_seq", first_seq, self.next_seq, (self.next_seq..=last_seq).contains(&first_seq)),
         ];
         match checks.into_iter().find(|&(.., good)| !good) {

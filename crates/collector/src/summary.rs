@@ -1,9 +1,9 @@
 //! What came of a dump.
 
 use tensortap_abi::DumpBufferState;
-use tensortap_format::{Footer, InFlightTask, Loss, Status};
+use tensortap_format::{Footer, InFlightTask, Loss, Status, Totals};
 
-use crate::{StreamError, WriteError, frame::EnteredTotals};
+use crate::{StreamError, WriteError};
 
 /// Counters are the device's word and go into JSON, whose numbers are exact below this.
 const COUNT_LIMIT: u64 = (1 << 53) - 1;
@@ -122,25 +122,16 @@ impl Summary {
         self.failure.get_or_insert_with(|| error.to_string());
     }
 
-    pub(crate) fn set_entered(&mut self, totals: EnteredTotals) {
-        let EnteredTotals {
-            tensors,
-            scalars,
-            dispatches,
-            captured_bytes,
-            written_bytes,
-            deduplicated_bytes,
-            truncated_tensors,
-            overwritten_records,
-        } = totals;
-        self.dispatches = dispatches;
-        self.tensors = tensors;
-        self.scalars = scalars;
-        self.captured_bytes = captured_bytes;
-        self.written_bytes = written_bytes;
-        self.deduplicated_bytes = deduplicated_bytes;
-        self.truncated_tensors = truncated_tensors;
-        self.overwritten_records = overwritten_records;
+    /// Everything that was entered, also what a window has let go since.
+    pub(crate) fn set_entered(&mut self, totals: &Totals) {
+        self.dispatches = totals.dispatches;
+        self.tensors = totals.total_tensors - totals.scalars;
+        self.scalars = totals.scalars;
+        self.captured_bytes = totals.stored_bytes + totals.deduplicated_bytes;
+        self.written_bytes = totals.stored_bytes;
+        self.deduplicated_bytes = totals.deduplicated_bytes;
+        self.truncated_tensors = totals.truncated_tensors;
+        self.overwritten_records = totals.dropped_overwrite;
     }
 
     /// What the files hold in the end: less than was entered where a window let older tasks go.

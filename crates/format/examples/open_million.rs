@@ -6,7 +6,7 @@
 
 use std::{error::Error, fs, path::PathBuf, time::Instant};
 
-use tensortap_abi::{DType, DumpStage, NO_KERNEL, RecordKind, Role, TaskDumpRecord, TensorDumpRecord};
+use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, ScalarRecord, TaskRecord, TensorRecord};
 use tensortap_format::{Dump, DumpWriter, Footer, IndexRecord, Payload, RunInfo, Status};
 
 /// Records of one task: a tensor before, a scalar, a tensor after.
@@ -55,20 +55,18 @@ fn write(dir: &std::path::Path, tasks: u64) -> Result<(), Box<dyn Error>> {
 
 fn task(task_id: u64) -> [IndexRecord; 5] {
     let ran = |completed_ns| {
-        IndexRecord::task(&TaskDumpRecord {
+        IndexRecord::plain(&TaskRecord {
             task_id,
             func_id: [NO_KERNEL, u32::try_from(task_id % 7).unwrap_or(0), NO_KERNEL],
             block_num: 1,
-            dispatched_ns: task_id,
+            started_ns: task_id,
             completed_ns,
-            kind: RecordKind::Task as u8,
-            ..TaskDumpRecord::default()
+            ..TaskRecord::default()
         })
     };
     let tensor = |stage: DumpStage, role: Role, arg_index| {
-        let fields = TensorDumpRecord {
+        let fields = TensorRecord {
             task_id,
-            kind: RecordKind::Tensor as u8,
             stage: stage as u8,
             role: role.tag(),
             dtype: DType::Float32.tag(),
@@ -76,18 +74,17 @@ fn task(task_id: u64) -> [IndexRecord; 5] {
             arg_index,
             shape: [16, 16, 0, 0, 0, 0, 0, 0],
             strides: [16, 1, 0, 0, 0, 0, 0, 0],
-            ..TensorDumpRecord::default()
+            ..TensorRecord::default()
         };
         IndexRecord::tensor(&fields, Payload::None)
     };
-    let scalar = IndexRecord::plain(&TensorDumpRecord {
+    let scalar = IndexRecord::plain(&ScalarRecord {
         task_id,
-        payload_pos: task_id,
-        kind: RecordKind::Scalar as u8,
+        bits: task_id,
         stage: DumpStage::BeforeDispatch as u8,
         dtype: DType::UInt64.tag(),
         arg_index: 2,
-        ..TensorDumpRecord::default()
+        ..ScalarRecord::default()
     });
     let before = tensor(DumpStage::BeforeDispatch, Role::Input, 0);
     let after = tensor(DumpStage::AfterCompletion, Role::Output, 1);

@@ -37,7 +37,7 @@ pub(crate) fn args_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
     }
     let (index, end) = (&indexed.index, indexed.survey.end);
     let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
-    let source = Source { index, end, footer: &footer, in_flight: &[] };
+    let source = Source::new(index, end, &footer, &[])?;
     let mut problems = Vec::new();
     for name in [ARGS_FILE, KERNEL_ARGS_FILE] {
         let path = dump.dir().join(name);

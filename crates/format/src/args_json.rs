@@ -18,7 +18,7 @@ use crate::{
 impl Source<'_> {
     /// The orchestration's own arguments.
     pub(crate) fn write_args(&self, out: impl Write) -> Result<(), StreamError> {
-        let (info, totals) = (&self.index.info, &self.footer.totals);
+        let (info, totals) = (&self.info, &self.footer.totals);
         let mut lines = Lines::begin(out);
         lines.field("schema_version", &SCHEMA_VERSION)?;
         lines.field("stage", "args_dump")?;
@@ -40,7 +40,7 @@ impl Source<'_> {
 
     /// The arguments of every dispatch.
     pub(crate) fn write_kernel_args(&self, out: impl Write) -> Result<(), StreamError> {
-        let (info, footer) = (&self.index.info, self.footer);
+        let (info, footer) = (&self.info, self.footer);
         let mut lines = Lines::begin(out);
         lines.field("schema_version", &SCHEMA_VERSION)?;
         lines.field("total_dispatches", &footer.totals.dispatches)?;
@@ -62,7 +62,7 @@ impl Source<'_> {
     }
 
     fn write_dispatches<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
-        let info = &self.index.info;
+        let info = &self.info;
         self.index.for_each(self.end, |_, record| match Dispatch::new(record) {
             Some(dispatch) => list.push(&NamedDispatch { dispatch, info }),
             None => Ok(()),

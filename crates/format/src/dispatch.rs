@@ -1,7 +1,7 @@
 //! Dispatches and the orchestration's arguments, typed.
 
 use tensortap_abi::{
-    BlockContext, CoreType, DType, DispatchParts, RecordKind, Role, SubtaskContext, TensorDesc,
+    BlockContext, CoreType, DType, DispatchParts, OrchestrationArgRecord, Role, SubtaskContext, TensorDesc,
 };
 
 use crate::{IndexRecord, PayloadState, RunInfo, ScalarValue, record::JSON_LIMIT};
@@ -103,7 +103,7 @@ pub fn dispatch_id(task_id: u64, subtask_id: u32, block_idx: u32) -> u64 {
 impl Dispatch {
     /// `None` when the record is no dispatch.
     pub(crate) fn new(record: &IndexRecord) -> Option<Dispatch> {
-        let numbers = record.dispatch_numbers()?;
+        let numbers = record.sound_dispatch()?;
         let parts = record.dispatch_parts();
         Some(Dispatch {
             task_id: record.task_id(),
@@ -140,7 +140,7 @@ fn args_of(parts: &DispatchParts<'_>) -> Vec<DispatchArg> {
     });
     let scalars = (0..parts.scalar_count()).map(|index| {
         let (bits, tag) = parts.scalar(index);
-        let arg_index = u16::try_from(parts.tensor_count() + index).expect("at most 48");
+        let arg_index = u16::try_from(parts.tensor_count() + index).expect("at most 65,535");
         DispatchArg::Scalar { arg_index, bits, dtype: DType::from_tag(tag) }
     });
     tensors.chain(scalars).collect()
@@ -167,10 +167,7 @@ pub struct OrchestrationArg {
 impl OrchestrationArg {
     /// `None` when the record is something else.
     pub(crate) fn new(record: &IndexRecord, info: &RunInfo) -> Option<OrchestrationArg> {
-        if record.kind() != RecordKind::OrchestrationArg {
-            return None;
-        }
-        let fields = record.fields();
+        let fields: &OrchestrationArgRecord = record.get()?;
         let declared = info.args.get(usize::from(fields.arg_index));
         Some(OrchestrationArg {
             arg_index: fields.arg_index,
@@ -178,7 +175,7 @@ impl OrchestrationArg {
             role: record.role()?,
             desc: TensorDesc {
                 buffer_addr: fields.address,
-                buffer_bytes: fields.payload_bytes,
+                buffer_bytes: fields.buffer_bytes,
                 start_offset: fields.start_offset,
                 owner_task: TensorDesc::NO_OWNER,
                 dtype: fields.dtype,

@@ -197,7 +197,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn add(&mut self, record: &IndexRecord) {
+    /// Counts a record.
+    pub fn add(&mut self, record: &IndexRecord) {
         match record.kind() {
             RecordKind::Tensor => self.add_tensor(record),
             RecordKind::Scalar => {
@@ -209,7 +210,8 @@ impl Totals {
             RecordKind::Uncaptured => self.uncaptured += 1,
             RecordKind::Dispatch => self.add_dispatch(record),
             RecordKind::OrchestrationArg => self.orchestration_args += 1,
-            RecordKind::Begin | RecordKind::Piece | RecordKind::Commit => {}
+            // Definitions, and what no index holds.
+            _ => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{CoreType, NO_KERNEL, RecordKind};
+use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL};
 
 use crate::{
     RunInfo, TaskFacts, TaskKey,
@@ -42,12 +42,9 @@ impl Edge {
     }
 
     pub(crate) fn new(record: &crate::IndexRecord) -> Option<Edge> {
-        let fields = record.fields();
-        if record.kind() != RecordKind::Edge {
-            return None;
-        }
-        let why = edge_cause_name(fields.stage)?;
-        Some(Edge { step: 0, from: fields.address, to: fields.task_id, arg_index: fields.arg_index, why })
+        let edge: &EdgeRecord = record.get()?;
+        let why = edge_cause_name(edge.cause)?;
+        Some(Edge { step: 0, from: edge.producer, to: edge.consumer(), arg_index: edge.arg_index, why })
     }
 }
 
@@ -94,7 +91,7 @@ impl Serialize for NamedTask<'_> {
 
 impl Source<'_> {
     pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
-        let info = &self.index.info;
+        let info = &self.info;
         let mut lines = Lines::begin(out);
         lines.field("schema_version", &SCHEMA_VERSION)?;
         lines.field("run_dir", &info.run_dir)?;
@@ -107,13 +104,13 @@ impl Source<'_> {
 
     /// Completed tasks in the order of the index, then those that did not complete.
     fn write_tasks<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
-        let info = &self.index.info;
+        let info = &self.info;
         let mut open = OpenTasks::default();
         self.index.for_each(self.end, |_, record| {
             open.see(record);
             match record.as_task() {
                 Some(task) if task.completed_ns != 0 => {
-                    list.push(&NamedTask { task: TaskFacts::from(&task), info })
+                    list.push(&NamedTask { task: TaskFacts::from(task), info })
                 }
                 _ => Ok(()),
             }

@@ -18,7 +18,7 @@ use crate::{
     layout::{
         CHECKSUM_BYTES, CLOSE_MAGIC, CLOSE_MARK_BYTES, CloseMark, FILE_HEADER_BYTES, FLAG_WINDOWED,
         FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader, FrameHeader, INDEX_MAGIC, INDEX_VERSION,
-        MAX_BODY_BYTES, MAX_INFO_BYTES, RECORD_HEAD_BYTES,
+        MAX_BODY_BYTES, MAX_INFO_BYTES, MIN_RECORD_BYTES,
     },
     names::is_plain_file_name,
 };
@@ -328,7 +328,7 @@ fn implausible(header: &FrameHeader) -> Option<&'static str> {
     if u64::from(body_bytes) > MAX_BODY_BYTES || !body_bytes.is_multiple_of(8) {
         return Some("its length is out of range");
     }
-    let least = u64::from(count) * RECORD_HEAD_BYTES as u64;
+    let least = u64::from(count) * MIN_RECORD_BYTES as u64;
     (least > u64::from(body_bytes) || next_seq < first_seq).then_some("its header contradicts itself")
 }
 

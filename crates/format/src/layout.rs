@@ -5,7 +5,7 @@
 //! | offset | type | field |
 //! | --- | --- | --- |
 //! | 0 | 8 bytes | magic, `TAPINDEX` |
-//! | 8 | u32 | version, 1 |
+//! | 8 | u32 | version, 2 |
 //! | 12 | u32 | `header_bytes`: offset of the first frame, a multiple of 8 |
 //! | 16 | u64 | run id |
 //! | 24 | u64 | `info_bytes`: length of the JSON that starts at 64 |
@@ -19,7 +19,7 @@
 //! | --- | --- | --- |
 //! | 0 | u32 | magic: `TFRM` records, `TEND` footer |
 //! | 4 | u32 | `body_bytes`, a multiple of 8, at most 16 MiB |
-//! | 8 | u32 | device thread |
+//! | 8 | u32 | lane |
 //! | 12 | u32 | records in the body |
 //! | 16 | u64 | first sequence number that the frame accounts for |
 //! | 24 | u64 | first sequence number behind it |
@@ -30,7 +30,7 @@
 //! record, damaged records none. The body of the footer is JSON and spaces; behind it the file ends with 16 bytes:
 //! the footer's offset (u64) and the magic `TAPCLOSE`.
 
-use tensortap_abi::{DumpStage, MAX_DIMS, RecordKind};
+use tensortap_abi::{MAX_DIMS, RecordKind};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const _: () = assert!(
@@ -41,7 +41,7 @@ const _: () = assert!(
 /// First bytes of an index.
 pub(crate) const INDEX_MAGIC: [u8; 8] = *b"TAPINDEX";
 /// Latest version known.
-pub const INDEX_VERSION: u32 = 1;
+pub const INDEX_VERSION: u32 = 2;
 /// Last bytes of an index that was closed.
 pub(crate) const CLOSE_MAGIC: [u8; 8] = *b"TAPCLOSE";
 /// A frame of records.
@@ -57,14 +57,14 @@ pub(crate) const MAX_BODY_BYTES: u64 = 16 << 20;
 pub(crate) const SPLIT_BODY_BYTES: usize = 4 << 20;
 /// The most run information there may be.
 pub(crate) const MAX_INFO_BYTES: u64 = 16 << 20;
-/// Fixed part of a record; shape, strides, statistics or arguments follow.
-pub(crate) const RECORD_HEAD_BYTES: usize = 64;
-/// The largest record of a captured argument: head, shape, strides and statistics.
-pub(crate) const MAX_ARGUMENT_BYTES: usize = RECORD_HEAD_BYTES + 2 * MAX_DIMS * 8 + 64;
-/// The largest record: head, numbers and words of a dispatch.
-pub(crate) const MAX_RECORD_BYTES: usize =
-    RECORD_HEAD_BYTES + MAX_DIMS * 8 + tensortap_abi::MAX_DISPATCH_WORDS * 8;
-const _: () = assert!(MAX_RECORD_BYTES >= MAX_ARGUMENT_BYTES && MAX_RECORD_BYTES < SPLIT_BODY_BYTES);
+/// The least that a record has.
+pub(crate) const MIN_RECORD_BYTES: usize = 24;
+/// The largest record of a captured argument: fields, shape, strides and statistics.
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 64 + 2 * MAX_DIMS * 8 + 64;
+/// The largest record: fields and words of a dispatch.
+pub(crate) const MAX_RECORD_BYTES: usize = 96 + tensortap_abi::MAX_DISPATCH_WORDS * 8;
+const _: () = assert!(MAX_RECORD_BYTES > MAX_ARGUMENT_BYTES);
+const _: () = assert!((SPLIT_BODY_BYTES + MAX_RECORD_BYTES) as u64 <= MAX_BODY_BYTES);
 const _: () = assert!(SPLIT_BODY_BYTES as u64 <= MAX_BODY_BYTES);
 
 /// See the module.
@@ -109,9 +109,5 @@ pub(crate) const CLOSE_MARK_BYTES: usize = size_of::<CloseMark>();
 
 /// Whether records of this kind stand in an index.
 pub(crate) const fn is_indexed(kind: RecordKind) -> bool {
-    !matches!(kind, RecordKind::Begin | RecordKind::Piece | RecordKind::Commit)
+    !matches!(kind, RecordKind::Begin | RecordKind::Piece | RecordKind::Commit | RecordKind::Filled)
 }
-
-/// Tag of no stage, which an uncaptured argument may have.
-pub(crate) const NO_STAGE: u8 = 0;
-const _: () = assert!(DumpStage::from_tag(NO_STAGE).is_none());

@@ -37,6 +37,7 @@ mod frame;
 mod graph;
 mod index;
 mod info;
+mod join;
 mod json;
 mod layout;
 mod manifest;

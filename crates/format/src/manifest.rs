@@ -1,18 +1,19 @@
-//! `tensor_dump.json`, streamed from the index: memory does not grow with the records.
+//! `tensor_dump.json`, streamed from the index: memory grows with the tasks, not with the records.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::json;
-use tensortap_abi::{RecordKind, SLOTS_PER_TASK, UncapturedReason};
+use tensortap_abi::{DumpStage, SLOTS_PER_TASK, UncapturedReason, UncapturedRecord};
 
 use tensortap_values::HASH_ALGORITHM;
 
 use crate::{
-    Footer, FormatError, InFlightTask, IndexRecord, Totals,
+    Footer, FormatError, InFlightTask, RunInfo, Totals,
     index::Index,
+    join::{Definitions, TaskTable},
     json::Hex64,
-    survey::{LastTasks, active},
+    survey::active,
     view::Record,
 };
 
@@ -21,11 +22,37 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// What the JSON files are written from.
 pub(crate) struct Source<'i> {
+    /// The run, with every kernel that the index defines.
+    pub(crate) info: RunInfo,
+    /// What records refer to.
+    pub(crate) tasks: TaskTable,
+    pub(crate) definitions: Definitions,
     pub(crate) index: &'i Index,
     /// Offset behind the last frame of records.
     pub(crate) end: u64,
     pub(crate) footer: &'i Footer,
     pub(crate) in_flight: &'i [InFlightTask],
+}
+
+impl<'i> Source<'i> {
+    /// Goes over the index once for what its records refer to.
+    pub(crate) fn new(
+        index: &'i Index,
+        end: u64,
+        footer: &'i Footer,
+        in_flight: &'i [InFlightTask],
+    ) -> Result<Source<'i>, FormatError> {
+        let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
+        index.for_each(end, |_, record| {
+            tasks.see(record);
+            definitions.see(record);
+            Ok::<_, FormatError>(())
+        })?;
+        tasks.finish();
+        let mut info = index.info.clone();
+        definitions.finish(&mut info.kernels);
+        Ok(Source { info, tasks, definitions, index, end, footer, in_flight })
+    }
 }
 
 /// Why streaming stopped: the index could not be read, or the output could not take it.
@@ -150,7 +177,7 @@ impl Source<'_> {
     }
 
     fn write_run<W: Write>(&self, lines: &mut Lines<W>) -> Result<(), StreamError> {
-        let info = &self.index.info;
+        let info = &self.info;
         let totals = &self.footer.totals;
         let has_bin = totals.stored_bytes > 0 || totals.deduplicated_bytes > 0;
         lines.field("schema_version", &SCHEMA_VERSION)?;
@@ -207,7 +234,7 @@ impl Source<'_> {
 
     /// Keys beyond those of the common format; they stand before the long list.
     fn write_added<W: Write>(&self, lines: &mut Lines<W>) -> Result<(), StreamError> {
-        let info = &self.index.info;
+        let info = &self.info;
         lines.field("run_id", &Hex64(info.run_id))?;
         lines.field("started_at", &info.started_at)?;
         lines.field("finished_at", &self.footer.finished_at)?;
@@ -238,31 +265,24 @@ impl Source<'_> {
         if self.footer.totals.uncaptured == 0 {
             return Ok(());
         }
-        let mut tasks = LastTasks::default();
-        self.index.for_each(self.end, |thread, record| {
-            tasks.see(thread, record);
-            if record.kind() == RecordKind::Uncaptured {
-                list.push(&uncaptured_element(record, &tasks.func_id(thread, record.task_id())))?;
-            }
-            Ok(())
+        self.index.for_each(self.end, |_, record| match record.get() {
+            Some(arg) => list.push(&uncaptured_element(arg, &self.tasks.get(arg.task_id).func_id)),
+            None => Ok(()),
         })
     }
 
     fn in_flight_element(&self, task: &InFlightTask) -> serde_json::Value {
-        let kernels: Vec<String> = task.func_id.iter().map(|id| self.index.info.kernel_name(*id)).collect();
+        let kernels: Vec<String> = task.func_id.iter().map(|id| self.info.kernel_name(*id)).collect();
         json!({
             "task_id": Hex64(task.task_id), "func_id": task.func_id, "kernels": kernels, "block_num": task.block_num,
         })
     }
 
     fn write_tensors<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
-        let mut tasks = LastTasks::default();
         let mut index = 0;
         self.index.for_each(self.end, |thread, record| {
-            tasks.see(thread, record);
-            if let Some(argument) =
-                Record::new(index, thread, tasks.func_id(thread, record.task_id()), record)
-            {
+            let task = self.tasks.get(record.task_id());
+            if let Some(argument) = Record::new(index, thread, task.func_id, record) {
                 list.push(&argument)?;
                 index += 1;
             }
@@ -323,14 +343,12 @@ struct BinFormat {
     byte_order: &'static str,
 }
 
-fn uncaptured_element(record: &IndexRecord, func_id: &[u32; SLOTS_PER_TASK]) -> serde_json::Value {
-    let fields = record.fields();
-    let reason = u8::try_from(fields.start_offset).ok().and_then(UncapturedReason::from_tag);
+fn uncaptured_element(arg: &UncapturedRecord, func_id: &[u32; SLOTS_PER_TASK]) -> serde_json::Value {
     json!({
-        "task_id": Hex64(fields.task_id),
+        "task_id": Hex64(arg.task_id),
         "func_id": active(func_id).collect::<Vec<_>>(),
-        "stage": record.stage().map(tensortap_abi::DumpStage::name),
-        "arg_index": fields.arg_index,
-        "reason": reason.map(UncapturedReason::text),
+        "stage": DumpStage::from_tag(arg.stage).map(DumpStage::name),
+        "arg_index": arg.arg_index,
+        "reason": UncapturedReason::from_tag(arg.reason).map(UncapturedReason::text),
     })
 }

@@ -34,7 +34,7 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
     let (index, end) = (&indexed.index, indexed.survey.end);
     let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
     let in_flight = in_flight(index, end, &footer)?;
-    let source = Source { index, end, footer: &footer, in_flight: &in_flight };
+    let source = Source::new(index, end, &footer, &in_flight)?;
     if is_written_as(&path, |out| source.write_manifest(out))? {
         return Ok(Vec::new());
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tensortap_abi::{RecordKind, UncapturedReason};
+use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
 use crate::{
     Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, OrchestrationArg, Record, RunInfo,
@@ -244,12 +244,9 @@ impl Dump {
 
 impl Uncaptured {
     pub(crate) fn new(record: &IndexRecord) -> Option<Uncaptured> {
-        let fields = record.fields();
-        if record.kind() != RecordKind::Uncaptured {
-            return None;
-        }
-        let reason = u8::try_from(fields.start_offset).ok().and_then(UncapturedReason::from_tag)?;
-        Some(Uncaptured { task_id: fields.task_id, arg_index: fields.arg_index, reason })
+        let arg: &UncapturedRecord = record.get()?;
+        let reason = UncapturedReason::from_tag(arg.reason)?;
+        Some(Uncaptured { task_id: arg.task_id, arg_index: arg.arg_index, reason })
     }
 }
 

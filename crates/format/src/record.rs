@@ -1,48 +1,71 @@
 //! One record as the index holds it.
 //!
-//! A record starts with the first 64 bytes of the device's [`TensorDumpRecord`] (or [`TaskDumpRecord`]):
+//! A record is the first bytes of the device's own, as many as its kind has fields, and what has no fixed length:
 //!
-//! | offset | type | field |
-//! | --- | --- | --- |
-//! | 0 | u64 | `task_id`; of an edge, the task that waits |
-//! | 8 | u64 | tensor: offset of the payload in the payload file, 0 when none is stored; scalar: its bits |
-//! | 16 | u64 | tensor: bytes stored, or size of the content when none are; dispatch: bytes of its words; orchestration argument: bytes of its buffer |
-//! | 24 | 16 bytes | content hash, little endian |
-//! | 40 | u64 | first element of the view; uncaptured: the reason's tag |
-//! | 48 | u64 | device address of the buffer; edge: the task that is waited for |
-//! | 56 | u8 | kind: 1 tensor, 2 scalar, 3 task, 4 dispatch, 8 uncaptured, 9 edge, 10 orchestration argument |
-//! | 57 | u8 | stage: 1 before dispatch, 2 after completion; edge: its cause |
-//! | 58 | u8 | role: 1 input, 2 output, 3 in-out |
-//! | 59 | u8 | dtype tag |
-//! | 60 | u8 | dimensions |
-//! | 61 | u8 | flags |
-//! | 62 | u16 | `arg_index` |
+//! | kind | tag | bytes | then |
+//! | --- | --- | --- | --- |
+//! | tensor | 1 | 64 | shape (u64 each), strides (i64 each); with flag 2, 64 bytes of [`TensorStats`]; with flag 128, the bytes stored (u64) |
+//! | scalar | 2 | 32 | |
+//! | task | 3 | 136 | |
+//! | dispatch | 4 | 96 | its words ([`tensortap_abi::DispatchWords`]), `words_bytes` of them |
+//! | uncaptured | 8 | 24 | |
+//! | edge | 9 | 32 | |
+//! | orchestration argument | 10 | 64 | shape, strides |
+//! | string | 12 | 32 | the text, zero filled to a multiple of 8 |
+//! | scope | 13 | 32 | |
+//! | kernel | 14 | 40 | its arguments, 8 bytes each |
+//! | queue, lane, step, module, allocation | 15–19 | 24, 32, 32, 48, 48 | |
 //!
-//! Then follow, for a tensor or an orchestration argument, its shape (u64 each), its strides (i64 each) and, with flag 2, 64 bytes of
-//! [`TensorStats`]; for a dispatch, eight numbers (u64: kernel, core, subtask slot, active slots, block, blocks,
-//! tensors, scalars) and its words ([`tensortap_abi::DispatchWords`]); for the others nothing.
+//! The fields are those of `tensortap_abi`'s records; `docs/format.md` has them byte by byte. `payload_pos` of a tensor is its
+//! offset in the payload file, 0 when nothing is stored; positions in an arena are 0.
 //!
 //! Flags of a tensor, of which a dispatch has 1, 8 and 16: 1 the payload is (or was) captured, 2 statistics follow, 4 the hash holds, 8 in flight,
 //! 16 the payload is lost, 32 a filter kept it out, 64 another record had stored the same payload before,
-//! 128 stored in part, the hash being that of the whole. 1 and 16 together: it was captured and overwritten before the host read it.
+//! 128 stored in part, the hash being that of the whole; 512 marked, 1024 dtype not known, 2048 role not known, 4096 extent guessed.
+//! 1 and 16 together: it was captured and overwritten before the host read it.
 
-mod dispatch;
+mod check;
+mod kinds;
 
 use tensortap_abi::{
-    DType, DumpStage, MAX_DIMS, RECORD_ALREADY_STORED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
-    RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_TRUNCATED, RecordKind, Role,
-    TaskDumpRecord, TensorDumpRecord, TensorStats, UncapturedReason,
+    DType, DumpRecord, DumpStage, KindOfRecord, MAX_DIMS, OrchestrationArgRecord, RECORD_ALREADY_STORED,
+    RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
+    RECORD_IN_FLIGHT, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN,
+    RECORD_TRUNCATED, RecordKind, Role, ScalarRecord, TaskRecord, TensorRecord, TensorStats,
+    UncapturedRecord,
 };
-use zerocopy::{IntoBytes, transmute};
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::{
-    FormatError,
-    layout::{MAX_RECORD_BYTES, NO_STAGE, RECORD_HEAD_BYTES, is_indexed},
+use crate::layout::MAX_RECORD_BYTES;
+
+pub(crate) use self::{
+    check::JSON_LIMIT,
+    kinds::{EDGE_CAUSES, edge_cause_name},
 };
 
-/// JSON numbers are exact below this; sizes, offsets and dimensions stay below it.
-pub(crate) const JSON_LIMIT: u64 = 1 << 53;
+/// Flags that a tensor keeps, whatever became of its payload.
+const KEPT_FLAGS: u32 = RECORD_HAS_HASH
+    | RECORD_IN_FLIGHT
+    | RECORD_PAYLOAD_FILTERED
+    | RECORD_MARKED
+    | RECORD_DTYPE_UNKNOWN
+    | RECORD_ROLE_UNKNOWN
+    | RECORD_EXTENT_GUESSED;
 
+macro_rules! view_of {
+    ($record:ident) => {
+        View {
+            dtype: $record.dtype,
+            ndims: $record.ndims,
+            role: $record.role,
+            start_offset: $record.start_offset,
+            address: $record.address,
+            name: $record.name,
+            shape: &$record.shape,
+            strides: &$record.strides,
+        }
+    };
+}
 /// What became of a tensor's payload, as a writer says it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Payload {
@@ -115,11 +138,11 @@ impl PayloadState {
 /// A record on its way into or out of an index.
 ///
 /// ```
-/// use tensortap_abi::{RecordKind, TensorDumpRecord, DumpStage, Role, DType};
+/// use tensortap_abi::{TensorRecord, DumpStage, Role, DType};
 /// use tensortap_format::{IndexRecord, Payload};
 ///
-/// let captured = TensorDumpRecord {
-///     task_id: 7, kind: RecordKind::Tensor as u8, stage: DumpStage::BeforeDispatch as u8, role: Role::Input.tag(),
+/// let captured = TensorRecord {
+///     task_id: 7, stage: DumpStage::BeforeDispatch as u8, role: Role::Input.tag(),
 ///     dtype: DType::Float32.tag(), ndims: 1, shape: [16, 0, 0, 0, 0, 0, 0, 0], strides: [1, 0, 0, 0, 0, 0, 0, 0],
 ///     ..Default::default()
 /// };
@@ -128,44 +151,32 @@ impl PayloadState {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexRecord {
-    // A `TaskDumpRecord`'s bytes where `kind` says so; both have `kind` and `flags` in the same places.
-    record: TensorDumpRecord,
-    stats: Option<TensorStats>,
-    words: Vec<u64>,
+    record: DumpRecord,
+    /// Statistics, bytes stored, words, text or arguments; see the module.
+    tail: Vec<u64>,
 }
 
 impl IndexRecord {
-    /// A tensor: the device's record (of kind tensor, or the begin of a payload sent in pieces, with the hash of
-    /// its commit), and what became of its payload.
+    /// A tensor as the device recorded it, with the hash of its commit if it came in pieces, and what became of its payload.
     #[must_use]
-    pub fn tensor(captured: &TensorDumpRecord, payload: Payload) -> IndexRecord {
-        let mut record = TensorDumpRecord { kind: RecordKind::Tensor as u8, payload_pos: 0, ..*captured };
-        record.flags &= RECORD_HAS_HASH | RECORD_IN_FLIGHT | RECORD_PAYLOAD_FILTERED;
+    pub fn tensor(captured: &TensorRecord, payload: Payload) -> IndexRecord {
+        let mut record = *captured;
+        // What lies behind the dimensions in use is not the dump's business.
+        let ndims = usize::from(record.ndims).min(MAX_DIMS);
+        record.shape[ndims..].fill(0);
+        record.strides[ndims..].fill(0);
         if captured.flags & RECORD_HAS_HASH == 0 {
             record.hash = [0; 16];
         }
-        let mut index_record = IndexRecord { record, stats: None, words: Vec::new() };
+        let mut index_record = IndexRecord { record: record.into(), tail: Vec::new() };
         index_record.set_payload(payload);
         index_record
     }
 
-    /// A scalar, an uncaptured argument or an edge, as the device recorded it.
+    /// A record that has nothing of variable length but dimensions, as the device recorded it.
     #[must_use]
-    pub fn plain(captured: &TensorDumpRecord) -> IndexRecord {
-        let mut record = TensorDumpRecord { ndims: 0, shape: [0; 8], strides: [0; 8], ..*captured };
-        record.flags &= RECORD_IN_FLIGHT;
-        if record.kind == RecordKind::Scalar as u8 {
-            record.role = Role::Input.tag();
-            record.payload_bytes = 0;
-        }
-        IndexRecord { record, stats: None, words: Vec::new() }
-    }
-
-    /// A task.
-    #[must_use]
-    pub fn task(captured: &TaskDumpRecord) -> IndexRecord {
-        let task = TaskDumpRecord { reserved3: [0; 16], ..*captured };
-        IndexRecord { record: transmute!(task), stats: None, words: Vec::new() }
+    pub fn plain<T: Copy + Into<DumpRecord>>(captured: &T) -> IndexRecord {
+        IndexRecord { record: (*captured).into(), tail: Vec::new() }
     }
 
     /// The same tensor without its payload; hash and metadata stay.
@@ -180,8 +191,9 @@ impl IndexRecord {
     #[must_use]
     pub fn with_payload_shared(&self, shared: bool) -> IndexRecord {
         let mut record = self.clone();
-        if self.payload_state() == PayloadState::Stored && self.kind() == RecordKind::Tensor {
-            let (offset, bytes) = (self.record.payload_pos, self.record.payload_bytes);
+        if self.payload_state() == PayloadState::Stored
+            && let Some((offset, bytes)) = self.stored_range()
+        {
             record.set_payload(if shared {
                 Payload::Deduplicated { offset, bytes }
             } else {
@@ -193,30 +205,40 @@ impl IndexRecord {
 
     /// Replaces what is said about the payload of a tensor.
     pub(crate) fn set_payload(&mut self, payload: Payload) {
-        let kept = self.record.flags & (RECORD_HAS_HASH | RECORD_IN_FLIGHT | RECORD_PAYLOAD_FILTERED);
-        let content = self.content_bytes().unwrap_or(0);
-        let (flags, offset, bytes) = match payload {
-            Payload::None => (0, 0, content),
-            Payload::Stats(_) => (RECORD_HAS_STATS, 0, content),
-            Payload::Stored { offset, bytes } => (RECORD_HAS_PAYLOAD, offset, bytes),
-            Payload::Deduplicated { offset, bytes } => {
-                (RECORD_HAS_PAYLOAD | RECORD_ALREADY_STORED, offset, bytes)
-            }
-            Payload::Truncated { offset, bytes } => (RECORD_HAS_PAYLOAD | RECORD_TRUNCATED, offset, bytes),
-            Payload::Overwritten => (RECORD_HAS_PAYLOAD | RECORD_PAYLOAD_DROPPED, 0, content),
-            Payload::Dropped => (RECORD_PAYLOAD_DROPPED, 0, content),
+        let Some(tensor) = self.record.get_mut::<TensorRecord>() else { return };
+        let (flags, offset) = match payload {
+            Payload::None => (0, 0),
+            Payload::Stats(_) => (RECORD_HAS_STATS, 0),
+            Payload::Stored { offset, .. } => (RECORD_HAS_PAYLOAD, offset),
+            Payload::Deduplicated { offset, .. } => (RECORD_HAS_PAYLOAD | RECORD_ALREADY_STORED, offset),
+            Payload::Truncated { offset, .. } => (RECORD_HAS_PAYLOAD | RECORD_TRUNCATED, offset),
+            Payload::Overwritten => (RECORD_HAS_PAYLOAD | RECORD_PAYLOAD_DROPPED, 0),
+            Payload::Dropped => (RECORD_PAYLOAD_DROPPED, 0),
         };
-        self.record.flags = kept | flags;
-        self.record.payload_pos = offset;
-        self.record.payload_bytes = bytes;
-        self.stats = if let Payload::Stats(stats) = payload { Some(stats) } else { None };
+        tensor.flags = tensor.flags & KEPT_FLAGS | flags;
+        tensor.payload_pos = offset;
+        self.tail.clear();
+        match payload {
+            Payload::Stats(stats) => {
+                self.tail.resize(STATS_WORDS, 0);
+                self.tail.as_mut_bytes().copy_from_slice(stats.as_bytes());
+            }
+            Payload::Truncated { bytes, .. } => self.tail.push(bytes),
+            // Whatever a caller says, the size of the content is that of its shape.
+            Payload::Stored { bytes, .. } | Payload::Deduplicated { bytes, .. }
+                if self.content_bytes() != Some(bytes) =>
+            {
+                self.tail.push(bytes);
+            }
+            _ => {}
+        }
     }
 
     /// What the record is about.
     #[must_use]
     pub fn kind(&self) -> RecordKind {
         // A damaged kind never gets past `check`; before it, the harmless answer is a kind no index holds.
-        RecordKind::from_tag(self.record.kind).unwrap_or(RecordKind::Piece)
+        self.record.kind().unwrap_or(RecordKind::Piece)
     }
 
     /// Task.
@@ -225,22 +247,29 @@ impl IndexRecord {
         self.record.task_id
     }
 
-    /// The fixed fields; for a task they are [`IndexRecord::as_task`]'s.
+    /// Position of the argument among those of its task.
     #[must_use]
-    pub fn fields(&self) -> &TensorDumpRecord {
-        &self.record
+    pub fn arg_index(&self) -> u16 {
+        self.record.arg_index
+    }
+
+    /// The fields, when the record is of that kind.
+    #[must_use]
+    pub fn get<T: KindOfRecord>(&self) -> Option<&T> {
+        self.record.get()
     }
 
     /// The task, when the record is one.
     #[must_use]
-    pub fn as_task(&self) -> Option<TaskDumpRecord> {
-        (self.kind() == RecordKind::Task).then(|| transmute!(self.record))
+    pub fn as_task(&self) -> Option<&TaskRecord> {
+        self.get()
     }
 
     /// Statistics of the content, at level `hash`.
     #[must_use]
     pub fn stats(&self) -> Option<&TensorStats> {
-        self.stats.as_ref()
+        let has_stats = self.kind() == RecordKind::Tensor && self.record.flags & RECORD_HAS_STATS != 0;
+        has_stats.then(|| TensorStats::ref_from_bytes(self.tail.as_bytes()).ok()).flatten()
     }
 
     /// Stage of an argument.
@@ -249,40 +278,55 @@ impl IndexRecord {
         DumpStage::from_tag(self.record.stage)
     }
 
-    /// Role of an argument.
+    /// Element type of a tensor, a scalar or an orchestration argument.
+    #[must_use]
+    pub fn dtype(&self) -> Option<DType> {
+        let scalar = self.get::<ScalarRecord>().map(|scalar| scalar.dtype);
+        DType::from_tag(scalar.or_else(|| self.view().map(|view| view.dtype))?)
+    }
+
+    /// Role of an argument; a scalar is read.
     #[must_use]
     pub fn role(&self) -> Option<Role> {
-        Role::from_tag(self.record.role)
+        match self.kind() {
+            RecordKind::Scalar => Some(Role::Input),
+            RecordKind::Uncaptured => Role::from_tag(self.get::<UncapturedRecord>()?.role),
+            _ => Role::from_tag(self.view()?.role),
+        }
     }
 
     /// Whether an earlier record had stored the same payload.
     #[must_use]
     pub fn is_deduplicated(&self) -> bool {
-        self.record.flags & RECORD_ALREADY_STORED != 0
+        self.has(RECORD_ALREADY_STORED)
     }
 
     /// Whether the task had not completed.
     #[must_use]
     pub fn is_in_flight(&self) -> bool {
-        self.record.flags & RECORD_IN_FLIGHT != 0
+        self.has(RECORD_IN_FLIGHT)
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.record.flags & flag != 0
     }
 
     /// The content's hash.
     #[must_use]
     pub fn hash(&self) -> Option<u128> {
-        (self.record.flags & RECORD_HAS_HASH != 0).then(|| u128::from_le_bytes(self.record.hash))
+        let tensor = self.get::<TensorRecord>()?;
+        (tensor.flags & RECORD_HAS_HASH != 0).then(|| u128::from_le_bytes(tensor.hash))
     }
 
     /// What became of the payload of a tensor, or of the words of a dispatch; `None` for everything else.
     #[must_use]
     pub fn payload_state(&self) -> PayloadState {
-        let flags = self.record.flags;
-        match (flags & RECORD_HAS_PAYLOAD != 0, flags & RECORD_PAYLOAD_DROPPED != 0) {
+        match (self.has(RECORD_HAS_PAYLOAD), self.has(RECORD_PAYLOAD_DROPPED)) {
             _ if !matches!(self.kind(), RecordKind::Tensor | RecordKind::Dispatch) => PayloadState::None,
             (true, true) => PayloadState::Overwritten,
             (false, true) => PayloadState::Dropped,
             (false, false) => PayloadState::None,
-            (true, false) if flags & RECORD_TRUNCATED != 0 => PayloadState::Truncated,
+            (true, false) if self.has(RECORD_TRUNCATED) => PayloadState::Truncated,
             (true, false) => PayloadState::Stored,
         }
     }
@@ -290,189 +334,116 @@ impl IndexRecord {
     /// Offset and bytes in the payload file.
     #[must_use]
     pub fn stored_range(&self) -> Option<(u64, u64)> {
-        let stored = matches!(self.payload_state(), PayloadState::Stored | PayloadState::Truncated);
-        (stored && self.kind() == RecordKind::Tensor)
-            .then_some((self.record.payload_pos, self.record.payload_bytes))
+        let tensor = self.get::<TensorRecord>()?;
+        let bytes = match self.payload_state() {
+            PayloadState::Stored => self.content_bytes()?,
+            PayloadState::Truncated => *self.tail.first()?,
+            _ => return None,
+        };
+        Some((tensor.payload_pos, bytes))
     }
 
-    /// Elements of a tensor.
+    /// Elements of a tensor; a scalar has one.
     pub(crate) fn numel(&self) -> Option<u64> {
-        let shape = self.record.shape.get(..usize::from(self.record.ndims))?;
+        let Some(view) = self.view() else { return Some(1) };
+        let shape = view.shape.get(..usize::from(view.ndims))?;
         if shape.contains(&0) {
             return Some(0);
         }
         shape.iter().try_fold(1u64, |numel, dim| numel.checked_mul(*dim))
     }
 
-    fn content_bytes(&self) -> Option<u64> {
-        DType::from_tag(self.record.dtype)?.packed_bytes(self.numel()?)
+    /// Bytes of the content of a tensor.
+    pub(crate) fn content_bytes(&self) -> Option<u64> {
+        self.dtype()?.packed_bytes(self.numel()?)
     }
 
-    fn encoded_bytes(&self) -> usize {
-        let words = match self.kind() {
-            RecordKind::Tensor | RecordKind::OrchestrationArg => 2 * usize::from(self.record.ndims),
-            RecordKind::Dispatch => MAX_DIMS,
-            _ => 0,
-        };
-        RECORD_HEAD_BYTES
-            + words * size_of::<u64>()
-            + self.stats.map_or(0, |_| size_of::<TensorStats>())
-            + self.words.len() * size_of::<u64>()
+    /// The fields that tensors and orchestration arguments have in the same places.
+    pub(crate) fn view(&self) -> Option<View<'_>> {
+        match self.kind() {
+            RecordKind::Tensor => self.get::<TensorRecord>().map(|t| view_of!(t)),
+            RecordKind::OrchestrationArg => self.get::<OrchestrationArgRecord>().map(|t| view_of!(t)),
+            _ => None,
+        }
     }
 
     /// Appends the record's bytes.
     pub(crate) fn encode(&self, body: &mut Vec<u8>) {
-        let ndims = usize::from(self.record.ndims);
         let start = body.len();
-        body.extend_from_slice(&self.record.as_bytes()[..RECORD_HEAD_BYTES]);
-        match self.kind() {
-            RecordKind::Tensor | RecordKind::OrchestrationArg => {
-                body.extend_from_slice(self.record.shape[..ndims].as_bytes());
-                body.extend_from_slice(self.record.strides[..ndims].as_bytes());
-            }
-            RecordKind::Dispatch => body.extend_from_slice(self.record.shape.as_bytes()),
-            _ => {}
+        let fixed = self.kind().fixed_bytes();
+        body.extend_from_slice(&self.record.as_bytes()[..fixed]);
+        if let Some(view) = self.view() {
+            let ndims = usize::from(view.ndims).min(MAX_DIMS);
+            body.extend_from_slice(view.shape[..ndims].as_bytes());
+            body.extend_from_slice(view.strides[..ndims].as_bytes());
         }
-        if let Some(stats) = &self.stats {
-            body.extend_from_slice(stats.as_bytes());
-        }
-        body.extend_from_slice(self.words.as_bytes());
-        debug_assert_eq!(body.len() - start, self.encoded_bytes());
-        debug_assert!(self.encoded_bytes() <= MAX_RECORD_BYTES);
+        body.extend_from_slice(self.tail.as_bytes());
+        debug_assert!(body.len() - start <= MAX_RECORD_BYTES && (body.len() - start).is_multiple_of(8));
     }
 
     /// A record to decode into.
     pub(crate) fn scratch() -> IndexRecord {
-        IndexRecord { record: TensorDumpRecord::default(), stats: None, words: Vec::new() }
+        IndexRecord { record: DumpRecord::default(), tail: Vec::new() }
     }
 
     /// Becomes the record at the start of `bytes`, checked, and returns its length. Decoding in place: of millions of records,
     /// moving them around would cost more than reading them. After an error the record is nothing to rely on.
     pub(crate) fn decode_from(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
-        let (head, mut rest) =
-            bytes.split_at_checked(RECORD_HEAD_BYTES).ok_or("it ends within its fixed part")?;
-        let (fixed, variable) = self.record.as_mut_bytes().split_at_mut(RECORD_HEAD_BYTES);
+        let kind = bytes.first().ok_or(CUT)?;
+        let kind = RecordKind::from_tag(*kind).ok_or("its kind is unknown")?;
+        let (head, mut rest) = bytes.split_at_checked(kind.fixed_bytes()).ok_or(CUT)?;
+        let (fixed, variable) = self.record.as_mut_bytes().split_at_mut(kind.fixed_bytes());
         fixed.copy_from_slice(head);
         variable.fill(0);
-        self.stats = None;
-        self.words.clear();
-        match self.kind() {
-            RecordKind::Tensor => self.decode_tensor(&mut rest)?,
-            RecordKind::OrchestrationArg => self.decode_view(&mut rest)?,
-            RecordKind::Dispatch => self.decode_dispatch(&mut rest)?,
-            _ => {}
+        if let Some(ndims) = self.view().map(|view| usize::from(view.ndims)) {
+            self.decode_dims(ndims, &mut rest)?;
         }
+        let tail_words = self.tail_words()?;
+        self.tail.resize(tail_words, 0);
+        take_into(&mut rest, self.tail.as_mut_bytes())?;
         self.check()?;
         Ok(bytes.len() - rest.len())
     }
 
-    fn decode_view(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
-        let ndims = usize::from(self.record.ndims);
-        let shape = self.record.shape.get_mut(..ndims).ok_or(TOO_MANY_DIMS)?;
-        take_into(rest, shape.as_mut_bytes())?;
-        take_into(rest, self.record.strides[..ndims].as_mut_bytes())
+    fn decode_dims(&mut self, ndims: usize, rest: &mut &[u8]) -> Result<(), &'static str> {
+        if ndims > MAX_DIMS {
+            return Err(TOO_MANY_DIMS);
+        }
+        let (shape, strides) = self.record.body[SHAPE_AT..].split_at_mut(MAX_DIMS * size_of::<u64>());
+        let bytes = ndims * size_of::<u64>();
+        take_into(rest, &mut shape[..bytes])?;
+        take_into(rest, &mut strides[..bytes])
     }
 
-    fn decode_tensor(&mut self, rest: &mut &[u8]) -> Result<(), &'static str> {
-        self.decode_view(rest)?;
-        if self.record.flags & RECORD_HAS_STATS != 0 {
-            let mut stats = TensorStats::default();
-            take_into(rest, stats.as_mut_bytes())?;
-            self.stats = Some(stats);
+    /// Words behind the fields, as the fields say.
+    fn tail_words(&self) -> Result<usize, &'static str> {
+        match self.kind() {
+            RecordKind::Tensor if self.has(RECORD_HAS_STATS) => Ok(STATS_WORDS),
+            RecordKind::Tensor => Ok(usize::from(self.has(RECORD_TRUNCATED))),
+            _ => self.variable_words(),
         }
-        Ok(())
-    }
-
-    /// Whether the record makes sense; the same before it is written and after it was read.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let record = &self.record;
-        let kind = RecordKind::from_tag(record.kind).ok_or("its kind is unknown")?;
-        if !is_indexed(kind) {
-            return Err("a step of a payload sent in pieces has no place in an index");
-        }
-        if kind != RecordKind::Tensor && self.stats.is_some()
-            || kind != RecordKind::Dispatch && !self.words.is_empty()
-        {
-            return Err("it carries what only another kind has");
-        }
-        match kind {
-            RecordKind::Tensor => self.check_tensor(),
-            RecordKind::Scalar => self.check_argument(),
-            RecordKind::Task => {
-                let task: TaskDumpRecord = transmute!(*record);
-                (task.reserved0 == 0 && task.reserved1 == [0; 4] && task.reserved2 == 0)
-                    .then_some(())
-                    .ok_or("reserved bytes are not zero")
-            }
-            RecordKind::Uncaptured => {
-                let reason = u8::try_from(record.start_offset).ok().and_then(UncapturedReason::from_tag);
-                let stage = record.stage == NO_STAGE || self.stage().is_some();
-                (reason.is_some() && stage).then_some(()).ok_or("its reason or stage is unknown")
-            }
-            RecordKind::Edge => edge_cause_name(record.stage).map(|_| ()).ok_or("its cause is unknown"),
-            RecordKind::Dispatch => self.check_dispatch(),
-            RecordKind::OrchestrationArg => self.check_orchestration_arg(),
-            RecordKind::Begin | RecordKind::Piece | RecordKind::Commit => Ok(()),
-        }
-    }
-
-    fn check_argument(&self) -> Result<(), &'static str> {
-        self.stage().ok_or("its stage is unknown")?;
-        self.role().ok_or("its role is unknown")?;
-        DType::from_tag(self.record.dtype).ok_or("its dtype is unknown")?;
-        if self.kind() == RecordKind::Scalar && self.record.ndims != 0 {
-            return Err("a scalar has no dimensions");
-        }
-        Ok(())
-    }
-
-    fn check_tensor(&self) -> Result<(), &'static str> {
-        self.check_argument()?;
-        self.check_view()?;
-        let record = &self.record;
-        let content = self.content_bytes().filter(|b| *b < JSON_LIMIT).ok_or("its size is out of range")?;
-        let expected_stats = record.flags & RECORD_HAS_STATS != 0;
-        if expected_stats != self.stats.is_some() || expected_stats && record.flags & RECORD_HAS_PAYLOAD != 0
-        {
-            return Err("its flags contradict one another");
-        }
-        self.check_payload(content)
-    }
-
-    fn check_view(&self) -> Result<(), &'static str> {
-        let ndims = usize::from(self.record.ndims);
-        let shape = self.record.shape.get(..ndims).ok_or(TOO_MANY_DIMS)?;
-        let strides = &self.record.strides[..ndims];
-        if shape.iter().any(|d| *d >= JSON_LIMIT) || strides.iter().any(|s| s.unsigned_abs() >= JSON_LIMIT) {
-            return Err("a dimension or stride is out of range");
-        }
-        (self.record.start_offset < JSON_LIMIT).then_some(()).ok_or("its start offset is out of range")
-    }
-
-    fn check_payload(&self, content: u64) -> Result<(), &'static str> {
-        let Some((offset, bytes)) = self.stored_range() else {
-            return (self.record.payload_bytes == content)
-                .then_some(())
-                .ok_or("its size contradicts its shape");
-        };
-        let truncated = self.payload_state() == PayloadState::Truncated;
-        if bytes > content || bytes < content && !truncated {
-            return Err("its size contradicts its shape");
-        }
-        let end = offset.checked_add(bytes).filter(|end| *end < JSON_LIMIT);
-        end.map(|_| ()).ok_or("its payload is out of range")
-    }
-
-    /// The typed error of a record that a writer refuses.
-    pub(crate) fn checked(&self) -> Result<(), FormatError> {
-        self.check().map_err(|reason| FormatError::BadRecord {
-            task_id: self.record.task_id,
-            arg_index: self.record.arg_index,
-            reason,
-        })
     }
 }
 
+/// What a tensor and an orchestration argument have in the same places.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'r> {
+    pub(crate) dtype: u8,
+    pub(crate) ndims: u8,
+    pub(crate) role: u8,
+    pub(crate) start_offset: u64,
+    pub(crate) address: u64,
+    pub(crate) name: u32,
+    pub(crate) shape: &'r [u64; MAX_DIMS],
+    pub(crate) strides: &'r [i64; MAX_DIMS],
+}
+
+/// Where the dimensions lie in the body of a record that has some.
+const SHAPE_AT: usize = core::mem::offset_of!(TensorRecord, shape) - core::mem::offset_of!(DumpRecord, body);
+/// Words of a [`TensorStats`].
+const STATS_WORDS: usize = size_of::<TensorStats>() / size_of::<u64>();
+
+const CUT: &str = "it ends within its fixed part";
 const TOO_MANY_DIMS: &str = "it has more than 8 dimensions";
 
 fn take_into(rest: &mut &[u8], into: &mut [u8]) -> Result<(), &'static str> {
@@ -480,13 +451,4 @@ fn take_into(rest: &mut &[u8], into: &mut [u8]) -> Result<(), &'static str> {
     into.copy_from_slice(taken);
     *rest = left;
     Ok(())
-}
-
-/// Why one task waits for another, as `graph.json` says it, in the order of the tags.
-pub(crate) const EDGE_CAUSES: [&str; 4] =
-    ["explicit", "read_after_write", "write_after_write", "write_after_read"];
-
-/// The cause of a tag; `None` when the tag is damaged.
-pub(crate) fn edge_cause_name(tag: u8) -> Option<&'static str> {
-    EDGE_CAUSES.get(usize::from(tag)).copied()
 }

@@ -159,7 +159,7 @@ fn write_missing_json(
     footer: &Footer,
 ) -> Result<bool, FormatError> {
     let in_flight = in_flight(index, survey.end, footer)?;
-    let source = Source { index, end: survey.end, footer, in_flight: &in_flight };
+    let source = Source::new(index, survey.end, footer, &in_flight)?;
     let graph = dir.join(GRAPH_FILE);
     let graph_is_right = graph.is_file() && is_written_as(&graph, |out| source.write_graph(out))?;
     let manifest_is_right = !index.info.has_manifest()
@@ -193,7 +193,7 @@ fn close(
     let mut encoder = FrameEncoder::new(index.info.run_id);
     encoder.footer(&footer, end);
     Tail::at(end).append(&index.file, &index.path, &encoder.bytes)?;
-    write_json_files(dir, &Source { index: &index, end, footer: &footer, in_flight: &in_flight })
+    write_json_files(dir, &Source::new(&index, end, &footer, &in_flight)?)
 }
 
 /// Marks payloads that are gone as dropped; their metadata and hashes stay.

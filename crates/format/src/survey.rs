@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, SLOTS_PER_TASK, TaskDumpRecord};
+use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, SLOTS_PER_TASK, TaskRecord};
 
 use crate::{
     Footer, FormatError, InFlightTask, IndexRecord, Loss, Status, Totals,
@@ -138,33 +138,11 @@ impl Survey {
     }
 }
 
-/// The kernels of the task each thread recorded last: those of the arguments that follow.
-#[derive(Default)]
-pub(crate) struct LastTasks {
-    by_thread: HashMap<u32, (u64, [u32; SLOTS_PER_TASK])>,
-}
-
-impl LastTasks {
-    pub(crate) fn see(&mut self, thread: u32, record: &IndexRecord) {
-        if let Some(task) = record.as_task() {
-            self.by_thread.insert(thread, (task.task_id, task.func_id));
-        }
-    }
-
-    /// Kernel of each subtask slot of the task; none when the thread recorded another task last.
-    pub(crate) fn func_id(&self, thread: u32, task_id: u64) -> [u32; SLOTS_PER_TASK] {
-        self.by_thread
-            .get(&thread)
-            .filter(|(last, _)| *last == task_id)
-            .map_or([NO_KERNEL; SLOTS_PER_TASK], |(_, func_id)| *func_id)
-    }
-}
-
 /// Tasks that were dispatched and have not completed, as far as their records say. Holds those only, and tasks whose
 /// completion was indexed before their dispatch.
 #[derive(Default)]
 pub(crate) struct OpenTasks {
-    open: HashMap<u64, TaskDumpRecord>,
+    open: HashMap<u64, TaskRecord>,
     completed_early: HashSet<u64>,
 }
 
@@ -176,14 +154,14 @@ impl OpenTasks {
                 self.completed_early.insert(task.task_id);
             }
         } else if task.flags & RECORD_IN_FLIGHT != 0 || !self.completed_early.remove(&task.task_id) {
-            self.open.insert(task.task_id, task);
+            self.open.insert(task.task_id, *task);
         }
     }
 
     /// In the order of their dispatch.
-    pub(crate) fn into_sorted(self) -> Vec<TaskDumpRecord> {
+    pub(crate) fn into_sorted(self) -> Vec<TaskRecord> {
         let mut tasks: Vec<_> = self.open.into_values().collect();
-        tasks.sort_by_key(|task| (task.dispatched_ns, task.task_id));
+        tasks.sort_by_key(|task| (task.started_ns, task.task_id));
         tasks
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use tensortap_abi::{
-    CoreType, DType, DumpStage, NO_KERNEL, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskDumpRecord,
+    CoreType, DType, DumpStage, NO_KERNEL, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskRecord,
     UncapturedReason,
 };
 
@@ -94,14 +94,14 @@ impl TaskFacts {
     }
 }
 
-impl From<&TaskDumpRecord> for TaskFacts {
-    fn from(record: &TaskDumpRecord) -> Self {
+impl From<&TaskRecord> for TaskFacts {
+    fn from(record: &TaskRecord) -> Self {
         TaskFacts {
             step: 0,
             task_id: record.task_id,
             func_id: record.func_id,
             block_num: record.block_num,
-            dispatched_ns: record.dispatched_ns,
+            dispatched_ns: record.started_ns,
             completed_ns: (record.completed_ns != 0).then_some(record.completed_ns),
             tensor_count: record.tensor_count,
             scalar_count: record.scalar_count,

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, TaskId, TensorStats};
+use tensortap_abi::{
+    DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TaskId, TensorRecord,
+    TensorStats,
+};
 
 use tensortap_geometry::is_contiguous;
 
@@ -97,36 +100,36 @@ impl Record {
         func_id: [u32; SLOTS_PER_TASK],
         record: &IndexRecord,
     ) -> Option<Record> {
-        let fields = record.fields();
         let kind = match record.kind() {
             RecordKind::Tensor => ArgumentKind::Tensor,
             RecordKind::Scalar => ArgumentKind::Scalar,
             _ => return None,
         };
         let (bin_offset, bin_size) = record.stored_range().unwrap_or((0, 0));
-        let is_tensor = kind == ArgumentKind::Tensor;
+        let tensor: Option<&TensorRecord> = record.get();
+        let scalar: Option<&ScalarRecord> = record.get();
         Some(Record {
             index,
             thread,
-            task_id: fields.task_id,
+            task_id: record.task_id(),
             func_id,
             role: record.role()?,
             stage: record.stage()?,
-            arg_index: fields.arg_index,
+            arg_index: record.arg_index(),
             kind,
-            dtype: DType::from_tag(fields.dtype)?,
-            ndims: usize::from(fields.ndims).min(MAX_DIMS),
-            shape: fields.shape,
-            strides: fields.strides,
-            start_offset: if is_tensor { fields.start_offset } else { 0 },
+            dtype: record.dtype()?,
+            ndims: tensor.map_or(0, |tensor| usize::from(tensor.ndims).min(MAX_DIMS)),
+            shape: tensor.map_or([0; MAX_DIMS], |tensor| tensor.shape),
+            strides: tensor.map_or([0; MAX_DIMS], |tensor| tensor.strides),
+            start_offset: tensor.map_or(0, |tensor| tensor.start_offset),
             numel: record.numel()?,
             in_flight: record.is_in_flight(),
             payload: record.payload_state(),
-            hash: if is_tensor { record.hash() } else { None },
-            scalar_bits: (!is_tensor).then_some(fields.payload_pos),
+            hash: record.hash(),
+            scalar_bits: scalar.map(|scalar| scalar.bits),
             bin_offset,
             bin_size,
-            address: fields.address,
+            address: tensor.map_or(0, |tensor| tensor.address),
             stats: record.stats().copied(),
         })
     }

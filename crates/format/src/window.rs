@@ -42,11 +42,12 @@ impl TaskWindow {
         }
         let task_id = record.task_id();
         if matches!(record.kind(), RecordKind::Edge | RecordKind::OrchestrationArg)
+            || record.kind().is_definition()
             || self.evicted.contains(task_id)
         {
             return;
         }
-        let dispatched_ns = record.as_task().map_or(0, |task| task.dispatched_ns);
+        let dispatched_ns = record.as_task().map_or(0, |task| task.started_ns);
         self.latest_ns = self.latest_ns.max(dispatched_ns);
         match self.dispatched_ns.get(&task_id).copied() {
             Some(known) if dispatched_ns > known => self.place(task_id, Some(known), dispatched_ns),
@@ -86,6 +87,7 @@ impl TaskWindow {
         match record.kind() {
             RecordKind::Edge => !self.evicted.contains(record.task_id()),
             RecordKind::OrchestrationArg => true,
+            kind if kind.is_definition() => true,
             _ => self.dispatched_ns.contains_key(&record.task_id()),
         }
     }
@@ -155,17 +157,12 @@ mod tests {
     use std::collections::HashSet;
 
     use proptest::prelude::*;
-    use tensortap_abi::TaskDumpRecord;
+    use tensortap_abi::TaskRecord;
 
     use super::*;
 
     fn task(task_id: u64, dispatched_ns: u64) -> IndexRecord {
-        IndexRecord::task(&TaskDumpRecord {
-            task_id,
-            dispatched_ns,
-            kind: RecordKind::Task as u8,
-            ..TaskDumpRecord::default()
-        })
+        IndexRecord::plain(&TaskRecord { task_id, started_ns: dispatched_ns, ..TaskRecord::default() })
     }
 
     #[test]

@@ -42,15 +42,15 @@ pub struct WriterOptions {
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;
-/// use tensortap_abi::{DType, DumpStage, RecordKind, Role, TensorDumpRecord};
+/// use tensortap_abi::{DType, DumpStage, Role, TensorRecord};
 /// use tensortap_format::{Dump, DumpWriter, Footer, IndexRecord, Payload, RunInfo, Status};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let mut writer = DumpWriter::create(dir.path(), &RunInfo::default())?;
 /// let offset = writer.reserve(3);
 /// writer.payload_file()?.write_all_at(&[1, 2, 3], offset)?;
-/// let captured = TensorDumpRecord {
-///     kind: RecordKind::Tensor as u8, stage: DumpStage::BeforeDispatch as u8, role: Role::Input.tag(),
+/// let captured = TensorRecord {
+///     stage: DumpStage::BeforeDispatch as u8, role: Role::Input.tag(),
 ///     dtype: DType::UInt8.tag(), ndims: 1, shape: [3, 0, 0, 0, 0, 0, 0, 0], strides: [1, 0, 0, 0, 0, 0, 0, 0],
 ///     ..Default::default()
 /// };
@@ -318,7 +318,7 @@ impl DumpWriter {
         self.encoder.bytes.clear();
         self.encoder.footer(&footer, end);
         self.tail.append(&self.index, &self.index_path, &self.encoder.bytes)?;
-        write_json_files(&self.dir, &Source { index: &index, end, footer: &footer, in_flight: &in_flight })?;
+        write_json_files(&self.dir, &Source::new(&index, end, &footer, &in_flight)?)?;
         if self.options.sync {
             self.sync_data()?;
             self.sync_index()?;

@@ -1,8 +1,9 @@
 //! What a recorder is asked to record, and the records that become of it.
 
 use tensortap_abi::{
-    BlockContext, DType, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind, Role, SLOTS_PER_TASK,
-    TaskDumpRecord, TensorDesc, TensorDumpRecord, UncapturedReason,
+    BlockContext, CoreType, DType, DispatchRecord, DumpStage, EdgeCause, KernelArg, OrchestrationArgRecord,
+    RECORD_IN_FLIGHT, RECORD_MARKED, Role, SLOTS_PER_TASK, ScalarRecord, TensorDesc, TensorRecord,
+    UncapturedReason, UncapturedRecord,
 };
 
 /// A task, for [`ThreadRecorder::wants_task`](crate::ThreadRecorder::wants_task).
@@ -114,54 +115,42 @@ pub struct DispatchCapture {
     pub scalar_count: u32,
 }
 
-/// Where a [`RecordKind::Dispatch`] record holds its fields: places in [`TensorDumpRecord::shape`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum DispatchFields {
-    /// Kernel.
-    FuncId = 0,
-    /// Core of the device.
-    CoreId = 1,
-    /// Subtask slot.
-    SubtaskId = 2,
-    /// Active subtask slots of the task.
-    SubtaskCount = 3,
-    /// Block.
-    BlockIdx = 4,
-    /// Blocks of the task.
-    BlockNum = 5,
-    /// Tensors in the payload.
-    TensorCount = 6,
-    /// Scalars in the payload.
-    ScalarCount = 7,
+/// A kernel, for [`ThreadRecorder::define_kernel`](crate::ThreadRecorder::define_kernel).
+#[derive(Clone, Copy, Debug)]
+pub struct KernelDefinition<'a> {
+    /// Number by which tasks refer to it.
+    pub func_id: u32,
+    /// String id of its name.
+    pub name: u32,
+    /// Module that holds its code; 0 when not known.
+    pub module: u32,
+    /// The cores that run it, where there are several types.
+    pub core_type: Option<CoreType>,
+    /// What it declares of its arguments, in order.
+    pub args: &'a [KernelArg],
 }
 
-impl DispatchFields {
-    /// The field of a record of kind [`RecordKind::Dispatch`].
-    pub const fn of(self, record: &TensorDumpRecord) -> u64 {
-        record.shape[self as usize]
-    }
-}
-
-/// A tensor's record without payload; `content_bytes` is the size of its logical content.
-pub(crate) fn tensor_record(capture: &TensorCapture<'_>, content_bytes: u64) -> TensorDumpRecord {
-    let &TensorCapture { task_id, stage, role, arg_index, desc, marked: _, in_flight } = capture;
-    TensorDumpRecord {
+/// A tensor's record without payload.
+pub fn tensor_record(capture: &TensorCapture<'_>) -> TensorRecord {
+    let &TensorCapture { task_id, stage, role, arg_index, desc, marked, in_flight } = capture;
+    TensorRecord {
         task_id,
-        payload_bytes: content_bytes,
         start_offset: desc.start_offset,
         address: desc.buffer_addr,
-        kind: RecordKind::Tensor as u8,
         stage: stage as u8,
         role: role.tag(),
         dtype: desc.dtype,
         ndims: desc.ndims,
-        flags: if in_flight { RECORD_IN_FLIGHT } else { 0 },
+        flags: flag(RECORD_IN_FLIGHT, in_flight) | flag(RECORD_MARKED, marked),
         arg_index,
         shape: in_use(desc.shape, desc.ndims),
         strides: in_use(desc.strides, desc.ndims),
-        ..TensorDumpRecord::default()
+        ..TensorRecord::default()
     }
+}
+
+const fn flag(flag: u32, is_set: bool) -> u32 {
+    if is_set { flag } else { 0 }
 }
 
 /// Keeps what lies behind the dimensions in use out of the dump.
@@ -172,95 +161,72 @@ fn in_use<T: Copy + Default, const N: usize>(values: [T; N], ndims: u8) -> [T; N
     kept
 }
 
-pub(crate) fn scalar_record(capture: &ScalarCapture) -> TensorDumpRecord {
-    let &ScalarCapture { task_id, stage, arg_index, dtype, bits, marked: _ } = capture;
-    TensorDumpRecord {
+pub(crate) fn scalar_record(capture: &ScalarCapture) -> ScalarRecord {
+    let &ScalarCapture { task_id, stage, arg_index, dtype, bits, marked } = capture;
+    ScalarRecord {
         task_id,
-        payload_pos: bits,
-        kind: RecordKind::Scalar as u8,
+        bits,
         stage: stage as u8,
-        role: Role::Input.tag(),
         dtype: dtype.tag(),
+        flags: flag(RECORD_MARKED, marked),
         arg_index,
-        ..TensorDumpRecord::default()
+        ..ScalarRecord::default()
     }
 }
 
 /// The record of an argument that could not be captured.
-pub fn uncaptured_record(arg: &UncapturedArg) -> TensorDumpRecord {
-    let &UncapturedArg { task_id, stage, role, arg_index, reason, marked: _ } = arg;
-    TensorDumpRecord {
+pub fn uncaptured_record(arg: &UncapturedArg) -> UncapturedRecord {
+    let &UncapturedArg { task_id, stage, role, arg_index, reason, marked } = arg;
+    UncapturedRecord {
         task_id,
-        start_offset: reason as u64,
-        kind: RecordKind::Uncaptured as u8,
+        reason: reason as u8,
         stage: stage as u8,
         role: role.tag(),
+        flags: flag(RECORD_MARKED, marked),
         arg_index,
-        ..TensorDumpRecord::default()
+        ..UncapturedRecord::default()
     }
 }
 
-pub(crate) fn edge_record(edge: &EdgeCapture) -> TensorDumpRecord {
-    let &EdgeCapture { consumer, producer, cause, arg_index } = edge;
-    let stage = match cause {
-        EdgeCause::Explicit => 0,
-        EdgeCause::ReadAfterWrite => 1,
-        EdgeCause::WriteAfterWrite => 2,
-        EdgeCause::WriteAfterRead => 3,
-    };
-    TensorDumpRecord {
-        task_id: consumer,
-        address: producer,
-        kind: RecordKind::Edge as u8,
-        stage,
-        arg_index,
-        ..TensorDumpRecord::default()
-    }
-}
-
-pub(crate) fn orchestration_arg_record(arg: &OrchestrationArgCapture<'_>) -> TensorDumpRecord {
+pub(crate) fn orchestration_arg_record(arg: &OrchestrationArgCapture<'_>) -> OrchestrationArgRecord {
     let &OrchestrationArgCapture { arg_index, role, desc } = arg;
-    TensorDumpRecord {
-        payload_bytes: desc.buffer_bytes,
+    OrchestrationArgRecord {
+        buffer_bytes: desc.buffer_bytes,
         start_offset: desc.start_offset,
         address: desc.buffer_addr,
-        kind: RecordKind::OrchestrationArg as u8,
         role: role.tag(),
         dtype: desc.dtype,
         ndims: desc.ndims,
         arg_index,
         shape: in_use(desc.shape, desc.ndims),
         strides: in_use(desc.strides, desc.ndims),
-        ..TensorDumpRecord::default()
+        ..OrchestrationArgRecord::default()
     }
 }
 
-pub(crate) fn dispatch_record(dispatch: &DispatchCapture, args_bytes: u64) -> TensorDumpRecord {
+pub(crate) fn dispatch_record(dispatch: &DispatchCapture, words_bytes: u32) -> DispatchRecord {
     let &DispatchCapture {
         task_id,
         func_id,
         core_id,
         subtask_id,
         subtask_count,
-        block,
+        block: BlockContext { block_idx, block_num },
         tensor_count,
         scalar_count,
     } = dispatch;
-    let BlockContext { block_idx, block_num } = block;
-    let fields =
-        [func_id, core_id, subtask_id, subtask_count, block_idx, block_num, tensor_count, scalar_count];
-    TensorDumpRecord {
+    DispatchRecord {
         task_id,
-        payload_bytes: args_bytes,
-        kind: RecordKind::Dispatch as u8,
         stage: DumpStage::BeforeDispatch as u8,
-        dtype: DType::UInt64.tag(),
-        shape: fields.map(u64::from),
-        ..TensorDumpRecord::default()
+        func_id,
+        core_id,
+        subtask_id,
+        subtask_count,
+        block_idx,
+        block_num,
+        tensor_count,
+        scalar_count,
+        words_bytes,
+        ..DispatchRecord::default()
     }
-}
-
-/// A task's record, which has the size and the place of `kind` of every other.
-pub(crate) fn task_record(task: &TaskDumpRecord) -> TensorDumpRecord {
-    zerocopy::transmute!(TaskDumpRecord { kind: RecordKind::Task as u8, ..*task })
 }

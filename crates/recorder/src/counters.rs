@@ -15,7 +15,7 @@ pub enum DropReason {
     NoHost,
 }
 
-/// Counters of one thread; the same stand in its `DumpBufferState`.
+/// Counters of one lane, whoever recorded there; the same stand in its `DumpBufferState`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records committed: each step of a payload in pieces is one.
@@ -46,8 +46,20 @@ pub(crate) struct Ledger<'m> {
 }
 
 impl<'m> Ledger<'m> {
+    /// Goes on with what those counted who had the lane before.
     pub fn new(words: StateWords<'m>) -> Self {
-        Self { counters: Counters::default(), words }
+        let counters = Counters {
+            records: words.records().get(),
+            payload_bytes: words.payload_bytes().get(),
+            held_up_ns: words.held_up_ns().get(),
+            dropped_no_buffer: words.dropped_no_buffer().get(),
+            dropped_no_space: words.dropped_no_space().get(),
+            dropped_no_host: words.dropped_no_host().get(),
+            dropped_bytes: words.dropped_bytes().get(),
+            filtered_records: words.filtered_records().get(),
+            filtered_bytes: words.filtered_bytes().get(),
+        };
+        Self { counters, words }
     }
 
     pub fn counters(&self) -> Counters {

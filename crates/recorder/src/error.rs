@@ -54,13 +54,13 @@ pub enum RegionError {
         /// How large it has to be.
         needed: u64,
     },
-    /// A thread's state is not that of a region nobody has used.
+    /// A lane's state is not that of a region nobody has used.
     #[error(
-        "the dump state of thread {thread} has {field} {value} instead of {fresh}: the host must write its setup before every launch"
+        "the dump state of lane {lane} has {field} {value} instead of {fresh}: the host must write its setup before every launch"
     )]
     NotFresh {
-        /// Device thread.
-        thread: u32,
+        /// Lane.
+        lane: u32,
         /// Name of the field.
         field: &'static str,
         /// What it holds.
@@ -68,21 +68,27 @@ pub enum RegionError {
         /// What it holds in a fresh region.
         fresh: u64,
     },
-    /// The region has no such thread.
-    #[error(
-        "device thread {thread} has no part in a dump region of {threads} threads: set it up for all threads that record"
-    )]
-    NoSuchThread {
-        /// Thread asked for.
-        thread: u32,
-        /// Threads there are.
-        threads: u32,
+    /// The region has no such lane.
+    #[error("lane {lane} is not in a dump region of {lanes} lanes: set it up for all threads that record")]
+    NoSuchLane {
+        /// Lane asked for.
+        lane: u32,
+        /// Lanes there are.
+        lanes: u32,
     },
-    /// Somebody records for this thread already.
-    #[error("device thread {thread} has a recorder already: keep one per thread")]
-    ThreadTaken {
-        /// Thread asked for.
-        thread: u32,
+    /// Every lane is leased.
+    #[error(
+        "all {lanes} lanes of the dump region are leased: set it up for all threads that record at a time"
+    )]
+    NoLaneFree {
+        /// Lanes there are.
+        lanes: u32,
+    },
+    /// Somebody records there.
+    #[error("lane {lane} of the dump region is leased already: keep one per thread")]
+    LaneTaken {
+        /// Lane asked for.
+        lane: u32,
     },
 }
 

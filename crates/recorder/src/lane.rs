@@ -9,15 +9,14 @@
 
 use core::mem::MaybeUninit;
 
-use tensortap_abi::{
-    DumpBufferHeader, DumpGeometry, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN, TensorDumpRecord,
-};
+use tensortap_abi::{DumpBufferHeader, DumpGeometry, DumpRecord, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN};
 use tensortap_sync::arena::{ArenaCursors, Space};
 use tensortap_sync::buffers::Filler;
+use tensortap_sync::lease::Lease;
 
 use tensortap_values::LEAF_BYTES;
 
-use crate::region::{Arena, Buffers, LaneWords, Parts};
+use crate::region::{Arena, Buffers, LaneWords, Parts, StateWords};
 
 /// A part of the arena this large in use is worth waking the host for; a larger payload goes in pieces.
 const SHARE: u64 = 4;
@@ -55,13 +54,21 @@ impl Reservation {
     pub fn position(&self) -> u64 {
         self.position
     }
+
+    /// Sequence number of the record.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
 }
 
 /// One thread's half of the region.
 #[derive(Debug)]
 pub(crate) struct Lane<'m> {
+    /// Until the lane is returned.
+    lease: Option<Lease<'m>>,
+    state: StateWords<'m>,
     run_id: u64,
-    thread: u32,
+    lane: u32,
     filler: Filler<LaneWords<'m>>,
     space: Space<ArenaCursors<'m>>,
     buffers: Buffers<'m>,
@@ -75,20 +82,24 @@ pub(crate) struct Lane<'m> {
 }
 
 impl<'m> Lane<'m> {
-    pub fn new(parts: Parts<'m>, run_id: u64, thread: u32, overwrites: bool) -> Self {
-        let Parts { state, words, buffers, arena } = parts;
+    pub fn new(parts: Parts<'m>, run_id: u64, lane: u32, overwrites: bool) -> Self {
+        let Parts { lease, state, words, buffers, arena } = parts;
         let space = if overwrites { Space::overwriting } else { Space::new };
+        let (filler, space) = (Filler::new(words), space(state.arena(), arena.bytes()));
+        let next_seq = state.next_seq().get();
         Self {
+            lease: Some(lease),
+            state,
             run_id,
-            thread,
-            filler: Filler::new(words),
-            space: space(state.arena(), arena.bytes()),
+            lane,
+            reserved: u32::try_from(filler.published()).expect("a buffer counts its records in 32 bits"),
+            woken_at: space.written(),
+            filler,
+            space,
             buffers,
             arena,
-            reserved: 0,
-            next_seq: 0,
-            committed_seq: 0,
-            woken_at: 0,
+            next_seq,
+            committed_seq: next_seq,
         }
     }
 
@@ -125,7 +136,7 @@ impl<'m> Lane<'m> {
 
     /// Writes the record and makes it visible, with its payload. Whether the host should be woken.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
-    pub fn commit(&mut self, reservation: Reservation, record: &TensorDumpRecord) -> bool {
+    pub fn commit(&mut self, reservation: Reservation, record: &DumpRecord) -> bool {
         let Reservation { seq, place, .. } = reservation;
         assert_eq!(seq, self.committed_seq, "records are committed in the order of reservation");
         let number = self.filler.filling().expect("a reserved place is in the buffer being filled");
@@ -139,6 +150,19 @@ impl<'m> Lane<'m> {
         handed_over && self.few_buffers_are_free() || crowded
     }
 
+    /// Returns the lane, after the last record. What whoever leases it next needs to go on is in its words.
+    pub fn give_back(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.state.next_seq().set(self.next_seq);
+            lease.give_back();
+        }
+    }
+
+    /// The most bytes that go in one record.
+    pub fn largest_whole(&self) -> u64 {
+        self.space.bytes() / SHARE
+    }
+
     /// Record places that could be reserved now.
     pub fn free_places(&mut self) -> u64 {
         let per_buffer = self.buffers.records();
@@ -150,7 +174,7 @@ impl<'m> Lane<'m> {
     pub fn route(&self, bytes: u64) -> Route {
         let align = DumpGeometry::payload_align(bytes);
         let meets_end = bytes > self.space.place(align).to_end;
-        if meets_end || bytes > self.space.bytes() / SHARE { Route::Pieces } else { Route::Whole }
+        if meets_end || bytes > self.largest_whole() { Route::Pieces } else { Route::Whole }
     }
 
     /// The next piece of a payload of which `left_bytes` are left.
@@ -203,7 +227,7 @@ impl<'m> Lane<'m> {
         let header = DumpBufferHeader {
             run_id: self.run_id,
             first_seq: self.next_seq,
-            thread: self.thread.into(),
+            lane: self.lane.into(),
             ..DumpBufferHeader::default()
         };
         let Self { filler, buffers, .. } = self;

@@ -37,8 +37,8 @@ mod region;
 mod setup;
 
 pub use capture::{
-    DispatchCapture, DispatchFields, EdgeCapture, OrchestrationArgCapture, ScalarCapture, TaskHead,
-    TensorCapture, UncapturedArg, uncaptured_record,
+    DispatchCapture, EdgeCapture, KernelDefinition, OrchestrationArgCapture, ScalarCapture, TaskHead,
+    TensorCapture, UncapturedArg, tensor_record, uncaptured_record,
 };
 pub use counters::{Counters, DropReason};
 pub use error::{GatherError, RegionError, SetupError};

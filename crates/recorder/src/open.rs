@@ -2,12 +2,12 @@
 
 use tensortap_abi::{
     CACHE_LINE_BYTES, DUMP_LAYOUT_VERSION, DUMP_MAGIC, DeviceRange, DumpBufferHeader, DumpBufferState,
-    DumpCollect, DumpFilter, DumpLevel, DumpPolicy, DumpSetupHeader, LARGE_PAYLOAD_ALIGN, MAX_DEVICE_THREADS,
-    TensorDumpRecord,
+    DumpCollect, DumpFilter, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader, LARGE_PAYLOAD_ALIGN,
+    MAX_LANES,
 };
 
 use crate::filter::Rules;
-use crate::region::{Claims, LiveWords, Memory, PartTable, Parts};
+use crate::region::{LiveWords, Memory, PartTable, Parts};
 use crate::{HostLink, RegionError, ThreadRecorder};
 
 /// The dump region, as the device has it. Gives each device thread its [`ThreadRecorder`].
@@ -18,12 +18,11 @@ pub struct Region<'m> {
     table: PartTable,
     rules: Rules,
     run_id: u64,
-    threads: u32,
-    claims: Claims,
+    lanes: u32,
 }
 
 impl<'m> Region<'m> {
-    /// Opens the region at `base`, checking its header and the state of every thread.
+    /// Opens the region at `base`, checking its header and the state of every lane.
     ///
     /// # Errors
     /// When anything there is not what [`crate::setup_bytes`] makes.
@@ -36,8 +35,8 @@ impl<'m> Region<'m> {
         check_identity(&header)?;
         let rules = rules_of(&header)?;
         let table = table_of(&header, base, &memory)?;
-        for thread in 0..header.thread_count {
-            check_fresh(thread, &memory.copy(state_addr(&table, thread)), header.buffers_per_thread)?;
+        for lane in 0..header.lane_count {
+            check_fresh(lane, &memory.copy(state_addr(&table, lane)), header.buffers_per_lane)?;
         }
         Ok(Self {
             live: LiveWords::new(&memory, base),
@@ -45,27 +44,37 @@ impl<'m> Region<'m> {
             table,
             rules,
             run_id: header.run_id,
-            threads: header.thread_count,
-            claims: Claims::none(),
+            lanes: header.lane_count,
         })
     }
 
-    /// The recorder of a device thread, once per thread.
+    /// Leases a lane and records in it, until the recorder is flushed.
     ///
     /// # Errors
-    /// When the region has no such thread, or its recorder was given out before.
-    pub fn recorder<H: HostLink>(&self, thread: u32, link: H) -> Result<ThreadRecorder<'m, H>, RegionError> {
-        if thread >= self.threads {
-            return Err(RegionError::NoSuchThread { thread, threads: self.threads });
+    /// When the region has no such lane, or somebody has leased it.
+    pub fn recorder<H: HostLink>(&self, lane: u32, link: H) -> Result<ThreadRecorder<'m, H>, RegionError> {
+        if lane >= self.lanes {
+            return Err(RegionError::NoSuchLane { lane, lanes: self.lanes });
         }
-        let parts = Parts::claim(&self.memory, &self.table, &self.claims, thread)
-            .ok_or(RegionError::ThreadTaken { thread })?;
-        Ok(ThreadRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, thread, link))
+        let parts = Parts::lease(&self.memory, &self.table, lane).ok_or(RegionError::LaneTaken { lane })?;
+        Ok(ThreadRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, lane, link))
     }
 
-    /// Device threads that record.
-    pub fn threads(&self) -> u32 {
-        self.threads
+    /// Leases the first lane that is free. The recorder returns it when it is [flushed](ThreadRecorder::flush), and
+    /// whoever leases it next goes on behind it: sequence numbers, positions and counters do not begin again.
+    ///
+    /// # Errors
+    /// When every lane is leased.
+    pub fn lease<H: HostLink>(&self, link: H) -> Result<ThreadRecorder<'m, H>, RegionError> {
+        let free = |lane| Some((lane, Parts::lease(&self.memory, &self.table, lane)?));
+        let (lane, parts) =
+            (0..self.lanes).find_map(free).ok_or(RegionError::NoLaneFree { lanes: self.lanes })?;
+        Ok(ThreadRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, lane, link))
+    }
+
+    /// Lanes: as many threads can record at a time.
+    pub fn lanes(&self) -> u32 {
+        self.lanes
     }
 
     /// How much is captured.
@@ -114,28 +123,28 @@ fn rules_of(header: &DumpSetupHeader) -> Result<Rules, RegionError> {
 }
 
 fn table_of(header: &DumpSetupHeader, base: u64, memory: &Memory<'_>) -> Result<PartTable, RegionError> {
-    let &DumpSetupHeader { thread_count, records_per_buffer, buffers_per_thread, arena_bytes, .. } = header;
+    let &DumpSetupHeader { lane_count, records_per_buffer, buffers_per_lane, arena_bytes, .. } = header;
     let field = |ok: bool, field, value| ok.then_some(()).ok_or(RegionError::BadField { field, value });
-    field((1..=MAX_DEVICE_THREADS).contains(&(thread_count as usize)), "thread_count", thread_count.into())?;
+    field((1..=MAX_LANES).contains(&lane_count), "lane_count", lane_count.into())?;
     field(records_per_buffer > 0, "records_per_buffer", records_per_buffer.into())?;
-    field(buffers_per_thread > 0, "buffers_per_thread", buffers_per_thread.into())?;
+    field(buffers_per_lane > 0, "buffers_per_lane", buffers_per_lane.into())?;
     let pages = arena_bytes > 0 && arena_bytes.is_multiple_of(LARGE_PAYLOAD_ALIGN);
     field(pages, "arena_bytes", arena_bytes)?;
 
-    // No product overflows 64 bits: counts are at most 32 bits, threads few, and sizes above the memory are refused.
-    let per_buffer = size_of::<DumpBufferHeader>() as u64
-        + u64::from(records_per_buffer) * size_of::<TensorDumpRecord>() as u64;
-    let queue_stride = (u64::from(buffers_per_thread) * 8).next_multiple_of(CACHE_LINE_BYTES as u64);
-    let buffers_stride = u64::from(buffers_per_thread).saturating_mul(per_buffer);
+    // No product overflows 64 bits: counts are at most 32 bits, lanes few, and sizes above the memory are refused.
+    let per_buffer =
+        size_of::<DumpBufferHeader>() as u64 + u64::from(records_per_buffer) * size_of::<DumpRecord>() as u64;
+    let queue_stride = (u64::from(buffers_per_lane) * 8).next_multiple_of(CACHE_LINE_BYTES as u64);
+    let buffers_stride = u64::from(buffers_per_lane).saturating_mul(per_buffer);
     let parts = [
         ("header", DeviceRange { addr: base, bytes: size_of::<DumpSetupHeader>() as u64 }, 1, HEADER_BYTES),
-        ("states", header.states, thread_count, size_of::<DumpBufferState>() as u64),
-        ("queues", header.queues, thread_count, queue_stride),
-        ("buffers", header.buffers, thread_count, buffers_stride),
-        ("arenas", header.arenas, thread_count, arena_bytes),
+        ("states", header.states, lane_count, size_of::<DumpBufferState>() as u64),
+        ("queues", header.queues, lane_count, queue_stride),
+        ("buffers", header.buffers, lane_count, buffers_stride),
+        ("arenas", header.arenas, lane_count, arena_bytes),
     ];
-    for (index, (part, range, threads, stride)) in parts.into_iter().enumerate() {
-        let needed = u64::from(threads).saturating_mul(stride);
+    for (index, (part, range, count, stride)) in parts.into_iter().enumerate() {
+        let needed = u64::from(count).saturating_mul(stride);
         let alone = parts[..index].iter().all(|(_, other, ..)| apart(*other, range));
         let aligned = range.addr.is_multiple_of(CACHE_LINE_BYTES as u64);
         if range.bytes < needed || !memory.contains(range.addr, range.bytes) || !aligned || !alone {
@@ -148,7 +157,7 @@ fn table_of(header: &DumpSetupHeader, base: u64, memory: &Memory<'_>) -> Result<
         queue_stride,
         buffers: header.buffers.addr,
         buffers_stride,
-        buffer_count: buffers_per_thread,
+        buffer_count: buffers_per_lane,
         records: records_per_buffer,
         arenas: header.arenas.addr,
         arena_bytes,
@@ -162,24 +171,24 @@ fn apart(known: DeviceRange, other: DeviceRange) -> bool {
     other.addr >= known.end() || other.addr.saturating_add(other.bytes) <= known.addr
 }
 
-fn state_addr(table: &PartTable, thread: u32) -> u64 {
-    table.states + u64::from(thread) * size_of::<DumpBufferState>() as u64
+fn state_addr(table: &PartTable, lane: u32) -> u64 {
+    table.states + u64::from(lane) * size_of::<DumpBufferState>() as u64
 }
 
 /// The words that the protocols start from. Counters are the device's own and are overwritten.
-fn check_fresh(thread: u32, state: &DumpBufferState, buffers: u32) -> Result<(), RegionError> {
+fn check_fresh(lane: u32, state: &DumpBufferState, buffers: u32) -> Result<(), RegionError> {
     let words = [
         ("write_cursor", state.write_cursor, 0),
         ("current_buffer", state.current_buffer, 0),
         ("ready_pushed", state.ready_pushed, 0),
         ("free_popped", state.free_popped, 0),
-        ("flushed", state.flushed, 0),
+        ("leases", state.leases, 0),
         ("consumed_cursor", state.consumed_cursor, 0),
         ("ready_popped", state.ready_popped, 0),
         ("free_pushed", state.free_pushed, u64::from(buffers)),
     ];
     match words.into_iter().find(|(_, value, fresh)| value != fresh) {
         None => Ok(()),
-        Some((field, value, fresh)) => Err(RegionError::NotFresh { thread, field, value, fresh }),
+        Some((field, value, fresh)) => Err(RegionError::NotFresh { lane, field, value, fresh }),
     }
 }

@@ -1,12 +1,13 @@
 //! The recorder of one device thread.
 
+mod define;
 mod payload;
 
 use core::fmt;
 
 use tensortap_abi::{
-    DumpLevel, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
-    TaskDumpRecord, TensorDesc, TensorDumpRecord, UncapturedReason,
+    DumpLevel, DumpRecord, EdgeRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED,
+    RECORD_PAYLOAD_FILTERED, TaskRecord, TensorDesc, TensorRecord, UncapturedReason, UncapturedRecord,
 };
 use tensortap_geometry::Layout;
 use tensortap_sync::signs;
@@ -14,14 +15,13 @@ use tensortap_values::content_hash;
 use zerocopy::IntoBytes;
 
 use crate::capture::{
-    dispatch_record, edge_record, orchestration_arg_record, scalar_record, task_record, tensor_record,
-    uncaptured_record,
+    dispatch_record, orchestration_arg_record, scalar_record, tensor_record, uncaptured_record,
 };
 use crate::counters::Ledger;
 use crate::filter::{Depth, Rules};
 use crate::host::Patience;
 use crate::lane::{Lane, Need, Refused, Reservation};
-use crate::region::{LiveWords, Memory, Parts, StateWords};
+use crate::region::{LiveWords, Memory, Parts};
 use crate::{
     Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, OrchestrationArgCapture,
     ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
@@ -64,7 +64,7 @@ pub enum Outcome {
 /// struct CacheLine([u8; 64]);
 /// let mut lines = vec![CacheLine([0; 64]); 2000];
 /// let base = lines.as_mut_ptr().expose_provenance() as u64;
-/// let geometry = DumpGeometry { threads: 1, buffers: 2, records: 8, arena_bytes: 16 << 10 };
+/// let geometry = DumpGeometry { lanes: 1, buffers: 2, records: 8, arena_bytes: 16 << 10 };
 /// let setup = setup_bytes(geometry, &SetupOptions {
 ///     base,
 ///     run_id: 1,
@@ -102,7 +102,6 @@ pub struct ThreadRecorder<'m, H> {
     ledger: Ledger<'m>,
     memory: Memory<'m>,
     live: LiveWords<'m>,
-    state: StateWords<'m>,
     rules: Rules,
     patience: Patience,
     link: H,
@@ -119,16 +118,15 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         live: LiveWords<'m>,
         rules: Rules,
         run_id: u64,
-        thread: u32,
+        lane: u32,
         link: H,
     ) -> Self {
-        let state = parts.state;
+        let ledger = Ledger::new(parts.state);
         Self {
-            lane: Lane::new(parts, run_id, thread, rules.batch),
-            ledger: Ledger::new(state),
+            lane: Lane::new(parts, run_id, lane, rules.batch),
+            ledger,
             memory,
             live,
-            state,
             rules,
             patience: Patience::new(rules.liveness_ms, signs::pulse(live.heartbeat())),
             link,
@@ -148,8 +146,8 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
     }
 
     /// Records a task at one of its stages.
-    pub fn task(&mut self, task: &TaskDumpRecord) -> Outcome {
-        self.timed(|recorder| recorder.record_plain(&task_record(task)))
+    pub fn task(&mut self, task: &TaskRecord) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(*task))
     }
 
     /// Records a tensor argument: its payload, its hash and statistics, or its metadata, as level and filter say.
@@ -167,7 +165,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
             self.ledger.filtered(1, 0);
             return Outcome::Filtered;
         }
-        self.timed(|recorder| recorder.record_plain(&scalar_record(scalar)))
+        self.timed(|recorder| recorder.record_plain(scalar_record(scalar)))
     }
 
     /// Records that an argument cannot be captured, and why.
@@ -180,30 +178,31 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
             self.ledger.filtered(1, 0);
             return Outcome::Filtered;
         }
-        self.timed(|recorder| recorder.record_plain(&uncaptured_record(arg)))
+        self.timed(|recorder| recorder.record_plain(uncaptured_record(arg)))
     }
 
     /// Records a dependency.
     pub fn edge(&mut self, edge: &EdgeCapture) -> Outcome {
-        self.timed(|recorder| recorder.record_plain(&edge_record(edge)))
+        let &EdgeCapture { consumer, producer, cause, arg_index } = edge;
+        let record = EdgeRecord::new(producer, consumer, cause, arg_index);
+        self.timed(|recorder| recorder.record_plain(record))
     }
 
     /// Records a dispatch with the final `args[]` of its kernel, whatever the level.
     ///
-    /// The payload is `words`, 8 bytes little endian each, made by [`DispatchWords`](tensortap_abi::DispatchWords);
-    /// [`DispatchFields`](crate::DispatchFields) says where the record holds the rest.
+    /// The payload is `words`, 8 bytes little endian each, made by [`DispatchWords`](tensortap_abi::DispatchWords).
     pub fn dispatch(&mut self, dispatch: &DispatchCapture, words: &[u64]) -> Outcome {
         self.timed(|recorder| recorder.record_dispatch(dispatch, words))
     }
 
     /// Records one of the orchestration's own arguments, whatever level and filter.
     pub fn orchestration_arg(&mut self, arg: &OrchestrationArgCapture<'_>) -> Outcome {
-        self.timed(|recorder| recorder.record_plain(&orchestration_arg_record(arg)))
+        self.timed(|recorder| recorder.record_plain(orchestration_arg_record(arg)))
     }
 
     /// Says that this thread has recorded all it will, and wakes the host to take it.
     pub fn flush(&mut self) {
-        signs::flush(self.state.flushed());
+        self.lane.give_back();
         self.link.wake_host();
     }
 
@@ -263,13 +262,13 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
             self.ledger.filtered(1, if depth == Depth::Payload { bytes } else { 0 });
             return Outcome::Filtered;
         }
-        let Some(content) = content else { return self.record_plain(&bad_descriptor(capture)) };
-        let record = tensor_record(capture, content.left_bytes());
+        let Some(content) = content else { return self.record_plain(bad_descriptor(capture)) };
+        let (record, bytes) = (tensor_record(capture), content.left_bytes());
         match depth {
-            Depth::Metadata => self.record_plain(&record),
+            Depth::Metadata => self.record_plain(record),
             Depth::Statistics => self.record_statistics(record, content),
-            Depth::Payload if self.claims_bytes(record.payload_bytes) => self.record_payload(record, content),
-            Depth::Payload => self.record_capped(record),
+            Depth::Payload if self.claims_bytes(bytes) => self.record_payload(record, content),
+            Depth::Payload => self.record_capped(record, bytes),
         }
     }
 
@@ -283,10 +282,9 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         self.memory.gather(desc.buffer_addr, desc.buffer_bytes, &layout)?.ok()
     }
 
-    fn record_capped(&mut self, mut record: TensorDumpRecord) -> Outcome {
-        let bytes = record.payload_bytes;
+    fn record_capped(&mut self, mut record: TensorRecord, bytes: u64) -> Outcome {
         record.flags |= RECORD_PAYLOAD_FILTERED;
-        let outcome = self.record_plain(&record);
+        let outcome = self.record_plain(record);
         if outcome == Outcome::Recorded {
             self.ledger.filtered(0, bytes);
         }
@@ -295,16 +293,17 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
 
     fn record_dispatch(&mut self, dispatch: &DispatchCapture, words: &[u64]) -> Outcome {
         let bytes = words.as_bytes();
-        let mut record = dispatch_record(dispatch, bytes.len() as u64);
+        let words_bytes = u32::try_from(bytes.len()).expect("a task has at most 65,535 arguments");
+        let mut record = dispatch_record(dispatch, words_bytes);
         let need = Need { bytes: bytes.len() as u64, align: tensortap_abi::SMALL_PAYLOAD_ALIGN };
         match self.reserve(Some(need)) {
             Ok(reservation) => {
                 record.hash = content_hash(bytes).to_le_bytes();
                 record.flags |= RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
-                record.payload_pos = reservation.position();
+                record.words_pos = reservation.position();
                 self.lane.payload(&reservation).write_copy_of_slice(bytes);
                 self.ledger.captured(need.bytes);
-                self.commit(reservation, &record);
+                self.commit(reservation, record);
                 Outcome::Recorded
             }
             Err(reason) => self.drop_payload(record, reason, need.bytes),
@@ -312,7 +311,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
     }
 
     /// Records what has no payload.
-    fn record_plain(&mut self, record: &TensorDumpRecord) -> Outcome {
+    fn record_plain(&mut self, record: impl Into<DumpRecord>) -> Outcome {
         match self.reserve(None) {
             Ok(reservation) => {
                 self.commit(reservation, record);
@@ -326,33 +325,39 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
     }
 
     /// Counts a payload as dropped, and keeps the metadata if there is a place for it.
-    fn drop_payload(&mut self, mut record: TensorDumpRecord, reason: DropReason, bytes: u64) -> Outcome {
+    fn drop_payload(&mut self, record: impl Into<DumpRecord>, reason: DropReason, bytes: u64) -> Outcome {
         self.ledger.dropped(reason, bytes);
         if !self.discards()
             && let Ok(reservation) = self.lane.reserve(None)
         {
+            let mut record = record.into();
             record.flags |= RECORD_PAYLOAD_DROPPED;
-            self.commit(reservation, &record);
+            self.commit(reservation, record);
         }
         Outcome::Dropped(reason)
     }
 
     /// Reserves a place and space, waiting for the host if the policy says so.
     fn reserve(&mut self, need: Option<Need>) -> Result<Reservation, DropReason> {
+        self.reserve_waiting(need, self.rules.waits)
+    }
+
+    /// Reserves a place and space; `waits`: when there is none, until there is or the host counts as gone.
+    fn reserve_waiting(&mut self, need: Option<Need>, waits: bool) -> Result<Reservation, DropReason> {
         loop {
             if self.discards() {
                 return Err(DropReason::NoHost);
             }
             match self.lane.reserve(need) {
                 Ok(reservation) => return Ok(reservation),
-                Err(_) if self.waits() => self.wait_for(need),
+                Err(_) if waits && !self.patience.is_gone() => self.wait_for(need),
                 Err(refused) => return Err(self.reason(refused)),
             }
         }
     }
 
-    fn commit(&mut self, reservation: Reservation, record: &TensorDumpRecord) {
-        let crowded = self.lane.commit(reservation, record);
+    fn commit(&mut self, reservation: Reservation, record: impl Into<DumpRecord>) {
+        let crowded = self.lane.commit(reservation, &record.into());
         self.ledger.committed();
         if crowded && !self.rules.batch {
             self.link.wake_host();
@@ -394,7 +399,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
     }
 }
 
-fn bad_descriptor(capture: &TensorCapture<'_>) -> TensorDumpRecord {
+fn bad_descriptor(capture: &TensorCapture<'_>) -> UncapturedRecord {
     let &TensorCapture { task_id, stage, role, arg_index, marked, .. } = capture;
     let reason = UncapturedReason::BadDescriptor;
     uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked })

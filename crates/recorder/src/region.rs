@@ -11,14 +11,14 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ptr;
 
 use tensortap_abi::{
-    CACHE_LINE_BYTES, DeviceRange, DumpBufferHeader, DumpBufferState, DumpSetupHeader, MAX_DEVICE_THREADS,
-    TensorDumpRecord,
+    CACHE_LINE_BYTES, DeviceRange, DumpBufferHeader, DumpBufferState, DumpRecord, DumpSetupHeader,
 };
 use tensortap_geometry::Layout;
 use tensortap_sync::arena::ArenaCursors;
 use tensortap_sync::buffers::BufferWords;
+use tensortap_sync::lease::Lease;
 use tensortap_sync::spsc::QueueCells;
-use tensortap_sync::{Flag, SharedU32, SharedU64};
+use tensortap_sync::{SharedU32, SharedU64};
 use zerocopy::FromBytes;
 
 use crate::{Gather, GatherError};
@@ -129,7 +129,7 @@ impl<'m> LiveWords<'m> {
     live_word!(bytes_captured);
 }
 
-/// One thread's [`DumpBufferState`].
+/// One lane's [`DumpBufferState`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateWords<'m>(&'m [SharedU64; STATE_WORDS]);
 
@@ -143,7 +143,7 @@ macro_rules! state_words {
 
 impl<'m> StateWords<'m> {
     state_words! {
-        write_cursor current_buffer ready_pushed free_popped flushed consumed_cursor ready_popped free_pushed
+        write_cursor current_buffer ready_pushed free_popped leases next_seq consumed_cursor ready_popped free_pushed
         records payload_bytes held_up_ns dropped_no_buffer dropped_no_space dropped_no_host dropped_bytes
         filtered_records filtered_bytes
     }
@@ -204,7 +204,7 @@ impl<'m> BufferWords for LaneWords<'m> {
     }
 }
 
-/// One thread's record buffers, to be filled by the one that has this.
+/// One lane's record buffers, to be filled by the one that has this.
 #[derive(Debug)]
 pub(crate) struct Buffers<'m> {
     base: *mut u8,
@@ -227,22 +227,22 @@ impl Buffers<'_> {
 
     /// Writes a buffer's header except for `committed`.
     pub fn write_header(&mut self, number: u32, header: &DumpBufferHeader) {
-        let DumpBufferHeader { run_id, first_seq, thread, committed: _, reserved } = *header;
+        let DumpBufferHeader { run_id, first_seq, lane, committed: _, reserved } = *header;
         let at = self.header(number);
         // SAFETY: `header` is in bounds and aligned. The buffer came from the free queue, so the host reads nothing of
         // it until it is current again; it reaches `committed` through atomics only.
         unsafe {
             (&raw mut (*at).run_id).write(run_id);
             (&raw mut (*at).first_seq).write(first_seq);
-            (&raw mut (*at).thread).write(thread);
+            (&raw mut (*at).lane).write(lane);
             (&raw mut (*at).reserved).write(reserved);
         }
     }
 
     /// Writes a record that is not committed yet.
-    pub fn write_record(&mut self, number: u32, place: u32, record: &TensorDumpRecord) {
+    pub fn write_record(&mut self, number: u32, place: u32, record: &DumpRecord) {
         assert!(place < self.records, "place {place} in a buffer of {}", self.records);
-        let records = self.header(number).wrapping_add(1).cast::<TensorDumpRecord>();
+        let records = self.header(number).wrapping_add(1).cast::<DumpRecord>();
         // SAFETY: `place` lies in the buffer, records follow the header and are aligned as it is; the host reads the
         // record only after it is committed.
         unsafe { records.add(place as usize).write(*record) }
@@ -257,7 +257,7 @@ impl Buffers<'_> {
     }
 }
 
-/// One thread's arena, to be filled by the one that has this.
+/// One lane's arena, to be filled by the one that has this.
 #[derive(Debug)]
 pub(crate) struct Arena<'m> {
     base: *mut u8,
@@ -302,19 +302,10 @@ pub(crate) struct PartTable {
     pub arena_bytes: u64,
 }
 
-/// Which threads have a recorder: their parts are handed out once.
-#[derive(Debug)]
-pub(crate) struct Claims([Flag; MAX_DEVICE_THREADS]);
-
-impl Claims {
-    pub const fn none() -> Self {
-        Self([const { Flag::new() }; MAX_DEVICE_THREADS])
-    }
-}
-
-/// One thread's parts of the region.
+/// One lane's parts of the region.
 #[derive(Debug)]
 pub(crate) struct Parts<'m> {
+    pub lease: Lease<'m>,
     pub state: StateWords<'m>,
     pub words: LaneWords<'m>,
     pub buffers: Buffers<'m>,
@@ -322,20 +313,22 @@ pub(crate) struct Parts<'m> {
 }
 
 impl<'m> Parts<'m> {
-    /// The parts of `thread`, the first time they are asked for. The parts in `table` do not overlap.
-    pub fn claim(memory: &Memory<'m>, table: &PartTable, claims: &Claims, thread: u32) -> Option<Self> {
-        claims.0[thread as usize].raise().then(|| Self::new(memory, table, thread))
+    /// The parts of `lane`, unless somebody has leased it. The parts in `table` do not overlap.
+    pub fn lease(memory: &Memory<'m>, table: &PartTable, lane: u32) -> Option<Self> {
+        let lease = Lease::take(state_words(memory, table, lane.into()).leases())?;
+        Some(Self::new(memory, table, lane, lease))
     }
 
-    fn new(memory: &Memory<'m>, table: &PartTable, thread: u32) -> Self {
-        let thread = u64::from(thread);
-        let state = state_words(memory, table, thread);
-        let queues = table.queues + thread * table.queue_stride;
+    fn new(memory: &Memory<'m>, table: &PartTable, lane: u32, lease: Lease<'m>) -> Self {
+        let lane = u64::from(lane);
+        let state = state_words(memory, table, lane);
+        let queues = table.queues + lane * table.queue_stride;
         let ready = queues + u64::from(table.buffer_count) * 4;
-        let buffers = table.buffers + thread * table.buffers_stride;
+        let buffers = table.buffers + lane * table.buffers_stride;
         assert!(buffers.is_multiple_of(CACHE_LINE_BYTES as u64), "buffers at {buffers:#x} are not aligned");
-        let arena = table.arenas + thread * table.arena_bytes;
+        let arena = table.arenas + lane * table.arena_bytes;
         Self {
+            lease,
             state,
             words: LaneWords {
                 memory: memory.share(),
@@ -363,9 +356,9 @@ impl<'m> Parts<'m> {
 
 /// From one buffer to the next.
 fn buffer_bytes(records: u32) -> u64 {
-    size_of::<DumpBufferHeader>() as u64 + u64::from(records) * size_of::<TensorDumpRecord>() as u64
+    size_of::<DumpBufferHeader>() as u64 + u64::from(records) * size_of::<DumpRecord>() as u64
 }
 
-fn state_words<'m>(memory: &Memory<'m>, table: &PartTable, thread: u64) -> StateWords<'m> {
-    StateWords(memory.words(table.states + thread * size_of::<DumpBufferState>() as u64))
+fn state_words<'m>(memory: &Memory<'m>, table: &PartTable, lane: u64) -> StateWords<'m> {
+    StateWords(memory.words(table.states + lane * size_of::<DumpBufferState>() as u64))
 }

@@ -2,8 +2,8 @@
 
 use tensortap_abi::{
     CACHE_LINE_BYTES, DUMP_LAYOUT_VERSION, DUMP_MAGIC, DeviceRange, DumpBufferHeader, DumpBufferState,
-    DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpSetupHeader, LARGE_PAYLOAD_ALIGN,
-    MAX_DEVICE_THREADS, TensorDumpRecord,
+    DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader,
+    LARGE_PAYLOAD_ALIGN, MAX_LANES,
 };
 use zerocopy::IntoBytes;
 
@@ -33,7 +33,7 @@ pub struct SetupOptions {
 pub struct SetupBytes {
     /// At the region's start.
     pub header: DumpSetupHeader,
-    /// Of every thread, from [`DumpGeometry::states_offset`] on.
+    /// Of every lane, from [`DumpGeometry::states_offset`] on.
     pub state: DumpBufferState,
     geometry: DumpGeometry,
 }
@@ -44,7 +44,7 @@ pub struct SetupBytes {
 /// use tensortap_abi::{DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy};
 /// use tensortap_recorder::{SetupOptions, setup_bytes};
 ///
-/// let geometry = DumpGeometry { threads: 3, buffers: 4, records: 64, arena_bytes: 1 << 20 };
+/// let geometry = DumpGeometry { lanes: 3, buffers: 4, records: 64, arena_bytes: 1 << 20 };
 /// let setup = setup_bytes(geometry, &SetupOptions {
 ///     base: 0x2000_0000_0000,
 ///     run_id: 1,
@@ -65,29 +65,29 @@ pub struct SetupBytes {
 pub fn setup_bytes(geometry: DumpGeometry, options: &SetupOptions) -> Result<SetupBytes, SetupError> {
     let &SetupOptions { base, run_id, level, policy, collect, liveness_ms, filter } = options;
     check(geometry, options)?;
-    let threads = u64::from(geometry.threads);
+    let lanes = u64::from(geometry.lanes);
     let part = |offset: u64, bytes: u64| DeviceRange { addr: base + offset, bytes };
     let state_bytes = size_of::<DumpBufferState>() as u64;
     let header = DumpSetupHeader {
         magic: DUMP_MAGIC,
         layout_version: DUMP_LAYOUT_VERSION,
         run_id,
-        thread_count: geometry.threads,
+        lane_count: geometry.lanes,
         level: level as u32,
         records_per_buffer: geometry.records,
-        buffers_per_thread: geometry.buffers,
+        buffers_per_lane: geometry.buffers,
         arena_bytes: geometry.arena_bytes,
         policy: policy as u32,
         collect: collect as u32,
         liveness_ms,
         reserved0: 0,
-        states: part(geometry.states_offset(), threads * state_bytes),
-        queues: part(geometry.queues_offset(), threads * geometry.queue_bytes()),
+        states: part(geometry.states_offset(), lanes * state_bytes),
+        queues: part(geometry.queues_offset(), lanes * geometry.queue_bytes()),
         buffers: part(
             geometry.buffers_offset(),
-            threads * u64::from(geometry.buffers) * geometry.buffer_bytes(),
+            lanes * u64::from(geometry.buffers) * geometry.buffer_bytes(),
         ),
-        arenas: part(geometry.arenas_offset(), threads * geometry.arena_bytes),
+        arenas: part(geometry.arenas_offset(), lanes * geometry.arena_bytes),
         filter,
         reserved1: [0; 7],
         heartbeat: 0,
@@ -101,7 +101,7 @@ pub fn setup_bytes(geometry: DumpGeometry, options: &SetupOptions) -> Result<Set
 }
 
 impl SetupBytes {
-    /// The words of one thread's queues, `u32` each: every buffer is free, none is ready; zero to the end of the line.
+    /// The words of one lane's queues, `u32` each: every buffer is free, none is ready; zero to the end of the line.
     pub fn queue_words(&self) -> impl Iterator<Item = u32> + use<> {
         let (buffers, bytes) = (self.geometry.buffers, self.geometry.queue_bytes());
         (0..buffers).chain(core::iter::repeat(0)).take(usize::try_from(bytes / 4).unwrap_or(usize::MAX))
@@ -121,10 +121,10 @@ impl SetupBytes {
     /// # Errors
     /// What `write` returned.
     pub fn try_write<E>(&self, mut write: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
-        for thread in 0..u64::from(self.geometry.threads) {
+        for lane in 0..u64::from(self.geometry.lanes) {
             let state_bytes = size_of::<DumpBufferState>() as u64;
-            write(self.geometry.states_offset() + thread * state_bytes, self.state.as_bytes())?;
-            let queues = self.geometry.queues_offset() + thread * self.geometry.queue_bytes();
+            write(self.geometry.states_offset() + lane * state_bytes, self.state.as_bytes())?;
+            let queues = self.geometry.queues_offset() + lane * self.geometry.queue_bytes();
             self.write_queues(queues, &mut write)?;
         }
         write(0, self.header.as_bytes())
@@ -151,7 +151,7 @@ impl SetupBytes {
 }
 
 fn check(geometry: DumpGeometry, options: &SetupOptions) -> Result<(), SetupError> {
-    let DumpGeometry { threads, buffers, records, arena_bytes } = geometry;
+    let DumpGeometry { lanes, buffers, records, arena_bytes } = geometry;
     let align = CACHE_LINE_BYTES as u64;
     if !options.base.is_multiple_of(align) {
         return Err(SetupError::Unaligned { base: options.base, align });
@@ -159,12 +159,7 @@ fn check(geometry: DumpGeometry, options: &SetupOptions) -> Result<(), SetupErro
     let size = |ok: bool, field, value: u64, remedy| {
         ok.then_some(()).ok_or(SetupError::BadSize { field, value, remedy })
     };
-    size(
-        (1..=MAX_DEVICE_THREADS).contains(&(threads as usize)),
-        "threads",
-        threads.into(),
-        "at least 1, and no more than a device has",
-    )?;
+    size((1..=MAX_LANES).contains(&lanes), "lanes", lanes.into(), "from 1 to 1024")?;
     size(buffers > 0, "buffers", buffers.into(), "at least 1")?;
     size(records > 0, "records", records.into(), "at least 1")?;
     let pages = arena_bytes > 0 && arena_bytes.is_multiple_of(LARGE_PAYLOAD_ALIGN);
@@ -181,15 +176,15 @@ fn check(geometry: DumpGeometry, options: &SetupOptions) -> Result<(), SetupErro
 
 /// End of the region, `None` when it exceeds 64 bits: only then may the geometry's own sums be used.
 fn region_end(geometry: DumpGeometry, base: u64) -> Option<u64> {
-    let DumpGeometry { threads, buffers, records, arena_bytes } = geometry;
-    let per_buffer = u64::from(records) * size_of::<TensorDumpRecord>() as u64 + BUFFER_HEADER_BYTES;
-    let per_thread = per_buffer
+    let DumpGeometry { lanes, buffers, records, arena_bytes } = geometry;
+    let per_buffer = u64::from(records) * size_of::<DumpRecord>() as u64 + BUFFER_HEADER_BYTES;
+    let per_lane = per_buffer
         .checked_add(2 * size_of::<u32>() as u64)?
         .checked_mul(buffers.into())?
         .checked_add((size_of::<DumpBufferState>() + CACHE_LINE_BYTES) as u64)?
         .checked_add(arena_bytes)?;
-    per_thread
-        .checked_mul(threads.into())?
+    per_lane
+        .checked_mul(lanes.into())?
         .checked_add(size_of::<DumpSetupHeader>() as u64 + LARGE_PAYLOAD_ALIGN)?
         .checked_add(base)
 }

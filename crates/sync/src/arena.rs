@@ -106,7 +106,7 @@ pub struct Space<W, O = Proven> {
 }
 
 impl<W: ArenaWords<Error = Infallible>> Space<W> {
-    /// Takes the producing side of an arena of `bytes` (not zero) whose cursors are both zero.
+    /// Takes the producing side of an arena of `bytes` (not zero), and goes on where its last holder left off.
     pub fn new(words: W, bytes: u64) -> Self {
         Self::with_orderings(words, bytes, false)
     }
@@ -120,7 +120,11 @@ impl<W: ArenaWords<Error = Infallible>> Space<W> {
 impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
     fn with_orderings(words: W, bytes: u64, overwrites: bool) -> Self {
         debug_assert!(bytes > 0, "an arena without bytes");
-        Self { words, bytes, written: 0, consumed: Follower::new(0), overwrites, orderings: PhantomData }
+        // Relaxed: who had this side before has handed it over, or there was nobody.
+        let Ok(written) = words.written().load(Ordering::Relaxed);
+        // No further behind than the arena is long, whatever the other side's word says.
+        let consumed = Follower::new(written.saturating_sub(bytes));
+        Self { words, bytes, written, consumed, overwrites, orderings: PhantomData }
     }
 
     /// Where a piece with this alignment (a power of two that divides the arena) would begin. Hands out nothing.

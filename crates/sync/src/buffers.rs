@@ -24,6 +24,7 @@ use core::convert::Infallible;
 use core::ops::Range;
 
 use crate::Word;
+use crate::atomic::Ordering;
 use crate::commit::{Current, Observer, Publisher, current_with};
 use crate::cursor::{CursorError, ReadError};
 use crate::orderings::{CommitOrderings, Proven, SpscOrderings};
@@ -73,7 +74,7 @@ struct Filling<W, O> {
 }
 
 impl<W: BufferWords<Error = Infallible>> Filler<W> {
-    /// Takes the producing half of buffers that are all free.
+    /// Takes the producing half, and goes on where its last holder left off; if there was none, all buffers are free.
     pub fn new(words: W) -> Self {
         Self::with_orderings(words)
     }
@@ -81,13 +82,23 @@ impl<W: BufferWords<Error = Infallible>> Filler<W> {
 
 impl<W: BufferWords<Error = Infallible>, O: BufferOrderings> Filler<W, O> {
     fn with_orderings(words: W) -> Self {
+        // Relaxed: who had this half before has handed it over, or there was nobody.
+        let Ok(popped) = words.free().popped().load(Ordering::Relaxed);
+        let Ok(pushed) = words.ready().pushed().load(Ordering::Relaxed);
+        let buffers = u64::from(words.buffers());
         Self {
-            free: Consumer::with_orderings(words.free(), words.buffers().into(), 0),
-            ready: Producer::with_orderings(words.ready(), 0, 0),
+            // Of the other half's counts as much as must be so: it is looked at when that does not suffice.
+            free: Consumer::with_orderings(words.free(), popped.max(buffers), popped),
+            ready: Producer::with_orderings(words.ready(), pushed, pushed.saturating_sub(buffers)),
             current: Current::with_orderings(words.current()),
+            filling: left_unfilled(&words),
             words,
-            filling: None,
         }
+    }
+
+    /// Records of the buffer being filled that are visible.
+    pub fn published(&self) -> u64 {
+        self.filling.as_ref().map_or(0, |filling| filling.publisher.count())
     }
 
     /// Takes the next free buffer and lets the caller write its header; false when there is none now. To be called
@@ -144,6 +155,18 @@ impl<W: BufferWords<Error = Infallible>, O: BufferOrderings> Filler<W, O> {
         // Never full: it has room for every buffer. If the other side's count is damaged, the buffer is lost with it.
         let _ = self.ready.push(filling.number);
     }
+}
+
+/// The buffer that the last holder was filling.
+fn left_unfilled<W: BufferWords<Error = Infallible>, O: BufferOrderings>(
+    words: &W,
+) -> Option<Filling<W::Word, O>> {
+    let Ok(current) = words.current().load(Ordering::Relaxed);
+    let number = u32::try_from(current.checked_sub(1)?).ok().filter(|&number| number < words.buffers())?;
+    let committed = words.committed(number);
+    let Ok(count) = committed.load(Ordering::Relaxed);
+    let publisher = Publisher::go_on(committed, count);
+    (count < u64::from(words.records())).then_some(Filling { number, publisher })
 }
 
 /// What the other half's words say and cannot be.

@@ -65,6 +65,11 @@ impl<W: Word<Error = Infallible>, O: CommitOrderings> Publisher<W, O> {
         Self { word, count: 0, orderings: PhantomData }
     }
 
+    /// Goes on with a filling of which so many records are visible.
+    pub(crate) fn go_on(word: W, count: u64) -> Self {
+        Self { word, count, orderings: PhantomData }
+    }
+
     /// Makes one more record visible, and returns how many are. To be called after the last write to it.
     pub fn publish(&mut self) -> u64 {
         self.count += 1;

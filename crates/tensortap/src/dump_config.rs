@@ -140,7 +140,8 @@ impl DumpConfig {
             return bad("--dump-records", self.records.into(), possible(Self::RECORDS));
         }
         let arena_bytes = self.arena_bytes.next_multiple_of(LARGE_PAYLOAD_ALIGN);
-        let geometry = DumpGeometry { threads, buffers: self.buffers, records: self.records, arena_bytes };
+        let geometry =
+            DumpGeometry { lanes: threads, buffers: self.buffers, records: self.records, arena_bytes };
         if geometry.bytes() > MAX_REGION_BYTES {
             let expected = format!(
                 "{threads} threads would take {} bytes, {MAX_REGION_BYTES} are allowed",

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, RECORD_IN_FLIGHT, RecordKind,
-    TaskDumpRecord, TaskId, TensorDesc, TensorDumpRecord,
+    DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, EdgeRecord, RECORD_IN_FLIGHT,
+    TaskId, TaskRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -17,7 +17,7 @@ use tensortap_format::{
     WriterOptions, choose_dir, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
-use tensortap_recorder::{SetupOptions, UncapturedArg, uncaptured_record};
+use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
 use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
 
@@ -150,18 +150,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Device threads that did not say, at the end of a run that went well, that they have recorded everything.
+    /// Lanes that were leased and, at the end of a run that went well, not returned: their threads did not say that they have
+    /// recorded everything.
     fn unflushed(&self) -> Option<String> {
         let (geometry, access) = (self.options.as_ref()?.geometry, self.access.as_ref()?);
-        let state = |thread: u32| {
+        let state = |lane: u32| {
             let states = self.region.addr + geometry.states_offset();
-            states + u64::from(thread) * size_of::<DumpBufferState>() as u64
+            states + u64::from(lane) * size_of::<DumpBufferState>() as u64
         };
-        let flushed = |thread| access.read_u64(state(thread) + offset_of!(DumpBufferState, flushed) as u64);
-        let missing: Vec<String> = (0..geometry.threads)
-            .filter(|&thread| !matches!(flushed(thread), Ok(1)))
-            .map(|thread| thread.to_string())
-            .collect();
+        let returned = |lane| {
+            let leases = access.read_u64(state(lane) + offset_of!(DumpBufferState, leases) as u64);
+            matches!(leases, Ok(leases) if leases % 2 == 0)
+        };
+        let missing: Vec<String> =
+            (0..geometry.lanes).filter(|&lane| !returned(lane)).map(|lane| lane.to_string()).collect();
         (!missing.is_empty()).then(|| {
             format!("device threads {} did not say that they recorded everything", missing.join(", "))
         })
@@ -210,7 +212,15 @@ impl<'a> Session<'a> {
                 }
                 match gather(&**access, desc) {
                     Ok(content) => {
-                        let record = tensor_record(task, arg_index, desc, role.tag());
+                        let record = tensor_record(&TensorCapture {
+                            task_id: task.slot.task_id,
+                            stage: DumpStage::AfterCompletion,
+                            role: *role,
+                            arg_index,
+                            desc,
+                            marked: task.slot.dump_marks & 1 << arg_index != 0,
+                            in_flight: true,
+                        });
                         collector.record_tensor(&record, &content)?;
                     }
                     Err(reason) => {
@@ -270,7 +280,7 @@ impl DumpSession for Session<'_> {
         options.device_memory = device.memory();
         let failed = |error: &dyn std::error::Error| RunError::Dump(error.to_string());
         // Behind the device's threads and the host's own records.
-        let thread = options.geometry.threads + 1;
+        let thread = options.geometry.lanes + 1;
         for (first, chunk) in (0_u64..).step_by(EDGES_PER_FRAME).zip(edges.chunks(EDGES_PER_FRAME)) {
             let records: Vec<IndexRecord> = chunk.iter().map(|&(from, to)| edge_record(from, to)).collect();
             writer.append(thread, first..first + chunk.len() as u64, &records).map_err(|e| failed(&e))?;
@@ -324,44 +334,19 @@ fn in_words(event: &CollectEvent<'_>) -> String {
 const EDGES_PER_FRAME: usize = 4096;
 
 fn edge_record(from: TaskId, to: TaskId) -> IndexRecord {
-    IndexRecord::plain(&TensorDumpRecord {
-        task_id: to.0,
-        address: from.0,
-        kind: RecordKind::Edge as u8,
-        stage: u8::try_from(EdgeCause::Explicit as u16).unwrap_or(0),
-        ..TensorDumpRecord::default()
-    })
+    IndexRecord::plain(&EdgeRecord::new(from.0, to.0, EdgeCause::Explicit, 0))
 }
 
-fn task_record(task: &InFlightTask) -> TaskDumpRecord {
-    TaskDumpRecord {
+fn task_record(task: &InFlightTask) -> TaskRecord {
+    TaskRecord {
         task_id: task.slot.task_id,
         func_id: task.slot.func_id,
         block_num: task.slot.block_num,
-        dispatched_ns: task.slot.dispatched_ns,
+        started_ns: task.slot.dispatched_ns,
         tensor_count: task.slot.tensor_count.into(),
         scalar_count: task.slot.scalar_count.into(),
-        kind: RecordKind::Task as u8,
         flags: RECORD_IN_FLIGHT,
-        ..TaskDumpRecord::default()
-    }
-}
-
-fn tensor_record(task: &InFlightTask, arg_index: u16, desc: &TensorDesc, role: u8) -> TensorDumpRecord {
-    TensorDumpRecord {
-        task_id: task.slot.task_id,
-        start_offset: desc.start_offset,
-        address: desc.buffer_addr,
-        kind: RecordKind::Tensor as u8,
-        stage: DumpStage::AfterCompletion as u8,
-        role,
-        dtype: desc.dtype,
-        ndims: desc.ndims,
-        flags: RECORD_IN_FLIGHT,
-        arg_index,
-        shape: desc.shape,
-        strides: desc.strides,
-        ..TensorDumpRecord::default()
+        ..TaskRecord::default()
     }
 }
 

@@ -83,7 +83,7 @@ impl Device for Watched {
 }
 
 const GEOMETRY: fn(u32) -> DumpGeometry =
-    |threads| DumpGeometry { threads, buffers: 2, records: 64, arena_bytes: 64 << 10 };
+    |threads| DumpGeometry { lanes: threads, buffers: 2, records: 64, arena_bytes: 64 << 10 };
 
 /// A dump that nobody collects.
 struct Unread {

@@ -12,7 +12,7 @@
 //! | per tensor | its descriptor: buffer address, buffer bytes, start offset, owner task, one word of version (u32), dtype, dimensions (u8 each) and flags (u16), then sizes and strides of the dimensions in use |
 
 use crate::{
-    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, MAX_ARGS, MAX_DIMS, MAX_SCALARS, MAX_TENSORS,
+    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, MAX_DIMS, MAX_RECORD_ARGS, MAX_SCALARS, MAX_TENSORS,
     SUBTASK_CONTEXT_SLOT, SubtaskContext, TensorDesc,
 };
 
@@ -21,9 +21,15 @@ const DESC_HEAD_WORDS: usize = 5;
 /// Addresses and content of the two contexts.
 const CONTEXT_WORDS: usize = 4;
 
+/// Words of a dispatch with so many tensors, of so many dimensions at the most, and scalars.
+const fn most_words(tensors: usize, scalars: usize) -> usize {
+    tensors + scalars + CONTEXT_WORDS + scalars.div_ceil(8) + tensors * (DESC_HEAD_WORDS + 2 * MAX_DIMS)
+}
+
+/// The most words that a dispatch of a scene carries.
+pub const MAX_SCENE_WORDS: usize = most_words(MAX_TENSORS, MAX_SCALARS);
 /// The most words that a dispatch's record carries.
-pub const MAX_DISPATCH_WORDS: usize =
-    MAX_ARGS + CONTEXT_WORDS + MAX_SCALARS.div_ceil(8) + MAX_TENSORS * (DESC_HEAD_WORDS + 2 * MAX_DIMS);
+pub const MAX_DISPATCH_WORDS: usize = most_words(MAX_RECORD_ARGS as usize, 0);
 
 /// The words of one dispatch, being gathered: slots and contexts first, then scalar dtypes, then descriptors in order.
 ///
@@ -43,7 +49,7 @@ pub const MAX_DISPATCH_WORDS: usize =
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchWords {
-    words: [u64; MAX_DISPATCH_WORDS],
+    words: [u64; MAX_SCENE_WORDS],
     len: usize,
     dtypes_at: usize,
 }
@@ -62,7 +68,7 @@ impl DispatchWords {
     ) -> DispatchWords {
         assert!(tensor_count <= MAX_TENSORS && scalar_count <= MAX_SCALARS, "more than a payload holds");
         let slots = tensor_count + scalar_count;
-        let mut words = [0; MAX_DISPATCH_WORDS];
+        let mut words = [0; MAX_SCENE_WORDS];
         words[..slots].copy_from_slice(&args[..slots]);
         words[slots..slots + CONTEXT_WORDS].copy_from_slice(&[
             args[BLOCK_CONTEXT_SLOT],
@@ -116,9 +122,9 @@ pub struct DispatchParts<'w> {
 
 impl<'w> DispatchParts<'w> {
     /// `None` when the words are not exactly those of so many tensors and scalars.
-    pub fn read(words: &'w [u64], tensor_count: u64, scalar_count: u64) -> Option<DispatchParts<'w>> {
-        let tensor_count = usize::try_from(tensor_count).ok().filter(|&count| count <= MAX_TENSORS)?;
-        let scalar_count = usize::try_from(scalar_count).ok().filter(|&count| count <= MAX_SCALARS)?;
+    pub fn read(words: &'w [u64], tensor_count: u32, scalar_count: u32) -> Option<DispatchParts<'w>> {
+        tensor_count.checked_add(scalar_count).filter(|&args| args <= MAX_RECORD_ARGS)?;
+        let (tensor_count, scalar_count) = (tensor_count as usize, scalar_count as usize);
         let parts = DispatchParts { words, tensor_count, scalar_count };
         let mut rest = words.get(parts.descs_at()..)?;
         for _ in 0..tensor_count {
@@ -267,7 +273,7 @@ mod tests {
     fn what_is_gathered_comes_back_whole() {
         for (tensors, scalars) in [(0, 0), (1, 0), (0, 1), (3, 8), (9, 9), (MAX_TENSORS, MAX_SCALARS)] {
             let words = gathered(tensors, scalars);
-            let parts = DispatchParts::read(words.words(), tensors as u64, scalars as u64).unwrap();
+            let parts = DispatchParts::read(words.words(), tensors as u32, scalars as u32).unwrap();
             assert!((0..tensors + scalars).all(|slot| parts.slot(slot) == 0x1000 + slot as u64));
             assert!((0..scalars).all(|i| usize::from(parts.scalar(i).1) == i + 1));
             assert_eq!(parts.context_addrs(), [0x1030, 0x1031]);
@@ -284,7 +290,7 @@ mod tests {
         for len in 0..words.len() {
             assert_eq!(DispatchParts::read(&words[..len], 3, 5), None, "{len}");
         }
-        for (tensors, scalars) in [(2, 5), (17, 5), (3, 33), (u64::MAX, 0), (0, u64::MAX)] {
+        for (tensors, scalars) in [(2, 5), (17, 5), (3, 33), (u32::MAX, 0), (0, u32::MAX), (u32::MAX, 1)] {
             assert_eq!(DispatchParts::read(words, tensors, scalars), None, "{tensors} {scalars}");
         }
     }
@@ -294,7 +300,7 @@ mod tests {
         let mut words =
             DispatchWords::new(&[0; ARG_SLOTS], 16, 32, BlockContext::default(), SubtaskContext::default());
         (0..16).for_each(|_| words.tensor(&TensorDesc { ndims: 200, ..desc(8) }));
-        assert_eq!(words.words().len(), MAX_DISPATCH_WORDS);
+        assert_eq!(words.words().len(), MAX_SCENE_WORDS);
         let parts = DispatchParts::read(words.words(), 16, 32).unwrap();
         assert!(parts.tensors().all(|tensor| tensor == desc(8)));
     }

@@ -1,240 +1,358 @@
 //! What one record says.
+//!
+//! Every record has 192 bytes, three cache lines, and the same head; behind it each kind has fields of its own. What a kind
+//! does not use is zero.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::{MAX_DIMS, SLOTS_PER_TASK, assert_layout};
+use crate::assert_layout;
 
-/// What a record is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// A tensor argument.
+/// Tensors and scalars that one task may have in a dump; what scenes may submit is less.
+pub const MAX_RECORD_ARGS: u32 = u16::MAX as u32;
+
+macro_rules! record_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $tag:literal),+ $(,)?) => {
+        /// What a record is about.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum RecordKind {
+            $($(#[$doc])* $kind = $tag),+
+        }
+
+        impl RecordKind {
+            /// Every kind.
+            pub const ALL: &[RecordKind] = &[$(RecordKind::$kind),+];
+
+            /// The kind of a tag, `None` when damaged.
+            pub const fn from_tag(tag: u8) -> Option<RecordKind> {
+                match tag {
+                    $($tag => Some(RecordKind::$kind),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+record_kinds! {
+    /// A tensor argument: a [`TensorRecord`].
     Tensor = 1,
-    /// A scalar argument; `payload_pos` holds its bits.
+    /// A scalar argument: a [`ScalarRecord`].
     Scalar = 2,
-    /// A task that completed (or is in flight): a [`TaskDumpRecord`].
+    /// A task at one of its stages: a [`TaskRecord`].
     Task = 3,
-    /// A dispatch; its `args[]` lie in the arena, as [`crate::DispatchWords`].
+    /// A dispatch: a [`DispatchRecord`].
     Dispatch = 4,
-    /// A tensor argument whose payload follows in pieces; `payload_bytes` is the total.
+    /// A tensor argument whose payload follows in pieces: a [`BeginRecord`].
     Begin = 5,
-    /// A piece of the payload begun last by this thread; `start_offset` is its place in the payload, in bytes.
+    /// A piece of a payload that was begun: a [`PieceRecord`].
     Piece = 6,
-    /// The end of the payload begun last by this thread, with its hash.
+    /// The end of a payload that was begun: a [`CommitRecord`].
     Commit = 7,
-    /// An argument that could not be captured; `start_offset` holds an [`UncapturedReason`] tag.
+    /// An argument that could not be captured: an [`UncapturedRecord`].
     Uncaptured = 8,
-    /// A dependency: `task_id` waits for `address`; `arg_index`, and an `EdgeCause` tag in `stage`.
+    /// A dependency: an [`EdgeRecord`].
     Edge = 9,
-    /// One of the orchestration's own arguments: a tensor without payload; `payload_bytes` is the size of its buffer,
-    /// `arg_index` its place among them.
+    /// One of the orchestration's own arguments: an [`OrchestrationArgRecord`].
     OrchestrationArg = 10,
+    /// A payload that arrived after its record: a [`FilledRecord`].
+    Filled = 11,
+    /// A [`StringRecord`](crate::StringRecord).
+    String = 12,
+    /// A [`ScopeRecord`](crate::ScopeRecord).
+    Scope = 13,
+    /// A [`KernelRecord`](crate::KernelRecord).
+    Kernel = 14,
+    /// A [`QueueRecord`](crate::QueueRecord).
+    Queue = 15,
+    /// A [`LaneRecord`](crate::LaneRecord).
+    Lane = 16,
+    /// A [`StepRecord`](crate::StepRecord).
+    Step = 17,
+    /// A [`ModuleRecord`](crate::ModuleRecord).
+    Module = 18,
+    /// An [`AllocationRecord`](crate::AllocationRecord).
+    Allocation = 19,
 }
 
 impl RecordKind {
-    /// The kind of a tag, `None` when damaged.
-    pub const fn from_tag(tag: u8) -> Option<RecordKind> {
-        match tag {
-            1 => Some(RecordKind::Tensor),
-            2 => Some(RecordKind::Scalar),
-            3 => Some(RecordKind::Task),
-            4 => Some(RecordKind::Dispatch),
-            5 => Some(RecordKind::Begin),
-            6 => Some(RecordKind::Piece),
-            7 => Some(RecordKind::Commit),
-            8 => Some(RecordKind::Uncaptured),
-            9 => Some(RecordKind::Edge),
-            10 => Some(RecordKind::OrchestrationArg),
-            _ => None,
-        }
+    /// Whether records of this kind define what others refer to by number.
+    pub const fn is_definition(self) -> bool {
+        matches!(
+            self,
+            RecordKind::String
+                | RecordKind::Scope
+                | RecordKind::Kernel
+                | RecordKind::Queue
+                | RecordKind::Lane
+                | RecordKind::Step
+                | RecordKind::Module
+                | RecordKind::Allocation
+        )
     }
 }
 
-/// When an argument was captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum DumpStage {
-    /// Before any dispatch of the task.
-    BeforeDispatch = 1,
-    /// After every dispatch of the task has finished.
-    AfterCompletion = 2,
-}
-
-impl DumpStage {
-    /// The stage of a tag, `None` when damaged.
-    pub const fn from_tag(tag: u8) -> Option<DumpStage> {
-        match tag {
-            1 => Some(DumpStage::BeforeDispatch),
-            2 => Some(DumpStage::AfterCompletion),
-            _ => None,
-        }
-    }
-
-    /// Spelled as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DumpStage::BeforeDispatch => "before_dispatch",
-            DumpStage::AfterCompletion => "after_completion",
-        }
-    }
-}
-
-/// Why an argument could not be captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum UncapturedReason {
-    /// No metadata was registered for it.
-    NoTensorInfo = 1,
-    /// Registered metadata contradicts the payload.
-    Contradiction = 2,
-    /// The descriptor is damaged: dtype, dimensions or range.
-    BadDescriptor = 3,
-    /// No kernel of the task describes it.
-    NotInSignature = 4,
-    /// The device died, and its memory cannot be read.
-    Unreadable = 5,
-    /// The device died, and it is more than the host copies from a dead one.
-    TooLarge = 6,
-}
-
-impl UncapturedReason {
-    /// The reason of a tag, `None` when damaged.
-    pub const fn from_tag(tag: u8) -> Option<UncapturedReason> {
-        match tag {
-            1 => Some(UncapturedReason::NoTensorInfo),
-            2 => Some(UncapturedReason::Contradiction),
-            3 => Some(UncapturedReason::BadDescriptor),
-            4 => Some(UncapturedReason::NotInSignature),
-            5 => Some(UncapturedReason::Unreadable),
-            6 => Some(UncapturedReason::TooLarge),
-            _ => None,
-        }
-    }
-
-    /// In words, as the manifest says it.
-    pub const fn text(self) -> &'static str {
-        match self {
-            UncapturedReason::NoTensorInfo => "no metadata was registered for it",
-            UncapturedReason::Contradiction => "the registered metadata contradicts the payload",
-            UncapturedReason::BadDescriptor => "its descriptor is damaged",
-            UncapturedReason::NotInSignature => "no kernel of the task describes it",
-            UncapturedReason::Unreadable => "the device died and its memory cannot be read",
-            UncapturedReason::TooLarge => "the device died and it is more than is copied from a dead one",
-        }
-    }
-}
-
-/// Flag of a record: its payload lies in the arena at `payload_pos`.
-pub const RECORD_HAS_PAYLOAD: u8 = 1 << 0;
-/// Flag: a [`TensorStats`] lies in the arena at `payload_pos`, and `payload_bytes` is the size of the tensor's content.
-pub const RECORD_HAS_STATS: u8 = 1 << 1;
+/// Flag of a record: its payload lies in the arena.
+pub const RECORD_HAS_PAYLOAD: u32 = 1 << 0;
+/// Flag: a [`TensorStats`] lies in the arena at `payload_pos`.
+pub const RECORD_HAS_STATS: u32 = 1 << 1;
 /// Flag: `hash` is that of the content.
-pub const RECORD_HAS_HASH: u8 = 1 << 2;
+pub const RECORD_HAS_HASH: u32 = 1 << 2;
 /// Flag: the task had not completed; the content may be partial.
-pub const RECORD_IN_FLIGHT: u8 = 1 << 3;
+pub const RECORD_IN_FLIGHT: u32 = 1 << 3;
 /// Flag: the payload was dropped, the metadata stays.
-pub const RECORD_PAYLOAD_DROPPED: u8 = 1 << 4;
+pub const RECORD_PAYLOAD_DROPPED: u32 = 1 << 4;
 /// Flag: a filter or cap kept the payload out.
-pub const RECORD_PAYLOAD_FILTERED: u8 = 1 << 5;
+pub const RECORD_PAYLOAD_FILTERED: u32 = 1 << 5;
 /// Flag: the payload is already stored under this hash and size; nothing lies in the arena.
-pub const RECORD_ALREADY_STORED: u8 = 1 << 6;
-/// Flag of a [`RecordKind::Commit`]: the payload is incomplete, because the arena could not take all of it.
-pub const RECORD_TRUNCATED: u8 = 1 << 7;
+pub const RECORD_ALREADY_STORED: u32 = 1 << 6;
+/// Flag of a [`CommitRecord`]: only the first bytes of the payload were sent.
+pub const RECORD_TRUNCATED: u32 = 1 << 7;
+/// Flag: the payload comes later; a [`FilledRecord`] says when it has arrived.
+pub const RECORD_FILLED_LATER: u32 = 1 << 8;
+/// Flag: the orchestration marked the argument.
+pub const RECORD_MARKED: u32 = 1 << 9;
+/// Flag: the element type is not known; `dtype` is a guess at bytes.
+pub const RECORD_DTYPE_UNKNOWN: u32 = 1 << 10;
+/// Flag: whether the argument is read or written is not known.
+pub const RECORD_ROLE_UNKNOWN: u32 = 1 << 11;
+/// Flag: how far the argument reaches is a guess.
+pub const RECORD_EXTENT_GUESSED: u32 = 1 << 12;
+/// Flag of a [`TaskRecord`]: `parent_task` is the task that submitted it.
+pub const RECORD_HAS_PARENT: u32 = 1 << 13;
 
-/// One captured argument, or one step of a large one. Three cache lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// Declares a record: the head of every kind, then fields of its own with their offsets.
+macro_rules! dump_record {
+    ($(#[$doc:meta])* $name:ident = $kind:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty = $offset:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C, align(64))]
+        pub struct $name {
+            /// [`RecordKind`](crate::RecordKind) tag.
+            pub kind: u8,
+            /// [`DumpStage`](crate::DumpStage) tag; 0 where there is none.
+            pub stage: u8,
+            /// Position of the argument among those of its task: tensors, then scalars. 0 where there is none.
+            pub arg_index: u16,
+            /// `RECORD_…` flags.
+            pub flags: u32,
+            /// The task that the record is about; 0 where there is none.
+            pub task_id: u64,
+            $($(#[$field_doc])* pub $field: $ty,)+
+        }
+        crate::assert_layout!($name, size 192, align 64,
+            kind @ 0, stage @ 1, arg_index @ 2, flags @ 4, task_id @ 8, $($field @ $offset),+);
+
+        impl Default for $name {
+            /// Of its kind, all else zero.
+            fn default() -> $name {
+                let mut record: $name = zerocopy::FromZeros::new_zeroed();
+                record.kind = <$name as crate::KindOfRecord>::KIND as u8;
+                record
+            }
+        }
+
+        impl crate::KindOfRecord for $name {
+            const KIND: crate::RecordKind = crate::RecordKind::$kind;
+        }
+
+        impl From<$name> for crate::DumpRecord {
+            fn from(record: $name) -> crate::DumpRecord {
+                zerocopy::transmute!(record)
+            }
+        }
+    };
+}
+pub(crate) use dump_record;
+
+/// A record whose fields are those of one kind.
+pub trait KindOfRecord: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + Into<DumpRecord> {
+    /// The kind.
+    const KIND: RecordKind;
+}
+
+/// A record of any kind: the head, and bytes whose meaning the kind says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
-pub struct TensorDumpRecord {
-    /// Task.
-    pub task_id: u64,
-    /// Arena position of the payload; the raw bits of a scalar.
-    pub payload_pos: u64,
-    /// Bytes of the payload.
-    pub payload_bytes: u64,
-    /// `xxh3_128_tree4k` of the content, little endian.
-    pub hash: [u8; 16],
-    /// First element of the view, in elements.
-    pub start_offset: u64,
-    /// Device address of the buffer.
-    pub address: u64,
+pub struct DumpRecord {
     /// [`RecordKind`] tag.
     pub kind: u8,
-    /// [`DumpStage`] tag.
+    /// [`DumpStage`] tag; 0 where there is none.
     pub stage: u8,
-    /// [`crate::Role`] tag.
-    pub role: u8,
-    /// [`crate::DType`] tag.
-    pub dtype: u8,
-    /// Dimensions in use.
-    pub ndims: u8,
-    /// `RECORD_…` flags.
-    pub flags: u8,
-    /// Position in the payload: tensors, then scalars.
+    /// Position of the argument among those of its task: tensors, then scalars. 0 where there is none.
     pub arg_index: u16,
-    /// Sizes.
-    pub shape: [u64; MAX_DIMS],
-    /// Strides in elements.
-    pub strides: [i64; MAX_DIMS],
-}
-assert_layout!(TensorDumpRecord, size 192, align 64,
-    task_id @ 0, payload_pos @ 8, payload_bytes @ 16, hash @ 24, start_offset @ 40, address @ 48, kind @ 56, stage @ 57,
-    role @ 58, dtype @ 59, ndims @ 60, flags @ 61, arg_index @ 62, shape @ 64, strides @ 128);
-
-/// One task: what ran, and when. Same size and same place of `kind` as a [`TensorDumpRecord`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(64))]
-pub struct TaskDumpRecord {
-    /// Task.
+    /// `RECORD_…` flags.
+    pub flags: u32,
+    /// The task that the record is about; 0 where there is none.
     pub task_id: u64,
-    /// Kernel of each subtask slot, [`crate::NO_KERNEL`] where inactive.
-    pub func_id: [u32; SLOTS_PER_TASK],
-    /// Blocks.
-    pub block_num: u32,
-    /// Device time of the first dispatch, from the device's monotonic clock.
-    pub dispatched_ns: u64,
-    /// Device time of completion; 0 for a task in flight.
-    pub completed_ns: u64,
-    /// Tensors in the payload.
-    pub tensor_count: u32,
-    /// Scalars in the payload.
-    pub scalar_count: u32,
-    /// Zero.
-    pub reserved0: u64,
-    /// [`RecordKind::Task`].
-    pub kind: u8,
-    /// Zero.
-    pub reserved1: [u8; 4],
-    /// [`RECORD_IN_FLIGHT`] or nothing.
-    pub flags: u8,
-    /// Zero.
-    pub reserved2: u16,
-    /// Zero.
-    pub reserved3: [u64; 16],
+    /// Fields of the kind.
+    pub body: [u8; 176],
 }
-assert_layout!(TaskDumpRecord, size 192, align 64,
-    task_id @ 0, func_id @ 8, block_num @ 20, dispatched_ns @ 24, completed_ns @ 32, tensor_count @ 40,
-    scalar_count @ 44, kind @ 56, flags @ 61, reserved3 @ 64);
+assert_layout!(DumpRecord, size 192, align 64, kind @ 0, stage @ 1, arg_index @ 2, flags @ 4, task_id @ 8, body @ 16);
 
-/// Statistics of a tensor's content, for level `hash`. Taken over finite values; all zero when there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct TensorStats {
-    /// Least.
-    pub min: f64,
-    /// Greatest.
-    pub max: f64,
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation of the population.
-    pub std: f64,
-    /// Elements equal to zero.
-    pub zeros: u64,
-    /// NaN elements.
-    pub nan: u64,
-    /// Infinite elements.
-    pub inf: u64,
-    /// Elements in all.
-    pub numel: u64,
+impl Default for DumpRecord {
+    /// All zero, which is no kind.
+    fn default() -> DumpRecord {
+        DumpRecord::new_zeroed()
+    }
 }
-assert_layout!(TensorStats, size 64, align 8,
-    min @ 0, max @ 8, mean @ 16, std @ 24, zeros @ 32, nan @ 40, inf @ 48, numel @ 56);
+
+impl DumpRecord {
+    /// The fields, when the record is of that kind.
+    ///
+    /// ```
+    /// use tensortap_abi::{DumpRecord, EdgeRecord, ScalarRecord};
+    /// let record = DumpRecord::from(ScalarRecord { task_id: 7, bits: 1, ..ScalarRecord::default() });
+    /// assert_eq!(record.get::<ScalarRecord>().map(|scalar| scalar.bits), Some(1));
+    /// assert_eq!(record.get::<EdgeRecord>(), None);
+    /// ```
+    pub fn get<T: KindOfRecord>(&self) -> Option<&T> {
+        if self.kind != T::KIND as u8 {
+            return None;
+        }
+        T::ref_from_bytes(self.as_bytes()).ok()
+    }
+
+    /// The same for changing them.
+    pub fn get_mut<T: KindOfRecord>(&mut self) -> Option<&mut T> {
+        if self.kind != T::KIND as u8 {
+            return None;
+        }
+        T::mut_from_bytes(self.as_mut_bytes()).ok()
+    }
+
+    /// What it is about, `None` when damaged.
+    pub const fn kind(&self) -> Option<RecordKind> {
+        RecordKind::from_tag(self.kind)
+    }
+
+    /// Whether every byte that its kind does not use is zero, behind `in_use` bytes at the end of what has no fixed length
+    /// (dimensions, a text, arguments).
+    pub fn has_zero_rest(&self, in_use: usize) -> bool {
+        let Some(kind) = self.kind() else { return false };
+        let HeadUse { stage, arg_index, task_id } = kind.head_use();
+        let head = (stage || self.stage == 0)
+            && (arg_index || self.arg_index == 0)
+            && (task_id || self.task_id == 0);
+        let bytes = self.as_bytes();
+        let is_zero = |part: &[u8]| part.iter().all(|&byte| byte == 0);
+        head && kind.gap().is_none_or(|(from, to)| is_zero(&bytes[from..to]))
+            && bytes.get(kind.fixed_bytes() + in_use..).is_some_and(is_zero)
+    }
+}
+
+/// Fields of the head that mean something in a kind.
+struct HeadUse {
+    stage: bool,
+    arg_index: bool,
+    task_id: bool,
+}
+
+impl RecordKind {
+    /// Bytes of the fields that every record of this kind has. Dimensions, a text or arguments may follow.
+    pub const fn fixed_bytes(self) -> usize {
+        match self {
+            RecordKind::Tensor | RecordKind::Begin | RecordKind::OrchestrationArg => 64,
+            RecordKind::Scalar | RecordKind::Edge | RecordKind::Scope => 32,
+            RecordKind::Lane | RecordKind::Step | RecordKind::String => 32,
+            RecordKind::Uncaptured | RecordKind::Queue => 24,
+            RecordKind::Task => 136,
+            RecordKind::Dispatch => 96,
+            RecordKind::Piece | RecordKind::Commit => 48,
+            RecordKind::Filled => 56,
+            RecordKind::Module | RecordKind::Allocation => 48,
+            RecordKind::Kernel => 40,
+        }
+    }
+
+    /// Reserved bytes between the fields.
+    const fn gap(self) -> Option<(usize, usize)> {
+        match self {
+            RecordKind::Begin | RecordKind::OrchestrationArg => Some((24, 40)),
+            RecordKind::Scalar => Some((29, 32)),
+            RecordKind::Uncaptured => Some((22, 24)),
+            RecordKind::Edge => Some((26, 32)),
+            RecordKind::Task => Some((101, 104)),
+            RecordKind::Dispatch => Some((76, 80)),
+            RecordKind::Scope => Some((28, 32)),
+            RecordKind::Kernel => Some((31, 32)),
+            RecordKind::Allocation => Some((42, 48)),
+            _ => None,
+        }
+    }
+
+    const fn head_use(self) -> HeadUse {
+        let argument = matches!(
+            self,
+            RecordKind::Tensor
+                | RecordKind::Scalar
+                | RecordKind::Begin
+                | RecordKind::Piece
+                | RecordKind::Commit
+                | RecordKind::Filled
+                | RecordKind::Uncaptured
+        );
+        HeadUse {
+            stage: argument || matches!(self, RecordKind::Dispatch),
+            arg_index: argument || matches!(self, RecordKind::Edge | RecordKind::OrchestrationArg),
+            task_id: !self.is_definition() && !matches!(self, RecordKind::OrchestrationArg),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+
+    /// Of every kind, a record all of whose bytes are ones.
+    fn full(kind: RecordKind) -> DumpRecord {
+        let mut record = DumpRecord::read_from_bytes(&[0xff; 192]).unwrap();
+        record.kind = kind as u8;
+        record
+    }
+
+    #[test]
+    fn what_a_kind_does_not_use_is_zero_or_it_is_seen() {
+        for &kind in RecordKind::ALL {
+            assert_eq!(RecordKind::from_tag(kind as u8), Some(kind));
+            let empty = DumpRecord { kind: kind as u8, ..DumpRecord::default() };
+            assert!(empty.has_zero_rest(0), "{kind:?}");
+            let fixed = kind.fixed_bytes();
+            assert!(fixed.is_multiple_of(8) && fixed <= 192, "{kind:?}");
+            for at in fixed..192 {
+                let mut record = empty;
+                record.as_mut_bytes()[at] = 1;
+                assert!(!record.has_zero_rest(0), "{kind:?} {at}");
+                assert!(record.has_zero_rest(at + 1 - fixed), "{kind:?} {at}");
+            }
+            assert!(!full(kind).has_zero_rest(193) && !empty.has_zero_rest(193), "{kind:?}");
+        }
+        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(20).is_none());
+    }
+
+    /// A field that means something is outside of what must be zero, and the reserved ones inside.
+    #[test]
+    fn reserved_fields_are_those_that_must_be_zero() {
+        fn rests<T: KindOfRecord>(record: T) -> bool {
+            record.into().has_zero_rest(192 - T::KIND.fixed_bytes())
+        }
+        let zero = |reserved: bool| assert!(!reserved);
+        zero(rests(BeginRecord { reserved: [1; 16], ..BeginRecord::default() }));
+        zero(rests(OrchestrationArgRecord { reserved: [1; 16], ..OrchestrationArgRecord::default() }));
+        zero(rests(ScalarRecord { reserved0: [0, 0, 1], ..ScalarRecord::default() }));
+        zero(rests(UncapturedRecord { reserved0: [0, 1], ..UncapturedRecord::default() }));
+        zero(rests(EdgeRecord { reserved0: [0, 0, 0, 0, 0, 1], ..EdgeRecord::default() }));
+        zero(rests(TaskRecord { reserved0: [0, 0, 1], ..TaskRecord::default() }));
+        zero(rests(DispatchRecord { reserved0: 1, ..DispatchRecord::default() }));
+        zero(rests(ScopeRecord { reserved0: 1, ..ScopeRecord::default() }));
+        zero(rests(KernelRecord { reserved0: 1, ..KernelRecord::default() }));
+        zero(rests(AllocationRecord { reserved0: [1; 6], ..AllocationRecord::default() }));
+        zero(rests(ScopeRecord { task_id: 1, ..ScopeRecord::default() }));
+        zero(rests(TaskRecord { stage: 1, ..TaskRecord::default() }));
+        assert!(rests(TaskRecord { parent_task: 1, operation: 1, source_line: 1, ..TaskRecord::default() }));
+        assert!(rests(EdgeRecord { cause: 0xffff, producer: 1, ..EdgeRecord::default() }));
+        assert!(rests(ScalarRecord { dtype: 0xff, bits: 1, name: 1, ..ScalarRecord::default() }));
+        assert!(rests(UncapturedRecord { role: 1, reason: 1, name: 1, ..UncapturedRecord::default() }));
+    }
+}

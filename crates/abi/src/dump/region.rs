@@ -2,18 +2,21 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{DeviceRange, DumpFilter, TensorDumpRecord, assert_layout};
+use crate::{DeviceRange, DumpFilter, DumpRecord, assert_layout};
 
 /// First word of [`DumpSetupHeader`]: "DUMP".
 pub const DUMP_MAGIC: u32 = 0x4455_4D50;
 /// Version of the region's layout.
-pub const DUMP_LAYOUT_VERSION: u32 = 1;
+pub const DUMP_LAYOUT_VERSION: u32 = 2;
 /// Payloads this large lie at multiples of [`LARGE_PAYLOAD_ALIGN`] in arena and file.
 pub const LARGE_PAYLOAD_BYTES: u64 = 64 << 10;
 /// Alignment of large payloads.
 pub const LARGE_PAYLOAD_ALIGN: u64 = 4096;
 /// Alignment of small payloads.
 pub const SMALL_PAYLOAD_ALIGN: u64 = 64;
+/// Lanes that a region may have.
+pub const MAX_LANES: u32 = 1024;
+
 /// At `dump_data_base`. The host writes it before launch; afterwards only the last line changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
@@ -24,15 +27,15 @@ pub struct DumpSetupHeader {
     pub layout_version: u32,
     /// Tells one run from another in one process.
     pub run_id: u64,
-    /// Device threads that record: the orchestrator, then the schedulers.
-    pub thread_count: u32,
+    /// Lanes, at most [`MAX_LANES`].
+    pub lane_count: u32,
     /// [`DumpLevel`] tag.
     pub level: u32,
     /// Records of each buffer.
     pub records_per_buffer: u32,
-    /// Buffers of each thread.
-    pub buffers_per_thread: u32,
-    /// Bytes of each thread's arena, a multiple of [`LARGE_PAYLOAD_ALIGN`].
+    /// Buffers of each lane.
+    pub buffers_per_lane: u32,
+    /// Bytes of each lane's arena, a multiple of [`LARGE_PAYLOAD_ALIGN`].
     pub arena_bytes: u64,
     /// [`DumpPolicy`] tag.
     pub policy: u32,
@@ -42,13 +45,13 @@ pub struct DumpSetupHeader {
     pub liveness_ms: u64,
     /// Zero.
     pub reserved0: u64,
-    /// [`DumpBufferState`] per thread.
+    /// [`DumpBufferState`] per lane.
     pub states: DeviceRange,
-    /// Per thread, free queue then ready queue: `buffers_per_thread` `u32` each.
+    /// Per lane, free queue then ready queue: `buffers_per_lane` `u32` each.
     pub queues: DeviceRange,
-    /// Per thread, `buffers_per_thread` buffers of [`DumpBufferHeader`] and records.
+    /// Per lane, `buffers_per_lane` buffers of [`DumpBufferHeader`] and records.
     pub buffers: DeviceRange,
-    /// Per thread, the arena.
+    /// Per lane, the arena.
     pub arenas: DeviceRange,
     /// What passes.
     pub filter: DumpFilter,
@@ -66,12 +69,12 @@ pub struct DumpSetupHeader {
     pub reserved2: [u64; 4],
 }
 assert_layout!(DumpSetupHeader, size 576, align 64,
-    magic @ 0, layout_version @ 4, run_id @ 8, thread_count @ 16, level @ 20, records_per_buffer @ 24,
-    buffers_per_thread @ 28, arena_bytes @ 32, policy @ 40, collect @ 44, liveness_ms @ 48, states @ 64, queues @ 80,
+    magic @ 0, layout_version @ 4, run_id @ 8, lane_count @ 16, level @ 20, records_per_buffer @ 24,
+    buffers_per_lane @ 28, arena_bytes @ 32, policy @ 40, collect @ 44, liveness_ms @ 48, states @ 64, queues @ 80,
     buffers @ 96, arenas @ 112, filter @ 128, heartbeat @ 512, discard @ 520, tasks_captured @ 528,
     bytes_captured @ 536);
 
-/// One thread's half of the dump: a line the device writes, a line the host writes, two lines of counters.
+/// One lane: a line the device writes, a line the host writes, two lines of counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct DumpBufferState {
@@ -83,10 +86,13 @@ pub struct DumpBufferState {
     pub ready_pushed: u64,
     /// Device: entries ever popped from the free queue.
     pub free_popped: u64,
-    /// Device: 1 once the thread has recorded all it will.
-    pub flushed: u64,
+    /// Device: how often the lane changed hands. 0 before it is first leased, odd while a thread records in it; sequence
+    /// numbers, positions and counters go on with the next.
+    pub leases: u64,
+    /// Device: sequence number of the next record, stored when the lane is returned.
+    pub next_seq: u64,
     /// Zero.
-    pub reserved0: [u64; 3],
+    pub reserved0: [u64; 2],
 
     /// Host: arena position below which every byte is safe; the device may reuse it.
     pub consumed_cursor: u64,
@@ -124,7 +130,7 @@ pub struct DumpBufferState {
     pub reserved3: [u64; 6],
 }
 assert_layout!(DumpBufferState, size 256, align 64,
-    write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, flushed @ 32, consumed_cursor @ 64,
+    write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, leases @ 32, next_seq @ 40, consumed_cursor @ 64,
     ready_popped @ 72, free_pushed @ 80, acknowledged @ 88, records @ 128, payload_bytes @ 136, held_up_ns @ 144,
     dropped_no_buffer @ 152, dropped_no_space @ 160, dropped_no_host @ 168, dropped_bytes @ 176,
     filtered_records @ 192, filtered_bytes @ 200);
@@ -137,20 +143,20 @@ pub struct DumpBufferHeader {
     pub run_id: u64,
     /// Sequence number of the first record; the others follow.
     pub first_seq: u64,
-    /// Device thread.
-    pub thread: u64,
+    /// Lane.
+    pub lane: u64,
     /// Records the host may read; stored with release after each record.
     pub committed: u64,
     /// Zero.
     pub reserved: [u64; 4],
 }
-assert_layout!(DumpBufferHeader, size 64, align 64, run_id @ 0, first_seq @ 8, thread @ 16, committed @ 24);
+assert_layout!(DumpBufferHeader, size 64, align 64, run_id @ 0, first_seq @ 8, lane @ 16, committed @ 24);
 
 /// Sizes of a region, and where its parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpGeometry {
-    /// Device threads that record.
-    pub threads: u32,
+    /// Lanes: as many threads can record at a time.
+    pub lanes: u32,
     /// Buffers of each.
     pub buffers: u32,
     /// Records of each buffer.
@@ -162,10 +168,10 @@ pub struct DumpGeometry {
 impl DumpGeometry {
     /// Bytes of one buffer with its header.
     pub const fn buffer_bytes(self) -> u64 {
-        (size_of::<DumpBufferHeader>() + self.records as usize * size_of::<TensorDumpRecord>()) as u64
+        (size_of::<DumpBufferHeader>() + self.records as usize * size_of::<DumpRecord>()) as u64
     }
 
-    /// Bytes of one thread's two queues, a multiple of a cache line.
+    /// Bytes of one lane's two queues, a multiple of a cache line.
     pub const fn queue_bytes(self) -> u64 {
         (2 * self.buffers as u64 * size_of::<u32>() as u64).next_multiple_of(crate::CACHE_LINE_BYTES as u64)
     }
@@ -177,23 +183,23 @@ impl DumpGeometry {
 
     /// Offset of the queues.
     pub const fn queues_offset(self) -> u64 {
-        self.states_offset() + self.threads as u64 * size_of::<DumpBufferState>() as u64
+        self.states_offset() + self.lanes as u64 * size_of::<DumpBufferState>() as u64
     }
 
     /// Offset of the record buffers.
     pub const fn buffers_offset(self) -> u64 {
-        self.queues_offset() + self.threads as u64 * self.queue_bytes()
+        self.queues_offset() + self.lanes as u64 * self.queue_bytes()
     }
 
     /// Offset of the arenas, on a page.
     pub const fn arenas_offset(self) -> u64 {
-        let end = self.buffers_offset() + self.threads as u64 * self.buffers as u64 * self.buffer_bytes();
+        let end = self.buffers_offset() + self.lanes as u64 * self.buffers as u64 * self.buffer_bytes();
         end.next_multiple_of(LARGE_PAYLOAD_ALIGN)
     }
 
     /// Bytes of the whole region; it starts on a page.
     pub const fn bytes(self) -> u64 {
-        self.arenas_offset() + self.threads as u64 * self.arena_bytes
+        self.arenas_offset() + self.lanes as u64 * self.arena_bytes
     }
 
     /// Alignment that a payload of this size has in arena and file.

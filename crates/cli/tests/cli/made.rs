@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap::abi::{
-    MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RecordKind, Role, TaskDumpRecord, TensorDumpRecord, TensorStats,
+    MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, Role, ScalarRecord, TaskRecord, TensorRecord, TensorStats,
 };
 use tensortap::format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
 use tensortap::{DType, DumpStage};
@@ -37,20 +37,19 @@ impl Made {
     pub fn task(&mut self, task_id: u64, kernel: u32, stage: DumpStage) -> &mut Made {
         (self.task_id, self.stage) = (task_id, stage);
         let completed_ns = u64::from(stage == DumpStage::AfterCompletion);
-        let task = TaskDumpRecord {
+        let task = TaskRecord {
             task_id,
             func_id: [kernel, NO_KERNEL, NO_KERNEL],
             block_num: 1,
-            dispatched_ns: 1,
+            started_ns: 1,
             completed_ns: 2 * completed_ns,
-            kind: RecordKind::Task as u8,
             ..Default::default()
         };
-        self.records.push(IndexRecord::task(&task));
+        self.records.push(IndexRecord::plain(&task));
         self
     }
 
-    fn captured(&self, role: Role, arg_index: u16, dtype: DType, shape: &[u64]) -> TensorDumpRecord {
+    fn captured(&self, role: Role, arg_index: u16, dtype: DType, shape: &[u64]) -> TensorRecord {
         let (mut sizes, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
         sizes[..shape.len()].copy_from_slice(shape);
         let mut stride = 1;
@@ -58,9 +57,8 @@ impl Made {
             strides[axis] = stride;
             stride *= i64::try_from(shape[axis]).expect("small");
         }
-        TensorDumpRecord {
+        TensorRecord {
             task_id: self.task_id,
-            kind: RecordKind::Tensor as u8,
             stage: self.stage as u8,
             role: role.tag(),
             dtype: dtype.tag(),
@@ -103,8 +101,8 @@ impl Made {
 
     /// A scalar.
     pub fn scalar(&mut self, arg: u16, dtype: DType, bits: u64) -> &mut Made {
-        let captured = self.captured(Role::Input, arg, dtype, &[]);
-        let scalar = TensorDumpRecord { kind: RecordKind::Scalar as u8, payload_pos: bits, ..captured };
+        let (task_id, stage, dtype) = (self.task_id, self.stage as u8, dtype.tag());
+        let scalar = ScalarRecord { task_id, stage, arg_index: arg, dtype, bits, ..Default::default() };
         self.records.push(IndexRecord::plain(&scalar));
         self
     }

@@ -1,18 +1,51 @@
-//! Payloads that come in pieces: begun, filled piece by piece, entered in the index at their end.
+//! Payloads that are still coming: in pieces, or all at once after their record.
 
-use tensortap_abi::{RECORD_HAS_HASH, RECORD_TRUNCATED, TensorDumpRecord};
+use std::collections::BTreeMap;
+
+use tensortap_abi::{
+    BeginRecord, CommitRecord, FilledRecord, PieceRecord, RECORD_ALREADY_STORED, RECORD_FILLED_LATER,
+    RECORD_HAS_HASH, RECORD_TRUNCATED, TensorRecord,
+};
 use tensortap_format::Payload;
 
 use super::{Drain, DrainError};
 use crate::{
-    RecordFault, RegionMemory, Sink, dedup::ContentKey, frame::payload_of, payload::Extent, store::Store,
+    RecordFault, RegionMemory, Sink,
+    check::content_bytes,
+    dedup::ContentKey,
+    payload::Extent,
+    store::{Store, payload_of},
 };
+
+/// Payloads of one lane that may be open at a time, and records that may wait for theirs.
+const MAX_UNFINISHED: usize = 1 << 12;
+
+/// What has begun and not ended, by the sequence number of its first record.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    open: BTreeMap<u64, OpenPayload>,
+    /// Where in `open` a payload is, by its id.
+    ids: BTreeMap<u64, u64>,
+    waiting: BTreeMap<u64, TensorRecord>,
+}
+
+impl Unfinished {
+    /// Sequence number of the first record that is not entered yet.
+    pub(super) fn first_seq(&self) -> Option<u64> {
+        let firsts = [self.open.keys().next(), self.waiting.keys().next()];
+        firsts.into_iter().flatten().min().copied()
+    }
+
+    fn has_room(&self) -> bool {
+        self.open.len() + self.waiting.len() < MAX_UNFINISHED
+    }
+}
 
 /// A payload that comes in pieces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenPayload {
-    pub(super) seq: u64,
-    begin: TensorDumpRecord,
+struct OpenPayload {
+    tensor: TensorRecord,
+    bytes: u64,
     /// Its range in the payload file.
     offset: u64,
     received: u64,
@@ -20,65 +53,125 @@ pub(super) struct OpenPayload {
 }
 
 impl Drain {
-    pub(super) fn begin<S: Sink>(&mut self, store: &mut Store<S>, begin: TensorDumpRecord) {
+    pub(super) fn begin<S: Sink>(&mut self, store: &mut Store<S>, begin: &BeginRecord) {
+        if !self.unfinished.has_room() || self.unfinished.ids.contains_key(&begin.payload_id) {
+            return self.refuse(RecordFault::Order);
+        }
+        let tensor = begin.tensor();
+        let bytes = content_bytes(&tensor).unwrap_or(0);
         // In a batch the bytes may be gone before the first piece is looked at.
-        let offset = if self.batch { 0 } else { store.reserve(begin.payload_bytes) };
-        self.open = Some(OpenPayload { seq: self.seen, begin, offset, received: 0, overwritten: false });
+        let offset = if self.batch { 0 } else { store.reserve(bytes) };
+        self.unfinished.ids.insert(begin.payload_id, self.seen);
+        let open = OpenPayload { tensor, bytes, offset, received: 0, overwritten: false };
+        self.unfinished.open.insert(self.seen, open);
     }
 
     pub(super) fn piece<S: Sink>(
         &mut self,
         memory: &impl RegionMemory,
         store: &mut Store<S>,
-        piece: &TensorDumpRecord,
+        piece: &PieceRecord,
         extent: Extent,
     ) -> Result<(), DrainError> {
-        let fits = self.open.filter(|open| {
-            let room = open.begin.payload_bytes - open.received;
-            piece.task_id == open.begin.task_id && piece.start_offset == open.received && extent.bytes <= room
-        });
-        let Some(mut open) = fits else {
+        let overwritten = self.is_overwritten(extent);
+        let seq = self.unfinished.ids.get(&piece.payload_id);
+        let fits = |open: &&mut OpenPayload| {
+            let room = open.bytes - open.received;
+            piece.task_id == open.tensor.task_id && piece.offset == open.received && extent.bytes <= room
+        };
+        let Some(open) = seq.and_then(|seq| self.unfinished.open.get_mut(seq)).filter(fits) else {
             self.refuse(RecordFault::Order);
             return Ok(());
         };
-        open.overwritten |= self.is_overwritten(extent);
+        open.overwritten |= overwritten;
         if !open.overwritten {
             if self.batch && open.received == 0 {
-                open.offset = store.reserve(open.begin.payload_bytes);
+                open.offset = store.reserve(open.bytes);
             }
             store.piece(memory, extent, open.offset + open.received)?;
         }
         open.received += extent.bytes;
-        self.frame.payload_bytes += extent.bytes;
-        self.open = Some(open);
+        self.frame_bytes += extent.bytes;
         Ok(())
     }
 
     pub(super) fn commit<S: Sink>(
         &mut self,
         store: &mut Store<S>,
-        commit: &TensorDumpRecord,
+        commit: &CommitRecord,
     ) -> Result<(), DrainError> {
-        let truncated = commit.flags & RECORD_TRUNCATED != 0;
-        let ends = self.open.filter(|open| {
-            let whole = open.received == open.begin.payload_bytes;
-            commit.task_id == open.begin.task_id && (whole || truncated)
-        });
-        let Some(open) = ends else {
+        let ends = |open: &OpenPayload| {
+            let cut = commit.flags & RECORD_TRUNCATED != 0;
+            let complete = open.received == commit.stored_bytes && (open.received == open.bytes || cut);
+            commit.task_id == open.tensor.task_id && complete
+        };
+        let seq = self.unfinished.ids.remove(&commit.payload_id);
+        let Some(open) = seq.and_then(|seq| self.unfinished.open.remove(&seq)).filter(ends) else {
+            // It is gone all the same: its end was what came.
+            self.unfinished_payloads += u64::from(seq.is_some());
             self.refuse(RecordFault::Order);
             return Ok(());
         };
-        self.open = None;
         // Also of a payload that was cut, the hash is that of all of the content: it tells equal content.
-        let mut record = TensorDumpRecord { hash: commit.hash, ..open.begin };
-        record.flags |= RECORD_HAS_HASH | if truncated { RECORD_TRUNCATED } else { 0 };
+        let flags = open.tensor.flags | RECORD_HAS_HASH;
+        let record = TensorRecord { hash: commit.hash, flags, ..open.tensor };
         if open.overwritten {
-            self.frame.enter_tensor(&record, Payload::Overwritten);
+            self.enter(&record, Payload::Overwritten);
             return Ok(());
         }
         let key = ContentKey::of(&record, open.received);
         let stored = store.end_pieces(key, open.offset)?;
-        self.frame.enter_tensor(&record, payload_of(key, open.received, stored));
+        self.enter(&record, payload_of(key, open.received, stored));
         Ok(())
+    }
+
+    /// Keeps a record until its payload comes.
+    pub(super) fn wait_for_payload(&mut self, mut record: TensorRecord) {
+        if !self.unfinished.has_room() {
+            return self.refuse(RecordFault::Order);
+        }
+        record.flags &= !RECORD_FILLED_LATER;
+        self.unfinished.waiting.insert(self.seen, record);
+    }
+
+    /// The payload of an earlier record.
+    pub(super) fn filled<S: Sink>(
+        &mut self,
+        memory: &impl RegionMemory,
+        store: &mut Store<S>,
+        filled: &FilledRecord,
+        extent: Option<Extent>,
+    ) -> Result<(), DrainError> {
+        let is_its = |record: &TensorRecord| {
+            let head = (record.task_id, record.stage, record.arg_index);
+            head == (filled.task_id, filled.stage, filled.arg_index)
+                && content_bytes(record) == Some(filled.payload_bytes)
+        };
+        let waiting = self.unfinished.waiting.get(&filled.record_seq).copied();
+        let Some(mut record) = waiting.filter(is_its) else {
+            self.refuse(RecordFault::Order);
+            return Ok(());
+        };
+        self.unfinished.waiting.remove(&filled.record_seq);
+        if filled.flags & RECORD_HAS_HASH != 0 {
+            record.hash = filled.hash;
+            record.flags |= RECORD_HAS_HASH;
+        }
+        if let Some(extent) = extent {
+            return self.store_payload(memory, store, &record, extent);
+        }
+        let stored = filled.flags & RECORD_ALREADY_STORED != 0;
+        let payload = if stored { store.already_stored(&record) } else { Payload::Dropped };
+        self.enter(&record, payload);
+        Ok(())
+    }
+
+    /// Gives up everything that is still coming. Of a record that waits, the metadata stays.
+    pub(super) fn drop_unfinished(&mut self) {
+        let Unfinished { open, ids: _, waiting } = std::mem::take(&mut self.unfinished);
+        self.unfinished_payloads += (open.len() + waiting.len()) as u64;
+        for record in waiting.values() {
+            self.enter(record, Payload::Dropped);
+        }
     }
 }

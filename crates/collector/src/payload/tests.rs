@@ -10,7 +10,7 @@ use tensortap_abi::{DumpGeometry, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN};
 use super::*;
 use crate::{check::Span, places::Places, testing::TestMemory};
 
-const GEOMETRY: DumpGeometry = DumpGeometry { threads: 2, buffers: 2, records: 4, arena_bytes: 4 << 20 };
+const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 2, buffers: 2, records: 4, arena_bytes: 4 << 20 };
 
 /// Both arenas filled with bytes that tell where they are.
 fn memory(mapped: bool) -> TestMemory {

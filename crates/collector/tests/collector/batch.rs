@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use proptest::prelude::*;
-use tensortap_abi::{DumpBufferState, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, TensorDumpRecord};
+use tensortap_abi::{DumpBufferState, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, TensorRecord};
 use tensortap_format::PayloadState;
 use zerocopy::IntoBytes;
 
@@ -13,7 +13,7 @@ use crate::{
     rig::{Rig, content, finish},
 };
 
-const GEOMETRY: DumpGeometry = DumpGeometry { threads: 1, buffers: 8, records: 8, arena_bytes: 8192 };
+const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 1, buffers: 8, records: 8, arena_bytes: 8192 };
 
 /// Records without ever asking the host for space.
 fn overwrite(device: &mut FakeThread, task: u64, bytes: &[u8]) -> bool {
@@ -22,7 +22,7 @@ fn overwrite(device: &mut FakeThread, task: u64, bytes: &[u8]) -> bool {
     if position % arena + bytes.len() as u64 > arena {
         position = position.next_multiple_of(arena);
     }
-    let record = TensorDumpRecord {
+    let record = TensorRecord {
         payload_pos: position,
         hash: content_hash(bytes),
         flags: RECORD_HAS_PAYLOAD | RECORD_HAS_HASH,

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use proptest::prelude::*;
 use tensortap_abi::{
     DumpBufferHeader, DumpBufferState, DumpGeometry, DumpSetupHeader, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    TensorDumpRecord,
+    TensorRecord,
 };
 use tensortap_collector::{Collector, CollectorOptions, RunEnd};
 use tensortap_format::{DumpWriter, RunInfo, Status, verify};
@@ -43,12 +43,12 @@ fn a_damaged_record_is_counted_and_the_others_arrive() {
     let rig = Rig::new(GEOMETRY, true);
     let (mut collector, mut device) = (rig.collector(), rig.thread(0));
     assert!(device.tensor(0, 0, &content(0, 100)));
-    let beyond = TensorDumpRecord {
+    let beyond = TensorRecord {
         payload_pos: device.cursor + 64,
         flags: RECORD_HAS_PAYLOAD | RECORD_HAS_HASH,
         ..tensor_of(1, 0, 100, device.address())
     };
-    let bad = [beyond, TensorDumpRecord { kind: 77, ..beyond }, TensorDumpRecord { address: 3, ..beyond }];
+    let bad = [beyond, TensorRecord { kind: 77, ..beyond }, TensorRecord { address: 3, ..beyond }];
     for record in bad {
         assert!(device.commit(record.as_bytes()));
     }
@@ -71,7 +71,7 @@ fn space_that_only_damaged_records_knew_of_comes_back() {
     let (mut collector, mut device) = (rig.collector(), rig.thread(0));
     // Nearly the whole arena, by a record that does not say so.
     assert!(device.reserve(60_000, 64).is_some());
-    assert!(device.commit(TensorDumpRecord { kind: 77, ..TensorDumpRecord::default() }.as_bytes()));
+    assert!(device.commit(TensorRecord { kind: 77, ..TensorRecord::default() }.as_bytes()));
     let bytes = content(5, 30_000);
     let mut steps = 0;
     while !device.tensor(1, 0, &bytes) {
@@ -269,7 +269,7 @@ fn a_region_that_cannot_be_is_refused() {
     }
 }
 
-const SMALL: DumpGeometry = DumpGeometry { threads: 2, buffers: 2, records: 3, arena_bytes: 4096 };
+const SMALL: DumpGeometry = DumpGeometry { lanes: 2, buffers: 2, records: 3, arena_bytes: 4096 };
 
 /// A region of which some words are what they should be and the rest is noise.
 fn garbage(seed: u64, sound: u32) -> TestMemory {
@@ -285,7 +285,7 @@ fn garbage(seed: u64, sound: u32) -> TestMemory {
         };
         memory.write_u64(offset, value).unwrap();
     }
-    for thread in 0..SMALL.threads {
+    for thread in 0..SMALL.lanes {
         let device = crate::device::FakeThread::new(memory.clone(), SMALL, thread, RUN_ID);
         for bit in 0..7 {
             if sound >> bit & 1 == 0 {
@@ -299,7 +299,7 @@ fn garbage(seed: u64, sound: u32) -> TestMemory {
                 2 => (word(offset_of!(DumpBufferState, write_cursor)), random.u64(..4097)),
                 3 => (header + offset_of!(DumpBufferHeader, run_id) as u64, RUN_ID),
                 4 => (header + offset_of!(DumpBufferHeader, first_seq) as u64, 0),
-                5 => (header + offset_of!(DumpBufferHeader, thread) as u64, thread.into()),
+                5 => (header + offset_of!(DumpBufferHeader, lane) as u64, thread.into()),
                 _ => (header + offset_of!(DumpBufferHeader, committed) as u64, random.u64(..4)),
             };
             memory.write_u64(offset, value).unwrap();

@@ -3,8 +3,8 @@
 use std::mem::offset_of;
 
 use tensortap_abi::{
-    DType, DumpBufferHeader, DumpBufferState, DumpGeometry, DumpStage, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    RecordKind, Role, TaskDumpRecord, TensorDumpRecord,
+    BeginRecord, CommitRecord, DType, DumpBufferHeader, DumpBufferState, DumpGeometry, DumpStage,
+    PieceRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, Role, TaskRecord, TensorRecord,
 };
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 use zerocopy::IntoBytes;
@@ -21,12 +21,10 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
 }
 
 /// A contiguous vector of bytes at the first byte behind the region, without payload yet.
-pub fn tensor_of(task_id: u64, arg_index: u16, bytes: u64, address: u64) -> TensorDumpRecord {
-    TensorDumpRecord {
+pub fn tensor_of(task_id: u64, arg_index: u16, bytes: u64, address: u64) -> TensorRecord {
+    TensorRecord {
         task_id,
-        payload_bytes: bytes,
         address,
-        kind: RecordKind::Tensor as u8,
         stage: DumpStage::BeforeDispatch as u8,
         role: Role::Input.tag(),
         dtype: DType::UInt8.tag(),
@@ -34,7 +32,7 @@ pub fn tensor_of(task_id: u64, arg_index: u16, bytes: u64, address: u64) -> Tens
         arg_index,
         shape: [bytes, 0, 0, 0, 0, 0, 0, 0],
         strides: [1, 0, 0, 0, 0, 0, 0, 0],
-        ..TensorDumpRecord::default()
+        ..TensorRecord::default()
     }
 }
 
@@ -51,6 +49,8 @@ pub struct FakeThread {
     current: Option<(u32, u64)>,
     free_popped: u64,
     ready_pushed: u64,
+    /// Bytes sent of payloads in pieces, by their ids.
+    sent: std::collections::HashMap<u64, u64>,
 }
 
 impl FakeThread {
@@ -66,6 +66,7 @@ impl FakeThread {
             current: None,
             free_popped: 0,
             ready_pushed: 0,
+            sent: Default::default(),
         }
     }
 
@@ -151,7 +152,7 @@ impl FakeThread {
         let header = DumpBufferHeader {
             run_id: self.run_id,
             first_seq: self.seq,
-            thread: self.thread.into(),
+            lane: self.thread.into(),
             ..DumpBufferHeader::default()
         };
         self.memory.write(self.buffer(number), header.as_bytes()).unwrap();
@@ -172,15 +173,14 @@ impl FakeThread {
 
     /// Records a task, as every stage begins.
     pub fn task(&mut self, task_id: u64) -> bool {
-        let task = TaskDumpRecord {
+        let task = TaskRecord {
             task_id,
             func_id: [task_id as u32 % 7, u32::MAX, u32::MAX],
             block_num: 1,
-            dispatched_ns: 1000 + task_id,
+            started_ns: 1000 + task_id,
             completed_ns: 2000 + task_id,
             tensor_count: 1,
-            kind: RecordKind::Task as u8,
-            ..TaskDumpRecord::default()
+            ..TaskRecord::default()
         };
         self.commit(task.as_bytes())
     }
@@ -195,7 +195,7 @@ impl FakeThread {
         }
         let Some(payload_pos) = self.reserve(bytes, DumpGeometry::payload_align(bytes)) else { return false };
         self.memory.write(self.arena(payload_pos), content).unwrap();
-        let record = TensorDumpRecord {
+        let record = TensorRecord {
             payload_pos,
             hash: content_hash(content),
             flags: RECORD_HAS_PAYLOAD | RECORD_HAS_HASH,
@@ -209,40 +209,42 @@ impl FakeThread {
         self.memory.range().addr + self.geometry.bytes()
     }
 
-    /// The first step of a payload in pieces.
+    /// The first step of a payload in pieces, whose id is that of its task.
     pub fn begin(&mut self, task_id: u64, bytes: u64) -> bool {
-        let begin = TensorDumpRecord {
-            kind: RecordKind::Begin as u8,
-            ..tensor_of(task_id, 0, bytes, self.address())
-        };
+        self.sent.insert(task_id, 0);
+        let begin = BeginRecord::new(&tensor_of(task_id, 0, bytes, self.address()), task_id);
         self.commit(begin.as_bytes())
     }
 
     /// A piece; false when there is no room now.
-    pub fn piece(&mut self, task_id: u64, start_offset: u64, content: &[u8]) -> bool {
-        let Some(payload_pos) = self.reserve(content.len() as u64, 64) else { return false };
+    pub fn piece(&mut self, task_id: u64, offset: u64, content: &[u8]) -> bool {
+        let bytes = content.len() as u64;
+        let Some(payload_pos) = self.reserve(bytes, 64) else { return false };
         self.memory.write(self.arena(payload_pos), content).unwrap();
-        let piece = TensorDumpRecord {
+        *self.sent.entry(task_id).or_default() += bytes;
+        let piece = PieceRecord {
             task_id,
+            stage: DumpStage::BeforeDispatch as u8,
+            payload_id: task_id,
             payload_pos,
-            payload_bytes: content.len() as u64,
-            start_offset,
-            kind: RecordKind::Piece as u8,
+            offset,
+            bytes,
             flags: RECORD_HAS_PAYLOAD,
-            ..TensorDumpRecord::default()
+            ..PieceRecord::default()
         };
         self.commit(piece.as_bytes())
     }
 
     /// The last step.
-    pub fn end(&mut self, task_id: u64, whole: &[u8], flags: u8) -> bool {
-        let end = TensorDumpRecord {
+    pub fn end(&mut self, task_id: u64, whole: &[u8], flags: u32) -> bool {
+        let end = CommitRecord {
             task_id,
-            payload_bytes: whole.len() as u64,
+            stage: DumpStage::BeforeDispatch as u8,
+            payload_id: task_id,
+            stored_bytes: self.sent.remove(&task_id).unwrap_or(0),
             hash: content_hash(whole),
-            kind: RecordKind::Commit as u8,
             flags: RECORD_HAS_HASH | flags,
-            ..TensorDumpRecord::default()
+            ..CommitRecord::default()
         };
         self.commit(end.as_bytes())
     }

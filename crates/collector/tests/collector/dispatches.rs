@@ -1,8 +1,8 @@
 //! Dispatches with their arguments on their way into the index, and what becomes of those that are damaged.
 
 use tensortap_abi::{
-    ARG_SLOTS, BlockContext, DType, DispatchWords, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    RECORD_PAYLOAD_DROPPED, RecordKind, SubtaskContext, TensorDesc, TensorDumpRecord,
+    ARG_SLOTS, BlockContext, DType, DispatchRecord, DispatchWords, DumpGeometry, RECORD_HAS_HASH,
+    RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED, SubtaskContext, TensorDesc,
 };
 use tensortap_format::{DispatchArg, PayloadState};
 use zerocopy::IntoBytes;
@@ -24,21 +24,27 @@ fn words(task: u64) -> DispatchWords {
     words
 }
 
-fn record(task_id: u64, words: &[u64]) -> TensorDumpRecord {
-    TensorDumpRecord {
+fn record(task_id: u64, words: &[u64]) -> DispatchRecord {
+    DispatchRecord {
         task_id,
-        payload_bytes: words.len() as u64 * 8,
+        words_bytes: u32::try_from(words.len() * 8).unwrap(),
         hash: content_hash(words.as_bytes()),
-        kind: RecordKind::Dispatch as u8,
         stage: 1,
         flags: RECORD_HAS_PAYLOAD | RECORD_HAS_HASH,
-        shape: [3, 4, 1, 1, 0, 1, 1, 1],
-        ..TensorDumpRecord::default()
+        func_id: 3,
+        core_id: 4,
+        subtask_id: 1,
+        subtask_count: 1,
+        block_idx: 0,
+        block_num: 1,
+        tensor_count: 1,
+        scalar_count: 1,
+        ..DispatchRecord::default()
     }
 }
 
 /// Puts a dispatch into the arena, whoever waits for the space behind it.
-fn put(device: &mut FakeThread, record: TensorDumpRecord, words: &[u64]) -> bool {
+fn put(device: &mut FakeThread, record: DispatchRecord, words: &[u64]) -> bool {
     let (arena, bytes) = (device.geometry.arena_bytes, words.len() as u64 * 8);
     let mut position = device.cursor.next_multiple_of(64);
     if position % arena + bytes > arena {
@@ -46,7 +52,7 @@ fn put(device: &mut FakeThread, record: TensorDumpRecord, words: &[u64]) -> bool
     }
     device.move_cursor(position + bytes);
     device.memory.write(device.arena(position), words.as_bytes()).unwrap();
-    device.commit(TensorDumpRecord { payload_pos: position, ..record }.as_bytes())
+    device.commit(DispatchRecord { words_pos: position, ..record }.as_bytes())
 }
 
 #[test]
@@ -98,14 +104,14 @@ fn damaged_arguments_are_counted_and_left_out() {
 
 #[test]
 fn lost_arguments_leave_the_dispatch_and_are_counted() {
-    let rig = Rig::batch(DumpGeometry { threads: 1, buffers: 8, records: 8, arena_bytes: 4096 });
+    let rig = Rig::batch(DumpGeometry { lanes: 1, buffers: 8, records: 8, arena_bytes: 4096 });
     let (collector, mut device) = (rig.collector(), rig.thread(0));
     let bytes = words(0).words().len() as u64 * 8;
     let fit = 4096 / bytes.next_multiple_of(64);
     for task in 0..fit + 10 {
         assert!(put(&mut device, record(task, words(task).words()), words(task).words()));
     }
-    let dropped = TensorDumpRecord { flags: RECORD_PAYLOAD_DROPPED, ..record(99, words(99).words()) };
+    let dropped = DispatchRecord { flags: RECORD_PAYLOAD_DROPPED, ..record(99, words(99).words()) };
     assert!(device.commit(dropped.as_bytes()));
     let summary = finish(collector);
     let dump = rig.verified();

@@ -157,10 +157,10 @@ fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
             device.piece(1, 0, &bytes[..1000]);
             device.end(1, bytes, 0);
         }),
-        ("a record between", 1, 1, |device, bytes| {
+        ("begun twice", 3, 1, |device, bytes| {
+            device.begin(1, 3000);
             device.begin(1, 3000);
             device.piece(1, 0, bytes);
-            device.task(9);
             device.end(1, bytes, 0);
         }),
     ];

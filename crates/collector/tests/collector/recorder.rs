@@ -6,8 +6,8 @@ use std::{
 };
 
 use tensortap_abi::{
-    DType, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause, RecordKind, Role,
-    TaskDumpRecord, TensorDesc,
+    DType, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause, Role, TaskRecord,
+    TensorDesc,
 };
 use tensortap_collector::{Collector, Summary};
 use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
@@ -108,12 +108,11 @@ fn every_payload_of_a_blocked_device_arrives() {
             (0u64..).zip(sizes.iter().cycle()).take(66).map(|(seed, &size)| content(seed, size)).collect();
         let (summary, pauses) = record(&rig, |recorder| {
             for (task, bytes) in (0u64..).zip(&contents) {
-                let task_record = TaskDumpRecord {
+                let task_record = TaskRecord {
                     task_id: task,
                     func_id: [3, u32::MAX, 4],
                     block_num: 2,
-                    kind: RecordKind::Task as u8,
-                    ..TaskDumpRecord::default()
+                    ..TaskRecord::default()
                 };
                 assert_eq!(recorder.task(&task_record), Outcome::Recorded);
                 let desc = place(&rig, bytes, DType::UInt8, &[bytes.len() as u64], &[1]);

@@ -19,7 +19,7 @@ pub const RUN_ID: u64 = 0x5eed;
 pub const TENSOR_BYTES: u64 = 4 << 20;
 
 /// Small enough that everything wraps soon.
-pub const GEOMETRY: DumpGeometry = DumpGeometry { threads: 2, buffers: 3, records: 4, arena_bytes: 64 << 10 };
+pub const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 2, buffers: 3, records: 4, arena_bytes: 64 << 10 };
 
 pub struct Rig {
     pub memory: TestMemory,

@@ -4,9 +4,9 @@ use std::mem::offset_of;
 
 use proptest::prelude::*;
 use tensortap_abi::{
-    DType, DumpBufferState, DumpGeometry, DumpStage, RECORD_ALREADY_STORED, RECORD_HAS_HASH,
-    RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, RecordKind, Role, TaskDumpRecord, TensorDumpRecord,
-    TensorStats, UncapturedReason,
+    DType, DumpBufferState, DumpGeometry, DumpStage, EdgeCause, EdgeRecord, RECORD_ALREADY_STORED,
+    RECORD_HAS_HASH, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED, Role, ScalarRecord, TaskRecord, TensorRecord,
+    TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_collector::PayloadPath;
 use tensortap_format::{PayloadState, Status, WriterOptions};
@@ -163,7 +163,7 @@ fn content_the_device_says_is_stored_is_found_or_counts_as_dropped() {
     let bytes = content(1, 300);
     assert!(device.tensor(0, 0, &bytes));
     for (task, known) in [(1, &bytes), (2, &content(2, 300))] {
-        let record = TensorDumpRecord {
+        let record = TensorRecord {
             hash: content_hash(known),
             flags: RECORD_ALREADY_STORED | RECORD_HAS_HASH,
             ..tensor_of(task, 0, 300, device.address())
@@ -183,39 +183,32 @@ fn records_without_payload_arrive_with_what_they_carry() {
         let (collector, mut device) = (rig.collector(), rig.thread(0));
         let metadata = tensor_of(7, 1, 50, device.address());
         assert!(device.task(7));
-        let scalar = TensorDumpRecord {
-            payload_pos: 0x3f80_0000,
-            kind: RecordKind::Scalar as u8,
+        let scalar = ScalarRecord {
+            task_id: 7,
+            stage: 1,
+            bits: 0x3f80_0000,
             dtype: DType::Float32.tag(),
-            ndims: 0,
             arg_index: 2,
-            ..metadata
+            ..ScalarRecord::default()
         };
         assert!(device.commit(scalar.as_bytes()));
         assert!(device.commit(metadata.as_bytes()));
-        let dropped = TensorDumpRecord { flags: RECORD_PAYLOAD_DROPPED, arg_index: 3, ..metadata };
+        let dropped = TensorRecord { flags: RECORD_PAYLOAD_DROPPED, arg_index: 3, ..metadata };
         assert!(device.commit(dropped.as_bytes()));
         let stats = TensorStats { min: -1.5, max: 9.0, numel: 50, nan: 3, ..TensorStats::default() };
         let position = device.reserve(64, 64).unwrap();
         rig.memory.write(device.arena(position), stats.as_bytes()).unwrap();
         let flags = RECORD_HAS_STATS | RECORD_HAS_HASH;
-        let summed =
-            TensorDumpRecord { payload_pos: position, flags, hash: [7; 16], arg_index: 4, ..metadata };
+        let summed = TensorRecord { payload_pos: position, flags, hash: [7; 16], arg_index: 4, ..metadata };
         assert!(device.commit(summed.as_bytes()));
-        let uncaptured = TensorDumpRecord {
-            kind: RecordKind::Uncaptured as u8,
-            start_offset: UncapturedReason::Contradiction as u64,
+        let uncaptured = UncapturedRecord {
+            task_id: 7,
+            reason: UncapturedReason::Contradiction as u8,
             arg_index: 5,
-            ..TensorDumpRecord { task_id: 7, ..TensorDumpRecord::default() }
+            ..UncapturedRecord::default()
         };
         assert!(device.commit(uncaptured.as_bytes()));
-        let edge = TensorDumpRecord {
-            task_id: 7,
-            address: 6,
-            kind: RecordKind::Edge as u8,
-            stage: 1,
-            ..TensorDumpRecord::default()
-        };
+        let edge = EdgeRecord::new(6, 7, EdgeCause::ReadAfterWrite, 0);
         assert!(device.commit(edge.as_bytes()));
         let summary = finish(collector);
         assert_eq!((summary.records, summary.tensors, summary.scalars), (7, 3, 1));
@@ -275,15 +268,14 @@ fn the_host_can_enter_what_it_found_in_the_memory_of_a_dead_device() {
     let (mut collector, mut device) = (rig.collector(), rig.thread(0));
     assert!(device.tensor(1, 0, &content(1, 100)));
     collector.step().unwrap();
-    let task = TaskDumpRecord {
+    let task = TaskRecord {
         task_id: 2,
         func_id: [5, u32::MAX, u32::MAX],
-        kind: RecordKind::Task as u8,
         flags: tensortap_abi::RECORD_IN_FLIGHT,
-        ..TaskDumpRecord::default()
+        ..TaskRecord::default()
     };
     collector.record_task(&task).unwrap();
-    let output = TensorDumpRecord {
+    let output = TensorRecord {
         stage: DumpStage::AfterCompletion as u8,
         role: Role::Output.tag(),
         flags: tensortap_abi::RECORD_IN_FLIGHT,

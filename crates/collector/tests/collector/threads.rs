@@ -27,7 +27,7 @@ use tensortap_recorder::{HostLink, Memory, Outcome, Region, SetupOptions, Tensor
 
 use crate::rig::{Rig, content};
 
-const GEOMETRY: DumpGeometry = DumpGeometry { threads: 3, buffers: 3, records: 16, arena_bytes: 512 << 10 };
+const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 3, buffers: 3, records: 16, arena_bytes: 512 << 10 };
 const TASKS_PER_THREAD: u64 = 120;
 
 /// Sizes of a task's payload: small, page-sized, large, larger than the arena.
@@ -44,7 +44,7 @@ impl DeviceProgram for Program {
         let memory = unsafe { Memory::new(link.memory().range()) };
         let region = Region::open(memory, base).unwrap();
         std::thread::scope(|scope| {
-            for thread in 0..region.threads() {
+            for thread in 0..region.lanes() {
                 let recorder = region.recorder(thread, Link { link, started: Instant::now() }).unwrap();
                 scope.spawn(move || play(recorder, link, base, thread));
             }

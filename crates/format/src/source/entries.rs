@@ -1,76 +1,58 @@
 //! A table of where records lie: small, because there may be millions.
 
-use std::collections::HashMap;
+/// Bits of an entry that say where the record lies; the others say which of the lanes recorded it.
+const PLACE_BITS: u32 = 48;
 
-use tensortap_abi::SLOTS_PER_TASK;
-
-use crate::{IndexRecord, Record};
-
-/// Where a record lies, and what its own bytes do not say.
-pub(super) struct Entry {
-    pub(super) at: u64,
-    thread: u32,
-    /// Position in `Entries::kernels`.
-    kernels: u32,
-}
-
-/// Every record of a dump, in order.
+/// Every record of a dump, in order: 8 bytes each.
 #[derive(Default)]
 pub(super) struct Entries {
-    entries: Vec<Entry>,
-    kernels: KernelSets,
+    packed: Vec<u64>,
+    lanes: Vec<u32>,
+}
+
+/// Where a record lies, and which lane recorded it.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) at: u64,
+    pub(super) lane: u32,
 }
 
 impl Entries {
-    pub(super) fn push(&mut self, at: u64, thread: u32, kernels: [u32; SLOTS_PER_TASK]) {
-        let kernels = self.kernels.number(kernels);
-        self.entries.push(Entry { at, thread, kernels });
+    /// Whether there was room: neither does an index have 2^48 bytes, nor a dump more than 65,536 lanes.
+    #[must_use]
+    pub(super) fn push(&mut self, at: u64, lane: u32) -> bool {
+        // Frames are long: the lane is almost always that of the record before.
+        let last = self.packed.last().map(|&packed| number(packed));
+        let same = last.filter(|&last| self.lanes.get(last) == Some(&lane));
+        let place =
+            same.or_else(|| self.lanes.iter().position(|&known| known == lane)).unwrap_or_else(|| {
+                self.lanes.push(lane);
+                self.lanes.len() - 1
+            });
+        let fits = place < 1 << (u64::BITS - PLACE_BITS) && at < 1 << PLACE_BITS;
+        if fits {
+            self.packed.push((place as u64) << PLACE_BITS | at);
+        }
+        fits
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.packed.len()
     }
 
-    pub(super) fn get(&self, place: usize) -> Option<&Entry> {
-        self.entries.get(place)
-    }
-
-    /// The record that the bytes at an entry hold.
-    pub(super) fn decode(&self, place: usize, entry: &Entry, bytes: &[u8]) -> Result<Record, &'static str> {
-        let mut record = IndexRecord::scratch();
-        record.decode_from(bytes)?;
-        let kernels = self.kernels.sets[entry.kernels as usize];
-        Record::new(place as u64, entry.thread, kernels, &record).ok_or("the record became another")
+    pub(super) fn get(&self, place: usize) -> Option<Entry> {
+        let &packed = self.packed.get(place)?;
+        let lane = *self.lanes.get(number(packed))?;
+        Some(Entry { at: packed & ((1 << PLACE_BITS) - 1), lane })
     }
 
     /// Gives back what growing took beyond need.
     pub(super) fn shrink(&mut self) {
-        self.entries.shrink_to_fit();
-        self.kernels.numbers = HashMap::new();
+        self.packed.shrink_to_fit();
     }
 }
 
-/// Numbers for sets of kernels; there are few, however many tasks there are.
-#[derive(Default)]
-struct KernelSets {
-    sets: Vec<[u32; SLOTS_PER_TASK]>,
-    numbers: HashMap<[u32; SLOTS_PER_TASK], u32>,
-    /// Records of one task follow one another.
-    last: Option<([u32; SLOTS_PER_TASK], u32)>,
-}
-
-impl KernelSets {
-    fn number(&mut self, set: [u32; SLOTS_PER_TASK]) -> u32 {
-        if let Some((last, number)) = self.last
-            && last == set
-        {
-            return number;
-        }
-        let number = *self.numbers.entry(set).or_insert_with(|| {
-            self.sets.push(set);
-            u32::try_from(self.sets.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
-        });
-        self.last = Some((set, number));
-        number
-    }
+/// The place of an entry's lane.
+fn number(packed: u64) -> usize {
+    usize::try_from(packed >> PLACE_BITS).unwrap_or(usize::MAX)
 }

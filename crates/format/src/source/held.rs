@@ -5,10 +5,10 @@ use std::{collections::HashMap, path::PathBuf};
 use serde_json::{Map, Value};
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 
-use super::{entries::Entries, normalise::Normal};
+use super::normalise::Normal;
 use crate::{
-    ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, Record, RunInfo,
-    TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured, layout::MAX_RECORD_BYTES,
+    ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, IndexRecord, Record,
+    RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured, layout::MAX_ARGUMENT_BYTES,
 };
 
 /// A counter as the manifest says it, and as its records have it.
@@ -38,16 +38,37 @@ pub(crate) struct Held {
 /// The records themselves.
 #[derive(Default)]
 pub(super) struct Table {
-    entries: Entries,
+    /// Where each record starts in `records`.
+    starts: Vec<u64>,
+    /// The place of each record's kernels in `kernel_sets`.
+    kernels: Vec<u32>,
+    kernel_sets: KernelSets,
     records: Vec<u8>,
     /// What no field holds, as JSON; of most records nothing.
     unknown: Vec<u8>,
     unknown_ends: Vec<u64>,
 }
 
+/// Numbers for sets of kernels; there are few, however many tasks there are.
+#[derive(Default)]
+struct KernelSets {
+    sets: Vec<[u32; SLOTS_PER_TASK]>,
+    numbers: HashMap<[u32; SLOTS_PER_TASK], u32>,
+}
+
+impl KernelSets {
+    fn number(&mut self, set: [u32; SLOTS_PER_TASK]) -> u32 {
+        *self.numbers.entry(set).or_insert_with(|| {
+            self.sets.push(set);
+            u32::try_from(self.sets.len() - 1).expect("a manifest of 2^32 tasks does not fit in memory")
+        })
+    }
+}
+
 impl Table {
     pub(super) fn push(&mut self, normal: &Normal, unknown: &Map<String, Value>) {
-        self.entries.push(self.records.len() as u64, 0, normal.kernels);
+        self.starts.push(self.records.len() as u64);
+        self.kernels.push(self.kernel_sets.number(normal.kernels));
         normal.record.encode(&mut self.records);
         if !unknown.is_empty() {
             serde_json::to_writer(&mut self.unknown, unknown).expect("JSON values can be written to memory");
@@ -56,21 +77,25 @@ impl Table {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.starts.len()
     }
 
     pub(super) fn shrink(&mut self) {
-        self.entries.shrink();
+        self.starts.shrink_to_fit();
+        self.kernels.shrink_to_fit();
+        self.kernel_sets.numbers = HashMap::new();
         self.records.shrink_to_fit();
         self.unknown.shrink_to_fit();
         self.unknown_ends.shrink_to_fit();
     }
 
     fn get(&self, place: usize) -> Option<Record> {
-        let entry = self.entries.get(place)?;
-        let at = usize::try_from(entry.at).expect("an offset in memory");
-        let bytes = &self.records[at..self.records.len().min(at + MAX_RECORD_BYTES)];
-        Some(self.entries.decode(place, entry, bytes).expect("checked when it was taken in"))
+        let at = usize::try_from(*self.starts.get(place)?).expect("an offset in memory");
+        let bytes = &self.records[at..self.records.len().min(at + MAX_ARGUMENT_BYTES)];
+        let mut record = IndexRecord::scratch();
+        record.decode_from(bytes).expect("checked when it was taken in");
+        let kernels = self.kernel_sets.sets[self.kernels[place] as usize];
+        Record::new(place as u64, 0, kernels, &record)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Record> + '_ {

@@ -11,8 +11,9 @@ use crate::{
     error::AtPath,
     files::is_being_written,
     index::{Index, ReadAhead, open_regular, read_up_to},
+    join::{Definitions, TaskTable},
     layout::MAX_ARGUMENT_BYTES,
-    survey::{LastTasks, Survey},
+    survey::Survey,
 };
 
 /// An index that was surveyed once.
@@ -20,6 +21,8 @@ pub(crate) struct Indexed {
     pub(crate) index: Index,
     pub(crate) survey: Survey,
     entries: Entries,
+    tasks: TaskTable,
+    definitions: Definitions,
     being_written: bool,
 }
 
@@ -28,17 +31,27 @@ impl Indexed {
         let file = open_regular(path)?;
         // Asked before the length: what nobody wrote then is all there will be.
         let being_written = is_being_written(&file);
-        let index = Index::from_file(file, path)?;
+        let mut index = Index::from_file(file, path)?;
         let mut entries = Entries::default();
-        let mut tasks = LastTasks::default();
-        let survey = Survey::of(&index, |thread, at, record| {
-            tasks.see(thread, record);
-            if matches!(record.kind(), RecordKind::Tensor | RecordKind::Scalar) {
-                entries.push(at, thread, tasks.func_id(thread, record.task_id()));
+        let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
+        let mut crowded = None;
+        let survey = Survey::of(&index, |lane, at, record| match record.kind() {
+            RecordKind::Tensor | RecordKind::Scalar => {
+                if !entries.push(at, lane) {
+                    crowded.get_or_insert(at);
+                }
             }
+            RecordKind::Task => tasks.see(record),
+            kind if kind.is_definition() => definitions.see(record),
+            _ => {}
         })?;
+        if let Some(at) = crowded {
+            return Err(index.changed(at, "it has more lanes than a dump can have"));
+        }
         entries.shrink();
-        Ok(Indexed { index, survey, entries, being_written })
+        tasks.finish();
+        definitions.finish(&mut index.info.kernels);
+        Ok(Indexed { index, survey, entries, tasks, definitions, being_written })
     }
 
     pub(crate) fn path(&self) -> &PathBuf {
@@ -67,8 +80,13 @@ impl Indexed {
         Some(bytes.and_then(|bytes| self.decode(place, entry, bytes)))
     }
 
-    fn decode(&self, place: usize, entry: &Entry, bytes: &[u8]) -> Result<Record, FormatError> {
-        self.entries.decode(place, entry, bytes).map_err(|reason| self.index.changed(entry.at, reason))
+    fn decode(&self, place: usize, entry: Entry, bytes: &[u8]) -> Result<Record, FormatError> {
+        let changed = |reason| self.index.changed(entry.at, reason);
+        let mut record = IndexRecord::scratch();
+        record.decode_from(bytes).map_err(changed)?;
+        let task = self.tasks.get(record.task_id());
+        Record::new(place as u64, entry.lane, task.func_id, &record)
+            .ok_or_else(|| changed("the record became another"))
     }
 
     pub(crate) fn tail(&self) -> Tail {

@@ -1,8 +1,8 @@
 //! From what a manifest says to the one record that tools see.
 
 use tensortap_abi::{
-    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role,
-    SLOTS_PER_TASK, TensorDumpRecord, TensorStats,
+    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK,
+    ScalarRecord, TensorRecord, TensorStats,
 };
 
 use tensortap_values::from_f64;
@@ -21,25 +21,34 @@ pub(super) struct Normal {
 
 /// The record that a manifest means, or why it means none. `has_payloads` is false when the manifest names no payload file.
 pub(super) fn normalise(raw: &RawRecord, has_payloads: bool) -> Result<Normal, String> {
-    let kind = raw.kind.unwrap_or(ArgumentKind::Tensor);
-    let mut fields = TensorDumpRecord {
-        task_id: raw.task_id.ok_or("it has no `task_id`")?.0,
-        stage: raw.stage.ok_or("it has no `stage`")? as u8,
-        role: raw.role.unwrap_or(Role::Input).tag(),
-        dtype: raw.dtype.ok_or("it has no `dtype`")?.tag(),
-        arg_index: raw.arg_index.ok_or("it has no `arg_index`")?,
-        ..TensorDumpRecord::default()
-    };
-    if raw.in_flight == Some(true) {
-        fields.flags |= RECORD_IN_FLIGHT;
-    }
-    let record = match kind {
-        ArgumentKind::Tensor => tensor(raw, fields, has_payloads)?,
-        ArgumentKind::Scalar => scalar(raw, fields)?,
+    let record = match raw.kind.unwrap_or(ArgumentKind::Tensor) {
+        ArgumentKind::Tensor => tensor(raw, Head::of(raw)?, has_payloads)?,
+        ArgumentKind::Scalar => scalar(raw, Head::of(raw)?)?,
     };
     record.check()?;
     check_numel(raw, &record)?;
     Ok(Normal { record, kernels: slots(raw) })
+}
+
+/// What every record says.
+struct Head {
+    task_id: u64,
+    stage: u8,
+    dtype: DType,
+    arg_index: u16,
+    flags: u32,
+}
+
+impl Head {
+    fn of(raw: &RawRecord) -> Result<Head, String> {
+        Ok(Head {
+            task_id: raw.task_id.ok_or("it has no `task_id`")?.0,
+            stage: raw.stage.ok_or("it has no `stage`")? as u8,
+            dtype: raw.dtype.ok_or("it has no `dtype`")?,
+            arg_index: raw.arg_index.ok_or("it has no `arg_index`")?,
+            flags: if raw.in_flight == Some(true) { RECORD_IN_FLIGHT } else { 0 },
+        })
+    }
 }
 
 /// The kernels in the subtask slots that the record names; where it names none, in order.
@@ -55,15 +64,24 @@ fn slots(raw: &RawRecord) -> [u32; SLOTS_PER_TASK] {
     slots
 }
 
-fn tensor(raw: &RawRecord, mut fields: TensorDumpRecord, has_payloads: bool) -> Result<IndexRecord, String> {
+fn tensor(raw: &RawRecord, head: Head, has_payloads: bool) -> Result<IndexRecord, String> {
     let shape = raw.shape.ok_or("it has no `shape`")?;
     let (strides, start_offset) = geometry(raw, &shape)?;
-    fields.kind = RecordKind::Tensor as u8;
-    fields.ndims = u8::try_from(shape.as_slice().len()).unwrap_or(u8::MAX);
-    fields.shape = shape.padded();
-    fields.strides = strides;
-    fields.start_offset = start_offset;
-    fields.address = raw.address.unwrap_or_default().0;
+    let Head { task_id, stage, dtype, arg_index, flags } = head;
+    let mut fields = TensorRecord {
+        task_id,
+        stage,
+        arg_index,
+        flags,
+        dtype: dtype.tag(),
+        role: raw.role.unwrap_or(Role::Input).tag(),
+        ndims: u8::try_from(shape.as_slice().len()).unwrap_or(u8::MAX),
+        shape: shape.padded(),
+        strides,
+        start_offset,
+        address: raw.address.unwrap_or_default().0,
+        ..TensorRecord::default()
+    };
     if let Some(Some(hash)) = raw.hash {
         fields.hash = hash.0.to_le_bytes();
         fields.flags |= RECORD_HAS_HASH;
@@ -152,13 +170,12 @@ fn guess_state(raw: &RawRecord, bytes: u64, content: u64, has_payloads: bool) ->
     }
 }
 
-fn scalar(raw: &RawRecord, mut fields: TensorDumpRecord) -> Result<IndexRecord, String> {
-    fields.kind = RecordKind::Scalar as u8;
-    let dtype = raw.dtype.ok_or("it has no `dtype`")?;
+fn scalar(raw: &RawRecord, head: Head) -> Result<IndexRecord, String> {
+    let Head { task_id, stage, dtype, arg_index, flags } = head;
     if raw.shape.is_some_and(|shape| !shape.as_slice().is_empty()) {
         return Err("a scalar has no dimensions".into());
     }
-    fields.payload_pos = match (raw.scalar_value, &raw.value) {
+    let bits = match (raw.scalar_value, &raw.value) {
         (Some(bits), Some(value)) if !means(dtype, bits.0, scalar_bits(dtype, value)?) => {
             return Err("`scalar_value` and `value` contradict one another".into());
         }
@@ -166,7 +183,16 @@ fn scalar(raw: &RawRecord, mut fields: TensorDumpRecord) -> Result<IndexRecord, 
         (None, Some(value)) => scalar_bits(dtype, value)?,
         (None, None) => return Err("a scalar without `value`".into()),
     };
-    Ok(IndexRecord::plain(&fields))
+    let dtype = dtype.tag();
+    Ok(IndexRecord::plain(&ScalarRecord {
+        task_id,
+        stage,
+        arg_index,
+        flags,
+        dtype,
+        bits,
+        ..ScalarRecord::default()
+    }))
 }
 
 /// Whether bits have the value of others. Those above the dtype's width do not count, and NaN has many patterns.
@@ -218,7 +244,7 @@ pub(super) fn float_of(value: &Spelling) -> Option<f64> {
 
 /// What the record says twice must agree.
 fn check_numel(raw: &RawRecord, record: &IndexRecord) -> Result<(), String> {
-    let (numel, ndims) = (record.numel().unwrap_or(0), u64::from(record.fields().ndims));
+    let (numel, ndims) = (record.numel().unwrap_or(0), record.view().map_or(0, |view| view.ndims.into()));
     if let Some(said) = raw.numel.filter(|said| *said != numel) {
         return Err(format!("`numel` is {said}, its shape has {numel} elements"));
     }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tensortap_abi::{DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK};
+use tensortap_abi::{
+    DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TensorRecord,
+};
 
 use super::{ArgumentFacts, Captured, Dims, DispatchFacts, Entry, TaskFacts, TaskKey, Tasks};
 use crate::{ArgumentKind, Edge, IndexRecord, KernelInfo, PayloadState, Record, Uncaptured};
@@ -32,12 +34,12 @@ impl<'r> TaskPart<'r> {
     #[must_use]
     pub fn of(number: u64, record: &'r IndexRecord) -> Option<TaskPart<'r>> {
         match record.kind() {
-            RecordKind::Task => record.as_task().map(|task| TaskPart::Task(TaskFacts::from(&task))),
+            RecordKind::Task => record.as_task().map(|task| TaskPart::Task(TaskFacts::from(task))),
             RecordKind::Tensor | RecordKind::Scalar => {
                 ArgumentRecord::of(number, record).map(TaskPart::Argument)
             }
             RecordKind::Dispatch => {
-                let numbers = record.dispatch_numbers()?;
+                let numbers = record.sound_dispatch()?;
                 let facts = DispatchFacts {
                     subtask_id: numbers.subtask_id,
                     block_idx: numbers.block_idx,
@@ -95,24 +97,24 @@ pub struct ArgumentRecord<'r> {
 impl<'r> ArgumentRecord<'r> {
     /// `None` when the record is no argument, or damaged.
     fn of(number: u64, record: &'r IndexRecord) -> Option<ArgumentRecord<'r>> {
-        let fields = record.fields();
-        let is_tensor = record.kind() == RecordKind::Tensor;
-        let ndims = if is_tensor { usize::from(fields.ndims).min(fields.shape.len()) } else { 0 };
+        let tensor: Option<&TensorRecord> = record.get();
+        let scalar: Option<&ScalarRecord> = record.get();
+        let ndims = tensor.map_or(0, |tensor| usize::from(tensor.ndims).min(tensor.shape.len()));
         Some(ArgumentRecord {
             number,
-            task: TaskKey { step: 0, task_id: fields.task_id },
+            task: TaskKey { step: 0, task_id: record.task_id() },
             func_id: [NO_KERNEL; SLOTS_PER_TASK],
             stage: record.stage()?,
-            arg_index: fields.arg_index,
-            kind: if is_tensor { ArgumentKind::Tensor } else { ArgumentKind::Scalar },
+            arg_index: record.arg_index(),
+            kind: if tensor.is_some() { ArgumentKind::Tensor } else { ArgumentKind::Scalar },
             role: record.role()?,
-            dtype: DType::from_tag(fields.dtype)?,
-            shape: &fields.shape[..ndims],
-            strides: &fields.strides[..ndims],
-            start_offset: if is_tensor { fields.start_offset } else { 0 },
-            address: fields.address,
-            scalar_bits: (!is_tensor).then_some(fields.payload_pos),
-            hash: if is_tensor { record.hash() } else { None },
+            dtype: record.dtype()?,
+            shape: tensor.map_or(&[], |tensor| &tensor.shape[..ndims]),
+            strides: tensor.map_or(&[], |tensor| &tensor.strides[..ndims]),
+            start_offset: tensor.map_or(0, |tensor| tensor.start_offset),
+            address: tensor.map_or(0, |tensor| tensor.address),
+            scalar_bits: scalar.map(|scalar| scalar.bits),
+            hash: record.hash(),
             payload: record.payload_state(),
             bytes: record.stored_range().map_or(0, |(_, bytes)| bytes),
             in_flight: record.is_in_flight(),

@@ -6,8 +6,8 @@ use crate::common::*;
 use proptest::prelude::*;
 use serde_json::json;
 use tensortap_abi::{
-    ARG_SLOTS, BlockContext, DType, DispatchWords, RecordKind, Role, SubtaskContext, TensorDesc,
-    TensorDumpRecord,
+    ARG_SLOTS, BlockContext, DType, DispatchRecord, DispatchWords, OrchestrationArgRecord, Role,
+    SubtaskContext, TensorDesc,
 };
 use tensortap_format::{
     DispatchArg, Dump, DumpWriter, FormatError, IndexRecord, PayloadState, RunInfo, Status, WriterOptions,
@@ -39,14 +39,27 @@ fn desc() -> TensorDesc {
     desc
 }
 
-fn fields(task_id: u64, counts: [u64; 2]) -> TensorDumpRecord {
-    TensorDumpRecord {
+fn fields(task_id: u64, [tensor_count, scalar_count]: [u32; 2]) -> DispatchRecord {
+    DispatchRecord {
         task_id,
-        kind: RecordKind::Dispatch as u8,
         stage: BEFORE as u8,
-        shape: [2, 5, 1, 3, 6, 9, counts[0], counts[1]],
-        ..TensorDumpRecord::default()
+        func_id: 2,
+        core_id: 5,
+        subtask_id: 1,
+        subtask_count: 3,
+        block_idx: 6,
+        block_num: 9,
+        tensor_count,
+        scalar_count,
+        ..DispatchRecord::default()
     }
+}
+
+fn numbered(numbers: [u32; 8]) -> DispatchRecord {
+    let [func_id, core_id, subtask_id, subtask_count, block_idx, block_num, tensors, scalars] = numbers;
+    let place =
+        DispatchRecord { func_id, core_id, subtask_id, subtask_count, ..fields(1, [tensors, scalars]) };
+    DispatchRecord { block_idx, block_num, ..place }
 }
 
 fn words(desc: &TensorDesc, scalars: &[(DType, u64)]) -> DispatchWords {
@@ -71,18 +84,17 @@ fn dispatch(task_id: u64) -> IndexRecord {
 
 fn orchestration_arg(arg_index: u16) -> IndexRecord {
     let TensorDesc { buffer_addr, buffer_bytes, start_offset, dtype, ndims, shape, strides, .. } = desc();
-    IndexRecord::orchestration_arg(&TensorDumpRecord {
+    IndexRecord::plain(&OrchestrationArgRecord {
         address: buffer_addr,
-        payload_bytes: buffer_bytes,
+        buffer_bytes,
         start_offset,
-        kind: RecordKind::OrchestrationArg as u8,
         role: Role::InOut.tag(),
         dtype,
         ndims,
         arg_index,
         shape,
         strides,
-        ..TensorDumpRecord::default()
+        ..OrchestrationArgRecord::default()
     })
 }
 
@@ -90,9 +102,9 @@ fn orchestration_arg(arg_index: u16) -> IndexRecord {
 fn write(dir: &Path, info: &RunInfo) -> Scribe {
     let mut scribe = Scribe::new(dir, info);
     scribe.append(0, &[orchestration_arg(1), orchestration_arg(0)]);
-    scribe.append(1, &[IndexRecord::task(&task_fields(3, 2, 100, 0)), dispatch(3)]);
+    scribe.append(1, &[IndexRecord::plain(&task_fields(3, 2, 100, 0)), dispatch(3)]);
     scribe.append(1, &[IndexRecord::lost_dispatch(&fields(4, [1, 2]), false)]);
-    scribe.append(1, &[IndexRecord::task(&task_fields(3, 2, 100, 200))]);
+    scribe.append(1, &[IndexRecord::plain(&task_fields(3, 2, 100, 200))]);
     scribe
 }
 
@@ -237,8 +249,8 @@ fn a_window_of_tasks_keeps_their_dispatches_and_the_orchestrations_arguments() {
     scribe.append(0, &[orchestration_arg(0)]);
     for task in 0..60 {
         let at = (task + 1) * 1000;
-        scribe.append(1, &[IndexRecord::task(&task_fields(task, 2, at, 0)), dispatch(task)]);
-        scribe.append(1, &[IndexRecord::task(&task_fields(task, 2, at, at + 1))]);
+        scribe.append(1, &[IndexRecord::plain(&task_fields(task, 2, at, 0)), dispatch(task)]);
+        scribe.append(1, &[IndexRecord::plain(&task_fields(task, 2, at, at + 1))]);
         scribe.writer.free_before_window().unwrap();
     }
     scribe.finish(Status::Complete);
@@ -254,9 +266,9 @@ fn a_dispatch_that_contradicts_itself_is_refused() {
     let mut writer = DumpWriter::create(dir.path(), &args_info(0)).unwrap();
     let good = words(&desc(), &[]);
     let mut no_slot = fields(1, [1, 0]);
-    no_slot.shape[2] = 3;
+    no_slot.subtask_id = 3;
     let mut no_block = fields(1, [1, 0]);
-    no_block.shape[4] = 9;
+    no_block.block_idx = 9;
     for bad in [
         IndexRecord::dispatch(&fields(1, [2, 0]), good.words()),
         IndexRecord::dispatch(&fields(1, [1, 0]), &good.words()[1..]),
@@ -274,17 +286,17 @@ proptest! {
     #[test]
     fn arbitrary_words_are_refused_or_come_back(
         words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..20], 0..60),
-        numbers in prop::array::uniform8(0u64..6),
+        numbers in prop::array::uniform8(0u32..6),
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = DumpWriter::create(dir.path(), &args_info(0)).unwrap();
-        let record = IndexRecord::dispatch(&TensorDumpRecord { shape: numbers, ..fields(1, [0, 0]) }, &words);
+        let record = IndexRecord::dispatch(&numbered(numbers), &words);
         if writer.append(0, 0..1, std::slice::from_ref(&record)).is_ok() {
             writer.finish(&tensortap_format::Footer::new(Status::Complete)).unwrap();
             let dump = Dump::open(dir.path()).unwrap();
             let dispatches = dump.dispatches().unwrap();
             prop_assert_eq!(dispatches.len(), 1);
-            prop_assert_eq!(dispatches[0].args.len() as u64, numbers[6] + numbers[7]);
+            prop_assert_eq!(dispatches[0].args.len(), (numbers[6] + numbers[7]) as usize);
             prop_assert!(verify(&dump).unwrap().is_ok());
         } else {
             drop(writer);

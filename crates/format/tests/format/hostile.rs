@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::FileExt, path::Path};
 
 use crate::common::*;
 use proptest::{prelude::*, sample::Index};
-use tensortap_abi::{RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, Role, TensorDumpRecord};
+use tensortap_abi::{RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_TRUNCATED, Role, TensorRecord};
 use tensortap_format::{Dump, FormatError, Status, Tail, repair, verify};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 use zerocopy::IntoBytes;
@@ -40,7 +40,7 @@ impl Forgery {
         padded.resize(padded.len().next_multiple_of(8), b' ');
         let mut header = Vec::new();
         header.extend(b"TAPINDEX");
-        header.extend(1u32.to_le_bytes());
+        header.extend(2u32.to_le_bytes());
         header.extend(u32::try_from(64 + padded.len()).unwrap().to_le_bytes());
         header.extend(u64::to_le_bytes(run_id));
         header.extend((info_json.len() as u64).to_le_bytes());
@@ -77,14 +77,14 @@ impl Forgery {
 }
 
 /// The index's form of a tensor with one dimension.
-fn encoded(fields: &TensorDumpRecord) -> Vec<u8> {
+fn encoded(fields: &TensorRecord) -> Vec<u8> {
     let mut bytes = fields.as_bytes()[..64].to_vec();
     bytes.extend(fields.shape[0].to_le_bytes());
     bytes.extend(fields.strides[0].to_le_bytes());
     bytes
 }
 
-fn stored_fields() -> TensorDumpRecord {
+fn stored_fields() -> TensorRecord {
     let mut fields = tensor_fields(1, BEFORE, Role::Input, 0, &[9; 16]);
     fields.flags |= RECORD_HAS_PAYLOAD;
     fields
@@ -107,7 +107,7 @@ fn a_dump_made_from_the_byte_tables_alone_opens() {
 #[test]
 fn records_that_make_no_sense_end_the_dump_there() {
     let good = stored_fields();
-    let with = |change: fn(&mut TensorDumpRecord)| {
+    let with = |change: fn(&mut TensorRecord)| {
         let mut fields = good;
         change(&mut fields);
         encoded(&fields)
@@ -120,7 +120,8 @@ fn records_that_make_no_sense_end_the_dump_there() {
         ("dtype", 1, with(|f| f.dtype = 18)),
         ("dimensions", 1, with(|f| f.ndims = 200)),
         ("too few bytes", 1, with(|f| f.ndims = 8)),
-        ("size", 1, with(|f| f.payload_bytes = 17)),
+        ("memory space", 1, with(|f| f.space = 4)),
+        ("bytes stored cut", 1, with(|f| f.flags |= RECORD_TRUNCATED)),
         ("huge", 1, with(|f| f.shape[0] = u64::MAX)),
         ("offset", 1, with(|f| f.payload_pos = u64::MAX - 3)),
         ("stride", 1, with(|f| f.strides[0] = i64::MIN)),
@@ -185,7 +186,7 @@ fn a_payload_larger_than_memory_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = 1u64 << 43;
     let mut fields = stored_fields();
-    (fields.shape[0], fields.payload_bytes) = (bytes, bytes);
+    fields.shape[0] = bytes;
     Forgery::new("{}").records(1, &encoded(&fields)).write(dir.path());
     let bin = fs::File::create(dir.path().join("tensor_dump.bin")).unwrap();
     assert!(matches!(payload_error(dir.path()), FormatError::PayloadShort { .. }));
@@ -193,7 +194,6 @@ fn a_payload_larger_than_memory_is_an_error() {
     bin.write_all_at(b"end", bytes - 3).unwrap();
     // More address space than a process has, whatever the machine.
     fields.shape[0] = 1 << 50;
-    fields.payload_bytes = 1 << 50;
     Forgery::new("{}").records(1, &encoded(&fields)).write(dir.path());
     if bin.set_len(1 << 50).is_ok() {
         assert!(matches!(payload_error(dir.path()), FormatError::NoMemory { .. }));
@@ -233,9 +233,9 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
 fn a_later_version_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let mut forgery = Forgery::new("{\"dump_args\": true}");
-    forgery.bytes[8] = 2;
+    forgery.bytes[8] = 3;
     forgery.write(dir.path());
-    assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 2, known: 1, .. })));
+    assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 3, known: 2, .. })));
 }
 
 #[test]

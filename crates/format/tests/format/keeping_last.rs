@@ -79,11 +79,11 @@ fn a_payload_that_a_kept_record_shares_with_an_old_one_stays() {
     let shared = content(77, 100_000);
     let first = scribe.stored(0, BEFORE, Role::Input, 0, &shared);
     let (offset, bytes) = first.stored_range().unwrap();
-    scribe.append(0, &[IndexRecord::task(&task_fields(0, 1, 1, 0)), first]);
+    scribe.append(0, &[IndexRecord::plain(&task_fields(0, 1, 1, 0)), first]);
     for task in 1..100 {
         let fields = tensor_fields(task, BEFORE, Role::Input, 0, &shared);
         let again = IndexRecord::tensor(&fields, Payload::Deduplicated { offset, bytes });
-        scribe.append(0, &[IndexRecord::task(&task_fields(task, 1, task * 10, 0)), again]);
+        scribe.append(0, &[IndexRecord::plain(&task_fields(task, 1, task * 10, 0)), again]);
         scribe.task(0, task, 300);
         let dead = scribe.writer.free_before_window().unwrap();
         assert!(dead.iter().all(|range| range.start >= offset + bytes || range.end <= offset), "{dead:?}");
@@ -111,7 +111,7 @@ fn a_range_that_was_reserved_and_not_indexed_yet_is_not_freed() {
         &tensor_fields(100, BEFORE, Role::Input, 0, &bytes),
         Payload::Stored { offset, bytes: 90_000 },
     );
-    scribe.append(0, &[IndexRecord::task(&task_fields(100, 1, 1_000_000, 0)), late]);
+    scribe.append(0, &[IndexRecord::plain(&task_fields(100, 1, 1_000_000, 0)), late]);
     scribe.finish(Status::Complete);
     assert_whole(dir.path());
 }

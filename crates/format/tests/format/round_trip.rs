@@ -5,8 +5,8 @@ use std::fs;
 use crate::common::*;
 use serde_json::{Value, json};
 use tensortap_abi::{
-    DType, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, RecordKind, Role, TensorDumpRecord, TensorStats,
-    UncapturedReason,
+    DType, NO_KERNEL, PieceRecord, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role, TensorRecord, TensorStats,
+    UncapturedReason, UncapturedRecord,
 };
 use tensortap_format::{
     ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, Payload, PayloadState, RunInfo,
@@ -153,20 +153,23 @@ fn the_reader_returns_what_was_written() {
 }
 
 #[test]
-fn kernels_come_from_the_last_task_of_the_same_thread() {
+fn kernels_come_from_the_task_whoever_recorded_it_and_whenever() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
     let mut mix = task_fields(8, 1, 10, 0);
     mix.func_id = [2, 0, NO_KERNEL];
-    scribe.append(0, &[IndexRecord::task(&task_fields(7, 1, 10, 0))]);
-    scribe.append(1, &[IndexRecord::task(&mix)]);
+    scribe.append(0, &[IndexRecord::plain(&task_fields(7, 1, 10, 0))]);
     let scalar = |task| IndexRecord::plain(&scalar_fields(task, 0, DType::Bool, 1));
     scribe.append(0, &[scalar(7), scalar(8)]);
-    scribe.append(1, &[scalar(8), scalar(7)]);
+    scribe.append(1, &[scalar(8), scalar(7), scalar(9)]);
+    scribe.append(1, &[IndexRecord::plain(&mix)]);
     scribe.finish(Status::Complete);
     let func_ids: Vec<Value> =
         manifest(dir.path())["tensors"].as_array().unwrap().iter().map(|r| r["func_id"].clone()).collect();
-    assert_eq!(func_ids, [json!([1]), json!([]), json!([2, 0]), json!([])]);
+    assert_eq!(func_ids, [json!([1]), json!([2, 0]), json!([2, 0]), json!([1]), json!([])]);
+    let read = Dump::open(dir.path()).unwrap();
+    let read: Vec<Vec<u32>> = read.records().map(|record| record.unwrap().func_ids().collect()).collect();
+    assert_eq!(json!(read), json!(func_ids));
 }
 
 #[test]
@@ -187,8 +190,8 @@ fn what_became_of_a_payload_is_said() {
         inf: 2,
         numel: 300,
     };
-    let in_flight = TensorDumpRecord { flags: RECORD_HAS_HASH | RECORD_IN_FLIGHT, ..fields(7) };
-    let unhashed = TensorDumpRecord { flags: 0, ..fields(8) };
+    let in_flight = TensorRecord { flags: RECORD_HAS_HASH | RECORD_IN_FLIGHT, ..fields(7) };
+    let unhashed = TensorRecord { flags: 0, ..fields(8) };
     scribe.append(
         0,
         &[
@@ -274,12 +277,12 @@ fn the_graph_names_tasks_kernels_times_and_causes() {
         ],
     );
     // Task 2 completes in the index before it is dispatched there, task 3 never completes.
-    scribe.append(1, &[IndexRecord::task(&task_fields(2, 9, 200, 300))]);
-    scribe.append(2, &[IndexRecord::task(&task_fields(2, 9, 200, 0))]);
+    scribe.append(1, &[IndexRecord::plain(&task_fields(2, 9, 200, 300))]);
+    scribe.append(2, &[IndexRecord::plain(&task_fields(2, 9, 200, 0))]);
     let mut mix = task_fields(3, 0, u64::MAX, 0);
     mix.func_id = [2, NO_KERNEL, 0];
     mix.block_num = 4;
-    scribe.append(2, &[IndexRecord::task(&mix)]);
+    scribe.append(2, &[IndexRecord::plain(&mix)]);
     scribe.finish(Status::Crashed);
 
     let graph = read_json(dir.path().join("graph.json"));
@@ -317,14 +320,13 @@ fn the_graph_names_tasks_kernels_times_and_causes() {
 fn losses_and_uncaptured_arguments_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
-    let uncaptured = TensorDumpRecord {
+    let uncaptured = UncapturedRecord {
         task_id: 5,
-        kind: RecordKind::Uncaptured as u8,
-        start_offset: UncapturedReason::Contradiction as u64,
+        reason: UncapturedReason::Contradiction as u8,
         arg_index: 2,
-        ..TensorDumpRecord::default()
+        ..UncapturedRecord::default()
     };
-    scribe.append(3, &[IndexRecord::task(&task_fields(5, 1, 1, 0)), IndexRecord::plain(&uncaptured)]);
+    scribe.append(3, &[IndexRecord::plain(&task_fields(5, 1, 1, 0)), IndexRecord::plain(&uncaptured)]);
     let loss = |reason: &str, records, bytes| Loss { thread: 3, reason: reason.into(), records, bytes };
     let footer = Footer {
         losses: vec![loss("no_space", 4, 1000), loss("no_buffer", 2, 0)],
@@ -417,14 +419,14 @@ fn a_record_that_contradicts_itself_is_refused_and_the_dump_goes_on() {
     scribe.task(0, 0, 64);
     let good = tensor_fields(1, BEFORE, Role::Input, 0, &[0; 64]);
     let bad = [
-        IndexRecord::tensor(&TensorDumpRecord { dtype: 99, ..good }, Payload::None),
-        IndexRecord::tensor(&TensorDumpRecord { ndims: 9, ..good }, Payload::None),
-        IndexRecord::tensor(&TensorDumpRecord { stage: 0, ..good }, Payload::None),
-        IndexRecord::tensor(&TensorDumpRecord { shape: [u64::MAX; 8], ndims: 8, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorRecord { dtype: 99, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorRecord { ndims: 9, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorRecord { stage: 0, ..good }, Payload::None),
+        IndexRecord::tensor(&TensorRecord { shape: [u64::MAX; 8], ndims: 8, ..good }, Payload::None),
         IndexRecord::tensor(&good, Payload::Stored { offset: 0, bytes: 65 }),
         IndexRecord::tensor(&good, Payload::Stored { offset: u64::MAX, bytes: 64 }),
-        IndexRecord::plain(&TensorDumpRecord { kind: RecordKind::Piece as u8, ..good }),
-        IndexRecord::plain(&TensorDumpRecord { kind: 200, ..good }),
+        IndexRecord::plain(&PieceRecord::default()),
+        IndexRecord::plain(&TensorRecord { kind: 200, ..good }),
         IndexRecord::plain(&edge_fields(1, 2, 9, 0)),
     ];
     for record in bad {

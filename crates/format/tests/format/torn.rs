@@ -265,7 +265,7 @@ fn tasks_in_flight_when_the_host_was_killed_are_found_in_the_index() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
     scribe.task(0, 0, 16);
-    scribe.append(0, &[IndexRecord::task(&task_fields(1, 2, 5000, 0))]);
+    scribe.append(0, &[IndexRecord::plain(&task_fields(1, 2, 5000, 0))]);
     drop(scribe);
     repair(dir.path()).unwrap();
     let in_flight = json!([{"task_id": hex64(1), "func_id": [2], "kernels": ["mul"], "block_num": 1}]);

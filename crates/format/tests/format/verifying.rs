@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::FileExt, path::Path};
 
 use crate::common::*;
 use serde_json::{Value, json};
-use tensortap_abi::{RECORD_HAS_HASH, Role, TensorDumpRecord};
+use tensortap_abi::{RECORD_HAS_HASH, Role, TensorRecord};
 use tensortap_format::{Dump, IndexRecord, Payload, Status, Verdict, verify};
 
 fn check(dir: &Path) -> Verdict {
@@ -64,7 +64,7 @@ fn payloads_that_overlap_without_being_the_same_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
     let first = scribe.stored(0, BEFORE, Role::Input, 0, &[5; 128]);
-    let fields = |arg, bytes: &[u8]| TensorDumpRecord {
+    let fields = |arg, bytes: &[u8]| TensorRecord {
         flags: RECORD_HAS_HASH,
         ..tensor_fields(0, BEFORE, Role::Input, arg, bytes)
     };
@@ -81,7 +81,7 @@ fn a_hash_that_differs_between_records_of_one_payload_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
     let first = scribe.stored(0, BEFORE, Role::Input, 0, &[5; 128]);
-    let liar = TensorDumpRecord { hash: [1; 16], ..tensor_fields(0, BEFORE, Role::Input, 1, &[5; 128]) };
+    let liar = TensorRecord { hash: [1; 16], ..tensor_fields(0, BEFORE, Role::Input, 1, &[5; 128]) };
     scribe.append(0, &[first, IndexRecord::tensor(&liar, Payload::Deduplicated { offset: 0, bytes: 128 })]);
     scribe.finish(Status::Complete);
     assert!(only_problem(dir.path()).contains("record 1 "));

@@ -7,10 +7,10 @@ use tensortap_abi::{DeviceRange, DumpBufferState, DumpGeometry, DumpPolicy};
 use tensortap_abi::{DumpCollect, DumpFilter, DumpLevel};
 
 use super::*;
-use crate::region::{Claims, Memory, PartTable, StateWords};
+use crate::region::{Memory, PartTable, StateWords};
 use crate::{SetupOptions, setup_bytes};
 
-const GEOMETRY: DumpGeometry = DumpGeometry { threads: 1, buffers: 2, records: 3, arena_bytes: 4096 };
+const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 1, buffers: 2, records: 3, arena_bytes: 4096 };
 
 #[repr(align(64))]
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl Rig {
             arenas: base + GEOMETRY.arenas_offset(),
             arena_bytes: GEOMETRY.arena_bytes,
         };
-        let parts = Parts::claim(&memory, &table, &Claims::none(), 0).unwrap();
+        let parts = Parts::lease(&memory, &table, 0).unwrap();
         let state = parts.state;
         (Lane::new(parts, 1, 0, false), state)
     }
@@ -66,7 +66,7 @@ impl Rig {
     /// A record of the first buffer.
     fn record_task(&self, place: usize) -> u64 {
         let at = usize::try_from(GEOMETRY.buffers_offset()).unwrap() + 64 + place * 192;
-        u64::from_le_bytes(self.lines[at / 64].0[..8].try_into().unwrap())
+        u64::from_le_bytes(self.lines[at / 64].0[8..16].try_into().unwrap())
     }
 
     fn committed(&self) -> u64 {
@@ -75,8 +75,8 @@ impl Rig {
     }
 }
 
-fn record(task_id: u64) -> TensorDumpRecord {
-    TensorDumpRecord { task_id, ..TensorDumpRecord::default() }
+fn record(task_id: u64) -> DumpRecord {
+    DumpRecord { task_id, ..DumpRecord::default() }
 }
 
 const NEED: Option<Need> = Some(Need { bytes: 100, align: 64 });

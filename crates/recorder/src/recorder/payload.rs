@@ -3,8 +3,8 @@
 use core::mem::MaybeUninit;
 
 use tensortap_abi::{
-    DType, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_TRUNCATED, RecordKind,
-    SMALL_PAYLOAD_ALIGN, TensorDumpRecord, TensorStats,
+    BeginRecord, CommitRecord, DType, DumpGeometry, PieceRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_TRUNCATED, SMALL_PAYLOAD_ALIGN, TensorRecord, TensorStats,
 };
 use zerocopy::IntoBytes;
 
@@ -16,15 +16,15 @@ use crate::{DropReason, Gather, HostLink};
 
 impl<H: HostLink> ThreadRecorder<'_, H> {
     /// Records a payload with its metadata and hash.
-    pub(super) fn record_payload(&mut self, record: TensorDumpRecord, content: Gather<'_>) -> Outcome {
-        match self.lane.route(record.payload_bytes) {
+    pub(super) fn record_payload(&mut self, record: TensorRecord, content: Gather<'_>) -> Outcome {
+        match self.lane.route(content.left_bytes()) {
             Route::Whole => self.record_whole(record, content),
             Route::Pieces => self.record_pieces(record, content),
         }
     }
 
-    fn record_whole(&mut self, mut record: TensorDumpRecord, mut content: Gather<'_>) -> Outcome {
-        let bytes = record.payload_bytes;
+    fn record_whole(&mut self, mut record: TensorRecord, mut content: Gather<'_>) -> Outcome {
+        let bytes = content.left_bytes();
         let need = Need { bytes, align: DumpGeometry::payload_align(bytes) };
         let reservation = match self.reserve(Some(need)) {
             Ok(reservation) => reservation,
@@ -36,13 +36,13 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
         record.payload_pos = reservation.position();
         record.hash = hasher.finish().to_le_bytes();
         record.flags |= RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
-        self.commit(reservation, &record);
+        self.commit(reservation, record);
         Outcome::Recorded
     }
 
-    /// Begin, pieces, commit: consecutive records of this thread.
-    fn record_pieces(&mut self, record: TensorDumpRecord, mut content: Gather<'_>) -> Outcome {
-        let bytes = record.payload_bytes;
+    /// Begin, pieces, commit.
+    fn record_pieces(&mut self, record: TensorRecord, mut content: Gather<'_>) -> Outcome {
+        let bytes = content.left_bytes();
         // A thread that does not wait starts only what it can finish.
         if !self.waits()
             && let Err(refused) = self.lane.check_pieces(bytes)
@@ -50,60 +50,55 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
             let reason = self.reason(refused);
             return self.drop_payload(record, reason, bytes);
         }
-        let begin = TensorDumpRecord { kind: RecordKind::Begin as u8, ..record };
-        match self.reserve(None) {
-            Ok(reservation) => self.commit(reservation, &begin),
+        let payload = match self.reserve(None) {
+            Ok(reservation) => {
+                let payload = OpenPayload::of(&record, reservation.seq(), bytes);
+                self.commit(reservation, BeginRecord::new(&record, payload.id));
+                payload
+            }
             Err(reason) => {
                 self.ledger.dropped(reason, bytes);
                 return Outcome::Dropped(reason);
             }
-        }
+        };
         let mut hasher = ContentHasher::new(bytes);
-        match self.send_pieces(&record, &mut content, &mut hasher) {
-            Ok(()) => self.end_pieces(&record, hasher),
-            Err(reason) => self.cut_pieces(&record, content, hasher, reason),
+        match self.send_pieces(&payload, &mut content, &mut hasher) {
+            Ok(()) => self.end_pieces(&payload, hasher),
+            Err(reason) => self.cut_pieces(&payload, content, hasher, reason),
         }
     }
 
     /// Sends the content piece by piece, until it ends or a piece finds no room.
     fn send_pieces(
         &mut self,
-        record: &TensorDumpRecord,
+        payload: &OpenPayload,
         content: &mut Gather<'_>,
         hasher: &mut ContentHasher,
     ) -> Result<(), DropReason> {
-        let mut align = self.lane.first_piece_align(record.payload_bytes);
+        let mut align = self.lane.first_piece_align(payload.bytes);
         while content.left_bytes() > 0 {
-            let sent_bytes = record.payload_bytes - content.left_bytes();
+            let offset = payload.bytes - content.left_bytes();
             let need = self.lane.next_piece(content.left_bytes(), align);
             let reservation = self.reserve(Some(need))?;
             fill(content, self.lane.payload(&reservation), hasher);
             self.ledger.captured(need.bytes);
-            let piece = TensorDumpRecord {
-                payload_pos: reservation.position(),
-                payload_bytes: need.bytes,
-                start_offset: sent_bytes,
-                flags: record.flags | RECORD_HAS_PAYLOAD,
-                ..step_of(record, RecordKind::Piece)
-            };
-            self.commit(reservation, &piece);
+            let (payload_pos, bytes) = (reservation.position(), need.bytes);
+            self.commit(reservation, PieceRecord { payload_pos, offset, bytes, ..payload.piece() });
             align = SMALL_PAYLOAD_ALIGN;
         }
         Ok(())
     }
 
-    fn end_pieces(&mut self, record: &TensorDumpRecord, hasher: ContentHasher) -> Outcome {
-        let hash = hasher.finish().to_le_bytes();
-        let flags = record.flags | RECORD_HAS_HASH;
-        let end = TensorDumpRecord { hash, flags, ..step_of(record, RecordKind::Commit) };
+    fn end_pieces(&mut self, payload: &OpenPayload, hasher: ContentHasher) -> Outcome {
         match self.reserve(None) {
             Ok(reservation) => {
-                self.commit(reservation, &end);
+                let hash = hasher.finish().to_le_bytes();
+                self.commit(reservation, CommitRecord { hash, ..payload.commit(payload.bytes) });
                 Outcome::Recorded
             }
             Err(reason) => {
                 // Without its commit the whole payload is unreferenced.
-                self.ledger.dropped(reason, record.payload_bytes);
+                self.ledger.dropped(reason, payload.bytes);
                 Outcome::Dropped(reason)
             }
         }
@@ -112,41 +107,43 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
     /// Ends a payload that could not be sent in full: its hash is still that of the whole content.
     fn cut_pieces(
         &mut self,
-        record: &TensorDumpRecord,
+        payload: &OpenPayload,
         mut content: Gather<'_>,
         mut hasher: ContentHasher,
         reason: DropReason,
     ) -> Outcome {
-        self.ledger.dropped(reason, content.left_bytes());
+        let left = content.left_bytes();
+        self.ledger.dropped(reason, left);
         if self.discards() {
             return Outcome::Dropped(reason);
         }
         if let Ok(reservation) = self.lane.reserve(None) {
             read_leaves(&mut content, |leaf| hasher.update(leaf));
-            let hash = hasher.finish().to_le_bytes();
-            let flags = record.flags | RECORD_HAS_HASH | RECORD_TRUNCATED;
-            let end = TensorDumpRecord { hash, flags, ..step_of(record, RecordKind::Commit) };
-            self.commit(reservation, &end);
+            let mut end = payload.commit(payload.bytes - left);
+            end.hash = hasher.finish().to_le_bytes();
+            end.flags |= RECORD_TRUNCATED;
+            self.commit(reservation, end);
         }
         Outcome::Dropped(reason)
     }
 
     /// Records the hash and the statistics of the content.
-    pub(super) fn record_statistics(&mut self, record: TensorDumpRecord, content: Gather<'_>) -> Outcome {
+    pub(super) fn record_statistics(&mut self, record: TensorRecord, content: Gather<'_>) -> Outcome {
         let need = Need { bytes: size_of::<TensorStats>() as u64, align: SMALL_PAYLOAD_ALIGN };
         let reserved = self.reserve(Some(need));
         if reserved.is_err() && self.discards() {
             return self.drop_payload(record, DropReason::NoHost, 0);
         }
+        let bytes = content.left_bytes();
         let (hash, stats) = summarize(&record, content);
-        self.ledger.captured(record.payload_bytes);
+        self.ledger.captured(bytes);
         let record =
-            TensorDumpRecord { hash: hash.to_le_bytes(), flags: record.flags | RECORD_HAS_HASH, ..record };
+            TensorRecord { hash: hash.to_le_bytes(), flags: record.flags | RECORD_HAS_HASH, ..record };
         match reserved {
             Ok(reservation) => {
                 self.lane.payload(&reservation).write_copy_of_slice(stats.as_bytes());
                 let (payload_pos, flags) = (reservation.position(), record.flags | RECORD_HAS_STATS);
-                self.commit(reservation, &TensorDumpRecord { payload_pos, flags, ..record });
+                self.commit(reservation, TensorRecord { payload_pos, flags, ..record });
                 Outcome::Recorded
             }
             Err(reason) => self.drop_payload(record, reason, 0),
@@ -154,18 +151,44 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
     }
 }
 
-/// What every step of a payload in pieces says of it, apart from its flags.
-fn step_of(record: &TensorDumpRecord, kind: RecordKind) -> TensorDumpRecord {
-    let &TensorDumpRecord { task_id, payload_bytes, stage, role, dtype, arg_index, .. } = record;
-    TensorDumpRecord {
-        task_id,
-        payload_bytes,
-        kind: kind as u8,
-        stage,
-        role,
-        dtype,
-        arg_index,
-        ..TensorDumpRecord::default()
+/// A payload that is sent in pieces: what each of its records says of it.
+struct OpenPayload {
+    /// Sequence number of its beginning, which no other payload of the lane has.
+    id: u64,
+    bytes: u64,
+    task_id: u64,
+    stage: u8,
+    arg_index: u16,
+    in_flight: u32,
+}
+
+impl OpenPayload {
+    fn of(record: &TensorRecord, begin_seq: u64, bytes: u64) -> OpenPayload {
+        let &TensorRecord { task_id, stage, arg_index, flags, .. } = record;
+        OpenPayload { id: begin_seq, bytes, task_id, stage, arg_index, in_flight: flags & RECORD_IN_FLIGHT }
+    }
+
+    fn piece(&self) -> PieceRecord {
+        PieceRecord {
+            task_id: self.task_id,
+            stage: self.stage,
+            arg_index: self.arg_index,
+            flags: self.in_flight | RECORD_HAS_PAYLOAD,
+            payload_id: self.id,
+            ..PieceRecord::default()
+        }
+    }
+
+    fn commit(&self, stored_bytes: u64) -> CommitRecord {
+        CommitRecord {
+            task_id: self.task_id,
+            stage: self.stage,
+            arg_index: self.arg_index,
+            flags: self.in_flight | RECORD_HAS_HASH,
+            payload_id: self.id,
+            stored_bytes,
+            ..CommitRecord::default()
+        }
     }
 }
 
@@ -185,8 +208,8 @@ fn read_leaves(content: &mut Gather<'_>, mut take: impl FnMut(&[u8])) {
 }
 
 /// Hash and statistics of the content, of one reading.
-fn summarize(record: &TensorDumpRecord, mut content: Gather<'_>) -> (u128, TensorStats) {
-    let mut hasher = ContentHasher::new(record.payload_bytes);
+fn summarize(record: &TensorRecord, mut content: Gather<'_>) -> (u128, TensorStats) {
+    let mut hasher = ContentHasher::new(content.left_bytes());
     let dtype = DType::from_tag(record.dtype).expect("content is read only with a good dtype");
     let mut statistics = Statistics::new(dtype, content.left_elems());
     read_leaves(&mut content, |leaf| {

@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use super::*;
 
-const GEOMETRY: DumpGeometry = DumpGeometry { threads: 2, buffers: 70, records: 3, arena_bytes: 8192 };
+const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 2, buffers: 70, records: 3, arena_bytes: 8192 };
 
 fn options() -> SetupOptions {
     SetupOptions {
@@ -77,9 +77,9 @@ fn what_no_device_would_open_is_refused_by_name() {
         SetupError::BadSize { field, value, .. } => (field, value),
         other => panic!("{other}"),
     };
-    let crowd = u32::try_from(MAX_DEVICE_THREADS).unwrap() + 1;
-    assert_eq!(size(with(DumpGeometry { threads: crowd, ..GEOMETRY })), ("threads", crowd.into()));
-    assert_eq!(size(with(DumpGeometry { threads: 0, ..GEOMETRY })), ("threads", 0));
+    let crowd = MAX_LANES + 1;
+    assert_eq!(size(with(DumpGeometry { lanes: crowd, ..GEOMETRY })), ("lanes", crowd.into()));
+    assert_eq!(size(with(DumpGeometry { lanes: 0, ..GEOMETRY })), ("lanes", 0));
     assert_eq!(size(with(DumpGeometry { buffers: 0, ..GEOMETRY })), ("buffers", 0));
     assert_eq!(size(with(DumpGeometry { records: 0, ..GEOMETRY })), ("records", 0));
     assert_eq!(size(with(DumpGeometry { arena_bytes: 5000, ..GEOMETRY })), ("arena bytes", 5000));

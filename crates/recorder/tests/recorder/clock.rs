@@ -34,7 +34,7 @@ fn several_calls_can_share_one_reading_of_the_clock() {
     let link = ScriptedLink::never();
     link.tick_ns.set(100);
     let mut recorder = region.recorder(0, &link).unwrap();
-    let task = TaskDumpRecord::default();
+    let task = TaskRecord::default();
     recorder.task(&task);
     assert_eq!(recorder.counters().held_up_ns, 100);
     recorder.timed(|recorder| {
@@ -83,7 +83,7 @@ fn the_host_is_woken_when_half_of_the_buffers_are_in_use() {
     let mut recorder = region.recorder(0, &link).unwrap();
     let mut wakes_after = |records: u32| {
         for _ in 0..records {
-            recorder.task(&TaskDumpRecord::default());
+            recorder.task(&TaskRecord::default());
         }
         link.wakes.get()
     };
@@ -101,9 +101,9 @@ fn flushing_and_waiting_wake_the_host() {
     let host = RefCell::new(FakeHost::new(&rig, 0));
     let link = ScriptedLink::new(|_| host.borrow_mut().drain());
     let mut recorder = region.recorder(0, &link).unwrap();
-    recorder.task(&TaskDumpRecord::default());
+    recorder.task(&TaskRecord::default());
     let before = link.wakes.get();
-    recorder.task(&TaskDumpRecord::default());
+    recorder.task(&TaskRecord::default());
     assert_eq!(
         (link.pauses.get(), link.wakes.get()),
         (1, before + 2),

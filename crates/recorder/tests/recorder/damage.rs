@@ -41,17 +41,16 @@ fn a_damaged_descriptor_is_recorded_as_uncaptured_and_never_followed() {
     recorder.tensor(&input(4, &good));
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    let expected = TensorDumpRecord {
+    let expected = UncapturedRecord {
         task_id: 3,
-        start_offset: UncapturedReason::BadDescriptor as u64,
-        kind: RecordKind::Uncaptured as u8,
+        reason: UncapturedReason::BadDescriptor as u8,
         stage: 1,
         role: 3,
         arg_index: 6,
-        ..TensorDumpRecord::default()
+        ..UncapturedRecord::default()
     };
     for taken in &host.taken[..damaged.len()] {
-        assert_eq!(taken.record, expected);
+        assert_eq!(taken.record, expected.into());
     }
     assert_eq!(host.taken[damaged.len()].payload, Some(rig.content(&good)));
 }
@@ -98,7 +97,7 @@ proptest! {
                 rig.half_word(rig.geometry.queues_offset() + entry * 4).set(value);
             }
             recorder.tensor(&input(0, &rig.tensor(700)));
-            recorder.task(&TaskDumpRecord::default());
+            recorder.task(&TaskRecord::default());
             asked += 2;
         }
         let c = recorder.counters();
@@ -112,7 +111,7 @@ fn a_number_in_the_free_queue_that_names_no_buffer_is_passed_over() {
     let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
     rig.half_word(rig.geometry.queues_offset()).set(3);
     let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
-    let outcomes: Vec<Outcome> = (0..9).map(|_| recorder.task(&TaskDumpRecord::default())).collect();
+    let outcomes: Vec<Outcome> = (0..9).map(|_| recorder.task(&TaskRecord::default())).collect();
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Recorded).count(), 8);
 }
 

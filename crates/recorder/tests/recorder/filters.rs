@@ -57,7 +57,7 @@ fn a_stage_can_be_left_out() {
 
 #[test]
 fn only_the_first_tasks_pass_over_all_threads_together() {
-    let rig = Rig::new(DumpGeometry { threads: 2, ..SMALL });
+    let rig = Rig::new(DumpGeometry { lanes: 2, ..SMALL });
     let mut filter = DumpFilter { first_tasks: 3, task_ranges: 1, ..DumpFilter::ALL };
     filter.tasks[0] = [1, 100];
     let region = open(&rig, filter);
@@ -80,8 +80,8 @@ fn payloads_past_the_cap_leave_their_metadata() {
     }
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    let kept: Vec<(u64, u8, bool)> =
-        host.taken.iter().map(|t| (t.record.payload_bytes, t.record.flags, t.payload.is_some())).collect();
+    let kept: Vec<(u64, u32, bool)> =
+        host.taken.iter().map(|t| (t.content_bytes(), t.record.flags, t.payload.is_some())).collect();
     let whole = RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
     let capped = RECORD_PAYLOAD_FILTERED;
     assert_eq!(kept, [(600, whole, true), (400, whole, true), (1, capped, false), (300, capped, false)]);

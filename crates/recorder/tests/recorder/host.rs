@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use core::mem::offset_of;
 use tensortap_abi::{
-    DumpBufferHeader, DumpBufferState, DumpSetupHeader, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    RECORD_HAS_STATS, RECORD_TRUNCATED, RecordKind, TensorDumpRecord,
+    BeginRecord, CommitRecord, DType, DispatchRecord, DumpBufferHeader, DumpBufferState, DumpRecord,
+    DumpSetupHeader, INLINE_TEXT_BYTES, KernelRecord, PieceRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_TRUNCATED, RecordKind, StringRecord, TensorRecord,
 };
 use zerocopy::FromBytes;
 
@@ -14,12 +15,54 @@ use crate::rig::{RUN_ID, Rig};
 /// What the records of one ask amount to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The record; of a payload in pieces, its begin with the hash and flags of its commit.
-    pub record: TensorDumpRecord,
+    /// The record; of a payload in pieces, the tensor with the hash and flags of its commit.
+    pub record: DumpRecord,
     /// What lay in the arena.
     pub payload: Option<Vec<u8>>,
     /// Pieces it came in; 0 when whole.
     pub pieces: u32,
+}
+
+impl Taken {
+    /// The record of a tensor.
+    pub fn tensor(&self) -> TensorRecord {
+        *self.record.get().expect("a tensor")
+    }
+
+    /// Bytes of a tensor's content, by its shape.
+    pub fn content_bytes(&self) -> u64 {
+        content_bytes(&self.tensor())
+    }
+}
+
+/// Bytes of a tensor's content, by its shape.
+pub fn content_bytes(tensor: &TensorRecord) -> u64 {
+    let numel: u64 = tensor.shape[..usize::from(tensor.ndims)].iter().product();
+    DType::from_tag(tensor.dtype).unwrap().packed_bytes(numel).unwrap()
+}
+
+/// Arena position and bytes of what a record has there.
+pub fn in_arena(record: &DumpRecord) -> Option<(u64, u64)> {
+    if let Some(string) = record.get::<StringRecord>() {
+        let long = string.text_bytes as usize > INLINE_TEXT_BYTES;
+        return long.then_some((string.text_pos, string.text_bytes.into()));
+    }
+    if let Some(kernel) = record.get::<KernelRecord>() {
+        let many = usize::from(kernel.arg_count) > kernel.args.len();
+        return many.then_some((kernel.args_pos, u64::from(kernel.arg_count) * 8));
+    }
+    match record.flags & (RECORD_HAS_PAYLOAD | RECORD_HAS_STATS) {
+        0 => None,
+        RECORD_HAS_STATS => record.get().map(|tensor: &TensorRecord| (tensor.payload_pos, 64)),
+        RECORD_HAS_PAYLOAD => {
+            let tensor =
+                record.get().map(|tensor: &TensorRecord| (tensor.payload_pos, content_bytes(tensor)));
+            let piece = record.get().map(|piece: &PieceRecord| (piece.payload_pos, piece.bytes));
+            let words = record.get().map(|d: &DispatchRecord| (d.words_pos, d.words_bytes.into()));
+            Some(tensor.or(piece).or(words).expect("a kind that has a payload"))
+        }
+        _ => panic!("payload and statistics"),
+    }
 }
 
 /// Takes one thread's records.
@@ -34,7 +77,7 @@ pub struct FakeHost<'r> {
     place: u64,
     safe_to: u64,
     emptied: VecDeque<u32>,
-    begun: Option<Taken>,
+    begun: Option<(u64, Taken)>,
 }
 
 macro_rules! state_offset {
@@ -163,13 +206,13 @@ impl<'r> FakeHost<'r> {
         let field = |offset| self.rig.word(at + offset).get();
         assert_eq!(field(0), RUN_ID);
         assert_eq!(field(offset_of!(DumpBufferHeader, first_seq) as u64), self.next_seq - self.place);
-        assert_eq!(field(offset_of!(DumpBufferHeader, thread) as u64), self.thread);
+        assert_eq!(field(offset_of!(DumpBufferHeader, lane) as u64), self.thread);
         committed
     }
 
     fn take_record(&mut self, number: u32) {
         let at = self.buffer_at(number) + size_of::<DumpBufferHeader>() as u64 + self.place * 192;
-        let record = TensorDumpRecord::read_from_bytes(&self.rig.read(at, 192)).unwrap();
+        let record = DumpRecord::read_from_bytes(&self.rig.read(at, 192)).unwrap();
         self.place += 1;
         self.next_seq += 1;
         let kind = RecordKind::from_tag(record.kind).expect("a kind");
@@ -178,26 +221,32 @@ impl<'r> FakeHost<'r> {
         match (kind, self.begun.take()) {
             (RecordKind::Begin, None) => {
                 assert_eq!(payload, None);
-                self.begun = Some(Taken { record, payload: Some(Vec::new()), pieces: 0 });
+                let begin: &BeginRecord = record.get().unwrap();
+                assert_eq!(begin.reserved, [0; 16]);
+                let taken = Taken { record: begin.tensor().into(), payload: Some(Vec::new()), pieces: 0 };
+                self.begun = Some((begin.payload_id, taken));
             }
-            (RecordKind::Piece, Some(mut begun)) => {
-                assert_eq!(record.flags, begun.record.flags | RECORD_HAS_PAYLOAD);
+            (RecordKind::Piece, Some((id, mut begun))) => {
+                let piece: &PieceRecord = record.get().unwrap();
+                let in_flight = begun.record.flags & RECORD_IN_FLIGHT;
+                assert_eq!((piece.flags, piece.payload_id), (in_flight | RECORD_HAS_PAYLOAD, id));
                 let so_far = begun.payload.as_mut().unwrap();
-                assert_eq!(record.start_offset, so_far.len() as u64);
+                assert_eq!(piece.offset, so_far.len() as u64);
                 so_far.extend(payload.expect("a piece has a payload"));
                 begun.pieces += 1;
-                self.begun = Some(begun);
+                self.begun = Some((id, begun));
             }
-            (RecordKind::Commit, Some(mut begun)) => {
-                assert_eq!(record.payload_bytes, begun.record.payload_bytes);
-                assert_eq!(
-                    (record.task_id, record.arg_index),
-                    (begun.record.task_id, begun.record.arg_index)
-                );
+            (RecordKind::Commit, Some((id, mut begun))) => {
+                let commit: &CommitRecord = record.get().unwrap();
+                let so_far = begun.payload.as_ref().unwrap().len() as u64;
+                assert_eq!((commit.payload_id, commit.stored_bytes), (id, so_far));
                 let ending = RECORD_HAS_HASH | RECORD_TRUNCATED;
-                assert_eq!(record.flags & !ending, begun.record.flags, "what was in flight stays so");
-                begun.record.hash = record.hash;
-                begun.record.flags |= record.flags;
+                let in_flight = begun.record.flags & RECORD_IN_FLIGHT;
+                assert_eq!(commit.flags & !ending, in_flight, "what was in flight stays so");
+                let tensor: &mut TensorRecord = begun.record.get_mut().unwrap();
+                assert_eq!((commit.task_id, commit.arg_index), (tensor.task_id, tensor.arg_index));
+                tensor.hash = commit.hash;
+                tensor.flags |= commit.flags;
                 self.taken.push(begun);
             }
             (RecordKind::Begin | RecordKind::Piece | RecordKind::Commit, begun) => {
@@ -211,14 +260,9 @@ impl<'r> FakeHost<'r> {
     }
 
     /// Copies what lies in the arena, after checking that it lies where the device may have written.
-    fn payload(&mut self, record: &TensorDumpRecord) -> Option<Vec<u8>> {
-        let bytes = match record.flags & (RECORD_HAS_PAYLOAD | RECORD_HAS_STATS) {
-            0 => return None,
-            RECORD_HAS_PAYLOAD => record.payload_bytes,
-            RECORD_HAS_STATS => 64,
-            _ => panic!("payload and statistics"),
-        };
-        let (position, arena) = (record.payload_pos, self.rig.geometry.arena_bytes);
+    fn payload(&mut self, record: &DumpRecord) -> Option<Vec<u8>> {
+        let (position, bytes) = in_arena(record)?;
+        let arena = self.rig.geometry.arena_bytes;
         let written = self.state(state_offset!(write_cursor));
         assert!(self.safe_to <= position && position + bytes <= written, "outside the bytes handed out");
         assert_eq!(position % 64, 0);

@@ -14,22 +14,22 @@ fn a_task_is_recorded_as_it_was_given_with_its_kind() {
     let rig = Rig::new(SMALL);
     let region = rig.open(&rig.options(DumpLevel::Marked, DumpPolicy::Block));
     let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
-    let task = TaskDumpRecord {
+    let task = TaskRecord {
         task_id: 0x1_0000_0002,
         func_id: [3, NO_KERNEL, 9],
         block_num: 4,
-        dispatched_ns: 11,
+        started_ns: 11,
         completed_ns: 22,
         tensor_count: 2,
         scalar_count: 1,
         flags: RECORD_IN_FLIGHT,
-        ..TaskDumpRecord::default()
+        ..TaskRecord::default()
     };
     assert_eq!(recorder.task(&task), Outcome::Recorded);
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    let taken = TaskDumpRecord::read_from_bytes(host.taken[0].record.as_bytes()).unwrap();
-    assert_eq!(taken, TaskDumpRecord { kind: RecordKind::Task as u8, ..task });
+    let taken = TaskRecord::read_from_bytes(host.taken[0].record.as_bytes()).unwrap();
+    assert_eq!(taken, TaskRecord { ..task });
 }
 
 #[test]
@@ -58,22 +58,22 @@ fn scalars_edges_and_uncaptured_arguments_hold_what_the_layout_says() {
     });
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    let records: Vec<TensorDumpRecord> = host.taken.iter().map(|taken| taken.record).collect();
-    let blank = TensorDumpRecord::default();
-    let scalar = TensorDumpRecord {
+    let scalar = ScalarRecord {
         task_id: 5,
-        payload_pos: bits,
+        bits,
         kind: 2,
         stage: 1,
-        role: 1,
         dtype: 2,
         arg_index: 17,
-        ..blank
+        ..ScalarRecord::default()
     };
-    let edge = TensorDumpRecord { task_id: 5, address: 3, kind: 9, stage: 3, arg_index: 2, ..blank };
+    let edge =
+        EdgeRecord { task_id: 5, producer: 3, kind: 9, cause: 3, arg_index: 2, ..EdgeRecord::default() };
+    let blank = UncapturedRecord::default();
     let uncaptured =
-        TensorDumpRecord { task_id: 6, start_offset: 4, kind: 8, stage: 2, role: 2, arg_index: 1, ..blank };
-    assert_eq!(records, [scalar, edge, uncaptured]);
+        UncapturedRecord { task_id: 6, reason: 4, kind: 8, stage: 2, role: 2, arg_index: 1, ..blank };
+    let expected: [DumpRecord; 3] = [scalar.into(), edge.into(), uncaptured.into()];
+    assert!(host.taken.iter().map(|taken| taken.record).eq(expected));
 }
 
 #[test]
@@ -98,10 +98,14 @@ fn a_dispatch_carries_its_args_and_passes_over_the_end_of_the_arena_in_one_piece
         host.drain();
         let taken = host.taken.last().unwrap();
         assert_eq!(taken.payload.as_deref(), Some(args.as_bytes()));
-        assert_eq!(taken.record.hash, content_hash(args.as_bytes()).to_le_bytes());
-        assert_eq!(taken.record.shape, [1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(DispatchFields::BlockIdx.of(&taken.record), 5);
-        assert_eq!((taken.record.kind, taken.record.flags), (4, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH));
+        let record: DispatchRecord = *taken.record.get().unwrap();
+        assert_eq!(record.hash, content_hash(args.as_bytes()).to_le_bytes());
+        assert_eq!([record.func_id, record.core_id, record.subtask_id, record.subtask_count], [1, 2, 3, 4]);
+        assert_eq!(
+            [record.block_idx, record.block_num, record.tensor_count, record.scalar_count],
+            [5, 6, 7, 8]
+        );
+        assert_eq!((record.kind, record.flags), (4, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH));
     }
 }
 
@@ -116,7 +120,7 @@ fn an_empty_tensor_has_an_empty_payload_with_a_hash() {
     host.drain();
     let empty = &host.taken[1];
     assert_eq!(empty.payload.as_deref(), Some(&[][..]));
-    assert_eq!(empty.record.hash, content_hash(&[]).to_le_bytes());
+    assert_eq!(empty.tensor().hash, content_hash(&[]).to_le_bytes());
 }
 
 #[test]
@@ -138,7 +142,7 @@ fn a_tensor_in_flight_says_so_in_every_step() {
     host.drain();
     assert_eq!(host.taken.len(), 2);
     for taken in &host.taken {
-        let TensorDumpRecord { stage, role, arg_index, flags, .. } = taken.record;
+        let TensorRecord { stage, role, arg_index, flags, .. } = taken.tensor();
         assert_eq!((stage, role, arg_index, flags & RECORD_IN_FLIGHT), (2, 3, 4, RECORD_IN_FLIGHT));
     }
 }
@@ -153,8 +157,8 @@ fn what_lies_behind_the_dimensions_in_use_stays_out_of_the_dump() {
     recorder.tensor(&input(1, &desc));
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    assert_eq!(host.taken[0].record.shape, [10, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(host.taken[0].record.strides, [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(host.taken[0].tensor().shape, [10, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(host.taken[0].tensor().strides, [1, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -170,8 +174,8 @@ fn the_orchestrations_arguments_are_recorded_whatever_level_and_filter() {
     assert_eq!(recorder.orchestration_arg(&arg), Outcome::Recorded);
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    let record = host.taken[0].record;
+    let record: OrchestrationArgRecord = *host.taken[0].record.get().unwrap();
     assert_eq!((record.kind, record.role, record.arg_index, record.flags), (10, 3, 300, 0));
-    assert_eq!((record.address, record.payload_bytes), (desc.buffer_addr, desc.buffer_bytes));
+    assert_eq!((record.address, record.buffer_bytes), (desc.buffer_addr, desc.buffer_bytes));
     assert_eq!((record.shape[0], record.shape[7], record.strides[7]), (desc.shape[0], 0, 0));
 }

@@ -59,10 +59,10 @@ fn marked_records_marked_arguments_in_full() {
 fn meta_records_everything_and_payloads_of_marked_arguments() {
     let (outcomes, taken, content) = taken_at(DumpLevel::Meta, floats);
     assert_eq!(outcomes, [Recorded; 4]);
-    assert_eq!((taken[0].record.flags, taken[0].record.payload_bytes), (0, 600));
+    assert_eq!((taken[0].record.flags, taken[0].content_bytes()), (0, 600));
     assert_eq!((&taken[0].payload, &taken[2].payload), (&None, &Some(content)));
     assert_eq!(
-        [taken[0].record.shape, taken[0].record.hash.map(u64::from)[..8].try_into().unwrap()],
+        [taken[0].tensor().shape, taken[0].tensor().hash.map(u64::from)[..8].try_into().unwrap()],
         [[30, 20, 0, 0, 0, 0, 0, 0], [0; 8]]
     );
 }
@@ -71,8 +71,9 @@ fn meta_records_everything_and_payloads_of_marked_arguments() {
 fn hash_records_hash_and_statistics_of_the_logical_content() {
     let (outcomes, taken, content) = taken_at(DumpLevel::Hash, floats);
     assert_eq!(outcomes, [Recorded; 4]);
-    let Taken { record, payload, .. } = &taken[0];
-    assert_eq!((record.flags, record.payload_bytes), (RECORD_HAS_STATS | RECORD_HAS_HASH, 600));
+    let Taken { payload, .. } = &taken[0];
+    let record = taken[0].tensor();
+    assert_eq!((record.flags, taken[0].content_bytes()), (RECORD_HAS_STATS | RECORD_HAS_HASH, 600));
     assert_eq!(record.hash, content_hash(&content).to_le_bytes());
     let stats = TensorStats::read_from_bytes(payload.as_deref().unwrap()).unwrap();
     let values: Vec<f64> = content.iter().map(|byte| byte.cast_signed().into()).collect();
@@ -89,8 +90,8 @@ fn hash_records_hash_and_statistics_of_the_logical_content() {
 fn hash_takes_content_larger_than_the_arena() {
     let (outcomes, taken, content) = taken_at(DumpLevel::Hash, |rig| rig.tensor(50_000));
     assert_eq!(outcomes[0], Recorded);
-    assert_eq!(taken[0].record.hash, content_hash(&content).to_le_bytes());
-    assert_eq!(taken[0].record.payload_bytes, 50_000);
+    assert_eq!(taken[0].tensor().hash, content_hash(&content).to_le_bytes());
+    assert_eq!(taken[0].content_bytes(), 50_000);
 }
 
 #[test]
@@ -101,5 +102,5 @@ fn hash_of_4_bit_elements_leaves_out_the_nibble_behind_the_last() {
     let zeros =
         content.iter().flat_map(|byte| [byte & 0xf, byte >> 4]).take(9001).filter(|&n| n == 0).count();
     assert_eq!((stats.numel, stats.zeros), (9001, zeros as u64));
-    assert_eq!(taken[0].record.hash, content_hash(&content).to_le_bytes());
+    assert_eq!(taken[0].tensor().hash, content_hash(&content).to_le_bytes());
 }

@@ -8,14 +8,14 @@ use tensortap_abi::*;
 use tensortap_recorder::*;
 use tensortap_values::content_hash;
 
-use crate::host::{FakeHost, Taken, state_offset};
+use crate::host::{FakeHost, Taken, in_arena, state_offset};
 use crate::link::ScriptedLink;
 use crate::rig::{Rig, SMALL, input};
 
 const NO_BUFFER: Outcome = Outcome::Dropped(DropReason::NoBuffer);
 const NO_SPACE: Outcome = Outcome::Dropped(DropReason::NoSpace);
 const NO_HOST: Outcome = Outcome::Dropped(DropReason::NoHost);
-const LOSSES: u8 = RECORD_PAYLOAD_DROPPED | RECORD_TRUNCATED;
+const LOSSES: u32 = RECORD_PAYLOAD_DROPPED | RECORD_TRUNCATED;
 
 fn batch(rig: &Rig) -> SetupOptions {
     SetupOptions { collect: DumpCollect::Batch, ..rig.options(DumpLevel::Full, DumpPolicy::Block) }
@@ -31,7 +31,7 @@ proptest! {
         buffers in 1..4u32,
         records in 1..6u32,
     ) {
-        let rig = Rig::new(DumpGeometry { threads: 1, buffers, records, arena_bytes: 8192 });
+        let rig = Rig::new(DumpGeometry { lanes: 1, buffers, records, arena_bytes: 8192 });
         let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
         let mut host = FakeHost::new(&rig, 0);
         let link = ScriptedLink::never();
@@ -67,9 +67,10 @@ proptest! {
         let lost_bytes: u64 = sizes.iter().zip(&outcomes).filter(|(_, o)| **o != Outcome::Recorded).map(|(b, _)| b).sum();
         prop_assert_eq!(counters.dropped_bytes, lost_bytes);
         prop_assert_eq!(counters.payload_bytes + lost_bytes, sizes.iter().sum::<u64>());
-        for Taken { record, payload, .. } in &host.taken {
+        for taken in &host.taken {
+            let (record, payload) = (taken.tensor(), &taken.payload);
             let content = &contents[usize::try_from(record.task_id).unwrap()];
-            prop_assert_eq!(record.payload_bytes, content.len() as u64);
+            prop_assert_eq!(taken.content_bytes(), content.len() as u64);
             if record.flags & RECORD_PAYLOAD_DROPPED == 0 {
                 prop_assert_eq!(payload.as_ref(), Some(content));
                 prop_assert_eq!(record.hash, content_hash(content).to_le_bytes());
@@ -87,7 +88,7 @@ proptest! {
     fn in_batch_mode_nothing_waits_and_payloads_not_yet_overwritten_are_whole(
         sizes in prop::collection::vec(prop_oneof![3 => 0..600u64, 1 => 0..9000u64], 1..60),
     ) {
-        let rig = Rig::new(DumpGeometry { threads: 1, buffers: 4, records: 8, arena_bytes: 8192 });
+        let rig = Rig::new(DumpGeometry { lanes: 1, buffers: 4, records: 8, arena_bytes: 8192 });
         let region = rig.open(&batch(&rig));
         let link = ScriptedLink::never();
         let mut recorder = region.recorder(0, &link).unwrap();
@@ -106,14 +107,15 @@ proptest! {
         let written = host.state(state_offset!(write_cursor));
         let mut intact = 0;
         for record in records.iter().filter(|record| record.flags & RECORD_HAS_PAYLOAD != 0) {
-            if record.payload_pos + 8192 < written {
+            let (position, bytes) = in_arena(record).unwrap();
+            if position + 8192 < written {
                 continue;
             }
             intact += 1;
             let content = &contents[usize::try_from(record.task_id).unwrap()];
-            let start = if record.kind == RecordKind::Piece as u8 { record.start_offset } else { 0 };
-            let expected = &content[usize::try_from(start).unwrap()..][..usize::try_from(record.payload_bytes).unwrap()];
-            prop_assert_eq!(host.read_arena(record.payload_pos, record.payload_bytes), expected);
+            let start = record.get().map_or(0, |piece: &PieceRecord| piece.offset);
+            let expected = &content[usize::try_from(start).unwrap()..][..usize::try_from(bytes).unwrap()];
+            prop_assert_eq!(host.read_arena(position, bytes), expected);
         }
         prop_assert!(intact > 0 || written == 0);
         let counters = recorder.counters();
@@ -125,7 +127,7 @@ proptest! {
 }
 
 /// All records of thread 0, from buffers in the order they were taken from the free queue.
-fn read_batch(rig: &Rig) -> Vec<TensorDumpRecord> {
+fn read_batch(rig: &Rig) -> Vec<DumpRecord> {
     use zerocopy::FromBytes;
     let mut records = Vec::new();
     let popped = FakeHost::new(rig, 0).state(state_offset!(free_popped));
@@ -134,7 +136,7 @@ fn read_batch(rig: &Rig) -> Vec<TensorDumpRecord> {
         let header = DumpBufferHeader::read_from_bytes(&rig.read(at, 64)).unwrap();
         assert_eq!(header.first_seq, records.len() as u64);
         for place in 0..header.committed {
-            records.push(TensorDumpRecord::read_from_bytes(&rig.read(at + 64 + place * 192, 192)).unwrap());
+            records.push(DumpRecord::read_from_bytes(&rig.read(at + 64 + place * 192, 192)).unwrap());
         }
     }
     records
@@ -154,7 +156,7 @@ fn under_drop_a_payload_without_room_leaves_its_metadata() {
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
     let Taken { record, payload, .. } = &host.taken[4];
-    assert_eq!((record.flags, record.payload_bytes, payload), (RECORD_PAYLOAD_DROPPED, 1, &None));
+    assert_eq!((record.flags, host.taken[4].content_bytes(), payload), (RECORD_PAYLOAD_DROPPED, 1, &None));
     assert_eq!(recorder.tensor(&input(0, &rig.tensor(1))), Outcome::Recorded, "room again");
 }
 
@@ -190,7 +192,7 @@ fn when_the_files_are_full_everything_is_discarded_without_waiting() {
     let args = [7; 4];
     assert_eq!(recorder.tensor(&input(0, &desc)), NO_HOST);
     assert_eq!(recorder.tensor(&input(0, &rig.tensor(10))), NO_HOST);
-    assert_eq!(recorder.task(&TaskDumpRecord::default()), NO_HOST);
+    assert_eq!(recorder.task(&TaskRecord::default()), NO_HOST);
     let edge = EdgeCapture { consumer: 1, producer: 0, cause: EdgeCause::Explicit, arg_index: 0 };
     assert_eq!(recorder.edge(&edge), NO_HOST);
     let dispatch = DispatchCapture {
@@ -231,7 +233,7 @@ fn at_level_hash_without_room_the_hash_stays() {
     host.drain();
     let Taken { record, payload, .. } = &host.taken[64];
     assert_eq!((record.flags, payload), (RECORD_HAS_HASH | RECORD_PAYLOAD_DROPPED, &None));
-    assert_eq!(record.hash, content_hash(&rig.content(&desc)).to_le_bytes());
+    assert_eq!(host.taken[64].tensor().hash, content_hash(&rig.content(&desc)).to_le_bytes());
     assert_eq!(recorder.counters().dropped_no_space, 1);
 }
 
@@ -273,11 +275,12 @@ fn a_host_that_falls_silent_is_waited_for_up_to_the_limit_once() {
     // Gone for good, even if it comes back: nothing waits, and what fits is still recorded.
     FakeHost::beat(&rig);
     assert_eq!(recorder.tensor(&input(5, &rig.tensor(10))), NO_HOST);
-    assert_eq!(recorder.task(&TaskDumpRecord::default()), Outcome::Recorded);
+    assert_eq!(recorder.task(&TaskRecord::default()), Outcome::Recorded);
     assert_eq!(link.pauses.get(), pauses);
     let mut host = FakeHost::new(&rig, 0);
     host.drain();
-    let flags: Vec<u8> = host.taken.iter().map(|taken| taken.record.flags & RECORD_PAYLOAD_DROPPED).collect();
+    let flags: Vec<u32> =
+        host.taken.iter().map(|taken| taken.record.flags & RECORD_PAYLOAD_DROPPED).collect();
     assert_eq!(flags, [0, 0, 0, 0, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_DROPPED, 0]);
     assert_eq!(recorder.counters().dropped_no_host, 2);
 }
@@ -313,7 +316,7 @@ fn a_payload_cut_by_the_hosts_death_is_marked_and_keeps_the_hash_of_the_whole() 
     let Taken { record, payload, pieces } = &host.taken[0];
     assert_eq!((*pieces, payload.as_deref()), (4, Some(&content[..8192])));
     assert_eq!(record.flags, RECORD_HAS_HASH | RECORD_TRUNCATED);
-    assert_eq!(record.hash, content_hash(&content).to_le_bytes());
+    assert_eq!(host.taken[0].tensor().hash, content_hash(&content).to_le_bytes());
     let counters = recorder.counters();
     assert_eq!((counters.dropped_no_host, counters.dropped_bytes), (1, 20_000 - 8192));
 }

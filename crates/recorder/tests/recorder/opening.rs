@@ -12,7 +12,7 @@ use crate::link::ScriptedLink;
 use crate::rig::{RUN_ID, Rig, SMALL, input};
 
 fn set_up() -> Rig {
-    let rig = Rig::new(DumpGeometry { threads: 2, ..SMALL });
+    let rig = Rig::new(DumpGeometry { lanes: 2, ..SMALL });
     rig.write_setup(&rig.options(DumpLevel::Full, DumpPolicy::Block));
     rig
 }
@@ -43,7 +43,7 @@ fn field(error: RegionError) -> &'static str {
 fn a_good_region_opens_and_says_what_it_is() {
     let rig = set_up();
     let region = rig.reopen(rig.addr(0)).unwrap();
-    assert_eq!((region.threads(), region.level(), region.run_id()), (2, DumpLevel::Full, RUN_ID));
+    assert_eq!((region.lanes(), region.level(), region.run_id()), (2, DumpLevel::Full, RUN_ID));
 }
 
 #[test]
@@ -63,18 +63,18 @@ fn an_address_outside_memory_or_off_a_cache_line_is_refused() {
 #[test]
 fn every_header_field_that_cannot_be_is_refused_by_name() {
     assert_eq!(refusal!(magic = 1_u32), RegionError::BadMagic { magic: 1 });
-    assert_eq!(refusal!(layout_version = 7_u32), RegionError::BadVersion { version: 7, known: 1 });
+    assert_eq!(refusal!(layout_version = 7_u32), RegionError::BadVersion { version: 7, known: 2 });
     assert_eq!(field(refusal!(level = 5_u32)), "level");
     assert_eq!(field(refusal!(policy = 2_u32)), "policy");
     assert_eq!(field(refusal!(collect = 2_u32)), "collect");
-    assert_eq!(field(refusal!(thread_count = 0_u32)), "thread_count");
-    assert_eq!(field(refusal!(thread_count = 100_u32)), "thread_count");
-    assert_eq!(field(refusal!(thread_count = 3_u32)), "states");
+    assert_eq!(field(refusal!(lane_count = 0_u32)), "lane_count");
+    assert_eq!(field(refusal!(lane_count = 1025_u32)), "lane_count");
+    assert_eq!(field(refusal!(lane_count = 3_u32)), "states");
     assert_eq!(field(refusal!(records_per_buffer = 0_u32)), "records_per_buffer");
     assert_eq!(field(refusal!(records_per_buffer = 5_u32)), "buffers");
     assert_eq!(field(refusal!(records_per_buffer = u32::MAX)), "buffers");
-    assert_eq!(field(refusal!(buffers_per_thread = 0_u32)), "buffers_per_thread");
-    assert_eq!(field(refusal!(buffers_per_thread = u32::MAX)), "queues");
+    assert_eq!(field(refusal!(buffers_per_lane = 0_u32)), "buffers_per_lane");
+    assert_eq!(field(refusal!(buffers_per_lane = u32::MAX)), "queues");
     assert_eq!(field(refusal!(arena_bytes = 0_u64)), "arena_bytes");
     assert_eq!(field(refusal!(arena_bytes = 4095_u64)), "arena_bytes");
     assert_eq!(field(refusal!(arena_bytes = (1_u64 << 63))), "arenas");
@@ -122,7 +122,7 @@ fn a_region_that_was_used_is_refused_until_it_is_set_up_again() {
     let mut recorder = region.recorder(1, ScriptedLink::never()).unwrap();
     recorder.tensor(&input(0, &rig.tensor(10)));
     drop((recorder, region));
-    let not_fresh = RegionError::NotFresh { thread: 1, field: "write_cursor", value: 10, fresh: 0 };
+    let not_fresh = RegionError::NotFresh { lane: 1, field: "write_cursor", value: 10, fresh: 0 };
     assert_eq!(rig.reopen(rig.addr(0)).unwrap_err(), not_fresh);
 
     // The second run finds nothing of the first: same buffers, same arena, other content.
@@ -144,7 +144,7 @@ fn every_word_of_a_state_that_a_run_starts_from_is_checked() {
         offset_of!(DumpBufferState, current_buffer),
         offset_of!(DumpBufferState, ready_pushed),
         offset_of!(DumpBufferState, free_popped),
-        offset_of!(DumpBufferState, flushed),
+        offset_of!(DumpBufferState, leases),
         offset_of!(DumpBufferState, consumed_cursor),
         offset_of!(DumpBufferState, ready_popped),
         offset_of!(DumpBufferState, free_pushed),
@@ -153,21 +153,50 @@ fn every_word_of_a_state_that_a_run_starts_from_is_checked() {
         let rig = set_up();
         rig.word(rig.geometry.states_offset() + 256 + offset as u64).add(1);
         let refused = rig.reopen(rig.addr(0)).unwrap_err();
-        assert!(matches!(refused, RegionError::NotFresh { thread: 1, .. }), "{refused}");
+        assert!(matches!(refused, RegionError::NotFresh { lane: 1, .. }), "{refused}");
     }
 }
 
 #[test]
-fn each_thread_has_one_recorder() {
+fn a_lane_has_one_recorder_until_it_is_flushed() {
     let rig = set_up();
     let region = rig.reopen(rig.addr(0)).unwrap();
-    let first = region.recorder(1, ScriptedLink::never()).unwrap();
-    let second = |thread| region.recorder(thread, ScriptedLink::never()).map(drop);
-    assert_eq!(second(1), Err(RegionError::ThreadTaken { thread: 1 }));
-    assert_eq!(second(2), Err(RegionError::NoSuchThread { thread: 2, threads: 2 }));
-    drop(first);
-    assert_eq!(second(1), Err(RegionError::ThreadTaken { thread: 1 }));
-    assert_eq!(second(0), Ok(()));
+    let mut first = region.recorder(1, ScriptedLink::never()).unwrap();
+    let second = |lane| region.recorder(lane, ScriptedLink::never()).map(drop);
+    assert_eq!(second(1), Err(RegionError::LaneTaken { lane: 1 }));
+    assert_eq!(second(2), Err(RegionError::NoSuchLane { lane: 2, lanes: 2 }));
+    first.flush();
+    assert_eq!(second(1), Ok(()));
+    // Dropped without a flush: its thread may have more to say.
+    assert_eq!(second(1), Err(RegionError::LaneTaken { lane: 1 }));
+    assert!(region.lease(ScriptedLink::never()).is_ok());
+    let full = region.lease(ScriptedLink::never()).map(drop);
+    assert_eq!(full, Err(RegionError::NoLaneFree { lanes: 2 }));
+}
+
+#[test]
+fn whoever_leases_a_lane_goes_on_behind_the_last() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let mut host = FakeHost::new(&rig, 0);
+    let mut contents = Vec::new();
+    // Four records to a buffer, three buffers: tenants end in the middle of one, at its end, and behind it.
+    for (tenant, records) in [1, 3, 5, 2, 9, 4, 1].into_iter().enumerate() {
+        let mut recorder = region.lease(ScriptedLink::never()).unwrap();
+        assert_eq!(recorder.counters().records, host.kinds.len() as u64, "tenant {tenant}");
+        for _ in 0..records {
+            let desc = rig.tensor(700);
+            assert_eq!(recorder.tensor(&input(contents.len() as u64, &desc)), Outcome::Recorded);
+            contents.push(rig.content(&desc));
+            host.drain();
+        }
+        recorder.flush();
+    }
+    host.drain();
+    assert_eq!(host.taken.len(), contents.len());
+    for (taken, (task, content)) in host.taken.iter().zip((0..).zip(&contents)) {
+        assert_eq!((taken.record.task_id, taken.payload.as_ref()), (task, Some(content)));
+    }
 }
 
 proptest! {
@@ -193,7 +222,7 @@ proptest! {
         if let Ok(region) = rig.reopen(rig.addr(0)) {
             // With the queues elsewhere, no buffer may be found; the wait for one ends, as nobody's heart beats.
             let mut recorder = region.recorder(0, ScriptedLink::new(|_| {})).unwrap();
-            recorder.task(&TaskDumpRecord::default());
+            recorder.task(&TaskRecord::default());
             assert!(recorder.counters().records <= 1);
         }
     }

@@ -79,18 +79,16 @@ fn describe(rig: &Rig, shape: &TensorShape) -> TensorDesc {
 }
 
 fn check_tensor(taken: &Taken, task_id: u64, desc: &TensorDesc, content: &[u8]) {
-    let Taken { record, payload, pieces } = taken;
+    let Taken { record: _, payload, pieces } = taken;
+    let record = taken.tensor();
     assert_eq!(payload.as_deref(), Some(content));
-    let kind = if *pieces == 0 { RecordKind::Tensor } else { RecordKind::Begin };
     let begin_has_no_payload = if *pieces == 0 { RECORD_HAS_PAYLOAD } else { 0 };
-    let expected = TensorDumpRecord {
+    let expected = TensorRecord {
         task_id,
         payload_pos: record.payload_pos,
-        payload_bytes: content.len() as u64,
         hash: content_hash(content).to_le_bytes(),
         start_offset: desc.start_offset,
         address: desc.buffer_addr,
-        kind: kind as u8,
         stage: 1,
         role: 1,
         dtype: desc.dtype,
@@ -99,8 +97,9 @@ fn check_tensor(taken: &Taken, task_id: u64, desc: &TensorDesc, content: &[u8]) 
         arg_index: 0,
         shape: desc.shape,
         strides: desc.strides,
+        ..TensorRecord::default()
     };
-    assert_eq!(*record, expected);
+    assert_eq!(record, expected);
 }
 
 proptest! {
@@ -115,7 +114,7 @@ proptest! {
         records in 1..5u32,
         arena_pages in 1..6u64,
     ) {
-        let geometry = DumpGeometry { threads: 1, buffers, records, arena_bytes: arena_pages * 4096 };
+        let geometry = DumpGeometry { lanes: 1, buffers, records, arena_bytes: arena_pages * 4096 };
         let rig = Rig::new(geometry);
         let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
         let host = RefCell::new(FakeHost::new(&rig, 0));
@@ -152,12 +151,15 @@ proptest! {
         let counters = recorder.counters();
         let mut host = host.borrow_mut();
         host.drain();
-        prop_assert_eq!(host.state(crate::host::state_offset!(flushed)), 1);
+        prop_assert_eq!(host.state(crate::host::state_offset!(leases)), 2);
         prop_assert_eq!(host.taken.len(), expected.len());
         for (taken, (task_id, tensor, bits)) in host.taken.iter().zip(&expected) {
             match tensor {
                 Some((desc, content)) => check_tensor(taken, *task_id, desc, content),
-                None => prop_assert_eq!((taken.record.task_id, taken.record.payload_pos), (*task_id, *bits)),
+                None => {
+                    let scalar: &ScalarRecord = taken.record.get().unwrap();
+                    prop_assert_eq!((scalar.task_id, scalar.bits), (*task_id, *bits));
+                }
             }
         }
         let bytes: usize = expected.iter().filter_map(|(_, tensor, _)| tensor.as_ref()).map(|(_, c)| c.len()).sum();
@@ -230,6 +232,6 @@ fn large_payloads_lie_on_pages() {
         assert_eq!(recorder.tensor(&input(0, &rig.tensor(bytes))), Outcome::Recorded);
     }
     host.drain();
-    let positions: Vec<u64> = host.taken.iter().map(|taken| taken.record.payload_pos).collect();
+    let positions: Vec<u64> = host.taken.iter().map(|taken| taken.tensor().payload_pos).collect();
     assert_eq!(positions, [0, 4096, 69_632, 135_168]);
 }

@@ -198,4 +198,4 @@ pub fn input(task_id: u64, desc: &TensorDesc) -> TensorCapture<'_> {
     }
 }
 
-pub const SMALL: DumpGeometry = DumpGeometry { threads: 1, buffers: 3, records: 4, arena_bytes: 8192 };
+pub const SMALL: DumpGeometry = DumpGeometry { lanes: 1, buffers: 3, records: 4, arena_bytes: 8192 };

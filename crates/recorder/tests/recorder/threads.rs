@@ -31,7 +31,7 @@ impl HostLink for RealLink {
 fn every_thread_s_records_arrive_whole_while_the_host_drains() {
     const THREADS: u32 = 3;
     let rounds: u64 = if cfg!(miri) { 8 } else { 3000 };
-    let geometry = DumpGeometry { threads: THREADS, buffers: 2, records: 7, arena_bytes: 16 << 10 };
+    let geometry = DumpGeometry { lanes: THREADS, buffers: 2, records: 7, arena_bytes: 16 << 10 };
     let rig = Rig::new(geometry);
     // Long, but not without end: should the host's thread fail, the others end too.
     let options = SetupOptions { liveness_ms: 20_000, ..rig.options(DumpLevel::Full, DumpPolicy::Block) };
@@ -65,7 +65,7 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
         }
         let mut hosts: Vec<FakeHost<'_>> =
             (0..THREADS.into()).map(|thread| FakeHost::new(&rig, thread)).collect();
-        while hosts.iter().any(|host| host.state(state_offset!(flushed)) == 0) {
+        while hosts.iter().any(|host| host.state(state_offset!(leases)) != 2) {
             hosts.iter_mut().for_each(FakeHost::drain);
             FakeHost::beat(&rig);
             std::thread::yield_now();
@@ -77,7 +77,7 @@ fn every_thread_s_records_arrive_whole_while_the_host_drains() {
                 let (_, content) = &tensors[pick(thread, round)];
                 assert_eq!(taken.record.task_id, round);
                 assert!(taken.payload.as_ref() == Some(content), "thread {thread}, round {round}");
-                assert_eq!(taken.record.hash, content_hash(content).to_le_bytes());
+                assert_eq!(taken.tensor().hash, content_hash(content).to_le_bytes());
             }
         }
     });

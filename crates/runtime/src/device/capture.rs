@@ -7,8 +7,8 @@ pub use args::record_orchestration_args;
 use std::time::Duration;
 
 use tensortap_abi::{
-    DType, DUMP_ARGS, DUMP_TENSORS, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role,
-    TaskDumpRecord, TaskId, TensorDesc, ThreadState, UncapturedReason,
+    DType, DUMP_ARGS, DUMP_TENSORS, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role, TaskId,
+    TaskRecord, TensorDesc, ThreadState, UncapturedReason,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
 use tensortap_recorder::{HostLink, ScalarCapture, TaskHead, TensorCapture, ThreadRecorder, UncapturedArg};
@@ -143,18 +143,18 @@ impl<'r, 'm> Capture<'r, 'm> {
         captures.sum::<u32>() + u32::from(slots.scalar_count(slot))
     }
 
-    fn task(&mut self, slot: u32, completed_ns: u64, flags: u8) {
+    fn task(&mut self, slot: u32, completed_ns: u64, flags: u32) {
         let slots = &self.run.slots;
-        self.recorder.task(&TaskDumpRecord {
+        self.recorder.task(&TaskRecord {
             task_id: slots.task_id(slot),
             func_id: slots.func_id(slot),
             block_num: slots.block_num(slot),
-            dispatched_ns: slots.dispatched_ns(slot).get(),
+            started_ns: slots.dispatched_ns(slot).get(),
             completed_ns,
             tensor_count: slots.tensor_count(slot).into(),
             scalar_count: slots.scalar_count(slot).into(),
             flags,
-            ..TaskDumpRecord::default()
+            ..TaskRecord::default()
         });
     }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use tensortap_abi::{DType, DumpStage, NO_KERNEL, RECORD_HAS_HASH, Role, TaskDumpRecord, TensorDumpRecord};
+use tensortap_abi::{DType, DumpStage, NO_KERNEL, RECORD_HAS_HASH, Role, TaskRecord, TensorRecord};
 use tensortap_format::{Footer, Payload, Status};
 use tensortap_values::content_hash;
 
@@ -21,18 +21,16 @@ fn content(task_id: u64, stage: DumpStage) -> Vec<u8> {
 /// The task and its one tensor of a stage, the payload in the file.
 fn records(writer: &mut DumpWriter, task_id: u64, stage: DumpStage, bytes: &[u8]) -> [IndexRecord; 2] {
     let is_before = stage == DumpStage::BeforeDispatch;
-    let task = TaskDumpRecord {
+    let task = TaskRecord {
         task_id,
         func_id: [0, NO_KERNEL, NO_KERNEL],
         block_num: 1,
-        dispatched_ns: 1,
+        started_ns: 1,
         completed_ns: if is_before { 0 } else { 2 },
-        kind: RecordKind::Task as u8,
-        ..TaskDumpRecord::default()
+        ..TaskRecord::default()
     };
-    let mut tensor = TensorDumpRecord {
+    let mut tensor = TensorRecord {
         task_id,
-        kind: RecordKind::Tensor as u8,
         stage: stage as u8,
         role: if is_before { Role::Input } else { Role::Output }.tag(),
         dtype: DType::Float32.tag(),
@@ -40,12 +38,12 @@ fn records(writer: &mut DumpWriter, task_id: u64, stage: DumpStage, bytes: &[u8]
         arg_index: u16::from(!is_before),
         flags: RECORD_HAS_HASH,
         hash: content_hash(bytes).to_le_bytes(),
-        ..TensorDumpRecord::default()
+        ..TensorRecord::default()
     };
     (tensor.shape[0], tensor.strides[0]) = (64, 1);
     let offset = writer.reserve(BYTES);
     writer.payload_file().unwrap().write_all_at(bytes, offset).unwrap();
-    [IndexRecord::task(&task), IndexRecord::tensor(&tensor, Payload::Stored { offset, bytes: BYTES })]
+    [IndexRecord::plain(&task), IndexRecord::tensor(&tensor, Payload::Stored { offset, bytes: BYTES })]
 }
 
 fn info() -> RunInfo {

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tensortap_abi::{
-    DType, DumpStage, NO_KERNEL, RECORD_HAS_HASH, RecordKind, Role, TaskDumpRecord, TensorDumpRecord,
+    DType, DumpStage, EdgeRecord, NO_KERNEL, RECORD_HAS_HASH, Role, ScalarRecord, TaskRecord, TensorRecord,
 };
 use tensortap_format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
@@ -73,16 +73,14 @@ pub fn tensor_fields(
     role: Role,
     arg_index: u16,
     bytes: &[u8],
-) -> TensorDumpRecord {
+) -> TensorRecord {
     let mut shape = [0; 8];
     let mut strides = [0; 8];
     (shape[0], strides[0]) = (bytes.len() as u64, 1);
-    TensorDumpRecord {
+    TensorRecord {
         task_id,
         hash: tree4k(bytes).to_le_bytes(),
-        payload_bytes: bytes.len() as u64,
         address: 0x2000_0000_1000 + u64::from(arg_index) * 0x1000,
-        kind: RecordKind::Tensor as u8,
         stage: stage as u8,
         role: role.tag(),
         dtype: DType::UInt8.tag(),
@@ -91,46 +89,36 @@ pub fn tensor_fields(
         arg_index,
         shape,
         strides,
-        ..TensorDumpRecord::default()
+        ..TensorRecord::default()
     }
 }
 
-pub fn scalar_fields(task_id: u64, arg_index: u16, dtype: DType, bits: u64) -> TensorDumpRecord {
-    TensorDumpRecord {
+pub fn scalar_fields(task_id: u64, arg_index: u16, dtype: DType, bits: u64) -> ScalarRecord {
+    ScalarRecord {
         task_id,
-        payload_pos: bits,
-        kind: RecordKind::Scalar as u8,
+        bits,
         stage: BEFORE as u8,
-        role: Role::Input.tag(),
         dtype: dtype.tag(),
         arg_index,
-        ..TensorDumpRecord::default()
+        ..ScalarRecord::default()
     }
 }
 
-pub fn task_fields(task_id: u64, func_id: u32, dispatched_ns: u64, completed_ns: u64) -> TaskDumpRecord {
-    TaskDumpRecord {
+pub fn task_fields(task_id: u64, func_id: u32, started_ns: u64, completed_ns: u64) -> TaskRecord {
+    TaskRecord {
         task_id,
         func_id: [NO_KERNEL, func_id, NO_KERNEL],
         block_num: 1,
-        dispatched_ns,
+        started_ns,
         completed_ns,
         tensor_count: 2,
         scalar_count: 1,
-        kind: RecordKind::Task as u8,
-        ..TaskDumpRecord::default()
+        ..TaskRecord::default()
     }
 }
 
-pub fn edge_fields(from: u64, to: u64, cause: u8, arg_index: u16) -> TensorDumpRecord {
-    TensorDumpRecord {
-        task_id: to,
-        address: from,
-        kind: RecordKind::Edge as u8,
-        stage: cause,
-        arg_index,
-        ..TensorDumpRecord::default()
-    }
+pub fn edge_fields(from: u64, to: u64, cause: u16, arg_index: u16) -> EdgeRecord {
+    EdgeRecord { task_id: to, producer: from, cause, arg_index, ..EdgeRecord::default() }
 }
 
 /// A writer that also keeps count of the sequence numbers.
@@ -168,10 +156,10 @@ impl Scribe {
         let at = (task + 1) * 1000;
         let input = self.stored(task, BEFORE, Role::Input, 0, &content(2 * task, bytes));
         let scalar = IndexRecord::plain(&scalar_fields(task, 2, DType::Float32, 0x3f80_0000));
-        let before = IndexRecord::task(&task_fields(task, 1, at, 0));
+        let before = IndexRecord::plain(&task_fields(task, 1, at, 0));
         self.append(thread, &[before, input, scalar]);
         let output = self.stored(task, AFTER, Role::Output, 1, &content(2 * task + 1, bytes));
-        let after = IndexRecord::task(&task_fields(task, 1, at, at + 500));
+        let after = IndexRecord::plain(&task_fields(task, 1, at, at + 500));
         self.append(thread, &[after, output]);
     }
 

@@ -1,0 +1,311 @@
+//! Records of arguments: tensors with their payloads, whole, in pieces or later; scalars; what could not be captured.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::record::dump_record;
+use crate::{MAX_DIMS, RecordKind, assert_layout};
+
+/// When an argument was captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DumpStage {
+    /// Before any dispatch of the task.
+    BeforeDispatch = 1,
+    /// After every dispatch of the task has finished.
+    AfterCompletion = 2,
+}
+
+impl DumpStage {
+    /// The stage of a tag, `None` when damaged.
+    pub const fn from_tag(tag: u8) -> Option<DumpStage> {
+        match tag {
+            1 => Some(DumpStage::BeforeDispatch),
+            2 => Some(DumpStage::AfterCompletion),
+            _ => None,
+        }
+    }
+
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DumpStage::BeforeDispatch => "before_dispatch",
+            DumpStage::AfterCompletion => "after_completion",
+        }
+    }
+}
+
+/// Why an argument could not be captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum UncapturedReason {
+    /// No metadata was registered for it.
+    NoTensorInfo = 1,
+    /// Registered metadata contradicts the payload.
+    Contradiction = 2,
+    /// The descriptor is damaged: dtype, dimensions or range.
+    BadDescriptor = 3,
+    /// No kernel of the task describes it.
+    NotInSignature = 4,
+    /// The device died, and its memory cannot be read.
+    Unreadable = 5,
+    /// The device died, and it is more than the host copies from a dead one.
+    TooLarge = 6,
+}
+
+impl UncapturedReason {
+    /// The reason of a tag, `None` when damaged.
+    pub const fn from_tag(tag: u8) -> Option<UncapturedReason> {
+        match tag {
+            1 => Some(UncapturedReason::NoTensorInfo),
+            2 => Some(UncapturedReason::Contradiction),
+            3 => Some(UncapturedReason::BadDescriptor),
+            4 => Some(UncapturedReason::NotInSignature),
+            5 => Some(UncapturedReason::Unreadable),
+            6 => Some(UncapturedReason::TooLarge),
+            _ => None,
+        }
+    }
+
+    /// In words, as the manifest says it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            UncapturedReason::NoTensorInfo => "no metadata was registered for it",
+            UncapturedReason::Contradiction => "the registered metadata contradicts the payload",
+            UncapturedReason::BadDescriptor => "its descriptor is damaged",
+            UncapturedReason::NotInSignature => "no kernel of the task describes it",
+            UncapturedReason::Unreadable => "the device died and its memory cannot be read",
+            UncapturedReason::TooLarge => "the device died and it is more than is copied from a dead one",
+        }
+    }
+}
+
+/// Whose memory an address is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum MemorySpace {
+    /// The device's.
+    #[default]
+    Device = 0,
+    /// That of the process which records.
+    Host = 1,
+    /// Host memory that the device reaches.
+    Pinned = 2,
+    /// Memory that moves between the two.
+    Managed = 3,
+}
+
+impl MemorySpace {
+    /// The space of a tag, `None` when damaged.
+    pub const fn from_tag(tag: u8) -> Option<MemorySpace> {
+        match tag {
+            0 => Some(MemorySpace::Device),
+            1 => Some(MemorySpace::Host),
+            2 => Some(MemorySpace::Pinned),
+            3 => Some(MemorySpace::Managed),
+            _ => None,
+        }
+    }
+}
+
+dump_record! {
+    /// A tensor argument at one stage. The size of its content follows from shape and dtype.
+    TensorRecord = Tensor {
+        /// Arena position of the payload, or of its statistics.
+        payload_pos: u64 = 16,
+        /// `xxh3_128_tree4k` of the content, little endian.
+        hash: [u8; 16] = 24,
+        /// First element of the view, in elements.
+        start_offset: u64 = 40,
+        /// Address of the buffer.
+        address: u64 = 48,
+        /// [`crate::DType`] tag.
+        dtype: u8 = 56,
+        /// Dimensions in use.
+        ndims: u8 = 57,
+        /// [`crate::Role`] tag.
+        role: u8 = 58,
+        /// [`MemorySpace`] tag.
+        space: u8 = 59,
+        /// String id of the argument's name; 0: as its kernel declares it.
+        name: u32 = 60,
+        /// Sizes.
+        shape: [u64; MAX_DIMS] = 64,
+        /// Strides in elements.
+        strides: [i64; MAX_DIMS] = 128,
+    }
+}
+
+dump_record! {
+    /// A tensor argument whose payload follows in pieces: as a [`TensorRecord`], with the payload's id in place of its
+    /// position. The hash comes with the commit.
+    BeginRecord = Begin {
+        /// Unique in its lane among payloads that are open.
+        payload_id: u64 = 16,
+        /// Zero.
+        reserved: [u8; 16] = 24,
+        /// First element of the view, in elements.
+        start_offset: u64 = 40,
+        /// Address of the buffer.
+        address: u64 = 48,
+        /// [`crate::DType`] tag.
+        dtype: u8 = 56,
+        /// Dimensions in use.
+        ndims: u8 = 57,
+        /// [`crate::Role`] tag.
+        role: u8 = 58,
+        /// [`MemorySpace`] tag.
+        space: u8 = 59,
+        /// String id of the argument's name; 0: as its kernel declares it.
+        name: u32 = 60,
+        /// Sizes.
+        shape: [u64; MAX_DIMS] = 64,
+        /// Strides in elements.
+        strides: [i64; MAX_DIMS] = 128,
+    }
+}
+
+impl BeginRecord {
+    /// Announces the payload of a tensor.
+    pub fn new(tensor: &TensorRecord, payload_id: u64) -> BeginRecord {
+        let mut begin: BeginRecord = zerocopy::transmute!(*tensor);
+        (begin.kind, begin.payload_id, begin.reserved) = (RecordKind::Begin as u8, payload_id, [0; 16]);
+        begin
+    }
+
+    /// The tensor that is announced, without position and hash.
+    pub fn tensor(&self) -> TensorRecord {
+        let mut tensor: TensorRecord = zerocopy::transmute!(*self);
+        (tensor.kind, tensor.payload_pos) = (RecordKind::Tensor as u8, 0);
+        tensor
+    }
+}
+
+dump_record! {
+    /// A piece of a payload.
+    PieceRecord = Piece {
+        /// Arena position of the piece.
+        payload_pos: u64 = 16,
+        /// The payload, as its [`BeginRecord`] names it.
+        payload_id: u64 = 24,
+        /// Place of the piece in the payload, in bytes.
+        offset: u64 = 32,
+        /// Bytes of the piece.
+        bytes: u64 = 40,
+        /// Zero.
+        reserved: [u64; 18] = 48,
+    }
+}
+
+dump_record! {
+    /// The end of a payload.
+    CommitRecord = Commit {
+        /// The payload, as its [`BeginRecord`] names it.
+        payload_id: u64 = 16,
+        /// `xxh3_128_tree4k` of all of the content, little endian, also when only its first bytes were sent.
+        hash: [u8; 16] = 24,
+        /// Bytes that were sent: all of the content, or less with [`RECORD_TRUNCATED`].
+        stored_bytes: u64 = 40,
+        /// Zero.
+        reserved: [u64; 18] = 48,
+    }
+}
+
+dump_record! {
+    /// The payload of a record that was [filled later](RECORD_FILLED_LATER) has arrived.
+    FilledRecord = Filled {
+        /// Sequence number, in the same lane, of the record whose payload it is.
+        record_seq: u64 = 16,
+        /// `xxh3_128_tree4k` of the content, little endian.
+        hash: [u8; 16] = 24,
+        /// Arena position of the payload.
+        payload_pos: u64 = 40,
+        /// Bytes of the payload: all of the content.
+        payload_bytes: u64 = 48,
+        /// Zero.
+        reserved: [u64; 17] = 56,
+    }
+}
+
+dump_record! {
+    /// A scalar argument.
+    ScalarRecord = Scalar {
+        /// Its raw bits.
+        bits: u64 = 16,
+        /// String id of the argument's name; 0: as its kernel declares it.
+        name: u32 = 24,
+        /// [`crate::DType`] tag.
+        dtype: u8 = 28,
+        /// Zero.
+        reserved0: [u8; 3] = 29,
+        /// Zero.
+        reserved: [u64; 20] = 32,
+    }
+}
+
+dump_record! {
+    /// An argument that could not be captured.
+    UncapturedRecord = Uncaptured {
+        /// String id of the argument's name; 0: as its kernel declares it.
+        name: u32 = 16,
+        /// [`UncapturedReason`] tag.
+        reason: u8 = 20,
+        /// [`crate::Role`] tag.
+        role: u8 = 21,
+        /// Zero.
+        reserved0: [u8; 2] = 22,
+        /// Zero.
+        reserved: [u64; 21] = 24,
+    }
+}
+
+dump_record! {
+    /// One of the orchestration's own arguments: a view without payload. `arg_index` is its place among them.
+    OrchestrationArgRecord = OrchestrationArg {
+        /// Bytes of its buffer.
+        buffer_bytes: u64 = 16,
+        /// Zero.
+        reserved: [u8; 16] = 24,
+        /// First element of the view, in elements.
+        start_offset: u64 = 40,
+        /// Address of the buffer.
+        address: u64 = 48,
+        /// [`crate::DType`] tag.
+        dtype: u8 = 56,
+        /// Dimensions in use.
+        ndims: u8 = 57,
+        /// [`crate::Role`] tag.
+        role: u8 = 58,
+        /// [`MemorySpace`] tag.
+        space: u8 = 59,
+        /// String id of its name; 0 when not known.
+        name: u32 = 60,
+        /// Sizes.
+        shape: [u64; MAX_DIMS] = 64,
+        /// Strides in elements.
+        strides: [i64; MAX_DIMS] = 128,
+    }
+}
+
+/// Statistics of a tensor's content, for level `hash`. Taken over finite values; all zero when there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TensorStats {
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation of the population.
+    pub std: f64,
+    /// Elements equal to zero.
+    pub zeros: u64,
+    /// NaN elements.
+    pub nan: u64,
+    /// Infinite elements.
+    pub inf: u64,
+    /// Elements in all.
+    pub numel: u64,
+}
+assert_layout!(TensorStats, size 64, align 8,
+    min @ 0, max @ 8, mean @ 16, std @ 24, zeros @ 32, nan @ 40, inf @ 48, numel @ 56);

@@ -1,0 +1,168 @@
+//! Records of what runs: tasks, their dispatches, and what they wait for.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::record::dump_record;
+use crate::{EdgeCause, SLOTS_PER_TASK};
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// Runs kernels.
+    #[default]
+    Kernel = 0,
+    /// Copies memory.
+    Copy = 1,
+    /// Fills memory.
+    Fill = 2,
+    /// The host reads device memory.
+    HostRead = 3,
+    /// The host writes device memory.
+    HostWrite = 4,
+    /// Launches a graph that was built before.
+    Graph = 5,
+    /// An operator of a framework.
+    Operator = 6,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const ALL: [Operation; 7] = [
+        Operation::Kernel,
+        Operation::Copy,
+        Operation::Fill,
+        Operation::HostRead,
+        Operation::HostWrite,
+        Operation::Graph,
+        Operation::Operator,
+    ];
+
+    /// The operation of a tag, `None` when damaged.
+    pub fn from_tag(tag: u8) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|&operation| operation as u8 == tag)
+    }
+
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Kernel => "kernel",
+            Operation::Copy => "copy",
+            Operation::Fill => "fill",
+            Operation::HostRead => "host_read",
+            Operation::HostWrite => "host_write",
+            Operation::Graph => "graph",
+            Operation::Operator => "operator",
+        }
+    }
+}
+
+dump_record! {
+    /// One task at one of its stages: what runs, and when. Times are those of the device's monotonic clock, 0 when not known.
+    TaskRecord = Task {
+        /// Kernel of each subtask slot, [`crate::NO_KERNEL`] where inactive.
+        func_id: [u32; SLOTS_PER_TASK] = 16,
+        /// Blocks.
+        block_num: u32 = 28,
+        /// When it was submitted.
+        submitted_ns: u64 = 32,
+        /// When it was first dispatched.
+        started_ns: u64 = 40,
+        /// When it completed; 0 before, and for a task in flight.
+        completed_ns: u64 = 48,
+        /// How long it was held up so far to be captured.
+        capture_ns: u64 = 56,
+        /// Tensors among its arguments.
+        tensor_count: u32 = 64,
+        /// Scalars among its arguments.
+        scalar_count: u32 = 68,
+        /// Queue that it was submitted to; 0 for none.
+        queue: u32 = 72,
+        /// Step that it belongs to; 0 for none.
+        step: u32 = 76,
+        /// String id of its name; 0 for none.
+        name: u32 = 80,
+        /// Scope that it lies in; 0 for none.
+        scope: u32 = 84,
+        /// Module that its code comes from; 0 when not known.
+        module: u32 = 88,
+        /// String id of the source file that submitted it; 0 when not known.
+        source_file: u32 = 92,
+        /// Line in that file, from 1; 0 when not known.
+        source_line: u32 = 96,
+        /// [`Operation`] tag.
+        operation: u8 = 100,
+        /// Zero.
+        reserved0: [u8; 3] = 101,
+        /// Work groups in each direction; 0 when not known.
+        grid: [u32; 3] = 104,
+        /// Work items of a group in each direction; 0 when not known.
+        group: [u32; 3] = 116,
+        /// With [`RECORD_HAS_PARENT`]: the task that submitted it.
+        parent_task: u64 = 128,
+        /// Zero.
+        reserved: [u64; 7] = 136,
+    }
+}
+
+dump_record! {
+    /// One (task, slot, block) handed to one core. Its `args[]` lie in the arena, as [`crate::DispatchWords`].
+    DispatchRecord = Dispatch {
+        /// Arena position of the words.
+        words_pos: u64 = 16,
+        /// `xxh3_128_tree4k` of the words, little endian.
+        hash: [u8; 16] = 24,
+        /// Kernel.
+        func_id: u32 = 40,
+        /// Core of the device.
+        core_id: u32 = 44,
+        /// Subtask slot.
+        subtask_id: u32 = 48,
+        /// Active subtask slots of the task.
+        subtask_count: u32 = 52,
+        /// Block.
+        block_idx: u32 = 56,
+        /// Blocks of the task.
+        block_num: u32 = 60,
+        /// Tensors in the payload: the first slots of `args[]`.
+        tensor_count: u32 = 64,
+        /// Scalars in the payload: the slots behind.
+        scalar_count: u32 = 68,
+        /// Bytes of the words.
+        words_bytes: u32 = 72,
+        /// Zero.
+        reserved0: u32 = 76,
+        /// When it was handed over; 0 when not known.
+        started_ns: u64 = 80,
+        /// When it completed; 0 when not known.
+        completed_ns: u64 = 88,
+        /// Zero.
+        reserved: [u64; 12] = 96,
+    }
+}
+
+dump_record! {
+    /// A dependency. The task of the head waits, at its argument of the head.
+    EdgeRecord = Edge {
+        /// The task that is waited for.
+        producer: u64 = 16,
+        /// [`EdgeCause`] tag.
+        cause: u16 = 24,
+        /// Zero.
+        reserved0: [u8; 6] = 26,
+        /// Zero.
+        reserved: [u64; 20] = 32,
+    }
+}
+
+impl EdgeRecord {
+    /// `consumer` waits for `producer`.
+    pub fn new(producer: u64, consumer: u64, cause: EdgeCause, arg_index: u16) -> EdgeRecord {
+        EdgeRecord { task_id: consumer, producer, cause: cause as u16, arg_index, ..EdgeRecord::default() }
+    }
+
+    /// The task that waits.
+    pub const fn consumer(&self) -> u64 {
+        self.task_id
+    }
+}

@@ -1,0 +1,328 @@
+//! What records refer to: a task by its id, everything else by number. A definition may come after its first use, so both
+//! are known only when all of an index was seen.
+
+use std::collections::HashMap;
+
+use tensortap_abi::{KernelArg, KernelRecord, NO_KERNEL, SLOTS_PER_TASK, ScopeRecord, TaskRecord};
+
+use crate::{IndexRecord, KernelInfo};
+
+/// Definitions kept of each kind; what an index has beyond stays without a name.
+const MAX_DEFINITIONS: usize = 1 << 20;
+/// Bytes of text kept, of strings and of scope paths.
+const MAX_TEXT: usize = 64 << 20;
+/// Scopes that lie in one another; deeper ones, or some that lie in themselves, have a path that starts here.
+const MAX_SCOPE_DEPTH: usize = 64;
+/// Between the names of a scope's path.
+pub(crate) const SCOPE_SEPARATOR: &str = " / ";
+
+/// What every record of a task shares with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TaskMeaning {
+    /// Kernel of each subtask slot, [`NO_KERNEL`] where inactive or unknown.
+    pub(crate) func_id: [u32; SLOTS_PER_TASK],
+    /// String id of its name; 0 for none.
+    pub(crate) name: u32,
+    /// Scope that it lies in; 0 for none.
+    pub(crate) scope: u32,
+    /// Step that it belongs to; 0 for none.
+    pub(crate) step: u32,
+}
+
+impl TaskMeaning {
+    /// Of a task that the dump does not mention.
+    pub(crate) const UNKNOWN: TaskMeaning =
+        TaskMeaning { func_id: [NO_KERNEL; SLOTS_PER_TASK], name: 0, scope: 0, step: 0 };
+
+    fn of(task: &TaskRecord) -> TaskMeaning {
+        let &TaskRecord { func_id, name, scope, step, .. } = task;
+        TaskMeaning { func_id, name, scope, step }
+    }
+}
+
+/// Tasks with neighbouring ids, one after another.
+#[derive(Clone, Copy)]
+struct Run {
+    first_id: u64,
+    /// Place of the first in `TaskTable::numbers`; the run ends where the next begins.
+    start: usize,
+}
+
+/// Tasks that came out of order, before they are merged with the others.
+const MAX_LOOSE: usize = 1 << 14;
+
+/// The tasks of a dump by their ids. Small, because there may be millions: neighbouring ids are not written down, and tasks
+/// that mean the same share what they mean, so that a task has 4 bytes.
+#[derive(Default)]
+pub(crate) struct TaskTable {
+    runs: Vec<Run>,
+    /// The place of each task's meaning.
+    numbers: Vec<u32>,
+    loose: Vec<(u64, u32)>,
+    meanings: Vec<TaskMeaning>,
+    known: HashMap<TaskMeaning, u32>,
+}
+
+impl TaskTable {
+    /// Of several meanings of one task the first that was seen counts.
+    pub(crate) fn see(&mut self, record: &IndexRecord) {
+        let Some(task) = record.as_task() else { return };
+        if self.number(task.task_id).is_some() {
+            return;
+        }
+        let meaning = TaskMeaning::of(task);
+        let number = *self.known.entry(meaning).or_insert_with(|| {
+            self.meanings.push(meaning);
+            u32::try_from(self.meanings.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
+        });
+        let (task_id, count) = (task.task_id, self.numbers.len());
+        let next = self.runs.last().map(|run| run.first_id.checked_add((count - run.start) as u64));
+        match next {
+            Some(Some(next)) if next == task_id => self.numbers.push(number),
+            // Behind all others; if there were many such runs, they would take more than they save.
+            None => self.begin_run(task_id, number),
+            Some(Some(next)) if next < task_id && self.runs.len() < count / 16 => {
+                self.begin_run(task_id, number)
+            }
+            _ => {
+                self.loose.push((task_id, number));
+                if self.loose.len() >= MAX_LOOSE.max(count / 4) {
+                    self.merge();
+                }
+            }
+        }
+    }
+
+    fn begin_run(&mut self, first_id: u64, number: u32) {
+        self.runs.push(Run { first_id, start: self.numbers.len() });
+        self.numbers.push(number);
+    }
+
+    /// Puts loose tasks where they belong.
+    fn merge(&mut self) {
+        let mut loose = std::mem::take(&mut self.loose);
+        // Stable: of one task, the first that was seen is the first.
+        loose.sort_by_key(|(task_id, _)| *task_id);
+        loose.dedup_by_key(|(task_id, _)| *task_id);
+        let mut merged = TaskTable::default();
+        merged.numbers.reserve_exact(self.numbers.len() + loose.len());
+        let mut loose = loose.into_iter().peekable();
+        for (place, run) in self.runs.iter().enumerate() {
+            let end = self.runs.get(place + 1).map_or(self.numbers.len(), |next| next.start);
+            for (above, &number) in self.numbers[run.start..end].iter().enumerate() {
+                let task_id = run.first_id + above as u64;
+                while let Some((id, number)) = loose.next_if(|(id, _)| *id < task_id) {
+                    merged.append(id, number);
+                }
+                merged.append(task_id, number);
+            }
+        }
+        loose.for_each(|(id, number)| merged.append(id, number));
+        (self.runs, self.numbers) = (merged.runs, merged.numbers);
+    }
+
+    /// Adds a task whose id is above, or that of the last.
+    fn append(&mut self, task_id: u64, number: u32) {
+        let next =
+            self.runs.last().map(|run| run.first_id.saturating_add((self.numbers.len() - run.start) as u64));
+        match next {
+            Some(next) if task_id == next && task_id != u64::MAX => self.numbers.push(number),
+            Some(next) if task_id < next => {}
+            _ => self.begin_run(task_id, number),
+        }
+    }
+
+    /// To be called when all of the index was seen.
+    pub(crate) fn finish(&mut self) {
+        self.merge();
+        self.numbers.shrink_to_fit();
+        self.runs.shrink_to_fit();
+        self.known = HashMap::new();
+    }
+
+    fn number(&self, task_id: u64) -> Option<u32> {
+        let place = self.runs.partition_point(|run| run.first_id <= task_id).checked_sub(1)?;
+        let run = self.runs[place];
+        let end = self.runs.get(place + 1).map_or(self.numbers.len(), |next| next.start);
+        let at = usize::try_from(task_id - run.first_id).ok()?.checked_add(run.start)?;
+        self.numbers[..end].get(at).copied()
+    }
+
+    /// What a task means to its records.
+    pub(crate) fn get(&self, task_id: u64) -> &TaskMeaning {
+        let number = self.number(task_id);
+        number.and_then(|number| self.meanings.get(number as usize)).unwrap_or(&TaskMeaning::UNKNOWN)
+    }
+}
+
+/// Strings, scopes and kernels.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    strings: HashMap<u32, Box<str>>,
+    scopes: HashMap<u32, (u32, u32)>,
+    /// What a scope's number means in words, made once everything was seen.
+    paths: HashMap<u32, Box<str>>,
+    kernels: HashMap<u32, (KernelRecord, Box<[KernelArg]>)>,
+    text_bytes: usize,
+}
+
+impl Definitions {
+    pub(crate) fn see(&mut self, record: &IndexRecord) {
+        if let Some((id, text)) = record.as_string() {
+            self.define(id, text);
+        } else if let Some(&ScopeRecord { id, name, parent, .. }) = record.get() {
+            if self.scopes.len() < MAX_DEFINITIONS {
+                self.scopes.entry(id).or_insert((name, parent));
+            }
+        } else if let Some((kernel, args)) = record.as_kernel()
+            && self.kernels.len() < MAX_DEFINITIONS
+        {
+            self.kernels.entry(kernel.func_id).or_insert_with(|| (*kernel, args.into()));
+        }
+    }
+
+    fn define(&mut self, id: u32, text: &str) {
+        let room = self.strings.len() < MAX_DEFINITIONS && self.text_bytes + text.len() <= MAX_TEXT;
+        if room && !self.strings.contains_key(&id) {
+            self.text_bytes += text.len();
+            self.strings.insert(id, text.into());
+        }
+    }
+
+    /// To be called when all of the index was seen. Adds what the definitions say of kernels to what `kernels` knows.
+    pub(crate) fn finish(&mut self, kernels: &mut Vec<KernelInfo>) {
+        let mut ids: Vec<u32> = self.scopes.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let path = self.path_of(id);
+            if self.text_bytes + path.len() <= MAX_TEXT {
+                self.text_bytes += path.len();
+                self.paths.insert(id, path.into());
+            }
+        }
+        let mut func_ids: Vec<u32> = self.kernels.keys().copied().collect();
+        func_ids.sort_unstable();
+        for func_id in func_ids {
+            self.add_kernel(func_id, kernels);
+        }
+    }
+
+    fn path_of(&self, scope: u32) -> String {
+        let mut names = Vec::new();
+        let mut next = scope;
+        while let Some(&(name, parent)) = self.scopes.get(&next).filter(|_| names.len() < MAX_SCOPE_DEPTH) {
+            names.push(self.string(name).map_or_else(|| format!("scope {next}"), str::to_owned));
+            next = parent;
+        }
+        names.reverse();
+        names.join(SCOPE_SEPARATOR)
+    }
+
+    fn add_kernel(&self, func_id: u32, kernels: &mut Vec<KernelInfo>) {
+        let Some((kernel, args)) = self.kernels.get(&func_id) else { return };
+        let place = kernels.iter().position(|info| info.func_id == func_id).unwrap_or_else(|| {
+            kernels.push(KernelInfo { func_id, ..KernelInfo::default() });
+            kernels.len() - 1
+        });
+        let info = &mut kernels[place];
+        if info.name.is_empty() {
+            info.name = self.string(kernel.name).unwrap_or_default().to_owned();
+        }
+        if info.core_type.is_empty() {
+            let core_type = KernelRecord::core_of(kernel.core_type).flatten();
+            info.core_type = core_type.map(|core| core.name().to_owned()).unwrap_or_default();
+        }
+        if info.signature.is_empty() {
+            let kinds = args.iter().map(|arg| KernelArg::kind_of(arg.kind).flatten());
+            info.signature = kinds.map_while(|kind| Some(kind?.name().to_owned())).collect();
+        }
+        if info.arg_names.is_empty() && args.iter().any(|arg| arg.name != 0) {
+            let names = args.iter().map(|arg| self.string(arg.name).unwrap_or_default().to_owned());
+            info.arg_names = names.collect();
+        }
+    }
+
+    /// The text of a string id.
+    pub(crate) fn string(&self, id: u32) -> Option<&str> {
+        self.strings.get(&id).map(|text| &**text)
+    }
+
+    /// The names of a scope and of those it lies in, outermost first.
+    pub(crate) fn scope_path(&self, scope: u32) -> Option<&str> {
+        self.paths.get(&scope).map(|path| &**path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(task_id: u64, func_id: u32) -> IndexRecord {
+        IndexRecord::plain(&TaskRecord {
+            task_id,
+            func_id: [func_id, NO_KERNEL, NO_KERNEL],
+            ..TaskRecord::default()
+        })
+    }
+
+    fn table(ids: impl Iterator<Item = (u64, u32)>) -> TaskTable {
+        let mut table = TaskTable::default();
+        ids.for_each(|(id, func_id)| table.see(&task(id, func_id)));
+        table.finish();
+        table
+    }
+
+    #[test]
+    fn tasks_are_found_by_their_ids_in_whatever_order_they_came() {
+        const TASKS: u64 = 100_000;
+        let kernel = |n: u64| u32::try_from(n % 7).unwrap();
+        let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let rings = |n: u64| (n % 3) << 32 | n / 3;
+        let lanes = |n: u64| (n / 4096 % 2) * 64 + n / 8192 * 128 + n % 64 + n / 64 % 64 * (TASKS * 2);
+        for ids in [&scattered as &dyn Fn(u64) -> u64, &rings, &lanes, &|n| TASKS - n, &|n| u64::MAX - n] {
+            let twice = (0..TASKS).chain(0..TASKS).map(|n| (ids(n), kernel(n)));
+            let table = table(twice);
+            assert_eq!((table.numbers.len() as u64, table.meanings.len()), (TASKS, 7));
+            assert!((0..TASKS).all(|n| table.get(ids(n)).func_id[0] == kernel(n)));
+            assert!(table.runs.is_sorted_by_key(|run| (run.first_id, run.start)));
+        }
+    }
+
+    #[test]
+    fn of_two_meanings_of_one_task_the_first_counts_and_others_are_unknown() {
+        let table = table([(9, 1), (3, 2), (9, 5), (3, 6), (4, 7)].into_iter());
+        assert_eq!([3, 4, 9].map(|id| table.get(id).func_id[0]), [2, 7, 1]);
+        assert!([0, 2, 5, 10, u64::MAX].into_iter().all(|id| *table.get(id) == TaskMeaning::UNKNOWN));
+    }
+
+    #[test]
+    fn a_million_tasks_in_order_take_four_bytes_each() {
+        let table = table((0..1_000_000).flat_map(|n| [(n, u32::try_from(n % 4).unwrap()); 2]));
+        assert_eq!((table.runs.len(), table.numbers.capacity()), (1, 1_000_000));
+    }
+
+    #[test]
+    fn scopes_have_paths_whatever_the_order_of_definitions_and_however_they_nest() {
+        let scope = |id, name, parent| {
+            IndexRecord::plain(&ScopeRecord { id, name, parent, ..ScopeRecord::default() })
+        };
+        let mut definitions = Definitions::default();
+        for record in [
+            scope(2, 7, 1),
+            scope(1, 6, 0),
+            scope(3, 99, 2),
+            scope(4, 6, 4),
+            IndexRecord::string(7, "k_proj"),
+            IndexRecord::string(6, "layer 1"),
+        ] {
+            record.check().unwrap();
+            definitions.see(&record);
+        }
+        definitions.finish(&mut Vec::new());
+        assert_eq!(definitions.scope_path(2), Some("layer 1 / k_proj"));
+        assert_eq!(definitions.scope_path(3), Some("layer 1 / k_proj / scope 3"));
+        assert_eq!(definitions.scope_path(0), None);
+        // It lies in itself: cut, not followed for ever.
+        assert_eq!(definitions.scope_path(4).unwrap().matches("layer 1").count(), MAX_SCOPE_DEPTH);
+    }
+}
