@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tensortap::format::BIN_FILE;
-use tensortap::{DumpConfig, DumpLevel, DumpReport, Golden, PayloadPath, RunConfig, RunReport};
+use tensortap::{DumpConfig, DumpLevel, DumpReport, GoldenVerdict, PayloadPath, RunConfig, RunReport};
 
 use crate::BenchError;
 use crate::error::io;
@@ -74,7 +74,7 @@ fn sync(path: &Path) -> Result<Duration, BenchError> {
 
 /// Figures mean something only when the run was right.
 fn good(report: RunReport) -> Result<RunReport, BenchError> {
-    if report.golden == Golden::Fail {
+    if report.golden == GoldenVerdict::Fail {
         return Err(BenchError::Wrong(format!("the golden of {} found a difference", report.scene)));
     }
     match report.failure {

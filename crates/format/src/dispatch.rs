@@ -49,7 +49,7 @@ pub enum DispatchArg {
         arg_index: u16,
         /// What the slot holds.
         bits: u64,
-        /// What the bits mean; `None` when the tag in the task's payload was damaged.
+        /// What the bits mean; `None` when its tag was damaged.
         dtype: Option<DType>,
     },
 }

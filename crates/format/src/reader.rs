@@ -39,7 +39,7 @@ pub enum Tail {
 pub struct Uncaptured {
     /// Task.
     pub task_id: u64,
-    /// Position in the task's payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// Why.
     pub reason: UncapturedReason,

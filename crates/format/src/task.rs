@@ -8,210 +8,17 @@
 //! A record finds its task by step and `task_id` alone: who recorded it, and when, does not matter.
 
 mod assembler;
+mod facts;
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use tensortap_abi::{
-    CoreType, DType, DumpStage, NO_KERNEL, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskRecord,
-    UncapturedReason,
-};
+use tensortap_abi::UncapturedReason;
 
 pub use assembler::{ArgumentRecord, Assembler, Pending, TaskPart};
+pub use facts::{ArgumentFacts, Captured, DispatchFacts, TaskFacts, TaskKey};
 
-use crate::{ArgumentKind, Edge, KernelInfo, PayloadState, dispatch_id, survey::active};
-
-/// What names a task within a dump.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TaskKey {
-    /// Step of the run, 0 where the dump knows none.
-    pub step: u32,
-    /// Task, unique within its step.
-    pub task_id: u64,
-}
-
-/// What the records of a task itself say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskFacts {
-    /// Step of the run, 0 where the dump knows none.
-    pub step: u32,
-    /// Task.
-    pub task_id: u64,
-    /// Kernel of each subtask slot, [`NO_KERNEL`] where inactive.
-    pub func_id: [u32; SLOTS_PER_TASK],
-    /// Times each kernel is dispatched.
-    pub block_num: u32,
-    /// Device time of the first dispatch; 0 where the dump has no times.
-    pub dispatched_ns: u64,
-    /// Device time of completion; `None` for a task that did not complete.
-    pub completed_ns: Option<u64>,
-    /// Tensor arguments.
-    pub tensor_count: u32,
-    /// Scalar arguments.
-    pub scalar_count: u32,
-    /// Recorded as in flight.
-    pub in_flight: bool,
-}
-
-impl TaskFacts {
-    /// A task of which only its name is known.
-    #[must_use]
-    pub fn unknown(key: TaskKey) -> TaskFacts {
-        TaskFacts {
-            step: key.step,
-            task_id: key.task_id,
-            func_id: [NO_KERNEL; SLOTS_PER_TASK],
-            block_num: 1,
-            dispatched_ns: 0,
-            completed_ns: None,
-            tensor_count: 0,
-            scalar_count: 0,
-            in_flight: false,
-        }
-    }
-
-    /// What names the task.
-    #[must_use]
-    pub fn key(&self) -> TaskKey {
-        TaskKey { step: self.step, task_id: self.task_id }
-    }
-
-    /// The active kernels, in the order of their slots.
-    pub fn func_ids(&self) -> impl Iterator<Item = u32> + '_ {
-        active(&self.func_id)
-    }
-
-    /// Device time of the first dispatch, where the dump has times.
-    #[must_use]
-    pub fn start_time(&self) -> Option<u64> {
-        (self.dispatched_ns != 0).then_some(self.dispatched_ns)
-    }
-
-    /// Device time of completion, where the dump has times and the task completed.
-    #[must_use]
-    pub fn end_time(&self) -> Option<u64> {
-        self.completed_ns.filter(|_| self.dispatched_ns != 0)
-    }
-}
-
-impl From<&TaskRecord> for TaskFacts {
-    fn from(record: &TaskRecord) -> Self {
-        TaskFacts {
-            step: 0,
-            task_id: record.task_id,
-            func_id: record.func_id,
-            block_num: record.block_num,
-            dispatched_ns: record.started_ns,
-            completed_ns: (record.completed_ns != 0).then_some(record.completed_ns),
-            tensor_count: record.tensor_count,
-            scalar_count: record.scalar_count,
-            in_flight: record.flags & RECORD_IN_FLIGHT != 0,
-        }
-    }
-}
-
-/// What was captured of an argument at one stage: a record, without the content it may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Captured {
-    /// Number by which the owner of the records knows it; of a dump, its position there.
-    pub record: u64,
-    /// Bytes of the payload that are stored.
-    pub bytes: u64,
-    /// Two halves, so that an entry is no larger than it must be.
-    hash: [u64; 2],
-    has_hash: bool,
-    /// What became of the payload.
-    pub payload: PayloadState,
-    /// The task had not completed: what it has written is no output.
-    pub in_flight: bool,
-}
-
-impl Captured {
-    /// Hash of all of the content.
-    #[must_use]
-    pub fn hash(&self) -> Option<u128> {
-        let [low, high] = self.hash.map(u128::from);
-        self.has_hash.then_some(high << 64 | low)
-    }
-
-    /// The same with another hash, for whoever computed one that the dump does not have.
-    #[must_use]
-    pub fn with_hash(self, hash: Option<u128>) -> Captured {
-        let half = |shift: u32| hash.map_or(0, |hash| (hash >> shift & u128::from(u64::MAX)) as u64);
-        Captured { hash: [half(0), half(64)], has_hash: hash.is_some(), ..self }
-    }
-
-    /// Whether all of the content is stored.
-    #[must_use]
-    pub fn is_stored(&self) -> bool {
-        self.payload == PayloadState::Stored
-    }
-}
-
-/// What is known of an argument over both stages. Of what its records say differently, that before the task counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArgumentFacts {
-    /// Position among the task's arguments.
-    pub arg_index: u16,
-    /// Tensor or scalar.
-    pub kind: ArgumentKind,
-    /// Direction.
-    pub role: Role,
-    /// Element type.
-    pub dtype: DType,
-    /// Whether the records of both stages describe the same kind, direction, element type and view.
-    pub is_consistent: bool,
-    /// Whether a stage was recorded more than once; then the first record counts, and one of a task that completed before
-    /// one of a task in flight.
-    pub is_repeated: bool,
-    /// First element of the view.
-    pub start_offset: u64,
-    /// Device address of the buffer, 0 where the dump does not say.
-    pub address: u64,
-    /// Raw bits of a scalar.
-    pub scalar_bits: Option<u64>,
-    /// Before dispatch.
-    pub before: Option<Captured>,
-    /// After completion.
-    pub after: Option<Captured>,
-    dims_at: usize,
-    ndims: usize,
-}
-
-impl ArgumentFacts {
-    /// What was captured at a stage.
-    #[must_use]
-    pub fn captured(&self, stage: DumpStage) -> Option<&Captured> {
-        match stage {
-            DumpStage::BeforeDispatch => self.before.as_ref(),
-            DumpStage::AfterCompletion => self.after.as_ref(),
-        }
-    }
-
-    /// Whether it is a scalar.
-    #[must_use]
-    pub fn is_scalar(&self) -> bool {
-        self.kind == ArgumentKind::Scalar
-    }
-
-    /// Hash of what the task was given.
-    #[must_use]
-    pub fn hash_before(&self) -> Option<u128> {
-        self.before.and_then(|captured| captured.hash())
-    }
-
-    /// Hash of what the task left.
-    #[must_use]
-    pub fn hash_after(&self) -> Option<u128> {
-        self.after.and_then(|captured| captured.hash())
-    }
-
-    /// Whether it left its task with the bytes it came with.
-    #[must_use]
-    pub fn is_unchanged(&self) -> bool {
-        self.hash_before().is_some() && self.hash_before() == self.hash_after()
-    }
-}
+use crate::{ArgumentKind, Edge, KernelInfo, dispatch_id};
 
 /// An argument of a task.
 #[derive(Clone, Copy, Debug)]
@@ -267,28 +74,6 @@ impl Deref for Argument<'_> {
 
     fn deref(&self) -> &ArgumentFacts {
         self.facts()
-    }
-}
-
-/// One (slot, block) of a task that was handed to a core. What its kernel received is read with
-/// [`Dump::for_each_dispatch`](crate::Dump::for_each_dispatch).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DispatchFacts {
-    /// Subtask slot: 0 AIC, 1 AIV0, 2 AIV1.
-    pub subtask_id: u32,
-    /// Block.
-    pub block_idx: u32,
-    /// Kernel.
-    pub func_id: u32,
-    /// Core of the device.
-    pub core_id: u32,
-}
-
-impl DispatchFacts {
-    /// Type of its core.
-    #[must_use]
-    pub fn core_type(&self) -> CoreType {
-        CoreType::of_slot(self.subtask_id as usize)
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Record {
     pub role: Role,
     /// When it was captured.
     pub stage: DumpStage,
-    /// Position in the task's payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// Tensor or scalar.
     pub kind: ArgumentKind,

@@ -121,7 +121,7 @@ pub struct CaseStats {
 /// A scalar argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseScalar {
-    /// Position in the payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// What the bits mean.
     pub dtype: String,

@@ -9,7 +9,7 @@ use crate::{Check, Difference, OutputReport};
 
 /// What is compared, and how.
 pub struct OutputCheck<'a> {
-    /// Position in the payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// Element type.
     pub dtype: DType,

@@ -45,7 +45,7 @@ pub struct ReplayConfig {
     pub jobs: Option<usize>,
     /// Time without progress after which a task is given up; `None` for never.
     pub stall_timeout: Option<Duration>,
-    /// Arguments to replace: position in the payload and value as text; of a tensor, every element.
+    /// Arguments to replace: position and value as text; of a tensor, every element.
     pub set_args: Vec<(u16, String)>,
     /// Hold outputs against the references of the kernels, run on what the tasks were given, instead of what was captured.
     pub reference: bool,

@@ -78,7 +78,7 @@ pub enum ReplayError {
     /// An argument cannot be set.
     #[error("--set-arg {slot}={value}: {reason}")]
     SetArg {
-        /// Position in the payload.
+        /// Position among the task's arguments.
         slot: u16,
         /// What was given.
         value: String,

@@ -15,12 +15,11 @@ use crate::case_file::{
     CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask, CaseTensor,
     CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, Redacted, hex64,
 };
-use crate::case_writer::{Payload, is_file, write};
+use crate::case_writer::{Payload, is_file, readme, write};
 use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
 use crate::noise::{noise, summary};
 use crate::open::open;
-use crate::readme::readme;
 use crate::replay::{declared_tolerance, is_chosen, unknown_kernel};
 
 /// All that `tensortap extract` can be told.

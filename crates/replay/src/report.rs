@@ -33,7 +33,7 @@ impl Grade {
 /// One argument of a replayed task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArgReport {
-    /// Position in the payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// Direction; `None` for a scalar.
     pub role: Option<Role>,
@@ -81,7 +81,7 @@ pub struct Difference {
 /// One output held against what it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputReport {
-    /// Position in the payload.
+    /// Position among the task's arguments.
     pub arg_index: u16,
     /// Element type.
     pub dtype: DType,

@@ -8,7 +8,7 @@ use tensortap::scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelArg, KernelBody, KernelDef, Orch, ParamSpec,
     Params, RefTask, Registry, Scene, kernel_entry,
 };
-use tensortap::{CoreType, DType, Golden, RunConfig};
+use tensortap::{CoreType, DType, GoldenVerdict, RunConfig};
 
 fn main() -> ExitCode {
     let registry = Registry::new(&[&Doubling]);
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     match tensortap::run(&config) {
         Ok(report) => {
             println!("{} task on {}, golden: {}", report.tasks, report.platform, report.golden.name());
-            ExitCode::from(u8::from(report.golden != Golden::Pass))
+            ExitCode::from(u8::from(report.golden != GoldenVerdict::Pass))
         }
         Err(error) => {
             eprintln!("error: {error}");

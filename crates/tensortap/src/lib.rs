@@ -13,7 +13,7 @@
 //! // A documentation test cannot become a device process; your `main` can.
 //! config.device_mode = DeviceMode::Thread;
 //! let report = tensortap::run(&config)?;
-//! assert_eq!((report.golden, report.tasks), (Golden::Pass, 5));
+//! assert_eq!((report.golden, report.tasks), (GoldenVerdict::Pass, 5));
 //! # Ok::<(), tensortap::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -48,7 +48,7 @@ pub use export::{
 pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
-pub use report::{DumpReport, Golden, OutputVerdict, RunReport};
+pub use report::{DumpReport, GoldenVerdict, OutputVerdict, RunReport};
 pub use run::{
     Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed, runtimes_of,
 };

@@ -11,7 +11,7 @@ use crate::LiveReport;
 
 /// What the golden says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Golden {
+pub enum GoldenVerdict {
     /// Every output is within its tolerance.
     Pass,
     /// Some output is not.
@@ -20,13 +20,13 @@ pub enum Golden {
     None,
 }
 
-impl Golden {
+impl GoldenVerdict {
     /// Spelled as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
-            Golden::Pass => "pass",
-            Golden::Fail => "fail",
-            Golden::None => "none",
+            GoldenVerdict::Pass => "pass",
+            GoldenVerdict::Fail => "fail",
+            GoldenVerdict::None => "none",
         }
     }
 }
@@ -126,7 +126,7 @@ pub struct RunReport {
     /// From launch to the last payload written, without input generation and golden.
     pub wall: Duration,
     /// What the golden says.
-    pub golden: Golden,
+    pub golden: GoldenVerdict,
     /// Each output, when the run was complete and there is a golden.
     pub outputs: Vec<OutputVerdict>,
     /// Outputs and in-outs of the orchestration, as the device left them.

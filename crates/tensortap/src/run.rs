@@ -13,7 +13,7 @@ use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene};
 
 use crate::dump_session::Session;
 use crate::memory;
-use crate::{Error, Golden, OutputVerdict, RunConfig, RunReport, Unknown};
+use crate::{Error, GoldenVerdict, OutputVerdict, RunConfig, RunReport, Unknown};
 
 /// Becomes a device when the host that started this process asked for it, with the built-in scenes; then it never
 /// returns. Otherwise it returns at once. Call it at the top of `main`.
@@ -202,7 +202,7 @@ fn blank(config: &RunConfig, request: &Request, progress: Progress, wall: Durati
         tasks: progress.completed,
         dispatches: progress.dispatches,
         wall,
-        golden: Golden::None,
+        golden: GoldenVerdict::None,
         outputs: Vec::new(),
         results: Vec::new(),
         dump: None,
@@ -225,9 +225,9 @@ fn complete(
     let outputs: Option<Vec<_>> =
         golden.map(|g| g.iter().map(|expected| judge(request.scene, expected, &report.outputs)).collect());
     let verdict = match &outputs {
-        None => Golden::None,
-        Some(all) if !all.is_empty() && all.iter().all(OutputVerdict::passed) => Golden::Pass,
-        Some(_) => Golden::Fail,
+        None => GoldenVerdict::None,
+        Some(all) if !all.is_empty() && all.iter().all(OutputVerdict::passed) => GoldenVerdict::Pass,
+        Some(_) => GoldenVerdict::Fail,
     };
     RunReport { golden: verdict, outputs: outputs.unwrap_or_default(), results: report.outputs, ..blank }
 }

@@ -12,8 +12,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_SCHEDULERS;
 use tensortap::scene::Registry;
 use tensortap::{
-    BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, DumpReport, Golden, MAX_RING_SLOTS, Request,
-    RunConfig, RunReport,
+    BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, DumpReport, GoldenVerdict, MAX_RING_SLOTS,
+    Request, RunConfig, RunReport,
 };
 use tensortap_query::document::RunDocument;
 use tensortap_query::number::counted;
@@ -95,10 +95,10 @@ fn complain(dump: &DumpReport) -> bool {
     dump.problem.is_some()
 }
 
-fn verdict(golden: Golden) -> Exit {
+fn verdict(golden: GoldenVerdict) -> Exit {
     match golden {
-        Golden::Fail => Exit::Difference,
-        Golden::Pass | Golden::None => Exit::Good,
+        GoldenVerdict::Fail => Exit::Difference,
+        GoldenVerdict::Pass | GoldenVerdict::None => Exit::Good,
     }
 }
 

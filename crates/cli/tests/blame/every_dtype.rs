@@ -7,7 +7,7 @@ use tensortap::analysis::diff::{DiffOptions, diff_dumps};
 use tensortap::format::{Dump, Record, verify};
 use tensortap::judge::Verdict;
 use tensortap::scene::FaultKind;
-use tensortap::{DType, DeviceMode, DumpStage, Golden, Outcome, ReplayConfig, RunReport};
+use tensortap::{DType, DeviceMode, DumpStage, GoldenVerdict, Outcome, ReplayConfig, RunReport};
 
 use crate::{blame_by_golden, blame_by_reference, common, config, place};
 
@@ -155,14 +155,14 @@ fn every_dtype_goes_from_golden_to_replay_and_a_wrong_task_of_it_is_found() {
     for (turn, dtype) in DType::ALL.into_iter().enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
         let (report, golden) = run(dtype, turn, None, &folder.path().join("right"));
-        assert_eq!(report.golden, Golden::Pass, "{dtype}: {:?}", report.outputs);
+        assert_eq!(report.golden, GoldenVerdict::Pass, "{dtype}: {:?}", report.outputs);
         captured_is_expected(dtype, &golden);
         let verdict = verify(&golden).expect("readable");
         assert!(verdict.is_ok(), "{dtype}: {verdict:?}");
         replays_to_the_bit(dtype, &golden);
 
         let (report, wrong) = run(dtype, turn, Some("greater"), &folder.path().join("greater"));
-        assert_eq!(report.golden, Golden::Fail, "{dtype}: {:?}", report.outputs);
+        assert_eq!(report.golden, GoldenVerdict::Fail, "{dtype}: {:?}", report.outputs);
         let first = report.outputs[0].first_outside.as_ref().expect("an element is wrong");
         assert_eq!(first.coordinate, [COLS as u64 - 1, ROWS as u64 - 1], "{dtype}: the last element");
         is_blamed(dtype, &[2], &wrong, &golden);

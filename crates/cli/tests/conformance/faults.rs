@@ -1,6 +1,6 @@
 //! Every fault kind that a kernel lists shows in the scene's result.
 
-use tensortap::Golden;
+use tensortap::GoldenVerdict;
 use tensortap::scene::{FaultKind, KernelDef};
 
 use crate::common::{Place, Rotation};
@@ -19,7 +19,7 @@ fn makes_the_golden_fail(scene: &str, kernel: &KernelDef, kind: FaultKind, place
     config.inject_fault = Some((kernel.name.into(), kind));
     let report = run(&config);
     let what = format!("{kind} in {} of {}", kernel.name, label(&config));
-    assert_eq!(report.golden, Golden::Fail, "{what}");
+    assert_eq!(report.golden, GoldenVerdict::Fail, "{what}");
     assert!(report.failure.is_none(), "{what}");
 }
 
@@ -62,7 +62,7 @@ fn a_race_shows_with_several_schedulers_too() {
         let mut config = config(scene);
         config.inject_fault = Some((kernel.name.into(), kind));
         (config.schedulers, config.blocks) = (2, Some(3));
-        assert_eq!(run(&config).golden, Golden::Fail, "race in {} of {scene}", kernel.name);
+        assert_eq!(run(&config).golden, GoldenVerdict::Fail, "race in {} of {scene}", kernel.name);
     }
 }
 

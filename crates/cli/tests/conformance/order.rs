@@ -1,6 +1,6 @@
 //! What must run at the same time does.
 
-use tensortap::Golden;
+use tensortap::GoldenVerdict;
 
 use crate::{everywhere, label, run};
 
@@ -8,7 +8,7 @@ use crate::{everywhere, label, run};
 fn slots_of_a_mix_task_that_wait_for_one_another_complete() {
     for config in everywhere("rendezvous") {
         let config = config.param("mode", "mix");
-        assert_eq!(run(&config).golden, Golden::Pass, "{}", label(&config));
+        assert_eq!(run(&config).golden, GoldenVerdict::Pass, "{}", label(&config));
     }
 }
 
@@ -18,7 +18,7 @@ fn independent_tasks_that_wait_for_one_another_complete() {
         for (schedulers, blocks) in [(1, 1), (2, 2)] {
             let mut config = config.clone().param("mode", "tasks");
             (config.schedulers, config.blocks) = (schedulers, Some(blocks));
-            assert_eq!(run(&config).golden, Golden::Pass, "{} with {blocks} blocks", label(&config));
+            assert_eq!(run(&config).golden, GoldenVerdict::Pass, "{} with {blocks} blocks", label(&config));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rings: reuse, wrap-around, back-pressure, and a deadlock that is told with a way out.
 
-use tensortap::{FailureKind, Golden, PLATFORMS, RunConfig, RunReport};
+use tensortap::{FailureKind, GoldenVerdict, PLATFORMS, RunConfig, RunReport};
 
 use crate::{config, run};
 
@@ -21,7 +21,7 @@ fn a_hundred_thousand_tasks_run_in_a_ring_of_sixty_four_slots() {
     for mut config in in_rings("ring_scopes") {
         config.ring_slots = 64;
         let report = run(&config.param("tasks", 100_000).param("scope", 32));
-        assert_eq!((report.golden, report.tasks), (Golden::Pass, 100_000));
+        assert_eq!((report.golden, report.tasks), (GoldenVerdict::Pass, 100_000));
     }
 }
 
@@ -37,7 +37,7 @@ fn a_scope_too_large_for_its_ring_is_diagnosed_and_the_advised_size_works() {
         );
         let mut enlarged = config.clone();
         enlarged.ring_slots = advised(&message, "--ring-slots ").try_into().expect("a sensible size");
-        assert_eq!(run(&enlarged).golden, Golden::Pass, "{message}");
+        assert_eq!(run(&enlarged).golden, GoldenVerdict::Pass, "{message}");
     }
 }
 
@@ -48,7 +48,7 @@ fn a_heap_too_small_for_a_scope_is_diagnosed_and_the_advised_size_works() {
         let message = deadlock(&run(&config));
         assert!(message.contains("bytes of heap"), "{message}");
         config.ring_heap = Some(advised(&message, "--ring-heap "));
-        assert_eq!(run(&config).golden, Golden::Pass, "{message}");
+        assert_eq!(run(&config).golden, GoldenVerdict::Pass, "{message}");
     }
 }
 
@@ -58,7 +58,7 @@ fn every_scene_fits_in_small_rings_or_says_what_would_do() {
         for mut config in in_rings(scene) {
             config.ring_slots = 256;
             let report = run(&config);
-            assert_eq!(report.golden, Golden::Pass, "{scene}: {:?}", report.failure);
+            assert_eq!(report.golden, GoldenVerdict::Pass, "{scene}: {:?}", report.failure);
         }
     }
 }

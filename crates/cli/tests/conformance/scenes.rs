@@ -1,6 +1,6 @@
 //! Every scene gives the right answer, everywhere and however it is spread over threads.
 
-use tensortap::{BuildMode, Golden};
+use tensortap::{BuildMode, GoldenVerdict};
 
 use crate::{config, everywhere, label, listed_scenes, run};
 
@@ -32,7 +32,7 @@ fn every_scene_has_one_right_result_on_every_platform_runtime_and_mode_with_pois
 {
     for (turn, scene) in listed_scenes().into_iter().enumerate() {
         let first = run(&config(scene));
-        assert_eq!(first.golden, Golden::Pass, "{scene}: {:?}", first.outputs);
+        assert_eq!(first.golden, GoldenVerdict::Pass, "{scene}: {:?}", first.outputs);
         assert!(!first.results.is_empty());
         for (number, mut config) in everywhere(scene).into_iter().enumerate() {
             let (schedulers, blocks) = SPREADS[(number + number / SPREADS.len() + turn) % SPREADS.len()];
@@ -40,7 +40,7 @@ fn every_scene_has_one_right_result_on_every_platform_runtime_and_mode_with_pois
             config.poison = Some(0xa5);
             let report = run(&config);
             let label = format!("{} with {schedulers} schedulers, {blocks} blocks", label(&config));
-            assert_eq!(report.golden, Golden::Pass, "{label}: {:?}", report.outputs);
+            assert_eq!(report.golden, GoldenVerdict::Pass, "{label}: {:?}", report.outputs);
             assert!(report.results == first.results, "{label}");
             assert!(report.failure.is_none() && report.tasks > 0 && report.dispatches >= report.tasks);
         }
@@ -55,7 +55,7 @@ fn sequential_and_concurrent_building_give_the_same() {
         let concurrent = run(&config);
         config.build = BuildMode::Sequential;
         let sequential = run(&config);
-        assert_eq!(sequential.golden, Golden::Pass, "{scene}");
+        assert_eq!(sequential.golden, GoldenVerdict::Pass, "{scene}");
         assert!(concurrent.results == sequential.results, "{scene}");
     }
 }
@@ -65,6 +65,6 @@ fn two_hundred_runs_of_mixed_example_with_three_schedulers_all_pass() {
     for round in 0..200 {
         let mut config = config("mixed_example");
         config.schedulers = 3;
-        assert_eq!(run(&config).golden, Golden::Pass, "run {round}");
+        assert_eq!(run(&config).golden, GoldenVerdict::Pass, "run {round}");
     }
 }

@@ -310,7 +310,7 @@ fn arguments_alone_create_no_payload_file_and_no_manifest() {
     for place in places("mixed_example") {
         let folder = tempfile::tempdir().expect("a folder");
         let report = run(&placed(args_config("mixed_example", DumpLevel::Off, folder.path()), place));
-        assert_eq!(report.golden, tensortap::Golden::Pass, "{place:?}");
+        assert_eq!(report.golden, tensortap::GoldenVerdict::Pass, "{place:?}");
         let dump = report.dump.expect("dumped");
         let mut names: Vec<_> = std::fs::read_dir(&dump.dir)
             .expect("readable")
@@ -390,7 +390,7 @@ fn what_does_not_fit_is_counted_like_tensors() {
     let report = run(&config);
     let dump = report.dump.expect("dumped");
     let json = read(&dump.dir, "kernel_args_dump.json");
-    assert!(dump.dropped_records > 0 && report.golden == tensortap::Golden::Pass);
+    assert!(dump.dropped_records > 0 && report.golden == tensortap::GoldenVerdict::Pass);
     assert_eq!(number(&json["dropped_records"]), dump.dropped_records);
     let by_reason: u64 = list(&json["losses"]).iter().map(|loss| number(&loss["records"])).sum();
     assert_eq!(by_reason, dump.dropped_records);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tensortap::{DiskGate, DumpCollect, DumpLevel, DumpPolicy, Golden, RunConfig};
+use tensortap::{DiskGate, DumpCollect, DumpLevel, DumpPolicy, GoldenVerdict, RunConfig};
 
 use crate::expected::{Content, Key, contents};
 use crate::manifest::{Manifest, key};
@@ -65,7 +65,12 @@ fn a_slow_host_is_waited_for_and_is_no_hang() {
         config.disk = Some(slow_disk(Duration::from_millis(700)));
         config.stall_timeout = Some(Duration::from_millis(350));
         let report = run(&config);
-        assert_eq!((report.golden, report.status()), (Golden::Pass, "complete"), "{:?}", report.failure);
+        assert_eq!(
+            (report.golden, report.status()),
+            (GoldenVerdict::Pass, "complete"),
+            "{:?}",
+            report.failure
+        );
         let dump = report.dump.expect("dumped");
         assert_eq!((dump.dropped_records, dump.truncated_tensors), (0, 0));
         assert!(dump.held_up > Duration::from_millis(350), "it was held up for {:?}", dump.held_up);
@@ -85,7 +90,7 @@ fn dropping_counts_exactly_what_is_missing() {
         (dump.policy, dump.buffers, dump.records) = (DumpPolicy::Drop, 2, 8);
         config.disk = Some(slow_disk(Duration::from_millis(30)));
         let report = run(&config);
-        assert_eq!(report.golden, Golden::Pass);
+        assert_eq!(report.golden, GoldenVerdict::Pass);
         let dump = report.dump.expect("dumped");
         let manifest = Manifest::read(&dump.dir);
         let payload_only = count_payloads(&manifest, "dropped");
@@ -130,7 +135,7 @@ fn a_full_disk_ends_the_dump_and_not_the_run() {
         config.platform = platform.into();
         config.disk = Some(Arc::new(Disk { bytes: 20 * MIB, pause: Duration::ZERO }));
         let report = run(&config);
-        assert_eq!((report.golden, report.status()), (Golden::Pass, "dump_failed"));
+        assert_eq!((report.golden, report.status()), (GoldenVerdict::Pass, "dump_failed"));
         let dump = report.dump.expect("dumped");
         assert!(dump.problem.is_some());
         let manifest = Manifest::read(&dump.dir);

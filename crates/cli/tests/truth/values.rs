@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use tensortap::{DumpLevel, Golden, RunConfig};
+use tensortap::{DumpLevel, GoldenVerdict, RunConfig};
 
 use crate::common::smaller;
 use crate::expected::{Content, Key, contents};
@@ -17,7 +17,7 @@ fn check(config: &RunConfig, expected: &BTreeMap<Key, Content>) {
     let label =
         format!("{} on {}, {:?}, {}", config.scene, config.platform, config.runtime, config.device_mode);
     let report = run(config);
-    assert_eq!(report.golden, Golden::Pass, "{label}");
+    assert_eq!(report.golden, GoldenVerdict::Pass, "{label}");
     assert_eq!(report.status(), "complete", "{label}: {:?}", report.dump);
     let dump = report.dump.expect("dumped");
     assert_eq!((dump.dropped_records, dump.truncated_tensors, dump.corrupt_records), (0, 0, 0), "{label}");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tensortap::format::KERNEL_ARGS_FILE;
 use tensortap::judge::{Metrics, Worst};
 use tensortap::values::Value;
-use tensortap::{DumpLevel, DumpReport, Golden, LiveReport, OutputVerdict, RunReport, WrongTask};
+use tensortap::{DumpLevel, DumpReport, GoldenVerdict, LiveReport, OutputVerdict, RunReport, WrongTask};
 use tensortap_query::number::{byte_rate, bytes, counted, counted_in, grouped, significant, time};
 use tensortap_query::words::{printable, short_task};
 
@@ -55,10 +55,10 @@ fn whole_rate(report: &RunReport) -> String {
 
 fn golden(report: &RunReport) -> String {
     match report.golden {
-        Golden::Pass => verdict("PASS", true),
-        Golden::Fail => verdict("FAIL", false),
-        Golden::None if report.failure.is_some() => "none: the run did not complete".into(),
-        Golden::None => "none: this scene has nothing to compare".into(),
+        GoldenVerdict::Pass => verdict("PASS", true),
+        GoldenVerdict::Fail => verdict("FAIL", false),
+        GoldenVerdict::None if report.failure.is_some() => "none: the run did not complete".into(),
+        GoldenVerdict::None => "none: this scene has nothing to compare".into(),
     }
 }
 
@@ -109,7 +109,7 @@ fn plain(value: &Value) -> String {
 /// repeats the run with a dump.
 fn dump_lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
     let Some(dump) = &report.dump else {
-        let failed = report.golden == Golden::Fail;
+        let failed = report.golden == GoldenVerdict::Fail;
         return if failed { recorded("next", again) } else { Vec::new() };
     };
     let mut lines = vec![("dump", contents(dump))];
@@ -222,7 +222,7 @@ fn reasons(dump: &DumpReport) -> String {
 fn next(dump: &DumpReport, report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
     let named = newest_or(&dump.dir);
     let differs = dump.live.as_ref().is_some_and(|live| live.differing > 0);
-    let wrong = report.golden == Golden::Fail || differs;
+    let wrong = report.golden == GoldenVerdict::Fail || differs;
     let read = || format!("read {}", dump.dir.join(KERNEL_ARGS_FILE).display());
     match (dump.level, wrong) {
         (DumpLevel::Off, false) => vec![("  next", read())],
@@ -394,13 +394,13 @@ mod tests {
             let lines = next(&DumpReport { level, ..dump() }, &report(golden), "AGAIN");
             lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
         };
-        assert_eq!(said(DumpLevel::Full, Golden::Fail), "tensortap blame --reference");
-        assert_eq!(said(DumpLevel::Hash, Golden::Pass), "tensortap list");
-        let hashes = said(DumpLevel::Hash, Golden::Fail);
+        assert_eq!(said(DumpLevel::Full, GoldenVerdict::Fail), "tensortap blame --reference");
+        assert_eq!(said(DumpLevel::Hash, GoldenVerdict::Pass), "tensortap list");
+        let hashes = said(DumpLevel::Hash, GoldenVerdict::Fail);
         assert!(hashes.starts_with("tensortap blame --golden RIGHT") && hashes.contains("AGAIN"), "{hashes}");
-        let without: Vec<_> = dump_lines(&report(Golden::Fail), "AGAIN");
+        let without: Vec<_> = dump_lines(&report(GoldenVerdict::Fail), "AGAIN");
         assert_eq!(without, [("next", "AGAIN".into()), ("  then", "tensortap blame --reference".into())]);
-        assert_eq!(dump_lines(&report(Golden::Pass), "AGAIN"), []);
+        assert_eq!(dump_lines(&report(GoldenVerdict::Pass), "AGAIN"), []);
     }
 
     #[test]
