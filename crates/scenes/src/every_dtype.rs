@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use tensortap_abi::{CoreType, DType, DTypeKind, TopExponent};
-use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::FaultKind::{Last, Nan, Overflow, Shift, Sign, Stale};
 use tensortap_scene::KernelArg::{In, Out};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
@@ -192,7 +192,7 @@ const REARRANGE: KernelDef = KernelDef {
     entry: kernel_entry::<Rearrange>,
     reference: rearrange_reference,
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
 };
 
 const GREATER: KernelDef = KernelDef {
