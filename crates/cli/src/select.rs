@@ -160,7 +160,7 @@ selection that leaves nothing is no error: the verb says what there is instead.
                  of dimensions (...x64), [] none
   --hash LIST    first digits of the content hash; equal content, equal hash
   --nan          holds a NaN: by its recorded statistics, else by its content
-  --rank LIST    which dumps, where a run folder holds those of several processes
+  --rank LIST    which dumps, where a run folder has one for each process
 
 One record is also named by TASK/STAGE/ARG, or by its index, where a verb takes
 a single one:

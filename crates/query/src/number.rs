@@ -93,7 +93,6 @@ pub fn time(time: Duration) -> String {
 }
 
 /// For `serialize_with`: JSON has no NaN and no infinities, so these become words.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 pub fn json_float<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     match *value {
         v if v.is_nan() => serializer.serialize_str("NaN"),
@@ -104,7 +103,6 @@ pub fn json_float<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S:
 }
 
 /// The same for a value that may be missing.
-#[expect(clippy::ref_option, reason = "the signature serde asks for")]
 pub fn json_optional_float<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => json_float(value, serializer),
