@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL};
+use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, TaskRecord};
 
 use crate::{
-    RunInfo, TaskFacts, TaskKey,
+    Names, RunInfo, TaskFacts, TaskKey,
     json::{Decimal, Hex64},
     manifest::{Elements, Lines, SCHEMA_VERSION, Source, StreamError},
     record::edge_cause_name,
@@ -62,12 +62,13 @@ impl Serialize for Edge {
 /// A task with its kernels by name.
 struct NamedTask<'i> {
     task: TaskFacts,
+    names: Names<'i>,
     info: &'i RunInfo,
 }
 
 impl Serialize for NamedTask<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let NamedTask { task, info } = self;
+        let NamedTask { task, names, info } = self;
         let slots = || task.func_id.iter().enumerate().filter(|(_, id)| **id != NO_KERNEL);
         let kernels: Vec<String> = slots().map(|(_, id)| info.kernel_name(*id)).collect();
         let func_ids: Vec<u32> = slots().map(|(_, id)| *id).collect();
@@ -85,6 +86,9 @@ impl Serialize for NamedTask<'_> {
         map.serialize_entry("dispatched_ns", &Decimal(task.dispatched_ns))?;
         map.serialize_entry("completed_ns", &task.completed_ns.map(Decimal))?;
         map.serialize_entry("in_flight", &(task.in_flight || task.completed_ns.is_none()))?;
+        map.serialize_entry("task_name", &names.task_name)?;
+        map.serialize_entry("scope", &names.scope)?;
+        map.serialize_entry("step", &names.step)?;
         map.end()
     }
 }
@@ -102,22 +106,22 @@ impl Source<'_> {
         Ok(lines.end()?)
     }
 
+    fn named(&self, task: &TaskRecord) -> NamedTask<'_> {
+        let names = self.definitions.of_task(self.tasks.get(task.task_id));
+        NamedTask { task: TaskFacts::from(task), names, info: &self.info }
+    }
+
     /// Completed tasks in the order of the index, then those that did not complete.
     fn write_tasks<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
-        let info = &self.info;
         let mut open = OpenTasks::default();
         self.index.for_each(self.end, |_, record| {
             open.see(record);
             match record.as_task() {
-                Some(task) if task.completed_ns != 0 => {
-                    list.push(&NamedTask { task: TaskFacts::from(task), info })
-                }
+                Some(task) if task.completed_ns != 0 => list.push(&self.named(task)),
                 _ => Ok(()),
             }
         })?;
-        open.into_sorted()
-            .iter()
-            .try_for_each(|task| list.push(&NamedTask { task: TaskFacts::from(task), info }))
+        open.into_sorted().iter().try_for_each(|task| list.push(&self.named(task)))
     }
 
     fn write_edges<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {

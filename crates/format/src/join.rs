@@ -64,18 +64,22 @@ pub(crate) struct TaskTable {
 }
 
 impl TaskTable {
-    /// Of several meanings of one task the first that was seen counts.
     pub(crate) fn see(&mut self, record: &IndexRecord) {
-        let Some(task) = record.as_task() else { return };
-        if self.number(task.task_id).is_some() {
+        if let Some(task) = record.as_task() {
+            self.insert(task.task_id, TaskMeaning::of(task));
+        }
+    }
+
+    /// Of several meanings of one task the first that was seen counts.
+    pub(crate) fn insert(&mut self, task_id: u64, meaning: TaskMeaning) {
+        if self.number(task_id).is_some() {
             return;
         }
-        let meaning = TaskMeaning::of(task);
         let number = *self.known.entry(meaning).or_insert_with(|| {
             self.meanings.push(meaning);
             u32::try_from(self.meanings.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
         });
-        let (task_id, count) = (task.task_id, self.numbers.len());
+        let count = self.numbers.len();
         let next = self.runs.last().map(|run| run.first_id.checked_add((count - run.start) as u64));
         match next {
             Some(Some(next)) if next == task_id => self.numbers.push(number),
@@ -153,6 +157,19 @@ impl TaskTable {
         let number = self.number(task_id);
         number.and_then(|number| self.meanings.get(number as usize)).unwrap_or(&TaskMeaning::UNKNOWN)
     }
+}
+
+/// What people call a record: its argument, its task, and where that lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Names<'d> {
+    /// The argument, as its recorder or a kernel of its task names it.
+    pub arg_name: Option<&'d str>,
+    /// The task.
+    pub task_name: Option<&'d str>,
+    /// The scope of the task and those it lies in, outermost first: `layer 1 / attention`.
+    pub scope: Option<&'d str>,
+    /// The step of the task; 0 where the dump knows none.
+    pub step: u32,
 }
 
 /// Strings, scopes and kernels.
@@ -240,6 +257,45 @@ impl Definitions {
             let names = args.iter().map(|arg| self.string(arg.name).unwrap_or_default().to_owned());
             info.arg_names = names.collect();
         }
+    }
+
+    /// The names of a task.
+    pub(crate) fn of_task(&self, task: &TaskMeaning) -> Names<'_> {
+        let (task_name, scope) = (self.string(task.name), self.scope_path(task.scope));
+        Names { arg_name: None, task_name, scope, step: task.step }
+    }
+
+    /// The names of an argument: its own, or what the first of its task's kernels that has a name for it declares.
+    pub(crate) fn of_argument<'d>(
+        &'d self,
+        task: &TaskMeaning,
+        kernels: &'d [KernelInfo],
+        name: u32,
+        arg_index: u16,
+    ) -> Names<'d> {
+        let declared = |func_id: &u32| {
+            let kernel = kernels.iter().find(|kernel| kernel.func_id == *func_id)?;
+            let name = kernel.arg_names.get(usize::from(arg_index))?;
+            Some(name.as_str()).filter(|name| !name.is_empty())
+        };
+        let arg_name = self.string(name).or_else(|| task.func_id.iter().find_map(declared));
+        Names { arg_name, ..self.of_task(task) }
+    }
+
+    /// The number of a string, for names that come as text.
+    pub(crate) fn number(&mut self, text: &str, numbers: &mut HashMap<Box<str>, u32>) -> u32 {
+        if let Some(&id) = numbers.get(text) {
+            return id;
+        }
+        let id = u32::try_from(numbers.len() + 1).unwrap_or(0);
+        self.define(id, text);
+        if self.string(id).is_none() {
+            return 0;
+        }
+        numbers.insert(text.into(), id);
+        // A path that comes as text is a scope of that number.
+        self.paths.insert(id, text.into());
+        id
     }
 
     /// The text of a string id.

@@ -66,6 +66,7 @@ pub use info::{
     ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,
     MANIFEST_FILE, RunInfo,
 };
+pub use join::Names;
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
 pub use names::{choose_dir, find_newest, quoted, timestamp};
@@ -81,5 +82,5 @@ pub use task::{
     TaskKey, TaskPart, Tasks,
 };
 pub use verify::{Problem, RecordName, Verdict, verify};
-pub use view::{ArgumentKind, Record, StatsDocument, role_name};
+pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};
 pub use writer::{DumpWriter, WriterOptions};

@@ -14,7 +14,7 @@ use crate::{
     join::{Definitions, TaskTable},
     json::Hex64,
     survey::active,
-    view::Record,
+    view::{NamedRecord, Record},
 };
 
 /// Version of the manifest.
@@ -282,8 +282,10 @@ impl Source<'_> {
         let mut index = 0;
         self.index.for_each(self.end, |thread, record| {
             let task = self.tasks.get(record.task_id());
-            if let Some(argument) = Record::new(index, thread, task.func_id, record) {
-                list.push(&argument)?;
+            if let Some(record) = Record::new(index, thread, task.func_id, record) {
+                let Record { name, arg_index, .. } = record;
+                let names = self.definitions.of_argument(task, &self.info.kernels, name, arg_index);
+                list.push(&NamedRecord { record, names })?;
                 index += 1;
             }
             Ok(())

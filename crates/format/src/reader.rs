@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
 use crate::{
-    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, OrchestrationArg, Record, RunInfo,
-    Status, Tasks, Totals,
+    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, MANIFEST_FILE, Names,
+    OrchestrationArg, Record, RunInfo, Status, Tasks, Totals,
+    join::TaskMeaning,
     names::{Located, locate},
     source::{Indexed, Source, Walk, open_manifest},
 };
@@ -76,11 +77,7 @@ impl Dump {
     /// from its content, not from its name.
     pub fn open(path: &Path) -> Result<Dump, FormatError> {
         let Located { dir, file, is_index } = locate(path)?;
-        let source = if is_index {
-            Source::Indexed(Indexed::open(&file)?)
-        } else {
-            Source::Held(open_manifest(&file)?)
-        };
+        let source = if is_index { open_indexed(&file)? } else { Source::Held(open_manifest(&file)?) };
         Ok(Dump { dir, source, payloads: OnceLock::new() })
     }
 
@@ -197,6 +194,30 @@ impl Dump {
         }
     }
 
+    /// An index of an earlier version beside the manifest that the dump was read from, and that version.
+    #[must_use]
+    pub fn passed_over(&self) -> Option<(&Path, u32)> {
+        match &self.source {
+            Source::Indexed(_) => None,
+            Source::Held(held) => held.passed_over.as_ref().map(|(path, version)| (path.as_path(), *version)),
+        }
+    }
+
+    /// What people call a record.
+    #[must_use]
+    pub fn names(&self, record: &Record) -> Names<'_> {
+        let (tasks, definitions) = self.source.names();
+        let task = TaskMeaning { func_id: record.func_id, ..*tasks.get(record.task_id) };
+        definitions.of_argument(&task, &self.info().kernels, record.name, record.arg_index)
+    }
+
+    /// What people call a task; without the name of an argument.
+    #[must_use]
+    pub fn task_names(&self, task_id: u64) -> Names<'_> {
+        let (tasks, definitions) = self.source.names();
+        definitions.of_task(tasks.get(task_id))
+    }
+
     /// Every dependency.
     pub fn edges(&self) -> Result<Vec<Edge>, FormatError> {
         match &self.source {
@@ -239,6 +260,22 @@ impl Dump {
 
     pub(crate) fn source(&self) -> &Source {
         &self.source
+    }
+}
+
+/// Opens a dump by its index. One of an earlier version is passed over: the manifest of a closed dump says the same.
+fn open_indexed(file: &Path) -> Result<Source, FormatError> {
+    match Indexed::open(file) {
+        Err(FormatError::Version { path, found, known }) if found < known => {
+            let manifest = file.with_file_name(MANIFEST_FILE);
+            if !manifest.is_file() {
+                return Err(FormatError::Version { path, found, known });
+            }
+            let mut held = open_manifest(&manifest)?;
+            held.passed_over = Some((path, found));
+            Ok(Source::Held(held))
+        }
+        opened => opened.map(Source::Indexed),
     }
 }
 

@@ -59,8 +59,6 @@ macro_rules! view_of {
             ndims: $record.ndims,
             role: $record.role,
             start_offset: $record.start_offset,
-            address: $record.address,
-            name: $record.name,
             shape: &$record.shape,
             strides: &$record.strides,
         }
@@ -203,6 +201,15 @@ impl IndexRecord {
         record
     }
 
+    /// Names an argument.
+    pub(crate) fn set_name(&mut self, name: u32) {
+        if let Some(tensor) = self.record.get_mut::<TensorRecord>() {
+            tensor.name = name;
+        } else if let Some(scalar) = self.record.get_mut::<ScalarRecord>() {
+            scalar.name = name;
+        }
+    }
+
     /// Replaces what is said about the payload of a tensor.
     pub(crate) fn set_payload(&mut self, payload: Payload) {
         let Some(tensor) = self.record.get_mut::<TensorRecord>() else { return };
@@ -305,6 +312,12 @@ impl IndexRecord {
     #[must_use]
     pub fn is_in_flight(&self) -> bool {
         self.has(RECORD_IN_FLIGHT)
+    }
+
+    /// Whether the orchestration marked it.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.has(RECORD_MARKED)
     }
 
     fn has(&self, flag: u32) -> bool {
@@ -432,8 +445,6 @@ pub(crate) struct View<'r> {
     pub(crate) ndims: u8,
     pub(crate) role: u8,
     pub(crate) start_offset: u64,
-    pub(crate) address: u64,
-    pub(crate) name: u32,
     pub(crate) shape: &'r [u64; MAX_DIMS],
     pub(crate) strides: &'r [i64; MAX_DIMS],
 }

@@ -104,6 +104,14 @@ impl Source {
         }
     }
 
+    /// What records refer to.
+    pub(crate) fn names(&self) -> (&crate::join::TaskTable, &crate::join::Definitions) {
+        match self {
+            Source::Indexed(indexed) => (&indexed.tasks, &indexed.definitions),
+            Source::Held(held) => (&held.tasks, &held.definitions),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Source::Indexed(indexed) => indexed.len(),

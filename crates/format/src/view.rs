@@ -11,7 +11,7 @@ use tensortap_abi::{
 use tensortap_geometry::is_contiguous;
 
 use crate::{
-    IndexRecord, PayloadState, ScalarValue, TaskKey,
+    IndexRecord, Names, PayloadState, ScalarValue, TaskKey,
     json::{Float, Hex64, Hex128},
     survey::active,
 };
@@ -90,6 +90,10 @@ pub struct Record {
     pub address: u64,
     /// Statistics of the content, at level `hash`.
     pub stats: Option<TensorStats>,
+    /// The orchestration marked it.
+    pub marked: bool,
+    /// String id of its own name; 0 when it has none but its kernel's.
+    pub(crate) name: u32,
 }
 
 impl Record {
@@ -131,6 +135,8 @@ impl Record {
             bin_size,
             address: tensor.map_or(0, |tensor| tensor.address),
             stats: record.stats().copied(),
+            marked: record.is_marked(),
+            name: tensor.map(|tensor| tensor.name).or(scalar.map(|scalar| scalar.name)).unwrap_or(0),
         })
     }
 
@@ -198,6 +204,35 @@ impl fmt::Display for Record {
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
+        self.serialize_fields(&mut map)?;
+        map.end()
+    }
+}
+
+/// A record with its names, as the manifest has it.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedRecord<'d> {
+    /// The record.
+    pub record: Record,
+    /// Its names, as [`Dump::names`](crate::Dump::names) tells them.
+    pub names: Names<'d>,
+}
+
+impl Serialize for NamedRecord<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.record.serialize_fields(&mut map)?;
+        let Names { arg_name, task_name, scope, step } = self.names;
+        map.serialize_entry("arg_name", &arg_name)?;
+        map.serialize_entry("task_name", &task_name)?;
+        map.serialize_entry("scope", &scope)?;
+        map.serialize_entry("step", &step)?;
+        map.end()
+    }
+}
+
+impl Record {
+    fn serialize_fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("task_id", &Hex64(self.task_id))?;
         map.serialize_entry("func_id", &FuncIds(&self.func_id))?;
         map.serialize_entry("role", role_name(self.role))?;
@@ -227,7 +262,7 @@ impl Serialize for Record {
             map.serialize_entry("address", &Hex64(self.address))?;
             map.serialize_entry("stats", &self.stats.map(StatsDocument))?;
         }
-        map.end()
+        Ok(())
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, EdgeRecord, RECORD_IN_FLIGHT,
-    TaskId, TaskRecord,
+    DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, EdgeRecord, FIRST_DECLARED_ID,
+    KernelArg, KernelRecord, RECORD_IN_FLIGHT, TaskId, TaskRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -281,7 +281,10 @@ impl DumpSession for Session<'_> {
         let failed = |error: &dyn std::error::Error| RunError::Dump(error.to_string());
         // Behind the device's threads and the host's own records.
         let thread = options.geometry.lanes + 1;
-        for (first, chunk) in (0_u64..).step_by(EDGES_PER_FRAME).zip(edges.chunks(EDGES_PER_FRAME)) {
+        let declared = kernel_definitions(self.scene.kernels());
+        let behind = declared.len() as u64;
+        writer.append(thread, 0..behind, &declared).map_err(|e| failed(&e))?;
+        for (first, chunk) in (behind..).step_by(EDGES_PER_FRAME).zip(edges.chunks(EDGES_PER_FRAME)) {
             let records: Vec<IndexRecord> = chunk.iter().map(|&(from, to)| edge_record(from, to)).collect();
             writer.append(thread, first..first + chunk.len() as u64, &records).map_err(|e| failed(&e))?;
         }
@@ -332,6 +335,38 @@ fn in_words(event: &CollectEvent<'_>) -> String {
 
 /// Edges of a host-built graph entered at a time.
 const EDGES_PER_FRAME: usize = 4096;
+
+/// Every kernel with its name and those of its arguments.
+fn kernel_definitions(kernels: &[KernelDef]) -> Vec<IndexRecord> {
+    let mut records = Vec::new();
+    let mut strings: Vec<&str> = Vec::new();
+    let mut number = |text: &'static str, records: &mut Vec<IndexRecord>| {
+        let known = strings.iter().position(|known| *known == text);
+        let place = known.unwrap_or(strings.len());
+        let id = FIRST_DECLARED_ID + u32::try_from(place).unwrap_or(0);
+        if known.is_none() {
+            strings.push(text);
+            records.push(IndexRecord::string(id, text));
+        }
+        id
+    };
+    for kernel in kernels {
+        let name = number(kernel.name, &mut records);
+        let args: Vec<KernelArg> = kernel
+            .signature
+            .iter()
+            .map(|arg| KernelArg {
+                name: number(arg.name(), &mut records),
+                kind: KernelArg::tag(Some(arg.kind())),
+                ..KernelArg::default()
+            })
+            .collect();
+        let core_type = KernelRecord::core_tag(Some(kernel.core_type));
+        let record = KernelRecord { func_id: kernel.func_id, name, core_type, ..KernelRecord::default() };
+        records.push(IndexRecord::kernel(&record, &args));
+    }
+    records
+}
 
 fn edge_record(from: TaskId, to: TaskId) -> IndexRecord {
     IndexRecord::plain(&EdgeRecord::new(from.0, to.0, EdgeCause::Explicit, 0))

@@ -8,8 +8,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::record::dump_record;
 use crate::{ArgKind, CoreType, assert_layout};
 
-/// String and scope ids from here on are those of the host; ids below are those of the device.
+/// String and scope ids from here on are those of a graph that the host built; ids below are those of the device.
 pub const FIRST_HOST_ID: u32 = 1 << 31;
+/// String ids from here on are those of what kernels declare, which the host knows before anything runs.
+pub const FIRST_DECLARED_ID: u32 = 3 << 30;
 /// Bytes of text that fit into a [`StringRecord`]; longer text lies in the arena.
 pub const INLINE_TEXT_BYTES: usize = 160;
 /// The longest text that crosses; what is longer is cut by its recorder.

@@ -8,7 +8,9 @@ use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use super::normalise::Normal;
 use crate::{
     ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, IndexRecord, Record,
-    RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured, layout::MAX_ARGUMENT_BYTES,
+    RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured,
+    join::{Definitions, TaskTable},
+    layout::MAX_ARGUMENT_BYTES,
 };
 
 /// A counter as the manifest says it, and as its records have it.
@@ -33,6 +35,11 @@ pub(crate) struct Held {
     /// Files beside the manifest that could not be read, and why.
     pub(crate) unreadable: Vec<(PathBuf, String)>,
     pub(super) table: Table,
+    /// Names of tasks, as their records say them.
+    pub(super) tasks: TaskTable,
+    pub(super) definitions: Definitions,
+    /// An index that is not read, and its version.
+    pub(crate) passed_over: Option<(PathBuf, u32)>,
 }
 
 /// The records themselves.

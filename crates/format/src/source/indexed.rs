@@ -21,8 +21,8 @@ pub(crate) struct Indexed {
     pub(crate) index: Index,
     pub(crate) survey: Survey,
     entries: Entries,
-    tasks: TaskTable,
-    definitions: Definitions,
+    pub(super) tasks: TaskTable,
+    pub(super) definitions: Definitions,
     being_written: bool,
 }
 

@@ -16,10 +16,11 @@ use super::{
     fields::Id,
     held::{Held, Table},
     metered::Meter,
-    normalise::normalise,
+    normalise::{Normal, normalise},
     raw_record::RawRecord,
     task_graph::{self, TaskGraph},
 };
+use crate::join::{Definitions, TaskMeaning, TaskTable};
 use crate::{FormatError, GRAPH_FILE, Totals, Uncaptured, index::open_regular, names::folder_of};
 
 /// Tasks and dependencies, as `simpler` names the file.
@@ -34,6 +35,7 @@ pub(crate) fn open_manifest(path: &Path) -> Result<Held, FormatError> {
     let slots = graph.as_ref().map(|graph| &graph.slots);
     let mut read = read_manifest(path, slots)?;
     read.table.shrink();
+    read.tasks.finish();
     let mut held = read.into_held(path, detected)?;
     if let Some(graph) = graph {
         held.info.runtime = graph.runtime.unwrap_or(held.info.runtime);
@@ -113,6 +115,10 @@ pub(super) struct ReadManifest {
     /// Offset and size of every stored payload.
     pub(super) stored: Vec<(u64, u64)>,
     pub(super) table: Table,
+    pub(super) tasks: TaskTable,
+    pub(super) definitions: Definitions,
+    /// Numbers of the strings in `definitions`.
+    numbers: HashMap<Box<str>, u32>,
     in_list: bool,
 }
 
@@ -132,6 +138,7 @@ impl ReadManifest {
         if let Some(known) = slots.and_then(|slots| slots.get(&normal.record.task_id())) {
             normal.kernels = better(normal.kernels, *known);
         }
+        self.take_names(&raw, &mut normal);
         self.totals.add(&normal.record);
         self.stored.extend(normal.record.stored_range().filter(|(_, bytes)| *bytes > 0));
         if let Some(slot) = raw.subtask_id {
@@ -139,6 +146,21 @@ impl ReadManifest {
         }
         self.table.push(&normal, &raw.unknown);
         Ok(())
+    }
+}
+
+impl ReadManifest {
+    /// Gives names numbers, as in an index.
+    fn take_names(&mut self, raw: &RawRecord, normal: &mut Normal) {
+        let mut number = |name: &Option<Option<String>>| match name {
+            Some(Some(text)) => self.definitions.number(text, &mut self.numbers),
+            _ => 0,
+        };
+        let (name, scope) = (number(&raw.task_name), number(&raw.scope));
+        normal.record.set_name(number(&raw.arg_name));
+        let step = raw.step.unwrap_or(0);
+        let meaning = TaskMeaning { func_id: normal.kernels, name, scope, step };
+        self.tasks.insert(normal.record.task_id(), meaning);
     }
 }
 

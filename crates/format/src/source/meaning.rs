@@ -41,6 +41,9 @@ impl ReadManifest {
             graph: None,
             unreadable: Vec::new(),
             table: self.table,
+            tasks: self.tasks,
+            definitions: self.definitions,
+            passed_over: None,
         })
     }
 

@@ -42,6 +42,10 @@ pub(super) struct RawRecord {
     pub(super) bin_size: Option<u64>,
     pub(super) address: Option<Id>,
     pub(super) stats: Option<Option<TensorStats>>,
+    pub(super) arg_name: Option<Option<String>>,
+    pub(super) task_name: Option<Option<String>>,
+    pub(super) scope: Option<Option<String>>,
+    pub(super) step: Option<u32>,
     /// Keys that no version known here has.
     pub(super) unknown: Map<String, Value>,
 }
@@ -100,9 +104,13 @@ enum Known {
     BinSize,
     Address,
     Stats,
+    ArgName,
+    TaskName,
+    Scope,
+    Step,
 }
 
-const KEYS: [(&str, Known); 27] = [
+const KEYS: [(&str, Known); 31] = [
     ("task_id", Known::TaskId),
     ("func_id", Known::FuncId),
     ("subtask_id", Known::SubtaskId),
@@ -130,6 +138,10 @@ const KEYS: [(&str, Known); 27] = [
     ("bin_size", Known::BinSize),
     ("address", Known::Address),
     ("stats", Known::Stats),
+    ("arg_name", Known::ArgName),
+    ("task_name", Known::TaskName),
+    ("scope", Known::Scope),
+    ("step", Known::Step),
 ];
 
 enum Key {
@@ -187,6 +199,10 @@ impl RawRecord {
             Known::BinOffset => put(&mut self.bin_offset, name, map),
             Known::BinSize => put(&mut self.bin_size, name, map),
             Known::Address => put(&mut self.address, name, map),
+            Known::ArgName => put(&mut self.arg_name, name, map),
+            Known::TaskName => put(&mut self.task_name, name, map),
+            Known::Scope => put(&mut self.scope, name, map),
+            Known::Step => put(&mut self.step, name, map),
             Known::Role => put_word(&mut self.role, name, parse_role, map),
             Known::Stage => put_word(&mut self.stage, name, parse_stage, map),
             Known::Kind => put_word(&mut self.kind, name, parse_kind, map),

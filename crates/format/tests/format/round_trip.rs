@@ -5,12 +5,12 @@ use std::fs;
 use crate::common::*;
 use serde_json::{Value, json};
 use tensortap_abi::{
-    DType, NO_KERNEL, PieceRecord, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role, TensorRecord, TensorStats,
-    UncapturedReason, UncapturedRecord,
+    DType, KernelArg, KernelRecord, NO_KERNEL, PieceRecord, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role,
+    ScopeRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_format::{
-    ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, Payload, PayloadState, RunInfo,
-    Status, Tail, verify,
+    ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, NamedRecord, Names, Payload,
+    PayloadState, RunInfo, Status, Tail, verify,
 };
 
 #[test]
@@ -48,6 +48,7 @@ fn a_finished_dump_says_in_json_what_was_captured() {
         "numel": 70000, "is_contiguous": true, "truncated": false, "overwritten": false, "in_flight": false,
         "payload": "stored", "hash": hex128(tree4k(&captured)), "bin_offset": offset, "bin_size": 70000,
         "address": "0x0000200000001000", "stats": null,
+        "arg_name": null, "task_name": null, "scope": null, "step": 0,
     });
     assert_eq!(large, &expected);
     let scalar = json!({
@@ -55,6 +56,7 @@ fn a_finished_dump_says_in_json_what_was_captured() {
         "kind": "scalar", "dtype": "float32", "ndims": 0, "shape": [], "strides": [], "start_offset": 0, "numel": 1,
         "is_contiguous": true, "truncated": false, "overwritten": false, "in_flight": false, "payload": "none",
         "scalar_value": "0x000000003f800000", "value": 1.0, "bin_offset": 0, "bin_size": 0,
+        "arg_name": null, "task_name": null, "scope": null, "step": 0,
     });
     assert_eq!(manifest["tensors"][1], scalar);
 }
@@ -132,7 +134,10 @@ fn the_reader_returns_what_was_written() {
         let record = record.unwrap();
         assert_eq!(record.index, place as u64);
         assert_eq!(dump.record(record.index).unwrap(), record);
-        assert_eq!(serde_json::to_value(record).unwrap(), manifest["tensors"][place]);
+        assert_eq!(
+            serde_json::to_value(NamedRecord { record, names: dump.names(&record) }).unwrap(),
+            manifest["tensors"][place]
+        );
         if record.kind == ArgumentKind::Tensor {
             let salt = 2 * record.task_id + u64::from(record.stage == AFTER);
             assert!(dump.payload(&record).unwrap() == content(salt, 5000));
@@ -296,10 +301,10 @@ fn the_graph_names_tasks_kernels_times_and_causes() {
         json!([
             {"task_id": hex64(2), "kernels": ["func_9"], "func_id": [9], "subtask_id": [1], "core_type": ["AIV"],
              "block_num": 1, "tensor_count": 2, "scalar_count": 1, "dispatched_ns": "200", "completed_ns": "300",
-             "in_flight": false},
+             "in_flight": false, "task_name": null, "scope": null, "step": 0},
             {"task_id": hex64(3), "kernels": ["mul", "add"], "func_id": [2, 0], "subtask_id": [0, 2],
              "core_type": ["AIC", "AIV"], "block_num": 4, "tensor_count": 2, "scalar_count": 1,
-             "dispatched_ns": "18446744073709551615", "completed_ns": null, "in_flight": true},
+             "dispatched_ns": "18446744073709551615", "completed_ns": null, "in_flight": true, "task_name": null, "scope": null, "step": 0},
         ])
     );
     let manifest = manifest(dir.path());
@@ -437,4 +442,96 @@ fn a_record_that_contradicts_itself_is_refused_and_the_dump_goes_on() {
     scribe.finish(Status::Complete);
     let dump = Dump::open(dir.path()).unwrap();
     assert_eq!((dump.len(), dump.gaps()), (6, &[][..]));
+}
+
+/// A task with everything that has a name, defined after it was used.
+fn named(dir: &std::path::Path) {
+    let mut scribe = Scribe::new(dir, &info());
+    let task = |completed_ns| {
+        let task = TaskRecord { name: 3, scope: 2, step: 7, ..task_fields(5, 9, 10, completed_ns) };
+        IndexRecord::plain(&task)
+    };
+    let own = TensorRecord { name: 8, ..tensor_fields(5, BEFORE, Role::Input, 1, &[]) };
+    let scalar = IndexRecord::plain(&scalar_fields(5, 2, DType::Bool, 1));
+    let input = scribe.stored(5, BEFORE, Role::Input, 0, &[1, 2, 3]);
+    scribe.append(0, &[input, IndexRecord::tensor(&own, Payload::None), scalar, task(0)]);
+    scribe.append(1, &[task(20), IndexRecord::plain(&scalar_fields(6, 0, DType::Bool, 0))]);
+    let scope =
+        |id, name, parent| IndexRecord::plain(&ScopeRecord { id, name, parent, ..ScopeRecord::default() });
+    let arg = |name, kind| KernelArg { name, kind, ..KernelArg::default() };
+    let kernel = KernelRecord { func_id: 9, name: 6, core_type: 1, ..KernelRecord::default() };
+    scribe.append(
+        2,
+        &[
+            scope(2, 2, 1),
+            scope(1, 1, 0),
+            IndexRecord::kernel(&kernel, &[arg(4, 1), arg(5, 2)]),
+            IndexRecord::string(1, "layer 1"),
+            IndexRecord::string(2, "attention"),
+            IndexRecord::string(3, "k_proj"),
+            IndexRecord::string(4, "scores"),
+            IndexRecord::string(5, "out"),
+            IndexRecord::string(6, "softmax"),
+            IndexRecord::string(8, "weights"),
+        ],
+    );
+    scribe.finish(Status::Complete);
+}
+
+fn names_in(dump: &Dump) -> Vec<Value> {
+    let records = dump.records().map(|record| record.unwrap());
+    let names = records.map(|record| {
+        let Names { arg_name, task_name, scope, step } = dump.names(&record);
+        json!([arg_name, task_name, scope, step])
+    });
+    names.collect()
+}
+
+#[test]
+fn names_reach_the_reader_the_manifest_and_the_graph() {
+    let dir = tempfile::tempdir().unwrap();
+    named(dir.path());
+    let task = |arg: &str| json!([arg, "k_proj", "layer 1 / attention", 7]);
+    let unnamed = json!([null, "k_proj", "layer 1 / attention", 7]);
+    let expected = [task("scores"), task("weights"), unnamed, json!([null, null, null, 0])];
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!(names_in(&dump), expected);
+    assert_eq!(dump.task_names(5).scope, Some("layer 1 / attention"));
+    assert_eq!(dump.info().kernel_name(9), "softmax");
+    assert!(tensortap_format::verify(&dump).unwrap().is_ok());
+    let manifest = manifest(dir.path());
+    let said = manifest["tensors"].as_array().unwrap().iter();
+    let said: Vec<Value> =
+        said.map(|r| json!([r["arg_name"], r["task_name"], r["scope"], r["step"]])).collect();
+    assert_eq!(said, expected);
+    let kernel = manifest["kernels"].as_array().unwrap().iter().find(|k| k["func_id"] == 9).unwrap();
+    assert_eq!((&kernel["name"], &kernel["core_type"]), (&json!("softmax"), &json!("AIC")));
+    assert_eq!(
+        (&kernel["arg_names"], &kernel["signature"]),
+        (&json!(["scores", "out"]), &json!(["IN", "OUT"]))
+    );
+    let graph = read_json(dir.path().join("graph.json"));
+    let task = &graph["tasks"][0];
+    assert_eq!((&task["task_name"], &task["scope"]), (&json!("k_proj"), &json!("layer 1 / attention")));
+    // The manifest alone says the same.
+    fs::remove_file(dir.path().join("tensor_dump.idx")).unwrap();
+    assert_eq!(names_in(&Dump::open(dir.path()).unwrap()), expected);
+}
+
+#[test]
+fn an_index_of_version_1_is_named_and_its_dump_opens_from_its_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    named(dir.path());
+    let index = dir.path().join("tensor_dump.idx");
+    let mut bytes = fs::read(&index).unwrap();
+    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    fs::write(&index, &bytes).unwrap();
+    let dump = Dump::open(dir.path()).unwrap();
+    assert_eq!(dump.passed_over(), Some((index.as_path(), 1)));
+    assert_eq!((dump.len(), dump.format()), (4, tensortap_format::DumpFormat::Manifest));
+    assert_eq!(dump.payload(&dump.record(0).unwrap()).unwrap(), [1, 2, 3]);
+    // Without one, there is nothing to read.
+    fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
+    let refused = Dump::open(dir.path()).map(|_| ());
+    assert!(matches!(refused, Err(FormatError::Version { found: 1, known: 2, .. })), "{refused:?}");
 }
