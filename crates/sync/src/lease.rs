@@ -57,7 +57,7 @@ impl<'w> Lease<'w> {
 }
 
 impl<'w, O: LeaseOrderings> Lease<'w, O> {
-    fn take_with(word: &'w SharedU64) -> Option<Self> {
+    pub(crate) fn take_with(word: &'w SharedU64) -> Option<Self> {
         let free = word.get();
         if is_leased(free) {
             return None;
