@@ -297,7 +297,7 @@ fn sizes(all: bool, schedulers: Option<u32>, cpus: usize) -> Vec<(Option<u32>, u
 /// A rate means something only when every task was done.
 fn complete(report: RunReport, tasks: u64) -> Result<RunReport, BenchError> {
     match report.failure {
-        Some(failure) => Err(failure.into()),
+        Some(failure) => Err(Box::new(failure).into()),
         None if report.tasks != tasks => {
             Err(BenchError::Wrong(format!("{} of {tasks} tasks are complete", report.tasks)))
         }

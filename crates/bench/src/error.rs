@@ -14,7 +14,7 @@ pub enum BenchError {
     Run(#[from] Error),
     /// A run failed.
     #[error(transparent)]
-    Failed(#[from] RunFailure),
+    Failed(#[from] Box<RunFailure>),
     /// The graph of the call loop could not be recorded.
     #[error("recording the graph: {0}")]
     Graph(#[from] GraphError),

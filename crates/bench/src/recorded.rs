@@ -78,7 +78,7 @@ fn good(report: RunReport) -> Result<RunReport, BenchError> {
         return Err(BenchError::Wrong(format!("the golden of {} found a difference", report.scene)));
     }
     match report.failure {
-        Some(failure) => Err(failure.into()),
+        Some(failure) => Err(Box::new(failure).into()),
         None => Ok(report),
     }
 }

@@ -70,6 +70,7 @@ pub fn scenes() -> Registry {
 /// The whole command line for these scenes: reads the words of this process, does what they ask, and says how the process ends.
 ///
 /// Call it first in `main`: in a device process, which is started from the same executable, it never returns.
+#[expect(clippy::needless_pass_by_value, reason = "a program gives its scenes away and is done")]
 pub fn main_with(registry: Registry) -> ExitCode {
     program::started_as(std::env::args_os().next().as_deref());
     // A device process never gets past this line. `bench` measures scenes of its own, whatever others there are.

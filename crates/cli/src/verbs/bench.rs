@@ -330,7 +330,7 @@ impl<P, F: Fn(P) -> String> Watch<P> for Watcher<F> {
 fn explain(error: BenchError) -> anyhow::Error {
     match error {
         BenchError::Run(error) => error.into(),
-        BenchError::Failed(failure) => failure.into(),
+        BenchError::Failed(failure) => (*failure).into(),
         BenchError::Interrupted => Interrupted.into(),
         BenchError::TooManyTasks { tasks, limit } => UsageError {
             message: format!("--tasks {tasks} is more than a task array holds: {limit}"),
