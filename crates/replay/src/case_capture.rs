@@ -67,10 +67,10 @@ impl CaseCapture {
             read_text(&folder.join(CASE_FILE))?
         };
         let case: CaseFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        CaseCapture::new(path, file, &header, case).map_err(bad)
+        CaseCapture::new(path, file, &header, &case).map_err(bad)
     }
 
-    fn new(path: &Path, file: File, header: &Header, case: CaseFile) -> Result<CaseCapture, String> {
+    fn new(path: &Path, file: File, header: &Header, case: &CaseFile) -> Result<CaseCapture, String> {
         if case.kind != CASE_KIND {
             return Err(format!("its kind is `{}`, not `{CASE_KIND}`", case.kind));
         }
@@ -80,10 +80,10 @@ impl CaseCapture {
                 "it has version {version}, this program reads {CASE_VERSION}; use a newer tensortap"
             ));
         }
-        let (facts, arguments) = (task_facts(&case)?, arguments(&case)?);
+        let (facts, arguments) = (task_facts(case)?, arguments(case)?);
         let contents =
             case.tensors.iter().map(|tensor| contents(tensor, header)).collect::<Result<_, _>>()?;
-        let tolerance = tolerance(&case)?;
+        let tolerance = tolerance(case)?;
         let expects_reference = match case.expected.as_str() {
             EXPECTS_CAPTURED => false,
             EXPECTS_REFERENCE => true,

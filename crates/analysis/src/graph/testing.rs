@@ -156,7 +156,7 @@ impl TaskMaker {
 pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     let mut assembler = Assembler::default();
     let mut kernels: Vec<KernelInfo> = Vec::new();
-    for task in &made {
+    for task in made {
         let known = kernels.iter().position(|kernel| kernel.name == task.kernel);
         let func_id = u32::try_from(known.unwrap_or(kernels.len())).unwrap();
         if known.is_none() {

@@ -289,7 +289,7 @@ impl Parts {
         let captured = Captured {
             record: record.number,
             bytes: record.bytes,
-            hash: [0; 2],
+            hash: [0; 16],
             has_hash: false,
             payload: record.payload,
             in_flight: record.in_flight,

@@ -102,8 +102,8 @@ pub struct Captured {
     pub record: u64,
     /// Bytes of the payload that are stored.
     pub bytes: u64,
-    /// Two halves, so that an entry is no larger than it must be.
-    pub(super) hash: [u64; 2],
+    /// Little endian bytes, so that an entry is no larger than it must be.
+    pub(super) hash: [u8; 16],
     pub(super) has_hash: bool,
     /// What became of the payload.
     pub payload: PayloadState,
@@ -115,15 +115,13 @@ impl Captured {
     /// Hash of all of the content.
     #[must_use]
     pub fn hash(&self) -> Option<u128> {
-        let [low, high] = self.hash.map(u128::from);
-        self.has_hash.then_some(high << 64 | low)
+        self.has_hash.then_some(u128::from_le_bytes(self.hash))
     }
 
     /// The same with another hash, for whoever computed one that the dump does not have.
     #[must_use]
     pub fn with_hash(self, hash: Option<u128>) -> Captured {
-        let half = |shift: u32| hash.map_or(0, |hash| (hash >> shift & u128::from(u64::MAX)) as u64);
-        Captured { hash: [half(0), half(64)], has_hash: hash.is_some(), ..self }
+        Captured { hash: hash.unwrap_or(0).to_le_bytes(), has_hash: hash.is_some(), ..self }
     }
 
     /// Whether all of the content is stored.
