@@ -28,7 +28,7 @@ use tensortap_sync::Flag;
 use crate::Error;
 use golden::GoldenTasks;
 use held::{FreeSpace, HeldPayloads};
-use judge::{Judge, Verdict};
+use judge::{Agreement, Judge};
 
 /// Differing tasks that a report names; it counts all of them.
 const MAX_NAMED: usize = 100;
@@ -287,15 +287,15 @@ impl Live {
         let Some((task, tasks)) = self.take_out(task_id) else { return Ok(()) };
         let verdict = self.judge.judge(writer, tasks.at(0), &task.tensors)?;
         self.note(tasks.at(0), verdict);
-        if verdict == Verdict::Same { self.release(writer, &task) } else { self.enter_whole(writer, &task) }
+        if verdict == Agreement::Same { self.release(writer, &task) } else { self.enter_whole(writer, &task) }
     }
 
-    fn note(&self, task: Task<'_>, verdict: Verdict) {
-        let stop = self.config.stop_at_first && verdict == Verdict::WrongHere;
+    fn note(&self, task: Task<'_>, verdict: Agreement) {
+        let stop = self.config.stop_at_first && verdict == Agreement::WrongHere;
         self.findings.change(|report| {
             report.judged += 1;
-            report.differing += u64::from(verdict != Verdict::Same);
-            if verdict == Verdict::WrongHere {
+            report.differing += u64::from(verdict != Agreement::Same);
+            if verdict == Agreement::WrongHere {
                 report.wrong_here_count += 1;
                 if report.wrong_here.len() < MAX_NAMED {
                     report.wrong_here.push(WrongTask { task_id: task.task_id, kernels: task.kernel_names() });

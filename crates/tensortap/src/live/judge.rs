@@ -1,18 +1,15 @@
 use std::os::unix::fs::FileExt;
 
 use tensortap_abi::{DumpStage, TaskId};
-use tensortap_analysis::compare::with_kernels_of;
+use tensortap_analysis::compare::{record_side, with_kernels_of};
 use tensortap_format::{Argument, DumpWriter, FormatError, IndexRecord, PayloadState, Record, Task};
-use tensortap_judge::{Comparison, QuickPass, Rule, RuleBook, Subject, TensorType};
+use tensortap_judge::{Content, Depth, Payload, Rule, RuleBook, Side, Subject, compare};
 
 use super::golden::{GoldenTasks, captures};
 
-/// Bytes of each side compared at a time.
-const CHUNK_BYTES: usize = 1 << 20;
-
 /// How a task compares with the golden's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Agreement {
     /// Everything is within rule.
     Same,
     /// Something it was given is not.
@@ -39,7 +36,7 @@ impl Judge {
         writer: &DumpWriter,
         task: Task<'_>,
         held: &[IndexRecord],
-    ) -> Result<Verdict, FormatError> {
+    ) -> Result<Agreement, FormatError> {
         let (mut given, mut produced) = (true, true);
         let golden = self.golden.find(task.key());
         for (arg, stage) in golden.iter().flat_map(Task::arguments).flat_map(captures) {
@@ -52,9 +49,9 @@ impl Judge {
         let extra = golden.is_none_or(|golden| came > self.golden.records_of(golden))
             || task.arguments().any(|arg| arg.is_repeated);
         Ok(match (given && !extra, produced) {
-            (true, true) => Verdict::Same,
-            (true, false) => Verdict::WrongHere,
-            (false, _) => Verdict::Differs,
+            (true, true) => Agreement::Same,
+            (true, false) => Agreement::WrongHere,
+            (false, _) => Agreement::Differs,
         })
     }
 
@@ -97,33 +94,17 @@ impl Judge {
         golden: &Record,
         rule: Rule,
     ) -> Result<bool, FormatError> {
-        let stored = |state| state == PayloadState::Stored;
-        let (Some((offset, bytes)), true, true) =
-            (ours.stored_range(), stored(ours.payload_state()), stored(golden.payload))
+        let (Some((offset, bytes)), PayloadState::Stored) = (ours.stored_range(), ours.payload_state())
         else {
             return Ok(false);
         };
-        let tensor = TensorType::new(golden.dtype, golden.shape());
-        let Ok(comparison) = Comparison::new(&tensor, &tensor, rule) else {
+        let theirs = record_side(&self.golden.dump, golden);
+        if golden.payload != PayloadState::Stored || bytes != golden.content_bytes() {
             return Ok(false);
-        };
-        let mut stream = comparison.stream::<QuickPass>();
-        let mut chunks = self.golden.dump.payload_chunks(golden, CHUNK_BYTES)?;
-        let (mut at, mut mine) = (offset, Vec::new());
-        while let Some(theirs) = chunks.next_chunk()? {
-            mine.resize(theirs.len(), 0);
-            let read = writer.payload_file()?.read_exact_at(&mut mine, at);
-            read.map_err(|source| FormatError::Io {
-                action: "read",
-                path: writer.payload_path().to_owned(),
-                source,
-            })?;
-            at += theirs.len() as u64;
-            if at > offset + bytes || stream.update(&mine, theirs).is_err() {
-                return Ok(false);
-            }
         }
-        Ok(stream.finish().is_ok_and(|quick| quick.passes()))
+        let content = Content::Stored(Written { writer, offset });
+        let ours = Side { tensor: theirs.tensor.clone(), hash: None, stats: None, content };
+        Ok(compare(&ours, &theirs, &rule, false, Depth::Quick)?.passes())
     }
 
     /// The rule that `blame` would apply.
@@ -136,5 +117,30 @@ impl Judge {
             arg_index: golden.arg_index.into(),
             dtype: golden.dtype,
         })
+    }
+}
+
+/// A payload of the dump that is being written.
+struct Written<'w> {
+    writer: &'w DumpWriter,
+    /// Where it begins in the payload file.
+    offset: u64,
+}
+
+impl Payload for Written<'_> {
+    type Error = FormatError;
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
+        let read = self.writer.payload_file()?.read_exact_at(buffer, self.offset + offset);
+        read.map_err(|source| FormatError::Io {
+            action: "read",
+            path: self.writer.payload_path().to_owned(),
+            source,
+        })
+    }
+
+    /// Its hash was checked when it was written.
+    fn damage(&self) -> Result<Option<String>, FormatError> {
+        Ok(None)
     }
 }
