@@ -188,10 +188,12 @@ impl Dump {
 
     /// Every task with its kernels, arguments, dispatches and edges, put together from one walk over the dump.
     pub fn tasks(&self) -> Result<Tasks, FormatError> {
-        match &self.source {
-            Source::Indexed(indexed) => indexed.tasks(),
-            Source::Held(held) => held.tasks(),
-        }
+        let mut tasks = match &self.source {
+            Source::Indexed(indexed) => indexed.tasks()?,
+            Source::Held(held) => held.tasks()?,
+        };
+        tasks.give_names(|task_id| self.task_names(task_id));
+        Ok(tasks)
     }
 
     /// An index of an earlier version beside the manifest that the dump was read from, and that version.

@@ -10,6 +10,7 @@
 mod assembler;
 mod facts;
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +19,7 @@ use tensortap_abi::UncapturedReason;
 pub use assembler::{ArgumentRecord, Assembler, Pending, TaskPart};
 pub use facts::{ArgumentFacts, Captured, DispatchFacts, TaskFacts, TaskKey};
 
-use crate::{ArgumentKind, Edge, KernelInfo, dispatch_id};
+use crate::{ArgumentKind, Edge, KernelInfo, Names, dispatch_id};
 
 /// An argument of a task.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +119,18 @@ impl<'t> Task<'t> {
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.entry().is_recorded
+    }
+
+    /// What its orchestration calls it.
+    #[must_use]
+    pub fn task_name(&self) -> Option<&'t str> {
+        self.entry().name.as_deref()
+    }
+
+    /// The scope that it lies in and those around it, outermost first: `layer 1 / attention`.
+    #[must_use]
+    pub fn scope(&self) -> Option<&'t str> {
+        self.entry().scope.as_deref()
     }
 
     /// Whether its records say that it had not completed when the run ended.
@@ -233,6 +246,8 @@ pub struct Tasks {
 struct Entry {
     facts: TaskFacts,
     is_recorded: bool,
+    name: Option<Arc<str>>,
+    scope: Option<Arc<str>>,
     arguments: std::ops::Range<usize>,
     dispatches: std::ops::Range<usize>,
 }
@@ -374,6 +389,16 @@ impl Tasks {
         for argument in &mut self.arguments {
             argument.before = argument.before.filter(|captured| !captured.in_flight);
             argument.after = argument.after.filter(|captured| !captured.in_flight);
+        }
+    }
+
+    /// Gives every task the names that a dump has for it. Equal names are kept once.
+    pub(crate) fn give_names<'n>(&mut self, names: impl Fn(u64) -> Names<'n>) {
+        let mut known: HashMap<&str, Arc<str>> = HashMap::new();
+        let mut keep = |name: &'n str| Arc::clone(known.entry(name).or_insert_with(|| name.into()));
+        for entry in &mut self.entries {
+            let Names { task_name, scope, .. } = names(entry.facts.task_id);
+            (entry.name, entry.scope) = (task_name.map(&mut keep), scope.map(&mut keep));
         }
     }
 

@@ -364,6 +364,8 @@ impl Tasks {
         self.entries.push(Entry {
             facts: parts.facts,
             is_recorded: parts.recorded_at.is_some(),
+            name: None,
+            scope: None,
             arguments: first..self.arguments.len(),
             dispatches: first_dispatch..self.dispatches.len(),
         });

@@ -10,7 +10,7 @@ use tensortap_abi::{
 };
 use tensortap_format::{
     ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, NamedRecord, Names, Payload,
-    PayloadState, RunInfo, Status, Tail, verify,
+    PayloadState, RunInfo, Status, Tail, TaskKey, verify,
 };
 
 #[test]
@@ -479,6 +479,9 @@ fn named(dir: &std::path::Path) {
 }
 
 fn names_in(dump: &Dump) -> Vec<Value> {
+    let tasks = dump.tasks().unwrap();
+    let of_task = tasks.find(TaskKey { step: 0, task_id: 5 }).unwrap();
+    assert_eq!((of_task.task_name(), of_task.scope()), (Some("k_proj"), Some("layer 1 / attention")));
     let records = dump.records().map(|record| record.unwrap());
     let names = records.map(|record| {
         let Names { arg_name, task_name, scope, step } = dump.names(&record);
