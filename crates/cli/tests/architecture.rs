@@ -126,3 +126,16 @@ fn unsafe_code_lives_where_the_page_says() {
     }
     assert_eq!(found, said, "the table names what is no longer unsafe");
 }
+
+#[test]
+fn files_that_a_change_touches_are_there() {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let section = page.split_once("## What a change touches").expect("there is such a heading").1;
+    let rows =
+        section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let paths: Vec<&str> = rows.flat_map(quoted).filter(|name| name.contains('/')).collect();
+    assert!(paths.len() > 10, "{paths:?}");
+    for path in paths {
+        assert!(root().join("crates").join(path).exists(), "{path} is not there");
+    }
+}
