@@ -2,11 +2,16 @@
 
 use std::{mem::offset_of, os::unix::fs::MetadataExt};
 
-use tensortap_abi::{DumpBufferState, RECORD_TRUNCATED};
+use tensortap_abi::{
+    DumpBufferState, FilledRecord, RECORD_FILLED_LATER, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_TRUNCATED, TensorRecord,
+};
 use tensortap_format::PayloadState;
+use zerocopy::IntoBytes;
 
 use crate::{
-    device::{FakeThread, content_hash},
+    RegionMemory,
+    device::{FakeThread, content_hash, tensor_of},
     rig::{GEOMETRY, Rig, content, finish},
     testing::TestMemory,
 };
@@ -176,4 +181,88 @@ fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
         assert!(dump.payload(&dump.record(0).unwrap()).unwrap() == bytes, "{what}");
         assert_eq!((summary.corrupt_records, summary.dropped_records), (corrupt, unfinished), "{what}");
     }
+}
+
+#[test]
+fn several_payloads_may_be_open_and_other_records_come_between() {
+    for mapped in [true, false] {
+        let rig = Rig::new(GEOMETRY, mapped);
+        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (one, two) = (content(1, 3000), content(2, 5000));
+        assert!(device.begin(1, 3000) && device.begin(2, 5000));
+        assert!(device.piece(2, 0, &two[..2000]) && device.piece(1, 0, &one[..1000]));
+        assert!(device.tensor(3, 0, &content(3, 100)));
+        collector.step().unwrap();
+        assert!(device.piece(1, 1000, &one[1000..]) && device.piece(2, 2000, &two[2000..]));
+        assert!(device.end(2, &two, 0));
+        collector.step().unwrap();
+        let acknowledged = offset_of!(DumpBufferState, acknowledged);
+        assert_eq!(device.read_state(acknowledged), 0, "the first record is not safe yet");
+        assert!(device.end(1, &one, 0));
+        let summary = finish(collector);
+        assert_eq!((summary.corrupt_records, summary.dropped_records), (0, 0));
+        let dump = rig.verified();
+        let payloads: Vec<(u64, Vec<u8>)> = dump
+            .records()
+            .map(|record| record.map(|r| (r.task_id, dump.payload(&r).unwrap())).unwrap())
+            .collect();
+        assert_eq!(payloads, [(3, content(3, 100)), (2, two), (1, one)]);
+    }
+}
+
+/// A record whose payload comes later, and the payload.
+fn later(device: &mut FakeThread, task: u64, bytes: u64) -> u64 {
+    let seq = device.seq;
+    let record = TensorRecord { flags: RECORD_FILLED_LATER, ..tensor_of(task, 0, bytes, device.address()) };
+    assert!(device.commit(record.as_bytes()));
+    seq
+}
+
+fn fill(device: &mut FakeThread, task_id: u64, record_seq: u64, content: &[u8]) {
+    let bytes = content.len() as u64;
+    let payload_pos = device.reserve(bytes, 64).unwrap();
+    device.memory.write(device.arena(payload_pos), content).unwrap();
+    let filled = FilledRecord {
+        task_id,
+        stage: 1,
+        record_seq,
+        hash: content_hash(content),
+        payload_pos,
+        payload_bytes: bytes,
+        flags: RECORD_HAS_PAYLOAD | RECORD_HAS_HASH,
+        ..FilledRecord::default()
+    };
+    assert!(device.commit(filled.as_bytes()));
+}
+
+#[test]
+fn a_payload_that_comes_later_joins_its_record_and_one_that_never_comes_is_dropped() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (one, two) = (content(1, 300), content(2, 400));
+    let [first, second, _] =
+        [(1, 300), (2, 400), (3, 500)].map(|(task, bytes)| later(&mut device, task, bytes));
+    collector.step().unwrap();
+    fill(&mut device, 2, second, &two);
+    fill(&mut device, 1, first, &one);
+    let summary = finish(collector);
+    assert_eq!((summary.corrupt_records, summary.dropped_records), (0, 1));
+    assert_eq!(summary.threads[0].losses[0].reason, "unfinished");
+    let dump = rig.verified();
+    let records: Vec<_> = dump.records().map(Result::unwrap).collect();
+    assert_eq!(records.iter().map(|record| record.task_id).collect::<Vec<_>>(), [2, 1, 3]);
+    assert_eq!(dump.payload(&records[0]).unwrap(), two);
+    assert_eq!(dump.payload(&records[1]).unwrap(), one);
+    assert_eq!((records[2].payload, records[2].hash), (PayloadState::Dropped, None));
+}
+
+#[test]
+fn a_payload_for_a_record_that_waits_for_none_is_refused() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let seq = later(&mut device, 1, 300);
+    fill(&mut device, 2, seq, &content(1, 300));
+    let summary = finish(collector);
+    assert_eq!((summary.corrupt_records, summary.dropped_records), (1, 1));
+    assert_eq!(rig.verified().record(0).unwrap().payload, PayloadState::Dropped);
 }

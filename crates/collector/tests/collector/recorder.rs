@@ -6,13 +6,14 @@ use std::{
 };
 
 use tensortap_abi::{
-    DType, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause, Role, TaskRecord,
-    TensorDesc,
+    DType, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause, KernelArg, Role,
+    StepRecord, StringRecord, TaskRecord, TensorDesc,
 };
 use tensortap_collector::{Collector, Summary};
 use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
 use tensortap_recorder::{
-    EdgeCapture, HostLink, Memory, Outcome, Region, ScalarCapture, TensorCapture, ThreadRecorder,
+    EdgeCapture, HostLink, KernelDefinition, Memory, Outcome, Region, ScalarCapture, TensorCapture,
+    ThreadRecorder,
 };
 
 use crate::{
@@ -232,4 +233,63 @@ fn a_batch_keeps_what_the_arena_still_holds() {
         assert!(dump.payload(record).unwrap() == content(record.task_id, 3000));
     }
     assert_eq!(summary.overwritten_records, first_kept as u64);
+}
+
+#[test]
+fn definitions_reach_the_files_in_their_records_and_through_the_arena() {
+    let long = "ä".repeat(1000);
+    let arg = |name: u32| KernelArg { name, kind: 1, ..KernelArg::default() };
+    let args: Vec<KernelArg> = (1..=40).map(|name| arg(name % 3)).collect();
+    for mapped in [true, false] {
+        let rig = Rig::new(GEOMETRY, mapped);
+        let (summary, _) = record(&rig, |recorder| {
+            let task = TaskRecord {
+                task_id: 5,
+                func_id: [9, 10, u32::MAX],
+                name: 1,
+                scope: 4,
+                ..TaskRecord::default()
+            };
+            assert_eq!(recorder.task(&task), Outcome::Recorded);
+            let scalar = ScalarCapture {
+                task_id: 5,
+                stage: DumpStage::BeforeDispatch,
+                arg_index: 39,
+                dtype: DType::Bool,
+                bits: 1,
+                marked: true,
+            };
+            assert_eq!(recorder.scalar(&scalar), Outcome::Recorded);
+            assert_eq!(recorder.define_scope(4, 2, 0), Outcome::Recorded);
+            assert_eq!(recorder.define_string(1, "k_proj"), Outcome::Recorded);
+            assert_eq!(recorder.define_string(2, &long), Outcome::Recorded);
+            for (func_id, args) in [(9, &args[..2]), (10, &args[..])] {
+                let kernel = KernelDefinition { func_id, name: 2, module: 0, core_type: None, args };
+                assert_eq!(recorder.define_kernel(&kernel), Outcome::Recorded);
+            }
+            assert_eq!(recorder.define(StepRecord { id: 1, ..StepRecord::default() }), Outcome::Recorded);
+        });
+        assert_eq!((summary.corrupt_records, summary.records), (0, 8));
+        let dump = rig.verified();
+        let record = dump.record(0).unwrap();
+        let names = dump.names(&record);
+        assert_eq!((names.task_name, names.scope), (Some("k_proj"), Some(long.as_str())));
+        assert_eq!(names.arg_name, Some("k_proj"), "argument 39 is the fortieth, and its name is string 1");
+        assert!(record.marked);
+        assert_eq!(dump.info().kernels[1].arg_names.len(), 40);
+    }
+}
+
+#[test]
+fn a_text_that_is_no_text_is_counted_and_left_out() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let mut text = [0; 160];
+    text[..2].copy_from_slice(&[0xc3, 0x28]);
+    let string = StringRecord { id: 1, text_bytes: 2, text, ..StringRecord::default() };
+    assert!(device.commit(zerocopy::IntoBytes::as_bytes(&string)));
+    let args = StringRecord::default();
+    assert!(device.commit(zerocopy::IntoBytes::as_bytes(&args)), "no string has the number 0");
+    let summary = finish(collector);
+    assert_eq!((summary.corrupt_records, summary.records), (2, 0));
 }

@@ -346,3 +346,40 @@ fn in_batch_mode_a_full_pool_drops_new_records() {
     assert!(outcomes[recorded..].iter().all(|outcome| *outcome == NO_BUFFER));
     assert_eq!((recorded, recorder.counters().dropped_no_buffer), (12, 3));
 }
+
+#[test]
+fn under_drop_a_definition_waits_where_another_record_is_dropped() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+    let host = RefCell::new(FakeHost::new(&rig, 0));
+    let link = ScriptedLink::new(|_| {
+        FakeHost::beat(&rig);
+        host.borrow_mut().drain();
+    });
+    let mut recorder = region.recorder(0, &link).unwrap();
+    let outcomes: Vec<Outcome> = (0..13).map(|_| recorder.task(&TaskRecord::default())).collect();
+    assert_eq!((outcomes[11], outcomes[12]), (Outcome::Recorded, NO_BUFFER));
+    assert_eq!(recorder.define_string(7, "layer 1"), Outcome::Recorded);
+    assert!(link.pauses.get() > 0);
+    let long = "x".repeat(3000);
+    assert_eq!(recorder.define_string(8, &long), Outcome::Recorded, "cut to a quarter of the arena");
+    assert_eq!(recorder.counters().dropped_no_buffer, 1);
+    let mut host = host.borrow_mut();
+    host.drain();
+    let strings: Vec<StringRecord> =
+        host.taken.iter().filter_map(|taken| taken.record.get().copied()).collect();
+    assert_eq!(strings.iter().map(|s| (s.id, s.text_bytes)).collect::<Vec<_>>(), [(7, 7), (8, 2048)]);
+    assert_eq!(&strings[0].text[..7], b"layer 1");
+    assert_eq!(host.taken.last().unwrap().payload.as_deref(), Some(&long.as_bytes()[..2048]));
+}
+
+#[test]
+fn a_definition_is_not_waited_for_when_the_host_is_gone() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+    let link = ScriptedLink::new(|_| {});
+    let mut recorder = region.recorder(0, &link).unwrap();
+    (0..12).for_each(|_| assert_eq!(recorder.task(&TaskRecord::default()), Outcome::Recorded));
+    assert_eq!(recorder.define_scope(1, 2, 0), NO_HOST);
+    assert_eq!(recorder.counters().dropped_no_host, 1);
+}
