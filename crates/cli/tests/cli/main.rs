@@ -1,10 +1,12 @@
 //! The `tensortap` binary as a user meets it: what it prints where, and how it exits.
 
+mod architecture;
 mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
 mod damage;
+mod docs;
 mod dump_options;
 mod dump_run;
 mod dumps;

@@ -1,7 +1,8 @@
 //! Every command in the documentation is run, and exits as the documentation says.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::{command, tensortap};
 
 /// A command line and the exit status promised for it (`# exit N`, 0 when nothing is said).
 #[derive(Debug, PartialEq, Eq)]
@@ -62,8 +63,8 @@ fn every_command_in_the_documentation_does_what_it_says() {
 fn keep(page: &Path, block: &[Promise]) {
     let folder = tempfile::tempdir().expect("a folder");
     for Promise { words, exit } in block {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tensortap"));
-        let output = command.args(words).current_dir(folder.path()).output().expect("it starts");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = command(&words).current_dir(folder.path()).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
         let line = words.join(" ");
         assert_eq!(output.status.code(), Some(*exit), "{}: tensortap {line}: {said}", page.display());
@@ -72,8 +73,7 @@ fn keep(page: &Path, block: &[Promise]) {
 
 #[test]
 fn every_verb_has_a_rust_call_in_the_guide() {
-    let help = Command::new(env!("CARGO_BIN_EXE_tensortap")).arg("--help").output().expect("it starts");
-    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    let help = tensortap("--help").stdout;
     let (_, verbs) = help.split_once("Commands:\n").expect("verbs are listed");
     let (verbs, _) = verbs.split_once("\n\n").expect("the list ends");
     let verbs: Vec<&str> = verbs.lines().filter_map(|line| line.split_whitespace().next()).collect();
