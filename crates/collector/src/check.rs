@@ -305,8 +305,8 @@ fn check_counts(tensors: u32, scalars: u32, otherwise: RecordFault) -> Result<()
 
 fn check_dispatch(record: DispatchRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
     good(record.stage == DumpStage::BeforeDispatch as u8, RecordFault::Stage)?;
-    let slots = SLOTS_PER_TASK as u32;
-    let place = record.subtask_id < slots && record.subtask_count <= slots;
+    let within = |count: u32| usize::try_from(count).is_ok_and(|count| count <= SLOTS_PER_TASK);
+    let place = within(record.subtask_id.saturating_add(1)) && within(record.subtask_count);
     good(place && record.block_idx < record.block_num, RecordFault::Dispatch)?;
     check_counts(record.tensor_count, record.scalar_count, RecordFault::Dispatch)?;
     match record.flags & !RECORD_IN_FLIGHT {

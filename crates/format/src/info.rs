@@ -36,6 +36,8 @@ pub struct RunInfo {
     pub run_dir: String,
     /// UTC, as [`crate::timestamp`] writes it; sorts as text.
     pub started_at: String,
+    /// The host's monotonic clock at `started_at`: nanoseconds, as a decimal string. Empty when not known.
+    pub started_monotonic_ns: String,
     /// Platform.
     pub platform: String,
     /// Runtime.
@@ -72,6 +74,7 @@ impl Default for RunInfo {
             run_id: 0,
             run_dir: String::new(),
             started_at: String::new(),
+            started_monotonic_ns: String::new(),
             platform: String::new(),
             runtime: String::new(),
             scene: String::new(),

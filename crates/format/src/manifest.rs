@@ -237,6 +237,7 @@ impl Source<'_> {
         let info = &self.info;
         lines.field("run_id", &Hex64(info.run_id))?;
         lines.field("started_at", &info.started_at)?;
+        lines.field("started_monotonic_ns", &info.started_monotonic_ns)?;
         lines.field("finished_at", &self.footer.finished_at)?;
         lines.field("message", &self.footer.message)?;
         lines.field("params", &info.params)?;
@@ -294,7 +295,7 @@ impl Source<'_> {
 }
 
 /// The manifest's keys that unknown ones must not repeat.
-pub(crate) const MANIFEST_KEYS: [&str; 42] = [
+pub(crate) const MANIFEST_KEYS: [&str; 43] = [
     "schema_version",
     "run_dir",
     "status",
@@ -322,6 +323,7 @@ pub(crate) const MANIFEST_KEYS: [&str; 42] = [
     "in_flight",
     "run_id",
     "started_at",
+    "started_monotonic_ns",
     "finished_at",
     "message",
     "params",

@@ -67,6 +67,14 @@ pub fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
 }
 
+/// The monotonic clock now, in nanoseconds: to be read with the wall clock, so that times of either can be told in the other.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
 /// Chooses and creates the folder of a new dump: `explicit`, which must be new or empty, or
 /// `<outputs>/tensor_dump_<YYYYMMDD_HHMMSS>` (UTC), with `_2`, `_3`, … where that is taken.
 pub fn choose_dir(

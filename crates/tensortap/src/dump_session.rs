@@ -14,7 +14,7 @@ use tensortap_collector::{
 };
 use tensortap_format::{
     DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance, RunInfo, Status,
-    WriterOptions, choose_dir, role_name, timestamp,
+    WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
@@ -397,10 +397,14 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
     if let Some(live) = config.live.as_ref().filter(|_| config.max_bytes.is_none()) {
         extra.insert(LIVE_GOLDEN_KEY.into(), live.golden.display().to_string().into());
     }
+    // The monotonic clock when the wall clock was read.
+    let since = SystemTime::now().duration_since(started).map_or(0, |since| since.as_nanos());
+    let monotonic_then = monotonic_ns().saturating_sub(u64::try_from(since).unwrap_or(0));
     let params = request.params.iter().map(|(key, value)| (key.to_string(), value.into())).collect();
     RunInfo {
         run_id,
         started_at: timestamp(started),
+        started_monotonic_ns: monotonic_then.to_string(),
         platform: request.platform.name().into(),
         runtime: request.runtime.name().into(),
         scene: request.scene.name().into(),

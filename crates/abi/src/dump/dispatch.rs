@@ -273,7 +273,8 @@ mod tests {
     fn what_is_gathered_comes_back_whole() {
         for (tensors, scalars) in [(0, 0), (1, 0), (0, 1), (3, 8), (9, 9), (MAX_TENSORS, MAX_SCALARS)] {
             let words = gathered(tensors, scalars);
-            let parts = DispatchParts::read(words.words(), tensors as u32, scalars as u32).unwrap();
+            let count = |args: usize| u32::try_from(args).unwrap();
+            let parts = DispatchParts::read(words.words(), count(tensors), count(scalars)).unwrap();
             assert!((0..tensors + scalars).all(|slot| parts.slot(slot) == 0x1000 + slot as u64));
             assert!((0..scalars).all(|i| usize::from(parts.scalar(i).1) == i + 1));
             assert_eq!(parts.context_addrs(), [0x1030, 0x1031]);

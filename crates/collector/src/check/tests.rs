@@ -349,11 +349,11 @@ proptest! {
         let sound: [DumpRecord; 8] = [
             TensorRecord { payload_pos: position, ..tensor() }.into(),
             TensorRecord { payload_pos: position, flags: RECORD_HAS_STATS, ..tensor() }.into(),
-            DispatchRecord { words_pos: position, words_bytes: size as u32 * 8, ..dispatch() }.into(),
+            DispatchRecord { words_pos: position, words_bytes: u32::try_from(size).unwrap() * 8, ..dispatch() }.into(),
             PieceRecord { stage: 1, flags: RECORD_HAS_PAYLOAD, payload_pos: position, bytes: size, ..Default::default() }.into(),
             FilledRecord { stage: 1, flags: CARRIED_ARGS, payload_pos: position, payload_bytes: size, ..Default::default() }.into(),
             long.into(),
-            KernelRecord { arg_count: 20 + size as u16, args_pos: position, ..Default::default() }.into(),
+            KernelRecord { arg_count: 20 + u16::try_from(size).unwrap(), args_pos: position, ..Default::default() }.into(),
             BeginRecord::new(&bare(0), size).into(),
         ];
         let mut record = sound[which];

@@ -85,8 +85,8 @@ impl IndexRecord {
     /// `None` when the record is no dispatch or makes no sense.
     pub(crate) fn sound_dispatch(&self) -> Option<&DispatchRecord> {
         let dispatch = self.get::<DispatchRecord>()?;
-        let slots = SLOTS_PER_TASK as u32;
-        let place = dispatch.subtask_id < slots && dispatch.subtask_count <= slots;
+        let within = |count: u32| usize::try_from(count).is_ok_and(|count| count <= SLOTS_PER_TASK);
+        let place = within(dispatch.subtask_id.saturating_add(1)) && within(dispatch.subtask_count);
         (place && dispatch.block_idx < dispatch.block_num).then_some(dispatch)
     }
 

@@ -37,9 +37,7 @@ impl Indexed {
         let mut crowded = None;
         let survey = Survey::of(&index, |lane, at, record| match record.kind() {
             RecordKind::Tensor | RecordKind::Scalar => {
-                if !entries.push(at, lane) {
-                    crowded.get_or_insert(at);
-                }
+                crowded = crowded.or((!entries.push(at, lane)).then_some(at));
             }
             RecordKind::Task => tasks.see(record),
             kind if kind.is_definition() => definitions.see(record),

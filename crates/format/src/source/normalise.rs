@@ -31,6 +31,7 @@ pub(super) fn normalise(raw: &RawRecord, has_payloads: bool) -> Result<Normal, S
 }
 
 /// What every record says.
+#[derive(Clone, Copy)]
 struct Head {
     task_id: u64,
     stage: u8,
