@@ -86,7 +86,11 @@ pub struct TaskSlot {
     /// Active subtask slots, a bit each.
     pub active: u8,
     /// Not used.
-    pub reserved1: [u8; 9],
+    pub reserved1: u8,
+    /// String id of the task's name, when it is recorded; 0 for none.
+    pub task_name: u32,
+    /// The scope it was submitted in, when it is recorded; 0 for none.
+    pub scope: u32,
 
     /// Role tag of each tensor argument.
     pub roles: [u8; MAX_TENSORS],
@@ -99,7 +103,7 @@ pub struct TaskSlot {
 assert_layout!(TaskSlot, size 256, align 64,
     task_id @ 0, pending @ 8, fanout @ 12, remaining @ 16, refs @ 20, next_block @ 24, state @ 28,
     dispatched_ns @ 32, captured @ 40, payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
-    edges_first @ 108, edges_len @ 112, tensor_count @ 116, scalar_count @ 117, active @ 118,
+    edges_first @ 108, edges_len @ 112, tensor_count @ 116, scalar_count @ 117, active @ 118, task_name @ 120, scope @ 124,
     roles @ 128, owners @ 144, reserved2 @ 208);
 
 /// `func_id` of an inactive subtask slot.

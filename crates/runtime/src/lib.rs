@@ -108,8 +108,8 @@ mod runtimes;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks, exit_on_crash_in_thread_mode};
 pub use host::{
-    CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, InFlightTask, LaunchOptions,
-    MAX_RING_SLOTS, Phase, PlacedTask, Plan, Progress, RegionPlan, RunError, RunFailure, TasksReport,
-    execute, execute_tasks, recording_threads,
+    CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, HostGraph, HostNames, HostScope,
+    InFlightTask, LaunchOptions, MAX_RING_SLOTS, Phase, PlacedTask, Plan, Progress, RegionPlan, RunError,
+    RunFailure, TasksReport, execute, execute_tasks, recording_threads,
 };
 pub use runtimes::{BuildMode, RUNTIMES, Runtime, find};

@@ -106,7 +106,7 @@ impl Scene for Bgemm {
                     let a = a.slice(0, row, tile)?;
                     let b = b.slice(1, column, tile)?;
                     let c = c.slice(0, row, tile)?.slice(1, column, tile)?;
-                    let name = format_args!("batch {index}, tile {} {}", row / tile, column / tile);
+                    let name = format_args!("batch {index} tile {} {}", row / tile, column / tile);
                     o.scope(name, |o| accumulate_tile(o, &a, &b, &c, tile))?;
                 }
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
     DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, EdgeRecord, FIRST_DECLARED_ID,
-    KernelArg, KernelRecord, RECORD_IN_FLIGHT, TaskId, TaskRecord,
+    KernelArg, KernelRecord, RECORD_IN_FLIGHT, ScopeRecord, TaskRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -18,7 +18,9 @@ use tensortap_format::{
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
-use tensortap_runtime::{DumpSession, InFlightTask, RegionPlan, RunError, RunFailure};
+use tensortap_runtime::{
+    DumpSession, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
+};
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
 
 use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
@@ -272,7 +274,7 @@ impl DumpSession for Session<'_> {
         &mut self,
         device: Arc<dyn DeviceAccess>,
         region: DeviceRange,
-        edges: &[(TaskId, TaskId)],
+        graph: &HostGraph,
     ) -> Result<(), RunError> {
         let dump = |message: &str| RunError::Dump(message.into());
         let mut options = self.options.clone().ok_or_else(|| dump("the region was not planned"))?;
@@ -281,12 +283,10 @@ impl DumpSession for Session<'_> {
         let failed = |error: &dyn std::error::Error| RunError::Dump(error.to_string());
         // Behind the device's threads and the host's own records.
         let thread = options.geometry.lanes + 1;
-        let declared = kernel_definitions(self.scene.kernels());
-        let behind = declared.len() as u64;
-        writer.append(thread, 0..behind, &declared).map_err(|e| failed(&e))?;
-        for (first, chunk) in (behind..).step_by(EDGES_PER_FRAME).zip(edges.chunks(EDGES_PER_FRAME)) {
-            let records: Vec<IndexRecord> = chunk.iter().map(|&(from, to)| edge_record(from, to)).collect();
-            writer.append(thread, first..first + chunk.len() as u64, &records).map_err(|e| failed(&e))?;
+        let mut records = kernel_definitions(self.scene.kernels());
+        records.extend(graph_records(graph));
+        for (first, chunk) in (0_u64..).step_by(RECORDS_PER_FRAME).zip(records.chunks(RECORDS_PER_FRAME)) {
+            writer.append(thread, first..first + chunk.len() as u64, chunk).map_err(|e| failed(&e))?;
         }
         self.access = Some(device.clone());
         self.region = region;
@@ -298,7 +298,7 @@ impl DumpSession for Session<'_> {
                 warn(&in_words(&event));
             }
         });
-        // Behind those edges.
+        // Behind those.
         let live = self.live.take().map(|live| live.entering_as(thread + 1));
         let files = Files { writer, gate: self.gate.clone(), reserved: 0, live };
         let collector = Collector::new(memory, files, &options, listener).map_err(|e| failed(&e))?;
@@ -333,8 +333,8 @@ fn in_words(event: &CollectEvent<'_>) -> String {
     }
 }
 
-/// Edges of a host-built graph entered at a time.
-const EDGES_PER_FRAME: usize = 4096;
+/// Records that the host enters at a time.
+const RECORDS_PER_FRAME: usize = 4096;
 
 /// Every kernel with its name and those of its arguments.
 fn kernel_definitions(kernels: &[KernelDef]) -> Vec<IndexRecord> {
@@ -368,8 +368,17 @@ fn kernel_definitions(kernels: &[KernelDef]) -> Vec<IndexRecord> {
     records
 }
 
-fn edge_record(from: TaskId, to: TaskId) -> IndexRecord {
-    IndexRecord::plain(&EdgeRecord::new(from.0, to.0, EdgeCause::Explicit, 0))
+/// What the host knows of a graph that it has built: names, then dependencies.
+fn graph_records(graph: &HostGraph) -> impl Iterator<Item = IndexRecord> + '_ {
+    let HostGraph { edges, names: HostNames { strings, scopes } } = graph;
+    let strings = strings.iter().map(|(id, text)| IndexRecord::string(*id, text));
+    let scopes = scopes.iter().map(|&HostScope { id, name, parent }| {
+        IndexRecord::plain(&ScopeRecord { id, name, parent, ..ScopeRecord::default() })
+    });
+    let edges = edges
+        .iter()
+        .map(|(from, to)| IndexRecord::plain(&EdgeRecord::new(from.0, to.0, EdgeCause::Explicit, 0)));
+    strings.chain(scopes).chain(edges)
 }
 
 fn task_record(task: &InFlightTask) -> TaskRecord {
@@ -380,6 +389,8 @@ fn task_record(task: &InFlightTask) -> TaskRecord {
         started_ns: task.slot.dispatched_ns,
         tensor_count: task.slot.tensor_count.into(),
         scalar_count: task.slot.scalar_count.into(),
+        name: task.slot.task_name,
+        scope: task.slot.scope,
         flags: RECORD_IN_FLIGHT,
         ..TaskRecord::default()
     }

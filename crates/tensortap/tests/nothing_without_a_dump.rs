@@ -7,13 +7,13 @@ use std::time::Duration;
 use tensortap::{BuildMode, DeviceMode, DumpConfig, DumpLevel, RUNTIMES, RunConfig, RunFailure};
 use tensortap_abi::{
     DUMP_ARGS, DUMP_TENSORS, DeviceAddr, DeviceRange, DumpCollect, DumpFilter, DumpGeometry, DumpPolicy,
-    KernelArgs, TaskId,
+    KernelArgs,
 };
 use tensortap_platform::{
     Device, DeviceAccess, DeviceEvent, DeviceOptions, MappedMemory, PLATFORMS, PlatformError,
 };
 use tensortap_recorder::SetupOptions;
-use tensortap_runtime::{DumpSession, GraphProgram, LaunchOptions, RegionPlan, RunError, execute};
+use tensortap_runtime::{DumpSession, GraphProgram, HostGraph, LaunchOptions, RegionPlan, RunError, execute};
 use tensortap_scene::Params;
 
 /// A device that writes down what is asked of it.
@@ -107,7 +107,7 @@ impl DumpSession for Unread {
         &mut self,
         _device: Arc<dyn DeviceAccess>,
         _region: DeviceRange,
-        _edges: &[(TaskId, TaskId)],
+        _graph: &HostGraph,
     ) -> Result<(), RunError> {
         Ok(())
     }

@@ -13,6 +13,7 @@ mod levels;
 mod live;
 mod loss;
 mod manifest;
+mod names;
 mod values;
 
 use std::path::Path;

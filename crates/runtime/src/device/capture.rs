@@ -16,7 +16,7 @@ use tensortap_recorder::{HostLink, ScalarCapture, TaskHead, TensorCapture, Threa
 use super::memory::{CoreView, Dispatch, PayloadReader, ThreadView};
 use super::run::Run;
 use super::scheduler::TaskHooks;
-use crate::runtimes::GraphObserver;
+use crate::runtimes::{DefineNames, GraphObserver};
 
 /// The host, as a recording thread knows it.
 pub struct HostOfRun<'r, 'm> {
@@ -154,6 +154,8 @@ impl<'r, 'm> Capture<'r, 'm> {
             tensor_count: slots.tensor_count(slot).into(),
             scalar_count: slots.scalar_count(slot).into(),
             flags,
+            name: slots.task_name(slot),
+            scope: slots.scope(slot),
             ..TaskRecord::default()
         });
     }
@@ -297,7 +299,7 @@ impl TaskHooks for Capture<'_, '_> {
     }
 }
 
-/// Records the graph's dependencies as the orchestrator finds them.
+/// Records the graph's dependencies as the orchestrator finds them, and the names that it gives.
 pub struct EdgeCapture<'r, 'm> {
     thread: ThreadView<'m>,
     recorder: RunRecorder<'r, 'm>,
@@ -308,14 +310,30 @@ impl<'r, 'm> EdgeCapture<'r, 'm> {
     pub fn new(thread: ThreadView<'m>, recorder: RunRecorder<'r, 'm>) -> Self {
         EdgeCapture { thread, recorder }
     }
+
+    /// If the recorder had to wait, it left the thread as capturing.
+    fn goes_on(&self) {
+        self.thread.state().publish(ThreadState::Running as u32);
+    }
+}
+
+impl DefineNames for EdgeCapture<'_, '_> {
+    fn string(&mut self, id: u32, text: &str) {
+        self.recorder.define_string(id, text);
+        self.goes_on();
+    }
+
+    fn scope(&mut self, id: u32, name: u32, parent: u32) {
+        self.recorder.define_scope(id, name, parent);
+        self.goes_on();
+    }
 }
 
 impl GraphObserver for EdgeCapture<'_, '_> {
     fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16) {
         let edge = tensortap_recorder::EdgeCapture { consumer: to.0, producer: from.0, cause, arg_index };
         self.recorder.edge(&edge);
-        // If the recorder had to wait, it left the thread as capturing.
-        self.thread.state().publish(ThreadState::Running as u32);
+        self.goes_on();
     }
 }
 

@@ -114,6 +114,8 @@ impl<'m> Table<'m, TaskSlot> {
     fixed_field!(/** Active subtask slots, a bit each. */ active, u8);
     fixed_field!(/** Tensors in the payload. */ tensor_count, u8);
     fixed_field!(/** Scalars in the payload. */ scalar_count, u8);
+    fixed_field!(/** String id of the task's name. */ task_name, u32);
+    fixed_field!(/** The scope it was submitted in. */ scope, u32);
     fixed_field!(/** Slots that own memory of the arguments. */ owners, [u32; 16]);
     fixed_field!(/** Role tag of each tensor argument. */ roles, [u8; 16]);
     fixed_field!(/** Marked arguments, a bit each. */ dump_marks, u64);

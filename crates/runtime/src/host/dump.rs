@@ -13,6 +13,7 @@ use zerocopy::FromBytes;
 
 use super::failure::RunError;
 use super::plan::Plan;
+use crate::runtimes::DefineNames;
 
 /// Threads of a device that record: the orchestrator, the schedulers, and the monitor, which records what hangs.
 pub const fn recording_threads(schedulers: u32) -> u32 {
@@ -29,17 +30,56 @@ pub struct RegionPlan {
     pub enable: u32,
 }
 
+/// What the host knows of a graph that it has built; empty when the device builds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostGraph {
+    /// Edges, from and to.
+    pub edges: Vec<(TaskId, TaskId)>,
+    /// What the numbers in its task slots mean.
+    pub names: HostNames,
+}
+
+/// Names that a host's orchestration gave, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostNames {
+    /// Strings with their ids.
+    pub strings: Vec<(u32, String)>,
+    /// Scopes.
+    pub scopes: Vec<HostScope>,
+}
+
+/// A scope that a host's orchestration has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostScope {
+    /// Its number.
+    pub id: u32,
+    /// String id of its name.
+    pub name: u32,
+    /// The scope it lies in; 0 for none.
+    pub parent: u32,
+}
+
+impl DefineNames for HostNames {
+    fn string(&mut self, id: u32, text: &str) {
+        self.strings.push((id, text.into()));
+    }
+
+    fn scope(&mut self, id: u32, name: u32, parent: u32) {
+        self.scopes.push(HostScope { id, name, parent });
+    }
+}
+
 /// Who collects what a launch records.
 pub trait DumpSession {
     /// The region for so many recording threads.
     fn plan(&mut self, threads: u32) -> Result<RegionPlan, RunError>;
 
-    /// The region is in place and nothing is launched yet. `edges` are those of a graph that the host has built.
+    /// The region is in place and nothing is launched yet. `graph` is what the host has built, if it has.
     fn begin(
         &mut self,
         device: Arc<dyn DeviceAccess>,
         region: DeviceRange,
-        edges: &[(TaskId, TaskId)],
+        graph: &HostGraph,
     ) -> Result<(), RunError>;
 
     /// The device has woken the host: there is something to take.
@@ -61,7 +101,7 @@ pub(super) fn set_up(plan: &mut Plan<'_>, session: &mut dyn DumpSession) -> Resu
     setup.try_write(|offset, content| plan.device.copy_to(options.base + offset, content))?;
     plan.args.dump_data_base = options.base;
     plan.args.dump_enable = enable;
-    session.begin(plan.device.access(), DeviceRange { addr: options.base, bytes }, &plan.edges)
+    session.begin(plan.device.access(), DeviceRange { addr: options.base, bytes }, &plan.graph)
 }
 
 /// A task that was running when its device died.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tensortap_abi::{DeviceControl, FailureKind, KernelName, NO_CORE, TaskId};
 use tensortap_platform::{DeathCause, PlatformError};
-use tensortap_scene::{GraphError, KernelDef};
+use tensortap_scene::{GraphError, KernelDef, SceneError};
 
 use super::{InFlightTask, Progress};
 use crate::place::Place;
@@ -18,6 +18,9 @@ pub enum RunError {
     /// The graph could not be built.
     #[error("the orchestration failed: {0}")]
     Graph(#[from] GraphError),
+    /// The scene contradicts itself.
+    #[error(transparent)]
+    Scene(#[from] SceneError),
     /// An option is out of range.
     #[error("{option} cannot be {value}: {expected}")]
     BadOption {

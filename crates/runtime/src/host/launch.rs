@@ -70,7 +70,7 @@ pub fn execute(
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<DeviceReport, RunError> {
     options.check()?;
-    let mut plan = Plan::new(device, scene, params, runtime, options, inputs)?;
+    let mut plan = Plan::new(device, scene, params, runtime, options, inputs, dump.is_some())?;
     if let Some(session) = &mut dump {
         dump::set_up(&mut plan, *session)?;
     }

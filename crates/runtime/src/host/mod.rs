@@ -6,7 +6,7 @@ mod launch;
 mod plan;
 mod tasks;
 
-pub use dump::{DumpSession, InFlightTask, RegionPlan, recording_threads};
+pub use dump::{DumpSession, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, recording_threads};
 pub use failure::{RunError, RunFailure};
 pub use launch::{DeviceReport, Phase, Progress, execute};
 pub use plan::{DEFAULT_RING_SLOTS, Fault, LaunchOptions, MAX_RING_SLOTS, Plan};

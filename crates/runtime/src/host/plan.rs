@@ -2,12 +2,13 @@ use std::time::Duration;
 
 use tensortap_abi::{
     ControlLayout, DType, DeviceAddr, DeviceRange, KernelArgs, KernelName, LAUNCH_MAGIC, LAYOUT_VERSION,
-    MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TaskId, TensorDesc,
+    MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc,
 };
 use tensortap_platform::Device;
-use tensortap_scene::{FaultKind, HostArgs, Params, Place, PlacedArg, Scene};
+use tensortap_scene::{FaultKind, HostArgs, KernelDef, Params, Place, PlacedArg, Scene};
 use zerocopy::IntoBytes;
 
+use super::dump::HostGraph;
 use super::failure::{RunError, millis};
 use crate::runtimes::{BuildMode, Runtime};
 
@@ -88,8 +89,10 @@ pub struct Plan<'a> {
     pub scene: &'static dyn Scene,
     /// With which parameters.
     pub params: &'a Params,
-    /// Edges of a graph that the host has built, from and to.
-    pub edges: Vec<(TaskId, TaskId)>,
+    /// Whether the run is dumped.
+    pub is_recorded: bool,
+    /// What the host knows of a graph that it has built.
+    pub graph: HostGraph,
     options: LaunchOptions,
     arg_descs: Vec<TensorDesc>,
     reserved: Vec<DeviceAddr>,
@@ -104,8 +107,10 @@ impl<'a> Plan<'a> {
         runtime: &dyn Runtime,
         options: LaunchOptions,
         inputs: &HostArgs,
+        is_recorded: bool,
     ) -> Result<Plan<'a>, RunError> {
         let mut plan = Plan::of_names(device, scene, params, runtime, options)?;
+        plan.is_recorded = is_recorded;
         plan.upload_args(inputs)?;
         runtime.prepare(&mut plan)?;
         Ok(plan)
@@ -124,7 +129,8 @@ impl<'a> Plan<'a> {
             args: launch_args(&options),
             scene,
             params,
-            edges: Vec::new(),
+            is_recorded: false,
+            graph: HostGraph::default(),
             options,
             arg_descs: Vec::new(),
             reserved: Vec::new(),
@@ -134,6 +140,7 @@ impl<'a> Plan<'a> {
         plan.args.scene = plan.upload(scene.name().as_bytes(), "the scene's name")?;
         plan.args.runtime = plan.upload(runtime.name().as_bytes(), "the runtime's name")?;
         plan.args.params = plan.upload(params.to_lines().as_bytes(), "the scene's parameters")?;
+        scene.kernels().iter().try_for_each(KernelDef::check_names)?;
         let names: Result<Vec<KernelName>, RunError> = scene
             .kernels()
             .iter()

@@ -6,7 +6,7 @@ use tensortap_abi::{
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
 
 use super::slot::{ALIGN, new_slot, payload_layout, poison_new, write_payload};
-use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
+use super::{DeviceBuilder, DeviceSetup, GraphObserver, Recording, Runtime};
 use crate::device::run::Run;
 use crate::host::{Plan, RunError};
 
@@ -52,7 +52,7 @@ impl Runtime for AicpuBuildGraph {
         Ok(Box::new(ArrayBuilder {
             setup: *setup,
             run,
-            observer,
+            recording: Recording::new(observer),
             tasks: 0,
             edges: 0,
             published: 0,
@@ -89,8 +89,7 @@ impl Bump {
 struct ArrayBuilder<'r, 'm> {
     setup: DeviceSetup<'m>,
     run: &'r Run<'m>,
-    /// Told of every dependency, when the graph is recorded.
-    observer: Option<Box<dyn GraphObserver + 'r>>,
+    recording: Recording<'r>,
     tasks: u32,
     edges: u32,
     published: u64,
@@ -135,7 +134,8 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
         let payload = self.payloads.take(payload_layout(task).bytes() as u64)?;
         write_payload(self.setup.memory, payload, task, buffers)?;
         let id = TaskId(slot.into());
-        self.run.slots.write(slot, new_slot(task, id, payload));
+        let naming = self.recording.naming(task);
+        self.run.slots.write(slot, new_slot(task, id, payload, naming));
         self.tasks += 1;
         Ok(TaskHandle { id, slot })
     }
@@ -155,9 +155,7 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
         }
         let node = self.edges;
         self.edges += 1;
-        if let Some(observer) = &mut self.observer {
-            observer.edge(from.id, to.id, EdgeCause::Explicit, 0);
-        }
+        self.recording.edge(from.id, to.id, EdgeCause::Explicit, 0);
         self.run.link(from.slot, to.slot, node, EdgeCause::Explicit.pack(0));
         Ok(())
     }
@@ -175,11 +173,13 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
         Ok(())
     }
 
-    fn begin_scope(&mut self, _name: &str) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, name: &str) -> Result<(), GraphError> {
+        self.recording.begin_scope(name);
         Ok(())
     }
 
     fn end_scope(&mut self) -> Result<(), GraphError> {
+        self.recording.end_scope();
         Ok(())
     }
 }

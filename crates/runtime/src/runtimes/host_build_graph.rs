@@ -1,18 +1,19 @@
 //! Graph built by the host before launch, in a fixed array, with explicit edges.
 
 use tensortap_abi::{
-    DeviceAddr, EdgeCause, EdgeNode, MAX_ARRAY_TASKS, PayloadLayout, Role, TaskId, TaskSlot, TaskState,
-    TensorDesc,
+    DeviceAddr, EdgeCause, EdgeNode, FIRST_HOST_ID, MAX_ARRAY_TASKS, PayloadLayout, Role, TaskId, TaskSlot,
+    TaskState, TensorDesc,
 };
 use tensortap_platform::Device;
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Orch, Place, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::fanout;
 use zerocopy::IntoBytes;
 
+use super::names::{NameTable, Naming};
 use super::slot::{ALIGN, buffer_of, new_slot, payload_layout, poison_byte};
 use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 use crate::device::run::Run;
-use crate::host::{Plan, RunError};
+use crate::host::{HostGraph, HostNames, Plan, RunError};
 
 /// The runtime; see the module.
 pub struct HostBuildGraph;
@@ -32,13 +33,16 @@ impl Runtime for HostBuildGraph {
 
     fn prepare(&self, plan: &mut Plan<'_>) -> Result<(), RunError> {
         let placed = plan.placed_args();
-        let mut builder = HostBuilder::new(plan.device, plan.args.poison);
+        let mut builder = HostBuilder::new(plan.device, plan.args.poison, plan.is_recorded);
         let mut orch = Orch::new(&mut builder, placed)?;
         plan.scene.orchestrate(&mut orch, plan.params)?;
         drop(orch);
-        let HostBuilder { mut tasks, edges, payloads, allocated, .. } = builder;
+        let HostBuilder { mut tasks, edges, payloads, allocated, names, .. } = builder;
         plan.adopt(allocated);
-        plan.edges = edges.iter().map(|e| (TaskId(e.producer.into()), TaskId(e.consumer.into()))).collect();
+        plan.graph = HostGraph {
+            edges: edges.iter().map(|e| (TaskId(e.producer.into()), TaskId(e.consumer.into()))).collect(),
+            names: names.map(|(_, told)| told).unwrap_or_default(),
+        };
         plan.args.task_count = u32::try_from(tasks.len()).expect("checked against MAX_ARRAY_TASKS");
         plan.args.payloads = plan.upload(&payloads, "task payloads")?;
         for task in &mut tasks {
@@ -79,12 +83,15 @@ struct HostBuilder<'d> {
     edges: Vec<EdgeNode>,
     payloads: Vec<u8>,
     allocated: Vec<DeviceAddr>,
+    /// When the graph is recorded.
+    names: Option<(NameTable, HostNames)>,
 }
 
 impl<'d> HostBuilder<'d> {
-    fn new(device: &'d mut dyn Device, poison: u32) -> HostBuilder<'d> {
+    fn new(device: &'d mut dyn Device, poison: u32, is_recorded: bool) -> HostBuilder<'d> {
         let (tasks, edges, payloads, allocated) = Default::default();
-        HostBuilder { device, poison, tasks, edges, payloads, allocated }
+        let names = is_recorded.then(|| (NameTable::new(FIRST_HOST_ID), HostNames::default()));
+        HostBuilder { device, poison, tasks, edges, payloads, allocated, names }
     }
 
     fn place_buffers(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<(), GraphError> {
@@ -146,7 +153,8 @@ impl GraphBuilder for HostBuilder<'_> {
         self.place_buffers(task, buffers)?;
         let payload = self.encode_payload(task, buffers);
         let index = u32::try_from(self.tasks.len()).expect("checked above");
-        let mut slot = new_slot(task, TaskId(index.into()), payload);
+        let naming = self.names.as_mut().map_or(Naming::default(), |(names, told)| names.naming(task, told));
+        let mut slot = new_slot(task, TaskId(index.into()), payload, naming);
         if task.with_tensor_info {
             slot.tensor_info_addr = payload;
             slot.tensor_info_mask = (1 << task.tensors.len()) - 1;
@@ -192,11 +200,17 @@ impl GraphBuilder for HostBuilder<'_> {
         Ok(())
     }
 
-    fn begin_scope(&mut self, _name: &str) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, name: &str) -> Result<(), GraphError> {
+        if let Some((names, told)) = &mut self.names {
+            names.begin_scope(name, told);
+        }
         Ok(())
     }
 
     fn end_scope(&mut self) -> Result<(), GraphError> {
+        if let Some((names, _)) = &mut self.names {
+            names.end_scope();
+        }
         Ok(())
     }
 }

@@ -3,12 +3,13 @@
 
 mod aicpu_build_graph;
 mod host_build_graph;
+mod names;
 mod slot;
 mod tensormap_and_ringbuffer;
 
 use tensortap_abi::{EdgeCause, KernelArgs, TaskId};
 use tensortap_platform::DeviceMemory;
-use tensortap_scene::{GraphBuilder, GraphError};
+use tensortap_scene::{GraphBuilder, GraphError, TaskSpec};
 
 use crate::device::reclaim::Rings;
 use crate::device::run::Run;
@@ -16,6 +17,8 @@ use crate::host::{Plan, RunError};
 
 pub use aicpu_build_graph::AicpuBuildGraph;
 pub use host_build_graph::HostBuildGraph;
+pub use names::DefineNames;
+use names::{NameTable, Naming};
 pub use tensormap_and_ringbuffer::TensormapAndRingbuffer;
 
 /// Every runtime.
@@ -77,7 +80,7 @@ pub trait Runtime: Send + Sync {
         None
     }
 
-    /// On the device: what the orchestration builds with. The observer is told of every dependency.
+    /// On the device: what the orchestration builds with. The observer is told of every dependency and name.
     fn builder<'r, 'm: 'r>(
         &self,
         setup: &DeviceSetup<'m>,
@@ -98,10 +101,48 @@ pub struct DeviceSetup<'m> {
     pub args: KernelArgs,
 }
 
-/// Who is told of dependencies as they are found, also of those on tasks that are already complete.
-pub trait GraphObserver {
+/// Who is told of dependencies as they are found, also of those on tasks that are already complete, and of names.
+pub trait GraphObserver: DefineNames {
     /// `to` follows `from`, because of an argument of `to`.
     fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16);
+}
+
+/// What a builder tells of a graph that is recorded; nothing of one that is not.
+struct Recording<'r>(Option<(Box<dyn GraphObserver + 'r>, NameTable)>);
+
+impl<'r> Recording<'r> {
+    fn new(observer: Option<Box<dyn GraphObserver + 'r>>) -> Recording<'r> {
+        Recording(observer.map(|observer| (observer, NameTable::new(1))))
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16) {
+        if let Some((observer, _)) = &mut self.0 {
+            observer.edge(from, to, cause, arg_index);
+        }
+    }
+
+    fn begin_scope(&mut self, name: &str) {
+        if let Some((observer, names)) = &mut self.0 {
+            names.begin_scope(name, &mut **observer);
+        }
+    }
+
+    fn end_scope(&mut self) {
+        if let Some((_, names)) = &mut self.0 {
+            names.end_scope();
+        }
+    }
+
+    fn naming(&mut self, task: &TaskSpec) -> Naming {
+        match &mut self.0 {
+            Some((observer, names)) => names.naming(task, &mut **observer),
+            None => Naming::default(),
+        }
+    }
 }
 
 /// A builder that says when the graph is complete.

@@ -6,6 +6,7 @@ use tensortap_scene::{Buffer, BufferTable, GraphError, TaskSpec, TensorUse};
 use tensortap_sync::fanout;
 use zerocopy::FromZeros;
 
+use super::names::Naming;
 use crate::device::memory::{PayloadWriter, poison};
 
 /// Alignment of everything handed out in device memory.
@@ -17,7 +18,7 @@ pub fn payload_layout(task: &TaskSpec) -> PayloadLayout {
 }
 
 /// A slot that holds a checked task, guarded against running until it is published.
-pub fn new_slot(task: &TaskSpec, id: TaskId, payload_addr: u64) -> TaskSlot {
+pub fn new_slot(task: &TaskSpec, id: TaskId, payload_addr: u64, naming: Naming) -> TaskSlot {
     let mut slot = TaskSlot::new_zeroed();
     slot.task_id = id.0;
     slot.pending = 1;
@@ -28,6 +29,7 @@ pub fn new_slot(task: &TaskSpec, id: TaskId, payload_addr: u64) -> TaskSlot {
     slot.dump_marks = task.dump_marks;
     slot.block_num = task.block_num;
     slot.func_id = task.func_ids();
+    (slot.task_name, slot.scope) = (naming.task_name, naming.scope);
     slot.tensor_count = u8::try_from(task.tensors.len()).expect("checked against MAX_TENSORS");
     slot.scalar_count = u8::try_from(task.scalars.len()).expect("checked against MAX_SCALARS");
     slot.active = task.active();

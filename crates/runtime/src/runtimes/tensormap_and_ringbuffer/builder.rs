@@ -14,6 +14,7 @@ use super::span::SpanRing;
 use super::tensor_map::{Found, TensorMap};
 use super::{DeviceBuilder, DeviceSetup, EDGES_PER_SLOT, GraphObserver};
 use crate::device::run::Run;
+use crate::runtimes::Recording;
 use crate::runtimes::slot::{ALIGN, buffer_of, new_slot, poison_new, write_payload};
 
 /// How long the orchestrator sleeps at most between two looks for a deadlock.
@@ -87,8 +88,7 @@ pub struct RingBuilder<'r, 'm> {
     map: TensorMap<Known>,
     scopes: Vec<Scope>,
     submitted: u64,
-    /// Told of every dependency, when the graph is recorded.
-    observer: Option<Box<dyn GraphObserver + 'r>>,
+    recording: Recording<'r>,
     /// Reused from task to task.
     found: Vec<Found<Known>>,
     most_edges: u64,
@@ -113,7 +113,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             map: TensorMap::new(observer.is_some()),
             scopes: vec![Scope::default()],
             submitted: 0,
-            observer,
+            recording: Recording::new(observer),
             found: Vec::new(),
             most_edges: 0,
             advice: None,
@@ -310,8 +310,9 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
 
     /// Tells the observer what the task follows, and keeps of it what must be waited for.
     fn tell_found(&mut self, id: TaskId) {
-        if let Some(observer) = &mut self.observer {
-            self.found.iter().for_each(|f| observer.edge(TaskId(f.task.id), id, f.cause, f.arg_index));
+        if self.recording.is_on() {
+            let recording = &mut self.recording;
+            self.found.iter().for_each(|f| recording.edge(TaskId(f.task.id), id, f.cause, f.arg_index));
             self.found.retain(|f| f.live);
         }
     }
@@ -342,7 +343,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
     ) -> Result<(), GraphError> {
         let payload = self.setup.args.payloads.addr + u64::from(slot) * PayloadLayout::MAX_BYTES as u64;
         write_payload(self.setup.memory, payload, task, buffers)?;
-        let mut header = new_slot(task, id, payload);
+        let mut header = new_slot(task, id, payload, self.recording.naming(task));
         header.refs = EXECUTION_AND_SCOPE;
         header.owners = self.hold_owners(task, buffers, slot);
         header.edges_len = u32::try_from(self.found.len()).expect("bounded by the ring");
@@ -419,12 +420,14 @@ impl GraphBuilder for RingBuilder<'_, '_> {
         Ok(())
     }
 
-    fn begin_scope(&mut self, _name: &str) -> Result<(), GraphError> {
+    fn begin_scope(&mut self, name: &str) -> Result<(), GraphError> {
+        self.recording.begin_scope(name);
         self.scopes.push(Scope::default());
         Ok(())
     }
 
     fn end_scope(&mut self) -> Result<(), GraphError> {
+        self.recording.end_scope();
         self.close_scope();
         Ok(())
     }
