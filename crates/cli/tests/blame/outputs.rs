@@ -40,7 +40,9 @@ fn params_of(dump: &Dump) -> RunConfig {
     let with = |config: RunConfig, (name, value): (&String, &serde_json::Value)| {
         config.param(name, value.as_str().expect("parameters are text"))
     };
-    info.params.iter().fold(RunConfig::new(&info.scene), with)
+    let mut config = RunConfig::new(&info.scene);
+    config.registry = tensortap_cli::scenes();
+    info.params.iter().fold(config, with)
 }
 
 fn check(config: &RunConfig, is_raced: bool) -> Result<(), String> {
