@@ -281,7 +281,7 @@ pub struct StatsDocument(pub TensorStats);
 
 impl Serialize for StatsDocument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let TensorStats { min, max, mean, std, zeros, nan, inf, numel: _ } = self.0;
+        let TensorStats { min, max, mean, std, zeros, nan, inf, numel: _ } = self.0.over_values();
         let mut map = serializer.serialize_map(Some(7))?;
         for (name, value) in [("min", min), ("max", max), ("mean", mean), ("std", std)] {
             map.serialize_entry(name, &Float(value))?;

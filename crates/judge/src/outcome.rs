@@ -78,13 +78,36 @@ impl Outcome {
         self.verdict == Verdict::Within
     }
 
-    /// Greatest magnitude of a difference, where elements were read; 0 where everything is equal.
+    /// Greatest magnitude of a difference, where elements were read; 0 where everything is equal. NaN once any NaN is not
+    /// matched, else infinite once any infinity is not.
     #[must_use]
     pub fn max_abs(&self) -> Option<f64> {
         match &self.evidence {
             Evidence::Identical => Some(0.0),
+            Evidence::Quick(quick) => Some(quick.max_abs_err()),
+            Evidence::Full(metrics) => Some(metrics.max_abs_err()),
+            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
+        }
+    }
+
+    /// The same over pairs of finite values.
+    #[must_use]
+    pub fn max_finite(&self) -> Option<f64> {
+        match &self.evidence {
+            Evidence::Identical => Some(0.0),
             Evidence::Quick(quick) => Some(quick.max_abs),
             Evidence::Full(metrics) => Some(metrics.max_abs),
+            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
+        }
+    }
+
+    /// Positions with a NaN that nothing matches, where elements were read.
+    #[must_use]
+    pub fn unmatched_nan(&self) -> Option<u64> {
+        match &self.evidence {
+            Evidence::Identical => Some(0),
+            Evidence::Quick(quick) => Some(quick.unmatched_nan),
+            Evidence::Full(metrics) => Some(metrics.unmatched_nan),
             Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
         }
     }
@@ -291,6 +314,37 @@ mod tests {
         assert_eq!((outcome.verdict, outcome.max_abs()), (Verdict::Outside, Some(1.0)));
         let detail = detail(&floats(&values), &golden, &rule, false).unwrap().unwrap();
         assert_eq!(detail.worst[0].coordinate, [600_000]);
+    }
+
+    #[test]
+    fn what_no_number_measures_is_never_an_error_of_zero() {
+        let rule = Rule::for_dtype(DType::Float32);
+        let golden = floats(&[1.0, 2.0, 3.0]);
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        for depth in [Depth::Quick, Depth::Full] {
+            let of = |values: &[f32; 3], rule: &Rule| {
+                compare(&floats(values), &golden, rule, false, depth).unwrap()
+            };
+            let all = of(&[nan; 3], &rule);
+            assert!(all.max_abs().unwrap().is_nan(), "{all:?}");
+            assert_eq!((all.max_finite(), all.unmatched_nan()), (Some(0.0), Some(3)), "{all:?}");
+            let worst = match &all.evidence {
+                Evidence::Quick(quick) => quick.worst_element(),
+                Evidence::Full(metrics) => metrics.worst_element(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(worst.unwrap().coordinate, [0], "{all:?}");
+            let both = of(&[1.5, inf, nan], &rule);
+            assert!(both.max_abs().unwrap().is_nan() && both.max_finite() == Some(0.5), "{both:?}");
+            let infinite = of(&[1.5, -inf, 3.0], &rule);
+            assert_eq!((infinite.max_abs(), infinite.unmatched_nan()), (Some(f64::INFINITY), Some(0)));
+            let alike = floats(&[nan; 3]);
+            let strict = Rule { nan_equal: false, ..rule };
+            let judged =
+                |rule: &Rule| compare(&alike, &alike, rule, false, depth).unwrap().max_abs().unwrap();
+            assert_eq!(judged(&rule), 0.0);
+            assert!(judged(&strict).is_nan(), "the rule takes no NaN as equal");
+        }
     }
 
     #[test]

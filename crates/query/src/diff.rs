@@ -97,7 +97,9 @@ impl Sort {
             Sort::Order => Ordering::Equal,
             Sort::Error => error(b).total_cmp(&error(a)),
             Sort::Share => share(b).total_cmp(&share(a)).then(error(b).total_cmp(&error(a))),
-            Sort::Ulps => ulps(b).cmp(&ulps(a)).then(error(b).total_cmp(&error(a))),
+            Sort::Ulps => {
+                has_nan(b).cmp(&has_nan(a)).then(ulps(b).cmp(&ulps(a))).then(error(b).total_cmp(&error(a)))
+            }
         }
     }
 }
@@ -115,9 +117,14 @@ pub fn ranked(diff: &Diff, sort: Sort) -> Vec<&DiffRow> {
     rows
 }
 
-/// What cannot be measured is worse than any error.
+/// A NaN that nothing matches is worse than any error, and so is what cannot be measured. The sign of a NaN is nobody's
+/// choice: the positive one comes last in the total order of floats.
 fn error(row: &DiffRow) -> f64 {
-    row.outcome.max_abs().unwrap_or(f64::INFINITY)
+    row.outcome.max_abs().map_or(f64::INFINITY, f64::abs)
+}
+
+fn has_nan(row: &DiffRow) -> bool {
+    row.outcome.unmatched_nan().is_some_and(|nan| nan > 0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a place in an order, not a value")]

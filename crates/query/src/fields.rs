@@ -174,7 +174,7 @@ impl Field {
 }
 
 /// Every field.
-pub static FIELDS: [Field; 41] = [
+pub static FIELDS: [Field; 43] = [
     Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
         .number()
         .width(5)
@@ -279,12 +279,12 @@ pub static FIELDS: [Field; 41] = [
         .people(|_, row, out| show_end(out, row, |s| s.max, |(_, max)| max))
         .width(8)
         .statistic(|row| row.finite_stats().map(|stats| stats.max)),
-    Field::new("mean", "MEAN", |_, row, out| push_float(out, row.finite_stats().map(|stats| stats.mean)))
-        .people(|_, row, out| show_float(out, row.finite_stats().map(|stats| stats.mean), STATISTIC_DIGITS))
+    Field::new("mean", "MEAN", |_, row, out| push_float(out, row.value_stats().map(|stats| stats.mean)))
+        .people(|_, row, out| show_float(out, row.value_stats().map(|stats| stats.mean), STATISTIC_DIGITS))
         .width(8)
         .statistic(|row| row.finite_stats().map(|stats| stats.mean)),
-    Field::new("std", "STD", |_, row, out| push_float(out, row.finite_stats().map(|stats| stats.std)))
-        .people(|_, row, out| show_float(out, row.finite_stats().map(|stats| stats.std), STATISTIC_DIGITS))
+    Field::new("std", "STD", |_, row, out| push_float(out, row.value_stats().map(|stats| stats.std)))
+        .people(|_, row, out| show_float(out, row.value_stats().map(|stats| stats.std), STATISTIC_DIGITS))
         .width(8)
         .statistic(|row| row.finite_stats().map(|stats| stats.std)),
     Field::new("zeros", "ZEROS", |_, row, out| push_optional(out, row.stats().map(|stats| stats.zeros)))
@@ -316,8 +316,24 @@ pub static FIELDS: [Field; 41] = [
     })
     .number()
     .of(Of::Comparison),
-    Field::new("max_rel_err", "MAX REL", |_, row, out| push_plain(out, row.error(|m| Some(m.max_relative))))
-        .people(|_, row, out| show_float(out, row.error(|m| Some(m.max_relative)), ERROR_DIGITS))
+    Field::new("max_finite_err", "MAX FINITE", |_, row, out| {
+        push_plain(out, row.compared.and_then(|compared| compared.outcome.max_finite()));
+    })
+    .people(|_, row, out| {
+        show_float(out, row.compared.and_then(|compared| compared.outcome.max_finite()), ERROR_DIGITS);
+    })
+    .number()
+    .of(Of::Comparison),
+    Field::new("unmatched_nan", "NAN", |_, row, out| {
+        push_optional(out, row.compared.and_then(|compared| compared.outcome.unmatched_nan()));
+    })
+    .people(|_, row, out| {
+        show_count(out, row.compared.and_then(|compared| compared.outcome.unmatched_nan()));
+    })
+    .number()
+    .of(Of::Comparison),
+    Field::new("max_rel_err", "MAX REL", |_, row, out| push_plain(out, row.error(|m| Some(m.max_rel_err()))))
+        .people(|_, row, out| show_float(out, row.error(|m| Some(m.max_rel_err())), ERROR_DIGITS))
         .number()
         .of(Of::Comparison),
     Field::new("rmse", "RMSE", |_, row, out| push_plain(out, row.error(|m| m.rmse)))
@@ -426,20 +442,21 @@ pub const STATS_CSV: [&str; 20] = [
     "flags",
 ];
 /// What `diff` shows.
-pub const DIFF: [&str; 10] = [
+pub const DIFF: [&str; 11] = [
     "name",
     "kernels",
     "verdict",
     "dtype",
     "shape",
     "max_abs_err",
+    "unmatched_nan",
     "max_rel_err",
     "max_ulps",
     "rule",
     "evidence",
 ];
 /// What `diff --csv` has.
-pub const DIFF_CSV: [&str; 17] = [
+pub const DIFF_CSV: [&str; 19] = [
     "index",
     "task_id",
     "kernels",
@@ -450,6 +467,8 @@ pub const DIFF_CSV: [&str; 17] = [
     "shape",
     "verdict",
     "max_abs_err",
+    "max_finite_err",
+    "unmatched_nan",
     "max_rel_err",
     "rmse",
     "max_ulps",

@@ -132,7 +132,7 @@ impl Statistics {
         let inf = self.positive_inf + self.negative_inf;
         let moments = &self.moments;
         if moments.count == 0 {
-            return TensorStats { zeros, nan, inf, numel, ..TensorStats::default() };
+            return TensorStats { zeros, nan, inf, numel, ..TensorStats::default() }.over_values();
         }
         let (min, max) = (moments.min, moments.max);
         TensorStats { min, max, mean: moments.mean(), std: moments.std(), zeros, nan, inf, numel }

@@ -286,7 +286,7 @@ dump_record! {
     }
 }
 
-/// Statistics of a tensor's content, for level `hash`. Taken over finite values; all zero when there are none.
+/// Statistics of a tensor's content, for level `hash`. Taken over finite values; NaN when there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TensorStats {
@@ -307,5 +307,16 @@ pub struct TensorStats {
     /// Elements in all.
     pub numel: u64,
 }
+impl TensorStats {
+    /// The same, with NaN for what is taken over finite values where there are none: dumps of before had zeros there.
+    #[must_use]
+    pub fn over_values(self) -> TensorStats {
+        if self.numel > self.nan.saturating_add(self.inf) {
+            return self;
+        }
+        TensorStats { min: f64::NAN, max: f64::NAN, mean: f64::NAN, std: f64::NAN, ..self }
+    }
+}
+
 assert_layout!(TensorStats, size 64, align 8,
     min @ 0, max @ 8, mean @ 16, std @ 24, zeros @ 32, nan @ 40, inf @ 48, numel @ 56);

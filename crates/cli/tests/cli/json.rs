@@ -60,7 +60,19 @@ fn a_good_run_has_the_whole_document() {
     let names: Vec<&str> = outputs.iter().map(|output| output["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["state", "counts", "half"]);
     for output in outputs {
-        assert_eq!(keys(output), ["elements", "first_outside", "max_abs_err", "name", "outside", "verdict"]);
+        assert_eq!(
+            keys(output),
+            [
+                "elements",
+                "first_outside",
+                "max_abs_err",
+                "max_finite_err",
+                "name",
+                "outside",
+                "unmatched_nan",
+                "verdict",
+            ]
+        );
         assert!(output["max_abs_err"].is_f64(), "{output}");
         assert_eq!((&output["verdict"], &output["elements"]), (&"pass".into(), &4096.into()));
         assert_eq!((&output["outside"], &output["first_outside"]), (&0.into(), &Value::Null));

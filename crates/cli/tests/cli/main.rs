@@ -18,6 +18,7 @@ mod json;
 mod list;
 mod live;
 mod made;
+mod nan;
 mod peer_export;
 mod peers;
 mod repair;

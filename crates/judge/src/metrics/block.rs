@@ -47,8 +47,10 @@ impl Bytes<'_> {
 /// Why a pair is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excluded {
-    /// One is NaN, +Inf, -Inf or finite and the other is not.
+    /// One is infinite and the other is another number.
     Mismatched,
+    /// One is NaN and the other is not.
+    UnmatchedNan,
     EqualInfinities,
     BothNan,
 }
@@ -173,14 +175,40 @@ impl Block {
     }
 
     /// Pairs set aside for a reason.
-    pub fn count_excluded(&self, reason: Excluded) -> u64 {
+    fn count_excluded(&self, reason: Excluded) -> u64 {
         self.excluded.iter().filter(|(_, why)| *why == reason).count() as u64
     }
 
     /// Pairs set aside that fail.
     pub fn failing_excluded(&self, test: &Test) -> u64 {
-        let nan = if test.nan_equal { 0 } else { self.count_excluded(Excluded::BothNan) };
-        self.count_excluded(Excluded::Mismatched) + nan
+        self.mismatched() + self.refused_nan(test)
+    }
+
+    /// Pairs where one side is NaN, +Inf, -Inf or finite and the other is not.
+    pub fn mismatched(&self) -> u64 {
+        self.count_excluded(Excluded::Mismatched) + self.count_excluded(Excluded::UnmatchedNan)
+    }
+
+    /// Pairs with a NaN that nothing matches: the other side has none there, or the rule takes no NaN as equal.
+    pub fn unmatched_nan(&self, test: &Test) -> u64 {
+        self.count_excluded(Excluded::UnmatchedNan) + self.refused_nan(test)
+    }
+
+    fn refused_nan(&self, test: &Test) -> u64 {
+        if test.nan_equal || test.same_bits { 0 } else { self.count_excluded(Excluded::BothNan) }
+    }
+
+    /// The first pair that no number measures although it fails: mismatched, or NaN that the rule takes as equal to nothing.
+    pub fn first_unmeasured(&self, bytes: &Bytes<'_>, test: &Test) -> Option<Peak> {
+        let refuses_nan = !test.nan_equal && !test.same_bits;
+        let (position, _) = self.excluded.iter().find(|(_, why)| match why {
+            Excluded::Mismatched | Excluded::UnmatchedNan => true,
+            Excluded::BothNan => refuses_nan,
+            Excluded::EqualInfinities => false,
+        })?;
+        let (dump_bits, golden_bits) = bytes.bits(*position);
+        let index = bytes.first + *position as u64;
+        Some(Peak { index, dump_bits, golden_bits, error: None, exact: 0, fails: true })
     }
 
     /// The first element with the greatest error, if that is more than nothing. Its verdict is left open.
@@ -236,6 +264,8 @@ pub(super) fn is_wide(dtype: DType) -> bool {
 fn why(dump: f64, golden: f64) -> Excluded {
     if dump.is_nan() && golden.is_nan() {
         Excluded::BothNan
+    } else if dump.is_nan() || golden.is_nan() {
+        Excluded::UnmatchedNan
     } else if dump == golden {
         Excluded::EqualInfinities
     } else {

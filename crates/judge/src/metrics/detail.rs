@@ -216,7 +216,7 @@ impl DetailPass {
     fn take_excluded(&mut self, bytes: &Bytes<'_>, position: usize, why: Excluded) {
         let (dump_bits, golden_bits) = bytes.bits(position);
         let differs = match why {
-            Excluded::Mismatched => true,
+            Excluded::Mismatched | Excluded::UnmatchedNan => true,
             Excluded::BothNan => !self.test.nan_equal && !self.test.same_bits,
             Excluded::EqualInfinities => false,
         };

@@ -3,7 +3,7 @@
 use tensortap_abi::DType;
 use tensortap_values::{decode_block, encode_block};
 
-use super::block::{BLOCK, Block, Bytes, Excluded, may_exceed};
+use super::block::{BLOCK, Block, Bytes, may_exceed};
 use super::comparison::Comparison;
 use super::distance::{DistanceSums, TakeDistances};
 use super::peak::{Peak, Worst, greater};
@@ -68,13 +68,16 @@ pub struct Metrics {
     pub golden: Specials,
     /// Positions where one side is NaN, +Inf, -Inf or finite and the other is not.
     pub mismatched: u64,
-    /// The first of them.
+    /// Positions with a NaN that nothing matches: those among the mismatched, and NaN against NaN where the rule takes no
+    /// NaN as equal.
+    pub unmatched_nan: u64,
+    /// The first of both kinds.
     pub first_mismatch: Option<Worst>,
     /// Elements outside the rule, mismatched ones included.
     pub failing: u64,
-    /// Greatest magnitude of a difference.
+    /// Greatest magnitude of a difference between finite values; see [`max_abs_err`](Self::max_abs_err).
     pub max_abs: f64,
-    /// The first element that has it, unless it is 0.
+    /// The first element that has it, unless it is 0; see [`worst_element`](Self::worst_element).
     pub worst: Option<Worst>,
     /// Mean magnitude of the differences.
     pub mean_abs: Option<f64>,
@@ -115,17 +118,40 @@ impl Metrics {
         self.differing.map(|differing| differing == 0)
     }
 
-    /// Greatest magnitude of a difference; NaN where one side is NaN or infinite and the other is not: no number says how
-    /// far that is.
+    /// Greatest magnitude of a difference: NaN where a NaN is not matched, else infinite where an infinity is not. Over
+    /// finite values alone it is [`max_abs`](Self::max_abs).
     #[must_use]
     pub fn max_abs_err(&self) -> f64 {
-        if self.mismatched > 0 { f64::NAN } else { self.max_abs }
+        greatest_error(self.unmatched_nan, self.mismatched, self.max_abs)
+    }
+
+    /// Greatest relative error, NaN or infinite as [`max_abs_err`](Self::max_abs_err) is.
+    #[must_use]
+    pub fn max_rel_err(&self) -> f64 {
+        greatest_error(self.unmatched_nan, self.mismatched, self.max_relative)
+    }
+
+    /// The first element that no number measures, else the first with the greatest error; `None` when all are equal.
+    #[must_use]
+    pub fn worst_element(&self) -> Option<&Worst> {
+        self.first_mismatch.as_ref().or(self.worst.as_ref())
     }
 
     /// Share of elements outside the rule; 0 of none.
     #[must_use]
     pub fn failing_share(&self) -> f64 {
         ratio_of(self.failing, self.elements).unwrap_or(0.0)
+    }
+}
+
+/// What a difference amounts to that is no number, or its magnitude.
+pub(super) fn greatest_error(unmatched_nan: u64, mismatched: u64, finite: f64) -> f64 {
+    if unmatched_nan > 0 {
+        f64::NAN
+    } else if mismatched > 0 {
+        f64::INFINITY
+    } else {
+        finite
     }
 }
 
@@ -137,6 +163,7 @@ struct Sums {
     dump: Specials,
     golden: Specials,
     mismatched: u64,
+    unmatched_nan: u64,
     failing: u64,
     errors: ErrorSums,
     distances: DistanceSums,
@@ -150,6 +177,7 @@ impl Merge for Sums {
         self.dump.add(&next.dump);
         self.golden.add(&next.golden);
         self.mismatched += next.mismatched;
+        self.unmatched_nan += next.unmatched_nan;
         self.failing += next.failing;
         self.errors.merge(&next.errors);
         self.distances.merge(&next.distances);
@@ -203,7 +231,7 @@ impl Findings {
     fn take(&mut self, bytes: &Bytes<'_>, block: &mut Block, level: Level) {
         block.load(bytes);
         let sums = sums(bytes, block, level, &self.test);
-        self.first_mismatch = self.first_mismatch.or_else(|| first_mismatch(block, bytes));
+        self.first_mismatch = self.first_mismatch.or_else(|| block.first_unmeasured(bytes, &self.test));
         if may_exceed(self.peak, sums.errors.max_abs, bytes) {
             let peak = block.peak(bytes, sums.errors.max_abs);
             self.peak = greater(self.peak, peak.map(|peak| block.judged(peak, bytes, &self.test)));
@@ -285,19 +313,13 @@ fn sums(bytes: &Bytes<'_>, block: &mut Block, level: Level, test: &Test) -> Sums
         excluded: block.excluded().len() as u64,
         dump: block.dump_specials,
         golden: block.golden_specials,
-        mismatched: block.count_excluded(Excluded::Mismatched),
+        mismatched: block.mismatched(),
+        unmatched_nan: block.unmatched_nan(test),
         failing,
         errors,
         distances,
         differing: block.differing,
     }
-}
-
-fn first_mismatch(block: &Block, bytes: &Bytes<'_>) -> Option<Peak> {
-    let (position, _) = block.excluded().iter().find(|(_, why)| *why == Excluded::Mismatched)?;
-    let (dump_bits, golden_bits) = bytes.bits(*position);
-    let index = bytes.first + *position as u64;
-    Some(Peak { index, dump_bits, golden_bits, error: None, exact: 0, fails: true })
 }
 
 /// The golden of a block in the dump's dtype.
@@ -327,6 +349,7 @@ fn metrics(findings: Findings, comparison: &Comparison, golden_dtype: DType) -> 
         dump: sums.dump,
         golden: sums.golden,
         mismatched: sums.mismatched,
+        unmatched_nan: sums.unmatched_nan,
         first_mismatch: first_mismatch.map(worst),
         failing: sums.failing,
         max_abs: errors.max_abs,

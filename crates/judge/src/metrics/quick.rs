@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 
 use tensortap_abi::DType;
 
-use super::block::{Block, Bytes, Excluded, may_exceed};
+use super::block::{Block, Bytes, may_exceed};
 use super::comparison::Comparison;
 use super::distance::TakeDistances;
-use super::full::round_golden;
+use super::full::{greatest_error, round_golden};
 use super::peak::{Peak, Worst, greater};
 use super::rule::Test;
 use super::stream::{Pass, sealed};
@@ -24,7 +24,11 @@ pub struct Quick {
     pub failing: u64,
     /// Positions where one side is NaN, +Inf, -Inf or finite and the other is not.
     pub mismatched: u64,
-    /// Greatest magnitude of a difference.
+    /// Positions with a NaN that nothing matches.
+    pub unmatched_nan: u64,
+    /// The first of both kinds.
+    pub first_mismatch: Option<Worst>,
+    /// Greatest magnitude of a difference between finite values.
     pub max_abs: f64,
     /// The first element that has it, unless it is 0.
     pub worst: Option<Worst>,
@@ -36,6 +40,18 @@ impl Quick {
     pub fn passes(&self) -> bool {
         self.failing == 0
     }
+
+    /// Greatest magnitude of a difference: NaN where a NaN is not matched, else infinite where an infinity is not.
+    #[must_use]
+    pub fn max_abs_err(&self) -> f64 {
+        greatest_error(self.unmatched_nan, self.mismatched, self.max_abs)
+    }
+
+    /// The first element that no number measures, else the first with the greatest error; `None` when all are equal.
+    #[must_use]
+    pub fn worst_element(&self) -> Option<&Worst> {
+        self.first_mismatch.as_ref().or(self.worst.as_ref())
+    }
 }
 
 /// The pass behind [`Quick`].
@@ -46,6 +62,8 @@ pub struct QuickPass {
     elements: u64,
     failing: u64,
     mismatched: u64,
+    unmatched_nan: u64,
+    first_mismatch: Option<Peak>,
     peak: Option<Peak>,
     /// The golden in the dump's dtype, where that judges.
     rounded: Option<Vec<u8>>,
@@ -62,6 +80,8 @@ impl sealed::State for QuickPass {
             elements: 0,
             failing: 0,
             mismatched: 0,
+            unmatched_nan: 0,
+            first_mismatch: None,
             peak: None,
             rounded: comparison.judges_rounded().then(Vec::new),
         }
@@ -83,18 +103,23 @@ impl sealed::State for QuickPass {
         self.elements += next.elements;
         self.failing += next.failing;
         self.mismatched += next.mismatched;
+        self.unmatched_nan += next.unmatched_nan;
+        self.first_mismatch = self.first_mismatch.or(next.first_mismatch);
         self.peak = greater(self.peak, next.peak);
     }
 
     fn finish(self, comparison: &Comparison) -> Quick {
         let dump = comparison.dump_dtype();
         let golden = if comparison.judges_rounded() { dump } else { comparison.golden_dtype() };
+        let worst = |peak: Peak| peak.worst(comparison.shape(), dump, golden);
         Quick {
             elements: self.elements,
             failing: self.failing,
             mismatched: self.mismatched,
+            unmatched_nan: self.unmatched_nan,
+            first_mismatch: self.first_mismatch.map(worst),
             max_abs: self.max_abs(),
-            worst: self.peak.map(|peak| peak.worst(comparison.shape(), dump, golden)),
+            worst: self.peak.map(worst),
         }
     }
 }
@@ -136,7 +161,9 @@ impl QuickPass {
             failing = if test.same_bits { block.differing } else { failing + over };
         }
         self.failing += failing;
-        self.mismatched += block.count_excluded(Excluded::Mismatched);
+        self.mismatched += block.mismatched();
+        self.unmatched_nan += block.unmatched_nan(test);
+        self.first_mismatch = self.first_mismatch.or_else(|| block.first_unmeasured(bytes, test));
         self.take_peak(bytes, max_abs);
     }
 

@@ -49,6 +49,10 @@ pub struct Measures {
     mismatched: Option<u64>,
     #[serde(serialize_with = "json_optional_float")]
     max_abs_err: Option<f64>,
+    /// Over pairs of finite values.
+    #[serde(serialize_with = "json_optional_float")]
+    max_finite_err: Option<f64>,
+    unmatched_nan: Option<u64>,
     worst: Option<WorstDocument>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     full: Option<FullDocument>,
@@ -108,6 +112,8 @@ struct RoundedDocument {
     mismatched: u64,
     #[serde(serialize_with = "json_float")]
     max_abs_err: f64,
+    #[serde(serialize_with = "json_float")]
+    max_finite_err: f64,
     max_ulps: Option<u64>,
     #[serde(serialize_with = "json_optional_float")]
     mean_ulps: Option<f64>,
@@ -152,6 +158,8 @@ pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
         failing: None,
         mismatched: None,
         max_abs_err: outcome.max_abs(),
+        max_finite_err: outcome.max_finite(),
+        unmatched_nan: outcome.unmatched_nan(),
         worst: None,
         full: None,
     };
@@ -161,14 +169,14 @@ pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
             elements: Some(quick.elements),
             failing: Some(quick.failing),
             mismatched: Some(quick.mismatched),
-            worst: quick.worst.as_ref().map(worst),
+            worst: quick.worst_element().map(worst),
             ..blank
         },
         Evidence::Full(metrics) => Measures {
             elements: Some(metrics.elements),
             failing: Some(metrics.failing),
             mismatched: Some(metrics.mismatched),
-            worst: metrics.worst.as_ref().map(worst),
+            worst: metrics.worst_element().map(worst),
             full: Some(full(metrics)),
             ..blank
         },
@@ -223,7 +231,7 @@ fn full(metrics: &Metrics) -> FullDocument {
         measured: metrics.measured,
         mean_abs_err: metrics.mean_abs,
         rmse: metrics.rmse,
-        max_rel_err: metrics.max_relative,
+        max_rel_err: metrics.max_rel_err(),
         mean_rel_err: metrics.mean_relative,
         dump_norm: metrics.dump_norm,
         golden_norm: metrics.golden_norm,
@@ -241,11 +249,12 @@ fn rounded(metrics: &Metrics) -> RoundedDocument {
     RoundedDocument {
         failing: metrics.failing,
         mismatched: metrics.mismatched,
-        max_abs_err: metrics.max_abs,
+        max_abs_err: metrics.max_abs_err(),
+        max_finite_err: metrics.max_abs,
         max_ulps: metrics.max_ulps,
         mean_ulps: metrics.mean_ulps,
         bit_exact: metrics.bit_exact(),
-        worst: metrics.worst.as_ref().map(worst),
+        worst: metrics.worst_element().map(worst),
     }
 }
 

@@ -35,6 +35,10 @@ struct OutputDocument<'a> {
     name: &'a str,
     #[serde(serialize_with = "json_optional_float")]
     max_abs_err: Option<f64>,
+    /// Over pairs of finite values.
+    #[serde(serialize_with = "json_optional_float")]
+    max_finite_err: Option<f64>,
+    unmatched_nan: Option<u64>,
     verdict: &'static str,
     elements: u64,
     outside: u64,
@@ -118,6 +122,8 @@ impl<'a> OutputDocument<'a> {
         OutputDocument {
             name: &output.name,
             max_abs_err: metrics.map(Metrics::max_abs_err),
+            max_finite_err: metrics.map(|m| m.max_abs),
+            unmatched_nan: metrics.map(|m| m.unmatched_nan),
             verdict: if output.passed() { "pass" } else { "fail" },
             elements: metrics.map_or(0, |m| m.elements),
             outside: metrics.map_or(0, |m| m.failing),
@@ -309,7 +315,7 @@ mod tests {
             first_outside: detail.unwrap().first_failing,
         };
         let json = serde_json::to_value(OutputDocument::of(&output)).unwrap();
-        assert_eq!(json["max_abs_err"], "NaN");
+        assert_eq!((&json["max_abs_err"], &json["max_finite_err"]), (&"Infinity".into(), &0.0.into()));
         assert_eq!(
             json["first_outside"],
             serde_json::json!({"index": 3, "actual": "-Infinity", "expected": 1.5})

@@ -170,7 +170,7 @@ pub(super) fn push_end(
 ) {
     match row.summary().and_then(|summary| summary.exact_range) {
         Some(range) => put(out, format_args!("{}", exact(range))),
-        None => push_float(out, row.finite_stats().map(|stats| of(&stats))),
+        None => push_float(out, row.value_stats().map(|stats| of(&stats))),
     }
 }
 
@@ -180,7 +180,7 @@ pub(super) fn show_end(
     of: fn(&TensorStats) -> f64,
     exact: fn((i128, i128)) -> i128,
 ) {
-    let value = row.finite_stats().map(|stats| of(&stats));
+    let value = row.value_stats().map(|stats| of(&stats));
     match (row.summary().and_then(|summary| summary.exact_range), value) {
         (Some(range), _) => put(out, format_args!("{}", exact(range))),
         // Other integers are whole numbers, too.

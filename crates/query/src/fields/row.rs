@@ -52,6 +52,11 @@ impl<'a> Row<'a> {
         self.stats().filter(|stats| stats.numel > stats.nan.saturating_add(stats.inf))
     }
 
+    /// Statistics to be shown: NaN where there are no finite values.
+    pub(super) fn value_stats(&self) -> Option<TensorStats> {
+        self.stats().map(TensorStats::over_values)
+    }
+
     pub(super) fn summary(&self) -> Option<&'a Summary> {
         self.measured.and_then(|measured| measured.summary.as_ref())
     }

@@ -25,18 +25,19 @@ const DIGITS: usize = 4;
 /// Writers named of one output.
 const NAMED: usize = 4;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     ("OUTPUT", 0, false),
     ("VERDICT", 0, false),
     ("DTYPE", 0, false),
     ("SHAPE", 0, false),
     ("MAX ABS", 0, true),
+    ("NAN", 0, true),
     ("WRITTEN BY", 0, false),
     ("RULE", 0, false),
     ("OUTSIDE, OR WHY", 0, false),
 ];
 /// What a narrow terminal goes without, in this order.
-const DISPENSABLE: [&str; 4] = ["RULE", "DTYPE", "SHAPE", "WRITTEN BY"];
+const DISPENSABLE: [&str; 5] = ["RULE", "DTYPE", "SHAPE", "NAN", "WRITTEN BY"];
 
 /// Compares the outputs and prints them.
 pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
@@ -103,13 +104,14 @@ fn what(diff: &OutputDiff) -> String {
     }
 }
 
-fn cells(row: &OutputRow) -> [String; 8] {
+fn cells(row: &OutputRow) -> [String; 9] {
     [
         printable(&row.name).into_owned(),
         verdict_word(row.outcome.verdict).into(),
         row.dtype.name().into(),
         sizes_text(&row.shape),
         row.outcome.max_abs().map_or("-".into(), |error| significant(error, DIGITS)),
+        row.outcome.unmatched_nan().map_or("-".into(), grouped),
         writers_text(&row.writers),
         rule_text(&row.rule),
         outside_or_why(&row.outcome),
@@ -141,12 +143,14 @@ fn write_detail(out: &mut dyn Write, row: &OutputRow) -> anyhow::Result<()> {
     Ok(())
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 13] = [
     "output",
     "dtype",
     "shape",
     "verdict",
     "max_abs_err",
+    "max_finite_err",
+    "unmatched_nan",
     "max_rel_err",
     "rmse",
     "max_ulps",
@@ -160,14 +164,16 @@ fn write_csv(out: &mut dyn Write, diff: &OutputDiff) -> anyhow::Result<()> {
     diff.rows.iter().try_for_each(|row| write_csv_line(out, &csv_cells(row)))
 }
 
-fn csv_cells(row: &OutputRow) -> [String; 11] {
-    let [max_abs, relative, rmse, ulps, failing] = measured(&row.outcome);
+fn csv_cells(row: &OutputRow) -> [String; 13] {
+    let [max_abs, max_finite, nan, relative, rmse, ulps, failing] = measured(&row.outcome);
     [
         row.name.clone(),
         row.dtype.name().into(),
         sizes_text(&row.shape),
         verdict_word(row.outcome.verdict).into(),
         max_abs,
+        max_finite,
+        nan,
         relative,
         rmse,
         ulps,
@@ -177,16 +183,17 @@ fn csv_cells(row: &OutputRow) -> [String; 11] {
     ]
 }
 
-/// Greatest error, greatest relative one, RMSE, greatest distance in ULP and elements outside; empty where not measured.
-fn measured(outcome: &Outcome) -> [String; 5] {
+/// Greatest error, that of finite values, NaN that nothing matches, greatest relative error, RMSE, greatest distance in ULP and elements outside; empty where not measured.
+fn measured(outcome: &Outcome) -> [String; 7] {
     let text = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
     let (relative, rmse, ulps, failing) = match &outcome.evidence {
-        Evidence::Full(m) => (Some(m.max_relative), m.rmse, m.max_ulps, Some(m.failing)),
+        Evidence::Full(m) => (Some(m.max_rel_err()), m.rmse, m.max_ulps, Some(m.failing)),
         Evidence::Identical => (Some(0.0), Some(0.0), Some(0), Some(0)),
         _ => (None, None, None, None),
     };
-    [text(outcome.max_abs()), text(relative), text(rmse), count(ulps), count(failing)]
+    let (all, finite, nan) = (outcome.max_abs(), outcome.max_finite(), outcome.unmatched_nan());
+    [text(all), text(finite), count(nan), text(relative), text(rmse), count(ulps), count(failing)]
 }
 
 /// Writes a line of comma-separated values, with quotes around what needs them.

@@ -18,7 +18,7 @@ use tensortap_query::words::{printable, record_name};
 /// Rows shown where no number of them is asked for.
 const LISTED: usize = 40;
 /// What a narrow terminal goes without, in this order.
-const DISPENSABLE: [&str; 6] = ["DTYPE", "SHAPE", "RULE", "MAX REL", "MAX ULP", "VERDICT"];
+const DISPENSABLE: [&str; 7] = ["DTYPE", "SHAPE", "RULE", "MAX REL", "MAX ULP", "NAN", "VERDICT"];
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {

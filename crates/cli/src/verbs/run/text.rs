@@ -84,10 +84,20 @@ fn output_lines(output: &OutputVerdict, width: usize) -> String {
 fn extent(metrics: &Metrics) -> String {
     let error = significant(metrics.max_abs_err(), 3);
     let all = counted(metrics.elements, "element");
-    match metrics.failing {
-        0 => format!("max error {error}, {all}"),
-        outside => format!("max error {error}, {} of {all} wrong", grouped(outside)),
+    let mut text = format!("max error {error}, ");
+    text += &match metrics.failing {
+        0 => all,
+        outside => format!("{} of {all} wrong", grouped(outside)),
+    };
+    if metrics.mismatched > 0 {
+        let among = if metrics.unmatched_nan > 0 {
+            format!("{} by NaN", grouped(metrics.unmatched_nan))
+        } else {
+            format!("{} by infinities", grouped(metrics.mismatched))
+        };
+        text += &format!(", {among}; of finite values {}", significant(metrics.max_abs, 3));
     }
+    text
 }
 
 /// Coordinates of an element; those of one that stands alone are 0.
