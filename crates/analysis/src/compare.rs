@@ -65,6 +65,7 @@ fn missing(state: PayloadState) -> &'static str {
     match state {
         PayloadState::None => "not captured",
         PayloadState::Truncated => "stored in part",
+        PayloadState::Missing => "missing: the payload file does not have it",
         other => other.name(),
     }
 }

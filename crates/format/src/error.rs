@@ -41,6 +41,12 @@ pub enum FormatError {
         /// What gave it away.
         reason: String,
     },
+    /// The orchestration's own arguments, without the dump that they belong to.
+    #[error("{} holds the orchestration's own arguments and no records, and the dump that it belongs to is not beside it; copy the dump's whole folder", path.display())]
+    OrchestrationArgsAlone {
+        /// The file.
+        path: PathBuf,
+    },
     /// A manifest cannot be understood.
     #[error("{} cannot be read as a manifest: {}{reason}; copy the dump again from where it was taken, or take it again", path.display(), record.map(|index| format!("record {index}: ")).unwrap_or_default())]
     BadManifest {

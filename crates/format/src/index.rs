@@ -189,13 +189,10 @@ fn not_a_dump(path: &Path, reason: &str) -> FormatError {
     FormatError::NotADump { path: path.to_owned(), reason: reason.to_owned() }
 }
 
-/// A manifest says the same as an index, but is not read in its place without being asked: somebody should know of the damage.
+/// A whole manifest beside the index is read in its place; this is what to say where there is none.
 fn damaged(path: &Path, reason: &str) -> FormatError {
     let remedy = if path.with_file_name(MANIFEST_FILE).is_file() {
-        format!(
-            "copy the dump again, or move {} away: {MANIFEST_FILE} beside it says the same of a closed dump",
-            path.display()
-        )
+        format!("and {MANIFEST_FILE} beside it cannot be read either; copy the dump again or take it again")
     } else {
         "the dump cannot be opened, copy it again or take it again".to_owned()
     };

@@ -75,7 +75,7 @@ pub use reader::{Dump, Records, Tail, Uncaptured};
 pub use record::{IndexRecord, Payload, PayloadState};
 pub use repair::{Repair, repair, repair_without_payloads};
 pub use scalar::ScalarValue;
-pub use source::DumpFormat;
+pub use source::{DumpFormat, PassedOver, WhyPassedOver};
 pub use survey::Gap;
 pub use task::{
     Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, Pending, Task, TaskFacts,

@@ -39,7 +39,8 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
         return Ok(Vec::new());
     }
     let head = expected_head(&source, &path)?;
-    let mut check = Check { head: &head, dir: dump.dir(), records: dump.records(), problems: Vec::new() };
+    let mut check =
+        Check { head: &head, dir: dump.dir(), records: dump.records_as_said(), problems: Vec::new() };
     let file = BufReader::with_capacity(1 << 18, open_regular(&path)?);
     let mut json = serde_json::Deserializer::from_reader(file);
     if let Err(error) = check.deserialize(&mut json).and_then(|()| json.end()) {

@@ -89,7 +89,8 @@ impl Dump {
 
     /// The payload file, when it holds all of the record's payload; `None` when there are no bytes to hold.
     fn check_stored(&self, record: &Record) -> Result<Option<&File>, FormatError> {
-        if !matches!(record.payload, PayloadState::Stored | PayloadState::Truncated) {
+        let may_be_read = [PayloadState::Stored, PayloadState::Truncated, PayloadState::Missing];
+        if !may_be_read.contains(&record.payload) {
             return Err(FormatError::NoPayload { record: record.to_string(), state: record.payload.name() });
         }
         if record.bin_size == 0 {

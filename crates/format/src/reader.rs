@@ -1,7 +1,8 @@
 //! Reading a dump: finished, still being written, or torn; by this project or another.
 
 use std::{
-    fs::File,
+    fs::{self, File},
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -10,11 +11,11 @@ use serde_json::{Map, Value};
 use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
 use crate::{
-    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, MANIFEST_FILE, Names,
-    OrchestrationArg, Record, RunInfo, Status, Tasks, Totals,
+    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg, Record,
+    RunInfo, Status, Tasks, Totals,
     join::TaskMeaning,
     names::{Located, locate},
-    source::{Indexed, Source, Walk, open_manifest},
+    source::{PassedOver, Source, Walk, open_indexed, open_manifest},
 };
 
 /// How the index ends.
@@ -65,6 +66,8 @@ pub struct Dump {
     dir: PathBuf,
     source: Source,
     pub(crate) payloads: OnceLock<File>,
+    /// Length of the payload file; no limit while somebody writes it.
+    payload_limit: u64,
 }
 
 const _: () = {
@@ -74,11 +77,16 @@ const _: () = {
 
 impl Dump {
     /// Opens the dump that `path` names: by one of its files, its folder, or a folder that holds it. What it is is told
-    /// from its content, not from its name.
+    /// from its content, not from its name. An index that is damaged or cut short gives way to a whole manifest that has
+    /// more; [`Dump::passed_over`] says so.
     pub fn open(path: &Path) -> Result<Dump, FormatError> {
         let Located { dir, file, is_index } = locate(path)?;
         let source = if is_index { open_indexed(&file)? } else { Source::Held(open_manifest(&file)?) };
-        Ok(Dump { dir, source, payloads: OnceLock::new() })
+        let mut dump = Dump { dir, source, payloads: OnceLock::new(), payload_limit: u64::MAX };
+        if dump.tail() != Tail::Open {
+            dump.payload_limit = limit(&dump.payload_path());
+        }
+        Ok(dump)
     }
 
     /// The dump's folder.
@@ -168,13 +176,19 @@ impl Dump {
     /// The record at a position.
     pub fn record(&self, index: u64) -> Result<Record, FormatError> {
         let no_record = || FormatError::NoRecord { index, records: self.len() };
-        self.source.record(index).ok_or_else(no_record)?
+        let record = self.source.record(index).ok_or_else(no_record)??;
+        Ok(record.within(self.payload_limit))
     }
 
     /// Every record, in the order of the index or manifest.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        Records { dump: self, next: 0, walk: Walk::new() }
+        Records { dump: self, next: 0, walk: Walk::new(), payload_limit: self.payload_limit }
+    }
+
+    /// The same as index or manifest say them, whatever the payload file has.
+    pub(crate) fn records_as_said(&self) -> Records<'_> {
+        Records { payload_limit: u64::MAX, ..self.records() }
     }
 
     /// What a record of the manifest says that no field of [`Record`] holds, key by key.
@@ -189,19 +203,19 @@ impl Dump {
     /// Every task with its kernels, arguments, dispatches and edges, put together from one walk over the dump.
     pub fn tasks(&self) -> Result<Tasks, FormatError> {
         let mut tasks = match &self.source {
-            Source::Indexed(indexed) => indexed.tasks()?,
-            Source::Held(held) => held.tasks()?,
+            Source::Indexed(indexed) => indexed.tasks(self.payload_limit)?,
+            Source::Held(held) => held.tasks(self.payload_limit)?,
         };
         tasks.give_names(|task_id| self.task_names(task_id));
         Ok(tasks)
     }
 
-    /// An index of an earlier version beside the manifest that the dump was read from, and that version.
+    /// An index beside the manifest that the dump was read from in its place: of an earlier version, or worse than it.
     #[must_use]
-    pub fn passed_over(&self) -> Option<(&Path, u32)> {
+    pub fn passed_over(&self) -> Option<&PassedOver> {
         match &self.source {
             Source::Indexed(_) => None,
-            Source::Held(held) => held.passed_over.as_ref().map(|(path, version)| (path.as_path(), *version)),
+            Source::Held(held) => held.passed_over.as_ref(),
         }
     }
 
@@ -265,19 +279,12 @@ impl Dump {
     }
 }
 
-/// Opens a dump by its index. One of an earlier version is passed over: the manifest of a closed dump says the same.
-fn open_indexed(file: &Path) -> Result<Source, FormatError> {
-    match Indexed::open(file) {
-        Err(FormatError::Version { path, found, known }) if found < known => {
-            let manifest = file.with_file_name(MANIFEST_FILE);
-            if !manifest.is_file() {
-                return Err(FormatError::Version { path, found, known });
-            }
-            let mut held = open_manifest(&manifest)?;
-            held.passed_over = Some((path, found));
-            Ok(Source::Held(held))
-        }
-        opened => opened.map(Source::Indexed),
+/// Length of a payload file: nothing when there is none. Where it cannot be told, reading will say why.
+fn limit(path: &Path) -> u64 {
+    match fs::metadata(path) {
+        Ok(metadata) => metadata.len(),
+        Err(e) if e.kind() == ErrorKind::NotFound => 0,
+        Err(_) => u64::MAX,
     }
 }
 
@@ -294,6 +301,7 @@ pub struct Records<'d> {
     dump: &'d Dump,
     next: usize,
     walk: Walk,
+    payload_limit: u64,
 }
 
 impl Iterator for Records<'_> {
@@ -302,7 +310,7 @@ impl Iterator for Records<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let record = self.dump.source.next_record(self.next, &mut self.walk)?;
         self.next += 1;
-        Some(record)
+        Some(record.map(|record| record.within(self.payload_limit)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

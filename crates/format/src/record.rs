@@ -111,6 +111,8 @@ pub enum PayloadState {
     Overwritten,
     /// In the payload file, in part.
     Truncated,
+    /// Said to be in the payload file, which ended before it, or was not there, when the dump was opened. No manifest says it.
+    Missing,
 }
 
 impl PayloadState {
@@ -123,6 +125,7 @@ impl PayloadState {
             PayloadState::Dropped => "dropped",
             PayloadState::Overwritten => "overwritten",
             PayloadState::Truncated => "truncated",
+            PayloadState::Missing => "missing",
         }
     }
 

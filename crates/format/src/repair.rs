@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -11,14 +13,14 @@ use crate::{
     MANIFEST_FILE, Payload, Status, ThreadEnd, Totals,
     args_check::args_are_right,
     error::AtPath,
-    files::{Tail, open_exclusively, unfinished, write_json_files},
+    files::{Tail, create_new, lock_for_writing, open_exclusively, unfinished, write_json_files},
     frame::FrameEncoder,
     index::Index,
-    manifest::Source,
+    manifest::{Source, StreamError},
     manifest_check::{is_written_as, manifest_problems},
     names::{Located, locate},
     rewrite::rewrite,
-    source::open_manifest,
+    source::{Held, has_more, open_manifest, take_end, whole_manifest},
     survey::{Survey, in_flight},
 };
 
@@ -39,11 +41,17 @@ pub struct Repair {
     pub missing_records: u64,
     /// Payloads that the payload file no longer has; their metadata stays, marked dropped.
     pub lost_payloads: u64,
+    /// Of an index that was set aside because the manifest has more: the records that could be read from it. The dump is read
+    /// from its manifest from now on.
+    pub set_aside: Option<u64>,
+    /// Files as they were before, beside those that took their names.
+    pub kept: Vec<PathBuf>,
 }
 
 /// Makes a dump whole: cuts the index behind its last good frame, gives up payloads that the payload file does not
-/// have, and writes footer, manifest and graph. A dump that is whole is left alone, so repairing twice is repairing
-/// once. One that is still being written is refused, and so is one whose payload file is not there at all: it may yet be found.
+/// have, and writes footer, manifest and graph. Where the index has less than a whole manifest beside it, the manifest stays and
+/// the index is set aside. Whatever is replaced or cut is kept beside what takes its name. A dump that is whole is left
+/// alone, so repairing twice is repairing once. One that is still being written is refused, and so is one whose payload file is not there at all: it may yet be found.
 pub fn repair(path: &Path) -> Result<Repair, FormatError> {
     repair_as(path, false)
 }
@@ -58,16 +66,28 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
     if !is_index {
         return Err(not_repairable(index_path));
     }
-    let index = Index::from_file(open_exclusively(&index_path)?, &index_path)?;
+    let index = match Index::from_file(open_exclusively(&index_path)?, &index_path) {
+        Err(error @ (FormatError::HeaderDamaged { .. } | FormatError::NotADump { .. })) => {
+            let held = whole_manifest(&index_path, None).ok_or(error)?;
+            return set_aside(dir, &index_path, &held, 0);
+        }
+        opened => opened?,
+    };
     let payload_path = dir.join(&index.info.bin_file);
     let found_bytes = payload_file_bytes(&payload_path)?;
     let payload_bytes = found_bytes.unwrap_or(0);
     let mut lost: BTreeMap<u32, Loss> = BTreeMap::new();
-    let survey = Survey::of(&index, |thread, _, record| {
+    let mut survey = Survey::of(&index, |thread, _, record| {
         if is_lost(record, payload_bytes) {
             count_lost(&mut lost, thread, record);
         }
     })?;
+    if let Some(held) = whole_manifest(&index_path, Some(index.info.run_id)) {
+        if has_more(&held, &survey) {
+            return set_aside(dir, &index_path, &held, survey.totals.total_tensors);
+        }
+        take_end(&held, &mut survey);
+    }
     let payloads = lost.values().map(|loss| loss.records).sum();
     if payloads > 0 && found_bytes.is_none() && !without_payloads {
         return Err(FormatError::PayloadFileMissing { path: payload_path, dir, payloads });
@@ -85,13 +105,110 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
         cut_bytes: if is_whole { 0 } else { cut_bytes(&index, &survey) },
         missing_records: survey.missing().iter().fold(0, |sum, loss| sum.saturating_add(loss.records)),
         lost_payloads: payloads,
+        set_aside: None,
+        kept: Vec::new(),
     };
+    let aside = Aside::new(&dir)?;
     if is_whole {
         report.changed = write_missing_json(&dir, &index, &survey, &footer)?;
     } else {
+        if !lost.is_empty() || report.cut_bytes > 0 {
+            report.kept.push(second_name(&index_path)?);
+        }
         close(&dir, index, &survey, footer, (!lost.is_empty()).then_some(payload_bytes))?;
     }
+    report.kept.extend(aside.what_changed()?);
     Ok(report)
+}
+
+/// Leaves a dump to its manifest: the index, which has less, gets another name.
+fn set_aside(dir: PathBuf, index: &Path, held: &Held, records: u64) -> Result<Repair, FormatError> {
+    let payload_bytes = payload_file_bytes(&dir.join(&held.info.bin_file))?.unwrap_or(0);
+    if held.stored_end() > payload_bytes {
+        let reason = "its index is damaged and payloads are missing, too; its records and the payloads that are there can \
+                      be read from its manifest";
+        return Err(FormatError::NotRepairable { path: held.manifest.clone(), format: held.format, reason });
+    }
+    let old = free_name(index);
+    fs::rename(index, &old).at("rename", index)?;
+    Ok(Repair {
+        dir,
+        changed: true,
+        status: held.footer.as_ref().map_or(Status::Killed, |footer| footer.status),
+        records: held.len() as u64,
+        cut_bytes: 0,
+        missing_records: 0,
+        lost_payloads: 0,
+        set_aside: Some(records),
+        kept: vec![old],
+    })
+}
+
+/// A name beside `path` that nothing has: `<name>.old`, `<name>.old2`, …
+fn free_name(path: &Path) -> PathBuf {
+    let numbered = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if number == 1 { ".old".to_owned() } else { format!(".old{number}") });
+        PathBuf::from(name)
+    };
+    let mut names = (1..).map(numbered);
+    names.find(|name| !name.exists()).expect("a folder does not hold four thousand million files of one name")
+}
+
+/// Gives a file that is about to be replaced a second name; a copy where the file system has no links.
+fn second_name(path: &Path) -> Result<PathBuf, FormatError> {
+    let old = free_name(path);
+    fs::hard_link(path, &old).or_else(|_| fs::copy(path, &old).map(drop)).at("copy", path)?;
+    Ok(old)
+}
+
+/// The JSON files as they were: second names, for those of them that a repair replaces.
+struct Aside {
+    files: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Aside {
+    fn new(dir: &Path) -> Result<Aside, FormatError> {
+        let mut files = Vec::new();
+        for name in [MANIFEST_FILE, GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE] {
+            let path = dir.join(name);
+            if !path.is_file() {
+                continue;
+            }
+            let old = second_name(&path)?;
+            files.push((path, old));
+        }
+        Ok(Aside { files })
+    }
+
+    /// What is kept of them: those whose content is no longer what it was.
+    fn what_changed(mut self) -> Result<Vec<PathBuf>, FormatError> {
+        let mut kept = Vec::new();
+        for (path, old) in std::mem::take(&mut self.files) {
+            let same = is_written_as(&path, |out| {
+                let mut file = fs::File::open(&old).map_err(StreamError::Output)?;
+                io::copy(&mut file, out).map(drop).map_err(StreamError::Output)
+            })?;
+            if same {
+                fs::remove_file(&old).at("remove", &old)?;
+            } else {
+                kept.push(old);
+            }
+        }
+        Ok(kept)
+    }
+}
+
+impl Drop for Aside {
+    /// A repair that failed leaves no second names of files that it did not replace.
+    fn drop(&mut self) {
+        for (path, old) in &self.files {
+            let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+            if inode(path) == inode(old) {
+                let _ = fs::remove_file(old);
+            }
+        }
+    }
 }
 
 /// What repairs is made from is the index; a manifest alone is whole or beyond help.
@@ -181,6 +298,9 @@ fn close(
 ) -> Result<(), FormatError> {
     let (file, end, totals) = match payload_bytes {
         Some(payload_bytes) => give_up_payloads(&index, survey.end, payload_bytes)?,
+        None if cut_bytes(&index, survey) > 0 => {
+            (copy_front(&index, survey.end)?, survey.end, survey.totals.clone())
+        }
         None => {
             index.file.set_len(survey.end).at("cut", &index.path)?;
             (index.file, survey.end, survey.totals.clone())
@@ -194,6 +314,24 @@ fn close(
     encoder.footer(&footer, end);
     Tail::at(end).append(&index.file, &index.path, &encoder.bytes)?;
     write_json_files(dir, &Source::new(&index, end, &footer, &in_flight)?)
+}
+
+/// Replaces the index by its first bytes; the old file has a second name and stays as it was.
+fn copy_front(index: &Index, end: u64) -> Result<fs::File, FormatError> {
+    let path = unfinished(&index.path)?;
+    let copied = || {
+        let mut file = create_new(&path)?;
+        lock_for_writing(&file, &path)?;
+        let front = fs::File::open(&index.path).at("open", &index.path)?;
+        io::copy(&mut front.take(end), &mut file).at("write", &path)?;
+        file.sync_data().at("sync", &path)?;
+        fs::rename(&path, &index.path).at("replace", &index.path)?;
+        Ok(file)
+    };
+    copied().inspect_err(|_| {
+        // The first error is the one to tell; the old index is untouched.
+        let _ = fs::remove_file(&path);
+    })
 }
 
 /// Marks payloads that are gone as dropped; their metadata and hashes stay.

@@ -2,6 +2,7 @@
 //! [`Dump`](crate::Dump) with one kind of [`Record`](crate::Record).
 
 mod beside;
+mod choose;
 mod detect;
 mod entries;
 mod fields;
@@ -16,6 +17,8 @@ mod task_graph;
 
 use std::fmt;
 
+pub use choose::{PassedOver, WhyPassedOver};
+pub(crate) use choose::{has_more, open_indexed, take_end, whole_manifest};
 pub(crate) use detect::{Detected, detect};
 pub(crate) use held::{Held, SaidCounter};
 pub(crate) use indexed::Indexed;

@@ -16,7 +16,7 @@ use crate::{
     json::Hex64,
     manifest_check::manifest_problems,
     names::quoted,
-    source::{Held, Indexed, SaidCounter, Source},
+    source::{Held, Indexed, PassedOver, SaidCounter, Source, WhyPassedOver},
 };
 
 /// Bytes read at a time while hashing.
@@ -106,6 +106,16 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// In one word: `bad` when something is wrong, `unverifiable` when no record could be checked, `ok` otherwise.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match (self.is_ok(), self.checked) {
+            (false, _) => "bad",
+            (true, 0) if self.records > 0 => "unverifiable",
+            (true, _) => "ok",
+        }
+    }
+
     /// Whether nothing is wrong.
     #[must_use]
     pub fn is_ok(&self) -> bool {
@@ -124,7 +134,7 @@ impl Verdict {
 impl Serialize for Verdict {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(6))?;
-        map.serialize_entry("verdict", if self.is_ok() { "ok" } else { "bad" })?;
+        map.serialize_entry("verdict", self.word())?;
         map.serialize_entry("records", &self.records)?;
         map.serialize_entry("checked", &self.checked)?;
         map.serialize_entry("unverifiable", &self.unverifiable)?;
@@ -147,7 +157,7 @@ pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
     let mut verdict = Verdict { records: dump.len(), ..Verdict::default() };
     match dump.source() {
         Source::Indexed(indexed) => check_end(dump, indexed, &mut verdict),
-        Source::Held(held) => check_held(held, &mut verdict),
+        Source::Held(held) => check_held(dump, held, &mut verdict),
     }
     let payload_bytes = dump.payload_file_bytes()?;
     let stored = collect_stored(dump, payload_bytes, &mut verdict)?;
@@ -210,7 +220,14 @@ fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
 }
 
 /// Whether a manifest's counters are right, and what lies beside it can be read.
-fn check_held(held: &Held, verdict: &mut Verdict) {
+fn check_held(dump: &Dump, held: &Held, verdict: &mut Verdict) {
+    if let Some(PassedOver { path, why: WhyPassedOver::Damaged { reason, records } }) = &held.passed_over {
+        let (path, all) = (path.display(), dump.len());
+        let what = format!(
+            "{path} is damaged ({reason}): it has {records} of {all} records, the manifest has them all"
+        );
+        verdict.problem(Problem::of_dump(what, repair_command(dump.dir())));
+    }
     let name = held.manifest.file_name().unwrap_or_default().display().to_string();
     for SaidCounter { key, said, counted } in &held.said {
         if said != counted {
@@ -257,7 +274,7 @@ fn collect_stored(
 ) -> Result<Vec<Stored>, FormatError> {
     let mut stored = Vec::new();
     let mut without_file = 0;
-    for record in dump.records() {
+    for record in dump.records_as_said() {
         let record = record?;
         let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
         if record.kind == ArgumentKind::Scalar && !dump.format().is_foreign() || hash.is_some() {

@@ -97,6 +97,22 @@ pub struct Record {
 }
 
 impl Record {
+    /// The same, knowing how long the payload file is.
+    pub(crate) fn within(mut self, payload_file_bytes: u64) -> Record {
+        let is_stored = matches!(self.payload, PayloadState::Stored | PayloadState::Truncated);
+        let end = self.bin_offset.saturating_add(self.bin_size);
+        if is_stored && self.bin_size > 0 && end > payload_file_bytes {
+            self.payload = PayloadState::Missing;
+        }
+        self
+    }
+
+    /// Bytes of the payload that can be read.
+    #[must_use]
+    pub fn readable_bytes(&self) -> u64 {
+        if self.payload == PayloadState::Missing { 0 } else { self.bin_size }
+    }
+
     /// `None` when the record is not an argument.
     pub(crate) fn new(
         index: u64,

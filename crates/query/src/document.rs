@@ -20,7 +20,9 @@ pub use compare::{
     DetailDocument, Measures, detail_document, evidence_word, measures, outcome_reason, verdict_word,
 };
 pub use diff::{DiffDocument, OutputsDocument, RepeatDocument};
-pub use files::{ExportDocument, Exported, ExtractDocument, RepairDocument, VerifyDocument, expect_name};
+pub use files::{
+    ExportDocument, Exported, ExtractDocument, RepairDocument, VerifyDocument, expect_name, why_unverifiable,
+};
 pub use list::{ListDocument, ListHead, MemberHead, SetHead, TornDocument};
 pub use record::{KernelNames, RecordDocument};
 pub use replay::{ReplayDocument, Spread, replay_verdict};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use tensortap::DumpStage;
-use tensortap::format::{ArgumentKind, PayloadState, Record, RunInfo, ScalarValue, Tail};
+use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail};
 
 use crate::number::{counted, grouped, significant};
 
@@ -113,6 +113,22 @@ pub fn short_float(value: f64) -> String {
     const DIGITS: usize = 6;
     let exact = format!("{value:?}");
     if exact.len() <= DIGITS + 2 { exact } else { significant(value, DIGITS) }
+}
+
+/// What ran, for heads: scene, platform and runtime, as far as the dump says them; of another project's dump, its format.
+pub fn what_ran(dump: &Dump) -> String {
+    let RunInfo { scene, platform, runtime, .. } = dump.info();
+    let mut text = if dump.format().is_foreign() { dump.format().name().to_owned() } else { String::new() };
+    let mut add = |between: &str, name: &str| {
+        if !name.is_empty() {
+            text += if text.is_empty() { "" } else { between };
+            text += name;
+        }
+    };
+    add(", ", scene);
+    add(" on ", platform);
+    add(", ", runtime);
+    text
 }
 
 /// What sets the record apart from one that was captured whole, in one piece and on time.

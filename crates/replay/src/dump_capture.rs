@@ -136,6 +136,7 @@ fn content(captured: &Captured) -> Content {
             Content::Missing("its payload was not captured; the level or a filter kept it out".into())
         }
         PayloadState::Dropped => Content::Missing("its payload was dropped for want of space".into()),
+        PayloadState::Missing => Content::Missing("its payload is missing from the payload file".into()),
         PayloadState::Overwritten => {
             Content::Missing("its payload was overwritten before the host read it".into())
         }

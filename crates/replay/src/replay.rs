@@ -104,9 +104,10 @@ impl<'c, 's> Preparation<'c, 's> {
 
     fn add(&mut self, capture: &'s dyn Capture) -> Result<(), ReplayError> {
         let config = self.config;
+        // First, because a dump of another program says neither.
+        let scene = find_scene(capture, &config.registry)?;
         let platform =
             engine::platform(config.platform.as_deref().unwrap_or(&capture.run().platform))?.name();
-        let scene = find_scene(capture, &config.registry)?;
         let (selected, dispatch) = select(config, capture)?;
         self.note_code(capture, scene, &selected);
         let wishes = Wishes {

@@ -96,7 +96,7 @@ pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
 
 /// Bytes to be read. Reads the index once more rather than keep records in memory.
 fn stored_bytes(dump: &Dump, selection: &Selection) -> Result<u64, FormatError> {
-    selection.records(dump).try_fold(0_u64, |sum, record| Ok(sum.saturating_add(record?.bin_size)))
+    selection.records(dump).try_fold(0_u64, |sum, record| Ok(sum.saturating_add(record?.readable_bytes())))
 }
 
 /// The same error in terms of the command line.

@@ -1,11 +1,13 @@
 //! `tensortap repair`: makes a torn dump whole.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use tensortap::format::{Repair, repair, repair_without_payloads};
 
 use tensortap_query::document::RepairDocument;
 
-use crate::dump_arg::DumpArg;
+use crate::dump_arg::{DumpArg, quoted};
 use crate::error::Exit;
 use crate::output::Output;
 use tensortap_query::number::{bytes, counted};
@@ -16,7 +18,8 @@ use tensortap_query::number::{bytes, counted};
     tensortap repair                   the newest dump under outputs/\n  \
     tensortap repair my_dump\n  \
     tensortap repair --without-payloads my_dump        tensor_dump.bin is lost for good\n\n\
-    What can be read stays; what cannot is cut off and counted. A dump that is whole is left alone, one that is \
+    What can be read stays; what cannot is cut off and counted. Where the index was damaged and the manifest has more, \
+    the manifest stays and the index is set aside. Whatever is replaced is kept beside it as FILE.old. A dump that is whole is left alone, one that is \
     still being written is refused, and so is one without its payload file unless told.\n\n\
     Exit status: 0 the dump is whole now, 2 it cannot be read")]
 pub struct RepairArgs {
@@ -40,12 +43,17 @@ pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
 }
 
 fn text(done: &Repair) -> String {
-    let Repair { dir, changed, status, records, cut_bytes, missing_records, lost_payloads } = done;
-    let (dir, records) = (dir.display(), counted(*records, "record"));
+    let Repair { changed, status, cut_bytes, missing_records, lost_payloads, .. } = done;
+    let (dir, records) = (done.dir.display(), counted(done.records, "record"));
     if !changed {
         return format!("{dir}: whole already, {records}, {status}\n");
     }
     let mut text = format!("{dir}: whole now, {records}, {status}\n");
+    if let Some(held) = done.set_aside {
+        let held = counted(held, "record");
+        text += &format!("  read from tensor_dump.json from now on: the index was damaged and had {held}\n");
+        return text + &kept(done);
+    }
     if *cut_bytes > 0 {
         text += &format!("  cut {} off the index that could not be read\n", bytes(*cut_bytes));
     }
@@ -58,5 +66,11 @@ fn text(done: &Repair) -> String {
     if *missing_records > 0 {
         text += &format!("  {} known to be missing\n", counted(*missing_records, "record"));
     }
-    text + "  wrote its end, tensor_dump.json and graph.json\n"
+    text + "  wrote its end, tensor_dump.json and graph.json\n" + &kept(done)
+}
+
+/// The names under which what was there before is kept.
+fn kept(done: &Repair) -> String {
+    let line = |path: &PathBuf| format!("  what was there before is kept as {}\n", quoted(path));
+    done.kept.iter().map(line).collect()
 }

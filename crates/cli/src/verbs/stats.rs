@@ -122,7 +122,7 @@ impl<F: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result
 fn extent(dump: &Dump, selection: &Selection, limit: u64) -> anyhow::Result<Extent> {
     let mut extent = Extent { records: 0, bytes: 0 };
     for record in selection.records(dump) {
-        let bytes = record?.bin_size;
+        let bytes = record?.readable_bytes();
         if extent.records < limit {
             extent.bytes = extent.bytes.saturating_add(bytes);
         }
@@ -136,7 +136,7 @@ impl Seen {
     fn shows(&self, measured: &Measured, only_flagged: bool) -> bool {
         let shows = !only_flagged || measured.is_flagged();
         self.records.set(self.records.get() + 1);
-        self.bytes.set(self.bytes.get().saturating_add(measured.record.bin_size));
+        self.bytes.set(self.bytes.get().saturating_add(measured.record.readable_bytes()));
         self.shown.set(self.shown.get() + u64::from(shows));
         shows
     }

@@ -6,7 +6,7 @@ use tensortap::format::{Dump, Tail, Verdict, verify};
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
 use crate::output::{self, Output};
-use tensortap_query::document::VerifyDocument;
+use tensortap_query::document::{VerifyDocument, why_unverifiable};
 use tensortap_query::number::{counted, grouped};
 
 /// What `tensortap verify` takes.
@@ -14,7 +14,7 @@ use tensortap_query::number::{counted, grouped};
 #[command(after_help = "Examples:\n  \
     tensortap verify                   the newest dump under outputs/\n  \
     tensortap verify my_dump --json\n\n\
-    Exit status: 0 nothing is wrong, 1 something is, 2 the dump cannot be read")]
+    Exit status: 0 nothing is wrong (unverifiable: nothing could be checked either), 1 something is, 2 the dump cannot be read")]
 pub struct VerifyArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -34,13 +34,16 @@ pub fn run(args: &VerifyArgs, output: Output) -> anyhow::Result<Exit> {
 
 fn text(dump: &Dump, verdict: &Verdict) -> String {
     let Verdict { records, checked, unverifiable, problems, more_problems } = verdict;
-    let word = output::verdict(if verdict.is_ok() { "OK" } else { "BAD" }, verdict.is_ok());
+    let word = output::verdict(&verdict.word().to_uppercase(), verdict.is_ok());
     let mut text = format!("{}: {word}\n", dump.dir().display());
     text += &format!("  {}, {} checked", counted(*records, "record"), grouped(*checked));
     if *unverifiable > 0 {
         text += &format!(", {} without a stored payload that could be", grouped(*unverifiable));
     }
     text += "\n";
+    if let Some(why) = why_unverifiable(dump, verdict) {
+        text += &format!("  nothing could be checked: {why}\n");
+    }
     if dump.tail() == Tail::Open {
         text += "  the run still goes on: this is what there is so far\n";
     }

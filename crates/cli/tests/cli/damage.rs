@@ -102,29 +102,52 @@ fn a_damaged_payload_is_not_exported() {
 }
 
 #[test]
-fn beside_a_damaged_index_the_manifest_is_pointed_to_and_works() {
+fn beside_a_damaged_index_the_manifest_is_read() {
     let folder = vector_example();
     let index = folder.path("d/tensor_dump.idx");
     std::fs::File::options().write(true).open(&index).unwrap().set_len(500).unwrap();
-    for line in ["list d", "verify d", "show d 3", "repair d"] {
-        let refused = folder.tensortap(line);
-        assert_eq!(refused.code, Some(2), "{line}: {refused:?}");
-        assert!(
-            refused.stderr.contains("move d/tensor_dump.idx away: tensor_dump.json"),
-            "{line}: {refused:?}"
-        );
-    }
-    std::fs::rename(&index, folder.path("damaged.idx")).unwrap();
-    assert!(folder.good("list d").stdout.contains("18 records"));
+    let listed = folder.good("list d").stdout;
+    assert!(listed.contains("18 records") && listed.contains("d/tensor_dump.idx is damaged"), "{listed}");
+    assert!(listed.contains("`tensortap repair d` sets the index aside."), "{listed}");
+    folder.good("show d 3");
     folder.good("blame d --reference");
-    // Without both there is nothing to point to.
-    std::fs::rename(folder.path("damaged.idx"), &index).unwrap();
+    let verdict = folder.tensortap("verify d");
+    assert!(verdict.code == Some(1) && verdict.stdout.contains("tensor_dump.idx is damaged"), "{verdict:?}");
+    // Without both there is nothing to read.
     std::fs::remove_file(folder.path("d/tensor_dump.json")).unwrap();
     let refused = folder.tensortap("list d");
     assert!(
         refused.code == Some(2) && refused.stderr.contains("copy it again or take it again"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_payload_file_that_was_cut_costs_the_records_behind_the_cut_and_no_others() {
+    let folder = vector_example();
+    let bin = folder.path("d/tensor_dump.bin");
+    let whole = std::fs::metadata(&bin).unwrap().len();
+    // The last payload is what the last task wrote.
+    std::fs::File::options().write(true).open(&bin).unwrap().set_len(whole - 1).unwrap();
+    let list = document(&folder.good("list d --json"));
+    let records = list["records"].as_array().unwrap();
+    let missing: Vec<_> = records.iter().filter(|r| r["payload"] == "missing").collect();
+    assert!(matches!(missing[..], [only] if only["stage"] == "after_completion"), "{missing:?}");
+
+    let stats = document(&folder.good("stats d --json"));
+    let measured = stats["records"].as_array().unwrap().iter().filter(|r| !r["stats"].is_null()).count();
+    assert_eq!(measured, 17, "{stats}");
+    assert!(folder.good("stats d").stdout.contains("1 record without content to measure"));
+
+    let exported = document(&folder.good("export d --format npy --out x --json"));
+    assert_eq!((&exported["tensors"], &exported["scalars"]), (&12.into(), &5.into()), "{exported}");
+    assert_eq!(exported["skipped"].as_array().map(Vec::len), Some(1), "{exported}");
+
+    let blamed = folder.tensortap("blame d --reference --json");
+    assert_eq!(blamed.code, Some(1), "{blamed:?}");
+    let tasks = document(&blamed)["tasks"].clone();
+    let label = |label: &str| tasks.as_array().unwrap().iter().filter(|t| t["label"] == label).count();
+    assert_eq!((label("ok"), label("unknown")), (4, 1), "{tasks}");
 }
 
 #[test]

@@ -41,9 +41,59 @@ fn a_dump_of_another_project_is_listed_shown_and_verified_like_ours() {
     let table = folder.good("list d").stdout;
     assert!(table.contains("simpler, third generation"), "{table}");
     let verdict = document(&folder.good("verify d/args_dump.json --json"));
-    assert_eq!((&verdict["verdict"], &verdict["unverifiable"]), (&json!("ok"), &json!(3)));
+    assert_eq!((&verdict["verdict"], &verdict["unverifiable"]), (&json!("unverifiable"), &json!(3)));
+    assert!(verdict["reason"].as_str().expect("why").contains("no content hashes"), "{verdict}");
+    let said = folder.good("verify d").stdout;
+    assert!(said.contains("d: UNVERIFIABLE\n") && said.contains("nothing could be checked: "), "{said}");
     let shown = folder.good("show d 1").stdout;
     assert!(shown.contains("arg_index_ambiguous"), "unknown keys are shown: {shown}");
+}
+
+#[test]
+fn what_a_dump_of_another_project_does_not_say_is_not_printed_as_an_empty_name() {
+    let folder = Folder::new();
+    third(&folder);
+    let head = |line: &str| folder.good(line).stdout.lines().next().map(str::to_owned);
+    assert_eq!(head("list d").as_deref(), Some("d: simpler, third generation, level meta"));
+    assert_eq!(head("stats d").as_deref(), Some("d: simpler, third generation"));
+    let refused = folder.tensortap("replay d --all");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.stderr.contains("does not say which scene") && !refused.stderr.contains("``"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn the_level_of_a_dump_of_another_project_is_told_by_what_it_holds_and_not_by_its_number() {
+    for (number, stored, level) in
+        [(2, false, "meta"), (3, false, "meta"), (2, true, "full"), (3, true, "full")]
+    {
+        let folder = Folder::new();
+        third(&folder);
+        let path = folder.path("d/args_dump.json");
+        let mut manifest: Value = serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON");
+        manifest["dump_args_level"] = number.into();
+        if stored {
+            manifest["args"][0]["bin_size"] = 8.into();
+        }
+        fs::write(&path, manifest.to_string()).expect("it can be written");
+        let table = folder.good("list d").stdout;
+        assert!(table.contains(&format!("generation, level {level}\n")), "{number}: {table}");
+    }
+}
+
+#[test]
+fn the_arguments_of_an_orchestration_alone_are_called_what_they_are() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --dump-args --out d");
+    fs::create_dir(folder.path("lone")).expect("a new folder");
+    fs::copy(folder.path("d/args_dump.json"), folder.path("lone/args_dump.json")).expect("it can be copied");
+    for line in ["list lone", "list lone/args_dump.json"] {
+        let refused = folder.tensortap(line);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("the orchestration's own arguments and no records"), "{refused:?}");
+    }
 }
 
 #[test]

@@ -44,13 +44,46 @@ fn a_torn_index_is_cut_and_closed() {
 }
 
 #[test]
+fn an_index_cut_short_is_set_aside_and_the_whole_manifest_stays() {
+    let folder = vector_example();
+    let (before, manifest) = (total(&folder), fs::read(folder.path("d/tensor_dump.json")).unwrap());
+    let index = fs::File::options().write(true).open(folder.path("d/tensor_dump.idx")).unwrap();
+    index.set_len(1500).unwrap();
+    drop(index);
+    assert_eq!(total(&folder), before, "every record is still read");
+    let said = folder.good("repair d").stdout;
+    for part in [
+        "d: whole now, 18 records, complete\n",
+        "read from tensor_dump.json",
+        "kept as d/tensor_dump.idx.old\n",
+    ] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    assert_eq!(fs::read(folder.path("d/tensor_dump.json")).unwrap(), manifest);
+    assert_eq!(fs::metadata(folder.path("d/tensor_dump.idx.old")).unwrap().len(), 1500);
+    assert_eq!(total(&folder), before);
+    folder.good("verify d");
+    folder.good("blame d --reference");
+}
+
+#[test]
 fn payloads_that_are_gone_are_given_up_and_counted() {
     let folder = vector_example();
     cut(&folder.path("d/tensor_dump.bin"), 1);
     let done = document(&folder.good("repair d --json"));
     assert_eq!(
         keys(&done),
-        ["changed", "cut_bytes", "dump", "lost_payloads", "missing_records", "records", "status"]
+        [
+            "changed",
+            "cut_bytes",
+            "dump",
+            "kept",
+            "lost_payloads",
+            "missing_records",
+            "records",
+            "set_aside",
+            "status"
+        ]
     );
     assert_eq!((&done["changed"], &done["records"], &done["dump"]), (&true.into(), &18.into(), &"d".into()));
     let lost = done["lost_payloads"].as_u64().unwrap();

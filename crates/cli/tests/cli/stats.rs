@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use crate::assert_snapshot;
-use crate::dumps::{Folder, cut, vector_example};
+use crate::dumps::{Folder, vector_example};
 use crate::json::{document, keys};
 
 fn records(document: &Value) -> &[Value] {
@@ -142,16 +142,4 @@ fn selectors_csv_and_records_without_content() {
     assert!(none.stdout.contains("0 of 18 records"), "{none:?}");
     let outcome = folder.tensortap("stats d --csv --json");
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
-}
-
-#[test]
-fn a_payload_file_that_is_too_short_is_an_error() {
-    let folder = vector_example();
-    cut(&folder.path("d/tensor_dump.bin"), 1);
-    for line in ["stats d", "stats d --json", "export d --format npy --out x"] {
-        let outcome = folder.tensortap(line);
-        assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
-        assert!(outcome.stderr.contains("tensor_dump.bin"), "{line}: {outcome:?}");
-    }
-    assert!(!folder.path("x/tensortap_export.json").exists(), "an export that failed has no manifest");
 }

@@ -91,6 +91,7 @@ fn a_torn_index_a_short_payload_file_and_a_changed_manifest_are_bad() {
 fn an_index_without_a_header_cannot_be_read() {
     let folder = vector_example();
     fs::write(folder.path("d/tensor_dump.idx"), "nothing").unwrap();
+    fs::remove_file(folder.path("d/tensor_dump.json")).unwrap();
     for verb in ["list", "verify", "repair"] {
         let outcome = folder.tensortap(&format!("{verb} d"));
         assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{verb}: {outcome:?}");

@@ -5,10 +5,10 @@ use std::{collections::HashMap, path::PathBuf};
 use serde_json::{Map, Value};
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 
-use super::normalise::Normal;
+use super::{choose::PassedOver, normalise::Normal};
 use crate::{
-    ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, IndexRecord, Record,
-    RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured,
+    ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, IndexRecord,
+    PayloadState, Record, RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured,
     join::{Definitions, TaskTable},
     layout::MAX_ARGUMENT_BYTES,
 };
@@ -38,8 +38,8 @@ pub(crate) struct Held {
     /// Names of tasks, as their records say them.
     pub(super) tasks: TaskTable,
     pub(super) definitions: Definitions,
-    /// An index that is not read, and its version.
-    pub(crate) passed_over: Option<(PathBuf, u32)>,
+    /// An index that is not read.
+    pub(crate) passed_over: Option<PassedOver>,
 }
 
 /// The records themselves.
@@ -121,7 +121,15 @@ impl Table {
 }
 
 impl Held {
-    pub(super) fn len(&self) -> usize {
+    /// Where the last stored payload ends in the payload file.
+    pub(crate) fn stored_end(&self) -> u64 {
+        let stored =
+            |record: &Record| matches!(record.payload, PayloadState::Stored | PayloadState::Truncated);
+        let ends = self.table.iter().filter(stored);
+        ends.map(|record| record.bin_offset.saturating_add(record.bin_size)).max().unwrap_or(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
@@ -133,7 +141,7 @@ impl Held {
         usize::try_from(index).map(|place| self.table.unknown(place)).unwrap_or_default()
     }
 
-    pub(crate) fn tasks(&self) -> Result<Tasks, FormatError> {
+    pub(crate) fn tasks(&self, payload_limit: u64) -> Result<Tasks, FormatError> {
         self.check_graph()?;
         let mut assembler = Assembler::default();
         let (tasks, edges) = match &self.graph {
@@ -143,6 +151,7 @@ impl Held {
         tasks.into_iter().for_each(|task| assembler.take(TaskPart::Task(task)));
         self.table
             .iter()
+            .map(|record| record.within(payload_limit))
             .for_each(|record| assembler.take(TaskPart::Argument(ArgumentRecord::from(&record))));
         edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
         self.uncaptured.iter().for_each(|uncaptured| assembler.take(TaskPart::Uncaptured(*uncaptured)));

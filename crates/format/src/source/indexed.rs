@@ -6,8 +6,8 @@ use tensortap_abi::RecordKind;
 
 use super::entries::{Entries, Entry};
 use crate::{
-    Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, Record, Tail, TaskPart, Tasks,
-    Uncaptured,
+    Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, PayloadState, Record, Tail,
+    TaskPart, Tasks, Uncaptured,
     error::AtPath,
     files::is_being_written,
     index::{Index, ReadAhead, open_regular, read_up_to},
@@ -99,11 +99,18 @@ impl Indexed {
         }
     }
 
-    pub(crate) fn tasks(&self) -> Result<Tasks, FormatError> {
+    pub(crate) fn tasks(&self, payload_limit: u64) -> Result<Tasks, FormatError> {
         let mut assembler = Assembler::default();
         let mut next = 0;
         self.for_each(|record| {
-            if let Some(part) = TaskPart::of(next, record) {
+            if let Some(mut part) = TaskPart::of(next, record) {
+                if let TaskPart::Argument(argument) = &mut part
+                    && record
+                        .stored_range()
+                        .is_some_and(|(at, bytes)| bytes > 0 && at + bytes > payload_limit)
+                {
+                    argument.payload = PayloadState::Missing;
+                }
                 next += u64::from(matches!(part, TaskPart::Argument(_)));
                 assembler.take(part);
             }

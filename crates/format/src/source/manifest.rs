@@ -7,7 +7,7 @@ use serde::{
     de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
 };
 use serde_json::{Map, Value};
-use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK, UncapturedReason};
+use tensortap_abi::{NO_KERNEL, RecordKind, SLOTS_PER_TASK, UncapturedReason};
 
 use super::{
     Detected, beside,
@@ -21,7 +21,9 @@ use super::{
     task_graph::{self, TaskGraph},
 };
 use crate::join::{Definitions, TaskMeaning, TaskTable};
-use crate::{FormatError, GRAPH_FILE, Totals, Uncaptured, index::open_regular, names::folder_of};
+use crate::{
+    FormatError, GRAPH_FILE, PayloadState, Totals, Uncaptured, index::open_regular, names::folder_of,
+};
 
 /// Tasks and dependencies, as `simpler` names the file.
 const DEPS_FILE: &str = "deps.json";
@@ -30,13 +32,16 @@ const DEPS_FILE: &str = "deps.json";
 pub(crate) fn open_manifest(path: &Path) -> Result<Held, FormatError> {
     let dir = folder_of(path);
     let detected = detect(path);
+    if detected == Detected::OrchestrationArgs {
+        return Err(FormatError::OrchestrationArgsAlone { path: path.to_owned() });
+    }
     let mut unreadable = Vec::new();
     let graph = readable(read_graph(dir, detected), &mut unreadable)?.flatten();
     let slots = graph.as_ref().map(|graph| &graph.slots);
     let mut read = read_manifest(path, slots)?;
     read.table.shrink();
     read.tasks.finish();
-    let mut held = read.into_held(path, detected)?;
+    let mut held = read.into_held(path)?;
     if let Some(graph) = graph {
         held.info.runtime = graph.runtime.unwrap_or(held.info.runtime);
         held.graph = Some((graph.tasks, graph.edges));
@@ -112,6 +117,8 @@ pub(super) struct ReadManifest {
     pub(super) has_kinds: Option<bool>,
     pub(super) uncaptured: Vec<Uncaptured>,
     pub(super) totals: Totals,
+    /// Tensors whose payload was captured, whatever became of it.
+    pub(super) with_payload: u64,
     /// Offset and size of every stored payload.
     pub(super) stored: Vec<(u64, u64)>,
     pub(super) table: Table,
@@ -140,6 +147,8 @@ impl ReadManifest {
         }
         self.take_names(&raw, &mut normal);
         self.totals.add(&normal.record);
+        let is_tensor = normal.record.kind() == RecordKind::Tensor;
+        self.with_payload += u64::from(is_tensor && normal.record.payload_state() != PayloadState::None);
         self.stored.extend(normal.record.stored_range().filter(|(_, bytes)| *bytes > 0));
         if let Some(slot) = raw.subtask_id {
             raw.unknown.insert("subtask_id".into(), slot.into());

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
+use tensortap_abi::DumpLevel;
 
 use super::{
-    Detected, DumpFormat,
+    DumpFormat,
     held::{Held, SaidCounter},
     manifest::{List, ReadManifest},
 };
@@ -15,12 +16,9 @@ use crate::{
     names::{folder_of, is_plain_file_name},
 };
 
-/// Level of a manifest that does not say: before there were levels everything was dumped.
-const FULL_LEVEL: u32 = 2;
-
 impl ReadManifest {
-    pub(super) fn into_held(mut self, path: &Path, detected: Detected) -> Result<Held, FormatError> {
-        let format = self.format(path, detected)?;
+    pub(super) fn into_held(mut self, path: &Path) -> Result<Held, FormatError> {
+        let format = self.format(path)?;
         self.count_stored();
         self.check_byte_order(path)?;
         let bin_file = self.bin_file(path)?;
@@ -47,13 +45,10 @@ impl ReadManifest {
         })
     }
 
-    fn format(&self, path: &Path, detected: Detected) -> Result<DumpFormat, FormatError> {
+    fn format(&self, path: &Path) -> Result<DumpFormat, FormatError> {
         let not_a_dump =
             |reason: &str| FormatError::NotADump { path: path.to_owned(), reason: reason.into() };
         match (self.list, self.head.get("schema_version")) {
-            (None, _) if detected == Detected::OrchestrationArgs => {
-                Err(not_a_dump("it holds the orchestration's own arguments"))
-            }
             (None, _) => Err(not_a_dump("it has no list of records")),
             (Some(_), Some(version)) => {
                 let found =
@@ -145,13 +140,30 @@ impl ReadManifest {
         Ok((info, footer))
     }
 
+    /// What a dump of `simpler` holds, as one of our levels. Its number changed its meaning (2 and 3 have changed places), so
+    /// what the records have decides; only that marked arguments alone are listed, no record says.
+    fn level(&self, said: Option<u64>) -> u32 {
+        let tensors = self.totals.total_tensors.saturating_sub(self.totals.scalars);
+        let level = match said {
+            Some(1) => DumpLevel::Marked,
+            _ if self.with_payload < tensors => DumpLevel::Meta,
+            _ => DumpLevel::Full,
+        };
+        level as u32
+    }
+
     /// Run and losses of a manifest of `simpler`. How the run ended it does not say; `Dump::status` knows that.
     fn foreign_head(&mut self, path: &Path) -> Result<(RunInfo, Footer), FormatError> {
         let mut head = std::mem::take(&mut self.head);
-        let level = number(&mut head, "dump_args_level", path)?;
+        let level = match head.get("dump_args_level") {
+            None => None,
+            Some(level) => {
+                Some(level.as_u64().ok_or_else(|| bad(path, "`dump_args_level` is not a number".into()))?)
+            }
+        };
         let dropped = number(&mut head, "dropped_records", path)?.unwrap_or(0);
         let mut info = RunInfo {
-            dump_level: level.map_or(Some(FULL_LEVEL), |level| u32::try_from(level).ok()).unwrap_or(u32::MAX),
+            dump_level: self.level(level),
             dump_policy: String::new(),
             dump_collect: String::new(),
             ..RunInfo::default()

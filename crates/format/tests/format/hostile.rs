@@ -330,7 +330,12 @@ proptest! {
         let bin = fs::OpenOptions::new().write(true).open(dir.path().join("tensor_dump.bin")).unwrap();
         bin.set_len(bin_bytes).unwrap();
         read_all(dir.path());
-        repair(dir.path()).unwrap();
+        if let Err(refused) = repair(dir.path()) {
+            // The manifest has more than the index, and payloads are missing: nothing is given up for the other.
+            prop_assert!(matches!(refused, FormatError::NotRepairable { .. }), "{}", refused);
+            prop_assert_eq!(Dump::open(dir.path()).unwrap().len(), 6);
+            return Ok(());
+        }
         let dump = Dump::open(dir.path()).unwrap();
         prop_assert_eq!(dump.tail(), Tail::Closed);
         let problems = verify(&dump).unwrap().problems;

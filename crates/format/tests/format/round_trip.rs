@@ -9,8 +9,8 @@ use tensortap_abi::{
     ScopeRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_format::{
-    ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, NamedRecord, Names, Payload,
-    PayloadState, RunInfo, Status, Tail, TaskKey, verify,
+    ArgumentKind, Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, NamedRecord, Names, PassedOver,
+    Payload, PayloadState, RunInfo, Status, Tail, TaskKey, WhyPassedOver, verify,
 };
 
 #[test]
@@ -530,7 +530,8 @@ fn an_index_of_version_1_is_named_and_its_dump_opens_from_its_manifest() {
     bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
     fs::write(&index, &bytes).unwrap();
     let dump = Dump::open(dir.path()).unwrap();
-    assert_eq!(dump.passed_over(), Some((index.as_path(), 1)));
+    let passed_over = PassedOver { path: index.clone(), why: WhyPassedOver::Version(1) };
+    assert_eq!(dump.passed_over(), Some(&passed_over));
     assert_eq!((dump.len(), dump.format()), (4, tensortap_format::DumpFormat::Manifest));
     assert_eq!(dump.payload(&dump.record(0).unwrap()).unwrap(), [1, 2, 3]);
     // Without one, there is nothing to read.

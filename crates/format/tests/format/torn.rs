@@ -6,11 +6,11 @@ use std::{
 };
 
 use crate::common::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use tensortap_abi::{DType, Role};
 use tensortap_format::{
-    Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, PayloadState, Status, Tail, repair,
-    repair_without_payloads, verify,
+    Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, PayloadState, Status, Tail, WhyPassedOver,
+    repair, repair_without_payloads, verify,
 };
 
 fn cut(path: &Path, bytes: u64) {
@@ -100,15 +100,97 @@ fn a_cut_at_any_byte_of_the_footer_is_repaired() {
         let dump = Dump::open(dir.path()).unwrap();
         assert!(matches!(dump.tail(), Tail::Torn { .. }), "cut at {bytes}");
         assert_eq!(dump.len(), 6);
-        let known = index.len() - bytes <= 16;
-        let status = if known { Status::Complete } else { Status::Killed };
+        // Without its footer the index does not say how the run ended; the manifest does, and is not believed less.
+        assert_eq!(dump.status(), Some(Status::Complete), "cut at {bytes}");
+        let before = manifest(dir.path());
         let report = repair(dir.path()).unwrap();
-        assert_eq!((report.status, report.records), (status, 6), "cut at {bytes}");
-        assert_eq!(verified(dir.path()), [""; 0]);
-        if known {
+        assert_eq!((report.status, report.records), (Status::Complete, 6), "cut at {bytes}");
+        assert_eq!((verified(dir.path()), report.set_aside), (vec![], None));
+        assert_eq!(manifest(dir.path()), before);
+        if index.len() - bytes <= 16 {
             assert!(fs::read(dir.path().join("tensor_dump.idx")).unwrap() == index);
         }
     }
+}
+
+/// What a dump says of its records, its tasks and its end.
+fn told(dump: &Dump) -> (Vec<Value>, usize, usize, Option<Status>) {
+    let records = dump.records().map(|record| serde_json::to_value(record.unwrap()).unwrap()).collect();
+    (records, dump.tasks().unwrap().len(), dump.edges().unwrap().len(), dump.status())
+}
+
+#[test]
+fn a_whole_manifest_is_read_in_place_of_an_index_that_was_cut_anywhere_and_repair_keeps_it() {
+    let source = tempfile::tempdir().unwrap();
+    let mut scribe = Scribe::new(source.path(), &info());
+    (0..2).for_each(|task| scribe.task(0, task, 100));
+    // The last record that an argument has nothing to do with.
+    scribe.append(0, &[IndexRecord::plain(&edge_fields(0, 1, 1, 0))]);
+    scribe.finish(Status::Complete);
+    let whole = told(&Dump::open(source.path()).unwrap());
+    assert_eq!((whole.0.len(), whole.1, whole.2), (6, 2, 1));
+    let index = fs::read(source.path().join("tensor_dump.idx")).unwrap();
+    let footer = index.windows(4).rposition(|w| w == b"TEND").unwrap();
+    for bytes in (0..footer).step_by(37) {
+        let dir = tempfile::tempdir().unwrap();
+        copy_dump(source.path(), dir.path());
+        let path = dir.path().join("tensor_dump.idx");
+        cut(&path, bytes as u64);
+        let dump = Dump::open(dir.path()).unwrap();
+        assert_eq!(told(&dump), whole, "cut at {bytes}");
+        let passed_over = dump.passed_over().expect("the index has less");
+        let WhyPassedOver::Damaged { records, .. } = passed_over.why else { panic!("{passed_over:?}") };
+        assert!(passed_over.path == path && records <= 6, "{passed_over:?}");
+        let problems = verified(dir.path());
+        assert!(problems.len() == 1 && problems[0].contains("tensor_dump.idx is damaged"), "{problems:?}");
+
+        let json = ["tensor_dump.json", "graph.json"].map(|name| fs::read(dir.path().join(name)).unwrap());
+        let report = repair(dir.path()).unwrap();
+        let old = dir.path().join("tensor_dump.idx.old");
+        assert_eq!((report.changed, report.records, report.status), (true, 6, Status::Complete));
+        assert_eq!((report.set_aside, &report.kept), (Some(records), &vec![old.clone()]), "cut at {bytes}");
+        assert!(fs::read(&old).unwrap() == index[..bytes], "the index is kept as it was");
+        let after = ["tensor_dump.json", "graph.json"].map(|name| fs::read(dir.path().join(name)).unwrap());
+        assert!(after == json, "cut at {bytes}: a better file is never replaced");
+        assert_eq!((verified(dir.path()), told(&Dump::open(dir.path()).unwrap())), (vec![], whole.clone()));
+    }
+}
+
+#[test]
+fn a_manifest_of_another_run_or_one_that_contradicts_itself_is_no_better_than_a_torn_index() {
+    for (key, value) in [("run_id", json!("0x0000000000000bad")), ("total_tensors", json!(7))] {
+        let dir = tempfile::tempdir().unwrap();
+        finished(dir.path(), 2, 100);
+        let path = dir.path().join("tensor_dump.idx");
+        let index = fs::read(&path).unwrap();
+        let frames: Vec<usize> = (0..index.len() - 4).filter(|at| &index[*at..at + 4] == b"TFRM").collect();
+        cut(&path, frames[2] as u64);
+        let mut other = manifest(dir.path());
+        other[key] = value;
+        let other = other.to_string();
+        fs::write(dir.path().join("tensor_dump.json"), &other).unwrap();
+        let dump = Dump::open(dir.path()).unwrap();
+        assert_eq!((dump.len(), dump.passed_over()), (3, None), "{key}");
+        let report = repair(dir.path()).unwrap();
+        assert_eq!((report.records, report.set_aside), (3, None), "{key}");
+        let old = dir.path().join("tensor_dump.json.old");
+        assert!(report.kept.contains(&old), "{key}: {report:?}");
+        assert_eq!(fs::read_to_string(old).unwrap(), other, "what is replaced is kept");
+        assert_eq!(verified(dir.path()), [""; 0], "{key}");
+    }
+}
+
+#[test]
+fn payloads_that_are_missing_beside_a_damaged_index_are_nothing_that_repair_can_put_right() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 2, 100);
+    cut(&dir.path().join("tensor_dump.idx"), 100);
+    cut(&dir.path().join("tensor_dump.bin"), 10);
+    let before = snapshot(dir.path());
+    let refused = repair(dir.path()).unwrap_err();
+    assert!(matches!(refused, FormatError::NotRepairable { .. }), "{refused}");
+    assert!(snapshot(dir.path()) == before);
+    assert_eq!(Dump::open(dir.path()).unwrap().len(), 6);
 }
 
 #[test]
@@ -216,6 +298,7 @@ fn missing_sequence_numbers_are_losses() {
 fn a_damaged_frame_ends_the_dump_there_and_the_footer_still_says_how_the_run_ended_and_what_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     finished(dir.path(), 4, 50);
+    fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
     let path = dir.path().join("tensor_dump.idx");
     let mut index = fs::read(&path).unwrap();
     let frames: Vec<usize> = (0..index.len() - 4).filter(|at| &index[*at..at + 4] == b"TFRM").collect();
@@ -256,7 +339,11 @@ fn repair_writes_json_files_that_are_missing_or_wrong_and_removes_leftovers() {
     fs::write(dir.path().join("graph.json"), "{").unwrap();
     fs::write(dir.path().join("tensor_dump.json.tmp"), "half").unwrap();
     fs::write(dir.path().join("tensor_dump.idx.tmp"), "half").unwrap();
-    assert!(repair(dir.path()).unwrap().changed);
+    let report = repair(dir.path()).unwrap();
+    let old = dir.path().join("graph.json.old");
+    assert_eq!((report.changed, &report.kept), (true, &vec![old.clone()]));
+    assert_eq!(fs::read_to_string(&old).unwrap(), "{", "what was replaced is kept");
+    fs::remove_file(old).unwrap();
     assert!(snapshot(dir.path()) == before);
 }
 
@@ -276,6 +363,7 @@ fn tasks_in_flight_when_the_host_was_killed_are_found_in_the_index() {
 fn an_index_without_a_whole_header_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     finished(dir.path(), 1, 16);
+    fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
     let path = dir.path().join("tensor_dump.idx");
     let index = fs::read(&path).unwrap();
     for bytes in [0, 1, 63, 64, 100] {

@@ -14,13 +14,30 @@ pub struct VerifyDocument<'a> {
     verdict: &'a Verdict,
     dump: String,
     state: &'static str,
+    /// Why no record could be checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// Why nothing in a dump could be checked; `None` when something was.
+#[must_use]
+pub fn why_unverifiable(dump: &Dump, verdict: &Verdict) -> Option<String> {
+    (verdict.word() == "unverifiable").then(|| match dump.format().is_foreign() {
+        true => format!("dumps of {} have no content hashes; only offsets and counters agree", dump.format()),
+        false => "no record has a stored payload with a hash".into(),
+    })
 }
 
 impl<'a> VerifyDocument<'a> {
     /// What came of checking a dump.
     #[must_use]
     pub fn of(dump: &Dump, verdict: &'a Verdict) -> VerifyDocument<'a> {
-        VerifyDocument { verdict, dump: dump.dir().display().to_string(), state: state_name(&dump.tail()) }
+        VerifyDocument {
+            verdict,
+            dump: dump.dir().display().to_string(),
+            state: state_name(&dump.tail()),
+            reason: why_unverifiable(dump, verdict),
+        }
     }
 }
 
@@ -34,13 +51,25 @@ pub struct RepairDocument {
     cut_bytes: u64,
     missing_records: u64,
     lost_payloads: u64,
+    set_aside: Option<u64>,
+    kept: Vec<String>,
 }
 
 impl RepairDocument {
     /// What was done.
     #[must_use]
     pub fn of(done: &Repair) -> RepairDocument {
-        let Repair { dir, changed, status, records, cut_bytes, missing_records, lost_payloads } = done;
+        let Repair {
+            dir,
+            changed,
+            status,
+            records,
+            cut_bytes,
+            missing_records,
+            lost_payloads,
+            set_aside,
+            kept,
+        } = done;
         RepairDocument {
             dump: dir.display().to_string(),
             changed: *changed,
@@ -49,6 +78,8 @@ impl RepairDocument {
             cut_bytes: *cut_bytes,
             missing_records: *missing_records,
             lost_payloads: *lost_payloads,
+            set_aside: *set_aside,
+            kept: kept.iter().map(|path| path.display().to_string()).collect(),
         }
     }
 }

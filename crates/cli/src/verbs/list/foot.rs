@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tensortap::format::{Dump, KERNEL_ARGS_FILE, Tail};
+use tensortap::format::{Dump, KERNEL_ARGS_FILE, PassedOver, Tail, WhyPassedOver};
 use tensortap_query::{Counts, Part};
 
 use crate::dump_arg::quoted;
@@ -53,6 +53,12 @@ pub fn state_lines(dump: &Dump) -> String {
         let _ = writeln!(text, "Records that lost their payload or are missing, by reason: {lost}.");
     } else if missing > 0 {
         let _ = writeln!(text, "{} missing: lost while the run lasted.", counted(missing, "record"));
+    }
+    if let Some(PassedOver { path, why: WhyPassedOver::Damaged { reason, records } }) = dump.passed_over() {
+        let (path, records) = (quoted(path), counted(*records, "record"));
+        let _ =
+            writeln!(text, "{path} is damaged ({reason}) and has {records}; these are from the manifest.");
+        let _ = writeln!(text, "`{} repair {}` sets the index aside.", program(), quoted(dump.dir()));
     }
     match dump.tail() {
         Tail::Closed => {}

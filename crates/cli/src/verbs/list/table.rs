@@ -4,13 +4,13 @@
 use std::io::Write;
 
 use tensortap::DumpLevel;
-use tensortap::format::{Dump, Record, RunInfo};
+use tensortap::format::{Dump, Record};
 
 use super::foot;
 use super::layout::{Choice, Column, Layout};
 use crate::fit::left_out_line;
 use tensortap_query::fields::{Cells, Row};
-use tensortap_query::words::printable;
+use tensortap_query::words::{printable, what_ran};
 use tensortap_query::{Part, Rows};
 
 /// Records that have a say in the widths.
@@ -48,14 +48,11 @@ pub fn write(
 
 /// What was dumped. A dump of another project does not say what ran, or how it ended.
 fn title(dump: &Dump) -> String {
-    let RunInfo { scene, platform, runtime, dump_level, .. } = dump.info();
-    let level = DumpLevel::from_tag(*dump_level).map_or("unknown", DumpLevel::name);
-    let text = if dump.format().is_foreign() {
-        format!("{}, level {level}", dump.format().name())
-    } else {
-        let status = dump.status().map_or("running", |status| status.name());
-        format!("{scene} on {platform}, {runtime}, level {level}, {status}")
-    };
+    let level = DumpLevel::from_tag(dump.info().dump_level).map_or("unknown", DumpLevel::name);
+    let mut text = format!("{}, level {level}", what_ran(dump));
+    if !dump.format().is_foreign() {
+        text += &format!(", {}", dump.status().map_or("running", |status| status.name()));
+    }
     format!("{}: {}", dump.dir().display(), printable(&text))
 }
 

@@ -122,6 +122,9 @@ fn payload(dump: &Dump, record: &Record) -> String {
         }
         PayloadState::None => format!("none: {}", why_none(dump)),
         PayloadState::Dropped => why_dropped(dump, record).into(),
+        PayloadState::Missing => {
+            format!("missing: {size} bytes at {offset} of {}, which does not have them", printable(&file))
+        }
         PayloadState::Overwritten => "overwritten in device memory before the host read it".into(),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
-use tensortap::format::{Dump, RunInfo};
+use tensortap::format::Dump;
 use tensortap::{Flag, Measured};
 use tensortap_query::fields::{Cells, Row, STATS, fields};
 use tensortap_query::number::{bytes, counted, grouped};
+use tensortap_query::words::{printable, what_ran};
 
 use super::{Extent, Seen, Source};
 use crate::fit::Fit;
@@ -35,8 +36,7 @@ pub fn write(
     only_flagged: bool,
     source: impl Source,
 ) -> anyhow::Result<()> {
-    let RunInfo { scene, platform, runtime, .. } = dump.info();
-    writeln!(out, "{}: {scene} on {platform}, {runtime}\n", dump.dir().display())?;
+    writeln!(out, "{}: {}\n", dump.dir().display(), printable(&what_ran(dump)))?;
     let fit = Fit::terminal(&DISPENSABLE);
     let columns = fields(STATS);
     let mut table = StreamTable::new(columns.map(column), fit);
