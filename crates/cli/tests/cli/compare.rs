@@ -139,7 +139,7 @@ fn runs_of_other_scenes_and_parameters_are_told_apart_at_the_top() {
 }
 
 #[test]
-fn what_has_no_partner_is_listed_once_and_only_counted_where_it_is_allowed() {
+fn what_has_no_partner_takes_a_line_for_each_reason_and_is_only_counted_where_it_is_allowed() {
     let folder = Folder::new();
     folder.good("run vector_example --dump-tensor --out d");
     folder.good("export d --format npy --func mul --stage after --out one");
@@ -147,7 +147,15 @@ fn what_has_no_partner_is_listed_once_and_only_counted_where_it_is_allowed() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stdout.starts_with("FAIL: every record that could be compared is within its rule, "));
     assert!(refused.stdout.contains(", 17 tasks or records have no partner\n"), "{refused:?}");
-    assert_eq!(refused.stdout.matches("the golden has no array of its name").count(), 17, "{refused:?}");
+    let lines = |text: &str| text.matches("the golden has no array of its name").count();
+    assert_eq!(lines(&refused.stdout), 1, "{refused:?}");
+    for part in [
+        " and 16 more: the golden has no array",
+        "\n--allow-unmatched goes on without them, --all names each\n",
+    ] {
+        assert!(refused.stdout.contains(part), "no {part} in {refused:?}");
+    }
+    assert!(lines(&folder.tensortap("diff d one --all").stdout) >= 17, "each is named when asked for");
     let allowed = folder.good("diff d one --allow-unmatched").stdout;
     assert!(allowed.contains("\n17 tasks or records have no partner, which is allowed"), "{allowed}");
     assert!(!allowed.contains("the golden has no array of its name"), "{allowed}");

@@ -1,8 +1,9 @@
 //! The table for people: the verdict first, then records, those first where an error began.
 
+use std::collections::HashMap;
 use std::io::Write;
 
-use tensortap::analysis::diff::{Diff, DiffRow};
+use tensortap::analysis::diff::{Diff, DiffRow, Lonely};
 use tensortap::judge::{Evidence, Verdict};
 
 use super::Report;
@@ -116,12 +117,32 @@ fn write_unmatched(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<(
         return Ok(writeln!(out, "\n{}, which is allowed; --all names them", without_partner(lonely))?);
     }
     writeln!(out, "\nwithout a partner:")?;
-    let most = if *all { lonely } else { LISTED };
-    for lonely in diff.unmatched.iter().take(most) {
-        writeln!(out, "  {}: {}", printable(&lonely.what), printable(&lonely.reason))?;
+    if *all {
+        return diff.unmatched.iter().try_for_each(|lonely| {
+            Ok(writeln!(out, "  {}: {}", printable(&lonely.what), printable(&lonely.reason))?)
+        });
     }
-    if lonely > most {
-        writeln!(out, "  and {} more", grouped((lonely - most) as u64))?;
+    let by_reason = by_reason(&diff.unmatched);
+    for (first, count) in by_reason.iter().take(LISTED) {
+        let more = if *count > 1 { format!(" and {} more", grouped(*count - 1)) } else { String::new() };
+        writeln!(out, "  {}{more}: {}", printable(&first.what), printable(&first.reason))?;
     }
-    Ok(())
+    if by_reason.len() > LISTED {
+        writeln!(out, "  and {}", counted((by_reason.len() - LISTED) as u64, "further reason"))?;
+    }
+    Ok(writeln!(out, "--allow-unmatched goes on without them, --all names each")?)
+}
+
+/// The first of each reason, in their order, and how many have it.
+fn by_reason(unmatched: &[Lonely]) -> Vec<(&Lonely, u64)> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut found: Vec<(&Lonely, u64)> = Vec::new();
+    for lonely in unmatched {
+        let place = *places.entry(&lonely.reason).or_insert_with(|| {
+            found.push((lonely, 0));
+            found.len() - 1
+        });
+        found[place].1 += 1;
+    }
+    found
 }
