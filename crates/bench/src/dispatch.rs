@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 use tensortap::abi::MAX_ARRAY_TASKS;
 use tensortap::scene::{Registry, SequentialGraph};
-use tensortap::{PLATFORMS, RUNTIMES, RunConfig, RunReport};
+use tensortap::{Error, PLATFORMS, RUNTIMES, RunConfig, RunReport};
 
 use crate::watch::check;
 use crate::{BenchError, Machine, Spread, Watch};
@@ -271,7 +271,8 @@ impl DispatchConfig {
         for _ in 0..self.repeat {
             // A short run may be over before it looks up.
             check(watch)?;
-            let report = tensortap::run_observed(&config, &mut |_| watch.goes_on())?;
+            let report = tensortap::run_observed(&config, &mut |_| watch.goes_on());
+            let report = report.or_else(Error::into_report)?;
             reports.push(complete(report, self.tasks)?);
         }
         let RunReport { platform, runtime, blocks, schedulers, .. } = reports[0];

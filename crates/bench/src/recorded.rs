@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tensortap::format::BIN_FILE;
-use tensortap::{DumpConfig, DumpLevel, DumpReport, GoldenVerdict, PayloadPath, RunConfig, RunReport};
+use tensortap::{DumpConfig, DumpLevel, DumpReport, Error, GoldenVerdict, PayloadPath, RunConfig, RunReport};
 
 use crate::BenchError;
 use crate::error::io;
@@ -37,7 +37,7 @@ impl Recorded {
 
 /// Runs without a dump.
 pub fn without_dump(config: &RunConfig, goes_on: &dyn Fn() -> bool) -> Result<Duration, BenchError> {
-    let report = tensortap::run_observed(config, &mut |_| goes_on())?;
+    let report = tensortap::run_observed(config, &mut |_| goes_on()).or_else(Error::into_report)?;
     Ok(good(report)?.wall)
 }
 
@@ -51,7 +51,7 @@ pub fn with_dump(
     let dir = scratch.path("dump");
     let config = RunConfig { dump: Some(dump), out: Some(dir.clone()), ..config.clone() };
     let started = Instant::now();
-    let report = tensortap::run_observed(&config, &mut |_| goes_on())?;
+    let report = tensortap::run_observed(&config, &mut |_| goes_on()).or_else(Error::into_report)?;
     let sync = sync(&dir.join(BIN_FILE))?;
     let total = started.elapsed();
     let report = good(report)?;

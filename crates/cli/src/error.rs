@@ -8,6 +8,7 @@ use tensortap::interchange::InterchangeError;
 use tensortap::{Error, FailureKind, RunFailure, Unknown};
 use tensortap_query::QueryError;
 
+use crate::interrupt;
 use crate::output::{self, Output};
 use crate::program::program;
 
@@ -23,7 +24,10 @@ pub enum Exit {
     /// The run failed.
     Failed,
     /// The user ended it.
-    Interrupted,
+    Interrupted {
+        /// With this signal.
+        signal: u8,
+    },
 }
 
 impl Exit {
@@ -34,8 +38,8 @@ impl Exit {
             Exit::Difference => 1,
             Exit::Usage => 2,
             Exit::Failed => 3,
-            // As a shell reports the end by SIGINT: 128 + 2.
-            Exit::Interrupted => 130,
+            // As a shell reports the end by a signal.
+            Exit::Interrupted { signal } => 128 + signal,
         }
     }
 }
@@ -90,7 +94,7 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         return Told { message, hint, exit: if error.is_usage() { Exit::Usage } else { Exit::Failed } };
     }
     if let Some(failure) = error.downcast_ref::<RunFailure>() {
-        let exit = if failure.interrupted { Exit::Interrupted } else { Exit::Failed };
+        let exit = if failure.interrupted { interrupt::exit() } else { Exit::Failed };
         return Told { message: failure.to_string(), hint: failure_hint(failure), exit };
     }
     if let Some(error) = error.downcast_ref::<QueryError>() {
@@ -108,7 +112,7 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
     if let Some(UsageError { message, hint }) = error.downcast_ref() {
         return Told { message: message.clone(), hint: Some(hint.clone()), exit: Exit::Usage };
     }
-    plain(format!("{error:#}"), if error.is::<Interrupted>() { Exit::Interrupted } else { Exit::Failed })
+    plain(format!("{error:#}"), if error.is::<Interrupted>() { interrupt::exit() } else { Exit::Failed })
 }
 
 fn tell_query(error: &QueryError) -> Told {

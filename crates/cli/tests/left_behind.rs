@@ -71,7 +71,8 @@ fn neither_a_good_run_nor_a_failed_one_leaves_memory_or_processes() {
             for scene in ["vector_example", "crash_segv", "crash_abort", "crash_stack", "hang"] {
                 let config = config(scene, platform.name(), runtime.name());
                 common::count_run();
-                let report = tensortap::run(&config).expect("it begins");
+                let report =
+                    tensortap::run(&config).or_else(tensortap::Error::into_report).expect("it begins");
                 assert_eq!(
                     report.failure.is_some(),
                     scene != "vector_example",
@@ -100,6 +101,7 @@ fn while_a_graph_runs_the_host_maps_device_memory_on_a2a3sim_and_never_on_a5sim(
                 seen = (progress.completed > 0).then_some((files > 0 && children == 1, mappings > 0));
                 seen.is_none()
             });
+            let report = report.or_else(tensortap::Error::into_report);
             assert_eq!(report.expect("it begins").status(), "interrupted");
             assert_eq!(seen, Some((true, mapped)), "{platform}, {}", runtime.name());
         }

@@ -97,10 +97,13 @@ fn die_of(signal: i32) {
     }
 }
 
-/// The terminal sends an interrupt to host and device alike; the host decides what it means.
-pub(crate) fn ignore_interrupt() {
-    // SAFETY: SIG_IGN is a valid disposition for SIGINT and runs no code.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+/// A terminal, a job control or `timeout` asks host and device alike to end; the host decides what it means, and the
+/// device ends with it.
+pub(crate) fn leave_ending_to_the_host() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: SIG_IGN is a valid disposition for these signals and runs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 /// Ends the process without running anything of it: other threads may be in the middle of kernels.

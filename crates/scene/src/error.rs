@@ -41,6 +41,22 @@ pub enum GraphError {
         /// First kernel of the task.
         kernel: &'static str,
     },
+    /// What a task gives a kernel is not what the kernel declares.
+    #[error(
+        "task of kernel `{kernel}`: argument {arg_index} (`{name}`) is declared {declared} and submitted {submitted}"
+    )]
+    Signature {
+        /// Kernel that declares it.
+        kernel: &'static str,
+        /// Argument at fault.
+        arg_index: usize,
+        /// Its name.
+        name: &'static str,
+        /// How the kernel uses it.
+        declared: &'static str,
+        /// What it was given.
+        submitted: &'static str,
+    },
     /// A tensor was read before anything was written to it.
     #[error("task of kernel `{kernel}` reads argument {arg_index}, which no earlier task writes")]
     ReadBeforeWrite {

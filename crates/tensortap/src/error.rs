@@ -8,7 +8,9 @@ use tensortap_replay::ReplayError;
 use tensortap_runtime::RunError;
 use tensortap_scene::{FaultKind, SceneError};
 
-/// Why a run could not begin.
+use crate::{DumpReport, RunReport};
+
+/// Why there is no good answer: a run that could not begin, or one that failed.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -95,12 +97,27 @@ pub enum Error {
     /// The run could not be prepared.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The run began and ended early, or its dump failed. The report has what there is; [`Error::into_report`] takes it.
+    #[error("{}", failed(.0))]
+    Failed(Box<RunReport>),
 }
 
 /// As [`Display`](fmt::Display): a `main` that returns an error prints its debug form, and the advice should be in it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+fn failed(report: &RunReport) -> String {
+    let problem = |dump: &DumpReport| {
+        let problem = dump.problem.as_deref()?;
+        Some(format!("the dump failed: {problem}; what was captured before is in {}", dump.dir.display()))
+    };
+    match (&report.failure, report.dump.as_ref().and_then(problem)) {
+        (Some(failure), _) => failure.to_string(),
+        (None, Some(problem)) => problem,
+        (None, None) => format!("the run ended with status {}", report.status()),
     }
 }
 
@@ -112,6 +129,24 @@ fn names(faults: &[FaultKind]) -> String {
 }
 
 impl Error {
+    /// The report of a run that failed; any other error stays one. For those who want to know what a run came to,
+    /// however it ended.
+    ///
+    /// ```
+    /// use tensortap::{Error, RunConfig};
+    /// let mut config = RunConfig::new("vector_example");
+    /// # config.device_mode = tensortap::DeviceMode::Thread;
+    /// let report = tensortap::run_observed(&config, &mut |_| false).or_else(Error::into_report)?;
+    /// assert_eq!(report.status(), "interrupted");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn into_report(self) -> Result<RunReport, Error> {
+        match self {
+            Error::Failed(report) => Ok(*report),
+            other => Err(other),
+        }
+    }
+
     /// Whether the request itself was wrong, as opposed to what came of it.
     pub fn is_usage(&self) -> bool {
         match self {
@@ -122,7 +157,7 @@ impl Error {
                 true
             }
             Error::Replay(error) => error.is_usage(),
-            Error::Platform(_) | Error::Run(_) => false,
+            Error::Platform(_) | Error::Run(_) | Error::Failed(_) => false,
         }
     }
 }

@@ -147,6 +147,11 @@ impl RunReport {
         }
     }
 
+    /// Whether the run, or its dump, did not get to its end: [`RunReport::status`] is not `complete`.
+    pub fn ended_early(&self) -> bool {
+        self.failure.is_some() || self.dump.as_ref().is_some_and(|dump| dump.problem.is_some())
+    }
+
     /// Tasks per second of wall time.
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     pub fn tasks_per_s(&self) -> f64 {

@@ -35,12 +35,15 @@ pub fn become_device_if_asked_with(registry: Registry) {
     tensortap_platform::become_device_if_asked(&GraphProgram::new(registry));
 }
 
-/// Runs a scene and checks its golden.
+/// Runs a scene and checks its golden. A report means that the run went to its end and that its dump, if there was to be
+/// one, is complete; whether its outputs are right says [`RunReport::golden`]. A run that ended early is
+/// [`Error::Failed`].
 pub fn run(config: &RunConfig) -> Result<RunReport, Error> {
     run_observed(config, &mut |_| true)
 }
 
-/// Runs a scene; `observe` is called now and then with how far it has come, and ends the run by returning false.
+/// Runs a scene; `observe` is called now and then with how far it has come, and ends the run by returning false. Then, too,
+/// the run ended early: [`Error::Failed`], with what there is in its report.
 pub fn run_observed(
     config: &RunConfig,
     observe: &mut dyn FnMut(Progress) -> bool,
@@ -92,7 +95,7 @@ pub fn run_observed(
     };
     report.wall += draining;
     report.dump = dump;
-    Ok(report)
+    if report.ended_early() { Err(Error::Failed(Box::new(report))) } else { Ok(report) }
 }
 
 /// A configuration whose names were found to mean something.

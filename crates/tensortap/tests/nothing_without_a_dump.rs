@@ -186,7 +186,12 @@ fn threads_of_a_run(dump: Option<DumpConfig>) -> BTreeSet<String> {
         seen = threads();
         false
     });
-    let status = report.expect("it began").failure.as_ref().map(RunFailure::status);
+    let status = report
+        .or_else(tensortap::Error::into_report)
+        .expect("it began")
+        .failure
+        .as_ref()
+        .map(RunFailure::status);
     assert_eq!(status, Some("interrupted"));
     seen
 }

@@ -259,7 +259,7 @@ fn diff(args: &DiffArgs, output: Output) -> anyhow::Result<()> {
     watcher.finish(&report)
 }
 
-/// Prints each part of a report as it is known, shows progress, and looks for Ctrl-C.
+/// Prints each part of a report as it is known, shows progress, and looks for signals.
 struct Watcher<F> {
     output: Output,
     interrupt: Interrupt,
@@ -274,7 +274,7 @@ impl<F> Watcher<F> {
     where
         F: Fn(P) -> String,
     {
-        let interrupt = Interrupt::install(grace).context("taking over Ctrl-C")?;
+        let interrupt = Interrupt::install(grace).context("taking over signals")?;
         let steps = StepProgress::new(output, 0);
         Ok(Watcher { output, interrupt, steps, text, trouble: RefCell::new(None) })
     }

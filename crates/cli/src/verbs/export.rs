@@ -72,7 +72,7 @@ pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
     let selection = args.select.selection(&dump, output)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&dump, args.format));
-    let interrupt = Interrupt::install(GRACE).context("taking over Ctrl-C")?;
+    let interrupt = Interrupt::install(GRACE).context("taking over signals")?;
     let progress = ByteProgress::new(output, stored_bytes(&dump, &selection)?);
     let jobs = Some(args.jobs.get());
     let config = ExportConfig { format: args.format, layout, out, force: args.force, jobs };

@@ -46,7 +46,7 @@ pub fn run(args: &ReplayArgs, registry: &Registry, output: Output) -> anyhow::Re
 }
 
 fn observed(config: &ReplayConfig, output: Output) -> anyhow::Result<ReplayReport> {
-    let interrupt = Interrupt::install(GRACE).context("taking over Ctrl-C")?;
+    let interrupt = Interrupt::install(GRACE).context("taking over signals")?;
     let progress = StepProgress::new(output, 0);
     progress.begin("tasks replayed".into());
     let report = tensortap::replay_observed(config, &mut |now| {
@@ -72,7 +72,7 @@ const DEBUGGING: &str = "Debugging";
     tensortap replay --task 3 --debugger                in gdb, at the kernel's first instruction\n  \
     tensortap replay cases                              every case of a folder, as tests\n\n\
     Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
-    input; 3 no device; 130 interrupted")]
+    input; 3 no device; 130, 143, 129 interrupted")]
 pub struct ReplayArgs {
     /// Dump, case, or folder of cases [default: the newest dump under outputs/]
     #[arg(value_name = "DUMP or CASE")]

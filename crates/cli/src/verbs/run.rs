@@ -64,14 +64,14 @@ pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Resul
 /// The outer error is the command line's own, the inner one that of a run that did not begin.
 fn observed(config: &RunConfig, output: Output) -> anyhow::Result<Result<RunReport, tensortap::Error>> {
     let grace = if config.dump.is_some() { CLOSING_GRACE } else { GRACE };
-    let interrupt = Interrupt::install(grace).context("taking over Ctrl-C")?;
+    let interrupt = Interrupt::install(grace).context("taking over signals")?;
     let mut progress = TaskProgress::new(output);
     let outcome = tensortap::run_observed(config, &mut |now| {
         progress.show(now);
         !interrupt.requested()
     });
     progress.clear();
-    Ok(outcome)
+    Ok(outcome.or_else(tensortap::Error::into_report))
 }
 
 /// `again` is the command that repeats the run with a dump.
@@ -113,7 +113,8 @@ const GRAPH: &str = "Building the graph";
     tensortap run paged_attention --dump-tensor\n  \
     tensortap run tiny_llm --dump-tensor=hash --dump-func softmax --dump-stage after\n  \
     tensortap run mixed_example --dump-args\n\n\
-    Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run or its dump failed, 130 interrupted")]
+    Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run or its dump failed,\n\
+    130, 143, 129 interrupted by SIGINT, SIGTERM, SIGHUP")]
 pub struct RunArgs {
     /// Scene to run; `tensortap scenes` lists them
     #[arg(value_name = "SCENE")]

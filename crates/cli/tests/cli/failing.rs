@@ -1,11 +1,12 @@
 //! Runs that end badly: the device is ended, the reason is told, nothing is left behind.
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::dumps::Folder;
 use crate::json::document;
@@ -87,18 +88,20 @@ fn a_full_disk_is_told() {
 }
 
 #[test]
-fn an_interrupted_run_ends_its_device_and_exits_with_130() {
-    for (line, part) in [
-        ("run hang --stall-timeout 0", "interrupted"),
-        ("run hang --stall-timeout 0 --json", "\"status\": \"interrupted\""),
+fn an_interrupted_run_ends_its_device_and_exits_with_128_and_the_signal() {
+    for (line, part, signal, status) in [
+        ("run hang --stall-timeout 0", "interrupted", Signal::INT, 130),
+        ("run hang --stall-timeout 0 --json", "\"status\": \"interrupted\"", Signal::INT, 130),
+        ("run hang --stall-timeout 0", "interrupted", Signal::TERM, 143),
+        ("run hang --stall-timeout 0 --json", "\"status\": \"interrupted\"", Signal::HUP, 129),
     ] {
         let mut command = command(&line.split(' ').collect::<Vec<_>>());
         let host = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let device = device_of(&host);
         // The device is up; the run is interrupted at some point between its launch and its last kernel.
-        kill_process(pid(host.id()), Signal::INT).expect("the host lives");
+        kill_process(pid(host.id()), signal).expect("the host lives");
         let output = host.wait_with_output().expect("the host ends");
-        assert_eq!(output.status.code(), Some(130), "{line}");
+        assert_eq!(output.status.code(), Some(status), "{line}");
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(stdout.contains(part), "{line}: {stdout}");
@@ -155,10 +158,10 @@ fn rows(table: &str) -> Vec<Vec<&str>> {
 }
 
 /// Waits until the list of a dump that is being written has a record of this kernel.
-fn listed_while_running(folder: &Folder, kernel: &str) -> String {
+fn listed_while_running(folder: &Folder, dump: &str, kernel: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
-        let outcome = folder.tensortap("list d");
+        let outcome = folder.tensortap(&format!("list {dump}"));
         if outcome.code == Some(0) && rows(&outcome.stdout).iter().any(|row| row.contains(&kernel)) {
             return outcome.stdout;
         }
@@ -170,11 +173,9 @@ fn listed_while_running(folder: &Folder, kernel: &str) -> String {
 #[test]
 fn a_dump_can_be_read_while_it_is_written_and_an_interrupted_one_is_closed() {
     let folder = Folder::new();
-    let mut command = command(&["run", "hang", "--stall-timeout", "0", "--dump-tensor", "--out", "d"]);
-    command.current_dir(folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let host = command.spawn().expect("the binary starts");
+    let host = hang_with_dump(&folder, "d");
 
-    let table = listed_while_running(&folder, "hang");
+    let table = listed_while_running(&folder, "d", "hang");
     assert!(table.contains(", running\n") && table.contains("The run still goes on"), "{table}");
     assert_eq!(document(&folder.good("list d --json"))["state"], "open");
     assert!(folder.good("verify d").stdout.contains("the run still goes on"));
@@ -191,12 +192,53 @@ fn a_dump_can_be_read_while_it_is_written_and_an_interrupted_one_is_closed() {
 }
 
 #[test]
+fn a_dump_is_closed_when_the_whole_process_group_is_told_to_end() {
+    let folder = Folder::new();
+    for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let host = hang_with_dump(&folder, "g");
+        listed_while_running(&folder, "g", "hang");
+        // As `timeout` and a terminal that is closed do: host and device are told alike.
+        kill_process_group(pid(host.id()), signal).expect("the group lives");
+        let output = host.wait_with_output().expect("the host ends");
+        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+        let list = document(&folder.good("list g --json"));
+        assert_eq!((&list["state"], &list["status"]), (&"closed".into(), &"interrupted".into()));
+        folder.good("verify g");
+        fs::remove_dir_all(folder.path("g")).expect("it can be made again");
+    }
+}
+
+#[test]
+fn a_run_that_was_started_to_survive_its_terminal_does() {
+    let folder = Folder::new();
+    let line = format!(
+        "trap '' HUP; exec {} run hang --stall-timeout 0 --dump-tensor --out d",
+        crate::common::executable().display()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut host = shell.spawn().expect("a shell");
+    listed_while_running(&folder, "d", "hang");
+    kill_process(pid(host.id()), Signal::HUP).expect("the host lives");
+    sleep(Duration::from_millis(200));
+    assert_eq!(host.try_wait().expect("a child"), None, "it goes on");
+    kill_process(pid(host.id()), Signal::TERM).expect("the host lives");
+    assert_eq!(host.wait().expect("it ends").code(), Some(143));
+}
+
+fn hang_with_dump(folder: &Folder, out: &str) -> Child {
+    let mut command = command(&["run", "hang", "--stall-timeout", "0", "--dump-tensor", "--out", out]);
+    command.current_dir(folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.spawn().expect("the binary starts")
+}
+
+#[test]
 fn the_dump_of_a_killed_host_is_torn_and_can_be_repaired() {
     let folder = Folder::new();
     let mut command = command(&["run", "hang", "--stall-timeout", "0", "--dump-tensor", "--out", "d"]);
     command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null());
     let mut host = command.spawn().expect("the binary starts");
-    let running = listed_while_running(&folder, "hang");
+    let running = listed_while_running(&folder, "d", "hang");
     host.kill().and_then(|()| host.wait()).expect("the host ends");
 
     let table = folder.good("list d").stdout;

@@ -92,7 +92,8 @@ fn tasks_that_wait_for_one_another_or_for_nobody_are_a_deadlock() {
             config.registry = Registry::new(&[&Circle]);
             config.device_mode = DeviceMode::Thread;
             config.runtime = Some(runtime.into());
-            let report = tensortap::run(&config).unwrap_or_else(|error| panic!("{runtime}: {error}"));
+            let report = tensortap::run(&config).or_else(tensortap::Error::into_report);
+            let report = report.unwrap_or_else(|error| panic!("{runtime}: {error}"));
             let failure = report.failure.expect("it cannot finish");
             assert_eq!(failure.kind, Some(FailureKind::GraphDeadlock), "{runtime}: {failure}");
             assert!(failure.to_string().contains(said), "{runtime}: {failure}");

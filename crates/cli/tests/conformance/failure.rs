@@ -2,9 +2,12 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tensortap::{DeviceMode, FailureKind, RunConfig, RunFailure};
+use tensortap::{
+    DeviceMode, DiskGate, DumpConfig, DumpLevel, FailureKind, GoldenVerdict, RunConfig, RunFailure,
+};
 
 use crate::common::{count_run, executable, share};
 use crate::{config, config_in, everywhere, label, run};
@@ -155,7 +158,38 @@ fn read_process(id: u32) -> Option<Process> {
 fn an_observer_can_end_a_run() {
     let mut config = config("hang");
     config.stall_timeout = None;
-    let report =
-        tensortap::run_observed(&config, &mut |progress| progress.completed == 0).expect("the run begins");
-    assert_eq!(report.status(), "interrupted");
+    let error = tensortap::run_observed(&config, &mut |progress| progress.completed == 0).expect_err("ended");
+    assert_eq!(error.to_string(), "the run was interrupted");
+    assert_eq!(error.into_report().expect("it began").status(), "interrupted");
+}
+
+/// A disk without room.
+struct Full;
+
+impl DiskGate for Full {
+    fn before_payload(&self, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+}
+
+#[test]
+fn a_run_that_failed_is_an_error_with_its_report_in_it() {
+    for (scene, status, said) in [("crash_segv", "crashed", "crash in"), ("hang", "stalled", "kernel `hang`")]
+    {
+        let mut config = config(scene);
+        config.stall_timeout = Some(Duration::from_millis(300));
+        let error = tensortap::run(&config).expect_err("it cannot be taken for a good one");
+        assert!(!error.is_usage() && error.to_string().contains(said), "{error}");
+        assert_eq!(error.into_report().expect("it began").status(), status);
+    }
+    // And so is one whose dump failed, though its golden passed.
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config("vector_example");
+    config.dump = Some(DumpConfig::new(DumpLevel::Full));
+    config.out = Some(folder.path().join("dump"));
+    config.disk = Some(Arc::new(Full));
+    let error = tensortap::run(&config).expect_err("nothing is on disk");
+    assert!(error.to_string().starts_with("the dump failed: "), "{error}");
+    let report = error.into_report().expect("it began");
+    assert_eq!((report.status(), report.golden), ("dump_failed", GoldenVerdict::Pass));
 }

@@ -25,7 +25,8 @@ fn config(scene: &str) -> RunConfig {
 
 fn run(config: &RunConfig) -> RunReport {
     common::count_run();
-    tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene))
+    let report = tensortap::run(config).or_else(tensortap::Error::into_report);
+    report.unwrap_or_else(|error| panic!("{}: {error}", config.scene))
 }
 
 fn config_in(scene: &str, place: Place) -> RunConfig {

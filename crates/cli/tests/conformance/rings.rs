@@ -68,10 +68,7 @@ fn more_tasks_than_the_task_array_holds_is_an_error_that_says_so() {
     for runtime in ["aicpu_build_graph", "host_build_graph"] {
         let mut config = config("bench_dispatch").param("tasks", 131_073);
         config.runtime = Some(runtime.into());
-        let message = match tensortap::run(&config) {
-            Ok(report) => report.failure.expect("the graph does not fit").to_string(),
-            Err(error) => error.to_string(),
-        };
+        let message = tensortap::run(&config).expect_err("the graph does not fit").to_string();
         assert!(message.contains("131072 tasks"), "{runtime}: {message}");
     }
     let mut config = config("bench_dispatch").param("tasks", 131_072);

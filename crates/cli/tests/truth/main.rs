@@ -37,5 +37,6 @@ fn config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
 
 fn run(config: &RunConfig) -> RunReport {
     common::count_run();
-    tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene))
+    let report = tensortap::run(config).or_else(tensortap::Error::into_report);
+    report.unwrap_or_else(|error| panic!("{}: {error}", config.scene))
 }

@@ -27,7 +27,7 @@ const EXIT_PANICKED: i32 = 101;
 /// Becomes a device when the host that started this process asked for it; then it never returns. Otherwise it
 /// returns at once. Call it at the top of `main`, before threads are started and arguments are read.
 ///
-/// The device process ignores SIGINT (the host decides), leaves no core file, has crash handlers installed (see
+/// The device process ignores SIGINT, SIGTERM and SIGHUP (the host decides), leaves no core file, has crash handlers installed (see
 /// [`crate::set_crash_recorder`]), prints to standard error only, and ends when the host does.
 ///
 /// ```no_run
@@ -116,7 +116,7 @@ fn settle_process() {
     let _ = rustix::thread::set_name(c"tt-device");
     let limit = getrlimit(Resource::Core);
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
-    signal::ignore_interrupt();
+    signal::leave_ending_to_the_host();
     let _ = signal::install_crash_handlers();
 }
 

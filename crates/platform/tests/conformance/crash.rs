@@ -139,6 +139,8 @@ fn an_idle_device_that_dies_refuses_the_launch(case: &Case) {
 
 fn an_interrupt_leaves_the_device_running(case: &Case) {
     let mut device = case.open();
-    send(&*device, Signal::INT);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        send(&*device, signal);
+    }
     run(&mut *device, Op::Describe, &[]);
 }

@@ -3,7 +3,7 @@
 use tensortap_abi::{CoreType, DType, Role, TaskId};
 use tensortap_scene::{
     ArgSpec, Args, BufferTable, GraphBuilder, GraphError, KernelArg, KernelBody, KernelDef, MAX_NAME_BYTES,
-    Orch, Place, PlacedArg, SceneError, TaskHandle, TaskSpec, TensorUse, kernel_entry,
+    Orch, Place, PlacedArg, SceneError, TaskBuilder, TaskHandle, TaskSpec, Tensor, TensorUse, kernel_entry,
 };
 
 struct Nothing;
@@ -16,7 +16,7 @@ const fn kernel(func_id: u32, name: &'static str, core_type: CoreType) -> Kernel
         func_id,
         name,
         core_type,
-        signature: &[KernelArg::In("a")],
+        signature: &[],
         entry: kernel_entry::<Nothing>,
         reference: |_| {},
         tolerance: None,
@@ -189,4 +189,52 @@ fn a_kernel_that_names_two_arguments_alike_is_refused() {
     assert!(matches!(error, SceneError::BadName { kernel: "vector", .. }), "{error}");
     let unnamed = KernelDef { signature: &[KernelArg::Out("")], ..VECTOR };
     assert!(unnamed.check_names().is_err());
+}
+
+#[test]
+fn an_argument_that_a_kernel_declares_otherwise_is_refused_by_name() {
+    use KernelArg::{In, InOut, Out, Scalar};
+    static STEP: KernelDef =
+        KernelDef { name: "step", signature: &[In("x"), Out("y"), InOut("state"), Scalar("rate")], ..VECTOR };
+    static COUNT: KernelDef = KernelDef { name: "count", signature: &[In("x"), In("y")], ..MATRIX };
+    let submit = |build: fn(TaskBuilder<'_, '_>, &Tensor) -> Result<TaskHandle, GraphError>| {
+        let submitted = orchestrate(|o| {
+            let a = o.arg("a")?;
+            build(o.task(&STEP), &a).map(|_| ())
+        });
+        submitted.map(|_| ()).map_err(|error| error.to_string())
+    };
+    let good = |task: TaskBuilder<'_, '_>, a: &Tensor| task.input(a).output(a).inout(a).scalar(1).submit();
+    assert_eq!(submit(good), Ok(()));
+    // More than it declares, and more access than it needs, will do.
+    assert_eq!(submit(|task, a| task.inout(a).inout(a).inout(a).scalar(1).scalar(2).submit()), Ok(()));
+    for (refused, said) in [
+        (
+            submit(|task, a| task.output(a).output(a).inout(a).scalar(1).submit()),
+            "argument 0 (`x`) is declared as an input and submitted as an output",
+        ),
+        (
+            submit(|task, a| task.input(a).input(a).inout(a).scalar(1).submit()),
+            "argument 1 (`y`) is declared as an output and submitted as an input",
+        ),
+        (
+            submit(|task, a| task.input(a).output(a).input(a).scalar(1).submit()),
+            "argument 2 (`state`) is declared as an in-out and submitted as an input",
+        ),
+        (
+            submit(|task, a| task.input(a).output(a).scalar(1).submit()),
+            "argument 2 (`state`) is declared as an in-out and submitted as a scalar",
+        ),
+        (
+            submit(|task, a| task.input(a).output(a).inout(a).submit()),
+            "argument 3 (`rate`) is declared as a scalar and submitted not at all",
+        ),
+        (
+            submit(|task, a| task.with(&COUNT).input(a).output(a).inout(a).scalar(1).submit()),
+            "task of kernel `count`: argument 1 (`y`) is declared as an input and submitted as an output",
+        ),
+    ] {
+        let error = refused.expect_err(said);
+        assert!(error.contains(said), "{error}");
+    }
 }

@@ -6,7 +6,7 @@ use tensortap_abi::{
     ControlLayout, CoreType, DType, DeviceRange, EdgeNode, KernelArgs, SLOTS_PER_TASK, TaskSlot,
 };
 use tensortap_platform::DeviceMemory;
-use tensortap_scene::{Args, KernelArg, KernelBody, KernelDef, Orch, kernel_entry};
+use tensortap_scene::{Args, KernelBody, KernelDef, Orch, kernel_entry};
 
 use super::*;
 use crate::device::memory::{Control, Table};
@@ -22,7 +22,7 @@ static KERNEL: KernelDef = KernelDef {
     func_id: 0,
     name: "nothing",
     core_type: CoreType::Aiv,
-    signature: &[KernelArg::In("x")],
+    signature: &[],
     entry: kernel_entry::<Nothing>,
     reference: |_| {},
     tolerance: None,
