@@ -333,7 +333,7 @@ mod tests {
         const TASKS: u64 = 100_000;
         let kernel = |n: u64| u32::try_from(n % 7).unwrap();
         let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let rings = |n: u64| (n % 3) << 32 | n / 3;
+        let rings = |n: u64| ((n % 3) << 32) | (n / 3);
         let lanes = |n: u64| (n / 4096 % 2) * 64 + n / 8192 * 128 + n % 64 + n / 64 % 64 * (TASKS * 2);
         for ids in [&scattered as &dyn Fn(u64) -> u64, &rings, &lanes, &|n| TASKS - n, &|n| u64::MAX - n] {
             let twice = (0..TASKS).chain(0..TASKS).map(|n| (ids(n), kernel(n)));
