@@ -1,6 +1,8 @@
 //! How a table is made to fit a terminal: the least important columns are left out, in an order that the table states,
 //! and it is said which. In a pipe or a file nothing is left out.
 
+use tensortap::format::Dump;
+
 /// Spaces between columns.
 pub const GAP: usize = 2;
 /// A column whose cells are cut keeps at least this much.
@@ -21,12 +23,19 @@ pub struct Fit {
     pub dispensable: &'static [&'static str],
     /// Spaces before every line.
     pub indent: usize,
+    /// A column that has nothing to show.
+    pub hidden: Option<&'static str>,
 }
 
 impl Fit {
     /// To the terminal that standard output is, if it is one.
     pub fn terminal(dispensable: &'static [&'static str]) -> Fit {
-        Fit { width: crate::output::terminal_width(), dispensable, indent: 0 }
+        Fit { width: crate::output::terminal_width(), dispensable, indent: 0, hidden: None }
+    }
+
+    /// The same for rows of a dump: one without names has no column for them.
+    pub fn of(self, dump: &Dump) -> Fit {
+        Fit { hidden: (!dump.has_names()).then_some("NAME"), ..self }
     }
 
     /// The same with spaces before every line.
@@ -66,6 +75,9 @@ impl<const N: usize> Line<N> {
     /// Columns that are this wide where there is room.
     pub fn fitting(columns: [Column; N], widths: [usize; N], fit: Fit) -> Line<N> {
         let mut line = Line { columns, widths: widths.map(Some), left_out: Vec::new(), fit };
+        for (width, column) in line.widths.iter_mut().zip(&columns) {
+            *width = width.filter(|_| fit.hidden != Some(column.0));
+        }
         let Some(width) = fit.width else { return line };
         for name in fit.dispensable {
             if line.least() <= width {
@@ -184,7 +196,7 @@ mod tests {
         [("NAME", 0, false), ("SIZE", 8, true), ("KIND", 10, false), ("WHY", 0, false)];
 
     fn line(width: usize) -> Line<4> {
-        let fit = Fit { width: Some(width), dispensable: &["KIND", "SIZE"], indent: 0 };
+        let fit = Fit { width: Some(width), dispensable: &["KIND", "SIZE"], ..Fit::default() };
         Line::fitting(COLUMNS, [20, 8, 10, 30], fit)
     }
 

@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump};
 use tensortap::{DType, DumpStage, TaskChoice};
-use tensortap_query::ids::{IdRange, parse_range, parse_task_choice};
+use tensortap_query::ids::{ArgChoice, IdRange, parse_arg_choice, parse_range, parse_task_choice};
 use tensortap_query::{HashPrefix, QueryError, Selection, Selectors, ShapePattern, parse_dtype};
 
 use crate::error::Exit;
@@ -16,13 +16,17 @@ use crate::progress::StepProgress;
 #[derive(Args, Default)]
 #[command(next_help_heading = "Selecting records (see `tensortap help selectors`)")]
 pub struct SelectArgs {
-    /// Records of these tasks, by id, range or kernel: 3,0x100000000-0x10000000f,1:2,softmax
+    /// Records of these tasks, by id, range, name, kernel or scope: 3,0x100000000-0x10000000f,1:2,k_proj,softmax
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice)]
     task: Vec<TaskChoice>,
 
     /// Records of tasks with these kernels, by name, pattern or func_id: add*,3
     #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
     func: Vec<String>,
+
+    /// Records of tasks in these scopes, or in scopes below: 'layer 1','token 3/layer 1'
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    scope: Vec<String>,
 
     /// What tasks were given (before) or what they produced (after)
     #[arg(long, value_name = "STAGE", ignore_case = true, value_parser = stages())]
@@ -32,9 +36,9 @@ pub struct SelectArgs {
     #[arg(long, value_name = "ROLE", value_delimiter = ',', ignore_case = true, value_parser = roles())]
     role: Vec<Role>,
 
-    /// Arguments at these positions: tensors first, then scalars
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
-    arg: Vec<IdRange>,
+    /// Arguments of these names, or at these positions, tensors first: 0,scores,softmax.scores
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_arg_choice)]
+    arg: Vec<ArgChoice>,
 
     /// Records at these positions in the dump
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
@@ -72,10 +76,11 @@ impl SelectArgs {
     }
 
     fn selectors(&self) -> Selectors {
-        let SelectArgs { task, func, stage, role, arg, index, kind, dtype, shape, hash, nan } = self;
+        let SelectArgs { task, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan } = self;
         Selectors {
             task: task.clone(),
             func: func.clone(),
+            scope: scope.clone(),
             stage: *stage,
             role: role.clone(),
             arg: arg.clone(),
@@ -148,11 +153,15 @@ several times), several selectors narrow. Without any, all records are meant. A
 selection that leaves nothing is no error: the verb says what there is instead.
 
   --task LIST    the task: 3, 0x100000002, ring and position 1:2, a range
-                 0x100000000-0x10000000f, or the name of its kernel
+                 0x100000000-0x10000000f, its name (k_proj), that of its kernel
+                 or scope, or both: 'layer 1/attention/k_proj'; * and ? as below
   --func LIST    a kernel of the task: name, pattern (add*, ?mm) or func_id
+  --scope LIST   a scope that the task lies in: 'layer 1', 'token 3/layer 1';
+                 what lies in scopes below it is meant, too
   --stage STAGE  before: what tasks were given; after: what they produced
   --role LIST    input, output, inout
-  --arg LIST     place among the task's arguments, tensors first: 0, 2-3
+  --arg LIST     place among the task's arguments, tensors first: 0, 2-3; or
+                 name: scores, softmax.scores
   --index LIST   place in the dump, as `list` shows it: 17, 100-199
   --kind KIND    tensor, scalar
   --dtype LIST   float32 or f32, bfloat16 or bf16, int8 or i8, ...

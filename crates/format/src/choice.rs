@@ -2,13 +2,81 @@
 
 use crate::KernelInfo;
 
-/// Tasks by number, or by what they run.
+/// Tasks by number, or by what people call them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskChoice {
     /// First and last id.
     Ids(u64, u64),
-    /// A kernel: name, pattern or `func_id`.
-    Kernel(String),
+    /// A name or pattern of the task, of one of its kernels (or its `func_id`), of a scope it lies in, or scope and name
+    /// together: see [`task_fits`].
+    Named(String),
+}
+
+/// Whether a task is meant by a word: its own name, one of its kernels, a scope that it lies in (a run of whole names of
+/// the path), or the end of its path with the name of task or kernel behind it.
+///
+/// ```
+/// use tensortap_format::task_fits;
+/// let fits = |word| task_fits(word, Some("token 3 / layer 1 / attention"), Some("k_proj"), &["project_bf16"]);
+/// for word in ["k_proj", "project_*", "layer 1", "layer 1/attention", "attention / k_proj", "token ?/layer 1/*/k_proj"] {
+///     assert!(fits(word), "{word}");
+/// }
+/// for word in ["k", "layer", "layer 1/k_proj", "token 3 layer 1", ""] {
+///     assert!(!fits(word), "{word}");
+/// }
+/// ```
+#[must_use]
+pub fn task_fits(
+    word: &str,
+    scope: Option<&str>,
+    task_name: Option<&str>,
+    kernels: &[impl AsRef<str>],
+) -> bool {
+    let fits = |word: &str| {
+        task_name.is_some_and(|name| word_fits(word, name))
+            || kernels.iter().any(|kernel| word_fits(word, kernel.as_ref()))
+    };
+    let word = path_word(word);
+    let within = |path| match word.rsplit_once('/') {
+        Some((above, name)) => ends_with(above, path) && fits(name),
+        None => false,
+    };
+    fits(&word) || scope.is_some_and(|path| scope_fits(&word, path) || within(path))
+}
+
+/// Whether a path of scopes holds what is asked for: a run of whole names, `layer 1` or `layer 1/attention`. A task in any
+/// scope below is in it, too.
+#[must_use]
+pub fn scope_fits(word: &str, path: &str) -> bool {
+    let (word, path) = (path_word(word), format!("/{}/", path_word(path)));
+    !word.is_empty()
+        && if is_pattern(&word) {
+            name_fits(&format!("*/{word}/*"), &path)
+        } else {
+            path.contains(&format!("/{word}/"))
+        }
+}
+
+/// Whether the last names of a path are these.
+fn ends_with(word: &str, path: &str) -> bool {
+    let path = format!("/{}", path_word(path));
+    !word.is_empty()
+        && if is_pattern(word) {
+            name_fits(&format!("*/{word}"), &path)
+        } else {
+            path.ends_with(&format!("/{word}"))
+        }
+}
+
+/// Whether a name is the one asked for, or fits the pattern.
+#[must_use]
+pub fn word_fits(word: &str, name: &str) -> bool {
+    if is_pattern(word) { name_fits(word, name) } else { word == name }
+}
+
+/// A path without the spaces around its slashes: `layer 1 / k_proj` and `layer 1/k_proj` mean the same.
+fn path_word(word: &str) -> String {
+    word.trim().replace(" / ", "/")
 }
 
 impl From<u64> for TaskChoice {

@@ -152,6 +152,11 @@ impl TaskTable {
         self.numbers[..end].get(at).copied()
     }
 
+    /// Whether any task has a name or lies in a scope.
+    pub(crate) fn has_names(&self) -> bool {
+        self.meanings.iter().any(|meaning| meaning.name != 0 || meaning.scope != 0)
+    }
+
     /// What a task means to its records.
     pub(crate) fn get(&self, task_id: u64) -> &TaskMeaning {
         let number = self.number(task_id);

@@ -57,7 +57,7 @@ mod view;
 mod window;
 mod writer;
 
-pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered};
+pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
 pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dispatch_id};
 pub use error::FormatError;
 pub use footer::{Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};

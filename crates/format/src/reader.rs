@@ -219,6 +219,12 @@ impl Dump {
         }
     }
 
+    /// Whether any task has a name or lies in a scope.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        self.source.names().0.has_names()
+    }
+
     /// What people call a record.
     #[must_use]
     pub fn names(&self, record: &Record) -> Names<'_> {

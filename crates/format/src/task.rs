@@ -133,6 +133,14 @@ impl<'t> Task<'t> {
         self.entry().scope.as_deref()
     }
 
+    /// What the first of its kernels that knows an argument calls it.
+    #[must_use]
+    pub fn arg_name(&self, arg_index: u16) -> Option<&'t str> {
+        let kernels = self.facts().func_ids().filter_map(|id| self.tasks.kernel(id));
+        let mut names = kernels.filter_map(|kernel| kernel.arg_names.get(usize::from(arg_index)));
+        names.find(|name| !name.is_empty()).map(String::as_str)
+    }
+
     /// Whether its records say that it had not completed when the run ended.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
@@ -393,7 +401,7 @@ impl Tasks {
     }
 
     /// Gives every task the names that a dump has for it. Equal names are kept once.
-    pub(crate) fn give_names<'n>(&mut self, names: impl Fn(u64) -> Names<'n>) {
+    pub fn give_names<'n>(&mut self, names: impl Fn(u64) -> Names<'n>) {
         let mut known: HashMap<&str, Arc<str>> = HashMap::new();
         let mut keep = |name: &'n str| Arc::clone(known.entry(name).or_insert_with(|| name.into()));
         for entry in &mut self.entries {

@@ -5,7 +5,7 @@
 mod cells;
 mod row;
 
-use tensortap::format::{ArgumentKind, role_name};
+use tensortap::format::{ArgumentKind, Names, role_name};
 
 pub use cells::{Cells, csv_head, quote};
 pub use row::Row;
@@ -14,10 +14,10 @@ pub(crate) use row::flags;
 use crate::compare_words::{outside_or_why, rule_text};
 use crate::document::{evidence_word, outcome_reason, verdict_word};
 use crate::number::grouped;
-use crate::words::{flag_words, printable, record_name, scalar_text, shape_text, stage_word};
+use crate::words::{flag_words, printable, record_name, scalar_text, shape_text, stage_word, task_title};
 use cells::{
-    NO_KERNELS, count, push_end, push_float, push_hex, push_number, push_optional, push_plain, push_shape,
-    push_task, push_value, push_words, put, show_count, show_end, show_float,
+    NO_KERNELS, count, ending, push_end, push_float, push_hex, push_number, push_optional, push_plain,
+    push_shape, push_task, push_value, push_words, put, show_count, show_end, show_float, show_name,
 };
 use row::as_float;
 
@@ -174,7 +174,7 @@ impl Field {
 }
 
 /// Every field.
-pub static FIELDS: [Field; 43] = [
+pub static FIELDS: [Field; 46] = [
     Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
         .number()
         .width(5)
@@ -187,6 +187,15 @@ pub static FIELDS: [Field; 43] = [
             false => push_task(out, row.record.task_id),
         })
         .sorted(|row| Some(row.record.task_id)),
+    Field::new("scope", "SCOPE", |cells, row, out| *out += cells.names(row).scope.unwrap_or_default())
+        .people(|cells, row, out| show_name(out, cells.names(row).scope))
+        .by(Order::Text),
+    Field::new("task_name", "NAME", |cells, row, out| *out += cells.names(row).task_name.unwrap_or_default())
+        .people(|cells, row, out| {
+            let Names { scope, task_name, .. } = cells.names(row);
+            show_name(out, task_title(scope, task_name).map(|title| ending(&title)).as_deref());
+        })
+        .by(Order::Text),
     Field::new("kernels", "KERNEL", |cells, row, out| {
         *out += Some(cells.kernels(row)).filter(|kernels| *kernels != NO_KERNELS).unwrap_or_default();
     })
@@ -203,9 +212,19 @@ pub static FIELDS: [Field; 43] = [
         .sorted(|row| Some(row.record.role.tag().into())),
     Field::new("arg_index", "ARG", |_, row, out| push_number(out, row.record.arg_index.into()))
         .short("arg")
-        .number()
+        .people(|cells, row, out| {
+            push_number(out, row.record.arg_index.into());
+            if let Some(name) = cells.names(row).arg_name {
+                put(out, format_args!(" {}", printable(name)));
+            }
+        })
         .width(3)
         .sorted(|row| Some(row.record.arg_index.into())),
+    Field::new("arg_name", "ARG NAME", |cells, row, out| {
+        *out += cells.names(row).arg_name.unwrap_or_default()
+    })
+    .people(|cells, row, out| show_name(out, cells.names(row).arg_name))
+    .by(Order::Text),
     Field::new("kind", "KIND", |_, row, out| *out += row.record.kind.name())
         .width(6)
         .sorted(|row| Some((row.record.kind == ArgumentKind::Scalar).into())),
@@ -367,9 +386,10 @@ pub static FIELDS: [Field; 43] = [
 ];
 
 /// What `list` shows when nobody chooses.
-pub const LIST: [&str; 12] = [
+pub const LIST: [&str; 13] = [
     "index",
     "task_id",
+    "task_name",
     "kernels",
     "stage",
     "role",
@@ -382,7 +402,7 @@ pub const LIST: [&str; 12] = [
     "flags",
 ];
 /// What `list --csv` has when nobody chooses.
-pub const LIST_CSV: [&str; 14] = [
+pub const LIST_CSV: [&str; 17] = [
     "index",
     "task_id",
     "kernels",
@@ -397,11 +417,15 @@ pub const LIST_CSV: [&str; 14] = [
     "hash",
     "value",
     "flags",
+    "scope",
+    "task_name",
+    "arg_name",
 ];
 /// What `stats` shows.
-pub const STATS: [&str; 17] = [
+pub const STATS: [&str; 18] = [
     "index",
     "task_id",
+    "task_name",
     "kernels",
     "stage",
     "role",
@@ -419,7 +443,7 @@ pub const STATS: [&str; 17] = [
     "flags",
 ];
 /// What `stats --csv` has.
-pub const STATS_CSV: [&str; 20] = [
+pub const STATS_CSV: [&str; 23] = [
     "index",
     "task_id",
     "kernels",
@@ -440,10 +464,14 @@ pub const STATS_CSV: [&str; 20] = [
     "f16_overflow",
     "hash",
     "flags",
+    "scope",
+    "task_name",
+    "arg_name",
 ];
 /// What `diff` shows.
-pub const DIFF: [&str; 11] = [
+pub const DIFF: [&str; 12] = [
     "name",
+    "task_name",
     "kernels",
     "verdict",
     "dtype",
@@ -456,7 +484,7 @@ pub const DIFF: [&str; 11] = [
     "evidence",
 ];
 /// What `diff --csv` has.
-pub const DIFF_CSV: [&str; 19] = [
+pub const DIFF_CSV: [&str; 22] = [
     "index",
     "task_id",
     "kernels",
@@ -476,6 +504,9 @@ pub const DIFF_CSV: [&str; 19] = [
     "elements",
     "evidence",
     "reason",
+    "scope",
+    "task_name",
+    "arg_name",
 ];
 
 /// The fields of these names.

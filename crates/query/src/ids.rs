@@ -52,23 +52,46 @@ pub fn parse_id(text: &str) -> Result<u64, SelectorError> {
     u64::from_str_radix(digits, radix).map_err(|_| SelectorError::TooLarge)
 }
 
-/// Tasks by number, range or name. A name never starts with a digit, an id always does.
+/// Tasks by number, range or name. What starts with a digit is an id.
 ///
 /// ```
 /// use tensortap::TaskChoice;
 /// use tensortap_query::ids::parse_task_choice;
 /// assert_eq!(parse_task_choice("1:2"), Ok(TaskChoice::Ids(0x1_0000_0002, 0x1_0000_0002)));
-/// assert_eq!(parse_task_choice("softmax"), Ok(TaskChoice::Kernel("softmax".into())));
+/// assert_eq!(parse_task_choice("softmax"), Ok(TaskChoice::Named("softmax".into())));
+/// assert_eq!(parse_task_choice("layer 1 / k_proj"), Ok(TaskChoice::Named("layer 1 / k_proj".into())));
 /// assert!(parse_task_choice("1f").is_err());
 /// ```
 pub fn parse_task_choice(text: &str) -> Result<TaskChoice, SelectorError> {
-    let named = text.trim().starts_with(|c: char| c.is_alphabetic() || "_*?".contains(c));
-    if named {
-        return Ok(TaskChoice::Kernel(text.trim().into()));
+    if text.trim().starts_with(|c: char| !c.is_ascii_digit() && c != '-' && c != ':') {
+        return Ok(TaskChoice::Named(text.trim().into()));
     }
     parse_task_range(text)
         .map(|(first, last)| TaskChoice::Ids(first, last))
         .map_err(|reason| SelectorError::NoTask(Box::new(reason)))
+}
+
+/// Arguments by place or by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgChoice {
+    /// First and last place.
+    Places(u64, u64),
+    /// A name or pattern, alone or behind that of a kernel: `scores`, `softmax.scores`.
+    Named(String),
+}
+
+/// Arguments by number, range or name. What starts with a digit is a number.
+///
+/// ```
+/// use tensortap_query::ids::{ArgChoice, parse_arg_choice};
+/// assert_eq!(parse_arg_choice("2-3"), Ok(ArgChoice::Places(2, 3)));
+/// assert_eq!(parse_arg_choice("softmax.scores"), Ok(ArgChoice::Named("softmax.scores".into())));
+/// ```
+pub fn parse_arg_choice(text: &str) -> Result<ArgChoice, SelectorError> {
+    if text.trim().starts_with(|c: char| !c.is_ascii_digit() && c != '-' && c != '+') {
+        return Ok(ArgChoice::Named(text.trim().into()));
+    }
+    parse_range(text).map(|(first, last)| ArgChoice::Places(first, last))
 }
 
 /// Whether one of the ranges holds the number; no ranges hold every number.

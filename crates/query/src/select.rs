@@ -2,6 +2,7 @@
 
 mod condition;
 mod empty;
+mod named;
 mod nan;
 mod pattern;
 
@@ -9,10 +10,11 @@ use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, numbered};
 use tensortap::{DType, DumpStage, Unknown};
 
-use crate::ids::IdRange;
+use crate::ids::{ArgChoice, IdRange};
 use crate::words::printable;
 use crate::{QueryError, SelectorError};
 use condition::Condition;
+use named::{NamedArgs, NamedTasks};
 use nan::NanRecords;
 
 pub use pattern::{HashPrefix, ShapePattern};
@@ -45,16 +47,18 @@ pub use tensortap::analysis::Progress;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selectors {
-    /// Tasks, by id or by what they run.
+    /// Tasks, by id, name, kernel or scope.
     pub task: Vec<TaskChoice>,
     /// Kernels of the task: names, patterns, function ids.
     pub func: Vec<String>,
+    /// Scopes that the task lies in: names, paths, patterns.
+    pub scope: Vec<String>,
     /// When the argument was captured.
     pub stage: Option<DumpStage>,
     /// Directions.
     pub role: Vec<Role>,
-    /// Places among a task's arguments.
-    pub arg: Vec<IdRange>,
+    /// Arguments, by place or name.
+    pub arg: Vec<ArgChoice>,
     /// Places in the dump.
     pub index: Vec<IdRange>,
     /// Tensors or scalars.
@@ -73,7 +77,7 @@ impl Selectors {
     /// The selection in a dump; a kernel that its run did not have is an error. Finding NaNs may read payloads, and says
     /// in records how far it has come.
     pub fn selection(&self, dump: &Dump, progress: &Progress<'_>) -> Result<Selection, QueryError> {
-        let mut conditions = self.conditions(dump.info())?;
+        let mut conditions = self.conditions(dump)?;
         if self.nan {
             let wanted = |record: &_| conditions.iter().all(|condition: &Condition| condition.holds(record));
             let nans = NanRecords::find(dump, progress, wanted)?;
@@ -83,18 +87,25 @@ impl Selectors {
     }
 
     /// Everything that the records themselves say.
-    fn conditions(&self, info: &RunInfo) -> Result<Vec<Condition>, QueryError> {
-        let Selectors { task, func, stage, role, arg, index, kind, dtype, shape, hash, nan: _ } = self;
+    fn conditions(&self, dump: &Dump) -> Result<Vec<Condition>, QueryError> {
+        let info = dump.info();
+        let Selectors { task, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan: _ } = self;
         let mut conditions = Vec::new();
         if !task.is_empty() {
-            conditions.push(task_condition(task, info)?);
+            conditions.push(task_condition(task, dump)?);
         }
         if !func.is_empty() {
             conditions.push(Condition::Func { funcs: kernels(info, func)?, given: func.join(",") });
         }
+        if !scope.is_empty() {
+            let tasks = named::in_scopes(scope, dump)?;
+            conditions.push(Condition::Scope { tasks, given: scope.clone() });
+        }
         conditions.extend(stage.map(Condition::Stage));
         push_list(&mut conditions, role, Condition::Role);
-        push_list(&mut conditions, arg, Condition::Arg);
+        if !arg.is_empty() {
+            conditions.push(Condition::Arg(NamedArgs::of(arg, dump)?));
+        }
         push_list(&mut conditions, index, Condition::Index);
         conditions.extend(kind.map(Condition::Kind));
         push_list(&mut conditions, dtype, Condition::Dtype);
@@ -114,16 +125,25 @@ fn push_list<T: Clone>(
     }
 }
 
-fn task_condition(terms: &[TaskChoice], info: &RunInfo) -> Result<Condition, QueryError> {
+fn task_condition(terms: &[TaskChoice], dump: &Dump) -> Result<Condition, QueryError> {
     let (mut ids, mut names) = (Vec::new(), Vec::new());
+    let mut named = NamedTasks::default();
     for term in terms {
         match term {
             TaskChoice::Ids(first, last) => ids.push((*first, *last)),
-            TaskChoice::Kernel(name) => names.push(name.clone()),
+            TaskChoice::Named(name) => {
+                let known = named.add(name, dump)?;
+                // A number need not be one that the run has told about.
+                match numbered(name).filter(|_| !known) {
+                    Some(func_id) => named.funcs.push(func_id),
+                    None if !known => return Err(named::unknown_task(name, dump)?),
+                    None => {}
+                }
+                names.push(name.clone());
+            }
         }
     }
-    let funcs = kernels(info, &names)?;
-    Ok(Condition::Task { ids, funcs, names })
+    Ok(Condition::Task { ids, named, names })
 }
 
 /// The kernels that names, patterns and numbers stand for. A number need not be one that the run has told about: dumps of

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use tensortap::DumpStage;
-use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail};
+use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail, Task};
 
 use crate::number::{counted, grouped, significant};
 
@@ -26,6 +26,32 @@ pub fn short_task(task_id: u64) -> String {
 pub fn kernel_label(record: &Record, info: &RunInfo) -> String {
     let names: Vec<_> = record.func_ids().map(|id| info.kernel_name(id)).collect();
     kernels_text(&names)
+}
+
+/// Where a task lies and what it is called: `layer 1/attention / k_proj`; `None` when nobody said.
+#[must_use]
+pub fn task_title(scope: Option<&str>, task_name: Option<&str>) -> Option<String> {
+    let words: Vec<_> = [scope, task_name].into_iter().flatten().map(printable).collect();
+    (!words.is_empty()).then(|| words.join(" / "))
+}
+
+/// A task in words: `layer 1/attention / k_proj: project_bf16`, `layer 1 / softmax` without a name of its own, `softmax`
+/// without a scope.
+#[must_use]
+pub fn task_words(task: Task<'_>) -> String {
+    let kernels = kernels_text(&task.kernel_names());
+    match (task.scope(), task.task_name()) {
+        (scope, Some(name)) => format!("{}: {kernels}", task_title(scope, Some(name)).unwrap_or_default()),
+        (Some(scope), None) => format!("{} / {kernels}", printable(scope)),
+        (None, None) => kernels,
+    }
+}
+
+/// An argument in words: `argument 1 (scores)`.
+#[must_use]
+pub fn arg_words(task: Task<'_>, arg_index: u16) -> String {
+    let name = task.arg_name(arg_index).map(|name| format!(" ({})", printable(name)));
+    format!("argument {arg_index}{}", name.unwrap_or_default())
 }
 
 /// The same of names.

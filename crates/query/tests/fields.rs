@@ -74,7 +74,7 @@ fn every_field_of_a_record_is_in_the_documents_of_list_and_stats_under_its_own_n
     assert!(serde_json::from_slice::<Value>(&written)? == list, "both ways lead to one document");
 
     let mut seen = vec![0; FIELDS.len()];
-    let mut cells = Cells::new(dump.info());
+    let mut cells = Cells::new(&dump);
     for (record, json) in dump.records().zip(list["records"].as_array().ok_or("records")?) {
         let record = record?;
         for (field, seen) in FIELDS.iter().zip(&mut seen).filter(|(field, _)| field.of == Of::Record) {
@@ -110,7 +110,7 @@ fn every_field_of_content_is_in_the_document_of_stats() -> Outcome {
     let each = measured.clone();
     head.write::<Box<dyn Error>>(&mut out, &dump, |show| each.into_iter().try_for_each(show), || false)?;
     let document: Value = serde_json::from_slice(&out)?;
-    let mut cells = Cells::new(dump.info());
+    let mut cells = Cells::new(&dump);
     let mut checked = 0;
     for (measured, json) in measured.iter().zip(document["records"].as_array().ok_or("records")?) {
         for field in FIELDS.iter().filter(|field| field.of != Of::Comparison) {
@@ -152,7 +152,7 @@ fn every_field_of_a_comparison_is_in_the_document_of_diff() -> Outcome {
     };
     let rows = ranked(&diff, Sort::Order);
     let document = serde_json::to_value(DiffDocument::of(&report, &rows))?;
-    let mut cells = Cells::new(wrong.info());
+    let mut cells = Cells::new(&wrong);
     let first = &document["records"][0];
     assert_eq!(first["verdict"], "fail");
     for field in FIELDS.iter().filter(|field| field.of == Of::Comparison) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL};
 use tensortap_analysis::reference::Expected;
-use tensortap_format::{Argument, Task, TaskChoice, func_ids, role_name};
+use tensortap_format::{Argument, Task, TaskChoice, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::{Element, content_hash};
 
@@ -20,7 +20,7 @@ use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
 use crate::noise::{noise, summary};
 use crate::open::open;
-use crate::replay::{declared_tolerance, is_chosen, unknown_kernel};
+use crate::replay::{declared_tolerance, is_chosen, names_kernel, unknown_task};
 
 /// All that `tensortap extract` can be told.
 #[derive(Clone)]
@@ -149,8 +149,8 @@ fn find_task<'s>(capture: &'s dyn Capture, wanted: Option<&TaskChoice>) -> Resul
     };
     match (chosen.as_slice(), wanted) {
         ([task], _) => Ok(*task),
-        ([], Some(TaskChoice::Kernel(name))) if func_ids(&capture.run().kernels, name).is_empty() => {
-            Err(unknown_kernel(name, std::iter::once(capture)))
+        ([], Some(choice @ TaskChoice::Named(name))) if !names_kernel(choice, capture) => {
+            Err(unknown_task(name, std::iter::once(capture)))
         }
         ([], Some(TaskChoice::Ids(task, _))) => Err(ReplayError::NoTask {
             from: capture.name(),
@@ -175,7 +175,7 @@ fn say_which(capture: &dyn Capture, tasks: &[Task<'_>], wanted: Option<&TaskChoi
         ids.push(format!("{} more", tasks.len() - NAMED));
     }
     let of = match wanted {
-        Some(TaskChoice::Kernel(name)) => format!(" of kernel `{name}`"),
+        Some(TaskChoice::Named(name)) => format!(" of the name `{name}`"),
         Some(TaskChoice::Ids(..)) => " in that range".into(),
         None => String::new(),
     };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::Task;
-use tensortap_format::{TaskChoice, func_ids};
+use tensortap_format::{TaskChoice, func_ids, task_fits};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
@@ -183,18 +183,24 @@ impl<'c, 's> Preparation<'c, 's> {
 /// Every id and kernel that was named must be in one of the captures; a case need not have what another has.
 fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
     let choices = if let Selection::Tasks(choices) = &config.select { choices.as_slice() } else { &[] };
-    let kernels = choices.iter().filter_map(|choice| match choice {
-        TaskChoice::Kernel(name) => Some(name),
-        TaskChoice::Ids(..) => None,
-    });
-    for name in kernels.chain(&config.funcs) {
+    for choice in choices.iter().filter(|choice| matches!(choice, TaskChoice::Named(_))) {
+        let one = std::slice::from_ref(choice);
+        let is_meant = |capture: &Box<dyn Capture>| {
+            capture.recorded().any(|task| is_chosen(task, &**capture, one))
+                || names_kernel(choice, &**capture)
+        };
+        if let (TaskChoice::Named(name), false) = (choice, captures.iter().any(is_meant)) {
+            return Err(unknown_task(name, captures.iter().map(|s| &**s)));
+        }
+    }
+    for name in &config.funcs {
         if captures.iter().all(|capture| func_ids(&capture.run().kernels, name).is_empty()) {
             return Err(unknown_kernel(name, captures.iter().map(|s| &**s)));
         }
     }
     let ids = choices.iter().filter_map(|choice| match choice {
         TaskChoice::Ids(first, last) if first == last => Some(*first),
-        TaskChoice::Ids(..) | TaskChoice::Kernel(_) => None,
+        TaskChoice::Ids(..) | TaskChoice::Named(_) => None,
     });
     let tasks: Vec<u64> = captures.iter().flat_map(|s| s.recorded()).map(|t| t.task_id).collect();
     match (ids.into_iter().find(|id| !tasks.contains(id)), captures) {
@@ -206,6 +212,27 @@ fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(
         }),
         _ => Ok(()),
     }
+}
+
+/// Whether a kernel has the name, although no task that was captured may run it.
+pub fn names_kernel(choice: &TaskChoice, capture: &dyn Capture) -> bool {
+    matches!(choice, TaskChoice::Named(name) if !func_ids(&capture.run().kernels, name).is_empty())
+}
+
+/// Names that a message lists.
+const LISTED: usize = 20;
+
+/// A task that no capture has.
+pub fn unknown_task<'s>(name: &str, captures: impl Iterator<Item = &'s dyn Capture>) -> ReplayError {
+    let mut valid: Vec<String> = Vec::new();
+    for capture in captures {
+        let names = capture.recorded().filter_map(|task| task.task_name().map(str::to_owned));
+        valid.extend(capture.run().kernels.iter().map(|kernel| kernel.name.clone()).chain(names));
+    }
+    valid.sort();
+    valid.dedup();
+    valid.truncate(LISTED);
+    ReplayError::Unknown { what: "task or kernel", name: name.into(), valid }
 }
 
 /// A kernel that no capture has.
@@ -223,7 +250,9 @@ pub fn unknown_kernel<'s>(name: &str, captures: impl Iterator<Item = &'s dyn Cap
 pub fn is_chosen(task: Task<'_>, capture: &dyn Capture, choices: &[TaskChoice]) -> bool {
     choices.iter().any(|choice| match choice {
         TaskChoice::Ids(first, last) => (*first..=*last).contains(&task.task_id),
-        TaskChoice::Kernel(name) => runs(task, capture, name),
+        TaskChoice::Named(name) => {
+            runs(task, capture, name) || task_fits(name, task.scope(), task.task_name(), &task.kernel_names())
+        }
     })
 }
 

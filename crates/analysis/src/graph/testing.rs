@@ -2,8 +2,8 @@
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, SLOTS_PER_TASK};
 use tensortap_format::{
-    ArgumentKind, ArgumentRecord, Assembler, Edge, KernelInfo, PayloadState, TaskFacts, TaskKey, TaskPart,
-    Tasks,
+    ArgumentKind, ArgumentRecord, Assembler, Edge, KernelInfo, Names, PayloadState, TaskFacts, TaskKey,
+    TaskPart, Tasks,
 };
 use tensortap_geometry::Layout;
 
@@ -21,6 +21,8 @@ pub(crate) fn hash_of(content: &str) -> u128 {
 pub(crate) struct TaskMaker {
     pub facts: TaskFacts,
     kernel: String,
+    scope: Option<String>,
+    task_name: Option<String>,
     pub args: Vec<MadeArg>,
 }
 
@@ -41,7 +43,12 @@ pub(crate) struct MadeArg {
 impl TaskMaker {
     pub fn new(task_id: u64, kernel: &str) -> TaskMaker {
         let facts = TaskFacts { completed_ns: Some(0), ..TaskFacts::unknown(TaskKey { step: 0, task_id }) };
-        TaskMaker { facts, kernel: kernel.into(), args: Vec::new() }
+        TaskMaker { facts, kernel: kernel.into(), scope: None, task_name: None, args: Vec::new() }
+    }
+
+    pub fn named(mut self, scope: &str, task_name: &str) -> TaskMaker {
+        (self.scope, self.task_name) = (Some(scope.into()), Some(task_name.into()));
+        self
     }
 
     pub fn input(self, address: u64, content: &str) -> TaskMaker {
@@ -156,7 +163,7 @@ impl TaskMaker {
 pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     let mut assembler = Assembler::default();
     let mut kernels: Vec<KernelInfo> = Vec::new();
-    for task in made {
+    for task in &made {
         let known = kernels.iter().position(|kernel| kernel.name == task.kernel);
         let func_id = u32::try_from(known.unwrap_or(kernels.len())).unwrap();
         if known.is_none() {
@@ -166,6 +173,11 @@ pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     }
     edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
     let mut tasks = assembler.finish(&kernels);
+    tasks.give_names(|task_id| {
+        let task = made.iter().find(|task| task.facts.task_id == task_id);
+        let (scope, task_name) = task.map_or((None, None), |t| (t.scope.as_deref(), t.task_name.as_deref()));
+        Names { scope, task_name, ..Names::default() }
+    });
     tasks.forget_in_flight();
     tasks
 }

@@ -8,6 +8,9 @@
 //! initialised has any content, and an input of the whole graph may itself be wrong. Where both dumps have the same identities
 //! these decide before anything vague does. Tasks that nothing tells apart are interchangeable and are paired in order. Where a dump
 //! is incomplete, kernels and order must do in the end.
+//!
+//! Names that people gave to scopes and tasks come second: among tasks that look alike those of one name belong together, and what
+//! structure leaves over is paired by name before anything vague decides. They never part what structure joins.
 
 mod pairing;
 mod signature;
@@ -71,6 +74,7 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
     while pairing.pair_alike(&any_inout, false) || pairing.pair_alike(&scratch, false) {}
     pairing.pair_alike(&any_inout, true);
     pairing.pair_alike(&scratch, true);
+    pairing.pair_names(&by_shape);
     if same_identities(first, second) {
         pairing.pair_identities(&by_shape);
     }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use tensortap_format::{Task, TaskKey};
 
-use super::signature::Traits;
+use super::signature::{Traits, hash_of};
 use super::{Matching, Unmatched, counts};
 use crate::graph::TaskGraph;
 
@@ -43,6 +43,21 @@ impl<'g> Pairing<'g> {
             }
         }
         found
+    }
+
+    /// Pairs tasks of one scope and name that look alike by themselves, where there are as many of them on both sides.
+    pub fn pair_names(&mut self, traits: &Traits) {
+        let named = |graph: &TaskGraph, local: &[u64]| -> Vec<u64> {
+            let tasks = graph.tasks().iter().zip(local);
+            tasks.map(|(task, &local)| hash_of(&(name_of(task), local))).collect()
+        };
+        let [ours, theirs] = self.locals(traits);
+        let (colors, others) = (named(self.first, &ours), named(self.second, &theirs));
+        for (ours, theirs) in self.classes(&colors, &others) {
+            if ours.len() == theirs.len() && name_of(self.first.task(ours[0])).is_some() {
+                self.pair_class(ours, theirs);
+            }
+        }
     }
 
     /// Pairs tasks of equal identity that look alike by themselves.
@@ -118,13 +133,17 @@ impl<'g> Pairing<'g> {
     }
 
     /// Pairs members of a class: those whose inputs came from paired tasks and are equal, then those of which one of both
-    /// holds, then those of equal identity, then in order.
+    /// holds, then those of equal identity, then in order. Those of one name come before all others.
     fn pair_class(&mut self, mut ours: Vec<usize>, mut theirs: Vec<usize>) {
         if ours.len() > 1 || theirs.len() > 1 {
-            self.pair_by(&mut ours, &mut theirs, |g, t, pairs| (pairs_behind(g, t, pairs), contents(t)));
-            self.pair_by(&mut ours, &mut theirs, pairs_behind);
-            self.pair_by(&mut ours, &mut theirs, |_, t, _| contents(t));
-            self.pair_by(&mut ours, &mut theirs, |_, t, _| t.key());
+            let (ours, theirs) = (&mut ours, &mut theirs);
+            self.pair_by(ours, theirs, |g, t, p| Some((name_of(t)?, pairs_behind(g, t, p), contents(t))));
+            self.pair_by(ours, theirs, |g, t, p| Some((name_of(t)?, pairs_behind(g, t, p))));
+            self.pair_by(ours, theirs, |_, t, _| name_of(t));
+            self.pair_by(ours, theirs, |g, t, p| Some((pairs_behind(g, t, p), contents(t))));
+            self.pair_by(ours, theirs, |g, t, p| Some(pairs_behind(g, t, p)));
+            self.pair_by(ours, theirs, |_, t, _| Some(contents(t)));
+            self.pair_by(ours, theirs, |_, t, _| Some(t.key()));
         }
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             self.pair(ours, theirs);
@@ -135,16 +154,18 @@ impl<'g> Pairing<'g> {
         &mut self,
         ours: &mut Vec<usize>,
         theirs: &mut Vec<usize>,
-        key: impl Fn(&TaskGraph, Task<'_>, &[Option<usize>]) -> K,
+        key: impl Fn(&TaskGraph, Task<'_>, &[Option<usize>]) -> Option<K>,
     ) {
         let mut waiting: HashMap<K, VecDeque<usize>> = HashMap::new();
         for &place in theirs.iter() {
-            let key = key(self.second, self.second.task(place), &self.pair_of_second);
-            waiting.entry(key).or_default().push_back(place);
+            if let Some(key) = key(self.second, self.second.task(place), &self.pair_of_second) {
+                waiting.entry(key).or_default().push_back(place);
+            }
         }
         ours.retain(|&place| {
             let key = key(self.first, self.first.task(place), &self.pair_of_first);
-            let Some(other) = waiting.get_mut(&key).and_then(VecDeque::pop_front) else { return true };
+            let found = key.and_then(|key| waiting.get_mut(&key)).and_then(VecDeque::pop_front);
+            let Some(other) = found else { return true };
             self.pair(place, other);
             false
         });
@@ -164,6 +185,12 @@ impl<'g> Pairing<'g> {
     fn open_second(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
         (0..self.second.len()).filter(|&p| self.pair_of_second[p].is_none())
     }
+}
+
+/// What stands for the scope and the name of a task; `None` when it has neither.
+fn name_of(task: Task<'_>) -> Option<u64> {
+    let name = (task.scope(), task.task_name());
+    (name != (None, None)).then(|| hash_of(&name))
 }
 
 /// Pairs that the inputs of a task came from.

@@ -138,7 +138,7 @@ impl Consumers {
     }
 }
 
-fn hash_of(value: &impl Hash) -> u64 {
+pub(super) fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

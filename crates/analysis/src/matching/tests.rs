@@ -130,3 +130,44 @@ fn what_has_no_partner_is_listed_with_the_reason() {
     );
     assert!(matching.only_second.is_empty());
 }
+
+/// Lanes that nothing but their names tells apart.
+fn lanes(names: &[&str], first_id: u64) -> TaskGraph {
+    let tasks = (0..).zip(names).flat_map(|(number, name)| {
+        let (id, base) = (first_id + 2 * number, 0x1000 * (number + 1));
+        let make = TaskMaker::new(id, "make").named(name, "first").output(base, "zero").at(id * 10);
+        let take = TaskMaker::new(id + 1, "take").named(name, "second").input(base, "zero").at(id * 10 + 5);
+        [make, take]
+    });
+    graph(tasks.collect())
+}
+
+#[test]
+fn names_tell_apart_what_structure_does_not() {
+    let (first, second) = (lanes(&["a", "b", "c"], 0), lanes(&["c", "a", "b"], 0));
+    let expected = [(0, Some(2)), (1, Some(3)), (2, Some(4)), (3, Some(5)), (4, Some(0)), (5, Some(1))];
+    assert_eq!(matched(&first, &second), expected);
+}
+
+#[test]
+fn a_task_that_is_missing_does_not_shift_the_names_of_others() {
+    let (first, second) = (lanes(&["a", "b", "c"], 0), lanes(&["a", "c"], 40));
+    let expected = [(0, Some(40)), (1, Some(41)), (2, None), (3, None), (4, Some(42)), (5, Some(43))];
+    assert_eq!(matched(&first, &second), expected);
+}
+
+#[test]
+fn structure_decides_before_names_do() {
+    let swapped = |names: [&str; 2]| {
+        let make = |id: u64, name: &str, input: &str| {
+            TaskMaker::new(id, "scale")
+                .named("layer", name)
+                .input(0x1000 * (id + 1), input)
+                .output(0x9000, "y")
+                .at(id)
+        };
+        graph(vec![make(0, names[0], "left"), make(1, names[1], "right")])
+    };
+    let pairs = matched(&swapped(["a", "b"]), &swapped(["b", "a"]));
+    assert_eq!(pairs, [(0, Some(0)), (1, Some(1))], "the content of external inputs is structure");
+}

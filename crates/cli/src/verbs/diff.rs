@@ -174,7 +174,7 @@ fn sorts() -> impl TypedValueParser<Value = Sort> {
 /// Writes every record, in the order asked for.
 fn write_csv(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let columns = fields(DIFF_CSV);
-    let mut cells = Cells::new(report.diff.dump.info());
+    let mut cells = Cells::new(report.diff.dump);
     writeln!(out, "{}", csv_head(&columns))?;
     for row in listed(report) {
         let mut line = String::new();

@@ -77,11 +77,9 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
         let columns = layout::with_rank(&rows, &args.columns, &fields(LIST_CSV));
         output.stream(|out| write_csv(out, &rows, &columns))?;
     } else {
-        let choice = match (args.columns.as_slice(), rows.parts().len()) {
-            ([], 1) => Choice::Usual,
-            ([], _) => Choice::UsualOfSeveral,
-            (columns, _) => Choice::Columns(columns),
-        };
+        let usual = layout::usual(&rows);
+        let choice =
+            if args.columns.is_empty() { Choice::Usual(&usual) } else { Choice::Columns(&args.columns) };
         let width = args.width.or_else(crate::output::terminal_width);
         output.stream(|out| table::write(out, &rows, choice, width))?;
     }

@@ -270,7 +270,7 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     let mut option = |name: &str, value: String| words.push(format!("--{name}={value}").into());
     args.task.iter().for_each(|choice| match choice {
         TaskChoice::Ids(first, last) => option("task", format!("{first}-{last}")),
-        TaskChoice::Kernel(name) => option("task", name.clone()),
+        TaskChoice::Named(name) => option("task", name.clone()),
     });
     args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));
     args.func.iter().for_each(|func| option("func", func.clone()));

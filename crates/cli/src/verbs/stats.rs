@@ -151,7 +151,7 @@ impl Seen {
 fn write_csv(out: &mut dyn Write, dump: &Dump, source: impl Source) -> anyhow::Result<()> {
     let columns = fields(STATS_CSV);
     writeln!(out, "{}", csv_head(&columns))?;
-    let mut cells = Cells::new(dump.info());
+    let mut cells = Cells::new(dump);
     let mut line = String::new();
     source(&mut |measured| {
         line.clear();

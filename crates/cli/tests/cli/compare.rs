@@ -28,7 +28,10 @@ fn blame_leads_with_the_verdict_and_shows_the_culprit() {
     {
         let outcome = folder.tensortap(line);
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), ""), "{outcome:?}");
-        assert!(outcome.stdout.starts_with("FAIL: task 0x100000002 (mul) is wrong here\n"), "{outcome:?}");
+        assert!(
+            outcome.stdout.starts_with("FAIL: task 0x100000002 (inner / t3: mul) is wrong here\n"),
+            "{outcome:?}"
+        );
         assert_snapshot(name, &outcome.stdout);
     }
     let good = folder.good("blame right --golden right");

@@ -27,7 +27,10 @@ fn a_wrong_result_leads_to_the_task_that_is_wrong() {
     assert_eq!(next, "blame d --reference\n");
     let blamed = folder.tensortap(next);
     assert_eq!(blamed.code, Some(1), "{blamed:?}");
-    assert!(blamed.stdout.starts_with("FAIL: task 0x100000002 (mul) is wrong here"), "{blamed:?}");
+    assert!(
+        blamed.stdout.starts_with("FAIL: task 0x100000002 (inner / t3: mul) is wrong here"),
+        "{blamed:?}"
+    );
 }
 
 #[test]

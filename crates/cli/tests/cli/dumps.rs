@@ -20,7 +20,12 @@ impl Folder {
 
     /// Calls the binary in the folder with words separated by spaces.
     pub fn tensortap(&self, line: &str) -> Outcome {
-        let mut command = command(&line.split_whitespace().collect::<Vec<_>>());
+        self.tensortap_args(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// The same with arguments that may hold spaces.
+    pub fn tensortap_args(&self, args: &[&str]) -> Outcome {
+        let mut command = command(args);
         command.current_dir(self.0.path());
         outcome(command)
     }

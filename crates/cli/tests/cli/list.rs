@@ -192,7 +192,7 @@ fn csv_has_a_head_and_every_cell_in_full() {
         assert_eq!(*row, expected);
     }
     let head = &csv(&folder, "")[0];
-    assert_eq!(head.len(), 14, "{head:?}");
+    assert_eq!(head.len(), 17, "{head:?}");
     // The same things are called the same, and said the same, by the statistics.
     let stats = folder.good("stats d --csv").stdout;
     let stats: Vec<Vec<&str>> = stats.lines().map(|line| line.split(',').collect()).collect();
@@ -428,8 +428,9 @@ fn columns_stay_under_one_another_past_the_first_page() {
     let table = folder.good("list d").stdout;
     let rows: Vec<&str> = table.lines().filter(|line| line.contains("0x") && line.contains("  ")).collect();
     assert!(rows.len() > 1000, "{} rows", rows.len());
-    let stages: Vec<usize> =
-        rows.iter().map(|row| row.find("before").or(row.find("after")).unwrap()).collect();
+    let place =
+        |row: &&str| row.find("  before  ").or(row.find("  after  ")).map(|at| row[..at].chars().count());
+    let stages: Vec<usize> = rows.iter().map(|row| place(row).unwrap()).collect();
     assert!(stages.iter().all(|&column| column == stages[0]), "the stage is not in one column");
 }
 
@@ -452,4 +453,41 @@ fn a_dump_that_is_not_there_is_answered_with_the_newest_three_that_are() {
             "{line}: {outcome:?}"
         );
     }
+}
+
+/// Positions that selectors leave, by what the vector example names in its orchestration and its kernels.
+#[test]
+fn tasks_scopes_and_arguments_are_selected_by_name() {
+    let folder = vector_example();
+    let selected = |selectors: &[&str]| -> Vec<(String, u64)> {
+        let line: Vec<&str> = ["list", "d", "--json"].into_iter().chain(selectors.iter().copied()).collect();
+        let found = folder.tensortap_args(&line);
+        let records = document(&found)["records"].as_array().unwrap().clone();
+        records
+            .iter()
+            .map(|r| (r["task_name"].as_str().unwrap().into(), r["arg_index"].as_u64().unwrap()))
+            .collect()
+    };
+    let of = |task: &str, args: &[u64]| args.iter().map(|&arg| (task.to_string(), arg)).collect::<Vec<_>>();
+    assert_eq!(selected(&["--task", "t3"]), of("t3", &[0, 1, 3, 2]));
+    for word in ["inner / t3", "inner/t3", "inner/mul", "inn*/t3"] {
+        assert_eq!(selected(&["--task", word]), of("t3", &[0, 1, 3, 2]), "{word}");
+    }
+    assert_eq!(selected(&["--scope", "inner"]).len(), 15);
+    assert_eq!(selected(&["--scope", "inner", "--task", "t0"]), []);
+    assert_eq!(selected(&["--task", "t3", "--arg", "right,count"]), of("t3", &[1, 3]));
+    assert_eq!(selected(&["--arg", "mul.left"]), of("t3", &[0]));
+    assert_eq!(selected(&["--arg", "add.l*"]), [of("t0", &[0]), of("t4", &[0])].concat());
+    assert_eq!(selected(&["--arg", "addend,3"]).len(), 5);
+
+    let unknown = folder.tensortap_args(&["list", "d", "--task", "t33"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("there is no task or kernel `t33`; there are: add, "), "{unknown:?}");
+    assert!(unknown.stderr.contains("did you mean `t3`?"), "{unknown:?}");
+    let empty = folder.tensortap_args(&["list", "d", "--arg", "nobody"]);
+    assert_eq!(empty.code, Some(0), "{empty:?}");
+    let said = "There is no argument nobody; arguments are addend, count, left, product, right, sum, x.";
+    assert!(empty.stdout.contains(said), "{empty:?}");
+    let scope = folder.tensortap_args(&["list", "d", "--scope", "outer"]);
+    assert!(scope.stdout.contains("There is no scope outer; scopes are inner."), "{scope:?}");
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tensortap::TaskId;
 use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Label, RaceKind};
-use tensortap::format::quoted;
+use tensortap::format::{Task, quoted};
 use tensortap::judge::Detail;
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
@@ -32,6 +32,8 @@ pub struct BlameDocument {
 #[derive(Serialize)]
 struct TaskDocument {
     task_id: String,
+    scope: Option<String>,
+    task_name: Option<String>,
     kernels: Vec<String>,
     label: &'static str,
     arg_index: Option<u16>,
@@ -51,6 +53,7 @@ struct RaceDocument {
 struct RecordDocument {
     stage: &'static str,
     arg_index: u16,
+    arg_name: Option<String>,
     verdict: &'static str,
     #[serde(flatten)]
     measures: Measures,
@@ -108,6 +111,8 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
     let (task, finding) = (blame.graph.task(place), &blame.findings[place]);
     TaskDocument {
         task_id: id(task.task_id),
+        scope: task.scope().map(str::to_owned),
+        task_name: task.task_name().map(str::to_owned),
         kernels: task.kernel_names(),
         label: finding.label.name(),
         arg_index: finding.arg_index,
@@ -122,14 +127,15 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
             },
         }),
         set_aside: finding.set_aside.clone(),
-        outside: blame.outside(place).map(record).collect(),
+        outside: blame.outside(place).map(|compared| record(task, compared)).collect(),
     }
 }
 
-fn record(compared: &ComparedArg) -> RecordDocument {
+fn record(task: Task<'_>, compared: &ComparedArg) -> RecordDocument {
     RecordDocument {
         stage: compared.stage.name(),
         arg_index: compared.arg_index,
+        arg_name: task.arg_name(compared.arg_index).map(str::to_owned),
         verdict: verdict_word(compared.outcome.verdict),
         measures: measures(&compared.outcome, &compared.rule),
     }

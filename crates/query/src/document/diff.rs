@@ -5,7 +5,7 @@ use tensortap::TaskId;
 use tensortap::analysis::diff::{DiffRow, Partner};
 use tensortap::analysis::outputs::{OutputDiff, OutputRow};
 use tensortap::analysis::repeat::RepeatCheck;
-use tensortap::format::{Dump, role_name};
+use tensortap::format::{Dump, Names, role_name};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use crate::diff::DiffReport;
@@ -31,9 +31,12 @@ pub struct DiffDocument {
 struct RowDocument {
     index: u64,
     task_id: String,
+    scope: Option<String>,
+    task_name: Option<String>,
     kernels: Vec<String>,
     stage: &'static str,
     arg_index: u16,
+    arg_name: Option<String>,
     role: &'static str,
     kind: &'static str,
     dtype: &'static str,
@@ -87,12 +90,16 @@ impl DiffDocument {
 
 fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
     let record = &row.record;
+    let Names { scope, task_name, arg_name, .. } = report.dump.names(record);
     RowDocument {
         index: record.index,
         task_id: TaskId(record.task_id).to_string(),
+        scope: scope.map(str::to_owned),
+        task_name: task_name.map(str::to_owned),
         kernels: row.kernels.clone(),
         stage: record.stage.name(),
         arg_index: record.arg_index,
+        arg_name: arg_name.map(str::to_owned),
         role: role_name(record.role),
         kind: record.kind.name(),
         dtype: record.dtype.name(),

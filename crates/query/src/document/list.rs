@@ -165,7 +165,8 @@ impl<'r, 'a> ListDocument<'r, 'a> {
         let mut kernels = kernels_of(self.rows);
         self.rows.for_each(|part, record| {
             let (kernels, rank) = &mut kernels[part];
-            let document = RecordDocument::of(&Row::of(record), kernels.of(record), *rank);
+            let dump = self.rows.parts()[part].dump;
+            let document = RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank);
             Ok::<(), E>(lines.put(out, &document)?)
         })?;
         Ok(writeln!(out, "\n  ]\n}}")?)
@@ -205,7 +206,8 @@ impl Serialize for Records<'_> {
         let mut records = serializer.serialize_seq(None)?;
         let walked = self.0.for_each(|part, record| {
             let (kernels, rank) = &mut kernels[part];
-            let document = RecordDocument::of(&Row::of(record), kernels.of(record), *rank);
+            let dump = self.0.parts()[part].dump;
+            let document = RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank);
             records.serialize_element(&document).map_err(Failed::Serializer)
         });
         match walked {

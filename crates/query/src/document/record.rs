@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tensortap::abi::SLOTS_PER_TASK;
-use tensortap::format::{Record, RunInfo};
+use tensortap::format::{Dump, NamedRecord, Record, RunInfo};
 
 use crate::fields::{Row, flags};
 use crate::words::write_record_name;
@@ -18,7 +18,7 @@ pub struct RecordDocument<'a> {
     rank: Option<u64>,
     name: Name<'a>,
     #[serde(flatten)]
-    record: &'a Record,
+    record: NamedRecord<'a>,
     kernels: &'a [String],
     /// Bytes that the whole content takes.
     bytes: u64,
@@ -27,15 +27,15 @@ pub struct RecordDocument<'a> {
 }
 
 impl<'a> RecordDocument<'a> {
-    /// The document of a row, whose kernels have these names.
+    /// The document of a row of a dump, whose kernels have these names.
     #[must_use]
-    pub fn of(row: &Row<'a>, kernels: &'a [String], rank: Option<u64>) -> RecordDocument<'a> {
+    pub fn of(dump: &'a Dump, row: &Row<'a>, kernels: &'a [String], rank: Option<u64>) -> RecordDocument<'a> {
         let record = row.record;
         RecordDocument {
             index: record.index,
             rank,
             name: Name(record),
-            record,
+            record: NamedRecord { record: *record, names: dump.names(record) },
             kernels,
             bytes: record.content_bytes(),
             thread: record.thread,

@@ -75,14 +75,14 @@ impl<'a> ShowDocument<'a> {
     /// The record and its relations; the parts that were asked for are filled in later.
     #[must_use]
     pub fn new(
-        dump: &Dump,
+        dump: &'a Dump,
         record: &'a Record,
         kernels: &'a [String],
         related: &Related,
     ) -> ShowDocument<'a> {
         ShowDocument {
             dump: dump.dir().display().to_string(),
-            record: RecordDocument::of(&Row::of(record), kernels, None),
+            record: RecordDocument::of(dump, &Row::of(record), kernels, None),
             unknown: dump.unknown(record),
             same_content: related.same_content.iter().map(|other| other.index).collect(),
             same_content_count: related.same_content_count,

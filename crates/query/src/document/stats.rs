@@ -57,11 +57,16 @@ fn with_stats(measured: &Measured) -> Record {
 }
 
 impl<'a> StatsRecord<'a> {
-    fn of(record: &'a Record, measured: &'a Measured, kernels: &'a [String]) -> StatsRecord<'a> {
+    fn of(
+        dump: &'a Dump,
+        record: &'a Record,
+        measured: &'a Measured,
+        kernels: &'a [String],
+    ) -> StatsRecord<'a> {
         let range = measured.summary.and_then(|summary| summary.exact_range);
         let scalar = measured.summary.filter(|_| record.scalar_bits.is_some());
         StatsRecord {
-            record: RecordDocument::of(&Row { record, ..Row::measured(measured) }, kernels, None),
+            record: RecordDocument::of(dump, &Row { record, ..Row::measured(measured) }, kernels, None),
             scalar_stats: scalar.map(|summary| StatsDocument(summary.stats)),
             f16_overflow: measured.summary.filter(|_| measured.from_payload).map(|s| s.f16_overflow),
             exact_min: range.map(|(min, _)| min.to_string()),
@@ -87,7 +92,7 @@ impl StatsHead {
         source(&mut |measured| {
             flagged += u64::from(measured.is_flagged());
             let record = with_stats(&measured);
-            Ok(lines.put(out, &StatsRecord::of(&record, &measured, kernels.of(&measured.record)))?)
+            Ok(lines.put(out, &StatsRecord::of(dump, &record, &measured, kernels.of(&measured.record)))?)
         })?;
         let StatsTail { flagged, cut } = StatsTail { flagged, cut: is_cut() };
         Ok(writeln!(out, "\n  ],\n  \"flagged\": {flagged},\n  \"cut\": {cut}\n}}")?)

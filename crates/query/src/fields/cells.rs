@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
-use tensortap::format::{Record, RunInfo};
+use tensortap::format::{Dump, Names, Record};
 
 use super::{Field, Row, STATISTIC_DIGITS};
 use crate::number::{grouped, significant};
 use crate::rows::Part;
-use crate::words::kernels_text;
+use crate::words::{kernels_text, printable};
 
 /// What stands for the kernels of a task of which nobody knows them.
 pub(super) const NO_KERNELS: &str = "-";
 
 /// What cells need beside their row.
 pub struct Cells<'d> {
-    info: &'d RunInfo,
+    dump: &'d Dump,
     /// Which of several dumps the rows are of.
     pub rank: Option<u64>,
     /// Whether tasks go without leading zeros.
@@ -30,19 +30,24 @@ pub struct Cells<'d> {
 impl<'d> Cells<'d> {
     /// For rows of one dump.
     #[must_use]
-    pub fn new(info: &'d RunInfo) -> Cells<'d> {
-        Cells { info, rank: None, short_tasks: false, values_for_hashes: false, labels: HashMap::new() }
+    pub fn new(dump: &'d Dump) -> Cells<'d> {
+        Cells { dump, rank: None, short_tasks: false, values_for_hashes: false, labels: HashMap::new() }
     }
 
     /// For rows of one of several dumps.
     #[must_use]
     pub fn of(part: &Part<'d>) -> Cells<'d> {
-        Cells { rank: part.rank, ..Cells::new(part.dump.info()) }
+        Cells { rank: part.rank, ..Cells::new(part.dump) }
+    }
+
+    /// What people call the record and its task.
+    pub(super) fn names(&self, row: &Row<'_>) -> Names<'d> {
+        self.dump.names(row.record)
     }
 
     /// The record's kernels as one word, `-` when nobody knows.
     pub(super) fn kernels(&mut self, row: &Row<'_>) -> &str {
-        let (info, record) = (self.info, row.record);
+        let (info, record) = (self.dump.info(), row.record);
         self.labels.entry(record.func_id).or_insert_with(|| {
             let names: Vec<String> = record.func_ids().map(|id| info.kernel_name(id)).collect();
             kernels_text(&names)
@@ -192,6 +197,24 @@ pub(super) fn show_end(
 /// Adding zero turns -0 into 0.
 pub(super) fn show_float(out: &mut String, value: Option<f64>, digits: usize) {
     *out += &value.map_or("-".into(), |value| significant(value + 0.0, digits));
+}
+
+/// Characters of a task's name and scope in a table: no column is wider.
+const MOST_OF_A_NAME: usize = 40;
+
+/// The end of a long name, which tells more than where it begins.
+pub(super) fn ending(name: &str) -> String {
+    let skipped = name.chars().count().saturating_sub(MOST_OF_A_NAME);
+    if skipped == 0 {
+        name.into()
+    } else {
+        std::iter::once('…').chain(name.chars().skip(skipped + 1)).collect()
+    }
+}
+
+/// A name without what a terminal would act upon; `-` for none.
+pub(super) fn show_name(out: &mut String, name: Option<&str>) {
+    *out += &name.map_or("-".into(), printable);
 }
 
 pub(super) fn show_count(out: &mut String, count: Option<u64>) {

@@ -1,22 +1,26 @@
 //! What one selector asks of a record.
 
+use std::collections::HashSet;
+
 use tensortap::abi::Role;
-use tensortap::format::{ArgumentKind, Record, RunInfo, role_name};
+use tensortap::format::{ArgumentKind, Dump, Record, role_name};
 use tensortap::{DType, DumpStage};
 
+use super::named::{NamedArgs, NamedTasks};
 use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern};
 use crate::ids::{IdRange, holds};
 use crate::number::counted;
-use crate::words::{kernel_label, shape_text, short_task, stage_word};
+use crate::words::{kernel_label, printable, shape_text, short_task, stage_word};
 
 /// One selector with its values.
 pub enum Condition {
-    Task { ids: Vec<IdRange>, funcs: Vec<u32>, names: Vec<String> },
+    Task { ids: Vec<IdRange>, named: NamedTasks, names: Vec<String> },
     Func { funcs: Vec<u32>, given: String },
+    Scope { tasks: HashSet<u64>, given: Vec<String> },
     Stage(DumpStage),
     Role(Vec<Role>),
-    Arg(Vec<IdRange>),
+    Arg(NamedArgs),
     Index(Vec<IdRange>),
     Kind(ArgumentKind),
     Dtype(Vec<DType>),
@@ -33,13 +37,14 @@ impl Condition {
     pub fn holds(&self, record: &Record) -> bool {
         let is_tensor = record.kind == ArgumentKind::Tensor;
         match self {
-            Condition::Task { ids, funcs, .. } => {
-                (!ids.is_empty() && holds(ids, record.task_id)) || runs_any(record, funcs)
+            Condition::Task { ids, named, .. } => {
+                (!ids.is_empty() && holds(ids, record.task_id)) || named.holds(record)
             }
+            Condition::Scope { tasks, .. } => tasks.contains(&record.task_id),
             Condition::Func { funcs, .. } => runs_any(record, funcs),
             Condition::Stage(stage) => record.stage == *stage,
             Condition::Role(roles) => roles.contains(&record.role),
-            Condition::Arg(ranges) => holds(ranges, record.arg_index.into()),
+            Condition::Arg(args) => args.holds(record),
             Condition::Index(ranges) => holds(ranges, record.index),
             Condition::Kind(kind) => record.kind == *kind,
             Condition::Dtype(dtypes) => dtypes.contains(&record.dtype),
@@ -63,7 +68,8 @@ impl Condition {
             Condition::Func { given, .. } => (format!("kernel {given}"), "kernels"),
             Condition::Stage(stage) => (format!("stage {}", stage_word(*stage)), "stages"),
             Condition::Role(roles) => (format!("role {}", joined(roles, |role| role_name(*role))), "roles"),
-            Condition::Arg(ranges) => (format!("argument {}", ranges_text(ranges)), "arguments"),
+            Condition::Scope { given, .. } => (format!("scope {}", given.join(",")), "scopes"),
+            Condition::Arg(args) => (format!("argument {}", args.given.join(",")), "arguments"),
             Condition::Index(ranges) => (format!("index {}", ranges_text(ranges)), "indexes"),
             Condition::Kind(kind) => (format!("kind {}", kind.name()), "kinds"),
             Condition::Dtype(dtypes) => (format!("dtype {}", joined(dtypes, |dtype| dtype.name())), "dtypes"),
@@ -74,7 +80,8 @@ impl Condition {
     }
 
     /// What a record has there; `None` where it has nothing to say.
-    pub fn facet(&self, record: &Record, info: &RunInfo) -> Option<Facet> {
+    pub fn facet(&self, record: &Record, dump: &Dump) -> Option<Facet> {
+        let info = dump.info();
         let is_tensor = record.kind == ArgumentKind::Tensor;
         match self {
             Condition::Task { ids, .. } if !ids.is_empty() => {
@@ -83,6 +90,12 @@ impl Condition {
             Condition::Task { .. } | Condition::Func { .. } => Some((0, kernel_label(record, info))),
             Condition::Stage(_) => Some((record.stage as u64, stage_word(record.stage).into())),
             Condition::Role(_) => Some((record.role.tag().into(), role_name(record.role).into())),
+            Condition::Scope { .. } => {
+                dump.names(record).scope.map(|scope| (0, printable(scope).into_owned()))
+            }
+            Condition::Arg(args) if args.by_name => {
+                dump.names(record).arg_name.map(|name| (0, printable(name).into_owned()))
+            }
             Condition::Arg(_) => Some((record.arg_index.into(), record.arg_index.to_string())),
             Condition::Index(_) => Some((record.index, record.index.to_string())),
             Condition::Kind(_) => Some((0, record.kind.name().into())),

@@ -35,7 +35,7 @@ pub fn explain(conditions: &[Condition], dump: &Dump) -> Result<String, FormatEr
         let record = record?;
         for seen in &mut seen {
             seen.fitting += u64::from(seen.condition.holds(&record));
-            if let Some(facet) = seen.condition.facet(&record, dump.info()) {
+            if let Some(facet) = seen.condition.facet(&record, dump) {
                 seen.add(facet);
             }
         }

@@ -159,7 +159,10 @@ impl TaskName {
     fn means(&self, record: &Record, dump: &Dump) -> bool {
         match self {
             TaskName::Id(id) => record.task_id == *id,
-            TaskName::Kernel(name) => record.func_ids().any(|func| dump.info().kernel_name(func) == *name),
+            TaskName::Kernel(name) => {
+                record.func_ids().any(|func| dump.info().kernel_name(func) == *name)
+                    || dump.names(record).task_name == Some(name)
+            }
         }
     }
 }

@@ -46,7 +46,7 @@ fn write_task(out: &mut dyn Write, blame: &Blame, place: usize) -> anyhow::Resul
     if finding.race.is_none() && finding.reason.is_none() {
         return Ok(writeln!(out, "{}", row.trim_end())?);
     }
-    let why = why(blame, finding);
+    let why = why(blame, place);
     if row.len() + why.len() + 2 <= width() {
         return Ok(writeln!(out, "{row}  {why}")?);
     }

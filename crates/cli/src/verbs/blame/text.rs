@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tensortap::DumpStage;
 use tensortap::analysis::blame::{Blame, ComparedArg};
-use tensortap::analysis::labels::{Finding, Label, RaceKind};
+use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::judge::Detail;
 
 use super::Report;
@@ -16,7 +16,7 @@ use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, grouped};
-use tensortap_query::words::{kernels_text, printable, short_task};
+use tensortap_query::words::{arg_words, kernels_text, printable, short_task, task_words};
 
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;
@@ -93,9 +93,10 @@ fn remarks(blame: &Blame) -> Vec<String> {
     remarks
 }
 
-/// `task 0x100000002 (mul)`.
+/// `task 0x100000002 (layer 1/attention / k_proj: project_bf16)`.
 pub(super) fn name(blame: &Blame, place: usize) -> String {
-    format!("task {} ({})", short_task(blame.graph.task(place).task_id), kernels(blame, place))
+    let task = blame.graph.task(place);
+    format!("task {} ({})", short_task(task.task_id), task_words(task))
 }
 
 pub(super) fn kernels(blame: &Blame, place: usize) -> String {
@@ -105,8 +106,7 @@ pub(super) fn kernels(blame: &Blame, place: usize) -> String {
 fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) -> anyhow::Result<()> {
     let blame = report.found.blame;
     let Culprit { place, outside, chain } = culprit;
-    let finding = &blame.findings[*place];
-    writeln!(out, "{} {}", name(blame, *place), why(blame, finding))?;
+    writeln!(out, "{} {}", name(blame, *place), why(blame, *place))?;
     for (compared, detail) in outside {
         write_record(out, blame, *place, compared, detail.as_ref())?;
     }
@@ -123,11 +123,13 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     )?)
 }
 
-pub(super) fn why(blame: &Blame, finding: &Finding) -> String {
+pub(super) fn why(blame: &Blame, place: usize) -> String {
+    let finding = &blame.findings[place];
     let mut words: String = said(finding.label).into();
     if let Some(race) = &finding.race {
         let other = name(blame, race.other);
-        let argument = finding.arg_index.map_or("an argument".into(), |a| format!("argument {a}"));
+        let task = blame.graph.task(place);
+        let argument = finding.arg_index.map_or("an argument".into(), |index| arg_words(task, index));
         words += &match race.kind {
             RaceKind::ReadTooEarly => {
                 format!(" with {other}: {argument} was read before that task had completed")
@@ -163,8 +165,9 @@ fn write_record(
         DumpStage::BeforeDispatch => "before the task",
         DumpStage::AfterCompletion => "after the task",
     };
-    let (index, evidence) = (compared.arg_index, evidence(&compared.outcome));
-    writeln!(out, "  argument {index} {when}{shape}: {evidence} (rule: {})", rule_text(&compared.rule))?;
+    let argument = arg_words(blame.graph.task(place), compared.arg_index);
+    let (evidence, rule) = (evidence(&compared.outcome), rule_text(&compared.rule));
+    writeln!(out, "  {argument} {when}{shape}: {evidence} (rule: {rule})")?;
     if let Some(detail) = detail {
         for line in detail_lines(detail) {
             writeln!(out, "    {line}")?;
@@ -185,7 +188,7 @@ fn given(blame: &Blame, place: usize) -> String {
                 outputs.map(|output| short_task(blame.graph.task(output.task).task_id)).collect();
             from.dedup();
             let from = if from.is_empty() { "no task".into() } else { from.join(", ") };
-            format!("argument {} from {from}", arg.arg_index)
+            format!("{} from {from}", arg_words(task, arg.arg_index))
         })
         .collect();
     if inputs.is_empty() { "given: no tensors".into() } else { format!("given: {}", inputs.join("; ")) }

@@ -19,7 +19,7 @@ use tensortap_query::words::{printable, record_name};
 /// Rows shown where no number of them is asked for.
 const LISTED: usize = 40;
 /// What a narrow terminal goes without, in this order.
-const DISPENSABLE: [&str; 7] = ["DTYPE", "SHAPE", "RULE", "MAX REL", "MAX ULP", "NAN", "VERDICT"];
+const DISPENSABLE: [&str; 8] = ["DTYPE", "SHAPE", "RULE", "NAME", "MAX REL", "MAX ULP", "NAN", "VERDICT"];
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
@@ -94,8 +94,8 @@ fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     writeln!(out)?;
     let most = limit.unwrap_or(if *all { usize::MAX } else { LISTED });
     let columns = fields(DIFF);
-    let mut cells = Cells::new(report.diff.dump.info());
-    let mut table = StreamTable::new(columns.map(column), Fit::terminal(&DISPENSABLE));
+    let mut cells = Cells::new(report.diff.dump);
+    let mut table = StreamTable::new(columns.map(column), Fit::terminal(&DISPENSABLE).of(report.diff.dump));
     for row in rows.iter().take(most) {
         table.row(out, columns.map(|field| cells.text(field, &Row::compared(row))))?;
     }

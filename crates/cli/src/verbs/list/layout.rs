@@ -11,9 +11,9 @@ const MOST: usize = 40;
 /// What a narrow terminal goes without, in this order: the other columns tell most of it.
 const DISPENSABLE: [&str; 3] = ["kind", "bytes", "role"];
 /// What goes, in this order, where shortened names and shapes leave no room for it.
-const LAST_TO_GO: [&str; 3] = ["dtype", "hash", "flags"];
+const LAST_TO_GO: [&str; 4] = ["task_name", "dtype", "hash", "flags"];
 /// What is shortened.
-const SHORTENED: [&str; 3] = ["kernels", "shape", "strides"];
+const SHORTENED: [&str; 4] = ["task_name", "kernels", "shape", "strides"];
 
 /// A field in a column of a table.
 pub type Column = &'static Field;
@@ -22,9 +22,7 @@ pub type Column = &'static Field;
 #[derive(Clone, Copy)]
 pub enum Choice<'a> {
     /// The usual ones; some may be left out.
-    Usual,
-    /// The same for several dumps.
-    UsualOfSeveral,
+    Usual(&'a [Column]),
     /// Exactly these.
     Columns(&'a [Column]),
 }
@@ -39,6 +37,14 @@ pub fn with_rank(rows: &Rows<'_>, chosen: &[Column], usual: &[Column]) -> Vec<Co
     }
     let rank = Field::named(RANK).filter(|_| rows.parts().len() > 1);
     rank.into_iter().chain(usual.iter().copied()).collect()
+}
+
+/// The usual columns of a table: names, where any of the dumps has some, and the rank of each of several.
+pub fn usual(rows: &Rows<'_>) -> Vec<Column> {
+    let has_names = rows.parts().iter().any(|part| part.dump.has_names());
+    let usual: Vec<Column> =
+        fields(LIST).into_iter().filter(|field| has_names || field.key != "task_name").collect();
+    with_rank(rows, &[], &usual)
 }
 
 /// A table's columns.
@@ -62,9 +68,7 @@ impl Layout {
         mut measure: impl FnMut(Column, bool) -> usize,
     ) -> Layout {
         let columns = match choice {
-            Choice::Usual => fields(LIST).to_vec(),
-            Choice::UsualOfSeveral => std::iter::once(RANK).chain(LIST).filter_map(Field::named).collect(),
-            Choice::Columns(columns) => columns.to_vec(),
+            Choice::Usual(columns) | Choice::Columns(columns) => columns.to_vec(),
         };
         let measured = |column| (column, measure(column, false));
         let mut layout = Layout {
@@ -170,14 +174,26 @@ mod tests {
         }
     }
 
+    /// Of a dump without names.
     fn fitting(width: usize) -> Layout {
-        Layout::fitting(Choice::Usual, Some(width), measure)
+        let columns: Vec<Column> =
+            fields(LIST).into_iter().filter(|field| field.key != "task_name").collect();
+        Layout::fitting(Choice::Usual(&columns), Some(width), measure)
+    }
+
+    #[test]
+    fn names_of_tasks_are_shortened_and_go_before_what_cannot_be_told_otherwise() {
+        let columns = fields(LIST);
+        let layout = Layout::fitting(Choice::Usual(&columns), Some(200), measure);
+        assert!(layout.left_out.is_empty());
+        let layout = Layout::fitting(Choice::Usual(&columns), Some(80), measure);
+        assert!(layout.width() <= 80 && layout.left_out.contains(&column("task_name")));
     }
 
     #[test]
     fn a_wide_terminal_shows_everything_in_full() {
         let layout = fitting(200);
-        assert_eq!(layout.columns.len(), LIST.len());
+        assert_eq!(layout.columns.len(), LIST.len() - 1);
         assert!(!layout.short_tasks && !layout.narrowed && layout.left_out.is_empty());
     }
 

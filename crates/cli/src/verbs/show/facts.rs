@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use tensortap::DumpLevel;
 use tensortap::TaskId;
-use tensortap::format::{ArgumentKind, Dump, Loss, PayloadState, Record, role_name};
+use tensortap::format::{ArgumentKind, Dump, Loss, Names, PayloadState, Record, role_name};
 use tensortap::values::Element;
 
 use tensortap_query::Related;
 use tensortap_query::number::{bytes, grouped};
 use tensortap_query::stage_word;
-use tensortap_query::words::{kernel_label, printable, record_name};
+use tensortap_query::words::{kernel_label, printable, record_name, task_title};
 
 /// The facts, one per line.
 pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {
@@ -19,8 +19,13 @@ pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {
     let of = if kernel == "-" { String::new() } else { format!(" of {kernel}") };
     facts.text = format!("record {}: {}{of}\n", record.index, record_name(record));
     facts.add("task", &task(dump, record));
+    let Names { scope, task_name, arg_name, .. } = dump.names(record);
+    if let Some(title) = task_title(scope, task_name) {
+        facts.add("name", &title);
+    }
     let (role, stage) = (role_name(record.role), record.stage.name());
-    facts.add("argument", &format!("{}, {role}, {stage}", record.arg_index));
+    let named = arg_name.map(|name| format!(" ({})", printable(name))).unwrap_or_default();
+    facts.add("argument", &format!("{}{named}, {role}, {stage}", record.arg_index));
     match record.kind {
         ArgumentKind::Scalar => scalar(&mut facts, record),
         ArgumentKind::Tensor => tensor(&mut facts, dump, record, related),

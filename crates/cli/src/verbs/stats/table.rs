@@ -13,8 +13,8 @@ use crate::fit::Fit;
 use crate::stream_table::{StreamTable, column};
 
 /// What a narrow terminal goes without, in this order: flags tell of the counts, and `show INDEX` of the rest.
-const DISPENSABLE: [&str; 10] =
-    ["HASH", "ROLE", "ZEROS", "DTYPE", "SHAPE", "INF", "NAN", "STD", "TASK", "MEAN"];
+const DISPENSABLE: [&str; 11] =
+    ["HASH", "ROLE", "ZEROS", "NAME", "DTYPE", "SHAPE", "INF", "NAN", "STD", "TASK", "MEAN"];
 
 /// Counts for the foot.
 #[derive(Default)]
@@ -37,10 +37,10 @@ pub fn write(
     source: impl Source,
 ) -> anyhow::Result<()> {
     writeln!(out, "{}: {}\n", dump.dir().display(), printable(&what_ran(dump)))?;
-    let fit = Fit::terminal(&DISPENSABLE);
+    let fit = Fit::terminal(&DISPENSABLE).of(dump);
     let columns = fields(STATS);
     let mut table = StreamTable::new(columns.map(column), fit);
-    let mut cells = Cells::new(dump.info());
+    let mut cells = Cells::new(dump);
     cells.short_tasks = fit.width.is_some();
     let mut counts = Counts::default();
     source(&mut |measured| {
