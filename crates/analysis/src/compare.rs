@@ -1,7 +1,12 @@
 //! Records as [`tensortap_judge`] compares them.
 
+use std::collections::HashMap;
+use std::path::Path;
+
 use tensortap_format::{ArgumentKind, Dump, FormatError, PayloadState, Record, RunInfo};
 use tensortap_judge::{Content, Payload, RuleBook, TensorType, Tolerance};
+
+use crate::blame::LIVE_GOLDEN_KEY;
 
 /// One of two tensors to be compared, whose bytes may be in a dump.
 pub type Side<'a> = tensortap_judge::Side<'a, StoredPayload<'a>>;
@@ -36,6 +41,41 @@ pub fn record_side<'a>(dump: &'a Dump, record: &Record) -> Side<'a> {
         hash: record.hash.filter(|_| record.kind == ArgumentKind::Tensor),
         stats: record.stats,
         content,
+    }
+}
+
+/// The golden that a dump was compared with while it ran: it has the bytes of what agreed and was not kept.
+pub(crate) struct Lender {
+    dump: Dump,
+    /// Numbers of the records that have a payload, by the hash of it.
+    by_hash: HashMap<u128, u64>,
+}
+
+impl Lender {
+    /// The golden that `dump` names, where it is still there: as it was named, or beside the dump.
+    pub fn of(dump: &Dump) -> Option<Lender> {
+        let named = Path::new(dump.info().extra.get(LIVE_GOLDEN_KEY)?.as_str()?);
+        let beside = dump.dir().parent().zip(named.file_name()).map(|(folder, name)| folder.join(name));
+        let found = Dump::open(named).ok().or_else(|| Dump::open(&beside?).ok())?;
+        let stored = found.records().flatten().filter(|record| record.payload == PayloadState::Stored);
+        let by_hash = stored.filter_map(|record| Some((record.hash?, record.index))).collect();
+        Some(Lender { dump: found, by_hash })
+    }
+
+    /// The same content, where this dump has bytes of that hash.
+    pub fn side(&self, lacking: &Side<'_>) -> Option<Side<'_>> {
+        let record = self.dump.record(*self.by_hash.get(&lacking.hash?)?).ok()?;
+        let side = record_side(&self.dump, &record);
+        let same = side.tensor.dtype == lacking.tensor.dtype && side.tensor.shape == lacking.tensor.shape;
+        same.then_some(side)
+    }
+
+    /// A side with bytes that were not kept beside it, where these can be had.
+    pub fn complete<'a>(lender: Option<&'a Lender>, side: Side<'a>) -> Side<'a> {
+        match (&side.content, lender) {
+            (Content::Missing(_), Some(lender)) => lender.side(&side).unwrap_or(side),
+            _ => side,
+        }
     }
 }
 

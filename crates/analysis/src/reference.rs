@@ -33,6 +33,13 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// What a reference made of one tensor.
+    pub(crate) fn of(arg_index: u16, tensor: &RefTensor) -> Expected {
+        let (dtype, bytes) = encode(tensor.dtype, &tensor.values);
+        let shape = tensor.shape.iter().map(|&size| size as u64).collect();
+        Expected { arg_index, bytes, dtype, shape, from_non_finite: false }
+    }
+
     /// The same to be compared with.
     #[must_use]
     pub fn side(&self) -> Side<'_> {
@@ -70,7 +77,21 @@ impl References {
     /// # Errors
     /// A payload cannot be read.
     pub fn expect(&self, dump: &Dump, task: Task<'_>) -> Result<Result<Vec<Expected>, String>, FormatError> {
-        let kernels: Result<Vec<&KernelDef>, String> = task
+        let (kernels, computed) = match self.prepared(dump, task)? {
+            Ok(prepared) => prepared,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let roles: Vec<Role> = task.arguments().filter(|a| !a.is_scalar()).map(|a| a.role).collect();
+        Ok(apply(&kernels, computed, &roles))
+    }
+
+    /// The kernels of a task, and what they were given.
+    pub(crate) fn prepared(
+        &self,
+        dump: &Dump,
+        task: Task<'_>,
+    ) -> Result<Result<(Vec<&'static KernelDef>, RefTask), String>, FormatError> {
+        let kernels: Result<Vec<&'static KernelDef>, String> = task
             .kernel_names()
             .iter()
             .map(|name| {
@@ -82,12 +103,15 @@ impl References {
             Ok(_) => return Ok(Err("the dump does not say which kernels it ran".into())),
             Err(reason) => return Ok(Err(reason)),
         };
-        let computed = match load(dump, task)? {
-            Ok(computed) => computed,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let roles: Vec<Role> = task.arguments().filter(|a| !a.is_scalar()).map(|a| a.role).collect();
-        Ok(apply(&kernels, computed, &roles))
+        Ok(load(dump, task)?.map(|given| (kernels, given)))
+    }
+
+    /// One reference alone; `None` when it does not take such arguments, or changes their shapes.
+    pub(crate) fn run_one(kernel: &KernelDef, given: &RefTask) -> Option<RefTask> {
+        let mut task = given.clone();
+        catch_unwind(AssertUnwindSafe(|| (kernel.reference)(&mut task))).ok()?;
+        let sizes = |task: &RefTask| task.tensors.iter().map(|t| t.values.len()).collect::<Vec<_>>();
+        (sizes(&task) == sizes(given)).then_some(task)
     }
 }
 

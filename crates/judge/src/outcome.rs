@@ -148,11 +148,8 @@ pub fn compare<P: Payload, Q: Payload<Error = P::Error>>(
     if same_type && decides && dump.hash.is_some() && dump.hash == golden.hash {
         return Ok(Outcome { verdict: Verdict::Within, evidence: Evidence::Identical });
     }
-    if let Some(reason) = dump.missing().map(|r| format!("in the dump {r}")) {
-        return Ok(without_bytes(dump, golden, rule, reason));
-    }
-    if let Some(reason) = golden.missing().map(|r| format!("in the golden {r}")) {
-        return Ok(without_bytes(dump, golden, rule, reason));
+    if dump.missing().is_some() || golden.missing().is_some() {
+        return without_bytes(dump, golden, rule, same_type && decides);
     }
     let outcome = match depth {
         Depth::Quick => run::<QuickPass, _, _>(&comparison, dump, golden)?
@@ -243,20 +240,41 @@ fn run<M: Pass, P: Payload, Q: Payload<Error = P::Error>>(
     Ok(stream.finish())
 }
 
-fn without_bytes<P, Q>(dump: &Side<'_, P>, golden: &Side<'_, Q>, rule: &Rule, reason: String) -> Outcome {
+/// Where a side has no bytes, hashes and statistics must do; those that a side lacks are computed of its bytes.
+fn without_bytes<P: Payload, Q: Payload<Error = P::Error>>(
+    dump: &Side<'_, P>,
+    golden: &Side<'_, Q>,
+    rule: &Rule,
+    equal_hashes_decide: bool,
+) -> Result<Outcome, P::Error> {
     let outside =
         |words: String| Outcome { verdict: Verdict::Outside, evidence: Evidence::Statistics(words) };
-    let hashes_differ = dump.hash.is_some() && golden.hash.is_some() && dump.hash != golden.hash;
-    if hashes_differ && rule.predicate == Predicate::BitExact {
-        return outside("the hashes differ".into());
+    let reason = match (dump.missing(), golden.missing()) {
+        (Some(reason), _) => format!("in the dump {reason}"),
+        (None, Some(reason)) => format!("in the golden {reason}"),
+        (None, None) => String::new(),
+    };
+    let (our_hash, our_stats) = dump.summed_up()?;
+    let (their_hash, their_stats) = golden.summed_up()?;
+    if equal_hashes_decide && our_hash.is_some() && our_hash == their_hash {
+        return Ok(Outcome { verdict: Verdict::Within, evidence: Evidence::Identical });
     }
-    match (&dump.stats, &golden.stats) {
+    let hashes_differ = our_hash.is_some() && their_hash.is_some() && our_hash != their_hash;
+    if hashes_differ && rule.predicate == Predicate::BitExact {
+        return Ok(outside("the hashes differ".into()));
+    }
+    let decided = match (&our_stats, &their_stats) {
         (Some(ours), Some(theirs)) => match statistics_differ(ours, theirs, rule) {
             Some(words) => outside(words),
             None => Outcome::unknown(format!("{reason}; the hashes differ and statistics do not decide")),
         },
         _ => Outcome::unknown(reason),
-    }
+    };
+    // A difference may be damage of the file that has bytes.
+    Ok(match damage_of(dump, golden)?.filter(|_| decided.verdict == Verdict::Outside) {
+        Some(damage) => Outcome::unknown(damage),
+        None => decided,
+    })
 }
 
 /// Why some element must be outside the rule, whichever elements the statistics belong to.
@@ -380,6 +398,16 @@ mod tests {
                 if wrong.hash == golden.hash { Verdict::Within } else { Verdict::Outside }
             );
         }
+        let bytes = |values: &[f32; 8]| floats(values);
+        let wrong = bytes(&[0.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 9.0]);
+        assert_eq!(judge(&wrong, &golden, &rule).verdict, Verdict::Outside, "statistics of bytes are taken");
+        assert_eq!(judge(&golden, &wrong, &rule).verdict, Verdict::Outside);
+        let right = bytes(&[0.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]);
+        let hash = Some(tensortap_values::content_hash(
+            &[0.0_f32, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5].map(f32::to_le_bytes).concat(),
+        ));
+        let same = Side { hash, ..stats(0.0, 1.0, 0.5, 0) };
+        assert_eq!(judge(&right, &same, &rule).evidence, Evidence::Identical, "hashes of bytes are taken");
         let near = stats(0.0, 1.0, 0.500_001, 0);
         assert_eq!(judge(&near, &golden, &rule).verdict, Verdict::Unknown);
         assert_eq!(judge(&near, &golden, &Rule::bitexact(DType::Float32)).verdict, Verdict::Outside);

@@ -3,7 +3,12 @@ use std::convert::Infallible;
 
 use tensortap_abi::{DType, TensorStats};
 
+use tensortap_values::{ContentHasher, Statistics};
+
 use crate::metrics::TensorType;
+
+/// Bytes read at a time; whole elements of every dtype.
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// One of two tensors to be compared: what is known of it, and where its bytes are.
 pub struct Side<'a, P = InMemory> {
@@ -86,6 +91,32 @@ impl<P: Payload> Side<'_, P> {
             Content::Stored(payload) => payload.damage(),
             Content::Bytes(_) | Content::Missing(_) => Ok(None),
         }
+    }
+
+    /// Hash and statistics: those that are known, else those of the bytes, where there are any.
+    pub(crate) fn summed_up(&self) -> Result<(Option<u128>, Option<TensorStats>), P::Error> {
+        let known = (self.hash, self.stats);
+        let TensorType { dtype, shape } = &self.tensor;
+        let numel = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+        let sizes = numel.and_then(|numel| Some((numel, dtype.packed_bytes(numel)?)));
+        let Some((numel, bytes)) = sizes.filter(|_| self.missing().is_none()) else { return Ok(known) };
+        if known.0.is_some() && known.1.is_some() {
+            return Ok(known);
+        }
+        let (mut hasher, mut statistics) = (ContentHasher::new(bytes), Statistics::new(*dtype, numel));
+        let (mut offset, mut buffer) = (0, Vec::new());
+        while offset < bytes {
+            let size = CHUNK_BYTES.min(bytes - offset);
+            buffer.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
+            let part = self.part(offset, &mut buffer)?;
+            if part.len() as u64 != size {
+                return Ok(known);
+            }
+            hasher.update(part);
+            statistics.update(part);
+            offset += size;
+        }
+        Ok((known.0.or(Some(hasher.finish())), known.1.or(Some(statistics.finish()))))
     }
 
     /// The bytes from `offset` on, as many as `buffer` has; fewer where memory ends before.

@@ -10,7 +10,7 @@ use super::{
     Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, rule_of, status_of,
 };
 use crate::carry::Carried;
-use crate::compare::record_side;
+use crate::compare::{Lender, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Status, TaskStatus, label_tasks};
@@ -21,8 +21,9 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let matching = match_tasks(&graph, &theirs, match_options(dump, golden, options.other_dtypes));
     let pairs: Vec<(usize, usize)> =
         matching.partner.iter().enumerate().filter_map(|(ours, other)| Some((ours, (*other)?))).collect();
+    let lenders = (Lender::of(dump), Lender::of(golden));
     let results = options.work.map(&pairs, |&(ours, other)| {
-        compare_task(dump, golden, (&graph, ours), (&theirs, other), options)
+        compare_task((dump, golden), &lenders, (&graph, ours), (&theirs, other), options)
     })?;
     let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.len()];
     let mut statuses = unmatched_statuses(&graph, &matching);
@@ -47,6 +48,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         golden,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
+        slots: HashMap::new(),
     })
 }
 
@@ -85,8 +87,8 @@ fn captured(arg: Option<Argument<'_>>, stage: DumpStage) -> Option<Captured> {
 }
 
 fn compare_task(
-    dump: &Dump,
-    golden: &Dump,
+    (dump, golden): (&Dump, &Dump),
+    lenders: &(Option<Lender>, Option<Lender>),
     (graph, ours): (&TaskGraph, usize),
     (theirs, other): (&TaskGraph, usize),
     options: &BlameOptions<'_>,
@@ -113,7 +115,9 @@ fn compare_task(
                             // Dumps without hashes got them when the graph was loaded.
                             sides.0.hash = here_hash;
                             sides.1.hash = there_hash;
-                            compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Quick)?
+                            let here = Lender::complete(lenders.0.as_ref(), sides.0);
+                            let there = Lender::complete(lenders.1.as_ref(), sides.1);
+                            compare(&here, &there, &rule, options.other_dtypes, Depth::Quick)?
                         }
                     }
                 }

@@ -2,8 +2,11 @@
 
 mod golden;
 mod reference;
+mod slots;
 
 pub(crate) use golden::match_options;
+
+use std::collections::HashMap;
 
 use tensortap_abi::{DType, DumpStage, TaskId};
 use tensortap_format::{Argument, Dump, FormatError};
@@ -21,7 +24,8 @@ use crate::parallel::Work;
 /// dump whose hash is there and whose payload is `none` belongs to a task that agreed.
 pub const LIVE_GOLDEN_KEY: &str = "live_golden";
 
-/// Why a task that agreed with its golden while it ran cannot be judged by its reference.
+/// What the label of a task rests on that agreed with its golden while it ran, and of which no content is there for its
+/// reference.
 pub const AGREED_LIVE: &str = "equal to the golden while it ran; its content was not kept";
 
 /// How a dump is held against its golden.
@@ -31,6 +35,8 @@ pub struct BlameOptions<'a> {
     pub rules: RuleBook,
     /// The golden may have other float dtypes.
     pub other_dtypes: bool,
+    /// The scene, whose references tell the kernels of a mix task apart.
+    pub scene: Option<&'a dyn Scene>,
     /// Threads and progress.
     pub work: Work<'a>,
 }
@@ -61,8 +67,10 @@ pub struct Blame {
     pub golden: Option<TaskGraph>,
     /// The tasks at which an error began and that no other error led to: positions in the graph.
     pub first_wrong: Vec<usize>,
-    /// Tasks that are `unknown` because they agreed with a golden while they ran, and nothing of them was kept.
+    /// Tasks that are `ok` because they agreed with a golden while they ran: nothing of them was kept for a reference.
     pub agreed_live: Vec<usize>,
+    /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
+    pub slots: HashMap<usize, Vec<String>>,
 }
 
 /// One record that was compared.
@@ -106,6 +114,13 @@ impl Blame {
             Against::Reference(scene) => reference::blame(dump, *scene, options)?,
         };
         blame.first_wrong = first_wrong(&blame.graph, &blame.findings);
+        let scene = match against {
+            Against::Golden(_) => options.scene,
+            Against::Reference(scene) => Some(*scene),
+        };
+        if let Some(scene) = scene {
+            blame.slots = slots::wrong_slots(dump, &blame, scene, options)?;
+        }
         Ok(blame)
     }
 
@@ -117,6 +132,22 @@ impl Blame {
             |place: usize| allow_unmatched && self.matching.only_first.iter().any(|u| u.task == place);
         let good = |(place, f): (usize, &Finding)| f.label.is_good() || is_left_out(place);
         self.compared > 0 && (allow_unmatched || unmatched == 0) && self.findings.iter().enumerate().all(good)
+    }
+
+    /// The kernels of a mix task that are wrong, where that can be told.
+    #[must_use]
+    pub fn told_kernels(&self, place: usize) -> Option<&[String]> {
+        self.slots.get(&place).map(Vec::as_slice)
+    }
+
+    /// The kernels of a task that is wrong here which are, or may be, wrong; of any other task none.
+    #[must_use]
+    pub fn wrong_kernels(&self, place: usize) -> Vec<String> {
+        match self.told_kernels(place) {
+            Some(told) => told.to_vec(),
+            None if self.findings[place].label == Label::WrongHere => self.graph.task(place).kernel_names(),
+            None => Vec::new(),
+        }
     }
 
     /// Tasks of a label.
@@ -161,7 +192,7 @@ fn carried_all(
     graph: &TaskGraph,
     inputs: &[(usize, u16)],
     work: Work<'_>,
-) -> Result<std::collections::HashMap<(usize, u16), Carried>, FormatError> {
+) -> Result<HashMap<(usize, u16), Carried>, FormatError> {
     let answers = work.map(inputs, |&(task, arg_index)| match graph.task(task).argument(arg_index) {
         Some(arg) => carried(dump, graph, task, arg),
         None => Ok(Carried::Same),

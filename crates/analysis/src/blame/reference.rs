@@ -1,5 +1,7 @@
 //! Every task alone, on its captured inputs, against the references of its kernels.
 
+use std::collections::HashMap;
+
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task};
 use tensortap_judge::{Depth, Detail, Outcome, RuleBook, Verdict, compare};
@@ -53,11 +55,12 @@ pub(super) fn blame(
     let mut agreed_live = Vec::new();
     for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.label == Label::Unknown) {
         if agreed_while_it_ran(dump, graph.task(place)) {
-            finding.reason = Some(AGREED_LIVE.into());
+            (finding.label, finding.reason, finding.arg_index) = (Label::Ok, Some(AGREED_LIVE.into()), None);
             agreed_live.push(place);
         }
     }
-    let compared = count_compared(&compared_args);
+    let agreed = agreed_live.iter().map(|&place| graph.task(place).outputs().count() as u64);
+    let compared = count_compared(&compared_args) + agreed.sum::<u64>();
     let of = graph.tasks().iter().flat_map(|task| task.outputs()).count() as u64;
     let matching = Matching::default();
     Ok(Blame {
@@ -70,6 +73,7 @@ pub(super) fn blame(
         golden: None,
         first_wrong: Vec::new(),
         agreed_live,
+        slots: HashMap::new(),
     })
 }
 

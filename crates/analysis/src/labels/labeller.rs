@@ -3,12 +3,15 @@
 use std::collections::HashSet;
 
 use tensortap_abi::Role;
-use tensortap_format::{Argument, Task};
+use tensortap_format::{Argument, Edge, Task};
 
 use super::race::Races;
 use super::{ArgStatus, Finding, Label, Race, Status, TaskStatus};
 use crate::carry::Carried;
 use crate::graph::{Basis, OutputRef, TaskGraph};
+
+/// On what a label rests where nothing was captured before tasks.
+pub(super) const ONLY_OUTPUTS: &str = "only outputs were captured, so it rests on edges";
 
 /// Labels every task. `statuses` has one entry per task; `carried` says whether an input is what its producers wrote, and is
 /// asked for inputs that are outside.
@@ -131,6 +134,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             }) {
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
             }
+            if self.is_without_inputs(node) {
+                return self.by_edges(task, node, *wrong);
+            }
             if let Some(reason) = missing_input(node, args) {
                 return finding(Label::Unknown, Some(reason), at(wrong));
             }
@@ -150,6 +156,52 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         match self.races.overlapping(task) {
             Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, Some(wrong.arg_index)) },
             None => finding(Label::WrongHere, None, Some(wrong.arg_index)),
+        }
+    }
+
+    /// Whether nothing was captured before the task, as with `--dump-stage after`, and the dump says whom it waited for.
+    fn is_without_inputs(&self, node: Task<'_>) -> bool {
+        node.arguments().all(|arg| arg.before.is_none()) && !self.graph.tasks().edges().is_empty()
+    }
+
+    /// A wrong task of which only outputs were captured: its inputs are as right as the outputs of the tasks it waited for.
+    fn by_edges(&self, task: usize, node: Task<'_>, wrong: Argument<'_>) -> Finding {
+        let carries = |edge: &&Edge| !matches!(edge.why, "write_after_write" | "write_after_read");
+        let producers = node.producers().filter(carries);
+        let mut places: Vec<usize> =
+            producers.filter_map(|edge| self.graph.position(edge.producer())).collect();
+        places.sort_unstable();
+        places.dedup();
+        let at = Some(wrong.arg_index);
+        let wrong_producer = places.iter().find(|&&place| self.any_output(place, |s| *s == Status::Outside));
+        if let Some(&place) = wrong_producer {
+            let producer = self.graph.task(place).task_id;
+            return finding(
+                Label::Inherited,
+                Some(format!("{ONLY_OUTPUTS}; task {producer:#x}, which it waited for, is wrong")),
+                at,
+            );
+        }
+        let is_known = |place: usize| self.any_output(place, |s| *s == Status::Within);
+        match places.iter().find(|&&place| !is_known(place)) {
+            Some(&place) => {
+                let producer = self.graph.task(place).task_id;
+                let reason =
+                    format!("{ONLY_OUTPUTS}; nothing is known of task {producer:#x}, which it waited for");
+                finding(Label::Unknown, Some(reason), at)
+            }
+            None => {
+                let found = self.wrong_here(task, wrong);
+                let reason = format!("{ONLY_OUTPUTS}; those of the tasks it waited for are right");
+                Finding { reason: Some(reason), ..found }
+            }
+        }
+    }
+
+    fn any_output(&self, place: usize, is: impl Fn(&Status) -> bool) -> bool {
+        match &self.statuses[place] {
+            TaskStatus::Compared(statuses) => statuses.iter().any(|status| is(&status.after)),
+            TaskStatus::Unmatched(_) => false,
         }
     }
 

@@ -125,6 +125,15 @@ pub struct Finding {
     pub set_aside: Vec<u16>,
 }
 
+impl Finding {
+    /// Whether nothing was captured before the task, so that the label rests on the dump's edges and on the outputs of the
+    /// tasks it waited for.
+    #[must_use]
+    pub fn rests_on_edges(&self) -> bool {
+        self.reason.as_deref().is_some_and(|reason| reason.starts_with(labeller::ONLY_OUTPUTS))
+    }
+}
+
 /// The tasks at which an error began and that no other error led to, in dependency order.
 #[must_use]
 pub fn first_wrong(graph: &TaskGraph, findings: &[Finding]) -> Vec<usize> {
@@ -138,6 +147,8 @@ pub fn first_wrong(graph: &TaskGraph, findings: &[Finding]) -> Vec<usize> {
         }
         tainted[place] = led_to || finding.label.is_root();
     }
+    // Tasks of equal depth ran in an order that changes from run to run.
+    first.sort_by_key(|&place| (graph.depth(place), graph.task(place).key()));
     first
 }
 

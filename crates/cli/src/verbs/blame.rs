@@ -87,6 +87,7 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     let options = BlameOptions {
         rules: args.compare.rules(dump.info())?,
         other_dtypes: args.compare.golden_dtype,
+        scene: registry.find(&dump.info().scene),
         work: Work { threads: args.jobs.get(), progress: &show },
     };
     let blame = Blame::of(&dump, &against, &options)?;

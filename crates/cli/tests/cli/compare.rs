@@ -243,7 +243,8 @@ fn dumps_without_anything_in_common_fail_and_list_what_has_no_partner() {
     }
     let blamed = folder.tensortap("blame right --golden other");
     let said = "the dump is of scene vector_example, the golden of scalar_data";
-    assert!(blamed.stdout.contains(said), "{blamed:?}");
+    let words: Vec<&str> = blamed.stdout.split_whitespace().collect();
+    assert!(words.join(" ").contains(said), "{blamed:?}");
 }
 
 #[test]
@@ -267,14 +268,13 @@ fn a_live_dump_lists_culprits_first_and_says_what_agreed() {
     let (head, list) = blamed.stdout.split_once("tasks by label").expect("listed");
     assert!(head.starts_with("FAIL: 29 tasks are wrong here, all softmax; the first is task "), "{head}");
     assert!(list.lines().nth(1).is_some_and(|row| row.starts_with("  wrong_here")), "{list}");
-    let agreed = "equal to the golden while it ran; its content was not kept";
-    assert!(list.matches(agreed).count() == 1 && !list.contains("is not stored"), "{list}");
-    let wide = list.lines().find(|line| line.len() > 100);
+    assert!(head.contains("agreed with the golden while running"), "{head}");
+    assert!(!list.contains("is not stored") && !list.contains("unknown"), "{list}");
+    let wide = list.lines().find(|line| line.len() > 80);
     assert_eq!(wide, None);
 
     folder.good("run paged_attention --live golden --out same");
-    let same = folder.tensortap("blame same --reference");
-    assert_eq!(same.code, Some(1), "what was not kept was not judged: {same:?}");
+    let same = folder.good("blame same --reference");
     assert!(same.stdout.contains("116 tasks agreed with the golden while running"), "{same:?}");
 }
 

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod bench;
+mod blame_evidence;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

@@ -35,6 +35,8 @@ struct TaskDocument {
     scope: Option<String>,
     task_name: Option<String>,
     kernels: Vec<String>,
+    /// Of a task that is wrong here: the slots that are, where that can be told, else all.
+    wrong_kernels: Vec<String>,
     label: &'static str,
     arg_index: Option<u16>,
     reason: Option<String>,
@@ -114,6 +116,7 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
         scope: task.scope().map(str::to_owned),
         task_name: task.task_name().map(str::to_owned),
         kernels: task.kernel_names(),
+        wrong_kernels: blame.wrong_kernels(place),
         label: finding.label.name(),
         arg_index: finding.arg_index,
         reason: finding.reason.clone(),

@@ -21,12 +21,52 @@ use tensortap_query::words::{arg_words, kernels_text, printable, short_task, tas
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;
 /// Width of a line that is broken, where there is no terminal.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 /// Members of a chain that are named.
 const LINKS: usize = 8;
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    let mut text = Vec::new();
+    write_lines(&mut text, report)?;
+    for line in String::from_utf8_lossy(&text).lines() {
+        write_wrapped(out, line)?;
+    }
+    Ok(())
+}
+
+/// A line that is too long goes on below, two columns further in. Commands stay whole, to be copied.
+fn write_wrapped(out: &mut dyn Write, line: &str) -> anyhow::Result<()> {
+    let is_command = line.contains(&format!("{} replay ", program()));
+    if is_command || columns(line) <= width() {
+        return Ok(writeln!(out, "{line}")?);
+    }
+    let indent = line.len() - line.trim_start().len();
+    let mut row = String::new();
+    // Words keep the spaces before them: columns of a list stay where they are.
+    for word in line.split_inclusive(' ') {
+        let has_text = !row.trim().is_empty() && !word.trim().is_empty();
+        if has_text && columns(&row) + columns(word.trim_end()) > width() {
+            writeln!(out, "{}", row.trim_end())?;
+            row = format!("{:indent$}  ", "");
+        }
+        row += word;
+    }
+    Ok(writeln!(out, "{}", row.trim_end())?)
+}
+
+/// Columns that a text takes: colours take none.
+fn columns(text: &str) -> usize {
+    let mut in_colour = false;
+    let is_seen = |c: char| {
+        let seen = !in_colour && c != '\u{1b}';
+        in_colour = c == '\u{1b}' || in_colour && c != 'm';
+        seen
+    };
+    text.chars().map(is_seen).filter(|seen| *seen).count()
+}
+
+fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let BlameReport { blame, culprits, .. } = &report.found;
     writeln!(out, "{}", headline(report))?;
     writeln!(out, "  {}", compared(report))?;
@@ -83,6 +123,17 @@ fn remarks(blame: &Blame) -> Vec<String> {
     if let Some(gap) = &blame.graph.gap {
         remarks.push(format!("the dump is not complete: {gap}"));
     }
+    if !blame.agreed_live.is_empty() {
+        let tasks = counted(blame.agreed_live.len() as u64, "task");
+        remarks.push(format!(
+            "{tasks} agreed with the golden while running and kept no content: ok by that golden, not by references"
+        ));
+    }
+    let rest_on_edges = blame.findings.iter().filter(|f| f.rests_on_edges()).count();
+    if rest_on_edges > 0 {
+        let labels = counted(rest_on_edges as u64, "label");
+        remarks.push(format!("{labels} rest on the edges of the dump: only outputs were captured"));
+    }
     let set_aside = blame.findings.iter().filter(|f| !f.set_aside.is_empty()).count();
     if set_aside > 0 {
         let tasks = counted(set_aside as u64, "task");
@@ -107,6 +158,9 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     let blame = report.found.blame;
     let Culprit { place, outside, chain } = culprit;
     writeln!(out, "{} {}", name(blame, *place), why(blame, *place))?;
+    if let Some(told) = blame.told_kernels(*place) {
+        writeln!(out, "  the wrong kernel inside: {}", kernels_text(told))?;
+    }
     for (compared, detail) in outside {
         write_record(out, blame, *place, compared, detail.as_ref())?;
     }
