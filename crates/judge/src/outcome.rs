@@ -37,7 +37,7 @@ pub enum Evidence {
     /// Bits of a scalar that differ: the dump's, the golden's.
     Scalar(u64, u64),
     /// The elements, as far as a verdict needs.
-    Quick(Quick),
+    Quick(Box<Quick>),
     /// The elements, every metric.
     Full(Box<Metrics>),
     /// Statistics, in words: there is no payload on one side.
@@ -153,7 +153,7 @@ pub fn compare<P: Payload, Q: Payload<Error = P::Error>>(
     }
     let outcome = match depth {
         Depth::Quick => run::<QuickPass, _, _>(&comparison, dump, golden)?
-            .map(|quick| (quick.passes(), Evidence::Quick(quick))),
+            .map(|quick| (quick.passes(), Evidence::Quick(Box::new(quick)))),
         Depth::Full => run::<Full, _, _>(&comparison, dump, golden)?
             .map(|full| (full.passes(), Evidence::Full(Box::new(full)))),
     };

@@ -1,6 +1,6 @@
 //! How a comparison is said in words: the same in `diff` and `blame`.
 
-use tensortap::judge::{AxisProfile, Detail, Evidence, Outcome, Predicate, Quick, Rule, Worst};
+use tensortap::judge::{AxisProfile, Detail, Evidence, Outcome, Predicate, Rule, Worst};
 use tensortap::values::Value;
 
 use crate::number::{counted, grouped, significant};
@@ -26,9 +26,7 @@ pub fn evidence(outcome: &Outcome) -> String {
 /// The same in a column: how many elements are outside, or what else there is to say.
 pub fn outside_or_why(outcome: &Outcome) -> String {
     match &outcome.evidence {
-        Evidence::Quick(Quick { failing, elements, .. }) => {
-            format!("{} of {}", grouped(*failing), grouped(*elements))
-        }
+        Evidence::Quick(quick) => format!("{} of {}", grouped(quick.failing), grouped(quick.elements)),
         Evidence::Full(metrics) => format!("{} of {}", grouped(metrics.failing), grouped(metrics.elements)),
         _ => evidence(outcome),
     }
