@@ -5,7 +5,7 @@
 //! executable. It knows no terminal: what there is to tell is returned, or told to a function that the caller gives.
 //!
 //! ```
-//! use tensortap::{DeviceMode, Golden, RunConfig};
+//! use tensortap::{DeviceMode, GoldenVerdict, RunConfig};
 //!
 //! let mut config = RunConfig::new("vector_example");
 //! config.platform = "a5sim".into();
