@@ -185,11 +185,10 @@ fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(
     let choices = if let Selection::Tasks(choices) = &config.select { choices.as_slice() } else { &[] };
     for choice in choices.iter().filter(|choice| matches!(choice, TaskChoice::Named(_))) {
         let one = std::slice::from_ref(choice);
-        let is_meant = |capture: &Box<dyn Capture>| {
-            capture.recorded().any(|task| is_chosen(task, &**capture, one))
-                || names_kernel(choice, &**capture)
+        let is_meant = |capture: &dyn Capture| {
+            capture.recorded().any(|task| is_chosen(task, capture, one)) || names_kernel(choice, capture)
         };
-        if let (TaskChoice::Named(name), false) = (choice, captures.iter().any(is_meant)) {
+        if let (TaskChoice::Named(name), false) = (choice, captures.iter().any(|s| is_meant(&**s))) {
             return Err(unknown_task(name, captures.iter().map(|s| &**s)));
         }
     }

@@ -160,6 +160,7 @@ impl TaskMaker {
 }
 
 /// Tasks with numbers for the kernels that they name, in the order given.
+#[expect(clippy::needless_pass_by_value, reason = "tests hand over what they made")]
 pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     let mut assembler = Assembler::default();
     let mut kernels: Vec<KernelInfo> = Vec::new();
