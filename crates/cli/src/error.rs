@@ -104,7 +104,7 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         return plain(error.to_string(), Exit::Usage);
     }
     if let Some(error) = error.downcast_ref::<FormatError>() {
-        return plain(error.to_string(), Exit::Usage);
+        return plain(error.to_string(), if error.is_usage() { Exit::Usage } else { Exit::Failed });
     }
     if let Some(error) = error.downcast_ref::<InterchangeError>() {
         return tell_interchange(error);

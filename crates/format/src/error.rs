@@ -7,6 +7,16 @@ use std::{
 
 use crate::names::quoted;
 
+impl FormatError {
+    /// Whether the request itself was wrong or what it names cannot be read, as opposed to a folder or file that could not be
+    /// made, written or removed.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        const READING: [&str; 5] = ["list", "lock", "measure", "open", "read"];
+        !matches!(self, FormatError::Io { action, .. } if !READING.contains(action))
+    }
+}
+
 /// Why a dump could not be written or read. Every message names the file and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -7,7 +7,9 @@ mod nan;
 mod pattern;
 
 use tensortap::abi::Role;
-use tensortap::format::{ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, numbered};
+use tensortap::format::{
+    ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, is_pattern, numbered,
+};
 use tensortap::{DType, DumpStage, Unknown};
 
 use crate::ids::{ArgChoice, IdRange};
@@ -74,7 +76,8 @@ pub struct Selectors {
 }
 
 impl Selectors {
-    /// The selection in a dump; a kernel that its run did not have is an error. Finding NaNs may read payloads, and says
+    /// The selection in a dump; a kernel that its run did not have is an error, and a pattern
+    /// that fits none selects nothing. Finding NaNs may read payloads, and says
     /// in records how far it has come.
     pub fn selection(&self, dump: &Dump, progress: &Progress<'_>) -> Result<Selection, QueryError> {
         let mut conditions = self.conditions(dump)?;
@@ -133,10 +136,10 @@ fn task_condition(terms: &[TaskChoice], dump: &Dump) -> Result<Condition, QueryE
             TaskChoice::Ids(first, last) => ids.push((*first, *last)),
             TaskChoice::Named(name) => {
                 let known = named.add(name, dump)?;
-                // A number need not be one that the run has told about.
+                // A number need not be one that the run has told about, and a pattern may fit nothing.
                 match numbered(name).filter(|_| !known) {
                     Some(func_id) => named.funcs.push(func_id),
-                    None if !known => return Err(named::unknown_task(name, dump)?),
+                    None if !known && !is_pattern(name) => return Err(named::unknown_task(name, dump)?),
                     None => {}
                 }
                 names.push(name.clone());
@@ -152,7 +155,8 @@ fn kernels(info: &RunInfo, names: &[String]) -> Result<Vec<u32>, QueryError> {
     let mut ids = Vec::new();
     for name in names {
         let named = func_ids(&info.kernels, name);
-        if named.is_empty() {
+        // A pattern that fits no kernel selects nothing, as a range or a shape does; a name must be one.
+        if named.is_empty() && !is_pattern(name) {
             ids.push(numbered(name.trim()).ok_or_else(|| unknown_kernel(info, name.trim()))?);
         }
         ids.extend(named);
@@ -238,7 +242,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(unknown(&["ad"]).did_you_mean.as_deref(), Some("add"));
-        assert_eq!(unknown(&["mul*"]).valid, ["add", "add_scalar"]);
+        assert_eq!(unknown(&["mul"]).valid, ["add", "add_scalar"]);
+        assert_eq!(ids(&["mul*"]).unwrap(), [0; 0], "a pattern may fit nothing");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::Task;
-use tensortap_format::{TaskChoice, func_ids, task_fits};
+use tensortap_format::{TaskChoice, func_ids, is_pattern, task_fits};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
@@ -188,12 +188,18 @@ fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(
         let is_meant = |capture: &dyn Capture| {
             capture.recorded().any(|task| is_chosen(task, capture, one)) || names_kernel(choice, capture)
         };
-        if let (TaskChoice::Named(name), false) = (choice, captures.iter().any(|s| is_meant(&**s))) {
+        // A pattern may fit nothing; a name must be one.
+        if let TaskChoice::Named(name) = choice
+            && !is_pattern(name)
+            && !captures.iter().any(|s| is_meant(&**s))
+        {
             return Err(unknown_task(name, captures.iter().map(|s| &**s)));
         }
     }
     for name in &config.funcs {
-        if captures.iter().all(|capture| func_ids(&capture.run().kernels, name).is_empty()) {
+        if !is_pattern(name)
+            && captures.iter().all(|capture| func_ids(&capture.run().kernels, name).is_empty())
+        {
             return Err(unknown_kernel(name, captures.iter().map(|s| &**s)));
         }
     }

@@ -151,7 +151,8 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         match self {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
-            Error::DumpOption { .. } | Error::Format(_) | Error::TooLarge { .. } => true,
+            Error::DumpOption { .. } | Error::TooLarge { .. } => true,
+            Error::Format(error) => error.is_usage(),
             Error::LiveGolden { .. } | Error::SceneGolden { .. } | Error::Analysis(_) => true,
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true

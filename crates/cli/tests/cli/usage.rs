@@ -1,5 +1,6 @@
 //! Requests that make no sense: exit status 2, a reason, a remedy, and no result on standard output.
 
+use crate::dumps::Folder;
 use crate::json::{document, keys};
 use crate::{Outcome, tensortap};
 
@@ -199,4 +200,44 @@ fn what_is_missing_or_too_much_is_refused() {
     refused("run", &["<SCENE>"]);
     refused("run bgemm --devce-memory 1G", &["--device-memory"]);
     refused("scenes bgemm stream", &["stream"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_a_failure_and_one_that_is_not_empty_bad_usage() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out d --quiet");
+    std::fs::write(folder.path("file"), "not a folder").expect("writable");
+    for verb in [
+        "run vector_example --dump-tensor --quiet",
+        "run vector_example --dump-args --quiet",
+        "export d --format npy",
+        "extract d --task 0",
+    ] {
+        for (out, code) in [("file/under", 3), ("d", 2)] {
+            let outcome = folder.tensortap(&format!("{verb} --out {out}"));
+            assert_eq!(outcome.code, Some(code), "{verb} --out {out}: {outcome:?}");
+            // The folder, or the one above it that is in its way.
+            let named = out.split('/').next().unwrap_or(out);
+            assert!(outcome.stderr.contains(named), "{verb} names the folder: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_nothing_has_is_bad_usage_and_what_may_fit_nothing_is_an_empty_selection() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out d --quiet");
+    for verb in ["list d", "stats d", "export d --format npy --out e --force"] {
+        for (option, code) in [
+            ("--func nosuch", 2),
+            ("--task nosuch", 2),
+            ("--func nosuch*", 0),
+            ("--task nosuch*", 0),
+            ("--task 90-99", 0),
+            ("--shape 3x5", 0),
+        ] {
+            let outcome = folder.tensortap(&format!("{verb} {option}"));
+            assert_eq!(outcome.code, Some(code), "{verb} {option}: {outcome:?}");
+        }
+    }
 }
