@@ -23,7 +23,7 @@ pub fn short_task(task_id: u64) -> String {
 }
 
 /// The kernels of a mix task, which run together; `-` when nobody knows.
-pub fn kernel_label(record: &Record, info: &RunInfo) -> String {
+pub fn record_kernels(record: &Record, info: &RunInfo) -> String {
     let names: Vec<_> = record.func_ids().map(|id| info.kernel_name(id)).collect();
     kernels_text(&names)
 }

@@ -150,7 +150,9 @@ impl<'c, 's> Preparation<'c, 's> {
             (false, false) => Check::Captured,
         };
         let (kernels, case) = (task.kernel_names(), self.several.then(|| capture.name()));
-        TaskReport { task_id: task.task_id, kernels, ..TaskReport::unknown(case, check) }
+        let (scope, task_name) = (task.scope().map(str::to_owned), task.task_name().map(str::to_owned));
+        let task_id = task.task_id;
+        TaskReport { task_id, kernels, scope, task_name, ..TaskReport::unknown(case, check) }
     }
 
     /// Says which kernels are not the ones that were captured.

@@ -193,6 +193,10 @@ pub struct TaskReport {
     pub task_id: u64,
     /// Kernels, slot by slot.
     pub kernels: Vec<String>,
+    /// Path of its scope, where it has one.
+    pub scope: Option<String>,
+    /// What its orchestration calls it.
+    pub task_name: Option<String>,
     /// What its outputs were held against.
     pub check: Check,
     /// What came of it.
@@ -219,6 +223,8 @@ impl TaskReport {
             check,
             task_id: 0,
             kernels: Vec::new(),
+            scope: None,
+            task_name: None,
             outcome: Outcome::Refused("it was not run".into()),
             placement: None,
             args: Vec::new(),

@@ -33,6 +33,13 @@ fn verdicts_exit_codes_and_the_document_agree() {
     let json: Value = serde_json::from_str(&out).expect("one document");
     assert_eq!((code, json["verdict"].as_str(), &json["bitexact"]), (Some(1), Some("fail"), &4.into()));
     assert_eq!(json["failed"].as_array().map(Vec::len), Some(1));
+    let named = |of: &Value| (of["scope"].clone(), of["task_name"].clone());
+    assert_eq!(named(&json["failed"][0]), ("inner".into(), "t3".into()));
+    assert_eq!(named(&json["results"][0]), (Value::Null, "t0".into()));
+    let (_, out, _) = call(folder.path(), "replay dump --all --inject-fault mul=last");
+    assert!(out.contains("mul (inner / t3)"), "what people call the task: {out}");
+    let (_, out, _) = call(folder.path(), "replay dump --task t3");
+    assert!(out.contains("name       inner / t3"), "{out}");
     assert!(
         json["failed"][0]["reason"].as_str().is_some_and(|r| r.contains("1 of 16384 elements differ")),
         "{json}"

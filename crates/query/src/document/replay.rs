@@ -35,6 +35,8 @@ pub struct ReplayDocument<'a> {
 struct NamedDocument<'a> {
     task_id: String,
     kernels: &'a [String],
+    scope: Option<&'a str>,
+    task_name: Option<&'a str>,
     case: Option<&'a str>,
     reason: Option<&'a str>,
 }
@@ -60,6 +62,8 @@ struct InexactDocument<'a> {
 struct ResultDocument<'a> {
     task_id: String,
     kernels: &'a [String],
+    scope: Option<&'a str>,
+    task_name: Option<&'a str>,
     case: Option<&'a str>,
     check: &'static str,
     outcome: &'static str,
@@ -167,6 +171,8 @@ impl<'a> NamedDocument<'a> {
         NamedDocument {
             task_id: TaskId(task.task_id).to_string(),
             kernels: &task.kernels,
+            scope: task.scope.as_deref(),
+            task_name: task.task_name.as_deref(),
             case: task.case.as_deref(),
             reason: task.outcome.reason(),
         }
@@ -200,6 +206,8 @@ impl<'a> ResultDocument<'a> {
         ResultDocument {
             task_id: TaskId(task.task_id).to_string(),
             kernels: &task.kernels,
+            scope: task.scope.as_deref(),
+            task_name: task.task_name.as_deref(),
             case: task.case.as_deref(),
             check: task.check.name(),
             outcome: task.outcome.name(),

@@ -11,7 +11,7 @@ use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern};
 use crate::ids::{IdRange, holds};
 use crate::number::counted;
-use crate::words::{kernel_label, printable, shape_text, short_task, stage_word};
+use crate::words::{printable, record_kernels, shape_text, short_task, stage_word};
 
 /// One selector with its values.
 pub enum Condition {
@@ -87,7 +87,7 @@ impl Condition {
             Condition::Task { ids, .. } if !ids.is_empty() => {
                 Some((record.task_id, short_task(record.task_id)))
             }
-            Condition::Task { .. } | Condition::Func { .. } => Some((0, kernel_label(record, info))),
+            Condition::Task { .. } | Condition::Func { .. } => Some((0, record_kernels(record, info))),
             Condition::Stage(_) => Some((record.stage as u64, stage_word(record.stage).into())),
             Condition::Role(_) => Some((record.role.tag().into(), role_name(record.role).into())),
             Condition::Scope { .. } => {

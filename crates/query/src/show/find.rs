@@ -5,7 +5,7 @@ use tensortap::{DumpStage, Unknown};
 
 use crate::ids::{parse_id, parse_task};
 use crate::number::grouped;
-use crate::words::{kernel_label, printable, record_name, shape_text, short_task};
+use crate::words::{printable, record_kernels, record_name, shape_text, short_task};
 use crate::{QueryError, SelectorError};
 use crate::{Selection, parse_stage, stage_word};
 
@@ -208,7 +208,7 @@ fn no_such_kernel(dump: &Dump, record: &str, kernel: &str) -> QueryError {
 fn ambiguous(dump: &Dump, several: &[Record], count: u64) -> QueryError {
     let mut message = format!("{} records are meant, `show` shows one:", grouped(count));
     for record in several {
-        let (name, kernel) = (record_name(record), kernel_label(record, dump.info()));
+        let (name, kernel) = (record_name(record), record_kernels(record, dump.info()));
         message +=
             &format!("\n  {:>6}  {name}  {kernel}  {} {}", record.index, record.dtype, shape_text(record));
     }

@@ -5,7 +5,7 @@ use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskR
 use crate::output;
 use tensortap_query::document::{Spread, replay_verdict};
 use tensortap_query::number::{counted, grouped, rate, time};
-use tensortap_query::words::short_task;
+use tensortap_query::words::{short_task, task_title};
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
@@ -117,6 +117,9 @@ fn many(report: &ReplayReport) -> String {
 
 fn one(task: &TaskReport) -> String {
     let mut text = format!("  task       {}, {}\n", TaskId(task.task_id), task.kernels.join("+"));
+    if let Some(title) = title(task) {
+        text += &wrapped("name", &title);
+    }
     let reason = task.outcome.reason().map_or_else(String::new, |reason| format!(": {reason}"));
     text += &wrapped("outcome", &format!("{}{reason}", task.outcome.name()));
     if let Some(placement) = task.placement {
@@ -151,9 +154,15 @@ fn one(task: &TaskReport) -> String {
     text + &timing(task)
 }
 
-/// `task 0x100000002, mul`.
+/// `task 0x100000002, mul (layer 1 / gate)`.
 fn short_name(task: &TaskReport) -> String {
-    format!("task {}, {}", short_task(task.task_id), task.kernels.join("+"))
+    let title = title(task).map_or_else(String::new, |title| format!(" ({title})"));
+    format!("task {}, {}{title}", short_task(task.task_id), task.kernels.join("+"))
+}
+
+/// What people call the task, as text for people.
+fn title(task: &TaskReport) -> Option<String> {
+    task_title(task.scope.as_deref(), task.task_name.as_deref())
 }
 
 /// A line with its name in front, continued below itself where it is too long.

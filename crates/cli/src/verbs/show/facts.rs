@@ -10,12 +10,12 @@ use tensortap::values::Element;
 use tensortap_query::Related;
 use tensortap_query::number::{bytes, grouped};
 use tensortap_query::stage_word;
-use tensortap_query::words::{kernel_label, printable, record_name, task_title};
+use tensortap_query::words::{printable, record_kernels, record_name, task_title};
 
 /// The facts, one per line.
 pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {
     let mut facts = Facts::default();
-    let kernel = kernel_label(record, dump.info());
+    let kernel = record_kernels(record, dump.info());
     let of = if kernel == "-" { String::new() } else { format!(" of {kernel}") };
     facts.text = format!("record {}: {}{of}\n", record.index, record_name(record));
     facts.add("task", &task(dump, record));
