@@ -123,6 +123,19 @@ fn beside_a_damaged_index_the_manifest_is_read() {
 }
 
 #[test]
+fn an_index_of_an_earlier_version_is_named_and_passed_over() {
+    let folder = vector_example();
+    let index = folder.path("d/tensor_dump.idx");
+    let mut bytes = std::fs::read(&index).unwrap();
+    // The version stands behind eight bytes of magic.
+    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    std::fs::write(&index, bytes).unwrap();
+    let listed = folder.good("list d").stdout;
+    assert!(listed.contains("18 records"), "{listed}");
+    assert!(listed.contains("d/tensor_dump.idx is of version 1 and passed over"), "{listed}");
+}
+
+#[test]
 fn a_payload_file_that_was_cut_costs_the_records_behind_the_cut_and_no_others() {
     let folder = vector_example();
     let bin = folder.path("d/tensor_dump.bin");

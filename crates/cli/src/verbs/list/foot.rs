@@ -54,11 +54,23 @@ pub fn state_lines(dump: &Dump) -> String {
     } else if missing > 0 {
         let _ = writeln!(text, "{} missing: lost while the run lasted.", counted(missing, "record"));
     }
-    if let Some(PassedOver { path, why: WhyPassedOver::Damaged { reason, records } }) = dump.passed_over() {
-        let (path, records) = (quoted(path), counted(*records, "record"));
-        let _ =
-            writeln!(text, "{path} is damaged ({reason}) and has {records}; these are from the manifest.");
-        let _ = writeln!(text, "`{} repair {}` sets the index aside.", program(), quoted(dump.dir()));
+    match dump.passed_over() {
+        Some(PassedOver { path, why: WhyPassedOver::Damaged { reason, records } }) => {
+            let (path, records) = (quoted(path), counted(*records, "record"));
+            let _ = writeln!(
+                text,
+                "{path} is damaged ({reason}) and has {records}; these are from the manifest."
+            );
+            let _ = writeln!(text, "`{} repair {}` sets the index aside.", program(), quoted(dump.dir()));
+        }
+        Some(PassedOver { path, why: WhyPassedOver::Version(version) }) => {
+            let path = quoted(path);
+            let _ = writeln!(
+                text,
+                "{path} is of version {version} and passed over; these are from the manifest."
+            );
+        }
+        None => {}
     }
     match dump.tail() {
         Tail::Closed => {}
