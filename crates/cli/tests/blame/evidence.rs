@@ -37,7 +37,7 @@ fn payloads_that_are_missing_fail_with_the_reason() {
 }
 
 #[test]
-fn outputs_without_inputs_say_that_all_is_well_but_not_who_is_wrong() {
+fn outputs_without_inputs_name_the_wrong_task_over_the_edges_and_say_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let golden = run(&vector(folder.path(), "golden"));
     let mut config = vector(folder.path(), "dump");
@@ -48,9 +48,11 @@ fn outputs_without_inputs_say_that_all_is_well_but_not_who_is_wrong() {
     let labels: Vec<Label> = blame.findings.iter().map(|f| f.label).collect();
     assert_eq!(
         labels,
-        [Label::Ok, Label::Ok, Label::Ok, Label::Unknown, Label::Unknown],
+        [Label::Ok, Label::Ok, Label::Ok, Label::WrongHere, Label::Inherited],
         "{:?}",
         blame.findings
     );
+    let rests: Vec<bool> = blame.findings.iter().map(|f| f.rests_on_edges()).collect();
+    assert_eq!(rests, [false, false, false, true, true], "{:?}", blame.findings);
     assert!(!blame.passes(false));
 }

@@ -160,8 +160,15 @@ fn check(blame: &Blame, kernel: &str, first: u64) -> Result<(), String> {
     if let Some(task) = tasks().take(place).find(|(_, f)| f.label != Label::Ok) {
         return Err(format!("task {:#x}, before {first:#x}, is {}", task.0.task_id, task.1.label.name()));
     }
-    match blame.findings[place].label {
-        Label::WrongHere if blame.first_wrong.first() == Some(&place) => Ok(()),
-        label => Err(format!("its first task {first:#x} is {}", label.name())),
+    let label = blame.findings[place].label;
+    if label != Label::WrongHere || !blame.first_wrong.contains(&place) {
+        return Err(format!("its first task {first:#x} is {}", label.name()));
     }
+    // Which of equal culprits ran first changes from run to run; which is told first does not.
+    let order = |&place: &usize| (blame.graph.depth(place), blame.graph.task(place).task_id);
+    let is_wrong = |&place: &usize| blame.findings[place].label == Label::WrongHere;
+    if !blame.first_wrong.is_sorted_by_key(order) || !blame.first_wrong.first().is_some_and(is_wrong) {
+        return Err(format!("culprits are told in the order {:?}", blame.first_wrong));
+    }
+    Ok(())
 }
