@@ -37,14 +37,15 @@ fn small(scene: &str) -> RunConfig {
     config
 }
 
-/// Runs a scene and records everything.
+/// Runs a scene and records everything, up to where it fails.
 fn capture(mut config: RunConfig, out: &Path) -> RunReport {
     config.device_executable = Some(executable());
     config.device_memory = Some(1 << 30);
     config.dump = Some(config.dump.unwrap_or_else(|| DumpConfig::new(DumpLevel::Full)));
     config.out = Some(out.into());
     common::count_run();
-    tensortap::run(&config).unwrap_or_else(|error| panic!("{}: {error}", config.scene))
+    let report = tensortap::run(&config).or_else(tensortap::Error::into_report);
+    report.unwrap_or_else(|error| panic!("{}: {error}", config.scene))
 }
 
 /// A replay of everything there, in this process.

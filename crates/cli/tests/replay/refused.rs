@@ -69,7 +69,7 @@ fn a_payload_that_changed_on_disk_or_is_cut_off_is_refused_and_the_rest_is_repla
     bin.set_len(record.bin_offset + 10).expect("shorter");
     let report = replay(&replay_of(folder.path()));
     let reason = report.tasks.iter().find(|t| t.task_id == record.task_id).and_then(|t| t.outcome.reason());
-    assert!(reason.is_some_and(|r| r.contains("tensortap repair")), "{reason:?}");
+    assert!(reason.is_some_and(|r| r.contains("is missing from the payload file")), "{reason:?}");
 }
 
 #[test]
