@@ -136,8 +136,8 @@ impl Error {
     /// use tensortap::{Error, RunConfig};
     /// let mut config = RunConfig::new("vector_example");
     /// # config.device_mode = tensortap::DeviceMode::Thread;
-    /// let report = tensortap::run_observed(&config, &mut |_| false).or_else(Error::into_report)?;
-    /// assert_eq!(report.status(), "interrupted");
+    /// let report = tensortap::run(&config).or_else(Error::into_report)?;
+    /// assert_eq!(report.status(), "complete");
     /// # Ok::<(), Error>(())
     /// ```
     pub fn into_report(self) -> Result<RunReport, Error> {

@@ -70,7 +70,8 @@ pub fn state_lines(dump: &Dump) -> String {
                 "{path} is of version {version} and passed over; these are from the manifest."
             );
         }
-        None => {}
+        // Other reasons will have words of their own.
+        Some(_) | None => {}
     }
     match dump.tail() {
         Tail::Closed => {}
