@@ -104,7 +104,7 @@ fn tasks_are_named_as_in_every_other_verb() {
         "{err}"
     );
     let (code, _, err) = call(folder.path(), "extract dump --task add_scalar --out cases/which");
-    assert!(code == Some(2) && err.contains("2 tasks of kernel `add_scalar`"), "{err}");
+    assert!(code == Some(2) && err.contains("2 tasks of the name `add_scalar`"), "{err}");
     assert!(err.contains("say which: 0x100000000, 0x100000001"), "{err}");
     let (code, _, err) = call(folder.path(), "extract dump --task mull --out cases/which");
     assert!(code == Some(2) && err.contains("kernel `mull`"), "{err}");
