@@ -126,14 +126,6 @@ pub trait LeaseOrderings {
     const WATCH: Ordering = Ordering::Acquire;
 }
 
-/// Orderings of [`crate::signs`].
-pub trait SignOrderings {
-    /// Publishes all that a thread has recorded. Pairs with `SEE_FLUSHED`.
-    const FLUSH: Ordering = Ordering::Release;
-    /// Sees all that a thread has recorded. Pairs with `FLUSH`.
-    const SEE_FLUSHED: Ordering = Ordering::Acquire;
-}
-
 /// Orderings of [`crate::link`].
 #[cfg(feature = "std")]
 pub trait LinkOrderings {
@@ -176,6 +168,5 @@ impl SpscOrderings for Proven {}
 impl CommitOrderings for Proven {}
 impl ArenaOrderings for Proven {}
 impl LeaseOrderings for Proven {}
-impl SignOrderings for Proven {}
 #[cfg(feature = "std")]
 impl LinkOrderings for Proven {}

@@ -22,6 +22,7 @@ use tensortap_runtime::{
     DumpSession, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
+use tensortap_sync::lease;
 
 use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
 
@@ -162,7 +163,7 @@ impl<'a> Session<'a> {
         };
         let returned = |lane| {
             let leases = access.read_u64(state(lane) + offset_of!(DumpBufferState, leases) as u64);
-            matches!(leases, Ok(leases) if leases % 2 == 0)
+            matches!(leases, Ok(leases) if !lease::is_leased(leases))
         };
         let missing: Vec<String> =
             (0..geometry.lanes).filter(|&lane| !returned(lane)).map(|lane| lane.to_string()).collect();
