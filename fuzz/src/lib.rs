@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use tempfile::TempDir;
 use tensortap_format::{Dump, verify};
-use tensortap_interchange::Golden;
+use tensortap_interchange::NamedArrays;
 
 /// A new folder, in memory where the system has such a place.
 pub fn folder() -> TempDir {
@@ -33,8 +33,8 @@ pub fn read_arrays(name: &str, bytes: &[u8]) {
     let dir = folder();
     let path = dir.path().join(name);
     fs::write(&path, bytes).expect("there is room for a file");
-    let Ok(golden) = Golden::open(&path) else { return };
-    for array in golden.arrays() {
+    let Ok(opened) = NamedArrays::open(&path) else { return };
+    for array in opened.arrays() {
         if let Ok(content) = array.content() {
             assert_eq!(content.len() as u64, array.bytes());
         }

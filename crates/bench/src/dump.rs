@@ -313,7 +313,7 @@ impl Bench<'_> {
     /// Pairs of a plain write and a dump of as many bytes.
     fn throughput(&self, platform: &str) -> Result<Throughput, BenchError> {
         let (bytes, run, source) =
-            (self.config.payload_bytes(), self.config.large_run(platform), Source::new());
+            (self.config.payload_bytes(), self.config.large_run(platform), Noise::new());
         let plain = || {
             let path = self.scratch.path("plain");
             let took = source.write(&path, bytes, &|| self.watch.goes_on())?;
@@ -441,13 +441,13 @@ fn bound(without_s: f64, held_up_s: f64) -> String {
 }
 
 /// What a plain writer writes.
-struct Source {
+struct Noise {
     bytes: Vec<u8>,
 }
 
-impl Source {
+impl Noise {
     /// Bytes that no disk can compress.
-    fn new() -> Source {
+    fn new() -> Noise {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut bytes = Vec::with_capacity(SOURCE_BYTES);
         while bytes.len() < SOURCE_BYTES {
@@ -457,7 +457,7 @@ impl Source {
             state ^= state << 17;
             bytes.extend_from_slice(&state.to_le_bytes());
         }
-        Source { bytes }
+        Noise { bytes }
     }
 
     /// Writes `total` bytes, a multiple of the piece, to a new file, one piece after the other, and syncs them.

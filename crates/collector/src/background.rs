@@ -10,8 +10,8 @@ use tensortap_sync::signs::{self, Heart};
 
 use crate::{
     CollectError, Collector, RegionMemory, RunEnd, Sink, Summary,
+    lane_offsets::{DISCARD, HEARTBEAT},
     memory::RegionWord,
-    places::{DISCARD, HEARTBEAT},
 };
 
 /// The region is looked at no less often than this, unless told otherwise.

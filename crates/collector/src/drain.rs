@@ -163,8 +163,8 @@ impl Drain {
         let checked = self.check(taken);
         let spans: Vec<_> =
             checked.iter().map(|record| record.as_ref().ok().and_then(Checked::span)).collect();
-        let (places, thread) = (self.stream.places(), self.stream.thread());
-        let extents = extents(places, thread, self.geometry.arena_bytes, &spans);
+        let (offsets, thread) = (self.stream.offsets(), self.stream.thread());
+        let extents = extents(offsets, thread, self.geometry.arena_bytes, &spans);
         for (record, extent) in checked.into_iter().zip(extents) {
             match record {
                 Ok(record) => self.store(memory, store, record, extent)?,

@@ -17,8 +17,8 @@ use tensortap_sync::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{
+    lane_offsets::{LaneOffsets, RECORD_BYTES},
     memory::{RegionWord, SharedRegion},
-    places::{Places, RECORD_BYTES},
 };
 
 /// A larger gap between sequence numbers is damage, not loss.
@@ -93,7 +93,7 @@ pub(crate) enum FollowError {
 #[derive(Debug)]
 struct Queue {
     memory: SharedRegion,
-    places: Places,
+    offsets: LaneOffsets,
     pushed: u64,
     popped: u64,
     /// Offset of the first entry.
@@ -118,7 +118,7 @@ impl QueueWords for Queue {
     }
 
     fn capacity(&self) -> u64 {
-        self.places.buffers().into()
+        self.offsets.buffers().into()
     }
 
     fn entry(&self, cell: u64) -> Result<u32, PlatformError> {
@@ -136,7 +136,7 @@ impl QueueWords for Queue {
 #[derive(Clone, Debug)]
 struct HostWords {
     memory: SharedRegion,
-    places: Places,
+    offsets: LaneOffsets,
 }
 
 impl HostWords {
@@ -145,7 +145,7 @@ impl HostWords {
     }
 
     fn queue(&self, pushed: u64, popped: u64, entries: u64) -> Queue {
-        Queue { memory: Arc::clone(&self.memory), places: self.places, pushed, popped, entries }
+        Queue { memory: Arc::clone(&self.memory), offsets: self.offsets, pushed, popped, entries }
     }
 }
 
@@ -155,29 +155,29 @@ impl BufferWords for HostWords {
     type Queue = Queue;
 
     fn free(&self) -> Queue {
-        let Self { places, .. } = self;
-        self.queue(places.free_pushed(), places.free_popped(), places.free_entries())
+        let Self { offsets, .. } = self;
+        self.queue(offsets.free_pushed(), offsets.free_popped(), offsets.free_entries())
     }
 
     fn ready(&self) -> Queue {
-        let Self { places, .. } = self;
-        self.queue(places.ready_pushed(), places.ready_popped(), places.ready_entries())
+        let Self { offsets, .. } = self;
+        self.queue(offsets.ready_pushed(), offsets.ready_popped(), offsets.ready_entries())
     }
 
     fn current(&self) -> Self::Word {
-        self.word(self.places.current_buffer())
+        self.word(self.offsets.current_buffer())
     }
 
     fn committed(&self, number: u32) -> Self::Word {
-        self.word(self.places.committed(number))
+        self.word(self.offsets.committed(number))
     }
 
     fn buffers(&self) -> u32 {
-        self.places.buffers()
+        self.offsets.buffers()
     }
 
     fn records(&self) -> u32 {
-        self.places.records()
+        self.offsets.records()
     }
 }
 
@@ -185,11 +185,11 @@ impl ArenaWords for HostWords {
     type Error = PlatformError;
 
     fn written(&self) -> impl Word<Error = PlatformError> {
-        RegionWord { memory: &*self.memory, offset: self.places.write_cursor() }
+        RegionWord { memory: &*self.memory, offset: self.offsets.write_cursor() }
     }
 
     fn consumed(&self) -> impl Word<Error = PlatformError> {
-        RegionWord { memory: &*self.memory, offset: self.places.consumed_cursor() }
+        RegionWord { memory: &*self.memory, offset: self.offsets.consumed_cursor() }
     }
 }
 
@@ -216,7 +216,7 @@ impl Taken {
 #[derive(Debug)]
 pub(crate) struct Stream {
     memory: SharedRegion,
-    places: Places,
+    offsets: LaneOffsets,
     thread: u32,
     run_id: u64,
     buffers: Drainer<HostWords>,
@@ -236,12 +236,12 @@ impl Stream {
         run_id: u64,
         batch: bool,
     ) -> Stream {
-        let places = Places::new(geometry, thread);
-        let words = HostWords { memory: Arc::clone(&memory), places };
+        let offsets = LaneOffsets::new(geometry, thread);
+        let words = HostWords { memory: Arc::clone(&memory), offsets };
         let arena = if batch { arena::Consumer::overwritten } else { arena::Consumer::new };
         Stream {
             memory,
-            places,
+            offsets,
             thread,
             run_id,
             arena: arena(words.clone(), geometry.arena_bytes),
@@ -252,8 +252,8 @@ impl Stream {
         }
     }
 
-    pub(crate) fn places(&self) -> Places {
-        self.places
+    pub(crate) fn offsets(&self) -> LaneOffsets {
+        self.offsets
     }
 
     pub(crate) fn thread(&self) -> u32 {
@@ -289,7 +289,7 @@ impl Stream {
         self.read_cursor()?;
         let count = records.places.end - records.places.start;
         taken.bytes.resize(usize::try_from(count).unwrap_or(0) * RECORD_BYTES, 0);
-        self.memory.read(self.places.record(records.number, records.places.start), &mut taken.bytes)?;
+        self.memory.read(self.offsets.record(records.number, records.places.start), &mut taken.bytes)?;
         taken.first_seq = self.next_seq;
         self.next_seq += count;
         Ok(true)
@@ -305,7 +305,7 @@ impl Stream {
         }
         if acknowledged > self.acknowledged {
             self.acknowledged = acknowledged;
-            self.memory.write_u64(self.places.acknowledged(), acknowledged)?;
+            self.memory.write_u64(self.offsets.acknowledged(), acknowledged)?;
         }
         Ok(self.return_buffer()? || gave)
     }
@@ -325,17 +325,17 @@ impl Stream {
     /// Stores all of the host's words again. A kernel may have written over them, and a device that waits for one of
     /// them to change would wait for ever. The entries of the free queue never change once they were set up.
     pub(crate) fn restate(&self) -> Result<(), PlatformError> {
-        let numbers: Vec<u8> = (0..self.places.buffers()).flat_map(u32::to_le_bytes).collect();
-        self.memory.write(self.places.free_entries(), &numbers)?;
+        let numbers: Vec<u8> = (0..self.offsets.buffers()).flat_map(u32::to_le_bytes).collect();
+        self.memory.write(self.offsets.free_entries(), &numbers)?;
         self.buffers.restate()?;
         self.arena.restate()?;
-        self.memory.write_u64(self.places.acknowledged(), self.acknowledged)
+        self.memory.write_u64(self.offsets.acknowledged(), self.acknowledged)
     }
 
     /// The counters, whatever they say.
     pub(crate) fn read_state(&self) -> Result<DumpBufferState, PlatformError> {
         let mut state = DumpBufferState::new_zeroed();
-        self.memory.read(self.places.state(), state.as_mut_bytes())?;
+        self.memory.read(self.offsets.state(), state.as_mut_bytes())?;
         Ok(state)
     }
 
@@ -350,7 +350,7 @@ impl Stream {
 
     fn read_header(&mut self, number: u32) -> Result<(), FollowError> {
         let mut header = DumpBufferHeader::new_zeroed();
-        self.memory.read(self.places.buffer(number), header.as_mut_bytes())?;
+        self.memory.read(self.offsets.buffer(number), header.as_mut_bytes())?;
         self.check_header(number, &header)?;
         self.missing_records += header.first_seq - self.next_seq;
         self.next_seq = header.first_seq;

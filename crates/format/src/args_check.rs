@@ -11,7 +11,7 @@ use crate::{
     ARGS_FILE, Dump, Footer, FormatError, KERNEL_ARGS_FILE,
     error::AtPath,
     index::open_regular,
-    manifest::{Source, StreamError},
+    manifest::{JsonInput, StreamError},
     manifest_check::{is_written_as, same},
     source,
     verify::{Problem, repair_command},
@@ -21,10 +21,10 @@ use crate::{
 const MAX_GROWTH: u64 = 16;
 
 /// Whether both files are there and right, should the dump have them.
-pub(crate) fn args_are_right(dir: &Path, source: &Source<'_>) -> Result<bool, FormatError> {
-    Ok(!source.index.info.dump_args
-        || says_the_same(&dir.join(ARGS_FILE), |out| source.write_args(out))?
-            && says_the_same(&dir.join(KERNEL_ARGS_FILE), |out| source.write_kernel_args(out))?)
+pub(crate) fn args_are_right(dir: &Path, input: &JsonInput<'_>) -> Result<bool, FormatError> {
+    Ok(!input.index.info.dump_args
+        || says_the_same(&dir.join(ARGS_FILE), |out| input.write_args(out))?
+            && says_the_same(&dir.join(KERNEL_ARGS_FILE), |out| input.write_kernel_args(out))?)
 }
 
 /// What is wrong with the files of a closed dump; one that is not there is not looked at.
@@ -37,12 +37,12 @@ pub(crate) fn args_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
     }
     let (index, end) = (&indexed.index, indexed.survey.end);
     let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
-    let source = Source::new(index, end, &footer, &[])?;
+    let input = JsonInput::new(index, end, &footer, &[])?;
     let mut problems = Vec::new();
     for name in [ARGS_FILE, KERNEL_ARGS_FILE] {
         let path = dump.dir().join(name);
         let write = |out: &mut dyn Write| {
-            if name == ARGS_FILE { source.write_args(out) } else { source.write_kernel_args(out) }
+            if name == ARGS_FILE { input.write_args(out) } else { input.write_kernel_args(out) }
         };
         if path.exists() && !says_the_same(&path, write)? {
             let what = format!("{name} does not say what the index says");

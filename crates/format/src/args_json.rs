@@ -11,11 +11,11 @@ use crate::{
     Dispatch, DispatchArg, DispatchContext, OrchestrationArg, RunInfo,
     dispatch::sound_dtype,
     json::Hex64,
-    manifest::{Elements, Lines, SCHEMA_VERSION, Source, StreamError},
+    manifest::{Elements, JsonInput, Lines, SCHEMA_VERSION, StreamError},
     role_name,
 };
 
-impl Source<'_> {
+impl JsonInput<'_> {
     /// The orchestration's own arguments.
     pub(crate) fn write_args(&self, out: impl Write) -> Result<(), StreamError> {
         let (info, totals) = (&self.info, &self.footer.totals);

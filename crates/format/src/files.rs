@@ -12,7 +12,7 @@ use std::{
 use crate::{
     ARGS_FILE, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, MANIFEST_FILE,
     error::AtPath,
-    manifest::{Source, StreamError},
+    manifest::{JsonInput, StreamError},
 };
 
 /// A reader that asks whether a writer lives holds the lock for a moment; a repair waits that long.
@@ -93,16 +93,16 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), FormatError> {
 }
 
 /// Writes the JSON files of a dump; each appears whole or stays as it was.
-pub(crate) fn write_json_files(dir: &Path, source: &Source<'_>) -> Result<(), FormatError> {
-    let info = &source.index.info;
+pub(crate) fn write_json_files(dir: &Path, input: &JsonInput<'_>) -> Result<(), FormatError> {
+    let info = &input.index.info;
     if info.has_manifest() {
-        write_whole(&dir.join(MANIFEST_FILE), |out| source.write_manifest(out))?;
+        write_whole(&dir.join(MANIFEST_FILE), |out| input.write_manifest(out))?;
     }
     if info.dump_args {
-        write_whole(&dir.join(ARGS_FILE), |out| source.write_args(out))?;
-        write_whole(&dir.join(KERNEL_ARGS_FILE), |out| source.write_kernel_args(out))?;
+        write_whole(&dir.join(ARGS_FILE), |out| input.write_args(out))?;
+        write_whole(&dir.join(KERNEL_ARGS_FILE), |out| input.write_kernel_args(out))?;
     }
-    write_whole(&dir.join(GRAPH_FILE), |out| source.write_graph(out))
+    write_whole(&dir.join(GRAPH_FILE), |out| input.write_graph(out))
 }
 
 fn write_whole(path: &Path, fill: impl FnOnce(&File) -> Result<(), StreamError>) -> Result<(), FormatError> {

@@ -8,7 +8,7 @@ use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, TaskRecord};
 use crate::{
     Names, RunInfo, TaskFacts, TaskKey,
     json::{Decimal, Hex64},
-    manifest::{Elements, Lines, SCHEMA_VERSION, Source, StreamError},
+    manifest::{Elements, JsonInput, Lines, SCHEMA_VERSION, StreamError},
     record::edge_cause_name,
     survey::OpenTasks,
 };
@@ -93,7 +93,7 @@ impl Serialize for NamedTask<'_> {
     }
 }
 
-impl Source<'_> {
+impl JsonInput<'_> {
     pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
         let info = &self.info;
         let mut lines = Lines::begin(out);

@@ -105,11 +105,11 @@ impl Index {
                 return Err(self.changed(at, "a frame is no longer whole").into());
             };
             let thread = frame.header.thread;
-            let walked = frame.for_each(|_, record| each(thread, record).map_err(Walked::Caller));
-            match walked {
+            let ended = frame.for_each(|_, record| each(thread, record).map_err(Stopped::Caller));
+            match ended {
                 Ok(()) => {}
-                Err(Walked::Caller(error)) => return Err(error),
-                Err(Walked::Senseless(reason)) => return Err(self.changed(at, reason).into()),
+                Err(Stopped::Caller(error)) => return Err(error),
+                Err(Stopped::Senseless(reason)) => return Err(self.changed(at, reason).into()),
             }
         }
         Ok(())
@@ -121,14 +121,14 @@ impl Index {
 }
 
 /// Why a walk over records stopped.
-enum Walked<E> {
+enum Stopped<E> {
     Caller(E),
     Senseless(&'static str),
 }
 
-impl<E> From<Senseless> for Walked<E> {
+impl<E> From<Senseless> for Stopped<E> {
     fn from(senseless: Senseless) -> Self {
-        Walked::Senseless(senseless.0)
+        Stopped::Senseless(senseless.0)
     }
 }
 

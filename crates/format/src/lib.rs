@@ -81,6 +81,6 @@ pub use task::{
     Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, Pending, Task, TaskFacts,
     TaskKey, TaskPart, Tasks,
 };
-pub use verify::{Problem, RecordName, Verdict, verify};
+pub use verify::{Findings, Problem, RecordName, verify};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};
 pub use writer::{DumpWriter, WriterOptions};

@@ -21,7 +21,7 @@ use crate::{
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// What the JSON files are written from.
-pub(crate) struct Source<'i> {
+pub(crate) struct JsonInput<'i> {
     /// The run, with every kernel that the index defines.
     pub(crate) info: RunInfo,
     /// What records refer to.
@@ -34,14 +34,14 @@ pub(crate) struct Source<'i> {
     pub(crate) in_flight: &'i [InFlightTask],
 }
 
-impl<'i> Source<'i> {
+impl<'i> JsonInput<'i> {
     /// Goes over the index once for what its records refer to.
     pub(crate) fn new(
         index: &'i Index,
         end: u64,
         footer: &'i Footer,
         in_flight: &'i [InFlightTask],
-    ) -> Result<Source<'i>, FormatError> {
+    ) -> Result<JsonInput<'i>, FormatError> {
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
         index.for_each(end, |_, record| {
             tasks.see(record);
@@ -51,7 +51,7 @@ impl<'i> Source<'i> {
         tasks.finish();
         let mut info = index.info.clone();
         definitions.finish(&mut info.kernels);
-        Ok(Source { info, tasks, definitions, index, end, footer, in_flight })
+        Ok(JsonInput { info, tasks, definitions, index, end, footer, in_flight })
     }
 }
 
@@ -150,7 +150,7 @@ impl<W: Write> Elements<'_, W> {
     }
 }
 
-impl Source<'_> {
+impl JsonInput<'_> {
     pub(crate) fn write_manifest(&self, out: impl Write) -> Result<(), StreamError> {
         let mut lines = Lines::begin(out);
         self.write_before_tensors(&mut lines)?;

@@ -15,8 +15,8 @@ use crate::{
     Dump, Footer, FormatError, MANIFEST_FILE, Record, Records,
     error::AtPath,
     index::open_regular,
-    manifest::{Source, StreamError},
-    source::Source as RecordSource,
+    manifest::{JsonInput, StreamError},
+    source::Source,
     survey::in_flight,
     verify::{Problem, repair_command},
 };
@@ -28,17 +28,17 @@ const MAX_MANIFEST_PROBLEMS: usize = 100;
 /// meaning or with keys added, is right.
 pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
     let path = dump.dir().join(MANIFEST_FILE);
-    let (RecordSource::Indexed(indexed), Some(footer)) = (dump.source(), dump.footer()) else {
+    let (Source::Indexed(indexed), Some(footer)) = (dump.source(), dump.footer()) else {
         return Ok(Vec::new());
     };
     let (index, end) = (&indexed.index, indexed.survey.end);
     let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
     let in_flight = in_flight(index, end, &footer)?;
-    let source = Source::new(index, end, &footer, &in_flight)?;
-    if is_written_as(&path, |out| source.write_manifest(out))? {
+    let input = JsonInput::new(index, end, &footer, &in_flight)?;
+    if is_written_as(&path, |out| input.write_manifest(out))? {
         return Ok(Vec::new());
     }
-    let head = expected_head(&source, &path)?;
+    let head = expected_head(&input, &path)?;
     let mut check =
         Check { head: &head, dir: dump.dir(), records: dump.records_as_said(), problems: Vec::new() };
     let file = BufReader::with_capacity(1 << 18, open_regular(&path)?);
@@ -88,9 +88,9 @@ impl Write for Compare {
 }
 
 /// The manifest without its records.
-fn expected_head(source: &Source<'_>, path: &Path) -> Result<Map<String, Value>, FormatError> {
+fn expected_head(input: &JsonInput<'_>, path: &Path) -> Result<Map<String, Value>, FormatError> {
     let mut json = Vec::new();
-    match source.write_head(&mut json) {
+    match input.write_head(&mut json) {
         Ok(()) => {}
         Err(StreamError::Index(error)) => return Err(error),
         Err(StreamError::Output(error)) => return Err(error).at("read", path),

@@ -13,9 +13,10 @@ use tensortap_abi::{UncapturedReason, UncapturedRecord};
 use crate::{
     Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg, Record,
     RunInfo, Status, Tasks, Totals,
+    index::ReadAhead,
     join::TaskMeaning,
     names::{Located, locate},
-    source::{PassedOver, Source, Walk, open_indexed, open_manifest},
+    source::{PassedOver, Source, open_indexed, open_manifest},
 };
 
 /// How the index ends.
@@ -183,7 +184,7 @@ impl Dump {
     /// Every record, in the order of the index or manifest.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        Records { dump: self, next: 0, walk: Walk::new(), payload_limit: self.payload_limit }
+        Records { dump: self, next: 0, read_ahead: ReadAhead::new(), payload_limit: self.payload_limit }
     }
 
     /// The same as index or manifest say them, whatever the payload file has.
@@ -306,7 +307,7 @@ impl Uncaptured {
 pub struct Records<'d> {
     dump: &'d Dump,
     next: usize,
-    walk: Walk,
+    read_ahead: ReadAhead,
     payload_limit: u64,
 }
 
@@ -314,7 +315,7 @@ impl Iterator for Records<'_> {
     type Item = Result<Record, FormatError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.dump.source.next_record(self.next, &mut self.walk)?;
+        let record = self.dump.source.next_record(self.next, &mut self.read_ahead)?;
         self.next += 1;
         Some(record.map(|record| record.within(self.payload_limit)))
     }

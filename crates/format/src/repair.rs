@@ -16,7 +16,7 @@ use crate::{
     files::{Tail, create_new, lock_for_writing, open_exclusively, unfinished, write_json_files},
     frame::FrameEncoder,
     index::Index,
-    manifest::{Source, StreamError},
+    manifest::{JsonInput, StreamError},
     manifest_check::{is_written_as, manifest_problems},
     names::{Located, locate},
     rewrite::rewrite,
@@ -276,15 +276,15 @@ fn write_missing_json(
     footer: &Footer,
 ) -> Result<bool, FormatError> {
     let in_flight = in_flight(index, survey.end, footer)?;
-    let source = Source::new(index, survey.end, footer, &in_flight)?;
+    let input = JsonInput::new(index, survey.end, footer, &in_flight)?;
     let graph = dir.join(GRAPH_FILE);
-    let graph_is_right = graph.is_file() && is_written_as(&graph, |out| source.write_graph(out))?;
+    let graph_is_right = graph.is_file() && is_written_as(&graph, |out| input.write_graph(out))?;
     let manifest_is_right = !index.info.has_manifest()
         || dir.join(MANIFEST_FILE).is_file() && manifest_problems(&Dump::open(dir)?)?.is_empty();
-    if graph_is_right && manifest_is_right && args_are_right(dir, &source)? {
+    if graph_is_right && manifest_is_right && args_are_right(dir, &input)? {
         return Ok(false);
     }
-    write_json_files(dir, &source)?;
+    write_json_files(dir, &input)?;
     Ok(true)
 }
 
@@ -313,7 +313,7 @@ fn close(
     let mut encoder = FrameEncoder::new(index.info.run_id);
     encoder.footer(&footer, end);
     Tail::at(end).append(&index.file, &index.path, &encoder.bytes)?;
-    write_json_files(dir, &Source::new(&index, end, &footer, &in_flight)?)
+    write_json_files(dir, &JsonInput::new(&index, end, &footer, &in_flight)?)
 }
 
 /// Replaces the index by its first bytes; the old file has a second name and stays as it was.

@@ -74,17 +74,6 @@ pub(crate) enum Source {
     Held(Held),
 }
 
-/// What walking over all records needs besides the source.
-pub(crate) struct Walk {
-    window: ReadAhead,
-}
-
-impl Walk {
-    pub(crate) fn new() -> Walk {
-        Walk { window: ReadAhead::new() }
-    }
-}
-
 impl Source {
     /// Bytes of the record at a position, with what they do not say; `None` behind the last.
     pub(crate) fn record(&self, index: u64) -> Option<Result<crate::Record, crate::FormatError>> {
@@ -99,10 +88,10 @@ impl Source {
     pub(crate) fn next_record(
         &self,
         place: usize,
-        walk: &mut Walk,
+        read_ahead: &mut ReadAhead,
     ) -> Option<Result<crate::Record, crate::FormatError>> {
         match self {
-            Source::Indexed(indexed) => indexed.next_record(place, &mut walk.window),
+            Source::Indexed(indexed) => indexed.next_record(place, read_ahead),
             Source::Held(held) => held.record(place),
         }
     }

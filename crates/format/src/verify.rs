@@ -92,7 +92,7 @@ impl Serialize for Problem {
 /// manifest alone, by its two spellings), a tensor by the hash of its stored payload; one without hash, or whose payload is not
 /// stored in full, cannot be, and nothing of another project's dumps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Findings {
     /// Records there are.
     pub records: u64,
     /// Records whose content was checked, good or bad.
@@ -105,7 +105,7 @@ pub struct Verdict {
     pub more_problems: u64,
 }
 
-impl Verdict {
+impl Findings {
     /// In one word: `bad` when something is wrong, `unverifiable` when no record could be checked, `ok` otherwise.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -131,7 +131,7 @@ impl Verdict {
     }
 }
 
-impl Serialize for Verdict {
+impl Serialize for Findings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(6))?;
         map.serialize_entry("verdict", self.word())?;
@@ -152,36 +152,36 @@ pub(crate) fn repair_command(dir: &Path) -> String {
 }
 
 /// Checks every record of a dump and the dump as a whole. An error is a file that cannot be read; whatever is wrong
-/// with what was read stands in the verdict.
-pub fn verify(dump: &Dump) -> Result<Verdict, FormatError> {
-    let mut verdict = Verdict { records: dump.len(), ..Verdict::default() };
+/// with what was read stands in the findings.
+pub fn verify(dump: &Dump) -> Result<Findings, FormatError> {
+    let mut findings = Findings { records: dump.len(), ..Findings::default() };
     match dump.source() {
-        Source::Indexed(indexed) => check_end(dump, indexed, &mut verdict),
-        Source::Held(held) => check_held(dump, held, &mut verdict),
+        Source::Indexed(indexed) => check_end(dump, indexed, &mut findings),
+        Source::Held(held) => check_held(dump, held, &mut findings),
     }
     let payload_bytes = dump.payload_file_bytes()?;
-    let stored = collect_stored(dump, payload_bytes, &mut verdict)?;
-    check_overlaps(&stored, &mut verdict);
-    check_hashes(dump, &stored, &mut verdict)?;
+    let stored = collect_stored(dump, payload_bytes, &mut findings)?;
+    check_overlaps(&stored, &mut findings);
+    check_hashes(dump, &stored, &mut findings)?;
     let is_closed = dump.format() == DumpFormat::Indexed && dump.tail() == Tail::Closed;
     if is_closed {
-        check_files(dump, &mut verdict);
+        check_files(dump, &mut findings);
     }
     if is_closed && dump.dir().join(MANIFEST_FILE).exists() {
         for problem in manifest_problems(dump)? {
-            verdict.problem(problem);
+            findings.problem(problem);
         }
     }
     if dump.tail() == Tail::Closed {
         for problem in args_problems(dump)? {
-            verdict.problem(problem);
+            findings.problem(problem);
         }
     }
-    Ok(verdict)
+    Ok(findings)
 }
 
 /// Whether a closed dump has the JSON files that its closing writes.
-fn check_files(dump: &Dump, verdict: &mut Verdict) {
+fn check_files(dump: &Dump, findings: &mut Findings) {
     let info = dump.info();
     let expected = [
         (MANIFEST_FILE, info.has_manifest()),
@@ -191,12 +191,12 @@ fn check_files(dump: &Dump, verdict: &mut Verdict) {
     ];
     for (name, _) in expected.iter().filter(|(name, due)| *due && !dump.dir().join(name).exists()) {
         let remedy = format!("`tensortap repair {}` writes it", quoted(dump.dir()));
-        verdict.problem(Problem::of_dump(format!("{name} is missing"), remedy));
+        findings.problem(Problem::of_dump(format!("{name} is missing"), remedy));
     }
 }
 
 /// How the index ends, what is missing from it, and whether the footer's counters are right.
-fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
+fn check_end(dump: &Dump, indexed: &Indexed, findings: &mut Findings) {
     if let Tail::Torn { offset, lost_bytes, reason } = dump.tail() {
         let lost = match lost_bytes {
             0 => String::new(),
@@ -204,40 +204,40 @@ fn check_end(dump: &Dump, indexed: &Indexed, verdict: &mut Verdict) {
             lost => format!(", {lost} bytes behind it are lost"),
         };
         let what = format!("the index ends at byte {offset}{lost}: {reason}");
-        verdict.problem(Problem::of_dump(what, repair_command(dump.dir())));
+        findings.problem(Problem::of_dump(what, repair_command(dump.dir())));
     }
     let admitted = admitted_missing(dump.footer());
     for Loss { thread, records, .. } in indexed.survey.missing() {
         let known = admitted.get(&thread).copied().unwrap_or(0);
         if records > known {
             let what = format!("thread {thread}: {} records are missing", records - known);
-            verdict.problem(Problem::of_dump(what, repair_command(dump.dir())));
+            findings.problem(Problem::of_dump(what, repair_command(dump.dir())));
         }
     }
     if let (Tail::Closed, Some(footer)) = (dump.tail(), dump.footer()) {
-        check_counters(dump.totals(), &footer.totals, verdict);
+        check_counters(dump.totals(), &footer.totals, findings);
     }
 }
 
 /// Whether a manifest's counters are right, and what lies beside it can be read.
-fn check_held(dump: &Dump, held: &Held, verdict: &mut Verdict) {
+fn check_held(dump: &Dump, held: &Held, findings: &mut Findings) {
     if let Some(PassedOver { path, why: WhyPassedOver::Damaged { reason, records } }) = &held.passed_over {
         let (path, all) = (path.display(), dump.len());
         let what = format!(
             "{path} is damaged ({reason}): it has {records} of {all} records, the manifest has them all"
         );
-        verdict.problem(Problem::of_dump(what, repair_command(dump.dir())));
+        findings.problem(Problem::of_dump(what, repair_command(dump.dir())));
     }
     let name = held.manifest.file_name().unwrap_or_default().display().to_string();
     for SaidCounter { key, said, counted } in &held.said {
         if said != counted {
             let what = format!("{name} says {key} = {said}, its records have {counted}");
-            verdict.problem(Problem::of_dump(what, TAKE_AGAIN));
+            findings.problem(Problem::of_dump(what, TAKE_AGAIN));
         }
     }
     for (path, reason) in &held.unreadable {
         let what = format!("{} cannot be read: {reason}", path.display());
-        verdict.problem(Problem::of_dump(what, "copy this file again, or move it away"));
+        findings.problem(Problem::of_dump(what, "copy this file again, or move it away"));
     }
 }
 
@@ -246,7 +246,7 @@ fn admitted_missing(footer: Option<&Footer>) -> BTreeMap<u32, u64> {
     losses.iter().filter(|l| l.reason == Loss::MISSING).map(|l| (l.thread, l.records)).collect()
 }
 
-fn check_counters(counted: &Totals, said: &Totals, verdict: &mut Verdict) {
+fn check_counters(counted: &Totals, said: &Totals, findings: &mut Findings) {
     if counted == said {
         return;
     }
@@ -255,7 +255,7 @@ fn check_counters(counted: &Totals, said: &Totals, verdict: &mut Verdict) {
     for (name, counted) in counters.iter().filter(|(name, value)| said.get(name) != Some(value)) {
         let said = &said[name];
         let what = format!("the footer says {name} = {said}, the index has {counted}");
-        verdict.problem(Problem::of_dump(what, TAKE_AGAIN));
+        findings.problem(Problem::of_dump(what, TAKE_AGAIN));
     }
 }
 
@@ -270,7 +270,7 @@ struct Stored {
 fn collect_stored(
     dump: &Dump,
     payload_bytes: Option<u64>,
-    verdict: &mut Verdict,
+    findings: &mut Findings,
 ) -> Result<Vec<Stored>, FormatError> {
     let mut stored = Vec::new();
     let mut without_file = 0;
@@ -278,9 +278,9 @@ fn collect_stored(
         let record = record?;
         let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
         if record.kind == ArgumentKind::Scalar && !dump.format().is_foreign() || hash.is_some() {
-            verdict.checked += 1;
+            findings.checked += 1;
         } else {
-            verdict.unverifiable += 1;
+            findings.unverifiable += 1;
         }
         if !matches!(record.payload, PayloadState::Stored | PayloadState::Truncated) {
             continue;
@@ -289,7 +289,7 @@ fn collect_stored(
         match payload_bytes {
             _ if range.is_empty() => stored.push(Stored { range, hash, index: record.index }),
             Some(have) if range.end <= have => stored.push(Stored { range, hash, index: record.index }),
-            Some(have) => verdict.problem(short(dump, &record, have)),
+            Some(have) => findings.problem(short(dump, &record, have)),
             None => without_file += 1,
         }
     }
@@ -298,7 +298,7 @@ fn collect_stored(
         let what = format!(
             "the payload file {path} is missing, in which {without_file} records have their payloads"
         );
-        verdict.problem(Problem::of_dump(what, missing_file_remedy(dump)));
+        findings.problem(Problem::of_dump(what, missing_file_remedy(dump)));
     }
     stored.sort_by_key(|s| (s.range.start, s.range.end, s.index));
     Ok(stored)
@@ -323,7 +323,7 @@ fn missing_file_remedy(dump: &Dump) -> String {
 }
 
 /// Payloads are the same or apart.
-fn check_overlaps(stored: &[Stored], verdict: &mut Verdict) {
+fn check_overlaps(stored: &[Stored], findings: &mut Findings) {
     let mut furthest: Option<&Stored> = None;
     for payload in stored.iter().filter(|s| !s.range.is_empty()) {
         if let Some(before) =
@@ -333,7 +333,7 @@ fn check_overlaps(stored: &[Stored], verdict: &mut Verdict) {
                 "the payloads of records {} (bytes {:?}) and {} (bytes {:?}) overlap",
                 before.index, before.range, payload.index, payload.range
             );
-            verdict.problem(Problem::of_dump(what, TAKE_AGAIN));
+            findings.problem(Problem::of_dump(what, TAKE_AGAIN));
         }
         if furthest.is_none_or(|b| b.range.end < payload.range.end) {
             furthest = Some(payload);
@@ -342,7 +342,7 @@ fn check_overlaps(stored: &[Stored], verdict: &mut Verdict) {
 }
 
 /// Hashes each stored payload once, in the order of the file, and compares all its records.
-fn check_hashes(dump: &Dump, stored: &[Stored], verdict: &mut Verdict) -> Result<(), FormatError> {
+fn check_hashes(dump: &Dump, stored: &[Stored], findings: &mut Findings) -> Result<(), FormatError> {
     let mut window = ReadAhead::new();
     for same in stored.chunk_by(|a, b| a.range == b.range) {
         if same.iter().all(|s| s.hash.is_none()) {
@@ -352,7 +352,7 @@ fn check_hashes(dump: &Dump, stored: &[Stored], verdict: &mut Verdict) -> Result
         for bad in same.iter().filter(|s| s.hash.is_some_and(|said| said != hash)) {
             let record = dump.record(bad.index)?;
             let what = format!("its payload hashes to {hash:#034x}, not {:#034x}", bad.hash.unwrap_or(0));
-            verdict.problem(Problem::of(&record, what, TAKE_AGAIN));
+            findings.problem(Problem::of(&record, what, TAKE_AGAIN));
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::{
     files::{Tail, create_new, lock_for_writing, sync_dir, write_json_files},
     frame::{FrameEncoder, encode_file_header},
     index::Index,
-    manifest::Source,
+    manifest::JsonInput,
     names::is_plain_file_name,
     rewrite::rewrite,
     survey::in_flight,
@@ -318,7 +318,7 @@ impl DumpWriter {
         self.encoder.bytes.clear();
         self.encoder.footer(&footer, end);
         self.tail.append(&self.index, &self.index_path, &self.encoder.bytes)?;
-        write_json_files(&self.dir, &Source::new(&index, end, &footer, &in_flight)?)?;
+        write_json_files(&self.dir, &JsonInput::new(&index, end, &footer, &in_flight)?)?;
         if self.options.sync {
             self.sync_data()?;
             self.sync_index()?;

@@ -1,11 +1,11 @@
 //! Arrays in the files that other tools read and write: `.npy`, `.npz`, `.safetensors`, CSV, text and raw bytes.
 //!
-//! [`ArrayWriter`] writes arrays whose bytes come from any [`Content`], in pieces, whatever their size. [`Golden`] opens a
+//! [`ArrayWriter`] writes arrays whose bytes come from any [`Content`], in pieces, whatever their size. [`NamedArrays`] opens a
 //! file or a folder of them as a list of named arrays, and reads bytes when asked for.
 //!
 //! A dtype that a format does not have keeps its exact bits ([`numpy_storage`]): `bfloat16` as `uint16`, 8-bit floats as
 //! `uint8`, 4-bit elements packed in a one-dimensional `uint8`. The [`ExportManifest`] beside the files says which, and
-//! [`Golden`] puts it right again.
+//! [`NamedArrays`] puts it right again.
 //!
 //! It knows nothing of dumps: whoever exports one says what each array is called.
 //!
@@ -14,25 +14,25 @@
 //!
 //! ```
 //! use tensortap_abi::DType;
-//! use tensortap_interchange::{ArrayHead, ArrayWriter, Golden};
+//! use tensortap_interchange::{ArrayHead, ArrayWriter, NamedArrays};
 //!
 //! let dir = tempfile::tempdir()?;
 //! let content = [1.0_f32, 2.0, 3.0].map(f32::to_le_bytes).concat();
 //! let head = ArrayHead { name: "c", dtype: DType::Float32, shape: &[3] };
 //! ArrayWriter::new().npy(&dir.path().join("c.npy"), &head, &content)?;
 //!
-//! let golden = Golden::open(dir.path())?;
-//! let array = golden.get("c").ok_or("no c")?;
+//! let arrays = NamedArrays::open(dir.path())?;
+//! let array = arrays.get("c").ok_or("no c")?;
 //! assert_eq!((array.dtype, array.shape.as_slice()), (DType::Float32, &[3][..]));
 //! assert_eq!(array.content()?, content);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod content;
 mod csv;
 mod error;
-mod golden;
 mod manifest;
 mod name;
 mod npy;
@@ -43,10 +43,10 @@ mod storage;
 mod txt;
 mod writer;
 
+pub use arrays::{NamedArray, NamedArrays};
 pub use content::Content;
 pub use csv::read_csv;
 pub use error::InterchangeError;
-pub use golden::{Golden, GoldenArray};
 pub use manifest::{EXPORT_MANIFEST_FILE, ExportManifest, ExportedArray, SkippedRecord};
 pub use name::{ArrayName, role_word, stage_word};
 pub use storage::{Stored, numpy_storage, safetensors_storage};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use tensortap_abi::DType;
 
 use crate::InterchangeError;
+use crate::arrays::NamedArray;
 use crate::error::AtPath;
-use crate::golden::GoldenArray;
 use crate::storage::{content_bytes, numpy_storage};
 
 /// The file that an export writes beside its arrays.
@@ -113,7 +113,7 @@ impl Meaning {
 
 /// Gives an array its own dtype and shape back. What does not fit its bytes, or is not one of our ways to store a dtype,
 /// changes nothing.
-pub(crate) fn restore(array: &mut GoldenArray, meaning: Option<&Meaning>) {
+pub(crate) fn restore(array: &mut NamedArray, meaning: Option<&Meaning>) {
     let Some(Meaning { dtype, shape }) = meaning else { return };
     let Some(dtype) = DType::parse(dtype) else { return };
     let stands_in = array.dtype != dtype && numpy_storage(dtype, shape).dtype == array.dtype;

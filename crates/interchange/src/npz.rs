@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZIP64_BYTES_THR, ZipArchive, ZipWriter};
 
+use crate::arrays::{BytesAt, NamedArray};
 use crate::error::AtPath;
-use crate::golden::{GoldenArray, Place};
 use crate::npy::{self, NpyRefusal};
 use crate::writer::{check_size, copy};
 use crate::{ArrayHead, Content, InterchangeError};
@@ -48,7 +48,7 @@ pub(crate) fn write(
 }
 
 /// The arrays of an archive.
-pub(crate) fn open(path: &Path, file: File) -> Result<Vec<GoldenArray>, InterchangeError> {
+pub(crate) fn open(path: &Path, file: File) -> Result<Vec<NamedArray>, InterchangeError> {
     let file_bytes = file.metadata().at("measure", path)?.len();
     let archive = ZipArchive::new(file).map_err(|error| zip_error(path, error))?;
     let entries = archive.len();
@@ -66,7 +66,7 @@ fn open_entry(
     archive: &SharedArchive,
     entry: usize,
     file_bytes: u64,
-) -> Result<Option<GoldenArray>, InterchangeError> {
+) -> Result<Option<NamedArray>, InterchangeError> {
     let shared = archive;
     let mut archive = lock(shared);
     let mut member = archive.by_index(entry).map_err(|error| zip_error(path, error))?;
@@ -87,14 +87,14 @@ fn open_entry(
         }
     })?;
     let stored = member.compression() == CompressionMethod::Stored;
-    let place = match member.data_start() {
-        Some(start) if stored => Place::File { offset: start.saturating_add(header.data_offset) },
-        _ => Place::Zip { archive: Arc::clone(shared), entry, skip: header.data_offset },
+    let bytes_at = match member.data_start() {
+        Some(start) if stored => BytesAt::File { offset: start.saturating_add(header.data_offset) },
+        _ => BytesAt::Zip { archive: Arc::clone(shared), entry, skip: header.data_offset },
     };
     drop(member);
     drop(archive);
     let have = size.saturating_sub(header.data_offset);
-    GoldenArray::new(path, name, header.dtype, header.shape, header.order, place, have).map(Some)
+    NamedArray::new(path, name, header.dtype, header.shape, header.order, bytes_at, have).map(Some)
 }
 
 /// Reads `into.len()` bytes of a compressed entry, after the first `skip`.

@@ -9,8 +9,8 @@ use std::path::Path;
 use tensortap_abi::DType;
 
 use self::header::{Header, TensorEntry};
+use crate::arrays::{BytesAt, NamedArray};
 use crate::error::AtPath;
-use crate::golden::{GoldenArray, Place};
 use crate::manifest::{Meaning, restore};
 use crate::order::Order;
 use crate::storage::{content_bytes, safetensors_storage};
@@ -48,7 +48,7 @@ pub(crate) fn write(
 }
 
 /// The tensors of a file.
-pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<GoldenArray>, InterchangeError> {
+pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<NamedArray>, InterchangeError> {
     let damaged = |reason: String| InterchangeError::damaged(path, FORMAT, reason);
     let file_bytes = file.metadata().at("measure", path)?.len();
     let mut length = [0; 8];
@@ -75,8 +75,8 @@ pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<GoldenArray>, Inte
         }
         let offset = data_start.saturating_add(start);
         let have = file_bytes.saturating_sub(offset);
-        let place = Place::File { offset };
-        let mut array = GoldenArray::new(path, name, dtype, shape, Order::default(), place, have)?;
+        let bytes_at = BytesAt::File { offset };
+        let mut array = NamedArray::new(path, name, dtype, shape, Order::default(), bytes_at, have)?;
         let meaning = metadata.iter().find(|(key, _)| *key == array.name);
         restore(&mut array, meaning.and_then(|(_, json)| Meaning::from_json(json)).as_ref());
         arrays.push(array);

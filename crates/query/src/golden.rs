@@ -9,7 +9,7 @@ use tensortap::analysis::diff::{
     Diff, DiffOptions, DiffRow, Lonely, Partner, diff_arrays, diff_dumps, row_detail,
 };
 use tensortap::format::{Dump, Record};
-use tensortap::interchange::{self, ArrayName, GoldenArray, InterchangeError};
+use tensortap::interchange::{self, ArrayName, InterchangeError, NamedArray};
 use tensortap::judge::{Content, Detail};
 
 use crate::QueryError;
@@ -73,7 +73,7 @@ impl Golden {
 
 /// Arrays by the record that their name stands for.
 pub struct GoldenFiles {
-    files: interchange::Golden,
+    files: interchange::NamedArrays,
 }
 
 /// Opens a golden: a dump when there is one, else files.
@@ -81,11 +81,11 @@ pub fn open(path: &Path) -> Result<Golden, QueryError> {
     let is_array_file =
         path.extension().is_some_and(|e| ["npy", "npz", "safetensors"].iter().any(|k| e == *k));
     if is_array_file {
-        return Ok(Golden::Files(GoldenFiles { files: interchange::Golden::open(path)? }));
+        return Ok(Golden::Files(GoldenFiles { files: interchange::NamedArrays::open(path)? }));
     }
     match Dump::open(path) {
         Ok(dump) => Ok(Golden::Dump(Box::new(dump))),
-        Err(error) => match interchange::Golden::open(path) {
+        Err(error) => match interchange::NamedArrays::open(path) {
             Ok(files) if !files.arrays().is_empty() => Ok(Golden::Files(GoldenFiles { files })),
             // A folder of arrays of which one cannot be read is no folder without a dump.
             Err(bad) if path.is_dir() && !matches!(bad, InterchangeError::NoArrays { .. }) => Err(bad.into()),
@@ -102,7 +102,7 @@ impl GoldenFiles {
         records: &[Record],
         options: &DiffOptions<'_>,
     ) -> Result<Diff, QueryError> {
-        let by_name: HashMap<ArrayName, &GoldenArray> =
+        let by_name: HashMap<ArrayName, &NamedArray> =
             self.files.arrays().iter().filter_map(|a| Some((a.record_name()?, a))).collect();
         if by_name.is_empty() {
             return Err(QueryError::UnnamedArrays);
@@ -126,23 +126,23 @@ impl GoldenFiles {
     }
 }
 
-fn side_of(array: &GoldenArray) -> Result<Side<'_>, InterchangeError> {
+fn side_of(array: &NamedArray) -> Result<Side<'_>, InterchangeError> {
     let mut side = Side::of_bytes(array.dtype, &array.shape, Vec::new());
     side.content = Content::Bytes(array.content()?.into());
     Ok(side)
 }
 
 /// Whether no record of the dump, selected or not, has the name of an array.
-fn is_absent(dump: &Dump, array: &GoldenArray) -> bool {
+fn is_absent(dump: &Dump, array: &NamedArray) -> bool {
     let Some(name) = array.record_name() else { return true };
     !dump.records().flatten().any(|r| names(&r).contains(&name))
 }
 
-fn find<'a>(by_name: &HashMap<ArrayName, &'a GoldenArray>, record: &Record) -> Option<&'a GoldenArray> {
+fn find<'a>(by_name: &HashMap<ArrayName, &'a NamedArray>, record: &Record) -> Option<&'a NamedArray> {
     names(record).iter().find_map(|name| by_name.get(name).copied())
 }
 
-fn find_name<'a>(by_name: &HashMap<ArrayName, &'a GoldenArray>, record: &Record) -> Option<&'a str> {
+fn find_name<'a>(by_name: &HashMap<ArrayName, &'a NamedArray>, record: &Record) -> Option<&'a str> {
     find(by_name, record).map(|array| array.name.as_str())
 }
 

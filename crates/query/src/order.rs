@@ -6,7 +6,7 @@ use tensortap::format::FormatError;
 
 use crate::SelectorError;
 use crate::fields::{Cells, FIELDS, Field, Of, Order, Row};
-use crate::rows::{Counts, Part, Place};
+use crate::rows::{Counts, Part, RecordAt};
 
 /// One key, smallest first unless descending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ impl SortKey {
 const MISSING: u64 = u64::MAX;
 
 /// Places of the selected records in the order of the keys, and the counts over them. Ties keep the order of the dumps.
-pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<(Vec<Place>, Counts), FormatError> {
+pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<(Vec<RecordAt>, Counts), FormatError> {
     let mut counts = Counts::default();
     let mut keys: Vec<u64> = Vec::new();
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<RecordAt> = Vec::new();
     let mut names = Names::default();
     for (place, part) in parts.iter().enumerate() {
         let mut cells = Cells::of(part);

@@ -47,12 +47,12 @@ pub struct Part<'a> {
 pub struct Rows<'a> {
     parts: Vec<Part<'a>>,
     /// Places and counts when the rows are not in the order of the dumps.
-    sorted: Option<(Vec<Place>, Counts)>,
+    sorted: Option<(Vec<RecordAt>, Counts)>,
     limit: u64,
 }
 
 /// A part, and the position of a record in its dump.
-pub(crate) type Place = (usize, u64);
+pub(crate) type RecordAt = (usize, u64);
 
 impl<'a> Rows<'a> {
     /// Those of a dump alone. Sorts when asked to; otherwise no record is read yet.

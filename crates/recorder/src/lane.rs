@@ -173,13 +173,13 @@ impl<'m> Lane<'m> {
     /// Where a payload of this size goes.
     pub fn route(&self, bytes: u64) -> Route {
         let align = DumpGeometry::payload_align(bytes);
-        let meets_end = bytes > self.space.place(align).to_end;
+        let meets_end = bytes > self.space.next_piece(align).to_end;
         if meets_end || bytes > self.largest_whole() { Route::Pieces } else { Route::Whole }
     }
 
     /// The next piece of a payload of which `left_bytes` are left.
     pub fn next_piece(&self, left_bytes: u64, align: u64) -> Need {
-        let to_end = self.space.place(align).to_end;
+        let to_end = self.space.next_piece(align).to_end;
         Need { bytes: left_bytes.min(self.largest_piece()).min(to_end), align }
     }
 
@@ -193,7 +193,7 @@ impl<'m> Lane<'m> {
     /// Whether a payload fits in pieces now, places for its records included.
     pub fn check_pieces(&mut self, bytes: u64) -> Result<(), Refused> {
         let places = self.free_places();
-        let start = self.space.place(self.first_piece_align(bytes)).position;
+        let start = self.space.next_piece(self.first_piece_align(bytes)).position;
         if places == 0 || places < 2 + self.pieces_of(bytes, start) {
             return Err(Refused::NoPlace);
         }

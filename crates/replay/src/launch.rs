@@ -131,12 +131,12 @@ fn run(
     observe: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ran, ReplayError> {
     let device = &mut *open.device;
-    let places = match Places::find(device, batch, image) {
-        Ok(places) => places,
+    let addresses = match Addresses::find(device, batch, image) {
+        Ok(addresses) => addresses,
         Err(error) => return Ok(Ran::Otherwise(Ended::TooLarge(error.to_string()))),
     };
-    places.copy_to(device, batch, image)?;
-    let tasks = placed_tasks(batch, image, &places, device.memory());
+    addresses.copy_to(device, batch, image)?;
+    let tasks = placed_tasks(batch, image, &addresses, device.memory());
     let Some(first) = batch.alive().next() else { return Ok(Ran::Otherwise(Ended::Well)) };
     let (scene, context) = (first.item.scene, first.item.context());
     let call = CallOptions { timed: config.bench, announced: config.stop_at_kernel, context };
@@ -149,16 +149,16 @@ fn run(
         }
         Err(RunError::Failed(failure)) => return Ok(Ran::Otherwise(Ended::Failed(failure))),
         Err(RunError::Platform(error @ PlatformError::OutOfDeviceMemory { .. })) => {
-            places.free(device)?;
+            addresses.free(device)?;
             return Ok(Ran::Otherwise(Ended::TooLarge(error.to_string())));
         }
         Err(error) => return Err(error.into()),
     };
     let mut after = std::mem::take(&mut open.spare[1]);
     after.resize(image.bytes.len(), 0);
-    places.copy_from(device, batch, image, &mut after)?;
-    places.free(device)?;
-    Ok(Ran::Well(after, places.placement(), report))
+    addresses.copy_from(device, batch, image, &mut after)?;
+    addresses.free(device)?;
+    Ok(Ran::Well(after, addresses.placement(), report))
 }
 
 fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOptions {
@@ -184,36 +184,36 @@ fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOpt
 const MAX_DEFAULT_BLOCKS: u32 = 64;
 
 /// Where the spans of a batch lie in device memory.
-enum Places {
+enum Addresses {
     /// Each at its captured address; what was allocated for them.
     Captured(Vec<DeviceAddr>),
     /// All behind one another from here on, as in the image.
     Relocated(DeviceAddr),
 }
 
-impl Places {
-    fn find(device: &mut dyn Device, batch: &Batch<'_>, image: &Image) -> Result<Places, PlatformError> {
+impl Addresses {
+    fn find(device: &mut dyn Device, batch: &Batch<'_>, image: &Image) -> Result<Addresses, PlatformError> {
         if let [work] = batch.works.as_slice()
             && device.memory().addr == work.item.capture.run().device_base
             && let Some(allocated) = allocate_captured(device, &work.item)?
         {
-            return Ok(Places::Captured(allocated));
+            return Ok(Addresses::Captured(allocated));
         }
         let bytes = image.bytes.len() as u64;
-        Ok(Places::Relocated(device.allocate(bytes, ALIGN, "the arguments of the tasks")?))
+        Ok(Addresses::Relocated(device.allocate(bytes, ALIGN, "the arguments of the tasks")?))
     }
 
     fn of(&self, item: &Item<'_>, image: &Image, task: usize, span: usize) -> DeviceAddr {
         match self {
-            Places::Captured(_) => item.spans.spans[span].start,
-            Places::Relocated(base) => base + image.offset(task, span) as u64,
+            Addresses::Captured(_) => item.spans.spans[span].start,
+            Addresses::Relocated(base) => base + image.offset(task, span) as u64,
         }
     }
 
     fn copy_to(&self, device: &dyn Device, batch: &Batch<'_>, image: &Image) -> Result<(), PlatformError> {
         match self {
-            Places::Relocated(base) => device.copy_to(*base, &image.bytes),
-            Places::Captured(_) => each_span(batch, image)
+            Addresses::Relocated(base) => device.copy_to(*base, &image.bytes),
+            Addresses::Captured(_) => each_span(batch, image)
                 .try_for_each(|(addr, range)| device.copy_to(addr, &image.bytes[range])),
         }
     }
@@ -227,23 +227,23 @@ impl Places {
         after: &mut [u8],
     ) -> Result<(), PlatformError> {
         match self {
-            Places::Relocated(base) => device.copy_from(*base, after),
-            Places::Captured(_) => each_span(batch, image)
+            Addresses::Relocated(base) => device.copy_from(*base, after),
+            Addresses::Captured(_) => each_span(batch, image)
                 .try_for_each(|(addr, range)| device.copy_from(addr, &mut after[range])),
         }
     }
 
     fn free(&self, device: &mut dyn Device) -> Result<(), PlatformError> {
         match self {
-            Places::Relocated(base) => device.free(*base),
-            Places::Captured(allocated) => allocated.iter().try_for_each(|&addr| device.free(addr)),
+            Addresses::Relocated(base) => device.free(*base),
+            Addresses::Captured(allocated) => allocated.iter().try_for_each(|&addr| device.free(addr)),
         }
     }
 
     fn placement(&self) -> Placement {
         match self {
-            Places::Captured(_) => Placement::Captured,
-            Places::Relocated(_) => Placement::Relocated,
+            Addresses::Captured(_) => Placement::Captured,
+            Addresses::Relocated(_) => Placement::Relocated,
         }
     }
 }
@@ -259,7 +259,7 @@ fn each_span<'b>(
     })
 }
 
-/// `None` when a place is not free.
+/// `None` when one of them is not free.
 fn allocate_captured(
     device: &mut dyn Device,
     item: &Item<'_>,
@@ -278,15 +278,20 @@ fn allocate_captured(
     Ok(Some(allocated))
 }
 
-fn placed_tasks(batch: &Batch<'_>, image: &Image, places: &Places, memory: DeviceRange) -> Vec<PlacedTask> {
+fn placed_tasks(
+    batch: &Batch<'_>,
+    image: &Image,
+    addresses: &Addresses,
+    memory: DeviceRange,
+) -> Vec<PlacedTask> {
     let alive = batch.works.iter().enumerate().filter(|(_, work)| !work.dead);
     alive
         .map(|(index, work)| {
             let item = &work.item;
             let (func_id, block_num) = item.shape();
             let descriptor = |(tensor, view): (&Argument<'_>, &View)| {
-                let place = view.span.map_or(0, |span| places.of(item, image, index, span));
-                (view.descriptor(tensor.dtype, &item.spans.spans, place, memory), tensor.role)
+                let address = view.span.map_or(0, |span| addresses.of(item, image, index, span));
+                (view.descriptor(tensor.dtype, &item.spans.spans, address, memory), tensor.role)
             };
             let tensors = item.tensors.iter().zip(&item.spans.views).map(descriptor).collect();
             PlacedTask { id: item.id(), func_id, block_num, tensors, scalars: item.scalars() }

@@ -78,10 +78,10 @@ impl View {
         self.span.map_or(0, |span| self.address.wrapping_sub(spans[span].start))
     }
 
-    /// The descriptor when the view's span lies at `place` of a device's memory. The start offset stays as captured
+    /// The descriptor when the view's span lies at `address` of a device's memory. The start offset stays as captured
     /// unless the buffer's first byte would then lie outside of device memory.
-    pub fn descriptor(&self, dtype: DType, spans: &[Span], place: u64, memory: DeviceRange) -> TensorDesc {
-        let delta = self.span.map_or(0, |span| place.wrapping_sub(spans[span].start));
+    pub fn descriptor(&self, dtype: DType, spans: &[Span], address: u64, memory: DeviceRange) -> TensorDesc {
+        let delta = self.span.map_or(0, |span| address.wrapping_sub(spans[span].start));
         let moved = self.address.wrapping_add(delta);
         let inside = self.span.is_none() || (memory.addr..memory.end()).contains(&moved);
         let skipped =
@@ -179,14 +179,14 @@ mod tests {
         let (address, start_offset, ..) = captured;
         let spans = spans_of(&task(&[captured])).unwrap();
         let memory = DeviceRange { addr: 0x2100_0000_0000, bytes: 1 << 16 };
-        let place = memory.addr + 128;
-        let desc = spans.views[0].descriptor(DType::Float32, &spans.spans, place, memory);
+        let moved_to = memory.addr + 128;
+        let desc = spans.views[0].descriptor(DType::Float32, &spans.spans, moved_to, memory);
         assert!((memory.addr..memory.end()).contains(&desc.buffer_addr));
         let moved = Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, 32).unwrap();
         moved.fits(desc.buffer_bytes).unwrap();
         let span = spans.spans[0];
         for (before, after) in spans.views[0].layout.offsets().zip(moved.offsets()) {
-            assert_eq!(address + before * 4 - span.start, desc.buffer_addr + after * 4 - place);
+            assert_eq!(address + before * 4 - span.start, desc.buffer_addr + after * 4 - moved_to);
         }
         // In place nothing changes.
         let memory = DeviceRange { addr: 0x2000_0000_0000, bytes: 1 << 40 };

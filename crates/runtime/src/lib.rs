@@ -103,8 +103,8 @@ mod device;
 #[doc(hidden)]
 pub mod drive;
 mod host;
-mod place;
 mod runtimes;
+mod whereabouts;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks, exit_on_crash_in_thread_mode};
 pub use host::{

@@ -10,7 +10,7 @@ pub struct BufferId {
 
 /// Where a buffer lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Device address.
     pub addr: u64,
     /// Task whose submission allocated it, [`TensorDesc::NO_OWNER`] for memory of the host.
@@ -21,20 +21,20 @@ pub struct Place {
     pub version: u32,
 }
 
-impl Place {
+impl Location {
     /// Memory that belongs to no task and is not reused during the run.
-    pub const fn permanent(addr: u64) -> Place {
-        Place { addr, owner_task: TensorDesc::NO_OWNER, owner_slot: NO_SLOT, version: 0 }
+    pub const fn permanent(addr: u64) -> Location {
+        Location { addr, owner_task: TensorDesc::NO_OWNER, owner_slot: NO_SLOT, version: 0 }
     }
 }
 
-/// A piece of memory that tensors view. It gets its place when a task first writes it.
+/// A piece of memory that tensors view. It gets its location when a task first writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// Size.
     pub bytes: u64,
     /// Where it lies; `None` until the first task that writes it is submitted.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// Scopes that were open when it was made; it lives until the innermost of them ends.
     pub depth: usize,
     stamp: u32,
@@ -57,9 +57,9 @@ struct ScopeMark {
 
 impl BufferTable {
     /// Adds a buffer to the current scope.
-    pub fn add(&mut self, bytes: u64, place: Option<Place>) -> BufferId {
+    pub fn add(&mut self, bytes: u64, location: Option<Location>) -> BufferId {
         let index = u32::try_from(self.buffers.len()).expect("fewer than 2^32 buffers live at once");
-        self.buffers.push(Buffer { bytes, place, depth: self.scopes.len(), stamp: self.stamp });
+        self.buffers.push(Buffer { bytes, location, depth: self.scopes.len(), stamp: self.stamp });
         BufferId { index, stamp: self.stamp }
     }
 

@@ -99,7 +99,7 @@ mod task;
 mod tensor;
 
 pub use args::{Args, KernelBody, TensorArg, kernel_entry, run_kernel};
-pub use buffer::{Buffer, BufferId, BufferTable, Place};
+pub use buffer::{Buffer, BufferId, BufferTable, Location};
 pub use element::Element;
 pub use error::{GraphError, SceneError};
 pub use fault::{FaultKind, UnknownFault};

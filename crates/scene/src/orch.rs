@@ -5,13 +5,13 @@ use tensortap_geometry::Layout;
 
 use crate::name::{Named, write_name};
 use crate::{
-    ArgSpec, BufferTable, GraphError, KernelDef, Marks, Place, ScalarArg, TaskHandle, TaskSpec, Tensor,
+    ArgSpec, BufferTable, GraphError, KernelDef, Location, Marks, ScalarArg, TaskHandle, TaskSpec, Tensor,
     TensorUse,
 };
 
 /// What a runtime provides to orchestrations.
 pub trait GraphBuilder {
-    /// Adds a checked task: gives a place to each buffer it writes first, stores its payload, and derives its
+    /// Adds a checked task: gives a location to each buffer it writes first, stores its payload, and derives its
     /// dependencies if the runtime does that. The task cannot run before it is published.
     fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError>;
 
@@ -46,14 +46,14 @@ pub struct PlacedArg {
     /// Sizes.
     pub shape: Vec<u64>,
     /// Where it lies.
-    pub place: Place,
+    pub location: Location,
 }
 
 impl PlacedArg {
-    /// An argument of a scene at a place.
-    pub fn new(spec: ArgSpec, place: Place) -> PlacedArg {
+    /// An argument of a scene at a location.
+    pub fn new(spec: ArgSpec, location: Location) -> PlacedArg {
         let ArgSpec { name, dtype, shape, role: _ } = spec;
-        PlacedArg { name, dtype, shape, place }
+        PlacedArg { name, dtype, shape, location }
     }
 }
 
@@ -90,9 +90,9 @@ impl<'b> Orch<'b> {
     ) -> Result<Orch<'b>, GraphError> {
         let mut buffers = BufferTable::default();
         let mut named = Vec::new();
-        for PlacedArg { name, dtype, shape, place } in args {
+        for PlacedArg { name, dtype, shape, location } in args {
             let layout = Layout::contiguous(&shape, dtype.bits())?;
-            let buffer = buffers.add(layout.byte_range().end, Some(place));
+            let buffer = buffers.add(layout.byte_range().end, Some(location));
             named.push((name, Tensor { buffer, dtype, layout }));
         }
         Ok(Orch { builder, buffers, args: named, spec: TaskSpec::default(), scope_name: String::new() })

@@ -6,7 +6,7 @@ use tensortap_abi::{
 use tensortap_abi::{Role, TensorDesc};
 
 use crate::{
-    Buffer, BufferTable, FaultKind, GraphBuilder, GraphError, HostArgs, KernelDef, Orch, Params, Place,
+    Buffer, BufferTable, FaultKind, GraphBuilder, GraphError, HostArgs, KernelDef, Location, Orch, Params,
     PlacedArg, RefTask, RefTensor, ScalarArg, Scene, TaskHandle, TaskSpec, TensorUse, run_kernel,
 };
 
@@ -86,7 +86,7 @@ impl SequentialGraph {
             let addr = recorder.memory.add(tensor.bytes.len() as u64);
             copy_in(recorder.memory.buffers.last_mut().expect("just added"), &tensor.bytes);
             args.push((spec.name, recorder.memory.buffers.len() - 1, tensor.bytes.len()));
-            placed.push(PlacedArg::new(spec, Place::permanent(addr)));
+            placed.push(PlacedArg::new(spec, Location::permanent(addr)));
         }
         let mut orch = Orch::new(&mut recorder, placed)?;
         scene.orchestrate(&mut orch, params)?;
@@ -231,8 +231,8 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn place(&mut self, buffer: &mut Buffer) -> Place {
-        *buffer.place.get_or_insert_with(|| Place::permanent(self.memory.add(buffer.bytes)))
+    fn locate(&mut self, buffer: &mut Buffer) -> Location {
+        *buffer.location.get_or_insert_with(|| Location::permanent(self.memory.add(buffer.bytes)))
     }
 }
 
@@ -241,8 +241,8 @@ impl GraphBuilder for Recorder {
         let mut descs = Vec::with_capacity(task.tensors.len());
         for TensorUse { tensor, role } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked before");
-            let place = self.place(buffer);
-            descs.push((tensor.descriptor(&place, buffer.bytes), *role));
+            let location = self.locate(buffer);
+            descs.push((tensor.descriptor(&location, buffer.bytes), *role));
         }
         let kernels = (0_u32..).zip(&task.kernels).filter_map(|(slot, k)| Some((slot, (*k)?))).collect();
         self.tasks.push(SequentialTask {

@@ -142,7 +142,7 @@ impl TaskSpec {
         }
         for (arg_index, TensorUse { tensor, role }) in self.tensors.iter().enumerate() {
             let buffer = buffers.get(tensor.buffer).ok_or(GraphError::ScopeEnded { kernel, arg_index })?;
-            if buffer.place.is_none() && !role.writes() {
+            if buffer.location.is_none() && !role.writes() {
                 return Err(GraphError::ReadBeforeWrite { kernel, arg_index });
             }
             tensor.layout.fits(buffer.bytes)?;

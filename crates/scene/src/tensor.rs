@@ -3,7 +3,7 @@ use tensortap_geometry::Layout;
 use tensortap_values::decode_block;
 use zerocopy::IntoBytes;
 
-use crate::{BufferId, Element, GraphError, Place};
+use crate::{BufferId, Element, GraphError, Location};
 
 /// A tensor as an orchestration holds it: a strided view of a buffer that may not have memory yet.
 ///
@@ -70,14 +70,14 @@ impl Tensor {
         Ok(self.viewed(self.layout.reshape(shape)?))
     }
 
-    /// The descriptor a kernel receives, once the buffer has a place.
-    pub fn descriptor(&self, place: &Place, buffer_bytes: u64) -> TensorDesc {
+    /// The descriptor a kernel receives, once the buffer has a location.
+    pub fn descriptor(&self, location: &Location, buffer_bytes: u64) -> TensorDesc {
         let mut desc = TensorDesc {
-            buffer_addr: place.addr,
+            buffer_addr: location.addr,
             buffer_bytes,
             start_offset: self.layout.start_offset(),
-            owner_task: place.owner_task,
-            version: place.version,
+            owner_task: location.owner_task,
+            version: location.version,
             dtype: self.dtype.tag(),
             ndims: u8::try_from(self.layout.ndims()).expect("a layout has at most 8 dimensions"),
             ..TensorDesc::default()

@@ -87,7 +87,7 @@ impl ArenaWords for ArenaCursors<'_> {
 
 /// Where the next piece would begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct NextPiece {
     /// Its position.
     pub position: u64,
     /// Bytes from there to the arena's end.
@@ -128,10 +128,10 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
     }
 
     /// Where a piece with this alignment (a power of two that divides the arena) would begin. Hands out nothing.
-    pub fn place(&self, align: u64) -> Place {
+    pub fn next_piece(&self, align: u64) -> NextPiece {
         debug_assert!(self.bytes.is_multiple_of(align), "alignment {align} does not divide the arena");
         let position = self.written.next_multiple_of(align);
-        Place { position, to_end: self.bytes - position % self.bytes }
+        NextPiece { position, to_end: self.bytes - position % self.bytes }
     }
 
     /// Hands out `bytes` that do not straddle the arena's end, passing over what is left before it if need be.
@@ -176,7 +176,7 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
     }
 
     fn fit(&mut self, bytes: u64, align: u64) -> Option<u64> {
-        let place = self.place(align);
+        let place = self.next_piece(align);
         let passed_over = if bytes > place.to_end { place.to_end } else { 0 };
         let position = place.position + passed_over;
         (bytes <= self.bytes && self.reaches(position + bytes)).then_some(position)

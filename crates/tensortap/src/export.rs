@@ -171,7 +171,7 @@ fn cannot(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Export
 /// let out = folder.path().join("npy");
 /// let report = tensortap::export(&dump, &ExportConfig::new(ExportFormat::Npy, &out))?;
 /// assert_eq!((report.tensors, report.scalars, report.files), (13, 5, 18));
-/// let files = tensortap::interchange::Golden::open(&out)?;
+/// let files = tensortap::interchange::NamedArrays::open(&out)?;
 /// assert!(files.get("task_0x0000000000000000_after_out2").is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -115,8 +115,8 @@ pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
 }
 
 /// Gives every record, measured, to the function that it takes.
-trait Source: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()> {}
-impl<F: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()>> Source for F {}
+trait EachMeasured: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()> {}
+impl<F: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()>> EachMeasured for F {}
 
 /// Reads the index once more rather than keep records in memory.
 fn extent(dump: &Dump, selection: &Selection, limit: u64) -> anyhow::Result<Extent> {
@@ -148,7 +148,7 @@ impl Seen {
 }
 
 /// Writes a line of names, then one for each record. What is not known is empty.
-fn write_csv(out: &mut dyn Write, dump: &Dump, source: impl Source) -> anyhow::Result<()> {
+fn write_csv(out: &mut dyn Write, dump: &Dump, source: impl EachMeasured) -> anyhow::Result<()> {
     let columns = fields(STATS_CSV);
     writeln!(out, "{}", csv_head(&columns))?;
     let mut cells = Cells::new(dump);

@@ -1,7 +1,7 @@
 //! `tensortap verify`: whether a dump is what was captured.
 
 use clap::Args;
-use tensortap::format::{Dump, Tail, Verdict, verify};
+use tensortap::format::{Dump, Findings, Tail, verify};
 
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
@@ -23,25 +23,25 @@ pub struct VerifyArgs {
 /// Checks every hash, offset and counter.
 pub fn run(args: &VerifyArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
-    let verdict = verify(&dump)?;
+    let findings = verify(&dump)?;
     if output.json {
-        output.document(&VerifyDocument::of(&dump, &verdict))?;
+        output.document(&VerifyDocument::of(&dump, &findings))?;
     } else {
-        output.text(&text(&dump, &verdict))?;
+        output.text(&text(&dump, &findings))?;
     }
-    Ok(if verdict.is_ok() { Exit::Good } else { Exit::Difference })
+    Ok(if findings.is_ok() { Exit::Good } else { Exit::Difference })
 }
 
-fn text(dump: &Dump, verdict: &Verdict) -> String {
-    let Verdict { records, checked, unverifiable, problems, more_problems } = verdict;
-    let word = output::verdict(&verdict.word().to_uppercase(), verdict.is_ok());
+fn text(dump: &Dump, findings: &Findings) -> String {
+    let Findings { records, checked, unverifiable, problems, more_problems } = findings;
+    let word = output::verdict(&findings.word().to_uppercase(), findings.is_ok());
     let mut text = format!("{}: {word}\n", dump.dir().display());
     text += &format!("  {}, {} checked", counted(*records, "record"), grouped(*checked));
     if *unverifiable > 0 {
         text += &format!(", {} without a stored payload that could be", grouped(*unverifiable));
     }
     text += "\n";
-    if let Some(why) = why_unverifiable(dump, verdict) {
+    if let Some(why) = why_unverifiable(dump, findings) {
         text += &format!("  nothing could be checked: {why}\n");
     }
     if dump.tail() == Tail::Open {

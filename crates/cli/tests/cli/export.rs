@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use tensortap::interchange::{Golden, read_txt};
+use tensortap::interchange::{NamedArrays, read_txt};
 
 use crate::assert_snapshot;
 use crate::dumps::{Folder, vector_example};
@@ -27,7 +27,7 @@ fn array_name(record: &Value) -> String {
 }
 
 fn assert_same(folder: &Folder, exported: &Path) {
-    let golden = Golden::open(exported).unwrap();
+    let golden = NamedArrays::open(exported).unwrap();
     let manifest = folder.manifest("d");
     let records = manifest["tensors"].as_array().unwrap();
     assert_eq!(golden.arrays().len(), records.len());
@@ -121,7 +121,7 @@ fn dtypes_that_numpy_lacks_keep_their_bits_and_are_named() {
 }
 
 fn assert_same_dtype(dir: &Path, dtype: &str) {
-    assert!(Golden::open(dir).unwrap().arrays().iter().all(|array| array.dtype.name() == dtype));
+    assert!(NamedArrays::open(dir).unwrap().arrays().iter().all(|array| array.dtype.name() == dtype));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tensortap_abi::{DumpGeometry, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN};
 
 use super::*;
-use crate::{check::Span, places::Places, testing::TestMemory};
+use crate::{check::Span, lane_offsets::LaneOffsets, testing::TestMemory};
 
 const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 2, buffers: 2, records: 4, arena_bytes: 4 << 20 };
 
@@ -39,8 +39,8 @@ fn lay_out(thread: u32, sizes: &[u64]) -> Vec<Extent> {
             Some(span)
         })
         .collect();
-    let places = Places::new(GEOMETRY, thread);
-    extents(places, thread, GEOMETRY.arena_bytes, &spans).into_iter().flatten().collect()
+    let offsets = LaneOffsets::new(GEOMETRY, thread);
+    extents(offsets, thread, GEOMETRY.arena_bytes, &spans).into_iter().flatten().collect()
 }
 
 struct Target {
@@ -155,7 +155,7 @@ fn a_run_ends_at_the_arenas_end_and_before_large_payloads() {
         (arena + (2 << 20), 10),
     ];
     let spans = spans.map(|(position, bytes)| Some(Span { position, bytes }));
-    let found = extents(Places::new(GEOMETRY, 0), 0, arena, &spans);
+    let found = extents(LaneOffsets::new(GEOMETRY, 0), 0, arena, &spans);
     let runs = found.iter().flatten().map(|extent| extent.run_bytes).collect::<Vec<_>>();
     assert_eq!(runs, [128, 64, 164, 100, 1 << 20, 10]);
     let offsets = found.iter().flatten().map(|extent| extent.offset - GEOMETRY.arenas_offset());

@@ -2,7 +2,7 @@ use tensortap_abi::LARGE_PAYLOAD_BYTES;
 use tensortap_platform::PlatformError;
 
 use super::Extent;
-use crate::{RegionMemory, check::Span, places::Places};
+use crate::{RegionMemory, check::Span, lane_offsets::LaneOffsets};
 
 /// Bytes read at once where payloads are copied out of the region.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -55,7 +55,7 @@ impl Window {
 
 /// Places of consecutive records' payloads in the region, in order, each with the run of small neighbours behind it.
 pub(crate) fn extents(
-    places: Places,
+    offsets: LaneOffsets,
     thread: u32,
     arena_bytes: u64,
     spans: &[Option<Span>],
@@ -73,7 +73,7 @@ pub(crate) fn extents(
             next = Some((span, run_end));
             let run_bytes = run_end - span.position;
             let Span { position, bytes } = span;
-            Some(Extent { thread, position, offset: places.arena(position), bytes, run_bytes })
+            Some(Extent { thread, position, offset: offsets.arena(position), bytes, run_bytes })
         })
         .collect();
     extents.reverse();

@@ -5,17 +5,17 @@ use std::{fs, os::unix::fs::FileExt, path::Path};
 use crate::common::*;
 use serde_json::{Value, json};
 use tensortap_abi::{RECORD_HAS_HASH, Role, TensorRecord};
-use tensortap_format::{Dump, IndexRecord, Payload, Status, Verdict, verify};
+use tensortap_format::{Dump, Findings, IndexRecord, Payload, Status, verify};
 
-fn check(dir: &Path) -> Verdict {
+fn check(dir: &Path) -> Findings {
     verify(&Dump::open(dir).unwrap()).unwrap()
 }
 
 fn only_problem(dir: &Path) -> String {
-    let verdict = check(dir);
-    assert_eq!(verdict.problems.len(), 1, "{:?}", verdict.problems);
-    assert!(!verdict.is_ok());
-    verdict.problems[0].to_string()
+    let findings = check(dir);
+    assert_eq!(findings.problems.len(), 1, "{:?}", findings.problems);
+    assert!(!findings.is_ok());
+    findings.problems[0].to_string()
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tensortap_abi::DType;
-use tensortap_interchange::{ArrayHead, ArrayWriter, Content, Golden, InterchangeError, read_txt};
+use tensortap_interchange::{ArrayHead, ArrayWriter, Content, InterchangeError, NamedArrays, read_txt};
 
 fn npy(text: &str, data: usize) -> Vec<u8> {
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
@@ -29,7 +29,7 @@ fn written(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 fn refusal(name: &str, bytes: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path(), name, bytes);
-    let message = Golden::open(&path).unwrap_err().to_string();
+    let message = NamedArrays::open(&path).unwrap_err().to_string();
     assert!(message.contains(name), "the file is named: {message}");
     assert!(message.contains("; "), "and what to do: {message}");
     message
@@ -92,7 +92,7 @@ fn archives_that_are_none_are_refused() {
     let bytes = fs::read(&path).unwrap();
     for cut in (0..bytes.len()).step_by(7) {
         fs::write(&path, &bytes[..cut]).unwrap();
-        assert!(Golden::open(&path).is_err(), "cut at {cut}");
+        assert!(NamedArrays::open(&path).is_err(), "cut at {cut}");
     }
 }
 
@@ -103,7 +103,7 @@ fn a_name_that_stands_for_two_arrays_is_an_error_that_names_both_files() {
     let array = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1,)}", 1);
     written(dir.path(), "x.npy", &array);
     written(&dir.path().join("sub"), "x.npy", &array);
-    let message = Golden::open(dir.path()).unwrap_err().to_string();
+    let message = NamedArrays::open(dir.path()).unwrap_err().to_string();
     assert!(message.contains("sub/x.npy") && message.contains("two arrays are named x"), "{message}");
 }
 
@@ -112,9 +112,9 @@ fn a_folder_without_arrays_and_a_file_of_another_kind_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let other = written(dir.path(), "notes.md", b"hello");
     for path in [dir.path(), &other] {
-        assert!(matches!(Golden::open(path), Err(InterchangeError::NoArrays { .. })));
+        assert!(matches!(NamedArrays::open(path), Err(InterchangeError::NoArrays { .. })));
     }
-    assert!(matches!(Golden::open(&dir.path().join("missing")), Err(InterchangeError::Io { .. })));
+    assert!(matches!(NamedArrays::open(&dir.path().join("missing")), Err(InterchangeError::Io { .. })));
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn a_file_that_is_cut_after_it_was_opened_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path =
         written(dir.path(), "x.npy", &npy("{'descr': '|u1', 'fortran_order': False, 'shape': (9,)}", 9));
-    let golden = Golden::open(&path).unwrap();
+    let opened = NamedArrays::open(&path).unwrap();
     fs::write(&path, b"").unwrap();
-    assert!(golden.arrays()[0].content().is_err());
+    assert!(opened.arrays()[0].content().is_err());
 }
 
 #[test]
@@ -163,8 +163,8 @@ proptest! {
             bytes[place] = value;
         }
         fs::write(&path, &bytes).unwrap();
-        if let Ok(golden) = Golden::open(&path) {
-            for array in golden.arrays() {
+        if let Ok(opened) = NamedArrays::open(&path) {
+            for array in opened.arrays() {
                 // Deflate is the only way to have more bytes than the file, and nothing here is deflated.
                 prop_assert!(array.content().is_err() || array.bytes() <= bytes.len() as u64 * 1100 + 1100);
             }

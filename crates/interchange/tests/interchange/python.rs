@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tensortap_abi::DType;
-use tensortap_interchange::{ArrayHead, ArrayWriter, Content, Golden, numpy_storage};
+use tensortap_interchange::{ArrayHead, ArrayWriter, Content, NamedArrays, numpy_storage};
 
 use crate::sample;
 
@@ -111,12 +111,12 @@ fn assert_theirs_are_read(dir: &Path) {
     for name in
         ["from_numpy_fortran.npy", "from_numpy_big.npy", "from_numpy_v3.npy", "from_package.safetensors"]
     {
-        let golden = Golden::open(&dir.join(name)).unwrap();
-        let array = &golden.arrays()[0];
+        let opened = NamedArrays::open(&dir.join(name)).unwrap();
+        let array = &opened.arrays()[0];
         assert_eq!((array.dtype, &array.shape[..]), (DType::Int32, &[2, 3, 4][..]), "{name}");
         assert_eq!(array.content().unwrap(), expected, "{name}");
     }
-    let packed = Golden::open(&dir.join("from_numpy.npz")).unwrap();
+    let packed = NamedArrays::open(&dir.join("from_numpy.npz")).unwrap();
     assert_eq!(packed.get("packed").unwrap().content().unwrap(), expected);
     let scalar = packed.get("scalar").unwrap();
     assert_eq!(

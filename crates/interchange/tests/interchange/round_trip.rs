@@ -3,7 +3,7 @@ use std::io::Write;
 
 use tensortap_abi::DType;
 use tensortap_interchange::{
-    ArrayHead, ArrayWriter, Content, EXPORT_MANIFEST_FILE, ExportManifest, ExportedArray, Golden,
+    ArrayHead, ArrayWriter, Content, EXPORT_MANIFEST_FILE, ExportManifest, ExportedArray, NamedArrays,
     numpy_storage, read_csv, read_txt,
 };
 
@@ -24,11 +24,11 @@ fn manifest() -> ExportManifest {
 }
 
 /// Opens what was written and finds every dtype, shape and byte again.
-fn assert_all_there(golden: &Golden) {
-    assert_eq!(golden.arrays().len(), DType::ALL.len());
+fn assert_all_there(arrays: &NamedArrays) {
+    assert_eq!(arrays.arrays().len(), DType::ALL.len());
     for dtype in DType::ALL {
         let (shape, content) = sample(dtype);
-        let array = golden.get(dtype.name()).unwrap();
+        let array = arrays.get(dtype.name()).unwrap();
         assert_eq!((array.dtype, &array.shape), (dtype, &shape));
         assert_eq!(array.content().unwrap(), content, "{dtype}");
         let mut part = [0; 5];
@@ -48,7 +48,7 @@ fn every_dtype_reads_back_from_npy_with_the_manifest_and_as_bits_without() {
         let bytes = writer.npy(&path, &head(dtype, &shape), &content).unwrap();
         assert_eq!(bytes, fs::metadata(&path).unwrap().len());
     }
-    let bits = Golden::open(dir.path()).unwrap();
+    let bits = NamedArrays::open(dir.path()).unwrap();
     for dtype in DType::ALL {
         let (shape, content) = sample(dtype);
         let (array, stored) = (bits.get(dtype.name()).unwrap(), numpy_storage(dtype, &shape));
@@ -56,8 +56,8 @@ fn every_dtype_reads_back_from_npy_with_the_manifest_and_as_bits_without() {
         assert_eq!(array.content().unwrap(), content);
     }
     fs::write(dir.path().join(EXPORT_MANIFEST_FILE), serde_json::to_string(&manifest()).unwrap()).unwrap();
-    assert_all_there(&Golden::open(dir.path()).unwrap());
-    let one = Golden::open(&dir.path().join("bfloat16.npy")).unwrap();
+    assert_all_there(&NamedArrays::open(dir.path()).unwrap());
+    let one = NamedArrays::open(&dir.path().join("bfloat16.npy")).unwrap();
     assert_eq!(one.arrays()[0].dtype, DType::BFloat16, "the manifest beside a file counts");
 }
 
@@ -73,12 +73,12 @@ fn every_dtype_reads_back_from_archives() {
     let path = dir.path().join("all.safetensors");
     let bytes = writer.safetensors(&path, &arrays).unwrap();
     assert_eq!(bytes, fs::metadata(&path).unwrap().len());
-    assert_all_there(&Golden::open(&path).unwrap());
+    assert_all_there(&NamedArrays::open(&path).unwrap());
     let other = tempfile::tempdir().unwrap();
     let path = other.path().join("all.npz");
     writer.npz(&path, &arrays).unwrap();
     fs::write(other.path().join(EXPORT_MANIFEST_FILE), serde_json::to_string(&manifest()).unwrap()).unwrap();
-    assert_all_there(&Golden::open(&path).unwrap());
+    assert_all_there(&NamedArrays::open(&path).unwrap());
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn scalars_and_empty_arrays_are_arrays_too() {
         let head = ArrayHead { name, dtype, shape };
         let arrays: [(ArrayHead<'_>, &dyn Content); 1] = [(head, &content)];
         writer.npy(&dir.path().join(format!("{name}.npy")), &head, &content).unwrap();
-        let array = Golden::open(&dir.path().join(format!("{name}.npy"))).unwrap();
+        let array = NamedArrays::open(&dir.path().join(format!("{name}.npy"))).unwrap();
         assert_eq!(array.arrays()[0].content().unwrap(), content);
         writer.safetensors(&dir.path().join("one.safetensors"), &arrays).unwrap();
-        let array = Golden::open(&dir.path().join("one.safetensors")).unwrap();
+        let array = NamedArrays::open(&dir.path().join("one.safetensors")).unwrap();
         assert_eq!((&array.arrays()[0].shape[..], array.arrays()[0].dtype), (shape, dtype));
         writer.txt(&dir.path().join("one.txt"), &head, &[], &content).unwrap();
         assert_eq!(read_txt(&dir.path().join("one.txt")).unwrap().content, content);
@@ -178,7 +178,7 @@ fn arrays_larger_than_a_piece_are_whole() {
         let shape = [u64::from(bytes)];
         let path = dir.path().join("large.npy");
         ArrayWriter::new().npy(&path, &head(DType::UInt8, &shape), &content).unwrap();
-        assert!(Golden::open(&path).unwrap().arrays()[0].content().unwrap() == content, "{bytes}");
+        assert!(NamedArrays::open(&path).unwrap().arrays()[0].content().unwrap() == content, "{bytes}");
         let path = dir.path().join("large.bin");
         ArrayWriter::new().raw(&path, &head(DType::UInt8, &shape), &content).unwrap();
         assert!(fs::read(&path).unwrap() == content, "{bytes}");
@@ -213,9 +213,9 @@ fn compressed_archives_of_others_are_read() {
     archive.write_all(&fs::read(&npy).unwrap()).unwrap();
     archive.start_file("readme.txt", options).unwrap();
     archive.finish().unwrap();
-    let golden = Golden::open(&path).unwrap();
-    assert_eq!(golden.arrays().len(), 1);
-    let array = golden.get("weights/w").unwrap();
+    let arrays = NamedArrays::open(&path).unwrap();
+    assert_eq!(arrays.arrays().len(), 1);
+    let array = arrays.get("weights/w").unwrap();
     assert_eq!((array.content().unwrap(), array.numel()), (content.clone(), 2000));
     let mut part = [0; 8];
     array.read_part(4000, &mut part).unwrap();

@@ -1,7 +1,7 @@
 //! What the verbs print with `--json` that make, check or mend files: `export`, `extract`, `verify`, `repair`.
 
 use serde::Serialize;
-use tensortap::format::{Dump, Repair, Verdict};
+use tensortap::format::{Dump, Findings, Repair};
 use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
 use tensortap::{Expect, ExportConfig, ExportReport, ExtractReport, TaskId};
 
@@ -11,7 +11,7 @@ use crate::words::state_name;
 #[derive(Serialize)]
 pub struct VerifyDocument<'a> {
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    findings: &'a Findings,
     dump: String,
     state: &'static str,
     /// Why no record could be checked.
@@ -21,8 +21,8 @@ pub struct VerifyDocument<'a> {
 
 /// Why nothing in a dump could be checked; `None` when something was.
 #[must_use]
-pub fn why_unverifiable(dump: &Dump, verdict: &Verdict) -> Option<String> {
-    (verdict.word() == "unverifiable").then(|| match dump.format().is_foreign() {
+pub fn why_unverifiable(dump: &Dump, findings: &Findings) -> Option<String> {
+    (findings.word() == "unverifiable").then(|| match dump.format().is_foreign() {
         true => format!("dumps of {} have no content hashes; only offsets and counters agree", dump.format()),
         false => "no record has a stored payload with a hash".into(),
     })
@@ -31,12 +31,12 @@ pub fn why_unverifiable(dump: &Dump, verdict: &Verdict) -> Option<String> {
 impl<'a> VerifyDocument<'a> {
     /// What came of checking a dump.
     #[must_use]
-    pub fn of(dump: &Dump, verdict: &'a Verdict) -> VerifyDocument<'a> {
+    pub fn of(dump: &Dump, findings: &'a Findings) -> VerifyDocument<'a> {
         VerifyDocument {
-            verdict,
+            findings,
             dump: dump.dir().display().to_string(),
             state: state_name(&dump.tail()),
-            reason: why_unverifiable(dump, verdict),
+            reason: why_unverifiable(dump, findings),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::SelectorError;
 
-/// One place of a shape pattern.
+/// One dimension of a shape pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Dim {
     Size(u64),
     /// `*`: one dimension of any size.
     Any,
@@ -12,9 +12,9 @@ enum Place {
     Rest,
 }
 
-/// A shape with places left open: `16x128`, `16x*`, `...x64`, `[]`.
+/// A shape with dimensions left open: `16x128`, `16x*`, `...x64`, `[]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShapePattern(Vec<Place>);
+pub struct ShapePattern(Vec<Dim>);
 
 impl ShapePattern {
     /// Reads a pattern.
@@ -23,10 +23,10 @@ impl ShapePattern {
             return Ok(ShapePattern(Vec::new()));
         }
         let place = |part: &str| match part {
-            "*" => Ok(Place::Any),
-            "..." | "…" => Ok(Place::Rest),
+            "*" => Ok(Dim::Any),
+            "..." | "…" => Ok(Dim::Rest),
             digits if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-                digits.parse().map(Place::Size).map_err(|_| SelectorError::NoShape)
+                digits.parse().map(Dim::Size).map_err(|_| SelectorError::NoShape)
             }
             _ => Err(SelectorError::NoShape),
         };
@@ -40,15 +40,15 @@ impl ShapePattern {
 }
 
 /// A shape has at most 8 dimensions, and a run of `...` is tried once, so this ends soon whatever was asked for.
-fn fits(places: &[Place], shape: &[u64]) -> bool {
+fn fits(places: &[Dim], shape: &[u64]) -> bool {
     match places {
         [] => shape.is_empty(),
-        [Place::Rest, Place::Rest, ..] => fits(&places[1..], shape),
-        [Place::Rest] => true,
-        [Place::Rest, rest @ ..] => (0..=shape.len()).any(|skipped| fits(rest, &shape[skipped..])),
+        [Dim::Rest, Dim::Rest, ..] => fits(&places[1..], shape),
+        [Dim::Rest] => true,
+        [Dim::Rest, rest @ ..] => (0..=shape.len()).any(|skipped| fits(rest, &shape[skipped..])),
         [place, rest @ ..] => shape.split_first().is_some_and(|(&size, left)| {
             let here = match place {
-                Place::Size(wanted) => *wanted == size,
+                Dim::Size(wanted) => *wanted == size,
                 _ => true,
             };
             here && fits(rest, left)

@@ -70,7 +70,7 @@ pub fn between(
     after: &Record,
     progress: &Progress<'_>,
 ) -> Result<Delta, FormatError> {
-    let mut walk = Walk::new(before, after);
+    let mut changes = Changes::new(before, after);
     let bytes = before.bin_size.min(after.bin_size);
     let (mut old, mut new) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -81,15 +81,15 @@ pub fn between(
         dump.payload_part(before, at, &mut old)?;
         dump.payload_part(after, at, &mut new)?;
         for (old, new) in old.chunks(BLOCK_BYTES).zip(new.chunks(BLOCK_BYTES)) {
-            walk.block(old, new);
+            changes.block(old, new);
         }
         at += length as u64;
         progress(at, bytes);
     }
-    Ok(walk.end())
+    Ok(changes.end())
 }
 
-struct Walk<'r> {
+struct Changes<'r> {
     dtype: DType,
     shape: &'r [u64],
     numel: u64,
@@ -102,10 +102,10 @@ struct Walk<'r> {
     delta: Delta,
 }
 
-impl<'r> Walk<'r> {
-    fn new(before: &'r Record, after: &Record) -> Walk<'r> {
+impl<'r> Changes<'r> {
+    fn new(before: &'r Record, after: &Record) -> Changes<'r> {
         let shape = before.shape();
-        Walk {
+        Changes {
             dtype: before.dtype,
             shape,
             numel: before.numel,

@@ -23,7 +23,7 @@ pub enum RecordName {
     /// A number that no record has.
     Negative(String),
     /// Whose argument it is. What is left open must not matter.
-    Place {
+    Argument {
         /// The task.
         task: TaskName,
         /// When.
@@ -63,7 +63,7 @@ impl RecordName {
         let (task, rest) = text.split_once('/').map_or((text, None), |(task, rest)| (task, Some(rest)));
         let id = parse_task(task).ok();
         let Some(rest) = rest else {
-            return id.map(|id| Ok(RecordName::Place { task: TaskName::Id(id), stage: None, arg: None }));
+            return id.map(|id| Ok(RecordName::Argument { task: TaskName::Id(id), stage: None, arg: None }));
         };
         let (stage, arg) = rest.split_once('/').map_or((rest, None), |(stage, arg)| (stage, Some(arg)));
         let stage = match parse_stage(stage) {
@@ -77,7 +77,7 @@ impl RecordName {
             Some(Ok(arg)) => Some(arg),
             Some(Err(_)) => return Some(Err(SelectorError::NoArgument)),
         };
-        Some(Ok(RecordName::Place { task, stage: Some(stage), arg }))
+        Some(Ok(RecordName::Argument { task, stage: Some(stage), arg }))
     }
 }
 
@@ -124,14 +124,14 @@ impl RecordName {
     /// Any record of a kernel that runs once.
     #[must_use]
     pub fn of_kernel(name: &str) -> RecordName {
-        RecordName::Place { task: TaskName::Kernel(name.into()), stage: None, arg: None }
+        RecordName::Argument { task: TaskName::Kernel(name.into()), stage: None, arg: None }
     }
 
     fn means(&self, record: &Record, dump: &Dump) -> bool {
         match self {
             RecordName::Index(index) => record.index == *index,
             RecordName::Negative(_) => false,
-            RecordName::Place { task, stage, arg } => {
+            RecordName::Argument { task, stage, arg } => {
                 stage.is_none_or(|stage| stage == record.stage)
                     && arg.is_none_or(|arg| arg == record.arg_index)
                     && task.means(record, dump)
@@ -143,7 +143,7 @@ impl RecordName {
         match self {
             RecordName::Index(index) => index.to_string(),
             RecordName::Negative(text) => text.clone(),
-            RecordName::Place { task, stage, arg } => {
+            RecordName::Argument { task, stage, arg } => {
                 let task = match task {
                     TaskName::Id(id) => short_task(*id),
                     TaskName::Kernel(name) => name.clone(),
@@ -170,7 +170,7 @@ impl TaskName {
 /// Says what the task has, or which tasks there are.
 fn missing(dump: &Dump, name: &RecordName, selection: &Selection) -> Result<QueryError, QueryError> {
     let text = name.text();
-    let RecordName::Place { task, .. } = name else {
+    let RecordName::Argument { task, .. } = name else {
         return Ok(usage(format!("the selectors leave out record {text}")));
     };
     let (mut has, mut first, mut last): (Vec<String>, Option<u64>, Option<u64>) = (Vec::new(), None, None);
@@ -229,7 +229,7 @@ mod tests {
         stage: Option<DumpStage>,
         arg: Option<u16>,
     ) -> Option<Result<RecordName, SelectorError>> {
-        Some(Ok(RecordName::Place { task, stage, arg }))
+        Some(Ok(RecordName::Argument { task, stage, arg }))
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         #[test]
         fn the_name_of_a_place_reads_back(task: u64, after: bool, arg: u16) {
             let stage = if after { DumpStage::AfterCompletion } else { DumpStage::BeforeDispatch };
-            let name = RecordName::Place { task: TaskName::Id(task), stage: Some(stage), arg: Some(arg) };
+            let name = RecordName::Argument { task: TaskName::Id(task), stage: Some(stage), arg: Some(arg) };
             prop_assert_eq!(RecordName::parse(&name.text()), Some(Ok(name)));
         }
 

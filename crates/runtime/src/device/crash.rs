@@ -10,7 +10,7 @@ use tensortap_scene::KernelDef;
 
 use tensortap_sync::HandlerPointer;
 
-use crate::place::Place;
+use crate::whereabouts::Whereabouts;
 
 use super::memory::{Control, CoreView, Table};
 
@@ -94,9 +94,9 @@ fn tell(signal: i32, fault_addr: u64, text: &mut CrashText) -> bool {
     let Some(Core { number, view, kernels }) = CORE.get() else { return false };
     let func_id = view.func_id();
     let kernel = kernels.iter().find(|kernel| kernel.func_id == func_id).map(|kernel| kernel.name);
-    let place = Place { kernel, task: Some(TaskId(view.task_id())), core: Some(number) };
+    let whereabouts = Whereabouts { kernel, task: Some(TaskId(view.task_id())), core: Some(number) };
     let death = DeathCause { signal: Some(signal), code: None };
-    let _ = write!(text, "error: crash in {place}: the device {death}");
+    let _ = write!(text, "error: crash in {whereabouts}: the device {death}");
     if fault_addr != 0 {
         let _ = write!(text, ", at address {fault_addr:#x}");
     }

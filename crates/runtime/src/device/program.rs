@@ -10,7 +10,7 @@ use tensortap_abi::{
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
 use tensortap_recorder::Region;
-use tensortap_scene::{FaultKind, GraphError, Orch, Params, Place, PlacedArg, Registry, Scene};
+use tensortap_scene::{FaultKind, GraphError, Location, Orch, Params, PlacedArg, Registry, Scene};
 use tensortap_sync::park::spins_for;
 
 use super::call::SpecialCall;
@@ -288,7 +288,7 @@ impl<'m> Launch<'m> {
         let specs = self.scene.args(&self.params);
         let placed = (0..table.len()).zip(specs);
         Ok(placed
-            .map(|(i, spec)| PlacedArg::new(spec, Place::permanent(table.read(i).buffer_addr)))
+            .map(|(i, spec)| PlacedArg::new(spec, Location::permanent(table.read(i).buffer_addr)))
             .collect())
     }
 

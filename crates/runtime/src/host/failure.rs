@@ -6,7 +6,7 @@ use tensortap_platform::{DeathCause, PlatformError};
 use tensortap_scene::{GraphError, KernelDef, SceneError};
 
 use super::{InFlightTask, Progress};
-use crate::place::Place;
+use crate::whereabouts::Whereabouts;
 
 /// Why a run could not begin or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -133,27 +133,27 @@ impl RunFailure {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { kernel: self.kernel, task: self.task, core: self.core }
+    fn whereabouts(&self) -> Whereabouts {
+        Whereabouts { kernel: self.kernel, task: self.task, core: self.core }
     }
 }
 
 impl fmt::Display for RunFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, message) = (self.place(), &self.message);
+        let (whereabouts, message) = (self.whereabouts(), &self.message);
         match self.kind {
             _ if self.interrupted => write!(f, "{message}"),
             Some(FailureKind::Signal) => {
                 let death = DeathCause { signal: self.signal, code: None };
-                write!(f, "crash in {place}: the device {death}")?;
+                write!(f, "crash in {whereabouts}: the device {death}")?;
                 // An abort has no address.
                 self.address
                     .filter(|&a| a != 0)
                     .map_or(Ok(()), |address| write!(f, ", at address {address:#x}"))
             }
-            Some(FailureKind::Panic) => write!(f, "panic in {place}: {message}"),
+            Some(FailureKind::Panic) => write!(f, "panic in {whereabouts}: {message}"),
             Some(FailureKind::Stall) if self.core.is_none() => write!(f, "the run hangs: {message}"),
-            Some(FailureKind::Stall) => write!(f, "hang in {place}: {message}"),
+            Some(FailureKind::Stall) => write!(f, "hang in {whereabouts}: {message}"),
             Some(FailureKind::GraphDeadlock) => write!(f, "the graph can never finish: {message}"),
             Some(FailureKind::RingDeadlock) => write!(f, "{message}"),
             Some(FailureKind::Orchestration) => write!(f, "the orchestration failed: {message}"),

@@ -5,7 +5,7 @@ use tensortap_abi::{
     MAX_BLOCKS, MAX_SCHEDULERS, NO_KERNEL, SLOTS_PER_TASK, TensorDesc,
 };
 use tensortap_platform::Device;
-use tensortap_scene::{FaultKind, HostArgs, KernelDef, Params, Place, PlacedArg, Scene};
+use tensortap_scene::{FaultKind, HostArgs, KernelDef, Location, Params, PlacedArg, Scene};
 use zerocopy::IntoBytes;
 
 use super::dump::HostGraph;
@@ -200,7 +200,10 @@ impl<'a> Plan<'a> {
     /// The orchestration's own arguments, where they lie.
     pub fn placed_args(&self) -> Vec<PlacedArg> {
         let specs = self.scene.args(self.params).into_iter();
-        specs.zip(&self.arg_descs).map(|(s, d)| PlacedArg::new(s, Place::permanent(d.buffer_addr))).collect()
+        specs
+            .zip(&self.arg_descs)
+            .map(|(s, d)| PlacedArg::new(s, Location::permanent(d.buffer_addr)))
+            .collect()
     }
 
     /// Addresses and sizes of the orchestration's own arguments.

@@ -3,7 +3,7 @@
 use tensortap_abi::{
     DeviceRange, EdgeCause, EdgeNode, KernelArgs, MAX_ARRAY_TASKS, TaskId, TaskSlot, TaskState,
 };
-use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
+use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Location, TaskHandle, TaskSpec, TensorUse};
 
 use super::slot::{ALIGN, new_slot, payload_layout, poison_new, write_payload};
 use super::{DeviceBuilder, DeviceSetup, GraphObserver, Recording, Runtime};
@@ -101,10 +101,10 @@ impl ArrayBuilder<'_, '_> {
     fn place_buffers(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<(), GraphError> {
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
-            if buffer.place.is_none() {
+            if buffer.location.is_none() {
                 let addr = self.heap.take(buffer.bytes)?;
                 poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
-                buffer.place = Some(Place::permanent(addr));
+                buffer.location = Some(Location::permanent(addr));
             }
         }
         Ok(())

@@ -5,7 +5,9 @@ use tensortap_abi::{
     TaskState, TensorDesc,
 };
 use tensortap_platform::Device;
-use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Orch, Place, TaskHandle, TaskSpec, TensorUse};
+use tensortap_scene::{
+    BufferTable, GraphBuilder, GraphError, Location, Orch, TaskHandle, TaskSpec, TensorUse,
+};
 use tensortap_sync::fanout;
 use zerocopy::IntoBytes;
 
@@ -97,9 +99,9 @@ impl<'d> HostBuilder<'d> {
     fn place_buffers(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<(), GraphError> {
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
-            if buffer.place.is_none() {
+            if buffer.location.is_none() {
                 let addr = self.allocate(buffer.bytes)?;
-                buffer.place = Some(Place::permanent(addr));
+                buffer.location = Some(Location::permanent(addr));
             }
         }
         Ok(())
@@ -133,8 +135,8 @@ impl<'d> HostBuilder<'d> {
     fn append_descs(&mut self, tensors: &[TensorUse], buffers: &BufferTable) {
         for TensorUse { tensor, .. } in tensors {
             let buffer = buffer_of(buffers, tensor);
-            let place = buffer.place.expect("placed before the payload is written");
-            let desc: TensorDesc = tensor.descriptor(&place, buffer.bytes);
+            let location = buffer.location.expect("placed before the payload is written");
+            let desc: TensorDesc = tensor.descriptor(&location, buffer.bytes);
             self.payloads.extend_from_slice(desc.as_bytes());
         }
     }

@@ -51,8 +51,8 @@ pub fn write_payload(
         .map_err(|e| GraphError::Memory(e.to_string()))?;
     for (index, TensorUse { tensor, .. }) in task.tensors.iter().enumerate() {
         let buffer = buffer_of(buffers, tensor);
-        let place = buffer.place.expect("placed before the payload is written");
-        writer.tensor(index, &tensor.descriptor(&place, buffer.bytes));
+        let location = buffer.location.expect("placed before the payload is written");
+        writer.tensor(index, &tensor.descriptor(&location, buffer.bytes));
     }
     for (index, scalar) in task.scalars.iter().enumerate() {
         writer.scalar(index, scalar.bits, scalar.dtype.tag());

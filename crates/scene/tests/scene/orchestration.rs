@@ -2,8 +2,9 @@
 
 use tensortap_abi::{CoreType, DType, Role, TaskId};
 use tensortap_scene::{
-    ArgSpec, Args, BufferTable, GraphBuilder, GraphError, KernelArg, KernelBody, KernelDef, MAX_NAME_BYTES,
-    Orch, Place, PlacedArg, SceneError, TaskBuilder, TaskHandle, TaskSpec, Tensor, TensorUse, kernel_entry,
+    ArgSpec, Args, BufferTable, GraphBuilder, GraphError, KernelArg, KernelBody, KernelDef, Location,
+    MAX_NAME_BYTES, Orch, PlacedArg, SceneError, TaskBuilder, TaskHandle, TaskSpec, Tensor, TensorUse,
+    kernel_entry,
 };
 
 struct Nothing;
@@ -27,7 +28,7 @@ const fn kernel(func_id: u32, name: &'static str, core_type: CoreType) -> Kernel
 static MATRIX: KernelDef = kernel(0, "matrix", CoreType::Aic);
 static VECTOR: KernelDef = kernel(1, "vector", CoreType::Aiv);
 
-/// Keeps every task and edge, and gives a place to what a task writes first.
+/// Keeps every task and edge, and gives a location to what a task writes first.
 #[derive(Default)]
 struct Notebook {
     tasks: Vec<TaskSpec>,
@@ -40,7 +41,7 @@ struct Notebook {
 impl GraphBuilder for Notebook {
     fn add(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<TaskHandle, GraphError> {
         for TensorUse { tensor, .. } in &task.tensors {
-            buffers.get_mut(tensor.buffer()).unwrap().place.get_or_insert(Place::permanent(64));
+            buffers.get_mut(tensor.buffer()).unwrap().location.get_or_insert(Location::permanent(64));
         }
         self.tasks.push(task.clone());
         self.scopes.push(self.open_scopes.join("/"));
@@ -70,7 +71,7 @@ impl GraphBuilder for Notebook {
 
 fn orchestrate(body: impl FnOnce(&mut Orch<'_>) -> Result<(), GraphError>) -> Result<Notebook, GraphError> {
     let mut notebook = Notebook::default();
-    let arg = PlacedArg::new(ArgSpec::input("a", DType::Float32, &[4, 4]), Place::permanent(0));
+    let arg = PlacedArg::new(ArgSpec::input("a", DType::Float32, &[4, 4]), Location::permanent(0));
     body(&mut Orch::new(&mut notebook, [arg])?)?;
     Ok(notebook)
 }

@@ -2,7 +2,7 @@
 
 use tensortap_abi::TaskId;
 use tensortap_scene::{
-    BufferTable, GraphBuilder, GraphError, Orch, Place, PlacedArg, Scene, TaskHandle, TaskSpec, TensorUse,
+    BufferTable, GraphBuilder, GraphError, Location, Orch, PlacedArg, Scene, TaskHandle, TaskSpec, TensorUse,
 };
 
 use super::{Given, params};
@@ -24,7 +24,7 @@ pub fn ring_use(scene: &dyn Scene, given: Given<'_>) -> RingUse {
     let params = params(scene, given);
     let mut meter = RingMeter { open: vec![RingUse::default()], ..RingMeter::default() };
     let args = scene.args(&params).into_iter();
-    let args = args.map(|spec| PlacedArg::new(spec, Place::permanent(1 << 20)));
+    let args = args.map(|spec| PlacedArg::new(spec, Location::permanent(1 << 20)));
     let mut orch = Orch::new(&mut meter, args).unwrap();
     scene.orchestrate(&mut orch, &params).unwrap();
     meter.most
@@ -43,7 +43,7 @@ impl GraphBuilder for RingMeter {
         scope.tasks += 1;
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked before");
-            if buffer.place.replace(Place::permanent(1 << 20)).is_none() {
+            if buffer.location.replace(Location::permanent(1 << 20)).is_none() {
                 scope.bytes += buffer.bytes;
                 self.most.total_bytes += buffer.bytes;
             }

@@ -38,7 +38,8 @@ impl Matrix {
     }
 }
 
-struct Golden<'c> {
+/// The weights, and the caches as they fill.
+struct Model<'c> {
     config: &'c Config,
     embedding: Vec<f64>,
     attention_norm: Vec<f64>,
@@ -60,22 +61,22 @@ struct Golden<'c> {
 
 /// Golden caches, logits and tokens.
 pub(super) fn decode(config: &Config, args: &HostArgs) -> Vec<HostTensor> {
-    let mut golden = Golden::new(config, args);
+    let mut model = Model::new(config, args);
     let mut ids = args.get("prompt").get::<i32>();
     let mut logits: Vec<f64> = Vec::new();
     for position in 0..size(config.positions()) {
         let token = usize::try_from(ids[position]).expect("tokens are places in the vocabulary");
-        let x = golden.forward(token, position);
+        let x = model.forward(token, position);
         if position + 1 >= size(config.prompt) {
-            let row = golden.predict(&x);
+            let row = model.predict(&x);
             ids.push(i32::try_from(greatest(&row)).expect("a vocabulary has at most 8192 tokens"));
             logits.extend(row);
         }
     }
     let cache = [config.layers, config.positions(), config.kv_heads, config.head_dim()];
     vec![
-        rounded::<f16>("k_cache", &cache, &golden.keys.concat()),
-        rounded::<f16>("v_cache", &cache, &golden.values.concat()),
+        rounded::<f16>("k_cache", &cache, &model.keys.concat()),
+        rounded::<f16>("v_cache", &cache, &model.values.concat()),
         rounded::<f32>("logits", &[config.tokens, config.vocab], &logits),
         HostTensor::new("tokens", &[config.tokens], &ids[size(config.prompt)..]),
     ]
@@ -93,9 +94,9 @@ fn to_f16(values: Vec<f64>) -> impl Iterator<Item = f64> {
     values.into_iter().map(|v| f16::from_f64(v).to_f64())
 }
 
-impl<'c> Golden<'c> {
-    fn new(config: &'c Config, args: &HostArgs) -> Golden<'c> {
-        Golden {
+impl<'c> Model<'c> {
+    fn new(config: &'c Config, args: &HostArgs) -> Model<'c> {
+        Model {
             config,
             embedding: values(args, "embedding"),
             attention_norm: values(args, "attention_norm"),

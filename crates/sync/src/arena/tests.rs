@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{ArenaCursors, Consumer, Place, Space};
+use super::{ArenaCursors, Consumer, NextPiece, Space};
 use crate::cursor::{CursorError, ReadError};
 use crate::testing::{ROUNDS, cases, insist};
 use crate::{Line, SharedU64};
@@ -29,7 +29,7 @@ fn a_piece_that_would_straddle_the_end_begins_behind_it() {
     let words = Words::default();
     let mut space = Space::new(words.cursors(), BYTES);
     assert_eq!(space.reserve(400, 64), Some(0));
-    assert_eq!(space.place(64), Place { position: 448, to_end: 64 });
+    assert_eq!(space.next_piece(64), NextPiece { position: 448, to_end: 64 });
     assert_eq!(space.reserve(65, 64), None, "the skipped end and the piece need 177 bytes, 112 are free");
     words.consumed.set(100);
     assert_eq!(space.reserve(65, 64), Some(512));
@@ -149,7 +149,7 @@ proptest! {
             }
             let align = 1 << (2 * align_log);
             let Some(position) = space.reserve(bytes, align) else {
-                let Place { position, to_end } = space.place(align);
+                let NextPiece { position, to_end } = space.next_piece(align);
                 let skipped = position - space.written() + if bytes > to_end { to_end } else { 0 };
                 prop_assert!(skipped + bytes + space.in_use() > BYTES, "refused although it fits");
                 continue;

@@ -8,7 +8,7 @@ use tensortap_query::fields::{Cells, Row, STATS, fields};
 use tensortap_query::number::{bytes, counted, grouped};
 use tensortap_query::words::{printable, what_ran};
 
-use super::{Extent, Seen, Source};
+use super::{EachMeasured, Extent, Seen};
 use crate::fit::Fit;
 use crate::stream_table::{StreamTable, column};
 
@@ -34,7 +34,7 @@ pub fn write(
     extent: &Extent,
     seen: &Seen,
     only_flagged: bool,
-    source: impl Source,
+    source: impl EachMeasured,
 ) -> anyhow::Result<()> {
     writeln!(out, "{}: {}\n", dump.dir().display(), printable(&what_ran(dump)))?;
     let fit = Fit::terminal(&DISPENSABLE).of(dump);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tensortap_abi::{MAX_TENSORS, NO_SLOT, PayloadLayout, RING_COUNT, TaskId, TaskState, ThreadState};
 use tensortap_geometry::Footprint;
-use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Place, TaskHandle, TaskSpec, TensorUse};
+use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Location, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::fanout;
 use tensortap_sync::retire::{RetireRing, SlotRing};
 
@@ -173,7 +173,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
     ) -> Result<bool, GraphError> {
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
-            if buffer.place.is_some() {
+            if buffer.location.is_some() {
                 continue;
             }
             let bytes = piece_bytes(buffer.bytes);
@@ -194,7 +194,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
             self.map.forget(addr);
             let version = id.local() / self.setup.args.ring_slots;
-            buffer.place = Some(Place { addr, owner_task: id.0, owner_slot: slot, version });
+            buffer.location = Some(Location { addr, owner_task: id.0, owner_slot: slot, version });
         }
         Ok(true)
     }
@@ -211,7 +211,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         let mut uses = [None; MAX_TENSORS];
         self.found.clear();
         for (index, TensorUse { tensor, role }) in task.tensors.iter().enumerate() {
-            let addr = buffer_of(buffers, tensor).place.expect("placed above").addr;
+            let addr = buffer_of(buffers, tensor).location.expect("placed above").addr;
             let bytes = Footprint::new(tensor.layout(), addr);
             let arg_index = u16::try_from(index).expect("at most 16");
             self.map.find(addr, &bytes, *role, arg_index, is_live, &mut self.found);
@@ -227,7 +227,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         let mut owners = [NO_SLOT; MAX_TENSORS];
         let mut count = 0;
         for TensorUse { tensor, .. } in &task.tensors {
-            let owner = buffer_of(buffers, tensor).place.map_or(NO_SLOT, |p| p.owner_slot);
+            let owner = buffer_of(buffers, tensor).location.map_or(NO_SLOT, |p| p.owner_slot);
             if owner != NO_SLOT && owner != slot && !owners[..count].contains(&owner) {
                 // The owner's scope is open and holds it, so it is not about to retire.
                 self.run.slots.refs(owner).add(1);
@@ -241,7 +241,8 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
     /// The outermost scope that needs the slot: that of the oldest buffer the task is the first to write.
     fn holding_depth(&self, task: &TaskSpec, buffers: &BufferTable, id: TaskId) -> usize {
         let first_written = task.tensors.iter().filter_map(|t| buffers.get(t.tensor.buffer()));
-        let owned = first_written.filter(|b| b.place.is_some_and(|p| p.owner_task == id.0)).map(|b| b.depth);
+        let owned =
+            first_written.filter(|b| b.location.is_some_and(|p| p.owner_task == id.0)).map(|b| b.depth);
         owned.min().unwrap_or(usize::MAX).min(self.scopes.len() - 1)
     }
 
@@ -256,17 +257,17 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         self.advice = Some(Advice::new(ring, resource, self.scopes.len() - 1, self.most_edges, now));
     }
 
-    /// After a deadlock: counts a task instead of adding it, and gives its buffers a stand-in place.
+    /// After a deadlock: counts a task instead of adding it, and gives its buffers a stand-in location.
     fn count(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> TaskHandle {
         let ring = self.ring_index();
         let mut holder = self.scopes.len() - 1;
         let mut pieces = Vec::new();
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
-            if buffer.place.is_none() {
+            if buffer.location.is_none() {
                 pieces.push(piece_bytes(buffer.bytes));
                 holder = holder.min(buffer.depth);
-                buffer.place = Some(Place::permanent(self.setup.args.heap.addr));
+                buffer.location = Some(Location::permanent(self.setup.args.heap.addr));
             }
         }
         let before = self.advice.as_ref().map(|a| a.mark(ring)).unwrap_or_default();

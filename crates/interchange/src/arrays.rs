@@ -25,14 +25,14 @@ const MAX_DEPTH: usize = 1;
 /// An array of a `.npy` file is named as the file without its extension, others as their file names them. When the folder
 /// has the manifest of an export, dtypes that the format lacks are put right.
 #[derive(Debug)]
-pub struct Golden {
-    arrays: Vec<GoldenArray>,
+pub struct NamedArrays {
+    arrays: Vec<NamedArray>,
     places: HashMap<String, usize>,
 }
 
 /// One named array. Its bytes are read when asked for.
 #[derive(Clone)]
-pub struct GoldenArray {
+pub struct NamedArray {
     /// Its name.
     pub name: String,
     /// Element type.
@@ -44,19 +44,19 @@ pub struct GoldenArray {
     /// Bytes of an element as the file has them.
     width: usize,
     order: Order,
-    place: Place,
+    bytes_at: BytesAt,
 }
 
 /// Where an array's bytes are.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum BytesAt {
     File { offset: u64 },
     Zip { archive: SharedArchive, entry: usize, skip: u64 },
 }
 
-impl Golden {
+impl NamedArrays {
     /// Opens a file, or all such files of a folder and of the folders in it.
-    pub fn open(path: &Path) -> Result<Golden, InterchangeError> {
+    pub fn open(path: &Path) -> Result<NamedArrays, InterchangeError> {
         let metadata = fs::metadata(path).at("open", path)?;
         let mut files = Vec::new();
         if metadata.is_dir() {
@@ -65,32 +65,32 @@ impl Golden {
         } else {
             files.push(path.to_path_buf());
         }
-        let mut golden = Golden { arrays: Vec::new(), places: HashMap::new() };
+        let mut opened = NamedArrays { arrays: Vec::new(), places: HashMap::new() };
         for file in &files {
-            open_file(file)?.into_iter().try_for_each(|array| golden.add(array))?;
+            open_file(file)?.into_iter().try_for_each(|array| opened.add(array))?;
         }
-        if golden.arrays.is_empty() {
+        if opened.arrays.is_empty() {
             return Err(InterchangeError::NoArrays { path: path.into() });
         }
-        golden.restore_dtypes(path)?;
-        Ok(golden)
+        opened.restore_dtypes(path)?;
+        Ok(opened)
     }
 
     /// Every array, in the order of file names, then of the file.
     #[must_use]
-    pub fn arrays(&self) -> &[GoldenArray] {
+    pub fn arrays(&self) -> &[NamedArray] {
         &self.arrays
     }
 
     /// The array of a name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&GoldenArray> {
+    pub fn get(&self, name: &str) -> Option<&NamedArray> {
         self.places.get(name).map(|place| &self.arrays[*place])
     }
 
-    fn add(&mut self, array: GoldenArray) -> Result<(), InterchangeError> {
+    fn add(&mut self, array: NamedArray) -> Result<(), InterchangeError> {
         if let Some(place) = self.places.get(&array.name) {
-            let GoldenArray { name, path: one, .. } = &self.arrays[*place];
+            let NamedArray { name, path: one, .. } = &self.arrays[*place];
             let (name, one, other) = (name.clone(), one.clone(), array.path);
             return Err(InterchangeError::Duplicate { name, one, other });
         }
@@ -117,23 +117,23 @@ impl Golden {
     }
 }
 
-impl GoldenArray {
-    /// `have` is how many bytes there can be at `place`.
+impl NamedArray {
+    /// `have` is how many bytes there can be at `bytes_at`.
     pub(crate) fn new(
         path: &Path,
         name: String,
         dtype: DType,
         shape: Vec<u64>,
         order: Order,
-        place: Place,
+        bytes_at: BytesAt,
         have: u64,
-    ) -> Result<GoldenArray, InterchangeError> {
+    ) -> Result<NamedArray, InterchangeError> {
         let need = content_bytes(dtype, &shape).unwrap_or(u64::MAX);
         if need > have {
             return Err(InterchangeError::Short { path: path.into(), name, need, have });
         }
         let width = dtype.bits().div_ceil(8) as usize;
-        Ok(GoldenArray { name, dtype, shape, path: path.into(), bytes: need, width, order, place })
+        Ok(NamedArray { name, dtype, shape, path: path.into(), bytes: need, width, order, bytes_at })
     }
 
     /// Bytes of content.
@@ -162,7 +162,7 @@ impl GoldenArray {
 
     /// All of the content: little endian, last dimension fastest, whatever the file's order.
     pub fn content(&self) -> Result<Vec<u8>, InterchangeError> {
-        let GoldenArray { path, name, bytes, .. } = self;
+        let NamedArray { path, name, bytes, .. } = self;
         let no_memory =
             || InterchangeError::NoMemory { path: path.clone(), name: name.clone(), bytes: *bytes };
         let length = usize::try_from(*bytes).map_err(|_| no_memory())?;
@@ -177,7 +177,7 @@ impl GoldenArray {
     pub fn read_part(&self, offset: u64, into: &mut [u8]) -> Result<(), InterchangeError> {
         let need = offset.saturating_add(into.len() as u64);
         if need > self.bytes {
-            let GoldenArray { path, name, bytes: have, .. } = self.clone();
+            let NamedArray { path, name, bytes: have, .. } = self.clone();
             return Err(InterchangeError::Short { path, name, need, have });
         }
         if self.order.is_ours() {
@@ -187,19 +187,19 @@ impl GoldenArray {
     }
 
     fn read_stored(&self, offset: u64, into: &mut [u8]) -> Result<(), InterchangeError> {
-        match &self.place {
-            Place::File { offset: start } => {
+        match &self.bytes_at {
+            BytesAt::File { offset: start } => {
                 let file = open_regular(&self.path)?;
                 file.read_exact_at(into, start.saturating_add(offset)).at("read", &self.path)
             }
-            Place::Zip { archive, entry, skip } => {
+            BytesAt::Zip { archive, entry, skip } => {
                 npz::read_entry(&self.path, archive, *entry, skip.saturating_add(offset), into)
             }
         }
     }
 }
 
-impl fmt::Debug for GoldenArray {
+impl fmt::Debug for NamedArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {:?} in {}", self.name, self.dtype, self.shape, self.path.display())
     }
@@ -223,7 +223,7 @@ fn format_of(path: &Path) -> Option<&'static str> {
     ["npy", "npz", "safetensors"].into_iter().find(|known| extension.eq_ignore_ascii_case(known))
 }
 
-fn open_file(path: &Path) -> Result<Vec<GoldenArray>, InterchangeError> {
+fn open_file(path: &Path) -> Result<Vec<NamedArray>, InterchangeError> {
     let file = open_regular(path)?;
     match format_of(path) {
         Some("npz") => npz::open(path, file),
@@ -233,7 +233,7 @@ fn open_file(path: &Path) -> Result<Vec<GoldenArray>, InterchangeError> {
     }
 }
 
-fn open_npy(path: &Path, mut file: File) -> Result<GoldenArray, InterchangeError> {
+fn open_npy(path: &Path, mut file: File) -> Result<NamedArray, InterchangeError> {
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let mut prefix = Vec::new();
     (&mut file).take(npy::MAX_PREFIX_BYTES as u64).read_to_end(&mut prefix).at("read", path)?;
@@ -245,8 +245,8 @@ fn open_npy(path: &Path, mut file: File) -> Result<GoldenArray, InterchangeError
         }
     };
     let have = file.metadata().at("measure", path)?.len().saturating_sub(header.data_offset);
-    let place = Place::File { offset: header.data_offset };
-    GoldenArray::new(path, name, header.dtype, header.shape, header.order, place, have)
+    let bytes_at = BytesAt::File { offset: header.data_offset };
+    NamedArray::new(path, name, header.dtype, header.shape, header.order, bytes_at, have)
 }
 
 /// A pipe or a device could block for ever.

@@ -4,7 +4,7 @@ use tensortap_abi::{CoreType, SLOTS_PER_TASK, TaskId};
 
 /// Where a run went wrong, as far as it is known. Displaying it allocates nothing: a signal handler does it, too.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct Whereabouts {
     /// Kernel that ran.
     pub kernel: Option<&'static str>,
     /// Task it ran for.
@@ -13,7 +13,7 @@ pub struct Place {
     pub core: Option<u32>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Whereabouts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         if let Some(kernel) = self.kernel {
@@ -41,13 +41,13 @@ mod tests {
 
     #[test]
     fn what_is_known_is_named() {
-        let all = Place { kernel: Some("mul"), task: Some(TaskId(3)), core: Some(5) };
+        let all = Whereabouts { kernel: Some("mul"), task: Some(TaskId(3)), core: Some(5) };
         assert_eq!(all.to_string(), "kernel `mul`, task 0x0000000000000003, core 5 (AIV of block 1)");
         assert_eq!(
-            Place { kernel: None, ..all }.to_string(),
+            Whereabouts { kernel: None, ..all }.to_string(),
             "task 0x0000000000000003, core 5 (AIV of block 1)"
         );
-        assert_eq!(Place { core: None, ..all }.to_string(), "kernel `mul`, task 0x0000000000000003");
-        assert_eq!(Place::default().to_string(), "a device thread");
+        assert_eq!(Whereabouts { core: None, ..all }.to_string(), "kernel `mul`, task 0x0000000000000003");
+        assert_eq!(Whereabouts::default().to_string(), "a device thread");
     }
 }

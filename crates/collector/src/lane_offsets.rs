@@ -14,7 +14,7 @@ pub(crate) const DISCARD: u64 = offset_of!(DumpSetupHeader, discard) as u64;
 
 /// Offsets of one thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
+pub(crate) struct LaneOffsets {
     geometry: DumpGeometry,
     thread: u32,
 }
@@ -27,9 +27,9 @@ macro_rules! words {
     };
 }
 
-impl Places {
-    pub(crate) fn new(geometry: DumpGeometry, thread: u32) -> Places {
-        Places { geometry, thread }
+impl LaneOffsets {
+    pub(crate) fn new(geometry: DumpGeometry, thread: u32) -> LaneOffsets {
+        LaneOffsets { geometry, thread }
     }
 
     /// The thread's [`DumpBufferState`].
