@@ -11,8 +11,8 @@ use tensortap_sync::signs;
 use tensortap_values::content_hash;
 
 use crate::{
-    CollectError, CollectEvent, Listener, PayloadPath, RegionMemory, RunEnd, Sink, StreamError, Summary,
-    ThreadSummary, WriteError,
+    CollectError, CollectEvent, LaneSummary, Listener, PayloadPath, RegionMemory, RunEnd, Sink, StreamError,
+    Summary, WriteError,
     dedup::ContentKey,
     drain::{Drain, DrainError},
     lane_offsets::DISCARD,
@@ -87,17 +87,17 @@ pub struct Collector<M, S> {
     memory: Arc<M>,
     store: Store<S>,
     batch: bool,
-    threads: Vec<Thread>,
+    lanes: Vec<Lane>,
     /// Number of the stream of records that the host makes itself, and how many it made.
-    host_thread: u32,
+    host_lane: u32,
     host_records: u64,
     taken: Taken,
     failure: Option<WriteError>,
     listener: Listener,
 }
 
-/// A device thread, and why it is followed no more.
-struct Thread {
+/// A lane, and why it is followed no more.
+struct Lane {
     drain: Drain,
     ended: Option<StreamError>,
 }
@@ -116,16 +116,16 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         let batch = collect == DumpCollect::Batch;
         let memory = Arc::new(memory);
         let shared: SharedRegion = memory.clone();
-        let threads = (0..geometry.lanes).map(|thread| {
-            let stream = Stream::new(shared.clone(), geometry, thread, run_id, batch);
-            Thread { drain: Drain::new(geometry, device_memory, stream, batch), ended: None }
+        let lanes = (0..geometry.lanes).map(|lane| {
+            let stream = Stream::new(shared.clone(), geometry, lane, run_id, batch);
+            Lane { drain: Drain::new(geometry, device_memory, stream, batch), ended: None }
         });
         Ok(Collector {
             memory,
             store: Store::new(sink, payload_path, dedup_entries, sync),
             batch,
-            threads: threads.collect(),
-            host_thread: geometry.lanes,
+            lanes: lanes.collect(),
+            host_lane: geometry.lanes,
             host_records: 0,
             taken: Taken::default(),
             failure: None,
@@ -138,7 +138,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         &self.memory
     }
 
-    /// Takes everything visible once, of every thread. In a batch nothing is taken before the end.
+    /// Takes everything visible once, of every lane. In a batch nothing is taken before the end.
     ///
     /// # Errors
     /// When the region cannot be reached. Damage and write errors are told to the listener and counted instead.
@@ -153,8 +153,8 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
     /// When the region cannot be reached.
     pub fn finish(mut self, end: &RunEnd) -> Result<Summary, CollectError> {
         while self.drain_all()?.records > 0 {}
-        for index in 0..self.threads.len() {
-            self.end_thread(index)?;
+        for index in 0..self.lanes.len() {
+            self.end_lane(index)?;
         }
         let mut summary = self.summary(end.status)?;
         let Collector { store, mut listener, .. } = self;
@@ -210,7 +210,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         }
         let seqs = self.host_records..self.host_records + 1;
         self.host_records += 1;
-        match self.store.append(self.host_thread, seqs, &[record]) {
+        match self.store.append(self.host_lane, seqs, &[record]) {
             Ok(()) => Ok(()),
             Err(error) => self.give_up(error),
         }
@@ -218,52 +218,52 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
 
     fn drain_all(&mut self) -> Result<Progress, CollectError> {
         let mut progress = Progress::default();
-        for index in 0..self.threads.len() {
-            progress.records += self.drain_thread(index)?;
+        for index in 0..self.lanes.len() {
+            progress.records += self.drain_lane(index)?;
         }
         Ok(progress)
     }
 
-    fn drain_thread(&mut self, index: usize) -> Result<u64, CollectError> {
-        let Thread { drain, ended } = &mut self.threads[index];
+    fn drain_lane(&mut self, index: usize) -> Result<u64, CollectError> {
+        let Lane { drain, ended } = &mut self.lanes[index];
         if ended.is_some() || self.failure.is_some() {
             return self.pass_over(index);
         }
         let drained = drain.drain(&*self.memory, &mut self.store, &mut self.taken);
         if let Some((seq, fault)) = drain.first_fault.take() {
-            let thread = drain.stream.thread();
-            (self.listener)(CollectEvent::CorruptRecord { thread, seq, fault });
+            let lane = drain.stream.lane();
+            (self.listener)(CollectEvent::CorruptRecord { lane, seq, fault });
         }
         match drained {
             Ok(records) => return Ok(records),
             Err(DrainError::Memory(error)) => return Err(error.into()),
             Err(DrainError::Write(error)) => self.fail(error)?,
             Err(DrainError::Damaged(error)) => {
-                (self.listener)(CollectEvent::ThreadEnded(&error));
+                (self.listener)(CollectEvent::LaneEnded(&error));
                 *ended = Some(error);
-                self.end_thread(index)?;
+                self.end_lane(index)?;
             }
         }
         self.pass_over(index)
     }
 
-    /// Enters what a thread has begun and will not end.
-    fn end_thread(&mut self, index: usize) -> Result<(), CollectError> {
+    /// Enters what a lane has begun and will not end.
+    fn end_lane(&mut self, index: usize) -> Result<(), CollectError> {
         if self.failure.is_some() {
             return Ok(());
         }
-        match self.threads[index].drain.end(&mut self.store) {
+        match self.lanes[index].drain.end(&mut self.store) {
             Ok(()) => Ok(()),
             Err(error) => self.give_up(error),
         }
     }
 
-    /// Keeps a thread from waiting for space whose content nobody will read.
+    /// Keeps a lane from waiting for space whose content nobody will read.
     fn pass_over(&mut self, index: usize) -> Result<u64, CollectError> {
-        let stream = &mut self.threads[index].drain.stream;
+        let stream = &mut self.lanes[index].drain.stream;
         let sane = stream.release_unread()?;
         stream.restate()?;
-        // A thread of which not even the cursors make sense could wait for ever.
+        // A lane of which not even the cursors make sense could wait for ever.
         if self.failure.is_some() || !sane && !self.batch {
             signs::order_discard(self.word(DISCARD))?;
         }
@@ -297,14 +297,11 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         if let Some(error) = &self.failure {
             summary.fail(error);
         }
-        for Thread { drain, ended } in &self.threads {
+        for Lane { drain, ended } in &self.lanes {
             let state = drain.stream.read_state()?;
             let account = self.account(drain);
             summary.corrupt_records += drain.corrupt_records();
-            summary.add_thread(
-                ThreadSummary::new(drain.stream.thread(), &state, &account, ended.clone()),
-                &state,
-            );
+            summary.add_lane(LaneSummary::new(drain.stream.lane(), &state, &account, ended.clone()), &state);
         }
         summary.set_entered(self.store.totals());
         Ok(summary)

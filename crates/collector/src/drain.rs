@@ -1,4 +1,4 @@
-//! Takes one device thread's records out of the region, checks them and stores them.
+//! Takes one lane's records out of the region, checks them and stores them.
 
 mod definitions;
 mod pieces;
@@ -22,7 +22,7 @@ use self::pieces::Unfinished;
 /// Payload bytes after which a frame is written and space given back, though more records are at hand.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
 
-/// Why a thread's records end, or the whole collection.
+/// Why a lane's records end, or the whole collection.
 #[derive(Debug)]
 pub(crate) enum DrainError {
     Damaged(StreamError),
@@ -48,7 +48,7 @@ impl From<StoreError> for DrainError {
     }
 }
 
-/// One device thread.
+/// One lane.
 #[derive(Debug)]
 pub(crate) struct Drain {
     pub(crate) stream: Stream,
@@ -113,7 +113,7 @@ impl Drain {
         self.seen
     }
 
-    /// Takes everything visible, but no more than fits into all buffers, so that no thread starves another. Returns
+    /// Takes everything visible, but no more than fits into all buffers, so that no lane starves another. Returns
     /// how many records that were.
     pub(crate) fn drain<S: Sink>(
         &mut self,
@@ -142,7 +142,7 @@ impl Drain {
         if self.records.is_empty() {
             return Ok(());
         }
-        store.append(self.stream.thread(), self.indexed..self.seen, &self.records)?;
+        store.append(self.stream.lane(), self.indexed..self.seen, &self.records)?;
         self.indexed = self.seen;
         self.records.clear();
         Ok(())
@@ -163,8 +163,8 @@ impl Drain {
         let checked = self.check(taken);
         let spans: Vec<_> =
             checked.iter().map(|record| record.as_ref().ok().and_then(Checked::span)).collect();
-        let (offsets, thread) = (self.stream.offsets(), self.stream.thread());
-        let extents = extents(offsets, thread, self.geometry.arena_bytes, &spans);
+        let (offsets, lane) = (self.stream.offsets(), self.stream.lane());
+        let extents = extents(offsets, lane, self.geometry.arena_bytes, &spans);
         for (record, extent) in checked.into_iter().zip(extents) {
             match record {
                 Ok(record) => self.store(memory, store, record, extent)?,
@@ -293,7 +293,7 @@ impl Drain {
         if self.records.is_empty() {
             store.flush()?;
         } else {
-            store.append(self.stream.thread(), self.indexed..upto, &self.records)?;
+            store.append(self.stream.lane(), self.indexed..upto, &self.records)?;
             self.indexed = upto;
             self.records.clear();
         }
@@ -310,7 +310,7 @@ impl Drain {
         self.batch && extent.bytes > 0 && reuse < self.stream.write_cursor()
     }
 
-    /// Gives back the space of damaged records, which nobody knows how much it was, once the thread stands still: it
+    /// Gives back the space of damaged records, which nobody knows how much it was, once the lane stands still: it
     /// may be waiting for that space. A payload that is being filled all the while is refused when it comes.
     fn settle_doubt(&mut self, memory: &impl RegionMemory) -> Result<(), DrainError> {
         if !self.space_in_doubt || self.batch {

@@ -8,12 +8,12 @@ use crate::{RecordFault, StreamError, WriteError};
 pub enum CollectEvent<'a> {
     /// The files can take no more. The run goes on without its dump.
     WriteFailed(&'a WriteError),
-    /// A thread's half of the region is damaged; its records end here.
-    ThreadEnded(&'a StreamError),
-    /// The first record of a thread that is not what it claims to be. Later ones are only counted.
+    /// A lane's half of the region is damaged; its records end here.
+    LaneEnded(&'a StreamError),
+    /// The first record of a lane that is not what it claims to be. Later ones are only counted.
     CorruptRecord {
-        /// Device thread.
-        thread: u32,
+        /// Lane.
+        lane: u32,
         /// Sequence number.
         seq: u64,
         /// What is wrong with it.
@@ -25,10 +25,10 @@ impl fmt::Display for CollectEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CollectEvent::WriteFailed(error) => write!(f, "the run goes on without its dump: {error}"),
-            CollectEvent::ThreadEnded(error) => error.fmt(f),
-            CollectEvent::CorruptRecord { thread, seq, fault } => write!(
+            CollectEvent::LaneEnded(error) => error.fmt(f),
+            CollectEvent::CorruptRecord { lane, seq, fault } => write!(
                 f,
-                "record {seq} of device thread {thread} is damaged and left out: {fault}; a kernel may have written \
+                "record {seq} of lane {lane} is damaged and left out: {fault}; a kernel may have written \
                  into the dump region, and further damaged records are only counted"
             ),
         }

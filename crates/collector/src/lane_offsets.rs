@@ -1,4 +1,4 @@
-//! Where the words of one thread lie in the region. Computed from the host's own geometry, never read from the region.
+//! Where the words of one lane lie in the region. Computed from the host's own geometry, never read from the region.
 
 use std::mem::offset_of;
 
@@ -12,11 +12,11 @@ pub(crate) const HEARTBEAT: u64 = offset_of!(DumpSetupHeader, heartbeat) as u64;
 /// Offset of the word that makes producers discard.
 pub(crate) const DISCARD: u64 = offset_of!(DumpSetupHeader, discard) as u64;
 
-/// Offsets of one thread.
+/// Offsets of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneOffsets {
     geometry: DumpGeometry,
-    thread: u32,
+    lane: u32,
 }
 
 macro_rules! words {
@@ -28,13 +28,13 @@ macro_rules! words {
 }
 
 impl LaneOffsets {
-    pub(crate) fn new(geometry: DumpGeometry, thread: u32) -> LaneOffsets {
-        LaneOffsets { geometry, thread }
+    pub(crate) fn new(geometry: DumpGeometry, lane: u32) -> LaneOffsets {
+        LaneOffsets { geometry, lane }
     }
 
-    /// The thread's [`DumpBufferState`].
+    /// The lane's [`DumpBufferState`].
     pub(crate) fn state(self) -> u64 {
-        let index = u64::from(self.thread);
+        let index = u64::from(self.lane);
         self.geometry.states_offset() + index * size_of::<DumpBufferState>() as u64
     }
 
@@ -57,7 +57,7 @@ impl LaneOffsets {
         acknowledged,
     }
 
-    /// Buffers of the thread.
+    /// Buffers of the lane.
     pub(crate) fn buffers(self) -> u32 {
         self.geometry.buffers
     }
@@ -69,7 +69,7 @@ impl LaneOffsets {
 
     /// The entries of the free queue, `u32` each.
     pub(crate) fn free_entries(self) -> u64 {
-        self.geometry.queues_offset() + u64::from(self.thread) * self.geometry.queue_bytes()
+        self.geometry.queues_offset() + u64::from(self.lane) * self.geometry.queue_bytes()
     }
 
     /// The entries of the ready queue, `u32` each.
@@ -79,7 +79,7 @@ impl LaneOffsets {
 
     /// Header of a buffer.
     pub(crate) fn buffer(self, number: u32) -> u64 {
-        let index = u64::from(self.thread) * u64::from(self.geometry.buffers) + u64::from(number);
+        let index = u64::from(self.lane) * u64::from(self.geometry.buffers) + u64::from(number);
         self.geometry.buffers_offset() + index * self.geometry.buffer_bytes()
     }
 
@@ -96,6 +96,6 @@ impl LaneOffsets {
     /// The byte of the arena that holds a position.
     pub(crate) fn arena(self, position: u64) -> u64 {
         let arena_bytes = self.geometry.arena_bytes;
-        self.geometry.arenas_offset() + u64::from(self.thread) * arena_bytes + position % arena_bytes
+        self.geometry.arenas_offset() + u64::from(self.lane) * arena_bytes + position % arena_bytes
     }
 }

@@ -10,7 +10,7 @@
 //! - [`Sink`] is where it all goes: a `DumpWriter`, or a test.
 //!
 //! ## Order
-//! Per thread, for the records at hand: payloads are written, then the index frame that refers to them, then the consumed
+//! Per lane, for the records at hand: payloads are written, then the index frame that refers to them, then the consumed
 //! cursor moves and the records count as acknowledged. With `sync` both writes are synced in between. Whatever dies in
 //! between, the index refers only to bytes that are there. A payload in pieces has its range in the file from its
 //! beginning; its space in the arena is given back piece by piece, its record is entered with its end.
@@ -90,4 +90,4 @@ pub use memory::{DeviceRegion, RegionMemory};
 pub use payload::PayloadPath;
 pub use sink::Sink;
 pub use stream::StreamError;
-pub use summary::{RunEnd, Summary, ThreadSummary};
+pub use summary::{LaneSummary, RunEnd, Summary};

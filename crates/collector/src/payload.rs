@@ -24,8 +24,8 @@ const MAX_WRITE_BYTES: usize = 1 << 20;
 /// Bytes of a payload in an arena; they do not meet the arena's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Device thread whose arena it is.
-    pub(crate) thread: u32,
+    /// Lane whose arena it is.
+    pub(crate) lane: u32,
     /// Position in the arena.
     pub(crate) position: u64,
     /// Offset of that position in the region.

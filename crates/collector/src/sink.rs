@@ -15,8 +15,8 @@ pub trait Sink {
     fn give_up(&mut self, offset: u64);
     /// The payload file, for writing at reserved offsets.
     fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError>;
-    /// Enters records of one device thread, which account for the sequence numbers `seqs`.
-    fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError>;
+    /// Enters records of one lane, which account for the sequence numbers `seqs`.
+    fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError>;
     /// Makes payloads written so far survive a power cut.
     fn sync_data(&mut self) -> Result<(), FormatError>;
     /// Makes records entered so far survive a power cut.
@@ -43,8 +43,8 @@ impl Sink for DumpWriter {
         DumpWriter::payload_file(self).map(AsFd::as_fd)
     }
 
-    fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
-        DumpWriter::append(self, thread, seqs, records)
+    fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
+        DumpWriter::append(self, lane, seqs, records)
     }
 
     fn sync_data(&mut self) -> Result<(), FormatError> {

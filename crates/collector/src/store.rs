@@ -166,12 +166,12 @@ impl<S: Sink> Store<S> {
     /// Enters records in the index after their payloads have reached the file.
     pub(crate) fn append(
         &mut self,
-        thread: u32,
+        lane: u32,
         seqs: Range<u64>,
         records: &[IndexRecord],
     ) -> Result<(), StoreError> {
         self.flush()?;
-        self.sink.append(thread, seqs, records)?;
+        self.sink.append(lane, seqs, records)?;
         if self.sync {
             self.sink.sync_index()?;
         }

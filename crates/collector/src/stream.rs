@@ -1,4 +1,4 @@
-//! Follows one device thread: which records may be read, and what may be given back.
+//! Follows one lane: which records may be read, and what may be given back.
 //!
 //! The protocols are those of [`tensortap_sync::buffers`] and [`tensortap_sync::arena`]: this is where their words lie in
 //! the region, and what is done with what they give. What the device says is only checked; see there.
@@ -27,46 +27,44 @@ const MAX_MISSING: u64 = 1 << 32;
 /// Records copied out by one call.
 const MAX_TAKE: u64 = 512;
 
-/// What a thread's half of the region says and cannot be. Collection of that thread ends with it.
+/// What a lane's half of the region says and cannot be. Collection of that lane ends with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
     /// A count or cursor moved back, or further than it can.
-    #[error("the {count} of device thread {thread} is damaged: {error}; {SCRIBBLED}")]
+    #[error("the {count} of lane {lane} is damaged: {error}; {SCRIBBLED}")]
     Count {
-        /// Device thread.
-        thread: u32,
+        /// Lane.
+        lane: u32,
         /// Which count.
         count: &'static str,
         /// How it moved.
         error: CursorError,
     },
     /// The ready queue holds another buffer than the one that is due.
-    #[error(
-        "the ready queue of device thread {thread} holds buffer {found} where {expected} is due; {SCRIBBLED}"
-    )]
+    #[error("the ready queue of lane {lane} holds buffer {found} where {expected} is due; {SCRIBBLED}")]
     ReadyEntry {
-        /// Device thread.
-        thread: u32,
+        /// Lane.
+        lane: u32,
         /// Buffer in the queue.
         found: u32,
         /// Buffer that is due.
         expected: u32,
     },
     /// The ready queue holds a buffer that was never taken from the free queue.
-    #[error("device thread {thread} hands over more buffers than it took; {SCRIBBLED}")]
+    #[error("lane {lane} hands over more buffers than it took; {SCRIBBLED}")]
     NeverTaken {
-        /// Device thread.
-        thread: u32,
+        /// Lane.
+        lane: u32,
     },
-    /// A buffer's header is not that of this run, thread and sequence.
+    /// A buffer's header is not that of this run, lane and sequence.
     #[error(
-        "the header of buffer {number} of device thread {thread} has {field} {found:#x} where {expected:#x} is due; \
+        "the header of buffer {number} of lane {lane} has {field} {found:#x} where {expected:#x} is due; \
          {SCRIBBLED}"
     )]
     BufferHeader {
-        /// Device thread.
-        thread: u32,
+        /// Lane.
+        lane: u32,
         /// Buffer.
         number: u32,
         /// Field of the header.
@@ -78,7 +76,7 @@ pub enum StreamError {
     },
 }
 
-const SCRIBBLED: &str = "a kernel may have written there, and records of this thread end here";
+const SCRIBBLED: &str = "a kernel may have written there, and records of this lane end here";
 
 /// Why following failed: the region is damaged, or it cannot be read at all.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +87,7 @@ pub(crate) enum FollowError {
     Memory(#[from] PlatformError),
 }
 
-/// One of a thread's queues.
+/// One of a lane's queues.
 #[derive(Debug)]
 struct Queue {
     memory: SharedRegion,
@@ -132,7 +130,7 @@ impl QueueWords for Queue {
     }
 }
 
-/// A thread's words, as the host reaches them.
+/// A lane's words, as the host reaches them.
 #[derive(Clone, Debug)]
 struct HostWords {
     memory: SharedRegion,
@@ -212,12 +210,12 @@ impl Taken {
     }
 }
 
-/// The host's side of one thread's queues and cursors.
+/// The host's side of one lane's queues and cursors.
 #[derive(Debug)]
 pub(crate) struct Stream {
     memory: SharedRegion,
     offsets: LaneOffsets,
-    thread: u32,
+    lane: u32,
     run_id: u64,
     buffers: Drainer<HostWords>,
     arena: arena::Consumer<HostWords>,
@@ -227,22 +225,22 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream of a thread at its beginning, `run_id` being that of the region's header. In a `batch` the device is
+    /// The stream of a lane at its beginning, `run_id` being that of the region's header. In a `batch` the device is
     /// read once, after its run: nothing is given back before, so there the arena wraps as it likes.
     pub(crate) fn new(
         memory: SharedRegion,
         geometry: DumpGeometry,
-        thread: u32,
+        lane: u32,
         run_id: u64,
         batch: bool,
     ) -> Stream {
-        let offsets = LaneOffsets::new(geometry, thread);
+        let offsets = LaneOffsets::new(geometry, lane);
         let words = HostWords { memory: Arc::clone(&memory), offsets };
         let arena = if batch { arena::Consumer::overwritten } else { arena::Consumer::new };
         Stream {
             memory,
             offsets,
-            thread,
+            lane,
             run_id,
             arena: arena(words.clone(), geometry.arena_bytes),
             buffers: Drainer::new(words),
@@ -256,8 +254,8 @@ impl Stream {
         self.offsets
     }
 
-    pub(crate) fn thread(&self) -> u32 {
-        self.thread
+    pub(crate) fn lane(&self) -> u32 {
+        self.lane
     }
 
     /// Position behind every byte that a record taken so far can name.
@@ -310,7 +308,7 @@ impl Stream {
         Ok(self.return_buffer()? || gave)
     }
 
-    /// Gives back whatever the device has written, without looking at it. For a thread whose records can be followed
+    /// Gives back whatever the device has written, without looking at it. For a lane whose records can be followed
     /// no more, so that it does not wait for ever. False when even that makes no sense.
     pub(crate) fn release_unread(&mut self) -> Result<bool, PlatformError> {
         self.arena.forget_seen();
@@ -363,31 +361,31 @@ impl Stream {
         let last_seq = self.next_seq.saturating_add(MAX_MISSING);
         let checks = [
             ("run_id", run_id, self.run_id, run_id == self.run_id),
-            ("lane", lane, self.thread.into(), lane == u64::from(self.thread)),
+            ("lane", lane, self.lane.into(), lane == u64::from(self.lane)),
             ("first_seq", first_seq, self.next_seq, (self.next_seq..=last_seq).contains(&first_seq)),
         ];
         match checks.into_iter().find(|&(.., good)| !good) {
             None => Ok(()),
             Some((field, found, expected, _)) => {
-                Err(StreamError::BufferHeader { thread: self.thread, number, field, found, expected })
+                Err(StreamError::BufferHeader { lane: self.lane, number, field, found, expected })
             }
         }
     }
 
     fn damage(&self, error: DrainError<PlatformError>) -> FollowError {
-        let thread = self.thread;
+        let lane = self.lane;
         let damage = match error {
             DrainError::Unreachable(error) => return FollowError::Memory(error),
             DrainError::Damaged(damage) => damage,
         };
         FollowError::Damaged(match damage {
-            Damage::Ready(error) => StreamError::Count { thread, count: "ready queue", error },
-            Damage::Free(error) => StreamError::Count { thread, count: "free queue", error },
+            Damage::Ready(error) => StreamError::Count { lane, count: "ready queue", error },
+            Damage::Free(error) => StreamError::Count { lane, count: "free queue", error },
             Damage::Committed(error) => {
-                StreamError::Count { thread, count: "count of committed records", error }
+                StreamError::Count { lane, count: "count of committed records", error }
             }
-            Damage::Entry { found, due } => StreamError::ReadyEntry { thread, found, expected: due },
-            Damage::NeverTaken => StreamError::NeverTaken { thread },
+            Damage::Entry { found, due } => StreamError::ReadyEntry { lane, found, expected: due },
+            Damage::NeverTaken => StreamError::NeverTaken { lane },
         })
     }
 
@@ -395,7 +393,7 @@ impl Stream {
         match error {
             ReadError::Unreachable(error) => FollowError::Memory(error),
             ReadError::Damaged(error) => {
-                FollowError::Damaged(StreamError::Count { thread: self.thread, count: "write cursor", error })
+                FollowError::Damaged(StreamError::Count { lane: self.lane, count: "write cursor", error })
             }
         }
     }

@@ -28,11 +28,11 @@ impl RunEnd {
     }
 }
 
-/// What one device thread says of itself, and what the collector has of it.
+/// What one lane says of itself, and what the collector has of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ThreadSummary {
-    /// Device thread.
-    pub thread: u32,
+pub struct LaneSummary {
+    /// Lane.
+    pub lane: u32,
     /// Records that are in the files for good, by sequence number.
     pub acknowledged: u64,
     /// Records the device committed.
@@ -83,10 +83,10 @@ pub struct Summary {
     pub filtered_bytes: u64,
     /// Time device threads spent in the dump, all together.
     pub held_up_ns: u64,
-    /// The same, of the thread that spent most.
+    /// The same, of the lane whose threads spent most.
     pub held_up_max_ns: u64,
-    /// Each device thread.
-    pub threads: Vec<ThreadSummary>,
+    /// Each lane.
+    pub lanes: Vec<LaneSummary>,
 }
 
 impl Summary {
@@ -110,7 +110,7 @@ impl Summary {
             filtered_bytes: 0,
             held_up_ns: 0,
             held_up_max_ns: 0,
-            threads: Vec::new(),
+            lanes: Vec::new(),
         }
     }
 
@@ -145,14 +145,14 @@ impl Summary {
         self.filtered_bytes = footer.filtered_bytes;
     }
 
-    pub(crate) fn add_thread(&mut self, thread: ThreadSummary, state: &DumpBufferState) {
-        let lost = thread.losses.iter().map(|loss| loss.records).sum::<u64>();
+    pub(crate) fn add_lane(&mut self, lane: LaneSummary, state: &DumpBufferState) {
+        let lost = lane.losses.iter().map(|loss| loss.records).sum::<u64>();
         self.dropped_records += lost;
         self.filtered_records += state.filtered_records.min(COUNT_LIMIT);
         self.filtered_bytes += state.filtered_bytes.min(COUNT_LIMIT);
-        self.held_up_ns += thread.held_up_ns;
-        self.held_up_max_ns = self.held_up_max_ns.max(thread.held_up_ns);
-        self.threads.push(thread);
+        self.held_up_ns += lane.held_up_ns;
+        self.held_up_max_ns = self.held_up_max_ns.max(lane.held_up_ns);
+        self.lanes.push(lane);
     }
 
     pub(crate) fn footer(&self, end: &RunEnd) -> Footer {
@@ -163,7 +163,7 @@ impl Summary {
         Footer {
             finished_at: end.finished_at.clone(),
             message,
-            losses: self.threads.iter().flat_map(|thread| thread.losses.iter().cloned()).collect(),
+            losses: self.lanes.iter().flat_map(|lane| lane.losses.iter().cloned()).collect(),
             corrupt_records: self.corrupt_records,
             in_flight: end.in_flight.clone(),
             filtered_records: self.filtered_records,
@@ -174,7 +174,7 @@ impl Summary {
     }
 }
 
-/// What the collector knows of a thread's records, by sequence number.
+/// What the collector knows of a lane's records, by sequence number.
 pub(crate) struct Account {
     /// Gaps in the sequence.
     pub(crate) missing: u64,
@@ -185,16 +185,16 @@ pub(crate) struct Account {
     pub(crate) acknowledged: u64,
 }
 
-impl ThreadSummary {
+impl LaneSummary {
     pub(crate) fn new(
-        thread: u32,
+        lane: u32,
         state: &DumpBufferState,
         account: &Account,
         ended: Option<StreamError>,
-    ) -> ThreadSummary {
+    ) -> LaneSummary {
         let &Account { missing, collected, unfinished, acknowledged } = account;
         let committed_records = state.records.min(COUNT_LIMIT);
-        // Committed by the device and never made safe: the files were full, or the thread could not be followed.
+        // Committed by the device and never made safe: the files were full, or the lane could not be followed.
         let uncollected = committed_records.saturating_sub(collected - missing.min(collected));
         let mut losses = Vec::new();
         let mut dropped_bytes = state.dropped_bytes.min(COUNT_LIMIT);
@@ -209,10 +209,15 @@ impl ThreadSummary {
             if records > 0 {
                 // The device counts bytes over all reasons; they stand with the first that has any.
                 let bytes = if carries_bytes { std::mem::take(&mut dropped_bytes) } else { 0 };
-                losses.push(Loss { thread, reason: reason.into(), records: records.min(COUNT_LIMIT), bytes });
+                losses.push(Loss {
+                    thread: lane,
+                    reason: reason.into(),
+                    records: records.min(COUNT_LIMIT),
+                    bytes,
+                });
             }
         }
         let held_up_ns = state.held_up_ns.min(COUNT_LIMIT);
-        ThreadSummary { thread, acknowledged, committed_records, held_up_ns, losses, ended }
+        LaneSummary { lane, acknowledged, committed_records, held_up_ns, losses, ended }
     }
 }

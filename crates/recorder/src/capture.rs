@@ -6,7 +6,7 @@ use tensortap_abi::{
     UncapturedReason, UncapturedRecord,
 };
 
-/// A task, for [`ThreadRecorder::wants_task`](crate::ThreadRecorder::wants_task).
+/// A task, for [`LaneRecorder::wants_task`](crate::LaneRecorder::wants_task).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskHead {
     /// Task.
@@ -115,7 +115,7 @@ pub struct DispatchCapture {
     pub scalar_count: u32,
 }
 
-/// A kernel, for [`ThreadRecorder::define_kernel`](crate::ThreadRecorder::define_kernel).
+/// A kernel, for [`LaneRecorder::define_kernel`](crate::LaneRecorder::define_kernel).
 #[derive(Clone, Copy, Debug)]
 pub struct KernelDefinition<'a> {
     /// Number by which tasks refer to it.

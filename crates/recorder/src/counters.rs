@@ -1,4 +1,4 @@
-//! What a thread has recorded and lost.
+//! What a lane's recorder has recorded and lost.
 
 use tensortap_sync::SharedU64;
 

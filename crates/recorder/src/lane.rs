@@ -1,4 +1,4 @@
-//! One thread's way to the host: record places and arena space, in the order they are reserved.
+//! One lane: a thread's way to the host: record places and arena space, in the order they are reserved.
 //!
 //! Recording is three steps. [`Lane::reserve`] takes the next record place, and arena space if the record has a
 //! payload. The space is *filled* through [`Lane::payload`], at any time until [`Lane::commit`] writes the record and
@@ -61,7 +61,7 @@ impl Reservation {
     }
 }
 
-/// One thread's half of the region.
+/// The device's half of one lane.
 #[derive(Debug)]
 pub(crate) struct Lane<'m> {
     /// Until the lane is returned.

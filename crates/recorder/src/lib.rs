@@ -5,7 +5,7 @@
 //!
 //! - [`Region`] is the region as a device opens it, after checking all of it; [`setup_bytes`] is what the host writes
 //!   there before.
-//! - [`ThreadRecorder`] records for one device thread: [tasks](ThreadRecorder::task), [tensors](ThreadRecorder::tensor),
+//! - [`LaneRecorder`] records in one lane: [tasks](LaneRecorder::task), [tensors](LaneRecorder::tensor),
 //!   scalars, edges, dispatches. It applies level and filters, and obeys the loss policy when the host is behind.
 //! - [`Gather`] reads a strided view as its logical contiguous content; the content's hash and statistics are taken while its
 //!   bytes are hot.
@@ -14,7 +14,7 @@
 //! Commits become visible in the order of reservation.
 //!
 //! ## What becomes of a record that was asked for
-//! Each call of [`ThreadRecorder`] asks for one record, and has one [`Outcome`]: it is recorded, or it is counted in
+//! Each call of [`LaneRecorder`] asks for one record, and has one [`Outcome`]: it is recorded, or it is counted in
 //! exactly one of `filtered_records`, `dropped_no_buffer`, `dropped_no_space` and `dropped_no_host`. An argument whose
 //! payload alone was dropped is counted as dropped too; its metadata stays, flagged. An argument that the level does
 //! not want was not asked for.
@@ -45,6 +45,6 @@ pub use error::{GatherError, RegionError, SetupError};
 pub use gather::Gather;
 pub use host::HostLink;
 pub use open::Region;
-pub use recorder::{Outcome, ThreadRecorder};
+pub use recorder::{LaneRecorder, Outcome};
 pub use region::Memory;
 pub use setup::{SetupBytes, SetupOptions, setup_bytes};

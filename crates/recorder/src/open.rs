@@ -8,9 +8,9 @@ use tensortap_abi::{
 
 use crate::filter::Rules;
 use crate::region::{LiveWords, Memory, PartTable, Parts};
-use crate::{HostLink, RegionError, ThreadRecorder};
+use crate::{HostLink, LaneRecorder, RegionError};
 
-/// The dump region, as the device has it. Gives each device thread its [`ThreadRecorder`].
+/// The dump region, as the device has it. Gives each device thread its [`LaneRecorder`].
 #[derive(Debug)]
 pub struct Region<'m> {
     memory: Memory<'m>,
@@ -52,24 +52,24 @@ impl<'m> Region<'m> {
     ///
     /// # Errors
     /// When the region has no such lane, or somebody has leased it.
-    pub fn recorder<H: HostLink>(&self, lane: u32, link: H) -> Result<ThreadRecorder<'m, H>, RegionError> {
+    pub fn recorder<H: HostLink>(&self, lane: u32, link: H) -> Result<LaneRecorder<'m, H>, RegionError> {
         if lane >= self.lanes {
             return Err(RegionError::NoSuchLane { lane, lanes: self.lanes });
         }
         let parts = Parts::lease(&self.memory, &self.table, lane).ok_or(RegionError::LaneTaken { lane })?;
-        Ok(ThreadRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, lane, link))
+        Ok(LaneRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, lane, link))
     }
 
-    /// Leases the first lane that is free. The recorder returns it when it is [flushed](ThreadRecorder::flush), and
+    /// Leases the first lane that is free. The recorder returns it when it is [flushed](LaneRecorder::flush), and
     /// whoever leases it next goes on behind it: sequence numbers, positions and counters do not begin again.
     ///
     /// # Errors
     /// When every lane is leased.
-    pub fn lease<H: HostLink>(&self, link: H) -> Result<ThreadRecorder<'m, H>, RegionError> {
+    pub fn lease<H: HostLink>(&self, link: H) -> Result<LaneRecorder<'m, H>, RegionError> {
         let free = |lane| Some((lane, Parts::lease(&self.memory, &self.table, lane)?));
         let (lane, parts) =
             (0..self.lanes).find_map(free).ok_or(RegionError::NoLaneFree { lanes: self.lanes })?;
-        Ok(ThreadRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, lane, link))
+        Ok(LaneRecorder::new(parts, self.memory.share(), self.live, self.rules, self.run_id, lane, link))
     }
 
     /// Lanes: as many threads can record at a time.

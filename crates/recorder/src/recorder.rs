@@ -1,4 +1,4 @@
-//! The recorder of one device thread.
+//! The recorder of one lane.
 
 mod define;
 mod payload;
@@ -40,7 +40,7 @@ pub enum Outcome {
     Dropped(DropReason),
 }
 
-/// Records what one device thread is told. Made by [`Region::recorder`](crate::Region::recorder).
+/// Records what one device thread is told, in the lane it has leased. Made by [`Region::recorder`](crate::Region::recorder).
 ///
 /// Per task and stage, the thread that handles that stage calls [`task`](Self::task) first and then the arguments in
 /// order. Each call may wait for the host, as the loss policy says, and returns when the record is committed or lost.
@@ -97,7 +97,7 @@ pub enum Outcome {
 /// assert_eq!(recorder.counters().records, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ThreadRecorder<'m, H> {
+pub struct LaneRecorder<'m, H> {
     lane: Lane<'m>,
     ledger: Ledger<'m>,
     memory: Memory<'m>,
@@ -111,7 +111,7 @@ pub struct ThreadRecorder<'m, H> {
     began_ns: u64,
 }
 
-impl<'m, H: HostLink> ThreadRecorder<'m, H> {
+impl<'m, H: HostLink> LaneRecorder<'m, H> {
     pub(crate) fn new(
         parts: Parts<'m>,
         memory: Memory<'m>,
@@ -214,8 +214,8 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         result
     }
 
-    /// Begins what [`ThreadRecorder::timed`] does for a caller that cannot put it into one closure, and tells the time.
-    /// Every call wants its [`ThreadRecorder::end`].
+    /// Begins what [`LaneRecorder::timed`] does for a caller that cannot put it into one closure, and tells the time.
+    /// Every call wants its [`LaneRecorder::end`].
     pub fn begin(&mut self) -> u64 {
         if self.depth == 0 {
             self.began_ns = self.link.now_ns();
@@ -224,7 +224,7 @@ impl<'m, H: HostLink> ThreadRecorder<'m, H> {
         self.began_ns
     }
 
-    /// Ends what [`ThreadRecorder::begin`] began.
+    /// Ends what [`LaneRecorder::begin`] began.
     pub fn end(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         if self.depth == 0 {
@@ -405,9 +405,9 @@ fn bad_descriptor(capture: &TensorCapture<'_>) -> UncapturedRecord {
     uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked })
 }
 
-impl<H> fmt::Debug for ThreadRecorder<'_, H> {
+impl<H> fmt::Debug for LaneRecorder<'_, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadRecorder")
+        f.debug_struct("LaneRecorder")
             .field("lane", &self.lane)
             .field("counters", &self.ledger.counters())
             .finish_non_exhaustive()

@@ -2,7 +2,7 @@
 //!
 //! The only code that turns region addresses into references. Words that both sides use are atomics laid over the
 //! region's bytes. Records and payload bytes are plain memory: between reservation and commit they belong to the one
-//! thread that has the parts of that thread, and afterwards nobody writes them until the host has given them back.
+//! thread that has the lane, and afterwards nobody writes them until the host has given them back.
 #![expect(unsafe_code, reason = "the region is reached through addresses that the host allocated")]
 
 use core::convert::Infallible;
@@ -49,7 +49,7 @@ impl<'m> Memory<'m> {
         Self { range, life: PhantomData }
     }
 
-    /// The same memory, for the recorder of one thread.
+    /// The same memory, for the recorder of one lane.
     pub(crate) fn share(&self) -> Self {
         Self { range: self.range, life: PhantomData }
     }
@@ -156,7 +156,7 @@ impl<'m> StateWords<'m> {
     }
 }
 
-/// The words that take one thread's record buffers round.
+/// The words that take one lane's record buffers round.
 #[derive(Debug)]
 pub(crate) struct LaneWords<'m> {
     memory: Memory<'m>,

@@ -145,7 +145,7 @@ impl<'a> Session<'a> {
                 filtered_records: summary.filtered_records,
                 filtered_bytes: summary.filtered_bytes,
                 held_up: Duration::from_nanos(summary.held_up_ns),
-                losses: summary.threads.into_iter().flat_map(|t| t.losses).collect(),
+                losses: summary.lanes.into_iter().flat_map(|lane| lane.losses).collect(),
                 problem: summary.failure.or_else(|| failure.is_none().then(|| self.unflushed()).flatten()),
                 ..self.empty_report("")
             }),
@@ -326,9 +326,9 @@ impl DumpSession for Session<'_> {
 fn in_words(event: &CollectEvent<'_>) -> String {
     match event {
         CollectEvent::WriteFailed(error) => format!("{error}; the run goes on without its dump"),
-        CollectEvent::ThreadEnded(error) => format!("{error}; what that thread records from here on is lost"),
-        CollectEvent::CorruptRecord { thread, seq, fault } => {
-            format!("record {seq} of device thread {thread} is damaged and left out: {fault}")
+        CollectEvent::LaneEnded(error) => format!("{error}; what is recorded in it from here on is lost"),
+        CollectEvent::CorruptRecord { lane, seq, fault } => {
+            format!("record {seq} of lane {lane} is damaged and left out: {fault}")
         }
         other => format!("{other:?}"),
     }

@@ -28,7 +28,7 @@ fn bytes_at(memory: &TestMemory, extent: Extent) -> Vec<u8> {
 }
 
 /// Payloads of these sizes, one after another in an arena, as a device lays them out.
-fn lay_out(thread: u32, sizes: &[u64]) -> Vec<Extent> {
+fn lay_out(lane: u32, sizes: &[u64]) -> Vec<Extent> {
     let mut position = 0;
     let spans: Vec<_> = sizes
         .iter()
@@ -39,8 +39,8 @@ fn lay_out(thread: u32, sizes: &[u64]) -> Vec<Extent> {
             Some(span)
         })
         .collect();
-    let offsets = LaneOffsets::new(GEOMETRY, thread);
-    extents(offsets, thread, GEOMETRY.arena_bytes, &spans).into_iter().flatten().collect()
+    let offsets = LaneOffsets::new(GEOMETRY, lane);
+    extents(offsets, lane, GEOMETRY.arena_bytes, &spans).into_iter().flatten().collect()
 }
 
 struct Target {
@@ -92,8 +92,8 @@ proptest! {
         };
         let mut target = Target::new();
         let mut placed = Vec::new();
-        for thread in 0..2 {
-            for (index, extent) in lay_out(thread, &sizes).into_iter().enumerate() {
+        for lane in 0..2 {
+            for (index, extent) in lay_out(lane, &sizes).into_iter().enumerate() {
                 // Known content is skipped, so that neighbours in the arena are none in the file.
                 if skipped >> (index % 32) & 1 == 0 {
                     let at = target.reserve(extent.bytes);

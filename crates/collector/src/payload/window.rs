@@ -9,11 +9,11 @@ const WINDOW_BYTES: u64 = 256 << 10;
 /// Neighbours further apart than this are read apart.
 const MAX_GAP_BYTES: u64 = 4096;
 
-/// A copy of neighbouring payloads of one thread, for regions that are not mapped: one read serves many small ones.
+/// A copy of neighbouring payloads of one lane, for regions that are not mapped: one read serves many small ones.
 /// Positions never come again, so it cannot be out of date.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    thread: u32,
+    lane: u32,
     position: u64,
     bytes: Vec<u8>,
 }
@@ -39,13 +39,13 @@ impl Window {
             self.bytes.clear();
             return Err(error);
         }
-        (self.thread, self.position) = (from.thread, from.position);
+        (self.lane, self.position) = (from.lane, from.position);
         to.copy_from_slice(&self.bytes[..to.len()]);
         Ok(())
     }
 
     fn find(&self, from: Extent, len: usize) -> Option<&[u8]> {
-        if self.thread != from.thread {
+        if self.lane != from.lane {
             return None;
         }
         let start = usize::try_from(from.position.checked_sub(self.position)?).ok()?;
@@ -56,7 +56,7 @@ impl Window {
 /// Places of consecutive records' payloads in the region, in order, each with the run of small neighbours behind it.
 pub(crate) fn extents(
     offsets: LaneOffsets,
-    thread: u32,
+    lane: u32,
     arena_bytes: u64,
     spans: &[Option<Span>],
 ) -> Vec<Option<Extent>> {
@@ -73,7 +73,7 @@ pub(crate) fn extents(
             next = Some((span, run_end));
             let run_bytes = run_end - span.position;
             let Span { position, bytes } = span;
-            Some(Extent { thread, position, offset: offsets.arena(position), bytes, run_bytes })
+            Some(Extent { lane, position, offset: offsets.arena(position), bytes, run_bytes })
         })
         .collect();
     extents.reverse();

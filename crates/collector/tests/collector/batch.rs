@@ -9,14 +9,14 @@ use zerocopy::IntoBytes;
 
 use crate::{
     RegionMemory,
-    device::{FakeThread, content_hash, tensor_of},
+    device::{FakeLane, content_hash, tensor_of},
     rig::{Rig, content, finish},
 };
 
 const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 1, buffers: 8, records: 8, arena_bytes: 8192 };
 
 /// Records without ever asking the host for space.
-fn overwrite(device: &mut FakeThread, task: u64, bytes: &[u8]) -> bool {
+fn overwrite(device: &mut FakeLane, task: u64, bytes: &[u8]) -> bool {
     let arena = device.geometry.arena_bytes;
     let mut position = device.cursor.next_multiple_of(64);
     if position % arena + bytes.len() as u64 > arena {
@@ -41,7 +41,7 @@ proptest! {
         sizes in prop::collection::vec(0usize..3000, 1..70),
     ) {
         let rig = Rig::batch(GEOMETRY);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         let mut starts = Vec::new();
         for (task, &bytes) in (0u64..).zip(&sizes) {
             let before = device.cursor;
@@ -78,7 +78,7 @@ proptest! {
 fn a_payload_is_overwritten_with_the_first_byte_that_reuses_its_place() {
     for (last, expected) in [(64, PayloadState::Stored), (65, PayloadState::Overwritten)] {
         let rig = Rig::batch(GEOMETRY);
-        let (collector, mut device) = (rig.collector(), rig.thread(0));
+        let (collector, mut device) = (rig.collector(), rig.lane(0));
         // The third goes up to the arena's end, so the last begins where the first was.
         for (task, bytes) in [(0, 64), (1, 64), (2, 8192 - 128), (3, last)] {
             assert!(overwrite(&mut device, task, &content(task, bytes)));
@@ -94,7 +94,7 @@ fn a_payload_is_overwritten_with_the_first_byte_that_reuses_its_place() {
 fn a_payload_in_pieces_is_overwritten_when_any_piece_is() {
     for (later, expected) in [(2000, PayloadState::Stored), (6000, PayloadState::Overwritten)] {
         let rig = Rig::batch(GEOMETRY);
-        let (collector, mut device) = (rig.collector(), rig.thread(0));
+        let (collector, mut device) = (rig.collector(), rig.lane(0));
         let bytes = content(1, 4000);
         assert!(device.begin(1, 4000));
         assert!(device.piece(1, 0, &bytes[..2000]));

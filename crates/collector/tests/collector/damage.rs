@@ -22,7 +22,7 @@ use crate::{
 fn a_byte_that_changes_before_it_is_drained_is_found() {
     for mapped in [true, false] {
         let rig = Rig::new(GEOMETRY, mapped);
-        let (collector, mut device) = (rig.collector(), rig.thread(0));
+        let (collector, mut device) = (rig.collector(), rig.lane(0));
         for task in 0..3 {
             assert!(device.tensor(task, 0, &content(task, 6000)));
         }
@@ -41,7 +41,7 @@ fn a_byte_that_changes_before_it_is_drained_is_found() {
 #[test]
 fn a_damaged_record_is_counted_and_the_others_arrive() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     assert!(device.tensor(0, 0, &content(0, 100)));
     let beyond = TensorRecord {
         payload_pos: device.cursor + 64,
@@ -62,13 +62,13 @@ fn a_damaged_record_is_counted_and_the_others_arrive() {
     assert!(dump.gaps().is_empty(), "refused records are accounted for");
     let heard = rig.heard();
     assert_eq!(heard.len(), 1, "only the first is told");
-    assert!(heard[0].contains("thread: 0, seq: 1, fault: Position"), "{heard:?}");
+    assert!(heard[0].contains("lane: 0, seq: 1, fault: Position"), "{heard:?}");
 }
 
 #[test]
 fn space_that_only_damaged_records_knew_of_comes_back() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     // Nearly the whole arena, by a record that does not say so.
     assert!(device.reserve(60_000, 64).is_some());
     assert!(device.commit(TensorRecord { kind: 77, ..TensorRecord::default() }.as_bytes()));
@@ -90,7 +90,7 @@ fn a_device_that_waits_for_a_word_of_the_host_gets_it_back() {
     let free = offset_of!(DumpBufferState, free_pushed);
     for (field, damaged) in [(consumed, 0), (free, 3)] {
         let rig = Rig::new(GEOMETRY, true);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         for task in 0..12 {
             assert!(device.tensor(task, 0, &content(task, 5000)));
         }
@@ -104,13 +104,13 @@ fn a_device_that_waits_for_a_word_of_the_host_gets_it_back() {
     }
 }
 
-/// Writes a word of thread 0 while thread 1 goes on.
+/// Writes a word of lane 0 while lane 1 goes on.
 fn scribble(rig: &Rig, field: usize, value: u64) {
-    rig.memory.write_u64(rig.thread(0).state_word(field), value).unwrap();
+    rig.memory.write_u64(rig.lane(0).state_word(field), value).unwrap();
 }
 
 #[test]
-fn a_damaged_thread_ends_by_name_and_the_others_go_on() {
+fn a_damaged_lane_ends_by_name_and_the_others_go_on() {
     type Damage = fn(&Rig);
     let damages: [(&str, Damage); 7] = [
         ("write cursor", |rig| scribble(rig, offset_of!(DumpBufferState, write_cursor), 1)),
@@ -124,19 +124,19 @@ fn a_damaged_thread_ends_by_name_and_the_others_go_on() {
             rig.memory.write(entry, &2u32.to_le_bytes()).unwrap();
         }),
         ("committed", |rig| {
-            let committed = rig.thread(0).buffer(1) + offset_of!(DumpBufferHeader, committed) as u64;
+            let committed = rig.lane(0).buffer(1) + offset_of!(DumpBufferHeader, committed) as u64;
             rig.memory.write_u64(committed, 5).unwrap();
         }),
         ("run_id", |rig| {
             rig.memory
-                .write_u64(rig.thread(0).buffer(1) + offset_of!(DumpBufferHeader, run_id) as u64, 1)
+                .write_u64(rig.lane(0).buffer(1) + offset_of!(DumpBufferHeader, run_id) as u64, 1)
                 .unwrap();
         }),
     ];
     for (what, damage) in damages {
         let rig = Rig::new(GEOMETRY, true);
         let mut collector = rig.collector();
-        let mut devices = [rig.thread(0), rig.thread(1)];
+        let mut devices = [rig.lane(0), rig.lane(1)];
         for task in 0..4 {
             assert!(devices[0].tensor(task, 0, &content(task, 100)));
         }
@@ -152,22 +152,21 @@ fn a_damaged_thread_ends_by_name_and_the_others_go_on() {
         }
         let summary = finish(collector);
         let dump = rig.verified();
-        let of_thread =
-            |thread| dump.records().map(Result::unwrap).filter(move |r| r.thread == thread).count();
-        assert_eq!((of_thread(0), of_thread(1)), (4, 300), "{what}");
-        let ended = summary.threads[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
+        let of_lane = |lane| dump.records().map(Result::unwrap).filter(move |r| r.thread == lane).count();
+        assert_eq!((of_lane(0), of_lane(1)), (4, 300), "{what}");
+        let ended = summary.lanes[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
         assert!(format!("{ended:?} {ended}").contains(what), "{what}: {ended}");
-        assert_eq!(summary.threads[1].ended, None);
+        assert_eq!(summary.lanes[1].ended, None);
         assert_eq!(summary.dropped_records, 4, "{what}");
         assert_eq!(rig.heard().len(), 1, "{what}");
     }
 }
 
 #[test]
-fn a_buffer_that_comes_back_and_was_never_taken_ends_its_thread_by_name() {
+fn a_buffer_that_comes_back_and_was_never_taken_ends_its_lane_by_name() {
     for (what, free_popped) in [("NeverTaken", 1), ("free queue", 0), ("free queue", u64::MAX)] {
         let rig = Rig::new(GEOMETRY, true);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         for task in 0..8 {
             assert!(device.tensor(task, 0, &content(task, 100)));
             if task == 3 {
@@ -177,18 +176,18 @@ fn a_buffer_that_comes_back_and_was_never_taken_ends_its_thread_by_name() {
         scribble(&rig, offset_of!(DumpBufferState, free_popped), free_popped);
         collector.step().unwrap();
         let discard = offset_of!(tensortap_abi::DumpSetupHeader, discard) as u64;
-        assert_eq!(rig.memory.read_u64(discard).unwrap(), 1, "{what}: the thread might wait for ever");
+        assert_eq!(rig.memory.read_u64(discard).unwrap(), 1, "{what}: the lane might wait for ever");
         let summary = finish(collector);
         assert_eq!(rig.verified().len(), 8, "{what}: what was committed is kept");
-        let ended = summary.threads[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
+        let ended = summary.lanes[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
         assert!(format!("{ended:?} {ended}").contains(what), "{what}: {ended}");
     }
 }
 
 #[test]
-fn a_thread_that_cannot_be_followed_is_never_left_waiting() {
+fn a_lane_that_cannot_be_followed_is_never_left_waiting() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     assert!(device.tensor(0, 0, &content(0, 100)));
     // Another run's header: the records cannot be told, the cursors are sound.
     rig.memory.write_u64(device.buffer(0), 1).unwrap();
@@ -211,7 +210,7 @@ fn a_thread_that_cannot_be_followed_is_never_left_waiting() {
 #[test]
 fn records_that_the_sequence_says_are_missing_are_a_loss() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     for task in 0..4 {
         assert!(device.tensor(task, 0, &content(task, 100)));
     }
@@ -224,7 +223,7 @@ fn records_that_the_sequence_says_are_missing_are_a_loss() {
     let dump = rig.verified();
     assert_eq!(dump.len(), 8);
     assert_eq!(dump.gaps().len(), 1);
-    assert_eq!((summary.dropped_records, summary.threads[0].losses[0].reason.as_str()), (10, "missing"));
+    assert_eq!((summary.dropped_records, summary.lanes[0].losses[0].reason.as_str()), (10, "missing"));
 }
 
 #[test]
@@ -235,7 +234,7 @@ fn what_an_earlier_run_left_in_the_region_is_not_taken() {
         rig.options.run_id = RUN_ID + run;
         rig.dir = tempfile::TempDir::new().unwrap();
         rig.set_up();
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         assert_eq!(collector.step().unwrap().records, 0);
         let tasks = 5 + 3 * run;
         for task in 0..tasks {
@@ -285,8 +284,8 @@ fn garbage(seed: u64, sound: u32) -> TestMemory {
         };
         memory.write_u64(offset, value).unwrap();
     }
-    for thread in 0..SMALL.lanes {
-        let device = crate::device::FakeThread::new(memory.clone(), SMALL, thread, RUN_ID);
+    for lane in 0..SMALL.lanes {
+        let device = crate::device::FakeLane::new(memory.clone(), SMALL, lane, RUN_ID);
         for bit in 0..7 {
             if sound >> bit & 1 == 0 {
                 continue;
@@ -299,12 +298,12 @@ fn garbage(seed: u64, sound: u32) -> TestMemory {
                 2 => (word(offset_of!(DumpBufferState, write_cursor)), random.u64(..4097)),
                 3 => (header + offset_of!(DumpBufferHeader, run_id) as u64, RUN_ID),
                 4 => (header + offset_of!(DumpBufferHeader, first_seq) as u64, 0),
-                5 => (header + offset_of!(DumpBufferHeader, lane) as u64, thread.into()),
+                5 => (header + offset_of!(DumpBufferHeader, lane) as u64, lane.into()),
                 _ => (header + offset_of!(DumpBufferHeader, committed) as u64, random.u64(..4)),
             };
             memory.write_u64(offset, value).unwrap();
         }
-        let queue = SMALL.queues_offset() + u64::from(thread) * SMALL.queue_bytes();
+        let queue = SMALL.queues_offset() + u64::from(lane) * SMALL.queue_bytes();
         memory.write(queue + 8, &[0, 0, 0, 0, 1, 0, 0, 0]).unwrap();
     }
     memory
@@ -322,8 +321,8 @@ proptest! {
     ) {
         let rig = Rig::new(DumpGeometry { arena_bytes: 16 << 10, ..GEOMETRY }, seed.is_multiple_of(2));
         let mut collector = rig.collector();
-        for thread in 0..2 {
-            let mut device = rig.thread(thread);
+        for lane in 0..2 {
+            let mut device = rig.lane(lane);
             for task in 0..5 {
                 prop_assert!(device.tensor(task, 0, &content(seed ^ task, 1500)));
             }

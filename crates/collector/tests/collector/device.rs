@@ -1,4 +1,4 @@
-//! A device thread that does what a test tells it. It follows the layout, and shares no code with the recorder.
+//! A lane that does what a test tells it. It follows the layout, and shares no code with the recorder.
 
 use std::mem::offset_of;
 
@@ -36,11 +36,11 @@ pub fn tensor_of(task_id: u64, arg_index: u16, bytes: u64, address: u64) -> Tens
     }
 }
 
-/// One device thread.
-pub struct FakeThread {
+/// One lane.
+pub struct FakeLane {
     pub memory: TestMemory,
     pub geometry: DumpGeometry,
-    pub thread: u32,
+    pub lane: u32,
     pub run_id: u64,
     pub cursor: u64,
     pub seq: u64,
@@ -53,12 +53,12 @@ pub struct FakeThread {
     sent: std::collections::HashMap<u64, u64>,
 }
 
-impl FakeThread {
-    pub fn new(memory: TestMemory, geometry: DumpGeometry, thread: u32, run_id: u64) -> FakeThread {
-        FakeThread {
+impl FakeLane {
+    pub fn new(memory: TestMemory, geometry: DumpGeometry, lane: u32, run_id: u64) -> FakeLane {
+        FakeLane {
             memory,
             geometry,
-            thread,
+            lane,
             run_id,
             cursor: 0,
             seq: 0,
@@ -70,9 +70,9 @@ impl FakeThread {
         }
     }
 
-    /// Offset of a word of this thread's state, by its place in [`DumpBufferState`].
+    /// Offset of a word of this lane's state, by its place in [`DumpBufferState`].
     pub fn state_word(&self, field: usize) -> u64 {
-        let index = u64::from(self.thread) * size_of::<DumpBufferState>() as u64;
+        let index = u64::from(self.lane) * size_of::<DumpBufferState>() as u64;
         self.geometry.states_offset() + index + field as u64
     }
 
@@ -85,16 +85,16 @@ impl FakeThread {
     }
 
     fn queue(&self) -> u64 {
-        self.geometry.queues_offset() + u64::from(self.thread) * self.geometry.queue_bytes()
+        self.geometry.queues_offset() + u64::from(self.lane) * self.geometry.queue_bytes()
     }
 
     pub fn buffer(&self, number: u32) -> u64 {
-        let index = u64::from(self.thread) * u64::from(self.geometry.buffers) + u64::from(number);
+        let index = u64::from(self.lane) * u64::from(self.geometry.buffers) + u64::from(number);
         self.geometry.buffers_offset() + index * self.geometry.buffer_bytes()
     }
 
     pub fn arena(&self, position: u64) -> u64 {
-        let arena = self.geometry.arenas_offset() + u64::from(self.thread) * self.geometry.arena_bytes;
+        let arena = self.geometry.arenas_offset() + u64::from(self.lane) * self.geometry.arena_bytes;
         arena + position % self.geometry.arena_bytes
     }
 
@@ -152,7 +152,7 @@ impl FakeThread {
         let header = DumpBufferHeader {
             run_id: self.run_id,
             first_seq: self.seq,
-            lane: self.thread.into(),
+            lane: self.lane.into(),
             ..DumpBufferHeader::default()
         };
         self.memory.write(self.buffer(number), header.as_bytes()).unwrap();

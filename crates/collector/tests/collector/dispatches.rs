@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     RegionMemory,
-    device::{FakeThread, content_hash},
+    device::{FakeLane, content_hash},
     rig::{GEOMETRY, Rig, finish},
 };
 
@@ -44,7 +44,7 @@ fn record(task_id: u64, words: &[u64]) -> DispatchRecord {
 }
 
 /// Puts a dispatch into the arena, whoever waits for the space behind it.
-fn put(device: &mut FakeThread, record: DispatchRecord, words: &[u64]) -> bool {
+fn put(device: &mut FakeLane, record: DispatchRecord, words: &[u64]) -> bool {
     let (arena, bytes) = (device.geometry.arena_bytes, words.len() as u64 * 8);
     let mut position = device.cursor.next_multiple_of(64);
     if position % arena + bytes > arena {
@@ -59,7 +59,7 @@ fn put(device: &mut FakeThread, record: DispatchRecord, words: &[u64]) -> bool {
 fn dispatches_reach_the_index_with_their_arguments_and_no_payload_file() {
     for mapped in [true, false] {
         let rig = Rig::new(GEOMETRY, mapped);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         for task in 0..300 {
             assert!(put(&mut device, record(task, words(task).words()), words(task).words()));
             collector.step().unwrap();
@@ -85,7 +85,7 @@ fn dispatches_reach_the_index_with_their_arguments_and_no_payload_file() {
 #[test]
 fn damaged_arguments_are_counted_and_left_out() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     let good = words(1);
     let good = good.words();
     let mut scribbled = good.to_vec();
@@ -105,7 +105,7 @@ fn damaged_arguments_are_counted_and_left_out() {
 #[test]
 fn lost_arguments_leave_the_dispatch_and_are_counted() {
     let rig = Rig::batch(DumpGeometry { lanes: 1, buffers: 8, records: 8, arena_bytes: 4096 });
-    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
     let bytes = words(0).words().len() as u64 * 8;
     let fit = 4096 / bytes.next_multiple_of(64);
     for task in 0..fit + 10 {

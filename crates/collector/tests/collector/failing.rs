@@ -71,9 +71,9 @@ impl Sink for Failing {
         }
     }
 
-    fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
+    fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
         self.fail(Fault::Append)?;
-        self.writer.append(thread, seqs, records)?;
+        self.writer.append(lane, seqs, records)?;
         self.frames = self.frames.saturating_sub(1);
         Ok(())
     }
@@ -102,7 +102,7 @@ fn a_full_disk_is_told_at_once_and_what_came_before_is_whole() {
         let mut rig = Rig::new(GEOMETRY, true);
         rig.options.sync = true;
         let sink = Failing::new(rig.writer(WriterOptions::default()), fault, 2);
-        let (mut collector, mut device) = (rig.collector_with(sink), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector_with(sink), rig.lane(0));
         let discard = offset_of!(DumpSetupHeader, discard) as u64;
         for task in 0..40 {
             while !device.tensor(task, 0, &content(task, 3000)) {
@@ -161,11 +161,11 @@ impl Sink for Witness {
         Ok(self.writer.payload_file()?.as_fd())
     }
 
-    fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
+    fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
         let written = self.writer.payload_path().metadata().unwrap().len();
         assert_eq!(written, 3000, "payloads come before their records");
         self.see("append");
-        self.writer.append(thread, seqs, records)
+        self.writer.append(lane, seqs, records)
     }
 
     fn sync_data(&mut self) -> Result<(), FormatError> {
@@ -194,7 +194,7 @@ fn data_then_index_are_safe_before_anything_is_acknowledged() {
     {
         let mut rig = Rig::new(GEOMETRY, true);
         rig.options.sync = sync;
-        let mut device = rig.thread(0);
+        let mut device = rig.lane(0);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let witness = Witness {
             writer: rig.writer(WriterOptions::default()),
@@ -216,7 +216,7 @@ fn producers_discard_when_a_record_of_the_host_finds_the_disk_full() {
     let rig = Rig::new(GEOMETRY, true);
     let sink = Failing::new(rig.writer(WriterOptions::default()), Fault::Payload, 0);
     let mut collector = rig.collector_with(sink);
-    let record = tensor_of(0, 0, 100, rig.thread(0).address());
+    let record = tensor_of(0, 0, 100, rig.lane(0).address());
     collector.record_tensor(&record, &content(0, 100)).unwrap();
     assert_eq!(rig.memory.read_u64(offset_of!(DumpSetupHeader, discard) as u64).unwrap(), 1);
     let summary = finish(collector);
@@ -227,7 +227,7 @@ fn producers_discard_when_a_record_of_the_host_finds_the_disk_full() {
 fn a_failure_of_the_run_says_more_than_one_of_its_dump() {
     let rig = Rig::new(GEOMETRY, true);
     let sink = Failing::new(rig.writer(WriterOptions::default()), Fault::Append, 0);
-    let (mut collector, mut device) = (rig.collector_with(sink), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector_with(sink), rig.lane(0));
     assert!(device.tensor(0, 0, &content(0, 100)));
     collector.step().unwrap();
     let mut end = tensortap_collector::RunEnd::new(Status::Crashed);

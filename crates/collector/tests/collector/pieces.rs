@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::{
     RegionMemory,
-    device::{FakeThread, content_hash, tensor_of},
+    device::{FakeLane, content_hash, tensor_of},
     rig::{GEOMETRY, Rig, content, finish},
     testing::TestMemory,
 };
@@ -19,7 +19,7 @@ use crate::{
 type Collector = tensortap_collector::Collector<TestMemory, tensortap_format::DumpWriter>;
 
 /// Sends a payload in pieces of at most `piece` bytes, letting the host look whenever there is no room.
-fn send(device: &mut FakeThread, collector: &mut Collector, task: u64, bytes: &[u8], piece: usize) {
+fn send(device: &mut FakeLane, collector: &mut Collector, task: u64, bytes: &[u8], piece: usize) {
     let mut look = |done: bool| {
         if !done {
             assert!(collector.step().unwrap().records > 0, "a full region can be drained");
@@ -37,7 +37,7 @@ fn send(device: &mut FakeThread, collector: &mut Collector, task: u64, bytes: &[
 fn a_payload_larger_than_the_arena_arrives_whole() {
     for mapped in [true, false] {
         let rig = Rig::new(GEOMETRY, mapped);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         let large = content(1, 5 * GEOMETRY.arena_bytes as usize + 77);
         assert!(device.tensor(0, 0, &content(0, 10)));
         send(&mut device, &mut collector, 1, &large, 12_000);
@@ -51,7 +51,7 @@ fn a_payload_larger_than_the_arena_arrives_whole() {
         assert_eq!((record.payload, record.task_id), (PayloadState::Stored, 1));
         assert!(dump.payload(&record).unwrap() == large);
         assert_eq!((summary.tensors, summary.corrupt_records, summary.dropped_records), (3, 0, 0));
-        assert_eq!(summary.threads[0].acknowledged, device.seq);
+        assert_eq!(summary.lanes[0].acknowledged, device.seq);
         assert!(dump.gaps().is_empty());
     }
 }
@@ -59,7 +59,7 @@ fn a_payload_larger_than_the_arena_arrives_whole() {
 #[test]
 fn pieces_give_back_space_at_once_and_count_as_safe_with_their_end() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     let bytes = content(1, 40_000);
     assert!(device.tensor(0, 0, &content(0, 10)));
     assert!(device.begin(1, 40_000));
@@ -80,7 +80,7 @@ fn pieces_give_back_space_at_once_and_count_as_safe_with_their_end() {
 #[test]
 fn a_payload_that_never_ends_is_not_in_the_dump() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     let bytes = content(1, 40_000);
     assert!(device.tensor(0, 0, &content(0, 10)));
     assert!(device.begin(1, 40_000));
@@ -91,14 +91,14 @@ fn a_payload_that_never_ends_is_not_in_the_dump() {
     let dump = rig.verified();
     assert_eq!(dump.len(), 1);
     assert_eq!(summary.dropped_records, 1);
-    assert_eq!(summary.threads[0].losses[0].reason, "unfinished");
+    assert_eq!(summary.lanes[0].losses[0].reason, "unfinished");
     assert_eq!(dump.payload_path().metadata().unwrap().len(), 10, "what nothing refers to is cut off");
 }
 
 #[test]
 fn a_payload_that_was_cut_is_stored_as_far_as_it_came() {
     let rig = Rig::new(GEOMETRY, true);
-    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
     let bytes = content(1, 40_000);
     assert!(device.begin(1, 40_000));
     assert!(device.piece(1, 0, &bytes[..16_000]));
@@ -118,7 +118,7 @@ fn a_payload_that_was_cut_is_stored_as_far_as_it_came() {
 #[test]
 fn a_duplicate_in_pieces_is_referred_to_and_its_space_given_back() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     let large = content(1, 1 << 20);
     send(&mut device, &mut collector, 1, &large, 16_000);
     send(&mut device, &mut collector, 2, &large, 15_000);
@@ -139,7 +139,7 @@ fn a_duplicate_in_pieces_is_referred_to_and_its_space_given_back() {
 #[test]
 fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
     let bytes = content(1, 3000);
-    type Script = fn(&mut FakeThread, &[u8]);
+    type Script = fn(&mut FakeLane, &[u8]);
     let scripts: [(&str, u64, u64, Script); 6] = [
         ("a piece of nothing", 1, 0, |device, bytes| {
             device.piece(1, 0, bytes);
@@ -171,7 +171,7 @@ fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
     ];
     for (what, corrupt, unfinished, script) in scripts {
         let rig = Rig::new(GEOMETRY, true);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         script(&mut device, &bytes);
         collector.step().unwrap();
         assert!(device.tensor(2, 0, &bytes), "{what}");
@@ -187,7 +187,7 @@ fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
 fn several_payloads_may_be_open_and_other_records_come_between() {
     for mapped in [true, false] {
         let rig = Rig::new(GEOMETRY, mapped);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         let (one, two) = (content(1, 3000), content(2, 5000));
         assert!(device.begin(1, 3000) && device.begin(2, 5000));
         assert!(device.piece(2, 0, &two[..2000]) && device.piece(1, 0, &one[..1000]));
@@ -211,14 +211,14 @@ fn several_payloads_may_be_open_and_other_records_come_between() {
 }
 
 /// A record whose payload comes later, and the payload.
-fn later(device: &mut FakeThread, task: u64, bytes: u64) -> u64 {
+fn later(device: &mut FakeLane, task: u64, bytes: u64) -> u64 {
     let seq = device.seq;
     let record = TensorRecord { flags: RECORD_FILLED_LATER, ..tensor_of(task, 0, bytes, device.address()) };
     assert!(device.commit(record.as_bytes()));
     seq
 }
 
-fn fill(device: &mut FakeThread, task_id: u64, record_seq: u64, content: &[u8]) {
+fn fill(device: &mut FakeLane, task_id: u64, record_seq: u64, content: &[u8]) {
     let bytes = content.len() as u64;
     let payload_pos = device.reserve(bytes, 64).unwrap();
     device.memory.write(device.arena(payload_pos), content).unwrap();
@@ -238,7 +238,7 @@ fn fill(device: &mut FakeThread, task_id: u64, record_seq: u64, content: &[u8]) 
 #[test]
 fn a_payload_that_comes_later_joins_its_record_and_one_that_never_comes_is_dropped() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     let (one, two) = (content(1, 300), content(2, 400));
     let [first, second, _] =
         [(1, 300), (2, 400), (3, 500)].map(|(task, bytes)| later(&mut device, task, bytes));
@@ -247,7 +247,7 @@ fn a_payload_that_comes_later_joins_its_record_and_one_that_never_comes_is_dropp
     fill(&mut device, 1, first, &one);
     let summary = finish(collector);
     assert_eq!((summary.corrupt_records, summary.dropped_records), (0, 1));
-    assert_eq!(summary.threads[0].losses[0].reason, "unfinished");
+    assert_eq!(summary.lanes[0].losses[0].reason, "unfinished");
     let dump = rig.verified();
     let records: Vec<_> = dump.records().map(Result::unwrap).collect();
     assert_eq!(records.iter().map(|record| record.task_id).collect::<Vec<_>>(), [2, 1, 3]);
@@ -259,7 +259,7 @@ fn a_payload_that_comes_later_joins_its_record_and_one_that_never_comes_is_dropp
 #[test]
 fn a_payload_for_a_record_that_waits_for_none_is_refused() {
     let rig = Rig::new(GEOMETRY, true);
-    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
     let seq = later(&mut device, 1, 300);
     fill(&mut device, 2, seq, &content(1, 300));
     let summary = finish(collector);

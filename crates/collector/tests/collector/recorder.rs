@@ -12,8 +12,8 @@ use tensortap_abi::{
 use tensortap_collector::{Collector, Summary};
 use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
 use tensortap_recorder::{
-    EdgeCapture, HostLink, KernelDefinition, Memory, Outcome, Region, ScalarCapture, TensorCapture,
-    ThreadRecorder,
+    EdgeCapture, HostLink, KernelDefinition, LaneRecorder, Memory, Outcome, Region, ScalarCapture,
+    TensorCapture,
 };
 
 use crate::{
@@ -50,8 +50,8 @@ impl HostLink for SlowHost<'_> {
     fn waiting(&self, _waiting: bool) {}
 }
 
-/// Runs `script` on the recorder of thread 0; returns what came of it, and how often the device waited.
-fn record(rig: &Rig, script: impl FnOnce(&mut ThreadRecorder<'_, SlowHost<'_>>)) -> (Summary, u64) {
+/// Runs `script` on the recorder of lane 0; returns what came of it, and how often the device waited.
+fn record(rig: &Rig, script: impl FnOnce(&mut LaneRecorder<'_, SlowHost<'_>>)) -> (Summary, u64) {
     let collector = RefCell::new(Some(rig.collector()));
     let pauses = Cell::new(0);
     // SAFETY: the rig's memory outlives the region and its recorder, all of its bytes are atomic words, and nobody but
@@ -63,7 +63,7 @@ fn record(rig: &Rig, script: impl FnOnce(&mut ThreadRecorder<'_, SlowHost<'_>>))
     script(&mut recorder);
     recorder.flush();
     let summary = finish(collector.take().unwrap());
-    assert_eq!(summary.threads[0].committed_records, recorder.counters().records);
+    assert_eq!(summary.lanes[0].committed_records, recorder.counters().records);
     (summary, pauses.get())
 }
 
@@ -125,7 +125,7 @@ fn every_payload_of_a_blocked_device_arrives() {
         let total = contents.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         assert_eq!((summary.tensors, summary.captured_bytes, summary.dropped_records), (66, total, 0));
         assert_eq!((summary.status, summary.corrupt_records), (Status::Complete, 0));
-        assert_eq!(summary.threads[0].acknowledged, summary.threads[0].committed_records);
+        assert_eq!(summary.lanes[0].acknowledged, summary.lanes[0].committed_records);
         assert!(summary.held_up_ns > 0 && summary.held_up_max_ns == summary.held_up_ns);
         assert!(rig.dump().records().all(|record| record.unwrap().func_ids().eq([3, 4])));
     }
@@ -283,7 +283,7 @@ fn definitions_reach_the_files_in_their_records_and_through_the_arena() {
 #[test]
 fn a_text_that_is_no_text_is_counted_and_left_out() {
     let rig = Rig::new(GEOMETRY, true);
-    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
     let mut text = [0; 160];
     text[..2].copy_from_slice(&[0xc3, 0x28]);
     let string = StringRecord { id: 1, text_bytes: 2, text, ..StringRecord::default() };

@@ -11,7 +11,7 @@ use tensortap_collector::{Collector, CollectorOptions, Listener, RunEnd, Sink, S
 use tensortap_format::{Dump, DumpWriter, RunInfo, Status, WriterOptions, verify};
 use tensortap_recorder::{SetupOptions, setup_bytes};
 
-use crate::{RegionMemory, device::FakeThread, testing::TestMemory};
+use crate::{RegionMemory, device::FakeLane, testing::TestMemory};
 
 pub const RUN_ID: u64 = 0x5eed;
 
@@ -87,12 +87,12 @@ impl Rig {
         self.heard.lock().unwrap().clone()
     }
 
-    pub fn thread(&self, thread: u32) -> FakeThread {
-        FakeThread::new(self.memory.clone(), self.options.geometry, thread, self.options.run_id)
+    pub fn lane(&self, lane: u32) -> FakeLane {
+        FakeLane::new(self.memory.clone(), self.options.geometry, lane, self.options.run_id)
     }
 
-    pub fn state(&self, thread: u32, field: usize) -> u64 {
-        let index = u64::from(thread) * size_of::<DumpBufferState>() as u64;
+    pub fn state(&self, lane: u32, field: usize) -> u64 {
+        let index = u64::from(lane) * size_of::<DumpBufferState>() as u64;
         self.memory.read_u64(self.options.geometry.states_offset() + index + field as u64).unwrap()
     }
 

@@ -22,7 +22,7 @@ use crate::{
 fn payloads_in_the_file_are_those_of_the_arena() {
     for mapped in [true, false] {
         let rig = Rig::new(GEOMETRY, mapped);
-        let (mut collector, mut device) = (rig.collector(), rig.thread(1));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(1));
         let contents: Vec<_> = (0..500).map(|seed| content(seed, 1 + seed as usize * 37 % 5000)).collect();
         for (task, bytes) in (0u64..).zip(&contents) {
             while !device.tensor(task, 3, bytes) {
@@ -42,7 +42,7 @@ fn payloads_in_the_file_are_those_of_the_arena() {
         assert_eq!((summary.written_bytes, summary.deduplicated_bytes), (total, 0));
         assert_eq!((summary.dropped_records, summary.corrupt_records), (0, 0));
         assert_eq!(summary.status, Status::Complete);
-        assert_eq!(summary.threads[1].acknowledged, 500);
+        assert_eq!(summary.lanes[1].acknowledged, 500);
         assert!(rig.heard().is_empty(), "{:?}", rig.heard());
     }
 }
@@ -50,7 +50,7 @@ fn payloads_in_the_file_are_those_of_the_arena() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Two threads, any sizes, looks at any time: everything arrives in each thread's order.
+    /// Two lanes, any sizes, looks at any time: everything arrives in each lane's order.
     #[test]
     fn nothing_is_lost_however_late_the_host_looks(
         sizes in prop::collection::vec((0u32..2, 0usize..9000, any::<bool>()), 1..120),
@@ -62,14 +62,14 @@ proptest! {
         let mut rig = Rig::new(DumpGeometry { buffers, records, ..GEOMETRY }, mapped);
         rig.options.payload_path = if direct { PayloadPath::Direct } else { PayloadPath::Buffered };
         let mut collector = rig.collector();
-        let mut devices = [rig.thread(0), rig.thread(1)];
+        let mut devices = [rig.lane(0), rig.lane(1)];
         let mut expected = [Vec::new(), Vec::new()];
-        for (task, (thread, bytes, look)) in (0u64..).zip(sizes) {
+        for (task, (lane, bytes, look)) in (0u64..).zip(sizes) {
             let bytes = content(task, bytes);
-            while !devices[thread as usize].tensor(task, 0, &bytes) {
+            while !devices[lane as usize].tensor(task, 0, &bytes) {
                 prop_assert!(collector.step().unwrap().records > 0, "a full region can be drained");
             }
-            expected[thread as usize].push((task, bytes));
+            expected[lane as usize].push((task, bytes));
             if look {
                 collector.step().unwrap();
             }
@@ -88,7 +88,7 @@ proptest! {
 #[test]
 fn space_and_buffers_are_given_back_only_after_the_bytes_are_in_the_files() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     for task in 0..4 {
         assert!(device.tensor(task, 0, &content(task, 1000)));
     }
@@ -116,7 +116,7 @@ fn equal_content_is_stored_once_unless_told_otherwise() {
     for dedup_entries in [1 << 10, 0] {
         let mut rig = Rig::new(GEOMETRY, true);
         rig.options.dedup_entries = dedup_entries;
-        let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
         for task in 0..30 {
             while !device.tensor(task, 0, &content(task % 3, 1000)) {
                 collector.step().unwrap();
@@ -140,7 +140,7 @@ fn equal_content_is_stored_once_unless_told_otherwise() {
 fn a_small_table_misses_duplicates_and_counts_them() {
     let mut rig = Rig::new(GEOMETRY, true);
     rig.options.dedup_entries = 2;
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     for task in 0..30 {
         while !device.tensor(task, 0, &content(task % 10, 100)) {
             collector.step().unwrap();
@@ -159,7 +159,7 @@ fn a_small_table_misses_duplicates_and_counts_them() {
 #[test]
 fn content_the_device_says_is_stored_is_found_or_counts_as_dropped() {
     let rig = Rig::new(GEOMETRY, true);
-    let (collector, mut device) = (rig.collector(), rig.thread(0));
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
     let bytes = content(1, 300);
     assert!(device.tensor(0, 0, &bytes));
     for (task, known) in [(1, &bytes), (2, &content(2, 300))] {
@@ -180,7 +180,7 @@ fn content_the_device_says_is_stored_is_found_or_counts_as_dropped() {
 fn records_without_payload_arrive_with_what_they_carry() {
     for mapped in [true, false] {
         let rig = Rig::new(GEOMETRY, mapped);
-        let (collector, mut device) = (rig.collector(), rig.thread(0));
+        let (collector, mut device) = (rig.collector(), rig.lane(0));
         let metadata = tensor_of(7, 1, 50, device.address());
         assert!(device.task(7));
         let scalar = ScalarRecord {
@@ -233,7 +233,7 @@ fn records_without_payload_arrive_with_what_they_carry() {
 fn only_the_newest_tasks_are_kept_when_asked() {
     let rig = Rig::new(GEOMETRY, true);
     let options = WriterOptions { keep_last_tasks: Some(10), ..WriterOptions::default() };
-    let (mut collector, mut device) = (rig.collector_with(rig.writer(options)), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector_with(rig.writer(options)), rig.lane(0));
     let common = content(u64::MAX, 5000);
     for task in 0..200 {
         while !device.task(task) {
@@ -265,7 +265,7 @@ fn only_the_newest_tasks_are_kept_when_asked() {
 #[test]
 fn the_host_can_enter_what_it_found_in_the_memory_of_a_dead_device() {
     let rig = Rig::new(GEOMETRY, true);
-    let (mut collector, mut device) = (rig.collector(), rig.thread(0));
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
     assert!(device.tensor(1, 0, &content(1, 100)));
     collector.step().unwrap();
     let task = TaskRecord {

@@ -53,7 +53,7 @@ impl DeviceProgram for Program {
 }
 
 fn play(
-    mut recorder: tensortap_recorder::ThreadRecorder<'_, Link<'_>>,
+    mut recorder: tensortap_recorder::LaneRecorder<'_, Link<'_>>,
     link: &DeviceLink,
     base: u64,
     thread: u32,
@@ -232,7 +232,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn the_heart_beats_while_a_write_takes_long() {
     let rig = Rig::new(crate::rig::GEOMETRY, true);
-    let mut device = rig.thread(0);
+    let mut device = rig.lane(0);
     let (release, blocked) = channel();
     let sink = Slow { writer: rig.writer(WriterOptions::default()), release: blocked };
     let collection = Collection::start(rig.collector_with(sink)).unwrap();
@@ -278,7 +278,7 @@ fn a_collector_that_dies_lets_the_device_go() {
         }
     }
     let rig = Rig::new(crate::rig::GEOMETRY, true);
-    let mut device = rig.thread(0);
+    let mut device = rig.lane(0);
     let collection = Collection::start(rig.collector_with(Panics)).unwrap();
     assert!(device.tensor(0, 0, &content(0, 100)));
     collection.notify();

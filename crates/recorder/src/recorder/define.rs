@@ -9,11 +9,11 @@ use tensortap_abi::{
 };
 use zerocopy::IntoBytes;
 
-use super::{Outcome, ThreadRecorder};
+use super::{LaneRecorder, Outcome};
 use crate::lane::Need;
 use crate::{DropReason, HostLink, KernelDefinition};
 
-impl<H: HostLink> ThreadRecorder<'_, H> {
+impl<H: HostLink> LaneRecorder<'_, H> {
     /// Defines a string. A text of more than [`MAX_TEXT_BYTES`], or of more than a quarter of the arena, is cut.
     pub fn define_string(&mut self, id: u32, text: &str) -> Outcome {
         let most = usize::try_from(self.lane.largest_whole()).unwrap_or(usize::MAX).min(MAX_TEXT_BYTES);
@@ -58,8 +58,8 @@ impl<H: HostLink> ThreadRecorder<'_, H> {
     /// Records any definition that has nothing in the arena.
     ///
     /// ```compile_fail
-    /// # use tensortap_recorder::{HostLink, ThreadRecorder};
-    /// fn not_a_definition<H: HostLink>(recorder: &mut ThreadRecorder<'_, H>) {
+    /// # use tensortap_recorder::{HostLink, LaneRecorder};
+    /// fn not_a_definition<H: HostLink>(recorder: &mut LaneRecorder<'_, H>) {
     ///     recorder.define(tensortap_abi::TensorRecord::default());
     /// }
     /// # fn main() { not_a_definition::<NoHost>; }

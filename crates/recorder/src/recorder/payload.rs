@@ -8,13 +8,13 @@ use tensortap_abi::{
 };
 use zerocopy::IntoBytes;
 
-use super::{Outcome, ThreadRecorder};
+use super::{LaneRecorder, Outcome};
 use crate::lane::{Need, Route};
 use tensortap_values::{ContentHasher, LEAF_BYTES, Statistics};
 
 use crate::{DropReason, Gather, HostLink};
 
-impl<H: HostLink> ThreadRecorder<'_, H> {
+impl<H: HostLink> LaneRecorder<'_, H> {
     /// Records a payload with its metadata and hash.
     pub(super) fn record_payload(&mut self, record: TensorRecord, content: Gather<'_>) -> Outcome {
         match self.lane.route(content.left_bytes()) {

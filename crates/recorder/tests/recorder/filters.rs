@@ -61,7 +61,7 @@ fn only_the_first_tasks_pass_over_all_threads_together() {
     let mut filter = DumpFilter { first_tasks: 3, task_ranges: 1, ..DumpFilter::ALL };
     filter.tasks[0] = [1, 100];
     let region = open(&rig, filter);
-    let mut recorders = [0, 1].map(|thread| region.recorder(thread, ScriptedLink::never()).unwrap());
+    let mut recorders = [0, 1].map(|lane| region.recorder(lane, ScriptedLink::never()).unwrap());
     let wants: Vec<bool> =
         (0..8).map(|task| recorders[usize::from(task % 2 == 1)].wants_task(&head(task))).collect();
     assert_eq!(wants, [false, true, true, true, false, false, false, false]);

@@ -65,10 +65,10 @@ pub fn in_arena(record: &DumpRecord) -> Option<(u64, u64)> {
     }
 }
 
-/// Takes one thread's records.
+/// Takes one lane's records.
 pub struct FakeHost<'r> {
     rig: &'r Rig,
-    thread: u64,
+    lane: u64,
     /// Everything taken so far, payloads copied.
     pub taken: Vec<Taken>,
     /// Record kinds as they came, steps of a large payload included.
@@ -88,10 +88,10 @@ macro_rules! state_offset {
 pub(crate) use state_offset;
 
 impl<'r> FakeHost<'r> {
-    pub fn new(rig: &'r Rig, thread: u64) -> Self {
+    pub fn new(rig: &'r Rig, lane: u64) -> Self {
         FakeHost {
             rig,
-            thread,
+            lane,
             taken: Vec::new(),
             kinds: Vec::new(),
             next_seq: 0,
@@ -102,13 +102,13 @@ impl<'r> FakeHost<'r> {
         }
     }
 
-    /// A word of the thread's state.
+    /// A word of the lane's state.
     pub fn state(&self, offset: u64) -> u64 {
         self.rig.word(self.state_at(offset)).see()
     }
 
     pub fn state_at(&self, offset: u64) -> u64 {
-        self.rig.geometry.states_offset() + self.thread * size_of::<DumpBufferState>() as u64 + offset
+        self.rig.geometry.states_offset() + self.lane * size_of::<DumpBufferState>() as u64 + offset
     }
 
     fn set_state(&self, offset: u64, value: u64) {
@@ -187,13 +187,13 @@ impl<'r> FakeHost<'r> {
 
     fn queue_at(&self, queue: u64, count: u64) -> u64 {
         let buffers = u64::from(self.rig.geometry.buffers);
-        let start = self.rig.geometry.queues_offset() + self.thread * self.rig.geometry.queue_bytes();
+        let start = self.rig.geometry.queues_offset() + self.lane * self.rig.geometry.queue_bytes();
         start + (queue * buffers + count % buffers) * 4
     }
 
     fn buffer_at(&self, number: u32) -> u64 {
         let geometry = self.rig.geometry;
-        let index = self.thread * u64::from(geometry.buffers) + u64::from(number);
+        let index = self.lane * u64::from(geometry.buffers) + u64::from(number);
         geometry.buffers_offset() + index * geometry.buffer_bytes()
     }
 
@@ -206,7 +206,7 @@ impl<'r> FakeHost<'r> {
         let field = |offset| self.rig.word(at + offset).get();
         assert_eq!(field(0), RUN_ID);
         assert_eq!(field(offset_of!(DumpBufferHeader, first_seq) as u64), self.next_seq - self.place);
-        assert_eq!(field(offset_of!(DumpBufferHeader, lane) as u64), self.thread);
+        assert_eq!(field(offset_of!(DumpBufferHeader, lane) as u64), self.lane);
         committed
     }
 
@@ -274,7 +274,7 @@ impl<'r> FakeHost<'r> {
     /// Bytes of the arena, wherever they are valid or not.
     pub fn read_arena(&self, position: u64, bytes: u64) -> Vec<u8> {
         let arena = self.rig.geometry.arena_bytes;
-        let start = self.rig.geometry.arenas_offset() + self.thread * arena;
+        let start = self.rig.geometry.arenas_offset() + self.lane * arena;
         self.rig.read(start + position % arena, bytes)
     }
 }

@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// All records of thread 0, from buffers in the order they were taken from the free queue.
+/// All records of lane 0, from buffers in the order they were taken from the free queue.
 fn read_batch(rig: &Rig) -> Vec<DumpRecord> {
     use zerocopy::FromBytes;
     let mut records = Vec::new();

@@ -11,7 +11,7 @@ use tensortap_abi::{
     TaskRecord, TensorDesc, ThreadState, UncapturedReason,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
-use tensortap_recorder::{HostLink, ScalarCapture, TaskHead, TensorCapture, ThreadRecorder, UncapturedArg};
+use tensortap_recorder::{HostLink, LaneRecorder, ScalarCapture, TaskHead, TensorCapture, UncapturedArg};
 
 use super::memory::{CoreView, Dispatch, PayloadReader, ThreadView};
 use super::run::Run;
@@ -60,7 +60,7 @@ impl HostLink for HostOfRun<'_, '_> {
 }
 
 /// The recorder of one thread of a run.
-pub type RunRecorder<'r, 'm> = ThreadRecorder<'m, HostOfRun<'r, 'm>>;
+pub type RunRecorder<'r, 'm> = LaneRecorder<'m, HostOfRun<'r, 'm>>;
 
 /// Captures tasks on behalf of one thread.
 pub struct Capture<'r, 'm> {
