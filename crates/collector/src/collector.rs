@@ -292,28 +292,27 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         Ok(())
     }
 
-    fn summary(&self, status: Status) -> Result<Summary, CollectError> {
+    fn summary(&mut self, status: Status) -> Result<Summary, CollectError> {
         let mut summary = Summary::new(status, self.store.indexed_records(), self.store.missed_duplicates());
         if let Some(error) = &self.failure {
             summary.fail(error);
         }
-        for Lane { drain, ended } in &self.lanes {
-            let state = drain.stream.read_state()?;
-            let account = self.account(drain);
+        for Lane { drain, ended } in &mut self.lanes {
+            let (state, tenancy) = (drain.stream.read_state()?, drain.stream.tenancy()?);
+            let account = account(drain, self.failure.is_some());
             summary.corrupt_records += drain.corrupt_records();
-            summary.add_lane(LaneSummary::new(drain.stream.lane(), &state, &account, ended.clone()), &state);
+            let lane = LaneSummary::new(drain.stream.lane(), &state, &account, ended.clone(), tenancy);
+            summary.add_lane(lane, &state);
         }
         summary.set_entered(self.store.totals());
         Ok(summary)
     }
+}
 
-    fn account(&self, drain: &Drain) -> Account {
-        let (missing, acknowledged) = (drain.stream.missing_records(), drain.stream.acknowledged());
-        // What was under way when the files were full is lost with all that came later.
-        let (collected, unfinished) = match self.failure {
-            Some(_) => (acknowledged, 0),
-            None => (drain.seen(), drain.unfinished_payloads()),
-        };
-        Account { missing, collected, unfinished, acknowledged }
-    }
+fn account(drain: &Drain, failed: bool) -> Account {
+    let (missing, acknowledged) = (drain.stream.missing_records(), drain.stream.acknowledged());
+    // What was under way when the files were full is lost with all that came later.
+    let (collected, unfinished) =
+        if failed { (acknowledged, 0) } else { (drain.seen(), drain.unfinished_payloads()) };
+    Account { missing, collected, unfinished, acknowledged }
 }

@@ -47,6 +47,8 @@ impl LaneOffsets {
         ready_pushed,
         /// Device.
         free_popped,
+        /// Device.
+        leases,
         /// Host.
         consumed_cursor,
         /// Host.

@@ -1,6 +1,6 @@
 //! Follows one lane: which records may be read, and what may be given back.
 //!
-//! The protocols are those of [`tensortap_sync::buffers`] and [`tensortap_sync::arena`]: this is where their words lie in
+//! The protocols are those of [`tensortap_sync::buffers`], [`tensortap_sync::arena`] and [`tensortap_sync::lease`]: this is where their words lie in
 //! the region, and what is done with what they give. What the device says is only checked; see there.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use tensortap_sync::{
     arena::ArenaWords,
     buffers::{BufferWords, Damage, DrainError, Drainer},
     cursor::{CursorError, ReadError},
+    lease::{Tenancy, Watcher},
     spsc::QueueWords,
 };
 use zerocopy::{FromZeros, IntoBytes};
@@ -219,6 +220,7 @@ pub(crate) struct Stream {
     run_id: u64,
     buffers: Drainer<HostWords>,
     arena: arena::Consumer<HostWords>,
+    leases: Watcher<RegionWord<SharedRegion>>,
     next_seq: u64,
     missing_records: u64,
     acknowledged: u64,
@@ -243,6 +245,7 @@ impl Stream {
             lane,
             run_id,
             arena: arena(words.clone(), geometry.arena_bytes),
+            leases: Watcher::new(words.word(offsets.leases())),
             buffers: Drainer::new(words),
             next_seq: 0,
             missing_records: 0,
@@ -335,6 +338,15 @@ impl Stream {
         let mut state = DumpBufferState::new_zeroed();
         self.memory.read(self.offsets.state(), state.as_mut_bytes())?;
         Ok(state)
+    }
+
+    /// Who has the lane; `None` when the word that says it cannot be right.
+    pub(crate) fn tenancy(&mut self) -> Result<Option<Tenancy>, PlatformError> {
+        match self.leases.look() {
+            Ok(tenancy) => Ok(Some(tenancy)),
+            Err(ReadError::Damaged(_)) => Ok(None),
+            Err(ReadError::Unreachable(error)) => Err(error),
+        }
     }
 
     /// Reads the write cursor and checks it against what was seen before.

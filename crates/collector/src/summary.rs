@@ -2,6 +2,7 @@
 
 use tensortap_abi::DumpBufferState;
 use tensortap_format::{Footer, InFlightTask, Loss, Status, Totals};
+use tensortap_sync::lease::Tenancy;
 
 use crate::{StreamError, WriteError};
 
@@ -43,6 +44,8 @@ pub struct LaneSummary {
     pub losses: Vec<Loss>,
     /// Why its records ended early.
     pub ended: Option<StreamError>,
+    /// Who had it in the end; `None` when the word that says it was damaged.
+    pub tenancy: Option<Tenancy>,
 }
 
 /// What a dump holds and what it lacks.
@@ -155,6 +158,13 @@ impl Summary {
         self.lanes.push(lane);
     }
 
+    /// Lanes that nobody has leased and then returned: whoever should have recorded there did not say that all is recorded.
+    #[must_use]
+    pub fn unflushed(&self) -> Vec<u32> {
+        let unflushed = |lane: &&LaneSummary| lane.tenancy != Some(Tenancy::Returned);
+        self.lanes.iter().filter(unflushed).map(|lane| lane.lane).collect()
+    }
+
     pub(crate) fn footer(&self, end: &RunEnd) -> Footer {
         let message = match (&end.message, &self.failure) {
             (Some(message), Some(failure)) => Some(format!("{message}; {failure}")),
@@ -191,6 +201,7 @@ impl LaneSummary {
         state: &DumpBufferState,
         account: &Account,
         ended: Option<StreamError>,
+        tenancy: Option<Tenancy>,
     ) -> LaneSummary {
         let &Account { missing, collected, unfinished, acknowledged } = account;
         let committed_records = state.records.min(COUNT_LIMIT);
@@ -218,6 +229,6 @@ impl LaneSummary {
             }
         }
         let held_up_ns = state.held_up_ns.min(COUNT_LIMIT);
-        LaneSummary { lane, acknowledged, committed_records, held_up_ns, losses, ended }
+        LaneSummary { lane, acknowledged, committed_records, held_up_ns, losses, ended, tenancy }
     }
 }

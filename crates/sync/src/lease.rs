@@ -128,7 +128,6 @@ impl<W: Word, O: LeaseOrderings> Watcher<W, O> {
 }
 
 /// Whether a lane whose lease word holds this count is somebody's. A lane that nobody ever leased is not.
-#[must_use]
-pub const fn is_leased(count: u64) -> bool {
+const fn is_leased(count: u64) -> bool {
     count % 2 == 1
 }

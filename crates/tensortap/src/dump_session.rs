@@ -1,13 +1,12 @@
 //! One dump, from the region to the closed files.
 
-use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
-    DeviceAddr, DeviceRange, DumpBufferState, DumpLevel, DumpStage, EdgeCause, EdgeRecord, FIRST_DECLARED_ID,
-    KernelArg, KernelRecord, RECORD_IN_FLIGHT, ScopeRecord, TaskRecord,
+    DeviceAddr, DeviceRange, DumpLevel, DumpStage, EdgeCause, EdgeRecord, FIRST_DECLARED_ID, KernelArg,
+    KernelRecord, RECORD_IN_FLIGHT, ScopeRecord, TaskRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -22,7 +21,6 @@ use tensortap_runtime::{
     DumpSession, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
-use tensortap_sync::lease;
 
 use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
 
@@ -49,7 +47,6 @@ pub struct Session<'a> {
     options: Option<CollectorOptions>,
     collection: Option<Collection<DeviceRegion, Files>>,
     access: Option<Arc<dyn DeviceAccess>>,
-    region: DeviceRange,
     warn: Option<Warn>,
     gate: Option<Arc<dyn DiskGate>>,
     live: Option<Live>,
@@ -90,7 +87,6 @@ impl<'a> Session<'a> {
             options: None,
             collection: None,
             access: None,
-            region: DeviceRange::default(),
             warn: run.warn.clone(),
             gate: run.disk.clone(),
         })
@@ -125,51 +121,35 @@ impl<'a> Session<'a> {
         let interrupted = failure.is_some_and(|failure| failure.interrupted);
         let live = self.config.live.is_some().then(|| self.findings.report(interrupted));
         match outcome {
-            Ok((summary, closing)) => Ok(DumpReport {
-                closing,
-                live: live.clone(),
-                records: summary.tensors + summary.scalars,
-                entries: summary.records,
-                dispatches: summary.dispatches,
-                tensors: summary.tensors,
-                scalars: summary.scalars,
-                bytes_captured: summary.captured_bytes,
-                bytes_written: live.as_ref().map_or(summary.written_bytes, |live| live.kept_bytes),
-                deduplicated_bytes: live
-                    .as_ref()
-                    .map_or(summary.deduplicated_bytes, |live| live.shared_bytes),
-                truncated_tensors: summary.truncated_tensors,
-                dropped_records: summary.dropped_records,
-                dropped_overwrite: summary.overwritten_records,
-                corrupt_records: summary.corrupt_records,
-                filtered_records: summary.filtered_records,
-                filtered_bytes: summary.filtered_bytes,
-                held_up: Duration::from_nanos(summary.held_up_ns),
-                losses: summary.lanes.into_iter().flat_map(|lane| lane.losses).collect(),
-                problem: summary.failure.or_else(|| failure.is_none().then(|| self.unflushed()).flatten()),
-                ..self.empty_report("")
-            }),
+            Ok((summary, closing)) => {
+                let unflushed = unflushed(&summary.unflushed());
+                Ok(DumpReport {
+                    closing,
+                    live: live.clone(),
+                    records: summary.tensors + summary.scalars,
+                    entries: summary.records,
+                    dispatches: summary.dispatches,
+                    tensors: summary.tensors,
+                    scalars: summary.scalars,
+                    bytes_captured: summary.captured_bytes,
+                    bytes_written: live.as_ref().map_or(summary.written_bytes, |live| live.kept_bytes),
+                    deduplicated_bytes: live
+                        .as_ref()
+                        .map_or(summary.deduplicated_bytes, |live| live.shared_bytes),
+                    truncated_tensors: summary.truncated_tensors,
+                    dropped_records: summary.dropped_records,
+                    dropped_overwrite: summary.overwritten_records,
+                    corrupt_records: summary.corrupt_records,
+                    filtered_records: summary.filtered_records,
+                    filtered_bytes: summary.filtered_bytes,
+                    held_up: Duration::from_nanos(summary.held_up_ns),
+                    losses: summary.lanes.into_iter().flat_map(|lane| lane.losses).collect(),
+                    problem: summary.failure.or_else(|| failure.is_none().then_some(unflushed).flatten()),
+                    ..self.empty_report("")
+                })
+            }
             Err(error) => Ok(self.empty_report(&error.to_string())),
         }
-    }
-
-    /// Lanes that were leased and, at the end of a run that went well, not returned: their threads did not say that they have
-    /// recorded everything.
-    fn unflushed(&self) -> Option<String> {
-        let (geometry, access) = (self.options.as_ref()?.geometry, self.access.as_ref()?);
-        let state = |lane: u32| {
-            let states = self.region.addr + geometry.states_offset();
-            states + u64::from(lane) * size_of::<DumpBufferState>() as u64
-        };
-        let returned = |lane| {
-            let leases = access.read_u64(state(lane) + offset_of!(DumpBufferState, leases) as u64);
-            matches!(leases, Ok(leases) if !lease::is_leased(leases))
-        };
-        let missing: Vec<String> =
-            (0..geometry.lanes).filter(|&lane| !returned(lane)).map(|lane| lane.to_string()).collect();
-        (!missing.is_empty()).then(|| {
-            format!("device threads {} did not say that they recorded everything", missing.join(", "))
-        })
     }
 
     fn empty_report(&self, problem: &str) -> DumpReport {
@@ -290,7 +270,6 @@ impl DumpSession for Session<'_> {
             writer.append(thread, first..first + chunk.len() as u64, chunk).map_err(|e| failed(&e))?;
         }
         self.access = Some(device.clone());
-        self.region = region;
         let memory =
             DeviceRegion::new(device, region).ok_or_else(|| dump("the region lies outside device memory"))?;
         let warn = self.warn.clone();
@@ -320,6 +299,15 @@ impl DumpSession for Session<'_> {
     fn look(&self) -> Option<Duration> {
         self.config.live.as_ref().filter(|live| live.stop_at_first).map(|_| STOP_LOOK)
     }
+}
+
+/// What is wrong with a run that went well and has left lanes unflushed: every thread of a device that can record leases one,
+/// and returns it when it has recorded all it will.
+fn unflushed(lanes: &[u32]) -> Option<String> {
+    let lanes: Vec<String> = lanes.iter().map(u32::to_string).collect();
+    (!lanes.is_empty()).then(|| {
+        format!("whoever records in lane {} did not say that everything is recorded", lanes.join(", "))
+    })
 }
 
 /// What the user should hear at once.

@@ -2,12 +2,13 @@
 
 use std::{
     cell::{Cell, RefCell},
+    mem::offset_of,
     time::Duration,
 };
 
 use tensortap_abi::{
-    DType, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause, KernelArg, Role,
-    StepRecord, StringRecord, TaskRecord, TensorDesc,
+    DType, DumpBufferState, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause,
+    KernelArg, Role, StepRecord, StringRecord, TaskRecord, TensorDesc,
 };
 use tensortap_collector::{Collector, Summary};
 use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
@@ -292,4 +293,18 @@ fn a_text_that_is_no_text_is_counted_and_left_out() {
     assert!(device.commit(zerocopy::IntoBytes::as_bytes(&args)), "no string has the number 0");
     let summary = finish(collector);
     assert_eq!((summary.corrupt_records, summary.records), (2, 0));
+}
+
+/// The words a recorder leaves are compared with what they stand for: 0 never leased, odd leased, even returned.
+#[test]
+fn a_lane_is_flushed_once_it_was_leased_and_returned_and_never_before() {
+    for (leases, flushed) in [(0, false), (1, false), (2, true), (3, false), (8, true)] {
+        let rig = Rig::new(GEOMETRY, true);
+        let (collector, device) = (rig.collector(), rig.lane(0));
+        let other = rig.lane(1).state_word(offset_of!(DumpBufferState, leases));
+        rig.memory.write_u64(device.state_word(offset_of!(DumpBufferState, leases)), leases).unwrap();
+        rig.memory.write_u64(other, 2).unwrap();
+        let summary = finish(collector);
+        assert_eq!(summary.unflushed(), if flushed { vec![] } else { vec![0] }, "{leases}");
+    }
 }
