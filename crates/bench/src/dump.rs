@@ -322,7 +322,7 @@ impl Bench<'_> {
         };
         let dumped = || {
             let run = self.with_dump(&run, false)?;
-            match run.dump.bytes_written {
+            match run.dump.counters.bytes_written {
                 written if written == bytes => Ok(run),
                 written => Err(BenchError::Wrong(format!(
                     "{written} payload bytes were written, {bytes} were expected"
@@ -353,8 +353,8 @@ impl Bench<'_> {
             with_s: over(|(_, with)| with.wall.as_secs_f64()),
             ratio: over(|(without, with)| with.wall.as_secs_f64() / without.as_secs_f64().max(1e-9)),
             held_up_s: over(|(_, with)| with.held_up_s()),
-            bytes_captured: last.dump.bytes_captured,
-            records: last.dump.records,
+            bytes_captured: last.dump.counters.bytes_captured,
+            records: last.dump.counters.records,
         })
     }
 

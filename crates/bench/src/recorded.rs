@@ -88,7 +88,10 @@ fn whole(dump: Option<DumpReport>) -> Result<DumpReport, BenchError> {
     if let Some(problem) = &dump.problem {
         return Err(BenchError::Wrong(format!("the dump is not complete: {problem}")));
     }
-    let lost = dump.dropped_records + dump.dropped_overwrite + dump.corrupt_records + dump.truncated_tensors;
+    let lost = dump.counters.dropped_records
+        + dump.counters.dropped_overwrite
+        + dump.counters.corrupt_records
+        + dump.counters.truncated_tensors;
     if lost > 0 {
         return Err(BenchError::Wrong(format!("{lost} records of the dump are lost or damaged")));
     }

@@ -300,7 +300,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         for Lane { drain, ended } in &mut self.lanes {
             let (state, tenancy) = (drain.stream.read_state()?, drain.stream.tenancy()?);
             let account = account(drain, self.failure.is_some());
-            summary.corrupt_records += drain.corrupt_records();
+            summary.counters.corrupt_records += drain.corrupt_records();
             let lane = LaneSummary::new(drain.stream.lane(), &state, &account, ended.clone(), tenancy);
             summary.add_lane(lane, &state);
         }

@@ -59,7 +59,7 @@
 //!     collection.notify();
 //! }
 //! let summary = collection.finish(&RunEnd::new(Status::Complete))?;
-//! assert_eq!((summary.records, summary.dropped_records), (0, 0));
+//! assert_eq!((summary.counters.entries, summary.counters.dropped_records), (0, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! What came of a dump.
 
 use tensortap_abi::DumpBufferState;
-use tensortap_format::{Footer, InFlightTask, Loss, Status, Totals};
+use tensortap_format::{DumpCounters, Footer, InFlightTask, Loss, Status, Totals};
 use tensortap_sync::lease::Tenancy;
 
 use crate::{StreamError, WriteError};
@@ -55,35 +55,10 @@ pub struct Summary {
     pub status: Status,
     /// Why the files are incomplete, in words.
     pub failure: Option<String>,
-    /// Records in the index.
-    pub records: u64,
-    /// Tensors among them.
-    pub tensors: u64,
-    /// Scalars among them.
-    pub scalars: u64,
-    /// Dispatches among them.
-    pub dispatches: u64,
-    /// Payload bytes captured: what the stored payloads of all records add up to.
-    pub captured_bytes: u64,
-    /// Payload bytes in the payload file that the index names; what was written before a failure and not named is not
-    /// among them.
-    pub written_bytes: u64,
-    /// Payload bytes that were stored already.
-    pub deduplicated_bytes: u64,
+    /// What it holds and what it lacks, in numbers.
+    pub counters: DumpCounters,
     /// Payloads stored again because their first copy was forgotten; at least so many.
     pub missed_duplicates: u64,
-    /// Payloads stored in part.
-    pub truncated_tensors: u64,
-    /// Records lost, for whatever reason; an argument that lost only its payload counts too.
-    pub dropped_records: u64,
-    /// Payloads, and arguments of dispatches, overwritten before the host read them.
-    pub overwritten_records: u64,
-    /// Records that were not what they claimed to be.
-    pub corrupt_records: u64,
-    /// Records, of arguments and dispatches, that a filter kept out.
-    pub filtered_records: u64,
-    /// Payload bytes a filter or cap kept out.
-    pub filtered_bytes: u64,
     /// Time device threads spent in the dump, all together.
     pub held_up_ns: u64,
     /// The same, of the lane whose threads spent most.
@@ -93,24 +68,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn new(status: Status, records: u64, missed_duplicates: u64) -> Summary {
+    pub(crate) fn new(status: Status, entries: u64, missed_duplicates: u64) -> Summary {
         Summary {
             status,
             failure: None,
-            records,
-            tensors: 0,
-            scalars: 0,
-            dispatches: 0,
-            captured_bytes: 0,
-            written_bytes: 0,
-            deduplicated_bytes: 0,
+            counters: DumpCounters { entries, ..DumpCounters::default() },
             missed_duplicates,
-            truncated_tensors: 0,
-            dropped_records: 0,
-            overwritten_records: 0,
-            corrupt_records: 0,
-            filtered_records: 0,
-            filtered_bytes: 0,
             held_up_ns: 0,
             held_up_max_ns: 0,
             lanes: Vec::new(),
@@ -127,32 +90,33 @@ impl Summary {
 
     /// Everything that was entered, also what a window has let go since.
     pub(crate) fn set_entered(&mut self, totals: &Totals) {
-        self.dispatches = totals.dispatches;
-        self.tensors = totals.total_tensors - totals.scalars;
-        self.scalars = totals.scalars;
-        self.captured_bytes = totals.stored_bytes + totals.deduplicated_bytes;
-        self.written_bytes = totals.stored_bytes;
-        self.deduplicated_bytes = totals.deduplicated_bytes;
-        self.truncated_tensors = totals.truncated_tensors;
-        self.overwritten_records = totals.dropped_overwrite;
+        self.counters.bytes_captured = totals.stored_bytes + totals.deduplicated_bytes;
+        self.counters.bytes_written = totals.stored_bytes;
+        self.counters.deduplicated_bytes = totals.deduplicated_bytes;
+        self.counters.dropped_overwrite = totals.dropped_overwrite;
+        self.set_arguments(totals);
     }
 
     /// What the files hold in the end: less than was entered where a window let older tasks go.
     pub(crate) fn set_kept(&mut self, footer: &Footer) {
-        let totals = &footer.totals;
-        self.scalars = totals.scalars;
-        self.tensors = totals.total_tensors.saturating_sub(totals.scalars);
-        self.dispatches = totals.dispatches;
-        self.truncated_tensors = totals.truncated_tensors;
-        self.filtered_records = footer.filtered_records;
-        self.filtered_bytes = footer.filtered_bytes;
+        self.counters.filtered_records = footer.filtered_records;
+        self.counters.filtered_bytes = footer.filtered_bytes;
+        self.set_arguments(&footer.totals);
+    }
+
+    fn set_arguments(&mut self, totals: &Totals) {
+        self.counters.records = totals.total_tensors;
+        self.counters.scalars = totals.scalars;
+        self.counters.tensors = totals.total_tensors.saturating_sub(totals.scalars);
+        self.counters.dispatches = totals.dispatches;
+        self.counters.truncated_tensors = totals.truncated_tensors;
     }
 
     pub(crate) fn add_lane(&mut self, lane: LaneSummary, state: &DumpBufferState) {
         let lost = lane.losses.iter().map(|loss| loss.records).sum::<u64>();
-        self.dropped_records += lost;
-        self.filtered_records += state.filtered_records.min(COUNT_LIMIT);
-        self.filtered_bytes += state.filtered_bytes.min(COUNT_LIMIT);
+        self.counters.dropped_records += lost;
+        self.counters.filtered_records += state.filtered_records.min(COUNT_LIMIT);
+        self.counters.filtered_bytes += state.filtered_bytes.min(COUNT_LIMIT);
         self.held_up_ns += lane.held_up_ns;
         self.held_up_max_ns = self.held_up_max_ns.max(lane.held_up_ns);
         self.lanes.push(lane);
@@ -174,10 +138,10 @@ impl Summary {
             finished_at: end.finished_at.clone(),
             message,
             losses: self.lanes.iter().flat_map(|lane| lane.losses.iter().cloned()).collect(),
-            corrupt_records: self.corrupt_records,
+            corrupt_records: self.counters.corrupt_records,
             in_flight: end.in_flight.clone(),
-            filtered_records: self.filtered_records,
-            filtered_bytes: self.filtered_bytes,
+            filtered_records: self.counters.filtered_records,
+            filtered_bytes: self.counters.filtered_bytes,
             held_up_ns: self.held_up_ns,
             ..Footer::new(self.status)
         }

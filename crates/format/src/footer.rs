@@ -155,6 +155,40 @@ impl Footer {
     }
 }
 
+/// What came of a run's dump, counted once and handed on whole: to the report of the run, and to its JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DumpCounters {
+    /// Arguments recorded, scalars among them.
+    pub records: u64,
+    /// Tensors among the records.
+    pub tensors: u64,
+    /// Scalars among the records.
+    pub scalars: u64,
+    /// Dispatches recorded.
+    pub dispatches: u64,
+    /// Payload bytes that the device captured: what the stored payloads of all records add up to.
+    pub bytes_captured: u64,
+    /// Payload bytes in the payload file that the index names; what was written before a failure and not named is not
+    /// among them.
+    pub bytes_written: u64,
+    /// Tensors of which only a part was stored.
+    pub truncated_tensors: u64,
+    /// Records lost, for whatever reason; an argument that lost only its payload counts too.
+    pub dropped_records: u64,
+    /// Payloads, and arguments of dispatches, that were overwritten before they were read.
+    pub dropped_overwrite: u64,
+    /// Entries of any kind: arguments, and the tasks, dispatches and dependencies between them.
+    pub entries: u64,
+    /// Payload bytes that were not written because an equal payload is stored.
+    pub deduplicated_bytes: u64,
+    /// Records that were not what they claimed to be.
+    pub corrupt_records: u64,
+    /// Records, of arguments and dispatches, that a filter kept out.
+    pub filtered_records: u64,
+    /// Payload bytes that a filter or cap kept out.
+    pub filtered_bytes: u64,
+}
+
 /// Counters over the records of an index. As in the manifest, `total_tensors`, the stages and the roles count
 /// scalars too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

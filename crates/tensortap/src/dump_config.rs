@@ -26,7 +26,7 @@ const MAX_REGION_BYTES: u64 = 8 << 30;
 /// config.dump = Some(DumpConfig::args_only());
 /// config.out = Some(folder.path().join("dump"));
 /// let dump = tensortap::run(&config)?.dump.expect("it was asked for");
-/// assert_eq!((dump.dispatches, dump.records), (5, 0));
+/// assert_eq!((dump.counters.dispatches, dump.counters.records), (5, 0));
 ///
 /// let dump = tensortap::format::Dump::open(&dump.dir)?;
 /// let second = &dump.dispatches()?[1];

@@ -12,8 +12,8 @@ use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
 };
 use tensortap_format::{
-    DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance, RunInfo, Status,
-    WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
+    DumpCounters, DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance,
+    RunInfo, Status, WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
@@ -123,25 +123,15 @@ impl<'a> Session<'a> {
         match outcome {
             Ok((summary, closing)) => {
                 let unflushed = unflushed(&summary.unflushed());
+                let mut counters = summary.counters;
+                if let Some(live) = &live {
+                    counters.bytes_written = live.kept_bytes;
+                    counters.deduplicated_bytes = live.shared_bytes;
+                }
                 Ok(DumpReport {
                     closing,
-                    live: live.clone(),
-                    records: summary.tensors + summary.scalars,
-                    entries: summary.records,
-                    dispatches: summary.dispatches,
-                    tensors: summary.tensors,
-                    scalars: summary.scalars,
-                    bytes_captured: summary.captured_bytes,
-                    bytes_written: live.as_ref().map_or(summary.written_bytes, |live| live.kept_bytes),
-                    deduplicated_bytes: live
-                        .as_ref()
-                        .map_or(summary.deduplicated_bytes, |live| live.shared_bytes),
-                    truncated_tensors: summary.truncated_tensors,
-                    dropped_records: summary.dropped_records,
-                    dropped_overwrite: summary.overwritten_records,
-                    corrupt_records: summary.corrupt_records,
-                    filtered_records: summary.filtered_records,
-                    filtered_bytes: summary.filtered_bytes,
+                    live,
+                    counters,
                     held_up: Duration::from_nanos(summary.held_up_ns),
                     losses: summary.lanes.into_iter().flat_map(|lane| lane.losses).collect(),
                     problem: summary.failure.or_else(|| failure.is_none().then_some(unflushed).flatten()),
@@ -157,20 +147,7 @@ impl<'a> Session<'a> {
             dir: self.dir.clone(),
             level: self.config.level,
             dump_args: self.config.dump_args,
-            records: 0,
-            entries: 0,
-            dispatches: 0,
-            tensors: 0,
-            scalars: 0,
-            bytes_captured: 0,
-            bytes_written: 0,
-            deduplicated_bytes: 0,
-            truncated_tensors: 0,
-            dropped_records: 0,
-            dropped_overwrite: 0,
-            corrupt_records: 0,
-            filtered_records: 0,
-            filtered_bytes: 0,
+            counters: DumpCounters::default(),
             held_up: Duration::ZERO,
             closing: Duration::ZERO,
             live: None,

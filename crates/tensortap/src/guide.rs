@@ -33,7 +33,7 @@
 //!
 //! let folder = tempfile::tempdir()?;
 //! let report = capture("vector_example", &folder.path().join("dump"))?;
-//! assert_eq!(report.dump.map(|dump| dump.records), Some(18));
+//! assert_eq!(report.dump.map(|dump| dump.counters.records), Some(18));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

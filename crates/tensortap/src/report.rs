@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tensortap_abi::DumpLevel;
-use tensortap_format::Loss;
+use tensortap_format::{DumpCounters, Loss};
 use tensortap_judge::{Evidence, Metrics, Outcome, Worst};
 use tensortap_runtime::RunFailure;
 use tensortap_scene::HostTensor;
@@ -66,34 +66,8 @@ pub struct DumpReport {
     pub level: DumpLevel,
     /// Whether the arguments of dispatches were to be recorded.
     pub dump_args: bool,
-    /// Arguments recorded, scalars among them.
-    pub records: u64,
-    /// Entries of any kind: arguments, and the tasks, dispatches and dependencies between them.
-    pub entries: u64,
-    /// Dispatches recorded.
-    pub dispatches: u64,
-    /// Tensors among the records.
-    pub tensors: u64,
-    /// Scalars among the records.
-    pub scalars: u64,
-    /// Payload bytes that the device captured.
-    pub bytes_captured: u64,
-    /// Payload bytes that were written.
-    pub bytes_written: u64,
-    /// Payload bytes that were not written because an equal payload is stored.
-    pub deduplicated_bytes: u64,
-    /// Tensors of which only a part was stored.
-    pub truncated_tensors: u64,
-    /// Records that were dropped.
-    pub dropped_records: u64,
-    /// Payloads, and arguments of dispatches, that were overwritten before they were read.
-    pub dropped_overwrite: u64,
-    /// Records that were damaged.
-    pub corrupt_records: u64,
-    /// Records, of arguments and dispatches, that a filter kept out.
-    pub filtered_records: u64,
-    /// Payload bytes that a filter or cap kept out.
-    pub filtered_bytes: u64,
+    /// What it holds and what it lacks, in numbers.
+    pub counters: DumpCounters,
     /// Time device threads spent in capture, all together.
     pub held_up: Duration,
     /// Writing manifest and graph once the last payload was written; not part of [`RunReport::wall`].

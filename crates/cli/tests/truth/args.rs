@@ -118,7 +118,7 @@ fn every_dispatch_is_what_its_kernel_received_everywhere() {
             let mut rows = trace(&report);
             let dump = report.dump.expect("dumped");
             let all = dispatches(&dump.dir);
-            assert_eq!((dump.dispatches, report.dispatches), (all.len() as u64, 24), "{label}");
+            assert_eq!((dump.counters.dispatches, report.dispatches), (all.len() as u64, 24), "{label}");
             for dispatch in &all {
                 let task = submission(hex(&dispatch["task_id"]), place.runtime);
                 let place = number(&dispatch["block_idx"]) * 3 + number(&dispatch["subtask_id"]);
@@ -222,7 +222,7 @@ fn every_scene_has_one_entry_per_slot_and_block_that_agrees_with_its_tensors() {
             let label = format!("{scene}: {place}");
             assert_eq!(report.status(), "complete", "{label}");
             let dump = report.dump.expect("dumped");
-            assert_eq!(dump.dispatches, report.dispatches, "{label}");
+            assert_eq!(dump.counters.dispatches, report.dispatches, "{label}");
             has_every_slot_and_block(&dump.dir, &label);
             agrees_with_tensors(&dump.dir, &label);
         }
@@ -320,7 +320,10 @@ fn arguments_alone_create_no_payload_file_and_no_manifest() {
         let expected = ["args_dump.json", "graph.json", "kernel_args_dump.json", "tensor_dump.idx"];
         assert_eq!(names, expected, "{place:?}");
         has_every_slot_and_block(&dump.dir, &format!("{place:?}"));
-        assert_eq!((dump.records, dump.bytes_captured, dump.bytes_written), (0, 0, 0));
+        assert_eq!(
+            (dump.counters.records, dump.counters.bytes_captured, dump.counters.bytes_written),
+            (0, 0, 0)
+        );
     }
 }
 
@@ -341,7 +344,7 @@ fn filtered(set: impl Fn(&mut DumpConfig)) -> (BTreeSet<u64>, u64, u64) {
     let dump = run(&config).dump.expect("dumped");
     has_every_slot_and_block(&dump.dir, "filtered");
     let tasks = dispatches(&dump.dir).iter().map(|d| hex(&d["task_id"])).collect();
-    (tasks, dump.dispatches, dump.filtered_records)
+    (tasks, dump.counters.dispatches, dump.counters.filtered_records)
 }
 
 #[test]
@@ -378,7 +381,7 @@ fn what_does_not_fit_is_counted_like_tensors() {
         of("overwritten") > 0 && of("stored") > 0 && of("overwritten") + of("stored") == all.len() as u64
     );
     assert_eq!(number(&json["dropped_overwrite"]), of("overwritten"));
-    assert_eq!((dump.dropped_overwrite, dump.dropped_records), (of("overwritten"), 0));
+    assert_eq!((dump.counters.dropped_overwrite, dump.counters.dropped_records), (of("overwritten"), 0));
     assert!(all.iter().all(|d| list(&d["args"]).is_empty() == (d["payload"] == "overwritten")));
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -390,10 +393,10 @@ fn what_does_not_fit_is_counted_like_tensors() {
     let report = run(&config);
     let dump = report.dump.expect("dumped");
     let json = read(&dump.dir, "kernel_args_dump.json");
-    assert!(dump.dropped_records > 0 && report.golden == tensortap::GoldenVerdict::Pass);
-    assert_eq!(number(&json["dropped_records"]), dump.dropped_records);
+    assert!(dump.counters.dropped_records > 0 && report.golden == tensortap::GoldenVerdict::Pass);
+    assert_eq!(number(&json["dropped_records"]), dump.counters.dropped_records);
     let by_reason: u64 = list(&json["losses"]).iter().map(|loss| number(&loss["records"])).sum();
-    assert_eq!(by_reason, dump.dropped_records);
+    assert_eq!(by_reason, dump.counters.dropped_records);
 }
 
 #[test]
@@ -406,7 +409,11 @@ fn a_small_arena_holds_up_the_device_and_loses_nothing() {
         (dump.arena_bytes, dump.buffers, dump.records) = (64 << 10, 2, 4);
         let report = run(&config);
         let dump = report.dump.expect("dumped");
-        assert_eq!((dump.dispatches, dump.dropped_records), (report.dispatches, 0), "{platform}");
+        assert_eq!(
+            (dump.counters.dispatches, dump.counters.dropped_records),
+            (report.dispatches, 0),
+            "{platform}"
+        );
         assert!(dispatches(&dump.dir).iter().all(|d| d["payload"] == "stored"), "{platform}");
     }
 }

@@ -107,7 +107,12 @@ fn a_dump_after_a_failed_one_holds_nothing_of_it() {
         second.device_mode = mode;
         let dump = run(&second).dump.expect("dumped");
         assert_eq!(
-            (dump.records, dump.dropped_records, dump.corrupt_records, dump.losses.len()),
+            (
+                dump.counters.records,
+                dump.counters.dropped_records,
+                dump.counters.corrupt_records,
+                dump.losses.len()
+            ),
             (18, 0, 0, 0)
         );
         let manifest = Manifest::read(&dump.dir);

@@ -109,7 +109,11 @@ fn filtered(scene: &str, set: impl Fn(&mut RunConfig), keep: impl Fn(&Key) -> bo
     for (key, content) in manifest.contents() {
         assert!(all.get(&key) == Some(&content), "{key:?}");
     }
-    assert_eq!(report.records + report.filtered_records, all.len() as u64, "what was removed is counted");
+    assert_eq!(
+        report.counters.records + report.counters.filtered_records,
+        all.len() as u64,
+        "what was removed is counted"
+    );
 }
 
 #[test]

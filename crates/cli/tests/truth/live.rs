@@ -94,13 +94,19 @@ fn what_is_kept_shares_storage_as_in_a_plain_dump() {
     config.dump.as_mut().unwrap().live = None;
     config.out = Some(folder.path().join("plain"));
     let plain = run(&config).dump.expect("dumped");
-    assert!(live.bytes_written > 0 && live.bytes_written <= plain.bytes_written, "{live:?} {plain:?}");
+    assert!(
+        live.counters.bytes_written > 0 && live.counters.bytes_written <= plain.counters.bytes_written,
+        "{live:?} {plain:?}"
+    );
     let released = live.live.as_ref().expect("compared").released_bytes;
-    assert!(live.deduplicated_bytes > 0 && released > 0, "{live:?}");
-    assert_eq!(live.bytes_written + live.deduplicated_bytes + released, live.bytes_captured);
+    assert!(live.counters.deduplicated_bytes > 0 && released > 0, "{live:?}");
+    assert_eq!(
+        live.counters.bytes_written + live.counters.deduplicated_bytes + released,
+        live.counters.bytes_captured
+    );
 
     let (kept, all) = (Manifest::read(&live.dir), Manifest::read(&plain.dir));
-    assert_eq!(kept.json["deduplicated_bytes"], live.deduplicated_bytes);
+    assert_eq!(kept.json["deduplicated_bytes"], live.counters.deduplicated_bytes);
     let stored = |r: &&serde_json::Value| r["kind"] == "tensor" && r["payload"] == "stored";
     for record in kept.records().iter().filter(stored) {
         let same = all.records().iter().find(|r| key(r) == key(record)).expect("recorded");

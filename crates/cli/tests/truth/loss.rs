@@ -72,7 +72,7 @@ fn a_slow_host_is_waited_for_and_is_no_hang() {
             report.failure
         );
         let dump = report.dump.expect("dumped");
-        assert_eq!((dump.dropped_records, dump.truncated_tensors), (0, 0));
+        assert_eq!((dump.counters.dropped_records, dump.counters.truncated_tensors), (0, 0));
         assert!(dump.held_up > Duration::from_millis(350), "it was held up for {:?}", dump.held_up);
         assert!(Manifest::read(&dump.dir).contents() == contents(&config, RUNTIME));
     }
@@ -83,7 +83,7 @@ fn dropping_counts_exactly_what_is_missing() {
     for platform in ["a2a3sim", "a5sim"] {
         let (all_folder, folder) =
             (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-        let asked = run(&narrow_stream(100, all_folder.path())).dump.expect("dumped").entries;
+        let asked = run(&narrow_stream(100, all_folder.path())).dump.expect("dumped").counters.entries;
         let mut config = narrow_stream(100, folder.path());
         config.platform = platform.into();
         let dump = config.dump.as_mut().unwrap();
@@ -94,10 +94,15 @@ fn dropping_counts_exactly_what_is_missing() {
         let dump = report.dump.expect("dumped");
         let manifest = Manifest::read(&dump.dir);
         let payload_only = count_payloads(&manifest, "dropped");
-        assert!(dump.dropped_records > 0, "the host was too fast");
-        assert_eq!(dump.entries + dump.dropped_records - payload_only, asked, "{:?}", dump.losses);
-        assert_eq!(dump.losses.iter().map(|l| l.records).sum::<u64>(), dump.dropped_records);
-        assert_eq!(manifest.count("dropped_records"), dump.dropped_records);
+        assert!(dump.counters.dropped_records > 0, "the host was too fast");
+        assert_eq!(
+            dump.counters.entries + dump.counters.dropped_records - payload_only,
+            asked,
+            "{:?}",
+            dump.losses
+        );
+        assert_eq!(dump.losses.iter().map(|l| l.records).sum::<u64>(), dump.counters.dropped_records);
+        assert_eq!(manifest.count("dropped_records"), dump.counters.dropped_records);
         check_stored(&manifest, &contents(&config, RUNTIME));
     }
 }
@@ -123,7 +128,10 @@ fn a_batch_marks_exactly_what_was_overwritten() {
         assert_eq!(kept as u64, MIB / 65_536, "of {}", tensors.len());
         let overwritten = count_payloads(&manifest, "overwritten");
         assert_eq!(overwritten + kept as u64, tensors.len() as u64);
-        assert_eq!((dump.dropped_overwrite, manifest.count("dropped_overwrite")), (overwritten, overwritten));
+        assert_eq!(
+            (dump.counters.dropped_overwrite, manifest.count("dropped_overwrite")),
+            (overwritten, overwritten)
+        );
     }
 }
 
@@ -154,8 +162,11 @@ fn a_gigabyte_goes_through_a_small_arena_without_loss() {
     (dump.arena_bytes, dump.dedup) = (64 * MIB, false);
     let report = run(&config);
     let dump = report.dump.expect("dumped");
-    assert_eq!((dump.dropped_records, dump.truncated_tensors, dump.corrupt_records), (0, 0, 0));
-    assert_eq!((dump.tensors, dump.bytes_written), (1024, 1024 * MIB));
+    assert_eq!(
+        (dump.counters.dropped_records, dump.counters.truncated_tensors, dump.counters.corrupt_records),
+        (0, 0, 0)
+    );
+    assert_eq!((dump.counters.tensors, dump.counters.bytes_written), (1024, 1024 * MIB));
     let opened = tensortap::format::Dump::open(&dump.dir).expect("it opens");
     let verdict = tensortap::format::verify(&opened).expect("readable");
     assert!(verdict.is_ok(), "{:?}", verdict.problems);

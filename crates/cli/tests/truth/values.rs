@@ -20,7 +20,11 @@ fn check(config: &RunConfig, expected: &BTreeMap<Key, Content>) {
     assert_eq!(report.golden, GoldenVerdict::Pass, "{label}");
     assert_eq!(report.status(), "complete", "{label}: {:?}", report.dump);
     let dump = report.dump.expect("dumped");
-    assert_eq!((dump.dropped_records, dump.truncated_tensors, dump.corrupt_records), (0, 0, 0), "{label}");
+    assert_eq!(
+        (dump.counters.dropped_records, dump.counters.truncated_tensors, dump.counters.corrupt_records),
+        (0, 0, 0),
+        "{label}"
+    );
     compare(&label, &dump.dir, expected);
 }
 
@@ -102,7 +106,7 @@ fn the_vector_example_has_thirteen_tensors_and_five_scalars() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = run(&config("vector_example", DumpLevel::Full, folder.path()));
     let dump = report.dump.expect("dumped");
-    assert_eq!((dump.records, dump.tensors, dump.scalars), (18, 13, 5));
+    assert_eq!((dump.counters.records, dump.counters.tensors, dump.counters.scalars), (18, 13, 5));
     assert_eq!(dump.problem, None);
     let manifest = Manifest::read(&dump.dir);
     let counts = [

@@ -69,7 +69,7 @@ proptest! {
                 prop_assert_eq!(dump.payload(&record).unwrap(), bytes);
             }
         }
-        prop_assert_eq!(summary.overwritten_records, overwritten);
+        prop_assert_eq!(summary.counters.dropped_overwrite, overwritten);
         prop_assert_eq!(dump.totals().dropped_overwrite, overwritten);
     }
 }
@@ -105,6 +105,6 @@ fn a_payload_in_pieces_is_overwritten_when_any_piece_is() {
         let dump = rig.verified();
         assert_eq!(dump.record(0).unwrap().payload, expected);
         assert_eq!(dump.record(1).unwrap().payload, PayloadState::Stored);
-        assert_eq!(summary.overwritten_records, u64::from(later == 6000));
+        assert_eq!(summary.counters.dropped_overwrite, u64::from(later == 6000));
     }
 }

@@ -57,7 +57,7 @@ fn a_damaged_record_is_counted_and_the_others_arrive() {
     let summary = finish(collector);
     let dump = rig.verified();
     assert_eq!(dump.records().map(|r| r.unwrap().task_id).collect::<Vec<_>>(), [0, 2]);
-    assert_eq!((summary.corrupt_records, summary.dropped_records), (3, 0));
+    assert_eq!((summary.counters.corrupt_records, summary.counters.dropped_records), (3, 0));
     assert_eq!(dump.footer().unwrap().corrupt_records, 3);
     assert!(dump.gaps().is_empty(), "refused records are accounted for");
     let heard = rig.heard();
@@ -157,7 +157,7 @@ fn a_damaged_lane_ends_by_name_and_the_others_go_on() {
         let ended = summary.lanes[0].ended.as_ref().unwrap_or_else(|| panic!("{what} is damaged"));
         assert!(format!("{ended:?} {ended}").contains(what), "{what}: {ended}");
         assert_eq!(summary.lanes[1].ended, None);
-        assert_eq!(summary.dropped_records, 4, "{what}");
+        assert_eq!(summary.counters.dropped_records, 4, "{what}");
         assert_eq!(rig.heard().len(), 1, "{what}");
     }
 }
@@ -223,7 +223,10 @@ fn records_that_the_sequence_says_are_missing_are_a_loss() {
     let dump = rig.verified();
     assert_eq!(dump.len(), 8);
     assert_eq!(dump.gaps().len(), 1);
-    assert_eq!((summary.dropped_records, summary.lanes[0].losses[0].reason.as_str()), (10, "missing"));
+    assert_eq!(
+        (summary.counters.dropped_records, summary.lanes[0].losses[0].reason.as_str()),
+        (10, "missing")
+    );
 }
 
 #[test]
@@ -243,7 +246,7 @@ fn what_an_earlier_run_left_in_the_region_is_not_taken() {
             }
         }
         let summary = finish(collector);
-        assert_eq!((summary.records, summary.corrupt_records), (tasks, 0));
+        assert_eq!((summary.counters.entries, summary.counters.corrupt_records), (tasks, 0));
         let dump = rig.verified();
         for record in dump.records() {
             let record = record.unwrap();
@@ -341,7 +344,7 @@ proptest! {
         let summary = finish(collector);
         prop_assert_eq!(&summary.failure, &None);
         let dump = rig.dump();
-        prop_assert_eq!(dump.len(), summary.tensors + summary.scalars);
+        prop_assert_eq!(dump.len(), summary.counters.tensors + summary.counters.scalars);
         for problem in verify(&dump).unwrap().problems {
             prop_assert!(problem.what.contains("hash"), "{problem}");
         }

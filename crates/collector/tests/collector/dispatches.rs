@@ -65,7 +65,10 @@ fn dispatches_reach_the_index_with_their_arguments_and_no_payload_file() {
             collector.step().unwrap();
         }
         let summary = finish(collector);
-        assert_eq!((summary.dispatches, summary.records, summary.corrupt_records), (300, 300, 0));
+        assert_eq!(
+            (summary.counters.dispatches, summary.counters.entries, summary.counters.corrupt_records),
+            (300, 300, 0)
+        );
         let dispatches = rig.verified().dispatches().unwrap();
         assert_eq!(dispatches.len(), 300);
         for (task, dispatch) in (0_u64..).zip(&dispatches) {
@@ -96,7 +99,7 @@ fn damaged_arguments_are_counted_and_left_out() {
     assert!(put(&mut device, record(3, good), good));
     collector.step().unwrap();
     let summary = finish(collector);
-    assert_eq!((summary.dispatches, summary.corrupt_records), (1, 2));
+    assert_eq!((summary.counters.dispatches, summary.counters.corrupt_records), (1, 2));
     let dispatches = rig.verified().dispatches().unwrap();
     assert_eq!(dispatches.iter().map(|d| d.task_id).collect::<Vec<_>>(), [3]);
     assert!(rig.heard()[0].contains("Dispatch"), "{:?}", rig.heard());
@@ -118,7 +121,7 @@ fn lost_arguments_leave_the_dispatch_and_are_counted() {
     let dispatches = dump.dispatches().unwrap();
     let of = |state| dispatches.iter().filter(|d| d.payload == state).count() as u64;
     assert_eq!((of(PayloadState::Overwritten), of(PayloadState::Dropped)), (10, 1));
-    assert_eq!((summary.overwritten_records, dump.totals().dropped_overwrite), (10, 10));
-    assert_eq!((summary.dispatches, dump.totals().dispatch_args), (fit + 11, 2 * fit));
+    assert_eq!((summary.counters.dropped_overwrite, dump.totals().dropped_overwrite), (10, 10));
+    assert_eq!((summary.counters.dispatches, dump.totals().dispatch_args), (fit + 11, 2 * fit));
     assert!(dispatches.iter().all(|d| d.args.is_empty() == (d.payload != PayloadState::Stored)));
 }

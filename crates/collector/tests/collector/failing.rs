@@ -122,9 +122,13 @@ fn a_full_disk_is_told_at_once_and_what_came_before_is_whole() {
         let summary = finish(collector);
         assert_eq!(summary.status, Status::DumpFailed);
         assert!(summary.failure.as_ref().is_some_and(|text| text.contains("space")), "{summary:?}");
-        assert_eq!((summary.records, summary.tensors, summary.captured_bytes), (4, 4, 12_000), "{fault:?}");
-        assert_eq!(summary.written_bytes, 12_000, "{fault:?}: what no record names does not count");
-        assert_eq!(summary.dropped_records, 36);
+        assert_eq!(
+            (summary.counters.entries, summary.counters.tensors, summary.counters.bytes_captured),
+            (4, 4, 12_000),
+            "{fault:?}"
+        );
+        assert_eq!(summary.counters.bytes_written, 12_000, "{fault:?}: what no record names does not count");
+        assert_eq!(summary.counters.dropped_records, 36);
         let dump = rig.verified();
         assert_eq!(dump.status(), Some(Status::DumpFailed));
         for (task, record) in (0..4).zip(dump.records()) {
@@ -220,7 +224,7 @@ fn producers_discard_when_a_record_of_the_host_finds_the_disk_full() {
     collector.record_tensor(&record, &content(0, 100)).unwrap();
     assert_eq!(rig.memory.read_u64(offset_of!(DumpSetupHeader, discard) as u64).unwrap(), 1);
     let summary = finish(collector);
-    assert_eq!((summary.status, summary.tensors), (Status::DumpFailed, 0));
+    assert_eq!((summary.status, summary.counters.tensors), (Status::DumpFailed, 0));
 }
 
 #[test]

@@ -50,7 +50,10 @@ fn a_payload_larger_than_the_arena_arrives_whole() {
         let record = dump.record(1).unwrap();
         assert_eq!((record.payload, record.task_id), (PayloadState::Stored, 1));
         assert!(dump.payload(&record).unwrap() == large);
-        assert_eq!((summary.tensors, summary.corrupt_records, summary.dropped_records), (3, 0, 0));
+        assert_eq!(
+            (summary.counters.tensors, summary.counters.corrupt_records, summary.counters.dropped_records),
+            (3, 0, 0)
+        );
         assert_eq!(summary.lanes[0].acknowledged, device.seq);
         assert!(dump.gaps().is_empty());
     }
@@ -90,7 +93,7 @@ fn a_payload_that_never_ends_is_not_in_the_dump() {
     let summary = finish(collector);
     let dump = rig.verified();
     assert_eq!(dump.len(), 1);
-    assert_eq!(summary.dropped_records, 1);
+    assert_eq!(summary.counters.dropped_records, 1);
     assert_eq!(summary.lanes[0].losses[0].reason, "unfinished");
     assert_eq!(dump.payload_path().metadata().unwrap().len(), 10, "what nothing refers to is cut off");
 }
@@ -112,7 +115,7 @@ fn a_payload_that_was_cut_is_stored_as_far_as_it_came() {
         "the hash of all of it"
     );
     assert!(dump.payload(&record).unwrap() == bytes[..16_000]);
-    assert_eq!((summary.truncated_tensors, summary.captured_bytes), (1, 16_000));
+    assert_eq!((summary.counters.truncated_tensors, summary.counters.bytes_captured), (1, 16_000));
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn a_duplicate_in_pieces_is_referred_to_and_its_space_given_back() {
     let [first, second] = [0, 1].map(|index| dump.record(index).unwrap());
     assert_eq!(first.bin_offset, second.bin_offset);
     assert!(dump.payload(&second).unwrap() == large);
-    assert_eq!(summary.deduplicated_bytes, 1 << 20);
+    assert_eq!(summary.counters.deduplicated_bytes, 1 << 20);
     assert!(dump.record(2).unwrap().bin_offset >= 2 << 20);
     let file = dump.payload_path().metadata().unwrap();
     assert!(file.blocks() * 512 < 3 << 19, "{} blocks", file.blocks());
@@ -179,7 +182,11 @@ fn steps_out_of_order_are_refused_and_the_rest_goes_on() {
         let dump = rig.verified();
         assert_eq!(dump.len(), 1, "{what}");
         assert!(dump.payload(&dump.record(0).unwrap()).unwrap() == bytes, "{what}");
-        assert_eq!((summary.corrupt_records, summary.dropped_records), (corrupt, unfinished), "{what}");
+        assert_eq!(
+            (summary.counters.corrupt_records, summary.counters.dropped_records),
+            (corrupt, unfinished),
+            "{what}"
+        );
     }
 }
 
@@ -200,7 +207,7 @@ fn several_payloads_may_be_open_and_other_records_come_between() {
         assert_eq!(device.read_state(acknowledged), 0, "the first record is not safe yet");
         assert!(device.end(1, &one, 0));
         let summary = finish(collector);
-        assert_eq!((summary.corrupt_records, summary.dropped_records), (0, 0));
+        assert_eq!((summary.counters.corrupt_records, summary.counters.dropped_records), (0, 0));
         let dump = rig.verified();
         let payloads: Vec<(u64, Vec<u8>)> = dump
             .records()
@@ -246,7 +253,7 @@ fn a_payload_that_comes_later_joins_its_record_and_one_that_never_comes_is_dropp
     fill(&mut device, 2, second, &two);
     fill(&mut device, 1, first, &one);
     let summary = finish(collector);
-    assert_eq!((summary.corrupt_records, summary.dropped_records), (0, 1));
+    assert_eq!((summary.counters.corrupt_records, summary.counters.dropped_records), (0, 1));
     assert_eq!(summary.lanes[0].losses[0].reason, "unfinished");
     let dump = rig.verified();
     let records: Vec<_> = dump.records().map(Result::unwrap).collect();
@@ -263,6 +270,6 @@ fn a_payload_for_a_record_that_waits_for_none_is_refused() {
     let seq = later(&mut device, 1, 300);
     fill(&mut device, 2, seq, &content(1, 300));
     let summary = finish(collector);
-    assert_eq!((summary.corrupt_records, summary.dropped_records), (1, 1));
+    assert_eq!((summary.counters.corrupt_records, summary.counters.dropped_records), (1, 1));
     assert_eq!(rig.verified().record(0).unwrap().payload, PayloadState::Dropped);
 }

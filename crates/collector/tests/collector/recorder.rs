@@ -124,8 +124,11 @@ fn every_payload_of_a_blocked_device_arrives() {
         assert!(pauses > 0, "the region is far smaller than what went through it");
         assert!(payloads(&rig.verified()) == contents);
         let total = contents.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
-        assert_eq!((summary.tensors, summary.captured_bytes, summary.dropped_records), (66, total, 0));
-        assert_eq!((summary.status, summary.corrupt_records), (Status::Complete, 0));
+        assert_eq!(
+            (summary.counters.tensors, summary.counters.bytes_captured, summary.counters.dropped_records),
+            (66, total, 0)
+        );
+        assert_eq!((summary.status, summary.counters.corrupt_records), (Status::Complete, 0));
         assert_eq!(summary.lanes[0].acknowledged, summary.lanes[0].committed_records);
         assert!(summary.held_up_ns > 0 && summary.held_up_max_ns == summary.held_up_ns);
         assert!(rig.dump().records().all(|record| record.unwrap().func_ids().eq([3, 4])));
@@ -182,8 +185,8 @@ fn what_a_device_drops_adds_up_with_what_arrives() {
     assert_eq!(pauses, 0);
     let dump = rig.verified();
     let whole = dump.records().filter(|r| r.as_ref().unwrap().payload == PayloadState::Stored).count() as u64;
-    assert!(whole > 0 && summary.dropped_records > 0);
-    assert_eq!(whole + summary.dropped_records, asked);
+    assert!(whole > 0 && summary.counters.dropped_records > 0);
+    assert_eq!(whole + summary.counters.dropped_records, asked);
     for record in dump.records().map(Result::unwrap).filter(|record| record.payload == PayloadState::Stored) {
         let bytes = content(record.task_id, 100 + record.task_id as usize * 97 % 9000);
         assert!(dump.payload(&record).unwrap() == bytes);
@@ -204,7 +207,7 @@ fn level_hash_brings_hash_and_statistics_and_no_bytes() {
         }
     });
     let dump = rig.verified();
-    assert_eq!((dump.len(), summary.written_bytes), (100, 0));
+    assert_eq!((dump.len(), summary.counters.bytes_written), (100, 0));
     for record in dump.records() {
         let record = record.unwrap();
         assert_eq!(record.hash, Some(u128::from_le_bytes(content_hash(&bytes))));
@@ -233,7 +236,7 @@ fn a_batch_keeps_what_the_arena_still_holds() {
     for record in &records[first_kept..] {
         assert!(dump.payload(record).unwrap() == content(record.task_id, 3000));
     }
-    assert_eq!(summary.overwritten_records, first_kept as u64);
+    assert_eq!(summary.counters.dropped_overwrite, first_kept as u64);
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn definitions_reach_the_files_in_their_records_and_through_the_arena() {
             }
             assert_eq!(recorder.define(StepRecord { id: 1, ..StepRecord::default() }), Outcome::Recorded);
         });
-        assert_eq!((summary.corrupt_records, summary.records), (0, 8));
+        assert_eq!((summary.counters.corrupt_records, summary.counters.entries), (0, 8));
         let dump = rig.verified();
         let record = dump.record(0).unwrap();
         let names = dump.names(&record);
@@ -292,7 +295,7 @@ fn a_text_that_is_no_text_is_counted_and_left_out() {
     let args = StringRecord::default();
     assert!(device.commit(zerocopy::IntoBytes::as_bytes(&args)), "no string has the number 0");
     let summary = finish(collector);
-    assert_eq!((summary.corrupt_records, summary.records), (2, 0));
+    assert_eq!((summary.counters.corrupt_records, summary.counters.entries), (2, 0));
 }
 
 /// The words a recorder leaves are compared with what they stand for: 0 never leased, odd leased, even returned.

@@ -38,9 +38,12 @@ fn payloads_in_the_file_are_those_of_the_arena() {
             assert_eq!((record.thread, record.arg_index), (1, 3));
         }
         let total = contents.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
-        assert_eq!((summary.records, summary.tensors, summary.captured_bytes), (500, 500, total));
-        assert_eq!((summary.written_bytes, summary.deduplicated_bytes), (total, 0));
-        assert_eq!((summary.dropped_records, summary.corrupt_records), (0, 0));
+        assert_eq!(
+            (summary.counters.entries, summary.counters.tensors, summary.counters.bytes_captured),
+            (500, 500, total)
+        );
+        assert_eq!((summary.counters.bytes_written, summary.counters.deduplicated_bytes), (total, 0));
+        assert_eq!((summary.counters.dropped_records, summary.counters.corrupt_records), (0, 0));
         assert_eq!(summary.status, Status::Complete);
         assert_eq!(summary.lanes[1].acknowledged, 500);
         assert!(rig.heard().is_empty(), "{:?}", rig.heard());
@@ -129,10 +132,10 @@ fn equal_content_is_stored_once_unless_told_otherwise() {
             assert_eq!(dump.payload(&record).unwrap(), content(record.task_id % 3, 1000));
         }
         let stored_once = dedup_entries > 0;
-        assert_eq!(summary.written_bytes, if stored_once { 3000 } else { 30_000 });
-        assert_eq!(summary.deduplicated_bytes, if stored_once { 27_000 } else { 0 });
-        assert_eq!(dump.totals().deduplicated_bytes, summary.deduplicated_bytes);
-        assert_eq!(summary.captured_bytes, 30_000);
+        assert_eq!(summary.counters.bytes_written, if stored_once { 3000 } else { 30_000 });
+        assert_eq!(summary.counters.deduplicated_bytes, if stored_once { 27_000 } else { 0 });
+        assert_eq!(dump.totals().deduplicated_bytes, summary.counters.deduplicated_bytes);
+        assert_eq!(summary.counters.bytes_captured, 30_000);
     }
 }
 
@@ -148,7 +151,7 @@ fn a_small_table_misses_duplicates_and_counts_them() {
     }
     let summary = finish(collector);
     rig.verified();
-    assert_eq!(summary.deduplicated_bytes, 0);
+    assert_eq!(summary.counters.deduplicated_bytes, 0);
     assert!(
         summary.missed_duplicates > 0 && summary.missed_duplicates <= 20,
         "{}",
@@ -211,8 +214,8 @@ fn records_without_payload_arrive_with_what_they_carry() {
         let edge = EdgeRecord::new(6, 7, EdgeCause::ReadAfterWrite, 0);
         assert!(device.commit(edge.as_bytes()));
         let summary = finish(collector);
-        assert_eq!((summary.records, summary.tensors, summary.scalars), (7, 3, 1));
-        assert_eq!((summary.corrupt_records, summary.written_bytes), (0, 0));
+        assert_eq!((summary.counters.entries, summary.counters.tensors, summary.counters.scalars), (7, 3, 1));
+        assert_eq!((summary.counters.corrupt_records, summary.counters.bytes_written), (0, 0));
 
         let dump = rig.verified();
         let records: Vec<_> = dump.records().map(Result::unwrap).collect();
@@ -284,8 +287,11 @@ fn the_host_can_enter_what_it_found_in_the_memory_of_a_dead_device() {
     collector.record_tensor(&output, &content(2, 100)).unwrap();
     collector.record_tensor(&output, &content(1, 100)).unwrap();
     let summary = finish(collector);
-    assert_eq!((summary.records, summary.tensors, summary.captured_bytes), (4, 3, 300));
-    assert_eq!(summary.written_bytes, 200);
+    assert_eq!(
+        (summary.counters.entries, summary.counters.tensors, summary.counters.bytes_captured),
+        (4, 3, 300)
+    );
+    assert_eq!(summary.counters.bytes_written, 200);
     let dump = rig.verified();
     let found = dump.record(1).unwrap();
     assert!(found.in_flight && found.func_ids().eq([5]));

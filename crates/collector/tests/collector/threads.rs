@@ -160,8 +160,12 @@ fn what_three_device_threads_record_arrives_on_every_platform_run_after_run() {
         for (run_id, path) in [(1, PayloadPath::Buffered), (2, PayloadPath::Direct)] {
             let dir = TempDir::new().unwrap();
             let summary = run(&mut *device, base, run_id, path, &dir);
-            assert_eq!((summary.dropped_records, summary.corrupt_records), (0, 0), "{platform}");
-            assert_eq!(summary.tensors, 3 * TASKS_PER_THREAD, "{platform}");
+            assert_eq!(
+                (summary.counters.dropped_records, summary.counters.corrupt_records),
+                (0, 0),
+                "{platform}"
+            );
+            assert_eq!(summary.counters.tensors, 3 * TASKS_PER_THREAD, "{platform}");
             let dump = Dump::open(dir.path()).unwrap();
             let verdict = verify(&dump).unwrap();
             assert!(verdict.is_ok(), "{platform}: {:?}", verdict.problems);
@@ -245,7 +249,7 @@ fn the_heart_beats_while_a_write_takes_long() {
     drop(release);
     eventually("the record is taken", || rig.state(0, offset_of!(DumpBufferState, acknowledged)) == 1);
     let summary = collection.finish(&RunEnd::new(Status::Complete)).unwrap();
-    assert_eq!(summary.records, 1);
+    assert_eq!(summary.counters.entries, 1);
 }
 
 #[test]

@@ -126,15 +126,15 @@ fn dump_lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
     if dump.level != DumpLevel::Off {
         lines.push(("  bytes", sizes(dump)));
         if dump.dump_args {
-            lines.push(("  args", format!("of {}", dispatches(dump.dispatches))));
+            lines.push(("  args", format!("of {}", dispatches(dump.counters.dispatches))));
         }
     }
-    if dump.bytes_captured > 0 {
+    if dump.counters.bytes_captured > 0 {
         lines.push(("  rate", rate(dump, report)));
     }
     lines.push(("  held up", format!("{} of device time", time(dump.held_up))));
     lines.push(("  losses", losses(dump).unwrap_or_else(|| "none".into())));
-    if dump.filtered_records > 0 || dump.filtered_bytes > 0 {
+    if dump.counters.filtered_records > 0 || dump.counters.filtered_bytes > 0 {
         lines.push(("  filters", format!("kept out {}", kept_out(dump))));
     }
     if let Some(live) = &dump.live {
@@ -152,26 +152,28 @@ fn kept_out(dump: &DumpReport) -> String {
         (_, false) => counted(count, "argument"),
         (_, true) => counted(count, "record"),
     };
-    let arguments = (dump.filtered_records > 0).then(|| records(dump.filtered_records));
-    let content = (dump.filtered_bytes > 0).then(|| format!("{} of content", bytes(dump.filtered_bytes)));
+    let arguments = (dump.counters.filtered_records > 0).then(|| records(dump.counters.filtered_records));
+    let content = (dump.counters.filtered_bytes > 0)
+        .then(|| format!("{} of content", bytes(dump.counters.filtered_bytes)));
     arguments.into_iter().chain(content).collect::<Vec<_>>().join(" and ")
 }
 
 fn contents(dump: &DumpReport) -> String {
     let level = dump.level.name();
     if dump.level == DumpLevel::Off {
-        return format!("arguments of {}", dispatches(dump.dispatches));
+        return format!("arguments of {}", dispatches(dump.counters.dispatches));
     }
-    if dump.records == 0 {
+    if dump.counters.records == 0 {
         return match dump.level {
-            DumpLevel::Marked if dump.filtered_records == 0 => {
+            DumpLevel::Marked if dump.counters.filtered_records == 0 => {
                 format!("empty, level {level}: the orchestration marks no argument with dump(..)")
             }
             _ => format!("empty, level {level}"),
         };
     }
-    let records = counted(dump.records, "record");
-    let (tensors, scalars) = (counted(dump.tensors, "tensor"), counted(dump.scalars, "scalar"));
+    let records = counted(dump.counters.records, "record");
+    let (tensors, scalars) =
+        (counted(dump.counters.tensors, "tensor"), counted(dump.counters.scalars, "scalar"));
     format!("{records}, level {level}: {tensors}, {scalars}")
 }
 
@@ -180,11 +182,11 @@ fn dispatches(count: u64) -> String {
 }
 
 fn sizes(dump: &DumpReport) -> String {
-    if dump.bytes_captured == 0 {
+    if dump.counters.bytes_captured == 0 {
         return "no payload captured".into();
     }
-    let (captured, written) = (bytes(dump.bytes_captured), bytes(dump.bytes_written));
-    let share = share(dump.deduplicated_bytes, dump.bytes_captured);
+    let (captured, written) = (bytes(dump.counters.bytes_captured), bytes(dump.counters.bytes_written));
+    let share = share(dump.counters.deduplicated_bytes, dump.counters.bytes_captured);
     format!("{captured} captured, {written} written, {share} % saved by deduplication")
 }
 
@@ -195,26 +197,26 @@ fn share(part: u64, whole: u64) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 fn rate(dump: &DumpReport, report: &RunReport) -> String {
-    let per_s = dump.bytes_captured as f64 / report.wall.as_secs_f64().max(1e-9);
+    let per_s = dump.counters.bytes_captured as f64 / report.wall.as_secs_f64().max(1e-9);
     format!("{} captured over the wall time", byte_rate(per_s))
 }
 
 /// What was lost, in words; `None` when nothing was.
 pub fn losses(dump: &DumpReport) -> Option<String> {
     let mut parts = Vec::new();
-    if dump.dropped_records > 0 {
+    if dump.counters.dropped_records > 0 {
         // What the host never took may be anything: arguments, but also tasks and dependencies, which `records` leaves out.
         let of_any_kind = dump.losses.iter().any(|loss| loss.reason == "not_collected");
         let dropped = match of_any_kind {
-            true => counted_in(dump.dropped_records, "entry of any kind", "entries of any kind"),
-            false => counted(dump.dropped_records, "record"),
+            true => counted_in(dump.counters.dropped_records, "entry of any kind", "entries of any kind"),
+            false => counted(dump.counters.dropped_records, "record"),
         };
         parts.push(format!("{dropped} dropped{}", reasons(dump)));
     }
     for (count, what, fate) in [
-        (dump.dropped_overwrite, "payload", "overwritten"),
-        (dump.truncated_tensors, "tensor", "truncated"),
-        (dump.corrupt_records, "record", "damaged"),
+        (dump.counters.dropped_overwrite, "payload", "overwritten"),
+        (dump.counters.truncated_tensors, "tensor", "truncated"),
+        (dump.counters.corrupt_records, "record", "damaged"),
     ] {
         if count > 0 {
             parts.push(format!("{} {fate}", counted(count, what)));
@@ -312,7 +314,7 @@ fn task_words(task: &WrongTask) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tensortap::format::Loss;
+    use tensortap::format::{DumpCounters, Loss};
     use tensortap::judge::Outcome;
 
     use super::*;
@@ -335,20 +337,16 @@ mod tests {
             dir: "outputs/tensor_dump_20260415_101500".into(),
             level: DumpLevel::Full,
             dump_args: false,
-            records: 18,
-            entries: 34,
-            dispatches: 0,
-            tensors: 13,
-            scalars: 5,
-            bytes_captured: 13 << 16,
-            bytes_written: 7 << 16,
-            deduplicated_bytes: 6 << 16,
-            truncated_tensors: 0,
-            dropped_records: 0,
-            dropped_overwrite: 0,
-            corrupt_records: 0,
-            filtered_records: 0,
-            filtered_bytes: 0,
+            counters: DumpCounters {
+                records: 18,
+                entries: 34,
+                tensors: 13,
+                scalars: 5,
+                bytes_captured: 13 << 16,
+                bytes_written: 7 << 16,
+                deduplicated_bytes: 6 << 16,
+                ..DumpCounters::default()
+            },
             held_up: Duration::from_micros(1500),
             closing: Duration::ZERO,
             live: None,
@@ -357,28 +355,37 @@ mod tests {
         }
     }
 
+    fn with(change: impl FnOnce(&mut DumpCounters)) -> DumpReport {
+        let mut dump = dump();
+        change(&mut dump.counters);
+        dump
+    }
+
     #[test]
     fn the_share_saved_is_that_of_what_was_captured() {
         assert_eq!(sizes(&dump()), "832 KiB captured, 448 KiB written, 46.2 % saved by deduplication");
         assert_eq!((share(0, 0), share(5, 0)), ("0".into(), "100".into()));
-        assert_eq!(sizes(&DumpReport { bytes_captured: 0, ..dump() }), "no payload captured");
+        assert_eq!(sizes(&with(|counters| counters.bytes_captured = 0)), "no payload captured");
     }
 
     #[test]
     fn an_empty_dump_says_why_when_nothing_is_marked() {
-        let empty = DumpReport { records: 0, level: DumpLevel::Marked, ..dump() };
+        let mut empty = with(|counters| counters.records = 0);
+        empty.level = DumpLevel::Marked;
         assert!(contents(&empty).contains("marks no argument"), "{}", contents(&empty));
-        let filtered = DumpReport { filtered_records: 3, ..empty };
+        let mut filtered = empty;
+        filtered.counters.filtered_records = 3;
         assert_eq!(contents(&filtered), "empty, level marked");
     }
 
     #[test]
     fn arguments_of_dispatches_are_told_alone_and_beside_tensors() {
-        let alone = DumpReport { level: DumpLevel::Off, dump_args: true, dispatches: 1, ..dump() };
+        let one = with(|counters| counters.dispatches = 1);
+        let mut alone = DumpReport { level: DumpLevel::Off, dump_args: true, ..one };
         assert_eq!(contents(&alone), "arguments of 1 dispatch");
-        let filtered = DumpReport { filtered_records: 3, ..alone };
-        assert_eq!(kept_out(&filtered), "3 dispatches");
-        let both = DumpReport { level: DumpLevel::Full, ..filtered };
+        alone.counters.filtered_records = 3;
+        assert_eq!(kept_out(&alone), "3 dispatches");
+        let both = DumpReport { level: DumpLevel::Full, ..alone };
         assert_eq!(kept_out(&both), "3 records");
         assert_eq!(contents(&both), contents(&dump()));
     }
@@ -417,10 +424,13 @@ mod tests {
     fn every_kind_of_loss_is_told() {
         assert_eq!(losses(&dump()), None);
         let losses = losses(&DumpReport {
-            dropped_records: 3,
-            dropped_overwrite: 1,
-            truncated_tensors: 2,
-            corrupt_records: 1,
+            counters: DumpCounters {
+                dropped_records: 3,
+                dropped_overwrite: 1,
+                truncated_tensors: 2,
+                corrupt_records: 1,
+                ..dump().counters
+            },
             losses: vec![Loss { thread: 1, reason: "no_space".into(), records: 3, bytes: 0 }],
             ..dump()
         });
@@ -432,7 +442,8 @@ mod tests {
     #[test]
     fn what_the_host_never_took_is_not_called_records() {
         let lost = Loss { thread: 1, reason: "not_collected".into(), records: 754, bytes: 0 };
-        let told = losses(&DumpReport { dropped_records: 754, losses: vec![lost], ..dump() });
+        let told =
+            losses(&DumpReport { losses: vec![lost], ..with(|counters| counters.dropped_records = 754) });
         assert_eq!(told.as_deref(), Some("754 entries of any kind dropped (not_collected 754)"));
     }
 }
