@@ -6,7 +6,7 @@
 use std::{fs, path::Path};
 
 use libfuzzer_sys::fuzz_target;
-use tensortap_format::{Dump, Tail, repair, verify};
+use tensortap_format::{Dump, INDEX_VERSION, Tail, repair, verify};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 const RUN_ID: u64 = 77;
@@ -27,9 +27,9 @@ fn check_repair(dir: &Path) {
     }
     let dump = Dump::open(dir).expect("a repaired dump opens");
     assert_eq!(dump.tail(), Tail::Closed);
-    let verdict = verify(&dump).expect("nobody changes the files meanwhile");
+    let findings = verify(&dump).expect("nobody changes the files meanwhile");
     // The made-up payloads need not have the hashes that made-up records claim.
-    let wrong = verdict
+    let wrong = findings
         .problems
         .iter()
         .find(|problem| !problem.what.contains("hashes to") && !problem.what.contains("overlap"));
@@ -58,7 +58,7 @@ fn forged(mut input: &[u8]) -> Vec<u8> {
 fn header() -> Vec<u8> {
     let mut header = Vec::new();
     header.extend(b"TAPINDEX");
-    header.extend(1u32.to_le_bytes());
+    header.extend(INDEX_VERSION.to_le_bytes());
     header.extend(72u32.to_le_bytes());
     header.extend(RUN_ID.to_le_bytes());
     header.extend(2u64.to_le_bytes());
