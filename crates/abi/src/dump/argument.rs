@@ -107,35 +107,47 @@ impl MemorySpace {
     }
 }
 
-dump_record! {
+/// Declares a record of a strided view: fields of its own up to byte 40, then where the view lies and how it is laid out.
+macro_rules! view_record {
+    ($(#[$doc:meta])* $name:ident = $kind:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty = $offset:literal),+ $(,)? }) => {
+        dump_record! {
+            $(#[$doc])*
+            $name = $kind {
+                $($(#[$field_doc])* $field: $ty = $offset,)+
+                /// First element of the view, in elements.
+                start_offset: u64 = 40,
+                /// Address of the buffer.
+                address: u64 = 48,
+                /// [`crate::DType`] tag.
+                dtype: u8 = 56,
+                /// Dimensions in use.
+                ndims: u8 = 57,
+                /// [`crate::Role`] tag.
+                role: u8 = 58,
+                /// [`MemorySpace`] tag.
+                space: u8 = 59,
+                /// String id of the argument's name; 0: as its kernel declares it, or not known.
+                name: u32 = 60,
+                /// Sizes.
+                shape: [u64; MAX_DIMS] = 64,
+                /// Strides in elements.
+                strides: [i64; MAX_DIMS] = 128,
+            }
+        }
+    };
+}
+
+view_record! {
     /// A tensor argument at one stage. The size of its content follows from shape and dtype.
     TensorRecord = Tensor {
         /// Arena position of the payload, or of its statistics.
         payload_pos: u64 = 16,
         /// `xxh3_128_tree4k` of the content, little endian.
         hash: [u8; 16] = 24,
-        /// First element of the view, in elements.
-        start_offset: u64 = 40,
-        /// Address of the buffer.
-        address: u64 = 48,
-        /// [`crate::DType`] tag.
-        dtype: u8 = 56,
-        /// Dimensions in use.
-        ndims: u8 = 57,
-        /// [`crate::Role`] tag.
-        role: u8 = 58,
-        /// [`MemorySpace`] tag.
-        space: u8 = 59,
-        /// String id of the argument's name; 0: as its kernel declares it.
-        name: u32 = 60,
-        /// Sizes.
-        shape: [u64; MAX_DIMS] = 64,
-        /// Strides in elements.
-        strides: [i64; MAX_DIMS] = 128,
     }
 }
 
-dump_record! {
+view_record! {
     /// A tensor argument whose payload follows in pieces: as a [`TensorRecord`], with the payload's id in place of its
     /// position. The hash comes with the commit.
     BeginRecord = Begin {
@@ -143,24 +155,6 @@ dump_record! {
         payload_id: u64 = 16,
         /// Zero.
         reserved: [u8; 16] = 24,
-        /// First element of the view, in elements.
-        start_offset: u64 = 40,
-        /// Address of the buffer.
-        address: u64 = 48,
-        /// [`crate::DType`] tag.
-        dtype: u8 = 56,
-        /// Dimensions in use.
-        ndims: u8 = 57,
-        /// [`crate::Role`] tag.
-        role: u8 = 58,
-        /// [`MemorySpace`] tag.
-        space: u8 = 59,
-        /// String id of the argument's name; 0: as its kernel declares it.
-        name: u32 = 60,
-        /// Sizes.
-        shape: [u64; MAX_DIMS] = 64,
-        /// Strides in elements.
-        strides: [i64; MAX_DIMS] = 128,
     }
 }
 
@@ -258,31 +252,13 @@ dump_record! {
     }
 }
 
-dump_record! {
+view_record! {
     /// One of the orchestration's own arguments: a view without payload. `arg_index` is its place among them.
     OrchestrationArgRecord = OrchestrationArg {
         /// Bytes of its buffer.
         buffer_bytes: u64 = 16,
         /// Zero.
         reserved: [u8; 16] = 24,
-        /// First element of the view, in elements.
-        start_offset: u64 = 40,
-        /// Address of the buffer.
-        address: u64 = 48,
-        /// [`crate::DType`] tag.
-        dtype: u8 = 56,
-        /// Dimensions in use.
-        ndims: u8 = 57,
-        /// [`crate::Role`] tag.
-        role: u8 = 58,
-        /// [`MemorySpace`] tag.
-        space: u8 = 59,
-        /// String id of its name; 0 when not known.
-        name: u32 = 60,
-        /// Sizes.
-        shape: [u64; MAX_DIMS] = 64,
-        /// Strides in elements.
-        strides: [i64; MAX_DIMS] = 128,
     }
 }
 
