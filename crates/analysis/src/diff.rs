@@ -19,6 +19,8 @@ pub struct DiffOptions<'a> {
     pub rules: RuleBook,
     /// The golden may have other float dtypes.
     pub other_dtypes: bool,
+    /// Steps of the dump that are meant; none stand for all.
+    pub steps: Vec<(u64, u64)>,
     /// Threads and progress.
     pub work: Work<'a>,
 }
@@ -96,7 +98,7 @@ pub fn diff_dumps(
     records: &[Record],
     options: &DiffOptions<'_>,
 ) -> Result<Diff, AnalysisError> {
-    let (ours, theirs) = (load(dump)?, load(golden)?);
+    let (ours, theirs) = (load(dump, &options.steps)?, load(golden, &[])?);
     let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes));
     let rows = options.work.map(records, |record| {
         let place = ours.position(record.task_key());
@@ -158,7 +160,7 @@ pub fn diff_arrays<'g, E: From<FormatError> + Send>(
     find: impl Fn(&Record) -> Result<Option<(String, Side<'g>)>, E> + Sync,
     options: &DiffOptions<'_>,
 ) -> Result<Diff, E> {
-    let graph = load(dump)?;
+    let graph = load(dump, &options.steps)?;
     let rows = options.work.map(records, |record| {
         let place = graph.position(record.task_key());
         let (rule, kernels) = (rule_of_record(&options.rules, &graph, place, record), kernels(&graph, place));

@@ -103,7 +103,7 @@ pub fn diff_outputs(
     if args.is_empty() {
         return Err(AnalysisError::NoOutputPlaces { dump: dump.dir().to_path_buf() });
     }
-    let graph = load(dump)?;
+    let graph = load(dump, &options.steps)?;
     let run = Run { dump, graph: &graph, gap: gap(dump, &graph) };
     let views: Vec<Result<TensorView, String>> =
         expected.iter().map(|output| view_of(&args, output)).collect();

@@ -65,7 +65,7 @@ impl RepeatCheck {
     /// # Errors
     /// A dump cannot be read.
     pub fn of(dumps: &[&Dump]) -> Result<RepeatCheck, FormatError> {
-        let graphs = dumps.iter().map(|dump| load(dump)).collect::<Result<Vec<_>, _>>()?;
+        let graphs = dumps.iter().map(|dump| load(dump, &[])).collect::<Result<Vec<_>, _>>()?;
         Ok(check(&graphs))
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tensortap::format::{Dump, FormatError};
 use tensortap_query::ids::{IdRange, parse_range};
-use tensortap_query::{DumpSet, OUTPUTS};
+use tensortap_query::{DumpSet, Member, OUTPUTS, is_run_folder};
 
 use crate::error::UsageError;
 use crate::program::program;
@@ -21,6 +21,14 @@ pub struct RankArg {
     /// Dumps of these ranks, where a run folder holds those of several processes: 0, 2-3
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
     rank: Vec<IdRange>,
+}
+
+/// Which of the runs that one dump holds.
+#[derive(Args, Clone, Default)]
+pub struct StepArg {
+    /// Tasks of these steps, where a dump holds several runs: 2,5-7
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    pub step: Vec<IdRange>,
 }
 
 /// The dump a verb reads.
@@ -56,6 +64,11 @@ impl DumpArg {
         Ok(self.open_set()?.one()?)
     }
 
+    /// The same, with its rank.
+    pub fn open_member(&self) -> anyhow::Result<Member> {
+        Ok(self.open_set()?.one_member()?)
+    }
+
     /// Opens all dumps that are meant. Where nothing has the name, those that there are stand in the hint.
     pub fn open_set(&self) -> anyhow::Result<DumpSet> {
         let path = self.named_or_newest()?;
@@ -67,6 +80,25 @@ impl DumpArg {
         })?;
         Ok(set.of_ranks(&self.rank.rank)?)
     }
+}
+
+/// The dump of a run folder that is meant, for verbs that take something else in its place, too: a case, or files.
+pub fn one_of(path: PathBuf, rank: &RankArg) -> anyhow::Result<PathBuf> {
+    if rank.rank.is_empty() && !is_run_folder(&path) {
+        return Ok(path);
+    }
+    Ok(DumpArg::named(Some(path), rank).open()?.dir().to_owned())
+}
+
+/// What a dump is held against: of a run folder, the dump of the same rank.
+pub fn golden_of(path: &Path, rank: Option<u64>) -> anyhow::Result<PathBuf> {
+    if !is_run_folder(path) {
+        return Ok(path.to_owned());
+    }
+    let set = DumpSet::open(path)?;
+    let ranks: Vec<IdRange> =
+        rank.filter(|_| set.members().len() > 1).map(|rank| (rank, rank)).into_iter().collect();
+    Ok(set.of_ranks(&ranks)?.one()?.dir().to_owned())
 }
 
 /// As many dumps are named in a hint.

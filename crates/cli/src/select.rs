@@ -20,6 +20,10 @@ pub struct SelectArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice)]
     task: Vec<TaskChoice>,
 
+    /// Records of these steps, where a dump holds several runs: 2,5-7
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    step: Vec<IdRange>,
+
     /// Records of tasks with these kernels, by name, pattern or func_id: add*,3
     #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
     func: Vec<String>,
@@ -75,10 +79,17 @@ impl SelectArgs {
         self.selectors().selection(dump, &|done, of| progress.at(done, of))
     }
 
+    /// The steps that are asked for; none stand for all.
+    pub fn steps(&self) -> &[IdRange] {
+        &self.step
+    }
+
     fn selectors(&self) -> Selectors {
-        let SelectArgs { task, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan } = self;
+        let SelectArgs { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan } =
+            self;
         Selectors {
             task: task.clone(),
+            step: step.clone(),
             func: func.clone(),
             scope: scope.clone(),
             stage: *stage,
@@ -169,6 +180,7 @@ selection that leaves nothing is no error: the verb says what there is instead.
                  of dimensions (...x64), [] none
   --hash LIST    first digits of the content hash; equal content, equal hash
   --nan          holds a NaN: by its recorded statistics, else by its content
+  --step LIST    the step, where one dump holds several runs: 2, 5-7
   --rank LIST    which dumps, where a run folder has one for each process
 
 One record is also named by TASK/STAGE/ARG, or by its index, where a verb takes

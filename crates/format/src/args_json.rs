@@ -63,9 +63,11 @@ impl JsonInput<'_> {
 
     fn write_dispatches<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
         let info = &self.info;
-        self.index.for_each(self.end, |_, record| match Dispatch::new(record) {
-            Some(dispatch) => list.push(&NamedDispatch { dispatch, info }),
-            None => Ok(()),
+        self.index.for_each(self.end, |_, record| {
+            match Dispatch::new(record, self.tasks.by_id(record.task_id()).step) {
+                Some(dispatch) => list.push(&NamedDispatch { dispatch, info }),
+                None => Ok(()),
+            }
         })
     }
 }

@@ -4,11 +4,13 @@ use tensortap_abi::{
     BlockContext, CoreType, DType, DispatchParts, OrchestrationArgRecord, Role, SubtaskContext, TensorDesc,
 };
 
-use crate::{IndexRecord, PayloadState, RunInfo, ScalarValue, record::JSON_LIMIT};
+use crate::{IndexRecord, PayloadState, RunInfo, ScalarValue, TaskKey, record::JSON_LIMIT};
 
 /// One (task, slot, block) that was handed to a core, and what its kernel received.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dispatch {
+    /// Step of its task, 0 where the dump knows none.
+    pub step: u32,
     /// Task.
     pub task_id: u64,
     /// Kernel.
@@ -102,10 +104,11 @@ pub fn dispatch_id(task_id: u64, subtask_id: u32, block_idx: u32) -> u64 {
 
 impl Dispatch {
     /// `None` when the record is no dispatch.
-    pub(crate) fn new(record: &IndexRecord) -> Option<Dispatch> {
+    pub(crate) fn new(record: &IndexRecord, step: u32) -> Option<Dispatch> {
         let numbers = record.sound_dispatch()?;
         let parts = record.dispatch_parts();
         Some(Dispatch {
+            step,
             task_id: record.task_id(),
             func_id: numbers.func_id,
             core_id: numbers.core_id,
@@ -123,6 +126,12 @@ impl Dispatch {
     #[must_use]
     pub fn id(&self) -> u64 {
         dispatch_id(self.task_id, self.subtask_id, self.block_idx)
+    }
+
+    /// What names its task.
+    #[must_use]
+    pub fn task_key(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.task_id }
     }
 
     /// Type of its core.

@@ -16,8 +16,10 @@ use crate::{
 /// Why one task waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Step of the run that both tasks belong to, 0 where the dump knows none.
+    /// Step of the run that the task which waits belongs to, 0 where the dump knows none.
     pub step: u32,
+    /// Step of the task that is waited for: the same, unless one step waits for another.
+    pub from_step: u32,
     /// The task that is waited for.
     pub from: u64,
     /// The task that waits.
@@ -32,7 +34,7 @@ impl Edge {
     /// The task that is waited for.
     #[must_use]
     pub fn producer(&self) -> TaskKey {
-        TaskKey { step: self.step, task_id: self.from }
+        TaskKey { step: self.from_step, task_id: self.from }
     }
 
     /// The task that waits.
@@ -41,10 +43,11 @@ impl Edge {
         TaskKey { step: self.step, task_id: self.to }
     }
 
-    pub(crate) fn new(record: &crate::IndexRecord) -> Option<Edge> {
+    pub(crate) fn new(record: &crate::IndexRecord, step_of: impl Fn(u64) -> u32) -> Option<Edge> {
         let edge: &EdgeRecord = record.get()?;
         let why = edge_cause_name(edge.cause)?;
-        Some(Edge { step: 0, from: edge.producer, to: edge.consumer(), arg_index: edge.arg_index, why })
+        let (from, to) = (edge.producer, edge.consumer());
+        Some(Edge { step: step_of(to), from_step: step_of(from), from, to, arg_index: edge.arg_index, why })
     }
 }
 
@@ -88,7 +91,7 @@ impl Serialize for NamedTask<'_> {
         map.serialize_entry("in_flight", &(task.in_flight || task.completed_ns.is_none()))?;
         map.serialize_entry("task_name", &names.task_name)?;
         map.serialize_entry("scope", &names.scope)?;
-        map.serialize_entry("step", &names.step)?;
+        map.serialize_entry("step", &task.step)?;
         map.end()
     }
 }
@@ -107,7 +110,7 @@ impl JsonInput<'_> {
     }
 
     fn named(&self, task: &TaskRecord) -> NamedTask<'_> {
-        let names = self.definitions.of_task(self.tasks.get(task.task_id));
+        let names = self.definitions.of_task(self.tasks.by_id(task.task_id));
         NamedTask { task: TaskFacts::from(task), names, info: &self.info }
     }
 
@@ -128,7 +131,7 @@ impl JsonInput<'_> {
         if self.footer.totals.edges == 0 {
             return Ok(());
         }
-        self.index.for_each(self.end, |_, record| match Edge::new(record) {
+        self.index.for_each(self.end, |_, record| match Edge::new(record, |_| 0) {
             Some(edge) => list.push(&edge),
             None => Ok(()),
         })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tensortap_abi::{KernelArg, KernelRecord, NO_KERNEL, SLOTS_PER_TASK, ScopeRecord, TaskRecord};
 
-use crate::{IndexRecord, KernelInfo};
+use crate::{IndexRecord, KernelInfo, TaskKey};
 
 /// Definitions kept of each kind; what an index has beyond stays without a name.
 const MAX_DEFINITIONS: usize = 1 << 20;
@@ -43,36 +43,50 @@ impl TaskMeaning {
 /// Tasks with neighbouring ids, one after another.
 #[derive(Clone, Copy)]
 struct Run {
-    first_id: u64,
+    first: TaskKey,
     /// Place of the first in `TaskTable::numbers`; the run ends where the next begins.
     start: usize,
+}
+
+impl Run {
+    /// The task so many ids above the first.
+    fn key_above(&self, count: u64) -> Option<TaskKey> {
+        Some(TaskKey { task_id: self.first.task_id.checked_add(count)?, ..self.first })
+    }
 }
 
 /// Tasks that came out of order, before they are merged with the others.
 const MAX_LOOSE: usize = 1 << 14;
 
-/// The tasks of a dump by their ids. Small, because there may be millions: neighbouring ids are not written down, and tasks
+/// The tasks of a dump by step and id. Small, because there may be millions: neighbouring ids are not written down, and tasks
 /// that mean the same share what they mean, so that a task has 4 bytes.
 #[derive(Default)]
 pub(crate) struct TaskTable {
     runs: Vec<Run>,
     /// The place of each task's meaning.
     numbers: Vec<u32>,
-    loose: Vec<(u64, u32)>,
+    loose: Vec<(TaskKey, u32)>,
     meanings: Vec<TaskMeaning>,
     known: HashMap<TaskMeaning, u32>,
 }
 
 impl TaskTable {
+    /// Takes the task of an index. Its arguments say no step, so they find it by its id alone, which no other task of an
+    /// index has: all of them stand in the table as if they were of one step, and what they mean says which.
     pub(crate) fn see(&mut self, record: &IndexRecord) {
         if let Some(task) = record.as_task() {
-            self.insert(task.task_id, TaskMeaning::of(task));
+            self.insert(TaskKey { step: 0, task_id: task.task_id }, TaskMeaning::of(task));
         }
     }
 
+    /// What a task of an index means to its records, which know its id only.
+    pub(crate) fn by_id(&self, task_id: u64) -> &TaskMeaning {
+        self.get(TaskKey { step: 0, task_id })
+    }
+
     /// Of several meanings of one task the first that was seen counts.
-    pub(crate) fn insert(&mut self, task_id: u64, meaning: TaskMeaning) {
-        if self.number(task_id).is_some() {
+    pub(crate) fn insert(&mut self, key: TaskKey, meaning: TaskMeaning) {
+        if self.number(key).is_some() {
             return;
         }
         let number = *self.known.entry(meaning).or_insert_with(|| {
@@ -80,16 +94,14 @@ impl TaskTable {
             u32::try_from(self.meanings.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
         });
         let count = self.numbers.len();
-        let next = self.runs.last().map(|run| run.first_id.checked_add((count - run.start) as u64));
+        let next = self.runs.last().map(|run| run.key_above((count - run.start) as u64));
         match next {
-            Some(Some(next)) if next == task_id => self.numbers.push(number),
+            Some(Some(next)) if next == key => self.numbers.push(number),
             // Behind all others; if there were many such runs, they would take more than they save.
-            None => self.begin_run(task_id, number),
-            Some(Some(next)) if next < task_id && self.runs.len() < count / 16 => {
-                self.begin_run(task_id, number)
-            }
+            None => self.begin_run(key, number),
+            Some(Some(next)) if next < key && self.runs.len() < count / 16 => self.begin_run(key, number),
             _ => {
-                self.loose.push((task_id, number));
+                self.loose.push((key, number));
                 if self.loose.len() >= MAX_LOOSE.max(count / 4) {
                     self.merge();
                 }
@@ -97,8 +109,8 @@ impl TaskTable {
         }
     }
 
-    fn begin_run(&mut self, first_id: u64, number: u32) {
-        self.runs.push(Run { first_id, start: self.numbers.len() });
+    fn begin_run(&mut self, first: TaskKey, number: u32) {
+        self.runs.push(Run { first, start: self.numbers.len() });
         self.numbers.push(number);
     }
 
@@ -106,33 +118,34 @@ impl TaskTable {
     fn merge(&mut self) {
         let mut loose = std::mem::take(&mut self.loose);
         // Stable: of one task, the first that was seen is the first.
-        loose.sort_by_key(|(task_id, _)| *task_id);
-        loose.dedup_by_key(|(task_id, _)| *task_id);
+        loose.sort_by_key(|(key, _)| *key);
+        loose.dedup_by_key(|(key, _)| *key);
         let mut merged = TaskTable::default();
         merged.numbers.reserve_exact(self.numbers.len() + loose.len());
         let mut loose = loose.into_iter().peekable();
         for (place, run) in self.runs.iter().enumerate() {
             let end = self.runs.get(place + 1).map_or(self.numbers.len(), |next| next.start);
             for (above, &number) in self.numbers[run.start..end].iter().enumerate() {
-                let task_id = run.first_id + above as u64;
-                while let Some((id, number)) = loose.next_if(|(id, _)| *id < task_id) {
-                    merged.append(id, number);
+                let key = TaskKey { task_id: run.first.task_id + above as u64, ..run.first };
+                while let Some((key, number)) = loose.next_if(|(before, _)| *before < key) {
+                    merged.append(key, number);
                 }
-                merged.append(task_id, number);
+                merged.append(key, number);
             }
         }
-        loose.for_each(|(id, number)| merged.append(id, number));
+        loose.for_each(|(key, number)| merged.append(key, number));
         (self.runs, self.numbers) = (merged.runs, merged.numbers);
     }
 
-    /// Adds a task whose id is above, or that of the last.
-    fn append(&mut self, task_id: u64, number: u32) {
-        let next =
-            self.runs.last().map(|run| run.first_id.saturating_add((self.numbers.len() - run.start) as u64));
-        match next {
-            Some(next) if task_id == next && task_id != u64::MAX => self.numbers.push(number),
-            Some(next) if task_id < next => {}
-            _ => self.begin_run(task_id, number),
+    /// Adds a task that is above all others, or the last again.
+    fn append(&mut self, key: TaskKey, number: u32) {
+        let last =
+            self.runs.last().and_then(|run| run.key_above((self.numbers.len() - run.start - 1) as u64));
+        let next = self.runs.last().and_then(|run| run.key_above((self.numbers.len() - run.start) as u64));
+        match last {
+            Some(last) if key <= last => {}
+            _ if next == Some(key) => self.numbers.push(number),
+            _ => self.begin_run(key, number),
         }
     }
 
@@ -144,11 +157,14 @@ impl TaskTable {
         self.known = HashMap::new();
     }
 
-    fn number(&self, task_id: u64) -> Option<u32> {
-        let place = self.runs.partition_point(|run| run.first_id <= task_id).checked_sub(1)?;
+    fn number(&self, key: TaskKey) -> Option<u32> {
+        let place = self.runs.partition_point(|run| run.first <= key).checked_sub(1)?;
         let run = self.runs[place];
+        if run.first.step != key.step {
+            return None;
+        }
         let end = self.runs.get(place + 1).map_or(self.numbers.len(), |next| next.start);
-        let at = usize::try_from(task_id - run.first_id).ok()?.checked_add(run.start)?;
+        let at = usize::try_from(key.task_id - run.first.task_id).ok()?.checked_add(run.start)?;
         self.numbers[..end].get(at).copied()
     }
 
@@ -157,9 +173,22 @@ impl TaskTable {
         self.meanings.iter().any(|meaning| meaning.name != 0 || meaning.scope != 0)
     }
 
+    /// What tasks mean, each meaning once.
+    pub(crate) fn meanings(&self) -> &[TaskMeaning] {
+        &self.meanings
+    }
+
+    /// The steps that tasks belong to, each once, in order.
+    pub(crate) fn steps(&self) -> Vec<u32> {
+        let mut steps: Vec<u32> = self.meanings.iter().map(|meaning| meaning.step).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        steps
+    }
+
     /// What a task means to its records.
-    pub(crate) fn get(&self, task_id: u64) -> &TaskMeaning {
-        let number = self.number(task_id);
+    pub(crate) fn get(&self, key: TaskKey) -> &TaskMeaning {
+        let number = self.number(key);
         number.and_then(|number| self.meanings.get(number as usize)).unwrap_or(&TaskMeaning::UNKNOWN)
     }
 }
@@ -173,8 +202,6 @@ pub struct Names<'d> {
     pub task_name: Option<&'d str>,
     /// The scope of the task and those it lies in, outermost first: `layer 1 / attention`.
     pub scope: Option<&'d str>,
-    /// The step of the task; 0 where the dump knows none.
-    pub step: u32,
 }
 
 /// Strings, scopes and kernels.
@@ -267,7 +294,7 @@ impl Definitions {
     /// The names of a task.
     pub(crate) fn of_task(&self, task: &TaskMeaning) -> Names<'_> {
         let (task_name, scope) = (self.string(task.name), self.scope_path(task.scope));
-        Names { arg_name: None, task_name, scope, step: task.step }
+        Names { arg_name: None, task_name, scope }
     }
 
     /// The names of an argument: its own, or what the first of its task's kernels that has a name for it declares.
@@ -344,16 +371,42 @@ mod tests {
             let twice = (0..TASKS).chain(0..TASKS).map(|n| (ids(n), kernel(n)));
             let table = table(twice);
             assert_eq!((table.numbers.len() as u64, table.meanings.len()), (TASKS, 7));
-            assert!((0..TASKS).all(|n| table.get(ids(n)).func_id[0] == kernel(n)));
-            assert!(table.runs.is_sorted_by_key(|run| (run.first_id, run.start)));
+            assert!((0..TASKS).all(|n| table.by_id(ids(n)).func_id[0] == kernel(n)));
+            assert!(table.runs.is_sorted_by_key(|run| (run.first, run.start)));
         }
     }
 
     #[test]
     fn of_two_meanings_of_one_task_the_first_counts_and_others_are_unknown() {
         let table = table([(9, 1), (3, 2), (9, 5), (3, 6), (4, 7)].into_iter());
-        assert_eq!([3, 4, 9].map(|id| table.get(id).func_id[0]), [2, 7, 1]);
-        assert!([0, 2, 5, 10, u64::MAX].into_iter().all(|id| *table.get(id) == TaskMeaning::UNKNOWN));
+        assert_eq!([3, 4, 9].map(|id| table.by_id(id).func_id[0]), [2, 7, 1]);
+        assert!([0, 2, 5, 10, u64::MAX].into_iter().all(|id| *table.by_id(id) == TaskMeaning::UNKNOWN));
+    }
+
+    #[test]
+    fn tasks_of_one_id_in_several_steps_are_kept_apart() {
+        let mut table = TaskTable::default();
+        let meaning = |step, task_id: u64| TaskMeaning {
+            func_id: [u32::try_from(task_id).unwrap_or(7) + step, NO_KERNEL, NO_KERNEL],
+            step,
+            ..TaskMeaning::UNKNOWN
+        };
+        let keys = || {
+            let ids = [0, 1, 2, 3, 9, u64::MAX];
+            [5, 2, u32::MAX - 9]
+                .into_iter()
+                .flat_map(move |step| ids.map(|task_id| TaskKey { step, task_id }))
+        };
+        keys().for_each(|key| table.insert(key, meaning(key.step, key.task_id)));
+        let right = |table: &TaskTable| {
+            keys().all(|key| *table.get(key) == meaning(key.step, key.task_id))
+                && [(2, 4), (2, 10), (3, 0), (6, 1), (0, 0)]
+                    .into_iter()
+                    .all(|(step, task_id)| *table.get(TaskKey { step, task_id }) == TaskMeaning::UNKNOWN)
+        };
+        table.finish();
+        assert!(right(&table));
+        assert_eq!(table.steps(), [2, 5, u32::MAX - 9]);
     }
 
     #[test]

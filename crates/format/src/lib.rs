@@ -79,7 +79,7 @@ pub use source::{DumpFormat, PassedOver, WhyPassedOver};
 pub use survey::Gap;
 pub use task::{
     Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, Pending, Task, TaskFacts,
-    TaskKey, TaskPart, Tasks,
+    TaskKey, TaskPart, Tasks, is_in_steps,
 };
 pub use verify::{Findings, Problem, RecordName, verify};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};

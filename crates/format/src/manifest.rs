@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::json;
-use tensortap_abi::{DumpStage, SLOTS_PER_TASK, UncapturedReason, UncapturedRecord};
+use tensortap_abi::{DumpStage, UncapturedReason, UncapturedRecord};
 
 use tensortap_values::HASH_ALGORITHM;
 
@@ -267,23 +267,42 @@ impl JsonInput<'_> {
             return Ok(());
         }
         self.index.for_each(self.end, |_, record| match record.get() {
-            Some(arg) => list.push(&uncaptured_element(arg, &self.tasks.get(arg.task_id).func_id)),
+            Some(arg) => list.push(&self.uncaptured_element(arg)),
             None => Ok(()),
+        })
+    }
+
+    fn uncaptured_element(&self, arg: &UncapturedRecord) -> serde_json::Value {
+        let task = self.tasks.by_id(arg.task_id);
+        let names = self.definitions.of_argument(task, &self.info.kernels, 0, arg.arg_index);
+        json!({
+            "task_id": Hex64(arg.task_id),
+            "func_id": active(&task.func_id).collect::<Vec<_>>(),
+            "stage": DumpStage::from_tag(arg.stage).map(DumpStage::name),
+            "arg_index": arg.arg_index,
+            "reason": UncapturedReason::from_tag(arg.reason).map(UncapturedReason::text),
+            "arg_name": names.arg_name,
+            "task_name": names.task_name,
+            "scope": names.scope,
+            "step": task.step,
         })
     }
 
     fn in_flight_element(&self, task: &InFlightTask) -> serde_json::Value {
         let kernels: Vec<String> = task.func_id.iter().map(|id| self.info.kernel_name(*id)).collect();
+        let meaning = self.tasks.by_id(task.task_id);
+        let names = self.definitions.of_task(meaning);
         json!({
             "task_id": Hex64(task.task_id), "func_id": task.func_id, "kernels": kernels, "block_num": task.block_num,
+            "task_name": names.task_name, "scope": names.scope, "step": meaning.step,
         })
     }
 
     fn write_tensors<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
         let mut index = 0;
         self.index.for_each(self.end, |thread, record| {
-            let task = self.tasks.get(record.task_id());
-            if let Some(record) = Record::new(index, thread, task.func_id, record) {
+            let task = self.tasks.by_id(record.task_id());
+            if let Some(record) = Record::new(index, thread, task.step, task.func_id, record) {
                 let Record { name, arg_index, .. } = record;
                 let names = self.definitions.of_argument(task, &self.info.kernels, name, arg_index);
                 list.push(&NamedRecord { record, names })?;
@@ -345,14 +364,4 @@ pub(crate) const MANIFEST_KEYS: [&str; 43] = [
 struct BinFormat {
     r#type: &'static str,
     byte_order: &'static str,
-}
-
-fn uncaptured_element(arg: &UncapturedRecord, func_id: &[u32; SLOTS_PER_TASK]) -> serde_json::Value {
-    json!({
-        "task_id": Hex64(arg.task_id),
-        "func_id": active(func_id).collect::<Vec<_>>(),
-        "stage": DumpStage::from_tag(arg.stage).map(DumpStage::name),
-        "arg_index": arg.arg_index,
-        "reason": UncapturedReason::from_tag(arg.reason).map(UncapturedReason::text),
-    })
 }

@@ -12,7 +12,7 @@ use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
 use crate::{
     Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg, Record,
-    RunInfo, Status, Tasks, Totals,
+    RunInfo, Status, TaskKey, Tasks, Totals,
     index::ReadAhead,
     join::TaskMeaning,
     names::{Located, locate},
@@ -40,6 +40,8 @@ pub enum Tail {
 /// An argument that was not captured, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncaptured {
+    /// Step of its task, 0 where the dump knows none.
+    pub step: u32,
     /// Task.
     pub task_id: u64,
     /// Position among the task's arguments.
@@ -207,7 +209,7 @@ impl Dump {
             Source::Indexed(indexed) => indexed.tasks(self.payload_limit)?,
             Source::Held(held) => held.tasks(self.payload_limit)?,
         };
-        tasks.give_names(|task_id| self.task_names(task_id));
+        tasks.give_names(|task| self.task_names(task));
         Ok(tasks)
     }
 
@@ -226,19 +228,30 @@ impl Dump {
         self.source.names().0.has_names()
     }
 
+    /// The steps that its tasks belong to, each once, in order: the runs that one dump holds. 0 where it knows none.
+    #[must_use]
+    pub fn steps(&self) -> Vec<u32> {
+        self.source.names().0.steps()
+    }
+
     /// What people call a record.
     #[must_use]
     pub fn names(&self, record: &Record) -> Names<'_> {
-        let (tasks, definitions) = self.source.names();
-        let task = TaskMeaning { func_id: record.func_id, ..*tasks.get(record.task_id) };
+        let definitions = self.source.names().1;
+        let task = TaskMeaning { func_id: record.func_id, ..*self.source.meaning(record.task_key()) };
         definitions.of_argument(&task, &self.info().kernels, record.name, record.arg_index)
     }
 
     /// What people call a task; without the name of an argument.
     #[must_use]
-    pub fn task_names(&self, task_id: u64) -> Names<'_> {
+    pub fn task_names(&self, task: TaskKey) -> Names<'_> {
+        self.source.names().1.of_task(self.source.meaning(task))
+    }
+
+    /// The names that tasks have, each set of them once: of every task that the dump tells of, captured or not.
+    pub fn all_task_names(&self) -> impl Iterator<Item = Names<'_>> {
         let (tasks, definitions) = self.source.names();
-        definitions.of_task(tasks.get(task_id))
+        tasks.meanings().iter().map(|task| definitions.of_task(task))
     }
 
     /// Every dependency.
@@ -296,10 +309,16 @@ fn limit(path: &Path) -> u64 {
 }
 
 impl Uncaptured {
-    pub(crate) fn new(record: &IndexRecord) -> Option<Uncaptured> {
+    pub(crate) fn new(record: &IndexRecord, step: u32) -> Option<Uncaptured> {
         let arg: &UncapturedRecord = record.get()?;
         let reason = UncapturedReason::from_tag(arg.reason)?;
-        Some(Uncaptured { task_id: arg.task_id, arg_index: arg.arg_index, reason })
+        Some(Uncaptured { step, task_id: arg.task_id, arg_index: arg.arg_index, reason })
+    }
+
+    /// What names its task.
+    #[must_use]
+    pub fn task_key(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.task_id }
     }
 }
 

@@ -104,6 +104,14 @@ impl Source {
         }
     }
 
+    /// What a task means to its records.
+    pub(crate) fn meaning(&self, task: crate::TaskKey) -> &crate::join::TaskMeaning {
+        match self {
+            Source::Indexed(indexed) => indexed.tasks.by_id(task.task_id),
+            Source::Held(held) => held.tasks.get(task),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Source::Indexed(indexed) => indexed.len(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, SLOTS_PER_TASK, TaskRecord};
 
 use crate::{
-    Footer, FormatError, InFlightTask, IndexRecord, Loss, Status, Totals,
+    Footer, FormatError, InFlightTask, IndexRecord, Loss, Status, TaskKey, Totals,
     index::{Frame, Index, Next, Senseless, Stop},
     layout::FrameHeader,
 };
@@ -142,26 +142,27 @@ impl Survey {
 /// completion was indexed before their dispatch.
 #[derive(Default)]
 pub(crate) struct OpenTasks {
-    open: HashMap<u64, TaskRecord>,
-    completed_early: HashSet<u64>,
+    open: HashMap<TaskKey, TaskRecord>,
+    completed_early: HashSet<TaskKey>,
 }
 
 impl OpenTasks {
     pub(crate) fn see(&mut self, record: &IndexRecord) {
         let Some(task) = record.as_task() else { return };
+        let key = TaskKey { step: task.step, task_id: task.task_id };
         if task.completed_ns != 0 {
-            if self.open.remove(&task.task_id).is_none() {
-                self.completed_early.insert(task.task_id);
+            if self.open.remove(&key).is_none() {
+                self.completed_early.insert(key);
             }
-        } else if task.flags & RECORD_IN_FLIGHT != 0 || !self.completed_early.remove(&task.task_id) {
-            self.open.insert(task.task_id, *task);
+        } else if task.flags & RECORD_IN_FLIGHT != 0 || !self.completed_early.remove(&key) {
+            self.open.insert(key, *task);
         }
     }
 
     /// In the order of their dispatch.
     pub(crate) fn into_sorted(self) -> Vec<TaskRecord> {
         let mut tasks: Vec<_> = self.open.into_values().collect();
-        tasks.sort_by_key(|task| (task.started_ns, task.task_id));
+        tasks.sort_by_key(|task| (task.started_ns, task.step, task.task_id));
         tasks
     }
 }

@@ -232,6 +232,12 @@ impl Deref for Task<'_> {
     }
 }
 
+/// Whether a step is asked for; without ranges, all are.
+#[must_use]
+pub fn is_in_steps(ranges: &[(u64, u64)], step: u32) -> bool {
+    ranges.is_empty() || ranges.iter().any(|&(first, last)| (first..=last).contains(&step.into()))
+}
+
 /// The tasks of a dump. Made by an [`Assembler`]; see [`Dump::tasks`](crate::Dump::tasks).
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
@@ -248,6 +254,7 @@ pub struct Tasks {
     /// Positions by name, made when a task is first looked for.
     by_key: OnceLock<Vec<usize>>,
     sorted_edges: OnceLock<SortedEdges>,
+    steps: OnceLock<Vec<u32>>,
 }
 
 #[derive(Clone, Debug)]
@@ -372,6 +379,27 @@ impl Tasks {
         let first_time = |place: &&usize| taken.get_mut(**place).is_some_and(|t| !std::mem::replace(t, true));
         self.entries = order.iter().filter(first_time).map(|&place| self.entries[place].clone()).collect();
         self.by_key = OnceLock::new();
+        self.steps = OnceLock::new();
+    }
+
+    /// The steps that the tasks belong to, each once, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[u32] {
+        self.steps.get_or_init(|| {
+            let mut steps: Vec<u32> = self.entries.iter().map(|entry| entry.facts.step).collect();
+            steps.sort_unstable();
+            steps.dedup();
+            steps
+        })
+    }
+
+    /// Leaves the tasks of these steps, each range from its first to its last; without ranges, all.
+    pub fn keep_steps(&mut self, ranges: &[(u64, u64)]) {
+        if !ranges.is_empty() {
+            let kept: Vec<usize> =
+                self.iter().filter(|t| is_in_steps(ranges, t.step)).map(|t| t.place()).collect();
+            self.put_in_order(&kept);
+        }
     }
 
     /// Gives hashes to contents that have none. `hash` is asked for each, with what was captured.
@@ -401,11 +429,11 @@ impl Tasks {
     }
 
     /// Gives every task the names that a dump has for it. Equal names are kept once.
-    pub fn give_names<'n>(&mut self, names: impl Fn(u64) -> Names<'n>) {
+    pub fn give_names<'n>(&mut self, names: impl Fn(TaskKey) -> Names<'n>) {
         let mut known: HashMap<&str, Arc<str>> = HashMap::new();
         let mut keep = |name: &'n str| Arc::clone(known.entry(name).or_insert_with(|| name.into()));
         for entry in &mut self.entries {
-            let Names { task_name, scope, .. } = names(entry.facts.task_id);
+            let Names { task_name, scope, .. } = names(entry.facts.key());
             (entry.name, entry.scope) = (task_name.map(&mut keep), scope.map(&mut keep));
         }
     }

@@ -53,7 +53,9 @@ pub struct Record {
     pub index: u64,
     /// Device thread that recorded it.
     pub thread: u32,
-    /// Task.
+    /// Step of the run that its task belongs to, 0 where the dump knows none.
+    pub step: u32,
+    /// Task, unique within its step.
     pub task_id: u64,
     /// Kernel of each subtask slot, [`tensortap_abi::NO_KERNEL`] where inactive or unknown.
     pub func_id: [u32; SLOTS_PER_TASK],
@@ -117,6 +119,7 @@ impl Record {
     pub(crate) fn new(
         index: u64,
         thread: u32,
+        step: u32,
         func_id: [u32; SLOTS_PER_TASK],
         record: &IndexRecord,
     ) -> Option<Record> {
@@ -131,6 +134,7 @@ impl Record {
         Some(Record {
             index,
             thread,
+            step,
             task_id: record.task_id(),
             func_id,
             role: record.role()?,
@@ -159,7 +163,7 @@ impl Record {
     /// What names its task.
     #[must_use]
     pub fn task_key(&self) -> TaskKey {
-        TaskKey { step: 0, task_id: self.task_id }
+        TaskKey { step: self.step, task_id: self.task_id }
     }
 
     /// Size of each dimension.
@@ -213,7 +217,8 @@ impl Record {
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (task, stage) = (TaskId(self.task_id), self.stage.name());
-        write!(f, "record {} (task {task}, {stage}, argument {})", self.index, self.arg_index)
+        let step = if self.step == 0 { String::new() } else { format!("step {}, ", self.step) };
+        write!(f, "record {} ({step}task {task}, {stage}, argument {})", self.index, self.arg_index)
     }
 }
 
@@ -238,11 +243,11 @@ impl Serialize for NamedRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.record.serialize_fields(&mut map)?;
-        let Names { arg_name, task_name, scope, step } = self.names;
+        let Names { arg_name, task_name, scope } = self.names;
         map.serialize_entry("arg_name", &arg_name)?;
         map.serialize_entry("task_name", &task_name)?;
         map.serialize_entry("scope", &scope)?;
-        map.serialize_entry("step", &step)?;
+        map.serialize_entry("step", &self.record.step)?;
         map.end()
     }
 }

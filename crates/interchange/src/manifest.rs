@@ -49,6 +49,9 @@ pub struct ExportedArray {
     pub bytes: u64,
     /// Position in the dump.
     pub index: u64,
+    /// Step of the run that its task belongs to, 0 where the dump knows none.
+    #[serde(default)]
+    pub step: u32,
     /// Task.
     pub task_id: String,
     /// The task's kernels.

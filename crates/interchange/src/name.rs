@@ -3,7 +3,8 @@ use std::str::FromStr;
 
 use tensortap_abi::{DumpStage, Role, TaskId};
 
-/// The name of a record's array, as `export` gives it: `task_<id>_<before|after>_<in|out|inout><arg>`.
+/// The name of a record's array, as `export` gives it: `task_<id>_<before|after>_<in|out|inout><arg>`, behind `step<n>_`
+/// where the dump holds several steps.
 ///
 /// ```
 /// use tensortap_interchange::ArrayName;
@@ -14,6 +15,8 @@ use tensortap_abi::{DumpStage, Role, TaskId};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ArrayName {
+    /// Step of the run, of a dump that has several.
+    pub step: Option<u32>,
     /// Task.
     pub task_id: u64,
     /// When it was captured.
@@ -33,7 +36,8 @@ pub struct NotARecordName;
 
 impl fmt::Display for ArrayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ArrayName { task_id, stage, role, arg_index, index } = *self;
+        let ArrayName { step, task_id, stage, role, arg_index, index } = *self;
+        step.map_or(Ok(()), |step| write!(f, "step{step}_"))?;
         write!(f, "task_{}_{}_{}{arg_index}", TaskId(task_id), stage_word(stage), role_word(role))?;
         index.map_or(Ok(()), |index| write!(f, "_r{index}"))
     }
@@ -48,6 +52,13 @@ impl FromStr for ArrayName {
 }
 
 fn parse(text: &str) -> Option<ArrayName> {
+    let (step, text) = match text.strip_prefix("step") {
+        Some(rest) => {
+            let (step, rest) = rest.split_once('_')?;
+            (Some(u32::try_from(digits(step)?).ok()?), rest)
+        }
+        None => (None, text),
+    };
     let mut parts = text.strip_prefix("task_")?.split('_');
     let (task, stage, argument) = (parts.next()?, parts.next()?, parts.next()?);
     let index = match parts.next() {
@@ -71,7 +82,7 @@ fn parse(text: &str) -> Option<ArrayName> {
     let role =
         [Role::Input, Role::Output, Role::InOut].into_iter().find(|known| role_word(*known) == role)?;
     let arg_index = u16::try_from(digits(number)?).ok()?;
-    parts.next().is_none().then_some(ArrayName { task_id, stage, role, arg_index, index })
+    parts.next().is_none().then_some(ArrayName { step, task_id, stage, role, arg_index, index })
 }
 
 /// Digits only: `parse` would take a sign.
@@ -107,6 +118,7 @@ mod tests {
     proptest! {
         #[test]
         fn names_read_back(
+            step: Option<u32>,
             task_id: u64,
             after: bool,
             role in prop::sample::select(&[Role::Input, Role::Output, Role::InOut][..]),
@@ -114,12 +126,12 @@ mod tests {
             index: Option<u64>,
         ) {
             let stage = if after { DumpStage::AfterCompletion } else { DumpStage::BeforeDispatch };
-            let name = ArrayName { task_id, stage, role, arg_index, index };
+            let name = ArrayName { step, task_id, stage, role, arg_index, index };
             prop_assert_eq!(name.to_string().parse(), Ok(name));
         }
 
         #[test]
-        fn any_text_is_a_name_or_is_not(text in "(task_)?[0-9a-fx+-]{0,5}_(before|after|x)_(in|out|inout)?[0-9+]{0,6}(_r?[0-9]*)?") {
+        fn any_text_is_a_name_or_is_not(text in "(step[0-9]{0,3}_)?(task_)?[0-9a-fx+-]{0,5}_(before|after|x)_(in|out|inout)?[0-9+]{0,6}(_r?[0-9]*)?") {
             let _ = text.parse::<ArrayName>();
         }
     }

@@ -102,9 +102,14 @@ impl DumpSet {
     }
 
     /// The one dump; where there are several, that is an error which names them.
-    pub fn one(mut self) -> Result<Dump, QueryError> {
+    pub fn one(self) -> Result<Dump, QueryError> {
+        self.one_member().map(|member| member.dump)
+    }
+
+    /// The same, with what it is among others.
+    pub fn one_member(mut self) -> Result<Member, QueryError> {
         match (self.members.pop(), self.members.is_empty()) {
-            (Some(member), true) => Ok(member.dump),
+            (Some(member), true) => Ok(member),
             (last, _) => {
                 let dumps = self.members.iter().chain(last.as_ref()).map(Member::name).collect();
                 Err(QueryError::SeveralDumps { path: self.path, dumps })
@@ -129,6 +134,12 @@ impl Member {
 fn named(name: &str) -> (Option<u64>, Option<u64>) {
     let number = |prefix| name.strip_prefix(prefix).and_then(|digits| parse_id(digits).ok());
     (number("rank-"), number("pid-"))
+}
+
+/// Whether a folder has folders of processes in it.
+#[must_use]
+pub fn is_run_folder(path: &Path) -> bool {
+    !processes(path).is_empty()
 }
 
 /// The folders of a run's processes, in order.

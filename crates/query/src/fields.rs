@@ -174,12 +174,15 @@ impl Field {
 }
 
 /// Every field.
-pub static FIELDS: [Field; 46] = [
+pub static FIELDS: [Field; 47] = [
     Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
         .number()
         .width(5)
         .sorted(|row| Some(row.record.index)),
     Field::new("rank", "RANK", |cells, _, out| push_optional(out, cells.rank)).number(),
+    Field::new("step", "STEP", |_, row, out| push_number(out, row.record.step.into()))
+        .number()
+        .sorted(|row| Some(row.record.step.into())),
     Field::new("task_id", "TASK", |_, row, out| push_task(out, row.record.task_id))
         .short("task")
         .people(|cells, row, out| match cells.short_tasks {
@@ -402,7 +405,7 @@ pub const LIST: [&str; 13] = [
     "flags",
 ];
 /// What `list --csv` has when nobody chooses.
-pub const LIST_CSV: [&str; 17] = [
+pub const LIST_CSV: [&str; 18] = [
     "index",
     "task_id",
     "kernels",
@@ -420,6 +423,7 @@ pub const LIST_CSV: [&str; 17] = [
     "scope",
     "task_name",
     "arg_name",
+    "step",
 ];
 /// What `stats` shows.
 pub const STATS: [&str; 18] = [
@@ -442,8 +446,30 @@ pub const STATS: [&str; 18] = [
     "hash",
     "flags",
 ];
+/// The same of a dump that holds several steps.
+pub const STATS_OF_STEPS: [&str; 19] = [
+    "index",
+    "step",
+    "task_id",
+    "task_name",
+    "kernels",
+    "stage",
+    "role",
+    "arg_index",
+    "dtype",
+    "shape",
+    "min",
+    "max",
+    "mean",
+    "std",
+    "zeros",
+    "nan",
+    "inf",
+    "hash",
+    "flags",
+];
 /// What `stats --csv` has.
-pub const STATS_CSV: [&str; 23] = [
+pub const STATS_CSV: [&str; 24] = [
     "index",
     "task_id",
     "kernels",
@@ -467,6 +493,7 @@ pub const STATS_CSV: [&str; 23] = [
     "scope",
     "task_name",
     "arg_name",
+    "step",
 ];
 /// What `diff` shows.
 pub const DIFF: [&str; 12] = [
@@ -484,7 +511,7 @@ pub const DIFF: [&str; 12] = [
     "evidence",
 ];
 /// What `diff --csv` has.
-pub const DIFF_CSV: [&str; 22] = [
+pub const DIFF_CSV: [&str; 23] = [
     "index",
     "task_id",
     "kernels",
@@ -507,6 +534,7 @@ pub const DIFF_CSV: [&str; 22] = [
     "scope",
     "task_name",
     "arg_name",
+    "step",
 ];
 
 /// The fields of these names.
@@ -536,7 +564,7 @@ mod tests {
     fn verbs_show_fields_of_the_table() {
         let known =
             |names: &[&str]| names.iter().all(|name| Field::named(name).is_some_and(|f| f.key == *name));
-        for names in [&LIST[..], &LIST_CSV, &STATS, &STATS_CSV, &DIFF, &DIFF_CSV] {
+        for names in [&LIST[..], &LIST_CSV, &STATS, &STATS_OF_STEPS, &STATS_CSV, &DIFF, &DIFF_CSV] {
             assert!(known(names), "{names:?}");
         }
         let needs = |names: &[&str], of: &[Of]| {

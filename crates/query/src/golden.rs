@@ -146,8 +146,11 @@ fn find_name<'a>(by_name: &HashMap<ArrayName, &'a NamedArray>, record: &Record) 
     find(by_name, record).map(|array| array.name.as_str())
 }
 
-/// The names that a record may have: with its position where another has the rest in common.
-fn names(record: &Record) -> [ArrayName; 2] {
-    let Record { task_id, stage, role, arg_index, .. } = *record;
-    [Some(record.index), None].map(|index| ArrayName { task_id, stage, role, arg_index, index })
+/// The names that a record may have: with its step where the dump has several, and with its position where another has the
+/// rest in common.
+fn names(record: &Record) -> [ArrayName; 4] {
+    let Record { step, task_id, stage, role, arg_index, .. } = *record;
+    let (with_step, with_index) = (Some(step), Some(record.index));
+    [(with_step, with_index), (with_step, None), (None, with_index), (None, None)]
+        .map(|(step, index)| ArrayName { step, task_id, stage, role, arg_index, index })
 }

@@ -21,7 +21,7 @@ mod select;
 mod show;
 pub mod words;
 
-pub use dumps::{DumpSet, Member, OUTPUTS, newest};
+pub use dumps::{DumpSet, Member, OUTPUTS, is_run_folder, newest};
 pub use error::{QueryError, SelectorError};
 pub use order::SortKey;
 pub use rows::{Counts, Part, Rows};

@@ -51,6 +51,8 @@ pub use tensortap::analysis::Progress;
 pub struct Selectors {
     /// Tasks, by id, name, kernel or scope.
     pub task: Vec<TaskChoice>,
+    /// Steps of the run that the task belongs to.
+    pub step: Vec<IdRange>,
     /// Kernels of the task: names, patterns, function ids.
     pub func: Vec<String>,
     /// Scopes that the task lies in: names, paths, patterns.
@@ -92,11 +94,13 @@ impl Selectors {
     /// Everything that the records themselves say.
     fn conditions(&self, dump: &Dump) -> Result<Vec<Condition>, QueryError> {
         let info = dump.info();
-        let Selectors { task, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan: _ } = self;
+        let Selectors { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan: _ } =
+            self;
         let mut conditions = Vec::new();
         if !task.is_empty() {
             conditions.push(task_condition(task, dump)?);
         }
+        push_list(&mut conditions, step, Condition::Step);
         if !func.is_empty() {
             conditions.push(Condition::Func { funcs: kernels(info, func)?, given: func.join(",") });
         }
@@ -139,7 +143,7 @@ fn task_condition(terms: &[TaskChoice], dump: &Dump) -> Result<Condition, QueryE
                 // A number need not be one that the run has told about, and a pattern may fit nothing.
                 match numbered(name).filter(|_| !known) {
                     Some(func_id) => named.funcs.push(func_id),
-                    None if !known && !is_pattern(name) => return Err(named::unknown_task(name, dump)?),
+                    None if !known && !is_pattern(name) => return Err(named::unknown_task(name, dump)),
                     None => {}
                 }
                 names.push(name.clone());

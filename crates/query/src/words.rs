@@ -22,6 +22,18 @@ pub fn short_task(task_id: u64) -> String {
     format!("{task_id:#x}")
 }
 
+/// The same with its step, where it has one: `2@0x100000002`.
+#[must_use]
+pub fn step_task(step: u32, task_id: u64) -> String {
+    if step == 0 { short_task(task_id) } else { format!("{step}@{task_id:#x}") }
+}
+
+/// The option that chooses a step of several: ` --step 2`; nothing where there is one.
+#[must_use]
+pub fn step_option(steps: &[u32], step: u32) -> String {
+    if steps.len() > 1 { format!(" --step {step}") } else { String::new() }
+}
+
 /// The kernels of a mix task, which run together; `-` when nobody knows.
 pub fn record_kernels(record: &Record, info: &RunInfo) -> String {
     let names: Vec<_> = record.func_ids().map(|id| info.kernel_name(id)).collect();
@@ -101,7 +113,7 @@ pub fn sizes_text(shape: &[u64]) -> String {
     if sizes.is_empty() { "[]".into() } else { sizes.join("x") }
 }
 
-/// What `show` finds the record by: `0x100000002/before/1`.
+/// What `show` finds the record by: `0x100000002/before/1`, in a step `2@0x100000002/before/1`.
 #[must_use]
 pub fn record_name(record: &Record) -> String {
     let mut name = String::new();
@@ -111,6 +123,9 @@ pub fn record_name(record: &Record) -> String {
 
 /// The same, written on.
 pub fn write_record_name(out: &mut impl fmt::Write, record: &Record) -> fmt::Result {
+    if record.step != 0 {
+        write!(out, "{}@", record.step)?;
+    }
     write!(out, "{:#x}/{}/{}", record.task_id, stage_word(record.stage), record.arg_index)
 }
 

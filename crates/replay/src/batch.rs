@@ -66,10 +66,10 @@ impl<'s> Work<'s> {
     /// Forgets what came of it, to be run again.
     pub fn reset(&mut self) {
         let blank = TaskReport::unknown(None, self.report.check);
-        let TaskReport { case, check, task_id, kernels, scope, task_name, args, .. } =
+        let TaskReport { case, check, step, task_id, kernels, scope, task_name, args, .. } =
             std::mem::replace(&mut self.report, blank);
         self.report =
-            TaskReport { task_id, kernels, scope, task_name, args, ..TaskReport::unknown(case, check) };
+            TaskReport { step, task_id, kernels, scope, task_name, args, ..TaskReport::unknown(case, check) };
         self.results.clear();
         self.dead = false;
     }

@@ -27,6 +27,8 @@ pub struct ReplayConfig {
     pub source: PathBuf,
     /// What of it.
     pub select: Selection,
+    /// Only tasks of these steps, each range from its first to its last; empty for all.
+    pub steps: Vec<(u64, u64)>,
     /// Only tasks with one of these kernels, by name, pattern or captured `func_id`; empty for all.
     pub funcs: Vec<String>,
     /// Platform to replay on; `None` for the one it was captured on.
@@ -71,6 +73,7 @@ impl ReplayConfig {
         ReplayConfig {
             source: source.into(),
             select: Selection::All,
+            steps: Vec::new(),
             funcs: Vec::new(),
             platform: None,
             device_mode: DeviceMode::default(),

@@ -46,7 +46,7 @@ impl DumpCapture {
         let capture: &dyn Capture = self;
         let mut contradicted = HashMap::new();
         self.dump.for_each_dispatch(|dispatch| {
-            let key = TaskKey { step: 0, task_id: dispatch.task_id };
+            let key = dispatch.task_key();
             let Some(task) = self.tasks.find(key).filter(|task| task.is_recorded()) else { return };
             if let Some(arg) = dispatch.args.iter().find(|arg| !agrees(capture, task, arg)) {
                 contradicted.entry(key).or_insert_with(|| {

@@ -20,7 +20,7 @@ use crate::expect::{Expect, outside, references};
 use crate::item::find_scene;
 use crate::noise::{noise, summary};
 use crate::open::open;
-use crate::replay::{declared_tolerance, is_chosen, names_kernel, unknown_task};
+use crate::replay::{declared_tolerance, in_steps, is_chosen, names_kernel, one_step, unknown_task};
 
 /// All that `tensortap extract` can be told.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct ExtractConfig {
     pub source: PathBuf,
     /// The task; may be left out when there is only one, and must mean only one.
     pub task: Option<TaskChoice>,
+    /// Only tasks of these steps; empty for all.
+    pub steps: Vec<(u64, u64)>,
     /// A new folder, or a file whose name ends in `.safetensors`.
     pub out: PathBuf,
     /// What outputs should be.
@@ -72,7 +74,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         return Err(ReplayError::BadCase { path: config.source.clone(), reason });
     };
     let capture = &**capture;
-    let task = find_task(capture, config.task.as_ref())?;
+    let task = find_task(capture, config.task.as_ref(), &config.steps)?;
     refuse_taken(&config.out)?;
     let scene = find_scene(capture, &config.registry)?;
     let tolerance = scene_tolerance(capture, task, scene);
@@ -138,8 +140,17 @@ fn scene_tolerance(
 }
 
 /// The one task that is meant.
-fn find_task<'s>(capture: &'s dyn Capture, wanted: Option<&TaskChoice>) -> Result<Task<'s>, ReplayError> {
-    let tasks: Vec<Task<'_>> = capture.recorded().collect();
+fn find_task<'s>(
+    capture: &'s dyn Capture,
+    wanted: Option<&TaskChoice>,
+    steps: &[(u64, u64)],
+) -> Result<Task<'s>, ReplayError> {
+    let tasks: Vec<Task<'_>> = in_steps(capture, steps);
+    if let Some(TaskChoice::Ids(first, last)) = wanted
+        && first == last
+    {
+        one_step(capture, &tasks, *first)?;
+    }
     let chosen: Vec<Task<'_>> = match wanted {
         None => tasks.clone(),
         Some(choice) => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::Task;
-use tensortap_format::{TaskChoice, func_ids, is_pattern, task_fits};
+use tensortap_format::{TaskChoice, func_ids, is_in_steps, is_pattern, task_fits};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
@@ -151,8 +151,8 @@ impl<'c, 's> Preparation<'c, 's> {
         };
         let (kernels, case) = (task.kernel_names(), self.several.then(|| capture.name()));
         let (scope, task_name) = (task.scope().map(str::to_owned), task.task_name().map(str::to_owned));
-        let task_id = task.task_id;
-        TaskReport { task_id, kernels, scope, task_name, ..TaskReport::unknown(case, check) }
+        let (step, task_id) = (task.step, task.task_id);
+        TaskReport { step, task_id, kernels, scope, task_name, ..TaskReport::unknown(case, check) }
     }
 
     /// Says which kernels are not the ones that were captured.
@@ -209,7 +209,8 @@ fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(
         TaskChoice::Ids(first, last) if first == last => Some(*first),
         TaskChoice::Ids(..) | TaskChoice::Named(_) => None,
     });
-    let tasks: Vec<u64> = captures.iter().flat_map(|s| s.recorded()).map(|t| t.task_id).collect();
+    let tasks: Vec<u64> =
+        captures.iter().flat_map(|s| in_steps(&**s, &config.steps)).map(|t| t.task_id).collect();
     match (ids.into_iter().find(|id| !tasks.contains(id)), captures) {
         (Some(task), [first_capture, ..]) => Err(ReplayError::NoTask {
             from: first_capture.name(),
@@ -268,17 +269,51 @@ fn runs(task: Task<'_>, capture: &dyn Capture, name: &str) -> bool {
     task.func_ids().any(|id| meant.contains(&id))
 }
 
+/// The tasks of a capture that are of one of these steps.
+pub fn in_steps<'s>(capture: &'s dyn Capture, steps: &[(u64, u64)]) -> Vec<Task<'s>> {
+    capture.recorded().filter(|task| is_in_steps(steps, task.step)).collect()
+}
+
+/// An id that stands for a task of each of several steps names none of them.
+pub fn one_step(capture: &dyn Capture, tasks: &[Task<'_>], task_id: u64) -> Result<(), ReplayError> {
+    let mut steps: Vec<u32> =
+        tasks.iter().filter(|task| task.task_id == task_id).map(|task| task.step).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    if steps.len() < 2 {
+        return Ok(());
+    }
+    let named: Vec<String> = steps.iter().take(MOST_STEPS).map(u32::to_string).collect();
+    let more = if steps.len() > MOST_STEPS { ", ..." } else { "" };
+    let reason = format!(
+        "task {task_id:#x} of {} is in steps {}{more}; --step N chooses one of them",
+        capture.name(),
+        named.join(", ")
+    );
+    Err(ReplayError::Option { option: "--task", reason })
+}
+
+/// Steps that a message names.
+const MOST_STEPS: usize = 8;
+
 fn select<'s>(
     config: &ReplayConfig,
     capture: &'s dyn Capture,
 ) -> Result<(Vec<Task<'s>>, Option<OneDispatch>), ReplayError> {
-    let tasks: Vec<Task<'_>> = capture.recorded().collect();
+    let tasks: Vec<Task<'_>> = in_steps(capture, &config.steps);
     let of_func = |task: &Task<'_>| {
         config.funcs.is_empty() || config.funcs.iter().any(|name| runs(*task, capture, name))
     };
     match &config.select {
         Selection::All => Ok((tasks.into_iter().filter(of_func).collect(), None)),
         Selection::Tasks(choices) => {
+            for choice in choices {
+                if let TaskChoice::Ids(first, last) = choice
+                    && first == last
+                {
+                    one_step(capture, &tasks, *first)?;
+                }
+            }
             let chosen = tasks.into_iter().filter(|task| is_chosen(*task, capture, choices));
             Ok((chosen.filter(of_func).collect(), None))
         }
@@ -288,6 +323,7 @@ fn select<'s>(
             let no_task =
                 || ReplayError::NoTask { from: capture.name(), task: task_id, tasks: tasks.len(), first };
             let task = tasks.iter().find(|t| t.task_id == task_id).copied().ok_or_else(no_task)?;
+            one_step(capture, &tasks, task_id)?;
             check_dispatch(task, *dispatch, one)?;
             Ok((vec![task], Some(one)))
         }

@@ -189,6 +189,8 @@ pub struct Timing {
 pub struct TaskReport {
     /// The case it is from, when there are several.
     pub case: Option<String>,
+    /// Step of the run, 0 where the dump knows none.
+    pub step: u32,
     /// Identity.
     pub task_id: u64,
     /// Kernels, slot by slot.
@@ -221,6 +223,7 @@ impl TaskReport {
         TaskReport {
             case,
             check,
+            step: 0,
             task_id: 0,
             kernels: Vec::new(),
             scope: None,
@@ -237,7 +240,8 @@ impl TaskReport {
 
     /// How it is named in messages.
     pub fn name(&self) -> String {
-        let task = format!("task {}", TaskId(self.task_id));
+        let step = if self.step == 0 { String::new() } else { format!("step {}, ", self.step) };
+        let task = format!("{step}task {}", TaskId(self.task_id));
         let task = self.case.as_ref().map_or(task.clone(), |case| format!("{case} ({task})"));
         format!("{task}, {}", self.kernels.join("+"))
     }

@@ -140,6 +140,7 @@
 //! let case = tensortap::extract(&ExtractConfig {
 //!     source: folder.path().join("dump"),
 //!     task: Some(0.into()),
+//!     steps: Vec::new(),
 //!     out: folder.path().join("case"),
 //!     expect: Expect::Captured,
 //!     redact: None,

@@ -32,6 +32,8 @@ use judge::{Agreement, Judge};
 
 /// Differing tasks that a report names; it counts all of them.
 const MAX_NAMED: usize = 100;
+/// The step of a run that this program makes: it knows none.
+const STEP: u32 = 0;
 
 /// A run to be compared while it lasts.
 #[derive(Clone, Debug, PartialEq)]
@@ -252,7 +254,7 @@ impl Live {
         if kind == RecordKind::Task && !has_ended(&self.assembler) {
             task.task = Some(record.clone());
         }
-        if let Some(part) = TaskPart::of(task.tensors.len() as u64, record) {
+        if let Some(part) = TaskPart::of(task.tensors.len() as u64, record, |_| STEP) {
             self.assembler.take(part);
         }
         if kind == RecordKind::Tensor {
@@ -385,7 +387,7 @@ struct Waiting {
 
 /// What names a task of a run that lasts: its one step.
 fn key(task_id: u64) -> TaskKey {
-    TaskKey { step: 0, task_id }
+    TaskKey { step: STEP, task_id }
 }
 
 /// Offset and bytes of a payload in the file; one without bytes is nowhere.

@@ -17,7 +17,7 @@ use crate::labels::{ArgStatus, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 
 pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> Result<Blame, AnalysisError> {
-    let (graph, theirs) = (load(dump)?, load(golden)?);
+    let (graph, theirs) = (load(dump, &options.steps)?, load(golden, &[])?);
     let matching = match_tasks(&graph, &theirs, match_options(dump, golden, options.other_dtypes));
     let pairs: Vec<(usize, usize)> =
         matching.partner.iter().enumerate().filter_map(|(ours, other)| Some((ours, (*other)?))).collect();

@@ -35,6 +35,8 @@ pub struct BlameOptions<'a> {
     pub rules: RuleBook,
     /// The golden may have other float dtypes.
     pub other_dtypes: bool,
+    /// Steps of the dump that are meant; none stand for all.
+    pub steps: Vec<(u64, u64)>,
     /// The scene, whose references tell the kernels of a mix task apart.
     pub scene: Option<&'a dyn Scene>,
     /// Threads and progress.

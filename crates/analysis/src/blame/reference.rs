@@ -26,7 +26,7 @@ pub(super) fn blame(
     scene: &dyn Scene,
     options: &BlameOptions<'_>,
 ) -> Result<Blame, AnalysisError> {
-    let graph = load(dump)?;
+    let graph = load(dump, &options.steps)?;
     let references = References::of(scene);
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());

@@ -43,7 +43,7 @@ impl TaskGraph {
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
                 origins[arg.number()] = finder.origin(&tasks, task.place(), arg);
             }
-            task.outputs().for_each(|arg| finder.wrote(task.place(), arg));
+            task.outputs().for_each(|arg| finder.wrote(task.step, task.place(), arg));
         }
         let depths = depths(&tasks, &origins);
         TaskGraph { tasks, origins, depths, gap }
@@ -93,8 +93,8 @@ struct Finder {
     writes: WriteMap,
     /// Pairs of tasks (waited for, waits), where the runtime derived all that are.
     waited_for: Option<HashSet<(usize, usize)>>,
-    /// Who wrote a content last.
-    contents: HashMap<(u128, DType), OutputRef>,
+    /// Who wrote a content last, in each step: what two runs of one dump wrote alike says nothing.
+    contents: HashMap<(u32, u128, DType), OutputRef>,
     has_edges: bool,
     /// Tasks waited for, by task and argument.
     incoming: HashMap<(usize, u16), Vec<usize>>,
@@ -132,20 +132,21 @@ impl Finder {
             outputs.dedup();
             return Origin { outputs, basis: Basis::Edges };
         }
-        let found = arg.hash_before().and_then(|hash| self.contents.get(&(hash, arg.dtype)));
+        let found =
+            arg.hash_before().and_then(|hash| self.contents.get(&(tasks.at(place).step, hash, arg.dtype)));
         match found {
             Some(&output) => Origin { outputs: vec![output], basis: Basis::Content },
             None => Origin { outputs: Vec::new(), basis: Basis::Nothing },
         }
     }
 
-    fn wrote(&mut self, place: usize, arg: Argument<'_>) {
+    fn wrote(&mut self, step: u32, place: usize, arg: Argument<'_>) {
         let output = OutputRef { task: place, arg_index: arg.arg_index };
         if let Some(view) = TensorView::of(arg) {
             self.writes.insert(output, view);
         }
         if let Some(hash) = arg.hash_after() {
-            self.contents.insert((hash, arg.dtype), output);
+            self.contents.insert((step, hash, arg.dtype), output);
         }
     }
 }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn edge(from: u64, to: u64, why: &'static str) -> Edge {
-        Edge { step: 0, from, to, arg_index: 0, why }
+        Edge { step: 0, from_step: 0, from, to, arg_index: 0, why }
     }
 
     fn origin(graph: &TaskGraph, place: usize, arg: u16) -> &Origin {

@@ -142,9 +142,10 @@ impl TaskGraph {
 }
 
 /// Reads the tasks of a dump and finds where every input came from. Contents are read only where the dump has no hashes: then
-/// each is hashed here.
-pub fn load(dump: &Dump) -> Result<TaskGraph, FormatError> {
+/// each is hashed here. `steps` are those that are asked for; none stand for all.
+pub fn load(dump: &Dump, steps: &[(u64, u64)]) -> Result<TaskGraph, FormatError> {
     let mut tasks = dump.tasks()?;
+    tasks.keep_steps(steps);
     tasks.forget_in_flight();
     tasks.fill_hashes(|captured| match captured.is_stored() {
         true => Ok(Some(content_hash(&dump.payload(&dump.record(captured.record)?)?))),

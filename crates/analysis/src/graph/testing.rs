@@ -174,8 +174,8 @@ pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     }
     edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
     let mut tasks = assembler.finish(&kernels);
-    tasks.give_names(|task_id| {
-        let task = made.iter().find(|task| task.facts.task_id == task_id);
+    tasks.give_names(|key| {
+        let task = made.iter().find(|task| task.facts.key() == key);
         let (scope, task_name) = task.map_or((None, None), |t| (t.scope.as_deref(), t.task_name.as_deref()));
         Names { scope, task_name, ..Names::default() }
     });

@@ -13,7 +13,7 @@ impl Case {
     fn new(run: Vec<TaskMaker>, golden: &[TaskMaker], edges: &[(u64, u64)]) -> Case {
         let edges: Vec<_> = edges
             .iter()
-            .map(|&(from, to)| Edge { step: 0, from, to, arg_index: 0, why: "explicit" })
+            .map(|&(from, to)| Edge { step: 0, from_step: 0, from, to, arg_index: 0, why: "explicit" })
             .collect();
         let graph = graph_of(run, &edges, None);
         let statuses = graph.tasks().iter().map(|task| status(task, golden)).collect();

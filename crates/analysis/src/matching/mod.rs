@@ -11,6 +11,9 @@
 //!
 //! Names that people gave to scopes and tasks come second: among tasks that look alike those of one name belong together, and what
 //! structure leaves over is paired by name before anything vague decides. They never part what structure joins.
+//!
+//! Where one dump holds several runs, a task belongs to its own step alone: to that of the same number in the other dump, or,
+//! where the two have no number in common, to the one that stands in the same place.
 
 mod pairing;
 mod signature;
@@ -21,7 +24,7 @@ use tensortap_format::Tasks;
 
 use crate::graph::TaskGraph;
 use pairing::Pairing;
-use signature::{KernelKey, Traits};
+use signature::{KernelKey, StepKey, Traits};
 
 /// What may differ between the two dumps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +60,7 @@ pub struct Unmatched {
 pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions) -> Matching {
     let exact = Traits {
         kernel: kernel_key(first, second),
+        step: step_key(first, second),
         ignore_blocks: options.ignore_blocks,
         ignore_float_dtype: options.ignore_float_dtype,
         args: true,
@@ -105,6 +109,11 @@ fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
     } else {
         KernelKey::Nothing
     }
+}
+
+fn step_key(first: &TaskGraph, second: &TaskGraph) -> StepKey {
+    let (ours, theirs) = (first.tasks().steps(), second.tasks().steps());
+    if ours.iter().any(|step| theirs.binary_search(step).is_ok()) { StepKey::Number } else { StepKey::Order }
 }
 
 fn same_identities(first: &TaskGraph, second: &TaskGraph) -> bool {

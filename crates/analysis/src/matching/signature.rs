@@ -21,10 +21,20 @@ pub(super) enum KernelKey {
     Nothing,
 }
 
+/// How the steps of two dumps are told apart: what ran in one step is never what ran in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepKey {
+    /// Both dumps have a step of one number.
+    Number,
+    /// They have none in common: the first is the first.
+    Order,
+}
+
 /// What counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     pub kernel: KernelKey,
+    pub step: StepKey,
     /// One of the dumps does not say how often a task was dispatched.
     pub ignore_blocks: bool,
     /// The golden may have other float dtypes.
@@ -45,6 +55,10 @@ impl Traits {
     /// A task by itself.
     pub fn local(&self, tasks: &Tasks, task: Task<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
+        match self.step {
+            StepKey::Number => task.step.hash(&mut hasher),
+            StepKey::Order => tasks.steps().binary_search(&task.step).ok().hash(&mut hasher),
+        }
         for func_id in task.func_ids() {
             match self.kernel {
                 KernelKey::Name => tasks.kernel(func_id).map(|kernel| &kernel.name).hash(&mut hasher),

@@ -17,7 +17,7 @@ use tensortap_query::blame::{BlameReport, culprits};
 use tensortap_query::document::BlameDocument;
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::DumpArg;
+use crate::dump_arg::{DumpArg, StepArg, golden_of};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::JobsArg;
@@ -48,6 +48,8 @@ pub struct BlameArgs {
     all: bool,
 
     #[command(flatten)]
+    step: StepArg,
+    #[command(flatten)]
     compare: CompareArgs,
     #[command(flatten)]
     jobs: JobsArg,
@@ -72,8 +74,10 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
         }
         .into());
     }
-    let dump = args.dump.open()?;
-    let golden = args.golden.as_deref().map(Dump::open).transpose()?;
+    let member = args.dump.open_member()?;
+    let golden = args.golden.as_deref().map(|path| golden_of(path, member.rank)).transpose()?;
+    let golden = golden.as_deref().map(Dump::open).transpose()?;
+    let dump = member.dump;
     let against = match &golden {
         Some(golden) => Against::Golden(golden),
         None => {
@@ -87,6 +91,7 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     let options = BlameOptions {
         rules: args.compare.rules(dump.info())?,
         other_dtypes: args.compare.golden_dtype,
+        steps: args.step.step.clone(),
         scene: registry.find(&dump.info().scene),
         work: Work { threads: args.jobs.get(), progress: &show },
     };

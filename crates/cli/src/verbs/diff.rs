@@ -17,7 +17,7 @@ use tensortap::format::{Dump, Record};
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::{DumpArg, RankArg, quoted};
+use crate::dump_arg::{DumpArg, RankArg, golden_of, quoted};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
@@ -106,11 +106,13 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
     if args.scene_golden {
         return outputs::run(args, registry, output);
     }
-    let (dump, golden_path) = match args.paths.as_slice() {
-        [golden] => (DumpArg::named(None, &args.rank).open()?, golden),
-        [dump, golden] => (DumpArg::named(Some(dump.clone()), &args.rank).open()?, golden),
+    let (member, golden_path) = match args.paths.as_slice() {
+        [golden] => (DumpArg::named(None, &args.rank).open_member()?, golden),
+        [dump, golden] => (DumpArg::named(Some(dump.clone()), &args.rank).open_member()?, golden),
         _ => return Err(too_many().into()),
     };
+    let golden_path = &golden_of(golden_path, member.rank)?;
+    let dump = member.dump;
     let golden_name = golden_path.display().to_string();
     let golden = open(golden_path)?;
     let selection = args.select.selection(&dump, output)?;
@@ -152,6 +154,7 @@ impl DiffArgs {
         Ok(DiffOptions {
             rules: self.compare.rules(dump.info())?,
             other_dtypes: self.compare.golden_dtype,
+            steps: self.select.steps().to_vec(),
             work: Work { threads: self.jobs.get(), progress },
         })
     }

@@ -9,7 +9,7 @@ use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
 
 use tensortap_query::document::{ExtractDocument, expect_name};
 
-use crate::dump_arg::{newest, quoted};
+use crate::dump_arg::{RankArg, StepArg, newest, one_of, quoted};
 use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::whole;
@@ -30,6 +30,12 @@ pub struct ExtractArgs {
     /// Dump, or case to write again [default: the newest dump under outputs/]
     #[arg(value_name = "DUMP")]
     source: Option<PathBuf>,
+
+    #[command(flatten)]
+    rank: RankArg,
+
+    #[command(flatten)]
+    step: StepArg,
 
     /// Task, in hex, decimal or as ring and position, or by its kernel if no other task runs it: 0x100000002, 1:2, mul
     #[arg(long, value_name = "TASK", value_parser = parse_task_choice)]
@@ -64,8 +70,9 @@ fn expectations() -> impl TypedValueParser<Value = Expect> {
 /// Writes the case and tells where.
 pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let report = tensortap::extract(&ExtractConfig {
-        source: args.source.clone().map_or_else(newest, Ok)?,
+        source: one_of(args.source.clone().map_or_else(newest, Ok)?, &args.rank)?,
         task: args.task.clone(),
+        steps: args.step.step.clone(),
         out: args.out.clone(),
         expect: args.expect,
         redact: args.redact.then_some(args.seed),

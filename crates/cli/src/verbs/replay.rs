@@ -16,7 +16,7 @@ use tensortap_query::document::ReplayDocument;
 use tensortap_query::ids::{parse_id, parse_task_choice};
 
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
-use crate::dump_arg::newest;
+use crate::dump_arg::{RankArg, StepArg, newest, one_of};
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
@@ -77,6 +77,12 @@ pub struct ReplayArgs {
     /// Dump, case, or folder of cases [default: the newest dump under outputs/]
     #[arg(value_name = "DUMP or CASE")]
     pub source: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub rank: RankArg,
+
+    #[command(flatten)]
+    pub step: StepArg,
 
     /// Every task, each for itself
     #[arg(long, group = "selection")]
@@ -152,10 +158,11 @@ pub struct ReplayArgs {
 impl ReplayArgs {
     /// The same for the library.
     pub fn config(&self, registry: &Registry) -> anyhow::Result<ReplayConfig> {
-        let source = self.source.clone().map_or_else(newest, Ok)?;
+        let source = one_of(self.source.clone().map_or_else(newest, Ok)?, &self.rank)?;
         let select = self.selection(&source)?;
         let mut config = ReplayConfig::new(source, registry.clone());
         config.select = select;
+        config.steps.clone_from(&self.step.step);
         config.funcs.clone_from(&self.func);
         config.platform.clone_from(&self.platform);
         config.device_mode = self.device.device_mode;
@@ -273,6 +280,7 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
         TaskChoice::Named(name) => option("task", name.clone()),
     });
     args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));
+    args.step.step.iter().for_each(|(first, last)| option("step", format!("{first}-{last}")));
     args.func.iter().for_each(|func| option("func", func.clone()));
     args.platform.iter().for_each(|name| option("platform", name.clone()));
     args.device.device_memory.iter().for_each(|bytes| option("device-memory", bytes.to_string()));

@@ -192,7 +192,7 @@ fn csv_has_a_head_and_every_cell_in_full() {
         assert_eq!(*row, expected);
     }
     let head = &csv(&folder, "")[0];
-    assert_eq!(head.len(), 17, "{head:?}");
+    assert_eq!(head.len(), 18, "{head:?}");
     // The same things are called the same, and said the same, by the statistics.
     let stats = folder.good("stats d --csv").stdout;
     let stats: Vec<Vec<&str>> = stats.lines().map(|line| line.split(',').collect()).collect();
@@ -484,10 +484,25 @@ fn tasks_scopes_and_arguments_are_selected_by_name() {
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("there is no task or kernel `t33`; there are: add, "), "{unknown:?}");
     assert!(unknown.stderr.contains("did you mean `t3`?"), "{unknown:?}");
-    let empty = folder.tensortap_args(&["list", "d", "--arg", "nobody"]);
+    // A pattern that fits nothing selects nothing; a name must be one.
+    let empty = folder.tensortap_args(&["list", "d", "--arg", "nobod?"]);
     assert_eq!(empty.code, Some(0), "{empty:?}");
-    let said = "There is no argument nobody; arguments are addend, count, left, product, right, sum, x.";
+    let said = "There is no argument nobod?; arguments are addend, count, left, product, right, sum, x.";
     assert!(empty.stdout.contains(said), "{empty:?}");
-    let scope = folder.tensortap_args(&["list", "d", "--scope", "outer"]);
-    assert!(scope.stdout.contains("There is no scope outer; scopes are inner."), "{scope:?}");
+    let scope = folder.tensortap_args(&["list", "d", "--scope", "out*"]);
+    assert_eq!(scope.code, Some(0), "{scope:?}");
+    assert!(scope.stdout.contains("There is no scope out*; scopes are inner."), "{scope:?}");
+    for (option, name, said, near) in [
+        ("--arg", "sun", "there is no argument `sun`; there are: addend, ", "sum"),
+        ("--arg", "mul.lefd", "there is no argument `mul.lefd`; there are: ", ""),
+        ("--scope", "iner", "there is no scope `iner`; there are: inner", "inner"),
+    ] {
+        let unknown = folder.tensortap_args(&["list", "d", option, name]);
+        assert_eq!(unknown.code, Some(2), "{unknown:?}");
+        assert!(unknown.stderr.contains(said), "{unknown:?}");
+        assert!(
+            near.is_empty() || unknown.stderr.contains(&format!("did you mean `{near}`?")),
+            "{unknown:?}"
+        );
+    }
 }

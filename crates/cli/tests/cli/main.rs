@@ -27,6 +27,7 @@ mod run;
 mod scenes;
 mod show;
 mod stats;
+mod steps;
 mod terminal;
 mod usage;
 mod verify;

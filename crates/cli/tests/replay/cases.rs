@@ -13,6 +13,7 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
     ExtractConfig {
         source: dump.into(),
         task: Some(task.into()),
+        steps: Vec::new(),
         out: out.into(),
         expect: Expect::Captured,
         redact: None,

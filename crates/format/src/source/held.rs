@@ -47,24 +47,27 @@ pub(crate) struct Held {
 pub(super) struct Table {
     /// Where each record starts in `records`.
     starts: Vec<u64>,
-    /// The place of each record's kernels in `kernel_sets`.
-    kernels: Vec<u32>,
-    kernel_sets: KernelSets,
+    /// The place in `shared` of what each record shares with others.
+    numbers: Vec<u32>,
+    shared: SharedSets,
     records: Vec<u8>,
     /// What no field holds, as JSON; of most records nothing.
     unknown: Vec<u8>,
     unknown_ends: Vec<u64>,
 }
 
-/// Numbers for sets of kernels; there are few, however many tasks there are.
+/// A step and the kernels of a task.
+type Shared = (u32, [u32; SLOTS_PER_TASK]);
+
+/// Numbers for steps with sets of kernels; there are few, however many tasks there are.
 #[derive(Default)]
-struct KernelSets {
-    sets: Vec<[u32; SLOTS_PER_TASK]>,
-    numbers: HashMap<[u32; SLOTS_PER_TASK], u32>,
+struct SharedSets {
+    sets: Vec<Shared>,
+    numbers: HashMap<Shared, u32>,
 }
 
-impl KernelSets {
-    fn number(&mut self, set: [u32; SLOTS_PER_TASK]) -> u32 {
+impl SharedSets {
+    fn number(&mut self, set: Shared) -> u32 {
         *self.numbers.entry(set).or_insert_with(|| {
             self.sets.push(set);
             u32::try_from(self.sets.len() - 1).expect("a manifest of 2^32 tasks does not fit in memory")
@@ -75,7 +78,7 @@ impl KernelSets {
 impl Table {
     pub(super) fn push(&mut self, normal: &Normal, unknown: &Map<String, Value>) {
         self.starts.push(self.records.len() as u64);
-        self.kernels.push(self.kernel_sets.number(normal.kernels));
+        self.numbers.push(self.shared.number((normal.step, normal.kernels)));
         normal.record.encode(&mut self.records);
         if !unknown.is_empty() {
             serde_json::to_writer(&mut self.unknown, unknown).expect("JSON values can be written to memory");
@@ -89,8 +92,8 @@ impl Table {
 
     pub(super) fn shrink(&mut self) {
         self.starts.shrink_to_fit();
-        self.kernels.shrink_to_fit();
-        self.kernel_sets.numbers = HashMap::new();
+        self.numbers.shrink_to_fit();
+        self.shared.numbers = HashMap::new();
         self.records.shrink_to_fit();
         self.unknown.shrink_to_fit();
         self.unknown_ends.shrink_to_fit();
@@ -101,8 +104,8 @@ impl Table {
         let bytes = &self.records[at..self.records.len().min(at + MAX_ARGUMENT_BYTES)];
         let mut record = IndexRecord::scratch();
         record.decode_from(bytes).expect("checked when it was taken in");
-        let kernels = self.kernel_sets.sets[self.kernels[place] as usize];
-        Record::new(place as u64, 0, kernels, &record)
+        let (step, kernels) = self.shared.sets[self.numbers[place] as usize];
+        Record::new(place as u64, 0, step, kernels, &record)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Record> + '_ {
@@ -177,11 +180,11 @@ impl Held {
 
 /// Tasks as far as records alone tell them: those that have any, with the arguments that were captured.
 fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<TaskFacts> {
-    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut places: HashMap<TaskKey, usize> = HashMap::new();
     let mut tasks: Vec<TaskFacts> = Vec::new();
     for record in records {
-        let place = *places.entry(record.task_id).or_insert_with(|| {
-            tasks.push(TaskFacts::unknown(TaskKey { step: 0, task_id: record.task_id }));
+        let place = *places.entry(record.task_key()).or_insert_with(|| {
+            tasks.push(TaskFacts::unknown(record.task_key()));
             tasks.len() - 1
         });
         let task = &mut tasks[place];

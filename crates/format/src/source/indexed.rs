@@ -82,8 +82,8 @@ impl Indexed {
         let changed = |reason| self.index.changed(entry.at, reason);
         let mut record = IndexRecord::scratch();
         record.decode_from(bytes).map_err(changed)?;
-        let task = self.tasks.get(record.task_id());
-        Record::new(place as u64, entry.lane, task.func_id, &record)
+        let task = self.tasks.by_id(record.task_id());
+        Record::new(place as u64, entry.lane, task.step, task.func_id, &record)
             .ok_or_else(|| changed("the record became another"))
     }
 
@@ -103,7 +103,7 @@ impl Indexed {
         let mut assembler = Assembler::default();
         let mut next = 0;
         self.for_each(|record| {
-            if let Some(mut part) = TaskPart::of(next, record) {
+            if let Some(mut part) = TaskPart::of(next, record, |task_id| self.step_of(task_id)) {
                 if let TaskPart::Argument(argument) = &mut part
                     && record
                         .stored_range()
@@ -120,18 +120,22 @@ impl Indexed {
 
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
         let mut edges = Vec::new();
-        self.for_each(|record| edges.extend(Edge::new(record)))?;
+        self.for_each(|record| edges.extend(Edge::new(record, |task_id| self.step_of(task_id))))?;
         Ok(edges)
     }
 
     pub(crate) fn uncaptured(&self) -> Result<Vec<Uncaptured>, FormatError> {
         let mut uncaptured = Vec::new();
-        self.for_each(|record| uncaptured.extend(Uncaptured::new(record)))?;
+        self.for_each(|record| {
+            uncaptured.extend(Uncaptured::new(record, self.step_of(record.task_id())));
+        })?;
         Ok(uncaptured)
     }
 
     pub(crate) fn for_each_dispatch(&self, mut each: impl FnMut(Dispatch)) -> Result<(), FormatError> {
-        self.for_each(|record| Dispatch::new(record).into_iter().for_each(&mut each))
+        self.for_each(|record| {
+            Dispatch::new(record, self.step_of(record.task_id())).into_iter().for_each(&mut each)
+        })
     }
 
     pub(crate) fn orchestration_args(&self) -> Result<Vec<OrchestrationArg>, FormatError> {
@@ -139,6 +143,11 @@ impl Indexed {
         self.for_each(|record| args.extend(OrchestrationArg::new(record, &self.index.info)))?;
         args.sort_by_key(|arg| arg.arg_index);
         Ok(args)
+    }
+
+    /// The step of a task, as its own record says.
+    fn step_of(&self, task_id: u64) -> u32 {
+        self.tasks.by_id(task_id).step
     }
 
     fn for_each(&self, mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {

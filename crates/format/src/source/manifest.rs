@@ -18,11 +18,11 @@ use super::{
     metered::Meter,
     normalise::{Normal, normalise},
     raw_record::RawRecord,
-    task_graph::{self, TaskGraph},
+    task_graph::{self, Slots, TaskGraph},
 };
 use crate::join::{Definitions, TaskMeaning, TaskTable};
 use crate::{
-    FormatError, GRAPH_FILE, PayloadState, Totals, Uncaptured, index::open_regular, names::folder_of,
+    FormatError, GRAPH_FILE, PayloadState, TaskKey, Totals, Uncaptured, index::open_regular, names::folder_of,
 };
 
 /// Tasks and dependencies, as `simpler` names the file.
@@ -42,9 +42,15 @@ pub(crate) fn open_manifest(path: &Path) -> Result<Held, FormatError> {
     read.table.shrink();
     read.tasks.finish();
     let mut held = read.into_held(path)?;
-    if let Some(graph) = graph {
-        held.info.runtime = graph.runtime.unwrap_or(held.info.runtime);
-        held.graph = Some((graph.tasks, graph.edges));
+    if let Some(mut graph) = graph {
+        held.info.runtime = graph.runtime.take().unwrap_or(held.info.runtime);
+        match graph.in_steps(&held.tasks.steps()) {
+            Ok(graph) => held.graph = Some(graph),
+            Err(reason) => {
+                let name = if detected == Detected::Own { GRAPH_FILE } else { DEPS_FILE };
+                unreadable.push((dir.join(name), reason));
+            }
+        }
     }
     if held.format.is_foreign()
         && let Some(names) = readable(beside::names(dir), &mut unreadable)?
@@ -82,10 +88,7 @@ fn read_graph(dir: &Path, detected: Detected) -> Result<Option<TaskGraph>, Forma
     read.transpose()
 }
 
-fn read_manifest(
-    path: &Path,
-    slots: Option<&HashMap<u64, [u32; SLOTS_PER_TASK]>>,
-) -> Result<ReadManifest, FormatError> {
+fn read_manifest(path: &Path, slots: Option<&Slots>) -> Result<ReadManifest, FormatError> {
     let meter = Meter::new(MAX_HEAD_BYTES);
     let mut json = json_reader(open_regular(path)?, &meter);
     let mut read = ReadManifest::default();
@@ -135,15 +138,11 @@ impl ReadManifest {
         self.head.get("bin_file") != Some(&Value::Null)
     }
 
-    fn take(
-        &mut self,
-        mut raw: RawRecord,
-        slots: Option<&HashMap<u64, [u32; SLOTS_PER_TASK]>>,
-    ) -> Result<(), String> {
+    fn take(&mut self, mut raw: RawRecord, slots: Option<&Slots>) -> Result<(), String> {
         let mut normal = normalise(&raw, self.has_payloads())?;
         self.has_kinds.get_or_insert(raw.kind.is_some());
-        if let Some(known) = slots.and_then(|slots| slots.get(&normal.record.task_id())) {
-            normal.kernels = better(normal.kernels, *known);
+        if let Some(known) = slots.and_then(|slots| slots.get(normal.step, normal.record.task_id())) {
+            normal.kernels = better(normal.kernels, known);
         }
         self.take_names(&raw, &mut normal);
         self.totals.add(&normal.record);
@@ -167,9 +166,9 @@ impl ReadManifest {
         };
         let (name, scope) = (number(&raw.task_name), number(&raw.scope));
         normal.record.set_name(number(&raw.arg_name));
-        let step = raw.step.unwrap_or(0);
+        let step = normal.step;
         let meaning = TaskMeaning { func_id: normal.kernels, name, scope, step };
-        self.tasks.insert(normal.record.task_id(), meaning);
+        self.tasks.insert(TaskKey { step, task_id: normal.record.task_id() }, meaning);
     }
 }
 
@@ -185,7 +184,7 @@ fn better(record: [u32; SLOTS_PER_TASK], graph: [u32; SLOTS_PER_TASK]) -> [u32; 
 struct Reader<'r> {
     read: &'r mut ReadManifest,
     meter: &'r Meter,
-    slots: Option<&'r HashMap<u64, [u32; SLOTS_PER_TASK]>>,
+    slots: Option<&'r Slots>,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -279,6 +278,7 @@ impl Reader<'_> {
 
 #[derive(Deserialize)]
 struct RawUncaptured {
+    step: Option<u32>,
     task_id: Id,
     arg_index: u16,
     reason: String,
@@ -289,6 +289,11 @@ impl RawUncaptured {
         let mut reasons = (0..=u8::MAX).filter_map(UncapturedReason::from_tag);
         let reason = reasons.find(|reason| reason.text() == self.reason);
         let reason = reason.ok_or("the reason of an uncaptured argument is unknown")?;
-        Ok(Uncaptured { task_id: self.task_id.0, arg_index: self.arg_index, reason })
+        Ok(Uncaptured {
+            step: self.step.unwrap_or(0),
+            task_id: self.task_id.0,
+            arg_index: self.arg_index,
+            reason,
+        })
     }
 }

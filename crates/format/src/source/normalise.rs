@@ -8,7 +8,7 @@ use tensortap_abi::{
 use tensortap_values::from_f64;
 
 use super::{
-    fields::{Dims, Spelling},
+    fields::{Dims, Id, Spelling},
     raw_record::RawRecord,
 };
 use crate::{ArgumentKind, IndexRecord, Payload, PayloadState, ScalarValue, record::JSON_LIMIT};
@@ -17,6 +17,7 @@ use crate::{ArgumentKind, IndexRecord, Payload, PayloadState, ScalarValue, recor
 pub(super) struct Normal {
     pub(super) record: IndexRecord,
     pub(super) kernels: [u32; SLOTS_PER_TASK],
+    pub(super) step: u32,
 }
 
 /// The record that a manifest means, or why it means none. `has_payloads` is false when the manifest names no payload file.
@@ -27,7 +28,17 @@ pub(super) fn normalise(raw: &RawRecord, has_payloads: bool) -> Result<Normal, S
     };
     record.check()?;
     check_numel(raw, &record)?;
-    Ok(Normal { record, kernels: slots(raw) })
+    Ok(Normal { record, kernels: slots(raw), step: step(raw.step, raw.run_epoch)?.unwrap_or(0) })
+}
+
+/// The step of a task, where it is said: what this project calls it, or a run of `simpler`, of which one dump may hold several.
+pub(super) fn step(step: Option<u32>, run_epoch: Option<Option<Id>>) -> Result<Option<u32>, String> {
+    let epoch = run_epoch.flatten().map(|epoch| u32::try_from(epoch.0)).transpose();
+    let epoch = epoch.map_err(|_| "`run_epoch` does not fit in 32 bits")?;
+    match (step, epoch) {
+        (Some(step), Some(epoch)) if step != epoch => Err("`step` and `run_epoch` differ".into()),
+        (step, epoch) => Ok(step.or(epoch)),
+    }
 }
 
 /// What every record says.

@@ -46,6 +46,7 @@ pub(super) struct RawRecord {
     pub(super) task_name: Option<Option<String>>,
     pub(super) scope: Option<Option<String>>,
     pub(super) step: Option<u32>,
+    pub(super) run_epoch: Option<Option<Id>>,
     /// Keys that no version known here has.
     pub(super) unknown: Map<String, Value>,
 }
@@ -108,9 +109,10 @@ enum Known {
     TaskName,
     Scope,
     Step,
+    RunEpoch,
 }
 
-const KEYS: [(&str, Known); 31] = [
+const KEYS: [(&str, Known); 32] = [
     ("task_id", Known::TaskId),
     ("func_id", Known::FuncId),
     ("subtask_id", Known::SubtaskId),
@@ -142,6 +144,7 @@ const KEYS: [(&str, Known); 31] = [
     ("task_name", Known::TaskName),
     ("scope", Known::Scope),
     ("step", Known::Step),
+    ("run_epoch", Known::RunEpoch),
 ];
 
 enum Key {
@@ -203,6 +206,7 @@ impl RawRecord {
             Known::TaskName => put(&mut self.task_name, name, map),
             Known::Scope => put(&mut self.scope, name, map),
             Known::Step => put(&mut self.step, name, map),
+            Known::RunEpoch => put(&mut self.run_epoch, name, map),
             Known::Role => put_word(&mut self.role, name, parse_role, map),
             Known::Stage => put_word(&mut self.stage, name, parse_stage, map),
             Known::Kind => put_word(&mut self.kind, name, parse_kind, map),

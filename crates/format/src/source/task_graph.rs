@@ -16,20 +16,38 @@ use super::{
     beside::{ForEach, MAX_HEAD_BYTES, json_reader},
     fields::{Dims, Id, Kernels},
     metered::Meter,
+    normalise::step,
 };
-use crate::{Edge, TaskFacts, record::EDGE_CAUSES};
+use crate::{Edge, TaskFacts, TaskKey, record::EDGE_CAUSES};
 
 /// What such a file says.
 #[derive(Default)]
 pub(super) struct TaskGraph {
-    pub(super) tasks: Vec<TaskFacts>,
-    pub(super) edges: Vec<Edge>,
-    /// Kernel of each subtask slot, by task.
-    pub(super) slots: HashMap<u64, [u32; SLOTS_PER_TASK]>,
+    tasks: Vec<TaskFacts>,
+    edges: Vec<Edge>,
+    pub(super) slots: Slots,
     pub(super) runtime: Option<String>,
     /// Arguments that a task only writes.
-    outputs: HashSet<(u64, i64)>,
+    outputs: HashSet<(TaskKey, i64)>,
 }
+
+/// Kernel of each subtask slot, by task.
+#[derive(Default)]
+pub(super) struct Slots {
+    known: HashMap<TaskKey, [u32; SLOTS_PER_TASK]>,
+    /// Whether the file tells steps apart; otherwise it is about every step.
+    has_steps: bool,
+}
+
+impl Slots {
+    pub(super) fn get(&self, step: u32, task_id: u64) -> Option<[u32; SLOTS_PER_TASK]> {
+        let step = if self.has_steps { step } else { 0 };
+        self.known.get(&TaskKey { step, task_id }).copied()
+    }
+}
+
+/// Tasks and edges that a graph may have when it is told anew for each of several steps.
+const MAX_REPEATED: usize = 1 << 22;
 
 /// Reads either file; which one it is shows in its keys.
 pub(super) fn read(file: File) -> Result<TaskGraph, String> {
@@ -79,7 +97,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 }
             }
         }
-        graph.edges = raw_edges.iter().map(|edge| graph.edge(edge)).collect();
+        let steps = graph.steps_of_ids();
+        let edges: Result<_, String> = raw_edges.iter().map(|edge| graph.edge(edge, &steps)).collect();
+        graph.edges = edges.map_err(serde::de::Error::custom)?;
         Ok(())
     }
 }
@@ -87,6 +107,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
 #[derive(Deserialize)]
 struct RawTask {
     task_id: Id,
+    step: Option<u32>,
+    run_epoch: Option<Option<Id>>,
     /// One number per subtask slot, -1 where there is none.
     kernel_ids: Option<Dims<i64>>,
     func_id: Option<Kernels>,
@@ -118,6 +140,8 @@ struct RawEdge {
     arg: Option<i64>,
     source: Option<Word>,
     why: Option<Word>,
+    step: Option<u32>,
+    run_epoch: Option<Option<Id>>,
 }
 
 /// The causes of this project, and the word of `simpler` for a dependency that the orchestration asked for. Any other word
@@ -134,19 +158,22 @@ impl<'de> Deserialize<'de> for Word {
 
 impl TaskGraph {
     fn task(&mut self, raw: &RawTask) -> Result<(), String> {
-        let task_id = raw.task_id.0;
+        let said = step(raw.step, raw.run_epoch)?;
+        let (task_id, step) = (raw.task_id.0, said.unwrap_or(0));
+        let key = TaskKey { step, task_id };
+        self.slots.has_steps |= said.is_some();
         let func_id = slots(raw)?;
         for arg in &raw.args {
             if let (Some(idx), Some("OUTPUT" | "OUTPUT_EXISTING")) = (arg.idx, arg.r#type.as_deref()) {
-                self.outputs.insert((task_id, idx));
+                self.outputs.insert((key, idx));
             }
         }
-        self.slots.insert(task_id, func_id);
+        self.slots.known.insert(key, func_id);
         let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
         // A file without times is about tasks that ran: it says nothing of any that did not.
         let completed = raw.completed_ns.unwrap_or(Some(Id(0)));
         self.tasks.push(TaskFacts {
-            step: 0,
+            step,
             task_id,
             func_id,
             block_num: raw.block_num.unwrap_or(1),
@@ -159,10 +186,45 @@ impl TaskGraph {
         Ok(())
     }
 
-    fn edge(&self, raw: &RawEdge) -> Edge {
-        let RawEdge { pred, succ, arg, source, why } = raw;
+    /// The step of each task, by its id; of several the first.
+    fn steps_of_ids(&self) -> HashMap<u64, u32> {
+        let mut steps = HashMap::new();
+        for task in self.tasks.iter().filter(|_| self.slots.has_steps) {
+            steps.entry(task.task_id).or_insert(task.step);
+        }
+        steps
+    }
+
+    /// The graph of a dump with these steps. A file that tells none apart is about every run that the dump holds.
+    pub(super) fn in_steps(self, steps: &[u32]) -> Result<(Vec<TaskFacts>, Vec<Edge>), String> {
+        let TaskGraph { tasks, edges, slots, .. } = self;
+        if slots.has_steps || matches!(steps, [] | [0]) {
+            return Ok((tasks, edges));
+        }
+        if steps.len() > 1 && (tasks.len() + edges.len()).saturating_mul(steps.len()) > MAX_REPEATED {
+            return Err("it tells no steps apart, and is too large to hold for each of them".into());
+        }
+        let in_step = |step: u32| tasks.iter().map(move |task| TaskFacts { step, ..task.clone() });
+        let edges_in = |step: u32| edges.iter().map(move |edge| Edge { step, from_step: step, ..*edge });
+        let all = |count: usize| count.saturating_mul(steps.len());
+        let (mut all_tasks, mut all_edges) =
+            (Vec::with_capacity(all(tasks.len())), Vec::with_capacity(all(edges.len())));
+        for &step in steps {
+            all_tasks.extend(in_step(step));
+            all_edges.extend(edges_in(step));
+        }
+        Ok((all_tasks, all_edges))
+    }
+
+    /// An edge is of the step that it says, else of those that its tasks are of.
+    fn edge(&self, raw: &RawEdge, steps: &HashMap<u64, u32>) -> Result<Edge, String> {
+        let RawEdge { pred, succ, arg, source, why, step: said, run_epoch } = raw;
+        let said = step(*said, *run_epoch)?;
+        let step_of = |task_id: &Id| said.or_else(|| steps.get(&task_id.0).copied()).unwrap_or(0);
+        let (from_step, step) = (step_of(pred), step_of(succ));
         let arg_index = arg.and_then(|arg| u16::try_from(arg).ok());
-        let is_output = arg.is_some_and(|arg| self.outputs.contains(&(succ.0, arg)));
+        let is_output =
+            arg.is_some_and(|arg| self.outputs.contains(&(TaskKey { step, task_id: succ.0 }, arg)));
         let said = [why, source].into_iter().flatten().find_map(|word| word.0);
         let why = match said {
             Some(cause) => cause,
@@ -170,7 +232,7 @@ impl TaskGraph {
             None if is_output => "write_after_write",
             None => "read_after_write",
         };
-        Edge { step: 0, from: pred.0, to: succ.0, arg_index: arg_index.unwrap_or(0), why }
+        Ok(Edge { step, from_step, from: pred.0, to: succ.0, arg_index: arg_index.unwrap_or(0), why })
     }
 }
 

@@ -30,13 +30,14 @@ pub enum TaskPart<'r> {
 }
 
 impl<'r> TaskPart<'r> {
-    /// What a record says; `None` when it is about no task. `number` is given to an argument.
+    /// What a record of an index says; `None` when it is about no task. `number` is given to an argument. Only the record of
+    /// a task says a step; `step_of` says it for the others, by the id of a task.
     #[must_use]
-    pub fn of(number: u64, record: &'r IndexRecord) -> Option<TaskPart<'r>> {
+    pub fn of(number: u64, record: &'r IndexRecord, step_of: impl Fn(u64) -> u32) -> Option<TaskPart<'r>> {
         match record.kind() {
             RecordKind::Task => record.as_task().map(|task| TaskPart::Task(TaskFacts::from(task))),
             RecordKind::Tensor | RecordKind::Scalar => {
-                ArgumentRecord::of(number, record).map(TaskPart::Argument)
+                ArgumentRecord::of(number, record, step_of(record.task_id())).map(TaskPart::Argument)
             }
             RecordKind::Dispatch => {
                 let numbers = record.sound_dispatch()?;
@@ -46,10 +47,13 @@ impl<'r> TaskPart<'r> {
                     func_id: numbers.func_id,
                     core_id: numbers.core_id,
                 };
-                Some(TaskPart::Dispatch(TaskKey { step: 0, task_id: record.task_id() }, facts))
+                let task_id = record.task_id();
+                Some(TaskPart::Dispatch(TaskKey { step: step_of(task_id), task_id }, facts))
             }
-            RecordKind::Edge => Edge::new(record).map(TaskPart::Edge),
-            RecordKind::Uncaptured => Uncaptured::new(record).map(TaskPart::Uncaptured),
+            RecordKind::Edge => Edge::new(record, step_of).map(TaskPart::Edge),
+            RecordKind::Uncaptured => {
+                Uncaptured::new(record, step_of(record.task_id())).map(TaskPart::Uncaptured)
+            }
             _ => None,
         }
     }
@@ -96,13 +100,13 @@ pub struct ArgumentRecord<'r> {
 
 impl<'r> ArgumentRecord<'r> {
     /// `None` when the record is no argument, or damaged.
-    fn of(number: u64, record: &'r IndexRecord) -> Option<ArgumentRecord<'r>> {
+    fn of(number: u64, record: &'r IndexRecord, step: u32) -> Option<ArgumentRecord<'r>> {
         let tensor: Option<&TensorRecord> = record.get();
         let scalar: Option<&ScalarRecord> = record.get();
         let ndims = tensor.map_or(0, |tensor| usize::from(tensor.ndims).min(tensor.shape.len()));
         Some(ArgumentRecord {
             number,
-            task: TaskKey { step: 0, task_id: record.task_id() },
+            task: TaskKey { step, task_id: record.task_id() },
             func_id: [NO_KERNEL; SLOTS_PER_TASK],
             stage: record.stage()?,
             arg_index: record.arg_index(),
@@ -262,9 +266,8 @@ impl Assembler {
         }
         tasks.arguments.shrink_to_fit();
         // Of several reasons the first stays.
-        uncaptured.sort_by_key(|u| (u.task_id, u.arg_index));
-        let key = |u: &Uncaptured| TaskKey { step: 0, task_id: u.task_id };
-        tasks.uncaptured = uncaptured.iter().map(|u| (key(u), u.arg_index, u.reason)).collect();
+        uncaptured.sort_by_key(|u| (u.task_key(), u.arg_index));
+        tasks.uncaptured = uncaptured.iter().map(|u| (u.task_key(), u.arg_index, u.reason)).collect();
         tasks
     }
 }

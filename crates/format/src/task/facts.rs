@@ -82,7 +82,7 @@ impl TaskFacts {
 impl From<&TaskRecord> for TaskFacts {
     fn from(record: &TaskRecord) -> Self {
         TaskFacts {
-            step: 0,
+            step: record.step,
             task_id: record.task_id,
             func_id: record.func_id,
             block_num: record.block_num,

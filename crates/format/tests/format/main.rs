@@ -12,6 +12,7 @@ mod payloads;
 mod peers;
 mod round_trip;
 mod second_generation;
+mod steps;
 mod tasks;
 mod torn;
 mod verifying;

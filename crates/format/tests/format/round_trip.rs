@@ -308,8 +308,8 @@ fn the_graph_names_tasks_kernels_times_and_causes() {
         ])
     );
     let manifest = manifest(dir.path());
-    let in_flight =
-        json!([{"task_id": hex64(3), "func_id": [2, 0], "kernels": ["mul", "add"], "block_num": 4}]);
+    let in_flight = json!([{"task_id": hex64(3), "func_id": [2, 0], "kernels": ["mul", "add"], "block_num": 4,
+            "task_name": null, "scope": null, "step": 0}]);
     assert_eq!((&manifest["in_flight"], &manifest["status"]), (&in_flight, &json!("crashed")));
 
     let dump = Dump::open(dir.path()).unwrap();
@@ -331,7 +331,19 @@ fn losses_and_uncaptured_arguments_are_listed() {
         arg_index: 2,
         ..UncapturedRecord::default()
     };
-    scribe.append(3, &[IndexRecord::plain(&task_fields(5, 1, 1, 0)), IndexRecord::plain(&uncaptured)]);
+    let task = TaskRecord { name: 1, step: 3, ..task_fields(5, 1, 1, 0) };
+    let arg = |name| KernelArg { name, ..KernelArg::default() };
+    let kernel = KernelRecord { func_id: 1, ..KernelRecord::default() };
+    scribe.append(
+        3,
+        &[
+            IndexRecord::plain(&task),
+            IndexRecord::plain(&uncaptured),
+            IndexRecord::kernel(&kernel, &[arg(0), arg(0), arg(2)]),
+            IndexRecord::string(1, "k_proj"),
+            IndexRecord::string(2, "sum"),
+        ],
+    );
     let loss = |reason: &str, records, bytes| Loss { thread: 3, reason: reason.into(), records, bytes };
     let footer = Footer {
         losses: vec![loss("no_space", 4, 1000), loss("no_buffer", 2, 0)],
@@ -347,10 +359,14 @@ fn losses_and_uncaptured_arguments_are_listed() {
     ]);
     assert_eq!(manifest["losses"], losses);
     let element = json!([{"task_id": hex64(5), "func_id": [1], "stage": null, "arg_index": 2,
-        "reason": UncapturedReason::Contradiction.text()}]);
+        "reason": UncapturedReason::Contradiction.text(),
+        "arg_name": "sum", "task_name": "k_proj", "scope": null, "step": 3}]);
     assert_eq!(manifest["uncaptured"], element);
     let listed = Dump::open(dir.path()).unwrap().uncaptured().unwrap();
-    assert_eq!((listed[0].task_id, listed[0].reason), (5, UncapturedReason::Contradiction));
+    assert_eq!(
+        (listed[0].step, listed[0].task_id, listed[0].reason),
+        (3, 5, UncapturedReason::Contradiction)
+    );
 }
 
 #[test]
@@ -480,12 +496,13 @@ fn named(dir: &std::path::Path) {
 
 fn names_in(dump: &Dump) -> Vec<Value> {
     let tasks = dump.tasks().unwrap();
-    let of_task = tasks.find(TaskKey { step: 0, task_id: 5 }).unwrap();
+    let of_task = tasks.find(TaskKey { step: 7, task_id: 5 }).unwrap();
+    assert_eq!((of_task.arguments().len(), tasks.len()), (3, 2), "arguments are of the step of their task");
     assert_eq!((of_task.task_name(), of_task.scope()), (Some("k_proj"), Some("layer 1 / attention")));
     let records = dump.records().map(|record| record.unwrap());
     let names = records.map(|record| {
-        let Names { arg_name, task_name, scope, step } = dump.names(&record);
-        json!([arg_name, task_name, scope, step])
+        let Names { arg_name, task_name, scope } = dump.names(&record);
+        json!([arg_name, task_name, scope, record.step])
     });
     names.collect()
 }
@@ -499,7 +516,7 @@ fn names_reach_the_reader_the_manifest_and_the_graph() {
     let expected = [task("scores"), task("weights"), unnamed, json!([null, null, null, 0])];
     let dump = Dump::open(dir.path()).unwrap();
     assert_eq!(names_in(&dump), expected);
-    assert_eq!(dump.task_names(5).scope, Some("layer 1 / attention"));
+    assert_eq!(dump.task_names(TaskKey { step: 7, task_id: 5 }).scope, Some("layer 1 / attention"));
     assert_eq!(dump.info().kernel_name(9), "softmax");
     assert!(tensortap_format::verify(&dump).unwrap().is_ok());
     let manifest = manifest(dir.path());

@@ -96,7 +96,7 @@ fn parts_of(step: u32, task_id: u64) -> impl Strategy<Value = Vec<TaskPart<'stat
             TaskPart::Dispatch(key, DispatchFacts { subtask_id, block_idx, func_id: 7, core_id: 1 })
         }),
         (0_u64..4, 0_u16..3).prop_map(move |(from, arg_index)| {
-            TaskPart::Edge(Edge { step, from, to: task_id, arg_index, why: "explicit" })
+            TaskPart::Edge(Edge { step, from_step: step, from, to: task_id, arg_index, why: "explicit" })
         }),
     ];
     proptest::collection::vec(said, 0..12)
@@ -150,7 +150,12 @@ fn arguments_of_both_stages_become_one_and_find_their_task_by_name_alone() {
         TaskPart::Argument(ArgumentRecord { address: 0x2000, ..argument(same_id, 2, BEFORE, 0) }),
         TaskPart::Argument(argument(same_id, 3, AFTER, 0)),
         task(first, Some(9)),
-        TaskPart::Uncaptured(Uncaptured { task_id: 1, arg_index: 5, reason: UncapturedReason::NoTensorInfo }),
+        TaskPart::Uncaptured(Uncaptured {
+            step: 0,
+            task_id: 1,
+            arg_index: 5,
+            reason: UncapturedReason::NoTensorInfo,
+        }),
     ]);
     assert_eq!(
         tasks.iter().map(|t| t.key()).collect::<Vec<_>>(),

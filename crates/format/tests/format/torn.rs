@@ -7,7 +7,7 @@ use std::{
 
 use crate::common::*;
 use serde_json::{Value, json};
-use tensortap_abi::{DType, Role};
+use tensortap_abi::{DType, Role, ScopeRecord, TaskRecord};
 use tensortap_format::{
     Dump, DumpWriter, Footer, FormatError, IndexRecord, Loss, PayloadState, Status, Tail, WhyPassedOver,
     repair, repair_without_payloads, verify,
@@ -352,10 +352,15 @@ fn tasks_in_flight_when_the_host_was_killed_are_found_in_the_index() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
     scribe.task(0, 0, 16);
-    scribe.append(0, &[IndexRecord::plain(&task_fields(1, 2, 5000, 0))]);
+    let task = TaskRecord { name: 1, scope: 1, step: 4, ..task_fields(1, 2, 5000, 0) };
+    let scope = ScopeRecord { id: 1, name: 2, ..ScopeRecord::default() };
+    let strings = [IndexRecord::string(1, "k_proj"), IndexRecord::string(2, "layer 1")];
+    scribe.append(0, &[IndexRecord::plain(&task), IndexRecord::plain(&scope)]);
+    scribe.append(0, &strings);
     drop(scribe);
     repair(dir.path()).unwrap();
-    let in_flight = json!([{"task_id": hex64(1), "func_id": [2], "kernels": ["mul"], "block_num": 1}]);
+    let in_flight = json!([{"task_id": hex64(1), "func_id": [2], "kernels": ["mul"], "block_num": 1,
+        "task_name": "k_proj", "scope": "layer 1", "step": 4}]);
     assert_eq!(manifest(dir.path())["in_flight"], in_flight);
 }
 

@@ -31,6 +31,7 @@ pub struct BlameDocument {
 
 #[derive(Serialize)]
 struct TaskDocument {
+    step: u32,
     task_id: String,
     scope: Option<String>,
     task_name: Option<String>,
@@ -63,6 +64,7 @@ struct RecordDocument {
 
 #[derive(Serialize)]
 struct CulpritDocument {
+    step: u32,
     task_id: String,
     chain: Vec<String>,
     replay: String,
@@ -112,6 +114,7 @@ fn id(task_id: u64) -> String {
 fn task(blame: &Blame, place: usize) -> TaskDocument {
     let (task, finding) = (blame.graph.task(place), &blame.findings[place]);
     TaskDocument {
+        step: task.step,
         task_id: id(task.task_id),
         scope: task.scope().map(str::to_owned),
         task_name: task.task_name().map(str::to_owned),
@@ -153,10 +156,13 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
             detail: detail.as_ref().map(detail_document),
         });
     let task = task_id(culprit.place);
+    let graph = &report.blame.graph;
+    let step = crate::words::step_option(graph.tasks().steps(), graph.task(culprit.place).step);
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: format!("tensortap replay {} --task {task}", quoted(report.dump.dir())),
+        replay: format!("tensortap replay {}{step} --task {task}", quoted(report.dump.dir())),
         records: records.collect(),
+        step: report.blame.graph.task(culprit.place).step,
         task_id: task,
     }
 }

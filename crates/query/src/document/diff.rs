@@ -30,6 +30,7 @@ pub struct DiffDocument {
 #[derive(Serialize)]
 struct RowDocument {
     index: u64,
+    step: u32,
     task_id: String,
     scope: Option<String>,
     task_name: Option<String>,
@@ -53,6 +54,7 @@ struct RowDocument {
 
 #[derive(Serialize)]
 struct PartnerDocument {
+    step: Option<u32>,
     task_id: Option<String>,
     index: Option<u64>,
     array: Option<String>,
@@ -93,6 +95,7 @@ fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
     let Names { scope, task_name, arg_name, .. } = report.dump.names(record);
     RowDocument {
         index: record.index,
+        step: record.step,
         task_id: TaskId(record.task_id).to_string(),
         scope: scope.map(str::to_owned),
         task_name: task_name.map(str::to_owned),
@@ -107,11 +110,14 @@ fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
         verdict: verdict_word(row.outcome.verdict),
         partner: row.partner.as_ref().map(|partner| match partner {
             Partner::Record(other) => PartnerDocument {
+                step: Some(other.step),
                 task_id: Some(TaskId(other.task_id).to_string()),
                 index: Some(other.index),
                 array: None,
             },
-            Partner::Array(name) => PartnerDocument { task_id: None, index: None, array: Some(name.clone()) },
+            Partner::Array(name) => {
+                PartnerDocument { step: None, task_id: None, index: None, array: Some(name.clone()) }
+            }
         }),
         measures: measures(&row.outcome, &row.rule),
         detail: report.details.get(&record.index).map(detail_document),

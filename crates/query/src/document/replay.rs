@@ -33,6 +33,7 @@ pub struct ReplayDocument<'a> {
 
 #[derive(Serialize)]
 struct NamedDocument<'a> {
+    step: u32,
     task_id: String,
     kernels: &'a [String],
     scope: Option<&'a str>,
@@ -60,6 +61,7 @@ struct InexactDocument<'a> {
 
 #[derive(Serialize)]
 struct ResultDocument<'a> {
+    step: u32,
     task_id: String,
     kernels: &'a [String],
     scope: Option<&'a str>,
@@ -169,6 +171,7 @@ fn check(report: &ReplayReport) -> Option<&'static str> {
 impl<'a> NamedDocument<'a> {
     fn of(task: &'a TaskReport) -> NamedDocument<'a> {
         NamedDocument {
+            step: task.step,
             task_id: TaskId(task.task_id).to_string(),
             kernels: &task.kernels,
             scope: task.scope.as_deref(),
@@ -204,6 +207,7 @@ impl<'a> FidelityDocument<'a> {
 impl<'a> ResultDocument<'a> {
     fn of(task: &'a TaskReport) -> ResultDocument<'a> {
         ResultDocument {
+            step: task.step,
             task_id: TaskId(task.task_id).to_string(),
             kernels: &task.kernels,
             scope: task.scope.as_deref(),

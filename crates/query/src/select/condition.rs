@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tensortap::abi::Role;
-use tensortap::format::{ArgumentKind, Dump, Record, role_name};
+use tensortap::format::{ArgumentKind, Dump, Record, TaskKey, role_name};
 use tensortap::{DType, DumpStage};
 
 use super::named::{NamedArgs, NamedTasks};
@@ -17,7 +17,8 @@ use crate::words::{printable, record_kernels, shape_text, short_task, stage_word
 pub enum Condition {
     Task { ids: Vec<IdRange>, named: NamedTasks, names: Vec<String> },
     Func { funcs: Vec<u32>, given: String },
-    Scope { tasks: HashSet<u64>, given: Vec<String> },
+    Scope { tasks: HashSet<TaskKey>, given: Vec<String> },
+    Step(Vec<IdRange>),
     Stage(DumpStage),
     Role(Vec<Role>),
     Arg(NamedArgs),
@@ -40,7 +41,8 @@ impl Condition {
             Condition::Task { ids, named, .. } => {
                 (!ids.is_empty() && holds(ids, record.task_id)) || named.holds(record)
             }
-            Condition::Scope { tasks, .. } => tasks.contains(&record.task_id),
+            Condition::Scope { tasks, .. } => tasks.contains(&record.task_key()),
+            Condition::Step(ranges) => holds(ranges, record.step.into()),
             Condition::Func { funcs, .. } => runs_any(record, funcs),
             Condition::Stage(stage) => record.stage == *stage,
             Condition::Role(roles) => roles.contains(&record.role),
@@ -69,6 +71,7 @@ impl Condition {
             Condition::Stage(stage) => (format!("stage {}", stage_word(*stage)), "stages"),
             Condition::Role(roles) => (format!("role {}", joined(roles, |role| role_name(*role))), "roles"),
             Condition::Scope { given, .. } => (format!("scope {}", given.join(",")), "scopes"),
+            Condition::Step(ranges) => (format!("step {}", ranges_text(ranges)), "steps"),
             Condition::Arg(args) => (format!("argument {}", args.given.join(",")), "arguments"),
             Condition::Index(ranges) => (format!("index {}", ranges_text(ranges)), "indexes"),
             Condition::Kind(kind) => (format!("kind {}", kind.name()), "kinds"),
@@ -93,6 +96,7 @@ impl Condition {
             Condition::Scope { .. } => {
                 dump.names(record).scope.map(|scope| (0, printable(scope).into_owned()))
             }
+            Condition::Step(_) => Some((record.step.into(), record.step.to_string())),
             Condition::Arg(args) if args.by_name => {
                 dump.names(record).arg_name.map(|name| (0, printable(name).into_owned()))
             }

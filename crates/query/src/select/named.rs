@@ -1,10 +1,12 @@
 //! Tasks, scopes and arguments that are asked for by name. What a name means in a dump is found once, in one walk over its
 //! records; after that records are told by numbers alone.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tensortap::Unknown;
-use tensortap::format::{Dump, FormatError, Names, Record, func_ids, scope_fits, task_fits, word_fits};
+use tensortap::format::{
+    Dump, FormatError, Names, Record, TaskKey, func_ids, is_pattern, scope_fits, task_fits, word_fits,
+};
 
 use crate::QueryError;
 use crate::ids::{ArgChoice, IdRange, holds};
@@ -12,13 +14,15 @@ use crate::words::printable;
 
 /// Names that a message lists.
 const LISTED: usize = 20;
+/// Names that are looked at for one that may be meant.
+const MANY: usize = 10_000;
 
 /// Tasks that are meant by a name: of the task, of a kernel, of a scope, or of scope and task together.
 #[derive(Default)]
 pub struct NamedTasks {
     /// Kernels.
     pub funcs: Vec<u32>,
-    tasks: HashSet<u64>,
+    tasks: HashSet<TaskKey>,
 }
 
 impl NamedTasks {
@@ -35,21 +39,26 @@ impl NamedTasks {
 
     /// Whether a record is of such a task.
     pub fn holds(&self, record: &Record) -> bool {
-        record.func_ids().any(|id| self.funcs.contains(&id)) || self.tasks.contains(&record.task_id)
+        record.func_ids().any(|id| self.funcs.contains(&id)) || self.tasks.contains(&record.task_key())
     }
 }
 
 /// Tasks in the scopes that are asked for, and in scopes below them.
-pub fn in_scopes(words: &[String], dump: &Dump) -> Result<HashSet<u64>, FormatError> {
+pub fn in_scopes(words: &[String], dump: &Dump) -> Result<HashSet<TaskKey>, QueryError> {
+    for word in words.iter().filter(|word| !is_pattern(word)) {
+        if !dump.all_task_names().any(|names| names.scope.is_some_and(|path| scope_fits(word, path))) {
+            return Err(unknown("scope", word, dump.all_task_names().filter_map(|names| names.scope)));
+        }
+    }
     let fits = |path: &str| words.iter().any(|word| scope_fits(word, path));
-    tasks_where(dump, |names, _| names.scope.is_some_and(fits))
+    Ok(tasks_where(dump, |names, _| names.scope.is_some_and(fits))?)
 }
 
 /// The tasks whose names and kernels fit. Names are looked at once each, however many tasks have them.
 fn tasks_where(
     dump: &Dump,
     fits: impl Fn(&Names<'_>, &[String]) -> bool,
-) -> Result<HashSet<u64>, FormatError> {
+) -> Result<HashSet<TaskKey>, FormatError> {
     let mut tasks = HashSet::new();
     if !dump.has_names() {
         return Ok(tasks);
@@ -57,37 +66,37 @@ fn tasks_where(
     let mut answers = HashMap::new();
     for record in dump.records() {
         let record = record?;
-        let names = dump.task_names(record.task_id);
+        let names = dump.task_names(record.task_key());
         let fits = *answers.entry((names.scope, names.task_name, record.func_id)).or_insert_with(|| {
             let kernels: Vec<String> = record.func_ids().map(|id| dump.info().kernel_name(id)).collect();
             fits(&names, &kernels)
         });
         if fits {
-            tasks.insert(record.task_id);
+            tasks.insert(record.task_key());
         }
     }
     Ok(tasks)
 }
 
 /// What a task could have been called instead.
-pub fn unknown_task(name: &str, dump: &Dump) -> Result<QueryError, FormatError> {
-    let mut known: HashSet<&str> = dump.info().kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-    for record in dump.records() {
-        known.extend(dump.task_names(record?.task_id).task_name);
-        if known.len() > LISTED {
-            break;
-        }
-    }
-    let mut known: Vec<_> = known.into_iter().map(printable).collect();
-    known.sort();
-    let unknown = Unknown::new("task or kernel", name, known.iter().map(AsRef::as_ref));
-    Ok(QueryError::Unknown(unknown))
+pub fn unknown_task(name: &str, dump: &Dump) -> QueryError {
+    let kernels = dump.info().kernels.iter().map(|kernel| kernel.name.as_str());
+    unknown("task or kernel", name, kernels.chain(dump.all_task_names().filter_map(|names| names.task_name)))
+}
+
+/// Says that a name means nothing, and which there are: all that are near it, and the first of the others.
+fn unknown<'n>(kind: &'static str, name: &str, known: impl Iterator<Item = &'n str>) -> QueryError {
+    let known: BTreeSet<_> = known.filter(|known| !known.is_empty()).map(printable).collect();
+    let near = Unknown::new(kind, name, known.iter().map(AsRef::as_ref)).did_you_mean;
+    let mut listed: Vec<&str> = known.iter().map(AsRef::as_ref).take(LISTED).collect();
+    listed.extend(near.as_deref().filter(|near| !listed.contains(near)));
+    QueryError::Unknown(Unknown::new(kind, name, listed.into_iter()))
 }
 
 /// Arguments that are meant by place or by name.
 pub struct NamedArgs {
     places: Vec<IdRange>,
-    named: HashSet<(u64, u16)>,
+    named: HashSet<(TaskKey, u16)>,
     /// As asked for.
     pub given: Vec<String>,
     /// Whether any is asked for by name.
@@ -96,7 +105,7 @@ pub struct NamedArgs {
 
 impl NamedArgs {
     /// What the choices mean in a dump.
-    pub fn of(choices: &[ArgChoice], dump: &Dump) -> Result<NamedArgs, FormatError> {
+    pub fn of(choices: &[ArgChoice], dump: &Dump) -> Result<NamedArgs, QueryError> {
         let (mut places, mut words, mut given) = (Vec::new(), Vec::new(), Vec::new());
         for choice in choices {
             match choice {
@@ -112,12 +121,20 @@ impl NamedArgs {
         }
         let mut named = HashSet::new();
         if !words.is_empty() {
+            let mut means_something: Vec<bool> =
+                words.iter().map(|word| is_pattern(word) || is_declared(word, dump)).collect();
             for record in dump.records() {
                 let record = record?;
-                let name = dump.names(&record).arg_name;
-                if name.is_some_and(|name| words.iter().any(|word| arg_fits(word, name, &record, dump))) {
-                    named.insert((record.task_id, record.arg_index));
+                let Some(name) = dump.names(&record).arg_name else { continue };
+                for (word, means_something) in words.iter().zip(&mut means_something) {
+                    if arg_fits(word, name, &record, dump) {
+                        *means_something = true;
+                        named.insert((record.task_key(), record.arg_index));
+                    }
                 }
+            }
+            if let Some(place) = means_something.iter().position(|known| !known) {
+                return Err(unknown_arg(words[place], dump)?);
             }
         }
         Ok(NamedArgs { places, named, given, by_name: !words.is_empty() })
@@ -126,8 +143,29 @@ impl NamedArgs {
     /// Whether a record is meant.
     pub fn holds(&self, record: &Record) -> bool {
         (!self.places.is_empty() && holds(&self.places, record.arg_index.into()))
-            || self.named.contains(&(record.task_id, record.arg_index))
+            || self.named.contains(&(record.task_key(), record.arg_index))
     }
+}
+
+/// Whether a kernel of the run has such an argument, captured or not.
+fn is_declared(word: &str, dump: &Dump) -> bool {
+    dump.info().kernels.iter().any(|kernel| {
+        let has = |arg: &str| kernel.arg_names.iter().any(|name| !name.is_empty() && word_fits(arg, name));
+        has(word) || word.rsplit_once('.').is_some_and(|(of, arg)| word_fits(of, &kernel.name) && has(arg))
+    })
+}
+
+/// What an argument could have been called instead.
+fn unknown_arg(name: &str, dump: &Dump) -> Result<QueryError, FormatError> {
+    let mut own: BTreeSet<&str> = BTreeSet::new();
+    for record in dump.records() {
+        own.extend(dump.names(&record?).arg_name);
+        if own.len() > MANY {
+            break;
+        }
+    }
+    let declared = dump.info().kernels.iter().flat_map(|kernel| &kernel.arg_names);
+    Ok(unknown("argument", name, declared.map(String::as_str).chain(own)))
 }
 
 /// `scores`, `softmax.scores`, patterns of either.

@@ -1,5 +1,7 @@
 //! Which record is meant: by index, by `TASK/STAGE/ARG`, or by selectors that leave one.
 
+use std::fmt;
+
 use tensortap::format::{Dump, Record};
 use tensortap::{DumpStage, Unknown};
 
@@ -12,8 +14,7 @@ use crate::{Selection, parse_stage, stage_word};
 /// As many of several candidates are named.
 const NAMED: usize = 12;
 /// How a record is named.
-pub const HOW: &str =
-    "a record is its index (17) or TASK/STAGE/ARG (0x100000002/after/2), as `tensortap list` shows them";
+pub const HOW: &str = "a record is its index (17) or TASK/STAGE/ARG (0x100000002/after/2, mul/after/out), as `tensortap list` shows them";
 
 /// A record as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +25,51 @@ pub enum RecordName {
     Negative(String),
     /// Whose argument it is. What is left open must not matter.
     Argument {
+        /// Step of the run, where the dump holds several.
+        step: Option<u32>,
         /// The task.
         task: TaskName,
         /// When.
         stage: Option<DumpStage>,
-        /// Place among its arguments.
-        arg: Option<u16>,
+        /// Which of its arguments.
+        arg: Option<ArgName>,
     },
+}
+
+/// An argument by place or name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgName {
+    /// Place among the arguments of its task.
+    Place(u16),
+    /// Its name.
+    Name(String),
+}
+
+impl ArgName {
+    /// What starts with a digit is a place.
+    fn parse(text: &str) -> Result<ArgName, SelectorError> {
+        if text.is_empty() || text.contains('/') || text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        {
+            return text.parse().map(ArgName::Place).map_err(|_| SelectorError::NoArgument);
+        }
+        Ok(ArgName::Name(text.into()))
+    }
+
+    fn means(&self, record: &Record, dump: &Dump) -> bool {
+        match self {
+            ArgName::Place(place) => record.arg_index == *place,
+            ArgName::Name(name) => dump.names(record).arg_name == Some(name),
+        }
+    }
+}
+
+impl fmt::Display for ArgName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArgName::Place(place) => write!(f, "{place}"),
+            ArgName::Name(name) => f.write_str(&printable(name)),
+        }
+    }
 }
 
 /// A task by number, or by what it runs.
@@ -60,10 +99,12 @@ impl RecordName {
         if text.strip_prefix('-').is_some_and(|digits| digits.parse::<u64>().is_ok()) {
             return Some(Ok(RecordName::Negative(text.into())));
         }
+        let (step, text) = step_of(text);
         let (task, rest) = text.split_once('/').map_or((text, None), |(task, rest)| (task, Some(rest)));
         let id = parse_task(task).ok();
         let Some(rest) = rest else {
-            return id.map(|id| Ok(RecordName::Argument { task: TaskName::Id(id), stage: None, arg: None }));
+            return id
+                .map(|id| Ok(RecordName::Argument { step, task: TaskName::Id(id), stage: None, arg: None }));
         };
         let (stage, arg) = rest.split_once('/').map_or((rest, None), |(stage, arg)| (stage, Some(arg)));
         let stage = match parse_stage(stage) {
@@ -72,13 +113,31 @@ impl RecordName {
             Err(error) => return id.map(|_| Err(error)),
         };
         let task = id.map_or_else(|| TaskName::Kernel(task.into()), TaskName::Id);
-        let arg = match arg.map(|arg| arg.parse::<u16>()) {
-            None => None,
-            Some(Ok(arg)) => Some(arg),
-            Some(Err(_)) => return Some(Err(SelectorError::NoArgument)),
+        let arg = match arg.map(ArgName::parse).transpose() {
+            Ok(arg) => arg,
+            Err(error) => return Some(Err(error)),
         };
-        Some(Ok(RecordName::Argument { task, stage: Some(stage), arg }))
+        Some(Ok(RecordName::Argument { step, task, stage: Some(stage), arg }))
     }
+
+    /// The same record, of the argument that a further word names; `None` where it has one already, or is no task.
+    #[must_use]
+    pub fn with_arg(&self, word: &str) -> Option<RecordName> {
+        match self {
+            RecordName::Argument { step, task, stage, arg: None } => {
+                let arg = Some(ArgName::parse(word).ok()?);
+                Some(RecordName::Argument { step: *step, task: task.clone(), stage: *stage, arg })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The step before a task, `2@0x100000002`, and what follows.
+fn step_of(text: &str) -> (Option<u32>, &str) {
+    let split =
+        text.split_once('@').and_then(|(step, rest)| Some((parse_id(step).ok()?.try_into().ok()?, rest)));
+    split.map_or((None, text), |(step, rest)| (Some(step), rest))
 }
 
 fn usage(message: String) -> QueryError {
@@ -124,17 +183,18 @@ impl RecordName {
     /// Any record of a kernel that runs once.
     #[must_use]
     pub fn of_kernel(name: &str) -> RecordName {
-        RecordName::Argument { task: TaskName::Kernel(name.into()), stage: None, arg: None }
+        RecordName::Argument { step: None, task: TaskName::Kernel(name.into()), stage: None, arg: None }
     }
 
     fn means(&self, record: &Record, dump: &Dump) -> bool {
         match self {
             RecordName::Index(index) => record.index == *index,
             RecordName::Negative(_) => false,
-            RecordName::Argument { task, stage, arg } => {
-                stage.is_none_or(|stage| stage == record.stage)
-                    && arg.is_none_or(|arg| arg == record.arg_index)
+            RecordName::Argument { step, task, stage, arg } => {
+                step.is_none_or(|step| step == record.step)
+                    && stage.is_none_or(|stage| stage == record.stage)
                     && task.means(record, dump)
+                    && arg.as_ref().is_none_or(|arg| arg.means(record, dump))
             }
         }
     }
@@ -143,13 +203,15 @@ impl RecordName {
         match self {
             RecordName::Index(index) => index.to_string(),
             RecordName::Negative(text) => text.clone(),
-            RecordName::Argument { task, stage, arg } => {
+            RecordName::Argument { step, task, stage, arg } => {
+                let step = step.map(|step| format!("{step}@")).unwrap_or_default();
                 let task = match task {
                     TaskName::Id(id) => short_task(*id),
                     TaskName::Kernel(name) => name.clone(),
                 };
                 let stage = stage.map(|stage| format!("/{}", stage_word(stage))).unwrap_or_default();
-                task + &stage + &arg.map(|arg| format!("/{arg}")).unwrap_or_default()
+                let arg = arg.as_ref().map(|arg| format!("/{arg}")).unwrap_or_default();
+                step + &task + &stage + &arg
             }
         }
     }
@@ -208,14 +270,22 @@ fn no_such_kernel(dump: &Dump, record: &str, kernel: &str) -> QueryError {
 fn ambiguous(dump: &Dump, several: &[Record], count: u64) -> QueryError {
     let mut message = format!("{} records are meant, `show` shows one:", grouped(count));
     for record in several {
-        let (name, kernel) = (record_name(record), record_kernels(record, dump.info()));
+        let (mut name, kernel) = (record_name(record), record_kernels(record, dump.info()));
+        if let Some(arg) = dump.names(record).arg_name {
+            name += &format!(" {}", printable(arg));
+        }
         message +=
             &format!("\n  {:>6}  {name}  {kernel}  {} {}", record.index, record.dtype, shape_text(record));
     }
     if count > several.len() as u64 {
         message += "\n     ...";
     }
-    usage(message)
+    let mut steps: Vec<u32> = several.iter().map(|record| record.step).collect();
+    steps.dedup();
+    match steps.len() {
+        1 => usage(message),
+        _ => QueryError::Record { message, hint: "they are of several steps: --step N chooses one".into() },
+    }
 }
 
 #[cfg(test)]
@@ -229,7 +299,8 @@ mod tests {
         stage: Option<DumpStage>,
         arg: Option<u16>,
     ) -> Option<Result<RecordName, SelectorError>> {
-        Some(Ok(RecordName::Argument { task, stage, arg }))
+        let arg = arg.map(ArgName::Place);
+        Some(Ok(RecordName::Argument { step: None, task, stage, arg }))
     }
 
     #[test]
@@ -247,16 +318,25 @@ mod tests {
         for path in ["d", "outputs/tensor_dump_1", "./17", "../d", "", "tensor_dump.json"] {
             assert_eq!(RecordName::parse(path), None, "{path}");
         }
-        for wrong in ["0x1/during/1", "3/1", "0x1/before/x", "0x1/before/1/2"] {
+        for wrong in ["0x1/during/1", "3/1", "0x1/before/1x", "0x1/before/1/2", "0x1/before/"] {
             assert!(matches!(RecordName::parse(wrong), Some(Err(_))), "{wrong}");
         }
+        let scores = Some(ArgName::Name("scores".into()));
+        let named = RecordName::Argument { step: Some(7), task: TaskName::Id(1), stage: before, arg: scores };
+        assert_eq!(RecordName::parse("7@0x1/before/scores"), Some(Ok(named.clone())));
+        assert_eq!(named.text(), "7@0x1/before/scores");
+        let of_task = RecordName::parse("7@0x1").unwrap().unwrap();
+        let with = of_task.with_arg("scores").unwrap();
+        assert_eq!(with.text(), "7@0x1/scores");
+        assert_eq!(with.with_arg("scores"), None, "it has one");
     }
 
     proptest! {
         #[test]
-        fn the_name_of_a_place_reads_back(task: u64, after: bool, arg: u16) {
+        fn the_name_of_a_place_reads_back(step: Option<u32>, task: u64, after: bool, arg: u16) {
             let stage = if after { DumpStage::AfterCompletion } else { DumpStage::BeforeDispatch };
-            let name = RecordName::Argument { task: TaskName::Id(task), stage: Some(stage), arg: Some(arg) };
+            let (task, arg) = (TaskName::Id(task), Some(ArgName::Place(arg)));
+            let name = RecordName::Argument { step, task, stage: Some(stage), arg };
             prop_assert_eq!(RecordName::parse(&name.text()), Some(Ok(name)));
         }
 

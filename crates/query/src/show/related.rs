@@ -37,7 +37,7 @@ impl Related {
                     related.same_content.push(other);
                 }
             }
-            let same_argument = (other.task_id, other.arg_index) == (record.task_id, record.arg_index);
+            let same_argument = (other.task_key(), other.arg_index) == (record.task_key(), record.arg_index);
             if same_argument && other.stage != record.stage && related.other_stage.is_none() {
                 related.other_stage = Some(other);
             }

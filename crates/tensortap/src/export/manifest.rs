@@ -70,6 +70,7 @@ impl ManifestWriter {
             stored_as: stored.into(),
             bytes: record.content_bytes(),
             index: record.index,
+            step: record.step,
             task_id: TaskId(record.task_id).to_string(),
             kernels: record.func_ids().map(|id| plan.dump.info().kernel_name(id)).collect(),
             stage: record.stage.name().into(),

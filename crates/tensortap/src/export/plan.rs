@@ -40,7 +40,8 @@ impl Plan<'_> {
     /// The file of a record, below the folder. Every part of it is made here, from numbers and fixed words, so none can
     /// lead out of the folder.
     pub fn file(&self, record: &Record, name: &ArrayName) -> PathBuf {
-        let (task, extension) = (format!("task_{}", TaskId(record.task_id)), self.format.extension());
+        let step = name.step.map(|step| format!("step{step}_")).unwrap_or_default();
+        let (task, extension) = (format!("{step}task_{}", TaskId(record.task_id)), self.format.extension());
         match self.layout {
             ExportLayout::FilePerRecord => format!("{name}.{extension}").into(),
             ExportLayout::FolderPerTask => Path::new(&task).join(format!("{name}.{extension}")),
@@ -51,16 +52,23 @@ impl Plan<'_> {
 }
 
 /// Gives every record a name of its own.
-#[derive(Default)]
 pub struct Names {
+    /// Whether the dump has several steps, which then stand in the names.
+    has_steps: bool,
     taken: HashSet<ArrayName>,
 }
 
 impl Names {
+    /// Names for the records of a dump.
+    pub fn of(dump: &Dump) -> Names {
+        Names { has_steps: dump.steps().len() > 1, taken: HashSet::new() }
+    }
+
     /// The name of the next record. A second one of the same task, stage, role and argument has its position in it.
     pub fn name(&mut self, record: &Record) -> ArrayName {
-        let &Record { task_id, stage, role, arg_index, index, .. } = record;
-        let plain = ArrayName { task_id, stage, role, arg_index, index: None };
+        let &Record { step, task_id, stage, role, arg_index, index, .. } = record;
+        let step = self.has_steps.then_some(step);
+        let plain = ArrayName { step, task_id, stage, role, arg_index, index: None };
         if self.taken.insert(plain) { plain } else { ArrayName { index: Some(index), ..plain } }
     }
 }

@@ -31,7 +31,7 @@ pub fn run(
     exported: &mut ExportReport,
 ) -> Result<(), ExportError> {
     let mut manifest = ManifestWriter::create(plan)?;
-    let mut names = Names::default();
+    let mut names = Names::of(plan.dump);
     let mut skipped: Vec<SkippedRecord> = Vec::new();
     let mut last_folder = None;
     let mut selected = 0;

@@ -16,7 +16,9 @@ use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, grouped};
-use tensortap_query::words::{arg_words, kernels_text, printable, short_task, task_words};
+use tensortap_query::words::{
+    arg_words, kernels_text, printable, short_task, step_option, step_task, task_words,
+};
 
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;
@@ -147,7 +149,7 @@ fn remarks(blame: &Blame) -> Vec<String> {
 /// `task 0x100000002 (layer 1/attention / k_proj: project_bf16)`.
 pub(super) fn name(blame: &Blame, place: usize) -> String {
     let task = blame.graph.task(place);
-    format!("task {} ({})", short_task(task.task_id), task_words(task))
+    format!("task {} ({})", step_task(task.step, task.task_id), task_words(task))
 }
 
 pub(super) fn kernels(blame: &Blame, place: usize) -> String {
@@ -168,9 +170,10 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     if chain.len() > 1 {
         write_chain(out, blame, chain)?;
     }
-    let task_id = short_task(blame.graph.task(*place).task_id);
+    let task = blame.graph.task(*place);
+    let (task_id, step) = (short_task(task.task_id), step_option(blame.graph.tasks().steps(), task.step));
     let dump = quoted(report.found.dump.dir());
-    writeln!(out, "  run it again: {} replay {dump} --task {task_id}", program())?;
+    writeln!(out, "  run it again: {} replay {dump}{step} --task {task_id}", program())?;
     Ok(writeln!(
         out,
         "    (passes when it makes the same wrong output again; with --reference, when it is right)"
@@ -238,8 +241,10 @@ fn given(blame: &Blame, place: usize) -> String {
         .filter(|a| !a.is_scalar())
         .map(|arg| {
             let outputs = blame.graph.outputs_behind(arg).iter();
-            let mut from: Vec<String> =
-                outputs.map(|output| short_task(blame.graph.task(output.task).task_id)).collect();
+            let mut from: Vec<String> = outputs
+                .map(|output| blame.graph.task(output.task))
+                .map(|t| step_task(t.step, t.task_id))
+                .collect();
             from.dedup();
             let from = if from.is_empty() { "no task".into() } else { from.join(", ") };
             format!("{} from {from}", arg_words(task, arg.arg_index))
@@ -280,7 +285,7 @@ fn write_unmatched(out: &mut dyn Write, blame: &Blame) -> anyhow::Result<()> {
     writeln!(out, "\ntasks of the golden without a partner:")?;
     for unmatched in all.iter().take(LISTED) {
         let task = golden.task(unmatched.task);
-        writeln!(out, "  task {}: {}", short_task(task.task_id), printable(&unmatched.reason))?;
+        writeln!(out, "  task {}: {}", step_task(task.step, task.task_id), printable(&unmatched.reason))?;
     }
     if all.len() > LISTED {
         writeln!(out, "  and {}", counted((all.len() - LISTED) as u64, "further task"))?;

@@ -29,6 +29,8 @@ pub enum Choice<'a> {
 
 /// What tells the dumps of several processes apart.
 const RANK: &str = "rank";
+/// What tells the runs in one dump apart.
+const STEP: &str = "step";
 
 /// The columns chosen, or the usual ones, where several dumps are shown with the rank of each.
 pub fn with_rank(rows: &Rows<'_>, chosen: &[Column], usual: &[Column]) -> Vec<Column> {
@@ -39,11 +41,14 @@ pub fn with_rank(rows: &Rows<'_>, chosen: &[Column], usual: &[Column]) -> Vec<Co
     rank.into_iter().chain(usual.iter().copied()).collect()
 }
 
-/// The usual columns of a table: names, where any of the dumps has some, and the rank of each of several.
+/// The usual columns of a table: names, where any of the dumps has some, the rank of each of several, and the step where one
+/// holds several.
 pub fn usual(rows: &Rows<'_>) -> Vec<Column> {
     let has_names = rows.parts().iter().any(|part| part.dump.has_names());
-    let usual: Vec<Column> =
-        fields(LIST).into_iter().filter(|field| has_names || field.key != "task_name").collect();
+    let has_steps = rows.parts().iter().any(|part| part.dump.steps().len() > 1);
+    let step = Field::named(STEP).filter(|_| has_steps);
+    let others = fields(LIST).into_iter().filter(|field| has_names || field.key != "task_name");
+    let usual: Vec<Column> = step.into_iter().chain(others).collect();
     with_rank(rows, &[], &usual)
 }
 

@@ -5,7 +5,7 @@ use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskR
 use crate::output;
 use tensortap_query::document::{Spread, replay_verdict};
 use tensortap_query::number::{counted, grouped, rate, time};
-use tensortap_query::words::{short_task, task_title};
+use tensortap_query::words::{step_task, task_title};
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
@@ -157,7 +157,7 @@ fn one(task: &TaskReport) -> String {
 /// `task 0x100000002, mul (layer 1 / gate)`.
 fn short_name(task: &TaskReport) -> String {
     let title = title(task).map_or_else(String::new, |title| format!(" ({title})"));
-    format!("task {}, {}{title}", short_task(task.task_id), task.kernels.join("+"))
+    format!("task {}, {}{title}", step_task(task.step, task.task_id), task.kernels.join("+"))
 }
 
 /// What people call the task, as text for people.

@@ -10,8 +10,14 @@ use crate::error::UsageError;
 /// Tells the dump and the record on a command line apart; either may be missing, and either may come first.
 pub fn split(words: &[String]) -> Result<(Option<PathBuf>, Option<RecordName>), UsageError> {
     let (mut dump, mut name) = (None, None);
-    let all_records = words.len() > 1 && words.iter().all(|word| RecordName::parse(word).is_some());
+    let all_records = words.len() > 1 && words.iter().take(2).all(|word| RecordName::parse(word).is_some());
     for (place, word) in words.iter().enumerate() {
+        // Behind a task, a further word is one of its arguments: `show DUMP mul out`.
+        let with_arg = || name.as_ref().and_then(|name: &RecordName| name.with_arg(word));
+        if let Some(narrowed) = with_arg().filter(|_| dump.is_some() && !Path::new(word).exists()) {
+            name = Some(narrowed);
+            continue;
+        }
         let meaning = match RecordName::parse(word) {
             // Of two words that could both be records, the first is the dump.
             Some(_) if all_records && place == 0 => Meaning::Dump,
@@ -78,6 +84,11 @@ mod tests {
         assert_eq!(split(&words("3")).unwrap(), (None, expected.1));
         assert_eq!(split(&words("17 3")).unwrap(), (Some("17".into()), Some(RecordName::Index(3))));
         let kernel = RecordName::of_kernel("mul");
+        let out = kernel.with_arg("out").unwrap();
+        assert_eq!(split(&words("d mul out")).unwrap(), (Some("d".into()), Some(out)));
+        let third = RecordName::parse("0x1").unwrap().unwrap().with_arg("2").unwrap();
+        assert_eq!(split(&words("d 0x1 2")).unwrap(), (Some("d".into()), Some(third)));
+        assert!(split(&words("d mul out more")).is_err(), "one too many");
         assert_eq!(split(&words("d mul")).unwrap(), (Some("d".into()), Some(kernel)));
         for wrong in ["0x1/then/3", "3 d e", "d /"] {
             assert!(split(&words(wrong)).is_err(), "{wrong}");

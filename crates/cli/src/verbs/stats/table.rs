@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tensortap::format::Dump;
 use tensortap::{Flag, Measured};
-use tensortap_query::fields::{Cells, Row, STATS, fields};
+use tensortap_query::fields::{Cells, Field, Row, STATS, STATS_OF_STEPS, fields};
 use tensortap_query::number::{bytes, counted, grouped};
 use tensortap_query::words::{printable, what_ran};
 
@@ -38,7 +38,22 @@ pub fn write(
 ) -> anyhow::Result<()> {
     writeln!(out, "{}: {}\n", dump.dir().display(), printable(&what_ran(dump)))?;
     let fit = Fit::terminal(&DISPENSABLE).of(dump);
-    let columns = fields(STATS);
+    let counts = if dump.steps().len() > 1 {
+        rows(out, dump, fields(STATS_OF_STEPS), fit, source)?
+    } else {
+        rows(out, dump, fields(STATS), fit, source)?
+    };
+    Ok(write!(out, "{}", counts.text(dump, extent, seen, only_flagged))?)
+}
+
+/// Writes the rows.
+fn rows<const N: usize>(
+    out: &mut dyn Write,
+    dump: &Dump,
+    columns: [&'static Field; N],
+    fit: Fit,
+    source: impl EachMeasured,
+) -> anyhow::Result<Counts> {
     let mut table = StreamTable::new(columns.map(column), fit);
     let mut cells = Cells::new(dump);
     cells.short_tasks = fit.width.is_some();
@@ -48,7 +63,7 @@ pub fn write(
         table.row(out, columns.map(|field| cells.text(field, &Row::measured(&measured))))
     })?;
     table.finish(out)?;
-    Ok(write!(out, "{}", counts.text(dump, extent, seen, only_flagged))?)
+    Ok(counts)
 }
 
 impl Counts {
