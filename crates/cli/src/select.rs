@@ -64,6 +64,18 @@ pub struct SelectArgs {
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', value_parser = HashPrefix::parse)]
     hash: Vec<HashPrefix>,
 
+    /// Arguments of these dispatches, by the id in kernel_args_dump.json: 0x1100000002
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    dispatch: Vec<IdRange>,
+
+    /// Arguments of dispatches, or of tasks with a dispatch, on these cores: 0,3-5
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    core: Vec<IdRange>,
+
+    /// The same for these blocks: 0-1
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    block: Vec<IdRange>,
+
     /// Records that hold a NaN
     #[arg(long)]
     nan: bool,
@@ -85,8 +97,8 @@ impl SelectArgs {
     }
 
     fn selectors(&self) -> Selectors {
-        let SelectArgs { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan } =
-            self;
+        let SelectArgs { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, .. } = self;
+        let SelectArgs { dispatch, core, block, nan, .. } = self;
         Selectors {
             task: task.clone(),
             step: step.clone(),
@@ -100,6 +112,9 @@ impl SelectArgs {
             dtype: dtype.clone(),
             shape: shape.clone(),
             hash: hash.clone(),
+            dispatch: dispatch.clone(),
+            core: core.clone(),
+            block: block.clone(),
             nan: *nan,
         }
     }
@@ -179,6 +194,10 @@ selection that leaves nothing is no error: the verb says what there is instead.
   --shape LIST   16x128; * is one dimension of any size (16x*), ... any number
                  of dimensions (...x64), [] none
   --hash LIST    first digits of the content hash; equal content, equal hash
+  --dispatch LIST  the dispatch, by the id in kernel_args_dump.json; in a dump
+                 that has tensors, too, all records of its task
+  --core LIST    a core that it was handed to: 3, 0-5
+  --block LIST   a block of it: 0-1
   --nan          holds a NaN: by its recorded statistics, else by its content
   --step LIST    the step, where one dump holds several runs: 2, 5-7
   --rank LIST    which dumps, where a run folder has one for each process

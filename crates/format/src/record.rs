@@ -397,6 +397,12 @@ impl IndexRecord {
         debug_assert!(body.len() - start <= MAX_RECORD_BYTES && (body.len() - start).is_multiple_of(8));
     }
 
+    /// Bytes that [`IndexRecord::encode`] takes.
+    pub(crate) fn encoded_bytes(&self) -> usize {
+        let dims = self.view().map_or(0, |view| usize::from(view.ndims).min(MAX_DIMS));
+        self.kind().fixed_bytes() + 2 * dims * size_of::<u64>() + self.tail.as_bytes().len()
+    }
+
     /// A record to decode into.
     pub(crate) fn scratch() -> IndexRecord {
         IndexRecord { record: DumpRecord::default(), tail: Vec::new() }

@@ -4,6 +4,7 @@
 mod beside;
 mod choose;
 mod detect;
+mod dispatched;
 mod entries;
 mod fields;
 mod held;

@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{
-    DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TaskId, TensorRecord,
-    TensorStats,
+    DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TaskId, TensorDesc,
+    TensorRecord, TensorStats,
 };
 
 use tensortap_geometry::is_contiguous;
 
 use crate::{
-    IndexRecord, Names, PayloadState, ScalarValue, TaskKey,
+    DispatchFacts, IndexRecord, Names, PayloadState, ScalarValue, TaskKey, dispatch_id,
     json::{Float, Hex64, Hex128},
     survey::active,
 };
@@ -94,8 +94,70 @@ pub struct Record {
     pub stats: Option<TensorStats>,
     /// The orchestration marked it.
     pub marked: bool,
+    /// The dispatch whose argument it is, in a dump of arguments alone (`--dump-args`). Such a record has neither content nor hash.
+    pub dispatch: Option<DispatchFacts>,
     /// String id of its own name; 0 when it has none but its kernel's.
     pub(crate) name: u32,
+}
+
+/// Whose an argument of a dispatch is.
+pub(crate) struct Argued {
+    pub(crate) index: u64,
+    pub(crate) thread: u32,
+    pub(crate) task_id: u64,
+    pub(crate) func_id: [u32; SLOTS_PER_TASK],
+    pub(crate) dispatch: DispatchFacts,
+}
+
+impl Argued {
+    /// A scalar that was handed over.
+    pub(crate) fn scalar(self, arg_index: u16, bits: u64, dtype: DType) -> Record {
+        let Argued { index, thread, task_id, func_id, dispatch } = self;
+        Record {
+            index,
+            thread,
+            task_id,
+            func_id,
+            role: Role::Input,
+            stage: DumpStage::BeforeDispatch,
+            arg_index,
+            kind: ArgumentKind::Scalar,
+            dtype,
+            ndims: 0,
+            shape: [0; MAX_DIMS],
+            strides: [0; MAX_DIMS],
+            start_offset: 0,
+            numel: 1,
+            in_flight: false,
+            payload: PayloadState::None,
+            hash: None,
+            scalar_bits: Some(bits),
+            bin_offset: 0,
+            bin_size: 0,
+            address: 0,
+            stats: None,
+            marked: false,
+            dispatch: Some(dispatch),
+            name: 0,
+        }
+    }
+
+    /// A tensor that was handed over, by a descriptor that makes sense.
+    pub(crate) fn tensor(self, arg_index: u16, desc: &TensorDesc, role: Role) -> Record {
+        let dtype = desc.dtype().unwrap_or(DType::UInt8);
+        Record {
+            role,
+            kind: ArgumentKind::Tensor,
+            ndims: desc.dims().len(),
+            shape: desc.shape,
+            strides: desc.strides,
+            start_offset: desc.start_offset,
+            numel: desc.dims().iter().fold(1, |numel: u64, dim| numel.saturating_mul(*dim)),
+            scalar_bits: None,
+            address: desc.buffer_addr,
+            ..self.scalar(arg_index, 0, dtype)
+        }
+    }
 }
 
 impl Record {
@@ -156,6 +218,7 @@ impl Record {
             address: tensor.map_or(0, |tensor| tensor.address),
             stats: record.stats().copied(),
             marked: record.is_marked(),
+            dispatch: None,
             name: tensor.map(|tensor| tensor.name).or(scalar.map(|scalar| scalar.name)).unwrap_or(0),
         })
     }
@@ -205,6 +268,12 @@ impl Record {
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         self.dtype.packed_bytes(self.numel).unwrap_or(u64::MAX)
+    }
+
+    /// Name of the dispatch whose argument it is; see [`dispatch_id`].
+    #[must_use]
+    pub fn dispatch_id(&self) -> Option<u64> {
+        self.dispatch.map(|of| dispatch_id(self.task_id, of.subtask_id, of.block_idx))
     }
 
     /// The value of a scalar.

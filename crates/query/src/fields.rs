@@ -174,7 +174,7 @@ impl Field {
 }
 
 /// Every field.
-pub static FIELDS: [Field; 47] = [
+pub static FIELDS: [Field; 50] = [
     Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
         .number()
         .width(5)
@@ -293,6 +293,29 @@ pub static FIELDS: [Field; 47] = [
     Field::new("thread", "THREAD", |_, row, out| push_number(out, row.record.thread.into()))
         .number()
         .sorted(|row| Some(row.record.thread.into())),
+    Field::new("dispatch_id", "DISPATCH", |_, row, out| {
+        if let Some(id) = row.record.dispatch_id() {
+            put(out, format_args!("{id:#018x}"));
+        }
+    })
+    .short("dispatch")
+    .people(|_, row, out| match row.record.dispatch_id() {
+        Some(id) => put(out, format_args!("{id:#x}")),
+        None => out.push('-'),
+    })
+    .sorted(|row| row.record.dispatch_id()),
+    Field::new("core_id", "CORE", |_, row, out| {
+        push_optional(out, row.record.dispatch.map(|of| of.core_id.into()));
+    })
+    .short("core")
+    .number()
+    .sorted(|row| row.record.dispatch.map(|of| of.core_id.into())),
+    Field::new("block_idx", "BLOCK", |_, row, out| {
+        push_optional(out, row.record.dispatch.map(|of| of.block_idx.into()));
+    })
+    .short("block")
+    .number()
+    .sorted(|row| row.record.dispatch.map(|of| of.block_idx.into())),
     Field::new("min", "MIN", |_, row, out| push_end(out, row, |s| s.min, |(min, _)| min))
         .people(|_, row, out| show_end(out, row, |s| s.min, |(min, _)| min))
         .width(8)
@@ -403,6 +426,20 @@ pub const LIST: [&str; 13] = [
     "bytes",
     "hash",
     "flags",
+];
+/// What `list` shows of a dump of arguments alone, whose records are those of dispatches and have no content.
+pub const LIST_DISPATCHES: [&str; 11] = [
+    "index",
+    "dispatch_id",
+    "task_name",
+    "kernels",
+    "core_id",
+    "block_idx",
+    "role",
+    "arg_index",
+    "dtype",
+    "shape",
+    "value",
 ];
 /// What `list --csv` has when nobody chooses.
 pub const LIST_CSV: [&str; 18] = [

@@ -1,6 +1,7 @@
 //! Selectors: which records of a dump are meant. They mean the same wherever a dump is read.
 
 mod condition;
+mod dispatches;
 mod empty;
 mod named;
 mod nan;
@@ -16,6 +17,7 @@ use crate::ids::{ArgChoice, IdRange};
 use crate::words::printable;
 use crate::{QueryError, SelectorError};
 use condition::Condition;
+use dispatches::Dispatches;
 use named::{NamedArgs, NamedTasks};
 use nan::NanRecords;
 
@@ -73,6 +75,12 @@ pub struct Selectors {
     pub shape: Vec<ShapePattern>,
     /// Beginnings of content hashes.
     pub hash: Vec<HashPrefix>,
+    /// Dispatches, by id: those whose arguments are meant, or the tasks they are of.
+    pub dispatch: Vec<IdRange>,
+    /// Cores that a dispatch was handed to.
+    pub core: Vec<IdRange>,
+    /// Blocks of a dispatch.
+    pub block: Vec<IdRange>,
     /// Only records that hold a NaN.
     pub nan: bool,
 }
@@ -94,8 +102,7 @@ impl Selectors {
     /// Everything that the records themselves say.
     fn conditions(&self, dump: &Dump) -> Result<Vec<Condition>, QueryError> {
         let info = dump.info();
-        let Selectors { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, nan: _ } =
-            self;
+        let Selectors { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, .. } = self;
         let mut conditions = Vec::new();
         if !task.is_empty() {
             conditions.push(task_condition(task, dump)?);
@@ -118,6 +125,11 @@ impl Selectors {
         push_list(&mut conditions, dtype, Condition::Dtype);
         push_list(&mut conditions, shape, Condition::Shape);
         push_list(&mut conditions, hash, Condition::Hash);
+        let Selectors { dispatch, core, block, .. } = self;
+        if !(dispatch.is_empty() && core.is_empty() && block.is_empty()) {
+            let wanted = Dispatches::of(dispatch, core, block, dump)?;
+            conditions.push(Condition::Dispatch(wanted));
+        }
         Ok(conditions)
     }
 }

@@ -11,6 +11,10 @@ use tensortap_format::{
 use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
 
+/// Why a dump that was made with `--dump-args` alone has no content.
+const ARGS_ALONE: &str =
+    "the dump has the arguments of dispatches alone, no content; --dump-tensor stores it";
+
 /// A dump, task by task.
 pub struct DumpCapture {
     dump: Dump,
@@ -39,6 +43,11 @@ impl DumpCapture {
             capture.contradicted = capture.check_dispatches()?;
         }
         Ok(capture)
+    }
+
+    /// Whether the dump has what kernels were handed, and no content.
+    fn is_of_args_alone(&self) -> bool {
+        self.dump.info().dump_args && self.dump.totals().total_tensors == 0
     }
 
     /// What kernels really received must be what was recorded of their tasks.
@@ -78,12 +87,17 @@ impl Capture for DumpCapture {
         if stage == DumpStage::AfterCompletion && is_unfinished {
             return Content::Missing("the task had not completed".into());
         }
-        captured.map_or_else(|| Content::Missing(self.why_missing(task, tensor.arg_index)), content)
+        match captured {
+            Some(_) if self.is_of_args_alone() => Content::Missing(ARGS_ALONE.into()),
+            Some(captured) => content(captured),
+            None => Content::Missing(self.why_missing(task, tensor.arg_index)),
+        }
     }
 
     fn why_missing(&self, task: Task<'_>, arg_index: u16) -> String {
         match task.uncaptured(arg_index) {
             Some(reason) => format!("it was not captured: {}", reason.text()),
+            None if self.is_of_args_alone() => ARGS_ALONE.into(),
             None => "the dump has no record of it; a filter or a loss kept it out".into(),
         }
     }

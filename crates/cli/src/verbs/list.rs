@@ -29,7 +29,8 @@ use crate::select::SelectArgs;
     tensortap list --sort -bytes --limit 10        the ten largest\n  \
     tensortap list --columns name,kernel,shape,hash\n  \
     tensortap list --task 1:2 --csv > records.csv\n  \
-    tensortap list my_dump --func softmax --json\n\n\
+    tensortap list my_dump --func softmax --json\n  \
+    tensortap list my_args --core 0-2 --block 1    of a dump made with --dump-args alone\n\n\
     `tensortap show INDEX` looks into one of the records. The dump of a run that still goes on, or that was torn, is \
     listed as far as it goes.")]
 pub struct ListArgs {
@@ -39,7 +40,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = SortKey::parse)]
     sort: Vec<SortKey>,
     /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, rank, value,
-    /// payload, numel, strides, start_offset, address, bin_offset, bin_size, thread; recorded statistics min, max,
+    /// payload, numel, strides, start_offset, address, bin_offset, bin_size, thread, dispatch, core, block; recorded statistics min, max,
     /// mean, std, zeros, nan, inf
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
     columns: Vec<&'static Field>,

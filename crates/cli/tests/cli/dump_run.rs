@@ -84,11 +84,12 @@ fn dispatches_are_told_alone_and_beside_tensors() {
     let folder = Folder::new();
     let alone = folder.good("run vector_example --dump-args --out a");
     assert!(alone.stdout.contains("  dump      arguments of 5 dispatches\n"), "{alone:?}");
-    assert!(alone.stdout.contains("    next    read a/kernel_args_dump.json\n"), "{alone:?}");
+    assert!(alone.stdout.contains("    next    tensortap list a\n"), "{alone:?}");
     let list = folder.good("list a");
-    assert!(list.stdout.contains("0 records") && list.stdout.contains("of 5 dispatches are in"), "{list:?}");
+    assert!(list.stdout.contains("18 records: 13 tensors with 832 KiB, 5 scalars\n"), "{list:?}");
+    assert!(list.stdout.contains("They are the arguments of 5 dispatches (--dump-args alone)"), "{list:?}");
     let verified = document(&folder.good("verify a --json"));
-    assert_eq!((&verified["verdict"], &verified["records"]), (&"ok".into(), &0.into()));
+    assert_eq!((&verified["verdict"], &verified["records"]), (&"ok".into(), &18.into()));
     let both = folder.good("run vector_example --dump-args --dump-tensor --out b");
     assert!(
         both.stdout.contains("18 records, level full")

@@ -1,6 +1,7 @@
 //! The `tensortap` binary as a user meets it: what it prints where, and how it exits.
 
 mod architecture;
+mod args_alone;
 mod bench;
 mod blame_evidence;
 #[path = "../common/mod.rs"]

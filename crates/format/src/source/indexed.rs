@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use tensortap_abi::RecordKind;
 
+use super::dispatched::Dispatched;
 use super::entries::{Entries, Entry};
 use crate::{
-    Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, PayloadState, Record, Tail,
-    TaskPart, Tasks, Uncaptured,
+    ArgumentRecord, Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, PayloadState,
+    Record, Tail, TaskPart, Tasks, Uncaptured,
     error::AtPath,
     files::is_being_written,
     index::{Index, ReadAhead, open_regular, read_up_to},
@@ -23,6 +24,8 @@ pub(crate) struct Indexed {
     entries: Entries,
     pub(super) tasks: TaskTable,
     pub(super) definitions: Definitions,
+    /// Of a dump that has arguments of dispatches and no records of tensors: what it lists in their place.
+    pub(super) dispatched: Option<Dispatched>,
     being_written: bool,
 }
 
@@ -35,11 +38,13 @@ impl Indexed {
         let mut entries = Entries::default();
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
         let mut crowded = None;
+        let mut dispatched = (!index.info.has_manifest()).then(Dispatched::default);
         let survey = Survey::of(&index, |lane, at, record| match record.kind() {
             RecordKind::Tensor | RecordKind::Scalar => {
                 crowded = crowded.or((!entries.push(at, lane)).then_some(at));
             }
             RecordKind::Task => tasks.see(record),
+            RecordKind::Dispatch => dispatched.iter_mut().for_each(|args| args.see(lane, at, record)),
             kind if kind.is_definition() => definitions.see(record),
             _ => {}
         })?;
@@ -49,7 +54,9 @@ impl Indexed {
         entries.shrink();
         tasks.finish();
         definitions.finish(&mut index.info.kernels);
-        Ok(Indexed { index, survey, entries, tasks, definitions, being_written })
+        // Whatever its header says, a dump that has records lists them.
+        let dispatched = dispatched.filter(|_| entries.len() == 0);
+        Ok(Indexed { index, survey, entries, tasks, definitions, dispatched, being_written })
     }
 
     pub(crate) fn path(&self) -> &PathBuf {
@@ -57,10 +64,13 @@ impl Indexed {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.dispatched.as_ref().map_or(self.entries.len(), Dispatched::len)
     }
 
     pub(super) fn record(&self, place: usize) -> Option<Result<Record, FormatError>> {
+        if let Some(dispatched) = &self.dispatched {
+            return dispatched.record(self, place, &mut ReadAhead::new());
+        }
         let entry = self.entries.get(place)?;
         let mut bytes = [0; MAX_ARGUMENT_BYTES];
         let read = read_up_to(&self.index.file, &mut bytes, entry.at).at("read", self.path());
@@ -72,6 +82,9 @@ impl Indexed {
         place: usize,
         window: &mut ReadAhead,
     ) -> Option<Result<Record, FormatError>> {
+        if let Some(dispatched) = &self.dispatched {
+            return dispatched.record(self, place, window);
+        }
         let entry = self.entries.get(place)?;
         let Index { file, path, bytes: limit, .. } = &self.index;
         let bytes = window.get(file, entry.at, MAX_ARGUMENT_BYTES, *limit).at("read", path);
@@ -114,6 +127,9 @@ impl Indexed {
                 next += u64::from(matches!(part, TaskPart::Argument(_)));
                 assembler.take(part);
             }
+        })?;
+        self.for_each_task_argument(|record| {
+            assembler.take(TaskPart::Argument(ArgumentRecord::from(record)));
         })?;
         Ok(assembler.finish(&self.index.info.kernels))
     }

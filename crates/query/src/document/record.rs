@@ -23,6 +23,10 @@ pub struct RecordDocument<'a> {
     /// Bytes that the whole content takes.
     bytes: u64,
     thread: u32,
+    /// The dispatch whose argument it is, in a dump of arguments alone.
+    dispatch_id: Option<String>,
+    core_id: Option<u32>,
+    block_idx: Option<u32>,
     flags: Vec<&'static str>,
 }
 
@@ -39,6 +43,9 @@ impl<'a> RecordDocument<'a> {
             kernels,
             bytes: record.content_bytes(),
             thread: record.thread,
+            dispatch_id: record.dispatch_id().map(|id| format!("{id:#018x}")),
+            core_id: record.dispatch.map(|of| of.core_id),
+            block_idx: record.dispatch.map(|of| of.block_idx),
             flags: flags(row).collect(),
         }
     }

@@ -6,6 +6,7 @@ use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump, Record, TaskKey, role_name};
 use tensortap::{DType, DumpStage};
 
+use super::dispatches::Dispatches;
 use super::named::{NamedArgs, NamedTasks};
 use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern};
@@ -27,6 +28,7 @@ pub enum Condition {
     Dtype(Vec<DType>),
     Shape(Vec<ShapePattern>),
     Hash(Vec<HashPrefix>),
+    Dispatch(Dispatches),
     Nan(NanRecords),
 }
 
@@ -56,6 +58,7 @@ impl Condition {
             Condition::Hash(prefixes) => {
                 record.hash.is_some_and(|hash| prefixes.iter().any(|prefix| prefix.starts(hash)))
             }
+            Condition::Dispatch(wanted) => wanted.holds(record),
             Condition::Nan(nans) => nans.holds(record),
         }
     }
@@ -78,6 +81,7 @@ impl Condition {
             Condition::Dtype(dtypes) => (format!("dtype {}", joined(dtypes, |dtype| dtype.name())), "dtypes"),
             Condition::Shape(_) => ("such shape".into(), "shapes"),
             Condition::Hash(_) => ("such hash".into(), "hashes"),
+            Condition::Dispatch(wanted) => (wanted.asked(), wanted.all()),
             Condition::Nan(_) => ("NaN".into(), "NaNs"),
         }
     }
@@ -106,6 +110,7 @@ impl Condition {
             Condition::Dtype(_) => Some((record.dtype.tag().into(), record.dtype.name().into())),
             Condition::Shape(_) => is_tensor.then(|| (record.numel, shape_text(record))),
             Condition::Hash(_) => record.hash.map(|hash| (0, format!("{hash:032x}")[..8].into())),
+            Condition::Dispatch(wanted) => wanted.facet(record),
             Condition::Nan(_) => None,
         }
     }
@@ -126,11 +131,11 @@ fn runs_any(record: &Record, funcs: &[u32]) -> bool {
     record.func_ids().any(|id| funcs.contains(&id))
 }
 
-fn ids_text(&(first, last): &IdRange, text: impl Fn(u64) -> String) -> String {
+pub fn ids_text(&(first, last): &IdRange, text: impl Fn(u64) -> String) -> String {
     if first == last { text(first) } else { format!("{}-{}", text(first), text(last)) }
 }
 
-fn ranges_text(ranges: &[IdRange]) -> String {
+pub fn ranges_text(ranges: &[IdRange]) -> String {
     ranges.iter().map(|range| ids_text(range, |id| id.to_string())).collect::<Vec<_>>().join(",")
 }
 

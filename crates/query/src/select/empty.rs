@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tensortap::format::{Dump, FormatError, KERNEL_ARGS_FILE};
+use tensortap::format::{Dump, FormatError};
 
 use super::condition::{Condition, Facet};
-use crate::number::{counted, counted_in};
+use crate::number::counted;
 
 /// As many values are named one by one; of more, the first and the last.
 const NAMED: usize = 8;
@@ -22,13 +22,7 @@ struct Seen<'c> {
 /// Explains in a sentence or two. Reads the records once.
 pub fn explain(conditions: &[Condition], dump: &Dump) -> Result<String, FormatError> {
     if dump.is_empty() {
-        return Ok(match dump.totals().dispatches {
-            0 => "The dump has no records.".into(),
-            count => {
-                let dispatches = counted_in(count, "dispatch", "dispatches");
-                format!("The dump has no records; the arguments of {dispatches} are in {KERNEL_ARGS_FILE}.")
-            }
-        });
+        return Ok("The dump has no records.".into());
     }
     let mut seen: Vec<Seen<'_>> = conditions.iter().map(Seen::new).collect();
     for record in dump.records() {

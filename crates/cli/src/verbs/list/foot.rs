@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tensortap::format::{Dump, KERNEL_ARGS_FILE, PassedOver, Tail, WhyPassedOver};
 use tensortap_query::{Counts, Part};
 
+use super::layout::lists_dispatches;
 use crate::dump_arg::quoted;
 use crate::losses::by_reason;
 use crate::program::program;
@@ -26,6 +27,14 @@ pub fn text(counts: &Counts, parts: &[Part<'_>]) -> String {
     let mut text = format!("\n{of}{records}: {tensors} with {}, {scalars}\n", bytes(tensor_bytes));
     if kept_back > 0 {
         let _ = writeln!(text, "{} of them shown (--limit).", grouped(selected - kept_back));
+    }
+    if parts.iter().all(|part| lists_dispatches(part.dump)) {
+        let dispatches = counted_in(sum(|dump| dump.totals().dispatches), "dispatch", "dispatches");
+        let _ = writeln!(
+            text,
+            "They are the arguments of {dispatches} (--dump-args alone): no content was stored."
+        );
+        return text;
     }
     let stored = bytes(sum(|dump| dump.totals().stored_bytes));
     let saved = bytes(sum(|dump| dump.totals().deduplicated_bytes));

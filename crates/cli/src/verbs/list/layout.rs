@@ -1,7 +1,8 @@
 //! Which columns a table has, and how wide they are, so that it fits the terminal.
 
+use tensortap::format::Dump;
 use tensortap_query::Rows;
-use tensortap_query::fields::{Field, LIST, fields};
+use tensortap_query::fields::{Field, LIST, LIST_DISPATCHES, fields};
 
 use super::table::width_of;
 use crate::fit::{SHORTEST, total};
@@ -11,7 +12,7 @@ const MOST: usize = 40;
 /// What a narrow terminal goes without, in this order: the other columns tell most of it.
 const DISPENSABLE: [&str; 3] = ["kind", "bytes", "role"];
 /// What goes, in this order, where shortened names and shapes leave no room for it.
-const LAST_TO_GO: [&str; 4] = ["task_name", "dtype", "hash", "flags"];
+const LAST_TO_GO: [&str; 5] = ["task_name", "dtype", "hash", "flags", "value"];
 /// What is shortened.
 const SHORTENED: [&str; 4] = ["task_name", "kernels", "shape", "strides"];
 
@@ -41,13 +42,20 @@ pub fn with_rank(rows: &Rows<'_>, chosen: &[Column], usual: &[Column]) -> Vec<Co
     rank.into_iter().chain(usual.iter().copied()).collect()
 }
 
+/// Whether the records of a dump are arguments of dispatches: it was made with `--dump-args` alone.
+pub fn lists_dispatches(dump: &Dump) -> bool {
+    dump.totals().total_tensors == 0 && !dump.is_empty()
+}
+
 /// The usual columns of a table: names, where any of the dumps has some, the rank of each of several, and the step where one
 /// holds several.
 pub fn usual(rows: &Rows<'_>) -> Vec<Column> {
     let has_names = rows.parts().iter().any(|part| part.dump.has_names());
     let has_steps = rows.parts().iter().any(|part| part.dump.steps().len() > 1);
     let step = Field::named(STEP).filter(|_| has_steps);
-    let others = fields(LIST).into_iter().filter(|field| has_names || field.key != "task_name");
+    let of_dispatches = rows.parts().iter().any(|part| lists_dispatches(part.dump));
+    let columns = if of_dispatches { fields(LIST_DISPATCHES).to_vec() } else { fields(LIST).to_vec() };
+    let others = columns.into_iter().filter(|field| has_names || field.key != "task_name");
     let usual: Vec<Column> = step.into_iter().chain(others).collect();
     with_rank(rows, &[], &usual)
 }

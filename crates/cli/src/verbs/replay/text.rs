@@ -28,12 +28,17 @@ pub fn of(report: &ReplayReport) -> String {
 fn head(report: &ReplayReport) -> String {
     let word = match replay_verdict(report) {
         "pass" => output::verdict("PASS", true),
-        "none" => output::verdict("NOTHING CHECKED", false),
+        "none" => output::verdict("NOTHING TO REPLAY", false),
+        _ if report.nothing_compared() => output::verdict("FAIL: nothing was compared", false),
         _ => output::verdict("FAIL", false),
     };
     let mut text = format!("replay of {}: {word}\n", report.source);
-    if let Some(task) = report.tasks.first() {
-        text += &format!("  check      {}\n", meaning(task.check, report.passed()));
+    match report.tasks.first() {
+        Some(TaskReport { check: Check::Captured, .. }) if report.nothing_compared() => {
+            text += "  check      none: the capture has no outputs to compare; --reference judges by the kernels' references\n";
+        }
+        Some(task) => text += &format!("  check      {}\n", meaning(task.check, report.passed())),
+        None => {}
     }
     let (scenes, on) = (report.scenes.join(", "), report.replayed_on.join(", "));
     let captured = report.captured_on.join(", ");

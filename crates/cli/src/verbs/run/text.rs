@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use tensortap::format::KERNEL_ARGS_FILE;
 use tensortap::judge::{Metrics, Worst};
 use tensortap::values::Value;
 use tensortap::{DumpLevel, DumpReport, GoldenVerdict, LiveReport, OutputVerdict, RunReport, WrongTask};
@@ -235,9 +234,7 @@ fn next(dump: &DumpReport, report: &RunReport, again: &str) -> Vec<(&'static str
     let named = newest_or(&dump.dir);
     let differs = dump.live.as_ref().is_some_and(|live| live.differing > 0);
     let wrong = report.golden == GoldenVerdict::Fail || differs;
-    let read = || format!("read {}", dump.dir.join(KERNEL_ARGS_FILE).display());
     match (dump.level, wrong) {
-        (DumpLevel::Off, false) => vec![("  next", read())],
         (DumpLevel::Off, true) => recorded("  next", again),
         (_, false) => vec![("  next", format!("{} list{named}", program()))],
         (DumpLevel::Full, true) => vec![("  next", format!("{} blame{named} --reference", program()))],

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tensortap::DumpLevel;
 use tensortap::TaskId;
-use tensortap::format::{ArgumentKind, Dump, Loss, Names, PayloadState, Record, role_name};
+use tensortap::format::{ArgumentKind, DispatchFacts, Dump, Loss, Names, PayloadState, Record, role_name};
 use tensortap::values::Element;
 
 use tensortap_query::Related;
@@ -22,6 +22,14 @@ pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {
     let Names { scope, task_name, arg_name, .. } = dump.names(record);
     if let Some(title) = task_title(scope, task_name) {
         facts.add("name", &title);
+    }
+    if let (Some(id), Some(of)) = (record.dispatch_id(), record.dispatch) {
+        let DispatchFacts { core_id, block_idx, subtask_id, .. } = of;
+        let core = of.core_type().name();
+        facts.add(
+            "dispatch",
+            &format!("{id:#018x}, block {block_idx}, slot {subtask_id}, core {core_id} ({core})"),
+        );
     }
     let (role, stage) = (role_name(record.role), record.stage.name());
     let named = arg_name.map(|name| format!(" ({})", printable(name))).unwrap_or_default();
@@ -124,6 +132,9 @@ fn payload(dump: &Dump, record: &Record) -> String {
                 "the first {size} of {all} bytes, at {offset} of {}; the rest was not stored",
                 printable(&file)
             )
+        }
+        PayloadState::None if record.dispatch.is_some() => {
+            "none: a dump of arguments alone; --dump-tensor with it stores content".into()
         }
         PayloadState::None => format!("none: {}", why_none(dump)),
         PayloadState::Dropped => why_dropped(dump, record).into(),

@@ -1,0 +1,142 @@
+//! Arguments of dispatches as records: what a dump of arguments alone (`--dump-args`) has to list. Such a dump knows what every
+//! kernel was handed, and nothing of what tensors held.
+
+use std::collections::HashSet;
+
+use tensortap_abi::{DType, NO_KERNEL, Role, SLOTS_PER_TASK};
+
+use super::indexed::Indexed;
+use crate::{
+    Dispatch, DispatchArg, DispatchFacts, FormatError, IndexRecord, KernelInfo, Record,
+    dispatch::sound_dtype,
+    error::AtPath,
+    index::{Index, ReadAhead},
+    survey::active,
+    view::Argued,
+};
+
+/// Where each dispatch lies, and which of all arguments is its first.
+#[derive(Default)]
+pub(super) struct Dispatched {
+    entries: Vec<DispatchEntry>,
+    args: usize,
+}
+
+#[derive(Clone, Copy)]
+struct DispatchEntry {
+    at: u64,
+    bytes: usize,
+    lane: u32,
+    first: usize,
+}
+
+impl Dispatched {
+    pub(super) fn see(&mut self, lane: u32, at: u64, record: &IndexRecord) {
+        let args = Dispatch::new(record).map_or(0, |dispatch| sound_args(&dispatch).count());
+        if args > 0 {
+            let bytes = record.encoded_bytes();
+            self.entries.push(DispatchEntry { at, bytes, lane, first: self.args });
+            self.args += args;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.args
+    }
+
+    /// The dispatch that an argument is of.
+    fn entry(&self, place: usize) -> Option<&DispatchEntry> {
+        let behind = self.entries.partition_point(|entry| entry.first <= place);
+        self.entries.get(behind.checked_sub(1)?).filter(|_| place < self.args)
+    }
+
+    /// The argument at a place.
+    pub(super) fn record(
+        &self,
+        of: &Indexed,
+        place: usize,
+        window: &mut ReadAhead,
+    ) -> Option<Result<Record, FormatError>> {
+        let entry = self.entry(place)?;
+        let Index { file, path, bytes: limit, .. } = &of.index;
+        let bytes = window.get(file, entry.at, entry.bytes, *limit).at("read", path);
+        Some(bytes.and_then(|bytes| {
+            let changed = |reason| of.index.changed(entry.at, reason);
+            let mut record = IndexRecord::scratch();
+            record.decode_from(bytes).map_err(changed)?;
+            let dispatch = Dispatch::new(&record).ok_or_else(|| changed("the record became another"))?;
+            let arg = sound_args(&dispatch).nth(place - entry.first);
+            let arg = arg.ok_or_else(|| changed("the record became another"))?;
+            Ok(of.dispatch_argument(place as u64, entry.lane, &dispatch, arg))
+        }))
+    }
+}
+
+/// Arguments that a record can say: a damaged descriptor or tag stays in the index, and in `kernel_args_dump.json` without its view.
+fn sound_args(dispatch: &Dispatch) -> impl Iterator<Item = &DispatchArg> {
+    dispatch.args.iter().filter(|arg| match arg {
+        DispatchArg::Tensor { desc, .. } => sound_dtype(desc).is_some_and(|dtype| {
+            let numel = desc.dims().iter().try_fold(1_u64, |numel, dim| numel.checked_mul(*dim));
+            numel.and_then(|numel| dtype.packed_bytes(numel)).is_some()
+        }),
+        DispatchArg::Scalar { dtype, .. } => dtype.is_some(),
+    })
+}
+
+impl Indexed {
+    fn dispatch_argument(&self, index: u64, thread: u32, of: &Dispatch, arg: &DispatchArg) -> Record {
+        let &Dispatch { task_id, func_id, core_id, subtask_id, block_idx, .. } = of;
+        let mut kernels = [NO_KERNEL; SLOTS_PER_TASK];
+        if let Some(slot) = kernels.get_mut(subtask_id as usize) {
+            *slot = func_id;
+        }
+        let task_kernels = self.tasks.get(task_id).func_id;
+        let dispatch = DispatchFacts { subtask_id, block_idx, func_id, core_id };
+        let argued = Argued { index, thread, task_id, func_id: kernels, dispatch };
+        match *arg {
+            DispatchArg::Scalar { arg_index, bits, dtype } => {
+                argued.scalar(arg_index, bits, dtype.unwrap_or(DType::UInt64))
+            }
+            DispatchArg::Tensor { arg_index, ref desc, .. } => {
+                let declared = active(&task_kernels).chain([func_id]);
+                argued.tensor(arg_index, desc, declared_role(&self.index.info.kernels, declared, arg_index))
+            }
+        }
+    }
+
+    /// Arguments of tasks, from the first dispatch of each: all of a task's dispatches share one list.
+    pub(super) fn for_each_task_argument(&self, mut each: impl FnMut(&Record)) -> Result<(), FormatError> {
+        let Some(dispatched) = &self.dispatched else { return Ok(()) };
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut window = ReadAhead::new();
+        let ends = dispatched.entries.iter().skip(1).map(|next| next.first).chain([dispatched.args]);
+        for (entry, end) in dispatched.entries.iter().zip(ends) {
+            for place in entry.first..end {
+                let Some(record) = dispatched.record(self, place, &mut window).transpose()? else { break };
+                if place == entry.first && !seen.insert(record.task_id) {
+                    break;
+                }
+                each(&record);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the kernels of a task declare an argument, all together; both ways where none of them does.
+fn declared_role(kernels: &[KernelInfo], of: impl Iterator<Item = u32>, arg_index: u16) -> Role {
+    let declared = of
+        .filter_map(|id| kernels.iter().find(|kernel| kernel.func_id == id))
+        .filter_map(|kernel| kernel.signature.get(usize::from(arg_index)));
+    let (reads, writes) = declared.fold((false, false), |(reads, writes), kind| match kind.as_str() {
+        "IN" => (true, writes),
+        "OUT" => (reads, true),
+        "INOUT" => (true, true),
+        _ => (reads, writes),
+    });
+    match (reads, writes) {
+        (true, false) => Role::Input,
+        (false, true) => Role::Output,
+        _ => Role::InOut,
+    }
+}
