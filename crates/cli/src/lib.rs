@@ -29,6 +29,7 @@ mod select;
 mod stream_table;
 mod usage;
 mod verbs;
+mod version;
 
 use std::process::ExitCode;
 
@@ -44,13 +45,18 @@ use crate::verbs::Verb;
 #[derive(Parser)]
 #[command(
     name = "tensortap",
-    version,
+    version = version::SHORT.as_str(),
+    long_version = version::LONG.as_str(),
     after_help = "First steps:\n  \
         tensortap run paged_attention --dump-tensor   run a scene, check its result, record every task\n  \
         tensortap list                                see what was recorded\n  \
         tensortap show INDEX                          look into one of the records\n  \
         tensortap scenes                              see what can be run\n  \
-        tensortap run --help                          see what can be changed",
+        tensortap run --help                          see what can be changed\n\n\
+        Topics:\n  \
+        tensortap help selectors                      which records a verb is about\n  \
+        tensortap help faults                         kernels damaged on purpose\n  \
+        tensortap help rules                          how far a record may be from its golden",
     // Colour is kept for verdicts.
     styles = Styles::plain(),
     max_term_width = 100
@@ -60,6 +66,11 @@ struct Cli {
     common: CommonArgs,
     #[command(subcommand)]
     verb: Option<Verb>,
+}
+
+/// The command line, with the name of this program.
+fn command() -> clap::Command {
+    program::named(Cli::command())
 }
 
 /// The scenes of the `tensortap` binary: the built-in ones, and, hidden, those made for tests and those that `bench` measures.
@@ -82,7 +93,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let output = Output::new(&cli.common);
     let outcome = match &cli.verb {
         Some(verb) => verb.run(&registry, output),
-        None => output.text(&program::named(Cli::command()).render_help().to_string()).map(|()| Exit::Good),
+        None => output.text(&command().render_help().to_string()).map(|()| Exit::Good),
     };
     let scene = cli.verb.as_ref().and_then(Verb::scene);
     outcome.unwrap_or_else(|error| error::report(&error, scene, output)).into()

@@ -2,13 +2,16 @@
 
 mod bench;
 mod blame;
+mod completions;
 mod diff;
 mod export;
 mod extract;
 mod faults;
 mod list;
+mod man;
 mod repair;
 mod replay;
+mod rules;
 mod run;
 mod scenes;
 mod show;
@@ -55,10 +58,16 @@ pub enum Verb {
     Repair(repair::RepairArgs),
     /// Measure tensortap itself
     Bench(bench::BenchArgs),
+    /// Print what a shell needs to complete words
+    Completions(completions::CompletionsArgs),
+    /// Print or install man pages
+    Man(man::ManArgs),
     #[command(hide = true, about = select::PAGE, help_template = "{about}\n", disable_help_flag = true)]
     Selectors(SelectorsArgs),
     #[command(hide = true, about = faults::page(), help_template = "{about}\n", disable_help_flag = true)]
     Faults(FaultsArgs),
+    #[command(hide = true, about = rules::PAGE, help_template = "{about}\n", disable_help_flag = true)]
+    Rules(rules::RulesArgs),
 }
 
 /// A device in this process takes it along when a kernel crashes; at least it is said which, and the status is right.
@@ -89,6 +98,9 @@ impl Verb {
             Verb::Bench(args) => bench::run(args, tensortap_bench::registry_with(registry), output),
             Verb::Selectors(_) => select::print_page(output),
             Verb::Faults(_) => faults::run(output),
+            Verb::Rules(_) => rules::run(output),
+            Verb::Completions(args) => completions::run(args, output),
+            Verb::Man(args) => man::run(args, output),
         }
     }
 
@@ -109,7 +121,10 @@ impl Verb {
             | Verb::Repair(_)
             | Verb::Bench(_)
             | Verb::Selectors(_)
-            | Verb::Faults(_) => None,
+            | Verb::Faults(_)
+            | Verb::Rules(_)
+            | Verb::Completions(_)
+            | Verb::Man(_) => None,
         }
     }
 }

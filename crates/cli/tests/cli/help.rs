@@ -29,6 +29,8 @@ fn every_verb_has_help_with_an_example() {
         "bench dump",
         "bench read",
         "bench diff",
+        "completions",
+        "man",
     ] {
         let outcome = tensortap(&format!("{verb} --help"));
         assert_eq!(outcome.code, Some(0), "{verb}: {outcome:?}");
@@ -62,6 +64,99 @@ fn faults_have_a_page_with_a_line_for_each_kind() {
     for kind in tensortap::scene::FaultKind::ALL {
         let line = format!("\n  {:8}  {}\n", kind.name(), kind.about());
         assert!(page.stdout.contains(&line), "no {kind} in {page:?}");
+    }
+}
+
+#[test]
+fn topics_are_named_where_help_begins_and_each_has_its_page() {
+    let help = tensortap("help").stdout;
+    let (_, topics) = help.split_once("Topics:\n").expect("topics");
+    let topics: Vec<&str> = topics.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert_eq!(topics, ["selectors", "faults", "rules"]);
+    for topic in topics {
+        let page = tensortap(&format!("help {topic}"));
+        assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""), "{page:?}");
+        assert_eq!(tensortap(topic).stdout.trim_end(), page.stdout.trim_end());
+        assert!(page.stdout.lines().all(|line| line.chars().count() <= 80), "{page:?}");
+        assert!(page.stdout.to_lowercase().starts_with(topic), "{page:?}");
+    }
+}
+
+/// Verbs that help names, one by one.
+fn verbs() -> Vec<String> {
+    let help = tensortap("help").stdout;
+    let (_, verbs) = help.split_once("Commands:\n").expect("verbs");
+    let (verbs, _) = verbs.split_once("\n\n").expect("their end");
+    let verbs = verbs.lines().filter_map(|line| line.split_whitespace().next().map(String::from));
+    verbs.filter(|verb| verb != "help").collect()
+}
+
+#[test]
+fn completions_know_every_verb_and_its_options() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = tensortap(&format!("completions {shell}"));
+        assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""), "{script:?}");
+        for word in verbs().iter().map(String::as_str).chain(["dump-tensor", "allow-inexact"]) {
+            assert!(script.stdout.contains(word), "{shell} does not know {word}");
+        }
+    }
+    let bash = std::process::Command::new("bash")
+        .args(["-n", "-c", &tensortap("completions bash").stdout])
+        .output()
+        .expect("bash runs");
+    assert!(bash.status.success(), "{bash:?}");
+    let unknown = tensortap("completions csh");
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("bash, elvish, fish, powershell, zsh"), "{unknown:?}");
+}
+
+#[test]
+fn man_has_a_page_for_the_command_and_each_verb() {
+    let folder = Folder::new();
+    let page = folder.good("man").stdout;
+    assert!(page.contains(".TH tensortap 1") && page.contains("Topics:"), "{page}");
+    let wrote = folder.good("man pages/man1");
+    let names: std::collections::BTreeSet<String> = std::fs::read_dir(folder.path("pages/man1"))
+        .expect("it is there")
+        .map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"))
+        .collect();
+    let mut expected: std::collections::BTreeSet<String> =
+        verbs().iter().map(|verb| format!("tensortap-{verb}.1")).collect();
+    expected.insert("tensortap.1".into());
+    expected.extend(["dispatch", "dump", "read", "diff"].map(|what| format!("tensortap-bench-{what}.1")));
+    assert_eq!(names, expected);
+    assert!(wrote.stdout.contains(&format!("{} pages in pages/man1", names.len())), "{wrote:?}");
+    let list = std::fs::read_to_string(folder.path("pages/man1/tensortap-list.1")).expect("a page");
+    assert!(list.contains(".TH tensortap-list 1") && list.contains("\\-\\-sort"), "{list}");
+    std::fs::write(folder.path("taken"), "").expect("a file");
+    let refused = folder.tensortap("man taken");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.stderr.starts_with("error: cannot make the folder taken"), "{refused:?}");
+}
+
+#[test]
+fn the_version_names_the_commit_and_what_the_build_can_do() {
+    let git = std::process::Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
+    let commit = git
+        .ok()
+        .filter(|said| said.status.success())
+        .map(|said| String::from_utf8(said.stdout).expect("hex"));
+    let version = tensortap("--version");
+    assert_eq!((version.code, version.stderr.as_str()), (Some(0), ""), "{version:?}");
+    let first = version.stdout.lines().next().expect("a line");
+    assert_eq!(tensortap("-V").stdout.trim_end(), first);
+    match commit {
+        // The binary may be older than the last commit; then it is that of another.
+        Some(commit) => {
+            let (_, named) = first.split_once('(').expect("a commit");
+            assert_eq!(named.trim_end_matches(')').len(), commit.trim().len(), "{first}");
+        }
+        None => assert!(first.starts_with(concat!("tensortap ", env!("CARGO_PKG_VERSION"))), "{first}"),
+    }
+    for word in
+        ["platforms  a2a3sim, a5sim", "tensormap_and_ringbuffer", "safetensors", "manifest 1, index 2"]
+    {
+        assert!(version.stdout.contains(word), "no {word} in {version:?}");
     }
 }
 
