@@ -177,6 +177,12 @@ pub fn terminal_width() -> Option<usize> {
     (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
+/// Lines of the terminal that standard output is; `None` when it is none.
+pub fn terminal_height() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_row > 0).then(|| usize::from(size.ws_row))
+}
+
 /// A word that says whether something is right.
 pub fn verdict(word: &str, good: bool) -> String {
     let color = if good { AnsiColor::Green } else { AnsiColor::Red };

@@ -44,9 +44,12 @@ pub struct ListArgs {
     /// mean, std, zeros, nan, inf
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
     columns: Vec<&'static Field>,
-    /// Show at most this many records; the foot still counts them all
+    /// Show at most this many records; the foot still counts them all [default: what fits the terminal; all in a pipe or file]
     #[arg(long, value_name = "N", value_parser = whole(0_u64..))]
     limit: Option<u64>,
+    /// Show every record, on a terminal, too
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
     /// Print comma-separated values with a head line and nothing else
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -71,7 +74,9 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
     let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
     let parts = set.members().iter().zip(&selections);
     let parts = parts.map(|(Member { dump, rank, .. }, selection)| Part { dump, selection, rank: *rank });
-    let rows = Rows::new(parts.collect(), &args.sort, args.limit)?;
+    let parts: Vec<Part<'_>> = parts.collect();
+    let screen = args.screen(parts.len(), output);
+    let rows = Rows::new(parts, &args.sort, args.limit.or(screen))?;
     if output.json {
         output.stream(|out| ListDocument::of(&rows).write(out))?;
     } else if args.csv {
@@ -82,9 +87,26 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
         let choice =
             if args.columns.is_empty() { Choice::Usual(&usual) } else { Choice::Columns(&args.columns) };
         let width = args.width.or_else(crate::output::terminal_width);
-        output.stream(|out| table::write(out, &rows, choice, width))?;
+        let why_limited = if screen.is_some() { foot::SCREEN } else { foot::LIMIT };
+        output.stream(|out| table::write(out, &rows, choice, width, why_limited))?;
     }
     Ok(Exit::Good)
+}
+
+/// Lines around the records of one dump: a title, the head, the foot, and the prompt that comes after.
+const AROUND: usize = 10;
+/// As many records are shown on the smallest screen.
+const LEAST: usize = 5;
+
+impl ListArgs {
+    /// Records that a screen takes, where a person looks at one and did not say how many.
+    fn screen(&self, dumps: usize, output: Output) -> Option<u64> {
+        if self.all || self.limit.is_some() || self.csv || output.json {
+            return None;
+        }
+        let rows = crate::output::terminal_height()?;
+        Some(rows.saturating_sub(AROUND + dumps - dumps.min(1)).max(LEAST) as u64)
+    }
 }
 
 /// Writes the names of the columns, then a line per record: nothing shortened, no foot.

@@ -94,6 +94,28 @@ fn no_table_is_wider_than_the_terminal_and_what_is_missing_is_named() {
 }
 
 #[test]
+fn a_list_fits_the_screen_unless_all_is_asked_for_and_a_pipe_has_it_whole() {
+    let folder = Folder::new();
+    folder.good("run paged_attention --dump-tensor=meta --out d");
+    let records = |text: &str| table(text, "INDEX").len() - 1;
+    let piped = folder.good("list d").stdout;
+    let total = records(&piped);
+    assert!(total > 50 && !piped.contains("screen"), "{piped}");
+    let screen = on_screen(&folder, "list d", 200);
+    assert_eq!(records(&screen), 14, "{screen}");
+    assert!(screen.lines().count() < 24, "{screen}");
+    let said = "14 of them shown (what fits the screen; --all shows every one, --limit N as many).";
+    assert!(screen.contains(said), "{screen}");
+    assert!(screen.contains(&format!("{total} records: ")), "{screen}");
+    for (line, shown) in [("list d --all", total), ("list d --limit 40", 40), ("list d --index 0-13", 14)] {
+        let text = on_screen(&folder, line, 200);
+        assert_eq!(records(&text), shown, "{line}: {text}");
+        assert!(!text.contains("screen"), "{line}: {text}");
+    }
+    assert_eq!(on_screen(&folder, "list d --csv", 200).lines().count(), total + 1);
+}
+
+#[test]
 fn a_run_of_more_than_a_second_shows_a_bar_and_removes_it() {
     for runtime in tensortap::RUNTIMES.iter().map(|r| r.name()) {
         let text = on_terminal(&format!("run hang --runtime {runtime} --stall-timeout 2s"));

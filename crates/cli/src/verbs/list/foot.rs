@@ -11,13 +11,18 @@ use crate::losses::by_reason;
 use crate::program::program;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
 
+/// What kept records back: what the caller asked for.
+pub const LIMIT: &str = "--limit";
+/// The same where nobody asked: the screen has no room for more.
+pub const SCREEN: &str = "what fits the screen; --all shows every one, --limit N as many";
+
 /// The counts where there is nothing to count.
 pub fn none_text(dump: &Dump) -> String {
     format!("0 of {}. ", counted(dump.len(), "record"))
 }
 
 /// What is selected of how much, and what the files hold.
-pub fn text(counts: &Counts, parts: &[Part<'_>]) -> String {
+pub fn text(counts: &Counts, parts: &[Part<'_>], why_limited: &str) -> String {
     let Counts { tensors, scalars, tensor_bytes, kept_back } = *counts;
     let sum = |of: fn(&Dump) -> u64| parts.iter().map(|part| of(part.dump)).sum::<u64>();
     let (selected, all) = (counts.records(), sum(Dump::len));
@@ -26,7 +31,7 @@ pub fn text(counts: &Counts, parts: &[Part<'_>]) -> String {
     let records = counted(all, "record");
     let mut text = format!("\n{of}{records}: {tensors} with {}, {scalars}\n", bytes(tensor_bytes));
     if kept_back > 0 {
-        let _ = writeln!(text, "{} of them shown (--limit).", grouped(selected - kept_back));
+        let _ = writeln!(text, "{} of them shown ({why_limited}).", grouped(selected - kept_back));
     }
     if parts.iter().all(|part| lists_dispatches(part.dump)) {
         let dispatches = counted_in(sum(|dump| dump.totals().dispatches), "dispatch", "dispatches");

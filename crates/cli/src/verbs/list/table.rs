@@ -16,12 +16,13 @@ use tensortap_query::{Part, Rows};
 /// Records that have a say in the widths.
 const MEASURED_RECORDS: usize = 512;
 
-/// Writes head, rows and foot. `width` is that of the terminal, if there is one.
+/// Writes head, rows and foot. `width` is that of the terminal, if there is one; `why_limited` says what keeps records back.
 pub fn write(
     out: &mut dyn Write,
     rows: &Rows<'_>,
     choice: Choice<'_>,
     width: Option<usize>,
+    why_limited: &str,
 ) -> anyhow::Result<()> {
     for part in rows.parts() {
         writeln!(out, "{}", title(part.dump))?;
@@ -35,7 +36,7 @@ pub fn write(
             writeln!(out, "{}{}", foot::none_text(dump), selection.why_empty(dump)?)?;
         }
     } else {
-        write!(out, "{}", foot::text(&counts, rows.parts()))?;
+        write!(out, "{}", foot::text(&counts, rows.parts(), why_limited))?;
     }
     for doubt in rows.parts().iter().filter_map(|part| part.selection.doubt()) {
         writeln!(out, "{doubt}.")?;
