@@ -6,7 +6,8 @@ use tensortap_abi::{
     LARGE_PAYLOAD_ALIGN, MAX_ARGS,
 };
 use tensortap_collector::PayloadPath;
-use tensortap_scene::Scene;
+use tensortap_format::{is_pattern, word_fits};
+use tensortap_scene::{KernelDef, Scene};
 
 use crate::{Error, LiveConfig, Unknown};
 
@@ -42,7 +43,7 @@ pub struct DumpConfig {
     pub dump_args: bool,
     /// Task ids, first and last of each range; empty for all.
     pub tasks: Vec<(u64, u64)>,
-    /// Kernels by name or `func_id`; empty for all.
+    /// Kernels by name, pattern (`add*`, `?mm`) or `func_id`; empty for all.
     pub funcs: Vec<String>,
     /// Arguments by `arg_index`; empty for all.
     pub args: Vec<u16>,
@@ -169,8 +170,9 @@ impl DumpConfig {
         if !self.funcs.is_empty() {
             filter.funcs = [0; 4];
             for name in &self.funcs {
-                let id = func_id(scene, name)?;
-                filter.funcs[id as usize / 64] |= 1 << (id % 64);
+                for id in func_ids(scene, name)? {
+                    filter.funcs[id as usize / 64] |= 1 << (id % 64);
+                }
             }
         }
         if !self.args.is_empty() {
@@ -190,9 +192,13 @@ impl DumpConfig {
     }
 }
 
-fn func_id(scene: &dyn Scene, name: &str) -> Result<u32, Error> {
-    let kernels = scene.kernels();
-    let found = kernels.iter().find(|k| k.name == name || name.parse() == Ok(k.func_id));
-    let known = kernels.iter().map(|k| k.name);
-    found.map(|k| k.func_id).filter(|&id| id < 256).ok_or_else(|| Unknown::new("kernel", name, known).into())
+/// The kernels that a name, number or pattern means; a pattern may mean none.
+fn func_ids(scene: &dyn Scene, word: &str) -> Result<Vec<u32>, Error> {
+    let kernels = || scene.kernels().iter().filter(|k| k.func_id < 256);
+    let is_meant = |k: &&KernelDef| word_fits(word, k.name) || word.parse() == Ok(k.func_id);
+    let meant: Vec<u32> = kernels().filter(is_meant).map(|k| k.func_id).collect();
+    if meant.is_empty() && !is_pattern(word) {
+        return Err(Unknown::new("kernel", word, scene.kernels().iter().map(|k| k.name)).into());
+    }
+    Ok(meant)
 }

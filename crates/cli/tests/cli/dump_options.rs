@@ -38,6 +38,29 @@ fn a_level_by_name_number_or_neither_reaches_the_manifest() {
 }
 
 #[test]
+fn kernels_are_chosen_by_pattern_and_what_is_known_only_afterwards_is_refused_with_what_works() {
+    let (manifest, run) = dumped("vector_example", "--dump-tensor --dump-func add*");
+    assert_eq!(distinct(&manifest, "func_id"), [json!([0]), json!([1])]);
+    assert_eq!(run["dump"]["records"], 14 - 3 + 3);
+    let (nothing, run) = dumped("vector_example", "--dump-tensor --dump-func zz*");
+    assert_eq!((records(&nothing).len(), &run["dump"]["filtered_records"]), (0, &18.into()));
+    let folder = Folder::new();
+    for (line, works) in [
+        ("--dump-task mul", "--dump-func"),
+        ("--dump-task inner/t3", "list --task NAME"),
+        ("--dump-arg scores", "list --arg NAME"),
+        ("--dump-func zz", "there are: add, add_scalar, mul"),
+    ] {
+        let refused = folder.tensortap(&format!("run vector_example --dump-tensor {line}"));
+        assert_eq!(refused.code, Some(2), "{line}: {refused:?}");
+        assert!(
+            refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ").contains(works),
+            "{line}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn level_off_is_a_run_without_a_dump() {
     let folder = Folder::new();
     let run = document(&folder.good("run vector_example --dump-tensor=off --json"));

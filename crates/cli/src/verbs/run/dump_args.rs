@@ -50,15 +50,15 @@ pub struct DumpArgs {
     out: Option<PathBuf>,
 
     /// Only these tasks, by id or range: 3,0x100000000-0x10000000f
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_range)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_tasks)]
     dump_task: Vec<IdRange>,
 
-    /// Only tasks with these kernels, by name or func_id
+    /// Only tasks with these kernels, by name, pattern or func_id: add*,3
     #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
     dump_func: Vec<String>,
 
     /// Only these arguments, by position: tensors first, then scalars
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = whole(0..=LAST_ARG))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_arg)]
     dump_arg: Vec<u16>,
 
     /// Only what tasks were given (before) or what they produced (after)
@@ -249,6 +249,29 @@ fn parse_level(text: &str) -> Result<DumpLevel, String> {
     })
 }
 
+/// Tasks by number. Names and scopes are matched by whoever reads the dump; a device only has numbers while it runs.
+fn parse_tasks(text: &str) -> Result<IdRange, String> {
+    let is_name = text.trim().starts_with(|c: char| !c.is_ascii_digit() && c != '-' && c != ':');
+    parse_task_range(text).map_err(|error| match is_name {
+        true => "while a run lasts, tasks are chosen by id or range (3, 1:2, 0x100000000-0x10000000f), and kernels by \
+                 --dump-func; names and scopes are known to those who read the dump: list --task NAME"
+            .into(),
+        false => error.to_string(),
+    })
+}
+
+/// Arguments by position, for the same reason.
+fn parse_arg(text: &str) -> Result<u16, String> {
+    let is_name = text.trim().starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '*');
+    match text.trim().parse::<u16>() {
+        Ok(arg) if arg <= LAST_ARG => Ok(arg),
+        _ if is_name => Err("while a run lasts, arguments are chosen by position, tensors first (0, 2); names are known to those \
+                             who read the dump: list --arg NAME"
+            .into()),
+        _ => Err(format!("a whole number from 0 to {LAST_ARG} is expected")),
+    }
+}
+
 fn policy(word: &str) -> DumpPolicy {
     if word == "drop" { DumpPolicy::Drop } else { DumpPolicy::Block }
 }
@@ -361,6 +384,21 @@ mod tests {
         assert_eq!(args.out(), Some("here".into()));
         // All but those that switch recording on.
         assert_eq!(args.given().len(), 17);
+    }
+
+    #[test]
+    fn what_a_running_device_cannot_choose_by_is_answered_with_what_it_can() {
+        for (text, works) in
+            [("mul", "--dump-func"), ("layer 1/k_proj", "1:2"), ("*norm", "list --task NAME")]
+        {
+            let refusal = parse_tasks(text).unwrap_err();
+            assert!(refusal.contains(works), "{text}: {refusal}");
+        }
+        assert_eq!(parse_tasks("1:2"), Ok((0x1_0000_0002, 0x1_0000_0002)));
+        assert!(!parse_tasks("5-3").unwrap_err().contains("--dump-func"));
+        assert_eq!(parse_arg("2"), Ok(2));
+        assert!(parse_arg("scores").unwrap_err().contains("list --arg NAME"));
+        assert!(parse_arg("48").unwrap_err().contains("from 0 to 47"));
     }
 
     #[test]
