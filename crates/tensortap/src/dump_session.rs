@@ -1,6 +1,6 @@
 //! One dump, from the region to the closed files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -148,6 +148,7 @@ impl<'a> Session<'a> {
             level: self.config.level,
             dump_args: self.config.dump_args,
             counters: DumpCounters::default(),
+            folder_bytes: folder_bytes(&self.dir),
             held_up: Duration::ZERO,
             closing: Duration::ZERO,
             live: None,
@@ -397,6 +398,16 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
 }
 
 /// One of the orchestration's own arguments, as the scene declares it.
+/// Bytes of the files in a dump's folder; what cannot be looked at counts as nothing.
+fn folder_bytes(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(|file| file.is_file())
+        .map(|file| file.len())
+        .sum()
+}
+
 fn declared_arg(arg: &ArgSpec) -> serde_json::Value {
     let ArgSpec { name, dtype, shape, role } = arg;
     serde_json::json!({"name": name, "role": role_name(*role), "dtype": dtype.name(), "shape": shape})

@@ -68,6 +68,8 @@ pub struct DumpReport {
     pub dump_args: bool,
     /// What it holds and what it lacks, in numbers.
     pub counters: DumpCounters,
+    /// Bytes of all files in the folder: payloads, index, manifest and graph.
+    pub folder_bytes: u64,
     /// Time device threads spent in capture, all together.
     pub held_up: Duration,
     /// Writing manifest and graph once the last payload was written; not part of [`RunReport::wall`].

@@ -63,6 +63,7 @@ fn the_document_has_every_key_of_a_dump() {
             "entries",
             "filtered_bytes",
             "filtered_records",
+            "folder_bytes",
             "held_up_s",
             "level",
             "live",
@@ -75,6 +76,10 @@ fn the_document_has_every_key_of_a_dump() {
         ]
     );
     assert_eq!((&dump["records"], &dump["tensors"], &dump["scalars"]), (&18.into(), &13.into(), &5.into()));
+    let files = std::fs::read_dir(folder.path("d")).expect("it is there").map(|file| file.expect("a file"));
+    let sum: u64 = files.map(|file| file.metadata().expect("a size").len()).sum();
+    assert_eq!(dump["folder_bytes"], sum);
+    assert!(sum > dump["bytes_written"].as_u64().expect("a number"), "{dump}");
     assert_eq!((&dump["dir"], &dump["level"], &dump["problem"]), (&"d".into(), &"full".into(), &().into()));
     assert!(dump["held_up_s"].as_f64() > Some(0.0) && dump["losses"] == serde_json::json!([]), "{dump}");
 }

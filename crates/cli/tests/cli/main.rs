@@ -77,6 +77,8 @@ fn assert_snapshot(name: &str, text: &str) {
     settings.add_filter(r"[\d.]+ (µs|ms|s), [\d,]+ tasks/s", "[time], [rate] tasks/s");
     settings.add_filter(r"(rate    )[\d.]+ [kMG]?B/s", "$1[rate]");
     settings.add_filter(r"(held up )[\d.]+ (µs|ms|s)", "$1[time]");
+    // Times in the files have as many digits as it took.
+    settings.add_filter(r"(folder  \S+, )[\d.]+ \w+ in all", "$1[size] in all");
     // Rounding may differ between machines.
     settings.add_filter(r"max error \d*\.[\d.e-]+", "max error [error]");
     settings.add_filter(r"is -?[\d.]+, expected -?[\d.]+", "is [actual], expected [expected]");

@@ -169,6 +169,7 @@ pub struct DumpDocument<'a> {
     dir: String,
     #[serde(flatten)]
     counters: &'a DumpCounters,
+    folder_bytes: u64,
     held_up_s: f64,
     closing_s: f64,
     level: &'static str,
@@ -182,10 +183,11 @@ impl<'a> DumpDocument<'a> {
     /// Takes over every field.
     #[must_use]
     pub fn of(report: &'a DumpReport) -> DumpDocument<'a> {
-        let DumpReport { dir, level, dump_args, counters, held_up, closing, live, losses, problem } = report;
+        let DumpReport { dir, level, dump_args, counters, folder_bytes, held_up, closing, live, losses, problem } = report;
         DumpDocument {
             dir: dir.display().to_string(),
             counters,
+            folder_bytes: *folder_bytes,
             held_up_s: held_up.as_secs_f64(),
             closing_s: closing.as_secs_f64(),
             level: level.name(),

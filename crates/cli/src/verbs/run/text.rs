@@ -139,7 +139,7 @@ fn dump_lines(report: &RunReport, again: &str) -> Vec<(&'static str, String)> {
     if let Some(live) = &dump.live {
         lines.extend(live_lines(live, report.tasks));
     }
-    lines.push(("  folder", dump.dir.display().to_string()));
+    lines.push(("  folder", folder(dump)));
     lines.extend(next(dump, report, again));
     lines
 }
@@ -174,6 +174,15 @@ fn contents(dump: &DumpReport) -> String {
     let (tensors, scalars) =
         (counted(dump.counters.tensors, "tensor"), counted(dump.counters.scalars, "scalar"));
     format!("{records}, level {level}: {tensors}, {scalars}")
+}
+
+/// Where the dump is, and what it takes there: index, manifest and graph count as well as payloads.
+fn folder(dump: &DumpReport) -> String {
+    let (dir, all) = (dump.dir.display(), bytes(dump.folder_bytes));
+    match dump.counters.bytes_written {
+        0 => format!("{dir}, {all}"),
+        written => format!("{dir}, {all} in all, {} of them payloads", bytes(written)),
+    }
 }
 
 fn dispatches(count: u64) -> String {
@@ -344,6 +353,7 @@ mod tests {
                 deduplicated_bytes: 6 << 16,
                 ..DumpCounters::default()
             },
+            folder_bytes: 8 << 16,
             held_up: Duration::from_micros(1500),
             closing: Duration::ZERO,
             live: None,
