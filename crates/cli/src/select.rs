@@ -97,7 +97,8 @@ impl SelectArgs {
     }
 
     fn selectors(&self) -> Selectors {
-        let SelectArgs { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, .. } = self;
+        let SelectArgs { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, .. } =
+            self;
         let SelectArgs { dispatch, core, block, nan, .. } = self;
         Selectors {
             task: task.clone(),

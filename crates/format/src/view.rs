@@ -104,6 +104,7 @@ pub struct Record {
 pub(crate) struct Argued {
     pub(crate) index: u64,
     pub(crate) thread: u32,
+    pub(crate) step: u32,
     pub(crate) task_id: u64,
     pub(crate) func_id: [u32; SLOTS_PER_TASK],
     pub(crate) dispatch: DispatchFacts,
@@ -112,10 +113,11 @@ pub(crate) struct Argued {
 impl Argued {
     /// A scalar that was handed over.
     pub(crate) fn scalar(self, arg_index: u16, bits: u64, dtype: DType) -> Record {
-        let Argued { index, thread, task_id, func_id, dispatch } = self;
+        let Argued { index, thread, step, task_id, func_id, dispatch } = self;
         Record {
             index,
             thread,
+            step,
             task_id,
             func_id,
             role: Role::Input,

@@ -102,7 +102,8 @@ impl Selectors {
     /// Everything that the records themselves say.
     fn conditions(&self, dump: &Dump) -> Result<Vec<Condition>, QueryError> {
         let info = dump.info();
-        let Selectors { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, .. } = self;
+        let Selectors { task, step, func, scope, stage, role, arg, index, kind, dtype, shape, hash, .. } =
+            self;
         let mut conditions = Vec::new();
         if !task.is_empty() {
             conditions.push(task_condition(task, dump)?);

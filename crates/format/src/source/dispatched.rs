@@ -32,7 +32,7 @@ struct DispatchEntry {
 
 impl Dispatched {
     pub(super) fn see(&mut self, lane: u32, at: u64, record: &IndexRecord) {
-        let args = Dispatch::new(record).map_or(0, |dispatch| sound_args(&dispatch).count());
+        let args = Dispatch::new(record, 0).map_or(0, |dispatch| sound_args(&dispatch).count());
         if args > 0 {
             let bytes = record.encoded_bytes();
             self.entries.push(DispatchEntry { at, bytes, lane, first: self.args });
@@ -64,7 +64,9 @@ impl Dispatched {
             let changed = |reason| of.index.changed(entry.at, reason);
             let mut record = IndexRecord::scratch();
             record.decode_from(bytes).map_err(changed)?;
-            let dispatch = Dispatch::new(&record).ok_or_else(|| changed("the record became another"))?;
+            let step = of.tasks.by_id(record.task_id()).step;
+            let dispatch =
+                Dispatch::new(&record, step).ok_or_else(|| changed("the record became another"))?;
             let arg = sound_args(&dispatch).nth(place - entry.first);
             let arg = arg.ok_or_else(|| changed("the record became another"))?;
             Ok(of.dispatch_argument(place as u64, entry.lane, &dispatch, arg))
@@ -85,14 +87,14 @@ fn sound_args(dispatch: &Dispatch) -> impl Iterator<Item = &DispatchArg> {
 
 impl Indexed {
     fn dispatch_argument(&self, index: u64, thread: u32, of: &Dispatch, arg: &DispatchArg) -> Record {
-        let &Dispatch { task_id, func_id, core_id, subtask_id, block_idx, .. } = of;
+        let &Dispatch { step, task_id, func_id, core_id, subtask_id, block_idx, .. } = of;
         let mut kernels = [NO_KERNEL; SLOTS_PER_TASK];
         if let Some(slot) = kernels.get_mut(subtask_id as usize) {
             *slot = func_id;
         }
-        let task_kernels = self.tasks.get(task_id).func_id;
+        let task_kernels = self.tasks.by_id(task_id).func_id;
         let dispatch = DispatchFacts { subtask_id, block_idx, func_id, core_id };
-        let argued = Argued { index, thread, task_id, func_id: kernels, dispatch };
+        let argued = Argued { index, thread, step, task_id, func_id: kernels, dispatch };
         match *arg {
             DispatchArg::Scalar { arg_index, bits, dtype } => {
                 argued.scalar(arg_index, bits, dtype.unwrap_or(DType::UInt64))

@@ -183,7 +183,18 @@ impl<'a> DumpDocument<'a> {
     /// Takes over every field.
     #[must_use]
     pub fn of(report: &'a DumpReport) -> DumpDocument<'a> {
-        let DumpReport { dir, level, dump_args, counters, folder_bytes, held_up, closing, live, losses, problem } = report;
+        let DumpReport {
+            dir,
+            level,
+            dump_args,
+            counters,
+            folder_bytes,
+            held_up,
+            closing,
+            live,
+            losses,
+            problem,
+        } = report;
         DumpDocument {
             dir: dir.display().to_string(),
             counters,

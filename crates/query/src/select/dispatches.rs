@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tensortap::format::{DispatchFacts, Dump, FormatError, Record, dispatch_id};
+use tensortap::format::{DispatchFacts, Dump, FormatError, Record, TaskKey, dispatch_id};
 
 use super::condition::{Facet, ids_text, ranges_text};
 use crate::ids::{IdRange, holds};
@@ -13,7 +13,7 @@ pub struct Dispatches {
     cores: Vec<IdRange>,
     blocks: Vec<IdRange>,
     /// Tasks with such a dispatch, for records that are of no dispatch themselves.
-    tasks: HashSet<u64>,
+    tasks: HashSet<TaskKey>,
     /// Whether the dump says anything of dispatches.
     any: bool,
 }
@@ -44,7 +44,7 @@ impl Dispatches {
                     core_id: dispatch.core_id,
                 };
                 if wanted.fits(dispatch.task_id, &facts) {
-                    tasks.insert(dispatch.task_id);
+                    tasks.insert(dispatch.task_key());
                 }
             })?;
             wanted.tasks = tasks;
@@ -62,7 +62,7 @@ impl Dispatches {
     pub fn holds(&self, record: &Record) -> bool {
         match &record.dispatch {
             Some(dispatch) => self.fits(record.task_id, dispatch),
-            None => self.tasks.contains(&record.task_id),
+            None => self.tasks.contains(&record.task_key()),
         }
     }
 
