@@ -87,27 +87,21 @@ impl<'g> Pairing<'g> {
     pub fn finish(self, traits: &Traits) -> Matching {
         let [ours, theirs] = self.locals(traits);
         let (few, many) = (counts(&ours), counts(&theirs));
-        let only = |open: Vec<usize>,
-                    graph: &TaskGraph,
-                    locals: &[u64],
-                    here: &HashMap<u64, usize>,
-                    there: &HashMap<u64, usize>| {
-            open.into_iter()
-                .map(|task| {
-                    let local = locals[task];
-                    let kernels = graph.task(task).kernel_names().join("+");
-                    let reason = match there.get(&local) {
-                        None => format!("the other has no task of {kernels} with such arguments"),
-                        Some(n) => {
-                            format!("there are {} such tasks of {kernels} here and {n} there", here[&local])
-                        }
-                    };
-                    Unmatched { task, reason }
-                })
-                .collect()
+        let only = |open: Vec<usize>, graph: &TaskGraph, locals: &[u64], other: &str| -> Vec<Unmatched> {
+            let reason = |task: usize| {
+                let kernels = graph.task(task).kernel_names().join("+");
+                let count = |counts: &HashMap<u64, usize>| counts.get(&locals[task]).copied().unwrap_or(0);
+                match (count(&few), count(&many)) {
+                    (0, _) | (_, 0) => format!("the {other} has no task of {kernels} with such arguments"),
+                    (few, many) => {
+                        format!("such tasks of {kernels}: {few} in the dump, {many} in the golden")
+                    }
+                }
+            };
+            open.into_iter().map(|task| Unmatched { task, reason: reason(task) }).collect()
         };
-        let only_first = only(self.open_first().collect(), self.first, &ours, &few, &many);
-        let only_second = only(self.open_second().collect(), self.second, &theirs, &many, &few);
+        let only_first = only(self.open_first().collect(), self.first, &ours, "golden");
+        let only_second = only(self.open_second().collect(), self.second, &theirs, "dump");
         Matching { partner: self.partner, only_first, only_second }
     }
 

@@ -124,11 +124,19 @@ fn what_has_no_partner_is_listed_with_the_reason() {
     assert_eq!(
         reasons,
         [
-            "there are 2 such tasks of fill here and 1 there",
-            "the other has no task of extra with such arguments"
+            "such tasks of fill: 2 in the dump, 1 in the golden",
+            "the golden has no task of extra with such arguments"
         ]
     );
     assert!(matching.only_second.is_empty());
+    // Which is which does not depend on who is asked.
+    let matching = match_tasks(&other, &one, MatchOptions::default());
+    let reasons: Vec<&str> = matching.only_second.iter().map(|u| u.reason.as_str()).collect();
+    let expected = [
+        "such tasks of fill: 1 in the dump, 2 in the golden",
+        "the dump has no task of extra with such arguments",
+    ];
+    assert_eq!(reasons, expected);
 }
 
 /// Lanes that nothing but their names tells apart.
