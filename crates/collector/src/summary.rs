@@ -1,7 +1,7 @@
 //! What came of a dump.
 
 use tensortap_abi::DumpBufferState;
-use tensortap_format::{DumpCounters, Footer, InFlightTask, Loss, Status, Totals};
+use tensortap_format::{DumpCounters, Footer, GoldenVerdict, InFlightTask, Loss, Status, Totals};
 use tensortap_sync::lease::Tenancy;
 
 use crate::{StreamError, WriteError};
@@ -20,12 +20,14 @@ pub struct RunEnd {
     pub finished_at: Option<String>,
     /// Tasks in flight; `None`: those the index shows.
     pub in_flight: Option<Vec<InFlightTask>>,
+    /// What the run's own golden says, where the outputs were judged.
+    pub golden: Option<GoldenVerdict>,
 }
 
 impl RunEnd {
     /// An end without further words.
     pub fn new(status: Status) -> RunEnd {
-        RunEnd { status, message: None, finished_at: None, in_flight: None }
+        RunEnd { status, message: None, finished_at: None, in_flight: None, golden: None }
     }
 }
 
@@ -140,6 +142,7 @@ impl Summary {
             losses: self.lanes.iter().flat_map(|lane| lane.losses.iter().cloned()).collect(),
             corrupt_records: self.counters.corrupt_records,
             in_flight: end.in_flight.clone(),
+            golden: end.golden,
             filtered_records: self.counters.filtered_records,
             filtered_bytes: self.counters.filtered_bytes,
             held_up_ns: self.held_up_ns,

@@ -47,6 +47,30 @@ impl fmt::Display for Status {
     }
 }
 
+/// What a run's own golden, that of its scene, says of its outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GoldenVerdict {
+    /// Every output is within its tolerance.
+    Pass,
+    /// Some output is not.
+    Fail,
+    /// There is nothing to compare with, or the run did not get that far.
+    None,
+}
+
+impl GoldenVerdict {
+    /// Spelled as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            GoldenVerdict::Pass => "pass",
+            GoldenVerdict::Fail => "fail",
+            GoldenVerdict::None => "none",
+        }
+    }
+}
+
 /// Records that one thread lost for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
@@ -99,6 +123,9 @@ pub struct Footer {
     /// The failure in words.
     #[serde(default)]
     pub message: Option<String>,
+    /// What the run's own golden says; `None` when nobody judged the outputs: the run ended early, or its host did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub golden: Option<GoldenVerdict>,
     /// What was lost, per thread and reason.
     #[serde(default)]
     pub losses: Vec<Loss>,
@@ -136,6 +163,7 @@ impl Footer {
             status,
             finished_at: None,
             message: None,
+            golden: None,
             losses: Vec::new(),
             corrupt_records: 0,
             in_flight: None,

@@ -63,6 +63,9 @@ pub struct RunInfo {
     pub kernels: Vec<KernelInfo>,
     /// The orchestration's own arguments as the scene declares them, one object each: `name`, `role`, `dtype`, `shape`.
     pub args: Vec<Value>,
+    /// The fault that was injected on purpose, `KERNEL=KIND`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inject_fault: Option<String>,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -87,6 +90,7 @@ impl Default for RunInfo {
             bin_file: BIN_FILE.into(),
             kernels: Vec::new(),
             args: Vec::new(),
+            inject_fault: None,
             extra: Map::new(),
         }
     }

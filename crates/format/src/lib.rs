@@ -60,7 +60,7 @@ mod writer;
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
 pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dispatch_id};
 pub use error::FormatError;
-pub use footer::{DumpCounters, Footer, InFlightTask, Loss, Status, ThreadEnd, Totals};
+pub use footer::{DumpCounters, Footer, GoldenVerdict, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::Edge;
 pub use info::{
     ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,

@@ -255,6 +255,13 @@ impl JsonInput<'_> {
             lines.field("dump_args", &true)?;
             lines.field("total_dispatches", &self.footer.totals.dispatches)?;
         }
+        // These, too, are absent where there is nothing to say.
+        if let Some(fault) = &info.inject_fault {
+            lines.field("inject_fault", fault)?;
+        }
+        if let Some(golden) = self.footer.golden {
+            lines.field("golden", golden.name())?;
+        }
         let extra = info.extra.iter().chain(&self.footer.extra);
         for (name, value) in extra.filter(|(name, _)| !MANIFEST_KEYS.contains(&name.as_str())) {
             lines.field(name, value)?;
@@ -314,7 +321,7 @@ impl JsonInput<'_> {
 }
 
 /// The manifest's keys that unknown ones must not repeat.
-pub(crate) const MANIFEST_KEYS: [&str; 43] = [
+pub(crate) const MANIFEST_KEYS: [&str; 45] = [
     "schema_version",
     "run_dir",
     "status",
@@ -357,6 +364,8 @@ pub(crate) const MANIFEST_KEYS: [&str; 43] = [
     "args",
     "dump_args",
     "total_dispatches",
+    "inject_fault",
+    "golden",
     "tensors",
 ];
 

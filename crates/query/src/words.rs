@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use tensortap::DumpStage;
 use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail, Task};
+use tensortap::{DumpStage, GoldenVerdict};
 
 use crate::number::{counted, grouped, significant};
 
@@ -170,6 +170,21 @@ pub fn what_ran(dump: &Dump) -> String {
     add(" on ", platform);
     add(", ", runtime);
     text
+}
+
+/// What a dump says of its run as a whole: its own golden's verdict, and a fault that it was given on purpose.
+#[must_use]
+pub fn run_words(golden: Option<GoldenVerdict>, inject_fault: Option<&str>) -> String {
+    let golden = match golden {
+        Some(GoldenVerdict::Pass) => "the run's own golden passed",
+        Some(GoldenVerdict::Fail) => "the run's own golden failed",
+        Some(GoldenVerdict::None) => "the scene has no golden of its own",
+        None => "the run's own golden was not judged",
+    };
+    match inject_fault {
+        Some(fault) => format!("{golden}; the fault {} was injected on purpose", printable(fault)),
+        None => golden.into(),
+    }
 }
 
 /// What sets the record apart from one that was captured whole, in one piece and on time.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS};
-use tensortap_format::{Argument, KernelInfo, Task, Tasks};
+use tensortap_format::{Argument, GoldenVerdict, KernelInfo, Task, Tasks};
 use tensortap_geometry::{GeometryError, Layout};
 
 use crate::ReplayError;
@@ -22,6 +22,10 @@ pub struct CapturedRun {
     pub device_base: u64,
     /// The kernels by `func_id`.
     pub kernels: Vec<KernelInfo>,
+    /// The fault that was injected on purpose, `KERNEL=KIND`.
+    pub inject_fault: Option<String>,
+    /// What the run's own golden says; `None` when that is not known.
+    pub golden: Option<GoldenVerdict>,
 }
 
 impl CapturedRun {

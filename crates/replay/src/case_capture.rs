@@ -96,6 +96,8 @@ impl CaseCapture {
             params: case.params.clone(),
             device_base: case.device_base,
             kernels: case.subtasks.iter().map(|s| s.kernel.clone()).collect(),
+            inject_fault: case.inject_fault.clone(),
+            golden: None,
         };
         let mut assembler = Assembler::default();
         assembler.take(TaskPart::Task(facts));

@@ -41,6 +41,9 @@ pub struct CaseFile {
     pub runtime: String,
     /// The scene's parameters, for people.
     pub params: Map<String, Value>,
+    /// The fault that was injected on purpose when it was captured, `KERNEL=KIND`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inject_fault: Option<String>,
     /// Where device memory was mapped.
     #[serde(with = "hex")]
     pub device_base: u64,

@@ -36,6 +36,8 @@ impl DumpCapture {
             params: info.params.clone(),
             device_base: info.device_base,
             kernels: info.kernels.clone(),
+            inject_fault: info.inject_fault.clone(),
+            golden: dump.footer().and_then(|footer| footer.golden),
         };
         let tasks = dump.tasks()?;
         let mut capture = DumpCapture { dump, run, tasks, contradicted: HashMap::new() };

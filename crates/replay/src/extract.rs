@@ -262,6 +262,7 @@ impl<'s> Cut<'s> {
             platform: run.platform.clone(),
             runtime: run.runtime.clone(),
             params: run.params.clone(),
+            inject_fault: run.inject_fault.clone(),
             device_base: run.device_base,
             task_id: task.task_id,
             block_num: task.block_num,

@@ -17,22 +17,25 @@ pub struct Opened {
     pub broken: Vec<(String, ReplayError)>,
     /// Whether it is a folder of cases.
     pub several: bool,
+    /// Whether it is a dump.
+    pub is_dump: bool,
 }
 
 /// Opens whatever lies there.
 pub fn open(path: &Path) -> Result<Opened, ReplayError> {
     let name = path.display().to_string();
-    let one = |capture: Box<dyn Capture>| Opened {
+    let one = |capture: Box<dyn Capture>, is_dump| Opened {
         name: capture.name(),
         captures: vec![capture],
         broken: Vec::new(),
         several: false,
+        is_dump,
     };
     if looks_like_case(path) {
-        return Ok(one(Box::new(CaseCapture::open(path)?)));
+        return Ok(one(Box::new(CaseCapture::open(path)?), false));
     }
     let no_dump = match DumpCapture::open(path) {
-        Ok(dump) => return Ok(one(Box::new(dump))),
+        Ok(dump) => return Ok(one(Box::new(dump), true)),
         Err(error) => error,
     };
     let cases = cases_in(path);
@@ -43,7 +46,7 @@ pub fn open(path: &Path) -> Result<Opened, ReplayError> {
             no_dump
         });
     }
-    let mut opened = Opened { name, captures: Vec::new(), broken: Vec::new(), several: true };
+    let mut opened = Opened { name, captures: Vec::new(), broken: Vec::new(), several: true, is_dump: false };
     for case in cases {
         match CaseCapture::open(&case) {
             Ok(capture) => opened.captures.push(Box::new(capture)),

@@ -41,7 +41,7 @@ pub fn replay(
     if config.bench && config.repeat <= 1 {
         config.repeat = BENCH_RUNS;
     }
-    let Opened { name, captures, broken, several } = open(&config.source)?;
+    let Opened { name, captures, broken, several, is_dump } = open(&config.source)?;
     check_fault(&config, &captures)?;
     check_named(&config, &captures)?;
     let mut replay = Preparation::new(&config, several);
@@ -60,7 +60,11 @@ pub fn replay(
     for (place, report) in engine.finished {
         reports[place] = Some(report);
     }
+    let run = captures.first().filter(|_| !several).map(|capture| capture.run());
     Ok(ReplayReport {
+        inject_fault: run.and_then(|run| run.inject_fault.clone()),
+        golden: run.and_then(|run| run.golden),
+        of_dump: is_dump,
         source: name,
         scenes: distinct(captures.iter().map(|s| s.run().scene.clone())),
         captured_on: distinct(captures.iter().map(|s| s.run().platform.clone())),

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use tensortap_abi::{DType, Role, TaskId};
+use tensortap_format::GoldenVerdict;
 
 /// How true an argument is to the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -268,6 +269,12 @@ pub struct ReplayReport {
     pub captured_on: Vec<String>,
     /// Platform it was replayed on; one per captured platform when none was asked for.
     pub replayed_on: Vec<String>,
+    /// The fault that the captured run was given on purpose, `KERNEL=KIND`; of several cases, nothing is said.
+    pub inject_fault: Option<String>,
+    /// What the captured run's own golden says; `None` when that is not known.
+    pub golden: Option<GoldenVerdict>,
+    /// Whether a dump was replayed, which knows of its run's golden; not cases.
+    pub of_dump: bool,
     /// Every task, in the order of the capture.
     pub tasks: Vec<TaskReport>,
     /// What the user should know: kernels whose code is not the captured one, say.

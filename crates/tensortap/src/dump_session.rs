@@ -12,13 +12,13 @@ use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
 };
 use tensortap_format::{
-    DumpCounters, DumpWriter, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance,
+    DumpCounters, DumpWriter, GoldenVerdict, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance,
     RunInfo, Status, WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
 use tensortap_runtime::{
-    DumpSession, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
+    DumpSession, Fault, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
 use tensortap_scene::{ArgSpec, KernelDef, Scene};
 
@@ -46,6 +46,8 @@ pub struct Session<'a> {
     run_id: u64,
     options: Option<CollectorOptions>,
     collection: Option<Collection<DeviceRegion, Files>>,
+    /// What is to be closed once everything was collected, or why that could not be done.
+    drained: Option<Result<Collector<DeviceRegion, Files>, CollectError>>,
     access: Option<Arc<dyn DeviceAccess>>,
     warn: Option<Warn>,
     gate: Option<Arc<dyn DiskGate>>,
@@ -86,6 +88,7 @@ impl<'a> Session<'a> {
             run_id,
             options: None,
             collection: None,
+            drained: None,
             access: None,
             warn: run.warn.clone(),
             gate: run.disk.clone(),
@@ -106,17 +109,27 @@ impl<'a> Session<'a> {
         let _ = std::fs::remove_dir(&self.dir);
     }
 
-    /// Drains what is left, adds what a dead device left behind, and closes the files.
-    pub fn finish(mut self, failure: Option<&RunFailure>) -> Result<DumpReport, Error> {
-        let Some(collection) = self.collection.take() else {
-            return Ok(self.empty_report("the run did not begin"));
-        };
-        let outcome = collection.stop().and_then(|mut collector| {
+    /// Drains what is left and adds what a dead device left behind: all payloads are written then.
+    pub fn drain(&mut self, failure: Option<&RunFailure>) {
+        let Some(collection) = self.collection.take() else { return };
+        let drained = collection.stop().and_then(|mut collector| {
             while collector.step()?.records > 0 {}
             let in_flight = failure.map(|f| f.in_flight.as_slice()).unwrap_or_default();
             self.record_in_flight(&mut collector, in_flight)?;
+            Ok(collector)
+        });
+        self.drained = Some(drained);
+    }
+
+    /// Closes the files with what is known of the run now, its golden's verdict among it.
+    pub fn close(mut self, failure: Option<&RunFailure>, golden: Option<GoldenVerdict>) -> DumpReport {
+        let Some(drained) = self.drained.take() else {
+            return self.empty_report("the run did not begin");
+        };
+        let outcome = drained.and_then(|collector| {
             let written = Instant::now();
-            Ok((collector.finish(&run_end(failure))?, written.elapsed()))
+            let end = RunEnd { golden, ..run_end(failure) };
+            Ok((collector.finish(&end)?, written.elapsed()))
         });
         let interrupted = failure.is_some_and(|failure| failure.interrupted);
         let live = self.config.live.is_some().then(|| self.findings.report(interrupted));
@@ -128,7 +141,7 @@ impl<'a> Session<'a> {
                     counters.bytes_written = live.kept_bytes;
                     counters.deduplicated_bytes = live.shared_bytes;
                 }
-                Ok(DumpReport {
+                DumpReport {
                     closing,
                     live,
                     counters,
@@ -136,9 +149,9 @@ impl<'a> Session<'a> {
                     losses: summary.lanes.into_iter().flat_map(|lane| lane.losses).collect(),
                     problem: summary.failure.or_else(|| failure.is_none().then_some(unflushed).flatten()),
                     ..self.empty_report("")
-                })
+                }
             }
-            Err(error) => Ok(self.empty_report(&error.to_string())),
+            Err(error) => self.empty_report(&error.to_string()),
         }
     }
 
@@ -392,9 +405,16 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
         dump_policy: config.policy.name().into(),
         dump_collect: config.collect.name().into(),
         args: request.scene.args(&request.params).iter().map(declared_arg).collect(),
+        inject_fault: request.fault.map(|fault| fault_words(request.scene, fault)),
         extra,
         ..RunInfo::default()
     }
+}
+
+/// `KERNEL=KIND`, as on the command line.
+fn fault_words(scene: &dyn Scene, fault: Fault) -> String {
+    let kernel = scene.kernels().iter().find(|kernel| kernel.func_id == fault.func_id);
+    format!("{}={}", kernel.map_or("", |kernel| kernel.name), fault.kind)
 }
 
 /// One of the orchestration's own arguments, as the scene declares it.

@@ -48,7 +48,7 @@ pub use export::{
 pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
-pub use report::{DumpReport, GoldenVerdict, OutputVerdict, RunReport};
+pub use report::{DumpReport, OutputVerdict, RunReport};
 pub use run::{
     Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed, runtimes_of,
 };
@@ -61,7 +61,7 @@ pub use tensortap_abi::{
 pub use tensortap_analysis as analysis;
 pub use tensortap_collector::PayloadPath;
 pub use tensortap_format as format;
-pub use tensortap_format::TaskChoice;
+pub use tensortap_format::{GoldenVerdict, TaskChoice};
 pub use tensortap_interchange as interchange;
 pub use tensortap_judge as judge;
 pub use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform};

@@ -2,34 +2,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tensortap_abi::DumpLevel;
-use tensortap_format::{DumpCounters, Loss};
+use tensortap_format::{DumpCounters, GoldenVerdict, Loss};
 use tensortap_judge::{Evidence, Metrics, Outcome, Worst};
 use tensortap_runtime::RunFailure;
 use tensortap_scene::HostTensor;
 
 use crate::LiveReport;
-
-/// What the golden says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoldenVerdict {
-    /// Every output is within its tolerance.
-    Pass,
-    /// Some output is not.
-    Fail,
-    /// There is nothing to compare with, or the run did not get that far.
-    None,
-}
-
-impl GoldenVerdict {
-    /// Spelled as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            GoldenVerdict::Pass => "pass",
-            GoldenVerdict::Fail => "fail",
-            GoldenVerdict::None => "none",
-        }
-    }
-}
 
 /// One output held against the golden.
 #[derive(Clone, Debug, PartialEq)]

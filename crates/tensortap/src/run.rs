@@ -82,9 +82,9 @@ pub fn run_observed(
     }
     // The clock stops when the last payload is written; manifest, graph and golden come after.
     let launched = started.elapsed();
-    let dump = session.map(|s| s.finish(failure)).transpose()?;
-    let closing = dump.as_ref().map_or(Duration::ZERO, |dump| dump.closing);
-    let draining = started.elapsed().saturating_sub(launched + closing);
+    session.iter_mut().for_each(|session| session.drain(failure));
+    let draining = started.elapsed().saturating_sub(launched);
+    let how_it_ended = failure.cloned();
     let mut report = match outcome {
         Ok(report) => complete(config, &request, &inputs, report, observe),
         Err(RunError::Failed(failure)) => {
@@ -94,7 +94,11 @@ pub fn run_observed(
         Err(error) => return Err(error.into()),
     };
     report.wall += draining;
-    report.dump = dump;
+    // Judged first, so that the dump says what came of the run. Outputs that nobody judged have no verdict there.
+    let golden = report.failure.is_none().then_some(report.golden);
+    report.dump = session.map(|session| session.close(how_it_ended.as_ref(), golden));
+    let judged = report.dump.as_ref().and_then(|dump| dump.live.as_ref()).map(|live| live.judged);
+    count_judged(&mut report, judged.unwrap_or(0));
     if report.ended_early() { Err(Error::Failed(Box::new(report))) } else { Ok(report) }
 }
 
@@ -235,6 +239,15 @@ fn complete(
     RunReport { golden: verdict, outputs: outputs.unwrap_or_default(), results: report.outputs, ..blank }
 }
 
+/// What was compared had run: a task is captured before it counts as complete, so a run that is ended may have compared more
+/// tasks than it had counted.
+fn count_judged(report: &mut RunReport, judged: u64) {
+    report.tasks = report.tasks.max(judged);
+    if let Some(failure) = &mut report.failure {
+        failure.progress.completed = failure.progress.completed.max(judged);
+    }
+}
+
 /// How often the observer is asked while the golden is computed.
 const GOLDEN_LOOK: Duration = Duration::from_millis(50);
 
@@ -280,4 +293,24 @@ fn judge(scene: &dyn Scene, expected: &HostTensor, outputs: &[HostTensor]) -> Ou
         verdict.first_outside = detail.and_then(|detail| detail.first_failing);
     }
     verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_tasks_were_compared_than_had_run() {
+        let config = RunConfig::new("vector_example");
+        let request = resolve(&config).expect("built in");
+        let progress = Progress { completed: 48, ..Progress::default() };
+        let failure = Some(RunFailure::interrupted(progress));
+        let mut report =
+            RunReport { failure, ..blank(&config, &request, progress, Duration::from_millis(1)) };
+        count_judged(&mut report, 50);
+        assert_eq!((report.tasks, report.failure.map(|f| f.progress.completed)), (50, Some(50)));
+        let mut report = blank(&config, &request, progress, Duration::from_millis(1));
+        count_judged(&mut report, 40);
+        assert_eq!(report.tasks, 48);
+    }
 }

@@ -14,6 +14,7 @@
 mod faulty;
 mod garbage;
 mod large_tensor;
+mod misrouted;
 mod odd_views;
 mod rendezvous;
 mod ring_scopes;
@@ -35,6 +36,7 @@ pub fn all() -> Registry {
         &large_tensor::LargeTensor,
         &garbage::Garbage,
         &shuffled::Shuffled,
+        &misrouted::Misrouted,
         &trace_args::TraceArgs,
     ])
 }

@@ -1,19 +1,21 @@
 //! A dump against another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError};
 use tensortap_judge::{Depth, Detail, Outcome, compare};
 
+use super::wiring::{self, Rewired, WiringDifference};
 use super::{
-    Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, rule_of, status_of,
+    Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, reference, rule_of,
+    status_of,
 };
 use crate::carry::Carried;
 use crate::compare::{Lender, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
-use crate::labels::{ArgStatus, Status, TaskStatus, label_tasks};
+use crate::labels::{ArgStatus, Inputs, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 
 pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> Result<Blame, AnalysisError> {
@@ -31,11 +33,16 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         statuses[ours] = TaskStatus::Compared(args);
         compared_args[ours] = compared;
     }
+    let wiring = wiring::differences((dump, golden), (&graph, &theirs), &matching);
+    let inputs = Inputs { near: near_inputs(&graph, &theirs, &pairs, &statuses), rewired: rewired(&wiring) };
     let carried = carried_all(dump, &graph, &outside_inputs(&graph, &statuses), options.work)?;
     let unknown = Carried::Unknown("it was not compared".into());
-    let findings = label_tasks(&graph, &statuses, |task, arg| {
+    let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
     });
+    if let Some(scene) = options.scene {
+        reference::settle_grown(dump, &graph, &mut findings, scene, options)?;
+    }
     let compared = count_compared(&compared_args);
     let golden = Some(theirs);
     Ok(Blame {
@@ -48,6 +55,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         golden,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
+        wiring,
         slots: HashMap::new(),
     })
 }
@@ -73,6 +81,37 @@ pub(super) fn detail(
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
     let sides = (record_side(dump, &ours), record_side(golden, &theirs));
     tensortap_judge::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
+}
+
+/// Arguments that are other views than in the golden, or came from other tasks.
+fn rewired(wiring: &[WiringDifference]) -> HashSet<(usize, u16)> {
+    let of = |difference: &WiringDifference| match &difference.what {
+        Rewired::View { arg_index, .. } | Rewired::Source { arg_index, .. } => {
+            Some((difference.task, *arg_index))
+        }
+        Rewired::Waits(_) | Rewired::DoesNotWait(_) => None,
+    };
+    wiring.iter().filter_map(of).collect()
+}
+
+/// Inputs within their rules that do not have the golden's bits.
+fn near_inputs(
+    graph: &TaskGraph,
+    theirs: &TaskGraph,
+    pairs: &[(usize, usize)],
+    statuses: &[TaskStatus],
+) -> HashSet<(usize, u16)> {
+    let mut near = HashSet::new();
+    for &(ours, other) in pairs {
+        let TaskStatus::Compared(args) = &statuses[ours] else { continue };
+        for (arg, _) in graph.task(ours).arguments().zip(args).filter(|(_, s)| s.before == Status::Within) {
+            let golden = theirs.task(other).argument(arg.arg_index).and_then(|golden| golden.hash_before());
+            if arg.hash_before().zip(golden).is_some_and(|(ours, golden)| ours != golden) {
+                near.insert((ours, arg.arg_index));
+            }
+        }
+    }
+    near
 }
 
 fn unmatched_statuses(graph: &TaskGraph, matching: &Matching) -> Vec<TaskStatus> {

@@ -3,13 +3,15 @@
 mod golden;
 mod reference;
 mod slots;
+mod wiring;
 
 pub(crate) use golden::match_options;
+pub use wiring::{Rewired, TakenView, WiringDifference};
 
 use std::collections::HashMap;
 
 use tensortap_abi::{DType, DumpStage, TaskId};
-use tensortap_format::{Argument, Dump, FormatError};
+use tensortap_format::{Argument, Dump, FormatError, GoldenVerdict};
 use tensortap_judge::{Detail, Outcome, Predicate, Rule, RuleBook, Subject, Verdict};
 use tensortap_scene::Scene;
 
@@ -71,6 +73,8 @@ pub struct Blame {
     pub first_wrong: Vec<usize>,
     /// Tasks that are `ok` because they agreed with a golden while they ran: nothing of them was kept for a reference.
     pub agreed_live: Vec<usize>,
+    /// Where the orchestration is not that of the golden, in the order of tasks; empty against references.
+    pub wiring: Vec<WiringDifference>,
     /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
     pub slots: HashMap<usize, Vec<String>>,
 }
@@ -134,6 +138,16 @@ impl Blame {
             |place: usize| allow_unmatched && self.matching.only_first.iter().any(|u| u.task == place);
         let good = |(place, f): (usize, &Finding)| f.label.is_good() || is_left_out(place);
         self.compared > 0 && (allow_unmatched || unmatched == 0) && self.findings.iter().enumerate().all(good)
+    }
+
+    /// Whether the orchestration is to be suspected: the run's own golden says that its outputs are wrong, and every kernel made
+    /// of what it was given what its reference makes of it.
+    #[must_use]
+    pub fn suspects_orchestration(&self, dump: &Dump) -> bool {
+        let failed = dump.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
+        let is_right = |finding: &Finding| finding.label == Label::Ok;
+        let by_references = self.golden.is_none() && self.agreed_live.is_empty() && self.compared > 0;
+        failed && by_references && self.findings.iter().all(is_right)
     }
 
     /// The kernels of a mix task that are wrong, where that can be told.

@@ -15,7 +15,7 @@ use crate::carry::Carried;
 use crate::compare::damage;
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
-use crate::labels::{ArgStatus, Label, Status, TaskStatus, label_alone};
+use crate::labels::{ArgStatus, Finding, Label, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
 use crate::reference::{Expected, References, captured_side};
 
@@ -73,8 +73,35 @@ pub(super) fn blame(
         golden: None,
         first_wrong: Vec::new(),
         agreed_live,
+        wiring: Vec::new(),
         slots: HashMap::new(),
     })
+}
+
+/// Lets references decide of tasks to which an error came within its rule: whether it grew there, or a second one began.
+pub(super) fn settle_grown(
+    dump: &Dump,
+    graph: &TaskGraph,
+    findings: &mut [Finding],
+    scene: &dyn Scene,
+    options: &BlameOptions<'_>,
+) -> Result<(), FormatError> {
+    let references = References::of(scene);
+    let mut rules = options.rules.clone();
+    rules.kernels.extend(references.tolerances());
+    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.is_grown) {
+        let (statuses, _) = judge(dump, graph, place, &references, &rules)?;
+        let said = finding.reason.take().unwrap_or_default();
+        if statuses.contains(&Status::Outside) {
+            finding.label = Label::WrongHere;
+            finding.reason = Some(format!("{said}; its reference says that it is wrong by itself"));
+        } else if statuses.iter().all(|s| matches!(s, Status::Within | Status::NotApplicable)) {
+            finding.reason = Some(format!("{said}; by its reference its kernel is right"));
+        } else {
+            finding.reason = Some(said);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a live comparison found the task equal to its golden and kept none of its content.

@@ -6,7 +6,7 @@ use tensortap_abi::Role;
 use tensortap_format::{Argument, Edge, Task};
 
 use super::race::Races;
-use super::{ArgStatus, Finding, Label, Race, Status, TaskStatus};
+use super::{ArgStatus, Finding, Inputs, Label, Race, Status, TaskStatus};
 use crate::carry::Carried;
 use crate::graph::{Basis, OutputRef, TaskGraph};
 
@@ -18,9 +18,10 @@ pub(super) const ONLY_OUTPUTS: &str = "only outputs were captured, so it rests o
 pub fn label_tasks(
     graph: &TaskGraph,
     statuses: &[TaskStatus],
+    inputs: &Inputs,
     carried: impl Fn(usize, Argument<'_>) -> Carried,
 ) -> Vec<Finding> {
-    Labeller::new(graph, statuses, carried, false).label_all()
+    Labeller::new(graph, statuses, inputs, carried, false).label_all()
 }
 
 /// The same where outputs were held against what each task, alone, should have made of its captured inputs: then a wrong output
@@ -30,18 +31,21 @@ pub fn label_alone(
     statuses: &[TaskStatus],
     carried: impl Fn(usize, Argument<'_>) -> Carried,
 ) -> Vec<Finding> {
-    Labeller::new(graph, statuses, carried, true).label_all()
+    Labeller::new(graph, statuses, &Inputs::default(), carried, true).label_all()
 }
 
 struct Labeller<'a, C> {
     graph: &'a TaskGraph,
     races: Races<'a>,
     statuses: &'a [TaskStatus],
+    inputs: &'a Inputs,
     carried: C,
     /// Outputs were judged by the captured inputs.
     alone: bool,
     /// Arguments that were set aside, by task.
     aside: HashSet<OutputRef>,
+    /// Whether an error reached each task that was labelled.
+    reached: Vec<bool>,
 }
 
 /// Where an input outside its rule came from.
@@ -50,19 +54,43 @@ enum Cause {
     Inherited,
     Raced(Race),
     /// No captured task wrote it.
-    Fed(&'static str),
+    Fed(String),
     Unknown(String),
     /// It is what its producer wrote, and that is within the producer's rule.
     Within,
 }
 
 impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
-    fn new(graph: &'a TaskGraph, statuses: &'a [TaskStatus], carried: C, alone: bool) -> Self {
-        Labeller { graph, races: Races::of(graph), statuses, carried, alone, aside: HashSet::new() }
+    fn new(
+        graph: &'a TaskGraph,
+        statuses: &'a [TaskStatus],
+        inputs: &'a Inputs,
+        carried: C,
+        alone: bool,
+    ) -> Self {
+        let (races, aside, reached) = (Races::of(graph), HashSet::new(), Vec::new());
+        Labeller { graph, races, statuses, inputs, carried, alone, aside, reached }
     }
 
     fn label_all(&mut self) -> Vec<Finding> {
-        (0..self.graph.len()).map(|task| self.label(task)).collect()
+        (0..self.graph.len())
+            .map(|task| {
+                let found = self.label(task);
+                let is_wrong = !matches!(found.label, Label::Ok | Label::Unknown);
+                self.reached.push(is_wrong || self.error_within(task).is_some());
+                found
+            })
+            .collect()
+    }
+
+    /// An input that is within its rule and not equal, and the task that it came from, which an error had reached.
+    fn error_within(&self, task: usize) -> Option<(u16, usize)> {
+        self.graph.task(task).inputs().find_map(|arg| {
+            let is_near = self.inputs.near.contains(&(task, arg.arg_index));
+            let mut outputs = self.graph.outputs_behind(arg).iter().filter(|_| is_near);
+            let from = outputs.find(|output| self.reached.get(output.task) == Some(&true))?;
+            Some((arg.arg_index, from.task))
+        })
     }
 
     fn label(&mut self, task: usize) -> Finding {
@@ -129,7 +157,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
                 return finding(Label::Unknown, Some(reason.clone()), at(arg));
             }
             if let Some((arg, what)) = outside.iter().find_map(|(a, c)| match c {
-                Cause::Fed(what) => Some((a, *what)),
+                Cause::Fed(what) => Some((a, what)),
                 _ => None,
             }) {
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
@@ -140,7 +168,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             if let Some(reason) = missing_input(node, args) {
                 return finding(Label::Unknown, Some(reason), at(wrong));
             }
-            return self.wrong_here(task, *wrong);
+            return self.grown_or_wrong_here(task, *wrong);
         }
         if let Some(reason) = missing_output(node, args) {
             return finding(Label::Unknown, Some(reason), None);
@@ -148,6 +176,22 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         match outside.first() {
             Some((arg, _)) => finding(Label::Masked, None, at(arg)),
             None => finding(Label::Ok, None, None),
+        }
+    }
+
+    /// A task that is wrong although its inputs are within their rules: here, unless the error of another came with them, for
+    /// right kernels make errors larger.
+    fn grown_or_wrong_here(&self, task: usize, wrong: Argument<'_>) -> Finding {
+        let found = self.wrong_here(task, wrong);
+        match self.error_within(task).filter(|_| found.label == Label::WrongHere) {
+            None => found,
+            Some((arg_index, from)) => {
+                let from = self.graph.task(from).task_id;
+                let reason = format!(
+                    "argument {arg_index} is within its rule but not equal, and came from task {from:#x}, which is wrong"
+                );
+                Finding { is_grown: true, ..finding(Label::Inherited, Some(reason), Some(arg_index)) }
+            }
         }
     }
 
@@ -208,7 +252,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
     /// Why an input is outside its rule.
     fn cause(&self, task: usize, arg: Argument<'_>) -> Cause {
         if arg.is_scalar() {
-            return Cause::Fed("a scalar that differs");
+            return Cause::Fed("a scalar that differs".into());
         }
         let origin = self.graph.origin(arg);
         if origin.outputs.is_empty() || self.came_from_nobody(arg) {
@@ -218,11 +262,21 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             let nobody = "the dump does not say where argument";
             return match (origin.basis, arg.role) {
                 (Basis::Nothing, _) => Cause::Unknown(format!("{nobody} {} came from", arg.arg_index)),
-                (_, Role::InOut) => Cause::Fed("an external input, or memory nobody initialised"),
-                _ => Cause::Fed("an external input"),
+                _ if self.is_rewired(task, arg) => {
+                    Cause::Fed("another view of an external input than in the golden".into())
+                }
+                (_, Role::InOut) => Cause::Fed("an external input, or memory nobody initialised".into()),
+                _ => Cause::Fed("an external input".into()),
             };
         }
         match (self.carried)(task, arg) {
+            Carried::Same if self.is_rewired(task, arg) => self.of_producers(
+                arg,
+                Cause::Fed(format!(
+                    "taken otherwise than in the golden, from task {:#x}",
+                    self.graph.task(origin.outputs[0].task).task_id
+                )),
+            ),
             Carried::Same => self.of_producers(arg, Cause::Within),
             Carried::Changed(output) => self.changed(task, arg, output),
             Carried::Unknown(_) => {
@@ -231,6 +285,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
                 self.of_producers(arg, Cause::Raced(race))
             }
         }
+    }
+
+    fn is_rewired(&self, task: usize, arg: Argument<'_>) -> bool {
+        self.inputs.rewired.contains(&(task, arg.arg_index))
     }
 
     fn changed(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
@@ -290,5 +348,5 @@ fn missing_output(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option
 }
 
 fn finding(label: Label, reason: Option<String>, arg_index: Option<u16>) -> Finding {
-    Finding { label, reason, arg_index, race: None, set_aside: Vec::new() }
+    Finding { label, reason, arg_index, race: None, set_aside: Vec::new(), is_grown: false }
 }

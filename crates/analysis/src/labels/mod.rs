@@ -14,7 +14,7 @@
 mod labeller;
 mod race;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use labeller::{label_alone, label_tasks};
 pub use race::{Race, RaceKind};
@@ -110,6 +110,15 @@ pub enum TaskStatus {
     Compared(Vec<ArgStatus>),
 }
 
+/// What is known of inputs beside whether they are within their rules, by task and argument.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// Within their rules, but not equal.
+    pub near: HashSet<(usize, u16)>,
+    /// Other views than in the golden, or from other tasks.
+    pub rewired: HashSet<(usize, u16)>,
+}
+
 /// The label of a task, and what it rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -123,6 +132,9 @@ pub struct Finding {
     pub race: Option<Race>,
     /// Arguments that were set aside.
     pub set_aside: Vec<u16>,
+    /// Every input is within its rule, and the error of another task came through one: it grew beyond the rule here, or a second
+    /// one began.
+    pub is_grown: bool,
 }
 
 impl Finding {

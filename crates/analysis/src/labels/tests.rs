@@ -7,6 +7,7 @@ use tensortap_format::{Argument, Captured, Edge, Task};
 struct Case {
     graph: TaskGraph,
     statuses: Vec<TaskStatus>,
+    inputs: Inputs,
 }
 
 impl Case {
@@ -17,11 +18,19 @@ impl Case {
             .collect();
         let graph = graph_of(run, &edges, None);
         let statuses = graph.tasks().iter().map(|task| status(task, golden)).collect();
-        Case { graph, statuses }
+        Case { graph, statuses, inputs: Inputs::default() }
+    }
+
+    /// An input that is within its rule after all.
+    fn near(mut self, task: usize, arg_index: u16) -> Case {
+        let TaskStatus::Compared(args) = &mut self.statuses[task] else { panic!("it was compared") };
+        args[usize::from(arg_index)].before = Status::Within;
+        self.inputs.near.insert((task, arg_index));
+        self
     }
 
     fn findings(&self) -> Vec<(u64, Finding)> {
-        let findings = label_tasks(&self.graph, &self.statuses, |_, arg| self.carried(arg));
+        let findings = label_tasks(&self.graph, &self.statuses, &self.inputs, |_, arg| self.carried(arg));
         self.graph.tasks().iter().map(|t| t.task_id).zip(findings).collect()
     }
 
@@ -83,6 +92,55 @@ fn the_first_wrong_output_is_wrong_here_and_what_follows_inherits_it() {
     let findings: Vec<Finding> = case.findings().into_iter().map(|(_, f)| f).collect();
     assert_eq!(first_wrong(&case.graph, &findings), [1]);
     assert_eq!(chain(&case.graph, &findings, 1), [1, 2]);
+}
+
+#[test]
+fn an_error_that_came_within_its_rule_and_grew_is_inherited() {
+    let made = || Case::new(line(["a", "b!", "c!"]), &line(["a", "b", "c"]), &[]).near(2, 0);
+    assert_eq!(made().labels(), [(0, Label::Ok), (1, Label::WrongHere), (2, Label::Inherited)]);
+    let [_, _, (_, last)] = &made().findings()[..] else { panic!("three tasks") };
+    assert!(last.is_grown && last.reason.as_deref().unwrap().contains("came from task 0x1"), "{last:?}");
+    // Nothing wrong is before it: then it is wrong here, however far its input is off.
+    let alone = Case::new(line(["a~", "b!", "c!"]), &line(["a", "b", "c"]), &[]);
+    let mut alone = alone.near(1, 0);
+    let TaskStatus::Compared(args) = &mut alone.statuses[0] else { panic!("it was compared") };
+    args[1].after = Status::Within;
+    assert_eq!(alone.labels(), [(0, Label::Ok), (1, Label::WrongHere), (2, Label::Inherited)]);
+}
+
+#[test]
+fn an_error_reaches_on_through_tasks_that_are_within_their_rules() {
+    // b masks what a did, c is within its rule, and d is not.
+    let four = |contents: [&str; 4]| {
+        let mut tasks = line([contents[0], contents[1], contents[2]]);
+        tasks.push(TaskMaker::new(3, "d").input(0x4000, contents[2]).output(0x5000, contents[3]).at(40));
+        tasks
+    };
+    let mut case =
+        Case::new(four(["a!", "b~", "c~", "d!"]), &four(["a", "b", "c", "d"]), &[]).near(2, 0).near(3, 0);
+    for task in [1, 2] {
+        let TaskStatus::Compared(args) = &mut case.statuses[task] else { panic!("it was compared") };
+        args[1].after = Status::Within;
+    }
+    let labels: Vec<Label> = case.labels().into_iter().map(|(_, label)| label).collect();
+    assert_eq!(labels, [Label::WrongHere, Label::Masked, Label::Ok, Label::Inherited]);
+}
+
+#[test]
+fn another_view_of_what_is_right_is_fed_and_not_wrong_here() {
+    let run = vec![
+        TaskMaker::new(0, "a").output(0x2000, "a").at(10),
+        TaskMaker::new(1, "b").input(0x2000, "a").output(0x3000, "b!").at(20),
+    ];
+    let golden = vec![
+        TaskMaker::new(0, "a").output(0x2000, "a").at(10),
+        TaskMaker::new(1, "b").input(0x2000, "other part of a").output(0x3000, "b").at(20),
+    ];
+    let mut case = Case::new(run, &golden, &[]);
+    case.inputs.rewired.insert((1, 0));
+    assert_eq!(case.labels(), [(0, Label::Ok), (1, Label::Fed)]);
+    let reason = case.findings()[1].1.reason.clone();
+    assert_eq!(reason.as_deref(), Some("argument 0 is taken otherwise than in the golden, from task 0x0"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod golden;
 mod headline;
 mod tasks;
 mod text;
+mod wiring;
 
 use std::path::PathBuf;
 
@@ -30,7 +31,8 @@ use crate::progress::StepProgress;
     tensortap blame wrong --golden right           against the dump of a run that was right\n  \
     tensortap blame wrong --golden right --json\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
-    Exit status: 0 every task is ok or masked, 1 some task is not, 2 a dump cannot be read")]
+    Exit status: 0 every task is ok or masked, 1 some task is not, or the run's own golden failed although\n\
+    every kernel is right by its reference, 2 a dump cannot be read")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -63,6 +65,8 @@ struct Report<'a> {
     /// What else to know of the golden.
     remarks: Vec<String>,
     all: bool,
+    /// The run's golden failed, and no kernel is wrong.
+    suspects_orchestration: bool,
 }
 
 /// Labels every task and says where it went wrong.
@@ -98,14 +102,15 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     let blame = Blame::of(&dump, &against, &options)?;
     let culprits = culprits(&blame, &dump, &against, &options)?;
     drop(progress);
-    let passes = blame.passes(args.compare.allow_unmatched);
+    let suspects_orchestration = blame.suspects_orchestration(&dump);
+    let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration;
     let other_scene = golden.as_ref().and_then(|golden| golden::other_scene(&dump, golden));
     let other_params = golden.as_ref().and_then(|golden| golden::other_params(&dump, golden));
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
     let golden = golden.as_ref().map(|g| g.dir().display().to_string());
     let all = args.all;
     let found = BlameReport { dump: &dump, golden, blame: &blame, culprits, passes };
-    let report = Report { found, other_scene, remarks, all };
+    let report = Report { found, other_scene, remarks, all, suspects_orchestration };
     if output.json {
         output.document(&BlameDocument::of(&report.found))?;
     } else {

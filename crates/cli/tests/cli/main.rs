@@ -4,6 +4,7 @@ mod architecture;
 mod args_alone;
 mod bench;
 mod blame_evidence;
+mod blame_orchestration;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tensortap::TaskId;
-use tensortap::analysis::blame::{Blame, ComparedArg};
+use serde_json::{Value, json};
+use tensortap::analysis::blame::{Blame, ComparedArg, Rewired, TakenView, WiringDifference};
+use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::format::{Task, quoted};
 use tensortap::judge::Detail;
+use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use crate::blame::{BlameReport, Culprit};
@@ -22,11 +24,29 @@ pub struct BlameDocument {
     /// Null with references.
     golden: Option<String>,
     incomplete: Option<String>,
+    /// What the run's own golden says; null when it was not judged.
+    run_golden: Option<&'static str>,
+    /// The fault that the run was given on purpose.
+    inject_fault: Option<String>,
+    /// The run's golden failed, and every kernel is right by its reference.
+    orchestration_suspected: bool,
     labels: BTreeMap<&'static str, usize>,
     first_wrong: Vec<String>,
     culprits: Vec<CulpritDocument>,
     tasks: Vec<TaskDocument>,
     unmatched: Vec<UnmatchedDocument>,
+    /// Views and edges in which the orchestration is not that of the golden.
+    wiring: Vec<WiringDocument>,
+}
+
+#[derive(Serialize)]
+struct WiringDocument {
+    task_id: String,
+    arg_index: Option<u16>,
+    /// `view`, `source`, `waits` or `does_not_wait`.
+    what: &'static str,
+    dump: Value,
+    golden: Value,
 }
 
 #[derive(Serialize)]
@@ -98,11 +118,15 @@ impl BlameDocument {
             dump: report.dump.dir().display().to_string(),
             golden: report.golden.clone(),
             incomplete: blame.graph.gap.clone(),
+            run_golden: report.dump.footer().and_then(|footer| footer.golden).map(GoldenVerdict::name),
+            inject_fault: report.dump.info().inject_fault.clone(),
+            orchestration_suspected: blame.suspects_orchestration(report.dump),
             labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
             first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
             culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
             tasks: (0..blame.findings.len()).map(|place| task(blame, place)).collect(),
             unmatched: unmatched(blame),
+            wiring: blame.wiring.iter().map(|difference| wiring(blame, difference)).collect(),
         }
     }
 }
@@ -165,6 +189,26 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,
     }
+}
+
+/// One difference; tasks by their ids, each in its own dump.
+fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
+    let ours = |place: usize| id(blame.graph.task(place).task_id);
+    let theirs = |place: usize| blame.golden.as_ref().map(|golden| id(golden.task(place).task_id));
+    let view = |view: &TakenView| json!({"shape": view.shape, "strides": view.strides, "start_offset": view.start_offset});
+    let outputs = |outputs: &[OutputRef], name: &dyn Fn(usize) -> Option<String>| -> Value {
+        let of = |o: &OutputRef| json!({"task_id": name(o.task), "arg_index": o.arg_index});
+        outputs.iter().map(of).collect()
+    };
+    let (arg_index, what, dump, golden) = match &difference.what {
+        Rewired::View { arg_index, dump, golden } => (Some(*arg_index), "view", view(dump), view(golden)),
+        Rewired::Source { arg_index, dump, golden } => {
+            (Some(*arg_index), "source", outputs(dump, &|p| Some(ours(p))), outputs(golden, &theirs))
+        }
+        Rewired::Waits(on) => (None, "waits", json!({"task_id": ours(*on)}), Value::Null),
+        Rewired::DoesNotWait(on) => (None, "does_not_wait", Value::Null, json!({"task_id": theirs(*on)})),
+    };
+    WiringDocument { task_id: ours(difference.task), arg_index, what, dump, golden }
 }
 
 fn unmatched(blame: &Blame) -> Vec<UnmatchedDocument> {

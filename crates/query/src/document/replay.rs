@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tensortap::{Check, Difference, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport, Timing};
+use tensortap::{
+    Check, Difference, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport, Timing,
+};
 
 use crate::number::json_float;
 
@@ -25,6 +27,10 @@ pub struct ReplayDocument<'a> {
     scenes: &'a [String],
     captured_on: &'a [String],
     replayed_on: &'a [String],
+    /// What the captured run's own golden says; null when it was not judged, and of cases.
+    golden: Option<&'static str>,
+    /// The fault that the captured run was given on purpose.
+    inject_fault: Option<&'a str>,
     interrupted: bool,
     notes: &'a [String],
     wall_s: f64,
@@ -154,6 +160,8 @@ impl<'a> ReplayDocument<'a> {
             scenes: &report.scenes,
             captured_on: &report.captured_on,
             replayed_on: &report.replayed_on,
+            golden: report.golden.map(GoldenVerdict::name),
+            inject_fault: report.inject_fault.as_deref(),
             interrupted: report.interrupted,
             notes: &report.notes,
             wall_s: report.wall.as_secs_f64(),

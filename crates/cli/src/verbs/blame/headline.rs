@@ -18,6 +18,10 @@ pub(super) fn headline(report: &Report<'_>) -> String {
     let blame = report.found.blame;
     let roots = roots(blame);
     let what = match (blame.first_wrong.first(), roots.len()) {
+        _ if report.suspects_orchestration => {
+            "the run's own golden failed and every kernel is right by its reference: the orchestration is suspected"
+                .into()
+        }
         (None, _) if report.found.passes => "no task is wrong".into(),
         (None, _) => nothing_wrong(report),
         (Some(&one), 1) => {

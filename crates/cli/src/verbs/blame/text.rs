@@ -10,6 +10,7 @@ use tensortap::judge::Detail;
 use super::Report;
 use super::headline::{by_kernel, headline};
 use super::tasks::write_tasks;
+use super::wiring::write_wiring;
 use crate::dump_arg::quoted;
 use crate::output;
 use crate::program::program;
@@ -17,7 +18,7 @@ use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, grouped};
 use tensortap_query::words::{
-    arg_words, kernels_text, printable, short_task, step_option, step_task, task_words,
+    arg_words, kernels_text, printable, run_words, short_task, step_option, step_task, task_words,
 };
 
 /// Tasks listed where not all are asked for.
@@ -73,7 +74,7 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     writeln!(out, "{}", headline(report))?;
     writeln!(out, "  {}", compared(report))?;
     writeln!(out, "  {}", labels(blame))?;
-    for line in report.remarks.iter().cloned().chain(remarks(blame)) {
+    for line in of_run(report).into_iter().chain(report.remarks.iter().cloned()).chain(remarks(blame)) {
         writeln!(out, "  {line}")?;
     }
     for culprit in culprits {
@@ -86,6 +87,7 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
         let tasks = counted(more.len() as u64, "further task");
         writeln!(out, "\nnothing wrong is before {tasks} either: {}", by_kernel(blame, &more))?;
     }
+    write_wiring(out, report)?;
     write_tasks(out, report)?;
     write_unmatched(out, blame)
 }
@@ -111,6 +113,13 @@ fn compared(report: &Report<'_>) -> String {
     };
     let what = if report.found.golden.is_some() { "records" } else { "outputs" };
     format!("compared {} of {} {what} of {dump} {with}", grouped(*compared), grouped(*of))
+}
+
+/// What is known of the run as a whole; of another project's dump nothing is.
+fn of_run(report: &Report<'_>) -> Option<String> {
+    let dump = report.found.dump;
+    let golden = dump.footer().and_then(|footer| footer.golden);
+    (!dump.format().is_foreign()).then(|| run_words(golden, dump.info().inject_fault.as_deref()))
 }
 
 fn labels(blame: &Blame) -> String {

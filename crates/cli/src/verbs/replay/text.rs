@@ -5,7 +5,7 @@ use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskR
 use crate::output;
 use tensortap_query::document::{Spread, replay_verdict};
 use tensortap_query::number::{counted, grouped, rate, time};
-use tensortap_query::words::{step_task, task_title};
+use tensortap_query::words::{printable, run_words, step_task, task_title};
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
@@ -44,6 +44,13 @@ fn head(report: &ReplayReport) -> String {
     let captured = report.captured_on.join(", ");
     text += &format!("  scene      {scenes}, captured on {captured}");
     text += &if on.is_empty() || on == captured { "\n".into() } else { format!(", replayed on {on}\n") };
+    match &report.inject_fault {
+        fault if report.of_dump => text += &wrapped("captured", &run_words(report.golden, fault.as_deref())),
+        Some(fault) => {
+            text += &wrapped("captured", &format!("the fault {} was injected on purpose", printable(fault)));
+        }
+        None => {}
+    }
     text
 }
 
