@@ -33,6 +33,38 @@ pub struct BlameReport<'a> {
     pub passes: bool,
 }
 
+/// Which tasks of a report are listed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listing<'a> {
+    /// Those of these labels; of every label when there are none.
+    pub only: &'a [Label],
+    /// At most so many.
+    pub limit: Option<usize>,
+}
+
+impl Listing<'_> {
+    /// Positions of the tasks of these labels: in dependency order, or, where there is a limit that not all are within, those
+    /// that are wrong first.
+    #[must_use]
+    pub fn tasks(&self, blame: &Blame) -> Vec<usize> {
+        let is_meant =
+            |place: &usize| self.only.is_empty() || self.only.contains(&blame.findings[*place].label);
+        let mut places: Vec<usize> = (0..blame.findings.len()).filter(is_meant).collect();
+        if let Some(limit) = self.limit.filter(|limit| *limit < places.len()) {
+            places.sort_by_key(|&place| rank(blame, place));
+            places.truncate(limit);
+        }
+        places
+    }
+}
+
+/// The place of a task's label in the order of reports.
+#[must_use]
+pub fn rank(blame: &Blame, place: usize) -> usize {
+    let label = blame.findings[place].label;
+    Label::ALL.iter().position(|known| *known == label).unwrap_or(Label::ALL.len())
+}
+
 /// The first wrong tasks, with all that is known of them.
 pub fn culprits(
     blame: &Blame,

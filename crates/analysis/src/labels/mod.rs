@@ -66,6 +66,12 @@ impl Label {
         }
     }
 
+    /// The label of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Label> {
+        Label::ALL.into_iter().find(|label| label.name() == name)
+    }
+
     /// Whether a verdict of pass can stand with it.
     #[must_use]
     pub const fn is_good(self) -> bool {

@@ -9,19 +9,21 @@ mod wiring;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::blame::{Against, Blame, BlameOptions};
+use tensortap::analysis::labels::Label;
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
 
-use tensortap_query::blame::{BlameReport, culprits};
+use tensortap_query::blame::{BlameReport, Listing, culprits};
 use tensortap_query::document::BlameDocument;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::{DumpArg, StepArg, golden_of};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
-use crate::parse::JobsArg;
+use crate::parse::{JobsArg, whole};
 use crate::progress::StepProgress;
 
 /// What `tensortap blame` takes.
@@ -29,10 +31,10 @@ use crate::progress::StepProgress;
 #[command(after_help = "Examples:\n  \
     tensortap blame --reference                    the newest dump, each task alone against its reference\n  \
     tensortap blame wrong --golden right           against the dump of a run that was right\n  \
-    tensortap blame wrong --golden right --json\n\n\
+    tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
-    Exit status: 0 every task is ok or masked, 1 some task is not, or the run's own golden failed although\n\
-    every kernel is right by its reference, 2 a dump cannot be read")]
+    Exit status: 0 every task is ok or masked, 1 some task is not, 2 a dump cannot be read; 1 also when the\n\
+    run's own golden failed although every kernel is right by its reference")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -48,6 +50,14 @@ pub struct BlameArgs {
     /// List every task, those that are ok, too
     #[arg(long)]
     all: bool,
+
+    /// List tasks with this label alone; may be given several times
+    #[arg(long, value_name = "LABEL", value_parser = labels())]
+    only: Vec<Label>,
+
+    /// List at most this many tasks, those that are wrong first [default: 20 in the text, all with --json]
+    #[arg(long, value_name = "N", value_parser = whole(0_usize..), conflicts_with = "all")]
+    limit: Option<usize>,
 
     #[command(flatten)]
     step: StepArg,
@@ -65,6 +75,8 @@ struct Report<'a> {
     /// What else to know of the golden.
     remarks: Vec<String>,
     all: bool,
+    /// Which tasks are listed.
+    listing: Listing<'a>,
     /// The run's golden failed, and no kernel is wrong.
     suspects_orchestration: bool,
 }
@@ -109,14 +121,20 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
     let golden = golden.as_ref().map(|g| g.dir().display().to_string());
     let all = args.all;
+    let listing = Listing { only: &args.only, limit: args.limit };
     let found = BlameReport { dump: &dump, golden, blame: &blame, culprits, passes };
-    let report = Report { found, other_scene, remarks, all, suspects_orchestration };
+    let report = Report { found, other_scene, remarks, all, listing, suspects_orchestration };
     if output.json {
-        output.document(&BlameDocument::of(&report.found))?;
+        output.document(&BlameDocument::of(&report.found, listing))?;
     } else {
         let mut text = Vec::new();
         text::write(&mut text, &report)?;
         output.text(&String::from_utf8_lossy(&text))?;
     }
     Ok(if passes { Exit::Good } else { Exit::Difference })
+}
+
+fn labels() -> impl TypedValueParser<Value = Label> {
+    PossibleValuesParser::new(Label::ALL.map(Label::name))
+        .try_map(|word| Label::from_name(&word).ok_or("no such label"))
 }

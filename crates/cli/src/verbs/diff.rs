@@ -14,6 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
+use tensortap::judge::Verdict;
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
@@ -25,7 +26,7 @@ use crate::program::program;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
 use tensortap_query::diff::{DiffReport, Sort, details, ranked};
-use tensortap_query::document::DiffDocument;
+use tensortap_query::document::{DiffDocument, verdict_word};
 use tensortap_query::fields::{Cells, DIFF_CSV, Row, csv_head, fields};
 use tensortap_query::golden::{Golden, open};
 
@@ -66,6 +67,10 @@ pub struct DiffArgs {
     #[arg(long, value_name = "N", value_parser = whole(0_usize..), conflicts_with_all = ["repeat_check", "scene_golden"])]
     limit: Option<usize>,
 
+    /// List records with this verdict alone; may be given several times
+    #[arg(long, value_name = "VERDICT", value_parser = verdicts(), conflicts_with_all = ["repeat_check", "scene_golden"])]
+    only: Vec<Verdict>,
+
     /// Print comma-separated values, one line for each record
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -85,6 +90,7 @@ struct Report<'a> {
     diff: DiffReport<'a>,
     all: bool,
     limit: Option<usize>,
+    only: Vec<Verdict>,
     sort: Sort,
     allow_unmatched: bool,
     /// The command that goes on from here.
@@ -94,6 +100,7 @@ struct Report<'a> {
 /// The records that machines are given.
 fn listed<'a>(report: &Report<'a>) -> Vec<&'a DiffRow> {
     let mut rows = ranked(report.diff.diff, report.sort);
+    rows.retain(|row| report.only.is_empty() || report.only.contains(&row.outcome.verdict));
     rows.truncate(report.limit.unwrap_or(usize::MAX));
     rows
 }
@@ -144,6 +151,7 @@ impl DiffArgs {
             diff,
             all: self.all,
             limit: self.limit,
+            only: self.only.clone(),
             sort: self.sort,
             allow_unmatched: self.compare.allow_unmatched,
             next: None,
@@ -167,6 +175,13 @@ fn next_step(dump: &Dump, golden: &Golden) -> String {
         Golden::Dump(golden) => format!("{} blame {dump} --golden {}", program(), quoted(golden.dir())),
         Golden::Files(_) => format!("{} blame {dump} --reference", program()),
     }
+}
+
+fn verdicts() -> impl TypedValueParser<Value = Verdict> {
+    const VERDICTS: [Verdict; 3] = [Verdict::Within, Verdict::Outside, Verdict::Unknown];
+    PossibleValuesParser::new(VERDICTS.map(verdict_word)).try_map(|word| {
+        VERDICTS.into_iter().find(|verdict| verdict_word(*verdict) == word).ok_or("no such verdict")
+    })
 }
 
 fn sorts() -> impl TypedValueParser<Value = Sort> {

@@ -38,17 +38,17 @@ fn a_dump_says_what_its_golden_said_and_which_fault_it_was_given() {
     }
     assert!(text(&folder, "blame right --reference", 0).contains("the run's own golden passed"));
     assert!(text(&folder, "replay right --all", 0).contains("captured the run's own golden passed"));
-    let replayed = text(&folder, "replay wrong --task 0x100000002", 0);
+    // A replay is without the fault, so it makes something else.
+    let replayed = text(&folder, "replay wrong --task 0x100000002", 1);
     assert!(replayed.contains(&format!("captured {said}")), "{replayed}");
     for line in ["blame wrong --reference --json", "replay wrong --all --json"] {
-        let code = i32::from(line.starts_with("blame"));
-        let document = document(&folder, line, code);
-        let golden = if code == 1 { &document["run_golden"] } else { &document["golden"] };
+        let document = document(&folder, line, 1);
+        let golden = if line.starts_with("blame") { &document["run_golden"] } else { &document["golden"] };
         assert_eq!((golden, &document["inject_fault"]), (&"fail".into(), &"mul=last".into()), "{line}");
     }
     // Known from the manifest alone, too, and of a case.
     folder.good("extract wrong --task 0x100000002 --out case");
-    assert!(text(&folder, "replay case", 0).contains("captured the fault mul=last was injected on purpose"));
+    assert!(text(&folder, "replay case", 1).contains("captured the fault mul=last was injected on purpose"));
     fs::remove_file(folder.path("wrong/tensor_dump.idx")).expect("there is an index");
     assert!(text(&folder, "blame wrong --reference", 1).contains(said));
 }
@@ -190,4 +190,60 @@ fn an_error_that_grows_behind_its_culprit_is_inherited() {
     assert_eq!((&grown["kernels"], &grown["label"]), (&json!(["pv"]), &json!("inherited")));
     let reason = grown["reason"].as_str().expect("it is said why");
     assert!(reason.ends_with("by its reference its kernel is right"), "{reason}");
+}
+
+#[test]
+fn a_document_can_be_kept_short_and_says_what_was_left_out() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out right");
+    folder.tensortap("run vector_example --dump-tensor --out wrong --inject-fault mul=last");
+    let ids = |document: &Value, list: &str| -> Vec<String> {
+        let of = |task: &Value| task["task_id"].as_str().unwrap().to_string();
+        document[list].as_array().unwrap().iter().map(of).collect()
+    };
+    let (mul, last) = ("0x0000000100000002", "0x0000000100000003");
+    let blame = |rest: &str| document(&folder, &format!("blame wrong --golden right --json {rest}"), 1);
+    for (rest, tasks, left_out) in [
+        ("--only wrong_here", vec![mul], 4),
+        ("--only inherited --only wrong_here", vec![mul, last], 3),
+        ("--only raced", vec![], 5),
+        // Those that are wrong first.
+        ("--limit 1", vec![mul], 4),
+        ("--limit 2", vec![mul, last], 3),
+        ("--limit 0", vec![], 5),
+    ] {
+        let document = blame(rest);
+        assert_eq!(
+            (ids(&document, "tasks"), &document["left_out"]),
+            (tasks.iter().map(|t| t.to_string()).collect(), &left_out.into()),
+            "{rest}"
+        );
+        // Counts and culprits are those of the whole dump.
+        assert_eq!(
+            (&document["labels"]["ok"], &document["first_wrong"]),
+            (&3.into(), &json!([mul])),
+            "{rest}"
+        );
+    }
+    let whole = blame("--limit 5");
+    assert_eq!((ids(&whole, "tasks").len(), &whole["left_out"]), (5, &0.into()));
+    assert_eq!(ids(&whole, "tasks")[3], mul, "in dependency order when all are there");
+    let diff = |rest: &str| document(&folder, &format!("diff wrong right --json {rest}"), 1);
+    let failing = diff("--only fail");
+    assert_eq!(
+        (ids(&failing, "records").len(), &failing["left_out"], &failing["of"]),
+        (3, &15.into(), &18.into())
+    );
+    assert_eq!(diff("--only fail --limit 1")["left_out"], 17);
+    assert_eq!(diff("--only pass")["records"].as_array().unwrap().len(), 15);
+    assert_eq!(diff("")["left_out"], 0);
+
+    let said = text(&folder, "blame wrong --golden right --only inherited", 1);
+    let list = said.split("in dependency order, inherited only:").nth(1).expect("the list says what it has");
+    assert!(
+        list.trim_start().starts_with("inherited task 0x100000003") && !list.contains("wrong_here"),
+        "{said}"
+    );
+    let outcome = folder.tensortap("blame wrong --golden right --only guilty");
+    assert!(outcome.code == Some(2) && outcome.stderr.contains("wrong_here"), "{outcome:?}");
 }

@@ -12,7 +12,7 @@ use tensortap::judge::Detail;
 use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
-use crate::blame::{BlameReport, Culprit};
+use crate::blame::{BlameReport, Culprit, Listing};
 
 /// One check.
 #[derive(Serialize)]
@@ -34,6 +34,8 @@ pub struct BlameDocument {
     first_wrong: Vec<String>,
     culprits: Vec<CulpritDocument>,
     tasks: Vec<TaskDocument>,
+    /// Tasks that are not in `tasks`, because of their label or a limit.
+    left_out: usize,
     unmatched: Vec<UnmatchedDocument>,
     /// Views and edges in which the orchestration is not that of the golden.
     wiring: Vec<WiringDocument>,
@@ -106,10 +108,11 @@ struct UnmatchedDocument {
 }
 
 impl BlameDocument {
-    /// The document of a report.
+    /// The document of a report, with these of its tasks.
     #[must_use]
-    pub fn of(report: &BlameReport<'_>) -> BlameDocument {
+    pub fn of(report: &BlameReport<'_>, listing: Listing<'_>) -> BlameDocument {
         let blame = report.blame;
+        let listed = listing.tasks(blame);
         let id = |place: usize| id(blame.graph.task(place).task_id);
         BlameDocument {
             verdict: if report.passes { "pass" } else { "fail" },
@@ -124,7 +127,8 @@ impl BlameDocument {
             labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
             first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
             culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
-            tasks: (0..blame.findings.len()).map(|place| task(blame, place)).collect(),
+            left_out: blame.findings.len() - listed.len(),
+            tasks: listed.into_iter().map(|place| task(blame, place)).collect(),
             unmatched: unmatched(blame),
             wiring: blame.wiring.iter().map(|difference| wiring(blame, difference)).collect(),
         }

@@ -24,6 +24,8 @@ pub struct DiffDocument {
     unlike: Option<String>,
     hint: Option<String>,
     records: Vec<RowDocument>,
+    /// Records that are not in `records`, because of their verdict or a limit.
+    left_out: usize,
     unmatched_items: Vec<LonelyDocument>,
 }
 
@@ -81,6 +83,7 @@ impl DiffDocument {
             unlike: report.unlike.clone(),
             hint: report.hint.clone(),
             records: listed.iter().map(|r| row(report, r)).collect(),
+            left_out: diff.rows.len() - listed.len(),
             unmatched_items: diff
                 .unmatched
                 .iter()

@@ -7,6 +7,7 @@ use tensortap::analysis::labels::Label;
 
 use super::Report;
 use super::text::{LISTED, name, why, width};
+use tensortap_query::blame::{Listing, rank};
 use tensortap_query::number::counted;
 use tensortap_query::words::printable;
 
@@ -15,25 +16,30 @@ const REASONS: usize = 5;
 
 pub(super) fn write_tasks(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let blame = report.found.blame;
-    let mut listed: Vec<usize> =
-        (0..blame.findings.len()).filter(|&p| report.all || blame.findings[p].label != Label::Ok).collect();
+    let Listing { only, limit } = report.listing;
+    let mut listed = Listing { only, limit: None }.tasks(blame);
+    listed.retain(|&place| report.all || !only.is_empty() || blame.findings[place].label != Label::Ok);
     if listed.is_empty() {
         return Ok(());
     }
-    let rank = |place: &usize| Label::ALL.iter().position(|label| *label == blame.findings[*place].label);
-    listed.sort_by_key(rank);
-    let without = if report.all { "" } else { ", without those that are ok" };
+    listed.sort_by_key(|&place| rank(blame, place));
+    let without = match only {
+        _ if report.all && only.is_empty() => String::new(),
+        [] => ", without those that are ok".into(),
+        only => format!(", {} only", only.iter().map(|label| label.name()).collect::<Vec<_>>().join(", ")),
+    };
     writeln!(out, "\ntasks by label, then in dependency order{without}:")?;
     if report.all {
         return listed.into_iter().try_for_each(|place| write_task(out, blame, place));
     }
     let is_unknown = |place: &usize| blame.findings[*place].label == Label::Unknown;
     let (unknown, known): (Vec<usize>, Vec<usize>) = listed.into_iter().partition(is_unknown);
-    for &place in known.iter().take(LISTED) {
+    let most = limit.unwrap_or(LISTED);
+    for &place in known.iter().take(most) {
         write_task(out, blame, place)?;
     }
-    if known.len() > LISTED {
-        let more = counted((known.len() - LISTED) as u64, "further task");
+    if known.len() > most {
+        let more = counted((known.len() - most) as u64, "further task");
         writeln!(out, "  and {more} (--all lists every task)")?;
     }
     write_unknown(out, blame, &unknown)

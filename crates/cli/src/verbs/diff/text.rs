@@ -83,11 +83,12 @@ fn without_partner(lonely: usize) -> String {
 }
 
 fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let Report { diff: DiffReport { diff, .. }, all, limit, sort, .. } = report;
+    let Report { diff: DiffReport { diff, .. }, all, limit, only, sort, .. } = report;
     // What has no partner is told below the table.
     let tells = |row: &DiffRow| row.outcome.verdict != Verdict::Within && row.partner.is_some();
     let mut rows = ranked(diff, *sort);
-    rows.retain(|row| *all || tells(row));
+    let is_meant = |row: &DiffRow| only.is_empty() || only.contains(&row.outcome.verdict);
+    rows.retain(|row| is_meant(row) && (*all || !only.is_empty() || tells(row)));
     if rows.is_empty() {
         return Ok(());
     }
