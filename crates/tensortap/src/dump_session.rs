@@ -12,8 +12,8 @@ use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
 };
 use tensortap_format::{
-    DumpCounters, DumpWriter, GoldenVerdict, InFlightTask as InFlightEntry, IndexRecord, KernelInfo, KernelTolerance,
-    RunInfo, Status, WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
+    DumpCounters, DumpWriter, GoldenVerdict, InFlightTask as InFlightEntry, IndexRecord, KernelInfo,
+    KernelTolerance, RunInfo, Status, WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};

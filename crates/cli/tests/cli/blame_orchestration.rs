@@ -47,7 +47,7 @@ fn a_dump_says_what_its_golden_said_and_which_fault_it_was_given() {
         assert_eq!((golden, &document["inject_fault"]), (&"fail".into(), &"mul=last".into()), "{line}");
     }
     // Known from the manifest alone, too, and of a case.
-    folder.good("extract wrong --task 0x100000002 --out case");
+    folder.tensortap("extract wrong --task 0x100000002 --out case");
     assert!(text(&folder, "replay case", 1).contains("captured the fault mul=last was injected on purpose"));
     fs::remove_file(folder.path("wrong/tensor_dump.idx")).expect("there is an index");
     assert!(text(&folder, "blame wrong --reference", 1).contains(said));

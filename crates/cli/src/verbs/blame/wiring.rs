@@ -10,7 +10,7 @@ use super::text::{LISTED, name};
 use crate::dump_arg::quoted;
 use crate::program::program;
 use tensortap_query::number::counted;
-use tensortap_query::words::{arg_words, short_task, sizes_text, task_words};
+use tensortap_query::words::{arg_words, sizes_text, step_task, task_words};
 
 pub(super) fn write_wiring(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let blame = report.found.blame;
@@ -63,7 +63,7 @@ fn words(report: &Report<'_>, difference: &WiringDifference) -> Vec<String> {
         Rewired::Waits(on) => vec![format!("waits for {}, not so in the golden", name(blame, *on))],
         Rewired::DoesNotWait(on) => {
             let on = golden.task(*on);
-            let task = format!("task {} ({}) of the golden", short_task(on.task_id), task_words(on));
+            let task = format!("task {} ({}) of the golden", step_task(on.step, on.task_id), task_words(on));
             vec![format!("does not wait for {task}, as it does there")]
         }
     }
@@ -82,7 +82,7 @@ fn sources(graph: &TaskGraph, outputs: &[OutputRef]) -> String {
     let mut names: Vec<String> = outputs
         .iter()
         .map(|output| graph.task(output.task))
-        .map(|task| format!("task {} ({})", short_task(task.task_id), task_words(task)))
+        .map(|task| format!("task {} ({})", step_task(task.step, task.task_id), task_words(task)))
         .collect();
     names.dedup();
     if names.is_empty() { "no task".into() } else { names.join(", ") }
