@@ -10,6 +10,7 @@ use tensortap::format::RunInfo;
 use tensortap::judge::{Profile, RuleBook, Rules};
 
 use crate::error::UsageError;
+use crate::program::program;
 
 /// The options.
 #[derive(Args)]
@@ -65,7 +66,7 @@ impl CompareArgs {
 }
 
 fn usage(message: String) -> UsageError {
-    UsageError { message, hint: "docs/finding-a-wrong-kernel.md describes rules files".into() }
+    UsageError { message, hint: format!("`{} help rules` describes rules files", program()) }
 }
 
 fn profiles() -> impl TypedValueParser<Value = Profile> {

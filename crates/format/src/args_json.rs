@@ -4,11 +4,12 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{
-    BLOCK_CONTEXT_SLOT, BlockContext, DType, DumpStage, SUBTASK_CONTEXT_SLOT, SubtaskContext, TensorDesc,
+    BLOCK_CONTEXT_SLOT, BlockContext, DType, DumpStage, Role, SUBTASK_CONTEXT_SLOT, SubtaskContext,
+    TensorDesc,
 };
 
 use crate::{
-    Dispatch, DispatchArg, DispatchContext, OrchestrationArg, RunInfo,
+    Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, RunInfo,
     dispatch::sound_dtype,
     json::Hex64,
     manifest::{Elements, JsonInput, Lines, SCHEMA_VERSION, StreamError},
@@ -19,11 +20,12 @@ impl JsonInput<'_> {
     /// The orchestration's own arguments.
     pub(crate) fn write_args(&self, out: impl Write) -> Result<(), StreamError> {
         let (info, totals) = (&self.info, &self.footer.totals);
+        let scalars: Vec<OrchestrationScalar> = OrchestrationScalar::of_run(info).collect();
         let mut lines = Lines::begin(out);
         lines.field("schema_version", &SCHEMA_VERSION)?;
         lines.field("stage", "args_dump")?;
         lines.field("runtime", &info.runtime)?;
-        lines.field("total_args", &totals.orchestration_args)?;
+        lines.field("total_args", &(totals.orchestration_args + scalars.len() as u64))?;
         lines.field("run_dir", &info.run_dir)?;
         lines.field("platform", &info.platform)?;
         lines.field("scene", &info.scene)?;
@@ -33,7 +35,8 @@ impl JsonInput<'_> {
             self.index.for_each(self.end, |_, record| match OrchestrationArg::new(record, info) {
                 Some(arg) => list.push(&arg),
                 None => Ok(()),
-            })
+            })?;
+            scalars.iter().try_for_each(|scalar| list.push(scalar))
         })?;
         Ok(lines.end()?)
     }
@@ -128,6 +131,20 @@ impl Serialize for OrchestrationArg {
         serialize_view::<S>(&mut map, &self.desc)?;
         map.serialize_entry("name", &self.name)?;
         map.serialize_entry("role", role_name(self.role))?;
+        map.end()
+    }
+}
+
+impl Serialize for OrchestrationScalar {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("arg_index", &self.arg_index)?;
+        map.serialize_entry("kind", "scalar")?;
+        map.serialize_entry("dtype", self.dtype.name())?;
+        map.serialize_entry("bits", &Hex64(self.bits))?;
+        map.serialize_entry("value", &self.value())?;
+        map.serialize_entry("name", &self.name)?;
+        map.serialize_entry("role", role_name(Role::Input))?;
         map.end()
     }
 }

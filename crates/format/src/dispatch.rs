@@ -197,6 +197,37 @@ impl OrchestrationArg {
     }
 }
 
+/// One of the orchestration's own scalar arguments; they stand behind its tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrchestrationScalar {
+    /// Its place among all of them.
+    pub arg_index: u16,
+    /// Its name in the scene.
+    pub name: String,
+    /// What the bits mean.
+    pub dtype: DType,
+    /// Its raw bits.
+    pub bits: u64,
+}
+
+impl OrchestrationScalar {
+    /// Those that a run declared. What makes no sense is left out.
+    pub(crate) fn of_run(info: &RunInfo) -> impl Iterator<Item = OrchestrationScalar> + '_ {
+        (0_u16..).zip(&info.args).filter(|(_, arg)| arg["kind"] == "scalar").filter_map(|(arg_index, arg)| {
+            let (name, dtype) = (arg["name"].as_str()?.to_owned(), arg["dtype"].as_str()?);
+            let dtype = DType::ALL.into_iter().find(|known| known.name() == dtype)?;
+            let bits = u64::from_str_radix(arg["bits"].as_str()?.strip_prefix("0x")?, 16).ok()?;
+            Some(OrchestrationScalar { arg_index, name, dtype, bits })
+        })
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> ScalarValue {
+        ScalarValue::decode(self.dtype, self.bits)
+    }
+}
+
 /// The element type of a descriptor that makes sense: known, with numbers that JSON can carry.
 pub(crate) fn sound_dtype(desc: &TensorDesc) -> Option<DType> {
     let sizes = desc.dims().iter().copied().chain([desc.start_offset, desc.buffer_bytes]);

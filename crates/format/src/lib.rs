@@ -58,7 +58,9 @@ mod window;
 mod writer;
 
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
-pub use dispatch::{Dispatch, DispatchArg, DispatchContext, OrchestrationArg, dispatch_id};
+pub use dispatch::{
+    Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, dispatch_id,
+};
 pub use error::FormatError;
 pub use footer::{DumpCounters, Footer, GoldenVerdict, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::Edge;

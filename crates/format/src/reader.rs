@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
 use crate::{
-    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg, Record,
-    RunInfo, Status, TaskKey, Tasks, Totals,
+    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg,
+    OrchestrationScalar, Record, RunInfo, Status, TaskKey, Tasks, Totals,
     index::ReadAhead,
     join::TaskMeaning,
     names::{Located, locate},
@@ -252,6 +252,12 @@ impl Dump {
     pub fn all_task_names(&self) -> impl Iterator<Item = Names<'_>> {
         let (tasks, definitions) = self.source.names();
         tasks.meanings().iter().map(|task| definitions.of_task(task))
+    }
+
+    /// The orchestration's own scalar arguments, in their order.
+    #[must_use]
+    pub fn orchestration_scalars(&self) -> Vec<OrchestrationScalar> {
+        OrchestrationScalar::of_run(self.info()).collect()
     }
 
     /// Every dependency.

@@ -77,6 +77,7 @@ pub struct Orch<'b> {
     builder: &'b mut dyn GraphBuilder,
     buffers: BufferTable,
     args: Vec<(&'static str, Tensor)>,
+    scalars: Vec<(&'static str, ScalarArg)>,
     // Reused from task to task and from scope to scope, so that submitting does not allocate.
     spec: TaskSpec,
     scope_name: String,
@@ -95,13 +96,27 @@ impl<'b> Orch<'b> {
             let buffer = buffers.add(layout.byte_range().end, Some(location));
             named.push((name, Tensor { buffer, dtype, layout }));
         }
-        Ok(Orch { builder, buffers, args: named, spec: TaskSpec::default(), scope_name: String::new() })
+        let (spec, scope_name) = (TaskSpec::default(), String::new());
+        Ok(Orch { builder, buffers, args: named, scalars: Vec::new(), spec, scope_name })
+    }
+
+    /// The same, with the scene's own scalars.
+    #[must_use]
+    pub fn with_scalars(mut self, scalars: Vec<(&'static str, ScalarArg)>) -> Orch<'b> {
+        self.scalars = scalars;
+        self
     }
 
     /// One of the scene's own arguments.
     pub fn arg(&self, name: &str) -> Result<Tensor, GraphError> {
         let found = self.args.iter().find(|(n, _)| *n == name);
         found.map(|(_, t)| *t).ok_or_else(|| GraphError::NoSuchArg(name.into()))
+    }
+
+    /// One of the scene's own scalar arguments.
+    pub fn scalar_arg(&self, name: &str) -> Result<ScalarArg, GraphError> {
+        let found = self.scalars.iter().find(|(n, _)| *n == name);
+        found.map(|(_, scalar)| *scalar).ok_or_else(|| GraphError::NoSuchArg(name.into()))
     }
 
     /// A contiguous intermediate of the current scope. Memory is given to it by the first task that writes it.
@@ -257,6 +272,13 @@ impl TaskBuilder<'_, '_> {
     /// Adds the task without making it visible: more edges can be added until it is
     /// [published](Orch::publish).
     pub fn add(mut self) -> Result<TaskHandle, GraphError> {
+        self.add_in_place()
+    }
+
+    /// The same, and registers at once what the dump is to know of its tensors, whatever was said before. The other way,
+    /// after adding, is [`Orch::set_tensor_info_to_task`].
+    pub fn add_task_with_tensor_info(mut self) -> Result<TaskHandle, GraphError> {
+        self.orch.spec.with_tensor_info = true;
         self.add_in_place()
     }
 

@@ -1,6 +1,8 @@
 use tensortap_abi::{DType, Role};
 
-use crate::{GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, SceneError, Tolerance};
+use crate::{
+    GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, ScalarArg, SceneError, Tolerance,
+};
 
 /// Runtimes that a scene makes sense for. By kind where that is enough, so that a new runtime has scenes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,11 @@ pub trait Scene: Send + Sync {
 
     /// The orchestration's own arguments.
     fn args(&self, params: &Params) -> Vec<ArgSpec>;
+
+    /// The orchestration's own scalar arguments, by name; they stand behind its tensors.
+    fn scalar_args(&self, _params: &Params) -> Vec<(&'static str, ScalarArg)> {
+        Vec::new()
+    }
 
     /// Writes the contents of inputs and in-outs, from a seed in the parameters. Outputs stay zero.
     fn fill(&self, params: &Params, args: &mut HostArgs);

@@ -88,7 +88,7 @@ impl SequentialGraph {
             args.push((spec.name, recorder.memory.buffers.len() - 1, tensor.bytes.len()));
             placed.push(PlacedArg::new(spec, Location::permanent(addr)));
         }
-        let mut orch = Orch::new(&mut recorder, placed)?;
+        let mut orch = Orch::new(&mut recorder, placed)?.with_scalars(scene.scalar_args(params));
         scene.orchestrate(&mut orch, params)?;
         let Recorder { memory, tasks, scopes, edges, innermost: _ } = recorder;
         Ok(SequentialGraph { memory, tasks, scopes, edges, args })

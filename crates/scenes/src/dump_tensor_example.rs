@@ -6,7 +6,7 @@ use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Sign, Stale};
 use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    ScalarArg, Scene, kernel_entry,
 };
 
 use crate::inputs::size;
@@ -45,6 +45,10 @@ impl Scene for DumpTensorExample {
         ]
     }
 
+    fn scalar_args(&self, _params: &Params) -> Vec<(&'static str, ScalarArg)> {
+        vec![("increment", 1.0_f32.into())]
+    }
+
     fn fill(&self, params: &Params, args: &mut HostArgs) {
         let n = size(params, "n");
         args.get_mut("a").set(&vec![A; n]);
@@ -53,12 +57,15 @@ impl Scene for DumpTensorExample {
 
     fn orchestrate(&self, o: &mut Orch<'_>, _params: &Params) -> Result<(), GraphError> {
         let (a, b, f) = (o.arg("a")?, o.arg("b")?, o.arg("f")?);
-        let sum = o.task(&ADD).task_name("a + b").input(&a).input(&b).output(&f).submit()?;
+        let sum = o.task(&ADD).task_name("a + b").input(&a).input(&b).output(&f);
+        let sum = sum.add_task_with_tensor_info()?;
+        o.publish(sum)?;
+        let increment = o.scalar_arg("increment")?;
         let increment = o
             .task(&INCREMENT)
             .task_name("+ 1")
             .inout(&f)
-            .scalar(1.0_f32)
+            .scalar(increment)
             .after(sum)
             .without_tensor_info()
             .add()?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_abi::{
     DeviceAddr, DeviceRange, DumpLevel, DumpStage, EdgeCause, EdgeRecord, FIRST_DECLARED_ID, KernelArg,
-    KernelRecord, RECORD_IN_FLIGHT, ScopeRecord, TaskRecord,
+    KernelRecord, RECORD_IN_FLIGHT, Role, ScopeRecord, TaskRecord,
 };
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
@@ -20,7 +20,7 @@ use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_reco
 use tensortap_runtime::{
     DumpSession, Fault, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
-use tensortap_scene::{ArgSpec, KernelDef, Scene};
+use tensortap_scene::{ArgSpec, KernelDef, Params, ScalarArg, Scene};
 
 use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
 
@@ -404,7 +404,7 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
         dump_args: config.dump_args,
         dump_policy: config.policy.name().into(),
         dump_collect: config.collect.name().into(),
-        args: request.scene.args(&request.params).iter().map(declared_arg).collect(),
+        args: declared_args(request.scene, &request.params),
         inject_fault: request.fault.map(|fault| fault_words(request.scene, fault)),
         extra,
         ..RunInfo::default()
@@ -426,6 +426,16 @@ fn folder_bytes(dir: &Path) -> u64 {
         .filter(|file| file.is_file())
         .map(|file| file.len())
         .sum()
+}
+
+/// The orchestration's tensors, then its scalars with their values: what they hold is known before the run.
+fn declared_args(scene: &dyn Scene, params: &Params) -> Vec<serde_json::Value> {
+    let scalars = scene.scalar_args(params);
+    let scalars = scalars.iter().map(|(name, ScalarArg { bits, dtype })| {
+        serde_json::json!({"name": name, "role": role_name(Role::Input), "kind": "scalar", "dtype": dtype.name(),
+            "shape": [], "bits": format!("{bits:#018x}")})
+    });
+    scene.args(params).iter().map(declared_arg).chain(scalars).collect()
 }
 
 fn declared_arg(arg: &ArgSpec) -> serde_json::Value {

@@ -334,12 +334,12 @@ fn a_record_is_found_by_every_name_it_has() {
 fn a_name_that_fits_none_or_several_is_answered_with_what_there_is() {
     let folder = vector_example();
     for (name, part) in [
-        ("99", "there is no record 99; the dump has 18"),
+        ("99", "there is no record 99; records are 0 to 17"),
         ("0x7/after/2", "tasks are 0x0 … 0x100000003"),
         ("0x0/after/1", "the task has 0x0/before/0, 0x0/before/1, 0x0/after/2"),
         ("mull/after/2", "there is no record mull/after/2"),
         ("0x0/during/1", "a stage is before or after"),
-        ("0x0/before/x", "an argument is a number"),
+        ("0x0/before/x", "there is no record 0x0/before/x; the task has 0x0/before/0"),
         ("0x0", "3 records are meant, `show` shows one:"),
         ("", "18 records are meant"),
         ("--func mul", "0x100000002/before/1  mul  float32 16384"),

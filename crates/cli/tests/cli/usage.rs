@@ -241,3 +241,19 @@ fn a_name_that_nothing_has_is_bad_usage_and_what_may_fit_nothing_is_an_empty_sel
         }
     }
 }
+
+#[test]
+fn what_is_not_there_is_answered_with_what_is_in_the_same_words() {
+    let folder = crate::dumps::Folder::new();
+    folder.good("run vector_example --dump-tensor=hash --out d");
+    for (line, said) in [
+        ("show d 99", "error: there is no record 99; records are 0 to 17\n"),
+        ("show d -1", "error: there is no record -1; records are 0 to 17\n"),
+        ("diff d d --rules no.toml", "hint: `tensortap help rules` describes rules files\n"),
+        ("blame d --golden d --rules no.toml", "hint: `tensortap help rules` describes rules files\n"),
+    ] {
+        let refused = folder.tensortap(line);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{line}: {refused:?}");
+        assert!(refused.stderr.contains(said), "{line}: {refused:?}");
+    }
+}

@@ -259,6 +259,30 @@ fn the_orchestrations_arguments_are_those_that_tasks_use() {
     }
 }
 
+#[test]
+fn scalars_of_the_orchestration_stand_behind_its_tensors_and_are_what_tasks_were_handed() {
+    for place in places("dump_tensor_example") {
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = run(&placed(args_config("dump_tensor_example", DumpLevel::Off, folder.path()), place));
+        assert_eq!(report.golden, tensortap::GoldenVerdict::Pass, "{place:?}");
+        let dir = report.dump.expect("dumped").dir;
+        let json = read(&dir, "args_dump.json");
+        let args = list(&json["args"]);
+        assert_eq!((number(&json["total_args"]), args.len()), (4, 4), "{place:?}");
+        let scalar = json!({"arg_index": 3, "kind": "scalar", "dtype": "float32", "bits": "0x000000003f800000", "value": 1.0,
+            "name": "increment", "role": "input"});
+        assert_eq!(args[3], scalar, "{place:?}");
+        let all = dispatches(&dir);
+        let handed: Vec<&Value> =
+            all.iter().flat_map(|d| list(&d["args"])).filter(|arg| arg["kind"] == "scalar").collect();
+        assert!(!handed.is_empty() && handed.iter().all(|arg| arg["bits"] == scalar["bits"]), "{place:?}");
+        let dump = tensortap::format::Dump::open(&dir).expect("it opens");
+        let scalars = dump.orchestration_scalars();
+        assert_eq!((scalars.len(), scalars[0].bits), (1, u64::from(1.0_f32.to_bits())));
+        assert!(tensortap::format::verify(&dump).expect("readable").is_ok(), "{place:?}");
+    }
+}
+
 /// The bits that a value of JSON stands for, by its dtype.
 fn bits_of(arg: &Value) -> u64 {
     let value = &arg["value"];

@@ -147,6 +147,9 @@ fn usage(message: String) -> QueryError {
 /// The one record that name and selection leave.
 pub fn find(dump: &Dump, name: Option<&RecordName>, selection: &Selection) -> Result<Found, QueryError> {
     if let (Some(RecordName::Index(index)), true) = (name, selection.is_all()) {
+        if *index >= dump.len() {
+            return Err(usage(format!("there is no record {index}; {}", indices(dump))));
+        }
         return Ok(Found::Record(Box::new(dump.record(*index)?)));
     }
     if let Some(RecordName::Negative(text)) = name {

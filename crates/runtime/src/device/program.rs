@@ -244,7 +244,8 @@ impl<'m> Launch<'m> {
             .orchestration_recorder(run, link)
             .map(|r| Box::new(EdgeCapture::new(run.control.thread(0), r)) as Box<dyn GraphObserver>);
         let built = self.runtime.builder(&setup, run, observer).and_then(|mut builder| {
-            let mut orch = Orch::new(&mut *builder, self.placed_args()?)?;
+            let scalars = self.scene.scalar_args(&self.params);
+            let mut orch = Orch::new(&mut *builder, self.placed_args()?)?.with_scalars(scalars);
             let outcome = self.scene.orchestrate(&mut orch, &self.params);
             drop(orch);
             finish(&mut *builder, outcome)

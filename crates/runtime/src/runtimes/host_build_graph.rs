@@ -36,7 +36,7 @@ impl Runtime for HostBuildGraph {
     fn prepare(&self, plan: &mut Plan<'_>) -> Result<(), RunError> {
         let placed = plan.placed_args();
         let mut builder = HostBuilder::new(plan.device, plan.args.poison, plan.is_recorded);
-        let mut orch = Orch::new(&mut builder, placed)?;
+        let mut orch = Orch::new(&mut builder, placed)?.with_scalars(plan.scene.scalar_args(plan.params));
         plan.scene.orchestrate(&mut orch, plan.params)?;
         drop(orch);
         let HostBuilder { mut tasks, edges, payloads, allocated, names, .. } = builder;

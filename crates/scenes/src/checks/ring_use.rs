@@ -25,7 +25,7 @@ pub fn ring_use(scene: &dyn Scene, given: Given<'_>) -> RingUse {
     let mut meter = RingMeter { open: vec![RingUse::default()], ..RingMeter::default() };
     let args = scene.args(&params).into_iter();
     let args = args.map(|spec| PlacedArg::new(spec, Location::permanent(1 << 20)));
-    let mut orch = Orch::new(&mut meter, args).unwrap();
+    let mut orch = Orch::new(&mut meter, args).unwrap().with_scalars(scene.scalar_args(&params));
     scene.orchestrate(&mut orch, &params).unwrap();
     meter.most
 }
