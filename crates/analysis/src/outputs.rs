@@ -63,8 +63,14 @@ pub struct Writer {
     pub task_id: u64,
     /// Names of its kernels.
     pub kernels: Vec<String>,
+    /// Path of its scope, where it has one.
+    pub scope: Option<String>,
+    /// What its orchestration calls it.
+    pub task_name: Option<String>,
     /// Its argument.
     pub arg_index: u16,
+    /// What its kernel calls that.
+    pub arg_name: Option<String>,
 }
 
 /// How the outputs of a run compare with their golden.
@@ -295,7 +301,14 @@ impl Run<'_> {
 
     fn writer(&self, write: OutputRef) -> Writer {
         let task = self.graph.task(write.task);
-        Writer { task_id: task.task_id, kernels: task.kernel_names(), arg_index: write.arg_index }
+        Writer {
+            task_id: task.task_id,
+            kernels: task.kernel_names(),
+            scope: task.scope().map(str::to_owned),
+            task_name: task.task_name().map(str::to_owned),
+            arg_index: write.arg_index,
+            arg_name: task.arg_name(write.arg_index).map(str::to_owned),
+        }
     }
 
     fn name_of(&self, write: OutputRef) -> String {

@@ -5,8 +5,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tensortap::abi::Role;
 use tensortap::format::{ArgumentKind, Dump};
 use tensortap::{DType, DumpStage, TaskChoice};
-use tensortap_query::ids::{ArgChoice, IdRange, parse_arg_choice, parse_range, parse_task_choice};
-use tensortap_query::{HashPrefix, QueryError, Selection, Selectors, ShapePattern, parse_dtype};
+use tensortap_query::ids::{
+    ArgChoice, IdRange, parse_arg_choice, parse_range, parse_task_choice, split_list,
+};
+use tensortap_query::{
+    HashPrefix, QueryError, Selection, SelectorError, Selectors, ShapePattern, parse_dtype,
+};
 
 use crate::error::Exit;
 use crate::output::Output;
@@ -17,20 +21,20 @@ use crate::progress::StepProgress;
 #[command(next_help_heading = "Selecting records (see `tensortap help selectors`)")]
 pub struct SelectArgs {
     /// Records of these tasks, by id, range, name, kernel or scope: 3,0x100000000-0x10000000f,1:2,k_proj,softmax
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice)]
-    task: Vec<TaskChoice>,
+    #[arg(long, value_name = "LIST", value_parser = words(parse_task_choice))]
+    task: Vec<Words<TaskChoice>>,
 
     /// Records of these steps, where a dump holds several runs: 2,5-7
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
     step: Vec<IdRange>,
 
     /// Records of tasks with these kernels, by name, pattern or func_id: add*,3
-    #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
-    func: Vec<String>,
+    #[arg(long, value_name = "NAME_OR_ID", value_parser = words(as_it_is))]
+    func: Vec<Words<String>>,
 
     /// Records of tasks in these scopes, or in scopes below: 'layer 1','token 3/layer 1'
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
-    scope: Vec<String>,
+    #[arg(long, value_name = "PATH", value_parser = words(as_it_is))]
+    scope: Vec<Words<String>>,
 
     /// What tasks were given (before) or what they produced (after)
     #[arg(long, value_name = "STAGE", ignore_case = true, value_parser = stages())]
@@ -41,8 +45,8 @@ pub struct SelectArgs {
     role: Vec<Role>,
 
     /// Arguments of these names, or at these positions, tensors first: 0,scores,softmax.scores
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_arg_choice)]
-    arg: Vec<ArgChoice>,
+    #[arg(long, value_name = "LIST", value_parser = words(parse_arg_choice))]
+    arg: Vec<Words<ArgChoice>>,
 
     /// Records at these positions in the dump
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
@@ -101,13 +105,13 @@ impl SelectArgs {
             self;
         let SelectArgs { dispatch, core, block, nan, .. } = self;
         Selectors {
-            task: task.clone(),
+            task: all(task),
             step: step.clone(),
-            func: func.clone(),
-            scope: scope.clone(),
+            func: all(func),
+            scope: all(scope),
             stage: *stage,
             role: role.clone(),
-            arg: arg.clone(),
+            arg: all(arg),
             index: index.clone(),
             kind: *kind,
             dtype: dtype.clone(),
@@ -119,6 +123,27 @@ impl SelectArgs {
             nan: *nan,
         }
     }
+}
+
+/// The values of one option, of which a name may hold commas.
+#[derive(Clone, Debug)]
+pub struct Words<T>(Vec<T>);
+
+/// Reads such values.
+pub fn words<T>(
+    parse: fn(&str) -> Result<T, SelectorError>,
+) -> impl Fn(&str) -> Result<Words<T>, SelectorError> + Clone {
+    move |text| split_list(text)?.iter().map(|word| parse(word)).collect::<Result<_, _>>().map(Words)
+}
+
+/// A name that is looked up later.
+pub fn as_it_is(word: &str) -> Result<String, SelectorError> {
+    Ok(word.to_owned())
+}
+
+/// All values that were given, however often the option was.
+pub fn all<T: Clone>(given: &[Words<T>]) -> Vec<T> {
+    given.iter().flat_map(|words| &words.0).cloned().collect()
 }
 
 fn stages() -> impl TypedValueParser<Value = DumpStage> {
@@ -172,12 +197,15 @@ pub fn print_page(output: Output) -> anyhow::Result<Exit> {
 /// The page, in lines that an 80-column terminal takes whole.
 pub const PAGE: &str = "\
 Selectors: which records a verb is about. They mean the same in every verb that
-reads a dump. `replay` and `extract` are about tasks: they take --task, `replay`
---func as well, and `extract` one task.
+reads a dump. `replay` and `extract` are about tasks: they take --task and
+--step, `replay` --func as well, and `extract` one task.
 
 Several values of one selector widen (separated by commas, or the option given
 several times), several selectors narrow. Without any, all records are meant. A
 selection that leaves nothing is no error: the verb says what there is instead.
+A name must be one that the dump has; a pattern may fit nothing. A name with a
+comma is given in double quotes, or with a backslash before the comma:
+--scope '\"heads 0,1\"', --arg 'a\\,b'.
 
   --task LIST    the task: 3, 0x100000002, ring and position 1:2, a range
                  0x100000000-0x10000000f, its name (k_proj), that of its kernel
@@ -207,6 +235,8 @@ One record is also named by TASK/STAGE/ARG, or by its index, where a verb takes
 a single one:
 
   tensortap show 0x100000002/after/2
+  tensortap show my_dump mul/after/product
+  tensortap show 2@0x100000002/after/2      (of step 2)
   tensortap show 17
 
 Who else saw this content? Select by its hash:

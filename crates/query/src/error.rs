@@ -25,6 +25,11 @@ pub enum SelectorError {
         /// Its last end, as given.
         last: String,
     },
+    /// A list that ends within quotes.
+    #[error(
+        "a quote is not closed; a name with commas stands in quotes as a whole, a quote in it behind a backslash"
+    )]
+    OpenQuote,
     /// A half of a task id that does not fit.
     #[error("a ring and a position in it have 32 bits")]
     RingTooLarge,

@@ -52,6 +52,40 @@ pub fn parse_id(text: &str) -> Result<u64, SelectorError> {
     u64::from_str_radix(digits, radix).map_err(|_| SelectorError::TooLarge)
 }
 
+/// The values of a list: separated by commas, except where a value stands in double quotes or a backslash stands before the
+/// comma. A backslash also takes a quote or another backslash as it is.
+///
+/// ```
+/// use tensortap_query::ids::split_list;
+/// assert_eq!(split_list("a, b"), Ok(vec!["a".into(), " b".into()]));
+/// assert_eq!(split_list(r#""a, b",c"#), Ok(vec!["a, b".into(), "c".into()]));
+/// assert_eq!(split_list(r"a\,b,c\d"), Ok(vec!["a,b".into(), r"c\d".into()]));
+/// ```
+pub fn split_list(text: &str) -> Result<Vec<String>, SelectorError> {
+    let (mut values, mut value, mut is_quoted) = (Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => value.push(letters.next_if(|next| matches!(next, ',' | '"' | '\\')).unwrap_or(letter)),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => values.push(std::mem::take(&mut value)),
+            letter => value.push(letter),
+        }
+    }
+    if is_quoted {
+        return Err(SelectorError::OpenQuote);
+    }
+    values.push(value);
+    Ok(values)
+}
+
+/// A name as [`split_list`] takes it for one value.
+#[must_use]
+pub fn escaped(name: &str) -> String {
+    let special = |letter| matches!(letter, ',' | '"' | '\\');
+    name.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
+}
+
 /// Tasks by number, range or name. What starts with a digit is an id.
 ///
 /// ```
@@ -162,6 +196,12 @@ mod tests {
         fn what_is_written_is_read(a: u64, b: u64) {
             let (first, last) = (a.min(b), a.max(b));
             prop_assert_eq!(parse_range(&format!("{first:#x}-{last}")), Ok((first, last)));
+        }
+
+        #[test]
+        fn any_name_can_be_escaped(names in prop::collection::vec("[a\",\\\\ é]{0,6}", 1..4)) {
+            let escaped: Vec<String> = names.iter().map(|name| escaped(name)).collect();
+            prop_assert_eq!(split_list(&escaped.join(",")), Ok(names.clone()));
         }
 
         #[test]

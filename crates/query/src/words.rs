@@ -51,8 +51,14 @@ pub fn task_title(scope: Option<&str>, task_name: Option<&str>) -> Option<String
 /// without a scope.
 #[must_use]
 pub fn task_words(task: Task<'_>) -> String {
-    let kernels = kernels_text(&task.kernel_names());
-    match (task.scope(), task.task_name()) {
+    named_task(task.scope(), task.task_name(), &task.kernel_names())
+}
+
+/// The same of what is known of it.
+#[must_use]
+pub fn named_task(scope: Option<&str>, task_name: Option<&str>, kernels: &[String]) -> String {
+    let kernels = kernels_text(kernels);
+    match (scope, task_name) {
         (scope, Some(name)) => format!("{}: {kernels}", task_title(scope, Some(name)).unwrap_or_default()),
         (Some(scope), None) => format!("{} / {kernels}", printable(scope)),
         (None, None) => kernels,

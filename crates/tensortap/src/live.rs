@@ -91,6 +91,10 @@ pub struct WrongTask {
     pub task_id: u64,
     /// Names of its kernels.
     pub kernels: Vec<String>,
+    /// Path of its scope, where it has one.
+    pub scope: Option<String>,
+    /// What its orchestration calls it.
+    pub task_name: Option<String>,
 }
 
 impl LiveReport {
@@ -294,13 +298,21 @@ impl Live {
 
     fn note(&self, task: Task<'_>, verdict: Agreement) {
         let stop = self.config.stop_at_first && verdict == Agreement::WrongHere;
+        // Names of scopes and tasks come when they come; the golden, of the same scene, has all of them.
+        let golden = self.judge.golden.find(task.key());
+        let wrong = WrongTask {
+            task_id: task.task_id,
+            kernels: task.kernel_names(),
+            scope: golden.and_then(|golden| golden.scope()).map(str::to_owned),
+            task_name: golden.and_then(|golden| golden.task_name()).map(str::to_owned),
+        };
         self.findings.change(|report| {
             report.judged += 1;
             report.differing += u64::from(verdict != Agreement::Same);
             if verdict == Agreement::WrongHere {
                 report.wrong_here_count += 1;
                 if report.wrong_here.len() < MAX_NAMED {
-                    report.wrong_here.push(WrongTask { task_id: task.task_id, kernels: task.kernel_names() });
+                    report.wrong_here.push(wrong);
                 }
             }
             report.stop_found |= stop;

@@ -94,7 +94,9 @@ impl Scene for Faulty {
             })?;
             row = next;
         }
-        o.task(faulty).input(&row).output(&result).after(last).submit()?;
+        o.scope("the end", |o| {
+            o.task(faulty).task_name("goes wrong").input(&row).output(&result).after(last).submit()
+        })?;
         Ok(())
     }
 

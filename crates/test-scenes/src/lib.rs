@@ -15,6 +15,7 @@ mod faulty;
 mod garbage;
 mod large_tensor;
 mod misrouted;
+mod odd_names;
 mod odd_views;
 mod rendezvous;
 mod ring_scopes;
@@ -32,6 +33,7 @@ pub fn all() -> Registry {
         &faulty::HANG,
         &ring_scopes::RingScopes,
         &rendezvous::Rendezvous,
+        &odd_names::OddNames,
         &odd_views::OddViews,
         &large_tensor::LargeTensor,
         &garbage::Garbage,

@@ -101,7 +101,7 @@ impl Scene for OddViews {
     }
 }
 
-const COPY: KernelDef = KernelDef {
+pub(crate) const COPY: KernelDef = KernelDef {
     func_id: 0,
     name: "copy",
     core_type: CoreType::Aiv,

@@ -13,7 +13,7 @@ use tensortap::format::Dump;
 use tensortap::scene::Registry;
 use tensortap::{ReplayConfig, ReplayReport, Selection, TaskChoice};
 use tensortap_query::document::{ReplayDocument, replay_verdict};
-use tensortap_query::ids::{parse_id, parse_task_choice};
+use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
 
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
 use crate::dump_arg::{RankArg, StepArg, newest, one_of};
@@ -23,6 +23,7 @@ use crate::output::Output;
 use crate::parse::{pair, whole};
 use crate::program::program;
 use crate::progress::StepProgress;
+use crate::select::{Words, all, as_it_is, words};
 use crate::verbs::name_crashes;
 
 /// Replays what was selected and tells what came of it.
@@ -89,16 +90,16 @@ pub struct ReplayArgs {
     pub all: bool,
 
     /// Tasks by id, range or kernel, in hex, decimal or as ring and position: 3,0x100000002,1:2-1:9,softmax
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_task_choice, group = "selection")]
-    pub task: Vec<TaskChoice>,
+    #[arg(long, value_name = "LIST", value_parser = words(parse_task_choice), group = "selection")]
+    pub task: Vec<Words<TaskChoice>>,
 
     /// One dispatch, by the id in kernel_args_dump.json: block << 40 | slot << 36 | task
     #[arg(long, value_name = "ID", value_parser = parse_id, group = "selection")]
     pub dispatch: Option<u64>,
 
     /// Only tasks with one of these kernels, by name, pattern or func_id: add*,3
-    #[arg(long, value_name = "NAME_OR_ID", value_delimiter = ',')]
-    pub func: Vec<String>,
+    #[arg(long, value_name = "NAME_OR_ID", value_parser = words(as_it_is))]
+    pub func: Vec<Words<String>>,
 
     /// Hold outputs against the f64 references of the kernels, on the captured inputs, by the kernel's rule [default:
     /// against what was captured]
@@ -163,7 +164,7 @@ impl ReplayArgs {
         let mut config = ReplayConfig::new(source, registry.clone());
         config.select = select;
         config.steps.clone_from(&self.step.step);
-        config.funcs.clone_from(&self.func);
+        config.funcs = all(&self.func);
         config.platform.clone_from(&self.platform);
         config.device_mode = self.device.device_mode;
         config.device_memory = self.device.device_memory;
@@ -186,7 +187,7 @@ impl ReplayArgs {
             return Ok(Selection::Dispatch(dispatch));
         }
         if !self.task.is_empty() {
-            return Ok(Selection::Tasks(self.task.clone()));
+            return Ok(Selection::Tasks(all(&self.task)));
         }
         if self.all || !self.func.is_empty() || Dump::open(source).is_err() {
             return Ok(Selection::All);
@@ -275,13 +276,13 @@ fn gdb_commands() -> Vec<String> {
 fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["replay".into(), config.source.clone().into()];
     let mut option = |name: &str, value: String| words.push(format!("--{name}={value}").into());
-    args.task.iter().for_each(|choice| match choice {
+    all(&args.task).iter().for_each(|choice| match choice {
         TaskChoice::Ids(first, last) => option("task", format!("{first}-{last}")),
-        TaskChoice::Named(name) => option("task", name.clone()),
+        TaskChoice::Named(name) => option("task", escaped(name)),
     });
     args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));
     args.step.step.iter().for_each(|(first, last)| option("step", format!("{first}-{last}")));
-    args.func.iter().for_each(|func| option("func", func.clone()));
+    all(&args.func).iter().for_each(|func| option("func", escaped(func)));
     args.platform.iter().for_each(|name| option("platform", name.clone()));
     args.device.device_memory.iter().for_each(|bytes| option("device-memory", bytes.to_string()));
     args.device.blocks.iter().for_each(|blocks| option("blocks", blocks.to_string()));

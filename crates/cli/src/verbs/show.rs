@@ -37,10 +37,11 @@ const FEW: u64 = 1000;
 /// What `tensortap show` takes.
 #[derive(Args)]
 #[command(
-    override_usage = "tensortap show [OPTIONS] [DUMP] [RECORD]",
+    override_usage = "tensortap show [OPTIONS] [DUMP] [RECORD] [ARG]",
     after_help = "Examples:\n  \
     tensortap show 17                              record 17 of the newest dump under outputs/\n  \
     tensortap show my_dump 0x100000002/after/2     what task 0x100000002 left in its argument 2\n  \
+    tensortap show my_dump mul product             the argument `product` of the task that runs `mul`\n  \
     tensortap show 1:2/after/2 --slice 0:4,:,-1    a part of it, sliced as in numpy\n  \
     tensortap show --func mul --stage after        any selectors that leave one record\n  \
     tensortap show 3 --delta                       what the kernel changed in an in-out argument\n  \
@@ -50,8 +51,8 @@ const FEW: u64 = 1000;
 )]
 pub struct ShowArgs {
     /// Record by its index (17) or TASK/STAGE/ARG (0x100000002/after/2), with a dump before it unless the newest under
-    /// outputs/ is meant
-    #[arg(value_name = "RECORD", num_args = 0..=2, allow_negative_numbers = true)]
+    /// outputs/ is meant; behind dump and task, an argument by place or name
+    #[arg(value_name = "RECORD", num_args = 0..=3, allow_negative_numbers = true)]
     words: Vec<String>,
     /// Show every value (with --hex: every byte), not only the corners
     #[arg(long)]

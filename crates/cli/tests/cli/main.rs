@@ -21,6 +21,7 @@ mod json;
 mod list;
 mod live;
 mod made;
+mod names;
 mod nan;
 mod peer_export;
 mod peers;

@@ -231,6 +231,8 @@ pub struct LiveDocument {
 #[derive(Serialize)]
 struct WrongDocument {
     task_id: String,
+    scope: Option<String>,
+    task_name: Option<String>,
     kernels: Vec<String>,
 }
 
@@ -246,6 +248,8 @@ impl LiveDocument {
             differing: report.differing,
             first_wrong: report.wrong_here.first().map(|task| WrongDocument {
                 task_id: TaskId(task.task_id).to_string(),
+                scope: task.scope.clone(),
+                task_name: task.task_name.clone(),
                 kernels: task.kernels.clone(),
             }),
             wrong_here: report.wrong_here.iter().map(|task| TaskId(task.task_id).to_string()).collect(),

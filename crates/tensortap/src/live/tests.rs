@@ -144,7 +144,10 @@ fn a_wrong_task_ends_the_run_only_when_asked_and_a_wrong_input_never() {
         );
         feed.give_right(1, DumpStage::BeforeDispatch);
         feed.give(1, DumpStage::AfterCompletion, &content(7, DumpStage::AfterCompletion));
-        assert_eq!(feed.report().wrong_here, [WrongTask { task_id: 1, kernels: vec!["func_0".into()] }]);
+        assert_eq!(
+            feed.report().wrong_here,
+            [WrongTask { task_id: 1, kernels: vec!["func_0".into()], scope: None, task_name: None }]
+        );
         assert_eq!((feed.report().stopped, feed.findings.stop()), (stop, stop));
     }
 }

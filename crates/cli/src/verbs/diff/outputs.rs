@@ -19,7 +19,7 @@ use crate::stream_table::{Column, StreamTable};
 use tensortap_query::compare_words::{detail_lines, evidence, outside_or_why, rule_text};
 use tensortap_query::document::{OutputsDocument, verdict_word};
 use tensortap_query::number::{counted, grouped, significant};
-use tensortap_query::words::{counted_names, kernels_text, printable, short_task, sizes_text};
+use tensortap_query::words::{counted_names, kernels_text, named_task, printable, short_task, sizes_text};
 
 const DIGITS: usize = 4;
 /// Writers named of one output.
@@ -133,11 +133,13 @@ fn write_detail(out: &mut dyn Write, row: &OutputRow) -> anyhow::Result<()> {
         writeln!(out, "  {line}")?;
     }
     if let Some(writer) = &row.worst_writer {
-        let (task, kernels) = (short_task(writer.task_id), kernels_text(&writer.kernels));
+        let Writer { task_id, kernels, scope, task_name, arg_index, arg_name } = writer;
+        let words = named_task(scope.as_deref(), task_name.as_deref(), kernels);
+        let name = arg_name.as_ref().map(|name| format!(" ({})", printable(name))).unwrap_or_default();
         writeln!(
             out,
-            "  the worst element was written by task {task} ({kernels}), argument {}",
-            writer.arg_index
+            "  the worst element was written by task {} ({words}), argument {arg_index}{name}",
+            short_task(*task_id),
         )?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use tensortap::judge::{Metrics, Worst};
 use tensortap::values::Value;
 use tensortap::{DumpLevel, DumpReport, GoldenVerdict, LiveReport, OutputVerdict, RunReport, WrongTask};
 use tensortap_query::number::{byte_rate, bytes, counted, counted_in, grouped, significant, time};
-use tensortap_query::words::{printable, short_task};
+use tensortap_query::words::{named_task, short_task};
 
 use crate::dump_arg::newest_or;
 use crate::losses::by_reason;
@@ -310,10 +310,10 @@ fn stop(report: &LiveReport, ran: u64) -> Option<String> {
     })
 }
 
-/// `0x100000002 (mul)`.
+/// `0x100000002 (layer 1 / k_proj: mul)`.
 fn task_words(task: &WrongTask) -> String {
-    let kernels: Vec<_> = task.kernels.iter().map(|kernel| printable(kernel)).collect();
-    format!("{} ({})", short_task(task.task_id), kernels.join("+"))
+    let words = named_task(task.scope.as_deref(), task.task_name.as_deref(), &task.kernels);
+    format!("{} ({words})", short_task(task.task_id))
 }
 
 #[cfg(test)]
