@@ -90,7 +90,7 @@ fn unknown<'n>(kind: &'static str, name: &str, known: impl Iterator<Item = &'n s
     let near = Unknown::new(kind, name, known.iter().map(AsRef::as_ref)).did_you_mean;
     let mut listed: Vec<&str> = known.iter().map(AsRef::as_ref).take(LISTED).collect();
     listed.extend(near.as_deref().filter(|near| !listed.contains(near)));
-    QueryError::Unknown(Unknown::new(kind, name, listed.into_iter()))
+    QueryError::Unknown(Unknown::new(kind, name, listed))
 }
 
 /// Arguments that are meant by place or by name.
