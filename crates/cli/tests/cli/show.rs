@@ -342,7 +342,7 @@ fn a_name_that_fits_none_or_several_is_answered_with_what_there_is() {
         ("0x0/before/x", "there is no record 0x0/before/x; the task has 0x0/before/0"),
         ("0x0", "3 records are meant, `show` shows one:"),
         ("", "18 records are meant"),
-        ("--func mul", "0x100000002/before/1  mul  float32 16384"),
+        ("--func mul", "0x100000002/before/1 right  mul  float32 16384"),
         ("3 --task 0x0", "leave out record 3"),
         (".", "one too many"),
     ] {
