@@ -3,7 +3,7 @@
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{Builder, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tensortap_sync::signs::{self, Heart};
@@ -158,8 +158,13 @@ fn collect<M: RegionMemory + Clone + Send + Sync + 'static, S: Sink>(
     look: Duration,
 ) -> Result<Collector<M, S>, CollectError> {
     let mut over = Over { signals, memory: collector.memory().clone(), given_back: false };
+    let mut looked = Instant::now();
     loop {
         let progress = collector.step()?;
+        if progress.records == 0 {
+            collector.idle(looked.elapsed())?;
+        }
+        looked = Instant::now();
         let limit = if progress.records > 0 { Duration::ZERO } else { look };
         let mut state = signals.sleep(limit, |state| state.woken || state.stop);
         state.woken = false;

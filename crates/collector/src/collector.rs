@@ -1,6 +1,6 @@
 //! The state machine that empties the region into the files.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tensortap_abi::{
     DeviceRange, DumpCollect, DumpGeometry, LARGE_PAYLOAD_ALIGN, RECORD_HAS_HASH, TaskRecord, TensorRecord,
@@ -17,6 +17,7 @@ use crate::{
     drain::{Drain, DrainError},
     lane_offsets::DISCARD,
     memory::{RegionWord, SharedRegion},
+    standstill::Standstill,
     store::{Store, StoreError, payload_of},
     stream::{Stream, Taken},
     summary::Account,
@@ -24,6 +25,12 @@ use crate::{
 
 /// Payloads remembered to find equal ones, unless told otherwise: about 20 MiB when full.
 pub const DEFAULT_DEDUP_ENTRIES: usize = 1 << 18;
+
+/// How long host and device may wait for one another, unless told otherwise.
+const DEFAULT_LIVENESS: Duration = Duration::from_secs(30);
+
+/// A thread that is followed no more and still waits after this long has nothing left that the host could give back.
+const LET_GO_AFTER: Duration = Duration::from_secs(1);
 
 /// What the collector has to know of a region, all of it the host's own knowledge.
 #[derive(Clone, Debug)]
@@ -42,6 +49,8 @@ pub struct CollectorOptions {
     pub payload_path: PayloadPath,
     /// Sync data, then index, before records are acknowledged (`--dump-sync`).
     pub sync: bool,
+    /// How long a device thread may wait for the host while the host finds nothing to do for it (`--dump-liveness`).
+    pub liveness: Duration,
 }
 
 impl CollectorOptions {
@@ -55,6 +64,7 @@ impl CollectorOptions {
             dedup_entries: DEFAULT_DEDUP_ENTRIES,
             payload_path: PayloadPath::default(),
             sync: false,
+            liveness: DEFAULT_LIVENESS,
         }
     }
 
@@ -87,6 +97,7 @@ pub struct Collector<M, S> {
     memory: Arc<M>,
     store: Store<S>,
     batch: bool,
+    liveness: Duration,
     lanes: Vec<Lane>,
     /// Number of the stream of records that the host makes itself, and how many it made.
     host_lane: u32,
@@ -100,6 +111,7 @@ pub struct Collector<M, S> {
 struct Lane {
     drain: Drain,
     ended: Option<StreamError>,
+    standstill: Standstill,
 }
 
 impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
@@ -111,19 +123,29 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         listener: Listener,
     ) -> Result<Collector<M, S>, CollectError> {
         options.check()?;
-        let &CollectorOptions { geometry, run_id, device_memory, collect, dedup_entries, payload_path, sync } =
-            options;
+        let &CollectorOptions {
+            geometry,
+            run_id,
+            device_memory,
+            collect,
+            dedup_entries,
+            payload_path,
+            sync,
+            liveness,
+        } = options;
         let batch = collect == DumpCollect::Batch;
         let memory = Arc::new(memory);
         let shared: SharedRegion = memory.clone();
         let lanes = (0..geometry.lanes).map(|lane| {
             let stream = Stream::new(shared.clone(), geometry, lane, run_id, batch);
-            Lane { drain: Drain::new(geometry, device_memory, stream, batch), ended: None }
+            let drain = Drain::new(geometry, device_memory, stream, batch);
+            Lane { drain, ended: None, standstill: Standstill::default() }
         });
         Ok(Collector {
             memory,
             store: Store::new(sink, payload_path, dedup_entries, sync),
             batch,
+            liveness,
             lanes: lanes.collect(),
             host_lane: geometry.lanes,
             host_records: 0,
@@ -144,6 +166,29 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
     /// When the region cannot be reached. Damage and write errors are told to the listener and counted instead.
     pub fn step(&mut self) -> Result<Progress, CollectError> {
         if self.batch { Ok(Progress::default()) } else { self.drain_all() }
+    }
+
+    /// Looks for lanes whose threads wait for the host and of which nothing can be taken: a stray write has hit a word between the
+    /// two, and without this they would wait for one another for ever. To be called after a step that took nothing,
+    /// `interval` after the last step. Such a lane ends as a damaged one does, with the word that cannot be; if that
+    /// does not help its thread, producers discard from then on.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn idle(&mut self, interval: Duration) -> Result<(), CollectError> {
+        for index in 0..self.lanes.len() {
+            let Lane { drain, ended, standstill } = &mut self.lanes[index];
+            let still = standstill.look(drain.stream.read_waits()?, interval);
+            if ended.is_some() && still >= LET_GO_AFTER {
+                signs::order_discard(self.word(DISCARD))?;
+                self.memory.wake();
+            } else if ended.is_none() && still >= self.liveness && !self.liveness.is_zero() {
+                let error = drain.stream.standstill()?;
+                self.stop_following(index, error)?;
+                self.pass_over(index)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes what is left, which after a death is whatever the device had committed, closes the files and says what
@@ -225,7 +270,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
     }
 
     fn drain_lane(&mut self, index: usize) -> Result<u64, CollectError> {
-        let Lane { drain, ended } = &mut self.lanes[index];
+        let Lane { drain, ended, standstill } = &mut self.lanes[index];
         if ended.is_some() || self.failure.is_some() {
             return self.pass_over(index);
         }
@@ -235,16 +280,26 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             (self.listener)(CollectEvent::CorruptRecord { lane, seq, fault });
         }
         match drained {
-            Ok(records) => return Ok(records),
+            Ok(records) => {
+                if records > 0 {
+                    standstill.moved();
+                }
+                return Ok(records);
+            }
             Err(DrainError::Memory(error)) => return Err(error.into()),
             Err(DrainError::Write(error)) => self.fail(error)?,
-            Err(DrainError::Damaged(error)) => {
-                (self.listener)(CollectEvent::LaneEnded(&error));
-                *ended = Some(error);
-                self.end_lane(index)?;
-            }
+            Err(DrainError::Damaged(error)) => self.stop_following(index, error)?,
         }
         self.pass_over(index)
+    }
+
+    /// Nothing more of a lane is read.
+    fn stop_following(&mut self, index: usize, error: StreamError) -> Result<(), CollectError> {
+        (self.listener)(CollectEvent::LaneEnded(&error));
+        let Lane { ended, standstill, .. } = &mut self.lanes[index];
+        *ended = Some(error);
+        standstill.moved();
+        self.end_lane(index)
     }
 
     /// Enters what a lane has begun and will not end.
@@ -297,7 +352,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         if let Some(error) = &self.failure {
             summary.fail(error);
         }
-        for Lane { drain, ended } in &mut self.lanes {
+        for Lane { drain, ended, standstill: _ } in &mut self.lanes {
             let (state, tenancy) = (drain.stream.read_state()?, drain.stream.tenancy()?);
             let account = account(drain, self.failure.is_some());
             summary.counters.corrupt_records += drain.corrupt_records();

@@ -49,6 +49,8 @@ impl LaneOffsets {
         free_popped,
         /// Device.
         leases,
+        /// Device.
+        waits,
         /// Host.
         consumed_cursor,
         /// Host.

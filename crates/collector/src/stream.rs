@@ -75,6 +75,55 @@ pub enum StreamError {
         /// The value it must have, or the least.
         expected: u64,
     },
+    /// The thread waits for the host, and nothing it has written can be taken or given back.
+    #[error(
+        "the thread of lane {lane} waits for the dump and the host finds nothing that it could take or give back: {why}; \
+         {SCRIBBLED}"
+    )]
+    Standstill {
+        /// Lane.
+        lane: u32,
+        /// What cannot be.
+        why: Impossible,
+    },
+}
+
+/// The word that cannot be what it is while a device thread waits for the host and the host for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Impossible {
+    /// A buffer was taken from the free queue, and is neither handed over nor named as the one being filled.
+    #[error(
+        "the word current_buffer is {found}, and with {taken} buffers taken and {ready} handed over {due} is due"
+    )]
+    CurrentBuffer {
+        /// The word.
+        found: u64,
+        /// What it must be.
+        due: u64,
+        /// The word `free_popped`.
+        taken: u64,
+        /// The word `ready_pushed`.
+        ready: u64,
+    },
+    /// Arena space is in use, and no record that was committed names it.
+    #[error(
+        "the word write_cursor is {written}, of which {consumed} are given back, and no record names the rest"
+    )]
+    WriteCursor {
+        /// The word.
+        written: u64,
+        /// What the host has given back.
+        consumed: u64,
+    },
+    /// Every buffer and every byte that the words speak of is free.
+    #[error(
+        "by every word all {buffers} buffers and the whole arena are free, so that it has nothing to wait for"
+    )]
+    AllFree {
+        /// Buffers of the lane.
+        buffers: u32,
+    },
 }
 
 const SCRIBBLED: &str = "a kernel may have written there, and records of this lane end here";
@@ -352,6 +401,27 @@ impl Stream {
     /// Reads the write cursor and checks it against what was seen before.
     pub(crate) fn read_cursor(&mut self) -> Result<u64, FollowError> {
         self.arena.poll().map_err(|error| self.cursor_damage(error))
+    }
+
+    /// How often the thread has looked for the host while it waited.
+    pub(crate) fn read_waits(&self) -> Result<u64, PlatformError> {
+        self.memory.read_u64(self.offsets.waits())
+    }
+
+    /// Says why a thread waits for which nothing can be done.
+    pub(crate) fn standstill(&self) -> Result<StreamError, PlatformError> {
+        let DumpBufferState { write_cursor, current_buffer, ready_pushed, free_popped, .. } =
+            self.read_state()?;
+        let (buffers, consumed) = (self.offsets.buffers(), self.arena.consumed());
+        let due = ready_pushed % u64::from(buffers) + 1;
+        let why = if free_popped != ready_pushed && current_buffer != due {
+            Impossible::CurrentBuffer { found: current_buffer, due, taken: free_popped, ready: ready_pushed }
+        } else if write_cursor != consumed {
+            Impossible::WriteCursor { written: write_cursor, consumed }
+        } else {
+            Impossible::AllFree { buffers }
+        };
+        Ok(StreamError::Standstill { lane: self.lane, why })
     }
 
     fn return_buffer(&mut self) -> Result<bool, FollowError> {

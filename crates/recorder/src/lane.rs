@@ -79,6 +79,8 @@ pub(crate) struct Lane<'m> {
     committed_seq: u64,
     /// Arena position from which another quarter has to be written before the host is woken for it.
     woken_at: u64,
+    /// How often this thread has waited.
+    waits: u64,
 }
 
 impl<'m> Lane<'m> {
@@ -100,6 +102,7 @@ impl<'m> Lane<'m> {
             arena,
             next_seq,
             committed_seq: next_seq,
+            waits: state.waits().get(),
         }
     }
 
@@ -156,6 +159,15 @@ impl<'m> Lane<'m> {
             self.state.next_seq().set(self.next_seq);
             lease.give_back();
         }
+    }
+
+    /// Says that this thread waits, and all its words again: somebody may have written over them, and the host would then
+    /// find nothing to give back.
+    pub fn wait(&mut self) {
+        self.waits = self.waits.wrapping_add(1);
+        self.state.waits().set(self.waits);
+        self.filler.restate();
+        self.space.restate();
     }
 
     /// The most bytes that go in one record.

@@ -374,6 +374,7 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
                 break;
             }
             // Everything this thread has committed is visible, so the host can free what is waited for.
+            self.lane.wait();
             self.link.wake_host();
             self.link.pause(self.patience.next_pause());
         }

@@ -170,6 +170,11 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
         self.written
     }
 
+    /// Stores this side's cursor again, in case somebody else has written over it.
+    pub fn restate(&self) {
+        let Ok(()) = self.words.written().store(self.written, Ordering::Relaxed);
+    }
+
     /// Bytes of the arena.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -104,7 +104,8 @@ impl<W: BufferWords<Error = Infallible>, O: BufferOrderings> Filler<W, O> {
     /// Takes the next free buffer and lets the caller write its header; false when there is none now. To be called
     /// when none is being filled.
     ///
-    /// A number that names no buffer is passed over; a damaged queue gives nothing more.
+    /// Which buffer it is follows from how many were taken, whatever the queue's cell says; a damaged count gives nothing
+    /// more.
     pub fn begin(&mut self, write_header: impl FnOnce(u32)) -> bool {
         debug_assert!(self.filling.is_none(), "a buffer is being filled: hand it over first");
         let Some(number) = self.take_free() else { return false };
@@ -139,21 +140,28 @@ impl<W: BufferWords<Error = Infallible>, O: BufferOrderings> Filler<W, O> {
         self.free.waiting().unwrap_or(0)
     }
 
-    fn take_free(&mut self) -> Option<u32> {
-        // Each round takes an entry off a queue of which a damaged count is refused, so this ends.
-        loop {
-            let number = self.free.take().ok()??;
-            if number < self.words.buffers() {
-                return Some(number);
-            }
+    /// Stores all of this side's words again. Somebody may have written over them, and a consumer that waits for one of
+    /// them to change would wait for ever. To be called while this side waits itself.
+    pub fn restate(&self) {
+        if let Some(Filling { number, publisher }) = &self.filling {
+            publisher.restate();
+            self.current.restate(*number);
         }
+        let Ok(()) = self.free.restate();
+        let Ok(()) = self.ready.restate();
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        let number = nth(self.free.popped(), self.words.buffers());
+        self.free.take().ok()??;
+        Some(number)
     }
 
     fn hand_over(&mut self) {
         let Some(filling) = self.filling.take() else { return };
         self.current.close();
-        // Never full: it has room for every buffer. If the other side's count is damaged, the buffer is lost with it.
-        let _ = self.ready.push(filling.number);
+        // It has room for every buffer; and the other side took this one's last number off before it gave the buffer back.
+        let Ok(()) = self.ready.push_to_room(filling.number);
     }
 }
 
@@ -353,8 +361,13 @@ impl<W: BufferWords, O: BufferOrderings> Drainer<W, O> {
     }
 
     fn due(&self) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
-        let number = (self.ready.popped() % u64::from(self.words.buffers())) as u32;
-        number
+        nth(self.ready.popped(), self.words.buffers())
     }
+}
+
+/// Which buffer is the one taken, filled and given back after so many others.
+fn nth(others: u64, buffers: u32) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a u32")]
+    let number = (others % u64::from(buffers)) as u32;
+    number
 }

@@ -78,6 +78,11 @@ impl<W: Word<Error = Infallible>, O: CommitOrderings> Publisher<W, O> {
         self.count
     }
 
+    /// Stores the count again, in case somebody else has written over it.
+    pub fn restate(&self) {
+        let Ok(()) = self.word.store(self.count, O::PUBLISH);
+    }
+
     /// Records made visible.
     pub fn count(&self) -> u64 {
         self.count
@@ -149,6 +154,11 @@ impl<W: Word<Error = Infallible>, O: CommitOrderings> Current<W, O> {
     /// Names the buffer being filled, after its header was written and its [`Publisher`] begun.
     pub fn open(&mut self, number: u32) {
         // Pairs with the load in `current`: publishes the header.
+        let Ok(()) = self.word.store(u64::from(number) + 1, O::PUBLISH);
+    }
+
+    /// Names the buffer being filled again, in case somebody else has written over the word.
+    pub fn restate(&self, number: u32) {
         let Ok(()) = self.word.store(u64::from(number) + 1, O::PUBLISH);
     }
 

@@ -189,10 +189,19 @@ impl<W: QueueWords, O: SpscOrderings> Producer<W, O> {
         if !self.has_room()? {
             return Err(PushError::Full);
         }
+        self.push_to_room(value).map_err(PushError::Unreachable)
+    }
+
+    /// Appends an entry to a queue of which the caller knows by other means that a cell is free, and that what was
+    /// popped from there was read. So no word of the other side can keep the entry back.
+    ///
+    /// # Errors
+    /// When the queue cannot be reached.
+    pub fn push_to_room(&mut self, value: u32) -> Result<(), W::Error> {
         let cell = self.pushed % self.words.capacity();
-        self.words.set_entry(cell, value).map_err(PushError::Unreachable)?;
+        self.words.set_entry(cell, value)?;
         // Pairs with the load in `Consumer::waiting`: publishes the entry and what the caller wrote before.
-        self.words.pushed().store(self.pushed + 1, O::PUSH).map_err(PushError::Unreachable)?;
+        self.words.pushed().store(self.pushed + 1, O::PUSH)?;
         self.pushed += 1;
         Ok(())
     }
@@ -288,7 +297,7 @@ impl<W: QueueWords, O: SpscOrderings> Consumer<W, O> {
     /// # Errors
     /// When that count cannot be right, or not be reached.
     pub fn waiting(&mut self) -> Result<u64, ReadError<W::Error>> {
-        let most = self.popped + self.words.capacity();
+        let most = self.popped.saturating_add(self.words.capacity());
         // Pairs with the store in `Producer::push`: the entries are visible.
         let pushed = self.words.pushed().load(O::SEE_PUSHED).map_err(ReadError::Unreachable)?;
         Ok(self.pushed.follow(pushed, most)? - self.popped)

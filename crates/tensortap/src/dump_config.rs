@@ -59,7 +59,7 @@ pub struct DumpConfig {
     pub policy: DumpPolicy,
     /// Whether the host reads while the device runs.
     pub collect: DumpCollect,
-    /// Silence of the host after which the device goes on without it.
+    /// Silence of the host after which the device goes on without it; and how long the two may wait for one another.
     pub liveness: Duration,
     /// Store equal payloads once.
     pub dedup: bool,

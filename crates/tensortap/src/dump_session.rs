@@ -226,6 +226,7 @@ impl DumpSession for Session<'_> {
         let mut collector = CollectorOptions::new(geometry, self.run_id, DeviceRange::default());
         collector.collect = self.config.collect;
         collector.sync = self.config.sync;
+        collector.liveness = self.config.liveness;
         if !self.config.dedup {
             collector.dedup_entries = 0;
         }

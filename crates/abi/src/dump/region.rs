@@ -91,8 +91,10 @@ pub struct DumpBufferState {
     pub leases: u64,
     /// Device: sequence number of the next record, stored when the lane is returned.
     pub next_seq: u64,
+    /// Device: counts up, every 50 ms at least, while the thread waits for the host to give something back.
+    pub waits: u64,
     /// Zero.
-    pub reserved0: [u64; 2],
+    pub reserved0: u64,
 
     /// Host: arena position below which every byte is safe; the device may reuse it.
     pub consumed_cursor: u64,
@@ -130,7 +132,7 @@ pub struct DumpBufferState {
     pub reserved3: [u64; 6],
 }
 assert_layout!(DumpBufferState, size 256, align 64,
-    write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, leases @ 32, next_seq @ 40, consumed_cursor @ 64,
+    write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, leases @ 32, next_seq @ 40, waits @ 48, consumed_cursor @ 64,
     ready_popped @ 72, free_pushed @ 80, acknowledged @ 88, records @ 128, payload_bytes @ 136, held_up_ns @ 144,
     dropped_no_buffer @ 152, dropped_no_space @ 160, dropped_no_host @ 168, dropped_bytes @ 176,
     filtered_records @ 192, filtered_bytes @ 200);

@@ -14,6 +14,7 @@ mod live;
 mod loss;
 mod manifest;
 mod names;
+mod scribbled;
 mod values;
 
 use std::path::Path;

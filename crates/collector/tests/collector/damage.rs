@@ -1,6 +1,6 @@
 //! A region that a kernel has scribbled on.
 
-use std::mem::offset_of;
+use std::{mem::offset_of, time::Duration};
 
 use proptest::prelude::*;
 use tensortap_abi::{
@@ -205,6 +205,92 @@ fn a_lane_that_cannot_be_followed_is_never_left_waiting() {
     collector.step().unwrap();
     assert_eq!(rig.memory.read_u64(discard).unwrap(), 1, "it could wait for ever");
     finish(collector);
+}
+
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Steps until `done`, while thread 0 waits; how long that took.
+fn stand_still(
+    collector: &mut Collector<TestMemory, DumpWriter>,
+    rig: &Rig,
+    done: impl Fn() -> bool,
+) -> Duration {
+    let mut still = Duration::ZERO;
+    while !done() {
+        rig.lane(0).wait();
+        assert_eq!(collector.step().unwrap().records, 0);
+        collector.idle(LOOK).unwrap();
+        still += LOOK;
+        assert!(still < Duration::from_secs(60), "they wait for one another for ever");
+    }
+    still
+}
+
+#[test]
+fn a_thread_that_waits_in_vain_ends_with_the_word_that_cannot_be() {
+    for mapped in [true, false] {
+        let mut rig = Rig::new(GEOMETRY, mapped);
+        rig.options.liveness = Duration::from_secs(5);
+        let mut collector = rig.collector();
+        let mut devices = [rig.lane(0), rig.lane(1)];
+        assert!(devices[0].tensor(0, 0, &content(0, 100)));
+        collector.step().unwrap();
+        for task in 1..5 {
+            assert!(devices[0].tensor(task, 0, &content(task, 13_000)));
+        }
+        // Of the fifth record, the first of the second buffer, nobody knows any more.
+        scribble(&rig, offset_of!(DumpBufferState, current_buffer), 0);
+        collector.step().unwrap();
+        assert!(!devices[0].tensor(5, 0, &content(5, 45_000)), "it waits");
+        let still = stand_still(&mut collector, &rig, || !rig.heard().is_empty());
+        assert_eq!(still, Duration::from_secs(5));
+        assert!(devices[0].tensor(5, 0, &content(5, 45_000)), "what was written is given back unread");
+        for task in 6..40 {
+            while !devices[1].tensor(task, 0, &content(task, 5000)) {
+                collector.step().unwrap();
+            }
+        }
+        let discard = offset_of!(DumpSetupHeader, discard) as u64;
+        assert_eq!(rig.memory.read_u64(discard).unwrap(), 0, "nobody else has to suffer");
+        let summary = finish(collector);
+        let ended = summary.lanes[0].ended.as_ref().expect("it stood still").to_string();
+        let word = "the word current_buffer is 0, and with 2 buffers taken and 1 handed over 2 is due";
+        assert!(ended.contains(word), "{ended}");
+        assert_eq!(rig.verified().len(), 4 + 34, "what was committed in sight is kept");
+        assert_eq!(rig.heard().len(), 1);
+    }
+}
+
+#[test]
+fn a_thread_that_still_waits_is_let_go() {
+    let mut rig = Rig::new(GEOMETRY, true);
+    rig.options.liveness = Duration::from_secs(2);
+    let mut collector = rig.collector();
+    let discard = offset_of!(DumpSetupHeader, discard) as u64;
+    let let_go = || rig.memory.read_u64(discard).unwrap() == 1;
+    // It waits for ever, though everything is free.
+    assert_eq!(stand_still(&mut collector, &rig, let_go), Duration::from_secs(3));
+    let summary = finish(collector);
+    let ended = summary.lanes[0].ended.as_ref().expect("it stood still").to_string();
+    assert!(ended.contains("all 3 buffers and the whole arena are free"), "{ended}");
+}
+
+#[test]
+fn a_thread_that_only_has_nothing_to_say_is_not_given_up() {
+    let mut rig = Rig::new(GEOMETRY, true);
+    rig.options.liveness = Duration::from_secs(1);
+    let (mut collector, mut device) = (rig.collector(), rig.lane(0));
+    assert!(device.tensor(0, 0, &content(0, 100)));
+    for look in 0..1000 {
+        collector.step().unwrap();
+        collector.idle(LOOK).unwrap();
+        if look % 10 == 0 {
+            // Now and then it waits for a moment, as one does whose buffers come back late.
+            device.wait();
+            assert!(device.tensor(look, 0, &content(look, 100)));
+        }
+    }
+    assert_eq!(finish(collector).lanes[0].ended, None);
 }
 
 #[test]

@@ -84,6 +84,12 @@ impl FakeLane {
         self.memory.write_u64(self.state_word(field), value).unwrap();
     }
 
+    /// Looks for the host, as a thread does that waits for it.
+    pub fn wait(&self) {
+        let waits = offset_of!(DumpBufferState, waits);
+        self.write_state(waits, self.read_state(waits) + 1);
+    }
+
     fn queue(&self) -> u64 {
         self.geometry.queues_offset() + u64::from(self.lane) * self.geometry.queue_bytes()
     }

@@ -253,6 +253,42 @@ fn the_heart_beats_while_a_write_takes_long() {
 }
 
 #[test]
+fn a_device_that_waits_for_a_slow_disk_is_waited_for() {
+    let mut rig = Rig::new(crate::rig::GEOMETRY, true);
+    rig.options.liveness = Duration::from_millis(200);
+    let mut device = rig.lane(0);
+    let (release, blocked) = channel();
+    let sink = Slow { writer: rig.writer(WriterOptions::default()), release: blocked };
+    let collection = Collection::start(rig.collector_with(sink)).unwrap();
+    assert!(device.tensor(0, 0, &content(0, 40_000)));
+    collection.notify();
+    for _ in 0..50 {
+        assert!(!device.tensor(1, 0, &content(1, 40_000)), "the disk is slow");
+        device.wait();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(release);
+    eventually("the record is taken", || rig.state(0, offset_of!(DumpBufferState, acknowledged)) == 1);
+    let summary = collection.finish(&RunEnd::new(Status::Complete)).unwrap();
+    assert_eq!((summary.records, &summary.lanes[0].ended), (1, &None));
+}
+
+#[test]
+fn a_collection_ends_a_standstill() {
+    let mut rig = Rig::new(crate::rig::GEOMETRY, true);
+    rig.options.liveness = Duration::from_millis(200);
+    let collection = Collection::start(rig.collector()).unwrap();
+    let discard = offset_of!(DumpSetupHeader, discard) as u64;
+    eventually("producers discard", || {
+        rig.lane(0).wait();
+        std::thread::sleep(Duration::from_millis(5));
+        rig.memory.read_u64(discard).unwrap() == 1
+    });
+    let summary = collection.finish(&RunEnd::new(Status::Complete)).unwrap();
+    assert!(summary.lanes[0].ended.is_some());
+}
+
+#[test]
 fn a_collector_that_dies_lets_the_device_go() {
     struct Panics;
     impl Sink for Panics {

@@ -106,13 +106,54 @@ proptest! {
 }
 
 #[test]
-fn a_number_in_the_free_queue_that_names_no_buffer_is_passed_over() {
+fn a_number_in_the_free_queue_that_names_no_buffer_costs_none() {
     let rig = Rig::new(SMALL);
     let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
     rig.half_word(rig.geometry.queues_offset()).set(3);
     let mut recorder = region.recorder(0, ScriptedLink::never()).unwrap();
-    let outcomes: Vec<Outcome> = (0..9).map(|_| recorder.task(&TaskRecord::default())).collect();
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Recorded).count(), 8);
+    let places = rig.geometry.buffers * rig.geometry.records;
+    for _ in 0..places {
+        assert_eq!(recorder.task(&TaskRecord::default()), Outcome::Recorded);
+    }
+    let outcome = recorder.task(&TaskRecord::default());
+    assert_eq!(outcome, Outcome::Dropped(DropReason::NoBuffer));
+}
+
+/// Each of them kept the host from finding anything to give back, and the device waited for ever.
+#[test]
+fn a_word_of_the_device_that_a_stray_write_has_hit_is_said_again_while_it_waits() {
+    let words = [
+        state_offset!(current_buffer),
+        state_offset!(write_cursor),
+        state_offset!(free_popped),
+        state_offset!(ready_pushed),
+    ];
+    for hit in words {
+        let rig = Rig::new(SMALL);
+        let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+        let host = RefCell::new(FakeHost::new(&rig, 0));
+        let scribbled = rig.word(host.borrow().state_at(hit));
+        let link = ScriptedLink::new(|pause| {
+            FakeHost::beat(&rig);
+            assert!(pause < 100, "it waits for ever");
+            if pause == 1 {
+                scribbled.set(0);
+            } else {
+                host.borrow_mut().drain();
+            }
+        });
+        let mut recorder = region.recorder(0, &link).unwrap();
+        let tensors: Vec<_> = (0..9).map(|_| rig.tensor(1500)).collect();
+        for (task, desc) in (0..).zip(&tensors) {
+            assert_eq!(recorder.tensor(&input(task, desc)), Outcome::Recorded);
+        }
+        host.borrow_mut().drain();
+        let contents: Vec<_> =
+            host.borrow().taken.iter().map(|taken| taken.payload.clone().unwrap()).collect();
+        assert_eq!(contents, tensors.iter().map(|desc| rig.content(desc)).collect::<Vec<_>>());
+        let waits = host.borrow().state(state_offset!(waits));
+        assert!(waits > 1 && waits == link.pauses.get(), "{waits}");
+    }
 }
 
 #[test]

@@ -116,13 +116,48 @@ fn a_filler_without_free_buffers_waits() {
 }
 
 #[test]
-fn numbers_of_no_buffer_are_passed_over() {
+fn cells_of_the_free_queue_may_hold_anything() {
     let lane = Lane::new(2, 1);
-    lane.entries[0][0].set(2);
-    let (mut filler, _) = lane.halves();
-    assert!(filler.begin(|number| assert_eq!(number, 1)));
-    filler.publish();
-    assert!(!filler.begin(|_| ()));
+    let (mut filler, mut drainer) = lane.halves();
+    for round in 0..6 {
+        lane.entries[0].iter().for_each(|cell| cell.set(7 - round));
+        assert!(filler.begin(|number| assert_eq!(number, round % 2)));
+        filler.publish();
+        assert_eq!(drainer.open(), Ok(Some(round % 2)));
+        assert_eq!(drainer.poll(9), Ok(taken(round % 2, 0..1)));
+        assert_eq!(drainer.give_back(), Ok(true));
+    }
+}
+
+#[test]
+fn no_word_of_the_consumer_keeps_a_full_buffer_back() {
+    let lane = Lane::new(2, 1);
+    let (mut filler, mut drainer) = lane.halves();
+    for round in 0..6 {
+        lane.counts[3].set(u64::MAX);
+        fill(&mut filler, 1);
+        assert_eq!(drainer.open(), Ok(Some(round % 2)));
+        assert_eq!(drainer.poll(9), Ok(taken(round % 2, 0..1)));
+        assert_eq!(drainer.give_back(), Ok(true));
+    }
+}
+
+#[test]
+fn a_filler_that_waits_says_again_what_somebody_wrote_over() {
+    let lane = Lane::new(2, 3);
+    let (mut filler, mut drainer) = lane.halves();
+    fill(&mut filler, 2);
+    for word in [&lane.current, &lane.committed[0], lane.free_popped(), lane.ready_pushed()] {
+        word.set(0);
+    }
+    assert_eq!(drainer.open(), Ok(None), "nothing says that there is a buffer");
+    filler.restate();
+    assert_eq!((drainer.open(), drainer.poll(9)), (Ok(Some(0)), Ok(taken(0, 0..2))));
+    fill(&mut filler, 1);
+    lane.ready_pushed().set(0);
+    filler.restate();
+    assert_eq!((drainer.poll(9), drainer.give_back()), (Ok(taken(0, 2..3)), Ok(true)));
+    assert_eq!((lane.current.get(), lane.free_popped().get()), (0, 1), "none is being filled");
 }
 
 #[test]
