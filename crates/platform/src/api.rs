@@ -2,7 +2,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
-use crate::{DeviceLink, MappedMemory, PlatformError};
+use crate::{Confinement, DeviceLink, MappedMemory, PlatformError};
 
 /// A kind of device.
 pub trait Platform: Send + Sync {
@@ -91,6 +91,11 @@ pub trait Device: Send {
 
     /// The device's process, in process mode.
     fn process_id(&self) -> Option<u32>;
+
+    /// What the device is kept from, if it was to be [confined](DeviceOptions::confined).
+    fn confinement(&self) -> Confinement {
+        Confinement::NONE
+    }
 }
 
 /// The program a device runs.
@@ -118,6 +123,9 @@ pub struct DeviceOptions {
     pub program: Arc<dyn DeviceProgram>,
     /// How long a started process may take to answer.
     pub handshake_timeout: Duration,
+    /// Keep a device process from everything that kernels do not need; [`Device::confinement`] says what came of it. A thread
+    /// cannot be confined.
+    pub confined: bool,
 }
 
 impl DeviceOptions {
@@ -130,19 +138,22 @@ impl DeviceOptions {
             executable: None,
             program,
             handshake_timeout: Duration::from_secs(10),
+            confined: false,
         }
     }
 }
 
 impl fmt::Debug for DeviceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceOptions { mode, memory_bytes, rank, executable, program: _, handshake_timeout } = self;
+        let DeviceOptions { mode, memory_bytes, rank, executable, program: _, handshake_timeout, confined } =
+            self;
         f.debug_struct("DeviceOptions")
             .field("mode", mode)
             .field("memory_bytes", memory_bytes)
             .field("rank", rank)
             .field("executable", executable)
             .field("handshake_timeout", handshake_timeout)
+            .field("confined", confined)
             .finish_non_exhaustive()
     }
 }
@@ -234,6 +245,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         libc::SIGKILL => "SIGKILL",
         libc::SIGSEGV => "SIGSEGV",
         libc::SIGPIPE => "SIGPIPE",
+        libc::SIGSYS => "SIGSYS",
         libc::SIGTERM => "SIGTERM",
         _ => return None,
     };

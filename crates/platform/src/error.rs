@@ -8,6 +8,9 @@ use crate::{DeathCause, RANKS};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlatformError {
+    /// A thread of this process was to be confined.
+    #[error("a device in a thread of this process cannot be confined; let it be a process, or trust what it is given")]
+    ThreadConfined,
     /// No platform of that name.
     #[error("there is no platform `{name}`; known platforms: {known}")]
     UnknownPlatform {

@@ -41,6 +41,7 @@ compile_error!(
 mod address;
 mod alloc;
 mod api;
+mod confine;
 mod connection;
 mod device;
 #[expect(unsafe_code, reason = "removing an environment variable is unsafe by signature")]
@@ -59,6 +60,7 @@ mod thread;
 mod wire;
 
 pub use address::{RANKS, abandoned_devices, base_of_rank};
+pub use confine::{Confinement, SIGSYS, refused_call};
 pub use api::{
     DeathCause, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, DeviceProgram, Platform,
 };

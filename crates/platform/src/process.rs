@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tensortap_abi::LAYOUT_VERSION;
 
 use crate::{
-    DeathCause, DeviceOptions, PlatformError,
+    Confinement, DeathCause, DeviceOptions, PlatformError,
     connection::{Connection, Runner, poll_until},
     environment::{DEVICE_VARIABLE, started_as_device},
     error::os,
@@ -33,6 +33,7 @@ pub(crate) struct DeviceProcess {
     child: Child,
     /// Readable once the child has ended.
     exited: OwnedFd,
+    confinement: Confinement,
 }
 
 /// Starts a device process and gives it `memory`. The bell wakes the device.
@@ -46,7 +47,12 @@ pub(crate) fn start(
     let (socket, device_socket) = wire::pair().map_err(os("creating the socket to the device"))?;
     let (from_device, to_device) = (Bell::new()?, Bell::new()?);
     let mut process = DeviceProcess::spawn(options.executable.as_deref(), device_socket)?;
-    let hello = Message::Hello { version: PROTOCOL_VERSION, layout: LAYOUT_VERSION, memory: memory.range() };
+    let hello = Message::Hello {
+        version: PROTOCOL_VERSION,
+        layout: LAYOUT_VERSION,
+        memory: memory.range(),
+        confined: options.confined,
+    };
     let files = [memory.file(), from_device.as_fd(), to_device.as_fd()];
     // A child that is gone already is found out by the handshake.
     let _ = wire::send(&socket, &hello, &files);
@@ -71,7 +77,7 @@ impl DeviceProcess {
         let mut child =
             spawned.map_err(|error| did_not_become(executable, format!("it did not start: {error}")))?;
         match watch(&child) {
-            Ok(exited) => Ok(DeviceProcess { child, exited }),
+            Ok(exited) => Ok(DeviceProcess { child, exited, confinement: Confinement::NONE }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -90,7 +96,10 @@ impl DeviceProcess {
             return Err(did_not_become(executable, why));
         }
         match wire::receive(socket).map_err(os("listening to the device"))? {
-            Received::Message(Message::Ready, _) => Ok(()),
+            Received::Message(Message::Ready(confinement), _) => {
+                self.confinement = confinement;
+                Ok(())
+            }
             Received::Message(Message::Refused(reason), _) => {
                 Err(PlatformError::RefusedByDevice { executable: shown(executable), reason })
             }
@@ -103,6 +112,10 @@ impl DeviceProcess {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn confinement(&self) -> Confinement {
+        self.confinement
     }
 
     pub(crate) fn exited(&self) -> BorrowedFd<'_> {

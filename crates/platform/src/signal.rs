@@ -13,7 +13,13 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use tensortap_sync::{Flag, HandlerPointer};
 
 /// Signals that a broken kernel raises.
-const CRASH_SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+///
+/// The last is that of a system call which a confined device is refused.
+const CRASH_SIGNALS: [i32; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGSYS];
+/// Where a `siginfo_t` of SIGSYS has the number of the system call, with 64-bit pointers: behind three numbers, padding and a pointer.
+const SYSTEM_CALL_OFFSET: usize = 24;
+const _: () = assert!(size_of::<usize>() == 8 && size_of::<libc::siginfo_t>() == 128);
 const ALT_STACK_BYTES: usize = 64 << 10;
 
 /// A `fn(i32, u64)` or null.
@@ -21,7 +27,7 @@ static RECORDER: HandlerPointer<()> = HandlerPointer::null();
 /// Set by the first thread that crashes. It alone records and ends the process.
 static CRASHED: Flag = Flag::new();
 
-/// Sets what is called when this process crashes: signal number and faulting address (0 when there is none). It is
+/// Sets what is called when this process crashes: signal number and faulting address (0 when there is none), of SIGSYS the number of the system call. It is
 /// called once, in the thread that crashed first, before the process dies of the signal.
 ///
 /// It must only load and store memory that stays mapped: no locks, no allocation, no panic, no output.
@@ -29,7 +35,7 @@ pub fn set_crash_recorder(recorder: fn(signal: i32, fault_addr: u64)) {
     RECORDER.set(recorder as *mut ());
 }
 
-/// Installs the handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A device process has them already; a device
+/// Installs the handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT and SIGSYS. A device process has them already; a device
 /// in thread mode must not, for the handlers belong to the host there (see [`tell_crashes_in_this_process`]). Installing twice changes nothing.
 pub fn install_crash_handlers() -> io::Result<()> {
     for signal in CRASH_SIGNALS {
@@ -81,6 +87,11 @@ fn fault_address(info: *mut libc::siginfo_t) -> u64 {
     let info = unsafe { &*info };
     if info.si_code <= 0 {
         return 0;
+    }
+    if info.si_signo == libc::SIGSYS {
+        // SAFETY: the kernel passes 128 bytes; of this signal the number of the call follows the address of its instruction.
+        let call = unsafe { ptr::from_ref(info).byte_add(SYSTEM_CALL_OFFSET).cast::<i32>().read() };
+        return u64::from(call.unsigned_abs());
     }
     // SAFETY: a positive code of these signals means a fault, which has an address.
     unsafe { info.si_addr() }.addr() as u64

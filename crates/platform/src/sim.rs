@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
 use crate::{
-    Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform,
+    Confinement, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform,
     PlatformError,
     address::{RankLease, base_of_rank},
     alloc::Allocator,
@@ -72,6 +72,7 @@ impl Platform for Simulated {
                 let memory = self.create_memory(options, options.rank)?;
                 SimulatedDevice::new(process::start(options, &memory)?, memory)
             }
+            DeviceMode::Thread if options.confined => return Err(PlatformError::ThreadConfined),
             DeviceMode::Thread => {
                 let lease = RankLease::first_free()?;
                 let memory = self.create_memory(options, lease.rank())?;
@@ -176,6 +177,13 @@ impl Device for SimulatedDevice {
         match self.connection.runner {
             Runner::Process(_) => DeviceMode::Process,
             Runner::Thread(_) => DeviceMode::Thread,
+        }
+    }
+
+    fn confinement(&self) -> Confinement {
+        match &self.connection.runner {
+            Runner::Process(process) => process.confinement(),
+            Runner::Thread(_) => Confinement::NONE,
         }
     }
 

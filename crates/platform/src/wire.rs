@@ -15,8 +15,10 @@ use rustix::{
 };
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
+use crate::Confinement;
+
 /// Version of these messages and of the link page.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 2;
 /// Files that travel with [`Message::Hello`]: memory, the bell to the host, the bell to the device.
 pub(crate) const HELLO_FILES: usize = 3;
 
@@ -28,10 +30,11 @@ const MAX_REASON_BYTES: usize = MAX_PACKET_BYTES - HEADER_BYTES;
 /// What crosses. The header is little-endian: kind u32 @0, version u32 @4, three numbers u64 @8; text follows @32.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Host: this is your memory. `version` is the protocol's, `layout` that of the layouts in it.
-    Hello { version: u32, layout: u32, memory: DeviceRange },
-    /// Device: ready for a launch.
-    Ready,
+    /// Host: this is your memory. `version` is the protocol's, `layout` that of the layouts in it; `confined`: give up whatever
+    /// kernels do not need.
+    Hello { version: u32, layout: u32, memory: DeviceRange, confined: bool },
+    /// Device: ready for a launch, and what it has given up.
+    Ready(Confinement),
     /// Device: cannot become the device, and why.
     Refused(String),
     /// Host: run.
@@ -59,10 +62,11 @@ const FINISHED: u32 = 5;
 impl Message {
     fn encode(&self) -> Vec<u8> {
         match self {
-            Message::Hello { version, layout, memory } => {
-                packet(HELLO, *version, [memory.addr, memory.bytes, u64::from(*layout)], "")
+            Message::Hello { version, layout, memory, confined } => {
+                let layout = u64::from(*layout) | u64::from(*confined) << 32;
+                packet(HELLO, *version, [memory.addr, memory.bytes, layout], "")
             }
-            Message::Ready => packet(READY, PROTOCOL_VERSION, [0; 3], ""),
+            Message::Ready(given_up) => packet(READY, PROTOCOL_VERSION, [given_up.bits(), 0, 0], ""),
             Message::Refused(reason) => packet(REFUSED, PROTOCOL_VERSION, [0; 3], reason),
             Message::Launch(args) => packet(LAUNCH, PROTOCOL_VERSION, [*args, 0, 0], ""),
             Message::Finished => packet(FINISHED, PROTOCOL_VERSION, [0; 3], ""),
@@ -76,10 +80,11 @@ impl Message {
         match half(0)? {
             HELLO => Some(Message::Hello {
                 version: half(4)?,
-                layout: u32::try_from(word(24)?).ok()?,
+                layout: half(24)?,
+                confined: half(28)? == 1,
                 memory: DeviceRange { addr: word(8)?, bytes: word(16)? },
             }),
-            READY => Some(Message::Ready),
+            READY => Some(Message::Ready(Confinement::from_bits(word(8)?))),
             REFUSED => Some(Message::Refused(String::from_utf8_lossy(text).into_owned())),
             LAUNCH => Some(Message::Launch(word(8)?)),
             FINISHED => Some(Message::Finished),
@@ -161,12 +166,10 @@ mod tests {
 
     fn message() -> impl Strategy<Value = Message> {
         prop_oneof![
-            any::<(u32, u32, u64, u64)>().prop_map(|(version, layout, addr, bytes)| Message::Hello {
-                version,
-                layout,
-                memory: DeviceRange { addr, bytes }
+            any::<(u32, u32, u64, u64, bool)>().prop_map(|(version, layout, addr, bytes, confined)| {
+                Message::Hello { version, layout, memory: DeviceRange { addr, bytes }, confined }
             }),
-            Just(Message::Ready),
+            (0..8_u64).prop_map(|bits| Message::Ready(Confinement::from_bits(bits))),
             "[a-zä ]{0,60}".prop_map(Message::Refused),
             any::<u64>().prop_map(Message::Launch),
             Just(Message::Finished),
@@ -206,8 +209,8 @@ mod tests {
     fn files_travel_with_a_message_and_close_on_exec() {
         let (here, there) = pair().unwrap();
         let file = file::create(8192).unwrap();
-        send(&here, &Message::Ready, &[file.as_fd()]).unwrap();
-        let Received::Message(Message::Ready, files) = receive(&there).unwrap() else {
+        send(&here, &Message::Ready(Confinement::NONE), &[file.as_fd()]).unwrap();
+        let Received::Message(Message::Ready(_), files) = receive(&there).unwrap() else {
             panic!("no message");
         };
         assert_eq!(files.len(), 1);

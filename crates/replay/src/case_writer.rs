@@ -162,7 +162,7 @@ pub fn readme(case: &CaseFile, out: &Path) -> String {
         "# Task {task} of `{scene}`: {kernels}\n\n\
          One task with the arguments it was given and {outputs}, captured on `{}` with runtime\n\
          `{}`. It needs no other file.\n\n\
-         ```sh\ntensortap replay {name}\ntensortap replay {name} --platform a5sim\ntensortap replay {name} --debugger\n```\n\n",
+         ```sh\ntensortap replay {name}\ntensortap replay {name} --platform a5sim\ntensortap replay {name} --debugger --trust\n```\n\n",
         case.platform, case.runtime
     );
     if from_reference {

@@ -35,6 +35,9 @@ pub struct ReplayConfig {
     pub platform: Option<String>,
     /// Whether a simulated device is a process of its own.
     pub device_mode: DeviceMode,
+    /// Whether what is replayed is trusted: then kernels may do in the device whatever they like. Otherwise the device is a process
+    /// that is kept from all they do not need, which a thread of this process cannot be.
+    pub trust: bool,
     /// Bytes of device memory; `None` for half of what is available.
     pub device_memory: Option<u64>,
     /// Executable to start as the device; `None` for this one.
@@ -77,6 +80,7 @@ impl ReplayConfig {
             funcs: Vec::new(),
             platform: None,
             device_mode: DeviceMode::default(),
+            trust: false,
             device_memory: None,
             device_executable: None,
             blocks: None,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tensortap_abi::TaskId;
-use tensortap_platform::{PLATFORMS, Platform};
+use tensortap_platform::{Confinement, PLATFORMS, Platform};
 use tensortap_runtime::RunFailure;
 use tensortap_sync::Flag;
 
@@ -25,6 +25,7 @@ type Finished = (usize, TaskReport);
 struct Shared<'c, 's> {
     config: &'c ReplayConfig,
     queue: Mutex<VecDeque<Batch<'s>>>,
+    confinement: Mutex<Option<Confinement>>,
     stop: Flag,
 }
 
@@ -34,6 +35,8 @@ pub struct EngineReport {
     pub finished: Vec<Finished>,
     /// Whether somebody asked for an end.
     pub interrupted: bool,
+    /// What every device was kept from; `None` when none was opened.
+    pub confinement: Option<Confinement>,
 }
 
 /// Runs every batch. The error is one that concerns all: a device that cannot be opened, say.
@@ -45,9 +48,10 @@ pub fn run(
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
 ) -> Result<EngineReport, ReplayError> {
     let jobs = jobs.clamp(1, batches.len().max(1));
-    let shared = Shared { config, queue: Mutex::new(batches.into()), stop: Flag::new() };
+    let (queue, confinement) = (Mutex::new(batches.into()), Mutex::new(None));
+    let shared = Shared { config, queue, confinement, stop: Flag::new() };
     let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
-    let mut report = EngineReport { finished: Vec::new(), interrupted: false };
+    let mut report = EngineReport { finished: Vec::new(), interrupted: false, confinement: None };
     let mut failure = None;
     thread::scope(|scope| {
         for job in 0..jobs {
@@ -79,6 +83,7 @@ pub fn run(
             }
         }
     });
+    report.confinement = shared.confinement.into_inner().unwrap_or_else(PoisonError::into_inner);
     failure.map_or(Ok(report), Err)
 }
 
@@ -100,6 +105,14 @@ impl<'s> Shared<'_, 's> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
+    fn open(&self, name: &str) -> Result<OpenDevice, ReplayError> {
+        let open = OpenDevice::open(self.config, platform(name)?)?;
+        let mut confinement = self.confinement.lock().unwrap_or_else(PoisonError::into_inner);
+        *confinement = Some(confinement.map_or(open.confinement(), |before| before.and(open.confinement())));
+        drop(confinement);
+        Ok(open)
+    }
+
     fn again(&self, batches: Vec<Batch<'s>>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         batches.into_iter().rev().for_each(|batch| queue.push_front(batch));
@@ -117,7 +130,7 @@ impl<'s> Shared<'_, 's> {
             }
             let mut open = match device.take().filter(|open| open.platform() == batch.platform) {
                 Some(open) => open,
-                None => OpenDevice::open(self.config, platform(batch.platform)?)?,
+                None => self.open(batch.platform)?,
             };
             let mut observe = |_: u64| !self.stop.is_raised();
             match round(self.config, &mut open, &mut batch, number, &mut observe)? {

@@ -180,6 +180,11 @@ impl<'s> Item<'s> {
         let tensors = tensors
             .map(|(index, tensor)| tensor.map_err(|why| format!("argument {index}: {why}")))
             .collect::<Result<Vec<_>, _>>()?;
+        let args_given = tensors.len() + capture.scalars(task).len();
+        let role = |arg_index: usize| tensors.get(arg_index).map(|tensor| tensor.role);
+        for kernel in kernels.slots.iter().flatten() {
+            kernel.check_args(role, args_given).map_err(|error| error.to_string())?;
+        }
         let spans = TaskSpans::of(&tensors)?;
         let bytes = spans.bytes().ok_or("its arguments span more than 64 bits can count")?;
         match args.iter().find(|arg| arg.grade != Grade::Exact) {

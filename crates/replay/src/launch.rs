@@ -4,7 +4,7 @@ use std::thread::available_parallelism;
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
 use tensortap_format::Argument;
-use tensortap_platform::{Device, DeviceOptions, Platform, PlatformError};
+use tensortap_platform::{Confinement, Device, DeviceOptions, Platform, PlatformError};
 use tensortap_runtime::{
     BuildMode, CallOptions, DEFAULT_RING_SLOTS, Fault, GraphProgram, LaunchOptions, PlacedTask, RunError,
     RunFailure, TasksReport, execute_tasks,
@@ -32,6 +32,7 @@ impl OpenDevice {
         let program = GraphProgram::new(config.registry.clone());
         let mut options = DeviceOptions::new(std::sync::Arc::new(program));
         options.mode = config.device_mode;
+        options.confined = !config.trust;
         options.memory_bytes = config.device_memory;
         options.executable.clone_from(&config.device_executable);
         Ok(OpenDevice {
@@ -39,6 +40,11 @@ impl OpenDevice {
             platform: platform.name(),
             spare: Default::default(),
         })
+    }
+
+    /// What it is kept from.
+    pub fn confinement(&self) -> Confinement {
+        self.device.confinement()
     }
 
     /// What kind it is.

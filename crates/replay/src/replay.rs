@@ -6,6 +6,7 @@ use std::time::Instant;
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::Task;
 use tensortap_format::{TaskChoice, func_ids, is_in_steps, is_pattern, task_fits};
+use tensortap_platform::{Confinement, DeviceMode};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
@@ -42,6 +43,7 @@ pub fn replay(
         config.repeat = BENCH_RUNS;
     }
     let Opened { name, captures, broken, several, is_dump } = open(&config.source)?;
+    check_trust(&config)?;
     check_fault(&config, &captures)?;
     check_named(&config, &captures)?;
     let mut replay = Preparation::new(&config, several);
@@ -49,7 +51,7 @@ pub fn replay(
         replay.add(&**capture)?;
     }
     replay.add_broken(broken);
-    let Preparation { mut reports, works, notes, .. } = replay;
+    let Preparation { mut reports, works, mut notes, .. } = replay;
     let total = reports.len() as u64;
     // Each run that is measured has the device to itself.
     let limit = if config.bench { 1 } else { BATCH_TASKS };
@@ -61,6 +63,7 @@ pub fn replay(
         reports[place] = Some(report);
     }
     let run = captures.first().filter(|_| !several).map(|capture| capture.run());
+    notes.extend(unconfined(&config, engine.confinement));
     Ok(ReplayReport {
         inject_fault: run.and_then(|run| run.inject_fault.clone()),
         golden: run.and_then(|run| run.golden),
@@ -72,9 +75,29 @@ pub fn replay(
         interrupted: engine.interrupted,
         tasks: reports.into_iter().flatten().collect(),
         notes,
+        confinement: engine.confinement,
         allow_inexact: config.allow_inexact,
         wall: started.elapsed(),
     })
+}
+
+/// A thread of this process can do whatever this process can.
+fn check_trust(config: &ReplayConfig) -> Result<(), ReplayError> {
+    if config.trust || config.device_mode == DeviceMode::Process {
+        return Ok(());
+    }
+    let reason = "kernels would run in this process, which cannot be confined; if you trust what you replay, add --trust";
+    Err(ReplayError::Option { option: "--device-mode thread", reason: reason.into() })
+}
+
+/// What of the confinement this system does not have, in words.
+fn unconfined(config: &ReplayConfig, confinement: Option<Confinement>) -> Option<String> {
+    let missing = confinement.filter(|now| !config.trust && *now != Confinement::FULL)?;
+    let missing = missing.means().into_iter().filter(|(_, is)| !is).map(|(name, _)| name);
+    let missing = missing.collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "this system cannot confine the device fully: {missing} is not in force; replay only what you trust here"
+    ))
 }
 
 fn default_jobs() -> usize {

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use tensortap_abi::{DType, Role, TaskId};
 use tensortap_format::GoldenVerdict;
+use tensortap_platform::Confinement;
 
 /// How true an argument is to the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -279,6 +280,8 @@ pub struct ReplayReport {
     pub tasks: Vec<TaskReport>,
     /// What the user should know: kernels whose code is not the captured one, say.
     pub notes: Vec<String>,
+    /// What the devices were kept from; `None` when nothing was run.
+    pub confinement: Option<Confinement>,
     /// Whether inexact arguments were allowed.
     pub allow_inexact: bool,
     /// Whether it was ended before all tasks were replayed.

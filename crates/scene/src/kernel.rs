@@ -1,6 +1,6 @@
-use tensortap_abi::{ArgKind, CoreType, KernelEntry};
+use tensortap_abi::{ArgKind, CoreType, KernelEntry, Role};
 
-use crate::{FaultKind, MAX_NAME_BYTES, Reference, Scene, SceneError, Tolerance};
+use crate::{FaultKind, GraphError, MAX_NAME_BYTES, Reference, Scene, SceneError, Tolerance};
 
 /// What a kernel declares of one argument: how it uses it, and the name people know it by.
 ///
@@ -71,6 +71,35 @@ impl KernelDef {
         self.signature.get(arg_index).map(|arg| arg.name())
     }
 
+    /// Refuses arguments that the kernel could not take: what it declares it must be given, for reading or for writing as it
+    /// needs it, for dependencies follow from what was submitted. It may be given more than it declares: kernels of a mix
+    /// task share one list. `role` tells that of a tensor; what comes behind the tensors are scalars, of `args` in all.
+    ///
+    /// # Errors
+    /// The first argument that does not fit.
+    pub fn check_args(&self, role: impl Fn(usize) -> Option<Role>, args: usize) -> Result<(), GraphError> {
+        for (arg_index, arg) in self.signature.iter().enumerate() {
+            let given = match role(arg_index) {
+                Some(Role::Input) => Some(ArgKind::In),
+                Some(Role::Output) => Some(ArgKind::Out),
+                Some(Role::InOut) => Some(ArgKind::InOut),
+                None if arg_index < args => Some(ArgKind::Scalar),
+                None => None,
+            };
+            if given.is_some_and(|kind| serves(kind, arg.kind())) {
+                continue;
+            }
+            return Err(GraphError::Signature {
+                kernel: self.name,
+                arg_index,
+                name: arg.name(),
+                declared: words(arg.kind()),
+                submitted: given.map_or("not at all", words),
+            });
+        }
+        Ok(())
+    }
+
     /// Refuses names that could not be told apart, or that no dump would hold: those of the kernel and of each of its
     /// arguments.
     pub fn check_names(&self) -> Result<(), SceneError> {
@@ -89,6 +118,25 @@ impl KernelDef {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether an argument that is submitted like that will do for one that is declared like this.
+fn serves(submitted: ArgKind, declared: ArgKind) -> bool {
+    match declared {
+        ArgKind::In => matches!(submitted, ArgKind::In | ArgKind::InOut),
+        // An accumulator is an output of the task that begins it.
+        ArgKind::Out | ArgKind::InOut => matches!(submitted, ArgKind::Out | ArgKind::InOut),
+        ArgKind::Scalar => submitted == ArgKind::Scalar,
+    }
+}
+
+fn words(kind: ArgKind) -> &'static str {
+    match kind {
+        ArgKind::In => "as an input",
+        ArgKind::Out => "as an output",
+        ArgKind::InOut => "as an in-out",
+        ArgKind::Scalar => "as a scalar",
     }
 }
 

@@ -1,4 +1,4 @@
-use tensortap_abi::{ArgKind, DType, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK, TaskId};
+use tensortap_abi::{DType, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK, TaskId};
 
 use crate::{BufferTable, Element, GraphError, KernelDef, Tensor};
 
@@ -147,50 +147,8 @@ impl TaskSpec {
             }
             tensor.layout.fits(buffer.bytes)?;
         }
-        self.kernels.iter().flatten().try_for_each(|kernel| self.check_signature(kernel))
-    }
-
-    /// A kernel may be given more than it declares: kernels of a mix task share one list. What it declares it must be
-    /// given, for reading or for writing as it needs it, for dependencies follow from what was submitted.
-    fn check_signature(&self, kernel: &KernelDef) -> Result<(), GraphError> {
-        for (arg_index, arg) in kernel.signature.iter().enumerate() {
-            let given = match self.tensors.get(arg_index) {
-                Some(TensorUse { role: Role::Input, .. }) => Some(ArgKind::In),
-                Some(TensorUse { role: Role::Output, .. }) => Some(ArgKind::Out),
-                Some(TensorUse { role: Role::InOut, .. }) => Some(ArgKind::InOut),
-                None if arg_index < self.tensors.len() + self.scalars.len() => Some(ArgKind::Scalar),
-                None => None,
-            };
-            if given.is_some_and(|kind| serves(kind, arg.kind())) {
-                continue;
-            }
-            return Err(GraphError::Signature {
-                kernel: kernel.name,
-                arg_index,
-                name: arg.name(),
-                declared: words(arg.kind()),
-                submitted: given.map_or("not at all", words),
-            });
-        }
-        Ok(())
-    }
-}
-
-/// Whether an argument that is submitted like that will do for one that is declared like this.
-fn serves(submitted: ArgKind, declared: ArgKind) -> bool {
-    match declared {
-        ArgKind::In => matches!(submitted, ArgKind::In | ArgKind::InOut),
-        // An accumulator is an output of the task that begins it.
-        ArgKind::Out | ArgKind::InOut => matches!(submitted, ArgKind::Out | ArgKind::InOut),
-        ArgKind::Scalar => submitted == ArgKind::Scalar,
-    }
-}
-
-fn words(kind: ArgKind) -> &'static str {
-    match kind {
-        ArgKind::In => "as an input",
-        ArgKind::Out => "as an output",
-        ArgKind::InOut => "as an in-out",
-        ArgKind::Scalar => "as a scalar",
+        let args = self.tensors.len() + self.scalars.len();
+        let role = |arg_index: usize| self.tensors.get(arg_index).map(|given| given.role);
+        self.kernels.iter().flatten().try_for_each(|kernel| kernel.check_args(role, args))
     }
 }

@@ -149,7 +149,8 @@
 //! })?;
 //! assert_eq!(case.kernels, ["add"]);
 //! let mut replay = ReplayConfig::new(case.out, tensortap::builtin());
-//! replay.device_mode = DeviceMode::Thread;
+//! // A thread of this process cannot be confined, as a device process is.
+//! (replay.device_mode, replay.trust) = (DeviceMode::Thread, true);
 //! assert!(tensortap::replay(&replay)?.passed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -24,6 +24,8 @@ use crate::dump_session::kernel_info;
 ///
 /// let mut config = ReplayConfig::new(folder.path().join("dump"), tensortap::builtin());
 /// config.device_mode = DeviceMode::Thread;
+/// // This dump is our own. Of one from elsewhere, tasks are replayed in a process that is confined.
+/// config.trust = true;
 /// config.platform = Some("a5sim".into());
 /// let report = tensortap::replay(&config)?;
 /// assert!(report.passed());

@@ -17,6 +17,7 @@ mod large_tensor;
 mod misrouted;
 mod odd_names;
 mod odd_views;
+mod reaching;
 mod rendezvous;
 mod ring_scopes;
 mod shuffled;
@@ -32,6 +33,7 @@ pub fn all() -> Registry {
         &faulty::CRASH_STACK,
         &faulty::HANG,
         &ring_scopes::RingScopes,
+        &reaching::Reaching,
         &rendezvous::Rendezvous,
         &odd_names::OddNames,
         &odd_views::OddViews,

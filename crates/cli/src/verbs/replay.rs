@@ -70,7 +70,7 @@ const DEBUGGING: &str = "Debugging";
     tensortap replay --all --platform a5sim             on another platform, by rule\n  \
     tensortap replay --all --inject-fault mul=last      does a damaged kernel show?\n  \
     tensortap replay --task 3 --bench                   how long its kernel takes\n  \
-    tensortap replay --task 3 --debugger                in gdb, at the kernel's first instruction\n  \
+    tensortap replay --task 3 --debugger --trust        in gdb, at the kernel's first instruction\n  \
     tensortap replay cases                              every case of a folder, as tests\n\n\
     Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
     input; 3 no device; 130, 143, 129 interrupted")]
@@ -112,6 +112,11 @@ pub struct ReplayArgs {
 
     #[command(flatten)]
     pub device: DeviceArgs,
+
+    /// Let kernels do whatever they like: for thread mode, a debugger or a sanitizer [default: the device process may write no
+    /// files, make no sockets and start no programs]
+    #[arg(long, help_heading = DEVICE)]
+    pub trust: bool,
 
     /// Devices at once when there are many tasks [default: one per CPU, at most 4]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024_usize), help_heading = DEVICE)]
@@ -167,6 +172,7 @@ impl ReplayArgs {
         config.funcs = all(&self.func);
         config.platform.clone_from(&self.platform);
         config.device_mode = self.device.device_mode;
+        config.trust = self.trust;
         config.device_memory = self.device.device_memory;
         config.blocks = self.device.blocks;
         config.jobs = self.jobs;
@@ -218,6 +224,13 @@ fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Res
         return Err(UsageError {
             message: "a debugger stops at one task".into(),
             hint: "name it with --task ID or --dispatch ID".into(),
+        }
+        .into());
+    }
+    if !args.trust {
+        return Err(UsageError {
+            message: "in a debugger kernels run in its process, which cannot be confined".into(),
+            hint: "if you trust what you replay, add --trust".into(),
         }
         .into());
     }
@@ -293,6 +306,7 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
         .for_each(|(kernel, kind)| option("inject-fault", format!("{kernel}={kind}")));
     option("device-mode", "thread".into());
     option("stall-timeout", "0".into());
+    words.push("--trust".into());
     words.push("--stop-at-kernel".into());
     if args.reference {
         words.push("--reference".into());

@@ -120,6 +120,7 @@ fn replays_to_the_bit(dtype: DType, dump: &Dump) {
     let mut replay = ReplayConfig::new(dump.dir(), tensortap_cli::scenes());
     replay.device_executable = Some(common::executable());
     replay.device_mode = DeviceMode::Thread;
+    replay.trust = true;
     replay.device_memory = Some(1 << 28);
     common::count_run();
     let report = tensortap::replay(&replay).unwrap_or_else(|error| panic!("{dtype}: {error}"));

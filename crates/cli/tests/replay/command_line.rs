@@ -74,7 +74,7 @@ fn cases_are_extracted_and_replayed_as_tests() {
     assert!(code == Some(0) && out.contains("1 passed; 0 failed; 0 refused; 1 not checked"), "{out}");
     let (code, _, err) = call(folder.path(), &format!("extract dump --task {id} --out cases/mul"));
     assert!(code == Some(2) && err.contains("exists already"), "{err}");
-    let (code, _, err) = call(folder.path(), "replay cases --debugger=no-such-debugger");
+    let (code, _, err) = call(folder.path(), "replay cases --trust --debugger=no-such-debugger");
     assert!(code == Some(2) && err.contains("there is no program `no-such-debugger`"), "{err}");
 }
 

@@ -16,7 +16,7 @@ fn gdb_stops_at_the_kernel_with_its_arguments_and_goes_on_to_the_end() {
     capture(small("vector_example"), &dump);
     let task = task_of(&dump, "mul").to_string();
     let mut command = Command::new(executable());
-    command.arg("replay").arg(&dump).args(["--task", &task, "--debugger=gdb -q -nx -batch"]);
+    command.arg("replay").arg(&dump).args(["--task", &task, "--debugger=gdb -q -nx -batch", "--trust"]);
     // Two inputs, one output, then the number of elements.
     for line in ["info symbol $pc", "printf \"elements %lu\\n\", $args[3]", "delete", "continue"] {
         command.args(["--debugger-command", line]);

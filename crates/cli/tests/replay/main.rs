@@ -6,6 +6,7 @@ mod cases;
 mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
+mod confined;
 mod debugger;
 mod dispatches;
 mod faults;
@@ -53,6 +54,7 @@ fn replay_of(source: &Path) -> ReplayConfig {
     let mut config = ReplayConfig::new(source, tensortap_cli::scenes());
     config.device_executable = Some(executable());
     config.device_mode = DeviceMode::Thread;
+    config.trust = true;
     config.device_memory = Some(1 << 30);
     config
 }

@@ -270,7 +270,7 @@ fn a_device_that_waits_for_a_slow_disk_is_waited_for() {
     drop(release);
     eventually("the record is taken", || rig.state(0, offset_of!(DumpBufferState, acknowledged)) == 1);
     let summary = collection.finish(&RunEnd::new(Status::Complete)).unwrap();
-    assert_eq!((summary.records, &summary.lanes[0].ended), (1, &None));
+    assert_eq!((summary.counters.entries, &summary.lanes[0].ended), (1, &None));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tensortap_abi::{DeviceRange, LAYOUT_VERSION};
 
 use super::{DeviceLink, LinkParts, run_launches, start_link_thread};
 use crate::{
-    DeviceMode, DeviceProgram, PlatformError,
+    Confinement, DeviceMode, DeviceProgram, PlatformError, confine,
     environment::{DEVICE_VARIABLE, forget_started_as_device, started_as_device},
     error::os,
     link_page::Bell,
@@ -28,7 +28,8 @@ const EXIT_PANICKED: i32 = 101;
 /// returns at once. Call it at the top of `main`, before threads are started and arguments are read.
 ///
 /// The device process ignores SIGINT, SIGTERM and SIGHUP (the host decides), leaves no core file, has crash handlers installed (see
-/// [`crate::set_crash_recorder`]), prints to standard error only, and ends when the host does.
+/// [`crate::set_crash_recorder`]), prints to standard error only, and ends when the host does. If the host asks for it, it gives up
+/// whatever kernels do not need ([`Confinement`]).
 ///
 /// ```no_run
 /// use tensortap_platform::{DeviceLink, DeviceProgram, become_device_if_asked};
@@ -50,7 +51,7 @@ pub fn become_device_if_asked(program: &dyn DeviceProgram) {
         return;
     }
     match prepare() {
-        Ok(link) => serve(&link, program),
+        Ok((link, confined)) => serve(&link, program, confined),
         Err(error) => {
             eprintln!("tensortap device: {error}");
             signal::exit_now(EXIT_NOT_A_DEVICE)
@@ -58,11 +59,13 @@ pub fn become_device_if_asked(program: &dyn DeviceProgram) {
     }
 }
 
-fn serve(link: &DeviceLink, program: &dyn DeviceProgram) -> ! {
+fn serve(link: &DeviceLink, program: &dyn DeviceProgram, confined: bool) -> ! {
     let run = || -> Result<(), PlatformError> {
+        // All that the device needs is open by now, and every other thread is started by this one.
+        let given_up = if confined { confine::confine() } else { Confinement::NONE };
         let (launches, _) =
             start_link_thread(link, || signal::exit_now(0)).map_err(os("starting the link thread"))?;
-        link.send(&Message::Ready).map_err(os("answering the host"))?;
+        link.send(&Message::Ready(given_up)).map_err(os("answering the host"))?;
         run_launches(link, program, &launches);
         Ok(())
     };
@@ -77,11 +80,11 @@ fn serve(link: &DeviceLink, program: &dyn DeviceProgram) -> ! {
     }
 }
 
-fn prepare() -> Result<DeviceLink, PlatformError> {
+fn prepare() -> Result<(DeviceLink, bool), PlatformError> {
     let socket = take_socket()?;
     forget_started_as_device();
     settle_process();
-    let (memory, files) = receive_hello(&socket)?;
+    let (memory, confined, files) = receive_hello(&socket)?;
     let [file, to_host, from_host] = files;
     let reply_to = socket.try_clone().map_err(os("duplicating the socket to the host"))?;
     let parts = LinkParts {
@@ -93,7 +96,8 @@ fn prepare() -> Result<DeviceLink, PlatformError> {
         from_host: Bell::from(from_host),
         lease: None,
     };
-    DeviceLink::new(parts).inspect_err(|error| refuse(&reply_to, &error.to_string()))
+    let link = DeviceLink::new(parts).inspect_err(|error| refuse(&reply_to, &error.to_string()))?;
+    Ok((link, confined))
 }
 
 /// Moves the socket away from standard input, where the device program might read it.
@@ -120,9 +124,9 @@ fn settle_process() {
     let _ = signal::install_crash_handlers();
 }
 
-fn receive_hello(socket: &OwnedFd) -> Result<(DeviceRange, [OwnedFd; HELLO_FILES]), PlatformError> {
+fn receive_hello(socket: &OwnedFd) -> Result<(DeviceRange, bool, [OwnedFd; HELLO_FILES]), PlatformError> {
     let received = wire::receive(socket).map_err(os("waiting for the host's first message"))?;
-    let Received::Message(Message::Hello { version, layout, memory }, files) = received else {
+    let Received::Message(Message::Hello { version, layout, memory, confined }, files) = received else {
         return Err(PlatformError::Protocol { what: "no greeting".to_owned() });
     };
     if (version, layout) != (PROTOCOL_VERSION, LAYOUT_VERSION) {
@@ -136,7 +140,7 @@ fn receive_hello(socket: &OwnedFd) -> Result<(DeviceRange, [OwnedFd; HELLO_FILES
     let files = files
         .try_into()
         .map_err(|_| PlatformError::Protocol { what: "a greeting without its files".to_owned() })?;
-    Ok((memory, files))
+    Ok((memory, confined, files))
 }
 
 fn refuse(socket: &OwnedFd, reason: &str) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tensortap::{
-    Check, Difference, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport, Timing,
+    Check, Confinement, Difference, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport, Timing,
 };
 
 use crate::number::json_float;
@@ -33,8 +33,24 @@ pub struct ReplayDocument<'a> {
     inject_fault: Option<&'a str>,
     interrupted: bool,
     notes: &'a [String],
+    /// What the devices were kept from; null when nothing was run.
+    confinement: Option<ConfinementDocument>,
     wall_s: f64,
     results: Vec<ResultDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct ConfinementDocument {
+    no_new_privileges: bool,
+    system_calls: bool,
+    limits: bool,
+}
+
+impl ConfinementDocument {
+    fn of(confinement: Confinement) -> ConfinementDocument {
+        let Confinement { no_new_privileges, system_calls, limits } = confinement;
+        ConfinementDocument { no_new_privileges, system_calls, limits }
+    }
 }
 
 #[derive(Serialize)]
@@ -164,6 +180,7 @@ impl<'a> ReplayDocument<'a> {
             inject_fault: report.inject_fault.as_deref(),
             interrupted: report.interrupted,
             notes: &report.notes,
+            confinement: report.confinement.map(ConfinementDocument::of),
             wall_s: report.wall.as_secs_f64(),
             results: report.tasks.iter().map(ResultDocument::of).collect(),
         }

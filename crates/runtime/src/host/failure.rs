@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tensortap_abi::{DeviceControl, FailureKind, KernelName, NO_CORE, TaskId};
-use tensortap_platform::{DeathCause, PlatformError};
+use tensortap_platform::{DeathCause, PlatformError, SIGSYS, refused_call};
 use tensortap_scene::{GraphError, KernelDef, SceneError};
 
 use super::{InFlightTask, Progress};
@@ -133,6 +133,13 @@ impl RunFailure {
         }
     }
 
+    /// The system call of a confined device that was refused.
+    #[must_use]
+    pub fn refused_call(&self) -> Option<&'static str> {
+        self.signal.filter(|&signal| signal == SIGSYS)?;
+        refused_call(self.address?)
+    }
+
     fn whereabouts(&self) -> Whereabouts {
         Whereabouts { kernel: self.kernel, task: self.task, core: self.core }
     }
@@ -143,6 +150,13 @@ impl fmt::Display for RunFailure {
         let (whereabouts, message) = (self.whereabouts(), &self.message);
         match self.kind {
             _ if self.interrupted => write!(f, "{message}"),
+            Some(FailureKind::Signal) if self.refused_call().is_some() => {
+                let call = self.refused_call().unwrap_or_default();
+                write!(
+                    f,
+                    "refused in {whereabouts}: the system call {call}, which a confined device may not make (--trust lifts that)"
+                )
+            }
             Some(FailureKind::Signal) => {
                 let death = DeathCause { signal: self.signal, code: None };
                 write!(f, "crash in {whereabouts}: the device {death}")?;
@@ -159,6 +173,12 @@ impl fmt::Display for RunFailure {
             Some(FailureKind::Orchestration) => write!(f, "the orchestration failed: {message}"),
             Some(FailureKind::Launch) => write!(f, "the device refused the launch: {message}"),
             None => match self.death {
+                // Whoever starts a process blocks signals first, so that nobody could store which call it was.
+                Some(death) if death.signal == Some(SIGSYS) => write!(
+                    f,
+                    "the device {death}: a system call that a confined device may not make, most likely to start a process \
+                     (--trust lifts that)"
+                ),
                 Some(death) => write!(f, "the device {death}"),
                 None => write!(f, "the device ended without a reason"),
             },

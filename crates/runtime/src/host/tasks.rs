@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tensortap_abi::{
-    BlockContext, CALL_ANNOUNCED, CALL_CONTEXT, CALL_TIMED, ControlLayout, CoreControl, KernelArgs,
-    MAX_ARRAY_TASKS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, NO_SLOT, PayloadLayout, Role, SLOTS_PER_TASK,
-    SubtaskContext, TaskId, TaskSlot, TaskState, TensorDesc,
+    BlockContext, CALL_ANNOUNCED, CALL_CONTEXT, CALL_TIMED, ControlLayout, CoreControl, DeviceRange,
+    KernelArgs, MAX_ARRAY_TASKS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, NO_SLOT, PayloadLayout, Role,
+    SLOTS_PER_TASK, SubtaskContext, TaskId, TaskSlot, TaskState, TensorDesc,
 };
+use tensortap_geometry::Layout;
 use tensortap_platform::Device;
 use tensortap_scene::{Params, ScalarArg, Scene};
 use tensortap_sync::fanout;
@@ -65,6 +66,7 @@ pub fn execute_tasks(
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<TasksReport, RunError> {
     options.check()?;
+    tasks.iter().try_for_each(|task| check(task, scene, device.memory()))?;
     let params =
         Params::resolve(scene.name(), scene.params(), []).map_err(|e| RunError::Tasks(e.to_string()))?;
     let mut plan = Plan::of_names(device, scene, &params, &HostBuildGraph as &dyn Runtime, options)?;
@@ -81,6 +83,32 @@ pub fn execute_tasks(
     let progress = read_progress(device, &args)?;
     free_all(device, &reserved)?;
     Ok(TasksReport { progress, wall, kernel_time })
+}
+
+/// What a kernel is given is what it declares, and every view lies in a buffer in device memory: kernels believe both.
+fn check(task: &PlacedTask, scene: &dyn Scene, memory: DeviceRange) -> Result<(), RunError> {
+    let refuse = |why: String| RunError::Tasks(format!("task {}: {why}", task.id));
+    for &func_id in task.func_id.iter().filter(|&&id| id != NO_KERNEL) {
+        let kernel = scene.kernels().iter().find(|kernel| kernel.func_id == func_id);
+        let kernel = kernel.ok_or_else(|| refuse(format!("there is no kernel {func_id}")))?;
+        let role = |arg_index: usize| task.tensors.get(arg_index).map(|(_, role)| *role);
+        let args = task.tensors.len() + task.scalars.len();
+        kernel.check_args(role, args).map_err(|error| refuse(error.to_string()))?;
+    }
+    let bad = task.tensors.iter().position(|(desc, _)| !lies_in(desc, memory));
+    bad.map_or(Ok(()), |arg| {
+        Err(refuse(format!("the buffer of argument {arg} does not lie in device memory")))
+    })
+}
+
+fn lies_in(desc: &TensorDesc, memory: DeviceRange) -> bool {
+    let Some(dtype) = desc.dtype().filter(|_| usize::from(desc.ndims) <= desc.shape.len()) else {
+        return false;
+    };
+    let view = Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, dtype.bits());
+    let end = desc.buffer_addr.checked_add(desc.buffer_bytes);
+    let inside = desc.buffer_addr >= memory.addr && end.is_some_and(|end| end <= memory.end());
+    view.is_ok_and(|view| view.fits(desc.buffer_bytes).is_ok() && (inside || view.byte_range().is_empty()))
 }
 
 fn set_call(args: &mut KernelArgs, call: CallOptions) {
