@@ -84,6 +84,8 @@ pub fn scenes() -> Registry {
 #[expect(clippy::needless_pass_by_value, reason = "a program gives its scenes away and is done")]
 pub fn main_with(registry: Registry) -> ExitCode {
     program::started_as(std::env::args_os().next().as_deref());
+    // A file that may not become larger is an error to be told, in every verb.
+    tensortap::make_file_limits_errors();
     // A device process never gets past this line. `bench` measures scenes of its own, whatever others there are.
     tensortap::become_device_if_asked_with(tensortap_bench::registry_with(&registry));
     let cli = match usage::parse::<Cli>() {

@@ -8,6 +8,17 @@ use crate::{DeathCause, RANKS};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlatformError {
+    /// Device memory is a file, and files may not be that large.
+    #[error(
+        "device memory of {bytes} bytes is larger than files may be here: {limit} bytes (`ulimit -f`); give the device less \
+         with --device-memory, or raise the limit"
+    )]
+    FileLimit {
+        /// Bytes of device memory.
+        bytes: u64,
+        /// Bytes that a file may have.
+        limit: u64,
+    },
     /// A thread of this process was to be confined.
     #[error("a device in a thread of this process cannot be confined; let it be a process, or trust what it is given")]
     ThreadConfined,

@@ -2,7 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 
 use crate::{LINK_PAGE_BYTES, PlatformError, address::RANK_STRIDE_BYTES, error::os};
 
@@ -13,7 +17,10 @@ const DEFAULT_GRAIN_BYTES: u64 = 2 << 20;
 pub(crate) fn create(bytes: u64) -> Result<OwnedFd, PlatformError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create(c"tensortap-device-memory", flags).map_err(os("creating device memory"))?;
-    ftruncate(&file, bytes).map_err(os("sizing device memory"))?;
+    ftruncate(&file, bytes).map_err(|error| match (error, getrlimit(Resource::Fsize).current) {
+        (Errno::FBIG, Some(limit)) => PlatformError::FileLimit { bytes, limit },
+        (error, _) => os("sizing device memory")(error),
+    })?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(&file, seals).map_err(os("sealing device memory"))?;
     Ok(file)

@@ -69,7 +69,7 @@ pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;
 pub use map::MappedMemory;
 pub use signal::{
-    AltStack, CrashTeller, CrashText, install_crash_handlers, set_crash_recorder,
+    AltStack, CrashTeller, CrashText, install_crash_handlers, make_file_limits_errors, set_crash_recorder,
     tell_crashes_in_this_process,
 };
 pub use sim::{DEFAULT_PLATFORM, PLATFORMS, find};

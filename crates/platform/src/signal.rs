@@ -108,6 +108,20 @@ fn die_of(signal: i32) {
     }
 }
 
+/// Makes a write past the limit on the size of files (`ulimit -f`) an error of that write, of which the caller can speak, where it
+/// would end the process without a word. A handler that somebody installed stays. Opening a device does this; whoever writes files
+/// without one may.
+pub fn make_file_limits_errors() {
+    // SAFETY: all-zero is a valid `sigaction`, filled in by the call below.
+    let mut before: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: no action is given, so nothing changes; `before` is this function's own.
+    let known = unsafe { libc::sigaction(libc::SIGXFSZ, ptr::null(), &raw mut before) } == 0;
+    if known && before.sa_sigaction == libc::SIG_DFL {
+        // SAFETY: SIG_IGN is a valid disposition for this signal and runs no code.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    }
+}
+
 /// A terminal, a job control or `timeout` asks host and device alike to end; the host decides what it means, and the
 /// device ends with it.
 pub(crate) fn leave_ending_to_the_host() {

@@ -13,7 +13,7 @@ use crate::{
     file,
     host_memory::{HostAccess, HostMemory},
     link_page::{self, Bell},
-    process, thread,
+    make_file_limits_errors, process, thread,
 };
 
 /// The name of the platform that is used when none is named.
@@ -85,6 +85,7 @@ impl Platform for Simulated {
 
 impl Simulated {
     fn create_memory(&self, options: &DeviceOptions, rank: u32) -> Result<HostMemory, PlatformError> {
+        make_file_limits_errors();
         let addr = base_of_rank(rank)?;
         let bytes = file::choose_size(options.memory_bytes)?;
         let memory = HostMemory::new(DeviceRange { addr, bytes }, file::create(bytes)?, self.maps)?;

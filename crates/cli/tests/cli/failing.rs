@@ -87,6 +87,35 @@ fn a_full_disk_is_told() {
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: writing to standard output"));
 }
 
+/// A call under a limit on the size of files, in blocks of 512 bytes (1,024 in some shells).
+fn limited(blocks: u32, line: &str, folder: &Folder) -> Outcome {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tensortap")]);
+    shell.args(line.split_whitespace()).current_dir(folder.path("."));
+    crate::outcome(shell)
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_that_is_told() {
+    let folder = Folder::new();
+    let outcome = limited(1024, "run vector_example --device-memory 64MiB", &folder);
+    assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    for part in ["device memory of 67108864 bytes", "ulimit -f", "--device-memory"] {
+        assert!(outcome.stderr.contains(part), "no {part} in {}", outcome.stderr);
+    }
+    let line = "run stream --param tasks=1500 --param bytes=65536 --device-memory 32MiB --ring-slots 64 --dump-arena 1MiB --dump-tensor --no-dedup --json --out d";
+    let outcome = limited(70_000, line, &folder);
+    assert_eq!(outcome.code, Some(3), "{outcome:?}");
+    let document = document(&outcome);
+    assert_eq!(
+        (&document["status"], &document["golden"]),
+        (&"dump_failed".into(), &"pass".into()),
+        "{document}"
+    );
+    assert!(outcome.stderr.contains("the run goes on without its dump"), "{outcome:?}");
+    assert_eq!(folder.tensortap("verify d").code, Some(0), "what was written is whole");
+}
+
 #[test]
 fn an_interrupted_run_ends_its_device_and_exits_with_128_and_the_signal() {
     for (line, part, signal, status) in [
