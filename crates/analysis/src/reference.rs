@@ -1,8 +1,9 @@
 //! What a task should have written, computed in f64 from what it was given.
 
+mod quiet;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tensortap_abi::{DType, Role};
 use tensortap_format::{Argument, Captured, Dump, FormatError, Task};
@@ -11,6 +12,29 @@ use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
 use tensortap_values::{decode_block, elements_in, encode_block};
 
 use crate::compare::{Side, record_side};
+
+/// Why references could not be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// A reference does not take arguments like these: the capture is damaged, or of another version of the kernel.
+    #[error("the reference of kernel `{kernel}` does not take such arguments: {why}")]
+    Arguments {
+        /// The kernel.
+        kernel: &'static str,
+        /// What went wrong in it.
+        why: String,
+    },
+    /// What it should be given, or what it gave, is not there.
+    #[error("{0}")]
+    Content(String),
+}
+
+impl From<String> for ReferenceError {
+    fn from(why: String) -> ReferenceError {
+        ReferenceError::Content(why)
+    }
+}
 
 /// The references of a scene's kernels.
 pub struct References {
@@ -82,7 +106,7 @@ impl References {
             Err(reason) => return Ok(Err(reason)),
         };
         let roles: Vec<Role> = task.arguments().filter(|a| !a.is_scalar()).map(|a| a.role).collect();
-        Ok(apply(&kernels, computed, &roles))
+        Ok(apply(&kernels, computed, &roles).map_err(|error| error.to_string()))
     }
 
     /// The kernels of a task, and what they were given.
@@ -109,7 +133,7 @@ impl References {
     /// One reference alone; `None` when it does not take such arguments, or changes their shapes.
     pub(crate) fn run_one(kernel: &KernelDef, given: &RefTask) -> Option<RefTask> {
         let mut task = given.clone();
-        catch_unwind(AssertUnwindSafe(|| (kernel.reference)(&mut task))).ok()?;
+        quiet::run(|| (kernel.reference)(&mut task)).ok()?;
         let sizes = |task: &RefTask| task.tensors.iter().map(|t| t.values.len()).collect::<Vec<_>>();
         (sizes(&task) == sizes(given)).then_some(task)
     }
@@ -119,22 +143,26 @@ impl References {
 /// one for each tensor.
 ///
 /// # Errors
-/// Why that cannot be done, in words.
-pub fn apply(kernels: &[&KernelDef], mut task: RefTask, roles: &[Role]) -> Result<Vec<Expected>, String> {
+/// Why that cannot be done.
+pub fn apply(
+    kernels: &[&'static KernelDef],
+    mut task: RefTask,
+    roles: &[Role],
+) -> Result<Vec<Expected>, ReferenceError> {
     let types: Vec<(DType, Vec<usize>)> = task.tensors.iter().map(|t| (t.dtype, t.shape.clone())).collect();
     let read = task.tensors.iter().zip(roles).filter(|(_, role)| role.reads());
     let from_non_finite = read.map(|(tensor, _)| tensor).any(|t| t.values.iter().any(|v| !v.is_finite()));
     // A dump may hold shapes that no reference expects.
-    let run = || kernels.iter().for_each(|kernel| (kernel.reference)(&mut task));
-    if catch_unwind(AssertUnwindSafe(run)).is_err() {
-        return Err("the reference does not take such arguments".into());
+    for kernel in kernels {
+        let ran = quiet::run(|| (kernel.reference)(&mut task));
+        ran.map_err(|why| ReferenceError::Arguments { kernel: kernel.name, why })?;
     }
     let mut expected = Vec::new();
     for (place, ((dtype, shape), _)) in types.iter().zip(roles).enumerate().filter(|(_, (_, r))| r.writes()) {
         let values = task.tensors.get(place).map(|tensor| tensor.values.as_slice());
         let values = values.filter(|values| values.len() == shape.iter().product::<usize>());
-        let values = values.ok_or("the reference changed the shape of an output")?;
-        let arg_index = u16::try_from(place).map_err(|_| "it has too many arguments")?;
+        let values = values.ok_or_else(|| "the reference changed the shape of an output".to_owned())?;
+        let arg_index = u16::try_from(place).map_err(|_| "it has too many arguments".to_owned())?;
         let (dtype, bytes) = encode(*dtype, values);
         let shape = shape.iter().map(|&size| size as u64).collect();
         expected.push(Expected { arg_index, bytes, dtype, shape, from_non_finite });

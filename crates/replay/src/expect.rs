@@ -1,7 +1,7 @@
 //! What the outputs of a task should be by the f64 references of its kernels, and whether the captured ones are.
 
 use tensortap_abi::DumpStage;
-use tensortap_analysis::reference::{Expected, apply, ref_tensor};
+use tensortap_analysis::reference::{Expected, ReferenceError, apply, ref_tensor};
 use tensortap_format::{Argument, Task};
 use tensortap_scene::{KernelDef, RefTask, ScalarArg, Scene, Tolerance};
 use tensortap_values::content_hash;
@@ -35,7 +35,7 @@ pub fn expected(
     task: Task<'_>,
     scalars: Vec<ScalarArg>,
     mut content: impl FnMut(Argument<'_>, &mut Vec<u8>) -> Result<(), String>,
-) -> Result<Vec<Expected>, String> {
+) -> Result<Vec<Expected>, ReferenceError> {
     let (mut tensors, mut roles) = (Vec::new(), Vec::new());
     let mut packed = Vec::new();
     for (index, tensor) in capture.tensors(task).enumerate() {
@@ -47,7 +47,7 @@ pub fn expected(
             .push(given.ok_or_else(|| format!("the content of argument {index} is not that of its shape"))?);
         roles.push(tensor.role);
     }
-    let kernels: Vec<&KernelDef> = kernels.slots.iter().copied().flatten().collect();
+    let kernels: Vec<&'static KernelDef> = kernels.slots.iter().copied().flatten().collect();
     apply(&kernels, RefTask { tensors, scalars, block_num: task.block_num }, &roles)
 }
 
@@ -56,7 +56,7 @@ pub fn references(
     capture: &dyn Capture,
     task: Task<'_>,
     scene: &'static dyn Scene,
-) -> Result<Vec<Expected>, String> {
+) -> Result<Vec<Expected>, ReferenceError> {
     let kernels = Kernels::find(capture.run(), task, scene)?;
     let mut scalars = Vec::new();
     for scalar in capture.scalars(task) {
@@ -66,10 +66,10 @@ pub fn references(
     let all =
         expected(&kernels, capture, task, scalars, |tensor, content| given(capture, task, tensor, content))?;
     if all.is_empty() {
-        return Err("it has no outputs".into());
+        return Err("it has no outputs".to_owned().into());
     }
     if all.iter().any(|e| e.from_non_finite) {
-        return Err(NON_FINITE.into());
+        return Err(NON_FINITE.to_owned().into());
     }
     Ok(all)
 }

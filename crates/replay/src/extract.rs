@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL};
-use tensortap_analysis::reference::Expected;
+use tensortap_analysis::reference::{Expected, ReferenceError};
 use tensortap_format::{Argument, Task, TaskChoice, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::{Element, content_hash};
@@ -84,12 +84,16 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
             return Err(ReplayError::Option { option: "--expect reference", reason });
         }
         (Expect::Reference, None) => {
-            let refuse = |reason| ReplayError::NotExtracted { task: task.task_id, reason };
-            (references(capture, task, scene).map_err(refuse)?, None)
+            (references(capture, task, scene).map_err(|error| refuse(task, &error))?, None)
         }
         (Expect::Captured, None) if !capture.expects_reference() => {
-            // Without references there is nothing to warn of.
-            let references = references(capture, task, scene).unwrap_or_default();
+            let references = match references(capture, task, scene) {
+                Ok(references) => references,
+                // A case of it would run the kernel on what the kernel does not take.
+                Err(error @ ReferenceError::Arguments { .. }) => return Err(refuse(task, &error)),
+                // Without references there is nothing to warn of.
+                Err(_) => Vec::new(),
+            };
             (Vec::new(), outside(capture, task, &references, tolerance)?)
         }
         (Expect::Captured, _) => (Vec::new(), None),
@@ -126,6 +130,10 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         expect,
         outside,
     })
+}
+
+fn refuse(task: Task<'_>, error: &ReferenceError) -> ReplayError {
+    ReplayError::NotExtracted { task: task.task_id, reason: error.to_string() }
 }
 
 const REDACTED_NOTE: &str = "tensor contents are seeded noise in the range of what was captured; shapes, dtypes, \

@@ -104,6 +104,7 @@ impl Judge<'_> {
             self.image.gather(&self.image.bytes, index, item, span, view, content);
             Ok(())
         })
+        .map_err(|error| error.to_string())
     }
 
     fn outcome(&self, item: &Item<'_>, found: &Found) -> Outcome {

@@ -2,11 +2,13 @@
 
 use std::fs;
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 use tensortap::DeviceMode;
 
 use crate::cases::{edit, tiny_case};
-use crate::replay_of;
+use crate::{executable, replay_of};
 
 /// Values that make no sense in most places.
 fn nonsense() -> Vec<Value> {
@@ -94,4 +96,21 @@ fn no_byte_of_the_tensors_does_harm() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
     let error = tensortap::replay(&replay_of(&case)).expect_err("a pipe");
     assert!(error.to_string().contains("no regular file"), "{error}");
+}
+
+#[test]
+fn a_reference_that_does_not_take_what_a_case_says_is_an_error_in_words() {
+    let (folder, case) = tiny_case();
+    // More elements than the tensors have.
+    edit(&case, |json| json["scalars"][0]["bits"] = "0x0000000000000064".into());
+    for expect in ["captured", "reference"] {
+        let mut command = Command::new(executable());
+        command.arg("extract").arg(&case).args(["--expect", expect, "--out"]).arg(folder.path().join(expect));
+        let output = command.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{expect}: {said}");
+        assert!(said.contains("the reference of kernel `mul` does not take such arguments"), "{expect}: {said}");
+        assert!(said.contains("index out of bounds") && !said.contains("panicked"), "{expect}: {said}");
+        assert!(!folder.path().join(expect).exists(), "nothing is written");
+    }
 }

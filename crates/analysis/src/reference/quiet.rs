@@ -1,0 +1,47 @@
+//! Runs what may panic on damaged input, without a word on standard error: what went wrong is reported, not printed.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `body`; the error is the text of its panic, of which nobody hears otherwise. Panics of other threads are told as before.
+pub(super) fn run(body: impl FnOnce()) -> Result<(), String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !QUIET.get() {
+                before(panic);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let ran = catch_unwind(AssertUnwindSafe(body));
+    QUIET.set(false);
+    ran.map_err(|payload| text(&*payload))
+}
+
+fn text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run;
+
+    #[test]
+    fn a_panic_is_an_answer() {
+        let values = [1, 2, 3];
+        let index = std::hint::black_box(7);
+        let why = run(|| assert_eq!(values[index], 0)).unwrap_err();
+        assert!(why.contains("index out of bounds"), "{why}");
+        assert_eq!(run(|| panic!("{}", "in words")), Err("in words".into()));
+        assert_eq!(run(|| ()), Ok(()));
+    }
+}
