@@ -18,8 +18,8 @@ use zerocopy::FromBytes;
 /// JSON numbers are exact below this: sizes, strides and offsets stay below it, or the manifest cannot hold them.
 const NUMBER_LIMIT: u64 = 1 << 53;
 
-/// The largest payload that may come in pieces, as much as a device has memory at the most. Its range in the file is
-/// reserved before its first byte has come, so a damaged size must not use the file up.
+/// The largest payload that may come in pieces from memory of which nothing is known. Its range in the file is reserved before its
+/// first byte has come, so a damaged size must not use the file up.
 const MAX_PIECED_BYTES: u64 = 1 << 40;
 
 /// Flags of an argument that say how it is known.
@@ -251,7 +251,10 @@ fn check_tensor(record: TensorRecord, bounds: &Bounds) -> Result<Checked, Record
 fn check_begin(record: BeginRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {
     let content_bytes = check_argument(&record.tensor(), bounds)?;
     allow_flags(record.flags, ARGUMENT_FLAGS)?;
-    good(content_bytes <= MAX_PIECED_BYTES, RecordFault::Size)?;
+    // A view that repeats its elements has more content than bytes, but no tensor has more than its device.
+    let in_device = MemorySpace::from_tag(record.tensor().space) == Some(MemorySpace::Device);
+    let most = if in_device { bounds.memory.bytes } else { MAX_PIECED_BYTES };
+    good(content_bytes <= most, RecordFault::Size)?;
     Ok(Checked::Begin(record))
 }
 

@@ -203,6 +203,9 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         }
         let mut summary = self.summary(end.status)?;
         let Collector { store, mut listener, .. } = self;
+        for lane in summary.lanes.iter().filter(|lane| !lane.damaged_counters.is_empty()) {
+            listener(CollectEvent::DamagedCounters(lane));
+        }
         match store.into_sink().finish(&summary.footer(end)) {
             Ok(footer) => summary.set_kept(&footer),
             Err(error) => {

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{RecordFault, StreamError, WriteError};
+use crate::{LaneSummary, RecordFault, StreamError, WriteError};
 
 /// What the user should hear at once, not only at the end.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub enum CollectEvent<'a> {
     WriteFailed(&'a WriteError),
     /// A lane's half of the region is damaged; its records end here.
     LaneEnded(&'a StreamError),
+    /// Counters of a lane say what cannot be, and are left out.
+    DamagedCounters(&'a LaneSummary),
     /// The first record of a lane that is not what it claims to be. Later ones are only counted.
     CorruptRecord {
         /// Lane.
@@ -26,6 +28,7 @@ impl fmt::Display for CollectEvent<'_> {
         match self {
             CollectEvent::WriteFailed(error) => write!(f, "the run goes on without its dump: {error}"),
             CollectEvent::LaneEnded(error) => error.fmt(f),
+            CollectEvent::DamagedCounters(lane) => f.write_str(&lane.damage().unwrap_or_default()),
             CollectEvent::CorruptRecord { lane, seq, fault } => write!(
                 f,
                 "record {seq} of lane {lane} is damaged and left out: {fault}; a kernel may have written \

@@ -48,6 +48,8 @@ pub struct LaneSummary {
     pub ended: Option<StreamError>,
     /// Who had it in the end; `None` when the word that says it was damaged.
     pub tenancy: Option<Tenancy>,
+    /// Counters that cannot be what they say. What they would have counted is not known.
+    pub damaged_counters: Vec<&'static str>,
 }
 
 /// What a dump holds and what it lacks.
@@ -115,11 +117,13 @@ impl Summary {
     }
 
     pub(crate) fn add_lane(&mut self, lane: LaneSummary, state: &DumpBufferState) {
-        let lost = lane.losses.iter().map(|loss| loss.records).sum::<u64>();
-        self.counters.dropped_records += lost;
-        self.counters.filtered_records += state.filtered_records.min(COUNT_LIMIT);
-        self.counters.filtered_bytes += state.filtered_bytes.min(COUNT_LIMIT);
-        self.held_up_ns += lane.held_up_ns;
+        let lost = lane.losses.iter().fold(0, |sum, loss| total(sum, loss.records));
+        let plausible = |count: u64| if count > COUNT_LIMIT { 0 } else { count };
+        let counters = &mut self.counters;
+        counters.dropped_records = total(counters.dropped_records, lost);
+        counters.filtered_records = total(counters.filtered_records, plausible(state.filtered_records));
+        counters.filtered_bytes = total(counters.filtered_bytes, plausible(state.filtered_bytes));
+        self.held_up_ns = total(self.held_up_ns, lane.held_up_ns);
         self.held_up_max_ns = self.held_up_max_ns.max(lane.held_up_ns);
         self.lanes.push(lane);
     }
@@ -132,10 +136,10 @@ impl Summary {
     }
 
     pub(crate) fn footer(&self, end: &RunEnd) -> Footer {
-        let message = match (&end.message, &self.failure) {
-            (Some(message), Some(failure)) => Some(format!("{message}; {failure}")),
-            (message, failure) => message.clone().or_else(|| failure.clone()),
-        };
+        let damaged = self.lanes.iter().filter_map(LaneSummary::damage);
+        let said = [&end.message, &self.failure].into_iter().flatten().cloned();
+        let said: Vec<String> = said.chain(damaged).collect();
+        let message = (!said.is_empty()).then(|| said.join("; "));
         Footer {
             finished_at: end.finished_at.clone(),
             message,
@@ -171,15 +175,31 @@ impl LaneSummary {
         tenancy: Option<Tenancy>,
     ) -> LaneSummary {
         let &Account { missing, collected, unfinished, acknowledged } = account;
-        let committed_records = state.records.min(COUNT_LIMIT);
+        let mut damaged_counters = Vec::new();
+        let mut plausible = |name, count: u64| {
+            let good = count <= COUNT_LIMIT;
+            if !good {
+                damaged_counters.push(name);
+            }
+            good.then_some(count)
+        };
+        let seen = collected - missing.min(collected);
+        let committed_records = plausible("records", state.records).unwrap_or(seen);
+        let held_up_ns = plausible("held_up_ns", state.held_up_ns).unwrap_or(0);
+        let dropped_no_space = plausible("dropped_no_space", state.dropped_no_space).unwrap_or(0);
+        let dropped_no_host = plausible("dropped_no_host", state.dropped_no_host).unwrap_or(0);
+        let dropped_no_buffer = plausible("dropped_no_buffer", state.dropped_no_buffer).unwrap_or(0);
+        let mut dropped_bytes = plausible("dropped_bytes", state.dropped_bytes).unwrap_or(0);
+        plausible("payload_bytes", state.payload_bytes);
+        plausible("filtered_records", state.filtered_records);
+        plausible("filtered_bytes", state.filtered_bytes);
         // Committed by the device and never made safe: the files were full, or the lane could not be followed.
-        let uncollected = committed_records.saturating_sub(collected - missing.min(collected));
+        let uncollected = committed_records.saturating_sub(seen);
         let mut losses = Vec::new();
-        let mut dropped_bytes = state.dropped_bytes.min(COUNT_LIMIT);
         for (reason, records, carries_bytes) in [
-            ("no_space", state.dropped_no_space, true),
-            ("no_host", state.dropped_no_host, true),
-            ("no_buffer", state.dropped_no_buffer, true),
+            ("no_space", dropped_no_space, true),
+            ("no_host", dropped_no_host, true),
+            ("no_buffer", dropped_no_buffer, true),
             (Loss::MISSING, missing, false),
             ("unfinished", unfinished, false),
             ("not_collected", uncollected, false),
@@ -195,7 +215,30 @@ impl LaneSummary {
                 });
             }
         }
-        let held_up_ns = state.held_up_ns.min(COUNT_LIMIT);
-        LaneSummary { lane, acknowledged, committed_records, held_up_ns, losses, ended, tenancy }
+        LaneSummary {
+            lane,
+            acknowledged,
+            committed_records,
+            held_up_ns,
+            losses,
+            ended,
+            tenancy,
+            damaged_counters,
+        }
     }
+
+    /// Which counters say what cannot be, in words.
+    #[must_use]
+    pub fn damage(&self) -> Option<String> {
+        let Self { lane, damaged_counters, .. } = self;
+        (!damaged_counters.is_empty()).then(|| {
+            let names = damaged_counters.join(", ");
+            format!("the counters {names} of lane {lane} are damaged and left out: a kernel may have written there")
+        })
+    }
+}
+
+/// A sum that JSON can hold.
+fn total(sum: u64, more: u64) -> u64 {
+    sum.saturating_add(more).min(COUNT_LIMIT)
 }

@@ -1,12 +1,18 @@
 //! A device that is a process of its own.
 
 use std::{
+    io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::{CommandExt, ExitStatusExt},
     },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{Sender, channel},
+    },
+    thread::Builder,
     time::{Duration, Instant},
 };
 
@@ -71,9 +77,8 @@ impl DeviceProcess {
             .env(DEVICE_VARIABLE, version)
             .stdin(Stdio::from(socket))
             .stdout(Stdio::from(std::io::stderr()));
-        let spawned = command.spawn();
-        // Closes the device's end here, so that the host sees the end of the device's.
-        drop(command);
+        // The device's end is closed here with the command, so that the host sees the end of the device's.
+        let spawned = spawn_from_a_thread_that_stays(command);
         let mut child =
             spawned.map_err(|error| did_not_become(executable, format!("it did not start: {error}")))?;
         match watch(&child) {
@@ -142,6 +147,36 @@ impl Drop for DeviceProcess {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+type Spawn = (Command, Sender<io::Result<Child>>);
+
+/// A device asks to be killed when its parent ends, and to the system the parent is the thread that started it. So one thread,
+/// which ends with the process, starts them all. A process that was forked from this one has a thread of its own.
+fn spawn_from_a_thread_that_stays(command: Command) -> io::Result<Child> {
+    static SPAWNER: Mutex<Option<(u32, Sender<Spawn>)>> = Mutex::new(None);
+    let here = std::process::id();
+    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    let sender = match spawner.as_ref() {
+        Some((process, sender)) if *process == here => sender.clone(),
+        _ => {
+            let (sender, commands) = channel::<Spawn>();
+            Builder::new().name("tt-spawner".to_owned()).spawn(move || {
+                for (mut command, answer) in commands {
+                    let spawned = command.spawn();
+                    drop(command);
+                    let _ = answer.send(spawned);
+                }
+            })?;
+            *spawner = Some((here, sender.clone()));
+            sender
+        }
+    };
+    drop(spawner);
+    let (answer, spawned) = channel();
+    let gone = || io::Error::other("the thread that starts devices is gone");
+    sender.send((command, answer)).map_err(|_| gone())?;
+    spawned.recv().map_err(|_| gone())?
 }
 
 fn watch(child: &Child) -> Result<OwnedFd, PlatformError> {

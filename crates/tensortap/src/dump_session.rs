@@ -310,7 +310,7 @@ fn in_words(event: &CollectEvent<'_>) -> String {
         CollectEvent::CorruptRecord { lane, seq, fault } => {
             format!("record {seq} of lane {lane} is damaged and left out: {fault}")
         }
-        other => format!("{other:?}"),
+        other => other.to_string(),
     }
 }
 

@@ -117,6 +117,30 @@ fn a_limit_on_the_size_of_files_is_an_error_that_is_told() {
 }
 
 #[test]
+fn a_device_that_is_stopped_ends_with_its_killed_host() {
+    let mut command = command(&["run", "hang", "--stall-timeout", "0", "--quiet"]);
+    let mut host = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
+    let device = device_of(&host);
+    kill_process(pid(device), Signal::STOP).expect("the device lives");
+    kill_process(pid(host.id()), Signal::KILL).expect("the host lives");
+    host.wait().expect("the host ends");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // Whoever takes over may be slow to reap it: dead is dead.
+    let lives = || {
+        let status = fs::read_to_string(format!("/proc/{device}/stat")).unwrap_or_default();
+        status.rsplit(") ").next().is_some_and(|state| !state.is_empty() && !state.starts_with('Z'))
+    };
+    while lives() && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
+    }
+    let left = lives();
+    if left {
+        kill_process(pid(device), Signal::KILL).expect("the device lives");
+    }
+    assert!(!left, "the stopped device outlives its host");
+}
+
+#[test]
 fn an_interrupted_run_ends_its_device_and_exits_with_128_and_the_signal() {
     for (line, part, signal, status) in [
         ("run hang --stall-timeout 0", "interrupted", Signal::INT, 130),

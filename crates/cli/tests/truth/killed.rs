@@ -106,8 +106,9 @@ fn signal(process: u32, name: &str) {
 }
 
 fn device_of(host: u32) -> Option<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{host}/task/{host}/children")).ok()?;
-    children.split_whitespace().next()?.parse().ok()
+    let threads = std::fs::read_dir(format!("/proc/{host}/task")).ok()?.flatten();
+    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    children.collect::<String>().split_whitespace().next()?.parse().ok()
 }
 
 #[test]

@@ -294,6 +294,41 @@ fn a_thread_that_only_has_nothing_to_say_is_not_given_up() {
 }
 
 #[test]
+fn counters_that_cannot_be_are_refused_by_name() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
+    assert!(device.tensor(0, 0, &content(0, 100)));
+    scribble(&rig, offset_of!(DumpBufferState, records), u64::MAX);
+    scribble(&rig, offset_of!(DumpBufferState, dropped_no_space), 1 << 53);
+    scribble(&rig, offset_of!(DumpBufferState, filtered_bytes), u64::MAX);
+    scribble(&rig, offset_of!(DumpBufferState, dropped_no_host), 7);
+    let summary = finish(collector);
+    assert_eq!(summary.lanes[0].damaged_counters, ["records", "dropped_no_space", "filtered_bytes"]);
+    assert_eq!(
+        (summary.counters.dropped_records, summary.counters.filtered_bytes),
+        (7, 0),
+        "of the others nothing is known"
+    );
+    let message = rig.verified().footer().unwrap().message.clone().unwrap_or_default();
+    let said = "the counters records, dropped_no_space, filtered_bytes of lane 0 are damaged";
+    assert!(message.contains(said), "{message}");
+    assert!(rig.heard().iter().any(|heard| heard.contains("DamagedCounters")), "{:?}", rig.heard());
+}
+
+#[test]
+fn a_payload_in_pieces_is_no_larger_than_the_device() {
+    let rig = Rig::new(GEOMETRY, true);
+    let (collector, mut device) = (rig.collector(), rig.lane(0));
+    // One byte, repeated so often that its content would take half a tebibyte of the file.
+    let repeated = TensorRecord { strides: [0; 8], ..tensor_of(1, 0, 1 << 39, device.address()) };
+    assert!(device.commit(tensortap_abi::BeginRecord::new(&repeated, 1).as_bytes()));
+    assert!(device.tensor(2, 0, &content(2, 100)));
+    let summary = finish(collector);
+    assert_eq!(summary.counters.corrupt_records, 1);
+    assert_eq!(rig.verified().record(0).unwrap().bin_offset, 0, "nothing is reserved for it");
+}
+
+#[test]
 fn records_that_the_sequence_says_are_missing_are_a_loss() {
     let rig = Rig::new(GEOMETRY, true);
     let (mut collector, mut device) = (rig.collector(), rig.lane(0));

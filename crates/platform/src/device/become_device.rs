@@ -5,7 +5,7 @@ use std::{
 
 use rustix::{
     fs::{Mode, OFlags},
-    process::{Resource, Rlimit, getrlimit, setrlimit},
+    process::{Resource, Rlimit, Signal, getrlimit, setrlimit},
 };
 use tensortap_abi::{DeviceRange, LAYOUT_VERSION};
 
@@ -118,6 +118,8 @@ fn take_socket() -> Result<OwnedFd, PlatformError> {
 /// Nothing here is vital, so nothing fails.
 fn settle_process() {
     let _ = rustix::thread::set_name(c"tt-device");
+    // The end of the socket ends a device that runs; this ends one that is stopped, too.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let limit = getrlimit(Resource::Core);
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
     signal::leave_ending_to_the_host();
