@@ -10,7 +10,8 @@ use crate::parse::{Limit, at_most, pair, parse_limit, parse_size, whole};
 
 /// Of help.
 pub const DEVICE: &str = "Device";
-const FAILING: &str = "Failing";
+/// Of help.
+pub const FAILING: &str = "Failing";
 
 /// The device.
 #[derive(Args)]

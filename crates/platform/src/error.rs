@@ -20,7 +20,9 @@ pub enum PlatformError {
         limit: u64,
     },
     /// A thread of this process was to be confined.
-    #[error("a device in a thread of this process cannot be confined; let it be a process, or trust what it is given")]
+    #[error(
+        "a device in a thread of this process cannot be confined; let it be a process, or trust what it is given"
+    )]
     ThreadConfined,
     /// No platform of that name.
     #[error("there is no platform `{name}`; known platforms: {known}")]

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
 use crate::{
-    Confinement, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory, Platform,
-    PlatformError,
+    Confinement, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory,
+    Platform, PlatformError,
     address::{RankLease, base_of_rank},
     alloc::Allocator,
     connection::{Connection, Runner},

@@ -9,6 +9,9 @@ use tensortap_scene::{FaultKind, KernelDef, Registry};
 /// Identity of a kernel's code, as dumps record it.
 pub type CodeOf = Arc<dyn Fn(&KernelDef) -> String + Send + Sync>;
 
+/// Devices that may fail before the rest of a replay is given up, unless told otherwise.
+pub const DEFAULT_DEVICE_FAILURES: u64 = 256;
+
 /// Which of the captured tasks are replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
@@ -50,6 +53,8 @@ pub struct ReplayConfig {
     pub jobs: Option<usize>,
     /// Time without progress after which a task is given up; `None` for never.
     pub stall_timeout: Option<Duration>,
+    /// Devices that may crash or hang before the tasks that are left are given up: each failure costs a device; `None` for no limit.
+    pub max_device_failures: Option<u64>,
     /// Arguments to replace: position and value as text; of a tensor, every element.
     pub set_args: Vec<(u16, String)>,
     /// Hold outputs against the references of the kernels, run on what the tasks were given, instead of what was captured.
@@ -87,6 +92,7 @@ impl ReplayConfig {
             schedulers: 1,
             jobs: None,
             stall_timeout: Some(Duration::from_secs(10)),
+            max_device_failures: Some(DEFAULT_DEVICE_FAILURES),
             set_args: Vec::new(),
             reference: false,
             allow_inexact: false,

@@ -26,6 +26,8 @@ struct Shared<'c, 's> {
     config: &'c ReplayConfig,
     queue: Mutex<VecDeque<Batch<'s>>>,
     confinement: Mutex<Option<Confinement>>,
+    /// Devices that have failed.
+    failures: Mutex<u64>,
     stop: Flag,
 }
 
@@ -49,7 +51,7 @@ pub fn run(
 ) -> Result<EngineReport, ReplayError> {
     let jobs = jobs.clamp(1, batches.len().max(1));
     let (queue, confinement) = (Mutex::new(batches.into()), Mutex::new(None));
-    let shared = Shared { config, queue, confinement, stop: Flag::new() };
+    let shared = Shared { config, queue, confinement, failures: Mutex::new(0), stop: Flag::new() };
     let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
     let mut report = EngineReport { finished: Vec::new(), interrupted: false, confinement: None };
     let mut failure = None;
@@ -76,7 +78,9 @@ pub fn run(
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let progress = ReplayProgress { tasks: total, finished: report.finished.len() as u64 };
+            let device_failures = *shared.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            let finished = report.finished.len() as u64;
+            let progress = ReplayProgress { tasks: total, finished, device_failures };
             if !report.interrupted && !observe(progress) {
                 report.interrupted = true;
                 shared.stop.raise();
@@ -176,11 +180,34 @@ impl<'s> Shared<'_, 's> {
             work.end(Outcome::Failed(failure.to_string()));
             finish([work], done);
         }
+        if !self.may_fail_again() {
+            self.give_up(batch, done);
+            return Ok(());
+        }
         let left = batch.works.len();
         // Where one task takes its device down others of its kind will: smaller batches lose less each time.
         let parts = if culprit.is_some() { 4 } else { 2 };
         self.again(batch.split(left.div_ceil(parts)));
         Ok(())
+    }
+
+    /// Counts a device that has failed; whether another may.
+    fn may_fail_again(&self) -> bool {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        *failures += 1;
+        self.config.max_device_failures.is_none_or(|most| *failures < most)
+    }
+
+    /// Nothing that is left is run.
+    fn give_up(&self, batch: Batch<'s>, done: &Sender<Result<Finished, ReplayError>>) {
+        let queued = std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let most = self.config.max_device_failures.unwrap_or_default();
+        for mut work in std::iter::once(batch).chain(queued).flat_map(|batch| batch.works) {
+            work.end(Outcome::Refused(format!(
+                "it was not run: {most} devices had failed by then; --max-device-failures sets how many may"
+            )));
+            finish([work], done);
+        }
     }
 
     /// What does not fit together is tried in parts; what does not fit alone is refused.

@@ -23,6 +23,8 @@ pub struct ReplayProgress {
     pub tasks: u64,
     /// Tasks with an outcome.
     pub finished: u64,
+    /// Devices that have crashed or hung and were replaced.
+    pub device_failures: u64,
 }
 
 /// Runs of a task when its time is measured and nobody says how many.

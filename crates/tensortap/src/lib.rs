@@ -64,10 +64,13 @@ pub use tensortap_format as format;
 pub use tensortap_format::{GoldenVerdict, TaskChoice};
 pub use tensortap_interchange as interchange;
 pub use tensortap_judge as judge;
-pub use tensortap_platform::{Confinement, DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform, make_file_limits_errors};
+pub use tensortap_platform::{
+    Confinement, DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform, make_file_limits_errors,
+};
 pub use tensortap_replay::{
-    ArgReport, Check, Difference, Expect, ExtractConfig, ExtractReport, Grade, Outcome, OutputReport,
-    Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
+    ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, Grade,
+    Outcome, OutputReport, Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection,
+    TaskReport, Timing,
 };
 pub use tensortap_runtime::{
     BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,

@@ -11,11 +11,12 @@ use anyhow::Context;
 use clap::Args;
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
-use tensortap::{ReplayConfig, ReplayReport, Selection, TaskChoice};
+use tensortap::{DEFAULT_DEVICE_FAILURES, ReplayConfig, ReplayReport, Selection, TaskChoice};
 use tensortap_query::document::{ReplayDocument, replay_verdict};
 use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
+use tensortap_query::number::counted;
 
-use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
+use crate::device_args::{DEVICE, DeviceArgs, FAILING, FailingArgs};
 use crate::dump_arg::{RankArg, StepArg, newest, one_of};
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
@@ -50,8 +51,13 @@ fn observed(config: &ReplayConfig, output: Output) -> anyhow::Result<ReplayRepor
     let interrupt = Interrupt::install(GRACE).context("taking over signals")?;
     let progress = StepProgress::new(output, 0);
     progress.begin("tasks replayed".into());
+    let mut failures = 0;
     let report = tensortap::replay_observed(config, &mut |now| {
         progress.reach(now.finished, now.tasks);
+        if now.device_failures > failures {
+            failures = now.device_failures;
+            progress.begin(format!("tasks replayed, {} failed", counted(failures, "device")));
+        }
         !interrupt.requested()
     });
     drop(progress);
@@ -125,6 +131,10 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub failing: FailingArgs,
 
+    /// Devices that may crash or hang before the tasks that are left are given up; 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_DEVICE_FAILURES, value_parser = whole(0_u64..), help_heading = FAILING)]
+    pub max_device_failures: u64,
+
     /// Replace an argument by its position: a scalar, or every element of a tensor; may be given several times
     #[arg(long, value_name = "SLOT=VALUE", value_parser = parse_set_arg, help_heading = CHANGING)]
     pub set_arg: Vec<(u16, String)>,
@@ -177,6 +187,7 @@ impl ReplayArgs {
         config.blocks = self.device.blocks;
         config.jobs = self.jobs;
         config.stall_timeout = self.failing.stall_timeout.0;
+        config.max_device_failures = Some(self.max_device_failures).filter(|&most| most > 0);
         config.set_args.clone_from(&self.set_arg);
         config.reference = self.reference;
         config.allow_inexact = self.allow_inexact;

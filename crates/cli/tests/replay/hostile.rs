@@ -5,10 +5,10 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tensortap::DeviceMode;
+use tensortap::{DeviceMode, Outcome};
 
-use crate::cases::{edit, tiny_case};
-use crate::{executable, replay_of};
+use crate::cases::{edit, extract, task_of, tiny_case};
+use crate::{capture, executable, replay, replay_of, small};
 
 /// Values that make no sense in most places.
 fn nonsense() -> Vec<Value> {
@@ -109,8 +109,53 @@ fn a_reference_that_does_not_take_what_a_case_says_is_an_error_in_words() {
         let output = command.output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{expect}: {said}");
-        assert!(said.contains("the reference of kernel `mul` does not take such arguments"), "{expect}: {said}");
+        assert!(
+            said.contains("the reference of kernel `mul` does not take such arguments"),
+            "{expect}: {said}"
+        );
         assert!(said.contains("index out of bounds") && !said.contains("panicked"), "{expect}: {said}");
         assert!(!folder.path().join(expect).exists(), "nothing is written");
     }
+}
+
+#[test]
+fn tasks_that_each_take_a_device_down_are_given_up_at_a_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = folder.path().join("dump");
+    capture(small("crash_segv"), &dump);
+    let (cases, first) = (folder.path().join("cases"), folder.path().join("cases/0"));
+    fs::create_dir(&cases).expect("a folder");
+    let mut cut = extract(&dump, task_of(&dump, "segv"), &first);
+    cut.allow_inexact = true;
+    tensortap::extract(&cut).expect("extracted");
+    for number in 1..12 {
+        let copy = cases.join(number.to_string());
+        fs::create_dir(&copy).expect("a folder");
+        for file in fs::read_dir(&first).expect("there").flatten() {
+            fs::copy(file.path(), copy.join(file.file_name())).expect("copied");
+        }
+    }
+    let mut config = replay_of(&cases);
+    config.device_mode = DeviceMode::Process;
+    config.allow_inexact = true;
+    config.jobs = Some(1);
+    config.max_device_failures = Some(3);
+    let mut seen = 0;
+    let report = tensortap::replay_observed(&config, &mut |now| {
+        seen = seen.max(now.device_failures);
+        true
+    })
+    .expect("it ends");
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+    assert_eq!((report.tasks.len(), report.count(failed), seen), (12, 3, 3));
+    let refused: Vec<&str> =
+        report.tasks.iter().filter(|t| !failed(&t.outcome)).filter_map(|t| t.outcome.reason()).collect();
+    assert_eq!(refused.len(), 9);
+    assert!(
+        refused
+            .iter()
+            .all(|why| why.contains("3 devices had failed") && why.contains("--max-device-failures"))
+    );
+    config.max_device_failures = None;
+    assert_eq!(replay(&config).count(failed), 12);
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tensortap::{
-    Check, Confinement, Difference, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport, Timing,
+    Check, Confinement, Difference, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport, TaskId,
+    TaskReport, Timing,
 };
 
 use crate::number::json_float;
