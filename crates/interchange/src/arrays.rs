@@ -76,16 +76,32 @@ impl NamedArrays {
         Ok(opened)
     }
 
+    /// Opens one `.safetensors` file, whatever it is called; with the notes in its header, key and text.
+    ///
+    /// The dtypes are those that the file itself names.
+    pub fn open_safetensors(path: &Path) -> Result<(NamedArrays, Vec<(String, String)>), InterchangeError> {
+        let (arrays, notes) = safetensors::open(path, open_regular(path)?)?;
+        let mut opened = NamedArrays { arrays: Vec::new(), places: HashMap::new() };
+        arrays.into_iter().try_for_each(|array| opened.add(array))?;
+        Ok((opened, notes))
+    }
+
     /// Every array, in the order of file names, then of the file.
     #[must_use]
     pub fn arrays(&self) -> &[NamedArray] {
         &self.arrays
     }
 
+    /// Where in [`arrays`](NamedArrays::arrays) the array of a name is.
+    #[must_use]
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
     /// The array of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&NamedArray> {
-        self.places.get(name).map(|place| &self.arrays[*place])
+        Some(&self.arrays[self.position(name)?])
     }
 
     fn add(&mut self, array: NamedArray) -> Result<(), InterchangeError> {
@@ -227,7 +243,7 @@ fn open_file(path: &Path) -> Result<Vec<NamedArray>, InterchangeError> {
     let file = open_regular(path)?;
     match format_of(path) {
         Some("npz") => npz::open(path, file),
-        Some("safetensors") => safetensors::open(path, file),
+        Some("safetensors") => Ok(safetensors::open(path, file)?.0),
         Some(_) => Ok(vec![open_npy(path, file)?]),
         None => Err(InterchangeError::NoArrays { path: path.into() }),
     }

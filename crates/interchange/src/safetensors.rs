@@ -25,12 +25,15 @@ pub(crate) fn write(
     file: &mut File,
     path: &Path,
     arrays: &[(ArrayHead<'_>, &dyn Content)],
+    notes: &[(&str, &str)],
     buffer: &mut Vec<u8>,
 ) -> Result<(), InterchangeError> {
     let mut arrays = arrays.to_vec();
     // Wide elements first, as the format's own writer does: then every tensor is aligned to its elements.
     arrays.sort_by_key(|(head, _)| std::cmp::Reverse(head.dtype.bits()));
-    let (mut entries, mut metadata, mut end) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut entries, mut end) = (Vec::new(), 0_u64);
+    let mut metadata: Vec<(String, String)> =
+        notes.iter().map(|(key, text)| ((*key).to_string(), (*text).to_string())).collect();
     for (head, content) in &arrays {
         let bytes = check_size(head, *content)?;
         let stored = safetensors_storage(head.dtype, head.shape);
@@ -47,8 +50,10 @@ pub(crate) fn write(
     arrays.iter().try_for_each(|(head, content)| copy(file, path, &[], head, *content, buffer))
 }
 
-/// The tensors of a file.
-pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<NamedArray>, InterchangeError> {
+/// The tensors of a file, and the notes in its header.
+pub(crate) type Opened = (Vec<NamedArray>, Vec<(String, String)>);
+
+pub(crate) fn open(path: &Path, mut file: File) -> Result<Opened, InterchangeError> {
     let damaged = |reason: String| InterchangeError::damaged(path, FORMAT, reason);
     let file_bytes = file.metadata().at("measure", path)?.len();
     let mut length = [0; 8];
@@ -81,7 +86,7 @@ pub(crate) fn open(path: &Path, mut file: File) -> Result<Vec<NamedArray>, Inter
         restore(&mut array, meaning.and_then(|(_, json)| Meaning::from_json(json)).as_ref());
         arrays.push(array);
     }
-    Ok(arrays)
+    Ok((arrays, metadata))
 }
 
 fn parse_dtype(name: &str) -> Option<DType> {

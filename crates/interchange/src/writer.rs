@@ -68,13 +68,14 @@ impl ArrayWriter {
         self.write_file(path, |buffer, file| npz::write(file, path, arrays, buffer))
     }
 
-    /// Several arrays as `.safetensors`.
+    /// Several arrays as `.safetensors`, with `notes` (key and text) in the header.
     pub fn safetensors(
         &mut self,
         path: &Path,
         arrays: &[(ArrayHead<'_>, &dyn Content)],
+        notes: &[(&str, &str)],
     ) -> Result<u64, InterchangeError> {
-        self.write_file(path, |buffer, file| safetensors::write(file, path, arrays, buffer))
+        self.write_file(path, |buffer, file| safetensors::write(file, path, arrays, notes, buffer))
     }
 
     /// One array as comma-separated values: a line for every row of the last dimension. Values read back exactly.

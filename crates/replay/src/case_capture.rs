@@ -1,18 +1,16 @@
 //! A captured task from a case. A case is untrusted input: lengths are held against the file before memory is taken,
 //! and nothing in it names another file.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::Metadata;
 use tensortap_abi::{DType, DumpStage, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK};
 use tensortap_format::{
     Argument, ArgumentKind, ArgumentRecord, Assembler, PayloadState, Task, TaskFacts, TaskKey, TaskPart,
     Tasks,
 };
+use tensortap_interchange::{InterchangeError, NamedArrays};
 
 use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedRun, Content};
@@ -27,9 +25,7 @@ const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
 /// A case that was opened.
 pub struct CaseCapture {
     path: PathBuf,
-    file: File,
-    /// Offset and size of each tensor in the file.
-    places: Vec<(u64, u64)>,
+    arrays: NamedArrays,
     run: CapturedRun,
     /// The one task.
     tasks: Tasks,
@@ -57,20 +53,22 @@ impl CaseCapture {
         let single = path.extension().is_some_and(|e| e == "safetensors");
         let folder = if path.is_dir() { path.to_owned() } else { path.parent().unwrap_or(path).to_owned() };
         let tensors = if single { path.to_owned() } else { folder.join(TENSORS_FILE) };
-        let file = open_regular(&tensors)?;
-        let header = Header::read(&file).map_err(|reason| bad(format!("{}: {reason}", tensors.display())))?;
+        let (arrays, notes) = NamedArrays::open_safetensors(&tensors).map_err(|error| match error {
+            InterchangeError::Io { action, path, source } => ReplayError::Io { action, path, source },
+            damaged => bad(damaged.to_string()),
+        })?;
         let text = if single {
             let no_case =
                 || bad(format!("its metadata has no `{CASE_KEY}`; it is some other safetensors file"));
-            header.description.clone().ok_or_else(no_case)?
+            notes.into_iter().find(|(key, _)| key == CASE_KEY).ok_or_else(no_case)?.1
         } else {
             read_text(&folder.join(CASE_FILE))?
         };
         let case: CaseFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        CaseCapture::new(path, file, &header, &case).map_err(bad)
+        CaseCapture::new(path, arrays, &case).map_err(bad)
     }
 
-    fn new(path: &Path, file: File, header: &Header, case: &CaseFile) -> Result<CaseCapture, String> {
+    fn new(path: &Path, arrays: NamedArrays, case: &CaseFile) -> Result<CaseCapture, String> {
         if case.kind != CASE_KIND {
             return Err(format!("its kind is `{}`, not `{CASE_KIND}`", case.kind));
         }
@@ -82,7 +80,7 @@ impl CaseCapture {
         }
         let (facts, arguments) = (task_facts(case)?, arguments(case)?);
         let contents =
-            case.tensors.iter().map(|tensor| contents(tensor, header)).collect::<Result<_, _>>()?;
+            case.tensors.iter().map(|tensor| contents(tensor, &arrays)).collect::<Result<_, _>>()?;
         let tolerance = tolerance(case)?;
         let expects_reference = match case.expected.as_str() {
             EXPECTS_CAPTURED => false,
@@ -104,8 +102,7 @@ impl CaseCapture {
         arguments.into_iter().for_each(|argument| assembler.take(TaskPart::Argument(argument)));
         Ok(CaseCapture {
             path: path.to_owned(),
-            file,
-            places: header.places.clone(),
+            arrays,
             tasks: assembler.finish(&run.kernels),
             run,
             contents,
@@ -144,14 +141,10 @@ impl Capture for CaseCapture {
 
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {
         let bad = |reason: String| ReplayError::BadCase { path: self.path.clone(), reason };
-        let place = usize::try_from(blob.id).ok().and_then(|id| self.places.get(id));
-        let &(offset, bytes) = place.ok_or_else(|| bad("a tensor is not there".into()))?;
-        let bytes = usize::try_from(bytes).map_err(|_| bad("a tensor does not fit in memory".into()))?;
-        into.clear();
-        into.try_reserve_exact(bytes).map_err(|_| bad("a tensor does not fit in memory".into()))?;
-        into.resize(bytes, 0);
-        let read = self.file.read_exact_at(into, offset);
-        read.map_err(|source| ReplayError::Io { action: "read", path: self.path.clone(), source })
+        let array = usize::try_from(blob.id).ok().and_then(|id| self.arrays.arrays().get(id));
+        let array = array.ok_or_else(|| bad("a tensor is not there".into()))?;
+        *into = array.content().map_err(|error| bad(error.to_string()))?;
+        Ok(())
     }
 
     fn name(&self) -> String {
@@ -164,40 +157,6 @@ impl Capture for CaseCapture {
 
     fn redacted(&self) -> bool {
         self.redacted
-    }
-}
-
-/// What a safetensors file says before its bytes.
-struct Header {
-    /// Position in `places`, by name.
-    names: HashMap<String, usize>,
-    places: Vec<(u64, u64)>,
-    description: Option<String>,
-}
-
-impl Header {
-    fn read(file: &File) -> Result<Header, String> {
-        let all = file.metadata().map_err(|e| e.to_string())?.len();
-        let mut length = [0; 8];
-        file.read_exact_at(&mut length, 0).map_err(|e| e.to_string())?;
-        let length = u64::from_le_bytes(length);
-        if length > all.saturating_sub(8) || length > MAX_DESCRIPTION_BYTES {
-            return Err(format!("its header would take {length} bytes of {all}"));
-        }
-        let mut bytes = vec![0; usize::try_from(length + 8).map_err(|e| e.to_string())?];
-        file.read_exact_at(&mut bytes, 0).map_err(|e| e.to_string())?;
-        let metadata: Metadata = serde_json::from_slice(&bytes[8..]).map_err(|e| e.to_string())?;
-        let mut header = Header { names: HashMap::new(), places: Vec::new(), description: None };
-        for (name, info) in metadata.tensors() {
-            let (start, end) = (info.data_offsets.0 as u64, info.data_offsets.1 as u64);
-            let at = start.checked_add(8 + length).filter(|_| start <= end);
-            let at = at.filter(|at| at.checked_add(end - start).is_some_and(|end| end <= all));
-            let at = at.ok_or_else(|| format!("tensor `{name}` lies outside of the file"))?;
-            header.names.insert(name.clone(), header.places.len());
-            header.places.push((at, end - start));
-        }
-        header.description = metadata.metadata().as_ref().and_then(|m| m.get(CASE_KEY).cloned());
-        Ok(header)
     }
 }
 
@@ -312,7 +271,7 @@ fn tensor<'c>(tensor: &'c CaseTensor, blank: &ArgumentRecord<'c>) -> Result<Argu
 }
 
 /// What a tensor held before the task and after it.
-fn contents(tensor: &CaseTensor, header: &Header) -> Result<[Content; 2], String> {
+fn contents(tensor: &CaseTensor, arrays: &NamedArrays) -> Result<[Content; 2], String> {
     let named = |reason: String| format!("argument {}: {reason}", tensor.arg_index);
     let numel = if tensor.shape.contains(&0) {
         Some(0)
@@ -322,21 +281,21 @@ fn contents(tensor: &CaseTensor, header: &Header) -> Result<[Content; 2], String
     let whole = numel.and_then(|numel| dtype(&tensor.dtype).ok()?.packed_bytes(numel));
     let whole = whole.ok_or_else(|| named("it is too large".into()))?;
     let of = |said: &Option<CaseContent>| match said {
-        Some(said) => content(said, whole, header).map_err(named),
+        Some(said) => content(said, whole, arrays).map_err(named),
         None => Ok(Content::Missing("the case does not have it".into())),
     };
     Ok([of(&tensor.before)?, of(&tensor.after)?])
 }
 
-fn content(content: &CaseContent, whole: u64, header: &Header) -> Result<Content, String> {
+fn content(content: &CaseContent, whole: u64, arrays: &NamedArrays) -> Result<Content, String> {
     if content.payload == "missing" {
         return Ok(Content::Missing(
             content.reason.clone().unwrap_or_else(|| "the case does not say why".into()),
         ));
     }
     let name = content.tensor.as_ref().ok_or("a stored payload has no tensor")?;
-    let &id = header.names.get(name).ok_or_else(|| format!("tensor `{name}` is not in the file"))?;
-    let (_, bytes) = header.places[id];
+    let id = arrays.position(name).ok_or_else(|| format!("tensor `{name}` is not in the file"))?;
+    let bytes = arrays.arrays()[id].bytes();
     let hash = match &content.hash {
         None => None,
         Some(text) => Some(parse_hex(text).ok_or_else(|| format!("`{text}` is no hash"))?),

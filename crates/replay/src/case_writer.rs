@@ -1,14 +1,12 @@
 //! The files of a case. What cannot be written whole is not left behind.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safetensors::{Dtype, View};
 use tensortap_abi::DType;
 use tensortap_format::Argument;
+use tensortap_interchange::{ArrayHead, ArrayWriter, Content, InterchangeError};
 
 use crate::ReplayError;
 use crate::case_file::{
@@ -16,44 +14,21 @@ use crate::case_file::{
     hex64,
 };
 
-/// A tensor as safetensors stores it.
+/// A tensor as the case's file stores it.
 pub struct Payload {
-    dtype: Dtype,
-    shape: Vec<usize>,
+    dtype: DType,
+    shape: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 impl Payload {
-    /// Content of a tensor, or the first bytes of it.
+    /// Content of a tensor, or the first bytes of it. Elements that a file of tensors packs otherwise are stored as bytes.
     pub fn new(tensor: Argument<'_>, bytes: Vec<u8>, cut: bool) -> Payload {
-        let shape: Option<Vec<usize>> =
-            tensor.shape().iter().map(|&size| usize::try_from(size).ok()).collect();
-        match (dtype(tensor.dtype), shape) {
-            (Some(dtype), Some(shape)) if !cut => Payload { dtype, shape, bytes },
-            _ => Payload { dtype: Dtype::U8, shape: vec![bytes.len()], bytes },
+        if cut || tensor.dtype.bits() < 8 {
+            return Payload { dtype: DType::UInt8, shape: vec![bytes.len() as u64], bytes };
         }
+        Payload { dtype: tensor.dtype, shape: tensor.shape().to_vec(), bytes }
     }
-}
-
-impl View for &Payload {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-/// `None` for elements that safetensors has no type for, or packs otherwise: they are stored as bytes.
-fn dtype(dtype: DType) -> Option<Dtype> {
-    let name = dtype.safetensors_name().filter(|_| dtype.bits() >= 8)?;
-    serde_json::from_value(name.into()).ok()
 }
 
 /// Whether the case is to be one file.
@@ -91,22 +66,15 @@ impl Made {
         readme: &str,
         payloads: &[(String, Payload)],
     ) -> Result<u64, ReplayError> {
-        let one_file = is_file(out);
-        let texts = [(CASE_KEY, case), (README_KEY, readme)];
-        let metadata = one_file.then(|| texts.map(|(key, text)| (key.to_string(), text.to_string())).into());
-        let tensors = serialized(out, metadata, payloads)?;
-        if one_file {
+        if is_file(out) {
             self.folder(out.parent().unwrap_or(Path::new("")))?;
-            return self.file(out, &tensors);
+            return self.tensors(out, payloads, &[(CASE_KEY, case), (README_KEY, readme)]);
         }
         self.folder(out)?;
         // The description comes last: with it the case is whole.
-        let files = [
-            (TENSORS_FILE, tensors.as_slice()),
-            (README_FILE, readme.as_bytes()),
-            (CASE_FILE, case.as_bytes()),
-        ];
-        files.into_iter().try_fold(0, |sum, (name, content)| Ok(sum + self.file(&out.join(name), content)?))
+        let tensors = self.tensors(&out.join(TENSORS_FILE), payloads, &[])?;
+        let texts = [(README_FILE, readme), (CASE_FILE, case)];
+        texts.into_iter().try_fold(tensors, |sum, (name, text)| Ok(sum + self.text(&out.join(name), text)?))
     }
 
     /// Makes a folder and those it lies in, as far as they are not there.
@@ -120,10 +88,29 @@ impl Made {
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, content: &[u8]) -> Result<u64, ReplayError> {
+    fn tensors(
+        &mut self,
+        path: &Path,
+        payloads: &[(String, Payload)],
+        notes: &[(&str, &str)],
+    ) -> Result<u64, ReplayError> {
         self.files.push(path.to_owned());
-        std::fs::write(path, content).map_err(|source| not_written(path, source))?;
-        Ok(content.len() as u64)
+        let arrays: Vec<(ArrayHead<'_>, &dyn Content)> = payloads
+            .iter()
+            .map(|(name, Payload { dtype, shape, bytes })| {
+                (ArrayHead { name, dtype: *dtype, shape }, bytes as &dyn Content)
+            })
+            .collect();
+        ArrayWriter::new().safetensors(path, &arrays, notes).map_err(|error| match error {
+            InterchangeError::Io { source, .. } => not_written(path, source),
+            other => not_written(path, io::Error::other(other.to_string())),
+        })
+    }
+
+    fn text(&mut self, path: &Path, text: &str) -> Result<u64, ReplayError> {
+        self.files.push(path.to_owned());
+        std::fs::write(path, text).map_err(|source| not_written(path, source))?;
+        Ok(text.len() as u64)
     }
 
     /// Removes it again, as far as nobody else has put something there.
@@ -135,16 +122,6 @@ impl Made {
             let _ = std::fs::remove_dir(folder);
         }
     }
-}
-
-fn serialized(
-    out: &Path,
-    metadata: Option<HashMap<String, String>>,
-    payloads: &[(String, Payload)],
-) -> Result<Vec<u8>, ReplayError> {
-    let tensors = payloads.iter().map(|(name, payload)| (name.as_str(), payload));
-    safetensors::serialize(tensors, metadata)
-        .map_err(|error| not_written(out, io::Error::other(error.to_string())))
 }
 
 fn not_written(path: &Path, source: io::Error) -> ReplayError {

@@ -95,7 +95,7 @@ fn no_byte_of_the_tensors_does_harm() {
     fs::remove_file(&path).expect("removed");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
     let error = tensortap::replay(&replay_of(&case)).expect_err("a pipe");
-    assert!(error.to_string().contains("no regular file"), "{error}");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
 }
 
 #[test]

@@ -155,7 +155,7 @@ proptest! {
         match format {
             "npy" => ArrayWriter::new().npy(&path, &head, &content),
             "npz" => ArrayWriter::new().npz(&path, &arrays),
-            _ => ArrayWriter::new().safetensors(&path, &arrays),
+            _ => ArrayWriter::new().safetensors(&path, &arrays, &[]),
         }.unwrap();
         let mut bytes = fs::read(&path).unwrap();
         for (place, value) in flips {

@@ -89,7 +89,7 @@ fn numpy_and_the_safetensors_package_read_every_dtype_and_we_read_theirs() {
         })
         .collect();
     writer.npz(&dir.path().join("all.npz"), &arrays).unwrap();
-    writer.safetensors(&dir.path().join("all.safetensors"), &arrays).unwrap();
+    writer.safetensors(&dir.path().join("all.safetensors"), &arrays, &[]).unwrap();
     fs::write(dir.path().join("arrays.json"), serde_json::Value::from(names).to_string()).unwrap();
     let sum = |name: &str| place_sum(&fs::read(dir.path().join(name)).unwrap());
     let npy_sums = DType::ALL

@@ -71,7 +71,7 @@ fn every_dtype_reads_back_from_archives() {
         .collect();
     let mut writer = ArrayWriter::new();
     let path = dir.path().join("all.safetensors");
-    let bytes = writer.safetensors(&path, &arrays).unwrap();
+    let bytes = writer.safetensors(&path, &arrays, &[]).unwrap();
     assert_eq!(bytes, fs::metadata(&path).unwrap().len());
     assert_all_there(&NamedArrays::open(&path).unwrap());
     let other = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn the_format_s_own_reader_understands_our_safetensors() {
         .map(|(dtype, (shape, content))| (head(*dtype, shape), content as &dyn Content))
         .collect();
     let path = dir.path().join("all.safetensors");
-    ArrayWriter::new().safetensors(&path, &arrays).unwrap();
+    ArrayWriter::new().safetensors(&path, &arrays, &[]).unwrap();
     let bytes = fs::read(&path).unwrap();
     let read = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     for (dtype, (shape, content)) in &samples {
@@ -159,7 +159,7 @@ fn scalars_and_empty_arrays_are_arrays_too() {
         writer.npy(&dir.path().join(format!("{name}.npy")), &head, &content).unwrap();
         let array = NamedArrays::open(&dir.path().join(format!("{name}.npy"))).unwrap();
         assert_eq!(array.arrays()[0].content().unwrap(), content);
-        writer.safetensors(&dir.path().join("one.safetensors"), &arrays).unwrap();
+        writer.safetensors(&dir.path().join("one.safetensors"), &arrays, &[]).unwrap();
         let array = NamedArrays::open(&dir.path().join("one.safetensors")).unwrap();
         assert_eq!((&array.arrays()[0].shape[..], array.arrays()[0].dtype), (shape, dtype));
         writer.txt(&dir.path().join("one.txt"), &head, &[], &content).unwrap();

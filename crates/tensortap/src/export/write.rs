@@ -111,7 +111,7 @@ fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> Result<
         heads.zip(&contents).map(|(head, content)| (head, content as &dyn Content)).collect();
     let written = match (plan.format, arrays.as_slice()) {
         (ExportFormat::Npz, arrays) => writer.npz(&path, arrays),
-        (ExportFormat::Safetensors, arrays) => writer.safetensors(&path, arrays),
+        (ExportFormat::Safetensors, arrays) => writer.safetensors(&path, arrays, &[]),
         (ExportFormat::Npy, [(head, content)]) => writer.npy(&path, head, *content),
         (ExportFormat::Csv, [(head, content)]) => writer.csv(&path, head, *content),
         (ExportFormat::Txt, [(head, content)]) => {
