@@ -161,7 +161,7 @@ fn spawn_from_a_thread_that_stays(command: Command) -> io::Result<Child> {
         Some((process, sender)) if *process == here => sender.clone(),
         _ => {
             let (sender, commands) = channel::<Spawn>();
-            Builder::new().name("tt-spawner".to_owned()).spawn(move || {
+            Builder::new().name("device-spawner".to_owned()).spawn(move || {
                 for (mut command, answer) in commands {
                     let spawned = command.spawn();
                     drop(command);

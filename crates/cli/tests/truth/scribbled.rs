@@ -108,7 +108,10 @@ const SCRIBBLES: [(&str, Scribble); 13] = [
     }),
     ("queues", |region, word| {
         let bytes = u64::from(region.geometry.lanes) * region.geometry.queue_bytes();
-        region.write(region.geometry.queues_offset(), &word.repeat(bytes as usize / 8));
+        region.write(
+            region.geometry.queues_offset(),
+            &word.repeat(usize::try_from(bytes).expect("it is in memory") / 8),
+        );
     }),
     ("committed", |region, word| region.scribble_buffers(offset_of!(DumpBufferHeader, committed), word)),
     ("headers", |region, word| {
