@@ -15,6 +15,8 @@
 //! | `verify` | [`verify`](crate::format::verify()) |
 //! | `repair` | [`repair`](crate::format::repair()) |
 //! | `bench` | a crate of its own, `tensortap_bench`, which times the calls above |
+//! | `completions` | none: it is about the words of a command line; `tensortap_cli::main_with` has it for programs with scenes of their own |
+//! | `man` | none, for the same reason |
 //!
 //! A dump to look into, as all examples below make theirs:
 //!
