@@ -154,7 +154,7 @@ fn every_scribble(platform: &str, words: [u64; 2]) {
         println!("{platform}: {what} = {word:#x}");
         ends(platform, scribble, word, &out);
         let dump = Dump::open(&out).unwrap_or_else(|error| panic!("{what}: it does not open: {error}"));
-        assert!(dump.len() > 200, "{what}: what was committed before is there");
+        assert!(dump.len() > 100, "{what}: what was committed before is there: {}", dump.len());
         let verdict = format::verify(&dump).expect("readable");
         assert!(verdict.is_ok(), "{what}: {:?}", verdict.problems.first());
         std::fs::remove_dir_all(&out).expect("removable");
