@@ -1,0 +1,219 @@
+//! Damaged dumps, cases and files of arrays, through every verb that reads.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::mutate::damage as damage_file;
+use crate::tally::{Broken, Failure, Outcome};
+use crate::{Round, words};
+
+/// What is damaged: how its verbs name it, and lines of verbs with `@` where it stands and `%` for a good dump of the same.
+const DUMP: [&str; 26] = [
+    "verify @",
+    "verify @ --json",
+    "list @",
+    "list @ --json",
+    "list @ --csv --all",
+    "list @ --sort -bytes --nan",
+    "list @ --func add* --stage after --shape 16x*",
+    "show @ 0",
+    "show @ 3 --hex",
+    "show @ 5 --json",
+    "show @ 1 --full",
+    "show @ 0/after/1 --delta",
+    "stats @",
+    "stats @ --json",
+    "stats @ --csv",
+    "diff @ %",
+    "diff % @ --json",
+    "diff @ --scene-golden",
+    "blame @ --golden %",
+    "blame % --golden @ --json",
+    "blame @ --reference --json",
+    "extract @ --task 0 --out out --allow-inexact",
+    "replay @ --task 0 --device-memory 64MiB --stall-timeout 3 --allow-inexact --json",
+    "replay @ --all --reference --device-memory 64MiB --stall-timeout 3 --max-device-failures 2 --json",
+    "repair @ --json",
+    "diff @ % --rules rules.toml",
+];
+const CASE: [&str; 4] = [
+    "replay @ --all --device-memory 64MiB --stall-timeout 3 --max-device-failures 2 --allow-inexact --json",
+    "replay @ --all --device-memory 64MiB --stall-timeout 3 --max-device-failures 2 --allow-inexact --set-arg 0=1",
+    "extract @ --out out --redact --allow-inexact",
+    "extract @ --out out.safetensors --expect reference --allow-inexact",
+];
+const ARRAYS: [&str; 3] = ["diff % @", "diff % @ --golden-dtype --json", "diff % @ --allow-unmatched"];
+const EXPORTS: [&str; 6] = ["npy", "npz", "safetensors", "csv", "txt", "raw"];
+
+/// What can be damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A dump.
+    Dump,
+    /// A case, as a folder or a file.
+    Case,
+    /// Files of arrays, as a golden.
+    Arrays,
+}
+
+/// Something whole to be damaged.
+#[derive(Clone)]
+pub struct Base {
+    /// What it is.
+    pub what: What,
+    /// Its name in the report.
+    pub name: String,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The dump it was made from.
+    pub dump: PathBuf,
+}
+
+/// Damages a copy of something and reads it with several verbs.
+pub fn damage(round: &mut Round<'_>) -> Outcome {
+    let bases = &round.ctx.bases;
+    let base = bases[round.rng.usize(0..bases.len())].clone();
+    let name =
+        base.path.file_name().map_or_else(|| "dump".into(), |name| name.to_string_lossy().into_owned());
+    let (target, outside) = (round.folder.join(&name), round.folder.join("outside"));
+    copy(&base.path, &target);
+    fs::create_dir_all(&outside).map_err(|error| Failure::new(Broken::Promise, error.to_string()))?;
+    let _ = fs::copy(base.dump.join("tensor_dump.idx"), outside.join("victim"));
+    copy(&base.dump, &round.folder.join("good"));
+    let _ = fs::write(round.folder.join("rules.toml"), "[[rule]]\nfunc = \".*\"\nrtol = 1e-3\n");
+    let files = files(&target);
+    let mut done: Vec<(String, u64)> = Vec::new();
+    for _ in 0..[1, 1, 2, 4][round.rng.usize(0..4)] {
+        let file = &files[round.rng.usize(0..files.len())];
+        if file.is_file() {
+            let how = damage_file(file, &outside, &mut round.rng);
+            let file = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            done.push((format!("{file}: {how}"), 1));
+        }
+    }
+    let told = done.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join(", ");
+    let read = read(round, base.what, &name);
+    let verbs = read.map_err(|failure| {
+        Failure::new(failure.broken, format!("{}: {told}: {}", base.name, failure.what))
+    })?;
+    // The table would be as long as the list of ways to damage each file.
+    Ok(vec![(format!("damaged: {}", base.name), done.len() as u64), ("verbs that read it".into(), verbs)])
+}
+
+/// Reads it with a handful of verbs, or all of them where few fit; repairs it last.
+fn read(round: &mut Round<'_>, what: What, name: &str) -> Result<u64, Failure> {
+    let mut lines: Vec<String> = match what {
+        What::Dump => DUMP.map(String::from).to_vec(),
+        What::Case => CASE.map(String::from).to_vec(),
+        What::Arrays => ARRAYS.map(String::from).to_vec(),
+    };
+    if what == What::Dump {
+        lines.extend(EXPORTS.map(|format| format!("export @ --format {format} --out out")));
+        round.rng.shuffle(&mut lines);
+        lines.truncate(8);
+    }
+    // A repair changes the dump, and it is read again as it then is.
+    lines.sort_by_key(|line| line.starts_with("repair"));
+    let mut count = 0;
+    for line in &lines {
+        one(round, line, name)?;
+        count += 1;
+        if line.starts_with("repair") {
+            one(round, "list @", name)?;
+        }
+    }
+    Ok(count)
+}
+
+fn one(round: &Round<'_>, line: &str, name: &str) -> Result<(), Failure> {
+    for left in ["out", "out.safetensors"] {
+        let path = round.folder.join(left);
+        let _ = fs::remove_dir_all(&path);
+        let _ = fs::remove_file(&path);
+    }
+    let line = line.replace('@', name).replace('%', "good");
+    let all = words(&line);
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let before = snapshot(&round.folder);
+    let (code, stdout) = round.tensortap(&all, &[0, 1, 2, 3])?;
+    let may_change = |path: &Path| {
+        path.starts_with("out")
+            || path == Path::new("out.safetensors")
+            || (line.starts_with("repair") && path.starts_with(name))
+    };
+    let after = snapshot(&round.folder);
+    let changed = before.iter().find(|(path, state)| after.get(*path) != Some(*state) && !may_change(path));
+    let made = after.keys().find(|path| !before.contains_key(*path) && !may_change(path));
+    if let Some(path) = changed.map(|(path, _)| path).or(made) {
+        return Err(Failure::new(Broken::WriteOutside, format!("`{line}` changes {}", path.display())));
+    }
+    if let Some(byte) =
+        stdout.iter().find(|&&byte| byte < 32 && byte != b'\n' && byte != b'\t' || byte == 127)
+    {
+        return Err(Failure::new(
+            Broken::Promise,
+            format!("`{line}` prints the control character {byte:#04x}"),
+        ));
+    }
+    if line.starts_with("repair") && code == 0 {
+        let (verdict, said) = round.tensortap(&["verify", name, "--json"], &[0, 1, 2])?;
+        if verdict != 0 && !is_content_only(&said) {
+            return Err(Failure::new(Broken::Promise, "`repair` says whole, `verify` does not".to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether all that is wrong is content: a repair cannot bring back bytes that changed, and leaves them to be told by `verify`.
+fn is_content_only(verdict: &[u8]) -> bool {
+    let verdict: serde_json::Value = serde_json::from_slice(verdict).unwrap_or_default();
+    let problems = verdict["problems"].as_array();
+    problems
+        .is_some_and(|all| !all.is_empty() && all.iter().all(|problem| problem.to_string().contains("hash")))
+}
+
+/// Every file below a folder with its size, time and number.
+fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u64)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![folder.to_path_buf()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(data) = fs::symlink_metadata(&path) else { continue };
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_path_buf();
+            if data.is_dir() {
+                found.insert(name, (0, 0, 0, data.ino()));
+                left.push(path);
+            } else {
+                found.insert(name, (data.len(), data.mtime(), data.mtime_nsec(), data.ino()));
+            }
+        }
+    }
+    found
+}
+
+/// Every file of a folder, or the file itself.
+fn files(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path.to_path_buf()];
+    }
+    let mut all: Vec<_> =
+        fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    all.retain(|path| path.is_file());
+    all.sort();
+    all
+}
+
+/// Copies a file, or a folder of files.
+pub fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        let _ = fs::copy(from, to);
+        return;
+    }
+    let _ = fs::create_dir_all(to);
+    for entry in fs::read_dir(from).into_iter().flatten().flatten() {
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}

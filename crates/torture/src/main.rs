@@ -1,0 +1,219 @@
+//! `torture`: kills runs, fails their writes, scribbles over their region and damages their dumps, for as long as it is told
+//! to, and holds what is left against what every page promises. Nothing is tolerated.
+//!
+//! It knows the `tensortap` binary by its path alone, what a run must have recorded from the sequential executor, and reads
+//! what is on disk by itself. A round follows from its seed: what fails is seen again with `--seed N --rounds 1`.
+#![forbid(unsafe_code)]
+
+mod bases;
+mod damage;
+mod mutate;
+mod process;
+mod region;
+mod runs;
+mod tally;
+mod truth;
+mod writes;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Parser;
+
+use crate::process::{Limited, line_of, run};
+use crate::tally::{Failure, Kind, Outcome, Report, Tally, name_of};
+
+/// Disturbs runs of tensortap and damages their dumps; prints a table of what happened, and exits with 1 when a promise
+/// was broken.
+#[derive(Parser)]
+struct Args {
+    /// The tensortap binary.
+    #[arg(long, value_name = "PATH")]
+    tensortap: PathBuf,
+    /// The tracer that makes writes fail; without it no round does.
+    #[arg(long, value_name = "PATH")]
+    faults: Option<PathBuf>,
+    /// How long to go on.
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// At most this many rounds.
+    #[arg(long)]
+    rounds: Option<u64>,
+    /// Rounds at a time.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Seed of the first round; the others count up. Chosen by the clock when not given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only rounds of these kinds.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Time that a verb may take on something small.
+    #[arg(long, default_value_t = 60)]
+    verb_seconds: u64,
+    /// Folder to work in, on the disk to use; failed rounds are kept there.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+}
+
+/// What all rounds share.
+struct Context {
+    tensortap: PathBuf,
+    faults: Option<PathBuf>,
+    limits: Limited,
+    truths: truth::Truths,
+    counts: writes::Counts,
+    bases: Vec<damage::Base>,
+}
+
+/// One round.
+struct Round<'a> {
+    ctx: &'a Context,
+    seed: u64,
+    rng: fastrand::Rng,
+    folder: PathBuf,
+}
+
+/// A verb on something small needs a fraction of this.
+const VERB_MEMORY_BYTES: u64 = 2 << 30;
+
+impl Round<'_> {
+    /// Runs a verb under limits; gives its exit status, which must be one of those allowed, and what it printed.
+    fn tensortap(&self, line: &[&str], allowed: &[i32]) -> Result<(i32, Vec<u8>), Failure> {
+        let line: Vec<String> = line.iter().map(ToString::to_string).collect();
+        let ended = run(&self.ctx.tensortap, &line, &self.folder, self.seed, &self.ctx.limits)?;
+        let code = ended.code(allowed, &line_of(&line))?;
+        Ok((code, ended.stdout))
+    }
+
+    /// A whole dump, by name and place.
+    fn base_dump(&mut self) -> (String, PathBuf) {
+        let dumps: Vec<_> = self.ctx.bases.iter().filter(|base| base.is_own_dump()).collect();
+        let base = dumps[self.rng.usize(0..dumps.len())];
+        (base.name.clone(), base.path.clone())
+    }
+}
+
+/// The words of a line.
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(String::from).collect()
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, rest @ ..] = words.as_slice()
+        && first == "becomes"
+    {
+        eprintln!("error: {}", process::become_limited(rest));
+        return ExitCode::from(2);
+    }
+    match torture(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Makes rounds until the time is up; tells whether all were good.
+fn torture(args: &Args) -> Result<bool, String> {
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let first = args.seed.unwrap_or(clock.as_secs() % 1_000_000 * 1000);
+    fs::create_dir_all(&args.dir).map_err(|error| format!("{}: {error}", args.dir.display()))?;
+    let folder = absolute(&args.dir)?.join(format!("torture-{}", std::process::id()));
+    let ctx = context(args, &folder)?;
+    println!("seed {first}, {} s, {} at a time", args.seconds, args.jobs);
+    let began = Instant::now();
+    let tally = rounds(args, &ctx, first, &folder);
+    tally.print(began.elapsed());
+    let only: Vec<&str> = args.only.iter().map(|&kind| name_of(kind)).collect();
+    let only = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
+    for Report { seed, kept, failure, .. } in &tally.reports {
+        println!("{:?}: {}", failure.broken, failure.what);
+        println!("  kept in {}; again: --seed {seed} --rounds 1{only}", kept.display());
+    }
+    if tally.reports.is_empty() {
+        let _ = fs::remove_dir_all(&folder);
+    }
+    Ok(tally.reports.is_empty())
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn context(args: &Args, folder: &Path) -> Result<Context, String> {
+    let tensortap = absolute(&args.tensortap)?;
+    let faults = args.faults.as_deref().map(absolute).transpose()?;
+    if faults.is_none() {
+        println!("notice: without --faults no write is made to fail");
+    }
+    let bases = bases::prepare(&tensortap, &folder.join("bases"))?;
+    let limits = Limited { memory_bytes: VERB_MEMORY_BYTES, time: Duration::from_secs(args.verb_seconds) };
+    Ok(Context { tensortap, faults, limits, truths: Default::default(), counts: Default::default(), bases })
+}
+
+/// Rounds until the time is up, several at a time.
+fn rounds(args: &Args, ctx: &Context, first: u64, folder: &Path) -> Tally {
+    let began = Instant::now();
+    let state = Mutex::new((first, Tally::default()));
+    let last = args.rounds.map_or(u64::MAX, |rounds| first.saturating_add(rounds));
+    let next = || {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = state.0;
+        state.0 += 1;
+        (seed < last && began.elapsed().as_secs() < args.seconds).then_some(seed)
+    };
+    let work = || {
+        while let Some(seed) = next() {
+            let (kind, cell, outcome) = play(ctx, seed, &args.only, folder);
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(events) => {
+                    state.1.good(kind, events);
+                    let _ = fs::remove_dir_all(cell);
+                }
+                Err(failure) => {
+                    println!(
+                        "FAILED: seed {seed}, {}: {:?}: {}",
+                        name_of(kind),
+                        failure.broken,
+                        failure.what
+                    );
+                    state.1.bad(Report { seed, kind, failure, kept: cell });
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs.max(1) {
+            scope.spawn(work);
+        }
+    });
+    state.into_inner().unwrap_or_else(PoisonError::into_inner).1
+}
+
+/// One round in a folder of its own.
+fn play(ctx: &Context, seed: u64, only: &[Kind], folder: &Path) -> (Kind, PathBuf, Outcome) {
+    // Neighbouring seeds would give neighbouring first numbers.
+    let mut rng = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let all = [Kind::Kills, Kind::Writes, Kind::Scribbles, Kind::Damage];
+    let kinds = if only.is_empty() { &all } else { only };
+    let kind = kinds[rng.usize(0..kinds.len())];
+    let cell = folder.join(format!("round-{seed}"));
+    let _ = fs::create_dir_all(&cell);
+    let mut round = Round { ctx, seed, rng, folder: cell.clone() };
+    let outcome = match (kind, &ctx.faults) {
+        (Kind::Kills, _) => runs::kills(&mut round),
+        (Kind::Scribbles, _) => runs::scribbles(&mut round),
+        (Kind::Damage, _) => damage::damage(&mut round),
+        (Kind::Writes, Some(tracer)) => writes::writes(&mut round, tracer),
+        (Kind::Writes, None) => Ok(vec![("left out: no tracer".into(), 1)]),
+    };
+    (kind, cell, outcome)
+}

@@ -1,0 +1,126 @@
+//! Device memory of a running host, and where the dump region lies in it.
+
+use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use tensortap_abi::{
+    DUMP_MAGIC, DumpBufferHeader, DumpBufferState, DumpGeometry, DumpRecord, DumpSetupHeader,
+};
+
+/// The region, open for as long as this is: it outlives host and device.
+pub struct Region {
+    memory: File,
+    base: u64,
+    geometry: DumpGeometry,
+}
+
+/// A word of the region that can be overwritten.
+pub struct Place {
+    /// What it is.
+    pub name: &'static str,
+    /// Whether it says what a record is, or is content of one: what it becomes cannot be told from what it was.
+    pub is_content: bool,
+    offset: u64,
+}
+
+/// Part of the region, its fields, and whether they are content.
+type Fields = &'static [(&'static str, usize)];
+
+macro_rules! fields {
+    ($part:ty: $($field:ident)+) => { &[$((concat!(stringify!($part), ".", stringify!($field)), offset_of!($part, $field))),+] };
+}
+
+const HEADER: Fields = fields!(DumpSetupHeader: magic layout_version run_id lane_count level records_per_buffer buffers_per_lane
+    arena_bytes policy collect liveness_ms reserved0 states queues buffers arenas filter reserved1 heartbeat discard
+    tasks_captured bytes_captured reserved2);
+const STATE: Fields = fields!(DumpBufferState: write_cursor current_buffer ready_pushed free_popped leases next_seq waits reserved0
+    consumed_cursor ready_popped free_pushed acknowledged reserved1 records payload_bytes held_up_ns dropped_no_buffer
+    dropped_no_space dropped_no_host dropped_bytes reserved2 filtered_records filtered_bytes reserved3);
+const BUFFER: Fields = fields!(DumpBufferHeader: run_id first_seq lane committed reserved);
+
+impl Region {
+    /// Found by what it begins with, once it is there.
+    pub fn find(host: u32) -> Option<Region> {
+        let files = std::fs::read_dir(format!("/proc/{host}/fd")).ok()?.flatten().map(|entry| entry.path());
+        let is_memory = |path: &Path| {
+            std::fs::read_link(path)
+                .is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:tensortap"))
+        };
+        let path = files.into_iter().find(|path| is_memory(path))?;
+        let memory = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        let bytes = memory.metadata().ok()?.len();
+        let word = |at| -> Option<u32> {
+            let mut bytes = [0; 4];
+            memory.read_exact_at(&mut bytes, at).ok()?;
+            Some(u32::from_le_bytes(bytes))
+        };
+        let base = (0..bytes).step_by(4096).find(|&at| word(at) == Some(DUMP_MAGIC))?;
+        let field = |offset: usize| word(base + offset as u64);
+        let geometry = DumpGeometry {
+            lanes: field(offset_of!(DumpSetupHeader, lane_count))?,
+            buffers: field(offset_of!(DumpSetupHeader, buffers_per_lane))?,
+            records: field(offset_of!(DumpSetupHeader, records_per_buffer))?,
+            arena_bytes: field(offset_of!(DumpSetupHeader, arena_bytes))?.into(),
+        };
+        (geometry.lanes > 0 && base + geometry.bytes() <= bytes).then_some(Region { memory, base, geometry })
+    }
+
+    fn state_offset(&self, lane: u32) -> u64 {
+        self.geometry.states_offset() + u64::from(lane) * size_of::<DumpBufferState>() as u64
+    }
+
+    /// For each lane the sequence number below which the collector has acknowledged every record.
+    pub fn acknowledged(&self) -> Vec<u64> {
+        let word = |lane| {
+            let mut bytes = [0; 8];
+            let at = self.base + self.state_offset(lane) + offset_of!(DumpBufferState, acknowledged) as u64;
+            self.memory.read_exact_at(&mut bytes, at).map_or(0, |()| u64::from_le_bytes(bytes))
+        };
+        (0..self.geometry.lanes).map(word).collect()
+    }
+
+    /// A word of the region: every field of header, states and buffers, and any word of queues, records and arenas.
+    pub fn place(&self, rng: &mut fastrand::Rng) -> Place {
+        let lane = rng.u32(0..self.geometry.lanes);
+        let buffer =
+            u64::from(lane) * u64::from(self.geometry.buffers) + rng.u64(0..u64::from(self.geometry.buffers));
+        let buffer = self.geometry.buffers_offset() + buffer * self.geometry.buffer_bytes();
+        let record = buffer
+            + size_of::<DumpBufferHeader>() as u64
+            + rng.u64(0..u64::from(self.geometry.records)) * size_of::<DumpRecord>() as u64;
+        let field = |fields: Fields, rng: &mut fastrand::Rng| fields[rng.usize(0..fields.len())];
+        let (name, is_content, offset) = match rng.u32(0..12) {
+            0 | 1 => {
+                let (name, at) = field(HEADER, rng);
+                (name, false, at as u64)
+            }
+            2..=6 => {
+                let (name, at) = field(STATE, rng);
+                (name, false, self.state_offset(lane) + at as u64)
+            }
+            7 => {
+                let (name, at) = field(BUFFER, rng);
+                (name, false, buffer + at as u64)
+            }
+            8 | 9 => {
+                let at = u64::from(lane) * self.geometry.queue_bytes();
+                let cell = rng.u64(0..2 * u64::from(self.geometry.buffers)) * 4;
+                ("queues", false, self.geometry.queues_offset() + at + cell)
+            }
+            10 => ("records", true, record + rng.u64(0..size_of::<DumpRecord>() as u64 / 8) * 8),
+            _ => {
+                let at = u64::from(lane) * self.geometry.arena_bytes
+                    + rng.u64(0..self.geometry.arena_bytes / 8) * 8;
+                ("arena", true, self.geometry.arenas_offset() + at)
+            }
+        };
+        Place { name, is_content, offset }
+    }
+
+    /// Overwrites it.
+    pub fn write(&self, place: &Place, bytes: &[u8]) {
+        let _ = self.memory.write_all_at(bytes, self.base + place.offset);
+    }
+}

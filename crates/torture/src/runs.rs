@@ -1,0 +1,237 @@
+//! Runs that are disturbed: killed, or scribbled over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::process::{children, kill_group, line_of, nothing_left, signal, start, wait};
+use crate::region::Region;
+use crate::tally::{Broken, Failure, Outcome};
+use crate::truth::{Kept, Load, Truth, accounted};
+use crate::{Round, words};
+
+/// A run and all that was found out about it takes a second or two.
+pub const LIMIT: Duration = Duration::from_secs(90);
+const RUNTIMES: [&str; 3] = ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"];
+
+/// A run that dumps everything, with what it must have dumped.
+pub struct Dumped {
+    pub words: Vec<String>,
+    pub load: Load,
+    pub runtime: &'static str,
+    pub out: PathBuf,
+    /// How large its index becomes, roughly.
+    pub index_bytes: u64,
+}
+
+/// A run of a load that can be interrupted: `tasks` tasks of `bytes` bytes through a small region.
+pub fn dumped(round: &mut Round<'_>, tasks: u64, bytes: u64) -> Dumped {
+    let rng = &mut round.rng;
+    let runtime = RUNTIMES[rng.usize(0..RUNTIMES.len())];
+    let load = ("stream", vec![("tasks", tasks.to_string()), ("bytes", bytes.to_string())]);
+    let out = round.folder.join("dump");
+    let mut all = words(&format!(
+        "run stream --param tasks={tasks} --param bytes={bytes} --runtime {runtime} --blocks 1 --dump-tensor \
+         --device-memory 1GiB --dump-liveness 1 --stall-timeout 20 --quiet --json"
+    ));
+    all.extend(words(if rng.bool() { "--platform a2a3sim" } else { "--platform a5sim" }));
+    if runtime == "tensormap_and_ringbuffer" {
+        all.extend(words("--ring-slots 256"));
+    }
+    if rng.u32(0..4) > 0 {
+        all.extend(words("--dump-arena 64KiB --dump-buffers 3 --dump-records 16"));
+    } else {
+        all.extend(words("--dump-arena 4MiB"));
+    }
+    for (option, of) in
+        [("--no-dedup", 2), ("--dump-args", 3), ("--dump-sync", 8), ("--dump-write direct", 5)]
+    {
+        if rng.u32(0..of) == 0 {
+            all.extend(words(option));
+        }
+    }
+    all.extend(["--out".to_string(), out.display().to_string()]);
+    Dumped { words: all, load, runtime, out, index_bytes: tasks * 330 }
+}
+
+fn begin(round: &Round<'_>, run: &Dumped) -> Result<Child, Failure> {
+    start(&round.ctx.tensortap, &run.words, &round.folder, round.seed, true)
+        .map_err(|error| Failure::new(Broken::Promise, format!("the run does not start: {error}")))
+}
+
+/// Waits until the index has this many bytes or the run is over; tells whether it still lasts.
+fn reach(run: &mut Child, out: &Path, index_bytes: u64) -> bool {
+    let began = Instant::now();
+    let written = || fs::metadata(out.join("tensor_dump.idx")).map_or(0, |file| file.len());
+    while matches!(run.try_wait(), Ok(None)) && began.elapsed() < LIMIT {
+        if written() >= index_bytes {
+            return true;
+        }
+        sleep(Duration::from_micros(300));
+    }
+    false
+}
+
+fn ended(run: &mut Child, line: &[String]) -> Result<Option<i32>, Failure> {
+    let Some(status) = wait(run, LIMIT) else {
+        kill_group(run.id());
+        let _ = run.wait();
+        return Err(Failure::new(Broken::Hang, format!("the run has not ended: {}", line_of(line))));
+    };
+    Ok(status.code())
+}
+
+/// Kills host, device or both at a random moment and holds what is left against the sequential executor.
+pub fn kills(round: &mut Round<'_>) -> Outcome {
+    let (tasks, bytes) = [(1500, 8192), (4000, 1024), (8000, 64)][round.rng.usize(0..3)];
+    let dumped = dumped(round, tasks, bytes);
+    let truth = round.ctx.truths.of(&dumped.load, dumped.runtime);
+    let victim = round.rng.usize(0..3);
+    let (pause, moment) = (round.rng.bool(), round.rng.u64(0..dumped.index_bytes * 23 / 20));
+    let pause_ms = round.rng.u64(0..150);
+
+    let mut host = begin(round, &dumped)?;
+    let mut region = None;
+    if reach(&mut host, &dumped.out, 1) {
+        region = Region::find(host.id());
+    }
+    let hit = reach(&mut host, &dumped.out, moment);
+    let devices = children(host.id());
+    let mut victims = if victim == 1 { Vec::new() } else { vec![host.id()] };
+    victims.extend(devices.iter().filter(|_| victim > 0));
+    if hit {
+        if pause {
+            victims.iter().for_each(|&process| signal(process, Signal::STOP));
+            sleep(Duration::from_millis(pause_ms));
+        }
+        victims.iter().for_each(|&process| signal(process, Signal::KILL));
+    }
+    let code = ended(&mut host, &dumped.words)?;
+    let known = matches!(code, Some(0 | 3)) || (code.is_none() && hit && victim != 1);
+    if !known {
+        return Err(Failure::new(Broken::Promise, format!("the host ended with {code:?}")));
+    }
+    nothing_left(round.seed)?;
+    let acknowledged = region.map(|region| region.acknowledged()).unwrap_or_default();
+    let counted = check_left(round, &dumped.out, &truth, &acknowledged, code == Some(0))?;
+    let who = ["host", "device", "host and device"][victim];
+    let how = match (hit, pause) {
+        (false, _) => "run over before it was killed".to_string(),
+        (_, true) => format!("{who} stopped, then killed"),
+        _ => format!("{who} killed"),
+    };
+    let promised: u64 = acknowledged.iter().sum();
+    Ok(vec![
+        (how, 1),
+        ("records acknowledged before the end".into(), promised),
+        ("records compared".into(), counted),
+    ])
+}
+
+/// Holds what a run left against what its tasks had: acknowledged records are in the index, `repair` makes it whole,
+/// `verify` agrees, and every record is right. Gives how many there are.
+pub fn check_left(
+    round: &Round<'_>,
+    out: &Path,
+    truth: &Truth,
+    acknowledged: &[u64],
+    complete: bool,
+) -> Result<u64, Failure> {
+    let index = fs::read(out.join("tensor_dump.idx")).unwrap_or_default();
+    let lanes = accounted(&index);
+    for (lane, &promised) in (0_u32..).zip(acknowledged) {
+        let there = lanes.get(&lane).copied().unwrap_or_default();
+        if there < promised {
+            let what = format!("lane {lane}: {promised} records were acknowledged, the index has {there}");
+            return Err(Failure::new(Broken::LostRecord, what));
+        }
+    }
+    if index.is_empty() {
+        return Ok(0);
+    }
+    let path = out.display().to_string();
+    // The header is written in one piece, too; a run that was ended before that has no dump.
+    let listed = round.tensortap(&["list", &path, "--json", "--limit", "0"], &[0, 2])?;
+    let (0, Ok(listed)) = (listed.0, serde_json::from_slice::<Value>(&listed.1)) else {
+        return if index.len() < 64 || lanes.is_empty() {
+            Ok(0)
+        } else {
+            Err(Failure::new(Broken::LostRecord, "what was dumped does not open"))
+        };
+    };
+    round.tensortap(&["repair", &path, "--json"], &[0])?;
+    round.tensortap(&["verify", &path, "--json"], &[0])?;
+    let kept = Kept::read(out)?;
+    if Some(kept.len() as u64) != listed["total"].as_u64() {
+        let what = format!("{} records before the repair, {} behind it", listed["total"], kept.len());
+        return Err(Failure::new(Broken::LostRecord, what));
+    }
+    let count = truth.holds(&kept)?;
+    if complete && count != truth.len() {
+        let what = format!("a complete run has {count} of {} records", truth.len());
+        return Err(Failure::new(Broken::LostRecord, what));
+    }
+    Ok(count as u64)
+}
+
+/// Overwrites words of the region while a run lasts: it ends, and what it left is right or said to be bad.
+pub fn scribbles(round: &mut Round<'_>) -> Outcome {
+    let dumped = dumped(round, 1200, 8192);
+    let truth = round.ctx.truths.of(&dumped.load, dumped.runtime);
+    let moment = round.rng.u64(10_000..dumped.index_bytes / 2);
+    let mut host = begin(round, &dumped)?;
+    let mut done: Vec<(String, u64)> = Vec::new();
+    let mut content = false;
+    let region = reach(&mut host, &dumped.out, moment).then(|| Region::find(host.id())).flatten();
+    if let Some(region) = region {
+        for _ in 0..round.rng.u32(1..4) {
+            let place = region.place(&mut round.rng);
+            let word = word(&mut round.rng);
+            let bytes = &word.to_le_bytes()[..if round.rng.bool() { 8 } else { 4 }];
+            // Again and again, so that it hits the moments at which somebody waits, too.
+            for _ in 0..[1, 5, 40][round.rng.usize(0..3)] {
+                region.write(&place, bytes);
+                sleep(Duration::from_micros(round.rng.u64(0..2000)));
+            }
+            content |= place.is_content;
+            done.push((place.name.into(), 1));
+        }
+    }
+    let code = ended(&mut host, &dumped.words)?;
+    if !matches!(code, Some(0 | 3)) {
+        return Err(Failure::new(Broken::Panic, format!("{done:?}: the host ended with {code:?}")));
+    }
+    nothing_left(round.seed)?;
+    let path = dumped.out.display().to_string();
+    let (verdict, _) = round.tensortap(&["verify", &path, "--json"], &[0, 1])?;
+    round.tensortap(&["list", &path, "--json", "--limit", "0"], &[0])?;
+    // What a scribble makes of a record is a record; what it makes of everything else must not be one.
+    if verdict == 0 && !content {
+        truth.holds_each(&Kept::read(&dumped.out)?).map_err(|failure| told(&failure, &done))?;
+    }
+    if done.is_empty() {
+        done.push(("run over before it was hit".into(), 1));
+    }
+    Ok(done)
+}
+
+fn told(failure: &Failure, done: &[(String, u64)]) -> Failure {
+    Failure::new(failure.broken, format!("{}; overwritten: {done:?}", failure.what))
+}
+
+/// What stray writes leave: nothing, ends of ranges, small numbers, anything.
+fn word(rng: &mut fastrand::Rng) -> u64 {
+    match rng.u32(0..6) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => rng.u64(1..8),
+        3 => 1 << rng.u32(0..64),
+        4 => rng.u64(0..1 << 20),
+        _ => rng.u64(..),
+    }
+}

@@ -1,0 +1,200 @@
+//! What dumps must hold, from the sequential executor, and what they do hold, read here without the project's own reader.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tensortap_scene::{Params, SequentialGraph};
+
+use crate::tally::{Broken, Failure};
+
+/// A captured argument: task, whether it is from before the task, position.
+pub type Key = (u64, bool, u64);
+
+/// What it held.
+#[derive(PartialEq, Eq)]
+enum Content {
+    Tensor(Vec<u8>),
+    Scalar(u64),
+}
+
+/// Every argument of every task of a run.
+pub struct Truth {
+    contents: BTreeMap<Key, Content>,
+}
+
+/// A scene with its parameters.
+pub type Load = (&'static str, Vec<(&'static str, String)>);
+
+/// Rings of `tensormap_and_ringbuffer`: the depth of the scope chooses one of four.
+const RINGS: usize = 4;
+
+/// Truths by load and runtime, each computed once.
+#[derive(Default)]
+pub struct Truths(Mutex<HashMap<(Load, &'static str), Arc<Truth>>>);
+
+impl Truths {
+    /// What a full dump of the load holds.
+    pub fn of(&self, load: &Load, runtime: &'static str) -> Arc<Truth> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry((load.clone(), runtime)).or_insert_with(|| Arc::new(Truth::compute(load, runtime))).clone()
+    }
+}
+
+impl Truth {
+    fn compute((scene, params): &Load, runtime: &str) -> Truth {
+        let registry = tensortap_scenes::builtin();
+        let scene = registry.find(scene).expect("a scene of ours");
+        let pairs = params.iter().map(|(key, value)| (*key, value.as_str()));
+        let params = Params::resolve(scene.name(), scene.params(), pairs).expect("parameters of ours");
+        let mut graph =
+            SequentialGraph::record(scene, &params, &scene.host_args(&params)).expect("it builds");
+        let (mut next, mut contents) = ([0_u64; RINGS], BTreeMap::new());
+        graph
+            .run_observed(|step| {
+                let task = if runtime == "tensormap_and_ringbuffer" {
+                    let ring = step.scope.len().min(RINGS - 1);
+                    next[ring] += 1;
+                    (ring as u64) << 32 | (next[ring] - 1)
+                } else {
+                    step.index as u64
+                };
+                for (index, role) in step.roles.iter().enumerate() {
+                    for (before, tensor) in
+                        [(true, &step.before.tensors[index]), (false, &step.after.tensors[index])]
+                    {
+                        if if before { role.reads() } else { role.writes() } {
+                            contents
+                                .insert((task, before, index as u64), Content::Tensor(tensor.bytes.clone()));
+                        }
+                    }
+                }
+                for (index, scalar) in step.before.scalars.iter().enumerate() {
+                    let key = (task, true, (step.roles.len() + index) as u64);
+                    contents.insert(key, Content::Scalar(scalar.bits));
+                }
+            })
+            .expect("it runs");
+        Truth { contents }
+    }
+
+    /// Records of a full dump.
+    pub fn len(&self) -> usize {
+        self.contents.len()
+    }
+
+    /// Whether every record of the dump is as it was.
+    pub fn holds_each(&self, kept: &Kept) -> Result<(), Failure> {
+        for (key, content) in &kept.contents {
+            let wrong = |what: &str| Failure::new(Broken::WrongRecord, format!("record {key:x?} {what}"));
+            match (content, self.contents.get(key)) {
+                (_, None) => return Err(wrong("is of no task of the scene")),
+                (None, _) => {}
+                (Some(content), Some(expected)) if content == expected => {}
+                _ => return Err(wrong("differs from what the task had")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every record of the dump is as it was, and none is missing before one that was recorded after it. Gives
+    /// how many there are.
+    pub fn holds(&self, kept: &Kept) -> Result<usize, Failure> {
+        self.holds_each(kept)?;
+        for key in kept.contents.keys() {
+            let (task, before, _) = *key;
+            let inputs = self.contents.range((task, true, 0)..).take_while(|(k, _)| k.0 == task && k.1);
+            for (input, _) in inputs.filter(|_| !before) {
+                if !kept.contents.contains_key(input) {
+                    let what = format!("record {input:x?} is missing, one behind it is there: {key:x?}");
+                    return Err(Failure::new(Broken::LostRecord, what));
+                }
+            }
+        }
+        Ok(kept.contents.len())
+    }
+}
+
+/// What a manifest and its payload file say.
+pub struct Kept {
+    /// Nothing where the record says itself that it has no, or no whole, content.
+    contents: BTreeMap<Key, Option<Content>>,
+}
+
+impl Kept {
+    /// Reads the JSON and the bytes it refers to.
+    pub fn read(dump: &Path) -> Result<Kept, Failure> {
+        let broken = |what: String| Failure::new(Broken::Promise, what);
+        let text =
+            fs::read(dump.join("tensor_dump.json")).map_err(|e| broken(format!("no manifest: {e}")))?;
+        let manifest: Value =
+            serde_json::from_slice(&text).map_err(|e| broken(format!("the manifest: {e}")))?;
+        let payloads = File::open(dump.join("tensor_dump.bin")).ok();
+        let mut contents = BTreeMap::new();
+        for record in manifest["tensors"].as_array().into_iter().flatten() {
+            let key =
+                (hex(&record["task_id"]), record["stage"] == "before_dispatch", number(&record["arg_index"]));
+            contents.insert(key, content_of(record, payloads.as_ref())?);
+        }
+        Ok(Kept { contents })
+    }
+
+    /// Records of the manifest.
+    pub fn len(&self) -> usize {
+        self.contents.len()
+    }
+}
+
+fn content_of(record: &Value, payloads: Option<&File>) -> Result<Option<Content>, Failure> {
+    if record["in_flight"] == true {
+        return Ok(None);
+    }
+    if record["kind"] == "scalar" {
+        return Ok(Some(Content::Scalar(hex(&record["scalar_value"]))));
+    }
+    if record["payload"] != "stored" {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; usize::try_from(number(&record["bin_size"])).unwrap_or_default()];
+    let read = payloads.map(|file| file.read_exact_at(&mut bytes, number(&record["bin_offset"])));
+    match read {
+        Some(Ok(())) => Ok(Some(Content::Tensor(bytes))),
+        _ => Err(Failure::new(
+            Broken::LostRecord,
+            format!("the payload of {} is not there", record["task_id"]),
+        )),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(u64::MAX)
+}
+
+fn hex(value: &Value) -> u64 {
+    let digits = value.as_str().and_then(|text| text.strip_prefix("0x")).unwrap_or("");
+    u64::from_str_radix(digits, 16).unwrap_or(u64::MAX)
+}
+
+/// For each lane the sequence numbers from 0 that whole frames of an index account for without a gap.
+pub fn accounted(index: &[u8]) -> BTreeMap<u32, u64> {
+    let word = |at: usize| index.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
+    let mut lanes = BTreeMap::new();
+    let (Some(run), Some(mut at)) = (long(16), word(12).map(|bytes| bytes as usize)) else { return lanes };
+    while let (Some(b"TFRM"), Some(bytes), Some(lane)) = (index.get(at..at + 4), word(at + 4), word(at + 8)) {
+        let end = at + 32 + bytes as usize;
+        let (Some(first), Some(behind), Some(sum)) = (long(at + 16), long(at + 24), long(end)) else { break };
+        if xxhash_rust::xxh3::xxh3_64_with_seed(&index[at..end], run) != sum {
+            break;
+        }
+        let reached = lanes.entry(lane).or_insert(0);
+        if first <= *reached {
+            *reached = (*reached).max(behind);
+        }
+        at = end + 8;
+    }
+    lanes
+}
