@@ -104,7 +104,7 @@ fn a_crash_is_in_the_document() {
     let failure = &run["failure"];
     assert_eq!(keys(failure), FAILURE_KEYS);
     assert_eq!((&failure["kind"], &failure["kernel"]), (&"signal".into(), &"segv".into()));
-    assert_eq!((&failure["signal"], &failure["task_id"]), (&11.into(), &"0x0000000000000001".into()));
+    assert_eq!((&failure["signal"], &failure["task_id"]), (&11.into(), &"0x0000000100000003".into()));
     assert!(
         failure["core"].is_u64() && failure["message"].as_str().unwrap().contains("SIGSEGV"),
         "{failure}"

@@ -22,7 +22,7 @@ fn a_run_that_agrees_passes_and_one_that_does_not_names_the_task() {
     let people = folder.tensortap("run vector_example --inject-fault mul=sign --live golden --out again");
     for said in [
         "FAIL, compared 5 of 5 tasks with golden",
-        "2 tasks, 1 of them although their inputs agree: 0x100000002 (mul)\n",
+        "2 tasks, 1 of them although their inputs agree: 0x100000002 (inner / t3: mul)\n",
     ] {
         assert!(people.stdout.contains(said), "{said}: {}", people.stdout);
     }
@@ -61,8 +61,7 @@ fn a_run_that_had_completed_when_its_wrong_task_was_found_says_so_and_is_checked
     assert_eq!(live["first_wrong"]["kernels"], serde_json::json!(["softmax"]));
 
     let people = folder.tensortap(&format!("{scene} {late} --out again"));
-    for said in
-        ["golden    FAIL", "    stop    at task 0x", " (softmax), but the run had completed by then\n"]
+    for said in ["golden    FAIL", "    stop    at task 0x", "softmax), but the run had completed by then\n"]
     {
         assert!(people.stdout.contains(said), "{said}: {}", people.stdout);
     }
@@ -78,6 +77,6 @@ fn a_run_that_was_ended_says_how_far_it_had_come() {
         .tensortap(&format!("{scene} --live golden --stop-at-first --inject-fault advance=last --out first"));
     assert_eq!(people.code, Some(1), "{people:?}");
     let line = people.stdout.lines().find(|line| line.starts_with("    stop ")).expect("told");
-    assert!(line.contains(" (advance), when ") && line.contains(" of 20,000 tasks had run and "), "{line}");
+    assert!(line.contains(" / advance), when ") && line.contains(" of 20,000 tasks had run and "), "{line}");
     assert!(people.stdout.contains("status    interrupted"), "{}", people.stdout);
 }
