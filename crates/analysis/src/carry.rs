@@ -133,14 +133,14 @@ fn damage_of(
 
 /// What contents are compared in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+pub(crate) enum Unit {
     HalfByte,
     Byte,
 }
 
 impl Unit {
     /// Half-bytes where any of the views has elements of that size.
-    fn of<'p>(mut views: impl Iterator<Item = &'p TensorView>) -> Unit {
+    pub fn of<'p>(mut views: impl Iterator<Item = &'p TensorView>) -> Unit {
         if views.any(|view| view.layout.elem_bits() < 8) { Unit::HalfByte } else { Unit::Byte }
     }
 
@@ -152,28 +152,36 @@ impl Unit {
     }
 
     /// One unit in each, the low half of a byte first.
-    fn split(self, bytes: Vec<u8>) -> Vec<u8> {
+    pub fn split(self, bytes: Vec<u8>) -> Vec<u8> {
         match self {
             Unit::HalfByte => bytes.into_iter().flat_map(|byte| [byte & 0xf, byte >> 4]).collect(),
             Unit::Byte => bytes,
         }
     }
 
+    /// What [`split`](Unit::split) took apart.
+    pub fn join(self, units: Vec<u8>) -> Vec<u8> {
+        match self {
+            Unit::HalfByte => units.chunks(2).map(|p| p[0] | p.get(1).unwrap_or(&0) << 4).collect(),
+            Unit::Byte => units,
+        }
+    }
+
     /// The whole bytes that hold units, and the first unit of those.
-    fn bytes(self, units: Range<usize>) -> (usize, Range<usize>) {
+    pub fn bytes(self, units: Range<usize>) -> (usize, Range<usize>) {
         let bytes = units.start * self.half_bytes() / 2..(units.end * self.half_bytes()).div_ceil(2);
         (bytes.start * 2 / self.half_bytes(), bytes)
     }
 }
 
 /// What two views share, by its places in the content of each, in units.
-struct Shared {
-    here: usize,
-    there: usize,
-    len: usize,
+pub(crate) struct Shared {
+    pub here: usize,
+    pub there: usize,
+    pub len: usize,
 }
 
-fn shared(own: &[Piece], theirs: &[Piece], unit: Unit) -> Vec<Shared> {
+pub(crate) fn shared(own: &[Piece], theirs: &[Piece], unit: Unit) -> Vec<Shared> {
     let units =
         |half_bytes: u128| usize::try_from(half_bytes / unit.half_bytes() as u128).unwrap_or(usize::MAX);
     let mut shared = Vec::new();
@@ -230,5 +238,6 @@ mod tests {
         assert_eq!(Unit::HalfByte.bytes(3..6), (2, 1..3));
         assert_eq!(Unit::Byte.bytes(3..6), (3, 3..6));
         assert_eq!(Unit::HalfByte.split(vec![0x21, 0x43]), [1, 2, 3, 4]);
+        assert_eq!(Unit::HalfByte.join(vec![1, 2, 3]), [0x21, 0x03]);
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 
 use tensortap_format::{Dump, FormatError, Record, TaskKey};
+use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict, compare};
 
+use crate::arrays::{Assigned, NO_ARRAY};
 use crate::blame::{match_options, rule_of};
 use crate::compare::{Side, record_side};
 use crate::error::AnalysisError;
@@ -67,6 +69,8 @@ pub struct Diff {
     pub rows: Vec<DiffRow>,
     /// Those that have nothing to be compared with, on either side.
     pub unmatched: Vec<Lonely>,
+    /// Where the golden is files: which array stands for which record.
+    pub arrays: Option<Assigned>,
 }
 
 impl Diff {
@@ -133,7 +137,7 @@ pub fn diff_dumps(
         Ok(DiffRow { record: *record, order: place.unwrap_or(usize::MAX), kernels, partner, rule, outcome })
     })?;
     let unmatched = lonely(&ours, &theirs, &matching, &rows);
-    Ok(Diff { rows, unmatched })
+    Ok(Diff { rows, unmatched, arrays: None })
 }
 
 /// Where the errors of a row sit, beside what it was compared with; `None` when there are no bytes to look at.
@@ -149,41 +153,45 @@ pub fn row_detail(
     tensortap_judge::detail(&side_of(dump, &row.record), golden, &row.rule, options.other_dtypes)
 }
 
-/// Compares the records of a dump with named arrays. `find` gives the array of a record, with its name; arrays that no record
-/// asked for are to be named by whoever holds them.
+/// Compares the records of a dump with the arrays that stand for them.
 ///
 /// # Errors
-/// A file cannot be read.
-pub fn diff_arrays<'g, E: From<FormatError> + Send>(
+/// A file cannot be read, or no array is named after anything in the dump.
+pub fn diff_arrays(
     dump: &Dump,
+    arrays: &NamedArrays,
     records: &[Record],
-    find: impl Fn(&Record) -> Result<Option<(String, Side<'g>)>, E> + Sync,
     options: &DiffOptions<'_>,
-) -> Result<Diff, E> {
+) -> Result<Diff, AnalysisError> {
     let graph = load(dump, &options.steps)?;
+    let assigned = Assigned::of(dump, &graph, arrays)?;
+    assigned.check(arrays)?;
     let rows = options.work.map(records, |record| {
         let place = graph.position(record.task_key());
         let (rule, kernels) = (rule_of_record(&options.rules, &graph, place, record), kernels(&graph, place));
-        let (partner, outcome) = match find(record)? {
-            None => (None, Outcome::unknown("the golden has no array of its name")),
+        let (partner, outcome) = match assigned.side(arrays, record.index)? {
+            None => (None, Outcome::unknown(NO_ARRAY)),
             Some((name, golden)) => {
                 let ours = side_of(dump, record);
                 let outcome = compare(&ours, &golden, &rule, options.other_dtypes, Depth::Full)?;
-                (Some(Partner::Array(name)), outcome)
+                (Some(Partner::Array(name.into())), outcome)
             }
         };
         let order = place.unwrap_or(usize::MAX);
-        Ok::<DiffRow, E>(DiffRow { record: *record, order, kernels, partner, rule, outcome })
+        Ok::<DiffRow, AnalysisError>(DiffRow { record: *record, order, kernels, partner, rule, outcome })
     })?;
     let missing = rows.iter().filter(|r| r.partner.is_none());
-    let unmatched = missing
-        .map(|r| Lonely { what: r.record.to_string(), reason: "the golden has no array of its name".into() })
-        .collect();
-    Ok(Diff { rows, unmatched })
+    let missing = missing.map(|r| Lonely { what: r.record.to_string(), reason: NO_ARRAY.into() });
+    let unused = assigned.unused.iter().map(|array| Lonely {
+        what: format!("the golden's array {}", array.name),
+        reason: array.reason.clone(),
+    });
+    let unmatched = missing.chain(unused).collect();
+    Ok(Diff { rows, unmatched, arrays: Some(assigned) })
 }
 
 /// A record of either kind; a scalar is a tensor without dimensions.
-fn side_of<'a>(dump: &'a Dump, record: &Record) -> Side<'a> {
+pub(crate) fn side_of<'a>(dump: &'a Dump, record: &Record) -> Side<'a> {
     match record.scalar_bits {
         Some(bits) => {
             let width = usize::try_from(record.dtype.bits().div_ceil(8)).unwrap_or(8);

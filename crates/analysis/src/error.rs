@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use tensortap_format::FormatError;
+use tensortap_interchange::InterchangeError;
 
 /// Why an analysis could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -9,6 +10,14 @@ pub enum AnalysisError {
     /// A dump cannot be read.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// A golden in files cannot be read.
+    #[error(transparent)]
+    Interchange(#[from] InterchangeError),
+    /// A golden of files says nothing about which record an array is for.
+    #[error(
+        "none of the arrays is named after a record, an argument or an output of the run, so nothing says what to compare"
+    )]
+    UnnamedArrays,
     /// The dump does not say where the outputs of its run lay.
     #[error(
         "{} does not say where the outputs of its run lay, so they cannot be put together from what tasks wrote; dumps that \

@@ -3,6 +3,7 @@
 //!
 //! | module | answers |
 //! | --- | --- |
+//! | [`arrays`] | which record does an array of a golden stand for? |
 //! | [`blame`] | which task of a dump is wrong? |
 //! | [`carry`] | was a task given what the tasks before it had written? |
 //! | [`compare`] | how is a record handed to the judge? |
@@ -15,6 +16,7 @@
 //! | [`repeat`] | did tasks that were given the same make the same of it? |
 #![forbid(unsafe_code)]
 
+pub mod arrays;
 pub mod blame;
 pub mod carry;
 pub mod compare;

@@ -128,7 +128,7 @@ pub fn diff_outputs(
 }
 
 /// Why writes may be missing: also those of tasks that never ran.
-fn gap(dump: &Dump, graph: &TaskGraph) -> Option<String> {
+pub(crate) fn gap(dump: &Dump, graph: &TaskGraph) -> Option<String> {
     let is_complete = dump.footer().is_some_and(|footer| footer.status == Status::Complete);
     let unfinished = (!is_complete).then(|| "the run did not complete".to_string());
     unfinished.or_else(|| graph.gap.clone())

@@ -101,7 +101,7 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         return tell_query(error);
     }
     if let Some(error) = error.downcast_ref::<AnalysisError>() {
-        return plain(error.to_string(), Exit::Usage);
+        return tell_analysis(error);
     }
     if let Some(error) = error.downcast_ref::<FormatError>() {
         return plain(error.to_string(), if error.is_usage() { Exit::Usage } else { Exit::Failed });
@@ -124,19 +124,28 @@ fn tell_query(error: &QueryError) -> Told {
         QueryError::Record { message, hint } => {
             Told { message: message.clone(), hint: Some(hint.clone()), exit: Exit::Usage }
         }
-        QueryError::UnnamedArrays => {
-            let hint = "names are like task_0x0000000000000003_after_out1; `tensortap export` writes them";
-            Told { message: error.to_string(), hint: Some(hint.into()), exit: Exit::Usage }
-        }
         QueryError::SeveralDumps { .. } => {
             let hint = "say which: --rank N, or the folder of one of them";
             Told { message: error.to_string(), hint: Some(hint.into()), exit: Exit::Usage }
         }
         QueryError::Interchange(error) => tell_interchange(error),
+        QueryError::Analysis(error) => tell_analysis(error),
         QueryError::Io(_) => Told { message: error.to_string(), hint: None, exit: Exit::Failed },
-        QueryError::Format(_) | QueryError::Analysis(_) | QueryError::NoRank { .. } => {
+        QueryError::Format(_) | QueryError::NoRank { .. } => {
             Told { message: error.to_string(), hint: None, exit: Exit::Usage }
         }
+    }
+}
+
+fn tell_analysis(error: &AnalysisError) -> Told {
+    let names = "names are like task_0x0000000000000003_after_out1, as `tensortap export` writes them, like softmax.scores, or \
+                 those of the run's outputs";
+    match error {
+        AnalysisError::Interchange(error) => tell_interchange(error),
+        AnalysisError::UnnamedArrays => {
+            Told { message: error.to_string(), hint: Some(names.into()), exit: Exit::Usage }
+        }
+        _ => Told { message: error.to_string(), hint: None, exit: Exit::Usage },
     }
 }
 

@@ -43,7 +43,7 @@ pub fn details(
     let mut details = HashMap::new();
     let failing = ranked(diff, sort).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
     for row in failing.take(DETAILED) {
-        let found = golden.detail(dump, row, options)?;
+        let found = golden.detail(dump, diff, row, options)?;
         details.extend(found.map(|detail| (row.record.index, detail)));
     }
     Ok(details)

@@ -115,9 +115,6 @@ pub enum QueryError {
     /// The dumps cannot be compared.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
-    /// A golden of files says nothing about which record an array is for.
-    #[error("none of the arrays is named after a record, so nothing says what to compare")]
-    UnnamedArrays,
     /// A run folder has several dumps, and one is wanted.
     #[error("{} holds {} dumps: {}", .path.display(), .dumps.len(), .dumps.join(", "))]
     SeveralDumps {

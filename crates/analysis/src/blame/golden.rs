@@ -53,10 +53,12 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         of: dump.len(),
         matching,
         golden,
+        by_references: false,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
         wiring,
         slots: HashMap::new(),
+        arrays: None,
     })
 }
 

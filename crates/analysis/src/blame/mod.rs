@@ -1,5 +1,6 @@
 //! The first wrong tasks of a dump, and a label for every task.
 
+mod arrays;
 mod golden;
 mod reference;
 mod slots;
@@ -12,9 +13,11 @@ use std::collections::HashMap;
 
 use tensortap_abi::{DType, DumpStage, TaskId};
 use tensortap_format::{Argument, Dump, FormatError, GoldenVerdict};
+use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Detail, Outcome, Predicate, Rule, RuleBook, Subject, Verdict};
 use tensortap_scene::Scene;
 
+use crate::arrays::{Assigned, UnusedArray};
 use crate::carry::{Carried, carried};
 use crate::error::AnalysisError;
 use crate::graph::TaskGraph;
@@ -49,6 +52,8 @@ pub struct BlameOptions<'a> {
 pub enum Against<'a> {
     /// Another dump.
     Golden(&'a Dump),
+    /// Arrays in files, which stand for some of its records.
+    Arrays(&'a NamedArrays),
     /// The references of its scene's kernels.
     Reference(&'a dyn Scene),
 }
@@ -65,10 +70,12 @@ pub struct Blame {
     pub compared: u64,
     /// Records of the dump.
     pub of: u64,
-    /// Which tasks of the golden are which; empty against references.
+    /// Which tasks of the golden are which; against arrays, the tasks that they do not judge; empty against references.
     pub matching: Matching,
-    /// Tasks of the golden; `None` against references.
+    /// Tasks of the golden dump, where it is one.
     pub golden: Option<TaskGraph>,
+    /// Every task was held against the references of its kernels.
+    pub by_references: bool,
     /// The tasks at which an error began and that no other error led to: positions in the graph.
     pub first_wrong: Vec<usize>,
     /// Tasks that are `ok` because they agreed with a golden while they ran: nothing of them was kept for a reference.
@@ -77,6 +84,8 @@ pub struct Blame {
     pub wiring: Vec<WiringDifference>,
     /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
     pub slots: HashMap<usize, Vec<String>>,
+    /// Which array stands for which record, where the golden is files.
+    pub(crate) arrays: Option<Assigned>,
 }
 
 /// One record that was compared.
@@ -117,11 +126,12 @@ impl Blame {
     ) -> Result<Blame, AnalysisError> {
         let mut blame = match against {
             Against::Golden(golden) => golden::blame(dump, golden, options)?,
+            Against::Arrays(files) => arrays::blame(dump, files, options)?,
             Against::Reference(scene) => reference::blame(dump, *scene, options)?,
         };
         blame.first_wrong = first_wrong(&blame.graph, &blame.findings);
         let scene = match against {
-            Against::Golden(_) => options.scene,
+            Against::Golden(_) | Against::Arrays(_) => options.scene,
             Against::Reference(scene) => Some(*scene),
         };
         if let Some(scene) = scene {
@@ -133,7 +143,8 @@ impl Blame {
     /// Whether nothing is wrong and something was compared. Tasks without a partner count as wrong unless they are allowed.
     #[must_use]
     pub fn passes(&self, allow_unmatched: bool) -> bool {
-        let unmatched = self.matching.only_first.len() + self.matching.only_second.len();
+        let Matching { only_first, only_second, .. } = &self.matching;
+        let unmatched = only_first.len() + only_second.len() + self.unused_arrays().len();
         let is_left_out =
             |place: usize| allow_unmatched && self.matching.only_first.iter().any(|u| u.task == place);
         let good = |(place, f): (usize, &Finding)| f.label.is_good() || is_left_out(place);
@@ -146,8 +157,14 @@ impl Blame {
     pub fn suspects_orchestration(&self, dump: &Dump) -> bool {
         let failed = dump.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
         let is_right = |finding: &Finding| finding.label == Label::Ok;
-        let by_references = self.golden.is_none() && self.agreed_live.is_empty() && self.compared > 0;
+        let by_references = self.by_references && self.agreed_live.is_empty() && self.compared > 0;
         failed && by_references && self.findings.iter().all(is_right)
+    }
+
+    /// Arrays of the golden that stand for no record.
+    #[must_use]
+    pub fn unused_arrays(&self) -> &[UnusedArray] {
+        self.arrays.as_ref().map_or(&[], |assigned| &assigned.unused)
     }
 
     /// The kernels of a mix task that are wrong, where that can be told.
@@ -186,7 +203,7 @@ impl Blame {
     /// Where the errors of a record sit; `None` when there are no bytes to look at.
     ///
     /// # Errors
-    /// A payload cannot be read.
+    /// A file cannot be read.
     pub fn detail(
         &self,
         dump: &Dump,
@@ -194,10 +211,11 @@ impl Blame {
         task: usize,
         compared: &ComparedArg,
         options: &BlameOptions<'_>,
-    ) -> Result<Option<Detail>, FormatError> {
+    ) -> Result<Option<Detail>, AnalysisError> {
         match against {
-            Against::Golden(golden) => golden::detail(self, dump, golden, task, compared, options),
-            Against::Reference(scene) => reference::detail(self, dump, *scene, task, compared),
+            Against::Golden(golden) => Ok(golden::detail(self, dump, golden, task, compared, options)?),
+            Against::Arrays(files) => arrays::detail(self, dump, files, task, compared, options),
+            Against::Reference(scene) => Ok(reference::detail(self, dump, *scene, task, compared)?),
         }
     }
 }

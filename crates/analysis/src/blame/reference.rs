@@ -71,10 +71,12 @@ pub(super) fn blame(
         of,
         matching,
         golden: None,
+        by_references: true,
         first_wrong: Vec::new(),
         agreed_live,
         wiring: Vec::new(),
         slots: HashMap::new(),
+        arrays: None,
     })
 }
 

@@ -348,5 +348,13 @@ fn missing_output(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option
 }
 
 fn finding(label: Label, reason: Option<String>, arg_index: Option<u16>) -> Finding {
-    Finding { label, reason, arg_index, race: None, set_aside: Vec::new(), is_grown: false }
+    Finding {
+        label,
+        reason,
+        arg_index,
+        race: None,
+        set_aside: Vec::new(),
+        is_grown: false,
+        rests_on_producers: false,
+    }
 }

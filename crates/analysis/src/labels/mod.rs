@@ -141,6 +141,8 @@ pub struct Finding {
     /// Every input is within its rule, and the error of another task came through one: it grew beyond the rule here, or a second
     /// one began.
     pub is_grown: bool,
+    /// Some input was not captured, or the golden lacks it; it counts as what its producers' outputs hold.
+    pub rests_on_producers: bool,
 }
 
 impl Finding {

@@ -13,11 +13,11 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::blame::{Against, Blame, BlameOptions};
 use tensortap::analysis::labels::Label;
 use tensortap::analysis::{AnalysisError, Work};
-use tensortap::format::Dump;
 use tensortap::scene::Registry;
 
 use tensortap_query::blame::{BlameReport, Listing, culprits};
 use tensortap_query::document::BlameDocument;
+use tensortap_query::golden::{Golden, open};
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::{DumpArg, StepArg, golden_of};
@@ -31,6 +31,7 @@ use crate::progress::StepProgress;
 #[command(after_help = "Examples:\n  \
     tensortap blame --reference                    the newest dump, each task alone against its reference\n  \
     tensortap blame wrong --golden right           against the dump of a run that was right\n  \
+    tensortap blame wrong --golden outputs.npz     against arrays, named as records, arguments or outputs\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
     Exit status: 0 every task is ok or masked, 1 some task is not, 2 a dump cannot be read; 1 also when the\n\
@@ -39,7 +40,8 @@ pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpArg,
 
-    /// Compare with the dump of a run that was right, on any platform and runtime
+    /// Compare with the dump of a run that was right, on any platform and runtime; or with a folder or a file of .npy, .npz
+    /// or .safetensors arrays, named as `export` names records, as TASK.ARGUMENT (softmax.scores), or as outputs of the run
     #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
     golden: Option<PathBuf>,
 
@@ -75,6 +77,7 @@ struct Report<'a> {
     /// What else to know of the golden.
     remarks: Vec<String>,
     all: bool,
+    allow_unmatched: bool,
     /// Which tasks are listed.
     listing: Listing<'a>,
     /// The run's golden failed, and no kernel is wrong.
@@ -92,10 +95,11 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     }
     let member = args.dump.open_member()?;
     let golden = args.golden.as_deref().map(|path| golden_of(path, member.rank)).transpose()?;
-    let golden = golden.as_deref().map(Dump::open).transpose()?;
+    let opened = golden.as_deref().map(open).transpose()?;
     let dump = member.dump;
-    let against = match &golden {
-        Some(golden) => Against::Golden(golden),
+    let against = match &opened {
+        Some(Golden::Dump(golden)) => Against::Golden(golden),
+        Some(Golden::Files(arrays)) => Against::Arrays(arrays),
         None => {
             let scene = dump.info().scene.clone();
             let found = registry.find(&scene);
@@ -116,14 +120,18 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     drop(progress);
     let suspects_orchestration = blame.suspects_orchestration(&dump);
     let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration;
-    let other_scene = golden.as_ref().and_then(|golden| golden::other_scene(&dump, golden));
-    let other_params = golden.as_ref().and_then(|golden| golden::other_params(&dump, golden));
+    let right = opened.as_ref().and_then(Golden::dump);
+    let other_scene = right.and_then(|golden| golden::other_scene(&dump, golden));
+    let other_params = right.and_then(|golden| golden::other_params(&dump, golden));
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
-    let golden = golden.as_ref().map(|g| g.dir().display().to_string());
+    let golden =
+        golden.map(|path| right.map_or(path, |golden| golden.dir().to_owned()).display().to_string());
     let all = args.all;
     let listing = Listing { only: &args.only, limit: args.limit };
     let found = BlameReport { dump: &dump, golden, blame: &blame, culprits, passes };
-    let report = Report { found, other_scene, remarks, all, listing, suspects_orchestration };
+    let allow_unmatched = args.compare.allow_unmatched;
+    let report =
+        Report { found, other_scene, remarks, all, allow_unmatched, listing, suspects_orchestration };
     if output.json {
         output.document(&BlameDocument::of(&report.found, listing))?;
     } else {

@@ -3,6 +3,7 @@
 mod architecture;
 mod args_alone;
 mod bench;
+mod blame_arrays;
 mod blame_evidence;
 mod blame_orchestration;
 #[path = "../common/mod.rs"]

@@ -63,6 +63,8 @@ struct TaskDocument {
     label: &'static str,
     arg_index: Option<u16>,
     reason: Option<String>,
+    /// What the label rests on beside what was captured of the task: `edges`, or `producers` of inputs that were not.
+    rests_on: Option<&'static str>,
     raced_with: Option<RaceDocument>,
     set_aside: Vec<u16>,
     outside: Vec<RecordDocument>,
@@ -103,7 +105,10 @@ struct CulpritRecord {
 #[derive(Serialize)]
 struct UnmatchedDocument {
     side: &'static str,
-    task_id: String,
+    /// Null of an array.
+    task_id: Option<String>,
+    /// The golden's array, where it is files; null of a task.
+    array: Option<String>,
     reason: String,
 }
 
@@ -151,6 +156,11 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
         label: finding.label.name(),
         arg_index: finding.arg_index,
         reason: finding.reason.clone(),
+        rests_on: match (finding.rests_on_edges(), finding.rests_on_producers) {
+            (true, _) => Some("edges"),
+            (false, true) => Some("producers"),
+            (false, false) => None,
+        },
         raced_with: finding.race.map(|race| RaceDocument {
             task_id: id(blame.graph.task(race.other).task_id),
             how: match race.kind {
@@ -218,15 +228,23 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
 fn unmatched(blame: &Blame) -> Vec<UnmatchedDocument> {
     let ours = blame.matching.only_first.iter().map(|u| UnmatchedDocument {
         side: "dump",
-        task_id: id(blame.graph.task(u.task).task_id),
+        task_id: Some(id(blame.graph.task(u.task).task_id)),
+        array: None,
         reason: u.reason.clone(),
     });
     let theirs = blame.golden.iter().flat_map(|golden| {
         blame.matching.only_second.iter().map(|u| UnmatchedDocument {
             side: "golden",
-            task_id: id(golden.task(u.task).task_id),
+            task_id: Some(id(golden.task(u.task).task_id)),
+            array: None,
             reason: u.reason.clone(),
         })
     });
-    ours.chain(theirs).collect()
+    let arrays = blame.unused_arrays().iter().map(|unused| UnmatchedDocument {
+        side: "golden",
+        task_id: None,
+        array: Some(unused.name.clone()),
+        reason: unused.reason.clone(),
+    });
+    ours.chain(theirs).chain(arrays).collect()
 }

@@ -16,7 +16,7 @@ use crate::output;
 use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
-use tensortap_query::number::{counted, grouped};
+use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{
     arg_words, kernels_text, printable, run_words, short_task, step_option, step_task, task_words,
 };
@@ -89,7 +89,8 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     }
     write_wiring(out, report)?;
     write_tasks(out, report)?;
-    write_unmatched(out, blame)
+    write_unmatched(out, blame)?;
+    write_unmatched_arrays(out, report)
 }
 
 pub(super) fn said(label: Label) -> &'static str {
@@ -144,6 +145,12 @@ fn remarks(blame: &Blame) -> Vec<String> {
     if rest_on_edges > 0 {
         let labels = counted(rest_on_edges as u64, "label");
         remarks.push(format!("{labels} rest on the edges of the dump: only outputs were captured"));
+    }
+    let derived = blame.findings.iter().filter(|f| f.rests_on_producers).count();
+    if derived > 0 {
+        let labels = counted_in(derived as u64, "label rests", "labels rest");
+        let lacking = if blame.by_references { "not captured" } else { "not in the golden" };
+        remarks.push(format!("{labels} on what the producers of inputs wrote: those inputs are {lacking}"));
     }
     let set_aside = blame.findings.iter().filter(|f| !f.set_aside.is_empty()).count();
     if set_aside > 0 {
@@ -300,4 +307,33 @@ fn write_unmatched(out: &mut dyn Write, blame: &Blame) -> anyhow::Result<()> {
         writeln!(out, "  and {}", counted((all.len() - LISTED) as u64, "further task"))?;
     }
     Ok(())
+}
+
+/// What a golden of files and the dump have not in common: a count, or each when all is asked for.
+fn write_unmatched_arrays(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
+    let blame = report.found.blame;
+    let (arrays, tasks) = (blame.unused_arrays(), blame.matching.only_first.len());
+    let is_files = blame.golden.is_none() && !blame.by_references;
+    if !is_files || arrays.is_empty() && tasks == 0 {
+        return Ok(());
+    }
+    let arrays_words =
+        counted_in(arrays.len() as u64, "array of the golden stands", "arrays of the golden stand");
+    let tasks_words = counted_in(tasks as u64, "task has", "tasks have");
+    let options = match (report.allow_unmatched, report.all) {
+        (true, true) => ", which is allowed",
+        (true, false) => ", which is allowed; --all names each",
+        (false, true) => "; --allow-unmatched goes on without them",
+        (false, false) => "; --allow-unmatched goes on without them, --all names each",
+    };
+    let words = match (arrays.len(), tasks) {
+        (0, _) => format!("{tasks_words} no array"),
+        (_, 0) => format!("{arrays_words} for no record"),
+        _ => format!("{arrays_words} for no record, {tasks_words} no array"),
+    };
+    writeln!(out, "\n{words}{options}")?;
+    let named = arrays.iter().filter(|_| report.all);
+    named.into_iter().try_for_each(|unused| {
+        Ok(writeln!(out, "  array {}: {}", printable(&unused.name), printable(&unused.reason))?)
+    })
 }

@@ -1,0 +1,205 @@
+//! A dump against arrays in files, which may stand for some of its records only.
+
+use std::collections::{HashMap, HashSet};
+
+use tensortap_abi::DumpStage;
+use tensortap_format::Dump;
+use tensortap_interchange::NamedArrays;
+use tensortap_judge::{Depth, Detail, Evidence, Outcome, Verdict, compare};
+
+use super::{
+    Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, reference, rule_of,
+    status_of,
+};
+use crate::arrays::{Assigned, NO_ARRAY, are_all_of};
+use crate::carry::Carried;
+use crate::diff::side_of;
+use crate::error::AnalysisError;
+use crate::graph::{OutputRef, TaskGraph, load};
+use crate::labels::{ArgStatus, Finding, Inputs, Label, Status, TaskStatus, label_tasks};
+use crate::matching::{Matching, Unmatched};
+
+pub(super) fn blame(
+    dump: &Dump,
+    arrays: &NamedArrays,
+    options: &BlameOptions<'_>,
+) -> Result<Blame, AnalysisError> {
+    let graph = load(dump, &options.steps)?;
+    let assigned = Assigned::of(dump, &graph, arrays)?;
+    assigned.check(arrays)?;
+    let places: Vec<usize> = (0..graph.len()).collect();
+    let results = options
+        .work
+        .map(&places, |&place| compare_task(dump, (&graph, place), (arrays, &assigned), options))?;
+    let (mut statuses, mut compared_args) = (Vec::new(), Vec::new());
+    for (args, compared) in results {
+        let nothing = compared.is_empty();
+        statuses.push(if nothing {
+            TaskStatus::Unmatched(NO_ARRAY.into())
+        } else {
+            TaskStatus::Compared(args)
+        });
+        compared_args.push(compared);
+    }
+    let lacking = lacking_inputs(&graph, &statuses);
+    let mut asked = outside_inputs(&graph, &statuses);
+    asked.extend(&lacking);
+    let carried = carried_all(dump, &graph, &asked, options.work)?;
+    let mut near = near_of(&compared_args, DumpStage::BeforeDispatch);
+    let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
+    let mut derived = HashSet::new();
+    for input in lacking.into_iter().filter(|input| carried.get(input) == Some(&Carried::Same)) {
+        let Some(status) = of_producers(&graph, &statuses, input) else { continue };
+        let outputs = graph.task(input.0).argument(input.1).map(|arg| graph.outputs_behind(arg));
+        if outputs.unwrap_or_default().iter().any(|o| near_outputs.contains(&(o.task, o.arg_index))) {
+            near.insert(input);
+        }
+        set_before(&graph, &mut statuses, input, status);
+        derived.insert(input.0);
+    }
+    let unknown = Carried::Unknown("it was not compared".into());
+    let inputs = Inputs { near, rewired: HashSet::new() };
+    let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
+        carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
+    });
+    if let Some(scene) = options.scene {
+        reference::settle_grown(dump, &graph, &mut findings, scene, options)?;
+    }
+    for place in derived {
+        let finding = &mut findings[place];
+        finding.rests_on_producers = !matches!(finding.label, Label::Ok | Label::Unknown);
+    }
+    let only_first = left_out(&graph, &findings, &statuses);
+    let compared = count_compared(&compared_args);
+    Ok(Blame {
+        graph,
+        findings,
+        compared_args,
+        compared,
+        of: dump.len(),
+        matching: Matching { only_first, ..Matching::default() },
+        golden: None,
+        by_references: false,
+        first_wrong: Vec::new(),
+        agreed_live: Vec::new(),
+        wiring: Vec::new(),
+        slots: HashMap::new(),
+        arrays: Some(assigned),
+    })
+}
+
+pub(super) fn detail(
+    blame: &Blame,
+    dump: &Dump,
+    arrays: &NamedArrays,
+    task: usize,
+    compared: &ComparedArg,
+    options: &BlameOptions<'_>,
+) -> Result<Option<Detail>, AnalysisError> {
+    let captured = blame.graph.task(task).argument(compared.arg_index);
+    let captured = captured.and_then(|arg| arg.captured(compared.stage).copied());
+    let Some((captured, assigned)) = captured.zip(blame.arrays.as_ref()) else { return Ok(None) };
+    let Some((_, golden)) = assigned.side(arrays, captured.record)? else { return Ok(None) };
+    let ours = side_of(dump, &dump.record(captured.record)?);
+    Ok(tensortap_judge::detail(&ours, &golden, &compared.rule, options.other_dtypes)?)
+}
+
+/// What is known of the arguments of a task, and the records that an array stands for.
+fn compare_task(
+    dump: &Dump,
+    (graph, place): (&TaskGraph, usize),
+    (arrays, assigned): (&NamedArrays, &Assigned),
+    options: &BlameOptions<'_>,
+) -> Result<(Vec<ArgStatus>, Vec<ComparedArg>), AnalysisError> {
+    let mut compared = Vec::new();
+    let mut statuses = Vec::new();
+    for arg in graph.task(place).arguments() {
+        let mut at = |stage: DumpStage, applies: bool| -> Result<Status, AnalysisError> {
+            if !applies {
+                return Ok(Status::NotApplicable);
+            }
+            let Some(captured) = arg.captured(stage) else {
+                return Ok(Status::Unknown("it was not captured".into()));
+            };
+            let Some((_, golden)) = assigned.side(arrays, captured.record)? else {
+                return Ok(Status::Unknown(NO_ARRAY.into()));
+            };
+            let rule = rule_of(&options.rules, graph, place, arg, stage);
+            let mut ours = side_of(dump, &dump.record(captured.record)?);
+            // Dumps without hashes got them when the graph was loaded.
+            ours.hash = ours.hash.or(captured.hash());
+            let outcome: Outcome = compare(&ours, &golden, &rule, options.other_dtypes, Depth::Quick)?;
+            let status = status_of(&outcome);
+            compared.push(ComparedArg { arg_index: arg.arg_index, stage, rule, outcome });
+            Ok(status)
+        };
+        let before = at(DumpStage::BeforeDispatch, arg.role.reads())?;
+        let after = at(DumpStage::AfterCompletion, arg.role.writes())?;
+        statuses.push(ArgStatus { before, after });
+    }
+    Ok((statuses, compared))
+}
+
+/// Inputs without an array that tasks wrote.
+fn lacking_inputs(graph: &TaskGraph, statuses: &[TaskStatus]) -> Vec<(usize, u16)> {
+    let mut lacking = Vec::new();
+    for (task, status) in graph.tasks().iter().zip(statuses) {
+        let TaskStatus::Compared(args) = status else { continue };
+        for (arg, status) in task.arguments().zip(args) {
+            let is_unknown = matches!(status.before, Status::Unknown(_));
+            if is_unknown && are_all_of(graph, arg, graph.outputs_behind(arg)) {
+                lacking.push((task.place(), arg.arg_index));
+            }
+        }
+    }
+    lacking
+}
+
+/// What is known of an input that is, byte for byte, what its producers wrote. Of a part of a wrong output nothing is: the part
+/// may be right.
+fn of_producers(graph: &TaskGraph, statuses: &[TaskStatus], input: (usize, u16)) -> Option<Status> {
+    let arg = graph.task(input.0).argument(input.1)?;
+    let outputs = graph.outputs_behind(arg);
+    let after = |output: &OutputRef| {
+        let TaskStatus::Compared(args) = &statuses[output.task] else { return None };
+        let place = graph.task(output.task).arguments().position(|a| a.arg_index == output.arg_index)?;
+        args.get(place).map(|status| &status.after)
+    };
+    if outputs.iter().all(|output| after(output) == Some(&Status::Within)) {
+        return Some(Status::Within);
+    }
+    let [output] = outputs else { return None };
+    let is_whole = graph.output(*output).is_some_and(|o| o.content_bytes() == arg.content_bytes());
+    (is_whole && after(output) == Some(&Status::Outside)).then_some(Status::Outside)
+}
+
+fn set_before(graph: &TaskGraph, statuses: &mut [TaskStatus], input: (usize, u16), status: Status) {
+    let place = graph.task(input.0).arguments().position(|arg| arg.arg_index == input.1);
+    if let (TaskStatus::Compared(args), Some(place)) = (&mut statuses[input.0], place) {
+        args[place].before = status;
+    }
+}
+
+/// Records of a stage within their rules that do not have the golden's bits.
+fn near_of(compared: &[Vec<ComparedArg>], stage: DumpStage) -> HashSet<(usize, u16)> {
+    let is_near = |c: &&ComparedArg| {
+        c.stage == stage && c.outcome.verdict == Verdict::Within && c.outcome.evidence != Evidence::Identical
+    };
+    let of_task = |(task, args): (usize, &Vec<ComparedArg>)| -> Vec<(usize, u16)> {
+        args.iter().filter(is_near).map(|c| (task, c.arg_index)).collect()
+    };
+    compared.iter().enumerate().flat_map(of_task).collect()
+}
+
+/// Tasks that cannot be judged because the golden has no array for an output, or for anything of them.
+fn left_out(graph: &TaskGraph, findings: &[Finding], statuses: &[TaskStatus]) -> Vec<Unmatched> {
+    let lacks = |status: &TaskStatus| match status {
+        TaskStatus::Unmatched(_) => true,
+        TaskStatus::Compared(args) => {
+            let is_left = |a: &ArgStatus| matches!(&a.after, Status::Unknown(why) if why == NO_ARRAY);
+            args.iter().any(is_left) && !args.iter().any(|a| a.after == Status::Outside)
+        }
+    };
+    let is_left = |&place: &usize| findings[place].label == Label::Unknown && lacks(&statuses[place]);
+    (0..graph.len()).filter(is_left).map(|task| Unmatched { task, reason: NO_ARRAY.into() }).collect()
+}
