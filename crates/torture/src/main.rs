@@ -23,8 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
 
-use crate::process::{Limited, line_of, run};
-use crate::tally::{Failure, Kind, Outcome, Report, Tally, name_of};
+use crate::process::{Ended, Limited, line_of, run};
+use crate::tally::{Broken, Failure, Kind, Outcome, Report, Tally, name_of};
 
 /// Disturbs runs of tensortap and damages their dumps; prints a table of what happened, and exits with 1 when a promise
 /// was broken.
@@ -86,6 +86,7 @@ impl Round<'_> {
         let line: Vec<String> = line.iter().map(ToString::to_string).collect();
         let ended = run(&self.ctx.tensortap, &line, &self.folder, self.seed, &self.ctx.limits)?;
         let code = ended.code(allowed, &line_of(&line))?;
+        draws_nothing(&line, &ended)?;
         Ok((code, ended.stdout))
     }
 
@@ -95,6 +96,25 @@ impl Round<'_> {
         let base = dumps[self.rng.usize(0..dumps.len())];
         (base.name.clone(), base.path.clone())
     }
+}
+
+/// Text that came from a dump says something and does nothing: no control characters, and for people no marks that turn or break
+/// a line.
+fn draws_nothing(line: &[String], ended: &Ended) -> Result<(), Failure> {
+    let document = line.iter().any(|word| word == "--json");
+    for said in [&ended.stdout[..], ended.stderr.as_bytes()] {
+        let text = String::from_utf8_lossy(said);
+        let hostile = |c: char| match c {
+            '\n' | '\t' => false,
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => !document,
+            c => c.is_control(),
+        };
+        if let Some(found) = text.chars().find(|&c| hostile(c)) {
+            let what = format!("`{}` prints U+{:04X}", line_of(line), u32::from(found));
+            return Err(Failure::new(Broken::Promise, what));
+        }
+    }
+    Ok(())
 }
 
 /// The words of a line.

@@ -198,3 +198,62 @@ pub fn accounted(index: &[u8]) -> BTreeMap<u32, u64> {
     }
     lanes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn truth() -> Truth {
+        Truth::compute(&("stream", vec![("tasks", "4".into()), ("bytes", "8".into())]), "host_build_graph")
+    }
+
+    /// A dump that holds what the tasks had.
+    fn kept(truth: &Truth) -> Kept {
+        let copy = |content: &Content| match content {
+            Content::Tensor(bytes) => Content::Tensor(bytes.clone()),
+            Content::Scalar(bits) => Content::Scalar(*bits),
+        };
+        Kept { contents: truth.contents.iter().map(|(key, content)| (*key, Some(copy(content)))).collect() }
+    }
+
+    #[test]
+    fn a_changed_byte_and_a_record_of_no_task_are_wrong_and_a_missing_input_is_lost() {
+        let truth = truth();
+        let broken = |kept: &Kept| truth.holds(kept).map_err(|failure| failure.broken);
+        assert_eq!(broken(&kept(&truth)), Ok(12), "two tensors and a scalar of each task");
+
+        let mut changed = kept(&truth);
+        let Some(Some(Content::Tensor(bytes))) = changed.contents.get_mut(&(2, false, 1)) else {
+            panic!("task 2 has an output")
+        };
+        bytes[7] ^= 1;
+        assert_eq!(broken(&changed), Err(Broken::WrongRecord));
+
+        let mut foreign = kept(&truth);
+        foreign.contents.insert((9, true, 0), None);
+        assert_eq!(broken(&foreign), Err(Broken::WrongRecord));
+
+        let mut torn = kept(&truth);
+        torn.contents.remove(&(3, true, 2));
+        assert_eq!(broken(&torn), Err(Broken::LostRecord));
+    }
+
+    #[test]
+    fn an_index_accounts_for_its_whole_frames_up_to_the_first_gap() {
+        let frame = |lane: u32, first: u64, behind: u64| {
+            let mut bytes =
+                [&b"TFRM"[..], &8_u32.to_le_bytes(), &lane.to_le_bytes(), &1_u32.to_le_bytes()].concat();
+            bytes.extend([first, behind, 0].map(u64::to_le_bytes).concat());
+            bytes.extend(xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, 5).to_le_bytes());
+            bytes
+        };
+        let header =
+            [&b"TAPINDEX"[..], &2_u32.to_le_bytes(), &24_u32.to_le_bytes(), &5_u64.to_le_bytes()].concat();
+        let whole = [header, frame(0, 0, 3), frame(1, 0, 2), frame(0, 3, 7), frame(1, 4, 9)].concat();
+        assert_eq!(accounted(&whole), BTreeMap::from([(0, 7), (1, 2)]));
+        let mut damaged = whole.clone();
+        damaged[24 + 2 * 48 + 20] ^= 1;
+        assert_eq!(accounted(&damaged), BTreeMap::from([(0, 3), (1, 2)]));
+        assert_eq!(accounted(&whole[..whole.len() - 1]), BTreeMap::from([(0, 7), (1, 2)]));
+    }
+}
