@@ -33,6 +33,16 @@ struct Slot {
     offset: u64,
     /// Found since the clock's hand passed.
     used: bool,
+    /// The stored bytes were seen to have this hash.
+    proven: bool,
+}
+
+/// Stored content that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) offset: u64,
+    /// Its bytes were seen to have the hash that it is known by.
+    pub(crate) proven: bool,
 }
 
 /// Offsets of stored payloads, at most `capacity` of them; a clock chooses which to forget. Memory grows with use.
@@ -61,10 +71,11 @@ impl DedupTable {
     }
 
     /// Where equal content is stored. Counts content that was known once and has been forgotten.
-    pub(crate) fn find(&mut self, key: ContentKey) -> Option<u64> {
+    pub(crate) fn find(&mut self, key: ContentKey) -> Option<Found> {
         if let Some(&place) = self.places.get(&key) {
-            self.slots[place].used = true;
-            return Some(self.slots[place].offset);
+            let slot = &mut self.slots[place];
+            slot.used = true;
+            return Some(Found { offset: slot.offset, proven: slot.proven });
         }
         let fingerprint = key.fingerprint();
         if self.forgotten_place(fingerprint).is_some_and(|place| *place == fingerprint) {
@@ -73,12 +84,29 @@ impl DedupTable {
         None
     }
 
+    /// Notes that the stored bytes have the hash that they are known by.
+    pub(crate) fn prove(&mut self, key: ContentKey) {
+        if let Some(&place) = self.places.get(&key) {
+            self.slots[place].proven = true;
+        }
+    }
+
+    /// Forgets content whose stored bytes are not what they are known by.
+    pub(crate) fn discard(&mut self, key: ContentKey) {
+        let Some(place) = self.places.remove(&key) else { return };
+        self.slots.swap_remove(place);
+        if let Some(moved) = self.slots.get(place) {
+            self.places.insert(moved.key, place);
+        }
+        self.hand = 0;
+    }
+
     /// Remembers stored content.
     pub(crate) fn insert(&mut self, key: ContentKey, offset: u64) {
         if self.capacity == 0 || self.places.contains_key(&key) {
             return;
         }
-        let slot = Slot { key, offset, used: false };
+        let slot = Slot { key, offset, used: false, proven: false };
         let place = if self.slots.len() < self.capacity {
             self.slots.push(slot);
             self.slots.len() - 1
@@ -145,13 +173,17 @@ mod tests {
         ContentKey { hash, bytes: 256 }
     }
 
+    fn offset(table: &mut DedupTable, key: ContentKey) -> Option<u64> {
+        table.find(key).map(|found| found.offset)
+    }
+
     #[test]
     fn equal_content_is_found_and_other_size_is_other_content() {
         let mut table = DedupTable::new(8);
         table.insert(key(1), 4096);
-        assert_eq!(table.find(key(1)), Some(4096));
-        assert_eq!(table.find(ContentKey { bytes: 255, ..key(1) }), None);
-        assert_eq!(table.find(key(2)), None);
+        assert_eq!(offset(&mut table, key(1)), Some(4096));
+        assert_eq!(offset(&mut table, ContentKey { bytes: 255, ..key(1) }), None);
+        assert_eq!(offset(&mut table, key(2)), None);
         assert_eq!(table.missed(), 0);
     }
 
@@ -161,18 +193,18 @@ mod tests {
         for number in 1..=4 {
             table.insert(key(number), number * 64);
         }
-        assert_eq!(table.find(key(1)), Some(64));
+        assert_eq!(offset(&mut table, key(1)), Some(64));
         for number in 5..=7 {
             table.insert(key(number), number * 64);
         }
         assert_eq!(table.slots.len(), 4);
-        assert_eq!(table.find(key(1)), Some(64), "in use");
+        assert_eq!(offset(&mut table, key(1)), Some(64), "in use");
         for number in 2..=4 {
-            assert_eq!(table.find(key(number)), None);
+            assert_eq!(offset(&mut table, key(number)), None);
         }
         assert!((1..=3).contains(&table.missed()), "{}", table.missed());
         for number in 5..=7 {
-            assert_eq!(table.find(key(number)), Some(number * 64));
+            assert_eq!(offset(&mut table, key(number)), Some(number * 64));
         }
     }
 
@@ -183,15 +215,30 @@ mod tests {
             table.insert(key(number), number * 64);
         }
         table.remove(&[0..128, 256..300]);
-        assert_eq!([1, 2, 3, 4].map(|n| table.find(key(n))), [None, Some(128), Some(192), None]);
+        assert_eq!([1, 2, 3, 4].map(|n| offset(&mut table, key(n))), [None, Some(128), Some(192), None]);
         table.insert(key(1), 640);
-        assert_eq!(table.find(key(1)), Some(640));
+        assert_eq!(offset(&mut table, key(1)), Some(640));
     }
 
     #[test]
     fn without_capacity_nothing_is_found() {
         let mut table = DedupTable::new(0);
         table.insert(key(1), 64);
-        assert_eq!(table.find(key(1)), None);
+        assert_eq!(offset(&mut table, key(1)), None);
+    }
+
+    #[test]
+    fn what_is_discarded_is_gone_and_the_others_stay() {
+        let mut table = DedupTable::new(4);
+        for number in 1..=4 {
+            table.insert(key(number), number * 64);
+        }
+        table.prove(key(4));
+        table.discard(key(1));
+        table.discard(key(1));
+        assert_eq!([1, 2, 3].map(|n| offset(&mut table, key(n))), [None, Some(128), Some(192)]);
+        assert_eq!(table.find(key(4)), Some(Found { offset: 256, proven: true }), "it was moved");
+        table.insert(key(1), 640);
+        assert_eq!(table.find(key(1)), Some(Found { offset: 640, proven: false }));
     }
 }

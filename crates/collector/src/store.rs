@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::pread,
+};
 use tensortap_abi::TensorRecord;
 use tensortap_format::{IndexRecord, Payload, Totals};
 use tensortap_platform::PlatformError;
+use tensortap_values::ContentHasher;
 
 use crate::{
     RegionMemory, Sink, WriteError,
@@ -13,6 +17,9 @@ use crate::{
     dedup::{ContentKey, DedupTable},
     payload::{Extent, PayloadError, PayloadPath, PayloadWriter},
 };
+
+/// Bytes of a stored payload that are read at a time to prove them.
+const PROOF_BYTES: usize = 1 << 16;
 
 /// Why something is not in the files.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +52,8 @@ pub(crate) struct Store<S> {
     /// A payload was put since the last frame.
     unflushed: bool,
     dedup: DedupTable,
+    /// Stored bytes that are being proven.
+    proof: Vec<u8>,
     sync: bool,
     /// Records in the index, and counters over them.
     indexed_records: u64,
@@ -58,6 +67,7 @@ impl<S: Sink> Store<S> {
             payloads: path.writer(),
             unflushed: false,
             dedup: DedupTable::new(dedup_capacity),
+            proof: Vec::new(),
             sync,
             indexed_records: 0,
             totals: Totals::default(),
@@ -87,7 +97,7 @@ impl<S: Sink> Store<S> {
         key: Option<ContentKey>,
         from: Extent,
     ) -> Result<(u64, bool), StoreError> {
-        if let Some(offset) = self.known(key) {
+        if let Some(offset) = self.known(key)? {
             return Ok((offset, true));
         }
         let offset = self.reserve(from.bytes);
@@ -102,7 +112,7 @@ impl<S: Sink> Store<S> {
         key: Option<ContentKey>,
         content: &[u8],
     ) -> Result<(u64, bool), StoreError> {
-        if let Some(offset) = self.known(key) {
+        if let Some(offset) = self.known(key)? {
             return Ok((offset, true));
         }
         let bytes = content.len() as u64;
@@ -142,7 +152,7 @@ impl<S: Sink> Store<S> {
         key: Option<ContentKey>,
         offset: u64,
     ) -> Result<(u64, bool), StoreError> {
-        let (Some(known), Some(key)) = (self.known(key), key) else {
+        let (Some(known), Some(key)) = (self.known(key)?, key) else {
             self.remember(key, offset);
             return Ok((offset, false));
         };
@@ -155,12 +165,12 @@ impl<S: Sink> Store<S> {
     }
 
     /// Where content is that the device says is stored already.
-    pub(crate) fn already_stored(&mut self, record: &TensorRecord) -> Payload {
+    pub(crate) fn already_stored(&mut self, record: &TensorRecord) -> Result<Payload, StoreError> {
         let bytes = content_bytes(record).unwrap_or(0);
-        match self.known(Some(ContentKey { hash: record.hash, bytes })) {
+        Ok(match self.known(Some(ContentKey { hash: record.hash, bytes }))? {
             Some(offset) => Payload::Deduplicated { offset, bytes },
             None => Payload::Dropped,
-        }
+        })
     }
 
     /// Enters records in the index after their payloads have reached the file.
@@ -207,9 +217,43 @@ impl<S: Sink> Store<S> {
         self.unflushed = false;
     }
 
-    fn known(&mut self, key: Option<ContentKey>) -> Option<u64> {
-        let key = key.filter(|key| key.bytes > 0)?;
-        self.dedup.find(key)
+    /// Where equal content is stored.
+    ///
+    /// The device's hash was computed before the bytes lay in its arena, where anything may have written over them. So the
+    /// first time that another record would refer to a payload, the stored bytes are hashed: one damaged copy spoils no
+    /// record but its own, and costs a second copy.
+    fn known(&mut self, key: Option<ContentKey>) -> Result<Option<u64>, StoreError> {
+        let Some(key) = key.filter(|key| key.bytes > 0) else { return Ok(None) };
+        let Some(found) = self.dedup.find(key) else { return Ok(None) };
+        if found.proven || self.prove(key, found.offset)? {
+            return Ok(Some(found.offset));
+        }
+        self.dedup.discard(key);
+        Ok(None)
+    }
+
+    /// Whether the bytes stored there have the hash that they are known by. What cannot be read is not proven.
+    fn prove(&mut self, key: ContentKey, offset: u64) -> Result<bool, StoreError> {
+        if self.unflushed {
+            // They may still be staged. `unflushed` stays: the next frame makes them safe.
+            self.payloads.flush(self.sink.payload_file()?)?;
+        }
+        let file = self.sink.payload_file()?;
+        self.proof.resize(PROOF_BYTES, 0);
+        let mut hasher = ContentHasher::new(key.bytes);
+        while hasher.left_bytes() > 0 {
+            let (at, left) = (offset + key.bytes - hasher.left_bytes(), hasher.left_bytes());
+            let piece = usize::try_from(left).map_or(PROOF_BYTES, |left| left.min(PROOF_BYTES));
+            match pread(file, &mut self.proof[..piece], at) {
+                Ok(0) | Err(_) => return Ok(false),
+                Ok(read) => hasher.update(&self.proof[..read]),
+            }
+        }
+        let proven = hasher.finish().to_le_bytes() == key.hash;
+        if proven {
+            self.dedup.prove(key);
+        }
+        Ok(proven)
     }
 
     fn remember(&mut self, key: Option<ContentKey>, offset: u64) {

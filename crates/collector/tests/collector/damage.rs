@@ -39,6 +39,31 @@ fn a_byte_that_changes_before_it_is_drained_is_found() {
 }
 
 #[test]
+fn a_payload_that_was_damaged_in_the_arena_spoils_no_equal_one() {
+    for (mapped, look_between) in [(true, true), (true, false), (false, true), (false, false)] {
+        let rig = Rig::new(GEOMETRY, mapped);
+        let (mut collector, mut device) = (rig.collector(), rig.lane(0));
+        let right = content(9, 3000);
+        assert!(device.tensor(0, 0, &right));
+        rig.memory.write(device.arena(0) + 2999, &[!right[2999]]).unwrap();
+        for task in 1..4 {
+            if look_between {
+                collector.step().unwrap();
+            }
+            assert!(device.tensor(task, 0, &right));
+        }
+        let summary = finish(collector);
+        let dump = rig.dump();
+        for (task, record) in dump.records().enumerate() {
+            let record = record.unwrap();
+            assert_eq!(dump.payload(&record).is_ok_and(|bytes| bytes == right), task > 0, "task {task}");
+        }
+        // The damaged copy, a right one, and two that refer to the right one.
+        assert_eq!((summary.counters.bytes_written, summary.counters.deduplicated_bytes), (6000, 6000));
+    }
+}
+
+#[test]
 fn a_damaged_record_is_counted_and_the_others_arrive() {
     let rig = Rig::new(GEOMETRY, true);
     let (mut collector, mut device) = (rig.collector(), rig.lane(0));
