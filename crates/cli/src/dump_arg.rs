@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tensortap::format::{Dump, FormatError};
-use tensortap_query::ids::{IdRange, parse_range};
-use tensortap_query::{DumpSet, Member, OUTPUTS, is_run_folder};
+use tensortap_query::ids::{IdRange, holds, parse_range};
+use tensortap_query::{DumpSet, OUTPUTS, is_run_folder};
 
 use crate::error::UsageError;
 use crate::program::program;
@@ -21,6 +21,13 @@ pub struct RankArg {
     /// Dumps of these ranks, where a run folder holds those of several processes: 0, 2-3
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
     rank: Vec<IdRange>,
+}
+
+impl RankArg {
+    /// Whether a dump of this rank is meant; without ranks, all are.
+    pub fn means(&self, rank: Option<u64>) -> bool {
+        self.rank.is_empty() || rank.is_some_and(|rank| holds(&self.rank, rank))
+    }
 }
 
 /// Which of the runs that one dump holds.
@@ -38,7 +45,7 @@ pub struct DumpArg {
     #[arg(value_name = "DUMP")]
     dump: Option<PathBuf>,
     #[command(flatten)]
-    rank: RankArg,
+    pub rank: RankArg,
 }
 
 impl DumpArg {
@@ -47,12 +54,14 @@ impl DumpArg {
         DumpArg { dump, rank: rank.clone() }
     }
 
-    /// The folder of a dump that need not be whole: the path that was named, or the newest dump's.
+    /// The folder of a dump that need not be whole, or of several: the path that was named, or the newest dump's.
     pub fn path(&self) -> anyhow::Result<PathBuf> {
-        if self.rank.rank.is_empty() {
-            return Ok(self.named_or_newest()?);
-        }
-        Ok(self.open()?.dir().to_owned())
+        Ok(self.named_or_newest()?)
+    }
+
+    /// Whether this names a dump, or what should be one, and no run folder of which dumps are to be chosen.
+    pub fn is_one(&self, path: &Path) -> bool {
+        self.rank.rank.is_empty() && !is_run_folder(path)
     }
 
     fn named_or_newest(&self) -> Result<PathBuf, FormatError> {
@@ -62,11 +71,6 @@ impl DumpArg {
     /// Opens the one dump that is meant.
     pub fn open(&self) -> anyhow::Result<Dump> {
         Ok(self.open_set()?.one()?)
-    }
-
-    /// The same, with its rank.
-    pub fn open_member(&self) -> anyhow::Result<Member> {
-        Ok(self.open_set()?.one_member()?)
     }
 
     /// Opens all dumps that are meant. Where nothing has the name, those that there are stand in the hint.

@@ -23,19 +23,27 @@ pub struct Fit {
     pub dispensable: &'static [&'static str],
     /// Spaces before every line.
     pub indent: usize,
-    /// A column that has nothing to show.
-    pub hidden: Option<&'static str>,
+    /// Columns that have nothing to show.
+    hidden: [Option<&'static str>; 3],
 }
 
 impl Fit {
     /// To the terminal that standard output is, if it is one.
     pub fn terminal(dispensable: &'static [&'static str]) -> Fit {
-        Fit { width: crate::output::terminal_width(), dispensable, indent: 0, hidden: None }
+        Fit { width: crate::output::terminal_width(), dispensable, indent: 0, hidden: [None; 3] }
     }
 
     /// The same for rows of a dump: one without names has no column for them.
     pub fn of(self, dump: &Dump) -> Fit {
-        Fit { hidden: (!dump.has_names()).then_some("NAME"), ..self }
+        self.hide("NAME", !dump.has_names())
+    }
+
+    /// The same without a column that has nothing to show.
+    pub fn hide(mut self, column: &'static str, hides: bool) -> Fit {
+        if let Some(free) = self.hidden.iter_mut().find(|hidden| hides && hidden.is_none()) {
+            *free = Some(column);
+        }
+        self
     }
 
     /// The same with spaces before every line.
@@ -76,7 +84,7 @@ impl<const N: usize> Line<N> {
     pub fn fitting(columns: [Column; N], widths: [usize; N], fit: Fit) -> Line<N> {
         let mut line = Line { columns, widths: widths.map(Some), left_out: Vec::new(), fit };
         for (width, column) in line.widths.iter_mut().zip(&columns) {
-            *width = width.filter(|_| fit.hidden != Some(column.0));
+            *width = width.filter(|_| !fit.hidden.contains(&Some(column.0)));
         }
         let Some(width) = fit.width else { return line };
         for name in fit.dispensable {

@@ -25,6 +25,7 @@ mod output;
 mod parse;
 mod program;
 mod progress;
+mod ranks;
 mod select;
 mod stream_table;
 mod usage;

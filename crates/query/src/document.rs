@@ -12,6 +12,7 @@ mod record;
 mod replay;
 mod run;
 mod scenes;
+mod set;
 mod show;
 mod stats;
 
@@ -28,6 +29,7 @@ pub use record::{KernelNames, RecordDocument};
 pub use replay::{ReplayDocument, Spread, replay_verdict};
 pub use run::{DumpDocument, LiveDocument, RunDocument};
 pub use scenes::SceneDocument;
+pub use set::{OfMember, SetDocument, pass_or_fail};
 pub use show::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 pub use stats::{StatsHead, StatsRecord, StatsTail};
 

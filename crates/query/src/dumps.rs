@@ -86,6 +86,11 @@ impl DumpSet {
         &self.members
     }
 
+    /// The dumps, given away one by one.
+    pub(crate) fn into_members(self) -> impl Iterator<Item = Member> {
+        self.members.into_iter()
+    }
+
     /// Those of these ranks; without ranks, all.
     pub fn of_ranks(self, ranks: &[IdRange]) -> Result<DumpSet, QueryError> {
         if ranks.is_empty() {

@@ -3,11 +3,13 @@
 //! A new column of `list` is one more entry of [`FIELDS`].
 
 mod cells;
+mod columns;
 mod row;
 
 use tensortap::format::{ArgumentKind, Names, role_name};
 
 pub use cells::{Cells, csv_head, quote};
+pub use columns::*;
 pub use row::Row;
 pub(crate) use row::flags;
 
@@ -411,169 +413,6 @@ pub static FIELDS: [Field; 50] = [
     .of(Of::Comparison),
 ];
 
-/// What `list` shows when nobody chooses.
-pub const LIST: [&str; 13] = [
-    "index",
-    "task_id",
-    "task_name",
-    "kernels",
-    "stage",
-    "role",
-    "arg_index",
-    "kind",
-    "dtype",
-    "shape",
-    "bytes",
-    "hash",
-    "flags",
-];
-/// What `list` shows of a dump of arguments alone, whose records are those of dispatches and have no content.
-pub const LIST_DISPATCHES: [&str; 11] = [
-    "index",
-    "dispatch_id",
-    "task_name",
-    "kernels",
-    "core_id",
-    "block_idx",
-    "role",
-    "arg_index",
-    "dtype",
-    "shape",
-    "value",
-];
-/// What `list --csv` has when nobody chooses.
-pub const LIST_CSV: [&str; 18] = [
-    "index",
-    "task_id",
-    "kernels",
-    "stage",
-    "role",
-    "arg_index",
-    "kind",
-    "dtype",
-    "shape",
-    "bytes",
-    "payload",
-    "hash",
-    "value",
-    "flags",
-    "scope",
-    "task_name",
-    "arg_name",
-    "step",
-];
-/// What `stats` shows.
-pub const STATS: [&str; 18] = [
-    "index",
-    "task_id",
-    "task_name",
-    "kernels",
-    "stage",
-    "role",
-    "arg_index",
-    "dtype",
-    "shape",
-    "min",
-    "max",
-    "mean",
-    "std",
-    "zeros",
-    "nan",
-    "inf",
-    "hash",
-    "flags",
-];
-/// The same of a dump that holds several steps.
-pub const STATS_OF_STEPS: [&str; 19] = [
-    "index",
-    "step",
-    "task_id",
-    "task_name",
-    "kernels",
-    "stage",
-    "role",
-    "arg_index",
-    "dtype",
-    "shape",
-    "min",
-    "max",
-    "mean",
-    "std",
-    "zeros",
-    "nan",
-    "inf",
-    "hash",
-    "flags",
-];
-/// What `stats --csv` has.
-pub const STATS_CSV: [&str; 24] = [
-    "index",
-    "task_id",
-    "kernels",
-    "stage",
-    "role",
-    "arg_index",
-    "kind",
-    "dtype",
-    "shape",
-    "numel",
-    "min",
-    "max",
-    "mean",
-    "std",
-    "zeros",
-    "nan",
-    "inf",
-    "f16_overflow",
-    "hash",
-    "flags",
-    "scope",
-    "task_name",
-    "arg_name",
-    "step",
-];
-/// What `diff` shows.
-pub const DIFF: [&str; 12] = [
-    "name",
-    "task_name",
-    "kernels",
-    "verdict",
-    "dtype",
-    "shape",
-    "max_abs_err",
-    "unmatched_nan",
-    "max_rel_err",
-    "max_ulps",
-    "rule",
-    "evidence",
-];
-/// What `diff --csv` has.
-pub const DIFF_CSV: [&str; 23] = [
-    "index",
-    "task_id",
-    "kernels",
-    "stage",
-    "arg_index",
-    "role",
-    "dtype",
-    "shape",
-    "verdict",
-    "max_abs_err",
-    "max_finite_err",
-    "unmatched_nan",
-    "max_rel_err",
-    "rmse",
-    "max_ulps",
-    "failing",
-    "elements",
-    "evidence",
-    "reason",
-    "scope",
-    "task_name",
-    "arg_name",
-    "step",
-];
-
 /// The fields of these names.
 ///
 /// # Panics
@@ -601,7 +440,7 @@ mod tests {
     fn verbs_show_fields_of_the_table() {
         let known =
             |names: &[&str]| names.iter().all(|name| Field::named(name).is_some_and(|f| f.key == *name));
-        for names in [&LIST[..], &LIST_CSV, &STATS, &STATS_OF_STEPS, &STATS_CSV, &DIFF, &DIFF_CSV] {
+        for names in [&LIST[..], &LIST_CSV, &STATS, &STATS_CSV, &DIFF, &DIFF_CSV] {
             assert!(known(names), "{names:?}");
         }
         let needs = |names: &[&str], of: &[Of]| {

@@ -8,11 +8,11 @@ use tensortap::analysis::Work;
 use tensortap::analysis::diff::{DiffOptions, diff_dumps};
 use tensortap::format::{Dump, Record};
 use tensortap::judge::RuleBook;
-use tensortap::{DeviceMode, DumpConfig, DumpLevel, RunConfig};
+use tensortap::{DeviceMode, DumpConfig, DumpLevel, Measured, RunConfig};
 use tensortap_query::diff::{DiffReport, Sort, ranked};
 use tensortap_query::document::{DiffDocument, ListDocument, StatsHead};
 use tensortap_query::fields::{Cells, FIELDS, Field, Of, Row};
-use tensortap_query::{Rows, Selectors};
+use tensortap_query::{Part, Rows, Selectors};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -105,10 +105,16 @@ fn every_field_of_content_is_in_the_document_of_stats() -> Outcome {
     let folder = tempfile::tempdir()?;
     let dump = Dump::open(&dump(folder.path(), "d", DumpLevel::Full, false)?)?;
     let measured = tensortap::stats(&dump)?;
-    let head = StatsHead { dump: "d".into(), total: dump.len(), selected: dump.len(), bytes: 0 };
+    let head =
+        StatsHead { dump: "d".into(), total: dump.len(), selected: dump.len(), bytes: 0, dumps: Vec::new() };
     let mut out = Vec::new();
     let each = measured.clone();
-    head.write::<Box<dyn Error>>(&mut out, &dump, |show| each.into_iter().try_for_each(show), || false)?;
+    let all = Selectors::default().selection(&dump, &|_, _| {})?;
+    let parts = [Part { dump: &dump, selection: &all, rank: None }];
+    let show_each = |show: &mut dyn FnMut(usize, Measured) -> Outcome| {
+        each.into_iter().try_for_each(|measured| show(0, measured))
+    };
+    head.write::<Box<dyn Error>>(&mut out, &parts, show_each, || false)?;
     let document: Value = serde_json::from_slice(&out)?;
     let mut cells = Cells::new(&dump);
     let mut checked = 0;

@@ -6,25 +6,28 @@ mod tasks;
 mod text;
 mod wiring;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::blame::{Against, Blame, BlameOptions};
 use tensortap::analysis::labels::Label;
 use tensortap::analysis::{AnalysisError, Work};
+use tensortap::format::Dump;
 use tensortap::scene::Registry;
 
+use tensortap_query::Pair;
 use tensortap_query::blame::{BlameReport, Listing, culprits};
 use tensortap_query::document::BlameDocument;
 use tensortap_query::golden::{Golden, open};
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::{DumpArg, StepArg, golden_of};
+use crate::dump_arg::{DumpArg, StepArg};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
 use crate::progress::StepProgress;
+use crate::ranks::{self, Judged, Told};
 
 /// What `tensortap blame` takes.
 #[derive(Args)]
@@ -32,6 +35,7 @@ use crate::progress::StepProgress;
     tensortap blame --reference                    the newest dump, each task alone against its reference\n  \
     tensortap blame wrong --golden right           against the dump of a run that was right\n  \
     tensortap blame wrong --golden outputs.npz     against arrays, named as records, arguments or outputs\n  \
+    tensortap blame wrong_run --golden right_run   run folders: each rank against the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
     Exit status: 0 every task is ok or masked, 1 some task is not, 2 a dump cannot be read; 1 also when the\n\
@@ -93,10 +97,40 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
         }
         .into());
     }
-    let member = args.dump.open_member()?;
-    let golden = args.golden.as_deref().map(|path| golden_of(path, member.rank)).transpose()?;
-    let opened = golden.as_deref().map(open).transpose()?;
-    let dump = member.dump;
+    let set = args.dump.open_set()?;
+    let folder = set.path().to_owned();
+    let pairs = ranks::pairs(set, args.golden.as_deref(), &args.dump.rank)?;
+    if let [Pair::Held { member, golden }] = pairs.as_slice() {
+        return judge(args, registry, &member.dump, golden.as_deref(), output, |report| {
+            if output.json {
+                output.document(&BlameDocument::of(&report.found, report.listing))?;
+            } else {
+                output.text(&report.text()?)?;
+            }
+            Ok(if report.found.passes { Exit::Good } else { Exit::Difference })
+        });
+    }
+    ranks::judge_each(&folder, pairs, args.compare.allow_unmatched, output, |member, golden| {
+        judge(args, registry, &member.dump, golden, output, |report| {
+            let told = match output.json {
+                true => Told::Document(BlameDocument::of(&report.found, report.listing)),
+                false => Told::Text(report.text()?),
+            };
+            Ok(Judged { passes: report.found.passes, headline: headline::headline(&report), told })
+        })
+    })
+}
+
+/// Labels the tasks of one dump, and gives what came of it to the function that it takes.
+fn judge<T>(
+    args: &BlameArgs,
+    registry: &Registry,
+    dump: &Dump,
+    golden: Option<&Path>,
+    output: Output,
+    tell: impl FnOnce(Report<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let opened = golden.map(open).transpose()?;
     let against = match &opened {
         Some(Golden::Dump(golden)) => Against::Golden(golden),
         Some(Golden::Files(arrays)) => Against::Arrays(arrays),
@@ -115,31 +149,28 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
         scene: registry.find(&dump.info().scene),
         work: Work { threads: args.jobs.get(), progress: &show },
     };
-    let blame = Blame::of(&dump, &against, &options)?;
-    let culprits = culprits(&blame, &dump, &against, &options)?;
+    let blame = Blame::of(dump, &against, &options)?;
+    let culprits = culprits(&blame, dump, &against, &options)?;
     drop(progress);
-    let suspects_orchestration = blame.suspects_orchestration(&dump);
+    let suspects_orchestration = blame.suspects_orchestration(dump);
     let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration;
     let right = opened.as_ref().and_then(Golden::dump);
-    let other_scene = right.and_then(|golden| golden::other_scene(&dump, golden));
-    let other_params = right.and_then(|golden| golden::other_params(&dump, golden));
+    let other_scene = right.and_then(|golden| golden::other_scene(dump, golden));
+    let other_params = right.and_then(|golden| golden::other_params(dump, golden));
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
-    let golden =
-        golden.map(|path| right.map_or(path, |golden| golden.dir().to_owned()).display().to_string());
-    let all = args.all;
+    let golden = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let listing = Listing { only: &args.only, limit: args.limit };
-    let found = BlameReport { dump: &dump, golden, blame: &blame, culprits, passes };
-    let allow_unmatched = args.compare.allow_unmatched;
-    let report =
-        Report { found, other_scene, remarks, all, allow_unmatched, listing, suspects_orchestration };
-    if output.json {
-        output.document(&BlameDocument::of(&report.found, listing))?;
-    } else {
+    let found = BlameReport { dump, golden, blame: &blame, culprits, passes };
+    let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
+    tell(Report { found, other_scene, remarks, all, allow_unmatched, listing, suspects_orchestration })
+}
+
+impl Report<'_> {
+    fn text(&self) -> anyhow::Result<String> {
         let mut text = Vec::new();
-        text::write(&mut text, &report)?;
-        output.text(&String::from_utf8_lossy(&text))?;
+        text::write(&mut text, self)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
-    Ok(if passes { Exit::Good } else { Exit::Difference })
 }
 
 fn labels() -> impl TypedValueParser<Value = Label> {

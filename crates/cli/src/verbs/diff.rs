@@ -3,32 +3,36 @@
 mod outputs;
 mod repeat;
 mod text;
-mod unlike;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::Value;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
-use tensortap::judge::Verdict;
+use tensortap::judge::{Evidence, Verdict};
 use tensortap::scene::Registry;
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::{DumpArg, RankArg, golden_of, quoted};
+use crate::dump_arg::{DumpArg, RankArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
 use crate::program::program;
 use crate::progress::StepProgress;
+use crate::ranks::{self, Judged, Told};
 use crate::select::SelectArgs;
+use tensortap_query::Pair;
 use tensortap_query::diff::{DiffReport, Sort, details, ranked};
 use tensortap_query::document::{DiffDocument, verdict_word};
-use tensortap_query::fields::{Cells, DIFF_CSV, Row, csv_head, fields};
+use tensortap_query::fields::{Cells, DIFF_CSV, Field, Row, csv_head, fields};
 use tensortap_query::golden::{Golden, open};
+use tensortap_query::number::counted_in;
+use tensortap_query::words::printable;
 
 /// What `tensortap diff` takes.
 #[derive(Args)]
@@ -38,7 +42,8 @@ use tensortap_query::golden::{Golden, open};
     tensortap diff wrong right --sort error --limit 5\n  \
     tensortap diff wrong golden.npz --csv          against arrays named as `export` names them\n  \
     tensortap diff wrong --scene-golden            what the run left in its outputs, against its scene\n  \
-    tensortap diff --repeat-check first second     tasks that made something else of the same inputs\n\n\
+    tensortap diff --repeat-check first second     tasks that made something else of the same inputs\n  \
+    tensortap diff wrong_run right_run             run folders: each rank against the same rank\n\n\
     Exit status: 0 everything is within its rule, 1 something is not, 2 a dump cannot be read")]
 pub struct DiffArgs {
     /// The dump and what it is compared with: a dump, a folder or a file of .npy, .npz or .safetensors arrays.
@@ -95,6 +100,8 @@ struct Report<'a> {
     allow_unmatched: bool,
     /// The command that goes on from here.
     next: Option<String>,
+    /// Why selectors left nothing to compare.
+    why_empty: Option<String>,
 }
 
 /// The records that machines are given.
@@ -113,36 +120,62 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
     if args.scene_golden {
         return outputs::run(args, registry, output);
     }
-    let (member, golden_path) = match args.paths.as_slice() {
-        [golden] => (DumpArg::named(None, &args.rank).open_member()?, golden),
-        [dump, golden] => (DumpArg::named(Some(dump.clone()), &args.rank).open_member()?, golden),
+    let (dump, golden) = match args.paths.as_slice() {
+        [golden] => (None, golden),
+        [dump, golden] => (Some(dump.clone()), golden),
         _ => return Err(too_many().into()),
     };
-    let golden_path = &golden_of(golden_path, member.rank)?;
-    let dump = member.dump;
-    let golden_name = golden_path.display().to_string();
+    let set = DumpArg::named(dump, &args.rank).open_set()?;
+    let folder = set.path().to_owned();
+    let pairs = ranks::pairs(set, Some(golden), &args.rank)?;
+    if let [Pair::Held { member, golden: Some(golden) }] = pairs.as_slice() {
+        return compare(args, &member.dump, golden, output, |report| {
+            print(&report, args, output)?;
+            Ok(if report.diff.passes { Exit::Good } else { Exit::Difference })
+        });
+    }
+    let mut has_head = false;
+    ranks::judge_each(&folder, pairs, args.compare.allow_unmatched, output, |member, held_against| {
+        compare(args, &member.dump, held_against.unwrap_or(golden), output, |report| {
+            let told = report.told(args, output, member.rank, !std::mem::replace(&mut has_head, true))?;
+            Ok(Judged { passes: report.diff.passes, headline: report.headline(), told })
+        })
+    })
+}
+
+/// Compares the records of one dump, and gives what came of it to the function that it takes.
+fn compare<T>(
+    args: &DiffArgs,
+    dump: &Dump,
+    golden_path: &Path,
+    output: Output,
+    tell: impl FnOnce(Report<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let golden = open(golden_path)?;
-    let selection = args.select.selection(&dump, output)?;
+    let golden_name = golden_path.display().to_string();
+    let selection = args.select.selection(dump, output)?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
-    let options = args.options(&dump, &show)?;
-    let records: Vec<Record> = selection.records(&dump).collect::<Result<_, _>>()?;
+    let options = args.options(dump, &show)?;
+    let records: Vec<Record> = selection.records(dump).collect::<Result<_, _>>()?;
     if records.is_empty() && !selection.is_all() && !dump.is_empty() {
-        let why = selection.why_empty(&dump)?;
+        let why_empty = Some(selection.why_empty(dump)?);
         drop(progress);
-        return empty(&dump, golden_name, &why, args, output);
+        // Nothing was selected, which is no difference.
+        let (diff, details) = (&Diff::default(), HashMap::new());
+        let diff =
+            DiffReport { dump, golden: golden_name, diff, details, passes: true, unlike: None, hint: None };
+        return tell(Report { why_empty, ..args.report(diff) });
     }
-    let diff = golden.diff(&dump, &records, &options)?;
-    let details = details(&dump, &golden, &diff, args.sort, &options)?;
+    let diff = golden.diff(dump, &records, &options)?;
+    let details = details(dump, &golden, &diff, args.sort, &options)?;
     drop(progress);
     let passes = diff.passes(args.compare.allow_unmatched);
-    let next = (!passes).then(|| next_step(&dump, &golden));
-    let unlike = golden.dump().and_then(|golden| unlike::runs(&dump, golden));
-    let hint = unlike::hint(&golden, &diff, args.compare.golden_dtype);
-    let diff = DiffReport { dump: &dump, golden: golden_name, diff: &diff, details, passes, unlike, hint };
-    let report = Report { next, ..args.report(diff) };
-    print(&report, args, output)?;
-    Ok(if passes { Exit::Good } else { Exit::Difference })
+    let next = (!passes).then(|| next_step(dump, &golden));
+    let unlike = golden.dump().and_then(|golden| unlike_runs(dump, golden));
+    let hint = dtype_hint(&golden, &diff, args.compare.golden_dtype);
+    let diff = DiffReport { dump, golden: golden_name, diff: &diff, details, passes, unlike, hint };
+    tell(Report { next, ..args.report(diff) })
 }
 
 impl DiffArgs {
@@ -155,6 +188,7 @@ impl DiffArgs {
             sort: self.sort,
             allow_unmatched: self.compare.allow_unmatched,
             next: None,
+            why_empty: None,
         }
     }
 
@@ -177,6 +211,52 @@ fn next_step(dump: &Dump, golden: &Golden) -> String {
     }
 }
 
+/// Says that dump and golden are of different scenes or parameters; nothing when they are not, or when one does not say.
+fn unlike_runs(dump: &Dump, golden: &Dump) -> Option<String> {
+    let (ours, theirs) = (dump.info(), golden.info());
+    if dump.format().is_foreign() || golden.format().is_foreign() {
+        return None;
+    }
+    if ours.scene != theirs.scene {
+        let (ours, theirs) = (printable(&ours.scene), printable(&theirs.scene));
+        return Some(format!("different scenes: the dump is of {ours}, the golden of {theirs}"));
+    }
+    let names: BTreeSet<&String> = ours.params.keys().chain(theirs.params.keys()).collect();
+    let differing: Vec<String> = names
+        .into_iter()
+        .filter(|name| ours.params.get(*name) != theirs.params.get(*name))
+        .map(|name| {
+            let [ours, theirs] = [&ours.params, &theirs.params].map(|params| value(params.get(name)));
+            printable(&format!("{name} is {ours} in the dump, {theirs} in the golden")).into_owned()
+        })
+        .collect();
+    (!differing.is_empty()).then(|| format!("different parameters: {}", differing.join("; ")))
+}
+
+fn value(value: Option<&Value>) -> String {
+    match value {
+        None => "missing".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Names the option that compares floats of different dtypes, where that is what failed.
+fn dtype_hint(golden: &Golden, diff: &Diff, allowed: bool) -> Option<String> {
+    let is_refused = |row: &&DiffRow| {
+        let unmeasured = matches!(row.outcome.evidence, Evidence::None(_));
+        row.outcome.verdict == Verdict::Outside
+            && unmeasured
+            && row.record.dtype.is_float()
+            && golden.dtype(row).is_some_and(|theirs| theirs != row.record.dtype && theirs.is_float())
+    };
+    let refused = diff.rows.iter().filter(|_| !allowed).filter(is_refused).count();
+    let records = counted_in(refused as u64, "record has", "records have");
+    (refused > 0).then(|| {
+        format!("{records} another float dtype in the golden; --golden-dtype compares across float dtypes")
+    })
+}
+
 fn verdicts() -> impl TypedValueParser<Value = Verdict> {
     const VERDICTS: [Verdict; 3] = [Verdict::Within, Verdict::Outside, Verdict::Unknown];
     PossibleValuesParser::new(VERDICTS.map(verdict_word)).try_map(|word| {
@@ -192,11 +272,21 @@ fn sorts() -> impl TypedValueParser<Value = Sort> {
 /// Writes every record, in the order asked for.
 fn write_csv(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let columns = fields(DIFF_CSV);
-    let mut cells = Cells::new(report.diff.dump);
     writeln!(out, "{}", csv_head(&columns))?;
+    write_csv_rows(out, report, &columns, None)
+}
+
+fn write_csv_rows(
+    out: &mut dyn Write,
+    report: &Report<'_>,
+    columns: &[&Field],
+    rank: Option<u64>,
+) -> anyhow::Result<()> {
+    let mut cells = Cells::new(report.diff.dump);
+    cells.rank = rank;
     for row in listed(report) {
         let mut line = String::new();
-        cells.write_csv(&columns, &Row::compared(row), &mut line);
+        cells.write_csv(columns, &Row::compared(row), &mut line);
         writeln!(out, "{line}")?;
     }
     Ok(())
@@ -208,30 +298,46 @@ fn print(report: &Report<'_>, args: &DiffArgs, output: Output) -> anyhow::Result
     } else if args.csv {
         output.stream(|out| write_csv(out, report))
     } else {
-        let mut text = Vec::new();
-        text::write(&mut text, report)?;
-        output.text(&String::from_utf8_lossy(&text))
+        output.text(&report.text()?)
     }
 }
 
-/// Nothing was selected, which is no difference.
-fn empty(dump: &Dump, golden: String, why: &str, args: &DiffArgs, output: Output) -> anyhow::Result<Exit> {
-    if output.json || args.csv {
-        let nothing = Diff::default();
-        let report = DiffReport {
-            dump,
-            golden,
-            diff: &nothing,
-            details: HashMap::new(),
-            passes: true,
-            unlike: None,
-            hint: None,
-        };
-        print(&args.report(report), args, output)?;
-    } else {
-        output.text(&format!("{why}\n"))?;
+impl Report<'_> {
+    /// What there is to say of one of several dumps. Only the first has the names of the columns.
+    fn told(
+        &self,
+        args: &DiffArgs,
+        output: Output,
+        rank: Option<u64>,
+        is_first: bool,
+    ) -> anyhow::Result<Told<DiffDocument>> {
+        if output.json {
+            return Ok(Told::Document(DiffDocument::of(&self.diff, &listed(self))));
+        }
+        if !args.csv {
+            return Ok(Told::Text(self.text()?));
+        }
+        let columns: Vec<&Field> = fields(["rank"]).into_iter().chain(fields(DIFF_CSV)).collect();
+        let mut lines = Vec::new();
+        if is_first {
+            writeln!(lines, "{}", csv_head(&columns))?;
+        }
+        write_csv_rows(&mut lines, self, &columns, rank)?;
+        Ok(Told::Lines(String::from_utf8_lossy(&lines).into_owned()))
     }
-    Ok(Exit::Good)
+
+    fn text(&self) -> anyhow::Result<String> {
+        if let Some(why) = &self.why_empty {
+            return Ok(format!("{why}\n"));
+        }
+        let mut text = Vec::new();
+        text::write(&mut text, self)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn headline(&self) -> String {
+        self.why_empty.clone().unwrap_or_else(|| text::headline(&self.diff))
+    }
 }
 
 fn too_many() -> UsageError {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tensortap::format::{Repair, repair, repair_without_payloads};
 
-use tensortap_query::document::RepairDocument;
+use tensortap_query::document::{OfMember, RepairDocument, SetDocument};
 
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::Exit;
@@ -17,6 +17,7 @@ use tensortap_query::number::{bytes, counted};
 #[command(after_help = "Examples:\n  \
     tensortap repair                   the newest dump under outputs/\n  \
     tensortap repair my_dump\n  \
+    tensortap repair run_folder        every dump in it, one for each rank\n  \
     tensortap repair --without-payloads my_dump        tensor_dump.bin is lost for good\n\n\
     What can be read stays; what cannot is cut off and counted. Where the index was damaged and the manifest has more, \
     the manifest stays and the index is set aside. Whatever is replaced is kept beside it as FILE.old. A dump that is whole is left alone, one that is \
@@ -33,11 +34,34 @@ pub struct RepairArgs {
 /// Repairs the dump and tells what was done.
 pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
     let path = args.dump.path()?;
-    let done = if args.without_payloads { repair_without_payloads(&path) } else { repair(&path) }?;
+    let repair = if args.without_payloads { repair_without_payloads } else { repair };
+    if args.dump.is_one(&path) {
+        return one(&repair(&path)?, output);
+    }
+    let set = args.dump.open_set()?;
+    if let [member] = set.members() {
+        return one(&repair(member.dump.dir())?, output);
+    }
+    let mut dumps = Vec::new();
+    for member in set.members() {
+        let done = repair(member.dump.dir())?;
+        if output.json {
+            dumps.push(OfMember::new(member, RepairDocument::of(&done)));
+        } else {
+            output.text(&format!("{}, {}", member.name(), text(&done)))?;
+        }
+    }
     if output.json {
-        output.document(&RepairDocument::of(&done))?;
+        output.document(&SetDocument { dump: path.display().to_string(), verdict: None, dumps })?;
+    }
+    Ok(Exit::Good)
+}
+
+fn one(done: &Repair, output: Output) -> anyhow::Result<Exit> {
+    if output.json {
+        output.document(&RepairDocument::of(done))?;
     } else {
-        output.text(&text(&done))?;
+        output.text(&text(done))?;
     }
     Ok(Exit::Good)
 }

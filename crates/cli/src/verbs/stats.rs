@@ -7,7 +7,6 @@ use std::io::{IsTerminal, Write};
 
 use clap::Args;
 use tensortap::Measured;
-use tensortap::format::Dump;
 
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
@@ -15,9 +14,9 @@ use crate::output::Output;
 use crate::parse::{JobsArg, whole};
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
-use tensortap_query::Selection;
-use tensortap_query::document::StatsHead;
-use tensortap_query::fields::{Cells, Row, STATS_CSV, csv_head, fields};
+use tensortap_query::document::{OfMember, StatsHead};
+use tensortap_query::fields::{Cells, Field, Row, STATS_CSV, csv_head, fields};
+use tensortap_query::{DumpSet, Member, Part, Selection};
 
 /// What `tensortap stats` takes.
 #[derive(Args)]
@@ -66,40 +65,49 @@ struct Seen {
 
 /// Measures the records and prints each as it is done.
 pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
-    let dump = args.dump.open()?;
-    let selection = args.select.selection(&dump, output)?;
+    let set = args.dump.open_set()?;
+    let selected = |member: &Member| args.select.selection(&member.dump, output);
+    let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
+    let parts = set.members().iter().zip(&selections);
+    let parts: Vec<Part<'_>> =
+        parts.map(|(Member { dump, rank, .. }, selection)| Part { dump, selection, rank: *rank }).collect();
     let limit = args.limit.unwrap_or(u64::MAX);
-    let extent = extent(&dump, &selection, if args.only_flagged { u64::MAX } else { limit })?;
+    let extents = extents(&parts, if args.only_flagged { u64::MAX } else { limit })?;
+    let extent = Extent {
+        records: extents.iter().map(|extent| extent.records).sum(),
+        bytes: extents.iter().map(|extent| extent.bytes).fold(0, u64::saturating_add),
+    };
     let seen = Seen::default();
     let progress = ByteProgress::new(output, extent.bytes);
-    let measure = |each: &mut dyn FnMut(Measured) -> anyhow::Result<()>| {
-        let wanted =
-            if args.only_flagged { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        let records = selection.records(&dump).take(wanted).take_while(|_| seen.shown.get() < limit);
+    let measure = |each: &mut dyn FnMut(usize, Measured) -> anyhow::Result<()>| {
         let advance = |bytes| progress.advance(bytes);
-        tensortap::stats_each(&dump, records, Some(args.jobs.get()), &advance, |measured| {
-            // Others are measured at the same time as the last that is shown.
-            if seen.shown.get() == limit {
-                return Ok(());
-            }
-            if seen.shows(&measured, args.only_flagged) { each(measured) } else { Ok(()) }
+        parts.iter().enumerate().try_for_each(|(place, part)| {
+            let left = limit - seen.shown.get();
+            let wanted =
+                if args.only_flagged { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
+            let records = part.selection.records(part.dump).take(wanted);
+            let records = records.take_while(|_| seen.shown.get() < limit);
+            tensortap::stats_each(part.dump, records, Some(args.jobs.get()), &advance, |measured| {
+                // Others are measured at the same time as the last that is shown.
+                if seen.shown.get() == limit {
+                    return Ok(());
+                }
+                if seen.shows(&measured, args.only_flagged) { each(place, measured) } else { Ok(()) }
+            })
         })
     };
     let write = |out: &mut dyn Write| {
         if output.json {
-            let head = StatsHead {
-                dump: dump.dir().display().to_string(),
-                total: dump.len(),
-                selected: extent.records,
-                bytes: extent.bytes,
-            };
-            head.write(out, &dump, measure, || seen.is_cut(&extent))
+            head(&set, &extents, &extent).write(out, &parts, measure, || seen.is_cut(&extent))
         } else if args.csv {
-            write_csv(out, &dump, measure)
+            write_csv(out, &parts, measure)
         } else {
-            table::write(out, &dump, &extent, &seen, args.only_flagged, measure)?;
-            let why = (extent.records == 0 && !dump.is_empty()).then(|| selection.why_empty(&dump));
-            Ok(why.transpose()?.map_or(Ok(()), |why| writeln!(out, "{why}"))?)
+            table::write(out, &parts, &extent, &seen, args.only_flagged, measure)?;
+            let nothing = parts.iter().filter(|part| extent.records == 0 && !part.dump.is_empty());
+            for part in nothing.take(1) {
+                writeln!(out, "{}", part.selection.why_empty(part.dump)?)?;
+            }
+            Ok(())
         }
     };
     if !std::io::stdout().is_terminal() {
@@ -114,21 +122,53 @@ pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// Gives every record, measured, to the function that it takes.
-trait EachMeasured: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()> {}
-impl<F: FnOnce(&mut dyn FnMut(Measured) -> anyhow::Result<()>) -> anyhow::Result<()>> EachMeasured for F {}
+/// Gives every record, measured, to the function that it takes, with the place of its part.
+trait EachMeasured: FnOnce(&mut dyn FnMut(usize, Measured) -> anyhow::Result<()>) -> anyhow::Result<()> {}
+impl<F: FnOnce(&mut dyn FnMut(usize, Measured) -> anyhow::Result<()>) -> anyhow::Result<()>> EachMeasured
+    for F
+{
+}
 
-/// Reads the index once more rather than keep records in memory.
-fn extent(dump: &Dump, selection: &Selection, limit: u64) -> anyhow::Result<Extent> {
-    let mut extent = Extent { records: 0, bytes: 0 };
-    for record in selection.records(dump) {
-        let bytes = record?.readable_bytes();
-        if extent.records < limit {
-            extent.bytes = extent.bytes.saturating_add(bytes);
-        }
-        extent.records += 1;
+/// Reads each index once more rather than keep records in memory. The limit is for all dumps together.
+fn extents(parts: &[Part<'_>], limit: u64) -> anyhow::Result<Vec<Extent>> {
+    let mut left = limit;
+    parts
+        .iter()
+        .map(|part| {
+            let mut extent = Extent { records: 0, bytes: 0 };
+            for record in part.selection.records(part.dump) {
+                let bytes = record?.readable_bytes();
+                if extent.records < left {
+                    extent.bytes = extent.bytes.saturating_add(bytes);
+                }
+                extent.records += 1;
+            }
+            left = left.saturating_sub(extent.records);
+            Ok(extent)
+        })
+        .collect()
+}
+
+/// What stands before the records: of several dumps the sums, then each.
+fn head(set: &DumpSet, extents: &[Extent], all: &Extent) -> StatsHead {
+    let of = |member: &Member, extent: &Extent| StatsHead {
+        dump: member.dump.dir().display().to_string(),
+        total: member.dump.len(),
+        selected: extent.records,
+        bytes: extent.bytes,
+        dumps: Vec::new(),
+    };
+    if let ([member], [extent]) = (set.members(), extents) {
+        return of(member, extent);
     }
-    Ok(extent)
+    let members = set.members().iter().zip(extents);
+    StatsHead {
+        dump: set.path().display().to_string(),
+        total: set.members().iter().map(|member| member.dump.len()).sum(),
+        selected: all.records,
+        bytes: all.bytes,
+        dumps: members.map(|(member, extent)| OfMember::new(member, of(member, extent))).collect(),
+    }
 }
 
 impl Seen {
@@ -148,14 +188,15 @@ impl Seen {
 }
 
 /// Writes a line of names, then one for each record. What is not known is empty.
-fn write_csv(out: &mut dyn Write, dump: &Dump, source: impl EachMeasured) -> anyhow::Result<()> {
-    let columns = fields(STATS_CSV);
+fn write_csv(out: &mut dyn Write, parts: &[Part<'_>], source: impl EachMeasured) -> anyhow::Result<()> {
+    let rank = fields(["rank"]).into_iter().filter(|_| parts.len() > 1);
+    let columns: Vec<&Field> = rank.chain(fields(STATS_CSV)).collect();
     writeln!(out, "{}", csv_head(&columns))?;
-    let mut cells = Cells::new(dump);
+    let mut cells: Vec<Cells<'_>> = parts.iter().map(Cells::of).collect();
     let mut line = String::new();
-    source(&mut |measured| {
+    source(&mut |part, measured| {
         line.clear();
-        cells.write_csv(&columns, &Row::measured(&measured), &mut line);
+        cells[part].write_csv(&columns, &Row::measured(&measured), &mut line);
         Ok(writeln!(out, "{line}")?)
     })
 }

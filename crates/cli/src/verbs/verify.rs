@@ -6,14 +6,16 @@ use tensortap::format::{Dump, Findings, Tail, verify};
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
 use crate::output::{self, Output};
-use tensortap_query::document::{VerifyDocument, why_unverifiable};
+use tensortap_query::document::{OfMember, SetDocument, VerifyDocument, why_unverifiable};
 use tensortap_query::number::{counted, grouped};
+use tensortap_query::{DumpSet, Member};
 
 /// What `tensortap verify` takes.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tensortap verify                   the newest dump under outputs/\n  \
-    tensortap verify my_dump --json\n\n\
+    tensortap verify my_dump --json\n  \
+    tensortap verify run_folder        every dump in it, one for each rank\n\n\
     Exit status: 0 nothing is wrong (unverifiable: nothing could be checked either), 1 something is, 2 the dump cannot be read")]
 pub struct VerifyArgs {
     #[command(flatten)]
@@ -22,14 +24,45 @@ pub struct VerifyArgs {
 
 /// Checks every hash, offset and counter.
 pub fn run(args: &VerifyArgs, output: Output) -> anyhow::Result<Exit> {
-    let dump = args.dump.open()?;
-    let findings = verify(&dump)?;
-    if output.json {
-        output.document(&VerifyDocument::of(&dump, &findings))?;
-    } else {
-        output.text(&text(&dump, &findings))?;
+    let set = args.dump.open_set()?;
+    let found: Vec<Findings> =
+        set.members().iter().map(|member| verify(&member.dump)).collect::<Result<_, _>>()?;
+    match (set.members(), found.as_slice()) {
+        ([Member { dump, .. }], [findings]) if output.json => {
+            output.document(&VerifyDocument::of(dump, findings))?;
+        }
+        ([Member { dump, .. }], [findings]) => output.text(&text(dump, findings))?,
+        _ if output.json => output.document(&set_document(&set, &found))?,
+        _ => output.text(&set_text(&set, &found))?,
     }
-    Ok(if findings.is_ok() { Exit::Good } else { Exit::Difference })
+    Ok(if found.iter().all(Findings::is_ok) { Exit::Good } else { Exit::Difference })
+}
+
+/// The verdict over all dumps of a run.
+fn word_of(found: &[Findings]) -> &'static str {
+    let has = |word: &str| found.iter().any(|findings| findings.word() == word);
+    ["bad", "ok"].into_iter().find(|word| has(word)).unwrap_or("unverifiable")
+}
+
+fn set_document<'a>(set: &DumpSet, found: &'a [Findings]) -> SetDocument<VerifyDocument<'a>> {
+    let of_member = |(member, findings): (&Member, &'a Findings)| {
+        OfMember::new(member, VerifyDocument::of(&member.dump, findings))
+    };
+    SetDocument {
+        dump: set.path().display().to_string(),
+        verdict: Some(word_of(found)),
+        dumps: set.members().iter().zip(found).map(of_member).collect(),
+    }
+}
+
+/// The verdict over all, then each dump by its name.
+fn set_text(set: &DumpSet, found: &[Findings]) -> String {
+    let word = output::verdict(&word_of(found).to_uppercase(), found.iter().all(Findings::is_ok));
+    let mut all = format!("{}: {word}, {}\n", set.path().display(), counted(found.len() as u64, "dump"));
+    for (member, findings) in set.members().iter().zip(found) {
+        all += &format!("{}, {}", member.name(), text(&member.dump, findings));
+    }
+    all
 }
 
 fn text(dump: &Dump, findings: &Findings) -> String {

@@ -225,7 +225,7 @@ fn a_run_folder_with_a_dump_for_each_process_is_listed_whole_or_by_rank() {
     assert_eq!(listed["records"][20]["rank"], 1);
     let text = folder.good("list r").stdout;
     assert!(text.contains("RANK") && text.contains("54 records: 39 tensors"), "{text}");
-    let several = folder.tensortap("stats r");
+    let several = folder.tensortap("show r 3");
     assert_eq!(several.code, Some(2));
     assert!(
         several.stderr.contains("rank 0, rank 1, pid 77") && several.stderr.contains("--rank N"),

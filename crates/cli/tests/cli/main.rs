@@ -29,6 +29,7 @@ mod peers;
 mod repair;
 mod run;
 mod scenes;
+mod sets;
 mod show;
 mod stats;
 mod steps;

@@ -7,13 +7,15 @@ use tensortap::Measured;
 use tensortap::format::{Dump, Record, StatsDocument};
 
 use super::record::{KernelNames, RecordDocument};
+use super::set::OfMember;
 use super::{Lines, begin_records};
+use crate::Part;
 use crate::fields::Row;
 
 /// All that stands before the records.
 #[derive(Serialize)]
 pub struct StatsHead {
-    /// Folder of the dump.
+    /// Folder of the dump, or of several.
     pub dump: String,
     /// Records of the dump.
     pub total: u64,
@@ -21,6 +23,9 @@ pub struct StatsHead {
     pub selected: u64,
     /// Bytes to be read for those that may be shown.
     pub bytes: u64,
+    /// Each of several dumps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dumps: Vec<OfMember<StatsHead>>,
 }
 
 /// What stands behind the records: how many were flagged, and whether a limit left out any.
@@ -62,11 +67,12 @@ impl<'a> StatsRecord<'a> {
         record: &'a Record,
         measured: &'a Measured,
         kernels: &'a [String],
+        rank: Option<u64>,
     ) -> StatsRecord<'a> {
         let range = measured.summary.and_then(|summary| summary.exact_range);
         let scalar = measured.summary.filter(|_| record.scalar_bits.is_some());
         StatsRecord {
-            record: RecordDocument::of(dump, &Row { record, ..Row::measured(measured) }, kernels, None),
+            record: RecordDocument::of(dump, &Row { record, ..Row::measured(measured) }, kernels, rank),
             scalar_stats: scalar.map(|summary| StatsDocument(summary.stats)),
             f16_overflow: measured.summary.filter(|_| measured.from_payload).map(|s| s.f16_overflow),
             exact_min: range.map(|(min, _)| min.to_string()),
@@ -76,23 +82,27 @@ impl<'a> StatsRecord<'a> {
 }
 
 impl StatsHead {
-    /// Writes the document: the head, a line for each record that `source` gives, and how many of them were flagged.
-    /// `is_cut` says afterwards whether a limit left out any.
+    /// Writes the document: the head, a line for each record that `source` gives with the place of its part, and how many of
+    /// them were flagged. `is_cut` says afterwards whether a limit left out any.
     pub fn write<E: From<io::Error>>(
         &self,
         out: &mut dyn Write,
-        dump: &Dump,
-        source: impl FnOnce(&mut dyn FnMut(Measured) -> Result<(), E>) -> Result<(), E>,
+        parts: &[Part<'_>],
+        source: impl FnOnce(&mut dyn FnMut(usize, Measured) -> Result<(), E>) -> Result<(), E>,
         is_cut: impl FnOnce() -> bool,
     ) -> Result<(), E> {
         begin_records(out, self)?;
         let mut lines = Lines::new();
-        let mut kernels = KernelNames::new(dump.info());
+        let mut kernels: Vec<KernelNames<'_>> =
+            parts.iter().map(|part| KernelNames::new(part.dump.info())).collect();
+        // A dump alone has no rank among others.
+        let rank = |part: usize| parts[part].rank.filter(|_| parts.len() > 1);
         let mut flagged = 0;
-        source(&mut |measured| {
+        source(&mut |part, measured| {
             flagged += u64::from(measured.is_flagged());
-            let record = with_stats(&measured);
-            Ok(lines.put(out, &StatsRecord::of(dump, &record, &measured, kernels.of(&measured.record)))?)
+            let (dump, record) = (parts[part].dump, with_stats(&measured));
+            let kernels = kernels[part].of(&measured.record);
+            Ok(lines.put(out, &StatsRecord::of(dump, &record, &measured, kernels, rank(part)))?)
         })?;
         let StatsTail { flagged, cut } = StatsTail { flagged, cut: is_cut() };
         Ok(writeln!(out, "\n  ],\n  \"flagged\": {flagged},\n  \"cut\": {cut}\n}}")?)

@@ -23,11 +23,10 @@ const DISPENSABLE: [&str; 8] = ["DTYPE", "SHAPE", "RULE", "NAME", "MAX REL", "MA
 
 /// Writes the report.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
-    let DiffReport { dump, golden, diff, passes, unlike, hint, .. } = &report.diff;
-    let word = output::verdict(if *passes { "PASS" } else { "FAIL" }, *passes);
-    let failing = diff.rows.iter().filter(|r| r.outcome.verdict == Verdict::Outside).count();
+    let DiffReport { dump, golden, diff, unlike, hint, .. } = &report.diff;
+    let failing = failing(diff);
     let identical = diff.rows.iter().filter(|r| r.outcome.evidence == Evidence::Identical).count();
-    writeln!(out, "{word}: {}", what(diff, failing))?;
+    writeln!(out, "{}", headline(&report.diff))?;
     if let Some(unlike) = unlike {
         writeln!(out, "  {unlike}")?;
     }
@@ -51,6 +50,16 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
         writeln!(out, "\nwhich task is wrong: {next}")?;
     }
     Ok(())
+}
+
+/// The verdict in a line.
+pub fn headline(report: &DiffReport<'_>) -> String {
+    let word = output::verdict(if report.passes { "PASS" } else { "FAIL" }, report.passes);
+    format!("{word}: {}", what(report.diff, failing(report.diff)))
+}
+
+fn failing(diff: &Diff) -> usize {
+    diff.rows.iter().filter(|row| row.outcome.verdict == Verdict::Outside).count()
 }
 
 fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {

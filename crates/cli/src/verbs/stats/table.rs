@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use tensortap::format::Dump;
 use tensortap::{Flag, Measured};
-use tensortap_query::fields::{Cells, Field, Row, STATS, STATS_OF_STEPS, fields};
+use tensortap_query::Part;
+use tensortap_query::fields::{Cells, Row, STATS, fields};
 use tensortap_query::number::{bytes, counted, grouped};
 use tensortap_query::words::{printable, what_ran};
 
@@ -30,37 +30,40 @@ struct Counts {
 /// Writes rows and foot.
 pub fn write(
     out: &mut dyn Write,
-    dump: &Dump,
+    parts: &[Part<'_>],
     extent: &Extent,
     seen: &Seen,
     only_flagged: bool,
     source: impl EachMeasured,
 ) -> anyhow::Result<()> {
-    writeln!(out, "{}: {}\n", dump.dir().display(), printable(&what_ran(dump)))?;
-    let fit = Fit::terminal(&DISPENSABLE).of(dump);
-    let counts = if dump.steps().len() > 1 {
-        rows(out, dump, fields(STATS_OF_STEPS), fit, source)?
-    } else {
-        rows(out, dump, fields(STATS), fit, source)?
-    };
-    Ok(write!(out, "{}", counts.text(dump, extent, seen, only_flagged))?)
+    for Part { dump, .. } in parts {
+        writeln!(out, "{}: {}", dump.dir().display(), printable(&what_ran(dump)))?;
+    }
+    writeln!(out)?;
+    let fit = Fit::terminal(&DISPENSABLE)
+        .hide("NAME", !parts.iter().any(|part| part.dump.has_names()))
+        .hide("RANK", parts.len() == 1)
+        .hide("STEP", parts.iter().all(|part| part.dump.steps().len() <= 1));
+    let counts = rows(out, parts, fit, source)?;
+    let all = parts.iter().map(|part| part.dump.len()).sum();
+    Ok(write!(out, "{}", counts.text(all, extent, seen, only_flagged))?)
 }
 
 /// Writes the rows.
-fn rows<const N: usize>(
+fn rows(
     out: &mut dyn Write,
-    dump: &Dump,
-    columns: [&'static Field; N],
+    parts: &[Part<'_>],
     fit: Fit,
     source: impl EachMeasured,
 ) -> anyhow::Result<Counts> {
+    let columns = fields(STATS);
     let mut table = StreamTable::new(columns.map(column), fit);
-    let mut cells = Cells::new(dump);
-    cells.short_tasks = fit.width.is_some();
+    let mut cells: Vec<Cells<'_>> = parts.iter().map(Cells::of).collect();
+    cells.iter_mut().for_each(|cells| cells.short_tasks = fit.width.is_some());
     let mut counts = Counts::default();
-    source(&mut |measured| {
+    source(&mut |part, measured| {
         counts.add(&measured);
-        table.row(out, columns.map(|field| cells.text(field, &Row::measured(&measured))))
+        table.row(out, columns.map(|field| cells[part].text(field, &Row::measured(&measured))))
     })?;
     table.finish(out)?;
     Ok(counts)
@@ -78,13 +81,13 @@ impl Counts {
         self.recorded += u64::from(measured.summary.is_some() && !measured.from_payload);
     }
 
-    fn text(&self, dump: &Dump, extent: &Extent, seen: &Seen, only_flagged: bool) -> String {
+    fn text(&self, all: u64, extent: &Extent, seen: &Seen, only_flagged: bool) -> String {
         let Counts { shown, flagged, nan, inf, unmeasured, recorded } = *self;
         let lead = if shown > 0 { "\n" } else { "" };
-        let selected = if extent.records == dump.len() {
+        let selected = if extent.records == all {
             counted(extent.records, "record")
         } else {
-            format!("{} of {}", grouped(extent.records), counted(dump.len(), "record"))
+            format!("{} of {}", grouped(extent.records), counted(all, "record"))
         };
         let mut text =
             format!("{lead}{selected}, {} read: {} flagged", bytes(seen.bytes.get()), grouped(flagged));
