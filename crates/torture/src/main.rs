@@ -98,8 +98,8 @@ impl Round<'_> {
     }
 }
 
-/// Text that came from a dump says something and does nothing: no control characters, and for people no marks that turn or break
-/// a line.
+/// Text that came from a dump says something and does nothing: no control characters, and for people none of
+/// the newer ones and no marks that turn or break a line.
 fn draws_nothing(line: &[String], ended: &Ended) -> Result<(), Failure> {
     let document = line.iter().any(|word| word == "--json");
     for said in [&ended.stdout[..], ended.stderr.as_bytes()] {
@@ -107,6 +107,7 @@ fn draws_nothing(line: &[String], ended: &Ended) -> Result<(), Failure> {
         let hostile = |c: char| match c {
             '\n' | '\t' => false,
             '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => !document,
+            c if document => c < ' ',
             c => c.is_control(),
         };
         if let Some(found) = text.chars().find(|&c| hostile(c)) {

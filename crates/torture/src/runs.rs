@@ -100,6 +100,12 @@ pub fn kills(round: &mut Round<'_>) -> Outcome {
     if reach(&mut host, &dumped.out, 1) {
         region = Region::find(host.id());
     }
+    let read = region.is_some() && round.rng.u32(0..4) == 0;
+    if read && let Err(failure) = read_live(round, &dumped.out) {
+        kill_group(host.id());
+        let _ = host.wait();
+        return Err(failure);
+    }
     let hit = reach(&mut host, &dumped.out, moment);
     let devices = children(host.id());
     let mut victims = if victim == 1 { Vec::new() } else { vec![host.id()] };
@@ -128,9 +134,19 @@ pub fn kills(round: &mut Round<'_>) -> Outcome {
     let promised: u64 = acknowledged.iter().sum();
     Ok(vec![
         (how, 1),
+        ("dumps read while they were written".into(), read.into()),
         ("records acknowledged before the end".into(), promised),
         ("records compared".into(), counted),
     ])
+}
+
+/// Whoever reads a dump that is being written sees records that are whole.
+fn read_live(round: &Round<'_>, out: &Path) -> Result<(), Failure> {
+    let path = out.display().to_string();
+    let told = |failure: Failure| Failure::new(failure.broken, format!("while it is written: {}", failure.what));
+    round.tensortap(&["verify", &path, "--json"], &[0]).map_err(told)?;
+    round.tensortap(&["stats", &path, "--json", "--limit", "200"], &[0]).map_err(told)?;
+    Ok(())
 }
 
 /// Holds what a run left against what its tasks had: acknowledged records are in the index, `repair` makes it whole,
