@@ -143,7 +143,8 @@ pub fn kills(round: &mut Round<'_>) -> Outcome {
 /// Whoever reads a dump that is being written sees records that are whole.
 fn read_live(round: &Round<'_>, out: &Path) -> Result<(), Failure> {
     let path = out.display().to_string();
-    let told = |failure: Failure| Failure::new(failure.broken, format!("while it is written: {}", failure.what));
+    let told =
+        |failure: Failure| Failure::new(failure.broken, format!("while it is written: {}", failure.what));
     round.tensortap(&["verify", &path, "--json"], &[0]).map_err(told)?;
     round.tensortap(&["stats", &path, "--json", "--limit", "200"], &[0]).map_err(told)?;
     Ok(())
