@@ -87,17 +87,26 @@ impl Assigned {
         if self.parts.is_empty() && !is_named { Err(AnalysisError::UnnamedArrays) } else { Ok(()) }
     }
 
-    /// What a record should be, and the name of the array that says so.
+    /// What a record should be, and the name of the array that says so. An array that cannot be compared with the record is
+    /// not read: a small file may declare, and inflate to, more than there is memory. So what is read is at most what the record
+    /// has elements for.
     ///
     /// # Errors
     /// The array cannot be read.
     pub fn side<'n>(
         &self,
         arrays: &'n NamedArrays,
-        record: u64,
+        record: &Record,
     ) -> Result<Option<(&'n str, Side<'static>)>, InterchangeError> {
-        let Some(part) = self.parts.get(&record) else { return Ok(None) };
+        let Some(part) = self.parts.get(&record.index) else { return Ok(None) };
         let array = &arrays.arrays()[part.array];
+        let both_floats = array.dtype.is_float() && record.dtype.is_float();
+        let same_shape = part.cut.is_some() || array.shape == record.shape();
+        if !same_shape || array.dtype != record.dtype && !both_floats {
+            let mut side = Side::of_bytes(array.dtype, &array.shape, Vec::new());
+            side.content = Content::Missing("it is of another shape or dtype".into());
+            return Ok(Some((&array.name, side)));
+        }
         let (shape, content) = match part.cut {
             None => (array.shape.as_slice(), array.content()?),
             Some((ref whole, ref written)) => (written.layout.shape(), cut(array, whole, written)?),

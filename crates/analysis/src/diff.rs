@@ -169,7 +169,7 @@ pub fn diff_arrays(
     let rows = options.work.map(records, |record| {
         let place = graph.position(record.task_key());
         let (rule, kernels) = (rule_of_record(&options.rules, &graph, place, record), kernels(&graph, place));
-        let (partner, outcome) = match assigned.side(arrays, record.index)? {
+        let (partner, outcome) = match assigned.side(arrays, record)? {
             None => (None, Outcome::unknown(NO_ARRAY)),
             Some((name, golden)) => {
                 let ours = side_of(dump, record);

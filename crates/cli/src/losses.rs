@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tensortap::format::Loss;
 
 use tensortap_query::number::grouped;
+use tensortap_query::words::printable;
 
 /// Records by reason, all threads together: `no_host 3, no_space 1,200`; empty when nothing was lost.
 pub fn by_reason(losses: &[Loss]) -> String {
@@ -13,8 +14,10 @@ pub fn by_reason(losses: &[Loss]) -> String {
         let records: &mut u64 = by_reason.entry(loss.reason.as_str()).or_default();
         *records = records.saturating_add(loss.records);
     }
-    let parts: Vec<String> =
-        by_reason.into_iter().map(|(reason, records)| format!("{reason} {}", grouped(records))).collect();
+    let parts: Vec<String> = by_reason
+        .into_iter()
+        .map(|(reason, records)| format!("{} {}", printable(reason), grouped(records)))
+        .collect();
     parts.join(", ")
 }
 

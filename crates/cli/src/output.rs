@@ -1,5 +1,6 @@
 //! Where output goes: results to standard output, everything else to standard error.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -10,6 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ColorChoice};
 use serde::Serialize;
 use tensortap_query::document::{ErrorDocument, ErrorParts};
+use tensortap_query::printable::{acts, printable_json, printable_lines};
 
 use crate::error::Told;
 
@@ -73,18 +75,19 @@ impl Output {
     /// Prints part of a result for people. Style codes are removed where they are not wanted.
     pub fn text(self, text: &str) -> anyhow::Result<()> {
         BEGUN.get_or_init(|| ());
-        write(anstream::stdout().lock(), text)
+        write(anstream::stdout().lock(), &but_styles(text))
     }
 
     /// Prints the result for machines.
     pub fn document(self, document: &impl Serialize) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(document).context("encoding the result")?;
-        write(Noted(io::stdout().lock()), &(text + "\n"))
+        let text = serde_json::to_string_pretty(document).context("encoding the result")? + "\n";
+        write(Noted(io::stdout().lock()), &printable_json(&text))
     }
 
     /// Prints a result of any length as `fill` writes it. A reader that has seen enough ends it without an error.
     pub fn stream(self, fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        stream(Noted(io::stdout().lock()), fill)
+        let spell = if self.json { printable_json } else { printable_lines };
+        stream(Noted(io::stdout().lock()), |out| fill(&mut Printable { out, spell, cut: Vec::new() }))
     }
 
     /// Tells something worth knowing, unless asked to be quiet.
@@ -124,7 +127,7 @@ pub fn error_document(told: &Told) {
     let error = ErrorParts { message, hint: hint.as_deref(), exit_status: exit.code() };
     if let Ok(text) = serde_json::to_string_pretty(&ErrorDocument { error }) {
         // The exit status says it, too.
-        let _ = write(io::stdout().lock(), &(text + "\n"));
+        let _ = write(io::stdout().lock(), &printable_json(&(text + "\n")));
     }
 }
 
@@ -142,9 +145,71 @@ impl<W: Write> Write for Noted<W> {
     }
 }
 
-/// Standard error may be closed; then there is nobody to tell.
+/// Standard error may be closed; then there is nobody to tell. Further lines stand in from the first: none that a name brings
+/// along passes for a message of its own.
 fn complain(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let line = line.to_string().trim_end().replace('\n', "\n  ");
+    let _ = writeln!(io::stderr().lock(), "{}", printable_lines(&line));
+}
+
+/// Text for people with our own styles in it, and nothing else that a terminal would act upon. Names are spelled where they are
+/// put into the text; this is for the one that was forgotten.
+fn but_styles(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c != '\n' && acts(c)) {
+        return text.into();
+    }
+    let mut spelled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        spelled += &printable_lines(&rest[..at]);
+        let style = style_bytes(&rest[at..]);
+        spelled += if style > 0 { &rest[at..at + style] } else { "\\u{1b}" };
+        rest = &rest[at + style.max(1)..];
+    }
+    (spelled + &printable_lines(rest)).into()
+}
+
+/// Bytes of the sequence that a text begins with, if it chooses a style: `ESC [ 1 ; 32 m`.
+fn style_bytes(text: &str) -> usize {
+    let Some(parameters) = text.strip_prefix("\x1b[") else { return 0 };
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(parameters.len());
+    if parameters[end..].starts_with('m') { 2 + end + 1 } else { 0 }
+}
+
+/// A result on its way out, without what a terminal would act upon.
+struct Printable<'o, W: ?Sized> {
+    out: &'o mut W,
+    spell: fn(&str) -> Cow<'_, str>,
+    /// The beginning of a character whose end has not come yet.
+    cut: Vec<u8>,
+}
+
+impl<W: Write + ?Sized> Write for Printable<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let whole;
+        let text = if self.cut.is_empty() {
+            bytes
+        } else {
+            whole = [&std::mem::take(&mut self.cut), bytes].concat();
+            &whole
+        };
+        let (text, rest) = match str::from_utf8(text) {
+            Ok(text) => (text, &[][..]),
+            Err(error) if error.error_len().is_none() => {
+                let (text, rest) = text.split_at(error.valid_up_to());
+                (str::from_utf8(text).unwrap_or_default(), rest)
+            }
+            // Results are text.
+            Err(_) => return Err(ErrorKind::InvalidData.into()),
+        };
+        self.out.write_all((self.spell)(text).as_bytes())?;
+        self.cut = rest.to_vec();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// A reader that has seen enough (`tensortap scenes | head -1`) is no error.
@@ -203,6 +268,22 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_result_leaves_without_what_a_terminal_acts_upon_however_it_is_cut() {
+        let text = "größe\u{9b}2J\u{202e}x\n";
+        for piece in 1..text.len() {
+            let mut out = Vec::new();
+            let mut printable = Printable { out: &mut out, spell: printable_lines, cut: Vec::new() };
+            text.as_bytes().chunks(piece).for_each(|part| printable.write_all(part).expect("memory"));
+            assert_eq!(String::from_utf8(out).unwrap(), "größe\\u{9b}2J\\u{202e}x\n");
+        }
+        let styled = verdict("PASS", true);
+        assert_eq!(
+            but_styles(&format!("{styled} \x1b]0;title\x07 \x1b[2J\n")),
+            format!("{styled} \\u{{1b}}]0;title\\u{{7}} \\u{{1b}}[2J\n")
+        );
     }
 
     #[test]

@@ -85,6 +85,22 @@ pub enum FormatError {
         /// What is wrong.
         reason: String,
     },
+    /// Repair changes files of the dump's own folder and nothing that they lead to.
+    #[error("{} is {what}; repair changes plain files of the dump's own folder only: put the file itself in its place, or move it away", path.display())]
+    NotAPlainFile {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The record left the window of a run that keeps its newest tasks (`--dump-last`) while it was read.
+    #[error(
+        "{record} is gone: the run goes on and keeps its newest tasks only, and this one left them while it was read; open the dump again, or wait for the run to end"
+    )]
+    RecordGone {
+        /// The record, in words.
+        record: String,
+    },
     /// Only this project's own dumps, with their index, can be repaired.
     #[error("{} ({format}) cannot be repaired: {reason}; `tensortap verify` says what is wrong with it", path.display())]
     NotRepairable {

@@ -305,7 +305,11 @@ impl Totals {
         match record.payload_state() {
             PayloadState::Truncated => self.truncated_tensors += 1,
             PayloadState::Overwritten => self.dropped_overwrite += 1,
-            PayloadState::Stored | PayloadState::None | PayloadState::Dropped | PayloadState::Missing => {}
+            PayloadState::Stored
+            | PayloadState::None
+            | PayloadState::Dropped
+            | PayloadState::Missing
+            | PayloadState::Gone => {}
         }
         if let Some((_, bytes)) = record.stored_range() {
             let counter =

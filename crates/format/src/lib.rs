@@ -26,8 +26,8 @@
 //! that shrinks is an error and no signal.
 #![forbid(unsafe_code)]
 
-mod args_check;
 mod args_json;
+mod beside_writer;
 mod choice;
 mod dispatch;
 mod error;
@@ -39,6 +39,7 @@ mod index;
 mod info;
 mod join;
 mod json;
+mod json_check;
 mod layout;
 mod manifest;
 mod manifest_check;

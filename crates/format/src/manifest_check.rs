@@ -9,10 +9,10 @@ use std::{
 };
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::{
-    Dump, Footer, FormatError, MANIFEST_FILE, Record, Records,
+    Dump, Footer, FormatError, MANIFEST_FILE, NamedRecord, Record, Records,
     error::AtPath,
     index::open_regular,
     manifest::{JsonInput, StreamError},
@@ -39,8 +39,7 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
         return Ok(Vec::new());
     }
     let head = expected_head(&input, &path)?;
-    let mut check =
-        Check { head: &head, dir: dump.dir(), records: dump.records_as_said(), problems: Vec::new() };
+    let mut check = Check { head: &head, dump, records: dump.records_as_said(), problems: Vec::new() };
     let file = BufReader::with_capacity(1 << 18, open_regular(&path)?);
     let mut json = serde_json::Deserializer::from_reader(file);
     if let Err(error) = check.deserialize(&mut json).and_then(|()| json.end()) {
@@ -100,7 +99,7 @@ fn expected_head(input: &JsonInput<'_>, path: &Path) -> Result<Map<String, Value
 
 /// Walks a manifest record by record beside the index.
 struct Check<'c> {
-    dir: &'c Path,
+    dump: &'c Dump,
     head: &'c Map<String, Value>,
     records: Records<'c>,
     problems: Vec<Problem>,
@@ -152,7 +151,8 @@ impl Check<'_> {
             self.problem(None, format!("{MANIFEST_FILE} has more records than the index"));
             return Ok(());
         };
-        let expected = serde_json::to_value(record).unwrap_or_default();
+        let named = NamedRecord { record, names: self.dump.names(&record) };
+        let expected = serde_json::to_value(named).unwrap_or_default();
         let keys = expected.as_object().into_iter().flatten();
         for (key, expected) in keys {
             if element.get(key).is_none_or(|value| !same(expected, value)) {
@@ -166,8 +166,8 @@ impl Check<'_> {
     fn problem(&mut self, record: Option<&Record>, what: String) {
         if self.problems.len() < MAX_MANIFEST_PROBLEMS {
             self.problems.push(match record {
-                Some(record) => Problem::of(record, what, repair_command(self.dir)),
-                None => Problem::of_dump(what, repair_command(self.dir)),
+                Some(record) => Problem::of(record, what, repair_command(self.dump.dir())),
+                None => Problem::of_dump(what, repair_command(self.dump.dir())),
             });
         }
     }
@@ -207,11 +207,20 @@ impl<'de> Visitor<'de> for Tensors<'_, '_> {
 /// Equal, however a number is spelled; objects may have more keys than expected.
 pub(crate) fn same(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Number(a), Value::Number(b)) => same_number(a, b),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
         _ => expected == found,
+    }
+}
+
+/// Whole numbers to the last digit; others by their bits, so that a zero keeps its sign.
+fn same_number(a: &Number, b: &Number) -> bool {
+    let whole = |number: &Number| number.as_i128();
+    match (whole(a), whole(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a.as_f64().map(f64::to_bits) == b.as_f64().map(f64::to_bits),
     }
 }

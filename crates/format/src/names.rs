@@ -120,6 +120,7 @@ fn new_dir(outputs: &Path, started: SystemTime) -> Result<PathBuf, FormatError> 
 /// assert_eq!(quoted("it's".as_ref()), r"'it'\''s'");
 /// assert_eq!(quoted("$HOME".as_ref()), "'$HOME'");
 /// assert_eq!(quoted("".as_ref()), "''");
+/// assert_eq!(quoted("a\x1b[2J\u{202e}'".as_ref()), r"$'a\x1b[2J\xe2\x80\xae\''");
 /// ```
 #[must_use]
 pub fn quoted(path: &Path) -> String {
@@ -127,8 +128,20 @@ pub fn quoted(path: &Path) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text
-    } else {
+    } else if text.chars().all(|c| c.is_alphanumeric() || c == ' ' || c.is_ascii_graphic()) {
         format!("'{}'", text.replace('\'', r"'\''"))
+    } else {
+        format!("$'{}'", text.chars().map(spelled).collect::<String>())
+    }
+}
+
+/// A character between `$'` and `'`: what is not plainly seen by its bytes, so that it can neither act upon a terminal nor end
+/// a line, and the shell still reads the same name.
+fn spelled(c: char) -> String {
+    match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if c.is_alphanumeric() || c == ' ' || c.is_ascii_graphic() => c.into(),
+        c => c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
     }
 }
 

@@ -47,6 +47,10 @@ impl Dump {
         };
         let at = record.bin_offset + offset;
         let read = read_up_to(payloads, into, at).at("read", &self.payload_path())?;
+        // Asked after the bytes were read: a hole reads as zeros.
+        if self.record_has_left(record)? {
+            return Err(self.gone(record));
+        }
         if read == into.len() { Ok(()) } else { Err(self.short(record, at + read as u64)) }
     }
 
@@ -99,11 +103,20 @@ impl Dump {
         let payloads = self.payload_file().map_err(|error| self.missing(record, error))?;
         let have = payloads.metadata().at("measure", &self.payload_path())?.len();
         let end = record.bin_offset.checked_add(record.bin_size);
-        if end.is_some_and(|end| end <= have) { Ok(Some(payloads)) } else { Err(self.short(record, have)) }
+        match end {
+            Some(end) if end <= have => Ok(Some(payloads)),
+            _ if self.record_has_left(record)? => Err(self.gone(record)),
+            _ => Err(self.short(record, have)),
+        }
     }
 
     fn missing(&self, record: &Record, error: FormatError) -> FormatError {
         match error {
+            FormatError::Io { source, .. }
+                if source.kind() == ErrorKind::NotFound && self.record_has_left(record).unwrap_or(false) =>
+            {
+                self.gone(record)
+            }
             FormatError::Io { path, source, .. } if source.kind() == ErrorKind::NotFound => {
                 FormatError::PayloadMissing { path, record: record.to_string() }
             }

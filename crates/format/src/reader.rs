@@ -13,6 +13,7 @@ use tensortap_abi::{UncapturedReason, UncapturedRecord};
 use crate::{
     Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg,
     OrchestrationScalar, Record, RunInfo, Status, TaskKey, Tasks, Totals,
+    beside_writer::BesideWriter,
     index::ReadAhead,
     join::TaskMeaning,
     names::{Located, locate},
@@ -52,7 +53,7 @@ pub struct Uncaptured {
 
 /// A dump that was opened, whichever of the known formats it has. Opening costs time in the number of records; payloads are
 /// read from the file when asked for. Nothing in the files is trusted, and they may change or shrink meanwhile: that is an
-/// error, never a crash. Threads can share a dump.
+/// error, never a crash; a payload that a run with `--dump-last` let go meanwhile is [`FormatError::RecordGone`]. Threads can share a dump.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tensortap_format::FormatError> {
@@ -71,6 +72,8 @@ pub struct Dump {
     pub(crate) payloads: OnceLock<File>,
     /// Length of the payload file; no limit while somebody writes it.
     payload_limit: u64,
+    /// Set when somebody writes it.
+    pub(crate) beside_writer: Option<BesideWriter>,
 }
 
 const _: () = {
@@ -85,7 +88,12 @@ impl Dump {
     pub fn open(path: &Path) -> Result<Dump, FormatError> {
         let Located { dir, file, is_index } = locate(path)?;
         let source = if is_index { open_indexed(&file)? } else { Source::Held(open_manifest(&file)?) };
-        let mut dump = Dump { dir, source, payloads: OnceLock::new(), payload_limit: u64::MAX };
+        let beside_writer = match &source {
+            Source::Indexed(indexed) => BesideWriter::of(&indexed.index, &indexed.tail())?,
+            Source::Held(_) => None,
+        };
+        let mut dump =
+            Dump { dir, source, payloads: OnceLock::new(), payload_limit: u64::MAX, beside_writer };
         if dump.tail() != Tail::Open {
             dump.payload_limit = limit(&dump.payload_path());
         }

@@ -113,6 +113,8 @@ pub enum PayloadState {
     Truncated,
     /// Said to be in the payload file, which ended before it, or was not there, when the dump was opened. No manifest says it.
     Missing,
+    /// It left the window of a run that goes on (`--dump-last`) while it was read. No manifest says it.
+    Gone,
 }
 
 impl PayloadState {
@@ -126,6 +128,7 @@ impl PayloadState {
             PayloadState::Overwritten => "overwritten",
             PayloadState::Truncated => "truncated",
             PayloadState::Missing => "missing",
+            PayloadState::Gone => "gone",
         }
     }
 
@@ -211,6 +214,11 @@ impl IndexRecord {
         } else if let Some(scalar) = self.record.get_mut::<ScalarRecord>() {
             scalar.name = name;
         }
+    }
+
+    /// Makes it the record that stored its payload.
+    pub(crate) fn set_owner(&mut self) {
+        self.record.flags &= !RECORD_ALREADY_STORED;
     }
 
     /// Replaces what is said about the payload of a tensor.

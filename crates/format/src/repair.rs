@@ -11,11 +11,11 @@ use std::{
 use crate::{
     ARGS_FILE, Dump, Footer, FormatError, GRAPH_FILE, INDEX_FILE, IndexRecord, KERNEL_ARGS_FILE, Loss,
     MANIFEST_FILE, Payload, Status, ThreadEnd, Totals,
-    args_check::args_are_right,
     error::AtPath,
     files::{Tail, create_new, lock_for_writing, open_exclusively, unfinished, write_json_files},
     frame::FrameEncoder,
     index::Index,
+    json_check::files_beside_are_right,
     manifest::{JsonInput, StreamError},
     manifest_check::{is_written_as, manifest_problems},
     names::{Located, locate},
@@ -23,6 +23,9 @@ use crate::{
     source::{Held, has_more, open_manifest, take_end, whole_manifest},
     survey::{Survey, in_flight},
 };
+
+/// What is made from the index.
+const JSON_FILES: [&str; 4] = [MANIFEST_FILE, GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE];
 
 /// What a repair did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +69,10 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
     if !is_index {
         return Err(not_repairable(index_path));
     }
+    plain_bytes(&index_path)?;
+    for name in JSON_FILES {
+        plain_bytes(&dir.join(name))?;
+    }
     let index = match Index::from_file(open_exclusively(&index_path)?, &index_path) {
         Err(error @ (FormatError::HeaderDamaged { .. } | FormatError::NotADump { .. })) => {
             let held = whole_manifest(&index_path, None).ok_or(error)?;
@@ -74,7 +81,7 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
         opened => opened?,
     };
     let payload_path = dir.join(&index.info.bin_file);
-    let found_bytes = payload_file_bytes(&payload_path)?;
+    let found_bytes = plain_bytes(&payload_path)?;
     let payload_bytes = found_bytes.unwrap_or(0);
     let mut lost: BTreeMap<u32, Loss> = BTreeMap::new();
     let mut survey = Survey::of(&index, |thread, _, record| {
@@ -92,11 +99,13 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
     if payloads > 0 && found_bytes.is_none() && !without_payloads {
         return Err(FormatError::PayloadFileMissing { path: payload_path, dir, payloads });
     }
-    for name in [INDEX_FILE, MANIFEST_FILE, GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE] {
+    for name in JSON_FILES.iter().chain(&[INDEX_FILE]) {
         unfinished(&dir.join(name))?;
     }
-    let is_whole = survey.damage.is_none() && lost.is_empty();
     let footer = footer_of(&survey, lost.values());
+    // A footer that says other counters than the index has, or admits less than is missing, is written anew.
+    let is_closed = survey.damage.is_none() && lost.is_empty();
+    let is_whole = is_closed && survey.footer_is_right();
     let mut report = Repair {
         dir: dir.clone(),
         changed: !is_whole,
@@ -112,10 +121,16 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
     if is_whole {
         report.changed = write_missing_json(&dir, &index, &survey, &footer)?;
     } else {
-        if !lost.is_empty() || report.cut_bytes > 0 {
+        let is_replaced = is_closed || report.cut_bytes > 0;
+        if is_replaced || !lost.is_empty() {
             report.kept.push(second_name(&index_path)?);
         }
-        close(&dir, index, &survey, footer, (!lost.is_empty()).then_some(payload_bytes))?;
+        let front = match lost.is_empty() {
+            false => Front::GiveUp { payload_bytes },
+            true if is_replaced => Front::Copy,
+            true => Front::Cut,
+        };
+        close(&dir, index, &survey, footer, &front)?;
     }
     report.kept.extend(aside.what_changed()?);
     Ok(report)
@@ -123,7 +138,7 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
 
 /// Leaves a dump to its manifest: the index, which has less, gets another name.
 fn set_aside(dir: PathBuf, index: &Path, held: &Held, records: u64) -> Result<Repair, FormatError> {
-    let payload_bytes = payload_file_bytes(&dir.join(&held.info.bin_file))?.unwrap_or(0);
+    let payload_bytes = plain_bytes(&dir.join(&held.info.bin_file))?.unwrap_or(0);
     if held.stored_end() > payload_bytes {
         let reason = "its index is damaged and payloads are missing, too; its records and the payloads that are there can \
                       be read from its manifest";
@@ -170,7 +185,7 @@ struct Aside {
 impl Aside {
     fn new(dir: &Path) -> Result<Aside, FormatError> {
         let mut files = Vec::new();
-        for name in [MANIFEST_FILE, GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE] {
+        for name in JSON_FILES {
             let path = dir.join(name);
             if !path.is_file() {
                 continue;
@@ -225,13 +240,21 @@ fn not_repairable(path: PathBuf) -> FormatError {
     FormatError::NotRepairable { path, format, reason }
 }
 
-/// `None` when there is no such file.
-fn payload_file_bytes(path: &Path) -> Result<Option<u64>, FormatError> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(metadata.len())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).at("measure", path),
-    }
+/// Length of a file of a dump; `None` when there is no such file. What is there and no file is refused by name: a link could
+/// lead anywhere, and of a folder nobody knows what it stands for.
+fn plain_bytes(path: &Path) -> Result<Option<u64>, FormatError> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e).at("measure", path),
+    };
+    let what = match found.file_type() {
+        kind if kind.is_file() => return Ok(Some(found.len())),
+        kind if kind.is_symlink() => "a symbolic link",
+        kind if kind.is_dir() => "a folder",
+        _ => "no regular file",
+    };
+    Err(FormatError::NotAPlainFile { path: path.to_owned(), what })
 }
 
 /// Whether the payload file ends before the record's payload does.
@@ -277,15 +300,23 @@ fn write_missing_json(
 ) -> Result<bool, FormatError> {
     let in_flight = in_flight(index, survey.end, footer)?;
     let input = JsonInput::new(index, survey.end, footer, &in_flight)?;
-    let graph = dir.join(GRAPH_FILE);
-    let graph_is_right = graph.is_file() && is_written_as(&graph, |out| input.write_graph(out))?;
     let manifest_is_right = !index.info.has_manifest()
         || dir.join(MANIFEST_FILE).is_file() && manifest_problems(&Dump::open(dir)?)?.is_empty();
-    if graph_is_right && manifest_is_right && args_are_right(dir, &input)? {
+    if manifest_is_right && files_beside_are_right(dir, &input)? {
         return Ok(false);
     }
     write_json_files(dir, &input)?;
     Ok(true)
+}
+
+/// What becomes of the good frames of an index.
+enum Front {
+    /// They stay where they are: nothing that stood behind them is lost.
+    Cut,
+    /// They are copied: the old file is kept.
+    Copy,
+    /// They are written anew, without the payloads that a payload file of this length does not have.
+    GiveUp { payload_bytes: u64 },
 }
 
 /// Cuts or rewrites the index, and writes footer and JSON files. Each step leaves a dump that opens.
@@ -294,14 +325,12 @@ fn close(
     index: Index,
     survey: &Survey,
     mut footer: Footer,
-    payload_bytes: Option<u64>,
+    front: &Front,
 ) -> Result<(), FormatError> {
-    let (file, end, totals) = match payload_bytes {
-        Some(payload_bytes) => give_up_payloads(&index, survey.end, payload_bytes)?,
-        None if cut_bytes(&index, survey) > 0 => {
-            (copy_front(&index, survey.end)?, survey.end, survey.totals.clone())
-        }
-        None => {
+    let (file, end, totals) = match front {
+        Front::GiveUp { payload_bytes } => give_up_payloads(&index, survey.end, *payload_bytes)?,
+        Front::Copy => (copy_front(&index, survey.end)?, survey.end, survey.totals.clone()),
+        Front::Cut => {
             index.file.set_len(survey.end).at("cut", &index.path)?;
             (index.file, survey.end, survey.totals.clone())
         }

@@ -136,6 +136,25 @@ impl Survey {
         lost.map(|(thread, records)| Loss { thread, reason: Loss::MISSING.into(), records, bytes: 0 })
             .collect()
     }
+
+    /// Records that are missing and that the footer does not admit, per thread.
+    pub(crate) fn missing_unsaid(&self) -> Vec<(u32, u64)> {
+        let said = self.footer.iter().flat_map(|footer| &footer.losses);
+        let said: BTreeMap<u32, u64> = said
+            .filter(|loss| loss.reason == Loss::MISSING)
+            .map(|loss| (loss.thread, loss.records))
+            .collect();
+        let unsaid = |loss: Loss| {
+            (loss.thread, loss.records - said.get(&loss.thread).map_or(0, |said| (*said).min(loss.records)))
+        };
+        self.missing().into_iter().map(unsaid).filter(|(_, records)| *records > 0).collect()
+    }
+
+    /// Whether the footer's counters are those of the index, and it admits what is missing.
+    pub(crate) fn footer_is_right(&self) -> bool {
+        self.footer.as_ref().is_some_and(|footer| footer.totals == self.totals)
+            && self.missing_unsaid().is_empty()
+    }
 }
 
 /// Tasks that were dispatched and have not completed, as far as their records say. Holds those only, and tasks whose

@@ -1,6 +1,6 @@
 //! Checking a dump against itself: every hash, every offset, every counter.
 
-use std::{collections::BTreeMap, io, ops::Range, path::Path};
+use std::{io, ops::Range, path::Path};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
@@ -8,12 +8,12 @@ use tensortap_abi::DumpStage;
 use tensortap_values::{ContentHasher, content_hash};
 
 use crate::{
-    ARGS_FILE, ArgumentKind, Dump, DumpFormat, Footer, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, Loss,
-    MANIFEST_FILE, PayloadState, Record, Tail, Totals,
-    args_check::args_problems,
+    ARGS_FILE, ArgumentKind, Dump, DumpFormat, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, MANIFEST_FILE,
+    PayloadState, Record, Tail, Totals,
     error::AtPath,
     index::ReadAhead,
     json::Hex64,
+    json_check::problems_beside,
     manifest_check::manifest_problems,
     names::quoted,
     source::{Held, Indexed, PassedOver, SaidCounter, Source, WhyPassedOver},
@@ -99,6 +99,8 @@ pub struct Findings {
     pub checked: u64,
     /// Records whose content cannot be checked.
     pub unverifiable: u64,
+    /// Of those, records that left the window of a run which goes on and keeps its newest tasks, while they were read.
+    pub gone: u64,
     /// What is wrong, up to a limit.
     pub problems: Vec<Problem>,
     /// Further problems, not listed.
@@ -122,6 +124,13 @@ impl Findings {
         self.problems.is_empty()
     }
 
+    /// Records that had left when they were read: what was read is space that was given back.
+    fn gone(&mut self, records: u64) {
+        self.gone += records;
+        self.checked -= records;
+        self.unverifiable += records;
+    }
+
     pub(crate) fn problem(&mut self, problem: Problem) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
@@ -133,11 +142,12 @@ impl Findings {
 
 impl Serialize for Findings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(6))?;
+        let mut map = serializer.serialize_map(Some(7))?;
         map.serialize_entry("verdict", self.word())?;
         map.serialize_entry("records", &self.records)?;
         map.serialize_entry("checked", &self.checked)?;
         map.serialize_entry("unverifiable", &self.unverifiable)?;
+        map.serialize_entry("gone", &self.gone)?;
         map.serialize_entry("problems", &self.problems)?;
         map.serialize_entry("more_problems", &self.more_problems)?;
         map.end()
@@ -173,7 +183,7 @@ pub fn verify(dump: &Dump) -> Result<Findings, FormatError> {
         }
     }
     if dump.tail() == Tail::Closed {
-        for problem in args_problems(dump)? {
+        for problem in problems_beside(dump)? {
             findings.problem(problem);
         }
     }
@@ -206,13 +216,9 @@ fn check_end(dump: &Dump, indexed: &Indexed, findings: &mut Findings) {
         let what = format!("the index ends at byte {offset}{lost}: {reason}");
         findings.problem(Problem::of_dump(what, repair_command(dump.dir())));
     }
-    let admitted = admitted_missing(dump.footer());
-    for Loss { thread, records, .. } in indexed.survey.missing() {
-        let known = admitted.get(&thread).copied().unwrap_or(0);
-        if records > known {
-            let what = format!("thread {thread}: {} records are missing", records - known);
-            findings.problem(Problem::of_dump(what, repair_command(dump.dir())));
-        }
+    for (thread, records) in indexed.survey.missing_unsaid() {
+        let what = format!("thread {thread}: {records} records are missing");
+        findings.problem(Problem::of_dump(what, repair_command(dump.dir())));
     }
     if let (Tail::Closed, Some(footer)) = (dump.tail(), dump.footer()) {
         check_counters(dump.totals(), &footer.totals, findings);
@@ -239,11 +245,6 @@ fn check_held(dump: &Dump, held: &Held, findings: &mut Findings) {
         let what = format!("{} cannot be read: {reason}", path.display());
         findings.problem(Problem::of_dump(what, "copy this file again, or move it away"));
     }
-}
-
-fn admitted_missing(footer: Option<&Footer>) -> BTreeMap<u32, u64> {
-    let losses = footer.map(|footer| footer.losses.as_slice()).unwrap_or_default();
-    losses.iter().filter(|l| l.reason == Loss::MISSING).map(|l| (l.thread, l.records)).collect()
 }
 
 fn check_counters(counted: &Totals, said: &Totals, findings: &mut Findings) {
@@ -289,6 +290,7 @@ fn collect_stored(
         match payload_bytes {
             _ if range.is_empty() => stored.push(Stored { range, hash, index: record.index }),
             Some(have) if range.end <= have => stored.push(Stored { range, hash, index: record.index }),
+            _ if dump.has_left(&range)? => findings.gone(u64::from(hash.is_some())),
             Some(have) => findings.problem(short(dump, &record, have)),
             None => without_file += 1,
         }
@@ -348,7 +350,13 @@ fn check_hashes(dump: &Dump, stored: &[Stored], findings: &mut Findings) -> Resu
         if same.iter().all(|s| s.hash.is_none()) {
             continue;
         }
-        let hash = hash_range(dump, &same[0].range, &mut window)?;
+        let hash = hash_range(dump, &same[0].range, &mut window);
+        let is_right = |s: &&Stored| hash.as_ref().is_ok_and(|hash| s.hash.is_none_or(|said| said == *hash));
+        if !same.iter().all(|s| is_right(&s)) && dump.has_left(&same[0].range)? {
+            findings.gone(same.iter().filter(|s| s.hash.is_some()).count() as u64);
+            continue;
+        }
+        let hash = hash?;
         for bad in same.iter().filter(|s| s.hash.is_some_and(|said| said != hash)) {
             let record = dump.record(bad.index)?;
             let what = format!("its payload hashes to {hash:#034x}, not {:#034x}", bad.hash.unwrap_or(0));
@@ -370,7 +378,10 @@ impl Dump {
         };
         let range = record.bin_offset..record.bin_offset.saturating_add(record.bin_size);
         let hash = hash_range(self, &range, &mut ReadAhead::new())?;
-        if hash == said { Ok(()) } else { Err(self.damaged(record)) }
+        if hash == said {
+            return Ok(());
+        }
+        Err(if self.has_left(&range)? { self.gone(record) } else { self.damaged(record) })
     }
 
     /// What to say of a record whose stored payload does not hash to what was captured.

@@ -1,7 +1,7 @@
 //! Writing a dump while a run lasts.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs::{self, File},
     ops::Range,
     path::{Path, PathBuf},
@@ -253,11 +253,16 @@ impl DumpWriter {
         let mut live: Vec<Range<u64>> = window.reserved.iter().map(|(at, bytes)| *at..at + bytes).collect();
         let mut used_end = 0;
         let index = reopen(&self.index, &self.index_path)?;
+        let mut owned = owned_payloads(&index, self.tail.end, window)?;
         let rewritten = rewrite(&index, self.tail.end, true, self.options.sync, |_, record| {
             let keep = window.keeps(record);
             if let (true, Some((offset, bytes))) = (keep, record.stored_range()) {
                 live.push(offset..offset + bytes);
                 used_end = used_end.max(offset + bytes);
+                // Where the record that stored it goes, the first that stays has stored it.
+                if record.is_deduplicated() && owned.insert(offset) {
+                    record.set_owner();
+                }
             }
             keep
         })?;
@@ -340,6 +345,18 @@ impl DumpWriter {
         }
         Ok(())
     }
+}
+
+/// Where the payloads begin whose own records, which stored them, stay.
+fn owned_payloads(index: &Index, end: u64, window: &TaskWindow) -> Result<HashSet<u64>, FormatError> {
+    let mut owned = HashSet::new();
+    index.for_each(end, |_, record| {
+        if !record.is_deduplicated() && window.keeps(record) {
+            owned.extend(record.stored_range().map(|(offset, _)| offset));
+        }
+        Ok::<_, FormatError>(())
+    })?;
+    Ok(owned)
 }
 
 /// The index as a reader sees it, over the writer's own file.

@@ -192,15 +192,19 @@ pub static FIELDS: [Field; 50] = [
             false => push_task(out, row.record.task_id),
         })
         .sorted(|row| Some(row.record.task_id)),
-    Field::new("scope", "SCOPE", |cells, row, out| *out += cells.names(row).scope.unwrap_or_default())
-        .people(|cells, row, out| show_name(out, cells.names(row).scope))
-        .by(Order::Text),
-    Field::new("task_name", "NAME", |cells, row, out| *out += cells.names(row).task_name.unwrap_or_default())
-        .people(|cells, row, out| {
-            let Names { scope, task_name, .. } = cells.names(row);
-            show_name(out, task_title(scope, task_name).map(|title| ending(&title)).as_deref());
-        })
-        .by(Order::Text),
+    Field::new("scope", "SCOPE", |cells, row, out| {
+        *out += &printable(cells.names(row).scope.unwrap_or_default())
+    })
+    .people(|cells, row, out| show_name(out, cells.names(row).scope))
+    .by(Order::Text),
+    Field::new("task_name", "NAME", |cells, row, out| {
+        *out += &printable(cells.names(row).task_name.unwrap_or_default())
+    })
+    .people(|cells, row, out| {
+        let Names { scope, task_name, .. } = cells.names(row);
+        show_name(out, task_title(scope, task_name).map(|title| ending(&title)).as_deref());
+    })
+    .by(Order::Text),
     Field::new("kernels", "KERNEL", |cells, row, out| {
         *out += Some(cells.kernels(row)).filter(|kernels| *kernels != NO_KERNELS).unwrap_or_default();
     })
@@ -226,7 +230,7 @@ pub static FIELDS: [Field; 50] = [
         .width(3)
         .sorted(|row| Some(row.record.arg_index.into())),
     Field::new("arg_name", "ARG NAME", |cells, row, out| {
-        *out += cells.names(row).arg_name.unwrap_or_default()
+        *out += &printable(cells.names(row).arg_name.unwrap_or_default())
     })
     .people(|cells, row, out| show_name(out, cells.names(row).arg_name))
     .by(Order::Text),

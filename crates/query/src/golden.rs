@@ -61,7 +61,7 @@ impl Golden {
         let golden = match (self, &row.partner, &diff.arrays) {
             (Golden::Dump(golden), Some(Partner::Record(theirs)), _) => Some(record_side(golden, theirs)),
             (Golden::Files(files), _, Some(arrays)) => {
-                arrays.side(files, row.record.index)?.map(|(_, golden)| golden)
+                arrays.side(files, &row.record)?.map(|(_, golden)| golden)
             }
             _ => None,
         };

@@ -17,6 +17,7 @@ pub mod ids;
 pub mod number;
 mod order;
 mod pairs;
+pub mod printable;
 mod rows;
 mod select;
 mod show;

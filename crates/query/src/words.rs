@@ -1,12 +1,12 @@
 //! How tables and messages spell what a record says.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail, Task};
 use tensortap::{DumpStage, GoldenVerdict};
 
 use crate::number::{counted, grouped, significant};
+pub use crate::printable::{printable, printable_path};
 
 /// A stage as selectors spell it.
 #[must_use]
@@ -96,15 +96,6 @@ pub fn counted_names(names: impl Iterator<Item = String>, most: usize) -> String
     words.join(", ")
 }
 
-/// A text from a dump without what a terminal would act upon.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if text.chars().any(char::is_control) {
-        text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-    } else {
-        text.into()
-    }
-}
-
 /// `16x128`; `[]` for a tensor without dimensions, `-` for a scalar.
 pub fn shape_text(record: &Record) -> String {
     match (record.kind, record.shape()) {
@@ -169,7 +160,7 @@ pub fn what_ran(dump: &Dump) -> String {
     let mut add = |between: &str, name: &str| {
         if !name.is_empty() {
             text += if text.is_empty() { "" } else { between };
-            text += name;
+            text += &printable(name);
         }
     };
     add(", ", scene);
@@ -210,12 +201,6 @@ pub fn flag_words(record: &Record) -> [&'static str; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_terminal_is_not_handed_what_it_would_act_upon() {
-        assert_eq!(printable("softmax"), "softmax");
-        assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
-    }
 
     #[test]
     fn scalars_are_shown_short() {

@@ -153,6 +153,7 @@ fn content(captured: &Captured) -> Content {
         }
         PayloadState::Dropped => Content::Missing("its payload was dropped for want of space".into()),
         PayloadState::Missing => Content::Missing("its payload is missing from the payload file".into()),
+        PayloadState::Gone => Content::Missing("its payload left the dump while the run went on".into()),
         PayloadState::Overwritten => {
             Content::Missing("its payload was overwritten before the host read it".into())
         }

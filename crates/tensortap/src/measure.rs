@@ -70,12 +70,27 @@ pub fn stats_each<E: From<FormatError> + Send>(
         parts.into_iter().flatten().map(Ok).chain(error)
     });
     let mut so_far: Option<Statistics> = None;
+    // A part of it had left the dump when it was read.
+    let mut is_gone = false;
     parallel::in_order(
         parallel::threads(jobs),
         parts,
         Vec::new,
-        |buffer, part| Ok(measure(dump, part, buffer, advance)?),
+        |buffer, part| match measure(dump, part, buffer, advance) {
+            Err(FormatError::RecordGone { .. }) => Ok(None),
+            measured => Ok(Some(measured?)),
+        },
         |part, statistics| {
+            is_gone |= statistics.is_none();
+            if is_gone {
+                if part.last {
+                    is_gone = false;
+                    so_far = None;
+                    return each(gone(part.record));
+                }
+                return Ok(());
+            }
+            let Some(statistics) = statistics else { return Ok(()) };
             let statistics = match so_far.take() {
                 Some(mut before) => {
                     before.merge(&statistics);
@@ -98,6 +113,12 @@ fn finish(record: Record, statistics: Statistics) -> Measured {
     }
     let summary: Summary = statistics.summary();
     Measured { record, summary: Some(summary), from_payload: true }
+}
+
+/// A record that left the window of a run while it was measured: nothing is known of its content but what was recorded.
+fn gone(mut record: Record) -> Measured {
+    record.payload = PayloadState::Gone;
+    Measured::recorded(record)
 }
 
 fn is_readable(record: &Record) -> bool {

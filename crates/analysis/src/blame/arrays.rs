@@ -99,8 +99,9 @@ pub(super) fn detail(
     let captured = blame.graph.task(task).argument(compared.arg_index);
     let captured = captured.and_then(|arg| arg.captured(compared.stage).copied());
     let Some((captured, assigned)) = captured.zip(blame.arrays.as_ref()) else { return Ok(None) };
-    let Some((_, golden)) = assigned.side(arrays, captured.record)? else { return Ok(None) };
-    let ours = side_of(dump, &dump.record(captured.record)?);
+    let record = dump.record(captured.record)?;
+    let Some((_, golden)) = assigned.side(arrays, &record)? else { return Ok(None) };
+    let ours = side_of(dump, &record);
     Ok(tensortap_judge::detail(&ours, &golden, &compared.rule, options.other_dtypes)?)
 }
 
@@ -121,11 +122,12 @@ fn compare_task(
             let Some(captured) = arg.captured(stage) else {
                 return Ok(Status::Unknown("it was not captured".into()));
             };
-            let Some((_, golden)) = assigned.side(arrays, captured.record)? else {
+            let record = dump.record(captured.record)?;
+            let Some((_, golden)) = assigned.side(arrays, &record)? else {
                 return Ok(Status::Unknown(NO_ARRAY.into()));
             };
             let rule = rule_of(&options.rules, graph, place, arg, stage);
-            let mut ours = side_of(dump, &dump.record(captured.record)?);
+            let mut ours = side_of(dump, &record);
             // Dumps without hashes got them when the graph was loaded.
             ours.hash = ours.hash.or(captured.hash());
             let outcome: Outcome = compare(&ours, &golden, &rule, options.other_dtypes, Depth::Quick)?;

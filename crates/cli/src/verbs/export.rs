@@ -11,6 +11,7 @@ use tensortap::{ExportConfig, ExportError, ExportFormat, ExportLayout, ExportRep
 use tensortap_query::Selection;
 use tensortap_query::document::{ExportDocument, Exported};
 use tensortap_query::number::{bytes, counted, grouped};
+use tensortap_query::words::printable_path;
 
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::{Exit, Interrupted, UsageError};
@@ -105,7 +106,7 @@ fn explain(error: ExportError) -> anyhow::Error {
         ExportError::Format(error) => error.into(),
         ExportError::Interchange(error) => error.into(),
         ExportError::NotEmpty { dir } => UsageError {
-            message: format!("{} exists and is not empty", dir.display()),
+            message: format!("{} exists and is not empty", printable_path(&dir)),
             hint: "name another folder with --out, or use --force to replace files of the same name".into(),
         }
         .into(),

@@ -16,6 +16,7 @@ use crate::parse::whole;
 use crate::program::program;
 use tensortap_query::ids::parse_task_choice;
 use tensortap_query::number::{bytes, counted};
+use tensortap_query::words::kernels_text;
 
 /// What `tensortap extract` takes.
 #[derive(Args)]
@@ -105,7 +106,7 @@ fn text(report: &ExtractReport) -> String {
     format!(
         "task {}, {}: {}, {}, {}\n{note}  try        {} replay {}{allow}\n",
         TaskId(*task_id),
-        kernels.join("+"),
+        kernels_text(kernels),
         counted(*arguments as u64, "argument"),
         counted(*payloads as u64, "payload"),
         bytes(*size),

@@ -11,6 +11,7 @@ use crate::dump_arg::{DumpArg, quoted};
 use crate::error::Exit;
 use crate::output::Output;
 use tensortap_query::number::{bytes, counted};
+use tensortap_query::words::printable_path;
 
 /// What `tensortap repair` takes.
 #[derive(Args)]
@@ -22,6 +23,7 @@ use tensortap_query::number::{bytes, counted};
     What can be read stays; what cannot is cut off and counted. Where the index was damaged and the manifest has more, \
     the manifest stays and the index is set aside. Whatever is replaced is kept beside it as FILE.old. A dump that is whole is left alone, one that is \
     still being written is refused, and so is one without its payload file unless told.\n\n\
+    A symbolic link or a folder in place of a file of the dump is named and refused.\n\n\
     Exit status: 0 the dump is whole now, 2 it cannot be read")]
 pub struct RepairArgs {
     #[command(flatten)]
@@ -68,7 +70,7 @@ fn one(done: &Repair, output: Output) -> anyhow::Result<Exit> {
 
 fn text(done: &Repair) -> String {
     let Repair { changed, status, cut_bytes, missing_records, lost_payloads, .. } = done;
-    let (dir, records) = (done.dir.display(), counted(done.records, "record"));
+    let (dir, records) = (printable_path(&done.dir), counted(done.records, "record"));
     if !changed {
         return format!("{dir}: whole already, {records}, {status}\n");
     }

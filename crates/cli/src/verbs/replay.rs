@@ -15,6 +15,7 @@ use tensortap::{DEFAULT_DEVICE_FAILURES, ReplayConfig, ReplayReport, Selection, 
 use tensortap_query::document::{ReplayDocument, replay_verdict};
 use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
 use tensortap_query::number::counted;
+use tensortap_query::words::printable_path;
 
 use crate::device_args::{DEVICE, DeviceArgs, FAILING, FailingArgs};
 use crate::dump_arg::{RankArg, StepArg, newest, one_of};
@@ -210,7 +211,7 @@ impl ReplayArgs {
             return Ok(Selection::All);
         }
         Err(UsageError {
-            message: format!("{} has many tasks; say which", source.display()),
+            message: format!("{} has many tasks; say which", printable_path(source)),
             hint: format!(
                 "--all replays every task, --task ID one of them; `{} list` shows their ids",
                 program()

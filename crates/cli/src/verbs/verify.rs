@@ -8,6 +8,7 @@ use crate::error::Exit;
 use crate::output::{self, Output};
 use tensortap_query::document::{OfMember, SetDocument, VerifyDocument, why_unverifiable};
 use tensortap_query::number::{counted, grouped};
+use tensortap_query::words::{printable, printable_path};
 use tensortap_query::{DumpSet, Member};
 
 /// What `tensortap verify` takes.
@@ -58,22 +59,29 @@ fn set_document<'a>(set: &DumpSet, found: &'a [Findings]) -> SetDocument<VerifyD
 /// The verdict over all, then each dump by its name.
 fn set_text(set: &DumpSet, found: &[Findings]) -> String {
     let word = output::verdict(&word_of(found).to_uppercase(), found.iter().all(Findings::is_ok));
-    let mut all = format!("{}: {word}, {}\n", set.path().display(), counted(found.len() as u64, "dump"));
+    let mut all =
+        format!("{}: {word}, {}\n", printable_path(set.path()), counted(found.len() as u64, "dump"));
     for (member, findings) in set.members().iter().zip(found) {
-        all += &format!("{}, {}", member.name(), text(&member.dump, findings));
+        all += &format!("{}, {}", printable(&member.name()), text(&member.dump, findings));
     }
     all
 }
 
 fn text(dump: &Dump, findings: &Findings) -> String {
-    let Findings { records, checked, unverifiable, problems, more_problems } = findings;
+    let Findings { records, checked, unverifiable, gone, problems, more_problems } = findings;
     let word = output::verdict(&findings.word().to_uppercase(), findings.is_ok());
-    let mut text = format!("{}: {word}\n", dump.dir().display());
+    let mut text = format!("{}: {word}\n", printable_path(dump.dir()));
     text += &format!("  {}, {} checked", counted(*records, "record"), grouped(*checked));
     if *unverifiable > 0 {
         text += &format!(", {} without a stored payload that could be", grouped(*unverifiable));
     }
     text += "\n";
+    if *gone > 0 {
+        let gone = counted(*gone, "record");
+        text += &format!(
+            "  {gone} of them gone: the run keeps its newest tasks only, and they left while they were read\n"
+        );
+    }
     if let Some(why) = why_unverifiable(dump, findings) {
         text += &format!("  nothing could be checked: {why}\n");
     }
@@ -81,7 +89,7 @@ fn text(dump: &Dump, findings: &Findings) -> String {
         text += "  the run still goes on: this is what there is so far\n";
     }
     for problem in problems {
-        text += &format!("  {problem}\n");
+        text += &format!("  {}\n", printable(&problem.to_string()));
     }
     if *more_problems > 0 {
         text += &format!("  and {}\n", counted(*more_problems, "further problem"));

@@ -175,3 +175,41 @@ fn only_floats_compare_with_another_dtype() {
         assert_eq!(record["max_abs_err"], Value::Null);
     }
 }
+
+/// An array of 2^28 floats that a few bytes of a zip archive declare: the entry is deflated, and what stands behind its head is
+/// not what a deflated entry looks like, so that whoever inflates it fails.
+fn declared_huge(descr: &str) -> Vec<u8> {
+    let head = npy(descr, 1 << 28, &[]);
+    let unpacked = u32::try_from(head.len() + (4 << 28)).expect("below 4 GiB").to_le_bytes();
+    // Two stored blocks, of which opening the file reads a part, then one of a kind that there is not; padded so that the
+    // declared size is not absurd.
+    let mut packed = Vec::new();
+    for start in [&head[..], &[]] {
+        packed.extend([0, 0xff, 0xff, 0, 0]);
+        packed.extend(start);
+        packed.resize(packed.len() + 0xffff - start.len(), 0);
+    }
+    packed.resize(1 << 20, 0xff);
+    let name = b"task_0x0000000000000003_after_out0.npy";
+    let sizes = [&[0; 4][..], &u32::try_from(packed.len()).expect("small").to_le_bytes(), &unpacked].concat();
+    let name_bytes = u16::try_from(name.len()).expect("short").to_le_bytes();
+    let common = [&[20, 0, 0, 0, 8, 0, 0, 0, 0, 0][..], &sizes, &name_bytes, &[0, 0]].concat();
+    let local = [b"PK\x03\x04", &common[..], name].concat();
+    let central = [b"PK\x01\x02\x14\x00", &common[..], &[0; 14], name].concat();
+    let at = u32::try_from(local.len() + packed.len()).expect("small").to_le_bytes();
+    let bytes = u32::try_from(central.len()).expect("small").to_le_bytes();
+    let end = [b"PK\x05\x06", &[0, 0, 0, 0, 1, 0, 1, 0][..], &bytes, &at, &[0, 0]].concat();
+    [local, packed, central, end].concat()
+}
+
+#[test]
+fn an_array_of_another_shape_is_told_apart_without_being_inflated() {
+    let folder = folder();
+    for descr in ["<f4", "<i4"] {
+        std::fs::write(folder.path("huge.npz"), declared_huge(descr)).expect("written");
+        let records = records(&folder, "diff bf16 huge.npz --json", 1);
+        let out = records.iter().find(|record| record["arg_index"] == 0).expect("it is compared");
+        assert_eq!(out["verdict"], "fail", "{out}");
+        assert!(out.to_string().contains("shape"), "{out}");
+    }
+}

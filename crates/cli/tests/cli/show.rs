@@ -379,7 +379,7 @@ fn names_from_a_dump_do_not_reach_the_terminal_as_commands() {
         assert!(!(outcome.stdout + &outcome.stderr).contains('\x1b'), "{line}");
     }
     let csv = folder.good("list d --csv --columns kernel,arg").stdout;
-    assert_eq!(csv, "kernels,arg_index\n\"cl\u{fffd}[2Jear,\"\"x\"\"\",0\n");
+    assert_eq!(csv, "kernels,arg_index\n\"cl\\u{1b}[2Jear,\"\"x\"\"\",0\n");
 }
 
 #[test]

@@ -3,8 +3,8 @@ use std::fs;
 use crate::dumps::{cut, flip, vector_example};
 use crate::json::{document, keys};
 
-const KEYS: [&str; 8] =
-    ["checked", "dump", "more_problems", "problems", "records", "state", "unverifiable", "verdict"];
+const KEYS: [&str; 9] =
+    ["checked", "dump", "gone", "more_problems", "problems", "records", "state", "unverifiable", "verdict"];
 
 #[test]
 fn a_good_dump_is_ok_and_every_record_was_checked() {

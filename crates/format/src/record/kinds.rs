@@ -113,7 +113,9 @@ impl IndexRecord {
         let whole = match self.payload_state() {
             PayloadState::Stored => self.dispatch_parts().is_some(),
             PayloadState::Dropped | PayloadState::Overwritten => self.tail.is_empty(),
-            PayloadState::None | PayloadState::Truncated | PayloadState::Missing => false,
+            PayloadState::None | PayloadState::Truncated | PayloadState::Missing | PayloadState::Gone => {
+                false
+            }
         };
         whole.then_some(()).ok_or("its words are not those of its arguments")
     }

@@ -9,9 +9,10 @@ use super::entries::{Entries, Entry};
 use crate::{
     ArgumentRecord, Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, PayloadState,
     Record, Tail, TaskPart, Tasks, Uncaptured,
+    beside_writer::open_as_named,
     error::AtPath,
     files::is_being_written,
-    index::{Index, ReadAhead, open_regular, read_up_to},
+    index::{Index, ReadAhead, read_up_to},
     join::{Definitions, TaskTable},
     layout::MAX_ARGUMENT_BYTES,
     survey::Survey,
@@ -31,9 +32,8 @@ pub(crate) struct Indexed {
 
 impl Indexed {
     pub(crate) fn open(path: &Path) -> Result<Indexed, FormatError> {
-        let file = open_regular(path)?;
         // Asked before the length: what nobody wrote then is all there will be.
-        let being_written = is_being_written(&file);
+        let (file, being_written) = open_as_named(path, is_being_written)?;
         let mut index = Index::from_file(file, path)?;
         let mut entries = Entries::default();
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());

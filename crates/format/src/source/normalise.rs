@@ -169,7 +169,7 @@ fn payload(raw: &RawRecord, content: u64, has_payloads: bool) -> Result<Payload,
         (PayloadState::Stored, _) => Payload::Stored { offset, bytes },
         (PayloadState::Truncated, _) => Payload::Truncated { offset, bytes },
         (PayloadState::Overwritten, _) => Payload::Overwritten,
-        (PayloadState::Dropped | PayloadState::Missing, _) => Payload::Dropped,
+        (PayloadState::Dropped | PayloadState::Missing | PayloadState::Gone, _) => Payload::Dropped,
     })
 }
 

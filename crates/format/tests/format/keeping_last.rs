@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path};
 
 use crate::common::*;
 use tensortap_abi::Role;
-use tensortap_format::{Dump, DumpWriter, IndexRecord, Payload, Status, Tail, WriterOptions, repair, verify};
+use tensortap_format::{
+    Dump, DumpWriter, FormatError, IndexRecord, Payload, Record, Status, Tail, WriterOptions, repair, verify,
+};
 
 const KEEP: u64 = 8;
 
@@ -151,4 +153,109 @@ fn a_range_that_was_given_up_is_freed_and_one_that_may_still_be_used_is_not() {
     }
     let is_freed = |offset: u64| freed.iter().any(|range| range.contains(&offset));
     assert!(is_freed(given_up) && !is_freed(awaited), "{freed:?}");
+}
+
+/// Reads every payload of a dump; those that were read, compared with what was captured, and how many are gone.
+fn read_all(dump: &Dump, expected: impl Fn(&Record) -> Vec<u8>) -> (u64, u64) {
+    let (mut whole, mut gone) = (0, 0);
+    for record in dump.records().map(Result::unwrap).filter(|record| record.bin_size > 0) {
+        match dump.payload(&record) {
+            Ok(bytes) => {
+                assert!(bytes == expected(&record), "{record} is neither whole nor gone");
+                whole += 1;
+            }
+            Err(FormatError::RecordGone { .. }) => gone += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    (whole, gone)
+}
+
+/// What [`Scribe::task`] stored.
+fn stored_by_task(record: &Record) -> Vec<u8> {
+    let bytes = usize::try_from(record.bin_size).unwrap();
+    content(2 * record.task_id + u64::from(record.stage == AFTER), bytes)
+}
+
+#[test]
+fn a_dump_opened_before_the_window_moved_has_records_whole_or_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    (0..20).for_each(|task| scribe.task(0, task, 9000));
+    let before = Dump::open(dir.path()).unwrap();
+    assert_eq!(read_all(&before, stored_by_task), (40, 0));
+    (20..30).for_each(|task| scribe.task(0, task, 9000));
+    assert!(!scribe.writer.free_before_window().unwrap().is_empty());
+    assert_eq!(read_all(&before, stored_by_task), (0, 40), "every task of then has left");
+    let now = Dump::open(dir.path()).unwrap();
+    assert_eq!((now.tail(), read_all(&now, stored_by_task)), (Tail::Open, (16, 0)));
+    // Sixteen more: of the eight that are kept now, none stays; of those after, the newest do.
+    (30..40).for_each(|task| scribe.task(0, task, 9000));
+    let later = Dump::open(dir.path()).unwrap();
+    (40..46).for_each(|task| scribe.task(0, task, 9000));
+    scribe.writer.free_before_window().unwrap();
+    assert_eq!(
+        read_all(&later, stored_by_task),
+        (2 * 2, 16 * 2),
+        "tasks 38 and 39 are among the newest eight"
+    );
+    let findings = verify(&later).unwrap();
+    assert!(findings.is_ok(), "{:?}", findings.problems);
+    assert_eq!((findings.gone, findings.unverifiable, findings.checked), (32, 32, 4 + 18));
+    scribe.finish(Status::Complete);
+    assert_eq!(read_all(&later, stored_by_task), (2 * 2, 16 * 2), "closing the dump takes nothing away");
+}
+
+#[test]
+fn a_reader_beside_a_writer_that_moves_its_window_never_reads_a_hole() {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    (0..16).for_each(|task| scribe.task(0, task, 5000));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut whole, mut gone, mut torn) = (0, 0, 0);
+            while !ended.load(Relaxed) {
+                let dump = Dump::open(dir.path()).unwrap();
+                torn += u64::from(dump.tail() != Tail::Open);
+                let (w, g) = read_all(&dump, stored_by_task);
+                (whole, gone) = (whole + w, gone + g);
+                let findings = verify(&dump).unwrap();
+                assert!(findings.is_ok(), "{:?}", findings.problems);
+            }
+            (whole, gone, torn)
+        });
+        for task in 16..1000 {
+            scribe.task(0, task, 5000);
+            scribe.writer.free_before_window().unwrap();
+        }
+        ended.store(true, Relaxed);
+        let (whole, gone, torn) = reader.join().unwrap();
+        assert!(whole > 0, "{whole} whole, {gone} gone");
+        assert_eq!(torn, 0, "a dump that is being written is open");
+    });
+}
+
+#[test]
+fn what_is_left_of_shared_payloads_is_counted_as_stored_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    let shared = content(5, 6000);
+    let first = scribe.stored(0, BEFORE, Role::Input, 0, &shared);
+    let (offset, bytes) = first.stored_range().unwrap();
+    scribe.append(0, &[IndexRecord::plain(&task_fields(0, 1, 1, 0)), first]);
+    for task in 1..60 {
+        let fields = tensor_fields(task, BEFORE, Role::Input, 0, &shared);
+        let again = IndexRecord::tensor(&fields, Payload::Deduplicated { offset, bytes });
+        scribe.append(0, &[IndexRecord::plain(&task_fields(task, 1, task * 10, 0)), again]);
+        scribe.writer.free_before_window().unwrap();
+    }
+    let footer = scribe.finish(Status::Complete);
+    assert_eq!((footer.totals.stored_bytes, footer.totals.deduplicated_bytes), (6000, 7 * 6000));
+    let said = manifest(dir.path());
+    assert_eq!((&said["stored_bytes"], &said["deduplicated_bytes"]), (&6000.into(), &(7 * 6000).into()));
+    assert_whole(dir.path());
+    fs::remove_file(dir.path().join("tensor_dump.idx")).unwrap();
+    assert_whole(dir.path());
 }

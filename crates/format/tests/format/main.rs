@@ -10,6 +10,7 @@ mod keeping_last;
 mod naming;
 mod payloads;
 mod peers;
+mod repairing;
 mod round_trip;
 mod second_generation;
 mod steps;

@@ -175,3 +175,63 @@ fn counters_of_the_footer_are_checked_against_the_index() {
     let problem = problems[0].to_string();
     assert!(problem.contains("scalars = 4") && problem.contains("the index has 1"), "{problem}");
 }
+
+/// A dump with everything that a file of it can say: names, a scope, edges, arguments of dispatches, statistics.
+fn told_whole(dir: &Path) {
+    let mut info = info();
+    info.dump_args = true;
+    let mut scribe = Scribe::new(dir, &info);
+    (0..3).for_each(|task| scribe.task(0, task, 100));
+    let edges = [edge_fields(0, 1, 1, 0), edge_fields(1, 2, 0, 0)];
+    scribe.append(0, &edges.map(|edge| IndexRecord::plain(&edge)));
+    scribe.finish(Status::Complete);
+}
+
+/// What a JSON file means, whatever its white space.
+fn meaning(bytes: &[u8]) -> Option<Value> {
+    serde_json::from_slice(bytes).ok()
+}
+
+#[test]
+fn a_byte_changed_anywhere_in_any_file_is_found_or_means_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    told_whole(dir.path());
+    assert!(check(dir.path()).is_ok(), "{:?}", check(dir.path()).problems);
+    let payloads: Vec<_> = {
+        let dump = Dump::open(dir.path()).unwrap();
+        dump.records().map(Result::unwrap).map(|r| r.bin_offset..r.bin_offset + r.bin_size).collect()
+    };
+    let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert_eq!(files.len(), 6, "{files:?}");
+    for path in files {
+        let good = fs::read(&path).unwrap();
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let mut found = 0;
+        // Every byte would take minutes; so many, spread over the file, differ from run to run of the format alone.
+        for at in (0..good.len()).step_by((good.len() / 400).max(1)) {
+            let mut bad = good.clone();
+            bad[at] ^= [0x01, 0x02, 0x10, 0x20][found % 4];
+            let means_the_same = is_json && meaning(&bad) == meaning(&good);
+            let is_padding = path.ends_with("tensor_dump.bin")
+                && !payloads.iter().any(|range| range.contains(&(at as u64)));
+            if means_the_same || is_padding {
+                continue;
+            }
+            fs::write(&path, &bad).unwrap();
+            let is_found =
+                Dump::open(dir.path()).and_then(|dump| verify(&dump)).map_or(true, |found| !found.is_ok());
+            assert!(
+                is_found,
+                "{} at byte {at}: {:?} for {:?}",
+                path.display(),
+                bad[at] as char,
+                good[at] as char
+            );
+            found += 1;
+        }
+        fs::write(&path, &good).unwrap();
+        assert!(found > 100, "{}: {found} damages", path.display());
+    }
+    assert!(check(dir.path()).is_ok());
+}

@@ -169,7 +169,7 @@ fn write_csv(out: &mut dyn Write, diff: &OutputDiff) -> anyhow::Result<()> {
 fn csv_cells(row: &OutputRow) -> [String; 13] {
     let [max_abs, max_finite, nan, relative, rmse, ulps, failing] = measured(&row.outcome);
     [
-        row.name.clone(),
+        printable(&row.name).into_owned(),
         row.dtype.name().into(),
         sizes_text(&row.shape),
         verdict_word(row.outcome.verdict).into(),

@@ -10,6 +10,7 @@ use crate::dump_arg::quoted;
 use crate::losses::by_reason;
 use crate::program::program;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
+use tensortap_query::words::{printable, printable_path};
 
 /// What kept records back: what the caller asked for.
 pub const LIMIT: &str = "--limit";
@@ -70,7 +71,8 @@ pub fn state_lines(dump: &Dump) -> String {
     }
     match dump.passed_over() {
         Some(PassedOver { path, why: WhyPassedOver::Damaged { reason, records } }) => {
-            let (path, records) = (quoted(path), counted(*records, "record"));
+            let (path, records) = (printable_path(path), counted(*records, "record"));
+            let reason = printable(reason);
             let _ = writeln!(
                 text,
                 "{path} is damaged ({reason}) and has {records}; these are from the manifest."
@@ -78,7 +80,7 @@ pub fn state_lines(dump: &Dump) -> String {
             let _ = writeln!(text, "`{} repair {}` sets the index aside.", program(), quoted(dump.dir()));
         }
         Some(PassedOver { path, why: WhyPassedOver::Version(version) }) => {
-            let path = quoted(path);
+            let path = printable_path(path);
             let _ = writeln!(
                 text,
                 "{path} is of version {version} and passed over; these are from the manifest."
@@ -91,7 +93,7 @@ pub fn state_lines(dump: &Dump) -> String {
         Tail::Closed => {}
         Tail::Open => text += "The run still goes on: these are its records so far.\n",
         Tail::Torn { offset, lost_bytes, reason } => {
-            let (offset, dir) = (grouped(offset), quoted(dump.dir()));
+            let (offset, dir, reason) = (grouped(offset), quoted(dump.dir()), printable(&reason));
             let lost = match lost_bytes {
                 0 => String::new(),
                 lost => format!("; {} after it lost", counted(lost, "byte")),

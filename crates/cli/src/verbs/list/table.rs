@@ -10,7 +10,7 @@ use super::foot;
 use super::layout::{Choice, Column, Layout};
 use crate::fit::left_out_line;
 use tensortap_query::fields::{Cells, Row};
-use tensortap_query::words::{printable, what_ran};
+use tensortap_query::words::{printable_path, what_ran};
 use tensortap_query::{Part, Rows};
 
 /// Records that have a say in the widths.
@@ -54,7 +54,7 @@ fn title(dump: &Dump) -> String {
     if !dump.format().is_foreign() {
         text += &format!(", {}", dump.status().map_or("running", |status| status.name()));
     }
-    format!("{}: {}", dump.dir().display(), printable(&text))
+    format!("{}: {text}", printable_path(dump.dir()))
 }
 
 /// A table being written.

@@ -5,7 +5,8 @@ use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskR
 use crate::output;
 use tensortap_query::document::{Spread, replay_verdict};
 use tensortap_query::number::{counted, grouped, rate, time};
-use tensortap_query::words::{printable, run_words, step_task, task_title};
+use tensortap_query::printable::printable_lines;
+use tensortap_query::words::{kernels_text, printable, run_words, step_task, task_title};
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
@@ -128,7 +129,7 @@ fn many(report: &ReplayReport) -> String {
 }
 
 fn one(task: &TaskReport) -> String {
-    let mut text = format!("  task       {}, {}\n", TaskId(task.task_id), task.kernels.join("+"));
+    let mut text = format!("  task       {}, {}\n", TaskId(task.task_id), kernels_text(&task.kernels));
     if let Some(title) = title(task) {
         text += &wrapped("name", &title);
     }
@@ -169,7 +170,7 @@ fn one(task: &TaskReport) -> String {
 /// `task 0x100000002, mul (layer 1 / gate)`.
 fn short_name(task: &TaskReport) -> String {
     let title = title(task).map_or_else(String::new, |title| format!(" ({title})"));
-    format!("task {}, {}{title}", step_task(task.step, task.task_id), task.kernels.join("+"))
+    format!("task {}, {}{title}", step_task(task.step, task.task_id), kernels_text(&task.kernels))
 }
 
 /// What people call the task, as text for people.
@@ -190,7 +191,7 @@ const LEAST_COLUMNS: usize = 40;
 /// Words in lines that fit, all as far in as the first.
 fn lines(head: &str, text: &str) -> String {
     let columns = output::terminal_width().unwrap_or(COLUMNS).max(LEAST_COLUMNS);
-    fitted(head, text, columns)
+    fitted(head, &printable_lines(text), columns)
 }
 
 fn fitted(head: &str, text: &str, columns: usize) -> String {
@@ -246,10 +247,10 @@ fn tests(report: &ReplayReport) -> String {
             _ if good => output::verdict("ok", true),
             _ => output::verdict("FAILED", false),
         };
-        text += &format!("test {case} ... {word}\n");
+        text += &format!("test {} ... {word}\n", printable(case));
     }
     for task in report.tasks.iter().filter(|t| t.outcome.reason().is_some()) {
-        text += &format!("\n---- {} ----\n", task.name());
+        text += &format!("\n---- {} ----\n", printable(&task.name()));
         text += &lines("", task.outcome.reason().unwrap_or_default());
     }
     let word = output::verdict(if report.passed() { "ok" } else { "FAILED" }, report.passed());

@@ -141,6 +141,7 @@ fn payload(dump: &Dump, record: &Record) -> String {
         PayloadState::Missing => {
             format!("missing: {size} bytes at {offset} of {}, which does not have them", printable(&file))
         }
+        PayloadState::Gone => "gone: it left the dump while the run went on".into(),
         PayloadState::Overwritten => "overwritten in device memory before the host read it".into(),
     }
 }

@@ -6,7 +6,7 @@ use tensortap::{Flag, Measured};
 use tensortap_query::Part;
 use tensortap_query::fields::{Cells, Row, STATS, fields};
 use tensortap_query::number::{bytes, counted, grouped};
-use tensortap_query::words::{printable, what_ran};
+use tensortap_query::words::{printable_path, what_ran};
 
 use super::{EachMeasured, Extent, Seen};
 use crate::fit::Fit;
@@ -37,7 +37,7 @@ pub fn write(
     source: impl EachMeasured,
 ) -> anyhow::Result<()> {
     for Part { dump, .. } in parts {
-        writeln!(out, "{}: {}", dump.dir().display(), printable(&what_ran(dump)))?;
+        writeln!(out, "{}: {}", printable_path(dump.dir()), what_ran(dump))?;
     }
     writeln!(out)?;
     let fit = Fit::terminal(&DISPENSABLE)

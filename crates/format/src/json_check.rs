@@ -1,4 +1,5 @@
-//! Whether `args_dump.json` and `kernel_args_dump.json` say what the index says.
+//! Whether the JSON files beside the manifest say what the index says: `graph.json`, and with `--dump-args`
+//! `args_dump.json` and `kernel_args_dump.json`.
 
 use std::{
     io::{BufReader, Read, Write},
@@ -8,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    ARGS_FILE, Dump, Footer, FormatError, KERNEL_ARGS_FILE,
+    ARGS_FILE, Dump, Footer, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE,
     error::AtPath,
     index::open_regular,
     manifest::{JsonInput, StreamError},
@@ -20,31 +21,41 @@ use crate::{
 /// A file written by another program may be larger than ours by this factor before it is no longer read.
 const MAX_GROWTH: u64 = 16;
 
-/// Whether both files are there and right, should the dump have them.
-pub(crate) fn args_are_right(dir: &Path, input: &JsonInput<'_>) -> Result<bool, FormatError> {
-    Ok(!input.index.info.dump_args
-        || says_the_same(&dir.join(ARGS_FILE), |out| input.write_args(out))?
-            && says_the_same(&dir.join(KERNEL_ARGS_FILE), |out| input.write_kernel_args(out))?)
+/// The files that a closed dump has beside its manifest.
+fn files_beside(input: &JsonInput<'_>) -> &'static [&'static str] {
+    if input.index.info.dump_args { &[GRAPH_FILE, ARGS_FILE, KERNEL_ARGS_FILE] } else { &[GRAPH_FILE] }
+}
+
+fn write_beside(input: &JsonInput<'_>, name: &str, out: &mut dyn Write) -> Result<(), StreamError> {
+    match name {
+        ARGS_FILE => input.write_args(out),
+        KERNEL_ARGS_FILE => input.write_kernel_args(out),
+        _ => input.write_graph(out),
+    }
+}
+
+/// Whether all of them are there and right.
+pub(crate) fn files_beside_are_right(dir: &Path, input: &JsonInput<'_>) -> Result<bool, FormatError> {
+    for name in files_beside(input) {
+        if !says_the_same(&dir.join(name), |out| write_beside(input, name, out))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What is wrong with the files of a closed dump; one that is not there is not looked at.
-pub(crate) fn args_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
+pub(crate) fn problems_beside(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
     let (source::Source::Indexed(indexed), Some(footer)) = (dump.source(), dump.footer()) else {
         return Ok(Vec::new());
     };
-    if !dump.info().dump_args {
-        return Ok(Vec::new());
-    }
     let (index, end) = (&indexed.index, indexed.survey.end);
     let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
     let input = JsonInput::new(index, end, &footer, &[])?;
     let mut problems = Vec::new();
-    for name in [ARGS_FILE, KERNEL_ARGS_FILE] {
+    for name in files_beside(&input) {
         let path = dump.dir().join(name);
-        let write = |out: &mut dyn Write| {
-            if name == ARGS_FILE { input.write_args(out) } else { input.write_kernel_args(out) }
-        };
-        if path.exists() && !says_the_same(&path, write)? {
+        if path.exists() && !says_the_same(&path, |out| write_beside(&input, name, out))? {
             let what = format!("{name} does not say what the index says");
             problems.push(Problem::of_dump(what, repair_command(dump.dir())));
         }

@@ -1,0 +1,131 @@
+//! Text from a dump as text for people. A name in a dump is anybody's: one that a terminal acts upon could clear the screen,
+//! change its title, or show a line in another order than it was written.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Characters of the category Cf, which show nothing and change how their neighbours are shown, and the two separators that
+/// end a line; first and last of each range.
+const INVISIBLE: [(char, char); 20] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{180e}', '\u{180e}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{2028}', '\u{202e}'),
+    ('\u{2060}', '\u{206f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{fff9}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0001}', '\u{e0001}'),
+    ('\u{e0020}', '\u{e007f}'),
+];
+
+/// Whether a character does something other than be seen: control characters of both sets, marks that turn the direction of
+/// writing, separators of lines, and what else is invisible.
+#[must_use]
+pub fn acts(c: char) -> bool {
+    match c {
+        '\u{20}'..='\u{7e}' => false,
+        c if c.is_control() => true,
+        c => INVISIBLE.iter().any(|(first, last)| (*first..=*last).contains(&c)),
+    }
+}
+
+/// A text from a dump without what a terminal would act upon: such characters are spelled, as in `\u{1b}`.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, acts, |c, out| out.extend(c.escape_unicode()))
+}
+
+/// The same of text in lines, which stay lines.
+#[must_use]
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c != '\n' && acts(c), |c, out| out.extend(c.escape_unicode()))
+}
+
+/// The same of a JSON document, whose meaning stays: only its strings have such characters, and JSON has a spelling for them.
+#[must_use]
+pub fn printable_json(text: &str) -> Cow<'_, str> {
+    escaped(
+        text,
+        |c| c != '\n' && acts(c),
+        |c, out| {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        },
+    )
+}
+
+/// A path for people; [`tensortap::format::quoted`] is for commands.
+#[must_use]
+pub fn printable_path(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
+fn escaped(text: &str, acts: impl Fn(char) -> bool, spell: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    let Some(first) = text.find(&acts) else { return text.into() };
+    let mut out = String::with_capacity(text.len() + 16);
+    out += &text[..first];
+    for c in text[first..].chars() {
+        if acts(c) {
+            spell(c, &mut out);
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_handed_what_it_would_act_upon() {
+        for plain in ["softmax", "größe", "层 1", "a\\b", "ﬁ", "🙂", ""] {
+            assert_eq!(printable(plain), plain);
+        }
+        assert_eq!(printable("a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
+        assert_eq!(printable_lines("a\x1b[2Jb\nc\r"), "a\\u{1b}[2Jb\nc\\u{d}");
+        for acts in [
+            "\0",
+            "\x07",
+            "\x7f",
+            "\u{80}",
+            "\u{9b}",
+            "\u{202a}",
+            "\u{202e}",
+            "\u{2066}",
+            "\u{2069}",
+            "\u{2028}",
+            "\u{2029}",
+            "\u{200f}",
+            "\u{feff}",
+            "\u{ad}",
+            "\u{e0041}",
+        ] {
+            let shown = printable(acts);
+            assert!(shown.is_ascii() && shown.starts_with("\\u{"), "{acts:?}: {shown}");
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let value = serde_json::json!({"a\u{202e}": "\u{9b}2J\u{e0041}\x1b\u{2028}é"});
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = printable_json(&text);
+        assert!(shown.chars().all(|c| c == '\n' || !acts(c)), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
+}
