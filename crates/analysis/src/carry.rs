@@ -144,7 +144,7 @@ impl Unit {
         if views.any(|view| view.layout.elem_bits() < 8) { Unit::HalfByte } else { Unit::Byte }
     }
 
-    const fn half_bytes(self) -> usize {
+    pub const fn half_bytes(self) -> usize {
         match self {
             Unit::HalfByte => 1,
             Unit::Byte => 2,

@@ -1,5 +1,6 @@
 //! What a task should have written, computed in f64 from what it was given.
 
+pub(crate) mod given;
 mod quiet;
 
 use std::borrow::Cow;
@@ -115,19 +116,24 @@ impl References {
         dump: &Dump,
         task: Task<'_>,
     ) -> Result<Result<(Vec<&'static KernelDef>, RefTask), String>, FormatError> {
-        let kernels: Result<Vec<&'static KernelDef>, String> = task
-            .kernel_names()
-            .iter()
-            .map(|name| {
-                self.by_name.get(name.as_str()).copied().ok_or(format!("kernel {name} has no reference"))
-            })
-            .collect();
-        let kernels = match kernels {
-            Ok(kernels) if !kernels.is_empty() => kernels,
-            Ok(_) => return Ok(Err("the dump does not say which kernels it ran".into())),
-            Err(reason) => return Ok(Err(reason)),
+        match self.kernels(task) {
+            Ok(kernels) => Ok(load(dump, task)?.map(|given| (kernels, given))),
+            Err(reason) => Ok(Err(reason)),
+        }
+    }
+
+    /// The kernels of a task, or why they are not known.
+    pub(crate) fn kernels(&self, task: Task<'_>) -> Result<Vec<&'static KernelDef>, String> {
+        let known = |name: &String| {
+            self.by_name.get(name.as_str()).copied().ok_or(format!("kernel {name} has no reference"))
         };
-        Ok(load(dump, task)?.map(|given| (kernels, given)))
+        let kernels: Vec<&'static KernelDef> =
+            task.kernel_names().iter().map(known).collect::<Result<_, _>>()?;
+        if kernels.is_empty() {
+            Err("the dump does not say which kernels it ran".into())
+        } else {
+            Ok(kernels)
+        }
     }
 
     /// One reference alone; `None` when it does not take such arguments, or changes their shapes.

@@ -1,8 +1,10 @@
 //! How tables and messages spell what a record says.
 
 use std::fmt;
+use std::path::Path;
 
-use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail, Task};
+use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, quoted};
+use tensortap::scene::FaultKind;
 use tensortap::{DumpStage, GoldenVerdict};
 
 use crate::number::{counted, grouped, significant};
@@ -182,6 +184,22 @@ pub fn run_words(golden: Option<GoldenVerdict>, inject_fault: Option<&str>) -> S
         Some(fault) => format!("{golden}; the fault {} was injected on purpose", printable(fault)),
         None => golden.into(),
     }
+}
+
+/// What a replay of a task is to be told, so that its kernels are damaged as they were when it was captured; nothing where none
+/// was, or where the damage is not in a task alone.
+#[must_use]
+pub fn fault_option(task: Task<'_>, inject_fault: Option<&str>) -> String {
+    let is_its_own = |fault: &&str| {
+        let (kernel, kind) = fault.rsplit_once('=').unwrap_or_default();
+        kind != FaultKind::Race.name() && task.kernel_names().iter().any(|name| name == kernel)
+    };
+    // Names of kernels and kinds need no quotes; what a dump has in their place may.
+    let is_plain = |fault: &str| fault.chars().all(|c| c.is_ascii_alphanumeric() || "_-.=".contains(c));
+    inject_fault.filter(is_its_own).map_or(String::new(), |fault| match is_plain(fault) {
+        true => format!(" --inject-fault {fault}"),
+        false => format!(" --inject-fault {}", quoted(Path::new(fault))),
+    })
 }
 
 /// What sets the record apart from one that was captured whole, in one piece and on time.

@@ -171,6 +171,8 @@ pub fn describe(report: &OutputReport, check: Check) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tensortap_judge::Verdict;
+
     use super::*;
 
     fn comparison(dtype: DType, elements: u64) -> OutputCheck<'static> {
@@ -187,7 +189,7 @@ mod tests {
         let close = f32s(&[1.0, 2.000_000_2, f32::INFINITY, -0.0]);
         let report = comparison(DType::Float32, 4).report(&close, &expected);
         assert_eq!((report.compared, report.different, report.outside), (4, 2, 0));
-        assert!(!report.bitexact() && report.within_rule());
+        assert!(!report.bitexact() && report.verdict() == Verdict::Within);
         assert_eq!(report.first, Some(at(1, "2.0000002", "2.0")));
         assert!(
             describe(&report, Check::Captured).contains("2 of 4 elements differ, first at [0, 1]: 2.0000002"),
@@ -216,7 +218,7 @@ mod tests {
         let comparison = OutputCheck { tolerance, ..comparison(DType::Float32, 4) };
         let actual = f32s(&[1.0, 2.0, 3.0, 4.0]);
         let near = comparison.against_reference(&actual, &reference(&[1.0, 2.0, 3.0, 4.0 + 5e-9]));
-        assert!(near.within_rule() && near.different == 0, "{near:?}");
+        assert!(near.verdict() == Verdict::Within && near.different == 0, "{near:?}");
         // Rounded, it would be the same.
         let far = comparison.against_reference(&actual, &reference(&[1.0, 2.0, 3.0, 4.0 + 5e-8]));
         assert_eq!((far.outside, far.different), (1, 0));
@@ -235,7 +237,7 @@ mod tests {
         let bytes =
             |last: i64| [1, 2, 3, last].iter().flat_map(|v: &i64| v.to_le_bytes()).collect::<Vec<_>>();
         let expected = reference(&[1.0, 2.0, 3.0, 9_007_199_254_740_992.0]);
-        assert!(comparison.against_reference(&bytes((1 << 53) + 1), &expected).within_rule());
+        assert_eq!(comparison.against_reference(&bytes((1 << 53) + 1), &expected).verdict(), Verdict::Within);
         assert_eq!(comparison.against_reference(&bytes(4), &expected).outside, 1);
     }
 

@@ -3,6 +3,7 @@
 use tensortap_abi::DumpStage;
 use tensortap_analysis::reference::{Expected, ReferenceError, apply, ref_tensor};
 use tensortap_format::{Argument, Task};
+use tensortap_judge::Verdict;
 use tensortap_scene::{KernelDef, RefTask, ScalarArg, Scene, Tolerance};
 use tensortap_values::content_hash;
 
@@ -130,7 +131,7 @@ pub fn outside(
             before: None,
         };
         let report = comparison.against_reference(&captured, expected);
-        if !report.within_rule() {
+        if report.verdict() != Verdict::Within {
             return Ok(Some(describe(&report, Check::Reference)));
         }
     }

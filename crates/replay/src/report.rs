@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use tensortap_abi::{DType, Role, TaskId};
 use tensortap_format::GoldenVerdict;
+use tensortap_judge::Verdict;
 use tensortap_platform::Confinement;
 
 /// How true an argument is to the capture.
@@ -107,9 +108,13 @@ impl OutputReport {
         self.any_compared() && self.different == 0
     }
 
-    /// Something was compared, unless there is nothing, and all of it is within the rule.
-    pub fn within_rule(&self) -> bool {
-        self.any_compared() && self.outside == 0
+    /// Whether what was compared is within the rule; unknown when nothing was, although there is something.
+    pub fn verdict(&self) -> Verdict {
+        match self.outside {
+            0 if self.any_compared() => Verdict::Within,
+            0 => Verdict::Unknown,
+            _ => Verdict::Outside,
+        }
     }
 
     fn any_compared(&self) -> bool {

@@ -17,6 +17,7 @@ use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Finding, Label, Status, TaskStatus, label_alone};
 use crate::matching::Matching;
+use crate::reference::given::{Given, is_of_outputs_alone};
 use crate::reference::{Expected, References, captured_side};
 
 const NON_FINITE: &str = "an input holds NaN or infinities, on which kernel and reference need not agree";
@@ -31,7 +32,9 @@ pub(super) fn blame(
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());
     let places: Vec<usize> = (0..graph.len()).collect();
-    let results = options.work.map(&places, |&task| judge(dump, &graph, task, &references, &rules))?;
+    let given = Given::of(dump, &graph, &references)?;
+    let judged = |&task: &usize| judge(dump, &graph, task, (&references, given.as_ref()), &rules);
+    let results = options.work.map(&places, judged)?;
     let inputs: Vec<(usize, u16)> = places
         .iter()
         .flat_map(|&p| {
@@ -52,6 +55,11 @@ pub(super) fn blame(
     let mut findings = label_alone(&graph, &statuses, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&same).clone()
     });
+    for (place, finding) in findings.iter_mut().enumerate() {
+        let is_judged = finding.label != Label::Unknown;
+        finding.rests_on_producers = is_judged && is_of_outputs_alone(graph.task(place));
+    }
+    drop(given);
     let mut agreed_live = Vec::new();
     for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.label == Label::Unknown) {
         if agreed_while_it_ran(dump, graph.task(place)) {
@@ -92,7 +100,7 @@ pub(super) fn settle_grown(
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());
     for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.is_grown) {
-        let (statuses, _) = judge(dump, graph, place, &references, &rules)?;
+        let (statuses, _) = judge(dump, graph, place, (&references, None), &rules)?;
         let said = finding.reason.take().unwrap_or_default();
         if statuses.contains(&Status::Outside) {
             finding.label = Label::WrongHere;
@@ -135,7 +143,7 @@ fn judge(
     dump: &Dump,
     graph: &TaskGraph,
     place: usize,
-    references: &References,
+    (references, given): (&References, Option<&Given<'_>>),
     rules: &RuleBook,
 ) -> Result<(Vec<Status>, Vec<ComparedArg>), FormatError> {
     let task = graph.task(place);
@@ -145,7 +153,10 @@ fn judge(
     if !task.arguments().any(writes) {
         return Ok((vec![Status::NotApplicable; task.arguments().len()], compared));
     }
-    let expected = references.expect(dump, task)?;
+    let expected = match given.filter(|_| is_of_outputs_alone(task)) {
+        Some(given) => given.expect(references, place)?,
+        None => references.expect(dump, task)?,
+    };
     let mut statuses = Vec::new();
     for arg in task.arguments() {
         if !writes(arg) {
@@ -202,7 +213,13 @@ pub(super) fn detail(
     compared: &ComparedArg,
 ) -> Result<Option<Detail>, FormatError> {
     let node = blame.graph.task(task);
-    let Ok(expected) = References::of(scene).expect(dump, node)? else { return Ok(None) };
+    let references = References::of(scene);
+    let given = if is_of_outputs_alone(node) { Given::of(dump, &blame.graph, &references)? } else { None };
+    let expected = match given {
+        Some(given) => given.expect(&references, task)?,
+        None => references.expect(dump, node)?,
+    };
+    let Ok(expected) = expected else { return Ok(None) };
     let expected = expected.iter().find(|e: &&Expected| e.arg_index == compared.arg_index);
     let arg = node.argument(compared.arg_index);
     let Some(((arg, captured), expected)) = arg.and_then(|a| Some((a, a.after?))).zip(expected) else {

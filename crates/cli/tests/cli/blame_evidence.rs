@@ -75,6 +75,109 @@ fn outputs_alone_are_enough_against_a_golden_and_labels_say_what_they_rest_on() 
     }
 }
 
+/// Labels by task, and what each rests on.
+fn by_task(document: &Value) -> Vec<(String, String, Value)> {
+    let word = |task: &Value, key: &str| task[key].as_str().unwrap_or_default().to_owned();
+    let tasks = document["tasks"].as_array().unwrap().iter();
+    let mut all: Vec<_> =
+        tasks.map(|t| (word(t, "task_id"), word(t, "label"), t["rests_on"].clone())).collect();
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    all
+}
+
+#[test]
+fn outputs_alone_are_judged_by_references_where_the_views_of_inputs_were_recorded() {
+    let folder = Folder::new();
+    for runtime in ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"] {
+        let line =
+            format!("run vector_example --dump-tensor --dump-args --dump-stage after --runtime {runtime}");
+        wrong(&folder, &format!("{line} --out {runtime} --inject-fault mul=last"));
+        let outcome = folder.tensortap(&format!("blame {runtime} --reference"));
+        assert!(outcome.stdout.contains("mul) is wrong here\n"), "{runtime}: {outcome:?}");
+        assert!(
+            outcome.stdout.contains("4 labels rest on what the producers of inputs wrote"),
+            "{outcome:?}"
+        );
+        assert!(outcome.stdout.contains("worst at [16383]"), "{outcome:?}");
+        let found = document(&folder, &format!("blame {runtime} --reference --json"), 1);
+        let judged: Vec<_> = by_task(&found).into_iter().filter(|(_, label, _)| label != "unknown").collect();
+        assert_eq!(judged.len(), 4, "{runtime}: {found}");
+        assert!(judged.iter().all(|(_, _, rests_on)| rests_on == "producers"), "{runtime}: {found}");
+        // The first task was given inputs of the run, which no task wrote.
+        let unknown = found["tasks"].as_array().unwrap().iter().find(|t| t["label"] == "unknown").unwrap();
+        assert_eq!((&unknown["task_name"], &unknown["rests_on"]), (&"t0".into(), &Value::Null));
+        let reason = unknown["reason"].as_str().unwrap();
+        assert!(
+            reason.contains("argument 0 was not captured and came from no task; --dump-stage both"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn labels_that_rest_on_producers_are_those_of_a_full_dump() {
+    let folder = Folder::new();
+    let run = "run paged_attention --dump-tensor --inject-fault softmax=last";
+    wrong(&folder, &format!("{run} --out full"));
+    wrong(&folder, &format!("{run} --out after --dump-args --dump-stage after"));
+    let full = by_task(&document(&folder, "blame full --reference --json", 1));
+    let after = by_task(&document(&folder, "blame after --reference --json", 1));
+    let mut judged = 0;
+    for ((id, label, _), (same, rests, _)) in full.iter().zip(&after) {
+        assert_eq!(id, same);
+        assert!(label == rests || rests == "unknown", "{id}: {label}, {rests}");
+        judged += usize::from(rests != "unknown");
+    }
+    // Of four tasks for each block, QK and PV are given keys and values, which are inputs of the run.
+    assert!(judged >= full.len() / 4, "{judged} of {}", full.len());
+    assert!(after.iter().any(|(_, label, _)| label == "wrong_here"));
+}
+
+#[test]
+fn what_views_outputs_alone_lack_is_said_with_the_option_that_adds_them() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --dump-stage after --out bare");
+    let found = document(&folder, "blame bare --reference --json", 1);
+    for task in found["tasks"].as_array().unwrap() {
+        let reason = task["reason"].as_str().unwrap();
+        assert!(
+            task["label"] == "unknown" && reason.contains("--dump-args would say which views"),
+            "{reason}"
+        );
+    }
+    // A filter that hides what a task wrote leaves nothing to derive inputs from.
+    folder.good("run vector_example --dump-tensor --dump-args --dump-stage after --dump-func mul --out some");
+    let found = document(&folder, "blame some --reference --json", 1);
+    let mul = found["tasks"].as_array().unwrap().iter().find(|t| t["kernels"][0] == "mul").unwrap();
+    let reason = mul["reason"].as_str().unwrap();
+    assert!(
+        mul["label"] == "unknown"
+            && reason.contains("filters kept other records out, too; --dump-stage both"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_replay_as_blame_names_it_makes_the_same_wrong_output_of_an_injected_fault() {
+    let folder = Folder::new();
+    for kind in ["last", "sign", "nan"] {
+        wrong(&folder, &format!("run vector_example --dump-tensor --out {kind} --inject-fault mul={kind}"));
+        let found = document(&folder, &format!("blame {kind} --reference --json"), 1);
+        let replay = found["culprits"][0]["replay"].as_str().unwrap().strip_prefix("tensortap ").unwrap();
+        let again = folder.good(replay);
+        assert!(again.stdout.contains("PASS"), "{kind}: {again:?}");
+        wrong(&folder, &format!("{replay} --reference"));
+        let text = folder.tensortap(&format!("blame {kind} --reference")).stdout;
+        assert!(text.contains(&format!(" --inject-fault mul={kind}\n")), "{text}");
+    }
+    // The task of a race is right alone, whatever was injected into another.
+    wrong(&folder, "run vector_example --dump-tensor --out raced --inject-fault mul=race");
+    let found = document(&folder, "blame raced --reference --json", 1);
+    let replay = found["culprits"][0]["replay"].as_str().unwrap().strip_prefix("tensortap ").unwrap();
+    assert!(!replay.contains("inject"), "{replay}");
+    folder.good(replay);
+}
+
 #[test]
 fn the_wrong_kernel_inside_a_mix_task_is_named() {
     let folder = Folder::new();

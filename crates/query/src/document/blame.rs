@@ -196,9 +196,11 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task = task_id(culprit.place);
     let graph = &report.blame.graph;
     let step = crate::words::step_option(graph.tasks().steps(), graph.task(culprit.place).step);
+    let fault =
+        crate::words::fault_option(graph.task(culprit.place), report.dump.info().inject_fault.as_deref());
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: format!("tensortap replay {}{step} --task {task}", quoted(report.dump.dir())),
+        replay: format!("tensortap replay {}{step} --task {task}{fault}", quoted(report.dump.dir())),
         records: records.collect(),
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,

@@ -8,6 +8,7 @@ use tensortap::{
     TaskReport, Timing,
 };
 
+use super::compare::verdict_word;
 use crate::number::json_float;
 
 /// One replay.
@@ -112,7 +113,7 @@ struct OutputDocument<'a> {
     bitexact: bool,
     #[serde(serialize_with = "json_float")]
     max_abs_err: f64,
-    within_rule: bool,
+    verdict: &'static str,
     /// Against the captured output.
     first_different: Option<ElementDocument<'a>>,
     /// Against a reference.
@@ -276,7 +277,7 @@ impl<'a> OutputDocument<'a> {
             outside: output.outside,
             bitexact: output.bitexact(),
             max_abs_err: output.max_abs_err,
-            within_rule: output.within_rule(),
+            verdict: verdict_word(output.verdict()),
             first_different,
             worst_outside,
         }

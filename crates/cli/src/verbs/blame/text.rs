@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use tensortap::DumpStage;
+use tensortap::abi::Role;
 use tensortap::analysis::blame::{Blame, ComparedArg};
 use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::judge::Detail;
@@ -18,7 +19,8 @@ use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{
-    arg_words, kernels_text, printable, run_words, short_task, step_option, step_task, task_words,
+    arg_words, fault_option, kernels_text, printable, run_words, short_task, step_option, step_task,
+    task_words,
 };
 
 /// Tasks listed where not all are asked for.
@@ -189,11 +191,25 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     let task = blame.graph.task(*place);
     let (task_id, step) = (short_task(task.task_id), step_option(blame.graph.tasks().steps(), task.step));
     let dump = quoted(report.found.dump.dir());
-    writeln!(out, "  run it again: {} replay {dump}{step} --task {task_id}", program())?;
-    Ok(writeln!(
-        out,
-        "    (passes when it makes the same wrong output again; with --reference, when it is right)"
-    )?)
+    let fault = fault_option(task, report.found.dump.info().inject_fault.as_deref());
+    let command = format!("{} replay {dump}{step} --task {task_id}{fault}", program());
+    let line = format!("  run it again: {command}");
+    match columns(&line) <= width() {
+        true => writeln!(out, "{line}")?,
+        false => writeln!(out, "  run it again:\n    {command}")?,
+    }
+    // What a stale output holds is what lay there before, which is captured of in-outs only.
+    let is_lost = fault.ends_with("=stale") && task.outputs().any(|arg| arg.role == Role::Output);
+    Ok(match is_lost {
+        true => writeln!(
+            out,
+            "    (what was not written cannot be made again; with --reference it passes when it is right)"
+        ),
+        false => writeln!(
+            out,
+            "    (passes when it makes the same wrong output again; with --reference, when it is right)"
+        ),
+    }?)
 }
 
 pub(super) fn why(blame: &Blame, place: usize) -> String {

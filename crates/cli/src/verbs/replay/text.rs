@@ -1,5 +1,6 @@
 //! A replay for people.
 
+use tensortap::judge::Verdict;
 use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
 
 use crate::output;
@@ -214,9 +215,10 @@ fn fitted(head: &str, text: &str, columns: usize) -> String {
 }
 
 fn of_reference(output: &OutputReport) -> String {
-    let state = match output.within_rule() {
-        true => "within rule".into(),
-        false => format!("{} outside the rule", grouped(output.outside)),
+    let state = match output.verdict() {
+        Verdict::Within => "within rule".into(),
+        Verdict::Unknown => "nothing compared".into(),
+        Verdict::Outside => format!("{} outside the rule", grouped(output.outside)),
     };
     format!("{state}, max error {:.3e}", output.max_abs_err)
 }
