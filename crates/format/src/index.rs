@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Bytes read ahead while frames are walked in order.
-const READ_AHEAD_BYTES: usize = 1 << 20;
+const READ_AHEAD_BYTES: usize = 1 << 18;
 
 /// An index whose header was read and checked.
 pub(crate) struct Index {

@@ -55,7 +55,21 @@ impl Run {
     }
 }
 
-/// Tasks that came out of order, before they are merged with the others.
+/// A task that came out of order, before it is merged with the others. Fields stand so that it takes 16 bytes.
+#[derive(Clone, Copy)]
+struct Loose {
+    task_id: u64,
+    step: u32,
+    number: u32,
+}
+
+impl Loose {
+    fn key(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.task_id }
+    }
+}
+
+/// So many loose tasks there may be, or a sixteenth of all.
 const MAX_LOOSE: usize = 1 << 14;
 
 /// The tasks of a dump by step and id. Small, because there may be millions: neighbouring ids are not written down, and tasks
@@ -65,7 +79,7 @@ pub(crate) struct TaskTable {
     runs: Vec<Run>,
     /// The place of each task's meaning.
     numbers: Vec<u32>,
-    loose: Vec<(TaskKey, u32)>,
+    loose: Vec<Loose>,
     meanings: Vec<TaskMeaning>,
     known: HashMap<TaskMeaning, u32>,
 }
@@ -101,8 +115,8 @@ impl TaskTable {
             None => self.begin_run(key, number),
             Some(Some(next)) if next < key && self.runs.len() < count / 16 => self.begin_run(key, number),
             _ => {
-                self.loose.push((key, number));
-                if self.loose.len() >= MAX_LOOSE.max(count / 4) {
+                self.loose.push(Loose { task_id: key.task_id, step: key.step, number });
+                if self.loose.len() >= MAX_LOOSE.max(count / 16) {
                     self.merge();
                 }
             }
@@ -118,8 +132,8 @@ impl TaskTable {
     fn merge(&mut self) {
         let mut loose = std::mem::take(&mut self.loose);
         // Stable: of one task, the first that was seen is the first.
-        loose.sort_by_key(|(key, _)| *key);
-        loose.dedup_by_key(|(key, _)| *key);
+        loose.sort_by_key(Loose::key);
+        loose.dedup_by_key(|loose| loose.key());
         let mut merged = TaskTable::default();
         merged.numbers.reserve_exact(self.numbers.len() + loose.len());
         let mut loose = loose.into_iter().peekable();
@@ -127,13 +141,13 @@ impl TaskTable {
             let end = self.runs.get(place + 1).map_or(self.numbers.len(), |next| next.start);
             for (above, &number) in self.numbers[run.start..end].iter().enumerate() {
                 let key = TaskKey { task_id: run.first.task_id + above as u64, ..run.first };
-                while let Some((key, number)) = loose.next_if(|(before, _)| *before < key) {
-                    merged.append(key, number);
+                while let Some(before) = loose.next_if(|loose| loose.key() < key) {
+                    merged.append(before.key(), before.number);
                 }
                 merged.append(key, number);
             }
         }
-        loose.for_each(|(key, number)| merged.append(key, number));
+        loose.for_each(|loose| merged.append(loose.key(), loose.number));
         (self.runs, self.numbers) = (merged.runs, merged.numbers);
     }
 

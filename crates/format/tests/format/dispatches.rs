@@ -155,7 +155,8 @@ fn a_dispatch_is_written_with_every_key_and_read_back_typed() {
     );
     assert_eq!(dispatches[0].context.unwrap().block, BlockContext { block_idx: 6, block_num: 9 });
     assert_eq!((dispatches[1].payload, dispatches[1].args.len()), (PayloadState::Dropped, 0));
-    assert!(dump.is_empty(), "dispatches are no records of the list");
+    // Without tensors, the records of the list are the arguments of dispatches.
+    assert_eq!(dump.len(), dispatches[0].args.len() as u64);
     assert!(verify(&dump).unwrap().is_ok());
 }
 
