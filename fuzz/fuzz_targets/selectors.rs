@@ -10,7 +10,7 @@ use tensortap_query::{HashPrefix, RecordName, Selectors, ShapePattern, Slice, So
 
 const MANIFEST: &str = r#"{"schema_version": 1, "status": "complete", "bin_file": null, "tensors": [
   {"task_id": "0x0", "func_id": [0], "stage": "before_dispatch", "arg_index": 0, "role": "input", "dtype": "float32",
-   "shape": [4, 2], "strides": [2, 1], "payload": "none", "scope": ["lane 1"], "task_name": "a, b", "arg_name": "x"},
+   "shape": [4, 2], "strides": [2, 1], "payload": "none", "scope": "lane 1", "task_name": "a, b", "arg_name": "x"},
   {"task_id": "0x100000002", "func_id": [0], "stage": "after_completion", "arg_index": 1, "role": "output", "dtype": "float32",
    "shape": [], "payload": "none"}]}"#;
 
