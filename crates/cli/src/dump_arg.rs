@@ -5,7 +5,7 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tensortap::format::{Dump, FormatError};
+use tensortap::format::Dump;
 use tensortap_query::ids::{IdRange, holds, parse_range};
 use tensortap_query::{DumpSet, OUTPUTS, is_run_folder};
 
@@ -13,7 +13,7 @@ use crate::error::UsageError;
 use crate::program::program;
 
 pub use tensortap::format::quoted;
-pub use tensortap_query::newest;
+use tensortap_query::newest;
 
 /// Which of the dumps in a run folder.
 #[derive(Args, Clone, Default)]
@@ -56,7 +56,7 @@ impl DumpArg {
 
     /// The folder of a dump that need not be whole, or of several: the path that was named, or the newest dump's.
     pub fn path(&self) -> anyhow::Result<PathBuf> {
-        Ok(self.named_or_newest()?)
+        self.named_or_newest()
     }
 
     /// Whether this names a dump, or what should be one, and no run folder of which dumps are to be chosen.
@@ -64,8 +64,8 @@ impl DumpArg {
         self.rank.rank.is_empty() && !is_run_folder(path)
     }
 
-    fn named_or_newest(&self) -> Result<PathBuf, FormatError> {
-        self.dump.clone().map_or_else(newest, Ok)
+    fn named_or_newest(&self) -> anyhow::Result<PathBuf> {
+        existing(self.dump.clone())
     }
 
     /// Opens the one dump that is meant.
@@ -73,21 +73,28 @@ impl DumpArg {
         Ok(self.open_set()?.one()?)
     }
 
-    /// Opens all dumps that are meant. Where nothing has the name, those that there are stand in the hint.
+    /// Opens all dumps that are meant.
     pub fn open_set(&self) -> anyhow::Result<DumpSet> {
         let path = self.named_or_newest()?;
-        let set = DumpSet::open(&path).map_err(|error| {
-            if path.exists() {
-                return anyhow::Error::from(error);
-            }
-            UsageError { message: error.to_string(), hint: there_are() }.into()
-        })?;
-        Ok(set.of_ranks(&self.rank.rank)?)
+        Ok(DumpSet::open(&path)?.of_ranks(&self.rank.rank)?)
+    }
+}
+
+/// The path that was named, or the newest dump's. Where nothing is there, the dumps that there are stand in the hint.
+pub fn existing(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let Some(path) = named else { return Ok(newest()?) };
+    if path.exists() {
+        return Ok(path);
+    }
+    match Dump::open(&path) {
+        Err(error) => Err(UsageError { message: error.to_string(), hint: there_are() }.into()),
+        Ok(_) => Ok(path),
     }
 }
 
 /// The dump of a run folder that is meant, for verbs that take something else in its place, too: a case, or files.
-pub fn one_of(path: PathBuf, rank: &RankArg) -> anyhow::Result<PathBuf> {
+pub fn one_of(named: Option<PathBuf>, rank: &RankArg) -> anyhow::Result<PathBuf> {
+    let path = existing(named)?;
     if rank.rank.is_empty() && !is_run_folder(&path) {
         return Ok(path);
     }

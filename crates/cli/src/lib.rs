@@ -20,7 +20,6 @@ mod dump_arg;
 mod error;
 mod fit;
 mod interrupt;
-mod losses;
 mod output;
 mod parse;
 mod program;

@@ -14,6 +14,7 @@ use tensortap_query::document::{ErrorDocument, ErrorParts};
 use tensortap_query::printable::{acts, printable_json, printable_lines};
 
 use crate::error::Told;
+use crate::program::in_advice;
 
 const HEADING: &str = "Common options";
 /// A long result leaves in pieces of this size.
@@ -75,13 +76,13 @@ impl Output {
     /// Prints part of a result for people. Style codes are removed where they are not wanted.
     pub fn text(self, text: &str) -> anyhow::Result<()> {
         BEGUN.get_or_init(|| ());
-        write(anstream::stdout().lock(), &but_styles(text))
+        write(anstream::stdout().lock(), &but_styles(&in_advice(text)))
     }
 
     /// Prints the result for machines.
     pub fn document(self, document: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(document).context("encoding the result")? + "\n";
-        write(Noted(io::stdout().lock()), &printable_json(&text))
+        write(Noted(io::stdout().lock()), &printable_json(&in_advice(&text)))
     }
 
     /// Prints a result of any length as `fill` writes it. A reader that has seen enough ends it without an error.
@@ -105,14 +106,14 @@ impl Output {
 
 /// Says what is not as it should be, though it went on.
 pub fn warning(message: &str) {
-    complain(format_args!("warning: {message}"));
+    complain(format_args!("warning: {}", in_advice(message)));
 }
 
 /// Says what went wrong, and what to do about it.
 pub fn error(message: &str, hint: Option<&str>) {
-    complain(format_args!("error: {message}"));
+    complain(format_args!("error: {}", in_advice(message)));
     if let Some(hint) = hint {
-        complain(format_args!("hint: {hint}"));
+        complain(format_args!("hint: {}", in_advice(hint)));
     }
 }
 
@@ -127,7 +128,7 @@ pub fn error_document(told: &Told) {
     let error = ErrorParts { message, hint: hint.as_deref(), exit_status: exit.code() };
     if let Ok(text) = serde_json::to_string_pretty(&ErrorDocument { error }) {
         // The exit status says it, too.
-        let _ = write(io::stdout().lock(), &printable_json(&(text + "\n")));
+        let _ = write(io::stdout().lock(), &printable_json(&in_advice(&(text + "\n"))));
     }
 }
 

@@ -1,5 +1,6 @@
 //! What this program is called in the commands that it advises: a program with scenes of its own is not `tensortap`.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -19,6 +20,20 @@ pub fn started_as(first_word: Option<&OsStr>) {
 /// Its name.
 pub fn program() -> &'static str {
     NAME.get().map_or(TENSORTAP, String::as_str)
+}
+
+/// A text of a library, which knows the `tensortap` binary only, with this program's name in the commands that it advises.
+pub fn in_advice(text: &str) -> Cow<'_, str> {
+    in_advice_of(program(), text)
+}
+
+fn in_advice_of<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
+    // Texts may be in a document, where some characters have a meaning.
+    let is_plain = name.chars().all(|c| c.is_alphanumeric() || "-_.+".contains(c));
+    if name == TENSORTAP || !is_plain {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(&format!("`{TENSORTAP} "), &format!("`{name} ")))
 }
 
 /// A command line whose help names the program.

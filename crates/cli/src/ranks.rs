@@ -8,7 +8,7 @@ use tensortap_query::document::{OfMember, SetDocument, pass_or_fail};
 use tensortap_query::number::{counted, grouped};
 use tensortap_query::{DumpSet, Member, Pair, is_run_folder};
 
-use crate::dump_arg::{RankArg, golden_of};
+use crate::dump_arg::{RankArg, existing, golden_of};
 use crate::error::Exit;
 use crate::output::{self, Output};
 
@@ -31,6 +31,7 @@ pub enum Told<D> {
 /// Each dump beside what it is held against. A dump alone takes the golden as it is.
 pub fn pairs(set: DumpSet, golden: Option<&Path>, ranks: &RankArg) -> anyhow::Result<Vec<Pair>> {
     let Some(golden) = golden else { return Ok(set.alone()) };
+    let golden = &existing(Some(golden.to_owned()))?;
     if set.members().len() == 1 || !is_run_folder(golden) {
         // Several dumps against one: which of them is for the caller to say.
         let member = Box::new(set.one_member()?);

@@ -13,7 +13,19 @@ pub fn parse<T: Parser>() -> Result<T, Exit> {
     let mut command = taking_negative_numbers(program::named(T::command()));
     let matches = command.try_get_matches_from_mut(env::args_os());
     let parsed = matches.and_then(|found| T::from_arg_matches(&found).map_err(|e| e.format(&mut command)));
-    parsed.map_err(|error| refuse(&with_equals_sign(error, &command)))
+    parsed.map_err(|error| refuse(&with_topics(with_equals_sign(error, &command), &command)))
+}
+
+/// Where help is asked for about nothing that there is, names what it has pages about beside the verbs.
+fn with_topics(mut error: clap::Error, command: &Command) -> clap::Error {
+    let asks_for_help = env::args_os().skip(1).any(|word| word == "help");
+    if error.kind() == ErrorKind::InvalidSubcommand && asks_for_help {
+        let topics = command.get_subcommands().filter(|verb| verb.is_hide_set()).map(Command::get_name);
+        let topics = topics.collect::<Vec<_>>().join(", ");
+        let tip = format!("`{} help` lists the verbs; topics: {topics}", program::program());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Where a word stands behind an option that takes its value with an equals sign only, says so.

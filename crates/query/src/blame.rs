@@ -31,6 +31,8 @@ pub struct BlameReport<'a> {
     pub culprits: Vec<Culprit>,
     /// Whether nothing is wrong.
     pub passes: bool,
+    /// The program that replays a task: `tensortap`, unless the scene is another's.
+    pub program: &'a str,
 }
 
 /// Which tasks of a report are listed.

@@ -1,9 +1,12 @@
 //! How tables and messages spell what a record says.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use tensortap::format::{ArgumentKind, Dump, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, quoted};
+use tensortap::format::{
+    ArgumentKind, Dump, Loss, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, quoted,
+};
 use tensortap::scene::FaultKind;
 use tensortap::{DumpStage, GoldenVerdict};
 
@@ -216,6 +219,21 @@ pub fn flag_words(record: &Record) -> [&'static str; 3] {
     [payload, strided, in_flight]
 }
 
+/// Records by reason, all threads together: `no_host 3, no_space 1,200`; empty when nothing was lost.
+#[must_use]
+pub fn losses_by_reason(losses: &[Loss]) -> String {
+    let mut by_reason = BTreeMap::new();
+    for loss in losses.iter().filter(|loss| loss.records > 0) {
+        let records: &mut u64 = by_reason.entry(loss.reason.as_str()).or_default();
+        *records = records.saturating_add(loss.records);
+    }
+    let parts: Vec<String> = by_reason
+        .into_iter()
+        .map(|(reason, records)| format!("{} {}", printable(reason), grouped(records)))
+        .collect();
+    parts.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,5 +251,14 @@ mod tests {
         ] {
             assert_eq!(scalar_text(value), text);
         }
+    }
+
+    #[test]
+    fn threads_are_added_up_and_reasons_are_not() {
+        let loss = |thread, reason: &str, records| Loss { thread, reason: reason.into(), records, bytes: 0 };
+        let losses =
+            [loss(1, "no_space", 500), loss(2, "no_space", 700), loss(2, "no_host", 3), loss(3, "x", 0)];
+        assert_eq!(losses_by_reason(&losses), "no_host 3, no_space 1,200");
+        assert_eq!(losses_by_reason(&[]), "");
     }
 }

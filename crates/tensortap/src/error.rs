@@ -176,16 +176,26 @@ pub struct Unknown {
     pub did_you_mean: Option<String>,
 }
 
-/// How alike two names must be to be taken for one another.
+/// How alike two names must be to be taken for one another: by their letters in common, which favours equal beginnings, and by
+/// the share that need not be typed anew.
 const ALIKE: f64 = 0.75;
+const KEPT: f64 = 0.5;
+/// As many letters stand for a name that begins with them.
+const BEGINNING: usize = 3;
+
+fn is_alike(known: &str, name: &str) -> bool {
+    let begins = name.chars().count() >= BEGINNING && known.starts_with(name);
+    let is_kept = begins || strsim::normalized_damerau_levenshtein(known, name) >= KEPT;
+    is_kept && strsim::jaro_winkler(known, name) >= ALIKE
+}
 
 impl Unknown {
     /// Finds the nearest of the valid names.
     pub fn new<'a>(what: &'static str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> Unknown {
         let valid: Vec<String> = valid.into_iter().map(str::to_string).collect();
         let likeness = |v: &String| strsim::jaro_winkler(v, name);
-        let nearest = valid.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        let did_you_mean = nearest.filter(|v| likeness(v) >= ALIKE).cloned();
+        let alike = valid.iter().filter(|known| is_alike(known, name));
+        let did_you_mean = alike.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).cloned();
         Unknown { what, name: name.into(), valid, did_you_mean }
     }
 }
@@ -217,5 +227,8 @@ mod tests {
         assert_eq!(near.did_you_mean.as_deref(), Some("paged_attention"));
         assert!(near.to_string().contains("did you mean `paged_attention`?"));
         assert_eq!(Unknown::new("scene", "xyz", ["bgemm"]).did_you_mean, None);
+        assert_eq!(Unknown::new("parameter", "nope", ["n", "seed"]).did_you_mean, None);
+        let begun = Unknown::new("scene", "paged", ["bgemm", "paged_attention"]);
+        assert_eq!(begun.did_you_mean.as_deref(), Some("paged_attention"));
     }
 }

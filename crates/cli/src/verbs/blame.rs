@@ -26,6 +26,7 @@ use crate::dump_arg::{DumpArg, StepArg};
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
+use crate::program::program;
 use crate::progress::StepProgress;
 use crate::ranks::{self, Judged, Told};
 
@@ -160,7 +161,7 @@ fn judge<T>(
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
     let golden = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let listing = Listing { only: &args.only, limit: args.limit };
-    let found = BlameReport { dump, golden, blame: &blame, culprits, passes };
+    let found = BlameReport { dump, golden, blame: &blame, culprits, passes, program: program() };
     let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
     tell(Report { found, other_scene, remarks, all, allow_unmatched, listing, suspects_orchestration })
 }

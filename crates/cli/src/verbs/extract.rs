@@ -9,7 +9,7 @@ use tensortap::{Expect, ExtractConfig, ExtractReport, TaskChoice, TaskId};
 
 use tensortap_query::document::{ExtractDocument, expect_name};
 
-use crate::dump_arg::{RankArg, StepArg, newest, one_of, quoted};
+use crate::dump_arg::{RankArg, StepArg, one_of, quoted};
 use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::whole;
@@ -71,7 +71,7 @@ fn expectations() -> impl TypedValueParser<Value = Expect> {
 /// Writes the case and tells where.
 pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let report = tensortap::extract(&ExtractConfig {
-        source: one_of(args.source.clone().map_or_else(newest, Ok)?, &args.rank)?,
+        source: one_of(args.source.clone(), &args.rank)?,
         task: args.task.clone(),
         steps: args.step.step.clone(),
         out: args.out.clone(),

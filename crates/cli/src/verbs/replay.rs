@@ -18,7 +18,7 @@ use tensortap_query::number::counted;
 use tensortap_query::words::printable_path;
 
 use crate::device_args::{DEVICE, DeviceArgs, FAILING, FailingArgs};
-use crate::dump_arg::{RankArg, StepArg, newest, one_of};
+use crate::dump_arg::{RankArg, StepArg, one_of};
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
@@ -175,7 +175,7 @@ pub struct ReplayArgs {
 impl ReplayArgs {
     /// The same for the library.
     pub fn config(&self, registry: &Registry) -> anyhow::Result<ReplayConfig> {
-        let source = one_of(self.source.clone().map_or_else(newest, Ok)?, &self.rank)?;
+        let source = one_of(self.source.clone(), &self.rank)?;
         let select = self.selection(&source)?;
         let mut config = ReplayConfig::new(source, registry.clone());
         config.select = select;

@@ -22,6 +22,7 @@ use tensortap_query::{
 use crate::dump_arg::{DumpArg, RankArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::output::{Output, terminal_width};
+use crate::program::program;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
 use tensortap_query::QueryError;
@@ -143,7 +144,8 @@ impl Shown<'_> {
         if damaged {
             writeln!(
                 out,
-                "damaged: the payload does not hash to what was captured; `tensortap verify {}` finds every such record",
+                "damaged: the payload does not hash to what was captured; `{} verify {}` finds every such record",
+                program(),
                 quoted(self.dump.dir())
             )?;
         }

@@ -18,6 +18,7 @@ mod export;
 mod failing;
 mod golden_dtype;
 mod help;
+mod hints;
 mod hostile_text;
 mod json;
 mod list;

@@ -200,7 +200,7 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
         crate::words::fault_option(graph.task(culprit.place), report.dump.info().inject_fault.as_deref());
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: format!("tensortap replay {}{step} --task {task}{fault}", quoted(report.dump.dir())),
+        replay: format!("{} replay {}{step} --task {task}{fault}", report.program, quoted(report.dump.dir())),
         records: records.collect(),
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,

@@ -34,7 +34,7 @@ impl GoldenTasks {
                 let reason = format!(
                     "its {what} is `{theirs}`, that of the run is `{ours}`, so task ids mean other tasks"
                 );
-                return Err(refuse(reason + "; run the same, or compare afterwards with tensortap blame"));
+                return Err(refuse(reason + "; run the same, or compare afterwards with `tensortap blame`"));
             }
         }
         if golden.params != run.params {

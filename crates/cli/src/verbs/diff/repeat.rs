@@ -7,6 +7,7 @@ use tensortap::format::Dump;
 
 use tensortap_query::document::RepeatDocument;
 
+use crate::dump_arg::existing;
 use crate::error::Exit;
 use crate::output::{self, Output};
 use tensortap_query::number::{counted, grouped};
@@ -19,7 +20,10 @@ const NAMED: usize = 4;
 
 /// Checks the dumps.
 pub fn run(paths: &[PathBuf], output: Output) -> anyhow::Result<Exit> {
-    let dumps = paths.iter().map(|path| Dump::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut dumps = Vec::new();
+    for path in paths {
+        dumps.push(Dump::open(&existing(Some(path.clone()))?)?);
+    }
     let check = RepeatCheck::of(&dumps.iter().collect::<Vec<_>>())?;
     if output.json {
         output.document(&RepeatDocument::of(&dumps, &check))?;

@@ -7,10 +7,9 @@ use tensortap_query::{Counts, Part};
 
 use super::layout::lists_dispatches;
 use crate::dump_arg::quoted;
-use crate::losses::by_reason;
 use crate::program::program;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
-use tensortap_query::words::{printable, printable_path};
+use tensortap_query::words::{losses_by_reason, printable, printable_path};
 
 /// What kept records back: what the caller asked for.
 pub const LIMIT: &str = "--limit";
@@ -62,7 +61,7 @@ pub fn text(counts: &Counts, parts: &[Part<'_>], why_limited: &str) -> String {
 /// What is missing or still to come; nothing for a dump that is whole.
 pub fn state_lines(dump: &Dump) -> String {
     let mut text = String::new();
-    let lost = dump.footer().map(|footer| by_reason(&footer.losses)).unwrap_or_default();
+    let lost = dump.footer().map(|footer| losses_by_reason(&footer.losses)).unwrap_or_default();
     let missing: u64 = dump.gaps().iter().map(|gap| gap.records).sum();
     if !lost.is_empty() {
         let _ = writeln!(text, "Records that lost their payload or are missing, by reason: {lost}.");

@@ -6,10 +6,9 @@ use tensortap::judge::{Metrics, Worst};
 use tensortap::values::Value;
 use tensortap::{DumpLevel, DumpReport, GoldenVerdict, LiveReport, OutputVerdict, RunReport, WrongTask};
 use tensortap_query::number::{byte_rate, bytes, counted, counted_in, grouped, significant, time};
-use tensortap_query::words::{named_task, short_task};
+use tensortap_query::words::{losses_by_reason, named_task, short_task};
 
 use crate::dump_arg::newest_or;
-use crate::losses::by_reason;
 use crate::output::verdict;
 use crate::program::program;
 
@@ -234,7 +233,7 @@ pub fn losses(dump: &DumpReport) -> Option<String> {
 }
 
 fn reasons(dump: &DumpReport) -> String {
-    let reasons = by_reason(&dump.losses);
+    let reasons = losses_by_reason(&dump.losses);
     if reasons.is_empty() { reasons } else { format!(" ({reasons})") }
 }
 
