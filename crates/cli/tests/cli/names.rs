@@ -92,7 +92,11 @@ fn names_survive_losses_and_a_window_of_tasks() {
     for dump in ["lossy", "last"] {
         let kept = names(&folder, &format!("list {dump} --json"));
         assert!(!kept.is_empty() && kept.len() <= all.len(), "{dump}: {}", kept.len());
-        assert!(kept.iter().all(|names| all.contains(names)), "{dump}: {kept:?}");
+        // An argument is all that is left of a task whose own record was dropped: nothing says what it was.
+        let nameless = [None, None, None];
+        let others: Vec<_> =
+            kept.iter().filter(|names| **names != nameless && !all.contains(names)).collect();
+        assert!(others.is_empty(), "{dump}: {others:?}");
     }
     assert!(names(&folder, "list last --json").len() < all.len());
 }
