@@ -206,7 +206,10 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         for lane in summary.lanes.iter().filter(|lane| !lane.damaged_counters.is_empty()) {
             listener(CollectEvent::DamagedCounters(lane));
         }
-        match store.into_sink().finish(&summary.footer(end)) {
+        let footer = summary.footer(end);
+        let mut sink = store.into_sink();
+        summary.set_arguments(&sink.settle());
+        match sink.finish(&footer) {
             Ok(footer) => summary.set_kept(&footer),
             Err(error) => {
                 let error = WriteError::from(error);

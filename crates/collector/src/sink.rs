@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord};
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Totals};
 
 /// The files of a dump, as the collector needs them. Every call that succeeds has reached the operating system.
 pub trait Sink {
@@ -24,6 +24,8 @@ pub trait Sink {
     /// Frees what a window of tasks has left behind. Returns the ranges of the payload file whose bytes are gone, in
     /// order; nothing may refer to them from now on. Called when every record made so far was appended.
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError>;
+    /// Lets the last tasks leave the window. Returns counters over what the dump holds from now on, should closing it fail.
+    fn settle(&mut self) -> Totals;
     /// Closes the dump and returns the footer it has: with counters over what it holds.
     fn finish(self, footer: &Footer) -> Result<Footer, FormatError>
     where
@@ -57,6 +59,10 @@ impl Sink for DumpWriter {
 
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
         self.free_before_window()
+    }
+
+    fn settle(&mut self) -> Totals {
+        DumpWriter::settle(self).clone()
     }
 
     fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {

@@ -108,7 +108,8 @@ impl Summary {
         self.set_arguments(&footer.totals);
     }
 
-    fn set_arguments(&mut self, totals: &Totals) {
+    /// Arguments that the files hold.
+    pub(crate) fn set_arguments(&mut self, totals: &Totals) {
         self.counters.records = totals.total_tensors;
         self.counters.scalars = totals.scalars;
         self.counters.tensors = totals.total_tensors.saturating_sub(totals.scalars);

@@ -78,6 +78,8 @@ pub struct DumpWriter {
     /// End of the last payload that a record refers to.
     used_end: u64,
     totals: Totals,
+    /// The window was moved for the last time; where that failed, why.
+    settled: Option<Result<(), FormatError>>,
     /// First sequence number of each thread that was not accounted for yet.
     next_seq: BTreeMap<u32, u64>,
     window: Option<TaskWindow>,
@@ -127,6 +129,7 @@ impl DumpWriter {
             reserved_end: 0,
             used_end: 0,
             totals: Totals::default(),
+            settled: None,
             next_seq: BTreeMap::new(),
             window: options.keep_last_tasks.map(TaskWindow::new),
             let_go: LetGo::default(),
@@ -305,11 +308,7 @@ impl DumpWriter {
     /// counts as filtered. When only the
     /// JSON files fail, the dump is closed all the same, and repair writes them.
     pub fn finish(mut self, footer: &Footer) -> Result<Footer, FormatError> {
-        if let Some(window) = &mut self.window {
-            window.reserved.clear();
-        }
-        // On a full disk the old index stays, with more tasks than were asked for; it is closed all the same.
-        let moved = self.move_window();
+        self.settle();
         self.trim_payloads()?;
         let index = reopen(&self.index, &self.index_path)?;
         let threads =
@@ -329,7 +328,19 @@ impl DumpWriter {
             self.sync_index()?;
             sync_dir(&self.dir)?;
         }
-        moved.map(|_| footer)
+        self.settled.take().unwrap_or(Ok(())).map(|()| footer)
+    }
+
+    /// Lets the last tasks leave the window; nothing may be appended afterwards. Returns counters over what the dump holds from
+    /// now on, whether or not it can be closed. On a full disk the old index stays, with more tasks than were asked for.
+    pub fn settle(&mut self) -> &Totals {
+        if self.settled.is_none() {
+            if let Some(window) = &mut self.window {
+                window.reserved.clear();
+            }
+            self.settled = Some(self.move_window().map(|_| ()));
+        }
+        &self.totals
     }
 
     /// Cuts off what was reserved or half written behind the last payload; on a full disk that makes room for the

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use tensortap_collector::Sink;
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord};
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Totals};
 
 use crate::live::Live;
 
@@ -81,6 +81,14 @@ impl Sink for Files {
             dead.sort_unstable_by_key(|range| range.start);
         }
         Ok(dead)
+    }
+
+    fn settle(&mut self) -> Totals {
+        match self.live {
+            // What it has still to say comes when the dump is closed.
+            Some(_) => self.writer.totals().clone(),
+            None => Sink::settle(&mut self.writer),
+        }
     }
 
     fn finish(mut self, footer: &Footer) -> Result<Footer, FormatError> {

@@ -50,7 +50,10 @@ impl Ended {
         match self.status.code() {
             Some(code) if allowed.contains(&code) => Ok(code),
             Some(code) => {
-                let what = format!("`{line}` exits with {code}, which is not one of {allowed:?}: {short}");
+                // A verdict stands in the document, an error on standard error.
+                let said = String::from_utf8_lossy(&self.stdout);
+                let said: String = if short.is_empty() { said.chars().take(300).collect() } else { short };
+                let what = format!("`{line}` exits with {code}, which is not one of {allowed:?}: {said}");
                 Err(Failure::new(Broken::Promise, what))
             }
             None => {

@@ -140,6 +140,16 @@ fn accept_window(
     Ok(kept.len() as u64)
 }
 
+/// A task that the dump has.
+fn first_task(dump: &Path) -> Result<String, Failure> {
+    let broken = |what: String| Failure::new(Broken::Promise, what);
+    let text =
+        std::fs::read(dump.join("tensor_dump.json")).map_err(|e| broken(format!("no manifest: {e}")))?;
+    let manifest: Value = serde_json::from_slice(&text).map_err(|e| broken(format!("the manifest: {e}")))?;
+    let task = manifest["tensors"][0]["task_id"].as_str();
+    Ok(task.ok_or_else(|| broken("the manifest has no record".into()))?.to_string())
+}
+
 /// A verb that writes: it says so or does it, and does it when the disk takes writes again.
 fn of_a_verb(round: &mut Round<'_>, tracer: &Path) -> Outcome {
     let (name, base) = round.base_dump();
@@ -154,7 +164,10 @@ fn of_a_verb(round: &mut Round<'_>, tracer: &Path) -> Outcome {
             let formats = ["npy", "npz", "safetensors", "csv", "txt", "raw"];
             ("export", format!("export dump --format {} --out out --json", formats[round.rng.usize(0..6)]))
         }
-        _ => ("extract", "extract dump --task 0 --out case.safetensors --allow-inexact --json".to_string()),
+        _ => {
+            let task = first_task(&dump)?;
+            ("extract", format!("extract dump --task {task} --out case.safetensors --allow-inexact --json"))
+        }
     };
     let (line, how) = (words(&line), HOWS[round.rng.usize(0..HOWS.len())]);
     let number = round.rng.u64(1..40);

@@ -11,7 +11,7 @@ use std::{
 
 use tensortap_abi::{DumpBufferState, DumpSetupHeader};
 use tensortap_collector::Sink;
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Status, WriterOptions};
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Status, Totals, WriterOptions};
 
 use crate::{
     RegionMemory,
@@ -89,6 +89,10 @@ impl Sink for Failing {
 
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
         self.writer.free_before_window()
+    }
+
+    fn settle(&mut self) -> Totals {
+        self.writer.settle().clone()
     }
 
     fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {
@@ -184,6 +188,10 @@ impl Sink for Witness {
 
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
         self.writer.free_before_window()
+    }
+
+    fn settle(&mut self) -> Totals {
+        self.writer.settle().clone()
     }
 
     fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {

@@ -20,7 +20,7 @@ use tensortap_collector::{
     Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RegionMemory, RunEnd, Sink, Summary,
 };
 use tensortap_format::{
-    Dump, DumpWriter, Footer, FormatError, IndexRecord, RunInfo, Status, WriterOptions, verify,
+    Dump, DumpWriter, Footer, FormatError, IndexRecord, RunInfo, Status, Totals, WriterOptions, verify,
 };
 use tensortap_platform::{Device, DeviceEvent, DeviceLink, DeviceMode, DeviceOptions, DeviceProgram, find};
 use tensortap_recorder::{HostLink, Memory, Outcome, Region, SetupOptions, TensorCapture, setup_bytes};
@@ -220,6 +220,10 @@ impl Sink for Slow {
         Ok(Vec::new())
     }
 
+    fn settle(&mut self) -> Totals {
+        self.writer.settle().clone()
+    }
+
     fn finish(self, footer: &Footer) -> Result<Footer, FormatError> {
         self.writer.finish(footer)
     }
@@ -311,6 +315,9 @@ fn a_collector_that_dies_lets_the_device_go() {
             unreachable!()
         }
         fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError> {
+            unreachable!()
+        }
+        fn settle(&mut self) -> Totals {
             unreachable!()
         }
         fn finish(self, _: &Footer) -> Result<Footer, FormatError> {

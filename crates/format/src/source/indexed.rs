@@ -31,6 +31,11 @@ pub(crate) struct Indexed {
 }
 
 impl Indexed {
+    /// Whether its writer was there when it was opened.
+    pub(crate) fn is_being_written(&self) -> bool {
+        self.being_written
+    }
+
     pub(crate) fn open(path: &Path) -> Result<Indexed, FormatError> {
         // Asked before the length: what nobody wrote then is all there will be.
         let (file, being_written) = open_as_named(path, is_being_written)?;

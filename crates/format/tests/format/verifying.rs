@@ -149,6 +149,18 @@ fn a_manifest_that_contradicts_the_index_is_found() {
 }
 
 #[test]
+fn files_that_the_writer_is_about_to_write_are_not_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    finished(dir.path(), 1, 10);
+    fs::remove_file(dir.path().join("graph.json")).unwrap();
+    let writer = fs::File::open(dir.path().join("tensor_dump.idx")).unwrap();
+    writer.lock().unwrap();
+    assert!(check(dir.path()).is_ok(), "the footer is there, its writer too");
+    drop(writer);
+    assert!(only_problem(dir.path()).contains("graph.json is missing"));
+}
+
+#[test]
 fn records_that_are_missing_without_a_word_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = Scribe::new(dir.path(), &info());
