@@ -69,17 +69,44 @@ static unsigned long long written(const struct user_regs_struct *registers) {
     return registers->orig_rax == SYS_copy_file_range ? registers->rdx : registers->rdi;
 }
 
-static void damage(struct user_regs_struct *registers, const char *how) {
+/* Whether the call was changed so that a register has to be put back when it returns: the kernel leaves the length as it was, and
+ * code that makes its calls itself goes on using the register. */
+static int damage(struct user_regs_struct *registers, const char *how) {
     if (strncmp(how, "short", 5) == 0) {
         unsigned long long call = registers->orig_rax;
         if ((call == SYS_write || call == SYS_pwrite64) && registers->rdx > 1)
             registers->rdx /= 2;
         else if ((call == SYS_writev || call == SYS_pwritev || call == SYS_pwritev2) && registers->rdx > 1)
             registers->rdx = 1;
-        return;
+        return 1;
     }
     registers->orig_rax = -1;
     registers->rax = strncmp(how, "eio", 3) == 0 ? -EIO : -ENOSPC;
+    return 0;
+}
+
+/* The calls under way that write less than they were asked to. */
+static struct {
+    pid_t process;
+    unsigned long long length;
+} shortened[64];
+
+static int shortened_by(pid_t process) {
+    int place = 0;
+    while (place < 64 && shortened[place].process != process)
+        place++;
+    return place;
+}
+
+/* Gives a call that returns the length that its caller had asked for. */
+static void lengthen(pid_t process) {
+    struct user_regs_struct registers;
+    int place = shortened_by(process);
+    if (place == 64 || ptrace(PTRACE_GETREGS, process, NULL, &registers))
+        return;
+    registers.rdx = shortened[place].length;
+    ptrace(PTRACE_SETREGS, process, NULL, &registers);
+    shortened[place].process = 0;
 }
 
 int main(int count, char **words) {
@@ -105,7 +132,7 @@ int main(int count, char **words) {
         _exit(125);
     }
     long options = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC |
-                   PTRACE_O_EXITKILL;
+                   PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
     if (command < 0 || ptrace(PTRACE_SEIZE, command, NULL, options)) {
         perror("faults: the command cannot be traced");
         return 125;
@@ -127,16 +154,28 @@ int main(int count, char **words) {
             ptrace(PTRACE_LISTEN, process, NULL, NULL);
             continue;
         }
+        if (sent == (SIGTRAP | 0x80)) {
+            lengthen(process);
+            ptrace(PTRACE_CONT, process, NULL, NULL);
+            continue;
+        }
+        int go_on = PTRACE_CONT;
         struct user_regs_struct registers;
         if (event == PTRACE_EVENT_SECCOMP && ptrace(PTRACE_GETREGS, process, NULL, &registers) == 0 &&
             (is_rename(registers.orig_rax) || is_below(process, written(&registers), folder))) {
             number++;
             if (!counts && (number == chosen || (on && number > chosen))) {
-                damage(&registers, how);
+                int place = shortened_by(0);
+                unsigned long long length = registers.rdx;
+                if (damage(&registers, how) && place < 64) {
+                    shortened[place].process = process;
+                    shortened[place].length = length;
+                    go_on = PTRACE_SYSCALL;
+                }
                 ptrace(PTRACE_SETREGS, process, NULL, &registers);
             }
         }
-        ptrace(PTRACE_CONT, process, NULL, (long)(event ? 0 : sent));
+        ptrace(go_on, process, NULL, (long)(event ? 0 : sent));
     }
     fprintf(stderr, "\nfaults: %lu writes\n", number);
     if (WIFSIGNALED(end)) {
