@@ -1,6 +1,7 @@
 //! What a task should have written, computed in f64 from what it was given.
 
 pub(crate) mod given;
+mod last_writes;
 mod quiet;
 
 use std::borrow::Cow;

@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    ARGS_FILE, Dump, Footer, FormatError, GRAPH_FILE, INDEX_FILE, IndexRecord, KERNEL_ARGS_FILE, Loss,
-    MANIFEST_FILE, Payload, Status, ThreadEnd, Totals,
+    ARGS_FILE, Dump, Findings, Footer, FormatError, GRAPH_FILE, INDEX_FILE, IndexRecord, KERNEL_ARGS_FILE,
+    Loss, MANIFEST_FILE, Payload, Problem, Status, ThreadEnd, Totals,
     error::AtPath,
     files::{Tail, create_new, lock_for_writing, open_exclusively, unfinished, write_json_files},
     frame::FrameEncoder,
@@ -22,6 +22,7 @@ use crate::{
     rewrite::rewrite,
     source::{Held, has_more, open_manifest, take_end, whole_manifest},
     survey::{Survey, in_flight},
+    verify::verify,
 };
 
 /// What is made from the index.
@@ -49,12 +50,32 @@ pub struct Repair {
     pub set_aside: Option<u64>,
     /// Files as they were before, beside those that took their names.
     pub kept: Vec<PathBuf>,
+    /// What [`verify`] finds wrong afterwards, up to a limit: bytes that changed, or payloads that lie in one another, from
+    /// which nothing can be made whole.
+    pub problems: Vec<Problem>,
+    /// Further ones, not listed.
+    pub more_problems: u64,
+}
+
+impl Repair {
+    /// Whether the dump is whole now.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Records and other things that are still wrong.
+    #[must_use]
+    pub fn problem_count(&self) -> u64 {
+        self.problems.len() as u64 + self.more_problems
+    }
 }
 
 /// Makes a dump whole: cuts the index behind its last good frame, gives up payloads that the payload file does not
 /// have, and writes footer, manifest and graph. Where the index has less than a whole manifest beside it, the manifest stays and
 /// the index is set aside. Whatever is replaced or cut is kept beside what takes its name. A dump that is whole is left
-/// alone, so repairing twice is repairing once. One that is still being written is refused, and so is one whose payload file is not there at all: it may yet be found.
+/// alone, so repairing twice is repairing once. One that is still being written is refused, and so is one whose payload file is
+/// not there at all: it may yet be found. What it leaves is checked as [`verify`] does, and what is still wrong is in the report.
 pub fn repair(path: &Path) -> Result<Repair, FormatError> {
     repair_as(path, false)
 }
@@ -65,6 +86,13 @@ pub fn repair_without_payloads(path: &Path) -> Result<Repair, FormatError> {
 }
 
 fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError> {
+    let mut report = mend(path, without_payloads)?;
+    let Findings { problems, more_problems, .. } = verify(&Dump::open(&report.dir)?)?;
+    (report.problems, report.more_problems) = (problems, more_problems);
+    Ok(report)
+}
+
+fn mend(path: &Path, without_payloads: bool) -> Result<Repair, FormatError> {
     let Located { dir, file: index_path, is_index } = locate(path)?;
     if !is_index {
         return Err(not_repairable(index_path));
@@ -116,6 +144,8 @@ fn repair_as(path: &Path, without_payloads: bool) -> Result<Repair, FormatError>
         lost_payloads: payloads,
         set_aside: None,
         kept: Vec::new(),
+        problems: Vec::new(),
+        more_problems: 0,
     };
     let aside = Aside::new(&dir)?;
     if is_whole {
@@ -156,6 +186,8 @@ fn set_aside(dir: PathBuf, index: &Path, held: &Held, records: u64) -> Result<Re
         lost_payloads: 0,
         set_aside: Some(records),
         kept: vec![old],
+        problems: Vec::new(),
+        more_problems: 0,
     })
 }
 

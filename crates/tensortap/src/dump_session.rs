@@ -418,7 +418,6 @@ fn fault_words(scene: &dyn Scene, fault: Fault) -> String {
     format!("{}={}", kernel.map_or("", |kernel| kernel.name), fault.kind)
 }
 
-/// One of the orchestration's own arguments, as the scene declares it.
 /// Bytes of the files in a dump's folder; what cannot be looked at counts as nothing.
 fn folder_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -439,6 +438,7 @@ fn declared_args(scene: &dyn Scene, params: &Params) -> Vec<serde_json::Value> {
     scene.args(params).iter().map(declared_arg).chain(scalars).collect()
 }
 
+/// One of the orchestration's own arguments, as the scene declares it.
 fn declared_arg(arg: &ArgSpec) -> serde_json::Value {
     let ArgSpec { name, dtype, shape, role } = arg;
     serde_json::json!({"name": name, "role": role_name(*role), "dtype": dtype.name(), "shape": shape})

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use tensortap_abi::DumpStage;
 use tensortap_format::Dump;
 use tensortap_interchange::NamedArrays;
-use tensortap_judge::{Depth, Detail, Evidence, Outcome, Verdict, compare};
+use tensortap_judge::{Depth, Detail, Outcome, compare};
 
+use super::producers::{came_near, mark, near_of, of_producers, set_before};
 use super::{
     Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, reference, rule_of,
     status_of,
@@ -15,7 +16,7 @@ use crate::arrays::{Assigned, NO_ARRAY, are_all_of};
 use crate::carry::Carried;
 use crate::diff::side_of;
 use crate::error::AnalysisError;
-use crate::graph::{OutputRef, TaskGraph, load};
+use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Finding, Inputs, Label, Status, TaskStatus, label_tasks};
 use crate::matching::{Matching, Unmatched};
 
@@ -50,8 +51,7 @@ pub(super) fn blame(
     let mut derived = HashSet::new();
     for input in lacking.into_iter().filter(|input| carried.get(input) == Some(&Carried::Same)) {
         let Some(status) = of_producers(&graph, &statuses, input) else { continue };
-        let outputs = graph.task(input.0).argument(input.1).map(|arg| graph.outputs_behind(arg));
-        if outputs.unwrap_or_default().iter().any(|o| near_outputs.contains(&(o.task, o.arg_index))) {
+        if came_near(&graph, &near_outputs, input) {
             near.insert(input);
         }
         set_before(&graph, &mut statuses, input, status);
@@ -65,10 +65,7 @@ pub(super) fn blame(
     if let Some(scene) = options.scene {
         reference::settle_grown(dump, &graph, &mut findings, scene, options)?;
     }
-    for place in derived {
-        let finding = &mut findings[place];
-        finding.rests_on_producers = !matches!(finding.label, Label::Ok | Label::Unknown);
-    }
+    mark(&mut findings, &derived);
     let only_first = left_out(&graph, &findings, &statuses);
     let compared = count_compared(&compared_args);
     Ok(Blame {
@@ -155,42 +152,6 @@ fn lacking_inputs(graph: &TaskGraph, statuses: &[TaskStatus]) -> Vec<(usize, u16
         }
     }
     lacking
-}
-
-/// What is known of an input that is, byte for byte, what its producers wrote. Of a part of a wrong output nothing is: the part
-/// may be right.
-fn of_producers(graph: &TaskGraph, statuses: &[TaskStatus], input: (usize, u16)) -> Option<Status> {
-    let arg = graph.task(input.0).argument(input.1)?;
-    let outputs = graph.outputs_behind(arg);
-    let after = |output: &OutputRef| {
-        let TaskStatus::Compared(args) = &statuses[output.task] else { return None };
-        let place = graph.task(output.task).arguments().position(|a| a.arg_index == output.arg_index)?;
-        args.get(place).map(|status| &status.after)
-    };
-    if outputs.iter().all(|output| after(output) == Some(&Status::Within)) {
-        return Some(Status::Within);
-    }
-    let [output] = outputs else { return None };
-    let is_whole = graph.output(*output).is_some_and(|o| o.content_bytes() == arg.content_bytes());
-    (is_whole && after(output) == Some(&Status::Outside)).then_some(Status::Outside)
-}
-
-fn set_before(graph: &TaskGraph, statuses: &mut [TaskStatus], input: (usize, u16), status: Status) {
-    let place = graph.task(input.0).arguments().position(|arg| arg.arg_index == input.1);
-    if let (TaskStatus::Compared(args), Some(place)) = (&mut statuses[input.0], place) {
-        args[place].before = status;
-    }
-}
-
-/// Records of a stage within their rules that do not have the golden's bits.
-fn near_of(compared: &[Vec<ComparedArg>], stage: DumpStage) -> HashSet<(usize, u16)> {
-    let is_near = |c: &&ComparedArg| {
-        c.stage == stage && c.outcome.verdict == Verdict::Within && c.outcome.evidence != Evidence::Identical
-    };
-    let of_task = |(task, args): (usize, &Vec<ComparedArg>)| -> Vec<(usize, u16)> {
-        args.iter().filter(is_near).map(|c| (task, c.arg_index)).collect()
-    };
-    compared.iter().enumerate().flat_map(of_task).collect()
 }
 
 /// Tasks that cannot be judged because the golden has no array for an output, or for anything of them.

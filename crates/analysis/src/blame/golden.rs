@@ -6,6 +6,7 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError};
 use tensortap_judge::{Depth, Detail, Outcome, compare};
 
+use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::wiring::{self, Rewired, WiringDifference};
 use super::{
     Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, reference, rule_of,
@@ -34,8 +35,16 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         compared_args[ours] = compared;
     }
     let wiring = wiring::differences((dump, golden), (&graph, &theirs), &matching);
-    let inputs = Inputs { near: near_inputs(&graph, &theirs, &pairs, &statuses), rewired: rewired(&wiring) };
-    let carried = carried_all(dump, &graph, &outside_inputs(&graph, &statuses), options.work)?;
+    let mut near = near_inputs(&graph, &theirs, &pairs, &statuses);
+    let bare = pairs.iter().filter(|&&(_, other)| has_outputs_alone(theirs.task(other)));
+    let lacking = lacking_of(&graph, &statuses, &bare.map(|&(ours, _)| ours).collect());
+    let mut asked = outside_inputs(&graph, &statuses);
+    asked.extend(&lacking);
+    let carried = carried_all(dump, &graph, &asked, options.work)?;
+    let derived = derive(&graph, &mut statuses, &lacking, &carried);
+    let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
+    near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
+    let inputs = Inputs { near, rewired: rewired(&wiring) };
     let unknown = Carried::Unknown("it was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
@@ -43,6 +52,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     if let Some(scene) = options.scene {
         reference::settle_grown(dump, &graph, &mut findings, scene, options)?;
     }
+    mark(&mut findings, &derived);
     let compared = count_compared(&compared_args);
     let golden = Some(theirs);
     Ok(Blame {

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod golden;
+mod producers;
 mod reference;
 mod slots;
 mod wiring;

@@ -12,6 +12,7 @@ use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks};
 use tensortap_values::content_hash;
 
 pub use view::TensorView;
+pub(crate) use writes::WriteMap;
 
 /// The tasks of one dump with their dataflow.
 #[derive(Clone, Debug, Default)]

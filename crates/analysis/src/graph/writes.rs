@@ -11,7 +11,7 @@ use super::{OutputRef, TensorView};
 /// segment lists the writes that may hold its bytes, the newest last. A write that covers an older one takes its place; one of
 /// 4-bit elements that leaves half of a byte alone covers only the same view.
 #[derive(Default)]
-pub(super) struct WriteMap {
+pub(crate) struct WriteMap {
     writes: Vec<Write>,
     /// By first address.
     segments: BTreeMap<u64, Segment>,

@@ -337,9 +337,13 @@ fn missing_output(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option
         _ => None,
     });
     let compared = args.iter().any(|(_, s)| s.after != Status::NotApplicable || s.before == Status::Within);
+    // A task that writes nothing is judged by what it was given, one of which only that was captured is not.
+    let lacks = node.argument_total().is_some_and(|total| u64::from(total) > node.arguments().len() as u64);
+    let only_inputs = lacks && !node.arguments().any(|arg| arg.role.writes());
     unknown
         .or_else(|| {
-            (!compared && node.arguments().len() > 0).then(|| "none of its outputs were captured".into())
+            let nothing = (!compared || only_inputs) && node.arguments().len() > 0;
+            nothing.then(|| "none of its outputs were captured".into())
         })
         .or_else(|| {
             (node.arguments().len() == 0 && node.argument_total() != Some(0))

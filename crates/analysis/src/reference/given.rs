@@ -8,6 +8,7 @@ use tensortap_format::{Captured, DispatchArg, Dump, FormatError, PayloadState, T
 use tensortap_geometry::Layout;
 use tensortap_scene::{KernelDef, RefTask, ScalarArg};
 
+use super::last_writes::{Read, Unclear, Write, last_writes};
 use super::{Expected, References, apply, ref_tensor};
 use crate::carry::{Unit, shared};
 use crate::graph::view::pieces;
@@ -22,19 +23,10 @@ pub(crate) struct Given<'a> {
     graph: &'a TaskGraph,
     /// By task, in the order of arguments.
     received: HashMap<TaskKey, Vec<DispatchArg>>,
-    /// Every output, the one that was begun last first.
-    writes: Vec<Write>,
+    /// By position of the task and argument: the outputs that hold what it was given, the newest first.
+    sources: HashMap<(usize, u16), Result<Vec<OutputRef>, Unclear>>,
     /// Why writes may be missing.
     gap: Option<String>,
-}
-
-/// What one task wrote, and when.
-struct Write {
-    output: OutputRef,
-    view: TensorView,
-    after: Captured,
-    began: u64,
-    ended: u64,
 }
 
 /// Whether nothing was captured before a task that was given something.
@@ -62,20 +54,8 @@ impl<'a> Given<'a> {
                 received.entry(dispatch.task_key()).or_insert(dispatch.args);
             }
         })?;
-        let mut writes = Vec::new();
-        for task in graph.tasks().iter() {
-            for arg in task.outputs() {
-                let times = task.start_time().zip(task.end_time());
-                let Some(((view, after), (began, ended))) = TensorView::of(arg).zip(arg.after).zip(times)
-                else {
-                    continue;
-                };
-                let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
-                writes.push(Write { output, view, after, began, ended });
-            }
-        }
-        writes.sort_by_key(|write| std::cmp::Reverse((write.began, write.output.task)));
-        let mut given = Given { dump, graph, received, writes, gap: None };
+        let sources = sources(graph, &received);
+        let mut given = Given { dump, graph, received, sources, gap: None };
         given.gap = given.find_gap(references);
         Ok(Some(given))
     }
@@ -125,7 +105,7 @@ impl<'a> Given<'a> {
                     let content = if role == Role::Output {
                         self.output(task, arg_index)?
                     } else {
-                        self.content(task, &view)?
+                        self.content(task, arg_index, &view)?
                     };
                     let content = match content {
                         Ok(content) => content,
@@ -151,44 +131,53 @@ impl<'a> Given<'a> {
     }
 
     /// What a view held when a task began: the last write of every byte before.
-    fn content(&self, task: Task<'_>, view: &TensorView) -> Result<Result<Vec<u8>, String>, FormatError> {
+    fn content(
+        &self,
+        task: Task<'_>,
+        arg_index: u16,
+        view: &TensorView,
+    ) -> Result<Result<Vec<u8>, String>, FormatError> {
         if let Some(gap) = &self.gap {
             return Ok(Err(format!("was not captured, and {gap}; --dump-stage both stores it")));
         }
-        let Some((start, end)) = task.start_time().zip(task.end_time()) else {
-            return Ok(
-                Err("was not captured, and the dump has no times; --dump-stage both stores it".into()),
-            );
-        };
         let bytes = u128::from(view.layout.numel()) * u128::from(view.layout.elem_bits()) / 8;
         let Some(own) = pieces(view).filter(|_| bytes <= u128::from(MAX_BYTES)) else {
             return Ok(Err("is too large to be put together".into()));
         };
-        let meets = |write: &&Write| write.output.task != task.place() && write.view.shares(view);
-        let mut newer: Vec<&Write> = Vec::new();
-        for write in self.writes.iter().filter(meets).filter(|write| write.began < end) {
-            let is_apart = |later: &&&Write| write.ended > later.began && later.view.shares(&write.view);
-            let other = if write.ended > start { Some(write) } else { newer.iter().find(is_apart).copied() };
-            if let Some(other) = other {
-                let id = self.graph.task(other.output.task).task_id;
+        let outputs = match self.sources.get(&(task.place(), arg_index)) {
+            Some(Ok(outputs)) => outputs,
+            Some(Err(Unclear::SameTime(other))) => {
+                let id = self.graph.task(*other).task_id;
                 return Ok(Err(format!(
                     "was not captured, and task {id:#x} wrote it at the same time as others used it"
                 )));
             }
-            newer.push(write);
-        }
-        let unit = Unit::of(newer.iter().map(|write| &write.view).chain([view]));
+            Some(Err(Unclear::TooMany)) => {
+                return Ok(Err("was not captured, and too many tasks ran at the same time".into()));
+            }
+            None => {
+                let without = "was not captured, and the dump has no times; --dump-stage both stores it";
+                return Ok(Err(without.into()));
+            }
+        };
+        let written = |output: &OutputRef| {
+            let arg = self.graph.output(*output)?;
+            Some((*output, TensorView::of(arg)?, arg.after?))
+        };
+        let newest_first: Vec<(OutputRef, TensorView, Captured)> =
+            outputs.iter().filter_map(written).collect();
+        let unit = Unit::of(newest_first.iter().map(|(_, there, _)| there).chain([view]));
         let total = own.iter().map(|piece| piece.end - piece.start).sum::<u128>() / unit.half_bytes() as u128;
         let mut content = vec![None; usize::try_from(total).unwrap_or(0)];
-        for write in newer {
-            let name = || format!("came from task {:#x}", self.graph.task(write.output.task).task_id);
-            if !write.after.is_stored() {
+        for (output, there, after) in newest_first {
+            let name = || format!("came from task {:#x}", self.graph.task(output.task).task_id);
+            if !after.is_stored() {
                 return Ok(Err(format!("{}, of which the content is not stored", name())));
             }
-            let Some(theirs) = pieces(&write.view) else {
+            let Some(theirs) = pieces(&there) else {
                 return Ok(Err(format!("{} in too many pieces", name())));
             };
-            let written = unit.split(self.dump.payload(&self.dump.record(write.after.record)?)?);
+            let written = unit.split(self.dump.payload(&self.dump.record(after.record)?)?);
             for part in shared(&own, &theirs, unit) {
                 for n in 0..part.len {
                     let Some((here, value)) = content.get_mut(part.here + n).zip(written.get(part.there + n))
@@ -236,6 +225,36 @@ impl<'a> Given<'a> {
         let filtered = footer.map_or(0, |footer| footer.filtered_records);
         (filtered != given).then(|| "filters kept other records out, too".into())
     }
+}
+
+/// Who wrote what tasks of outputs alone were given, as far as the dump has times.
+fn sources(
+    graph: &TaskGraph,
+    received: &HashMap<TaskKey, Vec<DispatchArg>>,
+) -> HashMap<(usize, u16), Result<Vec<OutputRef>, Unclear>> {
+    let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    for task in graph.tasks().iter() {
+        let Some(start) = task.start_time() else { continue };
+        // A task that had not ended when the run did may have written until then.
+        let end = task.end_time().unwrap_or(u64::MAX);
+        for arg in task.outputs().filter(|arg| arg.after.is_some()) {
+            let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
+            let view = TensorView::of(arg);
+            writes.extend(view.map(|view| Write { output, view, began: start, ended: end }));
+        }
+        if !is_of_outputs_alone(task) {
+            continue;
+        }
+        for arg in received.get(&task.key()).into_iter().flatten() {
+            let DispatchArg::Tensor { arg_index, ref desc, .. } = *arg else { continue };
+            let is_read = task.argument(arg_index).is_none_or(|arg| arg.role.reads());
+            if let Some(view) = view_of(desc).filter(|_| is_read) {
+                reads.push(Read { task: task.place(), arg_index, view, start, end });
+            }
+        }
+    }
+    let found = last_writes(writes, &reads);
+    reads.iter().map(|read| (read.task, read.arg_index)).zip(found).collect()
 }
 
 fn writes(kernel: &KernelDef, arg_index: u16) -> bool {

@@ -10,8 +10,9 @@ use tensortap_query::document::{OfMember, RepairDocument, SetDocument};
 use crate::dump_arg::{DumpArg, quoted};
 use crate::error::Exit;
 use crate::output::Output;
+use crate::program::program;
 use tensortap_query::number::{bytes, counted};
-use tensortap_query::words::printable_path;
+use tensortap_query::words::{printable, printable_path};
 
 /// What `tensortap repair` takes.
 #[derive(Args)]
@@ -24,7 +25,8 @@ use tensortap_query::words::printable_path;
     the manifest stays and the index is set aside. Whatever is replaced is kept beside it as FILE.old. A dump that is whole is left alone, one that is \
     still being written is refused, and so is one without its payload file unless told.\n\n\
     A symbolic link or a folder in place of a file of the dump is named and refused.\n\n\
-    Exit status: 0 the dump is whole now, 2 it cannot be read")]
+    What is left is checked as `verify` does. Bytes that changed and payloads that lie in one another cannot be mended: they are named and stay.\n\n\
+    Exit status: 0 the dump is whole now, 1 something that cannot be mended is wrong, 2 it cannot be read")]
 pub struct RepairArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -44,19 +46,18 @@ pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
     if let [member] = set.members() {
         return one(&repair(member.dump.dir())?, output);
     }
-    let mut dumps = Vec::new();
-    for member in set.members() {
-        let done = repair(member.dump.dir())?;
-        if output.json {
-            dumps.push(OfMember::new(member, RepairDocument::of(&done)));
-        } else {
-            output.text(&format!("{}, {}", member.name(), text(&done)))?;
+    let done: Vec<Repair> =
+        set.members().iter().map(|member| repair(member.dump.dir())).collect::<Result<_, _>>()?;
+    let each = set.members().iter().zip(&done);
+    if output.json {
+        let dumps = each.map(|(member, done)| OfMember::new(member, RepairDocument::of(done))).collect();
+        output.document(&SetDocument { dump: path.display().to_string(), verdict: None, dumps })?;
+    } else {
+        for (member, done) in each {
+            output.text(&format!("{}, {}", member.name(), text(done)))?;
         }
     }
-    if output.json {
-        output.document(&SetDocument { dump: path.display().to_string(), verdict: None, dumps })?;
-    }
-    Ok(Exit::Good)
+    Ok(exit(done.iter().all(Repair::is_whole)))
 }
 
 fn one(done: &Repair, output: Output) -> anyhow::Result<Exit> {
@@ -65,21 +66,35 @@ fn one(done: &Repair, output: Output) -> anyhow::Result<Exit> {
     } else {
         output.text(&text(done))?;
     }
-    Ok(Exit::Good)
+    Ok(exit(done.is_whole()))
+}
+
+fn exit(is_whole: bool) -> Exit {
+    if is_whole { Exit::Good } else { Exit::Difference }
 }
 
 fn text(done: &Repair) -> String {
-    let Repair { changed, status, cut_bytes, missing_records, lost_payloads, .. } = done;
-    let (dir, records) = (printable_path(&done.dir), counted(done.records, "record"));
+    let (dir, records, status) = (printable_path(&done.dir), counted(done.records, "record"), done.status);
+    let state = match (done.is_whole(), done.changed) {
+        (true, true) => "whole now",
+        (true, false) => "whole already",
+        (false, true) => "mended, not whole",
+        (false, false) => "not whole, nothing can be mended",
+    };
+    format!("{dir}: {state}, {records}, {status}\n") + &what_was_done(done) + &what_is_wrong(done)
+}
+
+fn what_was_done(done: &Repair) -> String {
+    let Repair { changed, cut_bytes, missing_records, lost_payloads, .. } = done;
     if !changed {
-        return format!("{dir}: whole already, {records}, {status}\n");
+        return String::new();
     }
-    let mut text = format!("{dir}: whole now, {records}, {status}\n");
     if let Some(held) = done.set_aside {
         let held = counted(held, "record");
-        text += &format!("  read from tensor_dump.json from now on: the index was damaged and had {held}\n");
-        return text + &kept(done);
+        return format!("  read from tensor_dump.json from now on: the index was damaged and had {held}\n")
+            + &kept(done);
     }
+    let mut text = String::new();
     if *cut_bytes > 0 {
         text += &format!("  cut {} off the index that could not be read\n", bytes(*cut_bytes));
     }
@@ -93,6 +108,20 @@ fn text(done: &Repair) -> String {
         text += &format!("  {} known to be missing\n", counted(*missing_records, "record"));
     }
     text + "  wrote its end, tensor_dump.json and graph.json\n" + &kept(done)
+}
+
+/// As many problems are told; `verify` has them all.
+const TOLD: usize = 10;
+
+fn what_is_wrong(done: &Repair) -> String {
+    let told = done.problems.iter().take(TOLD);
+    let mut text: String = told.map(|problem| format!("  {}\n", printable(&problem.to_string()))).collect();
+    let more = done.problem_count() - done.problems.len().min(TOLD) as u64;
+    if more > 0 {
+        let (more, program) = (counted(more, "further problem"), program());
+        text += &format!("  and {more}, which `{program} verify {}` lists\n", quoted(&done.dir));
+    }
+    text
 }
 
 /// The names under which what was there before is kept.

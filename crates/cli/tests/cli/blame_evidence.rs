@@ -75,6 +75,43 @@ fn outputs_alone_are_enough_against_a_golden_and_labels_say_what_they_rest_on() 
     }
 }
 
+#[test]
+fn a_golden_of_outputs_alone_tells_wrong_from_inherited_and_from_raced() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --dump-stage after --out outputs");
+    for level in ["full", "hash"] {
+        let run = format!("run vector_example --dump-tensor={level}");
+        folder.good(&format!("{run} --out right-{level}"));
+        wrong(&folder, &format!("{run} --out wrong-{level} --inject-fault mul=last"));
+        wrong(&folder, &format!("{run} --out raced-{level} --inject-fault mul=race"));
+        folder.good(&format!("blame right-{level} --golden outputs"));
+        let found = by_task(&document(&folder, &format!("blame wrong-{level} --golden outputs --json"), 1));
+        let words: Vec<(&str, &Value)> = found.iter().map(|(_, label, on)| (label.as_str(), on)).collect();
+        let (none, on) = (&Value::Null, &Value::from("producers"));
+        let expected = [("ok", none), ("ok", none), ("ok", none), ("wrong_here", on), ("inherited", on)];
+        assert_eq!(words, expected, "{level}");
+        // The last task was given something else than `mul` wrote, which is right.
+        let found = by_task(&document(&folder, &format!("blame raced-{level} --golden outputs --json"), 1));
+        assert_eq!((found[3].1.as_str(), found[4].1.as_str()), ("ok", "raced"), "{level}");
+    }
+}
+
+#[test]
+fn inputs_alone_say_of_no_task_that_it_is_right() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out right");
+    wrong(
+        &folder,
+        "run vector_example --dump-tensor --dump-stage before --out before --inject-fault mul=last",
+    );
+    for against in ["--golden right", "--golden before", "--reference"] {
+        let found = document(&folder, &format!("blame before {against} --json"), 1);
+        assert_eq!(labels(&found), ["unknown"; 5], "{against}: {found}");
+        let reason = found["tasks"][0]["reason"].as_str().unwrap();
+        assert_eq!(reason, "none of its outputs were captured", "{against}");
+    }
+}
+
 /// Labels by task, and what each rests on.
 fn by_task(document: &Value) -> Vec<(String, String, Value)> {
     let word = |task: &Value, key: &str| task[key].as_str().unwrap_or_default().to_owned();
@@ -128,8 +165,9 @@ fn labels_that_rest_on_producers_are_those_of_a_full_dump() {
         assert!(label == rests || rests == "unknown", "{id}: {label}, {rests}");
         judged += usize::from(rests != "unknown");
     }
-    // Of four tasks for each block, QK and PV are given keys and values, which are inputs of the run.
-    assert!(judged >= full.len() / 4, "{judged} of {}", full.len());
+    // Of four tasks for each block, QK and PV are given keys and values, which are inputs of the run, and the first update of
+    // each of four sequences accumulators that no task wrote. Every softmax and every later update is judged.
+    assert_eq!(judged, full.len() / 4 * 2 - 4, "of {}", full.len());
     assert!(after.iter().any(|(_, label, _)| label == "wrong_here"));
 }
 

@@ -91,6 +91,16 @@ fn verbs() -> Vec<String> {
     verbs.filter(|verb| verb != "help").collect()
 }
 
+/// What bash offers behind `tensortap VERB --` once it has read a script.
+fn completed_by_bash(script: &str, verb: &str) -> Vec<String> {
+    let press_tab = format!(
+        "{script}\nCOMP_WORDS=(tensortap {verb} --); COMP_CWORD=2; _tensortap tensortap -- {verb}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let bash = std::process::Command::new("bash").args(["-c", &press_tab]).output().expect("bash runs");
+    assert!(bash.status.success() && bash.stderr.is_empty(), "{bash:?}");
+    String::from_utf8(bash.stdout).expect("UTF-8").lines().map(String::from).collect()
+}
+
 #[test]
 fn completions_know_every_verb_and_its_options() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -100,11 +110,16 @@ fn completions_know_every_verb_and_its_options() {
             assert!(script.stdout.contains(word), "{shell} does not know {word}");
         }
     }
-    let bash = std::process::Command::new("bash")
-        .args(["-n", "-c", &tensortap("completions bash").stdout])
-        .output()
-        .expect("bash runs");
-    assert!(bash.status.success(), "{bash:?}");
+    let script = tensortap("completions bash").stdout;
+    for verb in verbs() {
+        let offered = completed_by_bash(&script, &verb);
+        let help = tensortap(&format!("{verb} --help")).stdout;
+        let options = help.lines().filter_map(|line| line.trim_start().split(", ").last());
+        let options = options.filter_map(|option| option.split([' ', '[']).next());
+        for option in options.filter(|option| option.starts_with("--")) {
+            assert!(offered.iter().any(|word| word == option), "{verb} {option}: {offered:?}");
+        }
+    }
     let unknown = tensortap("completions csh");
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.stderr.contains("bash, elvish, fish, powershell, zsh"), "{unknown:?}");

@@ -26,6 +26,32 @@ fn a_whole_dump_is_left_alone() {
 }
 
 #[test]
+fn a_dump_with_changed_bytes_is_not_called_whole_and_its_records_are_named() {
+    let folder = vector_example();
+    let path = folder.path("d/tensor_dump.bin");
+    let mut payloads = fs::read(&path).unwrap();
+    payloads[0] ^= 1;
+    fs::write(&path, &payloads).unwrap();
+    let named = |problem: &Value| problem["index"].as_u64().expect("a record");
+    let verified = document(&folder.tensortap("verify d --json"));
+    let bad: Vec<u64> = verified["problems"].as_array().unwrap().iter().map(named).collect();
+    assert!(!bad.is_empty(), "{verified}");
+    let said = folder.tensortap("repair d");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.starts_with("d: not whole, nothing can be mended, 18 records"), "{said:?}");
+    assert!(said.stdout.contains(&format!("record {} (task ", bad[0])), "{said:?}");
+    // What can be mended is, and what cannot is still told.
+    fs::remove_file(folder.path("d/graph.json")).unwrap();
+    let said = folder.tensortap("repair d --json");
+    let report = document(&said);
+    assert_eq!((said.code, &report["verdict"], &report["changed"]), (Some(1), &"bad".into(), &true.into()));
+    let told: Vec<u64> = report["problems"].as_array().unwrap().iter().map(named).collect();
+    assert_eq!(told, bad);
+    assert!(folder.path("d/graph.json").is_file());
+    assert_eq!(fs::read(&path).unwrap(), payloads, "payloads stay as they are");
+}
+
+#[test]
 fn a_torn_index_is_cut_and_closed() {
     let folder = vector_example();
     let length = fs::metadata(folder.path("d/tensor_dump.idx")).unwrap().len();
@@ -80,9 +106,12 @@ fn payloads_that_are_gone_are_given_up_and_counted() {
             "kept",
             "lost_payloads",
             "missing_records",
+            "more_problems",
+            "problems",
             "records",
             "set_aside",
-            "status"
+            "status",
+            "verdict"
         ]
     );
     assert_eq!((&done["changed"], &done["records"], &done["dump"]), (&true.into(), &18.into(), &"d".into()));

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::FileExt, path::Path};
 use crate::common::*;
 use serde_json::{Value, json};
 use tensortap_abi::{RECORD_HAS_HASH, Role, TensorRecord};
-use tensortap_format::{Dump, Findings, IndexRecord, Payload, Status, verify};
+use tensortap_format::{Dump, Findings, IndexRecord, Payload, Status, repair, verify};
 
 fn check(dir: &Path) -> Findings {
     verify(&Dump::open(dir).unwrap()).unwrap()
@@ -74,6 +74,10 @@ fn payloads_that_overlap_without_being_the_same_are_found() {
     scribe.finish(Status::Complete);
     let problem = only_problem(dir.path());
     assert!(problem.contains("overlap") && problem.contains("2 (bytes 64..128)"), "{problem}");
+    // Nothing says which of the two is right, so a repair cannot make it whole, and says so.
+    let repaired = repair(dir.path()).unwrap();
+    assert!(!repaired.is_whole() && !repaired.changed, "{repaired:?}");
+    assert_eq!(repaired.problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [problem]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the verbs print with `--json` that make, check or mend files: `export`, `extract`, `verify`, `repair`.
 
 use serde::Serialize;
-use tensortap::format::{Dump, Findings, Repair};
+use tensortap::format::{Dump, Findings, Problem, Repair};
 use tensortap::interchange::{EXPORT_MANIFEST_FILE, SkippedRecord};
 use tensortap::{Expect, ExportConfig, ExportReport, ExtractReport, TaskId};
 
@@ -43,7 +43,8 @@ impl<'a> VerifyDocument<'a> {
 
 /// One repair, for machines.
 #[derive(Serialize)]
-pub struct RepairDocument {
+pub struct RepairDocument<'a> {
+    verdict: &'static str,
     dump: String,
     changed: bool,
     status: &'static str,
@@ -53,12 +54,14 @@ pub struct RepairDocument {
     lost_payloads: u64,
     set_aside: Option<u64>,
     kept: Vec<String>,
+    problems: &'a [Problem],
+    more_problems: u64,
 }
 
-impl RepairDocument {
+impl<'a> RepairDocument<'a> {
     /// What was done.
     #[must_use]
-    pub fn of(done: &Repair) -> RepairDocument {
+    pub fn of(done: &'a Repair) -> RepairDocument<'a> {
         let Repair {
             dir,
             changed,
@@ -69,8 +72,11 @@ impl RepairDocument {
             lost_payloads,
             set_aside,
             kept,
+            problems,
+            more_problems,
         } = done;
         RepairDocument {
+            verdict: if done.is_whole() { "whole" } else { "bad" },
             dump: dir.display().to_string(),
             changed: *changed,
             status: status.name(),
@@ -80,6 +86,8 @@ impl RepairDocument {
             lost_payloads: *lost_payloads,
             set_aside: *set_aside,
             kept: kept.iter().map(|path| path.display().to_string()).collect(),
+            problems,
+            more_problems: *more_problems,
         }
     }
 }

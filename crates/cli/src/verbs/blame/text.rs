@@ -145,8 +145,8 @@ fn remarks(blame: &Blame) -> Vec<String> {
     }
     let rest_on_edges = blame.findings.iter().filter(|f| f.rests_on_edges()).count();
     if rest_on_edges > 0 {
-        let labels = counted(rest_on_edges as u64, "label");
-        remarks.push(format!("{labels} rest on the edges of the dump: only outputs were captured"));
+        let labels = counted_in(rest_on_edges as u64, "label rests", "labels rest");
+        remarks.push(format!("{labels} on the edges of the dump: only outputs were captured"));
     }
     let derived = blame.findings.iter().filter(|f| f.rests_on_producers).count();
     if derived > 0 {
