@@ -15,6 +15,7 @@ mod scenes;
 mod set;
 mod show;
 mod stats;
+mod suite;
 
 pub use blame::BlameDocument;
 pub use compare::{
@@ -32,6 +33,7 @@ pub use scenes::SceneDocument;
 pub use set::{OfMember, SetDocument, pass_or_fail};
 pub use show::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 pub use stats::{StatsHead, StatsRecord, StatsTail};
+pub use suite::SuiteDocument;
 
 use std::io::{self, Write};
 

@@ -14,6 +14,7 @@ mod error;
 pub mod fields;
 pub mod golden;
 pub mod ids;
+pub mod junit;
 pub mod number;
 mod order;
 mod pairs;
@@ -21,6 +22,7 @@ pub mod printable;
 mod rows;
 mod select;
 mod show;
+pub mod suite;
 pub mod words;
 
 pub use dumps::{DumpSet, Member, OUTPUTS, is_run_folder, newest};

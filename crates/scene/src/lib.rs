@@ -85,6 +85,7 @@
 
 mod args;
 mod buffer;
+mod case;
 mod element;
 mod error;
 mod fault;
@@ -100,6 +101,7 @@ mod tensor;
 
 pub use args::{Args, KernelBody, TensorArg, kernel_entry, run_kernel};
 pub use buffer::{Buffer, BufferId, BufferTable, Location};
+pub use case::Case;
 pub use element::Element;
 pub use error::{GraphError, SceneError};
 pub use fault::{FaultKind, UnknownFault};

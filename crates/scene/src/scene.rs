@@ -1,7 +1,8 @@
 use tensortap_abi::{DType, Role};
 
 use crate::{
-    GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, ScalarArg, SceneError, Tolerance,
+    Case, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, ScalarArg, SceneError,
+    Tolerance,
 };
 
 /// Runtimes that a scene makes sense for. By kind where that is enough, so that a new runtime has scenes to run.
@@ -106,6 +107,11 @@ pub trait Scene: Send + Sync {
     /// How far an output may be from the golden; the default of its dtype when `None`.
     fn tolerance(&self, _output: &str) -> Option<Tolerance> {
         None
+    }
+
+    /// What `tensortap test` runs it with.
+    fn cases(&self) -> Vec<Case> {
+        vec![Case::default()]
     }
 
     /// Tensors in host memory for all arguments, inputs filled.

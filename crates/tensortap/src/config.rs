@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{DiskGate, DumpConfig};
 use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode};
 use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS};
-use tensortap_scene::{FaultKind, Registry};
+use tensortap_scene::{FaultKind, Registry, Tolerance};
 
 /// Told, on some thread of the run, what the user should know at once.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -40,6 +40,8 @@ pub struct RunConfig {
     pub ring_heap: Option<u64>,
     /// Time without progress after which the run is given up; `None` for never.
     pub stall_timeout: Option<Duration>,
+    /// Tolerances of outputs, by name, in place of the scene's own.
+    pub tolerances: Vec<(String, Tolerance)>,
     /// A kernel to damage on purpose.
     pub inject_fault: Option<(String, FaultKind)>,
     /// Fills outputs and new memory with this byte first, so that reads of unwritten bytes show.
@@ -73,6 +75,7 @@ impl RunConfig {
             ring_slots: DEFAULT_RING_SLOTS,
             ring_heap: None,
             stall_timeout: Some(Duration::from_secs(10)),
+            tolerances: Vec::new(),
             inject_fault: None,
             poison: None,
             dump: None,

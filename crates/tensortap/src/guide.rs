@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `scenes` | [`builtin`](crate::builtin), [`runtimes_of`](crate::runtimes_of) |
 //! | `run` | [`run`](crate::run()), [`run_observed`](crate::run_observed); `--live`: [`DumpConfig::live`](crate::DumpConfig) |
+//! | `test` | [`run_suite`](crate::suite::run_suite()) |
 //! | `list` | [`Dump::records`](crate::format::Dump::records) |
 //! | `show` | [`Dump::record`](crate::format::Dump::record), [`Dump::payload_part`](crate::format::Dump::payload_part) |
 //! | `stats` | [`stats`](crate::stats), [`stats_each`](crate::stats_each) |

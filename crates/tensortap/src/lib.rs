@@ -37,6 +37,7 @@ mod replay;
 mod report;
 mod run;
 mod scene_golden;
+pub mod suite;
 
 pub use config::{RunConfig, Warn};
 pub use dump_config::DumpConfig;

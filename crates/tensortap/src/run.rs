@@ -230,7 +230,7 @@ fn complete(
         return RunReport { failure, results: report.outputs, ..blank };
     };
     let outputs: Option<Vec<_>> =
-        golden.map(|g| g.iter().map(|expected| judge(request.scene, expected, &report.outputs)).collect());
+        golden.map(|g| g.iter().map(|expected| judge(config, request, expected, &report.outputs)).collect());
     let verdict = match &outputs {
         None => GoldenVerdict::None,
         Some(all) if !all.is_empty() && all.iter().all(OutputVerdict::passed) => GoldenVerdict::Pass,
@@ -273,7 +273,12 @@ fn golden(
 }
 
 /// An output beside its golden. No elements are no proof.
-fn judge(scene: &dyn Scene, expected: &HostTensor, outputs: &[HostTensor]) -> OutputVerdict {
+fn judge(
+    config: &RunConfig,
+    request: &Request,
+    expected: &HostTensor,
+    outputs: &[HostTensor],
+) -> OutputVerdict {
     let &HostTensor { ref name, dtype, ref shape, ref bytes } = expected;
     let mut verdict =
         OutputVerdict { name: name.clone(), outcome: Outcome::unknown(""), first_outside: None };
@@ -281,7 +286,8 @@ fn judge(scene: &dyn Scene, expected: &HostTensor, outputs: &[HostTensor]) -> Ou
         verdict.outcome = Outcome::unknown("the run has no output of that name and dtype");
         return verdict;
     };
-    let rule = Rule::declared(dtype, scene.tolerance(name));
+    let own = config.tolerances.iter().find(|(output, _)| output == name).map(|&(_, tolerance)| tolerance);
+    let rule = Rule::declared(dtype, own.or_else(|| request.scene.tolerance(name)));
     verdict.outcome = match shape.contains(&0) {
         true => Outcome::unknown("it has no elements"),
         false => compare_bytes(dtype, shape, &actual.bytes, bytes, &rule),

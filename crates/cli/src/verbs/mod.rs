@@ -16,6 +16,7 @@ mod run;
 mod scenes;
 mod show;
 mod stats;
+mod test;
 mod verify;
 
 use anyhow::Context;
@@ -36,6 +37,8 @@ pub enum Verb {
     Scenes(scenes::ScenesArgs),
     /// Run a scene and check its golden
     Run(Box<run::RunArgs>),
+    /// Run scenes as tests, on every platform and runtime, and blame what fails
+    Test(Box<test::TestArgs>),
     /// List the records of a dump
     List(Box<list::ListArgs>),
     /// Show one record: metadata, statistics, values, histogram
@@ -85,6 +88,7 @@ impl Verb {
         match self {
             Verb::Scenes(args) => scenes::run(args, registry, output),
             Verb::Run(args) => run::run(args, registry, output),
+            Verb::Test(args) => test::run(args, registry, output),
             Verb::List(args) => list::run(args, output),
             Verb::Show(args) => show::run(args, output),
             Verb::Stats(args) => stats::run(args, output),
@@ -109,7 +113,8 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
-            Verb::List(_)
+            Verb::Test(_)
+            | Verb::List(_)
             | Verb::Show(_)
             | Verb::Stats(_)
             | Verb::Export(_)

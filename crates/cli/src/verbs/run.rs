@@ -19,6 +19,7 @@ use tensortap_query::document::RunDocument;
 use tensortap_query::number::counted;
 
 use self::dump_args::DumpArgs;
+pub(super) use self::dump_args::parse_level;
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
 use crate::dump_arg::quoted;
 use crate::error::{Exit, UsageError};
@@ -233,7 +234,7 @@ fn ring_slots_help() -> String {
     format!("Slots of each task ring of tensormap_and_ringbuffer [default: {DEFAULT_RING_SLOTS}]")
 }
 
-fn parse_param(text: &str) -> Result<(String, String), &'static str> {
+pub(super) fn parse_param(text: &str) -> Result<(String, String), &'static str> {
     pair(text).ok_or("a parameter is given as KEY=VALUE")
 }
 

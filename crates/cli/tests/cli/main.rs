@@ -35,6 +35,7 @@ mod sets;
 mod show;
 mod stats;
 mod steps;
+mod suite;
 mod terminal;
 mod usage;
 mod verify;

@@ -242,7 +242,7 @@ impl DumpArgs {
     }
 }
 
-fn parse_level(text: &str) -> Result<DumpLevel, String> {
+pub fn parse_level(text: &str) -> Result<DumpLevel, String> {
     DumpLevel::parse(text).ok_or_else(|| {
         let names = DumpLevel::ALL.map(DumpLevel::name);
         Unknown::new("dump level", text, names).to_string() + ", or 0 to 4 in that order"

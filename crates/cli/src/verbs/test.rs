@@ -1,0 +1,210 @@
+//! `tensortap test`: scenes as tests.
+
+mod text;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use anyhow::Context;
+use clap::Args;
+use tensortap::format::{choose_dir, timestamp};
+use tensortap::scene::Registry;
+use tensortap::suite::{HeldAgainst, SuiteConfig, TrialReport, run_suite, trials};
+use tensortap::{DEFAULT_PLATFORM, DumpConfig, DumpLevel, RunConfig};
+use tensortap_query::OUTPUTS;
+use tensortap_query::document::SuiteDocument;
+use tensortap_query::junit::write_junit;
+use tensortap_query::words::short_task;
+
+use crate::device_args::{DeviceArgs, FailingArgs};
+use crate::dump_arg::quoted;
+use crate::error::{Exit, Interrupted};
+use crate::interrupt::{CLOSING_GRACE, Interrupt};
+use crate::output::{self, Output};
+use crate::parse::whole;
+use crate::program::program;
+use crate::progress::StepProgress;
+use crate::verbs::name_crashes;
+use crate::verbs::run::{parse_level, parse_param};
+
+/// What `tensortap test` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap test                                   every scene, on every platform and runtime\n  \
+    tensortap test bgemm softmax --platform a2a3sim\n  \
+    tensortap test --junit results.xml --out failed  for continuous integration\n\n\
+    A trial that fails is run again with a dump, and the dump is blamed: the summary names the task at which it began.\n\n\
+    Exit status: 0 every trial passed, 1 some trial did not, 2 bad usage, 130, 143, 129 interrupted")]
+pub struct TestArgs {
+    /// Scenes to test; every one that `tensortap scenes` lists when none is named
+    #[arg(value_name = "SCENE")]
+    scenes: Vec<String>,
+
+    /// Only cases of this name; may be given several times
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+
+    /// Only on this platform; may be given several times
+    #[arg(long = "platform", value_name = "NAME")]
+    platforms: Vec<String>,
+
+    /// Only with this runtime; may be given several times
+    #[arg(long = "runtime", value_name = "NAME")]
+    runtimes: Vec<String>,
+
+    /// Parameter for every trial, over those of its case; may be given several times
+    #[arg(long = "param", short, value_name = "KEY=VALUE", value_parser = parse_param)]
+    params: Vec<(String, String)>,
+
+    /// Trials at a time [default: one for each CPU]
+    #[arg(long, short, value_name = "N", value_parser = whole(1..=1024_usize))]
+    jobs: Option<usize>,
+
+    /// Write what came of every trial to this file, as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+
+    /// Record every trial, not only those that fail: marked, full, meta or hash; without LEVEL it is full
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = DumpLevel::Full.name(),
+        value_parser = parse_level
+    )]
+    dump_tensor: Option<DumpLevel>,
+
+    /// Record the final arguments of every dispatch of every trial
+    #[arg(long)]
+    dump_args: bool,
+
+    /// Folder for dumps, new or empty; each has a folder below it [default: outputs/test_DATE_TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    failing: FailingArgs,
+}
+
+/// Runs every trial, and tells what came of them.
+pub fn run(args: &TestArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
+    let config = args.config(registry)?;
+    let trials = trials(&config)?;
+    // Before anything runs: a file that cannot be written is known at once.
+    let junit = args.junit.as_deref().map(create).transpose()?;
+    name_crashes(config.run.device_mode)?;
+    let interrupt = Interrupt::install(CLOSING_GRACE).context("taking over signals")?;
+    let progress = StepProgress::new(output, trials.len() as u64);
+    let started = Instant::now();
+    let ended = |report: &TrialReport| {
+        progress.begin(report.trial.name());
+        progress.advance();
+    };
+    let reports = run_suite(&config, &trials, &ended, &|| !interrupt.requested());
+    drop(progress);
+    let wall = started.elapsed();
+    if output.json {
+        output.document(&SuiteDocument::of(&reports, wall.as_secs_f64()))?;
+    } else {
+        output.text(&text::of(&reports, wall, &|report| args.next_commands(report)))?;
+    }
+    if let Some((path, file)) = junit {
+        let mut file = BufWriter::new(file);
+        write_junit(&mut file, &reports, wall.as_secs_f64(), |report| args.next_commands(report))
+            .and_then(|()| file.flush())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if interrupt.requested() {
+        return Err(Interrupted.into());
+    }
+    Ok(if reports.iter().all(TrialReport::passed) { Exit::Good } else { Exit::Difference })
+}
+
+fn create(path: &Path) -> anyhow::Result<(&Path, File)> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok((path, file))
+}
+
+impl TestArgs {
+    fn config(&self, registry: &Registry) -> anyhow::Result<SuiteConfig> {
+        let mut run = RunConfig::new("");
+        run.registry = registry.clone();
+        run.params.clone_from(&self.params);
+        run.blocks = self.device.blocks;
+        run.device_mode = self.device.device_mode;
+        run.device_memory = self.device.device_memory;
+        run.stall_timeout = self.failing.stall_timeout.0;
+        run.inject_fault.clone_from(&self.failing.inject_fault);
+        run.warn = Some(Arc::new(output::warning));
+        let mut config = SuiteConfig::new(run, &self.folder()?);
+        config.scenes.clone_from(&self.scenes);
+        config.cases.clone_from(&self.cases);
+        config.platforms.clone_from(&self.platforms);
+        config.runtimes.clone_from(&self.runtimes);
+        config.jobs = self.jobs;
+        let mut dump = DumpConfig::new(self.dump_tensor.unwrap_or(DumpLevel::Off));
+        dump.dump_args = self.dump_args;
+        config.dump = dump.records_anything().then_some(dump);
+        Ok(config)
+    }
+
+    /// The folder of dumps. Nobody needs an empty one, so that of the default is made with the first dump.
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        let now = SystemTime::now();
+        if let Some(out) = &self.out {
+            return Ok(choose_dir(Some(out), Path::new(OUTPUTS), now)?);
+        }
+        let digits: String = timestamp(now).chars().filter(char::is_ascii_digit).take(14).collect();
+        let stem = format!("test_{}_{}", &digits[..8], &digits[8..]);
+        let names = std::iter::once(stem.clone()).chain((2..).map(|number| format!("{stem}_{number}")));
+        let mut free = names.map(|name| Path::new(OUTPUTS).join(name)).filter(|folder| !exists(folder));
+        Ok(free.next().unwrap_or_else(|| Path::new(OUTPUTS).join(stem)))
+    }
+
+    /// How to go on with a trial that did not pass: look into its dump, run it again.
+    fn next_commands(&self, report: &TrialReport) -> Vec<String> {
+        let program = program();
+        let found = report.explanation.as_ref();
+        let dump = found.and_then(|found| found.dump.as_deref()).map(quoted);
+        let look = dump.map(|dump| match (found.map(|found| &found.against), task_that_ended(report)) {
+            (Some(HeldAgainst::Dump(golden)), _) => {
+                format!("{program} blame {dump} --golden {}", quoted(golden))
+            }
+            (_, Some(task)) => format!("{program} replay {dump} --task {task} --allow-inexact"),
+            _ if report.outcome.is_err() => format!("{program} list {dump}"),
+            _ => format!("{program} blame {dump} --reference"),
+        });
+        look.into_iter().chain([self.again(report)]).collect()
+    }
+
+    /// The command that runs the trial alone.
+    fn again(&self, report: &TrialReport) -> String {
+        let trial = &report.trial;
+        let mut words = vec![format!("{} run {}", program(), quoted(Path::new(trial.scene.name())))];
+        let params = trial.case.params.iter().chain(&self.params);
+        words.extend(params.map(|(key, value)| format!("--param {key}={}", quoted(Path::new(value)))));
+        if trial.platform != DEFAULT_PLATFORM {
+            words.push(format!("--platform {}", trial.platform));
+        }
+        words.push(format!("--runtime {}", trial.runtime));
+        let fault = self.failing.inject_fault.iter();
+        words.extend(fault.map(|(kernel, kind)| format!("--inject-fault {kernel}={}", kind.name())));
+        words.join(" ")
+    }
+}
+
+/// The task that a run ended with.
+fn task_that_ended(report: &TrialReport) -> Option<String> {
+    let task = report.run()?.failure.as_ref()?.task?;
+    Some(short_task(task.0))
+}
+
+fn exists(folder: &Path) -> bool {
+    folder.symlink_metadata().is_ok()
+}
