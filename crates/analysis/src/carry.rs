@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tensortap_format::{Argument, Captured, Dump, FormatError};
 
-use crate::compare::damage;
+use crate::compare::{damage, unless_gone};
 use crate::graph::view::{Piece, pieces};
 use crate::graph::{Basis, OutputRef, TaskGraph, TensorView};
 
@@ -91,7 +91,8 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: Argument<'_>) -> Result<Option<
         outputs.push((output, there, after));
     }
     let unit = Unit::of(outputs.iter().map(|(_, there, _)| there).chain([&here]));
-    let given = unit.split(dump.payload(&record)?);
+    let Some(given) = unless_gone(dump.payload(&record))? else { return Ok(None) };
+    let given = unit.split(given);
     let mut known = vec![false; given.len()];
     for (output, there, after) in outputs {
         let Some(theirs) = pieces(&there) else { return Ok(None) };
@@ -101,7 +102,9 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: Argument<'_>) -> Result<Option<
         let record = dump.record(after.record)?;
         let (first, bytes) = unit.bytes(first..end);
         let mut content = vec![0; bytes.end - bytes.start];
-        dump.payload_part(&record, bytes.start as u64, &mut content)?;
+        if unless_gone(dump.payload_part(&record, bytes.start as u64, &mut content))?.is_none() {
+            return Ok(None);
+        }
         let content = unit.split(content);
         for Shared { here, there, len } in shared {
             for n in 0..len {

@@ -4,9 +4,48 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tensortap_format::{ArgumentKind, Dump, FormatError, PayloadState, Record, RunInfo};
-use tensortap_judge::{Content, Payload, RuleBook, TensorType, Tolerance};
+use tensortap_judge::{Content, Depth, Detail, Outcome, Payload, Rule, RuleBook, TensorType, Tolerance};
 
 use crate::blame::LIVE_GOLDEN_KEY;
+
+/// Why a record is not judged that a run let go (`--dump-last`) while it was read.
+pub(crate) const GONE: &str = "it left the dump while the run went on";
+
+/// Whether an outcome is that of a record which had left when it was read.
+#[must_use]
+pub fn is_gone(outcome: &Outcome) -> bool {
+    outcome.reason().is_some_and(|reason| reason.ends_with(GONE))
+}
+
+/// What was read, or `None` of a record that left meanwhile: nothing but itself depends on it.
+pub(crate) fn unless_gone<T>(read: Result<T, FormatError>) -> Result<Option<T>, FormatError> {
+    match read {
+        Err(FormatError::RecordGone { .. }) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Compares as [`tensortap_judge::compare`] does; a record that left meanwhile decides nothing.
+pub(crate) fn compare(
+    dump: &Side<'_>,
+    golden: &Side<'_>,
+    rule: &Rule,
+    across: bool,
+    depth: Depth,
+) -> Result<Outcome, FormatError> {
+    let outcome = unless_gone(tensortap_judge::compare(dump, golden, rule, across, depth))?;
+    Ok(outcome.unwrap_or_else(|| Outcome::unknown(GONE)))
+}
+
+/// Where errors sit, as [`tensortap_judge::detail`] says; of a record that left meanwhile nothing is known.
+pub(crate) fn detail(
+    dump: &Side<'_>,
+    golden: &Side<'_>,
+    rule: &Rule,
+    across: bool,
+) -> Result<Option<Detail>, FormatError> {
+    Ok(unless_gone(tensortap_judge::detail(dump, golden, rule, across))?.flatten())
+}
 
 /// One of two tensors to be compared, whose bytes may be in a dump.
 pub type Side<'a> = tensortap_judge::Side<'a, StoredPayload<'a>>;
@@ -88,7 +127,7 @@ pub fn with_kernels_of(book: RuleBook, info: &RunInfo) -> RuleBook {
     }))
 }
 
-/// What is wrong with the stored payload of a record, in words: it does not hash to what was captured. Reads all of it, so it is
+/// What is wrong with the stored payload of a record, in words: it does not hash to what was captured, or is gone. Reads all of it, so it is
 /// asked only where something looks wrong: a difference may be damage of the file.
 ///
 /// # Errors
@@ -97,6 +136,7 @@ pub(crate) fn damage(dump: &Dump, record: &Record) -> Result<Option<String>, For
     match dump.check_payload(record) {
         Ok(()) => Ok(None),
         Err(damaged @ FormatError::PayloadDamaged { .. }) => Ok(Some(damaged.to_string())),
+        Err(FormatError::RecordGone { .. }) => Ok(Some(GONE.into())),
         Err(error) => Err(error),
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use tensortap_format::{Dump, FormatError, Record, TaskKey};
 use tensortap_interchange::NamedArrays;
-use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict, compare};
+use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 
 use crate::arrays::{Assigned, NO_ARRAY};
 use crate::blame::{match_options, rule_of};
-use crate::compare::{Side, record_side};
+use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::matching::{Matching, match_tasks};
@@ -80,13 +80,19 @@ impl Diff {
         self.rows.iter().filter(|r| r.outcome.verdict != Verdict::Unknown).count()
     }
 
-    /// Whether everything is within its rule and something was compared.
+    /// Records that a run which goes on let go while they were read.
+    #[must_use]
+    pub fn gone(&self) -> usize {
+        self.rows.iter().filter(|row| is_gone(&row.outcome)).count()
+    }
+
+    /// Whether everything is within its rule and something was compared. What is gone does not count.
     #[must_use]
     pub fn passes(&self, allow_unmatched: bool) -> bool {
         let good = |row: &DiffRow| match row.outcome.verdict {
             Verdict::Within => true,
             Verdict::Outside => false,
-            Verdict::Unknown => allow_unmatched && row.partner.is_none(),
+            Verdict::Unknown => allow_unmatched && row.partner.is_none() || is_gone(&row.outcome),
         };
         self.compared() > 0 && self.rows.iter().all(good) && (allow_unmatched || self.unmatched.is_empty())
     }
@@ -150,7 +156,7 @@ pub fn row_detail(
     golden: &Side<'_>,
     options: &DiffOptions<'_>,
 ) -> Result<Option<Detail>, FormatError> {
-    tensortap_judge::detail(&side_of(dump, &row.record), golden, &row.rule, options.other_dtypes)
+    compare::detail(&side_of(dump, &row.record), golden, &row.rule, options.other_dtypes)
 }
 
 /// Compares the records of a dump with the arrays that stand for them.

@@ -8,10 +8,10 @@ mod memory;
 use tensortap_abi::{DType, TaskId};
 use tensortap_format::{Captured, Dump, FormatError, OrchestrationArg, Status};
 use tensortap_geometry::Layout;
-use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, Subject, Tolerance, Verdict, compare, detail};
+use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, Subject, Tolerance, Verdict};
 use tensortap_values::content_hash;
 
-use crate::compare::{Side, damage, record_side};
+use crate::compare::{GONE, Side, compare, damage, detail, record_side, unless_gone};
 use crate::diff::DiffOptions;
 use crate::error::AnalysisError;
 use crate::graph::view::{Piece, pieces};
@@ -284,7 +284,9 @@ impl Run<'_> {
         let Some(written) = arg.and_then(TensorView::of).and_then(|view| pieces(&view)) else {
             return Ok(Err(format!("{} has too many pieces", self.name_of(write))));
         };
-        let content = self.dump.payload(&self.dump.record(captured.record)?)?;
+        let Some(content) = unless_gone(self.dump.payload(&self.dump.record(captured.record)?))? else {
+            return Ok(Err(format!("what {} wrote: {GONE}", self.name_of(write))));
+        };
         Ok(Ok(Written { pieces: written, content }))
     }
 

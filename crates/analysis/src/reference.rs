@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use tensortap_abi::{DType, Role};
 use tensortap_format::{Argument, Captured, Dump, FormatError, Task};
-use tensortap_judge::Tolerance;
+use tensortap_judge::{Content, Tolerance};
 use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
 use tensortap_values::{decode_block, elements_in, encode_block};
 
-use crate::compare::{Side, record_side};
+use crate::compare::{GONE, Side, record_side, unless_gone};
 
 /// Why references could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -226,7 +226,9 @@ fn tensor(dump: &Dump, arg: Argument<'_>) -> Result<Result<RefTensor, String>, F
         return Ok(Err(format!("the content of argument {} {stage} the task is not stored", arg.arg_index)));
     };
     // Read of outputs, too: memory is taken only for what is in the file.
-    let bytes = dump.payload(&dump.record(record)?)?;
+    let Some(bytes) = unless_gone(dump.payload(&dump.record(record)?))? else {
+        return Ok(Err(format!("argument {} {stage} the task: {GONE}", arg.arg_index)));
+    };
     Ok(ref_tensor(arg.dtype, arg.shape(), arg.role, &bytes)
         .ok_or_else(|| format!("the content of argument {} is not that of its shape", arg.arg_index)))
 }
@@ -269,7 +271,11 @@ pub(crate) fn captured_side<'d>(
     if arg.dtype.is_float() || arg.dtype.bits() < 64 || !captured.is_stored() {
         return Ok(record_side(dump, &record));
     }
-    let bytes = dump.payload(&record)?;
+    let Some(bytes) = unless_gone(dump.payload(&record))? else {
+        let mut side = record_side(dump, &record);
+        side.content = Content::Missing(GONE.into());
+        return Ok(side);
+    };
     let (dtype, bytes) = as_compared(arg.dtype, &bytes);
     Ok(Side::of_bytes(dtype, arg.shape(), bytes.into_owned()))
 }

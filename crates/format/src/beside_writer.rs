@@ -112,7 +112,11 @@ impl Dump {
         self.beside_writer.as_ref().map_or(Ok(false), |beside| beside.has_left(range))
     }
 
-    pub(crate) fn record_has_left(&self, record: &Record) -> Result<bool, FormatError> {
+    /// Whether the payload of a record that was read has left the window of a run which goes on (`--dump-last`).
+    ///
+    /// # Errors
+    /// The index cannot be read again.
+    pub fn record_has_left(&self, record: &Record) -> Result<bool, FormatError> {
         self.has_left(&(record.bin_offset..record.bin_offset.saturating_add(record.bin_size)))
     }
 

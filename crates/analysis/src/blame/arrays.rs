@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tensortap_abi::DumpStage;
 use tensortap_format::Dump;
 use tensortap_interchange::NamedArrays;
-use tensortap_judge::{Depth, Detail, Outcome, compare};
+use tensortap_judge::{Depth, Detail, Outcome};
 
 use super::producers::{came_near, mark, near_of, of_producers, set_before};
 use super::{
@@ -14,6 +14,7 @@ use super::{
 };
 use crate::arrays::{Assigned, NO_ARRAY, are_all_of};
 use crate::carry::Carried;
+use crate::compare::{self, compare};
 use crate::diff::side_of;
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
@@ -99,7 +100,7 @@ pub(super) fn detail(
     let record = dump.record(captured.record)?;
     let Some((_, golden)) = assigned.side(arrays, &record)? else { return Ok(None) };
     let ours = side_of(dump, &record);
-    Ok(tensortap_judge::detail(&ours, &golden, &compared.rule, options.other_dtypes)?)
+    Ok(compare::detail(&ours, &golden, &compared.rule, options.other_dtypes)?)
 }
 
 /// What is known of the arguments of a task, and the records that an array stands for.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError};
-use tensortap_judge::{Depth, Detail, Outcome, compare};
+use tensortap_judge::{Depth, Detail, Outcome};
 
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::wiring::{self, Rewired, WiringDifference};
@@ -13,7 +13,7 @@ use super::{
     status_of,
 };
 use crate::carry::Carried;
-use crate::compare::{Lender, record_side};
+use crate::compare::{self, Lender, compare, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Inputs, Status, TaskStatus, label_tasks};
@@ -92,7 +92,7 @@ pub(super) fn detail(
     let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
     let sides = (record_side(dump, &ours), record_side(golden, &theirs));
-    tensortap_judge::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
+    compare::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
 }
 
 /// Arguments that are other views than in the golden, or came from other tasks.

@@ -20,6 +20,7 @@ use tensortap_scene::Scene;
 
 use crate::arrays::{Assigned, UnusedArray};
 use crate::carry::{Carried, carried};
+use crate::compare::is_gone;
 use crate::error::AnalysisError;
 use crate::graph::TaskGraph;
 use crate::labels::{Finding, Label, Status, TaskStatus, chain, first_wrong};
@@ -182,6 +183,12 @@ impl Blame {
             None if self.findings[place].label == Label::WrongHere => self.graph.task(place).kernel_names(),
             None => Vec::new(),
         }
+    }
+
+    /// Records that a run which goes on let go while they were read.
+    #[must_use]
+    pub fn gone(&self) -> u64 {
+        self.compared_args.iter().flatten().filter(|compared| is_gone(&compared.outcome)).count() as u64
     }
 
     /// Tasks of a label.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task};
-use tensortap_judge::{Depth, Detail, Outcome, RuleBook, Verdict, compare};
+use tensortap_judge::{Depth, Detail, Outcome, RuleBook, Verdict};
 use tensortap_scene::Scene;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     status_of,
 };
 use crate::carry::Carried;
-use crate::compare::damage;
+use crate::compare::{self, compare, damage};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::labels::{ArgStatus, Finding, Label, Status, TaskStatus, label_alone};
@@ -226,5 +226,5 @@ pub(super) fn detail(
         return Ok(None);
     };
     let side = captured_side(dump, arg, captured)?;
-    tensortap_judge::detail(&side, &expected.side(), &compared.rule, true)
+    compare::detail(&side, &expected.side(), &compared.rule, true)
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError};
-use tensortap_judge::{Depth, RuleBook, Verdict, compare};
+use tensortap_judge::{Depth, RuleBook, Verdict};
 use tensortap_scene::Scene;
 
 use super::{Blame, BlameOptions, rule_of};
+use crate::compare::{compare, unless_gone};
 use crate::labels::Label;
 use crate::reference::{Expected, References, captured_side, ref_tensor};
 
@@ -71,7 +72,9 @@ fn wrong_kernels(
                 wrong.push(kernel.name.to_string());
             }
             // What the next slots were given.
-            let bytes = dump.payload(&dump.record(captured.record)?)?;
+            let Some(bytes) = unless_gone(dump.payload(&dump.record(captured.record)?))? else {
+                return Ok(None);
+            };
             let Some(tensor) = ref_tensor(arg.dtype, arg.shape(), Role::InOut, &bytes) else {
                 return Ok(None);
             };

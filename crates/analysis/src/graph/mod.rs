@@ -11,6 +11,8 @@ use tensortap_abi::DumpLevel;
 use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks};
 use tensortap_values::content_hash;
 
+use crate::compare::unless_gone;
+
 pub use view::TensorView;
 pub(crate) use writes::WriteMap;
 
@@ -149,7 +151,10 @@ pub fn load(dump: &Dump, steps: &[(u64, u64)]) -> Result<TaskGraph, FormatError>
     tasks.keep_steps(steps);
     tasks.forget_in_flight();
     tasks.fill_hashes(|captured| match captured.is_stored() {
-        true => Ok(Some(content_hash(&dump.payload(&dump.record(captured.record)?)?))),
+        true => {
+            let content = unless_gone(dump.payload(&dump.record(captured.record)?))?;
+            Ok(content.map(|content| content_hash(&content)))
+        }
         false => Ok(None),
     })?;
     let gap = gap(dump, &tasks);

@@ -11,6 +11,7 @@ use tensortap_scene::{KernelDef, RefTask, ScalarArg};
 use super::last_writes::{Read, Unclear, Write, last_writes};
 use super::{Expected, References, apply, ref_tensor};
 use crate::carry::{Unit, shared};
+use crate::compare::{GONE, unless_gone};
 use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView};
 
@@ -127,7 +128,8 @@ impl<'a> Given<'a> {
     fn output(&self, task: Task<'_>, arg_index: u16) -> Result<Result<Vec<u8>, String>, FormatError> {
         let after = task.argument(arg_index).and_then(|arg| arg.after).filter(Captured::is_stored);
         let Some(after) = after else { return Ok(Err("after the task is not stored".into())) };
-        Ok(Ok(self.dump.payload(&self.dump.record(after.record)?)?))
+        let read = unless_gone(self.dump.payload(&self.dump.record(after.record)?))?;
+        Ok(read.ok_or_else(|| format!("after the task: {GONE}")))
     }
 
     /// What a view held when a task began: the last write of every byte before.
@@ -177,7 +179,10 @@ impl<'a> Given<'a> {
             let Some(theirs) = pieces(&there) else {
                 return Ok(Err(format!("{} in too many pieces", name())));
             };
-            let written = unit.split(self.dump.payload(&self.dump.record(after.record)?)?);
+            let Some(written) = unless_gone(self.dump.payload(&self.dump.record(after.record)?))? else {
+                return Ok(Err(format!("{}: {GONE}", name())));
+            };
+            let written = unit.split(written);
             for part in shared(&own, &theirs, unit) {
                 for n in 0..part.len {
                     let Some((here, value)) = content.get_mut(part.here + n).zip(written.get(part.there + n))

@@ -6,13 +6,17 @@ use std::path::Path;
 use tensortap::abi::{
     MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, Role, ScalarRecord, TaskRecord, TensorRecord, TensorStats,
 };
-use tensortap::format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
+use tensortap::format::{
+    DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status, WriterOptions,
+};
 use tensortap::{DType, DumpStage};
 
 /// A dump being written: one task per call of [`Made::task`], its arguments behind it.
 pub struct Made {
     writer: DumpWriter,
     records: Vec<IndexRecord>,
+    /// Records that were appended.
+    appended: u64,
     task_id: u64,
     stage: DumpStage,
 }
@@ -20,6 +24,11 @@ pub struct Made {
 impl Made {
     /// In a new folder, with kernels `fill` (0) and one whose name a terminal would act upon (1).
     pub fn new(dir: &Path, dump_level: u32) -> Made {
+        Made::with(dir, dump_level, WriterOptions::default())
+    }
+
+    /// The same with options of the writer.
+    pub fn with(dir: &Path, dump_level: u32, options: WriterOptions) -> Made {
         let kernel = |func_id, name: &str| KernelInfo { func_id, name: name.into(), ..KernelInfo::default() };
         let info = RunInfo {
             scene: "made".into(),
@@ -29,8 +38,8 @@ impl Made {
             kernels: vec![kernel(0, "fill"), kernel(1, "cl\x1b[2Jear,\"x\"")],
             ..RunInfo::default()
         };
-        let writer = DumpWriter::create(dir, &info).expect("a new dump");
-        Made { writer, records: Vec::new(), task_id: 0, stage: DumpStage::BeforeDispatch }
+        let writer = DumpWriter::create_with(dir, &info, options).expect("a new dump");
+        Made { writer, records: Vec::new(), appended: 0, task_id: 0, stage: DumpStage::BeforeDispatch }
     }
 
     /// What follows is of this task and stage.
@@ -107,10 +116,21 @@ impl Made {
         self
     }
 
+    /// Writes what there is so far.
+    pub fn append(&mut self) {
+        let end = self.appended + self.records.len() as u64;
+        self.writer.append(0, self.appended..end, &self.records).expect("appended");
+        (self.appended, self.records) = (end, Vec::new());
+    }
+
+    /// Lets go of tasks that have left the window of a dump which keeps its newest.
+    pub fn move_window(&mut self) {
+        self.writer.free_before_window().expect("freed");
+    }
+
     /// Closes the dump.
     pub fn finish(mut self) {
-        let end = self.records.len() as u64;
-        self.writer.append(0, 0..end, &self.records).expect("appended");
+        self.append();
         self.writer.finish(&Footer::new(Status::Complete)).expect("closed");
     }
 }

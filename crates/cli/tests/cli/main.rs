@@ -17,6 +17,7 @@ mod dumps;
 mod export;
 mod failing;
 mod golden_dtype;
+mod gone;
 mod help;
 mod hints;
 mod hostile_text;

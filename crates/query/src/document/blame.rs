@@ -20,6 +20,8 @@ pub struct BlameDocument {
     verdict: &'static str,
     compared: u64,
     of: u64,
+    /// How many left the dump of a run that goes on while they were read.
+    gone: u64,
     dump: String,
     /// Null with references.
     golden: Option<String>,
@@ -123,6 +125,7 @@ impl BlameDocument {
             verdict: if report.passes { "pass" } else { "fail" },
             compared: blame.compared,
             of: blame.of,
+            gone: blame.gone(),
             dump: report.dump.dir().display().to_string(),
             golden: report.golden.clone(),
             incomplete: blame.graph.gap.clone(),

@@ -18,6 +18,8 @@ pub struct DiffDocument {
     of: usize,
     /// How many have nothing to be compared with.
     unmatched: usize,
+    /// How many left the dump of a run that goes on while they were read.
+    gone: usize,
     dump: String,
     golden: String,
     /// How the two runs differ, where they are not of one scene with one set of parameters.
@@ -78,6 +80,7 @@ impl DiffDocument {
             compared: diff.compared(),
             of: diff.rows.len(),
             unmatched: diff.unmatched.len(),
+            gone: diff.gone(),
             dump: report.dump.dir().display().to_string(),
             golden: report.golden.clone(),
             unlike: report.unlike.clone(),

@@ -77,7 +77,11 @@ impl Scan<'_> {
             PayloadState::Truncated => false,
             _ => return Ok(None),
         };
-        let found = self.payload_holds_nan(record)?;
+        let found = match self.payload_holds_nan(record) {
+            // It left the dump of a run that goes on.
+            Err(FormatError::RecordGone { .. }) => return Ok(None),
+            found => found?,
+        };
         if whole {
             self.seen.insert(place, found);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tensortap_abi::TaskId;
-use tensortap_format::{Dump, FormatError, Record, role_name};
-use tensortap_interchange::{ArrayHead, ArrayName, ArrayWriter, Content, SkippedRecord};
+use tensortap_format::{Dump, FormatError, PayloadState, Record, role_name};
+use tensortap_interchange::{ArrayHead, ArrayName, ArrayWriter, Content, InterchangeError, SkippedRecord};
 
 use super::content::{RecordContent, is_whole};
 use super::manifest::ManifestWriter;
@@ -20,6 +20,14 @@ type Named = (Record, ArrayName);
 struct File {
     path: PathBuf,
     arrays: Vec<Named>,
+}
+
+/// What came of a file.
+struct Written {
+    /// Its size; `None` when nothing was left to write.
+    bytes: Option<u64>,
+    /// Numbers of the records that had left the dump of a run which goes on.
+    gone: Vec<u64>,
 }
 
 /// Exports every record that is meant.
@@ -49,19 +57,25 @@ pub fn run(
         skipped.push(SkippedRecord { index: record.index, name: name.to_string(), payload });
         None
     });
-    let each = |file: File, bytes: u64| {
-        exported.files += 1;
-        exported.file_bytes += bytes;
+    let mut gone: Vec<SkippedRecord> = Vec::new();
+    let each = |file: File, written: Written| {
+        exported.files += u64::from(written.bytes.is_some());
+        exported.file_bytes += written.bytes.unwrap_or(0);
         for (record, name) in &file.arrays {
+            if written.gone.contains(&record.index) {
+                let payload = PayloadState::Gone.name().into();
+                gone.push(SkippedRecord { index: record.index, name: name.to_string(), payload });
+                continue;
+            }
             exported.count(record);
             manifest.array(plan, record, name, &file.path)?;
         }
         Ok(())
     };
     let work = |writer: &mut ArrayWriter, file: &File| {
-        let bytes = write_file(plan, writer, file)?;
+        let written = write_what_is_there(plan, writer, file)?;
         let goes_on = observe(file.arrays.iter().map(|(record, _)| record.bin_size).sum());
-        if goes_on { Ok(bytes) } else { Err(ExportError::Stopped) }
+        if goes_on { Ok(written) } else { Err(ExportError::Stopped) }
     };
     if matches!(plan.layout, ExportLayout::FilePerRecord | ExportLayout::FolderPerTask) {
         let files = whole.map(|named| {
@@ -80,6 +94,8 @@ pub fn run(
         let files = files.into_iter().map(|(path, arrays)| Ok(File { path, arrays }));
         parallel::in_order(jobs, files, ArrayWriter::new, work, each)?;
     }
+    skipped.extend(gone);
+    skipped.sort_by_key(|record| record.index);
     manifest.finish(&skipped)?;
     (exported.selected, exported.skipped) = (selected, skipped);
     Ok(())
@@ -97,12 +113,57 @@ fn make_folder_once(plan: &Plan<'_>, path: &Path, last: &mut Option<PathBuf>) ->
     Ok(())
 }
 
-fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> Result<u64, ExportError> {
-    let path = plan.out.join(&file.path);
-    let names: Vec<String> = file.arrays.iter().map(|(_, name)| name.to_string()).collect();
+/// Writes a file without the records that leave meanwhile. Each time round one more is gone.
+fn write_what_is_there(
+    plan: &Plan<'_>,
+    writer: &mut ArrayWriter,
+    file: &File,
+) -> Result<Written, ExportError> {
+    let mut arrays: Vec<&Named> = file.arrays.iter().collect();
+    let mut gone = Vec::new();
+    while !arrays.is_empty() {
+        let error = match write_file(plan, writer, &file.path, &arrays) {
+            Ok(bytes) => return Ok(Written { bytes: Some(bytes), gone }),
+            Err(error) => error,
+        };
+        let known = gone.len();
+        for (record, _) in arrays.iter().filter(|_| is_gone(&error)) {
+            if record.bin_size > 0 && plan.dump.record_has_left(record)? {
+                gone.push(record.index);
+            }
+        }
+        if gone.len() == known {
+            return Err(error);
+        }
+        arrays.retain(|(record, _)| !gone.contains(&record.index));
+    }
+    Ok(Written { bytes: None, gone })
+}
+
+/// Whether a record could not be read because it had left.
+fn is_gone(error: &ExportError) -> bool {
+    let ExportError::Interchange(
+        InterchangeError::Content { source, .. } | InterchangeError::Io { source, .. },
+    ) = error
+    else {
+        return false;
+    };
+    let why = source.get_ref().and_then(|why| why.downcast_ref::<FormatError>());
+    matches!(why, Some(FormatError::RecordGone { .. }))
+}
+
+fn write_file(
+    plan: &Plan<'_>,
+    writer: &mut ArrayWriter,
+    path: &Path,
+    arrays: &[&Named],
+) -> Result<u64, ExportError> {
+    let path = plan.out.join(path);
+    let names: Vec<String> = arrays.iter().map(|(_, name)| name.to_string()).collect();
     let contents: Vec<RecordContent<'_>> =
-        file.arrays.iter().map(|(record, _)| RecordContent::new(plan.dump, record)).collect();
-    let heads = file.arrays.iter().zip(&names).map(|((record, _), name)| ArrayHead {
+        arrays.iter().map(|(record, _)| RecordContent::new(plan.dump, record)).collect();
+    let first = &arrays[0].0;
+    let heads = arrays.iter().zip(&names).map(|((record, _), name)| ArrayHead {
         name,
         dtype: record.dtype,
         shape: record.shape(),
@@ -114,9 +175,7 @@ fn write_file(plan: &Plan<'_>, writer: &mut ArrayWriter, file: &File) -> Result<
         (ExportFormat::Safetensors, arrays) => writer.safetensors(&path, arrays, &[]),
         (ExportFormat::Npy, [(head, content)]) => writer.npy(&path, head, *content),
         (ExportFormat::Csv, [(head, content)]) => writer.csv(&path, head, *content),
-        (ExportFormat::Txt, [(head, content)]) => {
-            writer.txt(&path, head, &notes(plan.dump, &file.arrays[0].0), *content)
-        }
+        (ExportFormat::Txt, [(head, content)]) => writer.txt(&path, head, &notes(plan.dump, first), *content),
         (ExportFormat::Raw, [(head, content)]) => writer.raw(&path, head, *content),
         (ExportFormat::Npy | ExportFormat::Csv | ExportFormat::Txt | ExportFormat::Raw, _) => {
             unreachable!("these layouts have one record for each file")

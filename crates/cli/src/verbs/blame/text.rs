@@ -137,6 +137,10 @@ fn remarks(blame: &Blame) -> Vec<String> {
     if let Some(gap) = &blame.graph.gap {
         remarks.push(format!("the dump is not complete: {gap}"));
     }
+    if blame.gone() > 0 {
+        let gone = counted(blame.gone(), "record");
+        remarks.push(format!("{gone} left the dump while the run went on: their tasks are unknown"));
+    }
     if !blame.agreed_live.is_empty() {
         let tasks = counted(blame.agreed_live.len() as u64, "task");
         remarks.push(format!(

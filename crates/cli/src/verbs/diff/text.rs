@@ -40,6 +40,13 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
         grouped((diff.compared() - identical - failing) as u64),
         grouped(failing as u64),
     )?;
+    if diff.gone() > 0 {
+        let gone = counted(diff.gone() as u64, "record");
+        writeln!(
+            out,
+            "  {gone} left the dump while the run went on: they are not compared, and do not count"
+        )?;
+    }
     write_rows(out, report)?;
     write_details(out, report)?;
     write_unmatched(out, report)?;
@@ -74,9 +81,10 @@ fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()>
 }
 
 fn what(diff: &Diff, failing: usize) -> String {
-    let (lonely, unknown) = (diff.unmatched.len(), diff.rows.len() - diff.compared());
+    let (lonely, unknown) = (diff.unmatched.len(), diff.rows.len() - diff.compared() - diff.gone());
     let compared = match (failing, lonely, unknown) {
         _ if diff.compared() == 0 => "nothing could be compared".into(),
+        (0, 0, 0) if diff.gone() > 0 => "every record that is still there is within its rule".into(),
         (0, 0, 0) => "every record is within its rule".into(),
         (0, 0, unknown) => format!("{} could not be compared", counted(unknown as u64, "record")),
         (0, _, _) => "every record that could be compared is within its rule".into(),
