@@ -234,8 +234,11 @@ fn ring_slots_help() -> String {
     format!("Slots of each task ring of tensormap_and_ringbuffer [default: {DEFAULT_RING_SLOTS}]")
 }
 
-pub(super) fn parse_param(text: &str) -> Result<(String, String), &'static str> {
-    pair(text).ok_or("a parameter is given as KEY=VALUE")
+pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
+    pair(text).ok_or_else(|| match platform_names().contains(&text) {
+        true => format!("a parameter is given as KEY=VALUE; for the platform say --platform {text}"),
+        false => "a parameter is given as KEY=VALUE".into(),
+    })
 }
 
 fn parse_byte(text: &str) -> Result<u8, &'static str> {
@@ -277,6 +280,13 @@ fn no_effect(option: &str, runtime: &str, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_platform_in_place_of_a_parameter_is_answered_with_its_option() {
+        assert_eq!(parse_param("n=3"), Ok(("n".into(), "3".into())));
+        assert!(parse_param("a5sim").unwrap_err().ends_with("say --platform a5sim"));
+        assert!(!parse_param("n").unwrap_err().contains("--platform"));
+    }
 
     #[test]
     fn bytes_are_read_in_both_bases() {
