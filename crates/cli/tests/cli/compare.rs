@@ -142,6 +142,24 @@ fn runs_of_other_scenes_and_parameters_are_told_apart_at_the_top() {
 }
 
 #[test]
+fn a_golden_of_the_first_tasks_alone_is_told_in_a_few_lines() {
+    let folder = Folder::new();
+    folder.good("run paged_attention --dump-tensor=hash --out d");
+    folder.good("run paged_attention --dump-tensor=hash --dump-first 16 --out first");
+    let refused = folder.tensortap("diff d first");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let (_, below) = refused.stdout.split_once("\nwithout a partner:\n").expect("a list");
+    let lines: Vec<&str> = below.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 4, "{below}");
+    // Four kernels have tasks without a partner, each a reason of its own.
+    assert!(lines[..2].iter().all(|line| line.starts_with("  the dump's task ") && line.contains(" more: ")));
+    assert!(lines[2].ends_with(" further tasks or records for 2 other reasons"), "{below}");
+    assert_eq!(lines[3], "--allow-unmatched goes on without them, --all names each");
+    let all = folder.tensortap("diff d first --all").stdout;
+    assert_eq!(all.matches("the dump's task ").count(), 100, "{all}");
+}
+
+#[test]
 fn what_has_no_partner_takes_a_line_for_each_reason_and_is_only_counted_where_it_is_allowed() {
     let folder = Folder::new();
     folder.good("run vector_example --dump-tensor --out d");

@@ -22,7 +22,7 @@ fn a_run_that_agrees_passes_and_one_that_does_not_names_the_task() {
     let people = folder.tensortap("run vector_example --inject-fault mul=sign --live golden --out again");
     for said in [
         "FAIL, compared 5 of 5 tasks with golden",
-        "2 tasks, 1 of them although their inputs agree: 0x100000002 (inner / t3: mul)\n",
+        "2 tasks, 1 of them although its inputs agree: 0x100000002 (inner / t3: mul)\n",
     ] {
         assert!(people.stdout.contains(said), "{said}: {}", people.stdout);
     }

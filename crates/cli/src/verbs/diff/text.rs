@@ -1,5 +1,6 @@
 //! The table for people: the verdict first, then records, those first where an error began.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -18,6 +19,8 @@ use tensortap_query::words::{printable, record_name};
 
 /// Rows shown where no number of them is asked for.
 const LISTED: usize = 40;
+/// Reasons told why something has no partner, those that most have: a golden of some tasks alone has one for each kernel.
+const REASONS: usize = 2;
 /// What a narrow terminal goes without, in this order.
 const DISPENSABLE: [&str; 8] = ["DTYPE", "SHAPE", "RULE", "NAME", "MAX REL", "MAX ULP", "NAN", "VERDICT"];
 
@@ -141,17 +144,23 @@ fn write_unmatched(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<(
         });
     }
     let by_reason = by_reason(&diff.unmatched);
-    for (first, count) in by_reason.iter().take(LISTED) {
+    for (first, count) in by_reason.iter().take(REASONS) {
         let more = if *count > 1 { format!(" and {} more", grouped(*count - 1)) } else { String::new() };
         writeln!(out, "  {}{more}: {}", printable(&first.what), printable(&first.reason))?;
     }
-    if by_reason.len() > LISTED {
-        writeln!(out, "  and {}", counted((by_reason.len() - LISTED) as u64, "further reason"))?;
+    if by_reason.len() > REASONS {
+        let others = by_reason[REASONS..].iter().map(|(_, count)| count).sum();
+        let reasons = counted((by_reason.len() - REASONS) as u64, "other reason");
+        writeln!(
+            out,
+            "  and {} for {reasons}",
+            counted_in(others, "further task or record", "further tasks or records")
+        )?;
     }
     Ok(writeln!(out, "--allow-unmatched goes on without them, --all names each")?)
 }
 
-/// The first of each reason, in their order, and how many have it.
+/// The first of each reason and how many have it, those that most have first.
 fn by_reason(unmatched: &[Lonely]) -> Vec<(&Lonely, u64)> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut found: Vec<(&Lonely, u64)> = Vec::new();
@@ -162,5 +171,7 @@ fn by_reason(unmatched: &[Lonely]) -> Vec<(&Lonely, u64)> {
         });
         found[place].1 += 1;
     }
+    // Stable: of equal ones the first stays first.
+    found.sort_by_key(|(_, count)| Reverse(*count));
     found
 }

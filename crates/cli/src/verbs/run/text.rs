@@ -293,8 +293,13 @@ fn first_wrong(report: &LiveReport) -> String {
     let named: Vec<String> = report.wrong_here.iter().take(NAMED).map(task_words).collect();
     let more = report.wrong_here_count.saturating_sub(named.len() as u64);
     let more = if more > 0 { format!(" and {} more", grouped(more)) } else { String::new() };
-    let count = grouped(report.wrong_here_count);
-    format!(", {count} of them although their inputs agree: {}{more}", named.join(", "))
+    let although = match (report.wrong_here_count, report.differing) {
+        (1, 1) => "although its inputs agree".into(),
+        (all, differing) if all == differing => "although their inputs agree".into(),
+        (1, _) => "1 of them although its inputs agree".into(),
+        (some, _) => format!("{} of them although their inputs agree", grouped(some)),
+    };
+    format!(", {although}: {}{more}", named.join(", "))
 }
 
 /// What came of `--stop-at-first`; `None` when no task was wrong, or it was not asked for.
