@@ -1,32 +1,60 @@
 //! A program outside the workspace, with a scene of its own, has the whole command line: `examples/own-scenes`.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-fn root() -> PathBuf {
+fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it exists")
 }
 
-/// Builds the program as its author would, but into this build's target folder, which has most of it already.
-fn built() -> PathBuf {
-    let example = root().join("examples/own-scenes");
+/// Builds the program into this build's target folder, which then lacks nothing but the program itself.
+///
+/// Cargo knows a crate by where it lies beneath the root of its workspace, and the example is a root of its own: built there, every
+/// crate of tensortap would be compiled a second time. So it is built beneath a root in which they lie as they do here, from the
+/// author's sources and dependencies. That it is whole without that root, its lock file shows.
+fn built(root: &Path) -> PathBuf {
     // target/PROFILE/tensortap
     let binary = Path::new(env!("CARGO_BIN_EXE_tensortap"));
     let profile = binary.parent().expect("target/PROFILE");
     let target = profile.parent().expect("target");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--offline", "--locked", "--quiet", "--target-dir"])
-        .arg(target)
-        .current_dir(&example);
+    cargo(&["metadata", "--format-version=1", "--locked"], &repository().join("examples/own-scenes"));
+    let mut words = vec!["build", "--quiet", "--target-dir", target.to_str().expect("a name in UTF-8")];
     if profile.ends_with("release") {
-        cargo.arg("--release");
+        words.push("--release");
     }
-    let output = cargo.output().expect("cargo starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    cargo(&words, &lay_out(root));
     profile.join("own-scenes")
+}
+
+/// Lays the repository out again with the example as a member of the workspace. Gives the example's folder.
+fn lay_out(root: &Path) -> PathBuf {
+    let example = root.join("examples/own-scenes");
+    fs::create_dir_all(&example).expect("a folder");
+    for name in ["crates", ".cargo", "examples/own-scenes/src"] {
+        symlink(repository().join(name), root.join(name)).expect("a link");
+    }
+    fs::copy(repository().join("Cargo.lock"), root.join("Cargo.lock")).expect("readable");
+    let edited = |name: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(repository().join(name)).expect("readable");
+        assert!(text.contains(from), "{name} has {from:?}");
+        fs::write(root.join(name), text.replacen(from, to, 1)).expect("writable");
+    };
+    const MEMBERS: &str = "members = [\"crates/*\"]\nexclude = [\"fuzz\", \"examples\"]";
+    edited("Cargo.toml", MEMBERS, "members = [\"crates/*\", \"examples/*\"]");
+    edited("examples/own-scenes/Cargo.toml", "[workspace]\n", "");
+    example
+}
+
+fn cargo(words: &[&str], folder: &Path) {
+    let mut cargo = Command::new(env!("CARGO"));
+    // Cargo tells this test what `build.rs` said, which is no wish of the author's.
+    cargo.args(words).arg("--offline").current_dir(folder).env_remove("TENSORTAP_COMMIT");
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A folder to work in, and the program.
@@ -57,7 +85,8 @@ impl Program {
 
 #[test]
 fn a_program_outside_the_workspace_has_the_whole_command_line_for_its_scenes() {
-    let program = Program { path: built(), folder: tempfile::tempdir().expect("a folder") };
+    let root = tempfile::tempdir().expect("a folder");
+    let program = Program { path: built(root.path()), folder: tempfile::tempdir().expect("a folder") };
 
     let scenes = program.json("scenes", 0);
     let names: Vec<&str> =

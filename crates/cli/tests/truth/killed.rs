@@ -3,16 +3,18 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tensortap::format::{self, Dump};
 
 use crate::common::{count_run, executable};
 
-/// Kills per victim, spread over a run.
-const KILLS: u32 = 10;
-/// A run dumps for at least this long.
-const RUN: Duration = Duration::from_secs(1);
+/// Kills per victim, spread over a run; `torture` makes many more, at random moments of runs of every kind.
+const KILLS: u32 = 6;
+/// Tasks of a run: it lasts a thousand times as long as the look at how far it has come.
+const TASKS: u64 = 10_000;
+/// Time between two such looks.
+const LOOK: Duration = Duration::from_micros(300);
 
 fn start(out: &Path, tasks: u64) -> Child {
     let tasks = format!("tasks={tasks}");
@@ -40,19 +42,13 @@ fn start(out: &Path, tasks: u64) -> Child {
         .expect("the binary starts")
 }
 
-/// Tasks for which a run takes at least [`RUN`] here and now, and how large its index becomes.
-fn measure(folder: &Path) -> (u64, u64) {
-    let mut tasks = 20_000;
-    loop {
-        let (began, out) = (Instant::now(), folder.join(format!("measure-{tasks}")));
-        assert!(start(&out, tasks).wait().expect("it ends").success());
-        let (took, index_bytes) = (began.elapsed(), index_bytes(&out));
-        std::fs::remove_dir_all(&out).expect("removable");
-        if took >= RUN {
-            return (tasks, index_bytes);
-        }
-        tasks = tasks * 5 / 2;
-    }
+/// How large the index of a run becomes that nobody disturbs.
+fn whole_index_bytes(folder: &Path) -> u64 {
+    let out = folder.join("whole");
+    assert!(start(&out, TASKS).wait().expect("it ends").success());
+    let bytes = index_bytes(&out);
+    std::fs::remove_dir_all(&out).expect("removable");
+    bytes
 }
 
 fn index_bytes(out: &Path) -> u64 {
@@ -62,15 +58,15 @@ fn index_bytes(out: &Path) -> u64 {
 /// Kills `victim` of a run at evenly spread moments and checks what is left. Gives how many kills hit a running dump.
 fn rounds(victim: impl Fn(&Child) -> Option<u32>) -> u32 {
     let folder = tempfile::tempdir().expect("a folder");
-    let (tasks, whole) = measure(folder.path());
+    let whole = whole_index_bytes(folder.path());
     let mut hits = 0;
     for round in 0..KILLS {
         let out = folder.path().join(format!("round-{round}"));
-        let mut run = start(&out, tasks);
+        let mut run = start(&out, TASKS);
         // By how far the dump has come, not by the clock: the machine may be faster or slower than a moment ago.
         let moment = whole * u64::from(2 * round + 1) / u64::from(2 * KILLS);
         while index_bytes(&out) < moment && run.try_wait().expect("it can be asked").is_none() {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(LOOK);
         }
         let hit = run.try_wait().expect("it can be asked").is_none();
         if let Some(process) = victim(&run).filter(|_| hit) {
@@ -128,10 +124,10 @@ fn a_paused_host_or_device_resumes_without_loss() {
     for pause_device in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
         let out = folder.path().join("dump");
-        let mut run = start(&out, 60_000);
+        let mut run = start(&out, 2 * TASKS);
         let mut paused = 0;
         for _ in 0..3 {
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(Duration::from_millis(100));
             let process = if pause_device { device_of(run.id()) } else { Some(run.id()) };
             if let Some(process) = process.filter(|_| run.try_wait().expect("it can be asked").is_none()) {
                 signal(process, "-STOP");
@@ -143,7 +139,7 @@ fn a_paused_host_or_device_resumes_without_loss() {
         assert!(paused > 0, "the run was over before it could be paused");
         assert!(run.wait().expect("it ends").success());
         let dump = Dump::open(&out).expect("it opens");
-        assert_eq!((dump.len(), dump.gaps().len()), (3 * 60_000, 0), "two tensors and a scalar each");
+        assert_eq!((dump.len(), dump.gaps().len()), (6 * TASKS, 0), "two tensors and a scalar each");
         assert!(format::verify(&dump).expect("readable").is_ok());
     }
 }

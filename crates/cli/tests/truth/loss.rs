@@ -80,11 +80,12 @@ fn a_slow_host_is_waited_for_and_is_no_hang() {
 
 #[test]
 fn dropping_counts_exactly_what_is_missing() {
+    const TASKS: u64 = 50;
+    let all = tempfile::tempdir().expect("a folder");
+    let asked = run(&narrow_stream(TASKS, all.path())).dump.expect("dumped").counters.entries;
     for platform in ["a2a3sim", "a5sim"] {
-        let (all_folder, folder) =
-            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-        let asked = run(&narrow_stream(100, all_folder.path())).dump.expect("dumped").counters.entries;
-        let mut config = narrow_stream(100, folder.path());
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = narrow_stream(TASKS, folder.path());
         config.platform = platform.into();
         let dump = config.dump.as_mut().unwrap();
         (dump.policy, dump.buffers, dump.records) = (DumpPolicy::Drop, 2, 8);

@@ -13,7 +13,7 @@ use tensortap::format::{self, Dump};
 
 use crate::common::{count_run, executable};
 
-/// Such runs take a second or two, and with a standstill two more.
+/// Such runs take a second or two.
 const LIMIT: Duration = Duration::from_secs(60);
 const MEMORY_BYTES: u64 = 64 << 20;
 
@@ -22,7 +22,7 @@ fn start(platform: &str, out: &Path) -> Child {
     Command::new(executable())
         .args(["run", "stream", "--param", "tasks=1200", "--param", "bytes=8192", "--blocks", "1"])
         .args(["--ring-slots", "256"])
-        .args(["--dump-tensor", "--no-dedup", "--dump-liveness", "1", "--platform", platform])
+        .args(["--dump-tensor", "--no-dedup", "--dump-liveness", "200ms", "--platform", platform])
         .args(["--dump-arena", "64KiB", "--dump-buffers", "3", "--dump-records", "8"])
         .args(["--device-memory", "64MiB", "--quiet", "--json", "--out"])
         .arg(out)
