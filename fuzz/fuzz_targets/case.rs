@@ -23,6 +23,7 @@ fuzz_target!(|input: &[u8]| {
             redact,
             allow_inexact: true,
             registry: tensortap::builtin(),
+            program: "tensortap".into(),
         };
         let written = tensortap::extract(&config).is_ok();
         assert!(written || !out.exists(), "what is refused leaves nothing");

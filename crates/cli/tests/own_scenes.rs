@@ -124,6 +124,8 @@ fn a_program_outside_the_workspace_has_the_whole_command_line_for_its_scenes() {
     program.run("replay right --all --reference", 0);
     program.run("replay right --all --inject-fault add=sign", 1);
     program.run("extract right --task 0x100000001 --out cases/add", 0);
+    let readme = fs::read_to_string(program.folder.path().join("cases/add/README.md")).expect("written");
+    assert!(readme.contains("\nown-scenes replay add\n") && !readme.contains("tensortap replay"), "{readme}");
     program.run("replay cases --platform a5sim", 0);
     program.run("verify right", 0);
 

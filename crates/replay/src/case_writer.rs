@@ -129,7 +129,7 @@ fn not_written(path: &Path, source: io::Error) -> ReplayError {
 }
 
 /// What the case is, what is in it, how to replay it.
-pub fn readme(case: &CaseFile, out: &Path) -> String {
+pub fn readme(case: &CaseFile, out: &Path, program: &str) -> String {
     let name = out.file_name().map_or_else(|| "CASE".into(), |n| n.to_string_lossy().into_owned());
     let kernels: Vec<&str> = case.subtasks.iter().map(|s| s.kernel.name.as_str()).collect();
     let (task, scene, kernels) = (hex64(case.task_id), &case.scene, kernels.join(" + "));
@@ -139,7 +139,7 @@ pub fn readme(case: &CaseFile, out: &Path) -> String {
         "# Task {task} of `{scene}`: {kernels}\n\n\
          One task with the arguments it was given and {outputs}, captured on `{}` with runtime\n\
          `{}`. It needs no other file.\n\n\
-         ```sh\ntensortap replay {name}\ntensortap replay {name} --platform a5sim\ntensortap replay {name} --debugger --trust\n```\n\n",
+         ```sh\n{program} replay {name}\n{program} replay {name} --platform a5sim\n{program} replay {name} --debugger --trust\n```\n\n",
         case.platform, case.runtime
     );
     if from_reference {

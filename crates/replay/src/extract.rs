@@ -41,6 +41,8 @@ pub struct ExtractConfig {
     pub allow_inexact: bool,
     /// Scenes whose kernels are known.
     pub registry: Registry,
+    /// The program with these scenes, as the case's README calls it.
+    pub program: String,
 }
 
 /// What was written.
@@ -117,7 +119,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         case.redacted = Some(Redacted { seed, note: REDACTED_NOTE.into() });
     }
     let text = serde_json::to_string_pretty(&case).expect("a description has only string keys") + "\n";
-    let readme = readme(&case, &config.out);
+    let readme = readme(&case, &config.out, &config.program);
     let bytes = write(&config.out, &text, &readme, &cut.payloads)?;
     Ok(ExtractReport {
         out: config.out.clone(),

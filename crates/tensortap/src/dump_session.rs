@@ -27,7 +27,7 @@ use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
 use crate::build_id;
 use crate::dump_files::Files;
 use crate::in_flight::gather;
-use crate::live::{Findings, Live};
+use crate::live::{Live, LiveState};
 use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
 
 /// Folder for dumps when none is named.
@@ -52,7 +52,7 @@ pub struct Session<'a> {
     warn: Option<Warn>,
     gate: Option<Arc<dyn DiskGate>>,
     live: Option<Live>,
-    findings: Findings,
+    state: LiveState,
 }
 
 impl<'a> Session<'a> {
@@ -72,15 +72,15 @@ impl<'a> Session<'a> {
             kernels: kernel_infos(request.scene, &build_id::of_device(run)),
             ..run_info(config, request, run_id, started)
         };
-        let findings = Findings::default();
+        let state = LiveState::default();
         let live = config.live.as_ref();
-        let live = live.map(|l| Live::open(l, &info, findings.clone())).transpose()?;
+        let live = live.map(|l| Live::open(l, &info, state.clone())).transpose()?;
         let dir = choose_dir(run.out.as_deref(), OUTPUTS.as_ref(), started)?;
         let options = WriterOptions { keep_last_tasks: config.last, sync: config.sync };
         let writer = DumpWriter::create_with(&dir, &info, options)?;
         Ok(Session {
             live,
-            findings,
+            state,
             config,
             scene: request.scene,
             writer: Some(writer),
@@ -96,8 +96,8 @@ impl<'a> Session<'a> {
     }
 
     /// What a live comparison finds, while it is found.
-    pub fn findings(&self) -> Findings {
-        self.findings.clone()
+    pub fn live_state(&self) -> LiveState {
+        self.state.clone()
     }
 
     /// Takes back the files of a run that was not launched.
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
             Ok((collector.finish(&end)?, written.elapsed()))
         });
         let interrupted = failure.is_some_and(|failure| failure.interrupted);
-        let live = self.config.live.is_some().then(|| self.findings.report(interrupted));
+        let live = self.config.live.is_some().then(|| self.state.report(interrupted));
         match outcome {
             Ok((summary, closing)) => {
                 let unflushed = unflushed(&summary.unflushed());

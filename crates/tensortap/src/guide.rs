@@ -149,6 +149,7 @@
 //!     redact: None,
 //!     allow_inexact: false,
 //!     registry: tensortap::builtin(),
+//!     program: "tensortap".into(),
 //! })?;
 //! assert_eq!(case.kernels, ["add"]);
 //! let mut replay = ReplayConfig::new(case.out, tensortap::builtin());

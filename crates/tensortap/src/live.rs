@@ -105,14 +105,14 @@ impl LiveReport {
     }
 }
 
-/// What the run and its dump share: the findings, and whether to stop.
+/// What the run and its dump share: what was found so far, and whether to stop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct LiveState {
     report: Arc<Mutex<LiveReport>>,
     stop: Arc<Flag>,
 }
 
-impl Findings {
+impl LiveState {
     /// Whether the run should end.
     pub(crate) fn stop(&self) -> bool {
         self.stop.is_raised()
@@ -146,14 +146,14 @@ pub(crate) struct Live {
     /// Tasks without a verdict: their later records go straight on.
     passing: HashSet<u64>,
     free: FreeSpace,
-    findings: Findings,
+    state: LiveState,
 }
 
 impl Live {
     /// Opens the golden and checks that its tasks are those of the run.
-    pub(crate) fn open(config: &LiveConfig, run: &RunInfo, findings: Findings) -> Result<Live, Error> {
+    pub(crate) fn open(config: &LiveConfig, run: &RunInfo, state: LiveState) -> Result<Live, Error> {
         let golden = GoldenTasks::open(&config.golden, run)?;
-        findings.change(|report| {
+        state.change(|report| {
             report.golden.clone_from(&config.golden);
             report.of = golden.count();
         });
@@ -168,7 +168,7 @@ impl Live {
             payloads: HeldPayloads::default(),
             passing: HashSet::new(),
             free: FreeSpace::default(),
-            findings,
+            state,
         })
     }
 
@@ -243,7 +243,7 @@ impl Live {
         if self.judge.golden.find(key(task_id)).is_none() {
             // Nothing will ever be known about it.
             self.passing.insert(task_id);
-            self.findings.change(|report| report.unmatched += 1);
+            self.state.change(|report| report.unmatched += 1);
             return false;
         }
         let arrivals = &mut self.arrivals;
@@ -306,7 +306,7 @@ impl Live {
             scope: golden.and_then(|golden| golden.scope()).map(str::to_owned),
             task_name: golden.and_then(|golden| golden.task_name()).map(str::to_owned),
         };
-        self.findings.change(|report| {
+        self.state.change(|report| {
             report.judged += 1;
             report.differing += u64::from(verdict != Agreement::Same);
             if verdict == Agreement::WrongHere {
@@ -318,7 +318,7 @@ impl Live {
             report.stop_found |= stop;
         });
         if stop {
-            self.findings.stop.raise();
+            self.state.stop.raise();
         }
     }
 
@@ -328,7 +328,7 @@ impl Live {
         self.enter(writer, task, records)?;
         for range in task.tensors.iter().filter_map(payload_range) {
             self.payloads.end_wait(range);
-            self.findings.change(|report| report.released_bytes += range.1);
+            self.state.change(|report| report.released_bytes += range.1);
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Live {
     fn kept(&mut self, record: &IndexRecord) -> IndexRecord {
         let Some(range) = payload_range(record) else { return record.clone() };
         let is_first = self.payloads.keep(range);
-        self.findings.change(|report| {
+        self.state.change(|report| {
             *(if is_first { &mut report.kept_bytes } else { &mut report.shared_bytes }) += range.1;
         });
         record.with_payload_shared(!is_first)
@@ -353,7 +353,7 @@ impl Live {
     fn keep_unjudged(&mut self, writer: &mut DumpWriter, task_id: u64) -> Result<(), FormatError> {
         let Some((task, _)) = self.take_out(task_id) else { return Ok(()) };
         self.passing.insert(task_id);
-        self.findings.change(|report| report.unjudged += 1);
+        self.state.change(|report| report.unjudged += 1);
         self.enter_whole(writer, &task)
     }
 

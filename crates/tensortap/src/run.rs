@@ -57,11 +57,11 @@ pub fn run_observed(
     let inputs = Arc::new(request.scene.host_args(&request.params));
     let options = launch_options(config, request.fault);
     let started = Instant::now();
-    let findings = session.as_ref().map(Session::findings).unwrap_or_default();
+    let live = session.as_ref().map(Session::live_state).unwrap_or_default();
     let dump = session.as_mut().map(|s| s as &mut dyn DumpSession);
     // A run whose tasks are all complete is not ended: its outputs are about to be there.
     let is_complete = |progress: Progress| progress.total == Some(progress.completed);
-    let mut watch = |progress| observe(progress) && (!findings.stop() || is_complete(progress));
+    let mut watch = |progress| observe(progress) && (!live.stop() || is_complete(progress));
     let outcome = execute(
         &mut *device,
         request.scene,

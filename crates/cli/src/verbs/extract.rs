@@ -79,6 +79,7 @@ pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::R
         redact: args.redact.then_some(args.seed),
         allow_inexact: args.allow_inexact,
         registry: registry.clone(),
+        program: program().into(),
     })?;
     if let Some(outside) = &report.outside {
         crate::output::warning(&format!(

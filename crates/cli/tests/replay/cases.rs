@@ -19,6 +19,7 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
         redact: None,
         allow_inexact: false,
         registry: tensortap_cli::scenes(),
+        program: "tensortap".into(),
     }
 }
 

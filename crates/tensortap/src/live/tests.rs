@@ -55,7 +55,7 @@ struct Feed {
     live: Live,
     writer: DumpWriter,
     next: u64,
-    findings: Findings,
+    state: LiveState,
     _folder: tempfile::TempDir,
 }
 
@@ -65,10 +65,10 @@ impl Feed {
         write_golden(&folder.path().join("golden"));
         let mut config = LiveConfig::new(folder.path().join("golden"));
         change(&mut config);
-        let findings = Findings::default();
-        let live = Live::open(&config, &info(), findings.clone()).unwrap().entering_as(1);
+        let state = LiveState::default();
+        let live = Live::open(&config, &info(), state.clone()).unwrap().entering_as(1);
         let writer = DumpWriter::create(&folder.path().join("dump"), &info()).unwrap();
-        Feed { live, writer, next: 0, findings, _folder: folder }
+        Feed { live, writer, next: 0, state, _folder: folder }
     }
 
     fn give(&mut self, task_id: u64, stage: DumpStage, bytes: &[u8]) {
@@ -89,7 +89,7 @@ impl Feed {
     }
 
     fn report(&self) -> LiveReport {
-        self.findings.report(true)
+        self.state.report(true)
     }
 }
 
@@ -138,16 +138,13 @@ fn a_wrong_task_ends_the_run_only_when_asked_and_a_wrong_input_never() {
         let mut feed = Feed::new(|config| config.stop_at_first = stop);
         feed.give(0, DumpStage::BeforeDispatch, &content(7, DumpStage::BeforeDispatch));
         feed.give(0, DumpStage::AfterCompletion, &content(7, DumpStage::AfterCompletion));
-        assert_eq!(
-            (feed.report().differing, feed.report().stop_found, feed.findings.stop()),
-            (1, false, false)
-        );
+        assert_eq!((feed.report().differing, feed.report().stop_found, feed.state.stop()), (1, false, false));
         feed.give_right(1, DumpStage::BeforeDispatch);
         feed.give(1, DumpStage::AfterCompletion, &content(7, DumpStage::AfterCompletion));
         assert_eq!(
             feed.report().wrong_here,
             [WrongTask { task_id: 1, kernels: vec!["func_0".into()], scope: None, task_name: None }]
         );
-        assert_eq!((feed.report().stopped, feed.findings.stop()), (stop, stop));
+        assert_eq!((feed.report().stopped, feed.state.stop()), (stop, stop));
     }
 }
