@@ -90,13 +90,13 @@ impl Outcome {
         }
     }
 
-    /// The same over pairs of finite values.
+    /// The same over pairs of finite values; `None` also where there are none.
     #[must_use]
     pub fn max_finite(&self) -> Option<f64> {
         match &self.evidence {
             Evidence::Identical => Some(0.0),
-            Evidence::Quick(quick) => Some(quick.max_abs),
-            Evidence::Full(metrics) => Some(metrics.max_abs),
+            Evidence::Quick(quick) => (quick.mismatched < quick.elements).then_some(quick.max_abs),
+            Evidence::Full(metrics) => metrics.max_finite_err(),
             Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
         }
     }
@@ -345,7 +345,7 @@ mod tests {
             };
             let all = of(&[nan; 3], &rule);
             assert!(all.max_abs().unwrap().is_nan(), "{all:?}");
-            assert_eq!((all.max_finite(), all.unmatched_nan()), (Some(0.0), Some(3)), "{all:?}");
+            assert_eq!((all.max_finite(), all.unmatched_nan()), (None, Some(3)), "{all:?}");
             let worst = match &all.evidence {
                 Evidence::Quick(quick) => quick.worst_element(),
                 Evidence::Full(metrics) => metrics.worst_element(),

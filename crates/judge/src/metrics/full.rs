@@ -125,6 +125,12 @@ impl Metrics {
         greatest_error(self.unmatched_nan, self.mismatched, self.max_abs)
     }
 
+    /// Greatest magnitude of a difference between finite values; `None` where no pair is finite.
+    #[must_use]
+    pub fn max_finite_err(&self) -> Option<f64> {
+        (self.measured > 0).then_some(self.max_abs)
+    }
+
     /// Greatest relative error, NaN or infinite as [`max_abs_err`](Self::max_abs_err) is.
     #[must_use]
     pub fn max_rel_err(&self) -> f64 {

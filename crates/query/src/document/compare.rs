@@ -112,8 +112,8 @@ struct RoundedDocument {
     mismatched: u64,
     #[serde(serialize_with = "json_float")]
     max_abs_err: f64,
-    #[serde(serialize_with = "json_float")]
-    max_finite_err: f64,
+    #[serde(serialize_with = "json_optional_float")]
+    max_finite_err: Option<f64>,
     max_ulps: Option<u64>,
     #[serde(serialize_with = "json_optional_float")]
     mean_ulps: Option<f64>,
@@ -250,7 +250,7 @@ fn rounded(metrics: &Metrics) -> RoundedDocument {
         failing: metrics.failing,
         mismatched: metrics.mismatched,
         max_abs_err: metrics.max_abs_err(),
-        max_finite_err: metrics.max_abs,
+        max_finite_err: metrics.max_finite_err(),
         max_ulps: metrics.max_ulps,
         mean_ulps: metrics.mean_ulps,
         bit_exact: metrics.bit_exact(),

@@ -122,7 +122,7 @@ impl<'a> OutputDocument<'a> {
         OutputDocument {
             name: &output.name,
             max_abs_err: metrics.map(Metrics::max_abs_err),
-            max_finite_err: metrics.map(|m| m.max_abs),
+            max_finite_err: metrics.and_then(Metrics::max_finite_err),
             unmatched_nan: metrics.map(|m| m.unmatched_nan),
             verdict: if output.passed() { "pass" } else { "fail" },
             elements: metrics.map_or(0, |m| m.elements),

@@ -93,7 +93,10 @@ fn extent(metrics: &Metrics) -> String {
         } else {
             format!("{} by infinities", grouped(metrics.mismatched))
         };
-        text += &format!(", {among}; of finite values {}", significant(metrics.max_abs, 3));
+        text += &format!(", {among}");
+        if let Some(finite) = metrics.max_finite_err() {
+            text += &format!("; of finite values {}", significant(finite, 3));
+        }
     }
     text
 }
