@@ -4,7 +4,7 @@ use tensortap::DumpLevel;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
 
-use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, place, run};
+use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, run, venue};
 
 fn all_ok(blame: &Blame, label: &str) {
     let complaints = complaints(blame);
@@ -17,11 +17,11 @@ fn all_ok(blame: &Blame, label: &str) {
 fn another_platform_runtime_scheduler_and_block_count_raise_no_alarm() {
     for scene in listed_scenes().into_iter().chain(["odd_views"]) {
         let folder = tempfile::tempdir().expect("a folder");
-        let first = place(scene, 0);
+        let first = venue(scene, 0);
         let golden = run(&config(scene, first.0, first.1, &folder.path().join("golden")));
         all_ok(&blame_by_reference(&golden), &format!("{scene} by reference"));
         for (turn, schedulers, blocks) in [(1, 1, 1), (2, 3, 3), (3, 2, 4)] {
-            let (platform, runtime) = place(scene, turn);
+            let (platform, runtime) = venue(scene, turn);
             let mut config = config(scene, platform, runtime, &folder.path().join(format!("{turn}")));
             (config.schedulers, config.blocks) = (schedulers, Some(blocks));
             let dump = run(&config);
@@ -38,7 +38,7 @@ fn identical_tasks_submitted_in_another_order_are_told_apart() {
     let golden =
         run(&config("shuffled", "a2a3sim", "tensormap_and_ringbuffer", &folder.path().join("golden")));
     for (turn, order) in [(0, 3), (1, 5), (2, 8), (3, 13)] {
-        let (platform, runtime) = place("shuffled", turn);
+        let (platform, runtime) = venue("shuffled", turn);
         let out = folder.path().join(format!("{turn}"));
         let dump = run(&config("shuffled", platform, runtime, &out).param("order", order));
         let label = format!("order {order} on {platform}, {runtime}");

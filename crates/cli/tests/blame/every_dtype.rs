@@ -9,14 +9,14 @@ use tensortap::judge::Verdict;
 use tensortap::scene::FaultKind;
 use tensortap::{DType, DeviceMode, DumpStage, GoldenVerdict, Outcome, ReplayConfig, RunReport};
 
-use crate::{blame_by_golden, blame_by_reference, common, config, place};
+use crate::{blame_by_golden, blame_by_reference, common, config, venue};
 
 const SCENE: &str = "every_dtype";
 const ROWS: usize = 5;
 const COLS: usize = 7;
 
 fn run(dtype: DType, turn: usize, fault: Option<&str>, out: &Path) -> (RunReport, Dump) {
-    let (platform, runtime) = place(SCENE, turn);
+    let (platform, runtime) = venue(SCENE, turn);
     let mut config = config(SCENE, platform, runtime, out);
     config.params = vec![("dtype".into(), dtype.name().into())];
     config.inject_fault = fault.map(|kernel| (kernel.into(), FaultKind::Last));

@@ -8,10 +8,10 @@ use tensortap::format::{Dump, Task, TaskKey};
 use tensortap::scene::{FaultKind, KernelDef, Scene};
 use tensortap::{DeviceMode, PLATFORMS};
 
-use crate::common::{Place, Rotation};
+use crate::common::{Rotation, Venue};
 use crate::oracle::{self, Captured};
 use crate::races::Raced;
-use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, place, run};
+use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, run, venue};
 
 /// Goldens of a scene, by where they were made.
 struct Goldens {
@@ -38,7 +38,7 @@ fn every_fault_of_every_kernel_of_the_other_scenes_is_found_where_it_is() {
     every_fault_is_found(|scene| scene != "tiny_llm");
 }
 
-/// Injects every fault: damage in one place each, which take turns, and races on every platform, on the runtimes in turn.
+/// Injects every fault: damage in one venue each, which take turns, and races on every platform, on the runtimes in turn.
 fn every_fault_is_found(chosen: impl Fn(&str) -> bool) {
     let mut problems = Vec::new();
     let (mut rotation, mut races) = (Rotation::new(), 0);
@@ -54,7 +54,7 @@ fn every_fault_is_found(chosen: impl Fn(&str) -> bool) {
                 }
                 races += 1;
                 for platform in PLATFORMS {
-                    let here = Place { platform: platform.name(), ..process_place(name, races) };
+                    let here = Venue { platform: platform.name(), ..process_venue(name, races) };
                     problems.extend(complaint(scene, kernel, kind, here, &mut goldens));
                 }
             }
@@ -65,10 +65,10 @@ fn every_fault_is_found(chosen: impl Fn(&str) -> bool) {
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// A place of the scene, in turn, with a device process.
-fn process_place(scene: &str, turn: usize) -> Place {
-    let (platform, runtime) = place(scene, turn);
-    Place { platform, runtime, mode: DeviceMode::Process }
+/// A venue of the scene, in turn, with a device process.
+fn process_venue(scene: &str, turn: usize) -> Venue {
+    let (platform, runtime) = venue(scene, turn);
+    Venue { platform, runtime, mode: DeviceMode::Process }
 }
 
 /// Runs with a fault; what a report about the dump says that is not so.
@@ -76,7 +76,7 @@ fn complaint(
     scene: &dyn Scene,
     kernel: &KernelDef,
     kind: FaultKind,
-    here: Place,
+    here: Venue,
     goldens: &mut Goldens,
 ) -> Vec<String> {
     let name = scene.name();
@@ -105,7 +105,7 @@ fn complaint(
 }
 
 /// The other platform with another runtime, where the scene has another.
-fn elsewhere(scene: &dyn Scene, here: Place) -> (&'static str, &'static str) {
+fn elsewhere(scene: &dyn Scene, here: Venue) -> (&'static str, &'static str) {
     let after = |names: Vec<&'static str>, name| {
         let at = names.iter().position(|n| *n == name).expect("one of them");
         names[(at + 1) % names.len()]

@@ -3,7 +3,7 @@
 use tensortap::analysis::labels::Label;
 use tensortap::scene::FaultKind;
 
-use crate::{blame_by_golden, blame_by_reference, complaints, config, place, run};
+use crate::{blame_by_golden, blame_by_reference, complaints, config, run, venue};
 
 #[test]
 fn runs_with_different_garbage_are_both_right() {
@@ -26,8 +26,8 @@ fn the_culprit_is_found_among_garbage() {
     let kernels = tensortap_cli::scenes().find("garbage").expect("built in").kernels();
     for (turn, kernel) in kernels.iter().enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (platform, runtime) = place("garbage", turn);
-        let (other_platform, other_runtime) = place("garbage", turn + 1);
+        let (platform, runtime) = venue("garbage", turn);
+        let (other_platform, other_runtime) = venue("garbage", turn + 1);
         let golden = run(&config("garbage", other_platform, other_runtime, &folder.path().join("golden"))
             .param("garbage", 9));
         let mut config = config("garbage", platform, runtime, &folder.path().join("dump"));

@@ -55,7 +55,7 @@ fn blame_by_reference(dump: &Dump) -> Blame {
 }
 
 /// The platforms, each with a runtime of the scene, in turn: number `turn`.
-fn place(scene: &str, turn: usize) -> (&'static str, &'static str) {
+fn venue(scene: &str, turn: usize) -> (&'static str, &'static str) {
     let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("built in"));
     (PLATFORMS[turn % PLATFORMS.len()].name(), runtimes[turn % runtimes.len()])
 }

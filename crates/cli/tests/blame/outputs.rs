@@ -7,7 +7,7 @@ use tensortap::judge::{Profile, RuleBook, Verdict};
 use tensortap::scene::{FaultKind, HostTensor};
 use tensortap::{PLATFORMS, RunConfig, RunReport, diff_scene_golden};
 
-use crate::{config, listed_scenes, place};
+use crate::{config, listed_scenes, venue};
 
 fn run(config: &RunConfig) -> (RunReport, Dump) {
     crate::common::count_run();
@@ -75,7 +75,7 @@ fn outputs_put_together_from_a_dump_are_the_bytes_in_device_memory() {
     for scene in listed_scenes().into_iter().chain(["odd_views"]) {
         for (turn, platform) in PLATFORMS.iter().enumerate().cycle().take(3) {
             let folder = tempfile::tempdir().expect("a folder");
-            let runtime = place(scene, turn).1;
+            let runtime = venue(scene, turn).1;
             let mut config = config(scene, platform.name(), runtime, &folder.path().join("dump"));
             config.schedulers = 2;
             check(&config, false).unwrap_or_else(|problem| panic!("{scene} on {runtime}: {problem}"));
@@ -93,7 +93,7 @@ fn a_dump_and_its_run_agree_about_a_fault_in_every_kernel() {
             turn += 1;
             let kind = kernel.faults[turn % kernel.faults.len()];
             let folder = tempfile::tempdir().expect("a folder");
-            let (platform, runtime) = place(scene, turn);
+            let (platform, runtime) = venue(scene, turn);
             let mut config = config(scene, platform, runtime, &folder.path().join("dump"));
             config.inject_fault = Some((kernel.name.into(), kind));
             if let Err(problem) = check(&config, kind == FaultKind::Race) {
@@ -115,7 +115,7 @@ fn verdicts(config: &RunConfig) -> Vec<(Verdict, String)> {
 fn what_was_not_captured_is_unknown_and_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let new = |scene: &str, name: &str| {
-        config(scene, place(scene, 0).0, place(scene, 0).1, &folder.path().join(name))
+        config(scene, venue(scene, 0).0, venue(scene, 0).1, &folder.path().join(name))
     };
     // The cache is filled before the run, and what older tasks wrote into it was let go.
     let mut last = new("tiny_llm", "last");

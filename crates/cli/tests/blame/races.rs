@@ -67,7 +67,7 @@ pub struct Raced {
 }
 
 impl Raced {
-    /// Of a dump, and one of the same graph at the same place without the race.
+    /// Of a dump, and one of the same graph at the same venue without the race.
     pub fn of(dump: &Dump, plain: &Dump, scene: &dyn Scene, kernel: &str) -> Result<Raced, String> {
         let edges = dump.edges().expect("readable");
         let tasks: HashMap<u64, TaskFacts> =
@@ -266,7 +266,7 @@ fn reached(edges: &[Edge], from: u64, ends: impl Fn(&Edge) -> (u64, u64)) -> Has
     found
 }
 
-/// Records that are not, byte for byte, those of a run of the same graph at the same place.
+/// Records that are not, byte for byte, those of a run of the same graph at the same venue.
 fn differing(dump: &Dump, plain: &Dump) -> HashSet<(u64, u16, DumpStage)> {
     let contents = |dump: &Dump| -> HashMap<(u64, u16, DumpStage), Option<u128>> {
         let tensors = dump.records().map(|r| r.expect("readable")).filter(|r| r.kind == ArgumentKind::Tensor);

@@ -1,7 +1,7 @@
-//! What the suites share: which scenes there are, the places each can run in, and whose turn a place is.
+//! What the suites share: which scenes there are, the venues each can run in, and whose turn a venue is.
 //!
-//! What may depend on the place (a race, a failure, the bytes that are captured) is tried in every place. What cannot, such
-//! as a fault that damages a kernel's output wherever it runs, is tried in one place each, and the places take turns.
+//! What may depend on the venue (a race, a failure, the bytes that are captured) is tried in every venue. What cannot, such
+//! as a fault that damages a kernel's output wherever it runs, is tried in one venue each, and the venues take turns.
 #![allow(dead_code, reason = "each suite uses its share")]
 
 use std::collections::{BTreeSet, HashMap};
@@ -36,13 +36,13 @@ pub fn smaller(config: RunConfig) -> RunConfig {
 
 /// Where a scene runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Venue {
     pub platform: &'static str,
     pub runtime: &'static str,
     pub mode: DeviceMode,
 }
 
-impl Place {
+impl Venue {
     pub fn set(self, config: &mut RunConfig) {
         config.platform = self.platform.into();
         config.runtime = Some(self.runtime.into());
@@ -55,20 +55,20 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Venue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}, {} mode", self.platform, self.runtime, self.mode)
     }
 }
 
 /// Every combination of platform, runtime that the scene makes sense for, and device mode.
-pub fn places(scene: &str) -> Vec<Place> {
+pub fn venues(scene: &str) -> Vec<Venue> {
     let runtimes = tensortap::runtimes_of(tensortap_cli::scenes().find(scene).expect("a built-in scene"));
     let mut all = Vec::new();
     for platform in PLATFORMS {
         for &runtime in &runtimes {
             for mode in [DeviceMode::Process, DeviceMode::Thread] {
-                all.push(Place { platform: platform.name(), runtime, mode });
+                all.push(Venue { platform: platform.name(), runtime, mode });
             }
         }
     }
@@ -76,7 +76,7 @@ pub fn places(scene: &str) -> Vec<Place> {
     all
 }
 
-/// Hands out places in turn, to cases of each kind on their own: a kind of which there are as many cases as places meets all.
+/// Hands out venues in turn, to cases of each kind on their own: a kind of which there are as many cases as venues meets all.
 pub struct Rotation<K> {
     turns: HashMap<K, usize>,
     met: HashMap<K, BTreeSet<&'static str>>,
@@ -87,19 +87,19 @@ impl<K: Copy + Eq + Hash + fmt::Debug> Rotation<K> {
         Rotation { turns: HashMap::new(), met: HashMap::new() }
     }
 
-    /// The place of the next case of a kind.
-    pub fn next(&mut self, scene: &str, kind: K) -> Place {
+    /// The venue of the next case of a kind.
+    pub fn next(&mut self, scene: &str, kind: K) -> Venue {
         let first = self.turns.len();
         let turn = self.turns.entry(kind).or_insert(first);
-        let place = in_turn(&places(scene), *turn);
+        let venue = in_turn(&venues(scene), *turn);
         *turn += 1;
-        self.met.entry(kind).or_default().extend(place.parts());
-        place
+        self.met.entry(kind).or_default().extend(venue.parts());
+        venue
     }
 
     /// Fails unless cases of every kind met every platform, every runtime and both modes.
     pub fn assert_complete(&self) {
-        let everything = |scene| places(scene).into_iter().flat_map(Place::parts);
+        let everything = |scene| venues(scene).into_iter().flat_map(Venue::parts);
         let expected: BTreeSet<&str> = listed_scenes().into_iter().flat_map(everything).collect();
         assert!(!self.met.is_empty(), "nothing was tried");
         for (kind, met) in &self.met {
@@ -108,8 +108,8 @@ impl<K: Copy + Eq + Hash + fmt::Debug> Rotation<K> {
     }
 }
 
-/// Number `turn` of `all` places, each once before the first comes again; neighbours differ in more than one respect.
-fn in_turn(all: &[Place], turn: usize) -> Place {
+/// Number `turn` of `all` venues, each once before the first comes again; neighbours differ in more than one respect.
+fn in_turn(all: &[Venue], turn: usize) -> Venue {
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {
             (a, b) = (b, a % b);
@@ -120,9 +120,9 @@ fn in_turn(all: &[Place], turn: usize) -> Place {
     all[turn * step % all.len()]
 }
 
-/// Every `of`-th place of a scene, beginning with number `turn`: scenes with different turns meet all of them.
-pub fn share(scene: &str, turn: usize, of: usize) -> Vec<Place> {
-    places(scene).into_iter().skip(turn % of).step_by(of).collect()
+/// Every `of`-th venue of a scene, beginning with number `turn`: scenes with different turns meet all of them.
+pub fn share(scene: &str, turn: usize, of: usize) -> Vec<Venue> {
+    venues(scene).into_iter().skip(turn % of).step_by(of).collect()
 }
 
 /// Notes a run of a scene or a replay in the file that `TENSORTAP_TEST_RUNS` names, a byte each, so that `scripts/test` can

@@ -74,10 +74,10 @@ fn spawn_cli(args: &[&str]) -> Child {
 #[test]
 fn failed_runs_exit_with_3_and_leave_no_process_behind() {
     for (turn, scene) in ["crash_segv", "crash_abort", "crash_stack", "hang"].into_iter().enumerate() {
-        for place in share(scene, turn, 3) {
-            let config = config_in(scene, place);
-            let mode = place.mode.name();
-            let device = ["--platform", place.platform, "--runtime", place.runtime, "--device-mode", mode];
+        for venue in share(scene, turn, 3) {
+            let config = config_in(scene, venue);
+            let mode = venue.mode.name();
+            let device = ["--platform", venue.platform, "--runtime", venue.runtime, "--device-mode", mode];
             let cli = spawn_cli(&[&["run", scene, "--stall-timeout", "200ms"][..], &device].concat());
             let group = cli.id();
             let output = cli.wait_with_output().expect("it ends");

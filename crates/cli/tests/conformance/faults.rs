@@ -3,8 +3,8 @@
 use tensortap::GoldenVerdict;
 use tensortap::scene::{FaultKind, KernelDef};
 
-use crate::common::{Place, Rotation};
-use crate::{config, config_in, label, listed_scenes, places, run};
+use crate::common::{Rotation, Venue};
+use crate::{config, config_in, label, listed_scenes, run, venues};
 
 /// Every fault that the scenes list.
 fn listed_faults() -> impl Iterator<Item = (&'static str, &'static KernelDef, FaultKind)> {
@@ -14,8 +14,8 @@ fn listed_faults() -> impl Iterator<Item = (&'static str, &'static KernelDef, Fa
     })
 }
 
-fn makes_the_golden_fail(scene: &str, kernel: &KernelDef, kind: FaultKind, place: Place) {
-    let mut config = config_in(scene, place);
+fn makes_the_golden_fail(scene: &str, kernel: &KernelDef, kind: FaultKind, venue: Venue) {
+    let mut config = config_in(scene, venue);
     config.inject_fault = Some((kernel.name.into(), kind));
     let report = run(&config);
     let what = format!("{kind} in {} of {}", kernel.name, label(&config));
@@ -23,7 +23,7 @@ fn makes_the_golden_fail(scene: &str, kernel: &KernelDef, kind: FaultKind, place
     assert!(report.failure.is_none(), "{what}");
 }
 
-/// The kernel does the same damage wherever it runs, and the sequential executor has shown each: the places take turns.
+/// The kernel does the same damage wherever it runs, and the sequential executor has shown each: the venues take turns.
 #[test]
 fn every_listed_damage_makes_the_golden_fail_and_every_kind_does_on_every_platform_runtime_and_mode() {
     let mut rotation = Rotation::new();
@@ -37,8 +37,8 @@ fn every_listed_damage_makes_the_golden_fail_and_every_kind_does_on_every_platfo
 #[test]
 fn every_listed_race_makes_the_golden_fail_on_every_platform_runtime_and_mode() {
     for (scene, kernel, kind) in listed_faults().filter(|(.., kind)| *kind == FaultKind::Race) {
-        for place in places(scene) {
-            makes_the_golden_fail(scene, kernel, kind, place);
+        for venue in venues(scene) {
+            makes_the_golden_fail(scene, kernel, kind, venue);
         }
     }
 }

@@ -11,7 +11,7 @@ mod scenes;
 
 use tensortap::{RunConfig, RunReport};
 
-use common::{Place, listed_scenes, places};
+use common::{Venue, listed_scenes, venues};
 
 /// A configuration whose device is the real executable: a test binary cannot become one.
 fn config(scene: &str) -> RunConfig {
@@ -29,15 +29,15 @@ fn run(config: &RunConfig) -> RunReport {
     report.unwrap_or_else(|error| panic!("{}: {error}", config.scene))
 }
 
-fn config_in(scene: &str, place: Place) -> RunConfig {
+fn config_in(scene: &str, venue: Venue) -> RunConfig {
     let mut config = config(scene);
-    place.set(&mut config);
+    venue.set(&mut config);
     config
 }
 
-/// A configuration for every place.
+/// A configuration for every venue.
 fn everywhere(scene: &str) -> Vec<RunConfig> {
-    places(scene).into_iter().map(|place| config_in(scene, place)).collect()
+    venues(scene).into_iter().map(|venue| config_in(scene, venue)).collect()
 }
 
 fn label(config: &RunConfig) -> String {

@@ -29,7 +29,7 @@ const SPREADS: [(u32, u32); 4] = [(1, 1), (2, 1), (1, 3), (3, 4)];
 const POISON: u8 = 0xa5;
 
 /// The golden holds, no poison survives in any element, and results are the same bytes, the unused half of a last byte of
-/// 4-bit elements included. In every place a scene has another spread than the scene before it, so that every place meets
+/// 4-bit elements included. In every venue a scene has another spread than the scene before it, so that every venue meets
 /// every spread, and every scene does.
 #[test]
 fn every_scene_has_one_right_result_on_every_platform_runtime_and_mode_with_poison_and_however_it_is_spread()

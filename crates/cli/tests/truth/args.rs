@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tensortap::{DType, DeviceMode, DumpConfig, DumpLevel, RunConfig, RunReport};
 
-use crate::common::{Place, share, smaller};
+use crate::common::{Venue, share, smaller};
 use crate::manifest::{Manifest, hex, key};
-use crate::{config, listed_scenes, places, run};
+use crate::{config, listed_scenes, run, venues};
 
 /// Words of a row of the scene `trace_args`: its module says what they are.
 const TRACE_WORDS: usize = 1 + 50 + 4 + 16 * 20;
@@ -22,8 +22,8 @@ fn args_config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {
     config
 }
 
-fn placed(mut config: RunConfig, place: Place) -> RunConfig {
-    place.set(&mut config);
+fn placed(mut config: RunConfig, venue: Venue) -> RunConfig {
+    venue.set(&mut config);
     config
 }
 
@@ -107,20 +107,20 @@ fn check_against_trace(dispatch: &Value, row: &[u64], label: &str) {
 
 #[test]
 fn every_dispatch_is_what_its_kernel_received_everywhere() {
-    for place in places("trace_args") {
+    for venue in venues("trace_args") {
         for (schedulers, blocks) in [(1, None), (3, Some(3))] {
             let folder = tempfile::tempdir().expect("a folder");
             let mut config = args_config("trace_args", DumpLevel::Full, folder.path());
             (config.schedulers, config.blocks) = (schedulers, blocks);
-            let report = run(&placed(config, place));
-            let label = format!("{place}, {schedulers} schedulers");
+            let report = run(&placed(config, venue));
+            let label = format!("{venue}, {schedulers} schedulers");
             assert_eq!(report.status(), "complete", "{label}: {:?}", report.dump);
             let mut rows = trace(&report);
             let dump = report.dump.expect("dumped");
             let all = dispatches(&dump.dir);
             assert_eq!((dump.counters.dispatches, report.dispatches), (all.len() as u64, 24), "{label}");
             for dispatch in &all {
-                let task = submission(hex(&dispatch["task_id"]), place.runtime);
+                let task = submission(hex(&dispatch["task_id"]), venue.runtime);
                 let place = number(&dispatch["block_idx"]) * 3 + number(&dispatch["subtask_id"]);
                 let row = &mut rows[task * TRACE_ROWS + usize::try_from(place).unwrap()];
                 assert_eq!(row[0], 1, "{label}: {dispatch} never ran, or is there twice");
@@ -215,11 +215,11 @@ fn has_every_slot_and_block(dir: &Path, label: &str) {
 #[test]
 fn every_scene_has_one_entry_per_slot_and_block_that_agrees_with_its_tensors() {
     for (turn, scene) in listed_scenes().into_iter().enumerate() {
-        for place in share(scene, turn, 3) {
+        for venue in share(scene, turn, 3) {
             let folder = tempfile::tempdir().expect("a folder");
             let config = smaller(args_config(scene, DumpLevel::Meta, folder.path()));
-            let report = run(&placed(config, place));
-            let label = format!("{scene}: {place}");
+            let report = run(&placed(config, venue));
+            let label = format!("{scene}: {venue}");
             assert_eq!(report.status(), "complete", "{label}");
             let dump = report.dump.expect("dumped");
             assert_eq!(dump.counters.dispatches, report.dispatches, "{label}");
@@ -231,27 +231,27 @@ fn every_scene_has_one_entry_per_slot_and_block_that_agrees_with_its_tensors() {
 
 #[test]
 fn the_orchestrations_arguments_are_those_that_tasks_use() {
-    for place in places("vector_example") {
+    for venue in venues("vector_example") {
         let folder = tempfile::tempdir().expect("a folder");
-        let report = run(&placed(args_config("vector_example", DumpLevel::Off, folder.path()), place));
+        let report = run(&placed(args_config("vector_example", DumpLevel::Off, folder.path()), venue));
         let dir = report.dump.expect("dumped").dir;
         let json = read(&dir, "args_dump.json");
         assert_eq!(
             (&json["stage"], &json["runtime"]),
-            (&json!("args_dump"), &json!(place.runtime)),
-            "{place:?}"
+            (&json!("args_dump"), &json!(venue.runtime)),
+            "{venue:?}"
         );
         assert!(json.get("task_id").is_none() && json.get("dispatches").is_none());
         let args = list(&json["args"]);
         let named: Vec<_> =
             args.iter().map(|a| (a["name"].as_str().unwrap(), a["role"].as_str().unwrap())).collect();
-        assert_eq!(named, [("a", "input"), ("b", "input"), ("f", "output")], "{place:?}");
+        assert_eq!(named, [("a", "input"), ("b", "input"), ("f", "output")], "{venue:?}");
         assert_eq!(number(&json["total_args"]), 3);
         // The first task adds a and b; the last one writes f.
         let all = dispatches(&dir);
         let used = |dispatch: &Value, slot: usize| hex(&dispatch["args"][slot]["data_ptr"]);
         assert_eq!([0, 1].map(|slot| used(&all[0], slot)), [0, 1].map(|arg| hex(&args[arg]["data_ptr"])));
-        assert_eq!(used(&all[4], 2), hex(&args[2]["data_ptr"]), "{place:?}");
+        assert_eq!(used(&all[4], 2), hex(&args[2]["data_ptr"]), "{venue:?}");
         for arg in args {
             assert_eq!((&arg["shape"], &arg["strides"]), (&json!([16_384]), &json!([1])));
             assert_eq!((&arg["dtype"], &arg["kind"]), (&json!("float32"), &json!("tensor")));
@@ -261,25 +261,25 @@ fn the_orchestrations_arguments_are_those_that_tasks_use() {
 
 #[test]
 fn scalars_of_the_orchestration_stand_behind_its_tensors_and_are_what_tasks_were_handed() {
-    for place in places("dump_tensor_example") {
+    for venue in venues("dump_tensor_example") {
         let folder = tempfile::tempdir().expect("a folder");
-        let report = run(&placed(args_config("dump_tensor_example", DumpLevel::Off, folder.path()), place));
-        assert_eq!(report.golden, tensortap::GoldenVerdict::Pass, "{place:?}");
+        let report = run(&placed(args_config("dump_tensor_example", DumpLevel::Off, folder.path()), venue));
+        assert_eq!(report.golden, tensortap::GoldenVerdict::Pass, "{venue:?}");
         let dir = report.dump.expect("dumped").dir;
         let json = read(&dir, "args_dump.json");
         let args = list(&json["args"]);
-        assert_eq!((number(&json["total_args"]), args.len()), (4, 4), "{place:?}");
+        assert_eq!((number(&json["total_args"]), args.len()), (4, 4), "{venue:?}");
         let scalar = json!({"arg_index": 3, "kind": "scalar", "dtype": "float32", "bits": "0x000000003f800000", "value": 1.0,
             "name": "increment", "role": "input"});
-        assert_eq!(args[3], scalar, "{place:?}");
+        assert_eq!(args[3], scalar, "{venue:?}");
         let all = dispatches(&dir);
         let handed: Vec<&Value> =
             all.iter().flat_map(|d| list(&d["args"])).filter(|arg| arg["kind"] == "scalar").collect();
-        assert!(!handed.is_empty() && handed.iter().all(|arg| arg["bits"] == scalar["bits"]), "{place:?}");
+        assert!(!handed.is_empty() && handed.iter().all(|arg| arg["bits"] == scalar["bits"]), "{venue:?}");
         let dump = tensortap::format::Dump::open(&dir).expect("it opens");
         let scalars = dump.orchestration_scalars();
         assert_eq!((scalars.len(), scalars[0].bits), (1, u64::from(1.0_f32.to_bits())));
-        assert!(tensortap::format::verify(&dump).expect("readable").is_ok(), "{place:?}");
+        assert!(tensortap::format::verify(&dump).expect("readable").is_ok(), "{venue:?}");
     }
 }
 
@@ -331,10 +331,10 @@ fn bits_of_scalars_survive_the_way_through_json() {
 
 #[test]
 fn arguments_alone_create_no_payload_file_and_no_manifest() {
-    for place in places("mixed_example") {
+    for venue in venues("mixed_example") {
         let folder = tempfile::tempdir().expect("a folder");
-        let report = run(&placed(args_config("mixed_example", DumpLevel::Off, folder.path()), place));
-        assert_eq!(report.golden, tensortap::GoldenVerdict::Pass, "{place:?}");
+        let report = run(&placed(args_config("mixed_example", DumpLevel::Off, folder.path()), venue));
+        assert_eq!(report.golden, tensortap::GoldenVerdict::Pass, "{venue:?}");
         let dump = report.dump.expect("dumped");
         let mut names: Vec<_> = std::fs::read_dir(&dump.dir)
             .expect("readable")
@@ -342,8 +342,8 @@ fn arguments_alone_create_no_payload_file_and_no_manifest() {
             .collect();
         names.sort();
         let expected = ["args_dump.json", "graph.json", "kernel_args_dump.json", "tensor_dump.idx"];
-        assert_eq!(names, expected, "{place:?}");
-        has_every_slot_and_block(&dump.dir, &format!("{place:?}"));
+        assert_eq!(names, expected, "{venue:?}");
+        has_every_slot_and_block(&dump.dir, &format!("{venue:?}"));
         assert_eq!(
             (dump.counters.records, dump.counters.bytes_captured, dump.counters.bytes_written),
             (0, 0, 0)

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use tensortap::{DumpConfig, DumpLevel, RunConfig, RunReport};
 
-use common::{listed_scenes, places};
+use common::{listed_scenes, venues};
 
 /// A configuration that dumps into a folder, on the real device executable.
 fn config(scene: &str, level: DumpLevel, out: &Path) -> RunConfig {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tensortap::scene::{Params, SequentialGraph};
 use tensortap::{DeviceMode, DumpLevel, RunConfig};
 
-use crate::common::{places, smaller};
+use crate::common::{smaller, venues};
 use crate::{config, run};
 
 /// Scope and name of each task, and the names of its arguments in order; how many tasks have them.
@@ -57,13 +57,13 @@ fn json(path: std::path::PathBuf) -> Value {
 fn names_are_those_that_the_orchestration_gave_in_every_place() {
     for scene in ["tiny_llm", "paged_attention", "mixed_example"] {
         let mut expected = None;
-        for place in places(scene).into_iter().filter(|place| place.mode == DeviceMode::Process) {
+        for venue in venues(scene).into_iter().filter(|venue| venue.mode == DeviceMode::Process) {
             let folder = tempfile::tempdir().expect("a folder");
             let mut config = smaller(config(scene, DumpLevel::Meta, folder.path()));
-            place.set(&mut config);
+            venue.set(&mut config);
             let expected = expected.get_or_insert_with(|| told(&config));
             let dir = run(&config).dump.expect("dumped").dir;
-            let what = format!("{scene} on {place}");
+            let what = format!("{scene} on {venue}");
             assert_eq!(&captured(&json(dir.join("tensor_dump.json"))), expected, "{what}");
             let mut tasks: BTreeMap<(String, String), usize> = BTreeMap::new();
             for task in json(dir.join("graph.json"))["tasks"].as_array().expect("tasks") {

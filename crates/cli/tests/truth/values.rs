@@ -8,7 +8,7 @@ use tensortap::{DumpLevel, GoldenVerdict, RunConfig};
 use crate::common::smaller;
 use crate::expected::{Content, Key, contents};
 use crate::manifest::Manifest;
-use crate::{config, listed_scenes, places, run};
+use crate::{config, listed_scenes, run, venues};
 
 const RUNTIME: &str = "tensormap_and_ringbuffer";
 
@@ -44,18 +44,18 @@ fn compare(label: &str, dir: &Path, expected: &BTreeMap<Key, Content>) {
     assert_eq!(manifest.json["status"], "complete", "{label}");
 }
 
-/// With one scheduler or several, which take turns: every place has both, and every scene does. In one place a scene has its
+/// With one scheduler or several, which take turns: every venue has both, and every scene does. In one venue a scene has its
 /// own size.
 #[test]
 fn every_scene_is_captured_byte_for_byte_everywhere_by_one_scheduler_and_by_several() {
     for (turn, scene) in listed_scenes().into_iter().enumerate() {
-        let places = places(scene);
+        let venues = venues(scene);
         let mut expected = HashMap::new();
-        for (number, place) in places.iter().enumerate() {
+        for (number, venue) in venues.iter().enumerate() {
             let folder = tempfile::tempdir().expect("a folder");
             let mut config = config(scene, DumpLevel::Full, folder.path());
-            place.set(&mut config);
-            let is_whole = number == turn % places.len();
+            venue.set(&mut config);
+            let is_whole = number == turn % venues.len();
             if !is_whole {
                 config = smaller(config);
             }
@@ -64,8 +64,8 @@ fn every_scene_is_captured_byte_for_byte_everywhere_by_one_scheduler_and_by_seve
             }
             // Runtimes without rings number their tasks alike.
             let expected = expected
-                .entry((is_whole, place.runtime == RUNTIME))
-                .or_insert_with(|| contents(&config, place.runtime));
+                .entry((is_whole, venue.runtime == RUNTIME))
+                .or_insert_with(|| contents(&config, venue.runtime));
             check(&config, expected);
         }
     }
@@ -73,11 +73,11 @@ fn every_scene_is_captured_byte_for_byte_everywhere_by_one_scheduler_and_by_seve
 
 #[test]
 fn zero_negative_transposed_stepped_and_empty_views_are_captured_as_their_content() {
-    for place in places("odd_views") {
+    for venue in venues("odd_views") {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = config("odd_views", DumpLevel::Full, folder.path());
-        place.set(&mut config);
-        check(&config, &contents(&config, place.runtime));
+        venue.set(&mut config);
+        check(&config, &contents(&config, venue.runtime));
     }
 }
 

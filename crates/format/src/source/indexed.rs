@@ -42,20 +42,14 @@ impl Indexed {
         let mut index = Index::from_file(file, path)?;
         let mut entries = Entries::default();
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
-        let mut crowded = None;
         let mut dispatched = (!index.info.has_manifest()).then(Dispatched::default);
         let survey = Survey::of(&index, |lane, at, record| match record.kind() {
-            RecordKind::Tensor | RecordKind::Scalar => {
-                crowded = crowded.or((!entries.push(at, lane)).then_some(at));
-            }
+            RecordKind::Tensor | RecordKind::Scalar => entries.push(at, lane),
             RecordKind::Task => tasks.see(record),
             RecordKind::Dispatch => dispatched.iter_mut().for_each(|args| args.see(lane, at, record)),
             kind if kind.is_definition() => definitions.see(record),
             _ => {}
         })?;
-        if let Some(at) = crowded {
-            return Err(index.changed(at, "it has more lanes than a dump can have"));
-        }
         entries.shrink();
         tasks.finish();
         definitions.finish(&mut index.info.kernels);
