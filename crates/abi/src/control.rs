@@ -93,6 +93,8 @@ pub enum FailureKind {
     GraphDeadlock = 6,
     /// The launch arguments are not usable.
     Launch = 7,
+    /// A kernel called `exit` instead of returning.
+    Exit = 8,
 }
 
 impl FailureKind {
@@ -106,6 +108,7 @@ impl FailureKind {
             5 => Some(FailureKind::RingDeadlock),
             6 => Some(FailureKind::GraphDeadlock),
             7 => Some(FailureKind::Launch),
+            8 => Some(FailureKind::Exit),
             _ => None,
         }
     }

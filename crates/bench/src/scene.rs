@@ -114,7 +114,7 @@ const EMPTY: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[InOut("cell")],
     entry: kernel_entry::<Empty>,
-    reference: nothing,
+    reference: Some(&nothing),
     tolerance: None,
     faults: &[],
 };

@@ -66,6 +66,9 @@ pub struct RunInfo {
     /// The fault that was injected on purpose, `KERNEL=KIND`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inject_fault: Option<String>,
+    /// The folder that the scene was read from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scene_folder: Option<String>,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -91,6 +94,7 @@ impl Default for RunInfo {
             kernels: Vec::new(),
             args: Vec::new(),
             inject_fault: None,
+            scene_folder: None,
             extra: Map::new(),
         }
     }
@@ -136,7 +140,8 @@ pub struct KernelInfo {
     /// Name of each argument, in slot order; empty when the kernel declares none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arg_names: Vec<String>,
-    /// Tells one build of the kernel from another: `builtin NAME VERSION BUILD_ID` for a built-in kernel.
+    /// Tells one build of the kernel from another: `builtin NAME VERSION BUILD_ID` for a built-in kernel, `library NAME SYMBOL
+    /// BUILD_ID` for one of a scene folder.
     pub code: String,
     /// What it declares; the default of each dtype without.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,7 +149,7 @@ pub struct KernelInfo {
     /// Version of the package that brought the kernel; empty when not known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Identity of the executable that ran it: `gnu:` and its build id, or `xxh3_128:` and the hash of the file, in hex;
+    /// Identity of the executable or library that ran it: `gnu:` and its build id, or `xxh3_128:` and the hash of the file, in hex;
     /// empty when not known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub build_id: String,

@@ -259,6 +259,9 @@ impl JsonInput<'_> {
         if let Some(fault) = &info.inject_fault {
             lines.field("inject_fault", fault)?;
         }
+        if let Some(folder) = &info.scene_folder {
+            lines.field("scene_folder", folder)?;
+        }
         if let Some(golden) = self.footer.golden {
             lines.field("golden", golden.name())?;
         }
@@ -321,7 +324,7 @@ impl JsonInput<'_> {
 }
 
 /// The manifest's keys that unknown ones must not repeat.
-pub(crate) const MANIFEST_KEYS: [&str; 45] = [
+pub(crate) const MANIFEST_KEYS: [&str; 46] = [
     "schema_version",
     "run_dir",
     "status",
@@ -365,6 +368,7 @@ pub(crate) const MANIFEST_KEYS: [&str; 45] = [
     "dump_args",
     "total_dispatches",
     "inject_fault",
+    "scene_folder",
     "golden",
     "tensors",
 ];

@@ -103,6 +103,15 @@ pub trait Device: Send {
 /// In process mode the device process brings its own, through [`crate::become_device_if_asked`]; nothing
 /// crosses by pointer.
 pub trait DeviceProgram: Send + Sync + 'static {
+    /// Takes what the host [gives](DeviceOptions::given), before the first launch and before a device process is confined: this
+    /// is where libraries are loaded. It is not called when nothing is given.
+    ///
+    /// # Errors
+    /// Why the device cannot be had, in words for the user.
+    fn prepare(&self, _given: &[u8]) -> Result<(), String> {
+        Err("this device program takes nothing from its host".to_owned())
+    }
+
     /// Runs one launch, on the device's main thread. When it returns, the host hears that the launch is over,
     /// unless it was told before with [`DeviceLink::finished`].
     fn run(&self, link: &DeviceLink, args: DeviceAddr);
@@ -126,6 +135,8 @@ pub struct DeviceOptions {
     /// Keep a device process from everything that kernels do not need; [`Device::confinement`] says what came of it. A thread
     /// cannot be confined.
     pub confined: bool,
+    /// What the device program is to [prepare](DeviceProgram::prepare) before its first launch; empty for nothing.
+    pub given: Vec<u8>,
 }
 
 impl DeviceOptions {
@@ -139,14 +150,23 @@ impl DeviceOptions {
             program,
             handshake_timeout: Duration::from_secs(10),
             confined: false,
+            given: Vec::new(),
         }
     }
 }
 
 impl fmt::Debug for DeviceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceOptions { mode, memory_bytes, rank, executable, program: _, handshake_timeout, confined } =
-            self;
+        let DeviceOptions {
+            mode,
+            memory_bytes,
+            rank,
+            executable,
+            program: _,
+            handshake_timeout,
+            confined,
+            given,
+        } = self;
         f.debug_struct("DeviceOptions")
             .field("mode", mode)
             .field("memory_bytes", memory_bytes)
@@ -154,6 +174,7 @@ impl fmt::Debug for DeviceOptions {
             .field("executable", executable)
             .field("handshake_timeout", handshake_timeout)
             .field("confined", confined)
+            .field("given_bytes", &given.len())
             .finish_non_exhaustive()
     }
 }

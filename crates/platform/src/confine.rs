@@ -70,8 +70,9 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// Confines the calling thread and all that it starts from now on. Whatever the system cannot do is left out.
-pub(crate) fn confine() -> Confinement {
+/// Confines the calling thread and all that it starts from now on, for good: no file is opened for writing, no process started, no
+/// library loaded any more. Whatever the system cannot do is left out.
+pub fn confine() -> Confinement {
     let limits = [(Resource::Data, MAX_DATA_BYTES), (Resource::Nofile, MAX_FILES), (Resource::Core, 0)];
     Confinement {
         no_new_privileges: rustix::thread::set_no_new_privs(true).is_ok(),

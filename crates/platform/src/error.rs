@@ -150,6 +150,12 @@ pub enum PlatformError {
         /// Name of the environment variable.
         variable: &'static str,
     },
+    /// The device program cannot take what it was given.
+    #[error("{reason}")]
+    NotPrepared {
+        /// Its words.
+        reason: String,
+    },
     /// The device process understood, and refused.
     #[error("the device executable {} refused: {reason}", executable.display())]
     RefusedByDevice {

@@ -1,6 +1,9 @@
 //! The anonymous shared file that is a device's memory.
 
-use std::os::fd::OwnedFd;
+use std::{
+    io::{Read, Seek, SeekFrom, Write},
+    os::fd::OwnedFd,
+};
 
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
@@ -24,6 +27,27 @@ pub(crate) fn create(bytes: u64) -> Result<OwnedFd, PlatformError> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(&file, seals).map_err(os("sealing device memory"))?;
     Ok(file)
+}
+
+/// A sealed file of these bytes, as a device is given them before its first launch.
+pub(crate) fn of_bytes(bytes: &[u8]) -> Result<OwnedFd, PlatformError> {
+    let doing = "writing down what the device is given";
+    let file = memfd_create(c"tensortap-given", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+    let mut file = std::fs::File::from(file.map_err(os(doing))?);
+    file.write_all(bytes).map_err(os(doing))?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(os(doing))?;
+    Ok(file.into())
+}
+
+/// All of such a file.
+pub(crate) fn read_bytes(file: OwnedFd) -> Result<Vec<u8>, PlatformError> {
+    let mut file = std::fs::File::from(file);
+    let mut bytes = Vec::new();
+    // The writer left the shared position at the end.
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
+    read.map_err(os("reading what the host gave"))?;
+    Ok(bytes)
 }
 
 /// The size to make: `asked` in whole pages, or half of the memory available.
@@ -79,6 +103,14 @@ mod tests {
         assert_eq!(parse_available(text), Some(12345 * 1024));
         assert_eq!(parse_available("MemTotal: 9 kB\n"), None);
         assert_eq!(parse_available("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn what_a_device_is_given_arrives_and_cannot_be_changed() {
+        let file = of_bytes(b"kernels").unwrap();
+        let other = file.try_clone().unwrap();
+        assert_eq!(rustix::io::write(&other, b"x"), Err(Errno::PERM));
+        assert_eq!(read_bytes(file).unwrap(), b"kernels");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub use address::{RANKS, abandoned_devices, base_of_rank};
 pub use api::{
     DeathCause, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, DeviceProgram, Platform,
 };
-pub use confine::{Confinement, SIGSYS, refused_call};
+pub use confine::{Confinement, SIGSYS, confine as confine_this_process, refused_call};
 pub use device::{DeviceLink, DeviceMemory, HostEvent, become_device_if_asked};
 pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;

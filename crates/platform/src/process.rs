@@ -24,6 +24,7 @@ use crate::{
     connection::{Connection, Runner, poll_until},
     environment::{DEVICE_VARIABLE, started_as_device},
     error::os,
+    file,
     host_memory::HostMemory,
     link_page::Bell,
     wire::{self, Message, PROTOCOL_VERSION, Received},
@@ -59,7 +60,8 @@ pub(crate) fn start(
         memory: memory.range(),
         confined: options.confined,
     };
-    let files = [memory.file(), from_device.as_fd(), to_device.as_fd()];
+    let given = file::of_bytes(&options.given)?;
+    let files = [memory.file(), from_device.as_fd(), to_device.as_fd(), given.as_fd()];
     // A child that is gone already is found out by the handshake.
     let _ = wire::send(&socket, &hello, &files);
     process.shake_hands(options, &socket)?;

@@ -27,8 +27,8 @@ static RECORDER: HandlerPointer<()> = HandlerPointer::null();
 /// Set by the first thread that crashes. It alone records and ends the process.
 static CRASHED: Flag = Flag::new();
 
-/// Sets what is called when this process crashes: signal number and faulting address (0 when there is none), of SIGSYS the number of the system call. It is
-/// called once, in the thread that crashed first, before the process dies of the signal.
+/// Sets what is called when this process crashes: signal number and faulting address (0 when there is none), of SIGSYS the number of the system call;
+/// signal 0 when it calls `exit`. It is called once, in the thread that crashed first, before the process dies of the signal.
 ///
 /// It must only load and store memory that stays mapped: no locks, no allocation, no panic, no output.
 pub fn set_crash_recorder(recorder: fn(signal: i32, fault_addr: u64)) {
@@ -49,6 +49,19 @@ pub fn install_crash_handlers() -> io::Result<()> {
 }
 
 type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// From now on a program that calls `exit` instead of returning is recorded like a crash, with signal 0. Called once libraries are
+/// loaded, it comes before their own endings.
+pub(crate) fn record_exits() {
+    // SAFETY: the function lives as long as the process. That there is no room for it is no reason to fail.
+    unsafe { libc::atexit(on_exit) };
+}
+
+extern "C" fn on_exit() {
+    if CRASHED.raise() {
+        call_recorder(0, 0);
+    }
+}
 
 /// Runs a handler on the thread's signal stack.
 fn crash_action(handler: Handler) -> libc::sigaction {
@@ -72,13 +85,17 @@ extern "C" fn on_crash(signal: i32, info: *mut libc::siginfo_t, _context: *mut l
             unsafe { libc::pause() };
         }
     }
+    call_recorder(signal, fault_address(info));
+    die_of(signal);
+}
+
+fn call_recorder(signal: i32, fault_addr: u64) {
     let recorder = RECORDER.get();
     if !recorder.is_null() {
         // SAFETY: the pointer is not null, and only `set_crash_recorder` stores it, from this very type.
         let recorder = unsafe { mem::transmute::<*mut (), fn(i32, u64)>(recorder) };
-        recorder(signal, fault_address(info));
+        recorder(signal, fault_addr);
     }
-    die_of(signal);
 }
 
 /// 0 when a process sent the signal, for then the field means something else.

@@ -55,6 +55,9 @@ pub(crate) fn start(
         from_host: to_device.try_clone()?,
         lease: Some(lease),
     })?;
+    if !options.given.is_empty() {
+        options.program.prepare(&options.given).map_err(|reason| PlatformError::NotPrepared { reason })?;
+    }
     let thread = DeviceThread::spawn(options, link)?;
     Ok((Connection::new(socket, from_device, Runner::Thread(thread)), to_device))
 }

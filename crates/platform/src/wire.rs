@@ -18,9 +18,9 @@ use tensortap_abi::{DeviceAddr, DeviceRange};
 use crate::Confinement;
 
 /// Version of these messages and of the link page.
-pub(crate) const PROTOCOL_VERSION: u32 = 2;
-/// Files that travel with [`Message::Hello`]: memory, the bell to the host, the bell to the device.
-pub(crate) const HELLO_FILES: usize = 3;
+pub(crate) const PROTOCOL_VERSION: u32 = 3;
+/// Files that travel with [`Message::Hello`]: memory, the bell to the host, the bell to the device, what the program is given.
+pub(crate) const HELLO_FILES: usize = 4;
 
 const MAX_PACKET_BYTES: usize = 512;
 const HEADER_BYTES: usize = 32;

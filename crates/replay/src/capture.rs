@@ -1,5 +1,7 @@
 //! What is known of a captured task, wherever it was read from: a dump or a case.
 
+use std::path::PathBuf;
+
 use serde_json::{Map, Value};
 use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS};
 use tensortap_format::{Argument, GoldenVerdict, KernelInfo, Task, Tasks};
@@ -24,6 +26,8 @@ pub struct CapturedRun {
     pub kernels: Vec<KernelInfo>,
     /// The fault that was injected on purpose, `KERNEL=KIND`.
     pub inject_fault: Option<String>,
+    /// The folder that the scene was read from.
+    pub scene_folder: Option<PathBuf>,
     /// What the run's own golden says; `None` when that is not known.
     pub golden: Option<GoldenVerdict>,
 }

@@ -44,6 +44,9 @@ pub struct CaseFile {
     /// The fault that was injected on purpose when it was captured, `KERNEL=KIND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inject_fault: Option<String>,
+    /// The folder that the scene was read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scene_folder: Option<String>,
     /// Where device memory was mapped.
     #[serde(with = "hex")]
     pub device_base: u64,

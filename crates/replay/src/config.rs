@@ -1,13 +1,16 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tensortap_format::TaskChoice;
 use tensortap_platform::DeviceMode;
-use tensortap_scene::{FaultKind, KernelDef, Registry};
+use tensortap_scene::{FaultKind, KernelDef, Loader, Registry, Scene};
 
 /// Identity of a kernel's code, as dumps record it.
-pub type CodeOf = Arc<dyn Fn(&KernelDef) -> String + Send + Sync>;
+pub type CodeOf = Arc<dyn Fn(&dyn Scene, &KernelDef) -> String + Send + Sync>;
+
+/// Opens the scene folder that a capture names; the error is in words for the user.
+pub type OpenFolder = Arc<dyn Fn(&Path) -> Result<(&'static dyn Scene, Loader), String> + Send + Sync>;
 
 /// Devices that may fail before the rest of a replay is given up, unless told otherwise.
 pub const DEFAULT_DEVICE_FAILURES: u64 = 256;
@@ -71,6 +74,10 @@ pub struct ReplayConfig {
     pub stop_at_kernel: bool,
     /// Says what the code of a kernel is here, to be held against what the capture says; `None` when nobody knows.
     pub code_of: Option<CodeOf>,
+    /// The folder of the scene, instead of the one that a capture names.
+    pub scene_folder: Option<PathBuf>,
+    /// Opens the folders that captures name; `None` when nobody can.
+    pub open_folder: Option<OpenFolder>,
     /// Scenes whose kernels can be run.
     pub registry: Registry,
 }
@@ -101,6 +108,8 @@ impl ReplayConfig {
             inject_fault: None,
             stop_at_kernel: false,
             code_of: None,
+            scene_folder: None,
+            open_folder: None,
             registry,
         }
     }

@@ -37,6 +37,7 @@ impl DumpCapture {
             device_base: info.device_base,
             kernels: info.kernels.clone(),
             inject_fault: info.inject_fault.clone(),
+            scene_folder: info.scene_folder.as_ref().map(Into::into),
             golden: dump.footer().and_then(|footer| footer.golden),
         };
         let tasks = dump.tasks()?;

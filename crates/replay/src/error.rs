@@ -53,6 +53,16 @@ pub enum ReplayError {
         /// The scene.
         scene: String,
     },
+    /// The scene folder that a capture names cannot be had.
+    #[error("{from} is of the scene in {}: {reason}", .folder.display())]
+    Folder {
+        /// The dump or case.
+        from: String,
+        /// The folder.
+        folder: PathBuf,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// No such task.
     #[error("{from} has no task {}; it has {tasks} tasks{}", TaskId(*task), first_of(.first))]
     NoTask {

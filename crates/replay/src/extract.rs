@@ -9,6 +9,7 @@ use tensortap_format::{Argument, Task, TaskChoice, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::{Element, content_hash};
 
+use crate::OpenFolder;
 use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedScalar, Content};
 use crate::case_file::{
@@ -17,7 +18,7 @@ use crate::case_file::{
 };
 use crate::case_writer::{Payload, is_file, readme, write};
 use crate::expect::{Expect, outside, references};
-use crate::item::find_scene;
+use crate::item::{find_scene, with_folders};
 use crate::noise::{noise, summary};
 use crate::open::open;
 use crate::replay::{declared_tolerance, in_steps, is_chosen, names_kernel, one_step, unknown_task};
@@ -39,6 +40,10 @@ pub struct ExtractConfig {
     pub redact: Option<u64>,
     /// Extracts a task of which something is missing, too.
     pub allow_inexact: bool,
+    /// The folder of the scene, instead of the one that the dump names.
+    pub scene_folder: Option<PathBuf>,
+    /// Opens the folders that captures name; `None` when nobody can.
+    pub open_folder: Option<OpenFolder>,
     /// Scenes whose kernels are known.
     pub registry: Registry,
     /// The program with these scenes, as the case's README calls it.
@@ -78,7 +83,8 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let capture = &**capture;
     let task = find_task(capture, config.task.as_ref(), &config.steps)?;
     refuse_taken(&config.out)?;
-    let scene = find_scene(capture, &config.registry)?;
+    let registry = with_folders(config.registry.clone(), [capture], config.open_folder.as_ref())?;
+    let scene = find_scene(capture, &registry)?;
     let tolerance = scene_tolerance(capture, task, scene);
     let (references, outside) = match (config.expect, config.redact) {
         (Expect::Reference, Some(_)) => {
@@ -273,6 +279,7 @@ impl<'s> Cut<'s> {
             runtime: run.runtime.clone(),
             params: run.params.clone(),
             inject_fault: run.inject_fault.clone(),
+            scene_folder: run.scene_folder.as_ref().map(|folder| folder.display().to_string()),
             device_base: run.device_base,
             task_id: task.task_id,
             block_num: task.block_num,

@@ -1,5 +1,7 @@
 //! A captured task made ready to be run again: kernels found, arguments graded, memory counted. No content is read yet.
 
+use std::collections::BTreeSet;
+
 use tensortap_abi::{BlockContext, DType, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId};
 use tensortap_format::{Argument, Task};
 use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
@@ -7,7 +9,7 @@ use tensortap_values::Element;
 
 use crate::capture::{Capture, CapturedRun, Content};
 use crate::spans::TaskSpans;
-use crate::{ArgReport, Check, Grade, Outcome, ReplayError, TaskReport};
+use crate::{ArgReport, Check, Grade, OpenFolder, Outcome, ReplayError, TaskReport};
 
 /// Blocks that a task may have; far above what any device has, and low enough that a damaged number does not run for
 /// days.
@@ -243,7 +245,26 @@ impl<'s> Item<'s> {
     }
 }
 
-/// The scene of a capture.
+/// The registry with the scene folders that captures name.
+pub fn with_folders<'c>(
+    mut registry: Registry,
+    captures: impl IntoIterator<Item = &'c dyn Capture>,
+    open: Option<&OpenFolder>,
+) -> Result<Registry, ReplayError> {
+    let mut seen = BTreeSet::new();
+    for capture in captures {
+        let Some((folder, open)) = capture.run().scene_folder.as_ref().zip(open) else { continue };
+        if seen.insert(folder.clone()) {
+            let refused =
+                |reason| ReplayError::Folder { from: capture.name(), folder: folder.clone(), reason };
+            let (scene, loader) = open(folder).map_err(refused)?;
+            registry = registry.with_first(scene).with_loader(loader);
+        }
+    }
+    Ok(registry)
+}
+
+/// The scene that a capture was made of.
 pub fn find_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
     let scene = &capture.run().scene;
     let none = || ReplayError::NoScene { from: capture.name(), scene: scene.clone() };

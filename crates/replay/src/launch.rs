@@ -34,6 +34,7 @@ impl OpenDevice {
         options.mode = config.device_mode;
         options.confined = !config.trust;
         options.memory_bytes = config.device_memory;
+        options.given = config.registry.plans();
         options.executable.clone_from(&config.device_executable);
         Ok(OpenDevice {
             device: platform.open(&options)?,

@@ -42,7 +42,7 @@ mod report;
 mod spans;
 mod strided;
 
-pub use config::{CodeOf, DEFAULT_DEVICE_FAILURES, ReplayConfig, Selection};
+pub use config::{CodeOf, DEFAULT_DEVICE_FAILURES, OpenFolder, ReplayConfig, Selection};
 pub use error::ReplayError;
 pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};

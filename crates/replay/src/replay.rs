@@ -12,7 +12,7 @@ use tensortap_scene::{FaultKind, Scene};
 use crate::batch::{BATCH_TASKS, Work, pack};
 use crate::capture::Capture;
 use crate::engine;
-use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene};
+use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene, with_folders};
 use crate::open::{Opened, open};
 use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
 
@@ -45,6 +45,8 @@ pub fn replay(
         config.repeat = BENCH_RUNS;
     }
     let Opened { name, captures, broken, several, is_dump } = open(&config.source)?;
+    config.registry =
+        with_folders(config.registry, captures.iter().map(|c| &**c), config.open_folder.as_ref())?;
     check_trust(&config)?;
     check_fault(&config, &captures)?;
     check_named(&config, &captures)?;
@@ -194,7 +196,7 @@ impl<'c, 's> Preparation<'c, 's> {
         let mut changed: Vec<(&str, &str, String)> = Vec::new();
         for info in used.into_iter().filter_map(|id| run.kernel(id)).filter(|info| !info.code.is_empty()) {
             let Some(kernel) = scene.kernels().iter().find(|k| k.name == info.name) else { continue };
-            let here = code_of(kernel);
+            let here = code_of(scene, kernel);
             if here != info.code {
                 changed.push((&info.name, &info.code, here));
             }

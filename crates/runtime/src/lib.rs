@@ -33,7 +33,7 @@
 //! #     core_type: CoreType::Aiv,
 //! #     signature: &[In("x"), Out("doubled")],
 //! #     entry: kernel_entry::<Double>,
-//! #     reference: double_reference,
+//! #     reference: Some(&double_reference),
 //! #     tolerance: None,
 //! #     faults: &[],
 //! # };

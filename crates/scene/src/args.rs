@@ -3,6 +3,10 @@
 //! Loads and stores copy between device memory and the kernel's own buffers, as kernels on an accelerator do. No
 //! reference into device memory is ever made: other cores may work on neighbouring elements at the same time.
 
+mod outside;
+
+pub use outside::run_damaged;
+
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +40,18 @@ pub unsafe extern "C" fn kernel_entry<K: KernelBody>(args: *mut u64) {
     if let Err(payload) = outcome {
         PANIC.with_borrow_mut(|slot| *slot = Some(panic_text(&*payload)));
     }
+}
+
+/// Lets the kernel that runs on this thread have failed, for [`run_kernel`] to report. The first reason counts.
+pub fn note_failure(text: &str) {
+    PANIC.with_borrow_mut(|slot| {
+        slot.get_or_insert_with(|| text.to_owned());
+    });
+}
+
+/// Stands for the code of a kernel whose library is not loaded into this process: calling it is a failure and runs nothing.
+pub extern "C" fn unloaded_entry(_args: *mut u64) {
+    note_failure("its library is not loaded into this process; kernels of folders run on devices only");
 }
 
 thread_local! {

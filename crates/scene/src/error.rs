@@ -201,4 +201,26 @@ pub enum SceneError {
         /// What would do.
         expected: String,
     },
+    /// Parameters that no tensor can have.
+    #[error(
+        "tensor `{tensor}` of scene `{scene}` has no valid shape with these parameters: {why}; use others"
+    )]
+    Sizes {
+        /// The scene.
+        scene: &'static str,
+        /// The tensor.
+        tensor: &'static str,
+        /// Which size.
+        why: String,
+    },
+    /// An input that could not be filled.
+    #[error("input `{tensor}` of scene `{scene}` could not be filled: {why}")]
+    Input {
+        /// The scene.
+        scene: &'static str,
+        /// The tensor.
+        tensor: &'static str,
+        /// Why not.
+        why: String,
+    },
 }

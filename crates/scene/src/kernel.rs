@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use tensortap_abi::{ArgKind, CoreType, KernelEntry, Role};
 
 use crate::{FaultKind, GraphError, MAX_NAME_BYTES, Reference, Scene, SceneError, Tolerance};
@@ -57,8 +59,8 @@ pub struct KernelDef {
     pub signature: &'static [KernelArg],
     /// The code.
     pub entry: KernelEntry,
-    /// What it should compute, in f64, sharing no code with `entry`.
-    pub reference: Reference,
+    /// What it should compute, in f64, sharing no code with `entry`; a kernel without one cannot be judged by reference.
+    pub reference: Option<&'static dyn Reference>,
     /// How far outputs may be from the reference; `None` for the defaults of their dtypes.
     pub tolerance: Option<Tolerance>,
     /// Faults that show in the scene's result.
@@ -146,16 +148,67 @@ impl std::fmt::Debug for KernelDef {
     }
 }
 
+/// A shared library with the code of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelLibrary {
+    /// The file.
+    pub path: PathBuf,
+    /// Name of the kernel's entry in it.
+    pub symbol: String,
+    /// Tells one build of the library from another: `gnu:` and its build id, or `xxh3_128:` and the hash of the file.
+    pub build_id: String,
+}
+
+/// Makes a scene of its [plan](Scene::plan), with its libraries loaded into this process. The error is in words for the user.
+pub type Loader = fn(plan: &[u8]) -> Result<&'static dyn Scene, String>;
+
 /// The scenes a host and its device agree on by name.
 #[derive(Clone, Default)]
 pub struct Registry {
     scenes: Vec<&'static dyn Scene>,
+    loader: Option<Loader>,
 }
 
 impl Registry {
     /// A registry of these scenes.
     pub fn new(scenes: &[&'static dyn Scene]) -> Registry {
-        Registry { scenes: scenes.to_vec() }
+        Registry { scenes: scenes.to_vec(), loader: None }
+    }
+
+    /// The registry of a process that can load scenes by their plans.
+    #[must_use]
+    pub fn with_loader(mut self, loader: Loader) -> Registry {
+        self.loader = Some(loader);
+        self
+    }
+
+    /// The registry with a scene that is found before others of its name.
+    #[must_use]
+    pub fn with_first(mut self, scene: &'static dyn Scene) -> Registry {
+        self.scenes.insert(0, scene);
+        self
+    }
+
+    /// The plans of all scenes that have one, as [`Registry::load_plans`] takes them.
+    #[must_use]
+    pub fn plans(&self) -> Vec<u8> {
+        plans(self.scenes.iter().copied())
+    }
+
+    /// The scenes of these plans, loaded into this process.
+    ///
+    /// # Errors
+    /// Why one could not be loaded, in words for the user.
+    pub fn load_plans(&self, mut plans: &[u8]) -> Result<Registry, String> {
+        let loader = self.loader.ok_or("this executable cannot load scenes of folders")?;
+        let mut scenes = Vec::new();
+        while let Some((head, rest)) = plans.split_first_chunk::<8>() {
+            let bytes = usize::try_from(u64::from_le_bytes(*head)).map_err(|error| error.to_string())?;
+            let (plan, rest) = rest.split_at_checked(bytes).ok_or("the plan of a scene is cut off")?;
+            scenes.push(loader(plan)?);
+            plans = rest;
+        }
+        Ok(Registry { scenes, loader: self.loader })
     }
 
     /// The registry with one more scene.
@@ -171,6 +224,7 @@ impl Registry {
         let new: Vec<_> =
             other.scenes.iter().filter(|scene| self.find(scene.name()).is_none()).copied().collect();
         self.scenes.extend(new);
+        self.loader = self.loader.or(other.loader);
         self
     }
 
@@ -183,4 +237,10 @@ impl Registry {
     pub fn find(&self, name: &str) -> Option<&'static dyn Scene> {
         self.scenes.iter().copied().find(|s| s.name() == name)
     }
+}
+
+/// The plans of those scenes that have one, each behind its length.
+pub fn plans<'s>(scenes: impl IntoIterator<Item = &'s dyn Scene>) -> Vec<u8> {
+    let plans = scenes.into_iter().filter_map(|scene| scene.plan());
+    plans.flat_map(|plan| [&(plan.len() as u64).to_le_bytes(), plan].concat()).collect()
 }

@@ -33,7 +33,7 @@
 //!     core_type: CoreType::Aiv,
 //!     signature: &[In("x"), Out("doubled")],
 //!     entry: kernel_entry::<Double>,
-//!     reference: double_reference,
+//!     reference: Some(&double_reference),
 //!     tolerance: None,
 //!     faults: &[],
 //! };
@@ -80,7 +80,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `unsafe` lives in `args.rs`, where the addresses that a kernel receives become views, and in `sequential.rs`, which
+//! `unsafe` lives in `args.rs` and `args`, where the addresses that a kernel receives become views, and in `sequential.rs`, which
 //! calls kernels.
 
 mod args;
@@ -99,13 +99,15 @@ mod sequential;
 mod task;
 mod tensor;
 
-pub use args::{Args, KernelBody, TensorArg, kernel_entry, run_kernel};
+pub use args::{
+    Args, KernelBody, TensorArg, kernel_entry, note_failure, run_damaged, run_kernel, unloaded_entry,
+};
 pub use buffer::{Buffer, BufferId, BufferTable, Location};
 pub use case::Case;
 pub use element::Element;
 pub use error::{GraphError, SceneError};
 pub use fault::{FaultKind, UnknownFault};
-pub use kernel::{KernelArg, KernelDef, Registry};
+pub use kernel::{KernelArg, KernelDef, KernelLibrary, Loader, Registry, plans};
 pub use name::{MAX_NAME_BYTES, Named};
 pub use orch::{GraphBuilder, Orch, PlacedArg, TaskBuilder};
 pub use param::{ParamKind, ParamSpec, Params};

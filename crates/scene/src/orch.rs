@@ -140,13 +140,25 @@ impl<'b> Orch<'b> {
         name: impl Display,
         body: impl FnOnce(&mut Orch<'b>) -> Result<R, GraphError>,
     ) -> Result<R, GraphError> {
+        self.begin_scope(name)?;
+        let result = body(self);
+        self.end_scope()?;
+        result
+    }
+
+    /// Enters a scope as [`Orch::scope`] does, for orchestrations that cannot be written with closures. Each needs its
+    /// [end](Orch::end_scope).
+    pub fn begin_scope(&mut self, name: impl Display) -> Result<(), GraphError> {
         write_name(&mut self.scope_name, &name, Named::Scope)?;
         self.builder.begin_scope(&self.scope_name)?;
         self.buffers.begin_scope();
-        let result = body(self);
+        Ok(())
+    }
+
+    /// Leaves the innermost scope.
+    pub fn end_scope(&mut self) -> Result<(), GraphError> {
         self.buffers.end_scope();
-        self.builder.end_scope()?;
-        result
+        self.builder.end_scope()
     }
 
     /// Makes one task wait for another that was added but not published yet, beyond [`TaskBuilder::after`].

@@ -4,7 +4,22 @@ use crate::{Element, ScalarArg};
 
 /// What a kernel should compute, in f64: reads and replaces the values of its output tensors. It stands for all
 /// blocks of a task at once; the kernels of a mix task are applied in slot order.
-pub type Reference = fn(&mut RefTask);
+///
+/// A function over a [`RefTask`] is one; a reference that runs elsewhere says why when it cannot.
+pub trait Reference: Sync {
+    /// Replaces the values of outputs by what they should be.
+    ///
+    /// # Errors
+    /// Why it could not be run.
+    fn run(&self, task: &mut RefTask) -> Result<(), String>;
+}
+
+impl<F: Fn(&mut RefTask) + Sync> Reference for F {
+    fn run(&self, task: &mut RefTask) -> Result<(), String> {
+        self(task);
+        Ok(())
+    }
+}
 
 /// A task as its reference sees it: contiguous tensors of f64.
 #[derive(Clone, Debug, PartialEq)]

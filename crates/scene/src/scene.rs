@@ -1,8 +1,10 @@
+use std::path::Path;
+
 use tensortap_abi::{DType, Role};
 
 use crate::{
-    Case, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, ScalarArg, SceneError,
-    Tolerance,
+    Case, GraphError, HostArgs, HostTensor, KernelDef, KernelLibrary, Orch, ParamSpec, Params, ScalarArg,
+    SceneError, Tolerance,
 };
 
 /// Runtimes that a scene makes sense for. By kind where that is enough, so that a new runtime has scenes to run.
@@ -104,6 +106,14 @@ pub trait Scene: Send + Sync {
     /// scene has nothing to check.
     fn golden(&self, params: &Params, inputs: &HostArgs) -> Option<Vec<HostTensor>>;
 
+    /// The same for scenes whose golden may fail to be computed: files that are not there, a function that crashes.
+    ///
+    /// # Errors
+    /// Why it could not be computed, in words for the user.
+    fn try_golden(&self, params: &Params, inputs: &HostArgs) -> Result<Option<Vec<HostTensor>>, String> {
+        Ok(self.golden(params, inputs))
+    }
+
     /// How far an output may be from the golden; the default of its dtype when `None`.
     fn tolerance(&self, _output: &str) -> Option<Tolerance> {
         None
@@ -112,6 +122,30 @@ pub trait Scene: Send + Sync {
     /// What `tensortap test` runs it with.
     fn cases(&self) -> Vec<Case> {
         vec![Case::default()]
+    }
+
+    /// What a device must be given before it can run the scene, for a [`Loader`](crate::Loader) there; `None` when host and
+    /// device have the scene in their executables.
+    fn plan(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// The library that holds the code of a kernel; `None` for one that is part of the executable.
+    fn library(&self, _func_id: u32) -> Option<&KernelLibrary> {
+        None
+    }
+
+    /// The folder it was read from; dumps record it, so that the kernels are found again.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The same for scenes whose inputs may not be there.
+    ///
+    /// # Errors
+    /// The input that could not be filled.
+    fn try_host_args(&self, params: &Params) -> Result<HostArgs, SceneError> {
+        Ok(self.host_args(params))
     }
 
     /// Tensors in host memory for all arguments, inputs filled.

@@ -218,7 +218,8 @@ fn referenced(kernels: &[&KernelDef], roles: &[Role], before: &RefTask) -> RefTa
         }
     }
     for kernel in kernels {
-        (kernel.reference)(&mut task);
+        let reference = kernel.reference.expect("every kernel of these scenes has one");
+        reference.run(&mut task).expect("it runs here");
     }
     task
 }

@@ -85,7 +85,7 @@ const ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("left"), In("right"), Out("sum")],
     entry: kernel_entry::<Add>,
-    reference: add_reference,
+    reference: Some(&add_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Overflow, Race],
 };
@@ -96,7 +96,7 @@ const INCREMENT: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[InOut("value"), Scalar("addend")],
     entry: kernel_entry::<Increment>,
-    reference: increment_reference,
+    reference: Some(&increment_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Overflow],
 };

@@ -190,7 +190,7 @@ const REARRANGE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("from"), Out("to")],
     entry: kernel_entry::<Rearrange>,
-    reference: rearrange_reference,
+    reference: Some(&rearrange_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
 };
@@ -201,7 +201,7 @@ const GREATER: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("left"), In("right"), Out("greater")],
     entry: kernel_entry::<Greater>,
-    reference: greater_reference,
+    reference: Some(&greater_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
 };

@@ -137,7 +137,7 @@ const ADVANCE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("from"), Out("to"), Scalar("number")],
     entry: kernel_entry::<Advance>,
-    reference: advance_reference,
+    reference: Some(&advance_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Shift, Overflow, Race],
 };

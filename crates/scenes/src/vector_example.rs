@@ -110,7 +110,7 @@ const ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("left"), In("right"), Out("sum")],
     entry: kernel_entry::<Add>,
-    reference: add_reference,
+    reference: Some(&add_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -122,7 +122,7 @@ const ADD_SCALAR: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("x"), Out("sum"), Scalar("addend"), Scalar("count")],
     entry: kernel_entry::<AddScalar>,
-    reference: add_scalar_reference,
+    reference: Some(&add_scalar_reference),
     tolerance: None,
     faults: &[Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -133,7 +133,7 @@ const MUL: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("left"), In("right"), Out("product"), Scalar("count")],
     entry: kernel_entry::<Mul>,
-    reference: mul_reference,
+    reference: Some(&mul_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };

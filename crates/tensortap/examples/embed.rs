@@ -80,7 +80,7 @@ const DOUBLE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[KernelArg::In("x"), KernelArg::Out("doubled")],
     entry: kernel_entry::<Double>,
-    reference: double_reference,
+    reference: Some(&double_reference),
     tolerance: None,
     faults: &[],
 };

@@ -20,7 +20,7 @@ use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_reco
 use tensortap_runtime::{
     DumpSession, Fault, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
-use tensortap_scene::{ArgSpec, KernelDef, Params, ScalarArg, Scene};
+use tensortap_scene::{ArgSpec, KernelDef, KernelLibrary, Params, ScalarArg, Scene};
 
 use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
 
@@ -407,6 +407,7 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
         dump_collect: config.collect.name().into(),
         args: declared_args(request.scene, &request.params),
         inject_fault: request.fault.map(|fault| fault_words(request.scene, fault)),
+        scene_folder: request.scene.folder().map(|folder| folder.display().to_string()),
         extra,
         ..RunInfo::default()
     }
@@ -445,19 +446,26 @@ fn declared_arg(arg: &ArgSpec) -> serde_json::Value {
 }
 
 fn kernel_infos(scene: &dyn Scene, build_id: &str) -> Vec<KernelInfo> {
-    scene.kernels().iter().map(|kernel| kernel_info(kernel, build_id)).collect()
+    scene.kernels().iter().map(|kernel| kernel_info(scene, kernel, build_id)).collect()
 }
 
 /// A kernel as dumps describe it.
-pub(crate) fn kernel_info(kernel: &KernelDef, build_id: &str) -> KernelInfo {
+pub(crate) fn kernel_info(scene: &dyn Scene, kernel: &KernelDef, build_id: &str) -> KernelInfo {
     let version = env!("CARGO_PKG_VERSION");
+    let (code, build_id) = match scene.library(kernel.func_id) {
+        Some(library) => {
+            let KernelLibrary { symbol, build_id, .. } = library;
+            (format!("library {} {symbol} {build_id}", kernel.name), build_id.as_str())
+        }
+        None => (format!("builtin {} {version} {build_id}", kernel.name), build_id),
+    };
     KernelInfo {
         func_id: kernel.func_id,
         name: kernel.name.into(),
         core_type: kernel.core_type.name().into(),
         signature: kernel.signature.iter().map(|arg| arg.kind().name().to_string()).collect(),
         arg_names: kernel.signature.iter().map(|arg| arg.name().to_string()).collect(),
-        code: format!("builtin {} {version} {build_id}", kernel.name).trim_end().into(),
+        code: code.trim_end().into(),
         version: version.into(),
         build_id: build_id.into(),
         tolerance: kernel.tolerance.map(|t| KernelTolerance { rtol: t.rtol, atol: t.atol }),

@@ -2,6 +2,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use tensortap_analysis::AnalysisError;
+use tensortap_folder::FolderError;
 use tensortap_format::FormatError;
 use tensortap_platform::PlatformError;
 use tensortap_replay::ReplayError;
@@ -82,6 +83,17 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// A folder that is no scene that can be run.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The folder that a dump names is not taken.
+    #[error("the dump is of the scene in {}: {reason}", .folder.display())]
+    DumpFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// A dump could not be analysed.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
@@ -153,6 +165,7 @@ impl Error {
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
             Error::DumpOption { .. } | Error::TooLarge { .. } => true,
             Error::Format(error) => error.is_usage(),
+            Error::Folder(_) | Error::DumpFolder { .. } => true,
             Error::LiveGolden { .. } | Error::SceneGolden { .. } | Error::Analysis(_) => true,
             Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
                 true

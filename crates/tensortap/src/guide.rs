@@ -5,6 +5,7 @@
 //! | `scenes` | [`builtin`](crate::builtin), [`runtimes_of`](crate::runtimes_of) |
 //! | `run` | [`run`](crate::run()), [`run_observed`](crate::run_observed); `--live`: [`DumpConfig::live`](crate::DumpConfig) |
 //! | `test` | [`run_suite`](crate::suite::run_suite()) |
+//! | `new-scene` | [`new_scene`](crate::new_scene); a folder is run with [`with_folder`](crate::with_folder) |
 //! | `list` | [`Dump::records`](crate::format::Dump::records) |
 //! | `show` | [`Dump::record`](crate::format::Dump::record), [`Dump::payload_part`](crate::format::Dump::payload_part) |
 //! | `stats` | [`stats`](crate::stats), [`stats_each`](crate::stats_each) |
@@ -148,6 +149,8 @@
 //!     expect: Expect::Captured,
 //!     redact: None,
 //!     allow_inexact: false,
+//!     scene_folder: None,
+//!     open_folder: None,
 //!     registry: tensortap::builtin(),
 //!     program: "tensortap".into(),
 //! })?;

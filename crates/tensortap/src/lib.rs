@@ -27,6 +27,7 @@ mod dump_files;
 mod dump_session;
 mod error;
 mod export;
+mod folder;
 pub mod guide;
 mod in_flight;
 mod live;
@@ -46,6 +47,7 @@ pub use error::{Error, Unknown};
 pub use export::{
     ExportConfig, ExportError, ExportFormat, ExportLayout, ExportReport, export, export_records,
 };
+pub use folder::{new_scene, open_folder, with_folder, with_scene, with_scene_of};
 pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
@@ -61,6 +63,7 @@ pub use tensortap_abi::{
 };
 pub use tensortap_analysis as analysis;
 pub use tensortap_collector::PayloadPath;
+pub use tensortap_folder as folders;
 pub use tensortap_format as format;
 pub use tensortap_format::{GoldenVerdict, TaskChoice};
 pub use tensortap_interchange as interchange;

@@ -7,6 +7,7 @@ use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgres
 use crate::Error;
 use crate::build_id::of_executable;
 use crate::dump_session::kernel_info;
+use crate::folder::opener;
 
 /// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
 /// what they wrote.
@@ -44,12 +45,19 @@ pub fn replay_observed(
     let mut config = config.clone();
     if config.code_of.is_none() {
         let build_id = of_executable(config.device_mode, config.device_executable.as_deref());
-        config.code_of = Some(Arc::new(move |kernel| kernel_info(kernel, &build_id).code));
+        config.code_of = Some(Arc::new(move |scene, kernel| kernel_info(scene, kernel, &build_id).code));
+    }
+    if config.open_folder.is_none() {
+        config.open_folder = Some(opener(config.scene_folder.clone(), config.device_executable.clone()));
     }
     Ok(tensortap_replay::replay(&config, observe)?)
 }
 
 /// Cuts one task out of a dump into a case that can be replayed anywhere.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, Error> {
-    Ok(tensortap_replay::extract(config)?)
+    let mut config = config.clone();
+    if config.open_folder.is_none() {
+        config.open_folder = Some(opener(config.scene_folder.clone(), None));
+    }
+    Ok(tensortap_replay::extract(&config)?)
 }

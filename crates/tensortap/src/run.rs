@@ -32,6 +32,8 @@ pub fn become_device_if_asked() {
 
 /// The same with scenes of your own: host and device must know the same ones.
 pub fn become_device_if_asked_with(registry: Registry) {
+    tensortap_folder::become_worker_if_asked();
+    let registry = registry.with_loader(tensortap_folder::load_plan);
     tensortap_platform::become_device_if_asked(&GraphProgram::new(registry));
 }
 
@@ -50,11 +52,11 @@ pub fn run_observed(
 ) -> Result<RunReport, Error> {
     let request = resolve(config)?;
     memory::check(request.scene, &request.params, config.device_memory)?;
-    let mut device = request.platform.open(&device_options(config))?;
+    let mut device = request.platform.open(&device_options(config, request.scene))?;
     let base = device.memory().addr;
     let wanted = config.dump.as_ref().filter(|dump| dump.records_anything());
     let mut session = wanted.map(|dump| Session::create(config, dump, &request, base)).transpose()?;
-    let inputs = Arc::new(request.scene.host_args(&request.params));
+    let inputs = Arc::new(request.scene.try_host_args(&request.params)?);
     let options = launch_options(config, request.fault);
     let started = Instant::now();
     let live = session.as_ref().map(Session::live_state).unwrap_or_default();
@@ -178,10 +180,11 @@ fn find_fault(scene: &'static dyn Scene, config: &RunConfig) -> Result<Option<Fa
     Ok(Some(Fault { func_id: kernel.func_id, kind: *kind }))
 }
 
-fn device_options(config: &RunConfig) -> DeviceOptions {
+fn device_options(config: &RunConfig, scene: &dyn Scene) -> DeviceOptions {
     let mut options = DeviceOptions::new(Arc::new(GraphProgram::new(config.registry.clone())));
     options.mode = config.device_mode;
     options.memory_bytes = config.device_memory;
+    options.given = tensortap_scene::plans([scene]);
     options.executable.clone_from(&config.device_executable);
     options
 }
@@ -229,8 +232,11 @@ fn complete(
         let failure = Some(RunFailure::interrupted(report.progress));
         return RunReport { failure, results: report.outputs, ..blank };
     };
-    let outputs: Option<Vec<_>> =
-        golden.map(|g| g.iter().map(|expected| judge(config, request, expected, &report.outputs)).collect());
+    let outputs: Option<Vec<_>> = match golden {
+        Ok(golden) => golden
+            .map(|g| g.iter().map(|expected| judge(config, request, expected, &report.outputs)).collect()),
+        Err(why) => Some(report.outputs.iter().map(|output| not_judged(output, &why)).collect()),
+    };
     let verdict = match &outputs {
         None => GoldenVerdict::None,
         Some(all) if !all.is_empty() && all.iter().all(OutputVerdict::passed) => GoldenVerdict::Pass,
@@ -257,10 +263,10 @@ fn golden(
     inputs: &Arc<HostArgs>,
     progress: Progress,
     observe: &mut dyn FnMut(Progress) -> bool,
-) -> Option<Option<Vec<HostTensor>>> {
+) -> Option<Result<Option<Vec<HostTensor>>, String>> {
     let (scene, params, inputs) = (request.scene, request.params.clone(), Arc::clone(inputs));
     let (done, wait) = mpsc::channel();
-    std::thread::spawn(move || done.send(scene.golden(&params, &inputs)));
+    std::thread::spawn(move || done.send(scene.try_golden(&params, &inputs)));
     loop {
         match wait.recv_timeout(GOLDEN_LOOK) {
             Ok(golden) => return Some(golden),
@@ -270,6 +276,11 @@ fn golden(
             Err(_) => return None,
         }
     }
+}
+
+/// An output whose golden could not be computed.
+fn not_judged(output: &HostTensor, why: &str) -> OutputVerdict {
+    OutputVerdict { name: output.name.clone(), outcome: Outcome::unknown(why), first_outside: None }
 }
 
 /// An output beside its golden. No elements are no proof.

@@ -49,8 +49,8 @@ pub fn diff_scene_golden(
     })?;
     let params = params_of(scene, info)?;
     memory::check(scene, &params, None)?;
-    let before = scene.host_args(&params);
-    let golden = scene.golden(&params, &before).ok_or_else(|| {
+    let before = scene.try_host_args(&params)?;
+    let golden = scene.try_golden(&params, &before).map_err(refuse)?.ok_or_else(|| {
         refuse(format!("scene `{}` has no golden; compare with a golden dump", scene.name()))
     })?;
     let expected: Vec<_> = golden.iter().map(|g| expected(scene, &params, g, &before)).collect();

@@ -112,7 +112,7 @@ const FILL: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[Out("row"), Scalar("value")],
     entry: kernel_entry::<Fill>,
-    reference: fill_reference,
+    reference: Some(&fill_reference),
     tolerance: None,
     faults: &[],
 };
@@ -123,7 +123,7 @@ const INCREMENT: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("row"), Out("next")],
     entry: kernel_entry::<Increment>,
-    reference: increment_reference,
+    reference: Some(&increment_reference),
     tolerance: None,
     faults: &[],
 };

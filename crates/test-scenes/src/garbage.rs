@@ -97,7 +97,7 @@ const ACCUMULATE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("row"), InOut("sum"), InOut("result"), Scalar("first")],
     entry: kernel_entry::<Accumulate>,
-    reference: accumulate_reference,
+    reference: Some(&accumulate_reference),
     tolerance: None,
     faults: &[Sign, Last],
 };
@@ -108,7 +108,7 @@ const DOUBLE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("sum"), Out("doubled"), InOut("result")],
     entry: kernel_entry::<Double>,
-    reference: double_reference,
+    reference: Some(&double_reference),
     tolerance: None,
     faults: &[Sign, Last],
 };
@@ -119,7 +119,7 @@ const FINISH: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("doubled"), InOut("result")],
     entry: kernel_entry::<Finish>,
-    reference: finish_reference,
+    reference: Some(&finish_reference),
     tolerance: None,
     faults: &[Sign, Last],
 };

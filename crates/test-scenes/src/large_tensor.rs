@@ -74,7 +74,7 @@ const COUNT: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[Out("numbers"), Scalar("first")],
     entry: kernel_entry::<Count>,
-    reference: count_reference,
+    reference: Some(&count_reference),
     tolerance: None,
     faults: &[],
 };
@@ -85,7 +85,7 @@ const SUM: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("numbers"), Out("sum")],
     entry: kernel_entry::<Sum>,
-    reference: sum_reference,
+    reference: Some(&sum_reference),
     tolerance: None,
     faults: &[],
 };

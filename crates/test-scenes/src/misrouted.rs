@@ -101,7 +101,7 @@ const DOUBLE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("x"), Out("doubled")],
     entry: kernel_entry::<Double>,
-    reference: double_reference,
+    reference: Some(&double_reference),
     tolerance: None,
     faults: &[],
 };
@@ -112,7 +112,7 @@ const ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("a"), In("b"), Out("sum")],
     entry: kernel_entry::<Add>,
-    reference: add_reference,
+    reference: Some(&add_reference),
     tolerance: None,
     faults: &[],
 };

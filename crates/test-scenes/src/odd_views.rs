@@ -107,7 +107,7 @@ pub(crate) const COPY: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("from"), Out("to")],
     entry: kernel_entry::<Copy>,
-    reference: copy_reference,
+    reference: Some(&copy_reference),
     tolerance: None,
     faults: &[],
 };
@@ -118,7 +118,7 @@ const NEGATE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[InOut("values")],
     entry: kernel_entry::<Negate>,
-    reference: negate_reference,
+    reference: Some(&negate_reference),
     tolerance: None,
     faults: &[],
 };

@@ -68,7 +68,7 @@ const REACH: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("given"), Out("reached"), Scalar("what")],
     entry: kernel_entry::<Reach>,
-    reference: reach_reference,
+    reference: Some(&reach_reference),
     tolerance: None,
     faults: &[],
 };

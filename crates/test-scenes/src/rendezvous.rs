@@ -100,7 +100,7 @@ const MEET_AIC: KernelDef = KernelDef {
     core_type: CoreType::Aic,
     signature: &[InOut("flags"), Out("met"), Scalar("patience_ms")],
     entry: kernel_entry::<MeetSlot>,
-    reference: meet_slot_reference,
+    reference: Some(&meet_slot_reference),
     tolerance: None,
     faults: &[],
 };
@@ -113,7 +113,7 @@ const MEET_TASK: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("flags"), Out("met"), Scalar("patience_ms"), Scalar("me")],
     entry: kernel_entry::<MeetTask>,
-    reference: meet_task_reference,
+    reference: Some(&meet_task_reference),
     tolerance: None,
     faults: &[],
 };

@@ -140,7 +140,7 @@ const PRODUCE: KernelDef = KernelDef {
     core_type: CoreType::Aic,
     signature: &[In("value"), Out("digest"), Scalar("number")],
     entry: kernel_entry::<Digest>,
-    reference: digest_reference,
+    reference: Some(&digest_reference),
     tolerance: None,
     faults: &[],
 };
@@ -153,7 +153,7 @@ const GATHER: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("read"), InOut("checksum"), Scalar("number")],
     entry: kernel_entry::<Gather>,
-    reference: gather_reference,
+    reference: Some(&gather_reference),
     tolerance: None,
     faults: &[],
 };
@@ -164,7 +164,7 @@ const STEP: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[InOut("checksum"), Scalar("number")],
     entry: kernel_entry::<Step>,
-    reference: step_reference,
+    reference: Some(&step_reference),
     tolerance: None,
     faults: &[],
 };

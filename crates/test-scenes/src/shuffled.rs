@@ -100,7 +100,7 @@ const SQUARE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("x"), Out("square")],
     entry: kernel_entry::<Square>,
-    reference: square_reference,
+    reference: Some(&square_reference),
     tolerance: None,
     faults: &[],
 };
@@ -111,7 +111,7 @@ const ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("square"), InOut("y")],
     entry: kernel_entry::<Add>,
-    reference: add_reference,
+    reference: Some(&add_reference),
     tolerance: None,
     faults: &[],
 };

@@ -153,7 +153,7 @@ const fn tracer(
         core_type,
         signature,
         entry,
-        reference: untouched,
+        reference: Some(&untouched),
         tolerance: None,
         faults: &[],
     }

@@ -72,7 +72,7 @@ const SQUARE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("value"), Out("square")],
     entry: kernel_entry::<Square>,
-    reference: square_reference,
+    reference: Some(&square_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift],
 };
@@ -96,7 +96,7 @@ const ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("left"), In("right"), Out("sum")],
     entry: kernel_entry::<Add>,
-    reference: add_reference,
+    reference: Some(&add_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift],
 };

@@ -10,7 +10,7 @@ thread_local! {
 }
 
 /// Calls `body`; the error is the text of its panic, of which nobody hears otherwise. Panics of other threads are told as before.
-pub(super) fn run(body: impl FnOnce()) -> Result<(), String> {
+pub(super) fn run<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = take_hook();

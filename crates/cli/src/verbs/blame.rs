@@ -54,6 +54,10 @@ pub struct BlameArgs {
     #[arg(long)]
     reference: bool,
 
+    /// Folder of the scene, instead of the one that the dump names
+    #[arg(long, value_name = "DIR")]
+    scene: Option<PathBuf>,
+
     /// List every task, those that are ok, too
     #[arg(long)]
     all: bool,
@@ -122,6 +126,14 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     })
 }
 
+/// The scenes, with that of the dump where it is a folder. References need it; against a golden it only sharpens the verdict.
+fn with_scene(args: &BlameArgs, registry: &Registry, dump: &Dump) -> Result<Registry, tensortap::Error> {
+    match tensortap::with_scene_of(registry, dump, args.scene.as_deref()) {
+        Err(_) if args.golden.is_some() && args.scene.is_none() => Ok(registry.clone()),
+        found => found,
+    }
+}
+
 /// Labels the tasks of one dump, and gives what came of it to the function that it takes.
 fn judge<T>(
     args: &BlameArgs,
@@ -131,6 +143,7 @@ fn judge<T>(
     output: Output,
     tell: impl FnOnce(Report<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    let registry = &with_scene(args, registry, dump)?;
     let opened = golden.map(open).transpose()?;
     let against = match &opened {
         Some(Golden::Dump(golden)) => Against::Golden(golden),

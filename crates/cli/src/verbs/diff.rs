@@ -59,6 +59,10 @@ pub struct DiffArgs {
     #[arg(long)]
     repeat_check: bool,
 
+    /// Folder of the scene, instead of the one that the dump names
+    #[arg(long, value_name = "DIR", requires = "scene_golden")]
+    scene: Option<PathBuf>,
+
     /// List records that pass, too
     #[arg(long)]
     all: bool,

@@ -61,6 +61,10 @@ pub struct ExtractArgs {
     /// Extract a task of which something is missing, too
     #[arg(long)]
     allow_inexact: bool,
+
+    /// Folder of the scene, instead of the one that the dump names
+    #[arg(long, value_name = "DIR")]
+    scene: Option<PathBuf>,
 }
 
 fn expectations() -> impl TypedValueParser<Value = Expect> {
@@ -78,6 +82,8 @@ pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::R
         expect: args.expect,
         redact: args.redact.then_some(args.seed),
         allow_inexact: args.allow_inexact,
+        scene_folder: args.scene.clone(),
+        open_folder: None,
         registry: registry.clone(),
         program: program().into(),
     })?;

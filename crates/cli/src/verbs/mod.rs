@@ -9,6 +9,7 @@ mod extract;
 mod faults;
 mod list;
 mod man;
+mod new_scene;
 mod repair;
 mod replay;
 mod rules;
@@ -39,6 +40,8 @@ pub enum Verb {
     Run(Box<run::RunArgs>),
     /// Run scenes as tests, on every platform and runtime, and blame what fails
     Test(Box<test::TestArgs>),
+    /// Write a scene folder that runs, with kernels in C or C++
+    NewScene(new_scene::NewSceneArgs),
     /// List the records of a dump
     List(Box<list::ListArgs>),
     /// Show one record: metadata, statistics, values, histogram
@@ -89,6 +92,7 @@ impl Verb {
             Verb::Scenes(args) => scenes::run(args, registry, output),
             Verb::Run(args) => run::run(args, registry, output),
             Verb::Test(args) => test::run(args, registry, output),
+            Verb::NewScene(args) => new_scene::run(args, output),
             Verb::List(args) => list::run(args, output),
             Verb::Show(args) => show::run(args, output),
             Verb::Stats(args) => stats::run(args, output),
@@ -114,6 +118,7 @@ impl Verb {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
             Verb::Test(_)
+            | Verb::NewScene(_)
             | Verb::List(_)
             | Verb::Show(_)
             | Verb::Stats(_)

@@ -113,6 +113,10 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub reference: bool,
 
+    /// Folder of the scene, instead of the one that the dump names
+    #[arg(long, value_name = "DIR", help_heading = CHANGING)]
+    pub scene: Option<PathBuf>,
+
     /// Platform to replay on [default: the one it was captured on]
     #[arg(long, value_name = "NAME", help_heading = DEVICE)]
     pub platform: Option<String>,
@@ -190,6 +194,7 @@ impl ReplayArgs {
         config.stall_timeout = self.failing.stall_timeout.0;
         config.max_device_failures = Some(self.max_device_failures).filter(|&most| most > 0);
         config.set_args.clone_from(&self.set_arg);
+        config.scene_folder.clone_from(&self.scene);
         config.reference = self.reference;
         config.allow_inexact = self.allow_inexact;
         config.inject_fault.clone_from(&self.failing.inject_fault);

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_SCHEDULERS;
-use tensortap::scene::Registry;
+use tensortap::scene::{Registry, Scene};
 use tensortap::{
     BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, DumpReport, GoldenVerdict, MAX_RING_SLOTS,
     Request, RunConfig, RunReport,
@@ -32,7 +32,8 @@ use crate::verbs::{any_of, has_rings, name_crashes, platform_names, runtime_name
 
 /// Runs the scene and tells what came of it.
 pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
-    let config = args.config(registry)?;
+    let mut config = args.config(registry)?;
+    open_folder(&mut config)?;
     let request = tensortap::resolve(&config)?;
     notes(args, &request).iter().for_each(|note| output.note(note));
     name_crashes(config.device_mode)?;
@@ -60,6 +61,17 @@ pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Resul
             Err(error.into())
         }
     }
+}
+
+/// A scene that no executable has is a folder.
+fn open_folder(config: &mut RunConfig) -> Result<(), tensortap::Error> {
+    let path = Path::new(&config.scene);
+    if config.registry.find(&config.scene).is_none() && tensortap::folders::is_folder(path) {
+        let executable = config.device_executable.as_deref();
+        let (registry, scene) = tensortap::with_folder(&config.registry, path, executable)?;
+        (config.registry, config.scene) = (registry, scene.name().to_owned());
+    }
+    Ok(())
 }
 
 /// The outer error is the command line's own, the inner one that of a run that did not begin.
@@ -117,7 +129,7 @@ const GRAPH: &str = "Building the graph";
     Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run or its dump failed,\n\
     130, 143, 129 interrupted by SIGINT, SIGTERM, SIGHUP")]
 pub struct RunArgs {
-    /// Scene to run; `tensortap scenes` lists them
+    /// Scene to run: a name that `tensortap scenes` lists, or a folder with scene.toml
     #[arg(value_name = "SCENE")]
     pub scene: String,
 

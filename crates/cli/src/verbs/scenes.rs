@@ -1,5 +1,7 @@
 //! `tensortap scenes`: what can be run.
 
+use std::path::Path;
+
 use clap::Args;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use tensortap::scene::{FaultKind, KernelDef, ParamKind, ParamSpec, Registry, Scene};
@@ -20,7 +22,7 @@ use crate::verbs::platform_names;
     tensortap scenes --all             those made for tests, too, such as crash_segv and hang\n  \
     tensortap scenes --json")]
 pub struct ScenesArgs {
-    /// Tell all about one scene
+    /// Tell all about one scene, by its name or its folder
     #[arg(value_name = "SCENE")]
     pub scene: Option<String>,
 
@@ -56,6 +58,10 @@ pub fn run(args: &ScenesArgs, registry: &Registry, output: Output) -> anyhow::Re
 
 /// The same error as `run` gives for a name nobody knows.
 fn find(name: &str, registry: &Registry) -> Result<&'static dyn Scene, Error> {
+    let path = Path::new(name);
+    if registry.find(name).is_none() && tensortap::folders::is_folder(path) {
+        return tensortap::open_folder(path, None).map(|scene| scene as &'static dyn Scene);
+    }
     let config = RunConfig { registry: registry.clone(), ..RunConfig::new(name) };
     tensortap::resolve(&config).map(|request| request.scene)
 }

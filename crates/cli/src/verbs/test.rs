@@ -10,8 +10,9 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
+use tensortap::folders::is_folder;
 use tensortap::format::{choose_dir, timestamp};
-use tensortap::scene::Registry;
+use tensortap::scene::{Registry, Scene};
 use tensortap::suite::{HeldAgainst, SuiteConfig, TrialReport, run_suite, trials};
 use tensortap::{DEFAULT_PLATFORM, DumpConfig, DumpLevel, RunConfig};
 use tensortap_query::OUTPUTS;
@@ -21,7 +22,7 @@ use tensortap_query::words::short_task;
 
 use crate::device_args::{DeviceArgs, FailingArgs};
 use crate::dump_arg::quoted;
-use crate::error::{Exit, Interrupted};
+use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{CLOSING_GRACE, Interrupt};
 use crate::output::{self, Output};
 use crate::parse::whole;
@@ -39,8 +40,8 @@ use crate::verbs::run::{parse_level, parse_param};
     A trial that fails is run again with a dump, and the dump is blamed: the summary names the task at which it began.\n\n\
     Exit status: 0 every trial passed, 1 some trial did not, 2 bad usage, 130, 143, 129 interrupted")]
 pub struct TestArgs {
-    /// Scenes to test; every one that `tensortap scenes` lists when none is named
-    #[arg(value_name = "SCENE")]
+    /// Scenes to test, scene folders, or folders of those; every scene that `tensortap scenes` lists when none is named
+    #[arg(value_name = "SCENE or FOLDER")]
     scenes: Vec<String>,
 
     /// Only cases of this name; may be given several times
@@ -134,7 +135,8 @@ fn create(path: &Path) -> anyhow::Result<(&Path, File)> {
 impl TestArgs {
     fn config(&self, registry: &Registry) -> anyhow::Result<SuiteConfig> {
         let mut run = RunConfig::new("");
-        run.registry = registry.clone();
+        let (registry, scenes) = with_folders(registry, &self.scenes)?;
+        run.registry = registry;
         run.params.clone_from(&self.params);
         run.blocks = self.device.blocks;
         run.device_mode = self.device.device_mode;
@@ -143,7 +145,7 @@ impl TestArgs {
         run.inject_fault.clone_from(&self.failing.inject_fault);
         run.warn = Some(Arc::new(output::warning));
         let mut config = SuiteConfig::new(run, &self.folder()?);
-        config.scenes.clone_from(&self.scenes);
+        config.scenes = scenes;
         config.cases.clone_from(&self.cases);
         config.platforms.clone_from(&self.platforms);
         config.runtimes.clone_from(&self.runtimes);
@@ -186,7 +188,8 @@ impl TestArgs {
     /// The command that runs the trial alone.
     fn again(&self, report: &TrialReport) -> String {
         let trial = &report.trial;
-        let mut words = vec![format!("{} run {}", program(), quoted(Path::new(trial.scene.name())))];
+        let scene = trial.scene.folder().unwrap_or(Path::new(trial.scene.name()));
+        let mut words = vec![format!("{} run {}", program(), quoted(scene))];
         let params = trial.case.params.iter().chain(&self.params);
         words.extend(params.map(|(key, value)| format!("--param {key}={}", quoted(Path::new(value)))));
         if trial.platform != DEFAULT_PLATFORM {
@@ -197,6 +200,45 @@ impl TestArgs {
         words.extend(fault.map(|(kernel, kind)| format!("--inject-fault {kernel}={}", kind.name())));
         words.join(" ")
     }
+}
+
+/// The scenes that are named: what is no scene of the registry is a folder with one, or with several folders that are scenes.
+fn with_folders(registry: &Registry, named: &[String]) -> anyhow::Result<(Registry, Vec<String>)> {
+    let (mut registry, mut names) = (registry.clone(), Vec::new());
+    for name in named {
+        let path = Path::new(name);
+        let folders = match registry.find(name) {
+            None if is_folder(path) => vec![path.to_owned()],
+            None => folders_in(path),
+            Some(_) => Vec::new(),
+        };
+        if folders.is_empty() {
+            names.push(name.clone());
+        }
+        for folder in folders {
+            let (with, scene) = tensortap::with_folder(&registry, &folder, None)?;
+            if names.iter().any(|known| known == scene.name()) {
+                let message = format!("{} is the second scene called `{}`", folder.display(), scene.name());
+                return Err(UsageError {
+                    message,
+                    hint: "rename one of them, or test them one after the other".into(),
+                }
+                .into());
+            }
+            registry = with;
+            names.push(scene.name().to_owned());
+        }
+    }
+    Ok((registry, names))
+}
+
+/// Scene folders right below a folder, by name.
+fn folders_in(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| is_folder(path)).collect();
+    folders.sort();
+    folders
 }
 
 /// The task that a run ended with.

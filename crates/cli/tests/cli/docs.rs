@@ -53,15 +53,23 @@ fn every_command_in_the_documentation_does_what_it_says() {
         let text = std::fs::read_to_string(&page).expect("readable");
         for block in blocks(&text) {
             count += block.len();
-            keep(&page, &block);
+            keep(&page, &block, |_| {});
         }
     }
     assert!(count >= 25, "only {count} commands were found");
 }
 
+/// Runs the commands of one page; each block finds what `prepare` puts into its folder.
+pub fn run_page(page: &str, prepare: impl Fn(&Path)) {
+    for block in blocks(page) {
+        keep(Path::new("README.md"), &block, &prepare);
+    }
+}
+
 /// Runs the commands of a block, one after the other, in a folder of their own: what one leaves, the next finds.
-fn keep(page: &Path, block: &[Promise]) {
+fn keep(page: &Path, block: &[Promise], prepare: impl Fn(&Path)) {
     let folder = tempfile::tempdir().expect("a folder");
+    prepare(folder.path());
     for Promise { words, exit } in block {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let output = command(&words).current_dir(folder.path()).output().expect("it starts");

@@ -14,6 +14,7 @@ fn every_verb_has_help_with_an_example() {
     for verb in [
         "scenes",
         "run",
+        "new-scene",
         "list",
         "show",
         "stats",

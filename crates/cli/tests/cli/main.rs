@@ -16,6 +16,9 @@ mod dump_run;
 mod dumps;
 mod export;
 mod failing;
+mod folder_faults;
+mod folder_mistakes;
+mod folders;
 mod golden_dtype;
 mod gone;
 mod help;
@@ -58,6 +61,7 @@ fn command(args: &[&str]) -> Command {
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(variable);
     }
+    command.env("TENSORTAP_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
     command.args(args).stdin(Stdio::null());
     command
 }

@@ -66,7 +66,7 @@ const ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[InOut("value"), Scalar("addend")],
     entry: kernel_entry::<Add>,
-    reference: add_reference,
+    reference: Some(&add_reference),
     tolerance: None,
     faults: &[],
 };

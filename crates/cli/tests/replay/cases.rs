@@ -18,6 +18,8 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
         expect: Expect::Captured,
         redact: None,
         allow_inexact: false,
+        scene_folder: None,
+        open_folder: None,
         registry: tensortap_cli::scenes(),
         program: "tensortap".into(),
     }

@@ -14,6 +14,7 @@ use crate::{
     Confinement, DeviceMode, DeviceProgram, PlatformError, confine,
     environment::{DEVICE_VARIABLE, forget_started_as_device, started_as_device},
     error::os,
+    file,
     link_page::Bell,
     signal,
     wire::{self, HELLO_FILES, Message, PROTOCOL_VERSION, Received},
@@ -51,7 +52,7 @@ pub fn become_device_if_asked(program: &dyn DeviceProgram) {
         return;
     }
     match prepare() {
-        Ok((link, confined)) => serve(&link, program, confined),
+        Ok(Prepared { link, confined, given }) => serve(&link, program, confined, &given),
         Err(error) => {
             eprintln!("tensortap device: {error}");
             signal::exit_now(EXIT_NOT_A_DEVICE)
@@ -59,8 +60,19 @@ pub fn become_device_if_asked(program: &dyn DeviceProgram) {
     }
 }
 
-fn serve(link: &DeviceLink, program: &dyn DeviceProgram, confined: bool) -> ! {
+/// What a device process has when it begins.
+struct Prepared {
+    link: DeviceLink,
+    confined: bool,
+    given: Vec<u8>,
+}
+
+fn serve(link: &DeviceLink, program: &dyn DeviceProgram, confined: bool, given: &[u8]) -> ! {
     let run = || -> Result<(), PlatformError> {
+        if !given.is_empty() {
+            program.prepare(given).map_err(|reason| PlatformError::NotPrepared { reason })?;
+            signal::record_exits();
+        }
         // All that the device needs is open by now, and every other thread is started by this one.
         let given_up = if confined { confine::confine() } else { Confinement::NONE };
         let (launches, _) =
@@ -80,12 +92,13 @@ fn serve(link: &DeviceLink, program: &dyn DeviceProgram, confined: bool) -> ! {
     }
 }
 
-fn prepare() -> Result<(DeviceLink, bool), PlatformError> {
+fn prepare() -> Result<Prepared, PlatformError> {
     let socket = take_socket()?;
     forget_started_as_device();
     settle_process();
     let (memory, confined, files) = receive_hello(&socket)?;
-    let [file, to_host, from_host] = files;
+    let [file, to_host, from_host, given] = files;
+    let given = file::read_bytes(given)?;
     let reply_to = socket.try_clone().map_err(os("duplicating the socket to the host"))?;
     let parts = LinkParts {
         mode: DeviceMode::Process,
@@ -97,7 +110,7 @@ fn prepare() -> Result<(DeviceLink, bool), PlatformError> {
         lease: None,
     };
     let link = DeviceLink::new(parts).inspect_err(|error| refuse(&reply_to, &error.to_string()))?;
-    Ok((link, confined))
+    Ok(Prepared { link, confined, given })
 }
 
 /// Moves the socket away from standard input, where the device program might read it.

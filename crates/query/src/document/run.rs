@@ -159,6 +159,7 @@ fn kind_name(failure: &RunFailure) -> &'static str {
         Some(FailureKind::RingDeadlock) => "ring_deadlock",
         Some(FailureKind::GraphDeadlock) => "graph_deadlock",
         Some(FailureKind::Launch) => "launch",
+        Some(FailureKind::Exit) => "exit",
         None => "device_died",
     }
 }

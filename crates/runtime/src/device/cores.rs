@@ -2,7 +2,7 @@
 
 use tensortap_abi::{FailureKind, KernelEntry, NO_KERNEL, PayloadLayout, SLOTS_PER_TASK, TaskId};
 use tensortap_platform::AltStack;
-use tensortap_scene::{FaultKind, KernelDef, run_kernel};
+use tensortap_scene::{FaultKind, KernelArg, KernelDef, Scene, run_damaged, run_kernel};
 use tensortap_sync::mailbox::{Poster, Receiver};
 
 use super::call::SpecialCall;
@@ -54,22 +54,28 @@ pub struct KernelTable {
     kernels: &'static [KernelDef],
     entries: Vec<Option<KernelEntry>>,
     fault: Option<(u32, FaultKind)>,
+    /// Arguments of the damaged kernel, if it is one that must be damaged from outside.
+    damaged_from_outside: Option<&'static [KernelArg]>,
     special: Option<SpecialCall>,
 }
 
 impl KernelTable {
     /// The kernels of a scene; `fault` damages one of them, `special` is what a replay wants of each call.
     pub fn new(
-        kernels: &'static [KernelDef],
+        scene: &dyn Scene,
         fault: Option<(u32, FaultKind)>,
         special: Option<SpecialCall>,
     ) -> KernelTable {
+        let kernels = scene.kernels();
         let len = kernels.iter().map(|k| k.func_id as usize + 1).max().unwrap_or(0);
         let mut entries = vec![None; len];
         for kernel in kernels {
             entries[kernel.func_id as usize] = Some(kernel.entry);
         }
-        KernelTable { kernels, entries, fault, special }
+        let damaged = kernels.iter().find(|k| fault.is_some_and(|(func_id, _)| func_id == k.func_id));
+        let from_outside = damaged.filter(|kernel| scene.library(kernel.func_id).is_some());
+        let damaged_from_outside = from_outside.map(|kernel| kernel.signature);
+        KernelTable { kernels, entries, fault, damaged_from_outside, special }
     }
 
     fn find(&self, func_id: u32) -> Option<(KernelEntry, Option<FaultKind>)> {
@@ -118,7 +124,12 @@ fn execute(kernels: &KernelTable, core: u32, view: &CoreView<'_>) -> Result<(), 
         kernels.find(func_id).ok_or_else(|| failure(format!("no kernel has func_id {func_id}")))?;
     // SAFETY: the scheduler built `args` for this kernel from a payload whose views were checked to lie in their
     // buffers; dependencies keep other tasks off the bytes it uses.
-    let run = || unsafe { run_kernel(entry, view.args(), fault) };
+    let run = || unsafe {
+        match (fault, kernels.damaged_from_outside) {
+            (Some(fault), Some(signature)) => run_damaged(entry, view.args(), signature, fault),
+            _ => run_kernel(entry, view.args(), fault),
+        }
+    };
     match &kernels.special {
         None => run(),
         Some(call) => call.around(entry, view, run),

@@ -79,7 +79,8 @@ fn record(signal: i32, fault_addr: u64) {
     head.failure_core(0).set(core);
     head.failure_task(0).set(task);
     head.failure_func_id(0).set(func_id);
-    head.failure(0).publish(FailureKind::Signal as u32);
+    let kind = if signal == 0 { FailureKind::Exit } else { FailureKind::Signal };
+    head.failure(0).publish(kind as u32);
 }
 
 /// In thread mode a kernel that crashes takes its host along. After this call the process names task, kernel, core and

@@ -1,5 +1,6 @@
 //! One launch: from the launch arguments to threads and back.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,19 +28,28 @@ use crate::runtimes::{self, BuildMode, DeviceBuilder, DeviceSetup, GraphObserver
 /// The program a device runs: task graphs of the scenes it knows.
 pub struct GraphProgram {
     registry: Registry,
+    /// Scenes whose libraries were loaded into this process, found before those of the registry.
+    loaded: Mutex<Registry>,
 }
 
 impl GraphProgram {
     /// A device program that knows these scenes.
     pub fn new(registry: Registry) -> GraphProgram {
-        GraphProgram { registry }
+        GraphProgram { registry, loaded: Mutex::default() }
     }
 }
 
 impl DeviceProgram for GraphProgram {
+    fn prepare(&self, given: &[u8]) -> Result<(), String> {
+        let loaded = self.registry.load_plans(given)?;
+        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = loaded;
+        Ok(())
+    }
+
     fn run(&self, link: &DeviceLink, args: DeviceAddr) {
         let memory = link.memory();
-        match Launch::read(&self.registry, &memory, args) {
+        let registry = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone().and(&self.registry);
+        match Launch::read(&registry, &memory, args) {
             Ok(launch) => launch.execute(link),
             Err(refusal) => refusal.report(&memory),
         }
@@ -120,11 +130,8 @@ impl<'m> Launch<'m> {
         let runtime = runtimes::find(&runtime_name).ok_or(format!("no runtime `{runtime_name}`"))?;
         check_kernels(memory, &args, scene)?;
         let fault = FaultKind::from_tag(args.fault_kind).filter(|_| args.fault_func_id != NO_KERNEL);
-        let kernels = KernelTable::new(
-            scene.kernels(),
-            fault.map(|kind| (args.fault_func_id, kind)),
-            SpecialCall::of(&args),
-        );
+        let kernels =
+            KernelTable::new(scene, fault.map(|kind| (args.fault_func_id, kind)), SpecialCall::of(&args));
         let race = (fault == Some(FaultKind::Race)).then_some(args.fault_func_id);
         // The enable word alone says whether there is a dump.
         let is_dumped = args.dump_enable & (DUMP_TENSORS | DUMP_ARGS) != 0;

@@ -165,6 +165,11 @@ impl fmt::Display for RunFailure {
                     .filter(|&a| a != 0)
                     .map_or(Ok(()), |address| write!(f, ", at address {address:#x}"))
             }
+            Some(FailureKind::Exit) => {
+                write!(f, "exit in {whereabouts}: it ended the device instead of returning")?;
+                let code = self.death.and_then(|death| death.code);
+                code.map_or(Ok(()), |code| write!(f, ", with code {code}"))
+            }
             Some(FailureKind::Panic) => write!(f, "panic in {whereabouts}: {message}"),
             Some(FailureKind::Stall) if self.core.is_none() => write!(f, "the run hangs: {message}"),
             Some(FailureKind::Stall) => write!(f, "hang in {whereabouts}: {message}"),

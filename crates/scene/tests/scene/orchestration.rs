@@ -19,7 +19,7 @@ const fn kernel(func_id: u32, name: &'static str, core_type: CoreType) -> Kernel
         core_type,
         signature: &[],
         entry: kernel_entry::<Nothing>,
-        reference: |_| {},
+        reference: None,
         tolerance: None,
         faults: &[],
     }

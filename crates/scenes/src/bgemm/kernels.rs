@@ -12,7 +12,7 @@ pub(super) const GEMM_TILE: KernelDef = KernelDef {
     core_type: CoreType::Aic,
     signature: &[In("a"), In("b"), Out("product")],
     entry: kernel_entry::<GemmTile>,
-    reference: gemm_tile_reference,
+    reference: Some(&gemm_tile_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -23,7 +23,7 @@ pub(super) const TILE_ADD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("product"), InOut("c"), Scalar("first")],
     entry: kernel_entry::<TileAdd>,
-    reference: tile_add_reference,
+    reference: Some(&tile_add_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };

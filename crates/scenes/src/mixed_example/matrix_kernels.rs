@@ -25,7 +25,7 @@ pub(super) const PROJECT: KernelDef = KernelDef {
         Scalar("round"),
     ],
     entry: kernel_entry::<Project>,
-    reference: project_reference,
+    reference: Some(&project_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -36,7 +36,7 @@ pub(super) const TURN: KernelDef = KernelDef {
     core_type: CoreType::Aic,
     signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
     entry: kernel_entry::<Turn>,
-    reference: turn_reference,
+    reference: Some(&turn_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };

@@ -22,7 +22,7 @@ pub(super) const BEND: KernelDef = KernelDef {
         Scalar("round"),
     ],
     entry: kernel_entry::<Bend>,
-    reference: bend_reference,
+    reference: Some(&bend_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -41,7 +41,7 @@ pub(super) const TALLY: KernelDef = KernelDef {
         Scalar("round"),
     ],
     entry: kernel_entry::<Tally>,
-    reference: tally_reference,
+    reference: Some(&tally_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Shift, Overflow, Race],
 };
@@ -52,7 +52,7 @@ pub(super) const BLEND: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("projected"), In("bent"), Out("half")],
     entry: kernel_entry::<Blend>,
-    reference: blend_reference,
+    reference: Some(&blend_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -63,7 +63,7 @@ pub(super) const FOLD: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
     entry: kernel_entry::<Fold>,
-    reference: fold_reference,
+    reference: Some(&fold_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -74,7 +74,7 @@ pub(super) const STEP: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
     entry: kernel_entry::<Step>,
-    reference: step_reference,
+    reference: Some(&step_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Shift, Overflow, Race],
 };
@@ -85,7 +85,7 @@ pub(super) const JOIN: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("turned"), In("folded"), Out("joined")],
     entry: kernel_entry::<Join>,
-    reference: join_reference,
+    reference: Some(&join_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };
@@ -97,7 +97,7 @@ pub(super) const SETTLE: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("joined"), In("stepped"), InOut("state"), Out("counts")],
     entry: kernel_entry::<Settle>,
-    reference: settle_reference,
+    reference: Some(&settle_reference),
     tolerance: None,
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
 };

@@ -15,7 +15,7 @@ pub(super) static QK: KernelDef = KernelDef {
     core_type: CoreType::Aic,
     signature: &[In("q"), In("k"), Out("scores"), Scalar("scale")],
     entry: kernel_entry::<Qk>,
-    reference: reference::qk,
+    reference: Some(&reference::qk),
     tolerance: LONG_SUM,
     faults: &FaultKind::ALL,
 };
@@ -26,7 +26,7 @@ pub(super) static SOFTMAX: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[In("scores"), Out("p"), Out("m"), Out("l"), Scalar("valid")],
     entry: kernel_entry::<Softmax>,
-    reference: reference::softmax,
+    reference: Some(&reference::softmax),
     tolerance: None,
     faults: &FaultKind::ALL,
 };
@@ -37,7 +37,7 @@ pub(super) static PV: KernelDef = KernelDef {
     core_type: CoreType::Aic,
     signature: &[In("p"), In("v"), Out("partial")],
     entry: kernel_entry::<Pv>,
-    reference: reference::pv,
+    reference: Some(&reference::pv),
     tolerance: LONG_SUM,
     faults: &FaultKind::ALL,
 };
@@ -58,7 +58,7 @@ pub(super) static ONLINE_UPDATE: KernelDef = KernelDef {
         Scalar("is_last"),
     ],
     entry: kernel_entry::<OnlineUpdate>,
-    reference: reference::online_update,
+    reference: Some(&reference::online_update),
     tolerance: None,
     faults: &FaultKind::ALL,
 };

@@ -46,7 +46,7 @@ pub(super) const WRITE_FLOATS: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: writes!("f64", "f32", "f16", "bf16"),
     entry: kernel_entry::<WriteFloats>,
-    reference: write_reference,
+    reference: Some(&write_reference),
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Nan, Overflow],
 };
@@ -57,7 +57,7 @@ pub(super) const WRITE_SIGNED: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: writes!("i64", "i32", "i16", "i8"),
     entry: kernel_entry::<WriteSigned>,
-    reference: write_reference,
+    reference: Some(&write_reference),
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Overflow, Race],
 };
@@ -68,7 +68,7 @@ pub(super) const WRITE_UNSIGNED: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: writes!("u64", "u32", "u16", "u8", "bool"),
     entry: kernel_entry::<WriteUnsigned>,
-    reference: write_reference,
+    reference: Some(&write_reference),
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Overflow],
 };
@@ -79,7 +79,7 @@ pub(super) const SPLIT_WORDS: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: WORDS,
     entry: kernel_entry::<SplitWords>,
-    reference: split_words_reference,
+    reference: Some(&split_words_reference),
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Overflow],
 };
@@ -110,7 +110,7 @@ pub(super) const WEIGH: KernelDef = KernelDef {
         Scalar("i4"),
     ],
     entry: kernel_entry::<Weigh>,
-    reference: weigh_reference,
+    reference: Some(&weigh_reference),
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Nan, Shift, Overflow],
 };
@@ -121,7 +121,7 @@ pub(super) const WRITE_SMALL: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: writes!("e4m3", "e5m2", "e2m1", "i4"),
     entry: kernel_entry::<WriteSmall>,
-    reference: write_reference,
+    reference: Some(&write_reference),
     tolerance: Some(Tolerance::EXACT),
     faults: &[Sign, Last, Stale, Nan, Overflow],
 };

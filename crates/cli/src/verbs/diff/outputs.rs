@@ -55,6 +55,7 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
         }
         .into());
     }
+    let registry = &tensortap::with_scene_of(registry, &dump, args.scene.as_deref())?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
     let options = args.options(&dump, &show)?;

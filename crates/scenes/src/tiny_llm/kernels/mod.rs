@@ -44,9 +44,18 @@ const fn kernel(
     core_type: CoreType,
     signature: &'static [KernelArg],
     entry: KernelEntry,
-    reference: Reference,
+    reference: &'static dyn Reference,
 ) -> KernelDef {
-    KernelDef { func_id, name, core_type, signature, entry, reference, tolerance: None, faults: EVERY_FAULT }
+    KernelDef {
+        func_id,
+        name,
+        core_type,
+        signature,
+        entry,
+        reference: Some(reference),
+        tolerance: None,
+        faults: EVERY_FAULT,
+    }
 }
 
 const fn on_aiv(
@@ -54,7 +63,7 @@ const fn on_aiv(
     name: &'static str,
     signature: &'static [KernelArg],
     entry: KernelEntry,
-    reference: Reference,
+    reference: &'static dyn Reference,
 ) -> KernelDef {
     kernel(func_id, name, CoreType::Aiv, signature, entry, reference)
 }
@@ -64,7 +73,7 @@ const fn on_aic(
     name: &'static str,
     signature: &'static [KernelArg],
     entry: KernelEntry,
-    reference: Reference,
+    reference: &'static dyn Reference,
 ) -> KernelDef {
     let kernel = kernel(func_id, name, CoreType::Aic, signature, entry, reference);
     KernelDef { tolerance: LONG_SUM, ..kernel }
@@ -79,7 +88,7 @@ pub(super) static EMBED: KernelDef = on_aiv(
     "embed",
     &[In("token"), In("embedding"), Out("x")],
     kernel_entry::<vector::Embed>,
-    reference::embed,
+    &reference::embed,
 );
 
 pub(super) static RMS_NORM: KernelDef = on_aiv(
@@ -87,7 +96,7 @@ pub(super) static RMS_NORM: KernelDef = on_aiv(
     "rms_norm",
     &[In("x"), In("gain"), Out("normed"), Scalar("epsilon")],
     kernel_entry::<vector::RmsNorm>,
-    reference::rms_norm,
+    &reference::rms_norm,
 );
 
 pub(super) static PROJECT_BF16: KernelDef = with_faults(
@@ -96,7 +105,7 @@ pub(super) static PROJECT_BF16: KernelDef = with_faults(
         "project_bf16",
         &[In("x"), In("weight"), Out("y")],
         kernel_entry::<matrix::ProjectBf16>,
-        reference::project,
+        &reference::project,
     ),
     EVERY_FAULT_BUT_RACE,
 );
@@ -106,7 +115,7 @@ pub(super) static PROJECT_F16: KernelDef = on_aic(
     "project_f16",
     &[In("x"), In("weight"), Out("y")],
     kernel_entry::<matrix::ProjectF16>,
-    reference::project,
+    &reference::project,
 );
 
 pub(super) static PROJECT_I8: KernelDef = on_aic(
@@ -114,7 +123,7 @@ pub(super) static PROJECT_I8: KernelDef = on_aic(
     "project_i8",
     &[In("x"), In("weight"), In("scale"), Out("y")],
     kernel_entry::<matrix::ProjectI8>,
-    reference::project_scaled,
+    &reference::project_scaled,
 );
 
 pub(super) static ROPE: KernelDef = with_faults(
@@ -123,7 +132,7 @@ pub(super) static ROPE: KernelDef = with_faults(
         "rope",
         &[InOut("q"), Scalar("position"), Scalar("base")],
         kernel_entry::<attention::Rope>,
-        reference::rope,
+        &reference::rope,
     ),
     EVERY_FAULT_BUT_RACE,
 );
@@ -134,7 +143,7 @@ pub(super) static APPEND_KV: KernelDef = with_faults(
         "append_kv",
         &[In("k"), In("v"), Out("k_cache"), Out("v_cache"), Scalar("position"), Scalar("base")],
         kernel_entry::<attention::AppendKv>,
-        reference::append_kv,
+        &reference::append_kv,
     ),
     EVERY_FAULT_BUT_RACE,
 );
@@ -145,7 +154,7 @@ pub(super) static ATTENTION_SCORES: KernelDef = with_faults(
         "attention_scores",
         &[In("q"), In("k"), Out("scores")],
         kernel_entry::<attention::AttentionScores>,
-        reference::attention_scores,
+        &reference::attention_scores,
     ),
     EVERY_FAULT_BUT_RACE,
 );
@@ -155,7 +164,7 @@ pub(super) static SOFTMAX: KernelDef = on_aiv(
     "softmax",
     &[In("scores"), Out("weights")],
     kernel_entry::<attention::Softmax>,
-    reference::softmax,
+    &reference::softmax,
 );
 
 pub(super) static ATTENTION_VALUES: KernelDef = on_aic(
@@ -163,7 +172,7 @@ pub(super) static ATTENTION_VALUES: KernelDef = on_aic(
     "attention_values",
     &[In("weights"), In("v"), Out("context")],
     kernel_entry::<attention::AttentionValues>,
-    reference::attention_values,
+    &reference::attention_values,
 );
 
 pub(super) static ADD_RESIDUAL: KernelDef = on_aiv(
@@ -171,7 +180,7 @@ pub(super) static ADD_RESIDUAL: KernelDef = on_aiv(
     "add_residual",
     &[InOut("x"), In("delta")],
     kernel_entry::<vector::AddResidual>,
-    reference::add_residual,
+    &reference::add_residual,
 );
 
 pub(super) static SWIGLU: KernelDef = on_aiv(
@@ -179,11 +188,11 @@ pub(super) static SWIGLU: KernelDef = on_aiv(
     "swiglu",
     &[In("gate"), In("up"), Out("activated")],
     kernel_entry::<vector::Swiglu>,
-    reference::swiglu,
+    &reference::swiglu,
 );
 
 pub(super) static ARGMAX: KernelDef = with_faults(
-    on_aiv(12, "argmax", &[In("logits"), Out("token")], kernel_entry::<vector::Argmax>, reference::argmax),
+    on_aiv(12, "argmax", &[In("logits"), Out("token")], kernel_entry::<vector::Argmax>, &reference::argmax),
     INTEGER_FAULTS,
 );
 

@@ -24,7 +24,7 @@ static KERNEL: KernelDef = KernelDef {
     core_type: CoreType::Aiv,
     signature: &[],
     entry: kernel_entry::<Nothing>,
-    reference: |_| {},
+    reference: None,
     tolerance: None,
     faults: &[],
 };

@@ -1,0 +1,142 @@
+//! Kernels of folders that go wrong: on purpose, and as kernels do.
+
+use serde_json::Value;
+use tensortap::scene::FaultKind;
+
+use crate::folders::{HALVE, WEIGH, Workshop, halves, has_compilers};
+
+/// Kernels of tasks that a blame calls wrong here.
+fn wrong_here(said: &Value) -> Vec<String> {
+    let tasks = said["tasks"].as_array().expect("tasks").iter();
+    let wrong = tasks.filter(|task| task["label"] == "wrong_here");
+    wrong.map(|task| task["kernels"][0].as_str().expect("a kernel").to_owned()).collect()
+}
+
+#[test]
+fn every_fault_shows_without_help_from_the_kernel_and_is_blamed() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "good"]).code, Some(0));
+    for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Race) {
+        let fault = format!("weigh={kind}");
+        let out = format!("bad-{kind}");
+        let run = shop.call(&["run", "halves", "--inject-fault", &fault, "--dump-tensor", "--out", &out]);
+        assert_eq!(run.code, Some(1), "{kind}: {run:?}");
+        for against in [&["--golden", "good"][..], &["--reference"]] {
+            let (code, said) = shop.json(&[&["blame", &out][..], against].concat());
+            assert_eq!(
+                (code, wrong_here(&said)),
+                (Some(1), vec!["weigh".to_owned()]),
+                "{kind} {against:?}: {said}"
+            );
+        }
+        // Without the fault the task does what it should; with it, what was captured, unless that is what was there before.
+        assert_eq!(shop.call(&["replay", &out, "--task", "weigh"]).code, Some(1), "{kind}");
+        let again = shop.call(&["replay", &out, "--task", "weigh", "--inject-fault", &fault]);
+        let expected = i32::from(kind == FaultKind::Stale);
+        assert_eq!(again.code, Some(expected), "{kind}: {again:?}");
+    }
+    // A kernel without a reference is unknown by it, never wrong.
+    let (code, said) = shop.json(&["blame", "good", "--reference"]);
+    let halve = said["tasks"].as_array().expect("tasks").iter().find(|t| t["kernels"][0] == "halve").cloned();
+    let halve = halve.expect("its task");
+    assert_eq!((code, &halve["label"]), (Some(1), &"unknown".into()), "{said}");
+    assert!(halve["reason"].as_str().is_some_and(|why| why.contains("halve has no reference")), "{halve}");
+}
+
+/// What is done in place of the halving, and what must be said of it.
+const MISBEHAVING: &[(&str, &str, &[&str])] = &[
+    ("std::exit(7);", "", &["exit in kernel `halve`", "code 7"]),
+    (
+        "throw std::runtime_error(\"no halves today\");",
+        "",
+        &["kernel `halve`", "std::runtime_error: no halves today"],
+    ),
+    ("throw 3;", "", &["kernel `halve`", "no std::exception"]),
+    ("std::abort();", "", &["crash in kernel `halve`", "SIGABRT"]),
+    (
+        "volatile int depth = deep(1); (void)depth;",
+        "static int deep(int n) { volatile char room[4096]; room[0] = (char)n; return deep(n + 1) + room[0]; }\n",
+        &["crash in kernel `halve`", "SIGSEGV"],
+    ),
+    ("for (volatile int i = 0;; i = i + 1) {}", "", &["hang in kernel `halve`"]),
+    ("args.in<double>(0);", "", &["kernel `halve`", "std::invalid_argument: argument 0 has another dtype"]),
+];
+
+#[test]
+fn a_kernel_that_does_not_return_is_contained_and_named() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    for (body, before, expected) in MISBEHAVING {
+        let source = HALVE.replace("TT_KERNEL", &format!("#include <cstdlib>\n{before}TT_KERNEL"));
+        shop.write("halves/halve.cpp", &source.replace("    auto sum", &format!("    {body}\n    auto sum")));
+        let said = shop.call(&["run", "halves", "--stall-timeout", "1", "--dump-tensor"]);
+        assert_eq!(said.code, Some(3), "{body}: {said:?}");
+        for part in *expected {
+            assert!(said.stderr.contains(part), "{body}: no `{part}` in {}", said.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_golden_or_a_reference_that_crashes_is_said_and_harms_nobody() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let crash = "*(volatile int *)0 = 1;";
+    let crashing =
+        WEIGH.replace("void golden(uint64_t *args)\n{", &format!("void golden(uint64_t *args)\n{{ {crash}"));
+    shop.write("halves/weigh.c", &crashing);
+    let said = shop.call(&["run", "halves", "--dump-tensor", "--out", "dump"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.stdout.contains("the golden function failed: it crashed") && said.stdout.contains("SIGSEGV"),
+        "{said:?}"
+    );
+    let exiting = WEIGH.replace(
+        "void weigh_reference(uint64_t *args)\n{",
+        "#include <stdlib.h>\nvoid weigh_reference(uint64_t *args)\n{ exit(3);",
+    );
+    shop.write("halves/weigh.c", &exiting);
+    let (code, said) = shop.json(&["blame", "dump", "--reference"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.to_string().contains("it called exit, with code 3"), "{said}");
+}
+
+#[test]
+fn replay_says_when_the_kernel_is_another_build_and_finds_a_folder_that_moved() {
+    if !has_compilers() {
+        return;
+    }
+    let shop: Workshop = halves();
+    assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "dump"]).code, Some(0));
+    let same = shop.call(&["replay", "dump", "--all"]);
+    assert!(same.code == Some(0) && !same.stderr.contains("not the one that was captured"), "{same:?}");
+    shop.write("halves/halve.cpp", &HALVE.replace("sum[i] / 2", "sum[i] * 0.25f * 2"));
+    let other = shop.call(&["replay", "dump", "--all"]);
+    assert!(
+        other.code == Some(0) && other.stderr.contains("the code is not the one that was captured: `halve`"),
+        "{other:?}"
+    );
+    shop.write("halves/halve.cpp", &HALVE.replace("sum[i] / 2", "sum[i] / 3"));
+    let wrong = shop.call(&["replay", "dump", "--task", "halve"]);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    shop.write("halves/halve.cpp", HALVE);
+    let case = shop.call(&["extract", "dump", "--task", "weigh", "--out", "case"]);
+    assert_eq!(case.code, Some(0), "{case:?}");
+    assert_eq!(shop.call(&["replay", "case"]).code, Some(0));
+    std::fs::rename(shop.path("halves"), shop.path("moved")).expect("renamed");
+    let lost = shop.call(&["replay", "dump", "--all"]);
+    assert!(
+        lost.code == Some(2) && lost.stderr.contains("--scene DIR says where the folder is now"),
+        "{lost:?}"
+    );
+    assert_eq!(shop.call(&["replay", "dump", "--all", "--scene", "moved"]).code, Some(0));
+    assert_eq!(shop.call(&["blame", "dump", "--reference", "--scene", "moved"]).code, Some(1));
+    assert_eq!(shop.call(&["diff", "dump", "--scene-golden", "--scene", "moved"]).code, Some(0));
+}

@@ -1,0 +1,102 @@
+//! Loads libraries into this process and finds functions in them. Only devices and workers do.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tensortap_abi::KernelEntry;
+
+use crate::bridge::OrchestrationEntry;
+use crate::library::ABI_VERSION;
+use crate::plan::PlannedLibrary;
+
+/// A library that stays loaded: kernels may run until the process ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded {
+    handle: *mut c_void,
+}
+
+// SAFETY: a handle names a library of the whole process; the calls made with it are allowed from every thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
+
+/// `tt_host` of the header.
+#[repr(C)]
+struct HostTable {
+    abi_version: u32,
+    bytes: u32,
+    fail: extern "C" fn(*const c_char),
+    log: extern "C" fn(u32, *const c_char),
+}
+const _: () = assert!(size_of::<HostTable>() == 24);
+
+static HOST: HostTable = HostTable { abi_version: ABI_VERSION, bytes: 24, fail, log };
+
+extern "C" fn fail(text: *const c_char) {
+    tensortap_scene::note_failure(&text_at(text).unwrap_or_else(|| "failed without a reason".into()));
+}
+
+extern "C" fn log(_level: u32, text: *const c_char) {
+    eprintln!("{}", text_at(text).unwrap_or_default());
+}
+
+/// Text that C code passes; `None` for a null pointer.
+pub(crate) fn text_at(text: *const c_char) -> Option<String> {
+    // SAFETY: the header says that texts end with a zero, and they are valid during the call.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+impl Loaded {
+    /// Loads a library, if it is the build that was planned.
+    pub fn open(library: &PlannedLibrary) -> Result<Loaded, String> {
+        let named = |why: String| format!("{}: {why}", library.path.display());
+        let now = crate::build_id(&library.path).map_err(|error| named(error.to_string()))?;
+        if now != library.build_id {
+            return Err(named("it was built again since the run began; start again".into()));
+        }
+        let path =
+            CString::new(library.path.as_os_str().as_bytes()).map_err(|error| named(error.to_string()))?;
+        // SAFETY: the path ends with a zero. Loading runs the library's initialisers, which is what the user asked for.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            return Err(format!("cannot load {}", last_error(&library.path)));
+        }
+        let loaded = Loaded { handle };
+        if let Some(host) = loaded.find("tensortap_host") {
+            // SAFETY: the header defines a pointer of this name in every library that includes it, and the table lives for ever.
+            unsafe { host.cast::<*const HostTable>().write(&raw const HOST) };
+        }
+        Ok(loaded)
+    }
+
+    fn find(&self, symbol: &str) -> Option<*mut c_void> {
+        let name = CString::new(symbol).ok()?;
+        // SAFETY: the handle is that of a library that is never closed; the name ends with a zero.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+
+    fn function(&self, symbol: &str) -> Result<*mut c_void, String> {
+        self.find(symbol).ok_or_else(|| format!("the library has no function `{symbol}`"))
+    }
+
+    /// A kernel, a reference or a golden.
+    pub fn kernel(&self, symbol: &str) -> Result<KernelEntry, String> {
+        // SAFETY: the description says that this is a function `void (uint64_t *)`; no more is known of a symbol.
+        self.function(symbol).map(|found| unsafe { std::mem::transmute::<*mut c_void, KernelEntry>(found) })
+    }
+
+    /// An orchestration.
+    pub(crate) fn orchestration(&self, symbol: &str) -> Result<OrchestrationEntry, String> {
+        // SAFETY: the description says that this is a function `int (tt_orch *)`; no more is known of a symbol.
+        self.function(symbol)
+            .map(|found| unsafe { std::mem::transmute::<*mut c_void, OrchestrationEntry>(found) })
+    }
+}
+
+fn last_error(path: &Path) -> String {
+    // SAFETY: takes nothing; the text is valid until the next call of this thread.
+    let text = unsafe { libc::dlerror() };
+    text_at(text).unwrap_or_else(|| path.display().to_string())
+}

@@ -1,0 +1,478 @@
+//! A folder as a scene: everything above sees no difference to one that is written in Rust.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use tensortap_abi::{KernelEntry, Role};
+use tensortap_scene::{
+    ArgSpec, Case, GraphError, HostArgs, HostTensor, KernelDef, KernelLibrary, Orch, ParamKind, ParamSpec,
+    Params, PlacedArg, RefTask, Reference, Runtimes, ScalarArg, Scene, SceneError, Tolerance, unloaded_entry,
+};
+
+use crate::bridge::{self, OrchestrationEntry};
+use crate::definition::{CodeFile, Definition, Fill, Function, GoldenDef, GraphDef, SEED, whole};
+use crate::dry::DryBuilder;
+use crate::graph::{Player, Step, steps};
+use crate::library::{ABI_VERSION, Exports};
+use crate::load::Loaded;
+use crate::plan::{PlannedLibrary, ScenePlan};
+use crate::worker::{Answer, Request, Worker};
+use crate::{FolderError, Mistake, arrays, compile, golden};
+
+/// The description of a scene, in its folder.
+pub const DESCRIPTION_FILE: &str = "scene.toml";
+
+/// How a folder is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Executable that becomes a worker; `None` for this one.
+    pub executable: Option<PathBuf>,
+    /// Names of the runtimes that there are.
+    pub runtimes: Vec<&'static str>,
+    /// Flags for every compiler, behind those of the description.
+    pub flags: Vec<String>,
+}
+
+/// A scene that was read from a folder.
+#[derive(Debug)]
+pub struct FolderScene {
+    definition: Definition,
+    folder: PathBuf,
+    plan: Vec<u8>,
+    kernels: &'static [KernelDef],
+    libraries: BTreeMap<u32, KernelLibrary>,
+    code: Code,
+}
+
+/// Where the functions of a folder run.
+#[derive(Debug)]
+enum Code {
+    /// In another process.
+    Elsewhere(&'static Worker),
+    /// Here: this process is a device or a worker.
+    Here(Entries),
+}
+
+/// Functions that are loaded into this process.
+#[derive(Debug, Default)]
+struct Entries {
+    orchestration: Option<OrchestrationEntry>,
+    golden: Option<KernelEntry>,
+    references: BTreeMap<u32, KernelEntry>,
+}
+
+/// Whether a path names a scene folder, or the description in one.
+#[must_use]
+pub fn is_folder(path: &Path) -> bool {
+    description_of(path).is_file()
+}
+
+fn description_of(path: &Path) -> PathBuf {
+    match path.file_name() {
+        Some(name) if name == DESCRIPTION_FILE => path.to_owned(),
+        _ => path.join(DESCRIPTION_FILE),
+    }
+}
+
+impl FolderScene {
+    /// Reads a folder, compiles its sources and finds every function. It lives as long as the process, and nothing of it was
+    /// run.
+    ///
+    /// # Errors
+    /// The first mistake in the description, what the compiler says, or a function that is not there.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<&'static FolderScene, FolderError> {
+        let file = description_of(path);
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let folder =
+            std::fs::canonicalize(folder).map_err(FolderError::io("open the scene folder", folder))?;
+        let description = std::fs::read_to_string(&file).map_err(FolderError::io("read", &file))?;
+        let known = (!options.runtimes.is_empty()).then_some(options.runtimes.as_slice());
+        let definition = Definition::parse(&description, &file, known)?;
+        let opened = Opening { file: &file, folder: &folder, definition: &definition };
+        opened.check_files()?;
+        let libraries = opened.libraries(options)?;
+        let plan = ScenePlan { folder: folder.clone(), description, libraries };
+        opened.check_functions(&plan)?;
+        let encoded = plan.encode();
+        let worker = Box::leak(Box::new(Worker::new(encoded, options.executable.clone())));
+        Ok(Box::leak(Box::new(FolderScene::new(
+            definition,
+            &plan,
+            Code::Elsewhere(worker),
+            &BTreeMap::new(),
+        ))))
+    }
+
+    /// The scene of a plan, with its libraries loaded into this process.
+    pub(crate) fn load(plan: &[u8]) -> Result<&'static FolderScene, String> {
+        let plan = ScenePlan::decode(plan)?;
+        let file = plan.folder.join(DESCRIPTION_FILE);
+        let definition =
+            Definition::parse(&plan.description, &file, None).map_err(|error| error.to_string())?;
+        let mut loaded = BTreeMap::new();
+        for library in &plan.libraries {
+            loaded.insert(library.file.as_path(), Loaded::open(library)?);
+        }
+        let find = |function: &Function| -> Result<&Loaded, String> {
+            loaded.get(function.file.path()).ok_or_else(|| "the plan lacks a library".into())
+        };
+        let mut entries = Entries::default();
+        let mut kernels = BTreeMap::new();
+        for kernel in &definition.kernels {
+            kernels.insert(kernel.func_id, find(&kernel.code)?.kernel(&kernel.code.symbol)?);
+            if let Some(reference) = &kernel.reference {
+                entries.references.insert(kernel.func_id, find(reference)?.kernel(&reference.symbol)?);
+            }
+        }
+        if let GraphDef::Code(code) = &definition.graph {
+            entries.orchestration = Some(find(code)?.orchestration(&code.symbol)?);
+        }
+        if let GoldenDef::Code(code) = &definition.golden {
+            entries.golden = Some(find(code)?.kernel(&code.symbol)?);
+        }
+        Ok(Box::leak(Box::new(FolderScene::new(definition, &plan, Code::Here(entries), &kernels))))
+    }
+
+    fn new(
+        definition: Definition,
+        plan: &ScenePlan,
+        code: Code,
+        entries: &BTreeMap<u32, KernelEntry>,
+    ) -> FolderScene {
+        let worker = match &code {
+            Code::Elsewhere(worker) => Some(*worker),
+            Code::Here(_) => None,
+        };
+        let kernels = definition.kernels.iter().map(|kernel| KernelDef {
+            func_id: kernel.func_id,
+            name: kernel.name,
+            core_type: kernel.core_type,
+            signature: kernel.signature,
+            entry: entries.get(&kernel.func_id).copied().unwrap_or(unloaded_entry),
+            reference: worker.filter(|_| kernel.reference.is_some()).map(|worker| {
+                let reference = FolderReference { func_id: kernel.func_id, worker };
+                &*Box::leak(Box::new(reference)) as &'static dyn Reference
+            }),
+            tolerance: kernel.tolerance,
+            faults: kernel.faults,
+        });
+        let kernels = Vec::leak(kernels.collect());
+        let libraries = definition.kernels.iter().filter_map(|kernel| {
+            let PlannedLibrary { path, build_id, .. } = plan.library(kernel.code.file.path())?.clone();
+            Some((kernel.func_id, KernelLibrary { path, symbol: kernel.code.symbol.clone(), build_id }))
+        });
+        let libraries = libraries.collect();
+        FolderScene { folder: plan.folder.clone(), plan: plan.encode(), kernels, libraries, code, definition }
+    }
+
+    /// What the folder describes.
+    #[must_use]
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    pub(crate) fn reference_entry(&self, func_id: u32) -> Option<KernelEntry> {
+        match &self.code {
+            Code::Here(entries) => entries.references.get(&func_id).copied(),
+            Code::Elsewhere(_) => None,
+        }
+    }
+
+    pub(crate) fn golden_entry(&self) -> Option<KernelEntry> {
+        match &self.code {
+            Code::Here(entries) => entries.golden,
+            Code::Elsewhere(_) => None,
+        }
+    }
+
+    /// The steps that the orchestration takes, over memory that is not there.
+    pub(crate) fn record_steps(&self, params: &Params) -> Result<Vec<Step>, String> {
+        let Code::Here(Entries { orchestration: Some(entry), .. }) = &self.code else {
+            return Err("the orchestration is not loaded into this process".into());
+        };
+        let mut builder = DryBuilder::default();
+        let placed: Vec<PlacedArg> = self.args(params).into_iter().map(|spec| builder.place(spec)).collect();
+        let orch = Orch::new(&mut builder, placed).map(|orch| orch.with_scalars(self.scalar_args(params)));
+        let mut orch = orch.map_err(|error| error.to_string())?;
+        bridge::orchestrate(*entry, &mut orch, self.kernels, params, true).map_err(|error| error.to_string())
+    }
+
+    fn take_steps(&self, orch: &mut Orch<'_>, steps: &[Step]) -> Result<(), GraphError> {
+        let mut player = Player::new(orch, self.kernels);
+        for step in steps {
+            player.take(step)?;
+        }
+        player.finish()
+    }
+
+    fn whole_params(&self, params: &Params) -> Vec<u64> {
+        let whole = self.definition.params.iter().filter(|spec| matches!(spec.kind, ParamKind::Int { .. }));
+        whole.map(|spec| params.int(spec.name)).collect()
+    }
+
+    fn golden_of_code(&self, params: &Params, inputs: &HostArgs) -> Result<Vec<HostTensor>, String> {
+        let Code::Elsewhere(worker) = &self.code else {
+            return Err("the golden is computed by the host".into());
+        };
+        let tensors = inputs.0.iter().map(|tensor| (tensor.dtype.tag(), tensor.shape.clone())).collect();
+        let content: Vec<&[u8]> = inputs.0.iter().map(|tensor| tensor.bytes.as_slice()).collect();
+        let request = Request::Golden { tensors, params: self.whole_params(params) };
+        let (_, after) =
+            worker.ask(&request, &content).map_err(|why| format!("the golden function failed: {why}"))?;
+        let specs = self.args(params);
+        let written = inputs.0.iter().zip(after).zip(specs).filter(|(_, spec)| spec.role.writes());
+        Ok(written.map(|((tensor, bytes), _)| HostTensor { bytes, ..tensor.clone() }).collect())
+    }
+}
+
+impl Scene for FolderScene {
+    fn name(&self) -> &'static str {
+        self.definition.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.definition.about
+    }
+
+    fn runtimes(&self) -> Runtimes {
+        self.definition.runtimes.map_or(Runtimes::All, Runtimes::Only)
+    }
+
+    fn params(&self) -> &'static [ParamSpec] {
+        self.definition.params
+    }
+
+    fn check(&self, params: &Params) -> Result<(), SceneError> {
+        let param = whole(params);
+        for tensor in &self.definition.tensors {
+            tensor.sizes(&param).map_err(|why| SceneError::Sizes {
+                scene: self.name(),
+                tensor: tensor.name,
+                why: format!("{why} (line {} of {DESCRIPTION_FILE})", tensor.line),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn kernels(&self) -> &'static [KernelDef] {
+        self.kernels
+    }
+
+    fn args(&self, params: &Params) -> Vec<ArgSpec> {
+        let param = whole(params);
+        let spec = |(tensor, role): (&crate::definition::TensorDef, Role)| {
+            let shape = tensor.sizes(&param).unwrap_or_default();
+            ArgSpec { name: tensor.name, dtype: tensor.dtype, shape, role }
+        };
+        self.definition.args().map(spec).collect()
+    }
+
+    fn scalar_args(&self, _params: &Params) -> Vec<(&'static str, ScalarArg)> {
+        self.definition.scalars.clone()
+    }
+
+    fn fill(&self, params: &Params, args: &mut HostArgs) {
+        // Whoever wants to hear of it asks for `try_host_args`.
+        let _ = self.fill_all(params, args);
+    }
+
+    fn try_host_args(&self, params: &Params) -> Result<HostArgs, SceneError> {
+        let specs = self.args(params);
+        let mut args = HostArgs(specs.iter().map(|s| HostTensor::zeros(s.name, s.dtype, &s.shape)).collect());
+        self.fill_all(params, &mut args)?;
+        Ok(args)
+    }
+
+    fn orchestrate(&self, o: &mut Orch<'_>, params: &Params) -> Result<(), GraphError> {
+        match (&self.definition.graph, &self.code) {
+            (GraphDef::Tasks(tasks), _) => {
+                let steps = steps(&self.definition, tasks, params).map_err(GraphError::Other)?;
+                self.take_steps(o, &steps)
+            }
+            (GraphDef::Code(_), Code::Here(Entries { orchestration: Some(entry), .. })) => {
+                bridge::orchestrate(*entry, o, self.kernels, params, false).map(|_| ())
+            }
+            (GraphDef::Code(_), Code::Elsewhere(worker)) => {
+                let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                match worker.ask(&Request::Orchestrate { params }, &[]).map_err(GraphError::Other)? {
+                    (Answer::Steps(steps), _) => self.take_steps(o, &steps),
+                    _ => Err(GraphError::Other("its process gave no steps".into())),
+                }
+            }
+            _ => Err(GraphError::Other("the orchestration is not loaded".into())),
+        }
+    }
+
+    fn golden(&self, params: &Params, inputs: &HostArgs) -> Option<Vec<HostTensor>> {
+        self.try_golden(params, inputs).ok().flatten()
+    }
+
+    fn try_golden(&self, params: &Params, inputs: &HostArgs) -> Result<Option<Vec<HostTensor>>, String> {
+        let written = || self.args(params).into_iter().filter(|spec| spec.role.writes());
+        match &self.definition.golden {
+            GoldenDef::None => Ok(None),
+            GoldenDef::Files(files) => {
+                let tensor = |spec: ArgSpec| {
+                    let (_, path, _) = files.iter().find(|(name, ..)| *name == spec.name)?;
+                    let bytes = arrays::read(&self.folder.join(path), spec.dtype, &spec.shape);
+                    Some(bytes.map(|bytes| HostTensor { bytes, ..zeros(&spec) }))
+                };
+                written().filter_map(tensor).collect::<Result<_, _>>().map(Some)
+            }
+            GoldenDef::Code(_) => self.golden_of_code(params, inputs).map(Some),
+            GoldenDef::Command(command) => {
+                let outputs: Vec<HostTensor> = written().map(|spec| zeros(&spec)).collect();
+                golden::by_command(command, &self.folder, params, inputs, outputs).map(Some)
+            }
+        }
+    }
+
+    fn tolerance(&self, output: &str) -> Option<Tolerance> {
+        self.definition.tensors.iter().find(|tensor| tensor.name == output)?.tolerance
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let cases = &self.definition.cases;
+        if cases.is_empty() { vec![Case::default()] } else { cases.clone() }
+    }
+
+    fn plan(&self) -> Option<&[u8]> {
+        Some(&self.plan)
+    }
+
+    fn library(&self, func_id: u32) -> Option<&KernelLibrary> {
+        self.libraries.get(&func_id)
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
+    }
+}
+
+fn zeros(spec: &ArgSpec) -> HostTensor {
+    HostTensor::zeros(spec.name, spec.dtype, &spec.shape)
+}
+
+impl FolderScene {
+    fn fill_all(&self, params: &Params, args: &mut HostArgs) -> Result<(), SceneError> {
+        for ((tensor, _), host) in self.definition.args().zip(&mut args.0) {
+            arrays::fill(host, &tensor.fill, &self.folder, params.int(SEED))
+                .map_err(|why| SceneError::Input { scene: self.name(), tensor: tensor.name, why })?;
+        }
+        Ok(())
+    }
+}
+
+/// A reference in a library, computed by a worker.
+struct FolderReference {
+    func_id: u32,
+    worker: &'static Worker,
+}
+
+impl Reference for FolderReference {
+    fn run(&self, task: &mut RefTask) -> Result<(), String> {
+        let bytes = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let content: Vec<Vec<u8>> = task.tensors.iter().map(|tensor| bytes(&tensor.values)).collect();
+        let sizes = |shape: &[usize]| shape.iter().map(|&size| size as u64).collect();
+        let request = Request::Reference {
+            func_id: self.func_id,
+            shapes: task.tensors.iter().map(|tensor| sizes(&tensor.shape)).collect(),
+            scalars: task.scalars.iter().map(|scalar| scalar.bits).collect(),
+            block_num: task.block_num,
+        };
+        let content: Vec<&[u8]> = content.iter().map(Vec::as_slice).collect();
+        let (_, after) = self.worker.ask(&request, &content)?;
+        for (tensor, bytes) in task.tensors.iter_mut().zip(after) {
+            let words = bytes.as_chunks::<8>().0;
+            tensor.values.iter_mut().zip(words).for_each(|(value, word)| *value = f64::from_le_bytes(*word));
+        }
+        Ok(())
+    }
+}
+
+/// A description whose files are looked at.
+struct Opening<'o> {
+    file: &'o Path,
+    folder: &'o Path,
+    definition: &'o Definition,
+}
+
+impl Opening<'_> {
+    fn mistake(&self, line: usize, problem: String, remedy: &str) -> FolderError {
+        Mistake { path: self.file.to_owned(), line, problem, remedy: remedy.to_owned() }.into()
+    }
+
+    /// Every file that the description names is there.
+    fn check_files(&self) -> Result<(), FolderError> {
+        let code = self
+            .definition
+            .functions()
+            .into_iter()
+            .map(|(f, what)| (f.file.path(), f.line, what))
+            .collect::<Vec<_>>();
+        let inputs = self.definition.tensors.iter().filter_map(|tensor| match &tensor.fill {
+            Fill::File(path) => Some((path.as_path(), tensor.line, format!("tensor `{}`", tensor.name))),
+            _ => None,
+        });
+        let golden = match &self.definition.golden {
+            GoldenDef::Files(files) => files.as_slice(),
+            _ => &[],
+        };
+        let golden = golden
+            .iter()
+            .map(|(name, path, line)| (path.as_path(), *line, format!("the golden of `{name}`")));
+        for (path, line, what) in code.into_iter().chain(inputs).chain(golden) {
+            if !self.folder.join(path).is_file() {
+                let problem =
+                    format!("{what} is in {}, and there is no such file in the folder", path.display());
+                return Err(self.mistake(line, problem, "put it there, or name another"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles what has sources, and gives the library of each file.
+    fn libraries(&self, options: &OpenOptions) -> Result<Vec<PlannedLibrary>, FolderError> {
+        let files: BTreeSet<&CodeFile> =
+            self.definition.functions().into_iter().map(|(function, _)| &function.file).collect();
+        let sources = files.iter().filter_map(|file| match file {
+            CodeFile::Source(path) => Some(path.clone()),
+            CodeFile::Library(_) => None,
+        });
+        let sources: Vec<PathBuf> = sources.collect();
+        let made = compile::compile(self.folder, &sources, &self.definition.build, &options.flags)?;
+        let library = |file: &&CodeFile| match file {
+            CodeFile::Source(path) => PlannedLibrary::new(path.clone(), made[path].clone()),
+            CodeFile::Library(path) => PlannedLibrary::new(path.clone(), self.folder.join(path)),
+        };
+        files.iter().map(library).collect()
+    }
+
+    /// Every function is exported by its library, which was compiled with this version of the header.
+    fn check_functions(&self, plan: &ScenePlan) -> Result<(), FolderError> {
+        for (function, what) in self.definition.functions() {
+            let Some(library) = plan.library(function.file.path()) else { continue };
+            let exports = Exports::read(&library.path)?;
+            if let Some(version) = exports.other_version() {
+                let problem = format!(
+                    "it was compiled with version {version} of tensortap.h, and this is version {ABI_VERSION}; compile it again"
+                );
+                return Err(FolderError::Library { path: self.folder.join(function.file.path()), problem });
+            }
+            if !exports.has(&function.symbol) {
+                let (symbol, file) = (&function.symbol, function.file.path().display());
+                let problem = format!("{what} is the function `{symbol}`, which {file} does not export");
+                let alike = exports.alike(symbol);
+                let remedy = match alike.is_empty() {
+                    true => "define it, and in C++ make it extern \"C\"".to_owned(),
+                    false => format!(
+                        "name another in `symbol` (it exports {}), or make it extern \"C\"",
+                        alike.join(", ")
+                    ),
+                };
+                return Err(self.mistake(function.line, problem, &remedy));
+            }
+        }
+        Ok(())
+    }
+}

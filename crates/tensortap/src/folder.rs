@@ -1,0 +1,111 @@
+//! Scenes that are folders.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tensortap_folder::{DESCRIPTION_FILE, FolderScene, OpenOptions};
+use tensortap_format::Dump;
+use tensortap_replay::OpenFolder;
+use tensortap_runtime::RUNTIMES;
+use tensortap_scene::{Registry, Scene};
+
+use crate::Error;
+
+/// Opens a scene folder: compiles its sources and finds every function, and runs nothing. `executable` is what its code runs in
+/// when that is not this executable, as for a device.
+///
+/// # Errors
+/// What is wrong with the description, the sources or the libraries.
+pub fn open_folder(path: &Path, executable: Option<&Path>) -> Result<&'static FolderScene, Error> {
+    let options = OpenOptions {
+        executable: executable.map(Path::to_path_buf),
+        runtimes: RUNTIMES.iter().map(|runtime| runtime.name()).collect(),
+        ..OpenOptions::default()
+    };
+    Ok(FolderScene::open(path, &options)?)
+}
+
+/// Writes a scene folder that runs, with kernels in C or C++; gives the files.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let files = tensortap::new_scene(&folder.path().join("demo"), false)?;
+/// assert!(files.iter().any(|file| file.ends_with("scene.toml")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The folder holds something, or cannot be written.
+pub fn new_scene(folder: &Path, cpp: bool) -> Result<Vec<PathBuf>, Error> {
+    Ok(tensortap_folder::new_scene(folder, cpp)?)
+}
+
+/// A registry with the scene of a folder, found before others of its name.
+///
+/// # Errors
+/// As of [`open_folder`].
+pub fn with_folder(
+    registry: &Registry,
+    path: &Path,
+    executable: Option<&Path>,
+) -> Result<(Registry, &'static FolderScene), Error> {
+    let scene = open_folder(path, executable)?;
+    Ok((with_scene(registry, scene), scene))
+}
+
+/// The same of a folder that is open.
+#[must_use]
+pub fn with_scene(registry: &Registry, scene: &'static dyn Scene) -> Registry {
+    registry.clone().with_first(scene).with_loader(tensortap_folder::load_plan)
+}
+
+/// A registry with the scene that a dump was made of, if that is a folder: the one that the dump names, or `folder`.
+///
+/// # Errors
+/// The folder is not there or cannot be opened, or it is not the user's own.
+pub fn with_scene_of(registry: &Registry, dump: &Dump, folder: Option<&Path>) -> Result<Registry, Error> {
+    match (folder, &dump.info().scene_folder) {
+        (Some(folder), _) => with_folder(registry, folder, None).map(|(registry, _)| registry),
+        (None, Some(named)) => {
+            let named = Path::new(named);
+            check_named(named).map_err(|reason| Error::DumpFolder { folder: named.into(), reason })?;
+            with_folder(registry, named, None).map(|(registry, _)| registry)
+        }
+        (None, None) => Ok(registry.clone()),
+    }
+}
+
+/// How a replay opens the folder that a capture names; `folder` is another one to take instead.
+pub(crate) fn opener(folder: Option<PathBuf>, executable: Option<PathBuf>) -> OpenFolder {
+    Arc::new(move |named: &Path| {
+        if folder.is_none() {
+            check_named(named)?;
+        }
+        let path = folder.as_deref().unwrap_or(named);
+        let opened = open_folder(path, executable.as_deref()).map_err(|error| error.to_string())?;
+        Ok((opened as &'static dyn Scene, tensortap_folder::load_plan))
+    })
+}
+
+/// A dump says which folder to take code from, and a dump may come from anywhere: only a folder of the user's own is taken at
+/// its word.
+fn check_named(folder: &Path) -> Result<(), String> {
+    let description = folder.join(DESCRIPTION_FILE);
+    let file = std::fs::metadata(&description).map_err(|error| {
+        format!(
+            "{} cannot be opened ({error}); --scene DIR says where the folder is now",
+            description.display()
+        )
+    })?;
+    let mine = rustix::process::geteuid().as_raw();
+    let others_write = 0o022;
+    if file.uid() != mine || file.mode() & others_write != 0 {
+        return Err(format!(
+            "{} is not yours alone, and a dump may come from anywhere; --scene {} says that you mean it",
+            description.display(),
+            folder.display()
+        ));
+    }
+    Ok(())
+}
