@@ -51,6 +51,10 @@ impl Footprint {
     /// The bytes of `layout` with its buffer's first element at byte address `base`.
     #[must_use]
     pub fn new(layout: &Layout, base: u64) -> Self {
+        if let Some(Range { start, end }) = layout.dense_byte_range() {
+            let set = HalfBytes::dense(end - start);
+            return Self { start: base.wrapping_add(start), span: end - start, set };
+        }
         let Some(elems) = layout.element_range() else {
             return Self { start: base, span: 0, set: HalfBytes::EMPTY };
         };

@@ -21,6 +21,12 @@ pub(crate) struct HalfBytes {
 impl HalfBytes {
     pub const EMPTY: Self = Self { first: 0, run: 0, dims: Dims::EMPTY };
 
+    /// All of so many bytes, from a byte boundary on. What [`of`](Self::of) makes of a view without gaps.
+    pub fn dense(bytes: u64) -> Self {
+        let bytes = i64::try_from(bytes).expect("a view's bytes are within its limit");
+        Self { first: 0, run: 2 * bytes, dims: Dims::EMPTY }
+    }
+
     /// The half-bytes of a layout that touches something, counted from the byte boundary at or below its lowest.
     pub fn of(layout: &Layout, lowest_elem: u64) -> Self {
         let width = i64::from(layout.elem_bits() / 4);
@@ -91,5 +97,20 @@ impl HalfBytes {
             if dim.stride <= set.run { set.run += dim.extent() } else { set.dims.push(dim) }
         }
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_without_gaps_is_dense_however_it_is_shaped() {
+        let shapes: [&[u64]; 6] = [&[], &[1], &[7], &[3, 1, 4], &[1, 5, 1], &[2, 3, 2, 2]];
+        for (shape, bits) in shapes.iter().flat_map(|&shape| [8, 16, 32, 64].map(|bits| (shape, bits))) {
+            let layout = Layout::contiguous(shape, bits).unwrap();
+            let bytes = layout.numel() * u64::from(bits / 8);
+            assert_eq!(HalfBytes::of(&layout, 0), HalfBytes::dense(bytes), "{shape:?} of {bits} bits");
+        }
     }
 }

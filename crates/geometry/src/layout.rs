@@ -34,6 +34,35 @@ fn dense_inner(shape: &[u64], strides: &[i64]) -> (usize, u64) {
     (0, run)
 }
 
+/// The bytes of its buffer that a view without gaps covers, when it is one of whole bytes and at least one element, and within the
+/// limits of a [`Layout`]. Cheaper than making one; `None` says nothing about the view.
+///
+/// ```
+/// use tensortap_geometry::dense_bytes;
+/// assert_eq!(dense_bytes(&[4, 1, 6], &[6, 99, 1], 2, 32), Some(8..104));
+/// assert_eq!(dense_bytes(&[], &[], 3, 16), Some(6..8));
+/// assert_eq!(dense_bytes(&[4, 6], &[1, 4], 0, 32), None);
+/// ```
+#[inline]
+#[must_use]
+pub fn dense_bytes(shape: &[u64], strides: &[i64], start_offset: u64, elem_bits: u32) -> Option<Range<u64>> {
+    if !matches!(elem_bits, 8 | 16 | 32 | 64) || shape.len() != strides.len() || shape.len() > MAX_DIMS {
+        return None;
+    }
+    let mut numel = 1_u64;
+    for (&size, &stride) in shape.iter().zip(strides).rev() {
+        if size != 1 {
+            if size == 0 || stride.cast_unsigned() != numel {
+                return None;
+            }
+            numel = numel.checked_mul(size)?;
+        }
+    }
+    let width = u64::from(elem_bits / 8);
+    let end = start_offset.checked_add(numel)?.checked_mul(width)?;
+    (end <= MAX_VIEW_BYTES).then(|| start_offset * width..end)
+}
+
 /// A strided view of a buffer, in elements.
 ///
 /// Invariants, checked by every constructor and kept by every view operation:
@@ -168,11 +197,23 @@ impl Layout {
         Some((lowest.try_into().expect(inside), highest.try_into().expect(inside)))
     }
 
+    /// The bytes of a view that touches whole bytes without gaps: most are such, and nothing wider than 64 bits is needed for them.
+    #[inline]
+    pub(crate) fn dense_byte_range(&self) -> Option<Range<u64>> {
+        let is_dense = self.elem_bits >= 8 && self.numel > 0 && self.dense_inner().0 == 0;
+        let width = u64::from(self.elem_bits / 8);
+        // Within the limits of every layout, so nothing overflows.
+        is_dense.then(|| self.start_offset * width..(self.start_offset + self.numel) * width)
+    }
+
     /// Bytes of the buffer from the first touched to one past the last touched; empty if none is.
     ///
     /// Bytes between may be untouched: [`Footprint`](crate::Footprint) knows which.
     #[must_use]
     pub fn byte_range(&self) -> Range<u64> {
+        if let Some(dense) = self.dense_byte_range() {
+            return dense;
+        }
         self.element_range().map_or(0..0, |elems| self.bytes_of(elems))
     }
 

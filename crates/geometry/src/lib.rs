@@ -39,7 +39,7 @@ mod search;
 pub use error::GeometryError;
 pub use footprint::{Footprint, Overlap};
 pub use iter::{Offsets, Run, Runs};
-pub use layout::{Layout, is_contiguous};
+pub use layout::{Layout, dense_bytes, is_contiguous};
 pub use search::STEP_BUDGET;
 
 /// Most dimensions a layout can have.

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     io::Errno,
-    mm::{MapFlags, ProtFlags, mmap, munmap},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
 };
 use tensortap_abi::{DeviceAddr, DeviceRange};
 use tensortap_sync::SharedU64;
@@ -154,6 +154,13 @@ impl Drop for Mapping {
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }
+}
+
+/// Makes mapped pages present. What the kernel does not know or will not do is left undone.
+pub(crate) fn populate(at: *mut u8, bytes: u64) {
+    let Ok(bytes) = usize::try_from(bytes) else { return };
+    // SAFETY: this advice changes no byte and no mapping; of addresses that are not mapped the kernel says so.
+    let _ = unsafe { madvise(at.cast(), bytes, Advice::LinuxPopulateWrite) };
 }
 
 /// Device memory as the host has mapped it. A view to copy through, never a slice: the device may write it at any

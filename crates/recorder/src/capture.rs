@@ -131,6 +131,7 @@ pub struct KernelDefinition<'a> {
 }
 
 /// A tensor's record without payload.
+#[inline]
 pub fn tensor_record(capture: &TensorCapture<'_>) -> TensorRecord {
     let &TensorCapture { task_id, stage, role, arg_index, desc, marked, in_flight } = capture;
     TensorRecord {
@@ -143,8 +144,8 @@ pub fn tensor_record(capture: &TensorCapture<'_>) -> TensorRecord {
         ndims: desc.ndims,
         flags: flag(RECORD_IN_FLIGHT, in_flight) | flag(RECORD_MARKED, marked),
         arg_index,
-        shape: in_use(desc.shape, desc.ndims),
-        strides: in_use(desc.strides, desc.ndims),
+        shape: in_use(&desc.shape, desc.ndims),
+        strides: in_use(&desc.strides, desc.ndims),
         ..TensorRecord::default()
     }
 }
@@ -154,11 +155,10 @@ const fn flag(flag: u32, is_set: bool) -> u32 {
 }
 
 /// Keeps what lies behind the dimensions in use out of the dump.
-fn in_use<T: Copy + Default, const N: usize>(values: [T; N], ndims: u8) -> [T; N] {
-    let mut kept = [T::default(); N];
-    let used = usize::from(ndims).min(N);
-    kept[..used].copy_from_slice(&values[..used]);
-    kept
+#[inline]
+fn in_use<T: Copy + Default, const N: usize>(values: &[T; N], ndims: u8) -> [T; N] {
+    // A choice for each of a fixed number, which needs no branch and no call.
+    core::array::from_fn(|dim| if dim < usize::from(ndims) { values[dim] } else { T::default() })
 }
 
 pub(crate) fn scalar_record(capture: &ScalarCapture) -> ScalarRecord {
@@ -198,8 +198,8 @@ pub(crate) fn orchestration_arg_record(arg: &OrchestrationArgCapture<'_>) -> Orc
         dtype: desc.dtype,
         ndims: desc.ndims,
         arg_index,
-        shape: in_use(desc.shape, desc.ndims),
-        strides: in_use(desc.strides, desc.ndims),
+        shape: in_use(&desc.shape, desc.ndims),
+        strides: in_use(&desc.strides, desc.ndims),
         ..OrchestrationArgRecord::default()
     }
 }

@@ -66,14 +66,17 @@ impl<'m> Ledger<'m> {
         self.counters
     }
 
+    #[inline]
     pub fn committed(&mut self) {
         add(&mut self.counters.records, 1, self.words.records());
     }
 
+    #[inline]
     pub fn captured(&mut self, bytes: u64) {
         add(&mut self.counters.payload_bytes, bytes, self.words.payload_bytes());
     }
 
+    #[inline]
     pub fn held_up(&mut self, ns: u64) {
         add(&mut self.counters.held_up_ns, ns, self.words.held_up_ns());
     }
@@ -95,6 +98,7 @@ impl<'m> Ledger<'m> {
 }
 
 /// Counts and shows the sum. Relaxed: the host reads counters for reports, and reads them again after the flush.
+#[inline]
 fn add(counter: &mut u64, by: u64, word: &SharedU64) {
     if by != 0 {
         *counter = counter.saturating_add(by);

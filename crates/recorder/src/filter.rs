@@ -27,6 +27,7 @@ pub(crate) enum Depth {
 
 impl Rules {
     /// What the level keeps of a tensor, `None` when it does not want it at all.
+    #[inline]
     pub fn tensor_depth(&self, marked: bool) -> Option<Depth> {
         match self.level {
             DumpLevel::Off => None,
@@ -38,16 +39,19 @@ impl Rules {
     }
 
     /// Whether the level wants an argument that has no payload.
+    #[inline]
     pub fn wants_plain(&self, marked: bool) -> bool {
         self.tensor_depth(marked).is_some()
     }
 
     /// Whether the filter lets an argument pass.
+    #[inline]
     pub fn passes_arg(&self, stage: DumpStage, arg_index: u16) -> bool {
         has_bit(self.filter.stages, u32::from(stage as u8)) && has_bit(self.filter.args, arg_index.into())
     }
 
     /// Whether the filter lets a task pass, apart from how many tasks passed before.
+    #[inline]
     pub fn passes_task(&self, task_id: u64, func_ids: &[u32; SLOTS_PER_TASK]) -> bool {
         self.passes_range(task_id) && self.passes_func(func_ids)
     }
@@ -68,6 +72,7 @@ impl Rules {
 }
 
 /// Whether a bit is set. Bits that a word does not have are set in the word that lets everything pass.
+#[inline]
 fn has_bit(word: u64, bit: u32) -> bool {
     if bit < u64::BITS { word >> bit & 1 == 1 } else { word == u64::MAX }
 }

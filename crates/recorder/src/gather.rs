@@ -50,6 +50,44 @@ pub struct Gather<'m> {
     life: PhantomData<&'m [u8]>,
 }
 
+/// The content of a view without gaps, of whole bytes: most tensors are such, and nothing about them is to be walked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dense<'m> {
+    base: *const u8,
+    len: usize,
+    life: PhantomData<&'m [u8]>,
+}
+
+impl Dense<'_> {
+    /// The bytes at `base`.
+    ///
+    /// # Safety
+    /// All `len` of them stay readable during the lifetime.
+    #[inline]
+    pub(crate) unsafe fn new(base: *const u8, len: usize) -> Self {
+        Self { base, len, life: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies all of it to room of its size.
+    ///
+    /// # Panics
+    /// When the room has another size.
+    #[inline]
+    pub(crate) fn copy_into<'r>(&self, room: &'r mut [MaybeUninit<u8>]) -> &'r [u8] {
+        assert_eq!(room.len(), self.len, "the room has the content's size");
+        // SAFETY: as many bytes are readable at `base`; the room is no tensor's memory, and all of it is written.
+        unsafe {
+            self.base.copy_to_nonoverlapping(room.as_mut_ptr().cast(), self.len);
+            &*(&raw const *room as *const [u8])
+        }
+    }
+}
+
 impl<'m> Gather<'m> {
     /// The content of `layout` over the buffer at `base`.
     ///

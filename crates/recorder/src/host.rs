@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use tensortap_abi::DeviceRange;
+
 /// How a device thread reaches the host. One per thread, or shared by reference.
 pub trait HostLink {
     /// Wakes the host if it sleeps.
@@ -16,6 +18,10 @@ pub trait HostLink {
 
     /// Publishes whether this thread waits for the dump, so that no stall clock runs meanwhile.
     fn waiting(&self, waiting: bool);
+
+    /// Says that this thread will soon write a range of device memory for the first time, so that its pages can be made
+    /// present meanwhile. Nothing depends on it.
+    fn soon(&self, _range: DeviceRange) {}
 }
 
 impl<H: HostLink + ?Sized> HostLink for &H {
@@ -33,6 +39,10 @@ impl<H: HostLink + ?Sized> HostLink for &H {
 
     fn waiting(&self, waiting: bool) {
         (**self).waiting(waiting);
+    }
+
+    fn soon(&self, range: DeviceRange) {
+        (**self).soon(range);
     }
 }
 

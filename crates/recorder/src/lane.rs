@@ -9,17 +9,23 @@
 
 use core::mem::MaybeUninit;
 
-use tensortap_abi::{DumpBufferHeader, DumpGeometry, DumpRecord, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN};
+use tensortap_abi::{
+    DeviceRange, DumpBufferHeader, DumpGeometry, DumpRecord, LARGE_PAYLOAD_ALIGN, SMALL_PAYLOAD_ALIGN,
+};
 use tensortap_sync::arena::{ArenaCursors, Space};
 use tensortap_sync::buffers::Filler;
 use tensortap_sync::lease::Lease;
 
 use tensortap_values::LEAF_BYTES;
 
+use crate::ahead::Ahead;
 use crate::region::{Arena, Buffers, LaneWords, Parts, StateWords};
 
-/// A part of the arena this large in use is worth waking the host for; a larger payload goes in pieces.
+/// A payload larger than this part of the arena goes in pieces; this part of what is used while the host keeps up is worth
+/// waking it for.
 const SHARE: u64 = 4;
+/// Bytes of the arena that are used as long as the host keeps up: they stay in a second-level cache, and no others are touched.
+const SHORT_LAP_BYTES: u64 = 1 << 20;
 
 /// Why a reservation is not possible now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,16 @@ pub(crate) enum Refused {
 pub(crate) struct Need {
     pub bytes: u64,
     pub align: u64,
+    /// The piece of a payload whose other pieces were counted on to follow it: the lap does not end before it.
+    pub follows: bool,
+}
+
+impl Need {
+    /// Space for something that goes in one piece.
+    #[inline]
+    pub const fn whole(bytes: u64, align: u64) -> Need {
+        Need { bytes, align, follows: false }
+    }
 }
 
 /// A record place, and arena space if asked for. To be filled, then committed.
@@ -51,6 +67,7 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Arena position of the payload.
+    #[inline]
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -81,13 +98,17 @@ pub(crate) struct Lane<'m> {
     woken_at: u64,
     /// How often this thread has waited.
     waits: u64,
+    /// Which buffers and which part of the arena come next.
+    records_ahead: Ahead,
+    arena_ahead: Ahead,
 }
 
 impl<'m> Lane<'m> {
     pub fn new(parts: Parts<'m>, run_id: u64, lane: u32, overwrites: bool) -> Self {
         let Parts { lease, state, words, buffers, arena } = parts;
         let space = if overwrites { Space::overwriting } else { Space::new };
-        let (filler, space) = (Filler::new(words), space(state.arena(), arena.bytes()));
+        let space = space(state.arena(), arena.bytes()).with_short_laps(SHORT_LAP_BYTES);
+        let filler = Filler::new(words);
         let next_seq = state.next_seq().get();
         Self {
             lease: Some(lease),
@@ -96,6 +117,8 @@ impl<'m> Lane<'m> {
             lane,
             reserved: u32::try_from(filler.published()).expect("a buffer counts its records in 32 bits"),
             woken_at: space.written(),
+            records_ahead: Ahead::new(buffers.range()),
+            arena_ahead: Ahead::new(arena.range()),
             filler,
             space,
             buffers,
@@ -106,14 +129,24 @@ impl<'m> Lane<'m> {
         }
     }
 
+    /// Memory that will be written soon and was not before. To be asked after every record, and until there is none.
+    #[inline]
+    pub fn soon(&mut self) -> Option<DeviceRange> {
+        let records = self.filler.filling().map_or(0, |number| self.buffers.bytes_to(number, self.reserved));
+        self.records_ahead.used(records).or_else(|| self.arena_ahead.used(self.space.lap_bytes()))
+    }
+
     /// Takes the next record place, and the arena space needed. A need for no bytes still takes an aligned position.
     /// When either is not free now, nothing is taken.
+    #[inline]
     pub fn reserve(&mut self, need: Option<Need>) -> Result<Reservation, Refused> {
-        self.check(need)?;
+        self.open_buffer()?;
         let position = match need {
-            Some(Need { bytes, align }) => self.space.reserve(bytes, align).ok_or(Refused::NoSpace)?,
-            None => 0,
+            Some(Need { bytes, align, follows: false }) => self.space.reserve_near(bytes, align),
+            Some(Need { bytes, align, follows: true }) => self.space.reserve(bytes, align),
+            None => Some(0),
         };
+        let position = position.ok_or(Refused::NoSpace)?;
         let place = self.reserved;
         self.reserved += 1;
         let seq = self.next_seq;
@@ -125,20 +158,22 @@ impl<'m> Lane<'m> {
     pub fn check(&mut self, need: Option<Need>) -> Result<(), Refused> {
         self.open_buffer()?;
         match need {
-            Some(Need { bytes, align }) if !self.space.fits(bytes, align) => Err(Refused::NoSpace),
+            Some(Need { bytes, align, .. }) if !self.space.fits(bytes, align) => Err(Refused::NoSpace),
             _ => Ok(()),
         }
     }
 
     /// The reserved arena space.
+    #[inline]
     pub fn payload(&mut self, reservation: &Reservation) -> &mut [MaybeUninit<u8>] {
         let &Reservation { seq, position, bytes, .. } = reservation;
         assert!(seq >= self.committed_seq, "record {seq} is committed");
-        self.arena.piece(position, bytes)
+        self.arena.piece(self.space.offset_of(position), bytes)
     }
 
     /// Writes the record and makes it visible, with its payload. Whether the host should be woken.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
+    #[inline]
     pub fn commit(&mut self, reservation: Reservation, record: &DumpRecord) -> bool {
         let Reservation { seq, place, .. } = reservation;
         assert_eq!(seq, self.committed_seq, "records are committed in the order of reservation");
@@ -183,6 +218,7 @@ impl<'m> Lane<'m> {
     }
 
     /// Where a payload of this size goes.
+    #[inline]
     pub fn route(&self, bytes: u64) -> Route {
         let align = DumpGeometry::payload_align(bytes);
         let meets_end = bytes > self.space.next_piece(align).to_end;
@@ -192,7 +228,7 @@ impl<'m> Lane<'m> {
     /// The next piece of a payload of which `left_bytes` are left.
     pub fn next_piece(&self, left_bytes: u64, align: u64) -> Need {
         let to_end = self.space.next_piece(align).to_end;
-        Need { bytes: left_bytes.min(self.largest_piece()).min(to_end), align }
+        Need { bytes: left_bytes.min(self.largest_piece()).min(to_end), align, follows: true }
     }
 
     /// Alignment of the first piece of a payload; the others follow it. In an arena of a few pages, page alignment
@@ -227,6 +263,7 @@ impl<'m> Lane<'m> {
     }
 
     /// Makes sure that there is a buffer with a free place.
+    #[inline]
     fn open_buffer(&mut self) -> Result<(), Refused> {
         match self.filler.filling() {
             Some(_) if self.reserved < self.buffers.records() => Ok(()),
@@ -251,9 +288,10 @@ impl<'m> Lane<'m> {
         self.filler.free() * 2 <= u64::from(self.buffers.count())
     }
 
-    /// Whether a quarter of the arena is in use, said at most once per quarter written.
+    /// Whether a quarter of a short lap is in use, said at most once per quarter written.
+    #[inline]
     fn arena_is_crowded(&mut self) -> bool {
-        let share = self.space.bytes() / SHARE;
+        let share = self.space.short_lap() / SHARE;
         if self.space.written() - self.woken_at < share {
             return false;
         }

@@ -24,6 +24,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod ahead;
 mod capture;
 mod counters;
 mod error;
@@ -36,6 +37,7 @@ mod recorder;
 mod region;
 mod setup;
 
+pub use ahead::Ahead;
 pub use capture::{
     DispatchCapture, EdgeCapture, KernelDefinition, OrchestrationArgCapture, ScalarCapture, TaskHead,
     TensorCapture, UncapturedArg, tensor_record, uncaptured_record,

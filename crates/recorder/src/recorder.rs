@@ -9,9 +9,9 @@ use tensortap_abi::{
     DumpLevel, DumpRecord, EdgeRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED,
     RECORD_PAYLOAD_FILTERED, TaskRecord, TensorDesc, TensorRecord, UncapturedReason, UncapturedRecord,
 };
-use tensortap_geometry::Layout;
+use tensortap_geometry::{Layout, dense_bytes};
 use tensortap_sync::signs;
-use tensortap_values::content_hash;
+use tensortap_values::{LEAF_BYTES, content_hash};
 use zerocopy::IntoBytes;
 
 use crate::capture::{
@@ -19,6 +19,7 @@ use crate::capture::{
 };
 use crate::counters::Ledger;
 use crate::filter::{Depth, Rules};
+use crate::gather::Dense;
 use crate::host::Patience;
 use crate::lane::{Lane, Need, Refused, Reservation};
 use crate::region::{LiveWords, Memory, Parts};
@@ -122,7 +123,7 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         link: H,
     ) -> Self {
         let ledger = Ledger::new(parts.state);
-        Self {
+        let mut recorder = Self {
             lane: Lane::new(parts, run_id, lane, rules.batch),
             ledger,
             memory,
@@ -132,7 +133,11 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
             link,
             depth: 0,
             began_ns: 0,
+        };
+        while let Some(range) = recorder.lane.soon() {
+            recorder.link.soon(range);
         }
+        recorder
     }
 
     /// Whether the filter lets a task pass. To be asked once per task, by whoever handles its first stage; the answer
@@ -256,6 +261,14 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
 
     fn record_tensor(&mut self, capture: &TensorCapture<'_>) -> Outcome {
         let Some(depth) = self.rules.tensor_depth(capture.marked) else { return Outcome::NotWanted };
+        if depth == Depth::Payload
+            && self.rules.filter.max_bytes == u64::MAX
+            && self.rules.passes_arg(capture.stage, capture.arg_index)
+            && let Some(content) = self.small_content(capture.desc)
+            && let Some(outcome) = self.record_small(capture, content)
+        {
+            return outcome;
+        }
         let content = self.content(capture.desc);
         if !self.rules.passes_arg(capture.stage, capture.arg_index) {
             let bytes = content.as_ref().map_or(0, Gather::left_bytes);
@@ -270,6 +283,18 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
             Depth::Payload if self.claims_bytes(bytes) => self.record_payload(record, content),
             Depth::Payload => self.record_capped(record, bytes),
         }
+    }
+
+    /// The content that a good descriptor names, where it is at most one leaf without gaps.
+    #[inline]
+    fn small_content(&self, desc: &TensorDesc) -> Option<Dense<'m>> {
+        let ndims = usize::from(desc.ndims);
+        let (shape, strides) = (desc.shape.get(..ndims)?, desc.strides.get(..ndims)?);
+        let part = dense_bytes(shape, strides, desc.start_offset, desc.dtype()?.bits())?;
+        if part.end - part.start > LEAF_BYTES as u64 {
+            return None;
+        }
+        self.memory.dense(desc.buffer_addr, desc.buffer_bytes, &part)
     }
 
     /// The content that a descriptor names; none when it is damaged.
@@ -295,7 +320,7 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         let bytes = words.as_bytes();
         let words_bytes = u32::try_from(bytes.len()).expect("a task has at most 65,535 arguments");
         let mut record = dispatch_record(dispatch, words_bytes);
-        let need = Need { bytes: bytes.len() as u64, align: tensortap_abi::SMALL_PAYLOAD_ALIGN };
+        let need = Need::whole(bytes.len() as u64, tensortap_abi::SMALL_PAYLOAD_ALIGN);
         match self.reserve(Some(need)) {
             Ok(reservation) => {
                 record.hash = content_hash(bytes).to_le_bytes();
@@ -359,6 +384,9 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
     fn commit(&mut self, reservation: Reservation, record: impl Into<DumpRecord>) {
         let crowded = self.lane.commit(reservation, &record.into());
         self.ledger.committed();
+        if let Some(range) = self.lane.soon() {
+            self.link.soon(range);
+        }
         if crowded && !self.rules.batch {
             self.link.wake_host();
         }

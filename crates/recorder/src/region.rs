@@ -8,6 +8,7 @@
 use core::convert::Infallible;
 use core::marker::PhantomData;
 use core::mem::{MaybeUninit, offset_of};
+use core::ops::Range;
 use core::ptr;
 
 use tensortap_abi::{
@@ -21,6 +22,7 @@ use tensortap_sync::spsc::QueueCells;
 use tensortap_sync::{SharedU32, SharedU64};
 use zerocopy::FromBytes;
 
+use crate::gather::Dense;
 use crate::{Gather, GatherError};
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -49,12 +51,28 @@ impl<'m> Memory<'m> {
         Self { range, life: PhantomData }
     }
 
+    /// Memory at hand that stands in for a device's, for as long as it is borrowed. A region begins at a multiple of 64.
+    ///
+    /// ```
+    /// use tensortap_recorder::{Memory, Region};
+    /// let mut bytes = [0_u8; 128];
+    /// let base = bytes.as_ptr().addr().next_multiple_of(64) as u64;
+    /// assert!(Region::open(Memory::of_slice(&mut bytes), base).is_err(), "nothing was set up there");
+    /// ```
+    pub fn of_slice(bytes: &'m mut [u8]) -> Self {
+        let range =
+            DeviceRange { addr: bytes.as_mut_ptr().expose_provenance() as u64, bytes: bytes.len() as u64 };
+        // SAFETY: all of it is borrowed during 'm by this value alone, which opens one region.
+        unsafe { Self::new(range) }
+    }
+
     /// The same memory, for the recorder of one lane.
     pub(crate) fn share(&self) -> Self {
         Self { range: self.range, life: PhantomData }
     }
 
     /// Whether all of `bytes` at `addr` are device memory.
+    #[inline]
     pub(crate) fn contains(&self, addr: u64, bytes: u64) -> bool {
         addr.checked_sub(self.range.addr)
             .and_then(|offset| offset.checked_add(bytes))
@@ -82,6 +100,19 @@ impl<'m> Memory<'m> {
         Some(unsafe { Gather::new(self.pointer(addr, bytes), bytes, layout) })
     }
 
+    /// The part of a buffer that a view without gaps covers; `None` when it leaves the buffer, or the buffer device memory.
+    #[inline]
+    pub(crate) fn dense(&self, addr: u64, buffer_bytes: u64, part: &Range<u64>) -> Option<Dense<'m>> {
+        if part.end > buffer_bytes || !self.contains(addr, buffer_bytes) {
+            return None;
+        }
+        let bytes = part.end.checked_sub(part.start)?;
+        let base = self.pointer(addr + part.start, bytes);
+        // SAFETY: a part of the buffer, which is in device memory and readable during 'm.
+        Some(unsafe { Dense::new(base, usize::try_from(bytes).ok()?) })
+    }
+
+    #[inline]
     fn pointer(&self, addr: u64, bytes: u64) -> *mut u8 {
         assert!(self.contains(addr, bytes), "{bytes} bytes at {addr:#x} are not in device memory");
         ptr::with_exposed_provenance_mut(usize::try_from(addr).expect("mapped, so it is an address"))
@@ -225,6 +256,20 @@ impl Buffers<'_> {
         self.records
     }
 
+    /// Where all of them lie.
+    pub fn range(&self) -> DeviceRange {
+        DeviceRange {
+            addr: self.base.addr() as u64,
+            bytes: u64::from(self.count) * buffer_bytes(self.records),
+        }
+    }
+
+    /// Bytes from the beginning of the first to behind so many records of one.
+    #[inline]
+    pub fn bytes_to(&self, number: u32, records: u32) -> u64 {
+        u64::from(number) * buffer_bytes(self.records) + buffer_bytes(records)
+    }
+
     /// Writes a buffer's header except for `committed`.
     pub fn write_header(&mut self, number: u32, header: &DumpBufferHeader) {
         let DumpBufferHeader { run_id, first_seq, lane, committed: _, reserved } = *header;
@@ -240,6 +285,7 @@ impl Buffers<'_> {
     }
 
     /// Writes a record that is not committed yet.
+    #[inline]
     pub fn write_record(&mut self, number: u32, place: u32, record: &DumpRecord) {
         assert!(place < self.records, "place {place} in a buffer of {}", self.records);
         let records = self.header(number).wrapping_add(1).cast::<DumpRecord>();
@@ -248,6 +294,7 @@ impl Buffers<'_> {
         unsafe { records.add(place as usize).write(*record) }
     }
 
+    #[inline]
     fn header(&self, number: u32) -> *mut DumpBufferHeader {
         assert!(number < self.count, "buffer {number} of {}", self.count);
         let offset = u64::from(number) * buffer_bytes(self.records);
@@ -273,12 +320,17 @@ impl Arena<'_> {
         self.bytes
     }
 
-    /// The bytes of a reserved piece, which does not straddle the arena's end.
-    pub fn piece(&mut self, position: u64, bytes: u64) -> &mut [MaybeUninit<u8>] {
-        let start = position % self.bytes;
+    /// Where it lies.
+    pub fn range(&self) -> DeviceRange {
+        DeviceRange { addr: self.base.addr() as u64, bytes: self.bytes }
+    }
+
+    /// The bytes of a reserved piece from an offset of the arena on; it does not straddle the arena's end.
+    #[inline]
+    pub fn piece(&mut self, start: u64, bytes: u64) -> &mut [MaybeUninit<u8>] {
         assert!(
-            bytes <= self.bytes - start,
-            "a piece of {bytes} bytes at {position} straddles the arena's end"
+            start <= self.bytes && bytes <= self.bytes - start,
+            "a piece of {bytes} bytes at {start} straddles the arena's end"
         );
         let fits = "mapped, so it fits";
         let (start, len) = (usize::try_from(start).expect(fits), usize::try_from(bytes).expect(fits));

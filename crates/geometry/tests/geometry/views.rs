@@ -3,7 +3,7 @@
 use crate::reference::{PlainView, ValidOp, elem_bits, ops, view_pairs};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use tensortap_geometry::{GeometryError, Layout, MAX_DIMS, MAX_VIEW_BYTES};
+use tensortap_geometry::{GeometryError, Layout, MAX_DIMS, MAX_VIEW_BYTES, dense_bytes};
 
 /// A view as the list of its offsets in logical order: operations pick and reorder list entries.
 #[derive(Clone, Debug)]
@@ -142,6 +142,14 @@ proptest! {
     }
 
     #[test]
+    fn dense_bytes_are_those_of_every_view_without_gaps_and_of_no_other((view, _) in view_pairs()) {
+        let layout = PlainView { base: 0, ..view }.layout();
+        let dense = dense_bytes(layout.shape(), layout.strides(), layout.start_offset(), layout.elem_bits());
+        let has_any = layout.is_contiguous() && layout.numel() > 0 && layout.elem_bits() >= 8;
+        prop_assert_eq!(dense, has_any.then(|| layout.byte_range()));
+    }
+
+    #[test]
     fn reshape_keeps_the_logical_order(sizes in prop::collection::vec(1..=4u64, 1..=4), from in 0..5u64, bits in elem_bits()) {
         let numel: u64 = sizes.iter().product();
         let flat = Layout::contiguous(&[numel + from], bits).unwrap().slice(0, from, numel).unwrap();
@@ -199,6 +207,16 @@ fn constructors_refuse_what_cannot_be_addressed() {
     assert!(matches!(extreme, Err(E::BelowBuffer { .. })));
     let extreme = Layout::new(&[u64::MAX], &[i64::MAX], u64::MAX, 64);
     assert!(matches!(extreme, Err(E::TooLarge { .. })));
+}
+
+#[test]
+fn dense_bytes_of_what_no_layout_takes_are_none() {
+    assert_eq!(dense_bytes(&[1 << 40, 1 << 40], &[1 << 40, 1], 0, 8), None, "too many elements");
+    assert_eq!(dense_bytes(&[2], &[1], MAX_VIEW_BYTES - 1, 8), None, "past every buffer");
+    assert_eq!(dense_bytes(&[1], &[1], u64::MAX, 64), None, "past every address");
+    assert_eq!(dense_bytes(&[1; MAX_DIMS + 1], &[1; MAX_DIMS + 1], 0, 8), None, "too many dimensions");
+    assert_eq!(dense_bytes(&[2], &[1], 0, 24), None, "no width that there is");
+    assert_eq!(dense_bytes(&[2, 2], &[2], 0, 8), None, "no stride for a dimension");
 }
 
 #[test]

@@ -51,6 +51,24 @@ impl DeviceMemory {
             .is_some_and(|end| end <= self.range.bytes)
     }
 
+    /// Makes the pages of a range present, so that nobody waits for them later; their content stays as it is. Advice: what lies outside,
+    /// and what the system will not do now, is left to whoever touches it.
+    pub fn populate(self, range: DeviceRange) {
+        let page = rustix::param::page_size() as u64;
+        let within = |addr: u64| addr.clamp(self.range.addr, self.range.addr + self.range.bytes);
+        let (start, end) = (within(range.addr), within(range.addr.saturating_add(range.bytes)));
+        // Whole pages, and of those at the memory's ends only what belongs to it.
+        let first = start - start % page;
+        let first = if first < self.range.addr { self.range.addr.next_multiple_of(page) } else { first };
+        let last = end.next_multiple_of(page).min(self.range.addr + self.range.bytes);
+        let last = last - last % page;
+        if first < last
+            && let Ok(at) = self.ptr(first, last - first)
+        {
+            crate::map::populate(at, last - first);
+        }
+    }
+
     /// A pointer to `bytes` at `addr`, which is valid for reads and writes as long as any [`crate::DeviceLink`] of
     /// this device exists. Other threads and the host may write there meanwhile.
     pub fn ptr(self, addr: DeviceAddr, bytes: u64) -> Result<*mut u8, PlatformError> {
@@ -66,6 +84,22 @@ impl DeviceMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_a_range_are_there_afterwards_and_no_others() {
+        let page = rustix::param::page_size() as u64;
+        let range = DeviceRange { addr: 0x1e00_0000_0000, bytes: 16 * page };
+        let file = crate::file::create(range.bytes).unwrap();
+        let _mapping = crate::map::Mapping::at(range, &file).unwrap();
+        let memory = DeviceMemory::new(range);
+        let present = || u64::try_from(rustix::fs::fstat(&file).unwrap().st_blocks).unwrap() * 512 / page;
+        memory.populate(DeviceRange { addr: range.addr + page + 1, bytes: 2 * page });
+        assert_eq!(present(), 3);
+        memory.populate(DeviceRange { addr: range.addr - page, bytes: 2 * page });
+        memory.populate(DeviceRange { addr: range.addr + 15 * page, bytes: u64::MAX });
+        memory.populate(DeviceRange { addr: 0, bytes: page });
+        assert_eq!(present(), 5);
+    }
 
     #[test]
     fn only_ranges_wholly_inside_are_contained() {

@@ -79,7 +79,7 @@ fn record(task_id: u64) -> DumpRecord {
     DumpRecord { task_id, ..DumpRecord::default() }
 }
 
-const NEED: Option<Need> = Some(Need { bytes: 100, align: 64 });
+const NEED: Option<Need> = Some(Need::whole(100, 64));
 
 #[test]
 fn several_fills_can_be_under_way_and_records_appear_in_the_order_of_reservation() {
@@ -116,7 +116,7 @@ fn committing_out_of_order_is_refused() {
 fn a_refused_reservation_takes_nothing() {
     let mut rig = Rig::new();
     let (mut lane, state) = rig.lane();
-    let all = Some(Need { bytes: 4096, align: 64 });
+    let all = Some(Need::whole(4096, 64));
     let whole = lane.reserve(all).unwrap();
     assert_eq!(lane.reserve(NEED), Err(Refused::NoSpace));
     lane.commit(whole, &record(0));
@@ -148,7 +148,7 @@ fn pieces_are_counted_as_they_are_cut() {
     // And by the lane itself, from where it stands.
     let need = lane.next_piece(5000, 64);
     assert_eq!(need.bytes, 1024);
-    let reservation = lane.reserve(Some(Need { bytes: 3500, align: 64 })).unwrap();
+    let reservation = lane.reserve(Some(Need::whole(3500, 64))).unwrap();
     lane.commit(reservation, &record(0));
     assert_eq!(lane.next_piece(5000, 64).bytes, 4096 - 3520);
     assert_eq!(state.write_cursor().get(), 3500);
@@ -162,7 +162,7 @@ fn a_payload_is_routed_by_its_size_and_by_where_the_arena_ends() {
         [lane.route(0), lane.route(1024), lane.route(1025)],
         [Route::Whole, Route::Whole, Route::Pieces]
     );
-    let reservation = lane.reserve(Some(Need { bytes: 3500, align: 64 })).unwrap();
+    let reservation = lane.reserve(Some(Need::whole(3500, 64))).unwrap();
     lane.commit(reservation, &record(0));
     assert_eq!([lane.route(576), lane.route(577)], [Route::Whole, Route::Pieces]);
 }

@@ -70,7 +70,7 @@ impl<H: HostLink> LaneRecorder<'_, H> {
     }
 
     fn define_with<D: KindOfRecord>(&mut self, content: &[u8], record: impl FnOnce(u64) -> D) -> Outcome {
-        let need = Need { bytes: content.len() as u64, align: SMALL_PAYLOAD_ALIGN };
+        let need = Need::whole(content.len() as u64, SMALL_PAYLOAD_ALIGN);
         self.timed(|recorder| {
             recorder.record_definition(Some(need), |space, position| {
                 space.write_copy_of_slice(content);

@@ -10,11 +10,38 @@ use zerocopy::IntoBytes;
 
 use super::{LaneRecorder, Outcome};
 use crate::lane::{Need, Route};
-use tensortap_values::{ContentHasher, LEAF_BYTES, Statistics};
+use tensortap_values::{ContentHasher, LEAF_BYTES, Statistics, content_hash};
 
-use crate::{DropReason, Gather, HostLink};
+use crate::capture::tensor_record;
+use crate::gather::Dense;
+use crate::{DropReason, Gather, HostLink, TensorCapture};
 
 impl<H: HostLink> LaneRecorder<'_, H> {
+    /// Records a payload of at most one leaf that lies in one piece, there and here. `None` when it would meet the arena's end: it
+    /// then has to be cut.
+    #[inline]
+    pub(super) fn record_small(
+        &mut self,
+        capture: &TensorCapture<'_>,
+        content: Dense<'_>,
+    ) -> Option<Outcome> {
+        let bytes = content.len() as u64;
+        if self.lane.route(bytes) != Route::Whole {
+            return None;
+        }
+        let mut record = tensor_record(capture);
+        let reservation = match self.reserve(Some(Need::whole(bytes, SMALL_PAYLOAD_ALIGN))) {
+            Ok(reservation) => reservation,
+            Err(reason) => return Some(self.drop_payload(record, reason, bytes)),
+        };
+        record.hash = content_hash(content.copy_into(self.lane.payload(&reservation))).to_le_bytes();
+        self.ledger.captured(bytes);
+        record.payload_pos = reservation.position();
+        record.flags |= RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
+        self.commit(reservation, record);
+        Some(Outcome::Recorded)
+    }
+
     /// Records a payload with its metadata and hash.
     pub(super) fn record_payload(&mut self, record: TensorRecord, content: Gather<'_>) -> Outcome {
         match self.lane.route(content.left_bytes()) {
@@ -25,16 +52,22 @@ impl<H: HostLink> LaneRecorder<'_, H> {
 
     fn record_whole(&mut self, mut record: TensorRecord, mut content: Gather<'_>) -> Outcome {
         let bytes = content.left_bytes();
-        let need = Need { bytes, align: DumpGeometry::payload_align(bytes) };
+        let need = Need::whole(bytes, DumpGeometry::payload_align(bytes));
         let reservation = match self.reserve(Some(need)) {
             Ok(reservation) => reservation,
             Err(reason) => return self.drop_payload(record, reason, bytes),
         };
-        let mut hasher = ContentHasher::new(bytes);
-        fill(&mut content, self.lane.payload(&reservation), &mut hasher);
+        let piece = self.lane.payload(&reservation);
+        let hash = if bytes <= LEAF_BYTES as u64 {
+            content_hash(content.next_into(piece))
+        } else {
+            let mut hasher = ContentHasher::new(bytes);
+            fill(&mut content, piece, &mut hasher);
+            hasher.finish()
+        };
         self.ledger.captured(bytes);
         record.payload_pos = reservation.position();
-        record.hash = hasher.finish().to_le_bytes();
+        record.hash = hash.to_le_bytes();
         record.flags |= RECORD_HAS_PAYLOAD | RECORD_HAS_HASH;
         self.commit(reservation, record);
         Outcome::Recorded
@@ -129,7 +162,7 @@ impl<H: HostLink> LaneRecorder<'_, H> {
 
     /// Records the hash and the statistics of the content.
     pub(super) fn record_statistics(&mut self, record: TensorRecord, content: Gather<'_>) -> Outcome {
-        let need = Need { bytes: size_of::<TensorStats>() as u64, align: SMALL_PAYLOAD_ALIGN };
+        let need = Need::whole(size_of::<TensorStats>() as u64, SMALL_PAYLOAD_ALIGN);
         let reserved = self.reserve(Some(need));
         if reserved.is_err() && self.discards() {
             return self.drop_payload(record, DropReason::NoHost, 0);

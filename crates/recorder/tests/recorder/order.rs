@@ -235,3 +235,38 @@ fn large_payloads_lie_on_pages() {
     let positions: Vec<u64> = host.taken.iter().map(|taken| taken.tensor().payload_pos).collect();
     assert_eq!(positions, [0, 4096, 69_632, 135_168]);
 }
+
+/// More than the recorder uses of an arena while the host keeps up.
+const ROOMY: DumpGeometry = DumpGeometry { lanes: 1, buffers: 8, records: 64, arena_bytes: 4 << 20 };
+
+#[test]
+fn a_host_that_keeps_up_sees_the_first_part_of_the_arena_and_one_that_does_not_all_of_it() {
+    let rig = Rig::new(ROOMY);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+    let link = ScriptedLink::never();
+    let mut recorder = region.recorder(0, &link).unwrap();
+    let mut host = FakeHost::new(&rig, 0);
+    let desc = rig.tensor(50_000);
+    let content = rig.content(&desc);
+    for task_id in 0..100 {
+        assert_eq!(recorder.tensor(&input(task_id, &desc)), Outcome::Recorded);
+        host.drain();
+    }
+    let offsets = host.taken.iter().map(|taken| taken.tensor().payload_pos % ROOMY.arena_bytes);
+    let most = offsets.max().unwrap() + 50_000;
+    assert!((900_000..1 << 20).contains(&most), "{most} bytes were touched");
+    assert!(host.taken.iter().all(|taken| taken.payload.as_ref() == Some(&content)));
+    assert!(
+        link.wakes.get() < 10,
+        "a host that takes everything at once need not be woken: {}",
+        link.wakes.get()
+    );
+
+    // And now it does not drain.
+    let held = (100..).take_while(|&task_id| recorder.tensor(&input(task_id, &desc)) == Outcome::Recorded);
+    let held = held.count() as u64;
+    assert!((held + 1) * 50_048 > ROOMY.arena_bytes - 64_000, "{held} tensors fill the arena");
+    host.drain();
+    let all = host.taken.iter().filter(|taken| taken.payload.as_ref() == Some(&content)).count() as u64;
+    assert_eq!(all, 100 + held);
+}

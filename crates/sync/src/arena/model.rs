@@ -139,3 +139,86 @@ fn reserving_without_acquire_is_refuted() {
     refuted(RACE, || a_byte_is_reused::<SeeReleasedRelaxed>(Reach::Mapped));
     refuted(RACE, || a_byte_is_reused::<SeeReleasedRelaxed>(Reach::Copied));
 }
+
+/// An arena of four bytes, of which two are used as long as the consumer keeps up. Each record says where its byte is.
+struct ShortLaps {
+    written: SharedU64,
+    consumed: SharedU64,
+    committed: SharedU64,
+    positions: [Guarded<u64>; BYTES_SENT],
+    bytes: [Guarded<u64>; 4],
+}
+
+const BYTES_SENT: usize = 4;
+
+impl ShortLaps {
+    fn byte(&self, position: u64) -> &Guarded<u64> {
+        &self.bytes[usize::try_from(position % 4).unwrap()]
+    }
+
+    fn cursors(&self) -> ArenaCursors<'_> {
+        ArenaCursors { written: &self.written, consumed: &self.consumed }
+    }
+}
+
+/// A lap ends early, or goes on behind what the last one has left, or at the end of the arena, as the consumer is fast.
+fn laps_are_short<O: ArenaOrderings + 'static>(forgets_last_lap: bool) {
+    let shared = Arc::new(ShortLaps {
+        written: SharedU64::new(0),
+        consumed: SharedU64::new(0),
+        committed: SharedU64::new(0),
+        positions: std::array::from_fn(|_| Guarded::new(0)),
+        bytes: std::array::from_fn(|_| Guarded::new(0)),
+    });
+    let producer = thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || send::<O>(&shared, forgets_last_lap)
+    });
+    let mut consumer = Consumer::<_, O>::with_orderings(shared.cursors(), 4, false);
+    let mut observer = Observer::new(&shared.committed, BYTES_SENT as u64);
+    while !observer.is_taken() {
+        for record in observer.poll(1).unwrap() {
+            let position = shared.positions[usize::try_from(record).unwrap()].read();
+            assert!(consumer.poll().unwrap() > position, "a committed record lies past the cursor");
+            assert_eq!(shared.byte(position).read(), 40 + record);
+            consumer.release_to(position + 1).unwrap();
+        }
+        thread::yield_now();
+    }
+    producer.join().unwrap();
+}
+
+fn send<O: ArenaOrderings>(shared: &ShortLaps, forgets_last_lap: bool) {
+    let mut space = Space::<_, O>::with_orderings(shared.cursors(), 4, false).with_short_laps(2);
+    let mut publisher = Publisher::begin(&shared.committed);
+    for record in 0..BYTES_SENT {
+        let position = loop {
+            match space.reserve_near(1, 1) {
+                Some(position) => break position,
+                None => thread::yield_now(),
+            }
+        };
+        if forgets_last_lap {
+            space.last_lap_end = 0;
+        }
+        shared.byte(position).write(40 + record as u64);
+        shared.positions[record].write(position);
+        publisher.publish();
+    }
+}
+
+#[test]
+fn short_laps_overwrite_only_what_was_given_back() {
+    holds(|| laps_are_short::<Proven>(false));
+}
+
+#[test]
+fn a_producer_that_forgets_where_its_last_lap_ended_is_refuted() {
+    refuted(RACE, || laps_are_short::<Proven>(true));
+}
+
+#[test]
+fn short_laps_without_acquire_or_release_are_refuted() {
+    refuted(RACE, || laps_are_short::<SeeReleasedRelaxed>(false));
+    refuted(RACE, || laps_are_short::<ReleaseRelaxed>(false));
+}
