@@ -1,11 +1,12 @@
-//! Measures tensortap itself: what a task costs ([`dispatch`]), what recording costs ([`dump`]), what reading a dump costs
-//! ([`read`]), and how fast tensors are compared ([`diff`]).
+//! Measures tensortap itself: what a task costs ([`dispatch`]), what the recorder alone costs ([`capture`]), what recording costs
+//! ([`dump`]), what reading a dump costs ([`read`]), and how fast tensors are compared ([`diff`]).
 //!
 //! Each call returns a report; a [`Watch`] is told its parts as soon as they are known, and can end it. Nothing here knows
 //! a terminal. A program that measures runs calls `tensortap::become_device_if_asked_with(tensortap_bench::registry())`
 //! first, since the device is a process of its own.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod diff;
 mod dispatch;
 mod dump;
@@ -21,6 +22,7 @@ mod watch;
 
 use tensortap::scene::Registry;
 
+pub use capture::{CaptureBenchConfig, CaptureBenchPart, CaptureBenchReport, CaptureCase, capture};
 pub use diff::{DiffBenchConfig, DiffBenchPart, DiffBenchReport, DiffCase, diff};
 pub use dispatch::{CallLoop, DispatchCase, DispatchConfig, DispatchPart, DispatchReport, Rates, dispatch};
 pub use dump::{

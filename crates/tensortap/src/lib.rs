@@ -71,6 +71,7 @@ pub use tensortap_judge as judge;
 pub use tensortap_platform::{
     Confinement, DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform, make_file_limits_errors,
 };
+pub use tensortap_recorder as recorder;
 pub use tensortap_replay::{
     ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, Grade,
     Outcome, OutputReport, Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection,

@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use tensortap::PayloadPath;
 use tensortap::scene::Registry;
 use tensortap_bench::{
-    BenchError, DiffBenchConfig, DiffBenchPart, DispatchConfig, DispatchPart, DumpBenchConfig, DumpBenchPart,
-    ReadConfig, ReadPart, Watch,
+    BenchError, CaptureBenchConfig, CaptureBenchPart, DiffBenchConfig, DiffBenchPart, DispatchConfig,
+    DispatchPart, DumpBenchConfig, DumpBenchPart, ReadConfig, ReadPart, Watch,
 };
 use tensortap_query::number::bytes;
 
@@ -35,6 +35,8 @@ pub struct BenchArgs {
 enum What {
     /// Tasks per second with kernels that do nothing
     Dispatch(DispatchArgs),
+    /// What the recorder alone costs: by size, dtype and view, against copying and hashing
+    Capture(CaptureArgs),
     /// What recording costs: against a plain write, against no dump, and per small record
     Dump(DumpArgs),
     /// What reading costs: listing many records, statistics against plain reads, export against a copy
@@ -71,6 +73,17 @@ struct DispatchArgs {
 
     /// Runs of each case; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+}
+
+/// What `tensortap bench capture` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap bench capture\n  \
+    tensortap bench capture --repeat 101 --json")]
+struct CaptureArgs {
+    /// Rounds of each case; the median counts
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 }
 
@@ -163,6 +176,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 pub fn run(args: &BenchArgs, registry: Registry, output: Output) -> anyhow::Result<Exit> {
     match &args.what {
         What::Dispatch(args) => dispatch(args, registry, output)?,
+        What::Capture(args) => capture(args, output)?,
         What::Dump(args) => dump(args, registry, output)?,
         What::Read(args) => read(args, output)?,
         What::Diff(args) => diff(args, output)?,
@@ -195,6 +209,17 @@ fn dispatch(args: &DispatchArgs, registry: Registry, output: Output) -> anyhow::
     })?;
     let report = watcher.outcome(tensortap_bench::dispatch(&config, &watcher))?;
     watcher.print(&tables::foot(&report.notes, None))?;
+    watcher.finish(&report)
+}
+
+fn capture(args: &CaptureArgs, output: Output) -> anyhow::Result<()> {
+    let config = CaptureBenchConfig { repeat: args.repeat };
+    let watcher = Watcher::new(output, GRACE, |part| match part {
+        CaptureBenchPart::Machine(machine, load) => tables::capture_head(&machine, load, args.repeat),
+        CaptureBenchPart::Case(row) => tables::capture_case(&row),
+    })?;
+    let report = watcher.outcome(tensortap_bench::capture(&config, &watcher))?;
+    watcher.print(&tables::foot(&report.notes, report.load_average_after))?;
     watcher.finish(&report)
 }
 

@@ -76,6 +76,34 @@ fn people_get_the_machine_first_then_a_table_of_few_rows_for_each_runtime() {
 }
 
 #[test]
+fn capture_holds_records_of_every_size_dtype_and_view_against_their_limit() {
+    let outcome = tensortap("bench capture --repeat 2 --json");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    let bench = document(&outcome);
+    let cases = array(&bench["cases"]);
+    let named = |case: &Value| {
+        let bytes = case["bytes"].as_u64().unwrap();
+        format!("{} {} {bytes}", case["view"].as_str().unwrap(), case["dtype"].as_str().unwrap())
+    };
+    let names: Vec<String> = cases.iter().map(named).collect();
+    for expected in [
+        "contiguous float32 16",
+        "contiguous float32 1048576",
+        "contiguous int4 256",
+        "transposed float32 65536",
+    ] {
+        assert!(names.iter().any(|name| name == expected), "{expected} is not among {names:?}");
+    }
+    for case in cases {
+        ["record_ns", "copy_ns", "limit_ns", "of_the_limit"]
+            .iter()
+            .for_each(|key| spread_is_in_order(&case[key]));
+        let (bytes, ns) = (case["bytes"].as_f64().unwrap(), case["record_ns"]["median"].as_f64().unwrap());
+        assert!((case["bytes_per_s"].as_f64().unwrap() * ns / 1e9 / bytes - 1.0).abs() < 1e-9, "{case}");
+    }
+}
+
+#[test]
 fn dump_measures_payloads_run_times_and_small_records_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let outputs = dir.path().join("outputs");

@@ -27,6 +27,7 @@ fn every_verb_has_help_with_an_example() {
         "repair",
         "bench",
         "bench dispatch",
+        "bench capture",
         "bench dump",
         "bench read",
         "bench diff",
@@ -139,7 +140,9 @@ fn man_has_a_page_for_the_command_and_each_verb() {
     let mut expected: std::collections::BTreeSet<String> =
         verbs().iter().map(|verb| format!("tensortap-{verb}.1")).collect();
     expected.insert("tensortap.1".into());
-    expected.extend(["dispatch", "dump", "read", "diff"].map(|what| format!("tensortap-bench-{what}.1")));
+    expected.extend(
+        ["dispatch", "capture", "dump", "read", "diff"].map(|what| format!("tensortap-bench-{what}.1")),
+    );
     assert_eq!(names, expected);
     assert!(wrote.stdout.contains(&format!("{} pages in pages/man1", names.len())), "{wrote:?}");
     let list = std::fs::read_to_string(folder.path("pages/man1/tensortap-list.1")).expect("a page");

@@ -80,6 +80,7 @@ fn no_table_is_wider_than_the_terminal_and_what_is_missing_is_named() {
         ("scenes", "SCENE", "parameters"),
         ("bench diff --bytes 64KiB --repeat 1 --python none", "SET", "min – max"),
         ("bench dispatch --tasks 50 --repeat 1 --all", "SHAPE", ""),
+        ("bench capture --repeat 1", "VIEW", "min – max"),
     ] {
         let text = on_screen(&folder, line, 80);
         let rows = table(&text, head);

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tensortap_bench::{
-    CallLoop, DiffBenchReport, DiffCase, DispatchCase, ExportRatio, Listed, Machine, Overhead, Pairs, Rates,
-    Small, Spread, StatsRatio, Throughput,
+    CallLoop, CaptureCase, DiffBenchReport, DiffCase, DispatchCase, ExportRatio, Listed, Machine, Overhead,
+    Pairs, Rates, Small, Spread, StatsRatio, Throughput,
 };
 use tensortap_query::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 
@@ -100,6 +100,50 @@ fn dispatch_cases() -> Line<7> {
         ("RATIO", 8, true),
     ];
     Line::of(columns, Fit::terminal(&["MIN – MAX", "PLATFORM"]).indented(2))
+}
+
+// Capture
+
+/// What was measured on what; begins the rows of [`capture_case`].
+pub fn capture_head(machine: &Machine, load: Option<f64>, repeat: u32) -> String {
+    let rounds = counted(repeat.into(), "round");
+    let head = head_of(&capture_cases());
+    format!(
+        "{}\n{}median of {rounds}\n\nnanoseconds per record\n{head}",
+        describe(machine),
+        load_text(load, ", ")
+    )
+}
+
+/// Tensors of one size, dtype and view.
+pub fn capture_case(row: &CaptureCase) -> String {
+    let ns = |spread: &Spread| significant(spread.median, 3);
+    capture_cases().row(&[
+        row.view,
+        row.dtype,
+        &bytes(row.bytes),
+        &ns(&row.record_ns),
+        &ns(&row.copy_ns),
+        &ns(&row.limit_ns),
+        &significant(row.of_the_limit.median, 2),
+        &ends(&row.of_the_limit),
+        &byte_rate(row.bytes_per_s),
+    ])
+}
+
+fn capture_cases() -> Line<9> {
+    let columns = [
+        ("VIEW", 10, false),
+        ("DTYPE", 13, false),
+        ("BYTES", 9, true),
+        ("RECORD", 7, true),
+        ("COPY", 7, true),
+        ("LIMIT", 7, true),
+        ("OF THE LIMIT", 12, true),
+        ("MIN – MAX", 15, true),
+        ("RATE", 9, true),
+    ];
+    Line::of(columns, Fit::terminal(&["MIN – MAX", "RATE"]).indented(2))
 }
 
 // Dump

@@ -1,0 +1,195 @@
+//! What the recorder alone costs: one thread records tensors into a region that nobody drains, held against copying, hashing and
+//! storing as many bytes in the same run.
+
+mod rig;
+
+use serde::Serialize;
+use tensortap::DType;
+use tensortap_query::number;
+
+use crate::machine::load_average;
+use crate::watch::check;
+use crate::{BenchError, Machine, Spread, Watch};
+use rig::Rig;
+
+/// Records under one reading of the clock, as the arguments of a task at one stage are.
+const RECORDS_PER_STAGE: u64 = 4;
+/// Content that is recorded in a round, unless that would be too few records or too many.
+const ROUND_BYTES: u64 = 16 << 20;
+const LEAST_RECORDS: u64 = 64;
+const MOST_RECORDS: u32 = 4096;
+
+const NOTES: [&str; 5] = [
+    "record: the recorder alone, in one thread, 4 tensors at each stage, clock and counters included; memory is warm, nobody drains",
+    "copy: memcpy of as many contiguous bytes into memory of the arena's size; its source is as large as the tensor",
+    "limit: the same copy, its content hash, and a store of 192 bytes for the record",
+    "of the limit: time of the limit over time of the record, of the same round",
+    "every measurement begins with a round that does not count",
+];
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct CaptureBenchConfig {
+    /// Rounds of each case; the median counts.
+    pub repeat: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaptureBenchReport {
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Rounds.
+    pub repeat: u32,
+    /// Records under one reading of the clock.
+    pub records_per_stage: u64,
+    /// Before.
+    pub load_average_before: Option<f64>,
+    /// And after.
+    pub load_average_after: Option<f64>,
+    /// By size, then by dtype, then by view.
+    pub cases: Vec<CaptureCase>,
+    /// What to keep in mind.
+    pub notes: [&'static str; 5],
+}
+
+/// A part of the report, as soon as it is known.
+#[derive(Clone, Debug)]
+pub enum CaptureBenchPart {
+    /// First: where, and with what load.
+    Machine(Machine, Option<f64>),
+    /// Then these.
+    Case(CaptureCase),
+}
+
+/// Tensors of one size, dtype and view.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaptureCase {
+    /// How elements lie in memory.
+    pub view: &'static str,
+    /// Element type.
+    pub dtype: &'static str,
+    /// Bytes of each payload.
+    pub bytes: u64,
+    /// Records of each round.
+    pub records: u64,
+    /// Nanoseconds for a record.
+    pub record_ns: Spread,
+    /// Nanoseconds for a copy of its bytes.
+    pub copy_ns: Spread,
+    /// Nanoseconds for what a record cannot do without.
+    pub limit_ns: Spread,
+    /// Payload bytes per second of the recorder.
+    #[serde(serialize_with = "number::json_float")]
+    pub bytes_per_s: f64,
+    /// Time of the limit over time of the record, round by round.
+    pub of_the_limit: Spread,
+}
+
+/// How elements lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    Contiguous,
+    /// Rows of a matrix of which every other column block is left out.
+    Rows,
+    Transposed,
+    /// Every other element.
+    Strided,
+    /// One row again and again.
+    Broadcast,
+}
+
+impl View {
+    const fn name(self) -> &'static str {
+        match self {
+            View::Contiguous => "contiguous",
+            View::Rows => "rows",
+            View::Transposed => "transposed",
+            View::Strided => "strided",
+            View::Broadcast => "broadcast",
+        }
+    }
+}
+
+/// What is measured: sizes, then classes of dtypes, then views.
+fn cases() -> Vec<(View, DType, u64)> {
+    let sizes = [16, 256, 4 << 10, 64 << 10, 1 << 20].map(|bytes| (View::Contiguous, DType::Float32, bytes));
+    let narrow_and_wide = [DType::Int4, DType::Float8E4M3FN, DType::BFloat16, DType::Float64];
+    let dtypes = narrow_and_wide.map(|dtype| (View::Contiguous, dtype, 256));
+    let apart = [View::Rows, View::Transposed, View::Strided, View::Broadcast];
+    let views = apart.into_iter().flat_map(|view| [256, 64 << 10].map(|bytes| (view, DType::Float32, bytes)));
+    sizes.into_iter().chain(dtypes).chain(views).collect()
+}
+
+/// Measures every case.
+///
+/// ```
+/// use tensortap_bench::{CaptureBenchConfig, capture};
+///
+/// let report = capture(&CaptureBenchConfig { repeat: 1 }, &())?;
+/// assert!(report.cases.iter().all(|case| case.of_the_limit.median > 0.0));
+/// # Ok::<(), tensortap_bench::BenchError>(())
+/// ```
+pub fn capture(
+    config: &CaptureBenchConfig,
+    watch: &dyn Watch<CaptureBenchPart>,
+) -> Result<CaptureBenchReport, BenchError> {
+    let (machine, load_average_before) = (Machine::read(), load_average());
+    watch.part(CaptureBenchPart::Machine(machine.clone(), load_average_before));
+    let cases = cases();
+    watch.expect(cases.len() as u64);
+    let mut measured = Vec::new();
+    for (view, dtype, bytes) in cases {
+        check(watch)?;
+        watch.begin(format!("{} {} of {}", view.name(), dtype.name(), number::bytes(bytes)));
+        let case = measure(config.repeat, view, dtype, bytes)?;
+        watch.part(CaptureBenchPart::Case(case.clone()));
+        measured.push(case);
+        watch.advance();
+    }
+    Ok(CaptureBenchReport {
+        machine,
+        repeat: config.repeat,
+        records_per_stage: RECORDS_PER_STAGE,
+        load_average_before,
+        load_average_after: load_average(),
+        cases: measured,
+        notes: NOTES,
+    })
+}
+
+/// Seconds of one round of each kind.
+struct Round {
+    record: f64,
+    copy: f64,
+    limit: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn measure(repeat: u32, view: View, dtype: DType, bytes: u64) -> Result<CaptureCase, BenchError> {
+    let records = (ROUND_BYTES / bytes).clamp(LEAST_RECORDS, MOST_RECORDS.into());
+    let mut rig = Rig::new(view, dtype, bytes);
+    let mut rounds = Vec::new();
+    for number in 0..=repeat {
+        // One right after the other, so that what drifts meets all of them alike.
+        let (copy, limit) = (rig.copy(records), rig.limit(records));
+        let record = rig.record(records)?;
+        if number > 0 {
+            rounds.push(Round { record, copy, limit });
+        }
+    }
+    let over = |value: &dyn Fn(&Round) -> f64| Spread::of(rounds.iter().map(value).collect());
+    let ns = |value: fn(&Round) -> f64| over(&|round| value(round) / records as f64 * 1e9);
+    let record_ns = ns(|round| round.record);
+    Ok(CaptureCase {
+        view: view.name(),
+        dtype: dtype.name(),
+        bytes,
+        records,
+        record_ns,
+        copy_ns: ns(|round| round.copy),
+        limit_ns: ns(|round| round.limit),
+        bytes_per_s: bytes as f64 / record_ns.median * 1e9,
+        of_the_limit: over(&|round| round.limit / round.record),
+    })
+}

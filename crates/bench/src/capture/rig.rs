@@ -1,0 +1,222 @@
+//! A region and one tensor in memory of this process, and the loops over them that are timed.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use tensortap::DType;
+use tensortap::abi::{
+    DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, Role, TensorDesc, TensorRecord,
+};
+use tensortap::recorder::{HostLink, LaneRecorder, Memory, Region, SetupOptions, TensorCapture, setup_bytes};
+use tensortap::values::content_hash;
+
+use super::{MOST_RECORDS, RECORDS_PER_STAGE, View};
+use crate::BenchError;
+
+const PAGE: usize = 4096;
+const RECORD_BYTES: usize = size_of::<TensorRecord>();
+const HASH_AT: usize = std::mem::offset_of!(TensorRecord, hash);
+const RECORDS_PER_BUFFER: u32 = 512;
+/// Room for every record of a round, and for pieces of a payload that meets the arena's end. The arena takes the largest
+/// payload whole.
+const GEOMETRY: DumpGeometry = DumpGeometry {
+    lanes: 1,
+    buffers: 2 * MOST_RECORDS / RECORDS_PER_BUFFER,
+    records: RECORDS_PER_BUFFER,
+    arena_bytes: 4 << 20,
+};
+
+/// Memory for a region with a tensor behind it, and for what the recorder is held against.
+pub(super) struct Rig {
+    memory: Vec<u8>,
+    /// Where the first page of it begins.
+    start: usize,
+    desc: TensorDesc,
+    /// The content, without gaps.
+    content: Vec<u8>,
+    /// As large as the arena.
+    copies: Vec<u8>,
+    records: Vec<u8>,
+}
+
+impl Rig {
+    pub(super) fn new(view: View, dtype: DType, bytes: u64) -> Rig {
+        let mut desc = descriptor(view, dtype, bytes);
+        let tensor_at = region_bytes();
+        let memory = noise(tensor_at + len(desc.buffer_bytes) + PAGE);
+        let start = memory.as_ptr().align_offset(PAGE);
+        desc.buffer_addr = (memory.as_ptr().addr() + start + tensor_at) as u64;
+        Rig {
+            start,
+            desc,
+            content: noise(len(bytes)),
+            copies: noise(len(GEOMETRY.arena_bytes)),
+            records: noise(len(MOST_RECORDS.into()) * RECORD_BYTES),
+            memory,
+        }
+    }
+
+    /// Seconds for so many records.
+    pub(super) fn record(&mut self, records: u64) -> Result<f64, BenchError> {
+        let wrong = |what: &dyn std::fmt::Display| BenchError::Wrong(format!("a region in memory: {what}"));
+        let memory = &mut self.memory[self.start..];
+        let base = memory.as_ptr().addr() as u64;
+        let options = SetupOptions {
+            base,
+            run_id: 1,
+            level: DumpLevel::Full,
+            policy: DumpPolicy::Drop,
+            collect: DumpCollect::Batch,
+            liveness_ms: 0,
+            filter: DumpFilter::ALL,
+        };
+        let setup = setup_bytes(GEOMETRY, &options).map_err(|error| wrong(&error))?;
+        setup.write(|offset, bytes| memory[len(offset)..][..bytes.len()].copy_from_slice(bytes));
+        let region = Region::open(Memory::of_slice(memory), base).map_err(|error| wrong(&error))?;
+        let mut recorder =
+            region.recorder(0, NoHost { began: Instant::now() }).map_err(|error| wrong(&error))?;
+        let start = Instant::now();
+        record_all(&mut recorder, &self.desc, records);
+        let seconds = start.elapsed().as_secs_f64();
+        let counters = recorder.counters();
+        let (bytes, expected) = (counters.payload_bytes, records * self.content.len() as u64);
+        if bytes != expected || counters.records < records {
+            return Err(wrong(&format!("{bytes} bytes were recorded, {expected} were expected")));
+        }
+        Ok(seconds)
+    }
+
+    /// Seconds for copies of as many bytes.
+    pub(super) fn copy(&mut self, records: u64) -> f64 {
+        let start = Instant::now();
+        let mut at = 0;
+        for _ in 0..records {
+            at = copy_to(&mut self.copies, at, black_box(&self.content)).1;
+        }
+        black_box(&self.copies);
+        start.elapsed().as_secs_f64()
+    }
+
+    /// The same with a hash of each copy and a record of it stored.
+    pub(super) fn limit(&mut self, records: u64) -> f64 {
+        let start = Instant::now();
+        let mut at = 0;
+        for place in self.records.chunks_exact_mut(RECORD_BYTES).take(len(records)) {
+            let (copy, next) = copy_to(&mut self.copies, at, black_box(&self.content));
+            let mut record = [0; RECORD_BYTES];
+            record[HASH_AT..][..16].copy_from_slice(&content_hash(copy).to_le_bytes());
+            place.copy_from_slice(&record);
+            at = next;
+        }
+        black_box(&self.records);
+        start.elapsed().as_secs_f64()
+    }
+}
+
+fn record_all(recorder: &mut LaneRecorder<'_, NoHost>, desc: &TensorDesc, records: u64) {
+    for task_id in 0..records / RECORDS_PER_STAGE {
+        recorder.begin();
+        for arg_index in 0..RECORDS_PER_STAGE {
+            recorder.tensor(&TensorCapture {
+                task_id,
+                stage: DumpStage::BeforeDispatch,
+                role: Role::Input,
+                arg_index: u16::try_from(arg_index).unwrap_or(0),
+                desc: black_box(desc),
+                marked: false,
+                in_flight: false,
+            });
+        }
+        recorder.end();
+    }
+}
+
+/// Copies the content to the next place of a ring; the copy, and where the next goes.
+fn copy_to<'r>(ring: &'r mut [u8], at: usize, content: &[u8]) -> (&'r [u8], usize) {
+    let next = (at + content.len()).next_multiple_of(64);
+    let (at, next) =
+        if at + content.len() > ring.len() { (0, content.len().next_multiple_of(64)) } else { (at, next) };
+    let copy = &mut ring[at..][..content.len()];
+    copy.copy_from_slice(content);
+    (copy, next)
+}
+
+fn region_bytes() -> usize {
+    len(GEOMETRY.bytes()).next_multiple_of(PAGE)
+}
+
+/// A view whose content has so many bytes; where its buffer lies is not said.
+fn descriptor(view: View, dtype: DType, bytes: u64) -> TensorDesc {
+    let numel = bytes * 8 / u64::from(dtype.bits());
+    let side = 1 << (numel.ilog2() / 2);
+    let (rows, cols) = (numel / side, side);
+    let signed = u64::cast_signed;
+    let (strides, buffer_elems) = match view {
+        View::Contiguous => ([signed(cols), 1], numel),
+        View::Rows => ([signed(2 * cols), 1], 2 * numel),
+        View::Transposed => ([1, signed(rows)], numel),
+        View::Strided => ([signed(2 * cols), 2], 2 * numel),
+        View::Broadcast => ([0, 1], cols),
+    };
+    let mut desc = TensorDesc {
+        buffer_bytes: (buffer_elems * u64::from(dtype.bits())).div_ceil(8),
+        dtype: dtype.tag(),
+        ndims: 2,
+        ..TensorDesc::default()
+    };
+    desc.shape[..2].copy_from_slice(&[rows, cols]);
+    desc.strides[..2].copy_from_slice(&strides);
+    desc
+}
+
+/// Bytes that are there before they are used.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut noise: Vec<u8> = std::iter::repeat_with(&mut step).take(bytes.div_ceil(8)).flatten().collect();
+    noise.truncate(bytes);
+    noise
+}
+
+/// An offset or count inside memory.
+fn len(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("in memory")
+}
+
+/// Nobody is waited for: the arena overwrites itself.
+struct NoHost {
+    began: Instant,
+}
+
+impl HostLink for NoHost {
+    fn wake_host(&self) {}
+
+    fn pause(&self, _limit: Duration) {}
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn waiting(&self, _waiting: bool) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_records_its_bytes() {
+        for (view, dtype, bytes) in super::super::cases() {
+            // The rig counts the bytes itself, and those of every view are asked for.
+            let mut rig = Rig::new(view, dtype, bytes);
+            let seconds = rig.record(2 * RECORDS_PER_STAGE).unwrap();
+            assert!(seconds > 0.0, "{view:?} {dtype:?} {bytes}");
+            assert_eq!(rig.content.len() as u64, bytes);
+        }
+    }
+}
