@@ -7,8 +7,8 @@ pub use args::record_orchestration_args;
 use std::time::Duration;
 
 use tensortap_abi::{
-    DType, DUMP_ARGS, DUMP_TENSORS, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role, TaskId,
-    TaskRecord, TensorDesc, ThreadState, UncapturedReason,
+    DType, DUMP_ARGS, DUMP_TENSORS, DeviceRange, DumpStage, EdgeCause, PayloadLayout, RECORD_IN_FLIGHT, Role,
+    TaskId, TaskRecord, TensorDesc, ThreadState, UncapturedReason,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
 use tensortap_recorder::{HostLink, LaneRecorder, ScalarCapture, TaskHead, TensorCapture, UncapturedArg};
@@ -56,6 +56,10 @@ impl HostLink for HostOfRun<'_, '_> {
         // A recorder waits only in the middle of a capture.
         let state = if waiting { ThreadState::WaitingForDump } else { ThreadState::Capturing };
         self.thread.state().publish(state as u32);
+    }
+
+    fn soon(&self, range: DeviceRange) {
+        self.run.soon(range);
     }
 }
 
@@ -330,9 +334,14 @@ impl DefineNames for EdgeCapture<'_, '_> {
 }
 
 impl GraphObserver for EdgeCapture<'_, '_> {
-    fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16) {
-        let edge = tensortap_recorder::EdgeCapture { consumer: to.0, producer: from.0, cause, arg_index };
-        self.recorder.edge(&edge);
+    fn edges(&mut self, to: TaskId, from: &mut dyn Iterator<Item = (TaskId, EdgeCause, u16)>) {
+        // The clock is read once for all of them.
+        self.recorder.timed(|recorder| {
+            for (from, cause, arg_index) in from {
+                let (consumer, producer) = (to.0, from.0);
+                recorder.edge(&tensortap_recorder::EdgeCapture { consumer, producer, cause, arg_index });
+            }
+        });
         self.goes_on();
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod cores;
 mod crash;
 pub(crate) mod memory;
 mod monitor;
+pub(crate) mod pages;
 pub(crate) mod program;
 pub(crate) mod race;
 pub(crate) mod reclaim;

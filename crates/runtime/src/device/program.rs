@@ -20,6 +20,7 @@ use super::cores::{CoreMailboxes, KernelTable, owner_of_block, owner_of_core, ru
 use super::crash;
 use super::memory::{Control, Table, open_region};
 use super::monitor;
+use super::pages::Pages;
 use super::race::Race;
 use super::run::{Crew, Failure, Run};
 use super::scheduler::{Cores, HOOKS_COMPILED_IN, NoHooks, Scheduler};
@@ -156,7 +157,8 @@ impl<'m> Launch<'m> {
             }
         };
         let rings = self.runtime.rings(&self.args);
-        let run = Run::new(slots, edges, control, rings, self.race.map(Race::new), self.crew());
+        let mut run = Run::new(slots, edges, control, rings, self.race.map(Race::new), self.crew());
+        run.pages = Some(Pages::new(*self.memory));
         let watched = crash::watch_run(&run.control);
         run.mark_started();
         self.run_threads(&run, link);
@@ -181,6 +183,10 @@ impl<'m> Launch<'m> {
         let stall_limit = Some(self.args.stall_timeout_ms).filter(|&ms| ms > 0).map(Duration::from_millis);
         let sequential = BuildMode::from_tag(self.args.build_mode) == BuildMode::Sequential;
         thread::scope(|scope| {
+            if let Some(pages) = &run.pages {
+                // Without this thread everything is as slow as it would be, and nothing else.
+                let _ = thread::Builder::new().name("tt-pages".into()).spawn_scoped(scope, || pages.serve());
+            }
             for core in 0..run.control.cores() {
                 let scheduler = owner_of_core(core, self.args.schedulers);
                 let body = move || run_core(run, &self.kernels, core, scheduler);
@@ -201,6 +207,7 @@ impl<'m> Launch<'m> {
                 spawn(scope, run, format!("tt-sched-{index}"), move || self.schedule(run, link, index));
             }
             monitor::watch(run, stall_limit);
+            run.pages.iter().for_each(Pages::end);
             if run.failure().is_some() {
                 self.end_failed(run, link);
             } else {

@@ -4,13 +4,15 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tensortap_abi::{
-    CoreType, DeviceStatus, EdgeNode, FailureKind, NO_CORE, NO_KERNEL, NO_SLOT, TaskId, TaskSlot, TaskState,
+    CoreType, DeviceRange, DeviceStatus, EdgeNode, FailureKind, NO_CORE, NO_KERNEL, NO_SLOT, TaskId,
+    TaskSlot, TaskState,
 };
 use tensortap_sync::park::Parker;
 use tensortap_sync::ready::ReadyQueue;
 use tensortap_sync::{Flag, SharedU64, fanout, pending};
 
 use super::memory::{Control, Table};
+use super::pages::Pages;
 use super::race::Race;
 use super::reclaim::Rings;
 
@@ -92,7 +94,10 @@ pub struct Run<'m> {
     pub orchestrator_parker: Parker,
     /// Where the monitor sleeps.
     pub monitor_parker: Parker,
-    ready: [Option<ReadyQueue>; Shape::COUNT],
+    /// Who makes memory present that is about to be used; there need be nobody.
+    pub pages: Option<Pages>,
+    /// By shape, each made with its first task: it has a cell for every slot, and most graphs have tasks of few shapes.
+    ready: [OnceLock<ReadyQueue>; Shape::COUNT],
     total: SharedU64,
     stop: Flag,
     failure: OnceLock<FailureKind>,
@@ -122,10 +127,6 @@ impl<'m> Run<'m> {
     ) -> Run<'m> {
         let parker = || Parker::new(crew.spins, tensortap_sync::park::YIELDS);
         let parkers = |count: u32| (0..count).map(|_| parker()).collect();
-        let mut ready = [const { None }; Shape::COUNT];
-        for shape in Shape::BY_SIZE {
-            ready[usize::from(shape.0)] = Some(ReadyQueue::new(slots.len().max(1)));
-        }
         Run {
             slots,
             edges,
@@ -136,7 +137,8 @@ impl<'m> Run<'m> {
             core_parkers: parkers(control.cores()),
             orchestrator_parker: parker(),
             monitor_parker: Parker::new(0, 0),
-            ready,
+            pages: None,
+            ready: [const { OnceLock::new() }; Shape::COUNT],
             total: SharedU64::new(BUILDING),
             stop: Flag::new(),
             failure: OnceLock::new(),
@@ -144,14 +146,21 @@ impl<'m> Run<'m> {
         }
     }
 
+    /// Says that a range of device memory will be written soon.
+    pub fn soon(&self, range: DeviceRange) {
+        if let Some(pages) = &self.pages {
+            pages.soon(range);
+        }
+    }
+
     /// Takes a task that is ready, if one of this shape is.
     pub fn pop_ready(&self, shape: Shape) -> Option<u32> {
-        self.ready[usize::from(shape.0)].as_ref().and_then(ReadyQueue::pop)
+        self.ready[usize::from(shape.0)].get().and_then(ReadyQueue::pop)
     }
 
     /// Whether no task of any shape waits for a core, as far as can be seen.
     pub fn ready_is_empty(&self) -> bool {
-        self.ready.iter().flatten().all(ReadyQueue::is_empty_hint)
+        self.ready.iter().filter_map(OnceLock::get).all(ReadyQueue::is_empty_hint)
     }
 
     /// Puts a task whose predecessors are complete up for dispatch and wakes schedulers that sleep, but not the
@@ -164,12 +173,18 @@ impl<'m> Run<'m> {
     /// Puts a task back that its taker cannot dispatch further.
     pub fn requeue(&self, slot: u32) {
         let shape = Shape::of(self.slots.active(slot));
-        let queue = self.ready[usize::from(shape.0)].as_ref().expect("a task has at least one active slot");
+        let queue = self.ready[usize::from(shape.0)].get_or_init(|| ReadyQueue::new(self.slots.len().max(1)));
         // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
         // thread is in the middle of taking what lay in the same cell a lap ago.
         while queue.push(slot).is_err() {
             std::thread::yield_now();
         }
+    }
+
+    /// Wakes every thread that may wait for the last task.
+    pub fn wake_all_for_end(&self) {
+        self.wake_schedulers(None);
+        self.monitor_parker.wake();
     }
 
     fn wake_schedulers(&self, caller: Option<u32>) {
@@ -188,9 +203,15 @@ impl<'m> Run<'m> {
 
     /// Takes one hold off a waiting task.
     pub fn satisfy(&self, slot: u32, caller: Option<u32>) {
-        if pending::satisfy(self.slots.pending(slot)) {
+        if self.takes_last_hold(slot) {
             self.make_ready(slot, caller);
         }
+    }
+
+    /// Takes one hold off a waiting task. If it was the last, the task is the caller's: to dispatch, or to
+    /// [make ready](Self::make_ready) for others.
+    pub fn takes_last_hold(&self, slot: u32) -> bool {
+        pending::satisfy(self.slots.pending(slot))
     }
 
     /// Makes `consumer` wait for `producer` unless that is complete. `node` belongs to the consumer.
@@ -227,8 +248,7 @@ impl<'m> Run<'m> {
     pub fn seal(&self, total: u64) {
         // Pairs with the load in `is_sealed`.
         self.total.publish(total);
-        self.wake_schedulers(None);
-        self.monitor_parker.wake();
+        self.wake_all_for_end();
     }
 
     /// Whether the graph is built.

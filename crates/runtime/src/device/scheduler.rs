@@ -85,6 +85,9 @@ pub struct Scheduler<'r, 'm, C, H> {
     owned: u64,
     /// Task on each core.
     current: Vec<u32>,
+    /// A task that this scheduler has made ready, and for which it had a core then: it is dispatched here, where its data is,
+    /// and no other scheduler is woken for it. Empty between two steps.
+    kept: Option<u32>,
     /// The core of each type that finished last: its thread is awake and its caches are warm.
     warm: [u32; 2],
     completed: u64,
@@ -105,6 +108,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
             idle: [owned; SLOTS_PER_TASK],
             owned,
             current: vec![0; blocks as usize * SLOTS_PER_TASK],
+            kept: None,
             warm: [0, 1],
             completed: 0,
             dispatches: 0,
@@ -125,6 +129,8 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                 parker.wait(|| self.finds_nothing() && !self.is_over());
             }
         }
+        // Who completes the last task sees that all are complete, and is the first to come here: others may sleep.
+        run.wake_all_for_end();
     }
 
     /// Whether a step found nothing to do; counts those, for a watcher that must know that it looked.
@@ -197,15 +203,33 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         self.completed += 1;
         // Pairs with `Run::completed`: whoever sees the count sees that the slot was released.
         self.thread.completed().publish(self.completed);
-        if self.run.is_sealed() && self.run.is_complete() {
-            self.run.scheduler_parkers.iter().for_each(tensortap_sync::park::Parker::wake);
-            self.run.monitor_parker.wake();
+    }
+
+    fn release_successors(&mut self, slot: u32) {
+        let run = self.run;
+        for node in fanout::close(run.slots.fanout(slot), &run.edges) {
+            let successor = run.edges.consumer(node);
+            if run.takes_last_hold(successor) && !self.keeps(successor) {
+                run.make_ready(successor, Some(self.index));
+            }
         }
     }
 
-    fn release_successors(&self, slot: u32) {
-        for node in fanout::close(self.run.slots.fanout(slot), &self.run.edges) {
-            self.run.satisfy(self.run.edges.consumer(node), Some(self.index));
+    /// Whether a task that is ready is kept to be dispatched by this scheduler. An injected race wants to see every one.
+    fn keeps(&mut self, slot: u32) -> bool {
+        let shape = Shape::of(self.run.slots.active(slot));
+        let keeps = self.kept.is_none() && self.run.race.is_none() && self.find_block(shape).is_some();
+        if keeps {
+            self.kept = Some(slot);
+        }
+        keeps
+    }
+
+    /// The next ready task of a shape: what was kept goes first.
+    fn next_ready(&mut self, shape: Shape) -> Option<u32> {
+        match self.kept {
+            Some(slot) if Shape::of(self.run.slots.active(slot)) == shape => self.kept.take(),
+            _ => self.run.pop_ready(shape),
         }
     }
 
@@ -213,7 +237,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         let mut any = false;
         for shape in Shape::BY_SIZE {
             while self.find_block(shape).is_some() {
-                let Some(slot) = self.run.pop_ready(shape) else { break };
+                let Some(slot) = self.next_ready(shape) else { break };
                 match self.begin(slot) {
                     Begun::Postponed => break,
                     Begun::Elsewhere => any = true,
@@ -223,6 +247,10 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                     }
                 }
             }
+        }
+        if let Some(slot) = self.kept.take() {
+            // A larger task has taken its core.
+            self.run.make_ready(slot, Some(self.index));
         }
         any
     }

@@ -155,7 +155,7 @@ impl GraphBuilder for ArrayBuilder<'_, '_> {
         }
         let node = self.edges;
         self.edges += 1;
-        self.recording.edge(from.id, to.id, EdgeCause::Explicit, 0);
+        self.recording.edges(to.id, [(from.id, EdgeCause::Explicit, 0)].into_iter());
         self.run.link(from.slot, to.slot, node, EdgeCause::Explicit.pack(0));
         Ok(())
     }

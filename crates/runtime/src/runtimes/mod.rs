@@ -103,8 +103,8 @@ pub struct DeviceSetup<'m> {
 
 /// Who is told of dependencies as they are found, also of those on tasks that are already complete, and of names.
 pub trait GraphObserver: DefineNames {
-    /// `to` follows `from`, because of an argument of `to`.
-    fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16);
+    /// `to` follows these tasks, each because of an argument of `to`.
+    fn edges(&mut self, to: TaskId, from: &mut dyn Iterator<Item = (TaskId, EdgeCause, u16)>);
 }
 
 /// What a builder tells of a graph that is recorded; nothing of one that is not.
@@ -119,9 +119,11 @@ impl<'r> Recording<'r> {
         self.0.is_some()
     }
 
-    fn edge(&mut self, from: TaskId, to: TaskId, cause: EdgeCause, arg_index: u16) {
-        if let Some((observer, _)) = &mut self.0 {
-            observer.edge(from, to, cause, arg_index);
+    fn edges(&mut self, to: TaskId, mut from: impl ExactSizeIterator<Item = (TaskId, EdgeCause, u16)>) {
+        if let Some((observer, _)) = &mut self.0
+            && from.len() > 0
+        {
+            observer.edges(to, &mut from);
         }
     }
 

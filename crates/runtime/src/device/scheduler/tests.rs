@@ -214,3 +214,22 @@ fn only_rounds_that_found_nothing_are_counted_for_the_watcher() {
     drive.finish(drive.busy()[0]);
     assert_eq!([round(&mut drive), round(&mut drive)], [(false, 2), (true, 3)]);
 }
+
+#[test]
+fn a_successor_goes_on_where_its_predecessor_ended_before_what_waits_for_anybody() {
+    let mut drive = Drive::new(&[(AIC, 1), (AIC, 1), (AIC, 1)], &[(0, 2)], 1);
+    assert_eq!(Drive::posted(&drive.step()), [0]);
+    drive.finish(0);
+    assert_eq!(Drive::posted(&drive.step()), [2]);
+    drive.finish(0);
+    assert_eq!(Drive::posted(&drive.step()), [1]);
+}
+
+#[test]
+fn unless_a_larger_task_wants_the_core_and_then_others_may_have_it() {
+    let mut drive = Drive::new(&[(AIC, 1), (MIX, 1), (AIC, 1)], &[(0, 1), (0, 2)], 1);
+    assert_eq!(Drive::posted(&drive.step()), [0]);
+    drive.finish(0);
+    assert_eq!(Drive::posted(&drive.step()), [1, 1, 1], "as large tasks first always");
+    assert_eq!(drive.run.pop_ready(Shape::of(AIC)), Some(2), "nothing is kept that cannot be dispatched");
+}

@@ -1,66 +1,22 @@
 //! The orchestrator's side of the rings.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tensortap_abi::{MAX_TENSORS, NO_SLOT, PayloadLayout, RING_COUNT, TaskId, TaskState, ThreadState};
+use tensortap_abi::{MAX_TENSORS, NO_SLOT, RING_COUNT, Role, TaskId, TaskState, ThreadState};
 use tensortap_geometry::Footprint;
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Location, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::fanout;
-use tensortap_sync::retire::{RetireRing, SlotRing};
 
 use super::advice::{Advice, Mark, Resource};
-use super::span::SpanRing;
+use super::ring::Ring;
 use super::tensor_map::{Found, TensorMap};
 use super::{DeviceBuilder, DeviceSetup, EDGES_PER_SLOT, GraphObserver};
 use crate::device::run::Run;
 use crate::runtimes::Recording;
-use crate::runtimes::slot::{ALIGN, buffer_of, new_slot, poison_new, write_payload};
+use crate::runtimes::slot::{ALIGN, buffer_of, new_slot, payload_layout, poison_new, write_payload};
 
 /// How long the orchestrator sleeps at most between two looks for a deadlock.
 const DEADLOCK_LOOK: Duration = Duration::from_millis(20);
-
-/// One ring: its slots, its memory, its edges, and how far each task's part of the latter two reaches.
-struct Ring {
-    slots: SlotRing<Arc<RetireRing>>,
-    heap: SpanRing,
-    edges: SpanRing,
-    /// Ends of memory and edges of the task in each slot.
-    ends: Vec<(u64, u64)>,
-    reclaimed: u64,
-}
-
-impl Ring {
-    fn new(retire: Arc<RetireRing>, heap_bytes: u64) -> Ring {
-        let slots = retire.slots();
-        Ring {
-            slots: SlotRing::new(retire),
-            heap: SpanRing::new(heap_bytes),
-            edges: SpanRing::new(slots * EDGES_PER_SLOT),
-            ends: vec![(0, 0); usize::try_from(slots).expect("fits in memory")],
-            reclaimed: 0,
-        }
-    }
-
-    /// Takes back the memory and edges of the tasks that have retired since the last look.
-    fn catch_up(&mut self) {
-        let tail = self.slots.ring().tail();
-        if tail > self.reclaimed {
-            let (heap, edges) = self.ends[self.place(tail - 1)];
-            self.heap.give_back_to(heap);
-            self.edges.give_back_to(edges);
-            self.reclaimed = tail;
-        }
-    }
-
-    fn place(&self, local: u64) -> usize {
-        usize::try_from(local % self.slots.ring().slots()).expect("fits in memory")
-    }
-
-    fn mark(&self) -> Mark {
-        Mark { tasks: self.slots.head(), bytes: self.heap.head() }
-    }
-}
 
 /// An open scope.
 #[derive(Default)]
@@ -91,6 +47,8 @@ pub struct RingBuilder<'r, 'm> {
     recording: Recording<'r>,
     /// Reused from task to task.
     found: Vec<Found<Known>>,
+    /// Buffer, bytes and role of each argument, likewise.
+    uses: Vec<(u64, Footprint, Role)>,
     most_edges: u64,
     /// Set once a ring was found never to drain: from then on tasks are only counted.
     advice: Option<Advice>,
@@ -104,8 +62,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         observer: Option<Box<dyn GraphObserver + 'r>>,
     ) -> Result<Self, GraphError> {
         let rings = run.rings.as_ref().ok_or_else(|| GraphError::Other("the launch has no rings".into()))?;
-        let heap_bytes = setup.args.heap.bytes / RING_COUNT as u64;
-        let rings = (0..RING_COUNT).map(|r| Ring::new(rings.ring(r).clone(), heap_bytes)).collect();
+        let rings = (0..RING_COUNT).map(|r| Ring::new(rings.ring(r).clone(), &setup.args, r)).collect();
         Ok(RingBuilder {
             setup,
             run,
@@ -115,6 +72,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             submitted: 0,
             recording: Recording::new(observer),
             found: Vec::new(),
+            uses: Vec::with_capacity(MAX_TENSORS),
             most_edges: 0,
             advice: None,
         })
@@ -208,17 +166,17 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
                 || (slots.shared_task_id(known.slot).get() == known.id
                     && !fanout::is_closed(slots.fanout(known.slot)))
         };
-        let mut uses = [None; MAX_TENSORS];
         self.found.clear();
+        self.uses.clear();
         for (index, TensorUse { tensor, role }) in task.tensors.iter().enumerate() {
             let addr = buffer_of(buffers, tensor).location.expect("placed above").addr;
             let bytes = Footprint::new(tensor.layout(), addr);
             let arg_index = u16::try_from(index).expect("at most 16");
             self.map.find(addr, &bytes, *role, arg_index, is_live, &mut self.found);
-            uses[index] = Some((addr, bytes, *role));
+            self.uses.push((addr, bytes, *role));
         }
-        for (addr, bytes, role) in uses.into_iter().flatten() {
-            self.map.record(addr, bytes, role, me, is_live);
+        for (addr, bytes, role) in &self.uses {
+            self.map.record(*addr, *bytes, *role, me, is_live);
         }
     }
 
@@ -299,10 +257,12 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         self.derive(task, buffers, Known { slot, id: id.0 });
         self.tell_found(id);
         let Some(first_edge) = self.take_edges(ring)? else { return Ok(None) };
-        self.write_slot(slot, id, task, buffers)?;
+        let Some(payload) = self.take_payload(ring, task)? else { return Ok(None) };
+        self.write_slot(slot, id, payload, task, buffers)?;
         self.link_found(slot, ring, first_edge);
         let place = self.rings[ring].place(local);
-        self.rings[ring].ends[place] = (self.rings[ring].heap.head(), self.rings[ring].edges.head());
+        self.rings[ring].ends[place] = self.rings[ring].ends_now();
+        self.rings[ring].soon().for_each(|range| self.run.soon(range));
         let holder = self.holding_depth(task, buffers, id);
         self.enter(ring, holder, before);
         self.scopes[holder].held.push(slot);
@@ -312,8 +272,8 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
     /// Tells the observer what the task follows, and keeps of it what must be waited for.
     fn tell_found(&mut self, id: TaskId) {
         if self.recording.is_on() {
-            let recording = &mut self.recording;
-            self.found.iter().for_each(|f| recording.edge(TaskId(f.task.id), id, f.cause, f.arg_index));
+            let edges = self.found.iter().map(|f| (TaskId(f.task.id), f.cause, f.arg_index));
+            self.recording.edges(id, edges);
             self.found.retain(|f| f.live);
         }
     }
@@ -335,14 +295,22 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         self.wait_for(ring, Resource::Edges, |r| r.edges.take(edges))
     }
 
+    /// Room for the task's payload, as its address. There is some for whoever has a slot.
+    fn take_payload(&mut self, ring: usize, task: &TaskSpec) -> Result<Option<u64>, GraphError> {
+        let bytes = (payload_layout(task).bytes() as u64).next_multiple_of(ALIGN);
+        let base = self.setup.args.payloads.addr + ring as u64 * self.rings[ring].payloads.capacity();
+        let place = self.wait_for(ring, Resource::Slots, |r| r.payloads.take(bytes))?;
+        Ok(place.map(|place| base + place))
+    }
+
     fn write_slot(
         &mut self,
         slot: u32,
         id: TaskId,
+        payload: u64,
         task: &TaskSpec,
         buffers: &BufferTable,
     ) -> Result<(), GraphError> {
-        let payload = self.setup.args.payloads.addr + u64::from(slot) * PayloadLayout::MAX_BYTES as u64;
         write_payload(self.setup.memory, payload, task, buffers)?;
         let mut header = new_slot(task, id, payload, self.recording.naming(task));
         header.refs = EXECUTION_AND_SCOPE;

@@ -6,6 +6,7 @@
 
 mod advice;
 mod builder;
+mod ring;
 mod span;
 mod tensor_map;
 
@@ -21,6 +22,12 @@ use crate::host::{Plan, RunError};
 
 /// Edges a ring has room for, per task slot.
 const EDGES_PER_SLOT: u64 = 32;
+
+/// Bytes of a ring's payloads: the largest one for every slot, and once more what is passed over at the ring's end. So a task
+/// that has a slot never waits for room.
+const fn payload_ring_bytes(slots: u64) -> u64 {
+    (slots + 1) * PayloadLayout::MAX_BYTES as u64
+}
 
 /// The runtime; see the module.
 pub struct TensormapAndRingbuffer;
@@ -43,7 +50,7 @@ impl Runtime for TensormapAndRingbuffer {
         let (rings, all) = (RING_COUNT as u64, RING_COUNT as u64 * u64::from(slots));
         plan.args.ring_slots = slots;
         plan.args.tasks = plan.reserve(all * size_of::<TaskSlot>() as u64, "the task rings")?;
-        plan.args.payloads = plan.reserve(all * PayloadLayout::MAX_BYTES as u64, "task payloads")?;
+        plan.args.payloads = plan.reserve(rings * payload_ring_bytes(slots.into()), "task payloads")?;
         plan.args.edges =
             plan.reserve(all * EDGES_PER_SLOT * size_of::<EdgeNode>() as u64, "the edge rings")?;
         plan.args.heap = plan.reserve(rings * heap_bytes, "the heap rings (--ring-heap, four of them)")?;

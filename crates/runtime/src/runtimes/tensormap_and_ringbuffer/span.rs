@@ -69,6 +69,19 @@ mod tests {
 
     proptest! {
         #[test]
+        fn room_for_one_more_than_may_be_out_never_makes_anybody_wait(out in 1_usize..5, pieces in prop::collection::vec(1_u64..=16, 0..200)) {
+            let mut ring = SpanRing::new((out as u64 + 1) * 16);
+            let mut live = std::collections::VecDeque::new();
+            for units in pieces {
+                if live.len() == out {
+                    ring.give_back_to(live.pop_front().unwrap());
+                }
+                prop_assert!(ring.take(units).is_some(), "{units} units beside {} pieces", live.len());
+                live.push_back(ring.head());
+            }
+        }
+
+        #[test]
         fn live_pieces_are_disjoint_and_an_empty_ring_has_room_for_any_piece_up_to_its_size(capacity in 1_u64..64, steps in prop::collection::vec((0_u64..20, any::<bool>()), 0..200)) {
             let mut ring = SpanRing::new(capacity);
             let mut live: Vec<(u64, u64, u64)> = Vec::new();

@@ -41,7 +41,12 @@ pub struct TensorMap<T> {
     buffers: HashMap<u64, Buffer<T>, BuildHasherDefault<AddressHasher>>,
     /// Buffers that may gather before forgotten ones are looked for.
     sweep_at: usize,
+    /// What forgotten buffers leave: the memory of their lists is used again.
+    spare: Vec<Buffer<T>>,
 }
+
+/// Spare buffers that are kept; as many come and go between two sweeps at first.
+const MOST_SPARE: usize = FIRST_SWEEP;
 
 const FIRST_SWEEP: usize = 1024;
 
@@ -61,7 +66,7 @@ pub struct Found<T> {
 impl<T: Copy + PartialEq> TensorMap<T> {
     /// An empty map.
     pub fn new(remember: bool) -> TensorMap<T> {
-        TensorMap { remember, buffers: HashMap::default(), sweep_at: FIRST_SWEEP }
+        TensorMap { remember, buffers: HashMap::default(), sweep_at: FIRST_SWEEP, spare: Vec::new() }
     }
 
     /// Adds to `found` the tasks that a new task follows because of one argument: each task once. `is_live` says whether
@@ -115,7 +120,8 @@ impl<T: Copy + PartialEq> TensorMap<T> {
             return;
         }
         self.sweep_if_large(&mut is_live);
-        let buffer = self.buffers.entry(buffer_addr).or_default();
+        let spare = &mut self.spare;
+        let buffer = self.buffers.entry(buffer_addr).or_insert_with(|| spare.pop().unwrap_or_default());
         if role.writes() {
             // The new task waits for what it covers, so later tasks need only wait for it. Its own other arguments
             // stay: they say what else it does.
@@ -130,7 +136,9 @@ impl<T: Copy + PartialEq> TensorMap<T> {
 
     /// Forgets a buffer whose memory begins a new life.
     pub fn forget(&mut self, buffer_addr: u64) {
-        self.buffers.remove(&buffer_addr);
+        if let Some(buffer) = self.buffers.remove(&buffer_addr) {
+            keep_spare(&mut self.spare, buffer);
+        }
     }
 
     /// Buffers come and go with the memory of scopes; those without live users are dropped now and then.
@@ -138,10 +146,24 @@ impl<T: Copy + PartialEq> TensorMap<T> {
         if self.buffers.len() < self.sweep_at {
             return;
         }
-        self.buffers.retain(|_, buffer| {
-            buffer.writers.iter().any(|w| is_live(w.task)) || buffer.readers.iter().any(|r| is_live(r.task))
-        });
+        let spare = &mut self.spare;
+        let mut is_idle =
+            |buffer: &Buffer<T>| !buffer.writers.iter().chain(&buffer.readers).any(|user| is_live(user.task));
+        self.buffers
+            .extract_if(|_, buffer| is_idle(buffer))
+            .for_each(|(_, buffer)| keep_spare(spare, buffer));
         self.sweep_at = (2 * self.buffers.len()).max(FIRST_SWEEP);
+    }
+}
+
+/// Keeps the lists of a forgotten buffer, unless there are enough or they are large.
+fn keep_spare<T>(spare: &mut Vec<Buffer<T>>, mut buffer: Buffer<T>) {
+    let is_small = buffer.writers.capacity() + buffer.readers.capacity() <= 2 * FIRST_PRUNE;
+    if is_small && spare.len() < MOST_SPARE {
+        buffer.writers.clear();
+        buffer.readers.clear();
+        buffer.prune_readers_at = FIRST_PRUNE;
+        spare.push(buffer);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use tensortap_abi::{
-    ControlLayout, CoreType, DType, DeviceRange, EdgeNode, KernelArgs, SLOTS_PER_TASK, TaskSlot,
+    ControlLayout, CoreType, DType, DeviceRange, EdgeNode, KernelArgs, SLOTS_PER_TASK, TaskSlot, TensorDesc,
 };
 use tensortap_platform::DeviceMemory;
 use tensortap_scene::{Args, KernelBody, KernelDef, Orch, kernel_entry};
@@ -44,7 +44,9 @@ fn rings() -> (&'static Run<'static>, RingBuilder<'static, 'static>) {
     let args = KernelArgs {
         tasks: range(all * size_of::<TaskSlot>() as u64),
         edges: range(all * EDGES_PER_SLOT * size_of::<EdgeNode>() as u64),
-        payloads: range(all * PayloadLayout::MAX_BYTES as u64),
+        payloads: range(
+            RING_COUNT as u64 * crate::runtimes::tensormap_and_ringbuffer::payload_ring_bytes(SLOTS.into()),
+        ),
         heap: range(HEAP_BYTES * RING_COUNT as u64),
         control: range(ControlLayout { cores: SLOTS_PER_TASK }.bytes() as u64),
         ring_slots: SLOTS,
@@ -132,19 +134,25 @@ fn a_tensor_of_an_outer_scope_outlives_the_inner_scope_that_first_wrote_it() {
 fn memory_is_reused_once_it_is_free_and_not_before() {
     let (run, mut builder) = rings();
     let mut orch = Orch::new(&mut builder, []).unwrap();
-    let mut addresses = Vec::new();
+    let (mut slots, mut payloads) = (Vec::new(), Vec::new());
     for _ in 0..6 {
         orch.scope("scope", |o| {
             let out = o.tensor(DType::Float32, &[HEAP_BYTES / 4])?;
             let task = o.task(&KERNEL).output(&out).submit()?;
             complete(run, task);
-            addresses.push(run.slots.payload_addr(task.slot));
+            slots.push(task.slot);
+            payloads.push(run.slots.payload_addr(task.slot));
             Ok(())
         })
         .unwrap();
     }
     assert_eq!(tail(run, 1), 6, "six tasks went through four slots and one tensor's worth of memory");
-    assert_eq!(addresses[0], addresses[4]);
+    assert_eq!(slots[0], slots[4]);
+    let payload_bytes = size_of::<TensorDesc>() as u64;
+    assert!(
+        payloads.windows(2).all(|pair| pair[1] == pair[0] + payload_bytes),
+        "one behind the other: {payloads:x?}"
+    );
 }
 
 #[test]

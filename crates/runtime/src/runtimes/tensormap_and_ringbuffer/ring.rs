@@ -1,0 +1,107 @@
+//! One ring of the orchestrator: what its tasks have, and how far that reaches.
+
+use std::sync::Arc;
+
+use tensortap_abi::{DeviceRange, EdgeNode, KernelArgs, RING_COUNT, TaskSlot};
+use tensortap_recorder::Ahead;
+use tensortap_sync::retire::{RetireRing, SlotRing};
+
+use super::advice::Mark;
+use super::span::SpanRing;
+use super::{EDGES_PER_SLOT, payload_ring_bytes};
+
+/// One ring: its slots, its memory, its payloads, its edges, and how far each task's part of the latter three reaches.
+pub struct Ring {
+    pub slots: SlotRing<Arc<RetireRing>>,
+    pub heap: SpanRing,
+    /// Payloads lie one behind the other, so that a task touches no more pages than its arguments fill.
+    pub payloads: SpanRing,
+    pub edges: SpanRing,
+    /// Where those of the task in each slot end.
+    pub ends: Vec<Ends>,
+    pub reclaimed: u64,
+    ahead: RingAhead,
+}
+
+/// Which memory of a ring comes next.
+struct RingAhead {
+    slots: Ahead,
+    heap: Ahead,
+    payloads: Ahead,
+    edges: Ahead,
+}
+
+impl RingAhead {
+    fn new(args: &KernelArgs, ring: usize) -> RingAhead {
+        let part = |all: DeviceRange| {
+            let bytes = all.bytes / RING_COUNT as u64;
+            Ahead::new(DeviceRange { addr: all.addr + ring as u64 * bytes, bytes })
+        };
+        RingAhead {
+            slots: part(args.tasks),
+            heap: part(args.heap),
+            payloads: part(args.payloads),
+            edges: part(args.edges),
+        }
+    }
+}
+
+/// Positions behind what a task has of its ring.
+#[derive(Clone, Copy, Default)]
+pub struct Ends {
+    heap: u64,
+    payloads: u64,
+    edges: u64,
+}
+
+impl Ring {
+    pub fn new(retire: Arc<RetireRing>, args: &KernelArgs, ring: usize) -> Ring {
+        let (slots, heap_bytes) = (retire.slots(), args.heap.bytes / RING_COUNT as u64);
+        Ring {
+            slots: SlotRing::new(retire),
+            heap: SpanRing::new(heap_bytes),
+            payloads: SpanRing::new(payload_ring_bytes(slots)),
+            edges: SpanRing::new(slots * EDGES_PER_SLOT),
+            ends: vec![Ends::default(); usize::try_from(slots).expect("fits in memory")],
+            reclaimed: 0,
+            ahead: RingAhead::new(args, ring),
+        }
+    }
+
+    /// Memory that will be written soon and was not before.
+    pub fn soon(&mut self) -> impl Iterator<Item = DeviceRange> {
+        let RingAhead { slots, heap, payloads, edges } = &mut self.ahead;
+        [
+            slots.used(self.slots.head() * size_of::<TaskSlot>() as u64),
+            heap.used(self.heap.head()),
+            payloads.used(self.payloads.head()),
+            edges.used(self.edges.head() * size_of::<EdgeNode>() as u64),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Takes back the memory and edges of the tasks that have retired since the last look.
+    pub fn catch_up(&mut self) {
+        let tail = self.slots.ring().tail();
+        if tail > self.reclaimed {
+            let Ends { heap, payloads, edges } = self.ends[self.place(tail - 1)];
+            self.heap.give_back_to(heap);
+            self.payloads.give_back_to(payloads);
+            self.edges.give_back_to(edges);
+            self.reclaimed = tail;
+        }
+    }
+
+    pub fn place(&self, local: u64) -> usize {
+        usize::try_from(local % self.slots.ring().slots()).expect("fits in memory")
+    }
+
+    pub fn ends_now(&self) -> Ends {
+        Ends { heap: self.heap.head(), payloads: self.payloads.head(), edges: self.edges.head() }
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark { tasks: self.slots.head(), bytes: self.heap.head() }
+    }
+}
