@@ -46,13 +46,9 @@ impl RingAhead {
     }
 }
 
-/// Positions behind what a task has of its ring.
-#[derive(Clone, Copy, Default)]
-pub struct Ends {
-    heap: u64,
-    payloads: u64,
-    edges: u64,
-}
+/// Positions behind what a task has of its ring: memory, payloads, edges. An array, so that a table of zeros is taken from the
+/// system as it is and costs nothing until it is used.
+pub type Ends = [u64; 3];
 
 impl Ring {
     pub fn new(retire: Arc<RetireRing>, args: &KernelArgs, ring: usize) -> Ring {
@@ -62,7 +58,7 @@ impl Ring {
             heap: SpanRing::new(heap_bytes),
             payloads: SpanRing::new(payload_ring_bytes(slots)),
             edges: SpanRing::new(slots * EDGES_PER_SLOT),
-            ends: vec![Ends::default(); usize::try_from(slots).expect("fits in memory")],
+            ends: vec![[0; 3]; usize::try_from(slots).expect("fits in memory")],
             reclaimed: 0,
             ahead: RingAhead::new(args, ring),
         }
@@ -85,7 +81,7 @@ impl Ring {
     pub fn catch_up(&mut self) {
         let tail = self.slots.ring().tail();
         if tail > self.reclaimed {
-            let Ends { heap, payloads, edges } = self.ends[self.place(tail - 1)];
+            let [heap, payloads, edges] = self.ends[self.place(tail - 1)];
             self.heap.give_back_to(heap);
             self.payloads.give_back_to(payloads);
             self.edges.give_back_to(edges);
@@ -98,7 +94,7 @@ impl Ring {
     }
 
     pub fn ends_now(&self) -> Ends {
-        Ends { heap: self.heap.head(), payloads: self.payloads.head(), edges: self.edges.head() }
+        [self.heap.head(), self.payloads.head(), self.edges.head()]
     }
 
     pub fn mark(&self) -> Mark {
