@@ -7,12 +7,12 @@ use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 
 use crate::arrays::{Assigned, NO_ARRAY};
-use crate::blame::{match_options, rule_of};
+use crate::blame::{RuleTable, match_options};
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::matching::{Matching, match_tasks};
-use crate::parallel::Work;
+use crate::parallel::{Work, both};
 
 /// How records are compared.
 #[derive(Clone, Default)]
@@ -108,14 +108,17 @@ pub fn diff_dumps(
     records: &[Record],
     options: &DiffOptions<'_>,
 ) -> Result<Diff, AnalysisError> {
-    let (ours, theirs) = (load(dump, &options.steps)?, load(golden, &[])?);
-    let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes));
+    let threads = options.work.threads;
+    let (ours, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &[]));
+    let (ours, theirs) = (ours?, theirs?);
+    let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes, threads));
+    let rules = RuleTable::of(&options.rules, &ours);
     let rows = options.work.map(records, |record| {
         let place = ours.position(record.task_key());
         let other = place.and_then(|p| matching.partner[p]).map(|p| theirs.task(p));
         let partner = other.and_then(|t| t.argument(record.arg_index));
         let partner = partner.and_then(|a| a.captured(record.stage).copied());
-        let rule = rule_of_record(&options.rules, &ours, place, record);
+        let rule = rule_of_record(&rules, &ours, place, record);
         let kernels = kernels(&ours, place);
         let Some(captured) = partner else {
             let outcome = Outcome::unknown(match other {
@@ -172,9 +175,10 @@ pub fn diff_arrays(
     let graph = load(dump, &options.steps)?;
     let assigned = Assigned::of(dump, &graph, arrays)?;
     assigned.check(arrays)?;
+    let rules = RuleTable::of(&options.rules, &graph);
     let rows = options.work.map(records, |record| {
         let place = graph.position(record.task_key());
-        let (rule, kernels) = (rule_of_record(&options.rules, &graph, place, record), kernels(&graph, place));
+        let (rule, kernels) = (rule_of_record(&rules, &graph, place, record), kernels(&graph, place));
         let (partner, outcome) = match assigned.side(arrays, record)? {
             None => (None, Outcome::unknown(NO_ARRAY)),
             Some((name, golden)) => {
@@ -211,9 +215,9 @@ fn kernels(graph: &TaskGraph, place: Option<usize>) -> Vec<String> {
     place.map(|p| graph.task(p).kernel_names()).unwrap_or_default()
 }
 
-fn rule_of_record(rules: &RuleBook, graph: &TaskGraph, place: Option<usize>, record: &Record) -> Rule {
+fn rule_of_record(rules: &RuleTable<'_>, graph: &TaskGraph, place: Option<usize>, record: &Record) -> Rule {
     let arg = place.and_then(|p| Some((p, graph.task(p).argument(record.arg_index)?)));
-    arg.map_or_else(|| Rule::for_dtype(record.dtype), |(p, arg)| rule_of(rules, graph, p, arg, record.stage))
+    arg.map_or_else(|| Rule::for_dtype(record.dtype), |(p, arg)| rules.rule(p, arg, record.stage))
 }
 
 fn lonely(ours: &TaskGraph, theirs: &TaskGraph, matching: &Matching, rows: &[DiffRow]) -> Vec<Lonely> {

@@ -61,6 +61,22 @@ impl Work<'_> {
     }
 }
 
+/// Two pieces of work of one kind, at the same time where there are threads for it.
+pub(crate) fn both<R: Send>(
+    threads: usize,
+    first: impl FnOnce() -> R + Send,
+    second: impl FnOnce() -> R,
+) -> (R, R) {
+    if threads < 2 {
+        return (first(), second());
+    }
+    thread::scope(|scope| {
+        let other = scope.spawn(first);
+        let own = second();
+        (other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), own)
+    })
+}
+
 fn take<'i, T>(next: &Mutex<usize>, items: &'i [T]) -> Option<(usize, &'i T)> {
     let mut next = lock(next);
     let item = items.get(*next)?;

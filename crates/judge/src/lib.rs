@@ -36,6 +36,6 @@ pub use metrics::{
     Metrics, Pass, Predicate, Quick, QuickPass, Rule, SideName, Specials, Stream, TensorType, Tolerance,
     WORST_ELEMENTS, Worst, coordinate,
 };
-pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, compare_bytes, detail};
+pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, compare_bytes, compare_hashes, detail};
 pub use rules::{MAX_RULES_BYTES, Profile, Rules, RulesError, Subject};
 pub use side::{Content, InMemory, Payload, Side};

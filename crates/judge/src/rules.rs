@@ -168,6 +168,12 @@ impl Rules {
         Ok(Rules { entries, profile })
     }
 
+    /// Whether tasks of the same kernels may have different rules.
+    #[must_use]
+    pub fn tell_tasks_apart(&self) -> bool {
+        self.entries.iter().any(|entry| entry.task.is_some())
+    }
+
     /// The rule that judges an argument.
     #[must_use]
     pub fn rule_for(&self, subject: &Subject<'_>) -> Rule {

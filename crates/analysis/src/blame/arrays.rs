@@ -9,7 +9,7 @@ use tensortap_judge::{Depth, Detail, Outcome};
 
 use super::producers::{came_near, mark, near_of, of_producers, set_before};
 use super::{
-    Blame, BlameOptions, ComparedArg, carried_all, count_compared, outside_inputs, reference, rule_of,
+    Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs, reference,
     status_of,
 };
 use crate::arrays::{Assigned, NO_ARRAY, are_all_of};
@@ -30,9 +30,11 @@ pub(super) fn blame(
     let assigned = Assigned::of(dump, &graph, arrays)?;
     assigned.check(arrays)?;
     let places: Vec<usize> = (0..graph.len()).collect();
+    let rules = RuleTable::of(&options.rules, &graph);
     let results = options
         .work
-        .map(&places, |&place| compare_task(dump, (&graph, place), (arrays, &assigned), options))?;
+        .map(&places, |&place| compare_task(dump, (&graph, place), (arrays, &assigned), (&rules, options)))?;
+    drop(rules);
     let (mut statuses, mut compared_args) = (Vec::new(), Vec::new());
     for (args, compared) in results {
         let nothing = compared.is_empty();
@@ -108,7 +110,7 @@ fn compare_task(
     dump: &Dump,
     (graph, place): (&TaskGraph, usize),
     (arrays, assigned): (&NamedArrays, &Assigned),
-    options: &BlameOptions<'_>,
+    (rules, options): (&RuleTable<'_>, &BlameOptions<'_>),
 ) -> Result<(Vec<ArgStatus>, Vec<ComparedArg>), AnalysisError> {
     let mut compared = Vec::new();
     let mut statuses = Vec::new();
@@ -124,7 +126,7 @@ fn compare_task(
             let Some((_, golden)) = assigned.side(arrays, &record)? else {
                 return Ok(Status::Unknown(NO_ARRAY.into()));
             };
-            let rule = rule_of(&options.rules, graph, place, arg, stage);
+            let rule = rules.rule(place, arg, stage);
             let mut ours = side_of(dump, &record);
             // Dumps without hashes got them when the graph was loaded.
             ours.hash = ours.hash.or(captured.hash());

@@ -4,18 +4,20 @@ mod arrays;
 mod golden;
 mod producers;
 mod reference;
+mod rules;
 mod slots;
 mod wiring;
 
 pub(crate) use golden::match_options;
+pub(crate) use rules::RuleTable;
 pub use wiring::{Rewired, TakenView, WiringDifference};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use tensortap_abi::{DType, DumpStage, TaskId};
-use tensortap_format::{Argument, Dump, FormatError, GoldenVerdict};
+use tensortap_abi::DumpStage;
+use tensortap_format::{Dump, FormatError, GoldenVerdict};
 use tensortap_interchange::NamedArrays;
-use tensortap_judge::{Detail, Outcome, Predicate, Rule, RuleBook, Subject, Verdict};
+use tensortap_judge::{Detail, Outcome, Rule, RuleBook, Verdict};
 use tensortap_scene::Scene;
 
 use crate::arrays::{Assigned, UnusedArray};
@@ -147,8 +149,8 @@ impl Blame {
     pub fn passes(&self, allow_unmatched: bool) -> bool {
         let Matching { only_first, only_second, .. } = &self.matching;
         let unmatched = only_first.len() + only_second.len() + self.unused_arrays().len();
-        let is_left_out =
-            |place: usize| allow_unmatched && self.matching.only_first.iter().any(|u| u.task == place);
+        let left_out: HashSet<usize> = only_first.iter().map(|unmatched| unmatched.task).collect();
+        let is_left_out = |place: usize| allow_unmatched && left_out.contains(&place);
         let good = |(place, f): (usize, &Finding)| f.label.is_good() || is_left_out(place);
         self.compared > 0 && (allow_unmatched || unmatched == 0) && self.findings.iter().enumerate().all(good)
     }
@@ -240,38 +242,6 @@ fn carried_all(
         None => Ok(Carried::Same),
     })?;
     Ok(inputs.iter().copied().zip(answers).collect())
-}
-
-/// The rule of a record. An input is held to the rule of the output that it came from, the strictest where it came from
-/// several: then bytes that passed there do not fail here.
-pub(crate) fn rule_of(
-    rules: &RuleBook,
-    graph: &TaskGraph,
-    task: usize,
-    arg: Argument<'_>,
-    stage: DumpStage,
-) -> Rule {
-    let of = |task: usize, arg_index: u16, dtype: DType| {
-        let (task_id, labels) =
-            (TaskId(graph.task(task).task_id).to_string(), graph.task(task).kernel_names());
-        let kernels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        rules.rule(&Subject { task_id: &task_id, kernels: &kernels, arg_index: arg_index.into(), dtype })
-    };
-    let own = of(task, arg.arg_index, arg.dtype);
-    let outputs = graph.outputs_behind(arg);
-    if stage == DumpStage::AfterCompletion || outputs.is_empty() {
-        return own;
-    }
-    let rules = outputs.iter().map(|o| of(o.task, o.arg_index, arg.dtype));
-    rules.min_by(|a, b| strictness(a).total_cmp(&strictness(b))).unwrap_or(own)
-}
-
-fn strictness(rule: &Rule) -> f64 {
-    match rule.predicate {
-        Predicate::BitExact => -1.0,
-        Predicate::Ulps(_) => 0.0,
-        Predicate::Close { rtol, atol } => rtol + atol,
-    }
 }
 
 fn status_of(outcome: &Outcome) -> Status {

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task};
-use tensortap_judge::{Depth, Detail, Outcome, RuleBook, Verdict};
+use tensortap_judge::{Depth, Detail, Outcome, Verdict};
 use tensortap_scene::Scene;
 
 use super::{
-    AGREED_LIVE, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, carried_all, count_compared, rule_of,
+    AGREED_LIVE, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, RuleTable, carried_all, count_compared,
     status_of,
 };
 use crate::carry::Carried;
@@ -33,8 +33,10 @@ pub(super) fn blame(
     rules.kernels.extend(references.tolerances());
     let places: Vec<usize> = (0..graph.len()).collect();
     let given = Given::of(dump, &graph, &references)?;
-    let judged = |&task: &usize| judge(dump, &graph, task, (&references, given.as_ref()), &rules);
+    let table = RuleTable::of(&rules, &graph);
+    let judged = |&task: &usize| judge(dump, &graph, task, (&references, given.as_ref()), &table);
     let results = options.work.map(&places, judged)?;
+    drop(table);
     let inputs: Vec<(usize, u16)> = places
         .iter()
         .flat_map(|&p| {
@@ -99,8 +101,9 @@ pub(super) fn settle_grown(
     let references = References::of(scene);
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());
+    let table = RuleTable::of(&rules, graph);
     for (place, finding) in findings.iter_mut().enumerate().filter(|(_, f)| f.is_grown) {
-        let (statuses, _) = judge(dump, graph, place, (&references, None), &rules)?;
+        let (statuses, _) = judge(dump, graph, place, (&references, None), &table)?;
         let said = finding.reason.take().unwrap_or_default();
         if statuses.contains(&Status::Outside) {
             finding.label = Label::WrongHere;
@@ -144,7 +147,7 @@ fn judge(
     graph: &TaskGraph,
     place: usize,
     (references, given): (&References, Option<&Given<'_>>),
-    rules: &RuleBook,
+    rules: &RuleTable<'_>,
 ) -> Result<(Vec<Status>, Vec<ComparedArg>), FormatError> {
     let task = graph.task(place);
     let stage = DumpStage::AfterCompletion;
@@ -163,7 +166,7 @@ fn judge(
             statuses.push(Status::NotApplicable);
             continue;
         }
-        let rule = rule_of(rules, graph, place, arg, stage);
+        let rule = rules.rule(place, arg, stage);
         let outcome = match (&expected, arg.after) {
             (_, None) => Outcome::unknown("it was not captured"),
             (Err(reason), _) => Outcome::unknown(reason.clone()),

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError};
-use tensortap_judge::{Depth, RuleBook, Verdict};
+use tensortap_judge::{Depth, Verdict};
 use tensortap_scene::Scene;
 
-use super::{Blame, BlameOptions, rule_of};
+use super::{Blame, BlameOptions, RuleTable};
 use crate::compare::{compare, unless_gone};
 use crate::labels::Label;
 use crate::reference::{Expected, References, captured_side, ref_tensor};
@@ -22,6 +22,7 @@ pub(super) fn wrong_slots(
     let references = References::of(scene);
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());
+    let rules = RuleTable::of(&rules, &blame.graph);
     let mut found = HashMap::new();
     for task in blame.graph.tasks().iter() {
         let is_mixed = task.kernel_names().len() > 1;
@@ -40,7 +41,7 @@ fn wrong_kernels(
     blame: &Blame,
     place: usize,
     references: &References,
-    rules: &RuleBook,
+    rules: &RuleTable<'_>,
 ) -> Result<Option<Vec<String>>, FormatError> {
     let task = blame.graph.task(place);
     let Ok((kernels, mut given)) = references.prepared(dump, task)? else { return Ok(None) };
@@ -65,7 +66,7 @@ fn wrong_kernels(
                 return Ok(None);
             };
             let expected = Expected::of(arg.arg_index, &after.tensors[at]);
-            let rule = rule_of(rules, &blame.graph, place, *arg, DumpStage::AfterCompletion);
+            let rule = rules.rule(place, *arg, DumpStage::AfterCompletion);
             let side = captured_side(dump, *arg, captured)?;
             let outcome = compare(&side, &expected.side(), &rule, true, Depth::Quick)?;
             if outcome.verdict == Verdict::Outside && !wrong.contains(&kernel.name.to_string()) {

@@ -1,18 +1,21 @@
 //! Where the content of every input came from.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tensortap_abi::DType;
-use tensortap_format::{Argument, Edge, Task, TaskKey, Tasks};
+use tensortap_format::{Argument, Edge, Task, Tasks};
 
 use super::order::dependency_order;
+use super::places::{EdgesAt, Places};
 use super::writes::WriteMap;
 use super::{Basis, Origin, OutputRef, TaskGraph, TensorView};
 
-/// An edge of the dump between two tasks that it has: positions.
+/// An edge of the dump between two tasks that it has. Small, because there may be many times as many as tasks.
 struct Dependency {
-    from: usize,
-    to: usize,
+    /// Position of the task that is waited for.
+    from: u32,
+    /// Position of the one that waits.
+    to: u32,
     arg_index: u16,
     /// Content may pass: otherwise the one only writes what the other reads or writes.
     may_carry: bool,
@@ -32,14 +35,15 @@ impl TaskGraph {
         let pairs: Vec<_> = dependencies.iter().map(|d| (d.from, d.to)).collect();
         let order = dependency_order(&starts(&tasks), &pairs);
         let mut rank = vec![0; tasks.len()];
-        order.iter().enumerate().for_each(|(place, &task)| rank[task] = place);
+        order.iter().enumerate().for_each(|(place, &task)| rank[task] = small(place));
         for d in &mut dependencies {
-            (d.from, d.to) = (rank[d.from], rank[d.to]);
+            (d.from, d.to) = (rank[d.from as usize], rank[d.to as usize]);
         }
         tasks.put_in_order(&order);
-        let mut finder = Finder::new(&tasks, &dependencies, gap.is_none());
+        let mut finder = Finder::new(&tasks, dependencies, gap.is_none());
         let mut origins = vec![Origin::default(); tasks.argument_count()];
         for task in tasks.iter() {
+            finder.begin(task.place());
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
                 origins[arg.number()] = finder.origin(&tasks, task.place(), arg);
             }
@@ -65,13 +69,17 @@ impl TaskGraph {
 }
 
 fn dependencies(tasks: &Tasks) -> Vec<Dependency> {
-    let places: HashMap<TaskKey, usize> = tasks.iter().map(|t| (t.key(), t.place())).collect();
+    let places = Places::of(tasks);
     let between = |edge: &Edge| {
         let may_carry = !matches!(edge.why, "write_after_write" | "write_after_read");
-        let (from, to) = (*places.get(&edge.producer())?, *places.get(&edge.consumer())?);
+        let (from, to) = (small(places.get(edge.producer())?), small(places.get(edge.consumer())?));
         Some(Dependency { from, to, arg_index: edge.arg_index, may_carry })
     };
     tasks.edges().iter().filter_map(between).collect()
+}
+
+fn small(place: usize) -> u32 {
+    u32::try_from(place).expect("2^32 tasks do not fit in memory")
 }
 
 /// Numbers that grow in the order in which tasks were started: times, or positions where not all have one.
@@ -91,53 +99,67 @@ fn depths(tasks: &Tasks, origins: &[Origin]) -> Vec<u32> {
 
 struct Finder {
     writes: WriteMap,
-    /// Pairs of tasks (waited for, waits), where the runtime derived all that are.
-    waited_for: Option<HashSet<(usize, usize)>>,
-    /// Who wrote a content last, in each step: what two runs of one dump wrote alike says nothing.
-    contents: HashMap<(u32, u128, DType), OutputRef>,
-    has_edges: bool,
-    /// Tasks waited for, by task and argument.
-    incoming: HashMap<(usize, u16), Vec<usize>>,
+    dependencies: Vec<Dependency>,
+    /// By task that waits, then argument.
+    incoming: EdgesAt,
+    /// Whether the runtime derived every dependency there is.
+    are_derived: bool,
+    /// By task, the last one that waited for it, counted from 1.
+    waited_for_by: Vec<usize>,
+    /// Who wrote a content last, in each step: what two runs of one dump wrote alike says nothing. Asked where neither
+    /// addresses nor dependencies say more, so kept only there.
+    contents: Option<HashMap<(u32, u128, DType), OutputRef>>,
 }
 
 impl Finder {
-    fn new(tasks: &Tasks, dependencies: &[Dependency], is_whole: bool) -> Finder {
-        let mut incoming: HashMap<(usize, u16), Vec<usize>> = HashMap::new();
-        for d in dependencies.iter().filter(|d| d.may_carry) {
-            incoming.entry((d.to, d.arg_index)).or_default().push(d.from);
-        }
-        let are_derived = is_whole && tasks.edges().iter().any(|edge| edge.why == "read_after_write");
+    fn new(tasks: &Tasks, dependencies: Vec<Dependency>, is_whole: bool) -> Finder {
+        let mut incoming = EdgesAt::of(tasks.len(), dependencies.iter().map(|d| d.to as usize));
+        incoming.sort_by_key(|edge| dependencies[edge].arg_index);
         Finder {
             writes: WriteMap::default(),
-            waited_for: are_derived.then(|| dependencies.iter().map(|d| (d.from, d.to)).collect()),
-            contents: HashMap::new(),
-            has_edges: !tasks.edges().is_empty(),
+            are_derived: is_whole && tasks.edges().iter().any(|edge| edge.why == "read_after_write"),
+            waited_for_by: vec![0; tasks.len()],
+            contents: tasks.edges().is_empty().then(HashMap::new),
+            dependencies,
             incoming,
         }
     }
 
+    /// Turns to a task.
+    fn begin(&mut self, place: usize) {
+        for &edge in self.incoming.task(place) {
+            self.waited_for_by[self.dependencies[edge].from as usize] = place + 1;
+        }
+    }
+
+    /// Where an input of the task that it turned to came from.
     fn origin(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> Origin {
         if let Some(view) = TensorView::of(arg) {
             let mut outputs = self.writes.last(&view);
-            if let Some(waited_for) = &self.waited_for {
-                outputs.retain(|output| waited_for.contains(&(output.task, place)));
+            if self.are_derived {
+                outputs.retain(|output| self.waited_for_by[output.task] == place + 1);
             }
             return Origin { outputs, basis: Basis::Bytes };
         }
-        if self.has_edges {
-            let from = self.incoming.get(&(place, arg.arg_index)).into_iter().flatten();
-            let mut outputs: Vec<OutputRef> =
-                from.filter(|&&f| f < place).flat_map(|&f| outputs_like(tasks.at(f), arg)).collect();
-            outputs.sort_unstable_by(|a, b| b.cmp(a));
-            outputs.dedup();
-            return Origin { outputs, basis: Basis::Edges };
-        }
-        let found =
-            arg.hash_before().and_then(|hash| self.contents.get(&(tasks.at(place).step, hash, arg.dtype)));
+        let Some(contents) = &self.contents else { return self.origin_by_edges(tasks, place, arg) };
+        let found = arg.hash_before().and_then(|hash| contents.get(&(tasks.at(place).step, hash, arg.dtype)));
         match found {
             Some(&output) => Origin { outputs: vec![output], basis: Basis::Content },
             None => Origin { outputs: Vec::new(), basis: Basis::Nothing },
         }
+    }
+
+    fn origin_by_edges(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> Origin {
+        let incoming = self.incoming.task(place);
+        let first = incoming.partition_point(|&edge| self.dependencies[edge].arg_index < arg.arg_index);
+        let edges = incoming[first..].iter().map(|&edge| &self.dependencies[edge]);
+        let edges = edges.take_while(|d| d.arg_index == arg.arg_index);
+        let from = edges.filter(|d| d.may_carry).map(|d| d.from as usize);
+        let mut outputs: Vec<OutputRef> =
+            from.filter(|&from| from < place).flat_map(|from| outputs_like(tasks.at(from), arg)).collect();
+        outputs.sort_unstable_by(|a, b| b.cmp(a));
+        outputs.dedup();
+        Origin { outputs, basis: Basis::Edges }
     }
 
     fn wrote(&mut self, step: u32, place: usize, arg: Argument<'_>) {
@@ -145,8 +167,8 @@ impl Finder {
         if let Some(view) = TensorView::of(arg) {
             self.writes.insert(output, view);
         }
-        if let Some(hash) = arg.hash_after() {
-            self.contents.insert((step, hash, arg.dtype), output);
+        if let Some((contents, hash)) = self.contents.as_mut().zip(arg.hash_after()) {
+            contents.insert((step, hash, arg.dtype), output);
         }
     }
 }
@@ -173,6 +195,7 @@ fn outputs_like(task: Task<'_>, input: Argument<'_>) -> Vec<OutputRef> {
 mod tests {
     use super::*;
     use crate::graph::testing::{TaskMaker, graph_of, hash_of};
+    use tensortap_format::TaskKey;
 
     fn ids(graph: &TaskGraph) -> Vec<u64> {
         graph.tasks().iter().map(|t| t.task_id).collect()

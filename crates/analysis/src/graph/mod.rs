@@ -2,6 +2,7 @@
 
 mod dataflow;
 mod order;
+mod places;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod view;

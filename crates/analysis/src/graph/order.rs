@@ -1,7 +1,9 @@
 //! An order of tasks in which each stands behind those it had to wait for.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+
+use super::places::EdgesAt;
 
 /// Positions of tasks in dependency order. `starts` has a number per task that grows in the order in which tasks were really
 /// started; `edges` are pairs of positions (waited for, waits).
@@ -9,23 +11,16 @@ use std::collections::{BinaryHeap, HashMap};
 /// A task that was started too late, behind one that should have waited for it, stands directly before that one: where it
 /// should have been. So memory that is used again is told apart by time, and a race does not turn the order round. Edges in a
 /// circle, which only damage can make, are followed as far as they can be.
-pub(super) fn dependency_order(starts: &[u64], edges: &[(usize, usize)]) -> Vec<usize> {
-    let mut waiting = vec![0_u32; starts.len()];
-    let mut successors: HashMap<usize, Vec<usize>> = HashMap::new();
-    for &(from, to) in edges {
-        if from != to {
-            waiting[to] += 1;
-            successors.entry(from).or_default().push(to);
-        }
-    }
-    let topological = topological(starts, waiting, &successors);
+pub(super) fn dependency_order(starts: &[u64], edges: &[(u32, u32)]) -> Vec<usize> {
+    let successors = Successors { edges, of: EdgesAt::of(starts.len(), edges.iter().map(|e| e.0 as usize)) };
+    let topological = topological(starts, &successors);
     let mut due = starts.to_vec();
     let mut rank = vec![0; starts.len()];
     for (place, &task) in topological.iter().enumerate() {
         rank[task] = place;
     }
     for &task in topological.iter().rev() {
-        for &successor in successors.get(&task).into_iter().flatten() {
+        for successor in successors.task(task) {
             if rank[successor] > rank[task] {
                 due[task] = due[task].min(due[successor]);
             }
@@ -36,7 +31,22 @@ pub(super) fn dependency_order(starts: &[u64], edges: &[(usize, usize)]) -> Vec<
     order
 }
 
-fn topological(starts: &[u64], mut waiting: Vec<u32>, successors: &HashMap<usize, Vec<usize>>) -> Vec<usize> {
+/// Who waits for each task.
+struct Successors<'e> {
+    edges: &'e [(u32, u32)],
+    of: EdgesAt,
+}
+
+impl Successors<'_> {
+    fn task(&self, task: usize) -> impl Iterator<Item = usize> {
+        let waiting = self.of.task(task).iter().map(|&edge| self.edges[edge].1 as usize);
+        waiting.filter(move |&waits| waits != task)
+    }
+}
+
+fn topological(starts: &[u64], successors: &Successors<'_>) -> Vec<usize> {
+    let mut waiting = vec![0_u32; starts.len()];
+    successors.edges.iter().filter(|(from, to)| from != to).for_each(|&(_, to)| waiting[to as usize] += 1);
     let mut done = vec![false; starts.len()];
     let mut order = Vec::with_capacity(starts.len());
     let mut ready: BinaryHeap<Reverse<(u64, usize)>> =
@@ -54,7 +64,7 @@ fn topological(starts: &[u64], mut waiting: Vec<u32>, successors: &HashMap<usize
             continue;
         }
         order.push(task);
-        for &successor in successors.get(&task).into_iter().flatten() {
+        for successor in successors.task(task) {
             waiting[successor] = waiting[successor].saturating_sub(1);
             if waiting[successor] == 0 && !done[successor] {
                 ready.push(Reverse((starts[successor], successor)));
@@ -95,11 +105,11 @@ mod tests {
         #[test]
         fn every_edge_is_kept_whatever_the_times(
             starts in proptest::collection::vec(0_u64..50, 1..40),
-            pairs in proptest::collection::vec((0_usize..40, 0_usize..40), 0..80),
+            pairs in proptest::collection::vec((0_u32..40, 0_u32..40), 0..80),
         ) {
             let edges: Vec<_> = pairs
                 .into_iter()
-                .map(|(a, b)| (a % starts.len(), b % starts.len()))
+                .map(|(a, b)| (a % starts.len() as u32, b % starts.len() as u32))
                 .filter(|(a, b)| a < b)
                 .collect();
             let order = dependency_order(&starts, &edges);
@@ -109,7 +119,7 @@ mod tests {
             }
             prop_assert_eq!(order.len(), starts.len());
             for (from, to) in edges {
-                prop_assert!(rank[from] < rank[to]);
+                prop_assert!(rank[from as usize] < rank[to as usize]);
             }
         }
     }

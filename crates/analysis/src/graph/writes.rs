@@ -1,6 +1,6 @@
 //! Which task wrote a byte last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tensortap_geometry::Footprint;
 
@@ -12,19 +12,34 @@ use super::{OutputRef, TensorView};
 /// 4-bit elements that leaves half of a byte alone covers only the same view.
 #[derive(Default)]
 pub(crate) struct WriteMap {
-    writes: Vec<Write>,
+    /// By the number of a write; apart from the views, which are large and asked for less.
+    outputs: Vec<OutputRef>,
+    views: Vec<TensorView>,
     /// By first address.
     segments: BTreeMap<u64, Segment>,
 }
 
-struct Write {
-    output: OutputRef,
-    view: TensorView,
-}
-
 struct Segment {
     end: u64,
-    writes: Vec<usize>,
+    holders: Holders,
+}
+
+/// The writes that may hold the bytes of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Holders {
+    /// One that wrote every byte of it.
+    One(usize),
+    /// Those that wrote some, the newest last.
+    Several(Vec<usize>),
+}
+
+impl Holders {
+    fn as_slice(&self) -> &[usize] {
+        match self {
+            Holders::One(number) => std::slice::from_ref(number),
+            Holders::Several(numbers) => numbers,
+        }
+    }
 }
 
 impl WriteMap {
@@ -32,14 +47,15 @@ impl WriteMap {
     pub fn insert(&mut self, output: OutputRef, view: TensorView) {
         let footprint = view.footprint;
         let Some((start, end)) = span(&footprint) else { return };
-        let number = self.writes.len();
-        self.writes.push(Write { output, view });
+        let number = self.views.len();
+        self.outputs.push(output);
+        self.views.push(view);
         self.split(start);
         self.split(end);
         if footprint.is_dense() && view.fills_bytes() {
             let within: Vec<u64> = self.segments.range(start..end).map(|(&at, _)| at).collect();
             within.iter().for_each(|at| drop(self.segments.remove(at)));
-            self.segments.insert(start, Segment { end, writes: vec![number] });
+            self.segments.insert(start, Segment { end, holders: Holders::One(number) });
         } else {
             self.replace_covered(start, end, number);
             self.fill_gaps(start, end, number);
@@ -49,49 +65,94 @@ impl WriteMap {
     /// The writes that hold bytes of a view, the newest first.
     pub fn last(&self, view: &TensorView) -> Vec<OutputRef> {
         let Some((start, end)) = span(&view.footprint) else { return Vec::new() };
-        let found: BTreeSet<usize> =
-            self.meeting(start, end).flat_map(|s| s.writes.iter().copied()).collect();
+        let numbers = self.sole_holders(view, start, end).unwrap_or_else(|| self.holders(view, start, end));
+        numbers.into_iter().map(|number| self.outputs[number]).collect()
+    }
+
+    /// The same where each segment that the view may meet has one holder: then those that it does meet are all there are. A
+    /// tensor that was written row by row has thousands, so this walks once over rows and segments. `None` when several writes
+    /// may hold a byte, or the view has too many pieces.
+    fn sole_holders(&self, view: &TensorView, start: u64, end: u64) -> Option<Vec<usize>> {
+        let mut segments = self.meeting(start, end).peekable();
+        if segments.peek().is_none() {
+            return Some(Vec::new());
+        }
+        let pieces = if view.footprint.is_dense() { Vec::new() } else { pieces(view)? };
+        let mut pieces = pieces.iter().map(|piece| (piece.start / 2, piece.end.div_ceil(2))).peekable();
+        let is_dense = pieces.peek().is_none();
+        let mut numbers = Vec::new();
+        for (first, segment) in segments {
+            let Holders::One(number) = segment.holders else { return None };
+            // Pieces of a view are equally long: sorted by their starts they are by their ends.
+            while pieces.next_if(|&(_, end)| end <= first.into()).is_some() {}
+            let is_met = is_dense || pieces.peek().is_some_and(|&(start, _)| start < segment.end.into());
+            if is_met && numbers.last() != Some(&number) {
+                numbers.push(number);
+            }
+        }
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.dedup();
+        Some(numbers)
+    }
+
+    /// The same whatever there is.
+    fn holders(&self, view: &TensorView, start: u64, end: u64) -> Vec<usize> {
+        let mut found: Vec<usize> =
+            self.meeting(start, end).flat_map(|(_, s)| s.holders.as_slice()).copied().collect();
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
         let mut holding = Vec::new();
-        for write in found.into_iter().rev().map(|n| &self.writes[n]) {
-            if write.view.footprint.overlaps(&view.footprint) {
-                holding.push(write);
-                if covers(&write.view, view) {
+        for number in found {
+            let written = &self.views[number];
+            if written.footprint.overlaps(&view.footprint) {
+                holding.push(number);
+                if covers(written, view) {
                     break;
                 }
             }
         }
         // Views that touch the same bytes may still touch different halves of them.
-        let all_fill = holding.iter().all(|write| write.view.fills_bytes());
+        let all_fill = holding.iter().all(|&number| self.views[number].fills_bytes());
         if holding.len() > 1 || !all_fill {
-            drop_overwritten(&mut holding, view);
+            self.drop_overwritten(&mut holding, view);
         }
-        holding.iter().map(|write| write.output).collect()
+        holding
     }
 
-    /// Segments that share an address with a range.
-    fn meeting(&self, start: u64, end: u64) -> impl Iterator<Item = &Segment> {
-        let before = self.segments.range(..start).next_back().map(|(_, s)| s).filter(move |s| s.end > start);
-        before.into_iter().chain(self.segments.range(start..end).map(|(_, s)| s))
+    /// Leaves out writes of which newer ones, together, have overwritten all that the view shows. Views of too many pieces
+    /// stay as they are.
+    fn drop_overwritten(&self, newest_first: &mut Vec<usize>, view: &TensorView) {
+        let Some(mut left) = pieces(view).map(|p| Ranges::of(&p)) else { return };
+        newest_first.retain(|&number| pieces(&self.views[number]).is_none_or(|p| left.take(&p)));
+    }
+
+    /// First address and segment of those that share an address with a range.
+    fn meeting(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Segment)> {
+        let before = self.segments.range(..start).next_back().filter(move |(_, s)| s.end > start);
+        before.into_iter().chain(self.segments.range(start..end)).map(|(first, segment)| (*first, segment))
     }
 
     fn split(&mut self, at: u64) {
         let Some((_, segment)) = self.segments.range_mut(..at).next_back() else { return };
         if segment.end > at {
-            let rest = Segment { end: segment.end, writes: segment.writes.clone() };
+            let rest = Segment { end: segment.end, holders: segment.holders.clone() };
             segment.end = at;
             self.segments.insert(at, rest);
         }
     }
 
     fn replace_covered(&mut self, start: u64, end: u64, number: usize) {
-        let (writes, new) = (&self.writes, &self.writes[number].view);
+        let (views, new) = (&self.views, &self.views[number]);
         // The same write lies in many segments; whether it is covered is asked once.
         let mut covered: BTreeMap<usize, bool> = BTreeMap::new();
         for (_, segment) in self.segments.range_mut(start..end) {
-            segment
-                .writes
-                .retain(|&old| !*covered.entry(old).or_insert_with(|| covers(new, &writes[old].view)));
-            segment.writes.push(number);
+            let mut numbers = match std::mem::replace(&mut segment.holders, Holders::One(number)) {
+                Holders::One(old) => vec![old],
+                Holders::Several(numbers) => numbers,
+            };
+            numbers.retain(|&old| !*covered.entry(old).or_insert_with(|| covers(new, &views[old])));
+            numbers.push(number);
+            segment.holders = Holders::Several(numbers);
         }
     }
 
@@ -108,7 +169,7 @@ impl WriteMap {
             gaps.push((at, end));
         }
         for (first, end) in gaps {
-            self.segments.insert(first, Segment { end, writes: vec![number] });
+            self.segments.insert(first, Segment { end, holders: Holders::Several(vec![number]) });
         }
     }
 }
@@ -116,13 +177,6 @@ impl WriteMap {
 /// Whether a write leaves nothing of a view as it was.
 fn covers(write: &TensorView, view: &TensorView) -> bool {
     write.is_same_view(view) || write.fills_bytes() && write.footprint.covers(&view.footprint)
-}
-
-/// Leaves out writes of which newer ones, together, have overwritten all that the view shows. Views of too many pieces stay as
-/// they are.
-fn drop_overwritten(newest_first: &mut Vec<&Write>, view: &TensorView) {
-    let Some(mut left) = pieces(view).map(|p| Ranges::of(&p)) else { return };
-    newest_first.retain(|write| pieces(&write.view).is_none_or(|p| left.take(&p)));
 }
 
 /// First address and the one behind the last; `None` of an empty view, or one that goes round the address space.
@@ -134,6 +188,8 @@ fn span(footprint: &Footprint) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
     use tensortap_geometry::Layout;
 
@@ -193,7 +249,7 @@ mod tests {
         let odd = TensorView::new(Layout::new(&[3], &[1], 1, 4).unwrap(), 0x1000);
         let mut map = WriteMap::default();
         (0..50).for_each(|task| map.insert(source(task), odd));
-        assert!(map.segments.values().all(|s| s.writes == [49]));
+        assert!(map.segments.values().all(|s| s.holders.as_slice() == [49]));
     }
 
     /// Address, first element, rows, columns, elements between rows, whether elements have four bits.

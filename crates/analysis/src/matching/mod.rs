@@ -33,6 +33,8 @@ pub struct MatchOptions {
     pub ignore_float_dtype: bool,
     /// One of the dumps does not say how often a task was dispatched.
     pub ignore_blocks: bool,
+    /// Threads that may work at a time; none and one are the same.
+    pub threads: usize,
 }
 
 /// Which tasks of two graphs are the same; positions in [`TaskGraph::tasks`].
@@ -73,19 +75,19 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
     let scratch = Traits { inout_sources: false, ..any_inout };
     let by_shape = Traits { scalars: false, external_inputs: false, ..any_inout };
 
-    let mut pairing = Pairing::new(first, second);
+    let mut pairing = Pairing::new(first, second, options.threads);
     pairing.pair_alike(&exact, true);
     while pairing.pair_alike(&any_inout, false) || pairing.pair_alike(&scratch, false) {}
     pairing.pair_alike(&any_inout, true);
     pairing.pair_alike(&scratch, true);
     pairing.pair_names(&by_shape);
-    if same_identities(first, second) {
+    if !pairing.is_done() && same_identities(first, second) {
         pairing.pair_identities(&by_shape);
     }
     while pairing.pair_alike(&by_shape, false) {}
     pairing.pair_alike(&by_shape, true);
     pairing.pair_rest(&by_shape);
-    if first.gap.is_some() || second.gap.is_some() {
+    if !pairing.is_done() && (first.gap.is_some() || second.gap.is_some()) {
         let by_kernel = Traits { args: false, ..by_shape };
         if same_identities(first, second) {
             pairing.pair_identities(&by_kernel);

@@ -8,6 +8,7 @@ use tensortap_format::{Task, TaskKey};
 use super::signature::{Traits, hash_of};
 use super::{Matching, Unmatched, counts};
 use crate::graph::TaskGraph;
+use crate::parallel::both;
 
 /// Pairs found so far.
 pub(super) struct Pairing<'g> {
@@ -17,23 +18,32 @@ pub(super) struct Pairing<'g> {
     /// Number of the pair, which is the position of its first task.
     pair_of_first: Vec<Option<usize>>,
     pair_of_second: Vec<Option<usize>>,
+    threads: usize,
 }
 
 impl<'g> Pairing<'g> {
-    pub fn new(first: &'g TaskGraph, second: &'g TaskGraph) -> Self {
+    /// `threads` is how many may work at a time.
+    pub fn new(first: &'g TaskGraph, second: &'g TaskGraph, threads: usize) -> Self {
         let (ours, theirs) = (first.len(), second.len());
         let (pair_of_first, pair_of_second) = (vec![None; ours], vec![None; theirs]);
-        Pairing { first, second, partner: vec![None; ours], pair_of_first, pair_of_second }
+        Pairing { first, second, partner: vec![None; ours], pair_of_first, pair_of_second, threads }
+    }
+
+    /// Whether one side has no task left to be paired.
+    pub fn is_done(&self) -> bool {
+        !self.pair_of_first.contains(&None) || !self.pair_of_second.contains(&None)
     }
 
     /// Pairs tasks that look alike on both sides: one with one, and, if `several`, as many with as many. Says whether any
     /// were found.
     pub fn pair_alike(&mut self, traits: &Traits, several: bool) -> bool {
-        if !self.pair_of_first.contains(&None) || !self.pair_of_second.contains(&None) {
+        if self.is_done() {
             return false;
         }
-        let colors = traits.colors(self.first, &self.pair_of_first);
-        let others = traits.colors(self.second, &self.pair_of_second);
+        let (colors, others) = self.both(
+            || traits.colors(self.first, &self.pair_of_first),
+            || traits.colors(self.second, &self.pair_of_second),
+        );
         let mut found = false;
         for (ours, theirs) in self.classes(&colors, &others) {
             let one_to_one = ours.len() == 1 && theirs.len() == 1;
@@ -47,6 +57,9 @@ impl<'g> Pairing<'g> {
 
     /// Pairs tasks of one scope and name that look alike by themselves, where there are as many of them on both sides.
     pub fn pair_names(&mut self, traits: &Traits) {
+        if self.is_done() {
+            return;
+        }
         let named = |graph: &TaskGraph, local: &[u64]| -> Vec<u64> {
             let tasks = graph.tasks().iter().zip(local);
             tasks.map(|(task, &local)| hash_of(&(name_of(task), local))).collect()
@@ -77,6 +90,9 @@ impl<'g> Pairing<'g> {
 
     /// Pairs what looks alike by itself, as far as it goes.
     pub fn pair_rest(&mut self, traits: &Traits) {
+        if self.is_done() {
+            return;
+        }
         let [colors, others] = self.locals(traits);
         for (ours, theirs) in self.classes(&colors, &others) {
             self.pair_class(ours, theirs);
@@ -85,6 +101,9 @@ impl<'g> Pairing<'g> {
 
     /// The pairs, and why the others have none.
     pub fn finish(self, traits: &Traits) -> Matching {
+        if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {
+            return Matching { partner: self.partner, ..Matching::default() };
+        }
         let [ours, theirs] = self.locals(traits);
         let (few, many) = (counts(&ours), counts(&theirs));
         let only = |open: Vec<usize>, graph: &TaskGraph, locals: &[u64], other: &str| -> Vec<Unmatched> {
@@ -106,8 +125,13 @@ impl<'g> Pairing<'g> {
     }
 
     fn locals(&self, traits: &Traits) -> [Vec<u64>; 2] {
-        [self.first, self.second]
-            .map(|graph| graph.tasks().iter().map(|t| traits.local(graph.tasks(), t)).collect())
+        let of = |graph: &TaskGraph| graph.tasks().iter().map(|t| traits.local(graph.tasks(), t)).collect();
+        self.both(|| of(self.first), || of(self.second)).into()
+    }
+
+    /// What is asked of each graph, at the same time where that is allowed.
+    fn both<R: Send>(&self, first: impl FnOnce() -> R + Send, second: impl FnOnce() -> R) -> (R, R) {
+        both(self.threads, first, second)
     }
 
     /// Tasks without a pair that look alike, those first that stand first in the graph.

@@ -87,7 +87,6 @@ impl Traits {
 
     /// Every task of a graph in its surroundings. Tasks that are paired already look like the number of their pair.
     pub fn colors(&self, graph: &TaskGraph, pairs: &[Option<usize>]) -> Vec<u64> {
-        let consumers = Consumers::of(graph);
         let mut colors: Vec<u64> = graph.tasks().iter().map(|t| self.local(graph.tasks(), t)).collect();
         for (color, pair) in colors.iter_mut().zip(pairs) {
             if let Some(pair) = pair {
@@ -98,9 +97,7 @@ impl Traits {
             for place in (0..graph.len()).filter(|&p| pairs[p].is_none()) {
                 colors[place] = self.with_outputs_behind(graph, place, &colors);
             }
-            for place in (0..graph.len()).rev().filter(|&p| pairs[p].is_none()) {
-                colors[place] = consumers.around(place, &colors);
-            }
+            with_consumers(graph, pairs, &mut colors);
         }
         colors
     }
@@ -114,8 +111,8 @@ impl Traits {
                 continue;
             }
             let outputs = graph.outputs_behind(arg);
-            let mut from: Vec<(u64, u16)> = outputs.iter().map(|o| (colors[o.task], o.arg_index)).collect();
-            from.sort_unstable();
+            let mut from = Gathered::default();
+            outputs.iter().for_each(|o| from.add(colors[o.task], o.arg_index.into()));
             (arg.arg_index, from).hash(&mut hasher);
             let counts = if is_inout { self.external_inouts } else { self.external_inputs };
             if counts && outputs.is_empty() {
@@ -126,30 +123,44 @@ impl Traits {
     }
 }
 
-/// Who was given what a task wrote.
-struct Consumers {
-    /// Consumer, its argument, the argument of the task that wrote it.
-    of: Vec<Vec<(usize, u16, u16)>>,
-}
-
-impl Consumers {
-    fn of(graph: &TaskGraph) -> Consumers {
-        let mut of = vec![Vec::new(); graph.len()];
-        for task in graph.tasks().iter() {
-            for arg in task.arguments() {
-                for output in graph.outputs_behind(arg) {
-                    of[output.task].push((task.place(), arg.arg_index, output.arg_index));
-                }
+/// Adds to the color of each task those of the tasks that were given what it wrote. A consumer stands behind its producers, so
+/// on the way back every task has heard of all its consumers when its turn comes.
+fn with_consumers(graph: &TaskGraph, pairs: &[Option<usize>], colors: &mut [u64]) {
+    let mut consumers = vec![Gathered::default(); graph.len()];
+    for task in graph.tasks().iter().rev() {
+        let place = task.place();
+        if pairs[place].is_none() {
+            colors[place] = hash_of(&(colors[place], consumers[place]));
+        }
+        for arg in task.arguments() {
+            for output in graph.outputs_behind(arg) {
+                let by = u64::from(arg.arg_index) << 16 | u64::from(output.arg_index);
+                consumers[output.task].add(colors[place], by);
             }
         }
-        Consumers { of }
     }
+}
 
-    fn around(&self, place: usize, colors: &[u64]) -> u64 {
-        let mut to: Vec<_> = self.of[place].iter().map(|&(c, arg, out)| (colors[c], arg, out)).collect();
-        to.sort_unstable();
-        hash_of(&(colors[place], to))
+/// Colors that came together, each by a way, in any order: a sum costs one step for each, where sorting them would cost more
+/// for a task that has thousands of neighbours.
+#[derive(Clone, Copy, Default, Hash)]
+struct Gathered {
+    count: u64,
+    sum: u64,
+}
+
+impl Gathered {
+    fn add(&mut self, color: u64, by: u64) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(mixed(color ^ mixed(by)));
     }
+}
+
+/// Every bit of the result depends on every bit of the number.
+fn mixed(number: u64) -> u64 {
+    let folded = (number ^ number >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let folded = (folded ^ folded >> 29).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    folded ^ folded >> 32
 }
 
 pub(super) fn hash_of(value: &impl Hash) -> u64 {
