@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, TaskRecord};
+use tensortap_abi::{EdgeRecord, RecordKind};
 
 use crate::{
-    Names, RunInfo, TaskFacts, TaskKey,
-    json::{Decimal, Hex64},
+    TaskKey,
+    json::Hex64,
+    json_records::{Spelled, write_edge},
     manifest::{Elements, JsonInput, Lines, SCHEMA_VERSION, StreamError},
     record::edge_cause_name,
     survey::OpenTasks,
@@ -62,40 +63,6 @@ impl Serialize for Edge {
     }
 }
 
-/// A task with its kernels by name.
-struct NamedTask<'i> {
-    task: TaskFacts,
-    names: Names<'i>,
-    info: &'i RunInfo,
-}
-
-impl Serialize for NamedTask<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let NamedTask { task, names, info } = self;
-        let slots = || task.func_id.iter().enumerate().filter(|(_, id)| **id != NO_KERNEL);
-        let kernels: Vec<String> = slots().map(|(_, id)| info.kernel_name(*id)).collect();
-        let func_ids: Vec<u32> = slots().map(|(_, id)| *id).collect();
-        let cores: Vec<&str> = slots().map(|(slot, _)| CoreType::of_slot(slot).name()).collect();
-        let subtasks: Vec<usize> = slots().map(|(slot, _)| slot).collect();
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("task_id", &Hex64(task.task_id))?;
-        map.serialize_entry("kernels", &kernels)?;
-        map.serialize_entry("func_id", &func_ids)?;
-        map.serialize_entry("subtask_id", &subtasks)?;
-        map.serialize_entry("core_type", &cores)?;
-        map.serialize_entry("block_num", &task.block_num)?;
-        map.serialize_entry("tensor_count", &task.tensor_count)?;
-        map.serialize_entry("scalar_count", &task.scalar_count)?;
-        map.serialize_entry("dispatched_ns", &Decimal(task.dispatched_ns))?;
-        map.serialize_entry("completed_ns", &task.completed_ns.map(Decimal))?;
-        map.serialize_entry("in_flight", &(task.in_flight || task.completed_ns.is_none()))?;
-        map.serialize_entry("task_name", &names.task_name)?;
-        map.serialize_entry("scope", &names.scope)?;
-        map.serialize_entry("step", &task.step)?;
-        map.end()
-    }
-}
-
 impl JsonInput<'_> {
     pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
         let info = &self.info;
@@ -109,31 +76,31 @@ impl JsonInput<'_> {
         Ok(lines.end()?)
     }
 
-    fn named(&self, task: &TaskRecord) -> NamedTask<'_> {
-        let names = self.definitions.of_task(self.tasks.by_id(task.task_id));
-        NamedTask { task: TaskFacts::from(task), names, info: &self.info }
-    }
-
     /// Completed tasks in the order of the index, then those that did not complete.
     fn write_tasks<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
         let mut open = OpenTasks::default();
-        self.index.for_each(self.end, |_, record| {
+        let mut spelled = Spelled::of(self);
+        self.for_each(&[RecordKind::Task], |_, record| {
             open.see(record);
             match record.as_task() {
-                Some(task) if task.completed_ns != 0 => list.push(&self.named(task)),
+                Some(task) if task.completed_ns != 0 => list.push_text(|text| spelled.write_task(text, task)),
                 _ => Ok(()),
             }
         })?;
-        open.into_sorted().iter().try_for_each(|task| list.push(&self.named(task)))
+        let open = open.into_sorted();
+        open.iter().try_for_each(|task| list.push_text(|text| spelled.write_task(text, task)))
     }
 
     fn write_edges<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
         if self.footer.totals.edges == 0 {
             return Ok(());
         }
-        self.index.for_each(self.end, |_, record| match Edge::new(record, |_| 0) {
-            Some(edge) => list.push(&edge),
-            None => Ok(()),
+        self.for_each(&[RecordKind::Edge], |_, record| {
+            let edge: Option<&EdgeRecord> = record.get();
+            match edge.and_then(|edge| Some((edge, edge_cause_name(edge.cause)?))) {
+                Some((edge, why)) => list.push_text(|text| write_edge(text, edge, why)),
+                None => Ok(()),
+            }
         })
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use rustix::fs::{Mode, OFlags};
+use tensortap_abi::RecordKind;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::FromBytes;
 
@@ -106,6 +107,31 @@ impl Index {
             };
             let thread = frame.header.thread;
             let ended = frame.for_each(|_, record| each(thread, record).map_err(Stopped::Caller));
+            match ended {
+                Ok(()) => {}
+                Err(Stopped::Caller(error)) => return Err(error),
+                Err(Stopped::Senseless(reason)) => return Err(self.changed(at, reason).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for the records of some kinds, where all were gone over before by this process: others are passed over by their
+    /// length, and none is checked again. Frames are held against their checksums still.
+    pub(crate) fn for_each_of<E: From<FormatError>>(
+        &self,
+        kinds: &[RecordKind],
+        end: u64,
+        mut each: impl FnMut(u32, &IndexRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut frames = self.frames();
+        while frames.at < end {
+            let at = frames.at;
+            let Next::Records(frame) = frames.next()? else {
+                return Err(self.changed(at, "a frame is no longer whole").into());
+            };
+            let thread = frame.header.thread;
+            let ended = frame.for_each_of(kinds, |record| each(thread, record).map_err(Stopped::Caller));
             match ended {
                 Ok(()) => {}
                 Err(Stopped::Caller(error)) => return Err(error),
@@ -353,16 +379,57 @@ impl Frame<'_> {
     /// Calls `each` with every record and its offset in the file; an error at the first one that makes no sense.
     pub(crate) fn for_each<E: From<Senseless>>(
         &self,
+        each: impl FnMut(u64, &IndexRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.for_each_decoded(IndexRecord::decode_from, each)
+    }
+
+    /// The same once more, when every record was found to make sense.
+    pub(crate) fn for_each_again<E: From<Senseless>>(
+        &self,
+        each: impl FnMut(u64, &IndexRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.for_each_decoded(IndexRecord::decode_checked, each)
+    }
+
+    fn for_each_decoded<E: From<Senseless>>(
+        &self,
+        decode: impl Fn(&mut IndexRecord, &[u8]) -> Result<usize, &'static str>,
         mut each: impl FnMut(u64, &IndexRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut record = IndexRecord::scratch();
         let mut place = 0;
         for _ in 0..self.header.count {
-            let bytes = record.decode_from(&self.body[place..]).map_err(Senseless)?;
+            let bytes = decode(&mut record, &self.body[place..]).map_err(Senseless)?;
             each(self.body_at + place as u64, &record)?;
             place += bytes;
         }
         if place < self.body.len() { Err(Senseless("bytes follow its last record").into()) } else { Ok(()) }
+    }
+}
+
+impl Frame<'_> {
+    fn for_each_of<E: From<Senseless>>(
+        &self,
+        kinds: &[RecordKind],
+        mut each: impl FnMut(&IndexRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut record = IndexRecord::scratch();
+        let mut rest = self.body;
+        for _ in 0..self.header.count {
+            let kind = rest.first().and_then(|tag| RecordKind::from_tag(*tag));
+            let is_wanted = kind.is_none_or(|kind| kinds.contains(&kind));
+            let passed_over = if is_wanted { None } else { IndexRecord::plain_bytes(rest) };
+            let bytes = match passed_over {
+                Some(bytes) => bytes,
+                None => record.decode_checked(rest).map_err(Senseless)?,
+            };
+            if is_wanted {
+                each(&record)?;
+            }
+            rest = rest.get(bytes..).ok_or(Senseless("it ends within a record"))?;
+        }
+        Ok(())
     }
 }
 

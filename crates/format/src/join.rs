@@ -319,13 +319,23 @@ impl Definitions {
         name: u32,
         arg_index: u16,
     ) -> Names<'d> {
+        Names { arg_name: self.arg_name(task, kernels, name, arg_index), ..self.of_task(task) }
+    }
+
+    /// The first of these names.
+    pub(crate) fn arg_name<'d>(
+        &'d self,
+        task: &TaskMeaning,
+        kernels: &'d [KernelInfo],
+        name: u32,
+        arg_index: u16,
+    ) -> Option<&'d str> {
         let declared = |func_id: &u32| {
             let kernel = kernels.iter().find(|kernel| kernel.func_id == *func_id)?;
             let name = kernel.arg_names.get(usize::from(arg_index))?;
             Some(name.as_str()).filter(|name| !name.is_empty())
         };
-        let arg_name = self.string(name).or_else(|| task.func_id.iter().find_map(declared));
-        Names { arg_name, ..self.of_task(task) }
+        self.string(name).or_else(|| task.func_id.iter().find_map(declared))
     }
 
     /// The number of a string, for names that come as text.

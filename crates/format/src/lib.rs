@@ -40,6 +40,8 @@ mod info;
 mod join;
 mod json;
 mod json_check;
+mod json_records;
+mod json_text;
 mod layout;
 mod manifest;
 mod manifest_check;

@@ -4,17 +4,19 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::json;
-use tensortap_abi::{DumpStage, UncapturedReason, UncapturedRecord};
+use tensortap_abi::{DumpStage, RecordKind, UncapturedReason, UncapturedRecord};
 
 use tensortap_values::HASH_ALGORITHM;
 
 use crate::{
-    Footer, FormatError, InFlightTask, RunInfo, Totals,
+    Footer, FormatError, InFlightTask, IndexRecord, RunInfo, Totals,
     index::Index,
     join::{Definitions, TaskTable},
     json::Hex64,
+    json_records::{Spelled, write_record},
+    json_text::JsonText,
     survey::active,
-    view::{NamedRecord, Record},
+    view::Record,
 };
 
 /// Version of the manifest.
@@ -139,9 +141,24 @@ pub(crate) struct Elements<'o, W> {
 
 impl<W: Write> Elements<'_, W> {
     pub(crate) fn push(&mut self, element: &impl Serialize) -> Result<(), StreamError> {
+        self.begin();
+        serde_json::to_writer(&mut *self.buffer, element)?;
+        self.flush_if_full()
+    }
+
+    /// An element that `write` spells.
+    pub(crate) fn push_text(&mut self, write: impl FnOnce(&mut JsonText<'_>)) -> Result<(), StreamError> {
+        self.begin();
+        write(&mut JsonText(self.buffer));
+        self.flush_if_full()
+    }
+
+    fn begin(&mut self) {
         let lead: &[u8] = if std::mem::replace(&mut self.any, true) { b",\n    " } else { b"\n    " };
         self.buffer.extend_from_slice(lead);
-        serde_json::to_writer(&mut *self.buffer, element)?;
+    }
+
+    fn flush_if_full(&mut self) -> Result<(), StreamError> {
         if self.buffer.len() >= WRITE_BYTES {
             self.out.write_all(self.buffer)?;
             self.buffer.clear();
@@ -276,7 +293,7 @@ impl JsonInput<'_> {
         if self.footer.totals.uncaptured == 0 {
             return Ok(());
         }
-        self.index.for_each(self.end, |_, record| match record.get() {
+        self.for_each(&[RecordKind::Uncaptured], |_, record| match record.get() {
             Some(arg) => list.push(&self.uncaptured_element(arg)),
             None => Ok(()),
         })
@@ -309,17 +326,28 @@ impl JsonInput<'_> {
     }
 
     fn write_tensors<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
+        let mut spelled = Spelled::of(self);
         let mut index = 0;
-        self.index.for_each(self.end, |thread, record| {
+        self.for_each(&[RecordKind::Tensor, RecordKind::Scalar], |thread, record| {
             let task = self.tasks.by_id(record.task_id());
             if let Some(record) = Record::new(index, thread, task.step, task.func_id, record) {
                 let Record { name, arg_index, .. } = record;
-                let names = self.definitions.of_argument(task, &self.info.kernels, name, arg_index);
-                list.push(&NamedRecord { record, names })?;
+                let arg_name = self.definitions.arg_name(task, &self.info.kernels, name, arg_index);
+                let of_task = spelled.names(task);
+                list.push_text(|text| write_record(text, &record, arg_name, of_task))?;
                 index += 1;
             }
             Ok(())
         })
+    }
+
+    /// Calls `each` with thread and record of every record of some kinds. The index was gone over before.
+    pub(crate) fn for_each(
+        &self,
+        kinds: &[RecordKind],
+        each: impl FnMut(u32, &IndexRecord) -> Result<(), StreamError>,
+    ) -> Result<(), StreamError> {
+        self.index.for_each_of(kinds, self.end, each)
     }
 }
 

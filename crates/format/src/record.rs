@@ -419,6 +419,13 @@ impl IndexRecord {
     /// Becomes the record at the start of `bytes`, checked, and returns its length. Decoding in place: of millions of records,
     /// moving them around would cost more than reading them. After an error the record is nothing to rely on.
     pub(crate) fn decode_from(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        let len = self.decode_checked(bytes)?;
+        self.check()?;
+        Ok(len)
+    }
+
+    /// The same of bytes that were found to make sense before.
+    pub(crate) fn decode_checked(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let kind = bytes.first().ok_or(CUT)?;
         let kind = RecordKind::from_tag(*kind).ok_or("its kind is unknown")?;
         let (head, mut rest) = bytes.split_at_checked(kind.fixed_bytes()).ok_or(CUT)?;
@@ -431,8 +438,23 @@ impl IndexRecord {
         let tail_words = self.tail_words()?;
         self.tail.resize(tail_words, 0);
         take_into(&mut rest, self.tail.as_mut_bytes())?;
-        self.check()?;
         Ok(bytes.len() - rest.len())
+    }
+
+    /// Length of the record at the start of `bytes` where a few of them tell it: of the kinds that there are many of. `None` of
+    /// others, and of a record that is cut.
+    pub(crate) fn plain_bytes(bytes: &[u8]) -> Option<usize> {
+        let kind = RecordKind::from_tag(*bytes.first()?)?;
+        match kind {
+            RecordKind::Scalar | RecordKind::Task | RecordKind::Edge => Some(kind.fixed_bytes()),
+            RecordKind::Tensor => {
+                let ndims = usize::from(*bytes.get(core::mem::offset_of!(TensorRecord, ndims))?);
+                let flags = bytes.get(core::mem::offset_of!(TensorRecord, flags)..)?.first_chunk()?;
+                let has_tail = u32::from_le_bytes(*flags) & (RECORD_HAS_STATS | RECORD_TRUNCATED) != 0;
+                (!has_tail).then_some(kind.fixed_bytes() + 2 * ndims * size_of::<u64>())
+            }
+            _ => None,
+        }
     }
 
     fn decode_dims(&mut self, ndims: usize, rest: &mut &[u8]) -> Result<(), &'static str> {

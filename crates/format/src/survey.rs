@@ -95,7 +95,7 @@ impl Survey {
         let senseless = |Senseless(reason)| reason;
         frame.for_each(|_, _| Ok(())).map_err(senseless)?;
         self.advance(frame, windowed)?;
-        let counted = frame.for_each(|at, record| {
+        let counted = frame.for_each_again(|at, record| {
             self.totals.add(record);
             each(frame.header.thread, at, record);
             Ok(())

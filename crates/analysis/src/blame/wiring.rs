@@ -83,9 +83,8 @@ pub(super) fn differences(
         if let Some((ours, golden)) = &waits {
             let (here, there) = (&ours[task], &golden[partner]);
             let is_new = |on: &&usize| golden_of(**on).is_some_and(|on| !there.contains(&on));
-            let is_gone = |on: &&usize| {
-                are_partners.contains(*on) && !here.iter().any(|&ours| golden_of(ours) == Some(**on))
-            };
+            let still: HashSet<usize> = here.iter().filter_map(|&ours| golden_of(ours)).collect();
+            let is_gone = |on: &&usize| are_partners.contains(*on) && !still.contains(*on);
             let new = here.iter().filter(is_new).map(|&on| Rewired::Waits(on));
             let gone = there.iter().filter(is_gone).map(|&on| Rewired::DoesNotWait(on));
             found.extend(new.chain(gone).map(|what| WiringDifference { task, what }));
@@ -126,6 +125,12 @@ fn other_source(
         return None;
     }
     let in_golden = |o: &OutputRef| Some(OutputRef { task: golden_of(o.task)?, arg_index: o.arg_index });
+    // Mostly they stand in the same order, and an input may have come from thousands.
+    if here.outputs.len() == there.outputs.len()
+        && here.outputs.iter().zip(&there.outputs).all(|(ours, golden)| in_golden(ours) == Some(*golden))
+    {
+        return None;
+    }
     let mut ours: Vec<OutputRef> = here.outputs.iter().map(in_golden).collect::<Option<_>>()?;
     let mut golden = there.outputs.clone();
     ours.sort_unstable();

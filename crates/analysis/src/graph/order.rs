@@ -107,9 +107,10 @@ mod tests {
             starts in proptest::collection::vec(0_u64..50, 1..40),
             pairs in proptest::collection::vec((0_u32..40, 0_u32..40), 0..80),
         ) {
+            let tasks = u32::try_from(starts.len()).unwrap();
             let edges: Vec<_> = pairs
                 .into_iter()
-                .map(|(a, b)| (a % starts.len() as u32, b % starts.len() as u32))
+                .map(|(a, b)| (a % tasks, b % tasks))
                 .filter(|(a, b)| a < b)
                 .collect();
             let order = dependency_order(&starts, &edges);

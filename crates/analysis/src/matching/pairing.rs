@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use tensortap_format::{Task, TaskKey};
 
-use super::signature::{Traits, hash_of};
+use super::signature::{Gathered, Traits, hash_of};
 use super::{Matching, Unmatched, counts};
 use crate::graph::TaskGraph;
 use crate::parallel::both;
@@ -211,13 +211,15 @@ fn name_of(task: Task<'_>) -> Option<u64> {
     (name != (None, None)).then(|| hash_of(&name))
 }
 
-/// Pairs that the inputs of a task came from.
-fn pairs_behind(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> Vec<(u16, Option<usize>)> {
-    let mut from: Vec<_> = task
-        .arguments()
-        .flat_map(|arg| graph.outputs_behind(arg).iter().map(move |o| (arg.arg_index, pairs[o.task])))
-        .collect();
-    from.sort_unstable();
+/// What stands for the pairs that the inputs of a task came from.
+fn pairs_behind(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> Gathered {
+    let mut from = Gathered::default();
+    for arg in task.arguments() {
+        for output in graph.outputs_behind(arg) {
+            let pair = pairs[output.task].map_or(0, |pair| pair as u64 + 1);
+            from.add(pair, arg.arg_index.into());
+        }
+    }
     from
 }
 

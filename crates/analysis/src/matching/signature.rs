@@ -143,14 +143,14 @@ fn with_consumers(graph: &TaskGraph, pairs: &[Option<usize>], colors: &mut [u64]
 
 /// Colors that came together, each by a way, in any order: a sum costs one step for each, where sorting them would cost more
 /// for a task that has thousands of neighbours.
-#[derive(Clone, Copy, Default, Hash)]
-struct Gathered {
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Gathered {
     count: u64,
     sum: u64,
 }
 
 impl Gathered {
-    fn add(&mut self, color: u64, by: u64) {
+    pub fn add(&mut self, color: u64, by: u64) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(mixed(color ^ mixed(by)));
     }
