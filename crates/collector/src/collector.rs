@@ -26,6 +26,9 @@ use crate::{
 /// Payloads remembered to find equal ones, unless told otherwise: about 20 MiB when full.
 pub const DEFAULT_DEDUP_ENTRIES: usize = 1 << 18;
 
+/// The most threads that write a dump.
+pub const MAX_WRITERS: usize = 64;
+
 /// How long host and device may wait for one another, unless told otherwise.
 const DEFAULT_LIVENESS: Duration = Duration::from_secs(30);
 
@@ -47,6 +50,8 @@ pub struct CollectorOptions {
     pub dedup_entries: usize,
     /// How payloads are written.
     pub payload_path: PayloadPath,
+    /// Threads that write large payloads, the collector's own among them (`--dump-writers`); none and one are the same.
+    pub writers: usize,
     /// Sync data, then index, before records are acknowledged (`--dump-sync`).
     pub sync: bool,
     /// How long a device thread may wait for the host while the host finds nothing to do for it (`--dump-liveness`).
@@ -63,6 +68,7 @@ impl CollectorOptions {
             collect: DumpCollect::Live,
             dedup_entries: DEFAULT_DEDUP_ENTRIES,
             payload_path: PayloadPath::default(),
+            writers: 1,
             sync: false,
             liveness: DEFAULT_LIVENESS,
         }
@@ -130,20 +136,24 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             collect,
             dedup_entries,
             payload_path,
+            writers,
             sync,
             liveness,
         } = options;
         let batch = collect == DumpCollect::Batch;
         let memory = Arc::new(memory);
         let shared: SharedRegion = memory.clone();
+        let writers = writers.clamp(1, MAX_WRITERS);
+        let not_started = |error| CollectError::Thread(format!("could not be started: {error}"));
+        let payloads = payload_path.writer_with(writers, &shared).map_err(not_started)?;
         let lanes = (0..geometry.lanes).map(|lane| {
             let stream = Stream::new(shared.clone(), geometry, lane, run_id, batch);
-            let drain = Drain::new(geometry, device_memory, stream, batch);
+            let drain = Drain::new(geometry, device_memory, stream, batch, writers);
             Lane { drain, ended: None, standstill: Standstill::default() }
         });
         Ok(Collector {
             memory,
-            store: Store::new(sink, payload_path, dedup_entries, sync),
+            store: Store::new(sink, payloads, dedup_entries, sync),
             batch,
             liveness,
             lanes: lanes.collect(),

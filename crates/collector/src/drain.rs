@@ -19,8 +19,10 @@ use crate::{
 
 use self::pieces::Unfinished;
 
-/// Payload bytes after which a frame is written and space given back, though more records are at hand.
+/// Payload bytes after which a frame is written and space given back, though more records are at hand: for one writer, and for each
+/// of several, which wait for one another before a frame.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
+const FRAME_PAYLOAD_BYTES_EACH: u64 = 2 << 20;
 
 /// Why a lane's records end, or the whole collection.
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub(crate) struct Drain {
     /// Records of the next frame, and the payload bytes stored for it.
     records: Vec<IndexRecord>,
     frame_bytes: u64,
+    /// So many bytes end a frame.
+    frame_payload_bytes: u64,
     /// Sequence numbers below this are accounted for in the index.
     indexed: u64,
     /// Sequence number behind the last record looked at.
@@ -79,8 +83,18 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub(crate) fn new(geometry: DumpGeometry, memory: DeviceRange, stream: Stream, batch: bool) -> Drain {
+    /// `writers` is how many threads write its payloads.
+    pub(crate) fn new(
+        geometry: DumpGeometry,
+        memory: DeviceRange,
+        stream: Stream,
+        batch: bool,
+        writers: usize,
+    ) -> Drain {
+        let together =
+            if writers > 1 { FRAME_PAYLOAD_BYTES_EACH * writers as u64 } else { FRAME_PAYLOAD_BYTES };
         Drain {
+            frame_payload_bytes: together.min(geometry.arena_bytes / 8),
             stream,
             geometry,
             memory,
@@ -171,7 +185,7 @@ impl Drain {
                 Err(fault) => self.refuse(fault),
             }
             self.seen += 1;
-            if self.frame_bytes >= FRAME_PAYLOAD_BYTES.min(self.geometry.arena_bytes / 8) {
+            if self.frame_bytes >= self.frame_payload_bytes {
                 self.write_frame(memory, store, extent.map(|extent| extent.position + extent.bytes))?;
             }
         }

@@ -1,10 +1,12 @@
 //! Puts payload bytes from the region into the payload file.
 //!
 //! Two ways, one trait: through the page cache, in pieces of at most 1 MiB and with small payloads collected into one
-//! write; or past it, for what is large and aligned. A payload counts as written after [`PayloadWriter::flush`].
+//! write; or past it, for what is large and aligned. Either with one thread or with several. A payload counts as written after
+//! [`PayloadWriter::flush`].
 
 mod buffered;
 mod direct;
+mod parallel;
 mod window;
 
 use std::{io, os::fd::BorrowedFd};
@@ -12,10 +14,11 @@ use std::{io, os::fd::BorrowedFd};
 use tensortap_abi::LARGE_PAYLOAD_BYTES;
 use tensortap_platform::PlatformError;
 
-use crate::RegionMemory;
+use crate::{RegionMemory, memory::SharedRegion};
 
 pub(crate) use buffered::BufferedWriter;
 pub(crate) use direct::DirectWriter;
+pub(crate) use parallel::ParallelWriter;
 pub(crate) use window::{Window, extents};
 
 /// Larger writes were slower when measured.
@@ -70,6 +73,18 @@ impl PayloadPath {
             PayloadPath::Buffered => "buffered",
             PayloadPath::Direct => "direct",
         }
+    }
+
+    /// A way with several threads, or with that of the caller alone.
+    pub(crate) fn writer_with(
+        self,
+        writers: usize,
+        memory: &SharedRegion,
+    ) -> io::Result<Box<dyn PayloadWriter + Send>> {
+        if writers < 2 {
+            return Ok(self.writer());
+        }
+        Ok(Box::new(ParallelWriter::start(memory.clone(), self, writers)?))
     }
 
     pub(crate) fn writer(self) -> Box<dyn PayloadWriter + Send> {

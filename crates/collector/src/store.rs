@@ -15,7 +15,7 @@ use crate::{
     RegionMemory, Sink, WriteError,
     check::content_bytes,
     dedup::{ContentKey, DedupTable},
-    payload::{Extent, PayloadError, PayloadPath, PayloadWriter},
+    payload::{Extent, PayloadError, PayloadWriter},
 };
 
 /// Bytes of a stored payload that are read at a time to prove them.
@@ -61,10 +61,15 @@ pub(crate) struct Store<S> {
 }
 
 impl<S: Sink> Store<S> {
-    pub(crate) fn new(sink: S, path: PayloadPath, dedup_capacity: usize, sync: bool) -> Store<S> {
+    pub(crate) fn new(
+        sink: S,
+        payloads: Box<dyn PayloadWriter + Send>,
+        dedup_capacity: usize,
+        sync: bool,
+    ) -> Store<S> {
         Store {
             sink,
-            payloads: path.writer(),
+            payloads,
             unflushed: false,
             dedup: DedupTable::new(dedup_capacity),
             proof: Vec::new(),

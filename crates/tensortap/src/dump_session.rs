@@ -28,7 +28,7 @@ use crate::build_id;
 use crate::dump_files::Files;
 use crate::in_flight::gather;
 use crate::live::{Live, LiveState};
-use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
+use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn, default_writers};
 
 /// Folder for dumps when none is named.
 const OUTPUTS: &str = "outputs";
@@ -231,9 +231,11 @@ impl DumpSession for Session<'_> {
             collector.dedup_entries = 0;
         }
         collector.payload_path = self.config.write;
+        collector.writers = self.config.writers.unwrap_or_else(|| default_writers(&self.dir));
         if self.config.live.is_some() {
             // Most are gone before they reach the disk.
             collector.payload_path = PayloadPath::Buffered;
+            collector.writers = 1;
             if self.config.last.is_some() {
                 // The window of tasks does not know which payloads records that wait refer to.
                 collector.dedup_entries = 0;

@@ -2,6 +2,7 @@ use std::{
     fs::File,
     io::Read,
     os::{fd::AsFd, unix::fs::FileExt},
+    sync::Arc,
 };
 
 use proptest::prelude::*;
@@ -83,12 +84,15 @@ proptest! {
         sizes in sizes(),
         mapped in any::<bool>(),
         first in prop::option::of(0u64..2_000_000),
+        path in prop::sample::select(&PayloadPath::ALL),
+        writers in 1_usize..4,
         skipped in any::<u32>(),
     ) {
-        let memory = memory(mapped);
+        let memory = Arc::new(memory(mapped));
+        let shared: SharedRegion = memory.clone();
         let mut writer: Box<dyn PayloadWriter> = match first {
-            Some(first) => Box::new(DirectWriter::from_offset(first)),
-            None => Box::new(BufferedWriter::default()),
+            Some(first) if writers == 1 => Box::new(DirectWriter::from_offset(first)),
+            _ => path.writer_with(writers, &shared).unwrap(),
         };
         let mut target = Target::new();
         let mut placed = Vec::new();
@@ -97,7 +101,7 @@ proptest! {
                 // Known content is skipped, so that neighbours in the arena are none in the file.
                 if skipped >> (index % 32) & 1 == 0 {
                     let at = target.reserve(extent.bytes);
-                    writer.put(&memory, target.file.as_fd(), extent, at).unwrap();
+                    writer.put(&*memory, target.file.as_fd(), extent, at).unwrap();
                     placed.push((extent, at));
                 }
             }
@@ -162,14 +166,37 @@ fn a_run_ends_at_the_arenas_end_and_before_large_payloads() {
     assert_eq!(offsets.take(3).collect::<Vec<_>>(), [arena - 128, arena - 64, 0]);
 }
 
+/// Every way with one thread and with several.
+fn ways(memory: &Arc<TestMemory>) -> Vec<Box<dyn PayloadWriter + Send>> {
+    let shared: SharedRegion = memory.clone();
+    let ways = PayloadPath::ALL.into_iter().flat_map(|path| [(path, 1), (path, 3)]);
+    ways.map(|(path, writers)| path.writer_with(writers, &shared).unwrap()).collect()
+}
+
 #[test]
 fn bytes_that_were_discarded_never_reach_the_file() {
-    let memory = memory(true);
-    for mut writer in PayloadPath::ALL.map(PayloadPath::writer) {
+    let memory = Arc::new(memory(true));
+    for mut writer in ways(&memory) {
         let target = Target::new();
-        writer.put(&memory, target.file.as_fd(), lay_out(0, &[64])[0], 0).unwrap();
+        writer.put(&*memory, target.file.as_fd(), lay_out(0, &[64])[0], 0).unwrap();
         writer.discard();
         writer.flush(target.file.as_fd()).unwrap();
+        assert_eq!(target.file.metadata().unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_written_after_a_discard_by_any_thread() {
+    let memory = Arc::new(memory(true));
+    for mut writer in ways(&memory) {
+        let target = Target::new();
+        for (place, extent) in (0_u64..).zip(lay_out(0, &[1 << 20, 1 << 20, 1 << 20])) {
+            writer.put(&*memory, target.file.as_fd(), extent, place << 20).unwrap();
+        }
+        writer.discard();
+        target.file.set_len(0).unwrap();
+        writer.flush(target.file.as_fd()).unwrap();
+        drop(writer);
         assert_eq!(target.file.metadata().unwrap().len(), 0);
     }
 }
@@ -179,15 +206,21 @@ fn a_full_disk_is_an_error_of_the_file() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     for path in PayloadPath::ALL {
         for mapped in [true, false] {
-            let memory = memory(mapped);
-            for bytes in [SMALL_PAYLOAD_ALIGN, 1 << 20] {
-                let mut writer = path.writer();
-                let put = writer.put(&memory, full.as_fd(), lay_out(0, &[bytes])[0], 0);
+            let memory = Arc::new(memory(mapped));
+            let shared: SharedRegion = memory.clone();
+            for (bytes, writers) in
+                [(SMALL_PAYLOAD_ALIGN, 1), (1 << 20, 1), (SMALL_PAYLOAD_ALIGN, 3), (3 << 20, 3)]
+            {
+                let mut writer = path.writer_with(writers, &shared).unwrap();
+                let put = writer.put(&*memory, full.as_fd(), lay_out(0, &[bytes])[0], 0);
                 let error = put.and_then(|()| writer.flush(full.as_fd())).unwrap_err();
                 assert!(
                     matches!(&error, PayloadError::File(error) if error.kind() == io::ErrorKind::StorageFull),
                     "{error:?}"
                 );
+                // It was said, and what it was about is given up.
+                writer.discard();
+                writer.flush(full.as_fd()).unwrap();
             }
         }
     }

@@ -41,7 +41,9 @@ impl Rig {
             liveness_ms: 30_000,
             filter: DumpFilter::ALL,
         };
-        let options = CollectorOptions::new(geometry, RUN_ID, memory.range());
+        // With several writers whatever holds for one holds, too; runs of the command line have one on small machines.
+        let options =
+            CollectorOptions { writers: 2, ..CollectorOptions::new(geometry, RUN_ID, memory.range()) };
         let rig = Rig { memory, options, dir: TempDir::new().unwrap(), setup, heard: Arc::default() };
         rig.set_up();
         rig

@@ -136,6 +136,7 @@ fn region_of(device: &dyn Device, base: u64, run_id: u64) -> DeviceRegion {
 fn run(device: &mut dyn Device, base: u64, run_id: u64, path: PayloadPath, dir: &TempDir) -> Summary {
     let region = region_of(device, base, run_id);
     let mut options = CollectorOptions::new(GEOMETRY, run_id, region.device_memory());
+    options.writers = 3;
     options.payload_path = path;
     let writer = DumpWriter::create(dir.path(), &RunInfo::default()).unwrap();
     let listener = Box::new(|event: tensortap_collector::CollectEvent<'_>| panic!("{event:?}"));

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_ARGS;
 use tensortap::{
-    DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, LiveConfig, PayloadPath, Unknown,
+    DumpCollect, DumpConfig, DumpLevel, DumpPolicy, DumpStage, LiveConfig, MAX_WRITERS, PayloadPath, Unknown,
 };
 use tensortap_query::ids::{IdRange, parse_task_range};
 
@@ -113,6 +113,10 @@ pub struct DumpArgs {
     #[arg(long, value_name = "WAY", value_parser = ways())]
     dump_write: Option<PayloadPath>,
 
+    /// Threads that write large payloads [default: one for each four CPUs, up to four; one on a disk that turns]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_WRITERS))]
+    dump_writers: Option<usize>,
+
     #[command(flatten)]
     live: LiveArgs,
 }
@@ -137,6 +141,7 @@ impl DumpArgs {
         config.dedup = !self.no_dedup;
         config.sync = self.dump_sync;
         config.write = self.dump_write.unwrap_or(config.write);
+        config.writers = self.dump_writers;
         config.policy = self.dump_policy.unwrap_or(config.policy);
         config.collect = self.dump_collect.unwrap_or(config.collect);
         // On the device no time at all means no limit.
@@ -217,6 +222,7 @@ impl DumpArgs {
             dump_buffers,
             dump_records,
             dump_write,
+            dump_writers,
             live: _,
         } = self;
         let all = [
@@ -237,6 +243,7 @@ impl DumpArgs {
             ("--dump-buffers", dump_buffers.is_some()),
             ("--dump-records", dump_records.is_some()),
             ("--dump-write", dump_write.is_some()),
+            ("--dump-writers", dump_writers.is_some()),
         ];
         all.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
     }
@@ -356,7 +363,7 @@ mod tests {
         let line = "--dump-tensor=hash --dump-args --dump-task 1,0x5-9 --dump-task 12 --dump-func add,3 --dump-arg 0,2 \
                     --dump-stage after --dump-first 5 --dump-last 4 --dump-max-bytes 1MiB --no-dedup \
                     --dump-policy drop --dump-collect batch --dump-liveness 2min --dump-sync --dump-arena 1MiB \
-                    --dump-buffers 3 --dump-records 17 --dump-write direct --out here";
+                    --dump-buffers 3 --dump-records 17 --dump-write direct --dump-writers 3 --out here";
         let expected = DumpConfig {
             level: DumpLevel::Hash,
             dump_args: true,
@@ -373,6 +380,7 @@ mod tests {
             dedup: false,
             sync: true,
             write: PayloadPath::Direct,
+            writers: Some(3),
             arena_bytes: 1 << 20,
             buffers: 3,
             records: 17,
