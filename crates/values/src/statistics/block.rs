@@ -11,7 +11,8 @@ use crate::vector::{Level, Work};
 pub(super) const BLOCK: usize = 2048;
 /// Elements decoded for a closer look.
 const DECODED: usize = 512;
-/// Running values side by side, so that no step waits for the one before.
+/// Running sums side by side, so that no step waits for the one before. As many as AVX-512 has registers for, with their squares and
+/// the values beside them; half as many were slower there.
 const LANES: usize = 32;
 /// Squares around a guess of the mean are exact enough while the guess is within this many deviations, squared.
 const GUESS_LIMIT: f64 = 16.0;
@@ -111,7 +112,7 @@ impl Statistics {
 
 impl Pass {
     fn over(dtype: DType, bytes: &[u8], count: usize, guess: f64) -> Pass {
-        Level::detect().run(PassOver { dtype, bytes, over: Over { count, guess } })
+        Level::detect().run(PassOver { dtype, bytes, over: Over { dtype, count, guess } })
     }
 }
 
@@ -133,6 +134,7 @@ impl Work for PassOver<'_> {
 
 /// The pass, for any way to decode elements. Compiled once for each dtype.
 struct Over {
+    dtype: DType,
     count: usize,
     guess: f64,
 }
@@ -142,12 +144,14 @@ impl ElementPass for Over {
 
     #[inline(always)]
     fn over<const N: usize>(self, elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> Pass {
-        let mut values = [0.0; BLOCK];
-        let count = self.count.min(elements.len()).min(BLOCK);
-        for (slot, element) in values.iter_mut().zip(&elements[..count]) {
-            *slot = value(*element);
-        }
-        Pass::of(&values[..count], self.guess)
+        let elements = &elements[..self.count.min(elements.len()).min(BLOCK)];
+        let (sum, squares) = sums_of(elements, |element| value(*element) - self.guess);
+        let Range { min, max, zeros } = match (self.dtype, N) {
+            (DType::Float32, 4) => range32(elements, value),
+            (DType::Float16 | DType::BFloat16, 2) => range16(elements, value),
+            _ => range64(elements, |element| value(*element)),
+        };
+        Pass { sum, squares, min, max, zeros }
     }
 
     #[inline(always)]
@@ -157,7 +161,9 @@ impl ElementPass for Over {
         for (place, slot) in values[..count].iter_mut().enumerate() {
             *slot = value(bytes[place / 2] >> (4 * (place % 2)) & 0xf);
         }
-        Pass::of(&values[..count], self.guess)
+        let (sum, squares) = sums_of(&values[..count], |value| value - self.guess);
+        let Range { min, max, zeros } = range64(&values[..count], |value| *value);
+        Pass { sum, squares, min, max, zeros }
     }
 }
 
@@ -181,43 +187,95 @@ impl ElementPass for CountOverflow {
     }
 }
 
-impl Pass {
-    /// Loops over values in the nearest cache, each of a kind that becomes vector code: sums in lanes, and least and
-    /// greatest as integers, because a choice between two floats may become a store that waits for the last one.
-    #[inline(always)]
-    fn of(values: &[f64], guess: f64) -> Pass {
-        let sum = sum_of(values, |value| value - guess);
-        let squares = sum_of(values, |value| (value - guess) * (value - guess));
-        let (mut least, mut greatest, mut zeros) = (i64::MAX, i64::MIN, 0);
-        for value in values {
-            let place = place_of(*value);
-            least = least.min(place);
-            greatest = greatest.max(place);
-            zeros += u64::from(*value == 0.0);
+/// Sum and sum of squares of terms, in lanes: a group is decoded, added and squared before it leaves the registers. Each step is a
+/// loop of its own: of two in one, the compiler makes pairs instead of whole vectors.
+#[inline(always)]
+fn sums_of<T>(elements: &[T], term: impl Fn(&T) -> f64) -> (f64, f64) {
+    let (mut sums, mut squares) = ([0.0; LANES], [0.0; LANES]);
+    let (groups, rest) = elements.as_chunks::<LANES>();
+    for group in groups {
+        let mut terms = [0.0; LANES];
+        for (slot, element) in terms.iter_mut().zip(group) {
+            *slot = term(element);
         }
-        if values.is_empty() {
-            return Pass { sum, squares, min: f64::INFINITY, max: f64::NEG_INFINITY, zeros };
+        for (sum, term) in sums.iter_mut().zip(&terms) {
+            *sum += term;
         }
-        // Adding zero makes the two zeros one.
-        Pass { sum, squares, min: value_at(least) + 0.0, max: value_at(greatest) + 0.0, zeros }
+        for (sum, term) in squares.iter_mut().zip(&terms) {
+            *sum += term * term;
+        }
     }
+    for ((sum, square), element) in sums.iter_mut().zip(&mut squares).zip(rest) {
+        let term = term(element);
+        *sum += term;
+        *square += term * term;
+    }
+    (sums.iter().sum(), squares.iter().sum())
 }
 
-/// A sum over values, in lanes. One sum to a loop: of two, the compiler makes pairs instead of whole vectors.
-#[inline(always)]
-fn sum_of(values: &[f64], term: impl Fn(f64) -> f64) -> f64 {
-    let mut sums = [0.0; LANES];
-    let (groups, rest) = values.as_chunks::<LANES>();
-    for group in groups {
-        for (sum, value) in sums.iter_mut().zip(group) {
-            *sum += term(*value);
-        }
-    }
-    for (sum, value) in sums.iter_mut().zip(rest) {
-        *sum += term(*value);
-    }
-    sums.iter().sum()
+/// Least and greatest of values, and how many are zero.
+struct Range {
+    min: f64,
+    max: f64,
+    zeros: u64,
 }
+
+impl Range {
+    /// Of no values.
+    const EMPTY: Range = Range { min: f64::INFINITY, max: f64::NEG_INFINITY, zeros: 0 };
+}
+
+/// Least and greatest are found as integers, because a choice between two floats may become a store that waits for the last one.
+#[inline(always)]
+fn range64<T>(elements: &[T], value: impl Fn(&T) -> f64) -> Range {
+    if elements.is_empty() {
+        return Range::EMPTY;
+    }
+    let (mut least, mut greatest, mut zeros) = (i64::MAX, i64::MIN, 0);
+    for element in elements {
+        let value = value(element);
+        let place = place_of(value);
+        least = least.min(place);
+        greatest = greatest.max(place);
+        zeros += u64::from(value == 0.0);
+    }
+    // Adding zero makes the two zeros one.
+    Range { min: value_at(least) + 0.0, max: value_at(greatest) + 0.0, zeros }
+}
+
+/// The same of floats with a sign bit in integers of their own width, of which a register holds more.
+macro_rules! narrow_range {
+    ($name:ident, $unsigned:ty, $signed:ty) => {
+        #[inline(always)]
+        fn $name<const N: usize>(elements: &[[u8; N]], value: impl Fn([u8; N]) -> f64) -> Range {
+            const BYTES: usize = size_of::<$unsigned>();
+            let (elements, _) = elements.as_flattened().as_chunks::<BYTES>();
+            if elements.is_empty() {
+                return Range::EMPTY;
+            }
+            // A block has no more elements than the narrowest count can hold.
+            const { assert!(BLOCK <= u16::MAX as usize) };
+            let (mut least, mut greatest, mut zeros) = (<$signed>::MAX, <$signed>::MIN, 0 as $unsigned);
+            for element in elements {
+                let bits = <$unsigned>::from_le_bytes(*element).cast_signed();
+                let place = bits ^ ((bits >> (<$signed>::BITS - 1)).cast_unsigned() >> 1).cast_signed();
+                least = least.min(place);
+                greatest = greatest.max(place);
+                zeros += <$unsigned>::from(bits << 1 == 0);
+            }
+            let value_at = |place: $signed| {
+                let bits = place ^ ((place >> (<$signed>::BITS - 1)).cast_unsigned() >> 1).cast_signed();
+                let mut element = [0; N];
+                element.copy_from_slice(&bits.to_le_bytes());
+                value(element) + 0.0
+            };
+            Range { min: value_at(least), max: value_at(greatest), zeros: zeros.into() }
+        }
+    };
+}
+
+narrow_range!(range32, u32, i32);
+narrow_range!(range16, u16, i16);
 
 /// Integers in the order of the floats, NaN at either end.
 #[inline(always)]
