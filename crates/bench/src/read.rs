@@ -25,8 +25,10 @@ const RECORD_BYTES: u64 = 1024;
 const DTYPES: [DType; 3] = [DType::Float32, DType::BFloat16, DType::Float8E4M3FN];
 const LIST_TARGET_S: f64 = 1.0;
 const LIST_TARGET_BYTES: u64 = 300 << 20;
-/// Of statistics against plain reads, and of an export against a copy.
-const TARGET_RATIO: f64 = 0.5;
+/// Of statistics against plain reads.
+const STATS_TARGET: f64 = 0.7;
+/// Of an export against a copy.
+const EXPORT_TARGET: f64 = 0.5;
 const READ_BYTES: usize = 1 << 20;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -37,7 +39,8 @@ const NOTES: [&str; 4] = [
      file with read() of 1 MiB; both from the page cache",
     "export: `tensortap export --format npy` of 1 MiB records against `cp --reflink=never` of the payload file; both from \
      and into the page cache, neither syncs",
-    "ratio: speed of tensortap over that of its plain counterpart, pair by pair; a warm-up of each does not count",
+    "of limit: speed of tensortap over that of its plain counterpart, which does nothing else, pair by pair; a warm-up of each \
+     does not count",
 ];
 
 /// What to measure.
@@ -257,7 +260,7 @@ impl Bench<'_> {
         let (bytes, payloads) = (self.config.payload_bytes(), dump.join(PAYLOAD_FILE));
         let words = ["stats".as_ref(), dump.as_os_str(), "--quiet".as_ref()];
         let ours = || Ok(call(&self.config.program, &words)?.seconds);
-        let pairs = self.pairs(&format!("stats: {dtype}"), || read_all(&payloads), ours)?;
+        let pairs = self.pairs(&format!("stats: {dtype}"), STATS_TARGET, || read_all(&payloads), ours)?;
         Ok(StatsRatio { dtype: dtype.name(), bytes, pairs })
     }
 
@@ -277,7 +280,7 @@ impl Bench<'_> {
             self.scratch.remove(&out)?;
             Ok(took)
         };
-        let pairs = self.pairs("export: npy", plain, ours)?;
+        let pairs = self.pairs("export: npy", EXPORT_TARGET, plain, ours)?;
         Ok(ExportRatio { bytes: self.config.payload_bytes(), tensor_bytes: TENSOR_BYTES, pairs })
     }
 
@@ -285,6 +288,7 @@ impl Bench<'_> {
     fn pairs(
         &self,
         what: &str,
+        target_ratio: f64,
         plain: impl FnMut() -> Result<f64, BenchError>,
         ours: impl FnMut() -> Result<f64, BenchError>,
     ) -> Result<Pairs, BenchError> {
@@ -299,8 +303,8 @@ impl Bench<'_> {
             plain_bytes_per_s: over(&|pair| bytes / pair.0),
             tensortap_bytes_per_s: over(&|pair| bytes / pair.1),
             ratio,
-            target_ratio: TARGET_RATIO,
-            met: ratio.median >= TARGET_RATIO,
+            target_ratio,
+            met: ratio.median >= target_ratio,
         })
     }
 }

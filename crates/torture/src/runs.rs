@@ -48,9 +48,13 @@ pub fn dumped(round: &mut Round<'_>, tasks: u64, bytes: u64) -> Dumped {
     } else {
         all.extend(words("--dump-arena 4MiB"));
     }
-    for (option, of) in
-        [("--no-dedup", 2), ("--dump-args", 3), ("--dump-sync", 8), ("--dump-write direct", 5)]
-    {
+    for (option, of) in [
+        ("--no-dedup", 2),
+        ("--dump-args", 3),
+        ("--dump-sync", 8),
+        ("--dump-write direct", 5),
+        ("--dump-writers 3", 2),
+    ] {
         if rng.u32(0..of) == 0 {
             all.extend(words(option));
         }

@@ -221,8 +221,9 @@ fn read_measures_lists_statistics_and_exports_and_leaves_no_file() {
     let dtypes: Vec<&str> = stats.iter().map(|row| row["dtype"].as_str().unwrap()).collect();
     assert_eq!(dtypes, ["float32", "bfloat16", "float8_e4m3fn"]);
     for row in stats.iter().chain([&bench["export"]]) {
-        assert_eq!((&row["bytes"], &row["target_ratio"]), (&(4 << 20).into(), &0.5.into()));
+        let target = if row["dtype"].is_null() { 0.5 } else { 0.7 };
+        assert_eq!((&row["bytes"], &row["target_ratio"]), (&(4 << 20).into(), &target.into()));
         ["plain_s", "tensortap_s", "ratio"].iter().for_each(|key| spread_is_in_order(&row[key]));
-        assert_eq!(row["met"], row["ratio"]["median"].as_f64() >= Some(0.5), "{row}");
+        assert_eq!(row["met"], row["ratio"]["median"].as_f64() >= Some(target), "{row}");
     }
 }

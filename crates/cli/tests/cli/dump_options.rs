@@ -126,7 +126,7 @@ fn policy_and_collecting_reach_the_manifest() {
 #[test]
 fn sizes_liveness_and_ways_of_writing_keep_the_dump_whole() {
     let options = "--dump-tensor --dump-arena 64KiB --dump-buffers 2 --dump-records 3 --dump-liveness 2min";
-    for more in ["", "--dump-sync", "--dump-write=direct"] {
+    for more in ["", "--dump-sync", "--dump-write=direct", "--dump-writers=3"] {
         let (manifest, run) = dumped("vector_example", &format!("{options} {more}"));
         assert_eq!((records(&manifest).len(), &run["dump"]["dropped_records"]), (18, &0.into()), "{more}");
     }

@@ -103,7 +103,7 @@ fn a_limit_on_the_size_of_files_is_an_error_that_is_told() {
     for part in ["device memory of 67108864 bytes", "ulimit -f", "--device-memory"] {
         assert!(outcome.stderr.contains(part), "no {part} in {}", outcome.stderr);
     }
-    let line = "run stream --param tasks=1500 --param bytes=65536 --device-memory 32MiB --ring-slots 64 --dump-arena 1MiB --dump-tensor --no-dedup --json --out d";
+    let line = "run stream --param tasks=1500 --param bytes=65536 --device-memory 32MiB --ring-slots 64 --dump-arena 1MiB --dump-writers 3 --dump-tensor --no-dedup --json --out d";
     let outcome = limited(70_000, line, &folder);
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
     let document = document(&outcome);

@@ -171,6 +171,7 @@ fn dump_options_without_a_dump_are_refused_by_name() {
         "--dump-buffers 4",
         "--dump-records 4",
         "--dump-write direct",
+        "--dump-writers 2",
     ] {
         let name = option.split(' ').next().unwrap();
         refused(
