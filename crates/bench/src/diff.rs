@@ -22,7 +22,7 @@ const NOTES: [&str; 5] = [
     "quick: elements outside atol + rtol * |golden|, and the greatest error; full: every metric",
     "numpy: numpy.allclose(dump, golden) and numpy.max(numpy.abs(dump - golden)) on the same data, one thread",
     "ratio: numpy's time over ours of the same round; per core: the same divided by the threads",
-    "of reading: bytes per second as a share of reading both tensors with as many threads",
+    "of limit: bytes per second as a share of reading both tensors with as many threads, and nothing else",
     "every measurement begins with a round that does not count",
 ];
 

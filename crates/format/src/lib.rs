@@ -86,6 +86,6 @@ pub use task::{
     Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, Pending, Task, TaskFacts,
     TaskKey, TaskPart, Tasks, is_in_steps,
 };
-pub use verify::{Findings, Problem, RecordName, verify};
+pub use verify::{Findings, Problem, RecordName, Spread, verify, verify_spread};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};
 pub use writer::{DumpWriter, WriterOptions};

@@ -1,6 +1,6 @@
 //! Checking a dump against itself: every hash, every offset, every counter.
 
-use std::{io, ops::Range, path::Path};
+use std::{io, ops::Range, path::Path, sync::OnceLock};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
@@ -161,9 +161,36 @@ pub(crate) fn repair_command(dir: &Path) -> String {
     format!("run `tensortap repair {}`", quoted(dir))
 }
 
+/// Has pieces of work done: calls the work with every number below a count, once each, in any order, and at the same time if it
+/// likes.
+pub type Spread<'s> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + 's;
+
 /// Checks every record of a dump and the dump as a whole. An error is a file that cannot be read; whatever is wrong
 /// with what was read stands in the findings.
 pub fn verify(dump: &Dump) -> Result<Findings, FormatError> {
+    verify_spread(dump, &|count, work| (0..count).for_each(work))
+}
+
+/// The same with the hashing of payloads, which is most of it, spread over whatever the caller has: threads, say.
+///
+/// ```no_run
+/// use tensortap_format::{Dump, verify_spread};
+/// # fn main() -> Result<(), tensortap_format::FormatError> {
+/// let dump = Dump::open("outputs/tensor_dump_20260415_101500".as_ref())?;
+/// let findings = verify_spread(&dump, &|count, work| {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| (0..count).step_by(2).for_each(work));
+///         (1..count).step_by(2).for_each(work);
+///     });
+/// })?;
+/// println!("{}", findings.word());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_spread(dump: &Dump, spread: &Spread<'_>) -> Result<Findings, FormatError> {
     let mut findings = Findings { records: dump.len(), ..Findings::default() };
     match dump.source() {
         Source::Indexed(indexed) => check_end(dump, indexed, &mut findings),
@@ -172,7 +199,7 @@ pub fn verify(dump: &Dump) -> Result<Findings, FormatError> {
     let payload_bytes = dump.payload_file_bytes()?;
     let stored = collect_stored(dump, payload_bytes, &mut findings)?;
     check_overlaps(&stored, &mut findings);
-    check_hashes(dump, &stored, &mut findings)?;
+    check_hashes(dump, &stored, spread, &mut findings)?;
     let is_closed = dump.format() == DumpFormat::Indexed && dump.tail() == Tail::Closed;
     // Whoever writes it writes them next: the footer comes first.
     let is_closing = matches!(dump.source(), Source::Indexed(indexed) if indexed.is_being_written());
@@ -345,25 +372,71 @@ fn check_overlaps(stored: &[Stored], findings: &mut Findings) {
     }
 }
 
-/// Hashes each stored payload once, in the order of the file, and compares all its records.
-fn check_hashes(dump: &Dump, stored: &[Stored], findings: &mut Findings) -> Result<(), FormatError> {
-    let mut window = ReadAhead::new();
-    for same in stored.chunk_by(|a, b| a.range == b.range) {
-        if same.iter().all(|s| s.hash.is_none()) {
-            continue;
+/// Bytes of payloads, or payloads, that are hashed as one piece of work: neighbours in the file, which one read covers.
+const PIECE_BYTES: u64 = 4 << 20;
+const PIECE_PAYLOADS: usize = 4096;
+
+type Hashes = Vec<Result<u128, FormatError>>;
+
+/// Hashes each stored payload once and compares all its records, in the order of the file.
+fn check_hashes(
+    dump: &Dump,
+    stored: &[Stored],
+    spread: &Spread<'_>,
+    findings: &mut Findings,
+) -> Result<(), FormatError> {
+    let payloads = stored.chunk_by(|a, b| a.range == b.range);
+    let payloads: Vec<&[Stored]> = payloads.filter(|same| same.iter().any(|s| s.hash.is_some())).collect();
+    let pieces = pieces_of(&payloads);
+    let hashes: Vec<OnceLock<Hashes>> = pieces.iter().map(|_| OnceLock::new()).collect();
+    spread(pieces.len(), &|number| {
+        let mut window = ReadAhead::new();
+        let of_piece = payloads[pieces[number].clone()].iter();
+        let found = of_piece.map(|same| hash_range(dump, &same[0].range, &mut window)).collect();
+        // Who calls twice for one number gets what came first.
+        let _ = hashes[number].set(found);
+    });
+    let hashes = hashes.into_iter().flat_map(|piece| piece.into_inner().unwrap_or_default());
+    for (same, hash) in payloads.iter().zip(hashes) {
+        compare_hashes(dump, same, hash, findings)?;
+    }
+    Ok(())
+}
+
+/// Cuts payloads, in order, into pieces of work.
+fn pieces_of(payloads: &[&[Stored]]) -> Vec<Range<usize>> {
+    let mut pieces: Vec<Range<usize>> = Vec::new();
+    let mut bytes = PIECE_BYTES;
+    for (place, same) in payloads.iter().enumerate() {
+        match pieces.last_mut() {
+            Some(piece) if bytes < PIECE_BYTES && piece.len() < PIECE_PAYLOADS => piece.end = place + 1,
+            _ => {
+                bytes = 0;
+                pieces.push(place..place + 1);
+            }
         }
-        let hash = hash_range(dump, &same[0].range, &mut window);
-        let is_right = |s: &&Stored| hash.as_ref().is_ok_and(|hash| s.hash.is_none_or(|said| said == *hash));
-        if !same.iter().all(|s| is_right(&s)) && dump.has_left(&same[0].range)? {
-            findings.gone(same.iter().filter(|s| s.hash.is_some()).count() as u64);
-            continue;
-        }
-        let hash = hash?;
-        for bad in same.iter().filter(|s| s.hash.is_some_and(|said| said != hash)) {
-            let record = dump.record(bad.index)?;
-            let what = format!("its payload hashes to {hash:#034x}, not {:#034x}", bad.hash.unwrap_or(0));
-            findings.problem(Problem::of(&record, what, TAKE_AGAIN));
-        }
+        bytes = bytes.saturating_add(same[0].range.end - same[0].range.start);
+    }
+    pieces
+}
+
+/// Holds the records of one payload against the hash of what is stored.
+fn compare_hashes(
+    dump: &Dump,
+    same: &[Stored],
+    hash: Result<u128, FormatError>,
+    findings: &mut Findings,
+) -> Result<(), FormatError> {
+    let is_right = |s: &Stored| hash.as_ref().is_ok_and(|hash| s.hash.is_none_or(|said| said == *hash));
+    if !same.iter().all(is_right) && dump.has_left(&same[0].range)? {
+        findings.gone(same.iter().filter(|s| s.hash.is_some()).count() as u64);
+        return Ok(());
+    }
+    let hash = hash?;
+    for bad in same.iter().filter(|s| s.hash.is_some_and(|said| said != hash)) {
+        let record = dump.record(bad.index)?;
+        let what = format!("its payload hashes to {hash:#034x}, not {:#034x}", bad.hash.unwrap_or(0));
+        findings.problem(Problem::of(&record, what, TAKE_AGAIN));
     }
     Ok(())
 }
@@ -412,4 +485,22 @@ fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result
         at += len as u64;
     }
     Ok(hash.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_cut_into_pieces_in_order_and_none_is_left_out() {
+        let stored = |start: u64, bytes: u64| Stored { range: start..start + bytes, hash: Some(0), index: 0 };
+        let sizes = [1, PIECE_BYTES - 1, 1, 1, 3 * PIECE_BYTES, 2 * PIECE_BYTES, 5];
+        let stored: Vec<Vec<Stored>> = sizes.iter().map(|&bytes| vec![stored(0, bytes)]).collect();
+        let payloads: Vec<&[Stored]> = stored.iter().map(Vec::as_slice).collect();
+        assert_eq!(pieces_of(&payloads), [0..2, 2..5, 5..6, 6..7]);
+        let many: Vec<&[Stored]> = (0..2 * PIECE_PAYLOADS + 1).map(|_| payloads[0]).collect();
+        let cut: Vec<usize> = pieces_of(&many).iter().map(Range::len).collect();
+        assert_eq!(cut, [PIECE_PAYLOADS, PIECE_PAYLOADS, 1]);
+        assert!(pieces_of(&[]).is_empty());
+    }
 }

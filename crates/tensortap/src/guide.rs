@@ -14,7 +14,7 @@
 //! | `blame` | [`Blame::of`](crate::analysis::blame::Blame::of) |
 //! | `replay` | [`replay`](crate::replay()), [`replay_observed`](crate::replay_observed) |
 //! | `extract` | [`extract`](crate::extract) |
-//! | `verify` | [`verify`](crate::format::verify()) |
+//! | `verify` | [`verify`](crate::verify()) with every CPU, [`verify`](crate::format::verify()) with one |
 //! | `repair` | [`repair`](crate::format::repair()) |
 //! | `bench` | a crate of its own, `tensortap_bench`, which times the calls above |
 //! | `completions` | none: it is about the words of a command line; `tensortap_cli::main_with` has it for programs with scenes of their own |
@@ -172,10 +172,11 @@
 //! # config.dump = Some(DumpConfig::new(DumpLevel::Full));
 //! # config.out = Some(folder.path().join("dump"));
 //! # tensortap::run(&config)?;
-//! use tensortap::format::{Dump, repair, verify};
+//! use tensortap::format::{Dump, repair};
+//! use tensortap::verify;
 //!
 //! let path = folder.path().join("dump");
-//! let verdict = verify(&Dump::open(&path)?)?;
+//! let verdict = verify(&Dump::open(&path)?, None)?;
 //! assert!(verdict.is_ok() && verdict.checked == 18);
 //! // A dump that was closed needs no repair.
 //! assert!(!repair(&path)?.changed);

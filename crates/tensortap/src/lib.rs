@@ -39,6 +39,7 @@ mod report;
 mod run;
 mod scene_golden;
 pub mod suite;
+mod verify;
 
 pub use config::{RunConfig, Warn};
 pub use dump_config::DumpConfig;
@@ -56,6 +57,7 @@ pub use run::{
     Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed, runtimes_of,
 };
 pub use scene_golden::diff_scene_golden;
+pub use verify::verify;
 
 pub use tensortap_abi as abi;
 pub use tensortap_abi::{

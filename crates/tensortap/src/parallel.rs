@@ -14,6 +14,22 @@ pub fn threads(jobs: Option<usize>) -> usize {
     jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get)).max(1)
 }
 
+/// Does `work` with every number below `count` by several threads.
+pub fn spread(jobs: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let next = Counter::new();
+    let take = || {
+        while let Some(number) = usize::try_from(next.next()).ok().filter(|&number| number < count) {
+            work(number);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..jobs.min(count) {
+            scope.spawn(take);
+        }
+        take();
+    });
+}
+
 /// Does `work` on every item, each thread with a state of its own, and gives the results to `each` in the order of the
 /// items. The first error ends it: that of the first item that has one, as far as items were begun.
 pub fn in_order<I: Send + Sync, S: Send, R: Send, E: Send>(
@@ -74,6 +90,17 @@ fn work_on<I: Sync, S: Send, R: Send, E: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_number_is_worked_on_once_by_any_number_of_threads() {
+        for (jobs, count) in [(1, 5), (2, 1000), (7, 3), (3, 0)] {
+            let done: Vec<Counter> = (0..count).map(|_| Counter::new()).collect();
+            spread(jobs, count, &|number| {
+                done[number].next();
+            });
+            assert!(done.iter().all(|done| done.count() == 1), "{jobs} threads");
+        }
+    }
 
     #[test]
     fn results_come_in_order_from_any_number_of_threads() {

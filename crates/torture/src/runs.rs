@@ -92,7 +92,7 @@ fn ended(run: &mut Child, line: &[String]) -> Result<Option<i32>, Failure> {
 
 /// Kills host, device or both at a random moment and holds what is left against the sequential executor.
 pub fn kills(round: &mut Round<'_>) -> Outcome {
-    let (tasks, bytes) = [(1500, 8192), (4000, 1024), (8000, 64)][round.rng.usize(0..3)];
+    let (tasks, bytes) = [(400, 65_536), (1500, 8192), (4000, 1024), (8000, 64)][round.rng.usize(0..4)];
     let dumped = dumped(round, tasks, bytes);
     let truth = round.ctx.truths.of(&dumped.load, dumped.runtime);
     let victim = round.rng.usize(0..3);

@@ -1,7 +1,8 @@
 //! `tensortap verify`: whether a dump is what was captured.
 
 use clap::Args;
-use tensortap::format::{Dump, Findings, Tail, verify};
+use tensortap::format::{Dump, Findings, Tail};
+use tensortap::verify;
 
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
@@ -27,7 +28,7 @@ pub struct VerifyArgs {
 pub fn run(args: &VerifyArgs, output: Output) -> anyhow::Result<Exit> {
     let set = args.dump.open_set()?;
     let found: Vec<Findings> =
-        set.members().iter().map(|member| verify(&member.dump)).collect::<Result<_, _>>()?;
+        set.members().iter().map(|member| verify(&member.dump, None)).collect::<Result<_, _>>()?;
     match (set.members(), found.as_slice()) {
         ([Member { dump, .. }], [findings]) if output.json => {
             output.document(&VerifyDocument::of(dump, findings))?;

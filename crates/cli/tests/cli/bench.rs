@@ -196,7 +196,7 @@ fn diff_without_numpy_says_so_and_measures_the_rest() {
     let outcome = tensortap("bench diff --bytes 64KiB --repeat 1 --python no-such-python");
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(outcome.stderr.contains("no-such-python has no numpy"), "{outcome:?}");
-    assert!(outcome.stdout.contains("quick") && outcome.stdout.contains("OF READING"), "{outcome:?}");
+    assert!(outcome.stdout.contains("quick") && outcome.stdout.contains("OF LIMIT"), "{outcome:?}");
 }
 
 #[test]
