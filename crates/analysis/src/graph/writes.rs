@@ -229,6 +229,23 @@ mod tests {
     }
 
     #[test]
+    fn a_view_of_rows_names_the_writes_that_it_meets_and_no_other() {
+        let piece = Layout::contiguous(&[32], 8).unwrap();
+        let mut map = WriteMap::default();
+        // Rows of 64 bytes, each written in two halves, the last row first.
+        for (task, at) in (0..8).rev().enumerate() {
+            map.insert(source(task), TensorView::new(piece, 0x1000 + at * 32));
+        }
+        let left = Layout::new(&[4, 32], &[64, 1], 0, 8).unwrap();
+        assert_eq!(tasks(&map, &left, 0x1000), [7, 5, 3, 1]);
+        assert_eq!(tasks(&map, &left, 0x1020), [6, 4, 2, 0]);
+        // Three of four rows, and a piece of what was written into the last.
+        let inner = Layout::new(&[3, 8], &[64, 1], 4, 8).unwrap();
+        map.insert(source(8), TensorView::new(Layout::contiguous(&[2], 8).unwrap(), 0x1000 + 128 + 6));
+        assert_eq!(tasks(&map, &inner, 0x1000), [8, 7, 5, 3]);
+    }
+
+    #[test]
     fn halves_of_a_byte_belong_to_who_wrote_them() {
         let row = |from: u64, elements: u64| Layout::new(&[elements], &[1], from, 4).unwrap();
         let mut map = WriteMap::default();
