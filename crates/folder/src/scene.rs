@@ -1,7 +1,7 @@
 //! A folder as a scene: everything above sees no difference to one that is written in Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tensortap_abi::{KernelEntry, Role};
 use tensortap_scene::{
@@ -18,6 +18,9 @@ use crate::load::Loaded;
 use crate::plan::{PlannedLibrary, ScenePlan};
 use crate::worker::{Answer, Request, Worker};
 use crate::{FolderError, Mistake, arrays, compile, golden};
+
+/// Endings of files that sources include.
+const HEADERS: [&str; 4] = ["h", "hpp", "hh", "inc"];
 
 /// The description of a scene, in its folder.
 pub const DESCRIPTION_FILE: &str = "scene.toml";
@@ -163,6 +166,30 @@ impl FolderScene {
         });
         let libraries = libraries.collect();
         FolderScene { folder: plan.folder.clone(), plan: plan.encode(), kernels, libraries, code, definition }
+    }
+
+    /// Copies the description, the code and the headers beside it into a folder, so that kernels can be built from there.
+    ///
+    /// # Errors
+    /// A file could not be copied.
+    pub fn copy_code(&self, to: &Path) -> Result<(), FolderError> {
+        let named =
+            self.definition.functions().into_iter().map(|(function, _)| function.file.path().to_owned());
+        let mut files: BTreeSet<PathBuf> = named.chain([PathBuf::from(DESCRIPTION_FILE)]).collect();
+        let beside = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names = beside.map(|entry| PathBuf::from(entry.file_name()));
+        files.extend(
+            names.filter(|name| name.extension().is_some_and(|ending| HEADERS.iter().any(|h| ending == *h))),
+        );
+        // What lies outside of the folder stays there: a copy would lie outside of the copy.
+        let inside = |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+        for file in files.into_iter().filter(inside) {
+            let (from, into) = (self.folder.join(&file), to.join(&file));
+            let parent = into.parent().unwrap_or(to);
+            std::fs::create_dir_all(parent).map_err(FolderError::io("create", parent))?;
+            std::fs::copy(&from, &into).map_err(FolderError::io("copy", &from))?;
+        }
+        Ok(())
     }
 
     /// What the folder describes.

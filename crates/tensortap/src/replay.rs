@@ -1,13 +1,15 @@
 //! Captured tasks run again, one by one.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use tensortap_format::Dump;
 use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgress, ReplayReport};
 
 use crate::Error;
 use crate::build_id::of_executable;
 use crate::dump_session::kernel_info;
-use crate::folder::opener;
+use crate::folder::{open_folder, opener};
 
 /// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
 /// what they wrote.
@@ -53,11 +55,31 @@ pub fn replay_observed(
     Ok(tensortap_replay::replay(&config, observe)?)
 }
 
+/// Name of the folder in a case that holds the code of its scene.
+const CASE_SCENE: &str = "scene";
+
+/// Puts the code of a scene folder into a case that is a folder. Whoever replays it elsewhere names it (`--scene CASE/scene`): code is
+/// not run only because it came along.
+fn keep_code(config: &ExtractConfig, report: &ExtractReport) -> Result<(), Error> {
+    if !report.out.is_dir() {
+        return Ok(());
+    }
+    // A case that was cut out of a case has no more than that one had.
+    let Ok(dump) = Dump::open(&config.source) else { return Ok(()) };
+    let named = dump.info().scene_folder.as_ref().map(PathBuf::from);
+    let Some(folder) = config.scene_folder.clone().filter(|_| named.is_some()).or(named) else {
+        return Ok(());
+    };
+    Ok(open_folder(&folder, None)?.copy_code(&report.out.join(CASE_SCENE))?)
+}
+
 /// Cuts one task out of a dump into a case that can be replayed anywhere.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, Error> {
     let mut config = config.clone();
     if config.open_folder.is_none() {
         config.open_folder = Some(opener(config.scene_folder.clone(), None));
     }
-    Ok(tensortap_replay::extract(&config)?)
+    let report = tensortap_replay::extract(&config)?;
+    keep_code(&config, &report)?;
+    Ok(report)
 }

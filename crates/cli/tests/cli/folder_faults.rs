@@ -38,6 +38,8 @@ fn every_fault_shows_without_help_from_the_kernel_and_is_blamed() {
         let expected = i32::from(kind == FaultKind::Stale);
         assert_eq!(again.code, Some(expected), "{kind}: {again:?}");
     }
+    let race = shop.call(&["run", "halves", "--inject-fault", "halve=race"]);
+    assert!(race.code == Some(2) && race.stderr.contains("cannot show"), "{race:?}");
     // A kernel without a reference is unknown by it, never wrong.
     let (code, said) = shop.json(&["blame", "good", "--reference"]);
     let halve = said["tasks"].as_array().expect("tasks").iter().find(|t| t["kernels"][0] == "halve").cloned();
@@ -137,6 +139,9 @@ fn replay_says_when_the_kernel_is_another_build_and_finds_a_folder_that_moved() 
         "{lost:?}"
     );
     assert_eq!(shop.call(&["replay", "dump", "--all", "--scene", "moved"]).code, Some(0));
+    // The case has the code with it, which is run when it is named.
+    assert_eq!(shop.call(&["replay", "case"]).code, Some(2));
+    assert_eq!(shop.call(&["replay", "case", "--scene", "case/scene"]).code, Some(0));
     assert_eq!(shop.call(&["blame", "dump", "--reference", "--scene", "moved"]).code, Some(1));
     assert_eq!(shop.call(&["diff", "dump", "--scene-golden", "--scene", "moved"]).code, Some(0));
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tensortap_abi::{DType, MAX_DIMS, Role};
-use tensortap_scene::{Case, ParamKind, ParamSpec, Params, ScalarArg};
+use tensortap_scene::{Case, FaultKind, ParamKind, ParamSpec, Params, ScalarArg};
 use toml::{Spanned, Value};
 
 use super::{
-    CodeFile, Definition, Fill, Function, GoldenDef, GraphDef, Lines, SEED, TensorDef, defaults, kernels,
-    leak, tasks, tolerance,
+    CodeFile, Definition, Fill, Function, GoldenDef, GraphDef, KernelDecl, Lines, SEED, TaskDef, TensorDef,
+    defaults, kernels, leak, tasks, tolerance,
 };
 use crate::Mistake;
 use crate::expression::Expression;
@@ -31,7 +31,7 @@ pub fn definition(
     if raw.kernel.is_empty() {
         return Err(lines.mistake(1, "the scene has no kernel".into(), "describe one under [[kernel]]"));
     }
-    let kernels = kernels::kernels(lines, raw.kernel)?;
+    let mut kernels = kernels::kernels(lines, raw.kernel)?;
     let graph = match (raw.orchestration, raw.task) {
         (Some(code), tasks) if tasks.is_empty() => {
             if let Some(temp) = tensors.iter().find(|tensor| tensor.role.is_none()) {
@@ -47,6 +47,9 @@ pub fn definition(
         }
         (None, tasks) => GraphDef::Tasks(tasks::tasks(lines, tasks, &tensors, &kernels, params)?),
     };
+    if let GraphDef::Tasks(tasks) = &graph {
+        leave_out_races(&mut kernels, tasks);
+    }
     let golden = golden(lines, raw.golden, &tensors)?;
     let mut cases: Vec<Case> = Vec::new();
     for raw in raw.case {
@@ -72,6 +75,24 @@ pub fn definition(
         build: raw.build,
     };
     Ok(definition)
+}
+
+/// A race shows in a kernel only if some task reads what it writes.
+fn leave_out_races(kernels: &mut [KernelDecl], tasks: &[TaskDef]) {
+    for (place, kernel) in kernels.iter_mut().enumerate() {
+        let waited_for = (0..tasks.len()).any(|at| {
+            let is_read = |&(tensor, role): &(usize, Role)| {
+                let reads = |task: &TaskDef| task.tensors.iter().any(|&(t, r)| t == tensor && r.reads());
+                role.writes() && tasks[at + 1..].iter().any(reads)
+            };
+            tasks[at].kernels.contains(&place) && tasks[at].tensors.iter().any(is_read)
+        });
+        if !waited_for {
+            let left: Vec<FaultKind> =
+                kernel.faults.iter().copied().filter(|kind| *kind != FaultKind::Race).collect();
+            kernel.faults = Vec::leak(left);
+        }
+    }
 }
 
 /// The scene's name, which also names it in dumps and on the command line.

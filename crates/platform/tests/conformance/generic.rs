@@ -26,6 +26,7 @@ pub const TESTS: &[Test] = &[
     ("finishing_early_is_told_once", finishing_early_is_told_once),
     ("an_idle_device_times_out", an_idle_device_times_out),
     ("opening_leaks_no_files", opening_leaks_no_files),
+    ("what_is_given_is_prepared_before_anything_else", what_is_given_is_prepared_before_anything_else),
 ];
 
 fn the_device_reads_and_writes_what_the_host_sees(case: &Case) {
@@ -213,4 +214,20 @@ fn opening_leaks_no_files(case: &Case) {
         run(&mut *device, Op::Describe, &[]);
     }
     assert_eq!(open_files(), before);
+}
+
+/// The program of these tests writes a file of the name that it is given.
+fn what_is_given_is_prepared_before_anything_else(case: &Case) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("prepared");
+    let mut options = case.options();
+    options.confined = case.is_process();
+    options.given = path.to_str().expect("UTF-8").into();
+    let mut device = case.open_with(&options).expect("the device opens");
+    assert_eq!(std::fs::read(&path).expect("written"), options.given);
+    run(&mut *device, Op::Describe, &[]);
+    drop(device);
+    options.given = folder.path().join("none/prepared").to_str().expect("UTF-8").into();
+    let refusal = case.open_with(&options).err().expect("it cannot be prepared").to_string();
+    assert!(refusal.contains("cannot write") && refusal.contains("none/prepared"), "{refusal}");
 }

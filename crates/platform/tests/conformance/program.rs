@@ -93,6 +93,12 @@ fn transform(index: usize, byte: u8) -> u8 {
 pub struct TestProgram;
 
 impl DeviceProgram for TestProgram {
+    /// What is given is a path to be written, as only a device that is not confined yet can.
+    fn prepare(&self, given: &[u8]) -> Result<(), String> {
+        let path = std::str::from_utf8(given).map_err(|error| error.to_string())?;
+        std::fs::write(path, path).map_err(|error| format!("cannot write {path}: {error}"))
+    }
+
     fn run(&self, link: &DeviceLink, args: u64) {
         let args = Args { memory: link.memory(), addr: args };
         let op = OPS[usize::try_from(args.param(0)).expect("an operation")];
