@@ -18,6 +18,7 @@ mod export;
 mod failing;
 mod folder_faults;
 mod folder_mistakes;
+mod folder_orchestrations;
 mod folders;
 mod golden_dtype;
 mod gone;
