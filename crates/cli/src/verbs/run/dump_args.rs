@@ -391,7 +391,7 @@ mod tests {
             Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).ok().unwrap().dump;
         assert_eq!(args.out(), Some("here".into()));
         // All but those that switch recording on.
-        assert_eq!(args.given().len(), 17);
+        assert_eq!(args.given().len(), 18);
     }
 
     #[test]
