@@ -9,7 +9,7 @@ use tensortap_abi::{
 };
 use tensortap_sync::park::Parker;
 use tensortap_sync::ready::ReadyQueue;
-use tensortap_sync::{Flag, SharedU64, fanout, pending};
+use tensortap_sync::{Flag, SharedU32, SharedU64, fanout, pending};
 
 use super::memory::{Control, Table};
 use super::pages::Pages;
@@ -44,6 +44,11 @@ impl Shape {
             Shape::AIV0 => Some(CoreType::Aiv),
             _ => None,
         }
+    }
+
+    /// Its place in a mask of shapes.
+    pub fn bit(self) -> u32 {
+        1 << self.0
     }
 
     /// Whether it needs the core behind a place of a block.
@@ -98,6 +103,9 @@ pub struct Run<'m> {
     pub pages: Option<Pages>,
     /// By shape, each made with its first task: it has a cell for every slot, and most graphs have tasks of few shapes.
     ready: [OnceLock<ReadyQueue>; Shape::COUNT],
+    /// The shapes that have a queue, or are about to. Whoever is woken for a task sees the bit of its shape: it is set before the
+    /// task is pushed.
+    ready_shapes: SharedU32,
     total: SharedU64,
     stop: Flag,
     failure: OnceLock<FailureKind>,
@@ -139,6 +147,7 @@ impl<'m> Run<'m> {
             monitor_parker: Parker::new(0, 0),
             pages: None,
             ready: [const { OnceLock::new() }; Shape::COUNT],
+            ready_shapes: SharedU32::new(0),
             total: SharedU64::new(BUILDING),
             stop: Flag::new(),
             failure: OnceLock::new(),
@@ -158,6 +167,11 @@ impl<'m> Run<'m> {
         self.ready[usize::from(shape.0)].get().and_then(ReadyQueue::pop)
     }
 
+    /// The shapes of which a task was ever up for dispatch, a bit each.
+    pub fn ready_shapes(&self) -> u32 {
+        self.ready_shapes.get()
+    }
+
     /// Whether no task of any shape waits for a core, as far as can be seen.
     pub fn ready_is_empty(&self) -> bool {
         self.ready.iter().filter_map(OnceLock::get).all(ReadyQueue::is_empty_hint)
@@ -173,7 +187,11 @@ impl<'m> Run<'m> {
     /// Puts a task back that its taker cannot dispatch further.
     pub fn requeue(&self, slot: u32) {
         let shape = Shape::of(self.slots.active(slot));
-        let queue = self.ready[usize::from(shape.0)].get_or_init(|| ReadyQueue::new(self.slots.len().max(1)));
+        let queue = self.ready[usize::from(shape.0)].get_or_init(|| {
+            // Once for each shape, so that a sum is as good as a union.
+            self.ready_shapes.add(shape.bit());
+            ReadyQueue::new(self.slots.len().max(1))
+        });
         // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
         // thread is in the middle of taking what lay in the same cell a lap ago.
         while queue.push(slot).is_err() {

@@ -87,7 +87,7 @@ pub struct Scheduler<'r, 'm, C, H> {
     current: Vec<u32>,
     /// A task that this scheduler has made ready, and for which it had a core then: it is dispatched here, where its data is,
     /// and no other scheduler is woken for it. Empty between two steps.
-    kept: Option<u32>,
+    kept: Option<(u32, Shape)>,
     /// The core of each type that finished last: its thread is awake and its caches are warm.
     warm: [u32; 2],
     completed: u64,
@@ -220,7 +220,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         let shape = Shape::of(self.run.slots.active(slot));
         let keeps = self.kept.is_none() && self.run.race.is_none() && self.find_block(shape).is_some();
         if keeps {
-            self.kept = Some(slot);
+            self.kept = Some((slot, shape));
         }
         keeps
     }
@@ -228,27 +228,34 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     /// The next ready task of a shape: what was kept goes first.
     fn next_ready(&mut self, shape: Shape) -> Option<u32> {
         match self.kept {
-            Some(slot) if Shape::of(self.run.slots.active(slot)) == shape => self.kept.take(),
+            Some((slot, kept)) if kept == shape => {
+                self.kept = None;
+                Some(slot)
+            }
             _ => self.run.pop_ready(shape),
         }
     }
 
     fn dispatch(&mut self) -> bool {
         let mut any = false;
+        let shapes = self.run.ready_shapes() | self.kept.map_or(0, |(_, shape)| shape.bit());
         for shape in Shape::BY_SIZE {
-            while self.find_block(shape).is_some() {
+            if shapes & shape.bit() == 0 {
+                continue;
+            }
+            while let Some(room) = self.find_block(shape) {
                 let Some(slot) = self.next_ready(shape) else { break };
                 match self.begin(slot) {
                     Begun::Postponed => break,
                     Begun::Elsewhere => any = true,
                     Begun::Here => {
                         any = true;
-                        self.dispatch_blocks(slot, shape);
+                        self.dispatch_blocks(slot, shape, room);
                     }
                 }
             }
         }
-        if let Some(slot) = self.kept.take() {
+        if let Some((slot, _)) = self.kept.take() {
             // A larger task has taken its core.
             self.run.make_ready(slot, Some(self.index));
         }
@@ -289,17 +296,18 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     }
 
     /// Dispatches as many blocks as there is room for; what is left goes back for others to share.
-    fn dispatch_blocks(&mut self, slot: u32, shape: Shape) {
+    fn dispatch_blocks(&mut self, slot: u32, shape: Shape, first: Room) {
         let block_num = self.run.slots.block_num(slot);
         let mut block_idx = self.run.slots.next_block(slot).get();
+        let mut room = Some(first);
         while block_idx < block_num {
-            let Some(room) = self.find_block(shape) else {
+            let Some(found) = room.take().or_else(|| self.find_block(shape)) else {
                 // Only the taker of a task touches this; the ready queue hands it over.
                 self.run.slots.next_block(slot).set(block_idx);
                 self.run.make_ready(slot, Some(self.index));
                 return;
             };
-            self.post(slot, room, BlockContext { block_idx, block_num });
+            self.post(slot, found, BlockContext { block_idx, block_num });
             block_idx += 1;
         }
     }
@@ -332,8 +340,8 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         match shape.single() {
             Some(core_type) => self.find_core(core_type),
             None => {
-                let fits =
-                    (0..SLOTS_PER_TASK).filter(|&p| shape.needs(p)).fold(self.owned, |m, p| m & self.idle[p]);
+                let of = |place: usize| if shape.needs(place) { self.idle[place] } else { u64::MAX };
+                let fits = self.owned & of(0) & of(1) & of(2);
                 (fits != 0).then(|| Room { block: fits.trailing_zeros(), place: None })
             }
         }
