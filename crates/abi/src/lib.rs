@@ -16,6 +16,7 @@
 mod control;
 mod dtype;
 mod dump;
+mod foreign;
 mod kernel;
 mod launch;
 mod task;
@@ -24,6 +25,7 @@ mod tensor;
 pub use control::*;
 pub use dtype::{DType, DTypeKind, FloatFormat, TopExponent};
 pub use dump::*;
+pub use foreign::*;
 pub use kernel::*;
 pub use launch::*;
 pub use task::*;

@@ -17,6 +17,7 @@ mod definition;
 mod dry;
 mod error;
 mod expression;
+mod given;
 mod golden;
 mod graph;
 mod library;
@@ -31,18 +32,22 @@ mod worker;
 pub use compile::cache_dir;
 pub use definition::{Definition, TensorDef};
 pub use error::{FolderError, Mistake};
+pub use given::{GivenKernel, GivenScene};
 pub use library::{ABI_VERSION, build_id};
 pub use plan::{PlannedLibrary, ScenePlan};
 pub use scene::{DESCRIPTION_FILE, FolderScene, OpenOptions, is_folder};
 pub use template::new_scene;
 pub use worker::become_worker_if_asked;
 
-use tensortap_scene::Scene;
+use tensortap_scene::{Registry, Scene};
 
 /// Makes the scene of a plan in a process that is to run its kernels; the [`Loader`](tensortap_scene::Loader) of devices.
 ///
 /// # Errors
 /// A library that cannot be loaded, in words for the user.
-pub fn load_plan(plan: &[u8]) -> Result<&'static dyn Scene, String> {
+pub fn load_plan(plan: &[u8], known: &Registry) -> Result<&'static dyn Scene, String> {
+    if GivenScene::is_plan(plan) {
+        return GivenScene::load(plan, known).map(|scene| scene as &'static dyn Scene);
+    }
     FolderScene::load(plan).map(|scene| scene as &'static dyn Scene)
 }

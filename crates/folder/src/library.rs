@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use object::{Object, ObjectSymbol, ReadCache};
+use object::{Object, ObjectKind, ObjectSymbol, ReadCache};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::FolderError;
@@ -63,6 +63,9 @@ impl Exports {
         let file = object::File::parse(&cache).map_err(|error| {
             odd(format!("it is no shared library of this machine ({error}); build it with -shared -fPIC"))
         })?;
+        if file.kind() != ObjectKind::Dynamic {
+            return Err(odd("it is no shared library; build it with -shared -fPIC".into()));
+        }
         let symbols = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
         let names = symbols.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect();
         Ok(Exports { names })

@@ -221,6 +221,18 @@ impl Dump {
         Ok(tasks)
     }
 
+    /// Whether the dump says of tasks more than their records do: blocks and dependencies. Otherwise [`TaskFacts`] has
+    /// assumptions in their place.
+    ///
+    /// [`TaskFacts`]: crate::TaskFacts
+    #[must_use]
+    pub fn has_graph(&self) -> bool {
+        match &self.source {
+            Source::Indexed(_) => true,
+            Source::Held(held) => held.has_graph(),
+        }
+    }
+
     /// An index beside the manifest that the dump was read from in its place: of an earlier version, or worse than it.
     #[must_use]
     pub fn passed_over(&self) -> Option<&PassedOver> {

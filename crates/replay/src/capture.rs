@@ -7,7 +7,7 @@ use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS};
 use tensortap_format::{Argument, GoldenVerdict, KernelInfo, Task, Tasks};
 use tensortap_geometry::{GeometryError, Layout};
 
-use crate::ReplayError;
+use crate::{ArgReport, KernelCode, ReplayError};
 
 /// The run that a task was captured in.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,11 +28,18 @@ pub struct CapturedRun {
     pub inject_fault: Option<String>,
     /// The folder that the scene was read from.
     pub scene_folder: Option<PathBuf>,
+    /// Whether another project captured it: kernels are known by name alone.
+    pub is_foreign: bool,
     /// What the run's own golden says; `None` when that is not known.
     pub golden: Option<GoldenVerdict>,
 }
 
 impl CapturedRun {
+    /// Where it was captured, in a word.
+    pub fn captured_on(&self) -> &str {
+        if self.is_foreign { &self.scene } else { &self.platform }
+    }
+
     /// The kernel of a captured `func_id`.
     pub fn kernel(&self, func_id: u32) -> Option<&KernelInfo> {
         self.kernels.iter().find(|k| k.func_id == func_id)
@@ -94,6 +101,16 @@ pub trait Capture: Sync {
     /// How far the outputs of a task may be from the captured ones on another platform, where the capture says it.
     fn tolerance(&self, _task: Task<'_>) -> Option<(f64, f64)> {
         None
+    }
+
+    /// What the capture does not say of a task, and what is assumed in its place.
+    fn assumed(&self, _task: Task<'_>) -> Vec<ArgReport> {
+        Vec::new()
+    }
+
+    /// The libraries of its kernels, where it has no others.
+    fn given_code(&self) -> &[KernelCode] {
+        &[]
     }
 
     /// Replaces `into` by the bytes of a blob.

@@ -95,6 +95,7 @@ impl CaseCapture {
             device_base: case.device_base,
             kernels: case.subtasks.iter().map(|s| s.kernel.clone()).collect(),
             inject_fault: case.inject_fault.clone(),
+            is_foreign: false,
             scene_folder: case.scene_folder.as_ref().map(Into::into),
             golden: None,
         };

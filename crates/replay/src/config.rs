@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tensortap_abi::KernelAbi;
 use tensortap_format::TaskChoice;
 use tensortap_platform::DeviceMode;
 use tensortap_scene::{FaultKind, KernelDef, Loader, Registry, Scene};
@@ -11,6 +12,29 @@ pub type CodeOf = Arc<dyn Fn(&dyn Scene, &KernelDef) -> String + Send + Sync>;
 
 /// Opens the scene folder that a capture names; the error is in words for the user.
 pub type OpenFolder = Arc<dyn Fn(&Path) -> Result<(&'static dyn Scene, Loader), String> + Send + Sync>;
+
+/// Loads nothing and makes a scene with kernels of libraries in place of its own, or of these kernels alone; the error is in words for
+/// the user.
+pub type GiveKernels = Arc<
+    dyn Fn(
+            Option<&'static dyn Scene>,
+            &[KernelCode],
+            KernelAbi,
+        ) -> Result<(&'static dyn Scene, Loader), String>
+        + Send
+        + Sync,
+>;
+
+/// Where the code of a kernel is to be taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelCode {
+    /// The kernel; of a dump of another project, its name or number, or a task where the dump knows no kernels.
+    pub name: String,
+    /// A shared library.
+    pub path: PathBuf,
+    /// The kernel's entry in it.
+    pub symbol: String,
+}
 
 /// Devices that may fail before the rest of a replay is given up, unless told otherwise.
 pub const DEFAULT_DEVICE_FAILURES: u64 = 256;
@@ -78,6 +102,14 @@ pub struct ReplayConfig {
     pub scene_folder: Option<PathBuf>,
     /// Opens the folders that captures name; `None` when nobody can.
     pub open_folder: Option<OpenFolder>,
+    /// Kernels to take from libraries.
+    pub kernels: Vec<KernelCode>,
+    /// How those take their arguments.
+    pub abi: KernelAbi,
+    /// Blocks of every task, for dumps of another project.
+    pub block_num: Option<u32>,
+    /// Makes scenes of libraries; `None` when nobody can.
+    pub give_kernels: Option<GiveKernels>,
     /// Scenes whose kernels can be run.
     pub registry: Registry,
 }
@@ -110,6 +142,10 @@ impl ReplayConfig {
             code_of: None,
             scene_folder: None,
             open_folder: None,
+            kernels: Vec::new(),
+            abi: KernelAbi::default(),
+            block_num: None,
+            give_kernels: None,
             registry,
         }
     }

@@ -8,8 +8,9 @@ use tensortap_format::{
     Argument, Captured, DispatchArg, Dump, FormatError, PayloadState, Task, TaskKey, Tasks,
 };
 
-use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
+use crate::foreign::{Foreign, ForeignWishes, Lacks};
+use crate::{ArgReport, KernelCode, ReplayError};
 
 /// Why a dump that was made with `--dump-args` alone has no content.
 const ARGS_ALONE: &str =
@@ -22,6 +23,8 @@ pub struct DumpCapture {
     tasks: Tasks,
     /// Tasks whose dispatches contradict their records, and how.
     contradicted: HashMap<TaskKey, String>,
+    /// Set when another project made the dump and kernels are given for it.
+    foreign: Option<(Lacks, Vec<KernelCode>)>,
 }
 
 impl DumpCapture {
@@ -38,14 +41,25 @@ impl DumpCapture {
             kernels: info.kernels.clone(),
             inject_fault: info.inject_fault.clone(),
             scene_folder: info.scene_folder.as_ref().map(Into::into),
+            is_foreign: false,
             golden: dump.footer().and_then(|footer| footer.golden),
         };
         let tasks = dump.tasks()?;
-        let mut capture = DumpCapture { dump, run, tasks, contradicted: HashMap::new() };
+        let mut capture = DumpCapture { dump, run, tasks, contradicted: HashMap::new(), foreign: None };
         if capture.dump.info().dump_args {
             capture.contradicted = capture.check_dispatches()?;
         }
         Ok(capture)
+    }
+
+    /// The same with kernels for it, if another project made it.
+    pub fn with_kernels(self, wishes: ForeignWishes<'_>) -> Result<DumpCapture, ReplayError> {
+        if !self.dump.format().is_foreign() || wishes.kernels.is_empty() {
+            return Ok(self);
+        }
+        let Foreign { run, tasks, contradicted, code, lacks } =
+            Foreign::new(&self.dump, &self.tasks, wishes)?;
+        Ok(DumpCapture { run, tasks, contradicted, foreign: Some((lacks, code)), ..self })
     }
 
     /// Whether the dump has what kernels were handed, and no content.
@@ -111,6 +125,14 @@ impl Capture for DumpCapture {
         let twice =
             || repeated().map(|a| format!("argument {} is recorded twice for the same stage", a.arg_index));
         bad_counts(task).or_else(twice).or_else(|| self.contradicted.get(&task.key()).cloned())
+    }
+
+    fn assumed(&self, task: Task<'_>) -> Vec<ArgReport> {
+        self.foreign.as_ref().map_or_else(Vec::new, |(lacks, _)| lacks.grades(task))
+    }
+
+    fn given_code(&self) -> &[KernelCode] {
+        self.foreign.as_ref().map_or(&[], |(_, code)| code)
     }
 
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {

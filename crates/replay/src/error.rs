@@ -63,6 +63,12 @@ pub enum ReplayError {
         /// Why not, and what to do.
         reason: String,
     },
+    /// A library that kernels cannot be taken from.
+    #[error("--kernel: {reason}")]
+    Library {
+        /// The library, what is wrong with it, and what to do.
+        reason: String,
+    },
     /// No such task.
     #[error("{from} has no task {}; it has {tasks} tasks{}", TaskId(*task), first_of(.first))]
     NoTask {
@@ -150,7 +156,8 @@ pub enum ReplayError {
 
 fn no_scene(scene: &str) -> String {
     if scene.is_empty() {
-        return "it does not say which scene it was captured from, so its kernels are not known".into();
+        return "it does not say which scene it was captured from, so its kernels are not known; for a dump of `simpler`, --abi simpler --kernel \
+                NAME=LIB takes them from your libraries".into();
     }
     format!(
         "it was captured from scene `{scene}`, which this executable does not have; use the one that captured it"

@@ -18,6 +18,7 @@ use crate::case_file::{
 };
 use crate::case_writer::{Payload, is_file, readme, write};
 use crate::expect::{Expect, outside, references};
+use crate::foreign::ForeignWishes;
 use crate::item::{find_scene, with_folders};
 use crate::noise::{noise, summary};
 use crate::open::open;
@@ -75,7 +76,7 @@ pub struct ExtractReport {
 
 /// Writes a case.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
-    let opened = open(&config.source)?;
+    let opened = open(&config.source, ForeignWishes { kernels: &[], block_num: None })?;
     let [capture] = opened.captures.as_slice() else {
         let reason = "name one dump or one case, not a folder of cases".to_string();
         return Err(ReplayError::BadCase { path: config.source.clone(), reason });

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tensortap_abi::{BlockContext, DType, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId};
+use tensortap_abi::{
+    BlockContext, DType, DeviceRange, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId,
+};
 use tensortap_format::{Argument, Task};
 use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
 use tensortap_values::Element;
@@ -89,6 +91,9 @@ impl Kernels {
                 run.kernel(func_id).ok_or(format!("the capture does not say which kernel {func_id} is"))?;
             let kernel = scene.kernels().iter().find(|k| k.name == info.name).ok_or_else(|| {
                 let (name, scene) = (&info.name, scene.name());
+                if run.is_foreign {
+                    return format!("no library is given for kernel `{name}`; --kernel {name}=LIB names one");
+                }
                 format!("this executable has no kernel `{name}` in scene `{scene}`")
             })?;
             if kernel.core_type.name() != info.core_type {
@@ -100,7 +105,10 @@ impl Kernels {
             *slot = Some(kernel);
         }
         if slots.iter().all(Option::is_none) {
-            return Err("no kernel is known for it".into());
+            return Err(match run.is_foreign {
+                true => "the dump does not say which kernel it runs; --kernel TASK=LIB names one".into(),
+                false => "no kernel is known for it".into(),
+            });
         }
         Ok(Kernels { slots })
     }
@@ -188,6 +196,7 @@ impl<'s> Item<'s> {
             kernel.check_args(role, args_given).map_err(|error| error.to_string())?;
         }
         let spans = TaskSpans::of(&tensors)?;
+        check_abi(scene, &kernels, &tensors, &spans)?;
         let bytes = spans.bytes().ok_or("its arguments span more than 64 bits can count")?;
         match args.iter().find(|arg| arg.grade != Grade::Exact) {
             Some(arg) if !wishes.allow_inexact => Err(format!(
@@ -315,7 +324,28 @@ fn grades(capture: &dyn Capture, task: Task<'_>, set: &[SetArg], check: Check) -
         };
         ArgReport { arg_index: scalar.arg_index, role: None, grade, reason }
     });
-    tensors.chain(scalars).collect()
+    tensors.chain(scalars).chain(capture.assumed(task)).collect()
+}
+
+/// Kernels with another ABI must be able to say every view.
+fn check_abi(
+    scene: &dyn Scene,
+    kernels: &Kernels,
+    tensors: &[Argument<'_>],
+    spans: &TaskSpans,
+) -> Result<(), String> {
+    let everywhere = DeviceRange { addr: 0, bytes: u64::MAX };
+    for kernel in kernels.slots.iter().flatten() {
+        let abi = scene.abi(kernel.func_id);
+        for (tensor, view) in tensors.iter().zip(&spans.views) {
+            let at = view.span.map_or(0, |span| spans.spans[span].start);
+            let desc = view.descriptor(tensor.dtype, &spans.spans, at, everywhere);
+            abi.check(&desc).map_err(|why| {
+                format!("argument {}: {why}, so --abi {} cannot pass it", tensor.arg_index, abi.name())
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// The worse of what goes in and what is expected to come out, which a reference knows by itself.

@@ -4,6 +4,7 @@
 //! | module | does |
 //! | --- | --- |
 //! | `capture`, `dump_capture`, `case_capture`, `open` | what is known of a captured task, from a dump or a case |
+//! | `given`, `foreign` | kernels from the user's libraries; dumps of another project, which need them |
 //! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
@@ -31,6 +32,8 @@ mod engine;
 mod error;
 mod expect;
 mod extract;
+mod foreign;
+mod given;
 mod image;
 mod item;
 mod judge;
@@ -42,11 +45,15 @@ mod report;
 mod spans;
 mod strided;
 
-pub use config::{CodeOf, DEFAULT_DEVICE_FAILURES, OpenFolder, ReplayConfig, Selection};
+pub use config::{
+    CodeOf, DEFAULT_DEVICE_FAILURES, GiveKernels, KernelCode, OpenFolder, ReplayConfig, Selection,
+};
 pub use error::ReplayError;
 pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};
+pub use foreign::FOREIGN_SCENE;
 pub use replay::{ReplayProgress, replay};
 pub use report::{
-    ArgReport, Check, Difference, Grade, Outcome, OutputReport, Placement, ReplayReport, TaskReport, Timing,
+    ArgReport, Check, Difference, GivenReport, Grade, Outcome, OutputReport, Placement, ReplayReport,
+    TaskReport, Timing,
 };

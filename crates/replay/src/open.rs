@@ -6,6 +6,7 @@ use crate::ReplayError;
 use crate::capture::Capture;
 use crate::case_capture::{CaseCapture, looks_like_case};
 use crate::dump_capture::DumpCapture;
+use crate::foreign::ForeignWishes;
 
 /// What was opened.
 pub struct Opened {
@@ -21,8 +22,8 @@ pub struct Opened {
     pub is_dump: bool,
 }
 
-/// Opens whatever lies there.
-pub fn open(path: &Path) -> Result<Opened, ReplayError> {
+/// Opens whatever lies there; `wishes` are of meaning for a dump of another project.
+pub fn open(path: &Path, wishes: ForeignWishes<'_>) -> Result<Opened, ReplayError> {
     let name = path.display().to_string();
     let one = |capture: Box<dyn Capture>, is_dump| Opened {
         name: capture.name(),
@@ -35,7 +36,7 @@ pub fn open(path: &Path) -> Result<Opened, ReplayError> {
         return Ok(one(Box::new(CaseCapture::open(path)?), false));
     }
     let no_dump = match DumpCapture::open(path) {
-        Ok(dump) => return Ok(one(Box::new(dump), true)),
+        Ok(dump) => return Ok(one(Box::new(dump.with_kernels(wishes)?), true)),
         Err(error) => error,
     };
     let cases = cases_in(path);

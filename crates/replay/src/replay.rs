@@ -12,6 +12,8 @@ use tensortap_scene::{FaultKind, Scene};
 use crate::batch::{BATCH_TASKS, Work, pack};
 use crate::capture::Capture;
 use crate::engine;
+use crate::foreign::ForeignWishes;
+use crate::given::{give_kernels, note};
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene, with_folders};
 use crate::open::{Opened, open};
 use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
@@ -44,10 +46,12 @@ pub fn replay(
     if config.bench && config.repeat <= 1 {
         config.repeat = BENCH_RUNS;
     }
-    let Opened { name, captures, broken, several, is_dump } = open(&config.source)?;
+    let Opened { name, captures, broken, several, is_dump } =
+        open(&config.source, ForeignWishes { kernels: &config.kernels, block_num: config.block_num })?;
     config.registry =
         with_folders(config.registry, captures.iter().map(|c| &**c), config.open_folder.as_ref())?;
     check_trust(&config)?;
+    let given = give_kernels(&mut config, &captures)?;
     check_fault(&config, &captures)?;
     check_named(&config, &captures)?;
     let mut replay = Preparation::new(&config, several);
@@ -56,6 +60,9 @@ pub fn replay(
     }
     replay.add_broken(broken);
     let Preparation { mut reports, works, mut notes, .. } = replay;
+    if captures.iter().any(|capture| !capture.run().is_foreign) {
+        notes.extend(note(&given));
+    }
     let total = reports.len() as u64;
     // Each run that is measured has the device to itself.
     let limit = if config.bench { 1 } else { BATCH_TASKS };
@@ -74,11 +81,12 @@ pub fn replay(
         of_dump: is_dump,
         source: name,
         scenes: distinct(captures.iter().map(|s| s.run().scene.clone())),
-        captured_on: distinct(captures.iter().map(|s| s.run().platform.clone())),
+        captured_on: distinct(captures.iter().map(|s| s.run().captured_on().to_owned())),
         replayed_on,
         interrupted: engine.interrupted,
         tasks: reports.into_iter().flatten().collect(),
         notes,
+        given,
         confinement: engine.confinement,
         allow_inexact: config.allow_inexact,
         wall: started.elapsed(),
@@ -195,6 +203,10 @@ impl<'c, 's> Preparation<'c, 's> {
         let run = capture.run();
         let mut changed: Vec<(&str, &str, String)> = Vec::new();
         for info in used.into_iter().filter_map(|id| run.kernel(id)).filter(|info| !info.code.is_empty()) {
+            // A note of its own says so of what the user gives.
+            if self.config.kernels.iter().any(|given| given.name == info.name) {
+                continue;
+            }
             let Some(kernel) = scene.kernels().iter().find(|k| k.name == info.name) else { continue };
             let here = code_of(scene, kernel);
             if here != info.code {

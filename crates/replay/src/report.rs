@@ -1,6 +1,7 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tensortap_abi::{DType, Role, TaskId};
+use tensortap_abi::{DType, KernelAbi, Role, TaskId};
 use tensortap_format::GoldenVerdict;
 use tensortap_judge::Verdict;
 use tensortap_platform::Confinement;
@@ -264,6 +265,21 @@ impl TaskReport {
     }
 }
 
+/// A kernel that was taken from a library the user named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenReport {
+    /// The kernel.
+    pub name: String,
+    /// The library.
+    pub library: PathBuf,
+    /// Its entry.
+    pub symbol: String,
+    /// Tells one build of the library from another.
+    pub build_id: String,
+    /// How it takes its arguments.
+    pub abi: KernelAbi,
+}
+
 /// What came of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayReport {
@@ -285,6 +301,8 @@ pub struct ReplayReport {
     pub tasks: Vec<TaskReport>,
     /// What the user should know: kernels whose code is not the captured one, say.
     pub notes: Vec<String>,
+    /// Kernels that were taken from libraries the user named.
+    pub given: Vec<GivenReport>,
     /// What the devices were kept from; `None` when nothing was run.
     pub confinement: Option<Confinement>,
     /// Whether inexact arguments were allowed.

@@ -159,8 +159,9 @@ pub struct KernelLibrary {
     pub build_id: String,
 }
 
-/// Makes a scene of its [plan](Scene::plan), with its libraries loaded into this process. The error is in words for the user.
-pub type Loader = fn(plan: &[u8]) -> Result<&'static dyn Scene, String>;
+/// Makes a scene of its [plan](Scene::plan), with its libraries loaded into this process; `known` are the scenes of the executable,
+/// which a plan may build upon. The error is in words for the user.
+pub type Loader = fn(plan: &[u8], known: &Registry) -> Result<&'static dyn Scene, String>;
 
 /// The scenes a host and its device agree on by name.
 #[derive(Clone, Default)]
@@ -189,6 +190,13 @@ impl Registry {
         self
     }
 
+    /// The registry with a scene in place of others of its name.
+    #[must_use]
+    pub fn with_instead(mut self, scene: &'static dyn Scene) -> Registry {
+        self.scenes.retain(|other| other.name() != scene.name());
+        self.with_first(scene)
+    }
+
     /// The plans of all scenes that have one, as [`Registry::load_plans`] takes them.
     #[must_use]
     pub fn plans(&self) -> Vec<u8> {
@@ -205,7 +213,7 @@ impl Registry {
         while let Some((head, rest)) = plans.split_first_chunk::<8>() {
             let bytes = usize::try_from(u64::from_le_bytes(*head)).map_err(|error| error.to_string())?;
             let (plan, rest) = rest.split_at_checked(bytes).ok_or("the plan of a scene is cut off")?;
-            scenes.push(loader(plan)?);
+            scenes.push(loader(plan, self)?);
             plans = rest;
         }
         Ok(Registry { scenes, loader: self.loader })

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use tensortap_abi::{DType, Role};
+use tensortap_abi::{DType, KernelAbi, Role};
 
 use crate::{
     Case, GraphError, HostArgs, HostTensor, KernelDef, KernelLibrary, Orch, ParamSpec, Params, ScalarArg,
@@ -133,6 +133,11 @@ pub trait Scene: Send + Sync {
     /// The library that holds the code of a kernel; `None` for one that is part of the executable.
     fn library(&self, _func_id: u32) -> Option<&KernelLibrary> {
         None
+    }
+
+    /// How a kernel takes its arguments.
+    fn abi(&self, _func_id: u32) -> KernelAbi {
+        KernelAbi::Tensortap
     }
 
     /// The folder it was read from; dumps record it, so that the kernels are found again.

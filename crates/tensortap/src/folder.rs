@@ -4,9 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tensortap_folder::{DESCRIPTION_FILE, FolderScene, OpenOptions};
+use tensortap_abi::KernelAbi;
+use tensortap_folder::{DESCRIPTION_FILE, FolderScene, GivenKernel, GivenScene, OpenOptions};
 use tensortap_format::Dump;
-use tensortap_replay::OpenFolder;
+use tensortap_replay::{FOREIGN_SCENE, GiveKernels, KernelCode, OpenFolder};
 use tensortap_runtime::RUNTIMES;
 use tensortap_scene::{Registry, Scene};
 
@@ -85,6 +86,23 @@ pub(crate) fn opener(folder: Option<PathBuf>, executable: Option<PathBuf>) -> Op
         let path = folder.as_deref().unwrap_or(named);
         let opened = open_folder(path, executable.as_deref()).map_err(|error| error.to_string())?;
         Ok((opened as &'static dyn Scene, tensortap_folder::load_plan))
+    })
+}
+
+/// How a replay takes kernels from libraries; dumps of another project have no scene beside them.
+pub(crate) fn giver() -> GiveKernels {
+    Arc::new(|base: Option<&'static dyn Scene>, code: &[KernelCode], abi: KernelAbi| {
+        let given = |code: &KernelCode| {
+            let KernelCode { name, path, symbol } = code.clone();
+            GivenKernel { name, path, symbol, abi }
+        };
+        let given: Vec<GivenKernel> = code.iter().map(given).collect();
+        let scene = match base {
+            Some(base) => GivenScene::instead(base, &given),
+            None => GivenScene::alone(FOREIGN_SCENE, &given),
+        };
+        let scene = scene.map_err(|error| error.to_string())?;
+        Ok((scene as &'static dyn Scene, tensortap_folder::load_plan))
     })
 }
 

@@ -75,9 +75,9 @@ pub use tensortap_platform::{
 };
 pub use tensortap_recorder as recorder;
 pub use tensortap_replay::{
-    ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, Grade,
-    Outcome, OutputReport, Placement, ReplayConfig, ReplayError, ReplayProgress, ReplayReport, Selection,
-    TaskReport, Timing,
+    ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, GivenReport,
+    Grade, KernelCode, Outcome, OutputReport, Placement, ReplayConfig, ReplayError, ReplayProgress,
+    ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{
     BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,

@@ -9,7 +9,7 @@ use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgres
 use crate::Error;
 use crate::build_id::of_executable;
 use crate::dump_session::kernel_info;
-use crate::folder::{open_folder, opener};
+use crate::folder::{giver, open_folder, opener};
 
 /// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
 /// what they wrote.
@@ -51,6 +51,9 @@ pub fn replay_observed(
     }
     if config.open_folder.is_none() {
         config.open_folder = Some(opener(config.scene_folder.clone(), config.device_executable.clone()));
+    }
+    if config.give_kernels.is_none() {
+        config.give_kernels = Some(giver());
     }
     Ok(tensortap_replay::replay(&config, observe)?)
 }

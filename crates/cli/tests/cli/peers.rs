@@ -59,7 +59,9 @@ fn what_a_dump_of_another_project_does_not_say_is_not_printed_as_an_empty_name()
     let refused = folder.tensortap("replay d --all");
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(
-        refused.stderr.contains("does not say which scene") && !refused.stderr.contains("``"),
+        refused.stderr.contains("does not say which scene")
+            && refused.stderr.contains("--abi simpler --kernel NAME=LIB")
+            && !refused.stderr.contains("``"),
         "{refused:?}"
     );
 }
@@ -110,7 +112,7 @@ fn repair_refuses_a_dump_of_another_project_and_verify_sees_a_cut_payload() {
 }
 
 /// The folder of real dumps; `None`, with a notice, where there is none.
-fn peer_dumps() -> Option<PathBuf> {
+pub fn peer_dumps() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-dumps");
     let dir = env::var_os("TENSORTAP_PEER_DUMPS").map_or(beside, PathBuf::from);
     if dir.is_dir() {

@@ -164,6 +164,10 @@ impl Held {
         Ok(tasks)
     }
 
+    pub(crate) fn has_graph(&self) -> bool {
+        self.graph.is_some()
+    }
+
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
         self.check_graph()?;
         Ok(self.graph.as_ref().map(|(_, edges)| edges.clone()).unwrap_or_default())

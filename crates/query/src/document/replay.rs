@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tensortap::{
-    Check, Confinement, Difference, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport, TaskId,
-    TaskReport, Timing,
+    Check, Confinement, Difference, GivenReport, GoldenVerdict, Grade, Outcome, OutputReport, ReplayReport,
+    TaskId, TaskReport, Timing,
 };
 
 use super::compare::verdict_word;
@@ -35,6 +35,8 @@ pub struct ReplayDocument<'a> {
     inject_fault: Option<&'a str>,
     interrupted: bool,
     notes: &'a [String],
+    /// Kernels that were taken from libraries the user named.
+    given: Vec<GivenDocument<'a>>,
     /// What the devices were kept from; null when nothing was run.
     confinement: Option<ConfinementDocument>,
     wall_s: f64,
@@ -52,6 +54,23 @@ impl ConfinementDocument {
     fn of(confinement: Confinement) -> ConfinementDocument {
         let Confinement { no_new_privileges, system_calls, limits } = confinement;
         ConfinementDocument { no_new_privileges, system_calls, limits }
+    }
+}
+
+#[derive(Serialize)]
+struct GivenDocument<'a> {
+    kernel: &'a str,
+    library: String,
+    symbol: &'a str,
+    build_id: &'a str,
+    abi: &'static str,
+}
+
+impl<'a> GivenDocument<'a> {
+    fn of(given: &'a GivenReport) -> GivenDocument<'a> {
+        let GivenReport { name, library, symbol, build_id, abi } = given;
+        let library = library.display().to_string();
+        GivenDocument { kernel: name, library, symbol, build_id, abi: abi.name() }
     }
 }
 
@@ -182,6 +201,7 @@ impl<'a> ReplayDocument<'a> {
             inject_fault: report.inject_fault.as_deref(),
             interrupted: report.interrupted,
             notes: &report.notes,
+            given: report.given.iter().map(GivenDocument::of).collect(),
             confinement: report.confinement.map(ConfinementDocument::of),
             wall_s: report.wall.as_secs_f64(),
             results: report.tasks.iter().map(ResultDocument::of).collect(),

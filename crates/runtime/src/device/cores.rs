@@ -1,10 +1,11 @@
 //! Core threads, and the scheduler's side of their mailboxes.
 
-use tensortap_abi::{FailureKind, KernelEntry, NO_KERNEL, PayloadLayout, SLOTS_PER_TASK, TaskId};
+use tensortap_abi::{FailureKind, KernelAbi, KernelEntry, NO_KERNEL, PayloadLayout, SLOTS_PER_TASK, TaskId};
 use tensortap_platform::AltStack;
 use tensortap_scene::{FaultKind, KernelArg, KernelDef, Scene, run_damaged, run_kernel};
 use tensortap_sync::mailbox::{Poster, Receiver};
 
+use super::adapt::Adapted;
 use super::call::SpecialCall;
 use super::crash;
 use super::memory::{CoreView, Dispatch};
@@ -52,7 +53,7 @@ impl Cores for CoreMailboxes<'_, '_> {
 /// The kernels of a run by `func_id`, and which of them is damaged.
 pub struct KernelTable {
     kernels: &'static [KernelDef],
-    entries: Vec<Option<KernelEntry>>,
+    entries: Vec<Option<(KernelEntry, KernelAbi)>>,
     fault: Option<(u32, FaultKind)>,
     /// Arguments of the damaged kernel, if it is one that must be damaged from outside.
     damaged_from_outside: Option<&'static [KernelArg]>,
@@ -70,7 +71,7 @@ impl KernelTable {
         let len = kernels.iter().map(|k| k.func_id as usize + 1).max().unwrap_or(0);
         let mut entries = vec![None; len];
         for kernel in kernels {
-            entries[kernel.func_id as usize] = Some(kernel.entry);
+            entries[kernel.func_id as usize] = Some((kernel.entry, scene.abi(kernel.func_id)));
         }
         let damaged = kernels.iter().find(|k| fault.is_some_and(|(func_id, _)| func_id == k.func_id));
         let from_outside = damaged.filter(|kernel| scene.library(kernel.func_id).is_some());
@@ -78,9 +79,9 @@ impl KernelTable {
         KernelTable { kernels, entries, fault, damaged_from_outside, special }
     }
 
-    fn find(&self, func_id: u32) -> Option<(KernelEntry, Option<FaultKind>)> {
-        let entry = (*self.entries.get(func_id as usize)?)?;
-        Some((entry, self.fault.filter(|&(damaged, _)| damaged == func_id).map(|(_, kind)| kind)))
+    fn find(&self, func_id: u32) -> Option<(KernelEntry, KernelAbi, Option<FaultKind>)> {
+        let (entry, abi) = (*self.entries.get(func_id as usize)?)?;
+        Some((entry, abi, self.fault.filter(|&(damaged, _)| damaged == func_id).map(|(_, kind)| kind)))
     }
 }
 
@@ -101,7 +102,7 @@ pub fn run_core(run: &Run<'_>, kernels: &KernelTable, core: u32, scheduler: u32)
         if posted.is_none() {
             return;
         }
-        if let Err(failure) = execute(kernels, core, &view) {
+        if let Err(failure) = execute(run, kernels, core, &view) {
             // The dispatch stays unfinished: nothing may follow from it.
             run.fail(&failure);
             return;
@@ -111,7 +112,7 @@ pub fn run_core(run: &Run<'_>, kernels: &KernelTable, core: u32, scheduler: u32)
     }
 }
 
-fn execute(kernels: &KernelTable, core: u32, view: &CoreView<'_>) -> Result<(), Failure> {
+fn execute(run: &Run<'_>, kernels: &KernelTable, core: u32, view: &CoreView<'_>) -> Result<(), Failure> {
     let func_id = view.func_id();
     let failure = |message: String| Failure {
         kind: FailureKind::Panic,
@@ -120,19 +121,26 @@ fn execute(kernels: &KernelTable, core: u32, view: &CoreView<'_>) -> Result<(), 
         core: Some(core),
         message,
     };
-    let (entry, fault) =
+    let (entry, abi, fault) =
         kernels.find(func_id).ok_or_else(|| failure(format!("no kernel has func_id {func_id}")))?;
     // SAFETY: the scheduler built `args` for this kernel from a payload whose views were checked to lie in their
     // buffers; dependencies keep other tasks off the bytes it uses.
-    let run = || unsafe {
-        match (fault, kernels.damaged_from_outside) {
-            (Some(fault), Some(signature)) => run_damaged(entry, view.args(), signature, fault),
-            _ => run_kernel(entry, view.args(), fault),
+    let call = || unsafe {
+        match (abi, fault, kernels.damaged_from_outside) {
+            (KernelAbi::Tensortap, Some(fault), Some(signature)) => {
+                run_damaged(entry, view.args(), signature, fault)
+            }
+            (KernelAbi::Tensortap, ..) => run_kernel(entry, view.args(), fault),
+            (KernelAbi::Simpler | KernelAbi::Raw, ..) => {
+                let tensors = run.slots.read(view.task_slot()).tensor_count;
+                let mut adapted = Adapted::new(abi, view.args(), usize::from(tensors))?;
+                run_kernel(entry, adapted.args(), None)
+            }
         }
     };
     match &kernels.special {
-        None => run(),
-        Some(call) => call.around(entry, view, run),
+        None => call(),
+        Some(special) => special.around(entry, view, call),
     }
     .map_err(failure)
 }

@@ -1,5 +1,6 @@
 //! The device program: everything that runs on the device's side of a launch.
 
+mod adapt;
 mod call;
 mod capture;
 pub(crate) mod cores;

@@ -1,13 +1,13 @@
 //! A replay for people.
 
 use tensortap::judge::Verdict;
-use tensortap::{Check, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
+use tensortap::{Check, GivenReport, Grade, Outcome, OutputReport, ReplayReport, TaskId, TaskReport};
 
 use crate::output;
 use tensortap_query::document::{Spread, replay_verdict};
 use tensortap_query::number::{counted, grouped, rate, time};
 use tensortap_query::printable::printable_lines;
-use tensortap_query::words::{kernels_text, printable, run_words, step_task, task_title};
+use tensortap_query::words::{kernels_text, printable, printable_path, run_words, step_task, task_title};
 
 /// Tasks that are told one by one.
 const TOLD: usize = 20;
@@ -52,6 +52,10 @@ fn head(report: &ReplayReport) -> String {
             text += &wrapped("captured", &format!("the fault {} was injected on purpose", printable(fault)));
         }
         None => {}
+    }
+    for GivenReport { name, library, build_id, .. } in &report.given {
+        let library = printable_path(library);
+        text += &wrapped("kernel", &format!("{} from {library}, {build_id}", printable(name)));
     }
     text
 }

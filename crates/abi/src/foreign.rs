@@ -1,0 +1,258 @@
+//! How kernels that were not written for this project take their arguments.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{BlockContext, DType, SubtaskContext, TensorDesc, assert_layout};
+
+/// How a kernel takes its arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KernelAbi {
+    /// Tensor slots hold addresses of [`TensorDesc`]s.
+    #[default]
+    Tensortap,
+    /// As kernels of the public project `simpler` do since May 2026: tensor slots hold addresses of [`SimplerTensor`]s.
+    Simpler,
+    /// Tensor slots hold the address of the view's first element.
+    Raw,
+}
+
+impl KernelAbi {
+    /// Every one.
+    pub const ALL: [KernelAbi; 3] = [KernelAbi::Tensortap, KernelAbi::Simpler, KernelAbi::Raw];
+
+    /// Spelled as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KernelAbi::Tensortap => "tensortap",
+            KernelAbi::Simpler => "simpler",
+            KernelAbi::Raw => "raw",
+        }
+    }
+
+    /// The one of a name.
+    pub fn from_name(name: &str) -> Option<KernelAbi> {
+        KernelAbi::ALL.into_iter().find(|abi| abi.name() == name)
+    }
+
+    /// Whether a view can be told to such a kernel.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(self, desc: &TensorDesc) -> Result<(), &'static str> {
+        match self {
+            KernelAbi::Tensortap => Ok(()),
+            KernelAbi::Simpler => SimplerTensor::of(desc).map(|_| ()),
+            KernelAbi::Raw => first_element(desc).map(|_| ()),
+        }
+    }
+}
+
+/// Address of the first element of a view, as [`KernelAbi::Raw`] has it.
+///
+/// # Errors
+/// Why it has none.
+pub fn first_element(desc: &TensorDesc) -> Result<u64, &'static str> {
+    let dtype = desc.dtype().ok_or("its dtype is not known")?;
+    let bits = desc.start_offset.checked_mul(u64::from(dtype.bits())).ok_or("it leaves the address space")?;
+    if bits % 8 != 0 {
+        return Err("its first element begins within a byte");
+    }
+    desc.buffer_addr.checked_add(bits / 8).ok_or("it leaves the address space")
+}
+
+/// Dimensions of a [`SimplerTensor`].
+pub const SIMPLER_MAX_DIMS: usize = 5;
+
+/// A tensor as kernels of `simpler` find it behind a slot of `args[]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct SimplerTensor {
+    /// Address of the buffer.
+    pub buffer_addr: u64,
+    /// Size of the buffer.
+    pub buffer_bytes: u64,
+    /// Task that allocated it; all ones for none.
+    pub owner_task: u64,
+    /// First element of the view, in elements.
+    pub start_offset: u64,
+    /// Zero.
+    pub version: i32,
+    /// Dimensions in use, 1 to 5.
+    pub ndims: u32,
+    /// Element type, as [`simpler_dtype`] numbers them.
+    pub dtype: u8,
+    /// 0 or 1; of no meaning to kernels.
+    pub manual_dep: u8,
+    /// 0 or 1: elements lie one behind the other.
+    pub is_contiguous: u8,
+    /// Zero: memory of the device.
+    pub address_space: u8,
+    /// Sizes, zero past `ndims`.
+    pub shapes: [u32; SIMPLER_MAX_DIMS],
+    /// Elements from the view's first to its last.
+    pub extent: u64,
+    /// Strides in elements, above 0 up to `ndims`, zero past it.
+    pub strides: [u32; SIMPLER_MAX_DIMS],
+    /// Zero.
+    pub reserved: [u32; 9],
+}
+assert_layout!(SimplerTensor, size 128, align 64,
+    buffer_addr @ 0, buffer_bytes @ 8, owner_task @ 16, start_offset @ 24, version @ 32, ndims @ 36, dtype @ 40,
+    manual_dep @ 41, is_contiguous @ 42, address_space @ 43, shapes @ 44, extent @ 64, strides @ 72, reserved @ 92);
+
+impl SimplerTensor {
+    /// The same view.
+    ///
+    /// # Errors
+    /// Why `simpler` has no such view.
+    pub fn of(desc: &TensorDesc) -> Result<SimplerTensor, &'static str> {
+        let dtype = desc.dtype().ok_or("its dtype is not known")?;
+        let dtype = simpler_dtype(dtype).ok_or("`simpler` has no such dtype")?;
+        let (dims, steps) = (desc.dims(), desc.dim_strides());
+        if dims.is_empty() || dims.len() > SIMPLER_MAX_DIMS {
+            return Err("tensors of `simpler` have 1 to 5 dimensions");
+        }
+        let (mut shapes, mut strides) = ([0; SIMPLER_MAX_DIMS], [0; SIMPLER_MAX_DIMS]);
+        let mut extent = 1_u64;
+        for (axis, (&size, &step)) in dims.iter().zip(steps).enumerate() {
+            let too_large = "sizes and strides of `simpler` have 32 bits";
+            shapes[axis] = u32::try_from(size).map_err(|_| too_large)?;
+            strides[axis] =
+                u32::try_from(step).map_err(|_| "strides of `simpler` are above 0, in 32 bits")?;
+            if step == 0 {
+                return Err("strides of `simpler` are above 0");
+            }
+            let reach = size.saturating_sub(1).checked_mul(u64::from(strides[axis])).ok_or(too_large)?;
+            extent = extent.checked_add(reach).ok_or(too_large)?;
+        }
+        if dims.contains(&0) {
+            extent = 0;
+        }
+        Ok(SimplerTensor {
+            buffer_addr: desc.buffer_addr,
+            buffer_bytes: desc.buffer_bytes,
+            owner_task: u64::MAX,
+            start_offset: desc.start_offset,
+            ndims: u32::try_from(dims.len()).unwrap_or(0),
+            dtype,
+            is_contiguous: u8::from(extent == dims.iter().product::<u64>() && is_row_major(dims, steps)),
+            shapes,
+            extent,
+            strides,
+            ..SimplerTensor::default()
+        })
+    }
+}
+
+fn is_row_major(dims: &[u64], strides: &[i64]) -> bool {
+    let mut expected = 1_u64;
+    for (&size, &stride) in dims.iter().zip(strides).rev() {
+        if size != 1 && u64::try_from(stride) != Ok(expected) {
+            return false;
+        }
+        expected = expected.saturating_mul(size.max(1));
+    }
+    true
+}
+
+/// The number that `simpler` has for an element type; `None` for one that it does not have, or has in another packing.
+pub const fn simpler_dtype(dtype: DType) -> Option<u8> {
+    Some(match dtype {
+        DType::Float32 => 0,
+        DType::Float16 => 1,
+        DType::Int32 => 2,
+        DType::Int16 => 3,
+        DType::Int8 => 4,
+        DType::UInt8 => 5,
+        DType::BFloat16 => 6,
+        DType::Int64 => 7,
+        DType::UInt64 => 8,
+        DType::UInt16 => 9,
+        DType::UInt32 => 10,
+        DType::Bool => 11,
+        DType::Float8E4M3FN => 12,
+        DType::Float64 | DType::Float8E5M2 | DType::Float4E2M1 | DType::Int4 => return None,
+    })
+}
+
+/// What slots 48 and 49 of `simpler` point to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct SimplerContext {
+    /// In slot 48 `block_idx` and `block_num`; in slot 49 `sub_block_id` first.
+    pub words: [i32; 2],
+    /// Zero.
+    pub reserved: [u32; 14],
+}
+assert_layout!(SimplerContext, size 64, align 64, words @ 0, reserved @ 8);
+
+impl SimplerContext {
+    /// Behind slot 48; a number of blocks that no `i32` holds is cut.
+    pub fn of_block(block: BlockContext) -> SimplerContext {
+        let word = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        let words = [word(block.block_idx), word(block.block_num).max(1)];
+        SimplerContext { words, ..SimplerContext::default() }
+    }
+
+    /// Behind slot 49: the second vector core of a block is its sub-block 1, everything else 0.
+    pub fn of_subtask(subtask: SubtaskContext) -> SimplerContext {
+        SimplerContext { words: [i32::from(subtask.subtask_id == 2), 0], ..SimplerContext::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(dtype: DType, start_offset: u64, shape: &[u64], strides: &[i64]) -> TensorDesc {
+        let mut desc = TensorDesc {
+            buffer_addr: 0x2000_0000_0040,
+            buffer_bytes: 4096,
+            start_offset,
+            dtype: dtype.tag(),
+            ndims: u8::try_from(shape.len()).unwrap(),
+            ..TensorDesc::default()
+        };
+        desc.shape[..shape.len()].copy_from_slice(shape);
+        desc.strides[..strides.len()].copy_from_slice(strides);
+        desc
+    }
+
+    #[test]
+    fn a_view_has_the_bytes_that_kernels_of_simpler_read() {
+        let tensor = SimplerTensor::of(&view(DType::BFloat16, 7, &[3, 4], &[16, 1])).unwrap();
+        let bytes = tensor.as_bytes();
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        assert_eq!([long(0), long(8), long(16), long(24)], [0x2000_0000_0040, 4096, u64::MAX, 7]);
+        assert_eq!((word(36), &bytes[40..44]), (2, &[6, 0, 0, 0][..]));
+        assert_eq!([word(44), word(48), word(52)], [3, 4, 0]);
+        assert_eq!((long(64), word(72), word(76), word(80)), (36, 16, 1, 0));
+        let whole = SimplerTensor::of(&view(DType::Float32, 0, &[3, 4], &[4, 1])).unwrap();
+        assert_eq!((whole.is_contiguous, whole.extent, whole.dtype), (1, 12, 0));
+    }
+
+    #[test]
+    fn what_simpler_cannot_say_is_refused() {
+        for (desc, why) in [
+            (view(DType::Float64, 0, &[4], &[1]), "no such dtype"),
+            (view(DType::Float32, 0, &[4], &[-1]), "above 0"),
+            (view(DType::Float32, 0, &[4], &[0]), "above 0"),
+            (view(DType::Float32, 0, &[], &[]), "1 to 5"),
+            (view(DType::Float32, 0, &[1; 6], &[1; 6]), "1 to 5"),
+            (view(DType::Float32, 0, &[1 << 32], &[1]), "32 bits"),
+        ] {
+            assert!(KernelAbi::Simpler.check(&desc).unwrap_err().contains(why), "{desc:?}");
+        }
+        assert_eq!(first_element(&view(DType::Float16, 3, &[4], &[1])), Ok(0x2000_0000_0046));
+        assert!(KernelAbi::Raw.check(&view(DType::Int4, 3, &[4], &[1])).is_err());
+    }
+
+    #[test]
+    fn contexts_say_block_and_sub_block() {
+        let block = SimplerContext::of_block(BlockContext { block_idx: 3, block_num: 8 });
+        assert_eq!((block.words, &block.as_bytes()[..8]), ([3, 8], &[3, 0, 0, 0, 8, 0, 0, 0][..]));
+        let sub = |subtask_id| SimplerContext::of_subtask(SubtaskContext { subtask_id, subtask_count: 3 });
+        assert_eq!([0, 1, 2].map(|slot| sub(slot).words[0]), [0, 0, 1]);
+    }
+}

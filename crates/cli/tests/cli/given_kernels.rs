@@ -1,0 +1,135 @@
+//! `replay --kernel`: another build of a kernel on captured tasks.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::folders::{WEIGH, Workshop, halves, has_compilers};
+
+/// Compiles a source into a library of the workshop.
+pub fn library(shop: &Workshop, name: &str, source: &str) {
+    shop.write(&format!("{name}.c"), source);
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-ffp-contract=off", "-I"]).arg(include);
+    cc.arg("-o").arg(shop.path(&format!("{name}.so"))).arg(shop.path(&format!("{name}.c")));
+    let compiled = cc.output().expect("it starts");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}
+
+/// Tasks that failed.
+pub fn failed(said: &Value) -> Vec<&str> {
+    let failed = said["failed"].as_array().expect("a list");
+    failed.iter().map(|task| task["task_id"].as_str().expect("an id")).collect()
+}
+
+/// The product of `vector_example`, right, wrong, and right with data addresses in place of descriptors.
+const MUL: &str = r"
+#include <tensortap.h>
+static void over(float *out, const float *x, const float *y, uint32_t n, int product)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = product ? x[i] * y[i] : x[i] + y[i];
+}
+void kernel_entry(uint64_t *args) { over(tt_f32(args, 2), tt_f32(args, 0), tt_f32(args, 1), tt_scalar_u32(args, 3), 1); }
+void wrong(uint64_t *args) { over(tt_f32(args, 2), tt_f32(args, 0), tt_f32(args, 1), tt_scalar_u32(args, 3), 0); }
+void with_addresses(uint64_t *args)
+{
+    over((float *)args[2], (const float *)args[0], (const float *)args[1], (uint32_t)args[3], 1);
+}
+";
+
+const MUL_TASK: &str = "0x0000000100000002";
+
+#[test]
+fn the_right_build_passes_and_the_wrong_one_fails_on_the_captured_task() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    library(&shop, "mul", MUL);
+    shop.json(&["run", "vector_example", "--dump-tensor", "--out", "good"]);
+    let (code, _) =
+        shop.json(&["run", "vector_example", "--dump-tensor", "--inject-fault", "mul=sign", "--out", "bad"]);
+    assert_eq!(code, Some(1));
+    for (dump, kernel, options, passes) in [
+        ("good", "mul=mul.so", "", true),
+        ("good", "mul=mul.so:wrong", "", false),
+        ("bad", "mul=mul.so", "--reference", true),
+        ("bad", "mul=mul.so:wrong", "--reference", false),
+        ("bad", "mul=mul.so", "", false),
+        ("good", "mul=./mul.so:with_addresses", "--abi raw", true),
+        ("good", "mul=mul.so", "--device-mode thread --trust", true),
+        ("good", "mul=mul.so", "--platform a5sim", true),
+    ] {
+        let options: Vec<&str> = options.split_whitespace().collect();
+        let (code, said) = shop.json(&[&["replay", dump, "--kernel", kernel], options.as_slice()].concat());
+        assert_eq!((code, &said["tasks"]), (Some(i32::from(!passes)), &1.into()), "{kernel}: {said}");
+        assert_eq!(failed(&said), if passes { &[][..] } else { &[MUL_TASK] }, "{said}");
+        let given = &said["given"][0];
+        let build_id = given["build_id"].as_str().expect("a build id");
+        assert!(build_id.starts_with("gnu:") || build_id.starts_with("xxh3_128:"), "{given}");
+        assert!(given["kernel"] == "mul" && said["notes"].to_string().contains(build_id), "{said}");
+        assert_eq!(said["confinement"]["no_new_privileges"], !options.contains(&"--trust"), "{said}");
+    }
+    let (code, said) = shop.json(&["replay", "good", "--all", "--kernel", "mul=mul.so:wrong"]);
+    assert_eq!((code, &said["tasks"], &said["bitexact"]), (Some(1), &5.into(), &4.into()), "{said}");
+    assert_eq!(failed(&said), [MUL_TASK]);
+    let text = shop.call(&["replay", "good", "--kernel", "mul=mul.so"]);
+    assert!(text.stdout.contains("  kernel     mul from ") && text.stdout.contains("mul.so"), "{text:?}");
+}
+
+#[test]
+fn a_kernel_of_a_folder_is_taken_from_another_library() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let (code, _) = shop.json(&["run", "halves", "--dump-tensor", "--out", "dump"]);
+    assert_eq!(code, Some(0));
+    library(&shop, "same", WEIGH);
+    library(&shop, "other", &WEIGH.replace("factor * tt_f32(args, 0)[i] +", "factor * tt_f32(args, 0)[i] -"));
+    let (code, said) = shop.json(&["replay", "dump", "--all", "--kernel", "weigh=same.so"]);
+    assert_eq!((code, &said["bitexact"]), (Some(0), &2.into()), "{said}");
+    let (code, said) = shop.json(&["replay", "dump", "--all", "--kernel", "weigh=other.so"]);
+    assert_eq!((code, &said["bitexact"], failed(&said).len()), (Some(1), &1.into(), 1), "{said}");
+    let (code, said) = shop.json(&["replay", "dump", "--kernel", "weigh=other.so", "--reference"]);
+    assert_eq!((code, failed(&said).len()), (Some(1), 1), "the folder's reference judges it: {said}");
+}
+
+#[test]
+fn what_cannot_be_taken_for_a_kernel_is_refused_before_anything_runs() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    library(&shop, "mul", MUL);
+    library(&shop, "old", "int tensortap_abi_99; void kernel_entry(unsigned long *args) { (void)args; }");
+    library(
+        &shop,
+        "hooked",
+        "void kernel_entry(long *args) { (void)args; } void pto_sim_register_hooks(void *a, void *b) { (void)a; (void)b; }",
+    );
+    shop.json(&["run", "vector_example", "--dump-tensor", "--out", "good"]);
+    for (line, why) in [
+        ("--kernel nul=mul.so", "there is no kernel `nul`; there are: add, add_scalar, mul"),
+        ("--kernel mul=none.so", "none.so"),
+        ("--kernel mul=mul.c", "it is no shared library"),
+        ("--kernel mul=mul.so:absent", "the function `absent`, which it does not export"),
+        ("--kernel mul=old.so", "version 99 of tensortap.h"),
+        ("--abi simpler --kernel mul=hooked.so", "exports `pto_sim_register_hooks`"),
+        ("--kernel mul", "NAME=LIB"),
+        ("--kernel mul=mul.so --kernel mul=old.so", "`mul` is given twice"),
+        ("--kernel mul=mul.so --inject-fault mul=sign", "is given with --kernel"),
+        ("--kernel mul=mul.so --block-num 2", "this one says it"),
+        ("--kernel mul=mul.so --abi other", "possible values"),
+        ("--all --abi raw", "--kernel"),
+        ("--kernel mul=mul.so --device-mode thread", "--trust"),
+    ] {
+        let words: Vec<&str> = ["replay", "good"].into_iter().chain(line.split_whitespace()).collect();
+        let refused = shop.call(&words);
+        assert!(refused.code == Some(2) && refused.stderr.contains(why), "{line}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
+}

@@ -1,0 +1,300 @@
+//! Kernels that are taken from libraries a user names, in place of those of a scene or without one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tensortap_abi::{CoreType, KernelAbi, KernelEntry};
+use tensortap_scene::{
+    ArgSpec, Case, GraphError, HostArgs, HostTensor, KernelDef, KernelLibrary, Orch, ParamSpec, Params,
+    Registry, Runtimes, ScalarArg, Scene, SceneError, Tolerance, unloaded_entry,
+};
+
+use crate::library::{ABI_VERSION, Exports};
+use crate::load::Loaded;
+use crate::plan::PlannedLibrary;
+use crate::{FolderError, FolderScene};
+
+/// Plans of such scenes begin like this; all others are those of folders.
+const MARK: &[u8] = b"given:";
+
+/// Libraries of `simpler` that export this want functions of its simulator, which are not here.
+const SIMPLER_HOOKS: &str = "pto_sim_register_hooks";
+
+/// A kernel that a user names a library for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenKernel {
+    /// The kernel whose code it is.
+    pub name: String,
+    /// The library.
+    pub path: PathBuf,
+    /// Its entry.
+    pub symbol: String,
+    /// How it takes its arguments.
+    pub abi: KernelAbi,
+}
+
+/// What crosses to a device.
+#[derive(Serialize, Deserialize)]
+struct GivenPlan {
+    scene: String,
+    /// Whether `scene` is a scene that there is without these kernels.
+    has_base: bool,
+    /// The plan of that scene, when it is a folder.
+    base: Option<String>,
+    kernels: Vec<PlannedKernel>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PlannedKernel {
+    func_id: u32,
+    name: String,
+    library: PlannedLibrary,
+    symbol: String,
+    abi: String,
+}
+
+/// A scene some or all of whose kernels are given.
+pub struct GivenScene {
+    name: &'static str,
+    base: Option<&'static dyn Scene>,
+    kernels: &'static [KernelDef],
+    given: BTreeMap<u32, (KernelLibrary, KernelAbi)>,
+    plan: Vec<u8>,
+}
+
+impl GivenScene {
+    /// A scene with kernels of these libraries in place of its own of the same name.
+    ///
+    /// # Errors
+    /// A library that is none, lacks the symbol or cannot be used here. Nothing of it was run.
+    pub fn instead(
+        base: &'static dyn Scene,
+        kernels: &[GivenKernel],
+    ) -> Result<&'static GivenScene, FolderError> {
+        let of_base = |name: &str| base.kernels().iter().find(|kernel| kernel.name == name);
+        let kernels: Vec<(u32, &GivenKernel)> = kernels
+            .iter()
+            .filter_map(|given| of_base(&given.name).map(|kernel| (kernel.func_id, given)))
+            .collect();
+        let plan = GivenPlan {
+            scene: base.name().into(),
+            has_base: true,
+            base: base.plan().map(|plan| String::from_utf8_lossy(plan).into_owned()),
+            kernels: planned(&kernels)?,
+        };
+        Ok(GivenScene::new(Some(base), plan, &BTreeMap::new()))
+    }
+
+    /// A scene of nothing but these kernels, numbered as they come, for tasks of another project.
+    ///
+    /// # Errors
+    /// As of [`GivenScene::instead`].
+    pub fn alone(name: &str, kernels: &[GivenKernel]) -> Result<&'static GivenScene, FolderError> {
+        let kernels: Vec<(u32, &GivenKernel)> = (0..).zip(kernels).collect();
+        let plan = GivenPlan { scene: name.into(), has_base: false, base: None, kernels: planned(&kernels)? };
+        Ok(GivenScene::new(None, plan, &BTreeMap::new()))
+    }
+
+    /// Whether a plan is of such a scene.
+    pub(crate) fn is_plan(plan: &[u8]) -> bool {
+        plan.starts_with(MARK)
+    }
+
+    /// The scene of a plan, with its libraries loaded into this process.
+    pub(crate) fn load(plan: &[u8], known: &Registry) -> Result<&'static GivenScene, String> {
+        let json = plan.strip_prefix(MARK).unwrap_or_default();
+        let plan: GivenPlan = serde_json::from_slice(json)
+            .map_err(|error| format!("the plan of given kernels makes no sense: {error}"))?;
+        let base = match (&plan.base, plan.has_base) {
+            (Some(folder), _) => Some(FolderScene::load(folder.as_bytes())? as &'static dyn Scene),
+            (None, true) => {
+                let none = || {
+                    format!(
+                        "this device executable has no scene `{}`; use executables of one build",
+                        plan.scene
+                    )
+                };
+                Some(known.find(&plan.scene).ok_or_else(none)?)
+            }
+            (None, false) => None,
+        };
+        let mut entries = BTreeMap::new();
+        for kernel in &plan.kernels {
+            entries.insert(kernel.func_id, Loaded::open(&kernel.library)?.kernel(&kernel.symbol)?);
+        }
+        Ok(GivenScene::new(base, plan, &entries))
+    }
+
+    /// Of the kernels that are given, those not in `entries` refuse to be called: nothing of a library runs in the host.
+    fn new(
+        base: Option<&'static dyn Scene>,
+        plan: GivenPlan,
+        entries: &BTreeMap<u32, KernelEntry>,
+    ) -> &'static GivenScene {
+        let encoded = [MARK, &serde_json::to_vec(&plan).expect("strings and lists of them")].concat();
+        let entry = |func_id: u32| entries.get(&func_id).copied().unwrap_or(unloaded_entry);
+        let is_given = |func_id: u32| plan.kernels.iter().any(|kernel| kernel.func_id == func_id);
+        let of_base =
+            base.map_or(&[][..], Scene::kernels).iter().map(|kernel| match is_given(kernel.func_id) {
+                true => KernelDef { entry: entry(kernel.func_id), faults: &[], ..*kernel },
+                false => *kernel,
+            });
+        let new = plan.kernels.iter().filter(|_| base.is_none()).map(|kernel| KernelDef {
+            func_id: kernel.func_id,
+            name: kernel.name.clone().leak(),
+            core_type: CoreType::Aiv,
+            signature: &[],
+            entry: entry(kernel.func_id),
+            reference: None,
+            tolerance: None,
+            faults: &[],
+        });
+        let kernels = Vec::leak(of_base.chain(new).collect());
+        let given =
+            plan.kernels.into_iter().map(|PlannedKernel { func_id, library, symbol, abi, .. }| {
+                let PlannedLibrary { path, build_id, .. } = library;
+                let abi = KernelAbi::from_name(&abi).unwrap_or_default();
+                (func_id, (KernelLibrary { path, symbol, build_id }, abi))
+            });
+        let given = given.collect();
+        let name = base.map_or_else(|| plan.scene.leak() as &str, Scene::name);
+        Box::leak(Box::new(GivenScene { name, base, kernels, given, plan: encoded }))
+    }
+}
+
+/// The libraries as they are now, each looked at as a file.
+fn planned(kernels: &[(u32, &GivenKernel)]) -> Result<Vec<PlannedKernel>, FolderError> {
+    let plan = |&(func_id, given): &(u32, &GivenKernel)| {
+        let path =
+            std::fs::canonicalize(&given.path).map_err(FolderError::io("open the library", &given.path))?;
+        check(given, &path)?;
+        Ok(PlannedKernel {
+            func_id,
+            name: given.name.clone(),
+            library: PlannedLibrary::new(given.path.clone(), path)?,
+            symbol: given.symbol.clone(),
+            abi: given.abi.name().into(),
+        })
+    };
+    kernels.iter().map(plan).collect()
+}
+
+fn check(given: &GivenKernel, path: &Path) -> Result<(), FolderError> {
+    let refuse = |problem: String| Err(FolderError::Library { path: given.path.clone(), problem });
+    let exports = Exports::read(path)?;
+    if let Some(version) = exports.other_version() {
+        return refuse(format!(
+            "it was compiled with version {version} of tensortap.h, and this is version {ABI_VERSION}; compile it again"
+        ));
+    }
+    if given.abi == KernelAbi::Simpler && exports.has(SIMPLER_HOOKS) {
+        return refuse(format!(
+            "it exports `{SIMPLER_HOOKS}`, so it wants functions of the simulator of `simpler`, which are not here; \
+             build it without them"
+        ));
+    }
+    if exports.has(&given.symbol) {
+        return Ok(());
+    }
+    let (name, symbol) = (&given.name, &given.symbol);
+    let alike = exports.alike(symbol);
+    refuse(match alike.is_empty() {
+        true => format!(
+            "kernel `{name}` is the function `{symbol}`, which it does not export; define it, and in C++ make it extern \"C\""
+        ),
+        false => format!(
+            "kernel `{name}` is the function `{symbol}`, which it does not export; it exports {}: name one, {name}=LIB:SYMBOL",
+            alike.join(", ")
+        ),
+    })
+}
+
+impl Scene for GivenScene {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.base.map_or("kernels from libraries", Scene::about)
+    }
+
+    fn hidden(&self) -> bool {
+        self.base.is_none_or(Scene::hidden)
+    }
+
+    fn runtimes(&self) -> Runtimes {
+        self.base.map_or(Runtimes::All, Scene::runtimes)
+    }
+
+    fn params(&self) -> &'static [ParamSpec] {
+        self.base.map_or(&[], Scene::params)
+    }
+
+    fn check(&self, params: &Params) -> Result<(), SceneError> {
+        self.base.map_or(Ok(()), |base| base.check(params))
+    }
+
+    fn kernels(&self) -> &'static [KernelDef] {
+        self.kernels
+    }
+
+    fn args(&self, params: &Params) -> Vec<ArgSpec> {
+        self.base.map_or_else(Vec::new, |base| base.args(params))
+    }
+
+    fn scalar_args(&self, params: &Params) -> Vec<(&'static str, ScalarArg)> {
+        self.base.map_or_else(Vec::new, |base| base.scalar_args(params))
+    }
+
+    fn fill(&self, params: &Params, args: &mut HostArgs) {
+        self.base.iter().for_each(|base| base.fill(params, args));
+    }
+
+    fn orchestrate(&self, o: &mut Orch<'_>, params: &Params) -> Result<(), GraphError> {
+        let none = || GraphError::Other("these kernels have no orchestration".into());
+        self.base.ok_or_else(none)?.orchestrate(o, params)
+    }
+
+    fn golden(&self, params: &Params, inputs: &HostArgs) -> Option<Vec<HostTensor>> {
+        self.base?.golden(params, inputs)
+    }
+
+    fn try_golden(&self, params: &Params, inputs: &HostArgs) -> Result<Option<Vec<HostTensor>>, String> {
+        self.base.map_or(Ok(None), |base| base.try_golden(params, inputs))
+    }
+
+    fn tolerance(&self, output: &str) -> Option<Tolerance> {
+        self.base?.tolerance(output)
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        self.base.map_or_else(Vec::new, Scene::cases)
+    }
+
+    fn plan(&self) -> Option<&[u8]> {
+        Some(&self.plan)
+    }
+
+    fn library(&self, func_id: u32) -> Option<&KernelLibrary> {
+        match self.given.get(&func_id) {
+            Some((library, _)) => Some(library),
+            None => self.base?.library(func_id),
+        }
+    }
+
+    fn abi(&self, func_id: u32) -> KernelAbi {
+        self.given.get(&func_id).map_or(KernelAbi::Tensortap, |(_, abi)| *abi)
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.base?.folder()
+    }
+
+    fn try_host_args(&self, params: &Params) -> Result<HostArgs, SceneError> {
+        match self.base {
+            Some(base) => base.try_host_args(params),
+            None => Ok(HostArgs(Vec::new())),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Dumps of another project as tasks that can be replayed, with kernels from the user's libraries.
+//!
+//! Such a dump has no addresses: every tensor gets a buffer of its own, so arguments that shared memory do not share it here. What else
+//! it does not say is graded, and so refused unless inexact arguments are allowed.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tensortap_abi::{BLOCK_CONTEXT_SLOT, CoreType, DumpStage, NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_format::{
+    Argument, ArgumentRecord, Assembler, Captured, Dump, DumpFormat, KernelInfo, Task, TaskFacts, TaskKey,
+    TaskPart, Tasks, func_ids,
+};
+
+use crate::capture::{CapturedRun, layout};
+use crate::spans::ALIGN;
+use crate::{ArgReport, Grade, KernelCode, ReplayError};
+
+/// The scene whose kernels are those that a user gives.
+pub const FOREIGN_SCENE: &str = "simpler";
+
+/// The platform that such a dump counts as captured on: there outputs must have the captured bits.
+const FOREIGN_PLATFORM: &str = "a2a3sim";
+
+/// Level of a dump of marked arguments alone.
+const MARKED: u32 = 1;
+
+/// What a user says of a dump that it does not say itself.
+#[derive(Clone, Copy)]
+pub struct ForeignWishes<'w> {
+    /// Kernels, by name, number or task.
+    pub kernels: &'w [KernelCode],
+    /// Blocks of every task.
+    pub block_num: Option<u32>,
+}
+
+/// What is made of it.
+pub struct Foreign {
+    /// The run, with a kernel for every number that tasks have.
+    pub run: CapturedRun,
+    /// Its tasks, with addresses.
+    pub tasks: Tasks,
+    /// Tasks whose records contradict one another, and how.
+    pub contradicted: HashMap<TaskKey, String>,
+    /// The libraries, each by the name of a kernel of `run`.
+    pub code: Vec<KernelCode>,
+    /// What the dump does not say.
+    pub lacks: Lacks,
+}
+
+/// What no task of a dump says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacks {
+    /// How many blocks it has.
+    pub blocks: bool,
+    /// Its scalars.
+    pub scalars: bool,
+    /// Arguments that were not marked.
+    pub unmarked: bool,
+}
+
+impl Lacks {
+    /// The same as grades of a task.
+    pub fn grades(self, task: Task<'_>) -> Vec<ArgReport> {
+        let slot = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+        let (tensors, all) = (task.tensor_count, task.tensor_count.saturating_add(task.scalar_count));
+        let blocks = u16::try_from(BLOCK_CONTEXT_SLOT).expect("48");
+        let found = [
+            (
+                self.scalars,
+                slot(tensors),
+                Grade::Zero,
+                "dumps of the first generation have no scalars: zeros are in their place",
+            ),
+            (
+                self.unmarked,
+                slot(all),
+                Grade::Zero,
+                "the dump has marked arguments alone: zeros are in place of those that may follow",
+            ),
+            (
+                self.blocks,
+                blocks,
+                Grade::Partial,
+                "the dump does not say how many blocks the task has: 1 is assumed; --block-num N says it",
+            ),
+        ];
+        let lacking = found.into_iter().filter(|(is, ..)| *is);
+        lacking
+            .map(|(_, arg_index, grade, reason)| ArgReport {
+                arg_index,
+                role: None,
+                grade,
+                reason: Some(reason.into()),
+            })
+            .collect()
+    }
+}
+
+impl Foreign {
+    /// Takes a dump of another project. The error is a kernel that it does not have.
+    pub fn new(dump: &Dump, tasks: &Tasks, wishes: ForeignWishes<'_>) -> Result<Foreign, ReplayError> {
+        let mut kernels = Numbered::new(dump, tasks);
+        let code = kernels.take(tasks, wishes.kernels)?;
+        let mut assembler = Assembler::default();
+        let mut contradicted = HashMap::new();
+        for task in tasks.iter().filter(|task| task.is_recorded()) {
+            assembler.take(TaskPart::Task(kernels.facts(task, wishes.block_num)));
+            let odd = task.arguments().find(|argument| !argument.is_consistent || argument.is_repeated);
+            if let Some(odd) = odd {
+                let why = format!("the records of argument {} contradict one another", odd.arg_index);
+                contradicted.insert(task.key(), why);
+            }
+            place(task, &mut assembler);
+        }
+        let run = CapturedRun {
+            scene: FOREIGN_SCENE.into(),
+            platform: FOREIGN_PLATFORM.into(),
+            kernels: kernels.kernels.clone(),
+            is_foreign: true,
+            ..CapturedRun::default()
+        };
+        let lacks = Lacks {
+            blocks: wishes.block_num.is_none() && !dump.has_graph(),
+            scalars: dump.format() == DumpFormat::SimplerFirst,
+            unmarked: dump.info().dump_level == MARKED,
+        };
+        Ok(Foreign { tasks: assembler.finish(&kernels.kernels), run, contradicted, code, lacks })
+    }
+}
+
+/// The kernels of a dump, each with a number.
+struct Numbered {
+    kernels: Vec<KernelInfo>,
+    /// Numbers made up for tasks whose kernels the dump does not number.
+    by_task: BTreeMap<u64, u32>,
+}
+
+impl Numbered {
+    fn new(dump: &Dump, tasks: &Tasks) -> Numbered {
+        let mut used: Vec<u32> = tasks.iter().flat_map(|task| task.facts().func_ids()).collect();
+        used.sort_unstable();
+        used.dedup();
+        let kernel = |func_id: u32| kernel(func_id, dump.info().kernel_name(func_id));
+        Numbered { kernels: used.into_iter().map(kernel).collect(), by_task: BTreeMap::new() }
+    }
+
+    /// Finds the kernels that libraries are given for; where the dump numbers none, tasks.
+    fn take(&mut self, tasks: &Tasks, given: &[KernelCode]) -> Result<Vec<KernelCode>, ReplayError> {
+        let by_task = self.kernels.is_empty();
+        let mut code: Vec<KernelCode> = Vec::new();
+        for one in given {
+            let names = if by_task { self.of_task(tasks, &one.name)? } else { self.named(&one.name)? };
+            for name in names {
+                if code.iter().any(|earlier| earlier.name == name) {
+                    return Err(given_twice(&name));
+                }
+                code.push(KernelCode { name, ..one.clone() });
+            }
+        }
+        Ok(code)
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<String>, ReplayError> {
+        let meant = func_ids(&self.kernels, name);
+        if meant.is_empty() {
+            let valid = self.kernels.iter().map(|kernel| kernel.name.clone()).collect();
+            return Err(ReplayError::Unknown { what: "kernel", name: name.into(), valid });
+        }
+        let kernels = self.kernels.iter().filter(|kernel| meant.contains(&kernel.func_id));
+        Ok(kernels.map(|kernel| kernel.name.clone()).collect())
+    }
+
+    fn of_task(&mut self, tasks: &Tasks, name: &str) -> Result<Vec<String>, ReplayError> {
+        let task_id = task_id(name).filter(|id| tasks.iter().any(|task| task.task_id == *id));
+        let Some(task_id) = task_id else {
+            let ids = tasks.iter().take(LISTED).map(|task| format!("{:#x}", task.task_id)).collect();
+            let what = "task (the dump does not say which kernel a task runs, so --kernel takes TASK=LIB)";
+            return Err(ReplayError::Unknown { what, name: name.into(), valid: ids });
+        };
+        let number = u32::try_from(self.kernels.len()).unwrap_or(NO_KERNEL);
+        if self.by_task.insert(task_id, number).is_some() {
+            return Err(given_twice(name));
+        }
+        self.kernels.push(kernel(number, name.into()));
+        Ok(vec![name.into()])
+    }
+
+    fn facts(&self, task: Task<'_>, block_num: Option<u32>) -> TaskFacts {
+        let mut facts = task.facts().clone();
+        if let Some(number) = self.by_task.get(&task.task_id) {
+            facts.func_id = [NO_KERNEL; SLOTS_PER_TASK];
+            facts.func_id[1] = *number;
+        }
+        facts.block_num = block_num.unwrap_or(facts.block_num);
+        // Files beside a dump count tensors alone.
+        let scalars = task.arguments().filter(|argument| argument.is_scalar());
+        let end = scalars.map(|scalar| u32::from(scalar.arg_index) + 1).max().unwrap_or(0);
+        facts.scalar_count = facts.scalar_count.max(end.saturating_sub(facts.tensor_count));
+        facts
+    }
+}
+
+/// Tasks that a message lists.
+const LISTED: usize = 20;
+
+fn given_twice(name: &str) -> ReplayError {
+    ReplayError::Option { option: "--kernel", reason: format!("`{name}` is given twice") }
+}
+
+fn kernel(func_id: u32, name: String) -> KernelInfo {
+    KernelInfo { func_id, name, core_type: CoreType::Aiv.name().into(), ..KernelInfo::default() }
+}
+
+/// A task as people write it: in hex, in decimal, or as ring and position.
+fn task_id(text: &str) -> Option<u64> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match text.split_once(':') {
+        Some((ring, local)) => {
+            let local = number(local).filter(|local| *local <= u64::from(u32::MAX))?;
+            Some(number(ring).filter(|ring| *ring <= u64::from(u32::MAX))? << 32 | local)
+        }
+        None => number(text),
+    }
+}
+
+/// Hands over the arguments of a task, each tensor in memory of its own.
+fn place(task: Task<'_>, assembler: &mut Assembler) {
+    let mut next = ALIGN;
+    for argument in task.arguments() {
+        let address = next;
+        if let Ok(view) = layout(argument).map(|view| view.byte_range())
+            && let Some(end) = address.checked_add(view.end)
+        {
+            next = end.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX);
+        }
+        let stages = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
+        for (stage, captured) in
+            stages.into_iter().filter_map(|stage| argument.captured(stage).map(|captured| (stage, *captured)))
+        {
+            assembler.take(TaskPart::Argument(record(task, argument, stage, captured, address)));
+        }
+    }
+}
+
+fn record<'t>(
+    task: Task<'t>,
+    argument: Argument<'t>,
+    stage: DumpStage,
+    captured: Captured,
+    address: u64,
+) -> ArgumentRecord<'t> {
+    ArgumentRecord {
+        number: captured.record,
+        task: task.key(),
+        func_id: [NO_KERNEL; SLOTS_PER_TASK],
+        stage,
+        arg_index: argument.arg_index,
+        kind: argument.kind,
+        role: argument.role,
+        dtype: argument.dtype,
+        shape: argument.shape(),
+        strides: argument.strides(),
+        start_offset: argument.start_offset,
+        address,
+        scalar_bits: argument.scalar_bits,
+        hash: captured.hash(),
+        payload: captured.payload,
+        bytes: captured.bytes,
+        in_flight: captured.in_flight,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_named_as_everywhere() {
+        for (text, id) in [
+            ("7", Some(7)),
+            ("0x100000002", Some(0x1_0000_0002)),
+            ("1:2", Some(0x1_0000_0002)),
+            ("1:0x100000000", None),
+            ("QK", None),
+        ] {
+            assert_eq!(task_id(text), id, "{text}");
+        }
+    }
+}
