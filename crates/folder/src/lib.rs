@@ -23,6 +23,7 @@ mod graph;
 mod library;
 #[expect(unsafe_code, reason = "loading libraries and finding functions in them")]
 mod load;
+mod opening;
 mod plan;
 mod raw;
 mod scene;

@@ -10,14 +10,14 @@ use tensortap_scene::{
 };
 
 use crate::bridge::{self, OrchestrationEntry};
-use crate::definition::{CodeFile, Definition, Fill, Function, GoldenDef, GraphDef, SEED, whole};
+use crate::definition::{Definition, Function, GoldenDef, GraphDef, SEED, whole};
 use crate::dry::DryBuilder;
 use crate::graph::{Player, Step, steps};
-use crate::library::{ABI_VERSION, Exports};
 use crate::load::Loaded;
+use crate::opening::Opening;
 use crate::plan::{PlannedLibrary, ScenePlan};
 use crate::worker::{Answer, Request, Worker};
-use crate::{FolderError, Mistake, arrays, compile, golden};
+use crate::{FolderError, arrays, golden};
 
 /// Endings of files that sources include.
 const HEADERS: [&str; 4] = ["h", "hpp", "hh", "inc"];
@@ -412,93 +412,6 @@ impl Reference for FolderReference {
         for (tensor, bytes) in task.tensors.iter_mut().zip(after) {
             let words = bytes.as_chunks::<8>().0;
             tensor.values.iter_mut().zip(words).for_each(|(value, word)| *value = f64::from_le_bytes(*word));
-        }
-        Ok(())
-    }
-}
-
-/// A description whose files are looked at.
-struct Opening<'o> {
-    file: &'o Path,
-    folder: &'o Path,
-    definition: &'o Definition,
-}
-
-impl Opening<'_> {
-    fn mistake(&self, line: usize, problem: String, remedy: &str) -> FolderError {
-        Mistake { path: self.file.to_owned(), line, problem, remedy: remedy.to_owned() }.into()
-    }
-
-    /// Every file that the description names is there.
-    fn check_files(&self) -> Result<(), FolderError> {
-        let code = self
-            .definition
-            .functions()
-            .into_iter()
-            .map(|(f, what)| (f.file.path(), f.line, what))
-            .collect::<Vec<_>>();
-        let inputs = self.definition.tensors.iter().filter_map(|tensor| match &tensor.fill {
-            Fill::File(path) => Some((path.as_path(), tensor.line, format!("tensor `{}`", tensor.name))),
-            _ => None,
-        });
-        let golden = match &self.definition.golden {
-            GoldenDef::Files(files) => files.as_slice(),
-            _ => &[],
-        };
-        let golden = golden
-            .iter()
-            .map(|(name, path, line)| (path.as_path(), *line, format!("the golden of `{name}`")));
-        for (path, line, what) in code.into_iter().chain(inputs).chain(golden) {
-            if !self.folder.join(path).is_file() {
-                let problem =
-                    format!("{what} is in {}, and there is no such file in the folder", path.display());
-                return Err(self.mistake(line, problem, "put it there, or name another"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Compiles what has sources, and gives the library of each file.
-    fn libraries(&self, options: &OpenOptions) -> Result<Vec<PlannedLibrary>, FolderError> {
-        let files: BTreeSet<&CodeFile> =
-            self.definition.functions().into_iter().map(|(function, _)| &function.file).collect();
-        let sources = files.iter().filter_map(|file| match file {
-            CodeFile::Source(path) => Some(path.clone()),
-            CodeFile::Library(_) => None,
-        });
-        let sources: Vec<PathBuf> = sources.collect();
-        let made = compile::compile(self.folder, &sources, &self.definition.build, &options.flags)?;
-        let library = |file: &&CodeFile| match file {
-            CodeFile::Source(path) => PlannedLibrary::new(path.clone(), made[path].clone()),
-            CodeFile::Library(path) => PlannedLibrary::new(path.clone(), self.folder.join(path)),
-        };
-        files.iter().map(library).collect()
-    }
-
-    /// Every function is exported by its library, which was compiled with this version of the header.
-    fn check_functions(&self, plan: &ScenePlan) -> Result<(), FolderError> {
-        for (function, what) in self.definition.functions() {
-            let Some(library) = plan.library(function.file.path()) else { continue };
-            let exports = Exports::read(&library.path)?;
-            if let Some(version) = exports.other_version() {
-                let problem = format!(
-                    "it was compiled with version {version} of tensortap.h, and this is version {ABI_VERSION}; compile it again"
-                );
-                return Err(FolderError::Library { path: self.folder.join(function.file.path()), problem });
-            }
-            if !exports.has(&function.symbol) {
-                let (symbol, file) = (&function.symbol, function.file.path().display());
-                let problem = format!("{what} is the function `{symbol}`, which {file} does not export");
-                let alike = exports.alike(symbol);
-                let remedy = match alike.is_empty() {
-                    true => "define it, and in C++ make it extern \"C\"".to_owned(),
-                    false => format!(
-                        "name another in `symbol` (it exports {}), or make it extern \"C\"",
-                        alike.join(", ")
-                    ),
-                };
-                return Err(self.mistake(function.line, problem, &remedy));
-            }
         }
         Ok(())
     }
