@@ -44,6 +44,8 @@ pub const DEFAULT_DEVICE_FAILURES: u64 = 256;
 pub enum Selection {
     /// Every one, each for itself.
     All,
+    /// Those that run a kernel which is given.
+    Given,
     /// Those that one of these means.
     Tasks(Vec<TaskChoice>),
     /// One dispatch: a slot and a block of a task.

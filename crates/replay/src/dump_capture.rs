@@ -9,7 +9,7 @@ use tensortap_format::{
 };
 
 use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
-use crate::foreign::{Foreign, ForeignWishes, Lacks};
+use crate::foreign::{Foreign, ForeignWishes, doubt};
 use crate::{ArgReport, KernelCode, ReplayError};
 
 /// Why a dump that was made with `--dump-args` alone has no content.
@@ -24,7 +24,7 @@ pub struct DumpCapture {
     /// Tasks whose dispatches contradict their records, and how.
     contradicted: HashMap<TaskKey, String>,
     /// Set when another project made the dump and kernels are given for it.
-    foreign: Option<(Lacks, Vec<KernelCode>)>,
+    foreign: Option<Box<Foreign>>,
 }
 
 impl DumpCapture {
@@ -57,9 +57,10 @@ impl DumpCapture {
         if !self.dump.format().is_foreign() || wishes.kernels.is_empty() {
             return Ok(self);
         }
-        let Foreign { run, tasks, contradicted, code, lacks } =
-            Foreign::new(&self.dump, &self.tasks, wishes)?;
-        Ok(DumpCapture { run, tasks, contradicted, foreign: Some((lacks, code)), ..self })
+        let mut foreign = Box::new(Foreign::new(&self.dump, &self.tasks, wishes)?);
+        let (run, tasks) = (std::mem::take(&mut foreign.run), std::mem::take(&mut foreign.tasks));
+        let contradicted = std::mem::take(&mut foreign.contradicted);
+        Ok(DumpCapture { run, tasks, contradicted, foreign: Some(foreign), ..self })
     }
 
     /// Whether the dump has what kernels were handed, and no content.
@@ -128,11 +129,15 @@ impl Capture for DumpCapture {
     }
 
     fn assumed(&self, task: Task<'_>) -> Vec<ArgReport> {
-        self.foreign.as_ref().map_or_else(Vec::new, |(lacks, _)| lacks.grades(task))
+        let Some(foreign) = &self.foreign else { return Vec::new() };
+        let doubtful = foreign.doubtful.get(&task.key()).into_iter().flatten();
+        let mut assumed = foreign.lacks.grades(task);
+        assumed.extend(doubtful.map(|arg_index| doubt(*arg_index)));
+        assumed
     }
 
     fn given_code(&self) -> &[KernelCode] {
-        self.foreign.as_ref().map_or(&[], |(_, code)| code)
+        self.foreign.as_ref().map_or(&[], |foreign| &foreign.code)
     }
 
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {

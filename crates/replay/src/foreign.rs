@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tensortap_abi::{BLOCK_CONTEXT_SLOT, CoreType, DumpStage, NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_abi::{BLOCK_CONTEXT_SLOT, CoreType, DumpStage, KernelName, NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::{
     Argument, ArgumentRecord, Assembler, Captured, Dump, DumpFormat, KernelInfo, Task, TaskFacts, TaskKey,
     TaskPart, Tasks, func_ids,
@@ -45,6 +45,8 @@ pub struct Foreign {
     pub code: Vec<KernelCode>,
     /// What the dump does not say.
     pub lacks: Lacks,
+    /// Arguments whose position the dump itself doubts.
+    pub doubtful: HashMap<TaskKey, Vec<u16>>,
 }
 
 /// What no task of a dump says.
@@ -102,13 +104,17 @@ impl Foreign {
         let mut kernels = Numbered::new(dump, tasks);
         let code = kernels.take(tasks, wishes.kernels)?;
         let mut assembler = Assembler::default();
-        let mut contradicted = HashMap::new();
+        let (mut contradicted, mut doubtful) = (HashMap::new(), HashMap::new());
         for task in tasks.iter().filter(|task| task.is_recorded()) {
             assembler.take(TaskPart::Task(kernels.facts(task, wishes.block_num)));
             let odd = task.arguments().find(|argument| !argument.is_consistent || argument.is_repeated);
             if let Some(odd) = odd {
                 let why = format!("the records of argument {} contradict one another", odd.arg_index);
                 contradicted.insert(task.key(), why);
+            }
+            let doubts = doubtful_args(dump, task)?;
+            if !doubts.is_empty() {
+                doubtful.insert(task.key(), doubts);
             }
             place(task, &mut assembler);
         }
@@ -124,13 +130,17 @@ impl Foreign {
             scalars: dump.format() == DumpFormat::SimplerFirst,
             unmarked: dump.info().dump_level == MARKED,
         };
-        Ok(Foreign { tasks: assembler.finish(&kernels.kernels), run, contradicted, code, lacks })
+        let tasks = assembler.finish(&kernels.kernels);
+        Ok(Foreign { run, tasks, contradicted, code, lacks, doubtful })
     }
 }
 
 /// The kernels of a dump, each with a number.
 struct Numbered {
+    /// As they cross to a device.
     kernels: Vec<KernelInfo>,
+    /// As the dump names them, which may be longer than what crosses.
+    said: Vec<KernelInfo>,
     /// Numbers made up for tasks whose kernels the dump does not number.
     by_task: BTreeMap<u64, u32>,
 }
@@ -140,8 +150,13 @@ impl Numbered {
         let mut used: Vec<u32> = tasks.iter().flat_map(|task| task.facts().func_ids()).collect();
         used.sort_unstable();
         used.dedup();
-        let kernel = |func_id: u32| kernel(func_id, dump.info().kernel_name(func_id));
-        Numbered { kernels: used.into_iter().map(kernel).collect(), by_task: BTreeMap::new() }
+        let said = used.into_iter().map(|func_id| kernel(func_id, dump.info().kernel_name(func_id)));
+        let said: Vec<KernelInfo> = said.collect();
+        let crossing = |info: &KernelInfo| match KernelName::new(info.func_id, &info.name) {
+            Some(_) => info.clone(),
+            None => kernel(info.func_id, format!("func_{}", info.func_id)),
+        };
+        Numbered { kernels: said.iter().map(crossing).collect(), said, by_task: BTreeMap::new() }
     }
 
     /// Finds the kernels that libraries are given for; where the dump numbers none, tasks.
@@ -161,9 +176,9 @@ impl Numbered {
     }
 
     fn named(&self, name: &str) -> Result<Vec<String>, ReplayError> {
-        let meant = func_ids(&self.kernels, name);
+        let meant = func_ids(&self.said, name);
         if meant.is_empty() {
-            let valid = self.kernels.iter().map(|kernel| kernel.name.clone()).collect();
+            let valid = self.said.iter().map(|kernel| kernel.name.clone()).collect();
             return Err(ReplayError::Unknown { what: "kernel", name: name.into(), valid });
         }
         let kernels = self.kernels.iter().filter(|kernel| meant.contains(&kernel.func_id));
@@ -224,6 +239,29 @@ fn task_id(text: &str) -> Option<u64> {
         }
         None => number(text),
     }
+}
+
+/// Key of records whose position `simpler` could not tell for certain.
+const AMBIGUOUS: &str = "arg_index_ambiguous";
+
+fn doubtful_args(dump: &Dump, task: Task<'_>) -> Result<Vec<u16>, ReplayError> {
+    let mut doubtful = Vec::new();
+    for argument in task.arguments() {
+        for captured in [argument.before, argument.after].into_iter().flatten() {
+            let said = dump.unknown(&dump.record(captured.record)?);
+            if said.get(AMBIGUOUS).is_some_and(|said| said == true) && !doubtful.contains(&argument.arg_index)
+            {
+                doubtful.push(argument.arg_index);
+            }
+        }
+    }
+    Ok(doubtful)
+}
+
+/// An argument that may stand elsewhere.
+pub fn doubt(arg_index: u16) -> ArgReport {
+    let reason = Some("the dump says that its position is ambiguous".into());
+    ArgReport { arg_index, role: None, grade: Grade::Partial, reason }
 }
 
 /// Hands over the arguments of a task, each tensor in memory of its own.

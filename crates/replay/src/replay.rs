@@ -349,6 +349,14 @@ fn select<'s>(
     };
     match &config.select {
         Selection::All => Ok((tasks.into_iter().filter(of_func).collect(), None)),
+        Selection::Given => {
+            let code = capture.given_code();
+            let code = if code.is_empty() { config.kernels.as_slice() } else { code };
+            let runs_given = |task: &Task<'_>| {
+                task.kernel_names().iter().any(|name| code.iter().any(|code| code.name == *name))
+            };
+            Ok((tasks.into_iter().filter(runs_given).collect(), None))
+        }
         Selection::Tasks(choices) => {
             for choice in choices {
                 if let TaskChoice::Ids(first, last) = choice

@@ -210,9 +210,6 @@ impl ReplayArgs {
         config.select = select;
         config.steps.clone_from(&self.step.step);
         config.funcs = all(&self.func);
-        if self.selects_by_kernel() {
-            config.funcs = self.kernel.iter().map(|code| code.name.clone()).collect();
-        }
         config.kernels.clone_from(&self.kernel);
         config.abi = self.abi;
         config.block_num = self.block_num;
@@ -249,7 +246,10 @@ impl ReplayArgs {
         if !self.task.is_empty() {
             return Ok(Selection::Tasks(all(&self.task)));
         }
-        if self.all || !self.func.is_empty() || !self.kernel.is_empty() || Dump::open(source).is_err() {
+        if self.selects_by_kernel() {
+            return Ok(Selection::Given);
+        }
+        if self.all || !self.func.is_empty() || Dump::open(source).is_err() {
             return Ok(Selection::All);
         }
         Err(UsageError {
@@ -292,7 +292,9 @@ const STOP: &str = "tensortap_before_kernel";
 
 /// Starts the debugger and waits for its end.
 fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Result<Exit> {
-    if config.select == Selection::All && tensortap::format::Dump::open(&config.source).is_ok() {
+    if matches!(config.select, Selection::All | Selection::Given)
+        && tensortap::format::Dump::open(&config.source).is_ok()
+    {
         return Err(UsageError {
             message: "a debugger stops at one task".into(),
             hint: "name it with --task ID or --dispatch ID".into(),
