@@ -67,9 +67,8 @@ pub struct DumpConfig {
     pub sync: bool,
     /// Which way payloads take to the file.
     pub write: PayloadPath,
-    /// Threads that write large payloads; `None` for as many as CPUs and storage are good for, see
-    /// [`default_writers`](crate::default_writers).
-    pub writers: Option<usize>,
+    /// Threads that write large payloads. More than one was no faster wherever it was measured.
+    pub writers: usize,
     /// Compare with a golden while the run lasts, and keep the payloads of tasks that differ only.
     pub live: Option<LiveConfig>,
     /// Bytes of each device thread's arena.
@@ -104,7 +103,7 @@ impl DumpConfig {
             dedup: true,
             sync: false,
             write: PayloadPath::Auto,
-            writers: None,
+            writers: 1,
             live: None,
             arena_bytes: 64 << 20,
             buffers: 8,

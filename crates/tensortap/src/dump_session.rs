@@ -28,7 +28,7 @@ use crate::build_id;
 use crate::dump_files::Files;
 use crate::in_flight::gather;
 use crate::live::{Live, LiveState};
-use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn, default_writers};
+use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
 
 /// Folder for dumps when none is named.
 const OUTPUTS: &str = "outputs";
@@ -231,7 +231,7 @@ impl DumpSession for Session<'_> {
             collector.dedup_entries = 0;
         }
         collector.payload_path = self.config.write;
-        collector.writers = self.config.writers.unwrap_or_else(|| default_writers(&self.dir));
+        collector.writers = self.config.writers;
         if self.config.live.is_some() {
             // Most are gone before they reach the disk.
             collector.payload_path = PayloadPath::Buffered;

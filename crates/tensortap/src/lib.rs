@@ -64,7 +64,7 @@ pub use tensortap_abi::{
     CoreType, DType, DumpCollect, DumpLevel, DumpPolicy, DumpStage, FailureKind, TaskId,
 };
 pub use tensortap_analysis as analysis;
-pub use tensortap_collector::{MAX_WRITERS, PayloadPath, default_writers};
+pub use tensortap_collector::{MAX_WRITERS, PayloadPath};
 pub use tensortap_folder as folders;
 pub use tensortap_format as format;
 pub use tensortap_format::{GoldenVerdict, TaskChoice};

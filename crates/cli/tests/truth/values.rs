@@ -96,7 +96,7 @@ fn an_arena_smaller_than_a_tensor_loses_nothing() {
         let mut config = config("stream", DumpLevel::Full, folder.path()).param("tasks", 40);
         config.platform = platform.into();
         let dump = config.dump.as_mut().unwrap();
-        (dump.arena_bytes, dump.buffers, dump.records, dump.writers) = (256 << 10, 2, 4, Some(3));
+        (dump.arena_bytes, dump.buffers, dump.records, dump.writers) = (256 << 10, 2, 4, 3);
         check(&config, &contents(&config, RUNTIME));
     }
 }

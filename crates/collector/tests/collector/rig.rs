@@ -41,7 +41,7 @@ impl Rig {
             liveness_ms: 30_000,
             filter: DumpFilter::ALL,
         };
-        // With several writers whatever holds for one holds, too; runs of the command line have one on small machines.
+        // With several writers whatever holds for one holds, too; runs of the command line have one.
         let options =
             CollectorOptions { writers: 2, ..CollectorOptions::new(geometry, RUN_ID, memory.range()) };
         let rig = Rig { memory, options, dir: TempDir::new().unwrap(), setup, heard: Arc::default() };

@@ -113,7 +113,7 @@ pub struct DumpArgs {
     #[arg(long, value_name = "WAY", value_parser = ways())]
     dump_write: Option<PayloadPath>,
 
-    /// Threads that write large payloads [default: one for each four CPUs, up to four; one on a disk that turns]
+    /// Threads that write large payloads [default: 1]
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_WRITERS))]
     dump_writers: Option<usize>,
 
@@ -141,7 +141,7 @@ impl DumpArgs {
         config.dedup = !self.no_dedup;
         config.sync = self.dump_sync;
         config.write = self.dump_write.unwrap_or(config.write);
-        config.writers = self.dump_writers;
+        config.writers = self.dump_writers.unwrap_or(config.writers);
         config.policy = self.dump_policy.unwrap_or(config.policy);
         config.collect = self.dump_collect.unwrap_or(config.collect);
         // On the device no time at all means no limit.
@@ -380,7 +380,7 @@ mod tests {
             dedup: false,
             sync: true,
             write: PayloadPath::Direct,
-            writers: Some(3),
+            writers: 3,
             arena_bytes: 1 << 20,
             buffers: 3,
             records: 17,
