@@ -123,6 +123,13 @@ impl References {
         }
     }
 
+    /// Whether a kernel of the task is known and has no reference, so that nobody could judge the task.
+    pub(crate) fn are_not_declared(&self, task: Task<'_>) -> bool {
+        let names = task.kernel_names();
+        let mut known = names.iter().filter_map(|name| self.by_name.get(name.as_str()));
+        known.any(|kernel| kernel.reference.is_none())
+    }
+
     /// The kernels of a task, or why they are not known.
     pub(crate) fn kernels(&self, task: Task<'_>) -> Result<Vec<&'static KernelDef>, String> {
         let known = |name: &String| {

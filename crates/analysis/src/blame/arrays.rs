@@ -82,6 +82,7 @@ pub(super) fn blame(
         by_references: false,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
+        without_reference: Vec::new(),
         wiring: Vec::new(),
         slots: HashMap::new(),
         arrays: Some(assigned),

@@ -71,6 +71,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         by_references: false,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
+        without_reference: Vec::new(),
         wiring,
         slots: HashMap::new(),
         arrays: None,

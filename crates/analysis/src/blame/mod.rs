@@ -84,6 +84,8 @@ pub struct Blame {
     pub first_wrong: Vec<usize>,
     /// Tasks that are `ok` because they agreed with a golden while they ran: nothing of them was kept for a reference.
     pub agreed_live: Vec<usize>,
+    /// Tasks that are unknown by references because a kernel of theirs has none: references are optional, so they are nothing wrong.
+    pub without_reference: Vec<usize>,
     /// Where the orchestration is not that of the golden, in the order of tasks; empty against references.
     pub wiring: Vec<WiringDifference>,
     /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
@@ -151,7 +153,10 @@ impl Blame {
         let unmatched = only_first.len() + only_second.len() + self.unused_arrays().len();
         let left_out: HashSet<usize> = only_first.iter().map(|unmatched| unmatched.task).collect();
         let is_left_out = |place: usize| allow_unmatched && left_out.contains(&place);
-        let good = |(place, f): (usize, &Finding)| f.label.is_good() || is_left_out(place);
+        let unjudged: HashSet<usize> = self.without_reference.iter().copied().collect();
+        let good = |(place, f): (usize, &Finding)| {
+            f.label.is_good() || unjudged.contains(&place) || is_left_out(place)
+        };
         self.compared > 0 && (allow_unmatched || unmatched == 0) && self.findings.iter().enumerate().all(good)
     }
 

@@ -69,6 +69,10 @@ pub(super) fn blame(
             agreed_live.push(place);
         }
     }
+    let is_unjudged = |&place: &usize| {
+        findings[place].label == Label::Unknown && references.are_not_declared(graph.task(place))
+    };
+    let without_reference = places.iter().copied().filter(is_unjudged).collect();
     let agreed = agreed_live.iter().map(|&place| graph.task(place).outputs().count() as u64);
     let compared = count_compared(&compared_args) + agreed.sum::<u64>();
     let of = graph.tasks().iter().flat_map(|task| task.outputs()).count() as u64;
@@ -84,6 +88,7 @@ pub(super) fn blame(
         by_references: true,
         first_wrong: Vec::new(),
         agreed_live,
+        without_reference,
         wiring: Vec::new(),
         slots: HashMap::new(),
         arrays: None,

@@ -7,7 +7,7 @@ use super::Report;
 use super::text::{kernels, name, said};
 use crate::output;
 use tensortap_query::blame::roots;
-use tensortap_query::number::{counted, grouped};
+use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{counted_names, kernels_text};
 
 /// Kernels that a list names.
@@ -22,7 +22,13 @@ pub(super) fn headline(report: &Report<'_>) -> String {
             "the run's own golden failed and every kernel is right by its reference: the orchestration is suspected"
                 .into()
         }
-        (None, _) if report.found.passes => "no task is wrong".into(),
+        (None, _) if report.found.passes => match blame.without_reference.as_slice() {
+            [] => "no task is wrong".into(),
+            all => {
+                let tasks = counted_in(all.len() as u64, "task has", "tasks have");
+                format!("no task is wrong; {tasks} no reference: {}", by_kernel(blame, all))
+            }
+        },
         (None, _) => nothing_wrong(report),
         (Some(&one), 1) => {
             format!("{} {}{}", name(blame, one), said(blame.findings[one].label), more(blame, one))
