@@ -1,6 +1,8 @@
 //! Scenes as tests: every case of a scene on every platform and runtime it makes sense for, and of what failed, why.
 
 mod explain;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
