@@ -20,6 +20,7 @@ mod expression;
 mod given;
 mod golden;
 mod graph;
+mod known;
 mod library;
 #[expect(unsafe_code, reason = "loading libraries and finding functions in them")]
 mod load;
@@ -34,6 +35,7 @@ pub use compile::cache_dir;
 pub use definition::{Definition, TensorDef};
 pub use error::{FolderError, Mistake};
 pub use given::{GivenKernel, GivenScene};
+pub use known::{is_known, remember};
 pub use library::{ABI_VERSION, build_id};
 pub use plan::{PlannedLibrary, ScenePlan};
 pub use scene::{DESCRIPTION_FILE, FolderScene, OpenOptions, is_folder};

@@ -42,7 +42,7 @@ pub fn new_scene(folder: &Path, cpp: bool) -> Result<Vec<PathBuf>, Error> {
     Ok(tensortap_folder::new_scene(folder, cpp)?)
 }
 
-/// A registry with the scene of a folder, found before others of its name.
+/// A registry with the scene of a folder that the user names, found before others of its name. Dumps of it may name it from now on.
 ///
 /// # Errors
 /// As of [`open_folder`].
@@ -52,6 +52,7 @@ pub fn with_folder(
     executable: Option<&Path>,
 ) -> Result<(Registry, &'static FolderScene), Error> {
     let scene = open_folder(path, executable)?;
+    tensortap_folder::remember(path);
     Ok((with_scene(registry, scene), scene))
 }
 
@@ -71,7 +72,7 @@ pub fn with_scene_of(registry: &Registry, dump: &Dump, folder: Option<&Path>) ->
         (None, Some(named)) => {
             let named = Path::new(named);
             check_named(named).map_err(|reason| Error::DumpFolder { folder: named.into(), reason })?;
-            with_folder(registry, named, None).map(|(registry, _)| registry)
+            open_folder(named, None).map(|scene| with_scene(registry, scene))
         }
         (None, None) => Ok(registry.clone()),
     }
@@ -106,8 +107,8 @@ pub(crate) fn giver() -> GiveKernels {
     })
 }
 
-/// A dump says which folder to take code from, and a dump may come from anywhere: only a folder of the user's own is taken at
-/// its word.
+/// A dump says which folder to take code from, and a dump may come from anywhere, with a folder beside it: only a folder of the
+/// user's own that the user has named before is taken at its word.
 fn check_named(folder: &Path) -> Result<(), String> {
     let description = folder.join(DESCRIPTION_FILE);
     let file = std::fs::metadata(&description).map_err(|error| {
@@ -118,12 +119,14 @@ fn check_named(folder: &Path) -> Result<(), String> {
     })?;
     let mine = rustix::process::geteuid().as_raw();
     let others_write = 0o022;
-    if file.uid() != mine || file.mode() & others_write != 0 {
-        return Err(format!(
-            "{} is not yours alone, and a dump may come from anywhere; --scene {} says that you mean it",
-            description.display(),
-            folder.display()
-        ));
-    }
-    Ok(())
+    let why = match file.uid() != mine || file.mode() & others_write != 0 {
+        true => "is not yours alone",
+        false if tensortap_folder::is_known(folder) => return Ok(()),
+        false => "was never named by you",
+    };
+    Err(format!(
+        "{} {why}, and a dump may come from anywhere; --scene {} says that you mean it",
+        description.display(),
+        folder.display()
+    ))
 }

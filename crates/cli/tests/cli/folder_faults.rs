@@ -134,6 +134,12 @@ fn replay_says_when_the_kernel_is_another_build_and_finds_a_folder_that_moved() 
     let case = shop.call(&["extract", "dump", "--task", "weigh", "--out", "case"]);
     assert_eq!(case.code, Some(0), "{case:?}");
     assert_eq!(shop.call(&["replay", "case"]).code, Some(0));
+    // A dump may come with a folder that nobody here has named.
+    std::fs::remove_dir_all(shop.path("cache/named")).expect("a folder was named");
+    for words in [&["replay", "dump", "--all"][..], &["blame", "dump", "--reference"]] {
+        let unnamed = shop.call(words);
+        assert!(unnamed.code == Some(2) && unnamed.stderr.contains("was never named by you"), "{unnamed:?}");
+    }
     std::fs::rename(shop.path("halves"), shop.path("moved")).expect("renamed");
     let lost = shop.call(&["replay", "dump", "--all"]);
     assert!(
