@@ -47,6 +47,7 @@
 //! # let setup = SetupOptions {
 //! #     base, run_id, level: DumpLevel::Full, policy: DumpPolicy::Block, collect: DumpCollect::Live,
 //! #     liveness_ms: 30_000, filter: DumpFilter::ALL,
+//! #     of_process: false,
 //! # };
 //! setup_bytes(geometry, &setup)?.try_write(|offset, bytes| region.write(offset, bytes))?;
 //!

@@ -1,9 +1,10 @@
 //! What a recorder is asked to record, and the records that become of it.
 
 use tensortap_abi::{
-    BlockContext, CoreType, DType, DispatchRecord, DumpStage, EdgeCause, KernelArg, OrchestrationArgRecord,
-    RECORD_IN_FLIGHT, RECORD_MARKED, Role, SLOTS_PER_TASK, ScalarRecord, TensorDesc, TensorRecord,
-    UncapturedReason, UncapturedRecord,
+    BlockContext, CoreType, DType, DispatchRecord, DumpStage, EdgeCause, KernelArg, MemorySpace,
+    OrchestrationArgRecord, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_IN_FLIGHT, RECORD_MARKED,
+    RECORD_ROLE_UNKNOWN, Role, SLOTS_PER_TASK, ScalarRecord, TensorDesc, TensorRecord, UncapturedReason,
+    UncapturedRecord,
 };
 
 /// A task, for [`LaneRecorder::wants_task`](crate::LaneRecorder::wants_task).
@@ -34,7 +35,23 @@ pub struct TensorCapture<'a> {
     pub marked: bool,
     /// Whether the task may still be writing it.
     pub in_flight: bool,
+    /// What else is known of it, and what is not.
+    pub known: Known,
 }
+
+/// What is known of a tensor argument beside its view. The default is that of a scene's: its kernel names it, it lies in device memory,
+/// and everything about it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// String id of its name; 0: as its kernel declares it.
+    pub name: u32,
+    /// Whose memory it lies in.
+    pub space: MemorySpace,
+    /// What is a guess: [`RECORD_DTYPE_UNKNOWN`], [`RECORD_ROLE_UNKNOWN`] and [`RECORD_EXTENT_GUESSED`]; other flags count for nothing.
+    pub guessed: u32,
+}
+
+const GUESSED: u32 = RECORD_DTYPE_UNKNOWN | RECORD_ROLE_UNKNOWN | RECORD_EXTENT_GUESSED;
 
 /// A scalar argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +68,8 @@ pub struct ScalarCapture {
     pub bits: u64,
     /// Whether the orchestration marked it.
     pub marked: bool,
+    /// String id of its name; 0: as its kernel declares it.
+    pub name: u32,
 }
 
 /// An argument that cannot be captured.
@@ -68,6 +87,8 @@ pub struct UncapturedArg {
     pub reason: UncapturedReason,
     /// Whether the orchestration marked it.
     pub marked: bool,
+    /// String id of its name; 0: as its kernel declares it.
+    pub name: u32,
 }
 
 /// A dependency.
@@ -133,7 +154,7 @@ pub struct KernelDefinition<'a> {
 /// A tensor's record without payload.
 #[inline]
 pub fn tensor_record(capture: &TensorCapture<'_>) -> TensorRecord {
-    let &TensorCapture { task_id, stage, role, arg_index, desc, marked, in_flight } = capture;
+    let &TensorCapture { task_id, stage, role, arg_index, desc, marked, in_flight, known } = capture;
     TensorRecord {
         task_id,
         start_offset: desc.start_offset,
@@ -142,8 +163,10 @@ pub fn tensor_record(capture: &TensorCapture<'_>) -> TensorRecord {
         role: role.tag(),
         dtype: desc.dtype,
         ndims: desc.ndims,
-        flags: flag(RECORD_IN_FLIGHT, in_flight) | flag(RECORD_MARKED, marked),
+        flags: flag(RECORD_IN_FLIGHT, in_flight) | flag(RECORD_MARKED, marked) | known.guessed & GUESSED,
         arg_index,
+        space: known.space as u8,
+        name: known.name,
         shape: in_use(&desc.shape, desc.ndims),
         strides: in_use(&desc.strides, desc.ndims),
         ..TensorRecord::default()
@@ -162,7 +185,7 @@ fn in_use<T: Copy + Default, const N: usize>(values: &[T; N], ndims: u8) -> [T; 
 }
 
 pub(crate) fn scalar_record(capture: &ScalarCapture) -> ScalarRecord {
-    let &ScalarCapture { task_id, stage, arg_index, dtype, bits, marked } = capture;
+    let &ScalarCapture { task_id, stage, arg_index, dtype, bits, marked, name } = capture;
     ScalarRecord {
         task_id,
         bits,
@@ -170,13 +193,14 @@ pub(crate) fn scalar_record(capture: &ScalarCapture) -> ScalarRecord {
         dtype: dtype.tag(),
         flags: flag(RECORD_MARKED, marked),
         arg_index,
+        name,
         ..ScalarRecord::default()
     }
 }
 
 /// The record of an argument that could not be captured.
 pub fn uncaptured_record(arg: &UncapturedArg) -> UncapturedRecord {
-    let &UncapturedArg { task_id, stage, role, arg_index, reason, marked } = arg;
+    let &UncapturedArg { task_id, stage, role, arg_index, reason, marked, name } = arg;
     UncapturedRecord {
         task_id,
         reason: reason as u8,
@@ -184,6 +208,7 @@ pub fn uncaptured_record(arg: &UncapturedArg) -> UncapturedRecord {
         role: role.tag(),
         flags: flag(RECORD_MARKED, marked),
         arg_index,
+        name,
         ..UncapturedRecord::default()
     }
 }

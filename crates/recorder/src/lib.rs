@@ -39,7 +39,7 @@ mod setup;
 
 pub use ahead::Ahead;
 pub use capture::{
-    DispatchCapture, EdgeCapture, KernelDefinition, OrchestrationArgCapture, ScalarCapture, TaskHead,
+    DispatchCapture, EdgeCapture, KernelDefinition, Known, OrchestrationArgCapture, ScalarCapture, TaskHead,
     TensorCapture, UncapturedArg, tensor_record, uncaptured_record,
 };
 pub use counters::{Counters, DropReason};

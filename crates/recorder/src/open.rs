@@ -3,8 +3,10 @@
 use tensortap_abi::{
     CACHE_LINE_BYTES, DUMP_LAYOUT_VERSION, DUMP_MAGIC, DeviceRange, DumpBufferHeader, DumpBufferState,
     DumpCollect, DumpFilter, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader, LARGE_PAYLOAD_ALIGN,
-    MAX_LANES,
+    MAX_LANES, REGION_OF_PROCESS,
 };
+
+use tensortap_sync::signs;
 
 use crate::filter::Rules;
 use crate::region::{LiveWords, Memory, PartTable, Parts};
@@ -33,6 +35,10 @@ impl<'m> Region<'m> {
         }
         let header: DumpSetupHeader = memory.copy(base);
         check_identity(&header)?;
+        let of_process = if memory.is_of_process() { REGION_OF_PROCESS } else { 0 };
+        if header.flags != of_process {
+            return Err(RegionError::BadField { field: "flags", value: header.flags });
+        }
         let rules = rules_of(&header)?;
         let table = table_of(&header, base, &memory)?;
         for lane in 0..header.lane_count {
@@ -80,6 +86,11 @@ impl<'m> Region<'m> {
     /// How much is captured.
     pub fn level(&self) -> DumpLevel {
         self.rules.level
+    }
+
+    /// Lets every producer discard from now on, as a host would whose files can take no more: for a process whose host is gone.
+    pub fn discard(&self) {
+        let Ok(()) = signs::order_discard(self.live.discard());
     }
 
     /// Tells one run from another.

@@ -24,7 +24,7 @@ use crate::host::Patience;
 use crate::lane::{Lane, Need, Refused, Reservation};
 use crate::region::{LiveWords, Memory, Parts};
 use crate::{
-    Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, OrchestrationArgCapture,
+    Counters, DispatchCapture, DropReason, EdgeCapture, Gather, HostLink, Known, OrchestrationArgCapture,
     ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
 };
 
@@ -74,6 +74,7 @@ pub enum Outcome {
 ///     collect: DumpCollect::Live,
 ///     liveness_ms: 30_000,
 ///     filter: DumpFilter::ALL,
+///     of_process: false,
 /// })?;
 /// setup.write(|offset, bytes| {
 ///     for (at, &byte) in (offset as usize..).zip(bytes) {
@@ -92,7 +93,8 @@ pub enum Outcome {
 ///     dtype: DType::UInt32,
 ///     bits: 16_384,
 ///     marked: false,
-/// };
+///,
+/// name: 0, };
 /// assert_eq!(recorder.scalar(&scalar), Outcome::Recorded);
 /// recorder.flush();
 /// assert_eq!(recorder.counters().records, 1);
@@ -429,9 +431,9 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
 }
 
 fn bad_descriptor(capture: &TensorCapture<'_>) -> UncapturedRecord {
-    let &TensorCapture { task_id, stage, role, arg_index, marked, .. } = capture;
+    let &TensorCapture { task_id, stage, role, arg_index, marked, known: Known { name, .. }, .. } = capture;
     let reason = UncapturedReason::BadDescriptor;
-    uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked })
+    uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked, name })
 }
 
 impl<H> fmt::Debug for LaneRecorder<'_, H> {

@@ -32,23 +32,61 @@ const LIVE_OFFSET: usize = offset_of!(DumpSetupHeader, heartbeat);
 const LIVE_WORDS: usize = (size_of::<DumpSetupHeader>() - LIVE_OFFSET) / WORD_BYTES;
 const _: () = assert!(LIVE_OFFSET.is_multiple_of(CACHE_LINE_BYTES) && LIVE_WORDS == 8);
 
-/// Device memory as this device sees it: a device address is the address it is mapped at. Opens one
+/// Memory that holds a region, as its producers have it mapped, and where the tensors lie that they record. Opens one
 /// [`Region`](crate::Region).
 #[derive(Debug)]
 pub struct Memory<'m> {
+    /// The addresses by which the region names its parts.
     range: DeviceRange,
+    /// Where the first of them is mapped.
+    start: *mut u8,
+    tensors: Tensors,
     life: PhantomData<&'m ()>,
 }
 
+/// Where tensors lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tensors {
+    /// In device memory, which holds the region too.
+    OfDevice,
+    /// Anywhere in this process, at addresses that its own code has given.
+    OfProcess,
+}
+
+// SAFETY: it stands for memory that is mapped for every thread, and hands parts of it out as shared words, or to the one
+// that has leased a lane.
+unsafe impl Send for Memory<'_> {}
+// SAFETY: as above; sharing it gives nobody more than the addresses.
+unsafe impl Sync for Memory<'_> {}
+
 impl<'m> Memory<'m> {
-    /// The memory of a device, on that device.
+    /// The memory of a device, on that device: a device address is the address it is mapped at.
     ///
     /// # Safety
     /// - All of `range` stays mapped for reading and writing during `'m`, and its provenance is exposed.
     /// - While the [`Region`](crate::Region) opened from it or one of its recorders is in use, no other region is
     ///   opened over the same bytes, and nobody but the host writes to that region.
     pub unsafe fn new(range: DeviceRange) -> Self {
-        Self { range, life: PhantomData }
+        let start = usize::try_from(range.addr).map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut);
+        Self { range, start, tensors: Tensors::OfDevice, life: PhantomData }
+    }
+
+    /// A memory file in which a process records itself, mapped at `start`: addresses of its region count from there, and
+    /// tensors lie anywhere in the process.
+    ///
+    /// # Safety
+    /// - The `bytes` at `start` stay mapped for reading and writing during `'m`.
+    /// - While the [`Region`](crate::Region) opened from it or one of its recorders is in use, no other region is
+    ///   opened over the same bytes, and nobody but the recorder's host writes to that region.
+    /// - The buffer of every [`TensorDesc`](tensortap_abi::TensorDesc) that one of its recorders is given can be read during that call.
+    pub unsafe fn of_process(start: *mut u8, bytes: u64) -> Self {
+        let range = DeviceRange { addr: 0, bytes };
+        Self { range, start, tensors: Tensors::OfProcess, life: PhantomData }
+    }
+
+    /// Whether the process that has mapped it records itself.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.tensors == Tensors::OfProcess
     }
 
     /// Memory at hand that stands in for a device's, for as long as it is borrowed. A region begins at a multiple of 64.
@@ -68,10 +106,10 @@ impl<'m> Memory<'m> {
 
     /// The same memory, for the recorder of one lane.
     pub(crate) fn share(&self) -> Self {
-        Self { range: self.range, life: PhantomData }
+        Self { range: self.range, start: self.start, tensors: self.tensors, life: PhantomData }
     }
 
-    /// Whether all of `bytes` at `addr` are device memory.
+    /// Whether all of `bytes` at `addr` belong to the memory that holds the region.
     #[inline]
     pub(crate) fn contains(&self, addr: u64, bytes: u64) -> bool {
         addr.checked_sub(self.range.addr)
@@ -86,36 +124,50 @@ impl<'m> Memory<'m> {
         unsafe { at.read_unaligned() }
     }
 
-    /// The content of a view of device memory, to be read; `None` when its buffer is not in device memory.
+    /// Where a tensor's buffer is mapped; `None` when it does not lie where tensors may.
+    #[inline]
+    fn buffer(&self, addr: u64, bytes: u64) -> Option<*mut u8> {
+        match self.tensors {
+            Tensors::OfDevice => self.contains(addr, bytes).then(|| self.pointer(addr, bytes)),
+            Tensors::OfProcess => {
+                addr.checked_add(bytes)?;
+                let addr = usize::try_from(addr).ok().filter(|&addr| addr != 0 || bytes == 0)?;
+                Some(ptr::with_exposed_provenance_mut(addr))
+            }
+        }
+    }
+
+    /// The content of a view of a buffer, to be read; `None` when the buffer does not lie where tensors may.
     pub(crate) fn gather(
         &self,
         addr: u64,
         bytes: u64,
         layout: &Layout,
     ) -> Option<Result<Gather<'m>, GatherError>> {
-        if !self.contains(addr, bytes) {
-            return None;
-        }
-        // SAFETY: the buffer is in device memory, which is readable during 'm.
-        Some(unsafe { Gather::new(self.pointer(addr, bytes), bytes, layout) })
+        let buffer = self.buffer(addr, bytes)?;
+        // SAFETY: the buffer is in device memory, which is readable during 'm, or its owner has said that it is while it is
+        // recorded; whoever gathers is done before that call returns.
+        Some(unsafe { Gather::new(buffer, bytes, layout) })
     }
 
-    /// The part of a buffer that a view without gaps covers; `None` when it leaves the buffer, or the buffer device memory.
+    /// The part of a buffer that a view without gaps covers; `None` when it leaves the buffer, or the buffer does not lie where
+    /// tensors may.
     #[inline]
     pub(crate) fn dense(&self, addr: u64, buffer_bytes: u64, part: &Range<u64>) -> Option<Dense<'m>> {
-        if part.end > buffer_bytes || !self.contains(addr, buffer_bytes) {
+        if part.end > buffer_bytes {
             return None;
         }
-        let bytes = part.end.checked_sub(part.start)?;
-        let base = self.pointer(addr + part.start, bytes);
-        // SAFETY: a part of the buffer, which is in device memory and readable during 'm.
-        Some(unsafe { Dense::new(base, usize::try_from(bytes).ok()?) })
+        let buffer = self.buffer(addr, buffer_bytes)?;
+        let bytes = usize::try_from(part.end.checked_sub(part.start)?).ok()?;
+        let base = buffer.wrapping_add(usize::try_from(part.start).ok()?);
+        // SAFETY: a part of the buffer, which can be read as `gather` says.
+        Some(unsafe { Dense::new(base, bytes) })
     }
 
     #[inline]
     fn pointer(&self, addr: u64, bytes: u64) -> *mut u8 {
-        assert!(self.contains(addr, bytes), "{bytes} bytes at {addr:#x} are not in device memory");
-        ptr::with_exposed_provenance_mut(usize::try_from(addr).expect("mapped, so it is an address"))
+        assert!(self.contains(addr, bytes), "{bytes} bytes at {addr:#x} are not in the memory of the region");
+        self.start.wrapping_add(usize::try_from(addr - self.range.addr).expect("mapped, so it fits"))
     }
 
     /// Shared words over `N` words at `addr`.

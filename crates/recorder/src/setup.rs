@@ -3,7 +3,7 @@
 use tensortap_abi::{
     CACHE_LINE_BYTES, DUMP_LAYOUT_VERSION, DUMP_MAGIC, DeviceRange, DumpBufferHeader, DumpBufferState,
     DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader,
-    LARGE_PAYLOAD_ALIGN, MAX_LANES,
+    LARGE_PAYLOAD_ALIGN, MAX_LANES, REGION_OF_PROCESS,
 };
 use zerocopy::IntoBytes;
 
@@ -26,6 +26,9 @@ pub struct SetupOptions {
     pub liveness_ms: u64,
     /// What passes.
     pub filter: DumpFilter,
+    /// Whether a process is to record itself: `base` is then the region's place in a memory file, and addresses of
+    /// tensors are the process's own.
+    pub of_process: bool,
 }
 
 /// What a fresh region holds. Made by [`setup_bytes`].
@@ -53,6 +56,7 @@ pub struct SetupBytes {
 ///     collect: DumpCollect::Live,
 ///     liveness_ms: 30_000,
 ///     filter: DumpFilter::ALL,
+///     of_process: false,
 /// })?;
 /// let mut region = vec![0xee; usize::try_from(geometry.bytes())?];
 /// setup.write(|offset, bytes| region[offset as usize..][..bytes.len()].copy_from_slice(bytes));
@@ -63,7 +67,7 @@ pub struct SetupBytes {
 /// # Errors
 /// When no device would open such a region.
 pub fn setup_bytes(geometry: DumpGeometry, options: &SetupOptions) -> Result<SetupBytes, SetupError> {
-    let &SetupOptions { base, run_id, level, policy, collect, liveness_ms, filter } = options;
+    let &SetupOptions { base, run_id, level, policy, collect, liveness_ms, filter, of_process } = options;
     check(geometry, options)?;
     let lanes = u64::from(geometry.lanes);
     let part = |offset: u64, bytes: u64| DeviceRange { addr: base + offset, bytes };
@@ -80,7 +84,7 @@ pub fn setup_bytes(geometry: DumpGeometry, options: &SetupOptions) -> Result<Set
         policy: policy as u32,
         collect: collect as u32,
         liveness_ms,
-        reserved0: 0,
+        flags: if of_process { REGION_OF_PROCESS } else { 0 },
         states: part(geometry.states_offset(), lanes * state_bytes),
         queues: part(geometry.queues_offset(), lanes * geometry.queue_bytes()),
         buffers: part(

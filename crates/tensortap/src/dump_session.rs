@@ -16,7 +16,9 @@ use tensortap_format::{
     KernelTolerance, RunInfo, Status, WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
-use tensortap_recorder::{SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
+use tensortap_recorder::{
+    Known, SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record,
+};
 use tensortap_runtime::{
     DumpSession, Fault, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
@@ -194,13 +196,21 @@ impl<'a> Session<'a> {
                             desc,
                             marked: task.slot.dump_marks & 1 << arg_index != 0,
                             in_flight: true,
+                            known: Known::default(),
                         });
                         collector.record_tensor(&record, &content)?;
                     }
                     Err(reason) => {
                         let (task_id, stage) = (task.slot.task_id, DumpStage::AfterCompletion);
-                        let arg =
-                            UncapturedArg { task_id, stage, role: *role, arg_index, reason, marked: false };
+                        let arg = UncapturedArg {
+                            task_id,
+                            stage,
+                            role: *role,
+                            arg_index,
+                            reason,
+                            marked: false,
+                            name: 0,
+                        };
                         collector.record_uncaptured(&uncaptured_record(&arg))?;
                     }
                 }
@@ -222,6 +232,7 @@ impl DumpSession for Session<'_> {
             collect: self.config.collect,
             liveness_ms: u64::try_from(self.config.liveness.as_millis()).unwrap_or(u64::MAX),
             filter: self.config.filter(self.scene).map_err(dump)?,
+            of_process: false,
         };
         let mut collector = CollectorOptions::new(geometry, self.run_id, DeviceRange::default());
         collector.collect = self.config.collect;

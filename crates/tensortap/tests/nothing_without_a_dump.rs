@@ -100,6 +100,7 @@ impl DumpSession for Unread {
             collect: DumpCollect::Live,
             liveness_ms: 0,
             filter: DumpFilter::ALL,
+            of_process: false,
         };
         Ok(RegionPlan { geometry: GEOMETRY(threads), options, enable: self.enable })
     }

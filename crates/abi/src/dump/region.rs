@@ -16,6 +16,9 @@ pub const LARGE_PAYLOAD_ALIGN: u64 = 4096;
 pub const SMALL_PAYLOAD_ALIGN: u64 = 64;
 /// Lanes that a region may have.
 pub const MAX_LANES: u32 = 1024;
+/// A region's flag: a process records itself in it. Addresses in the header count from the first byte of the memory file that
+/// the region lies in, wherever that is mapped; those of tensors are the process's own.
+pub const REGION_OF_PROCESS: u64 = 1;
 
 /// At `dump_data_base`. The host writes it before launch; afterwards only the last line changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -43,8 +46,8 @@ pub struct DumpSetupHeader {
     pub collect: u32,
     /// Silence of the host's heartbeat after which the device drops; see the loss policy.
     pub liveness_ms: u64,
-    /// Zero.
-    pub reserved0: u64,
+    /// [`REGION_OF_PROCESS`] or none.
+    pub flags: u64,
     /// [`DumpBufferState`] per lane.
     pub states: DeviceRange,
     /// Per lane, free queue then ready queue: `buffers_per_lane` `u32` each.
@@ -70,7 +73,7 @@ pub struct DumpSetupHeader {
 }
 assert_layout!(DumpSetupHeader, size 576, align 64,
     magic @ 0, layout_version @ 4, run_id @ 8, lane_count @ 16, level @ 20, records_per_buffer @ 24,
-    buffers_per_lane @ 28, arena_bytes @ 32, policy @ 40, collect @ 44, liveness_ms @ 48, states @ 64, queues @ 80,
+    buffers_per_lane @ 28, arena_bytes @ 32, policy @ 40, collect @ 44, liveness_ms @ 48, flags @ 56, states @ 64, queues @ 80,
     buffers @ 96, arenas @ 112, filter @ 128, heartbeat @ 512, discard @ 520, tasks_captured @ 528,
     bytes_captured @ 536);
 

@@ -7,7 +7,9 @@ use tensortap::DType;
 use tensortap::abi::{
     DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, Role, TensorDesc, TensorRecord,
 };
-use tensortap::recorder::{HostLink, LaneRecorder, Memory, Region, SetupOptions, TensorCapture, setup_bytes};
+use tensortap::recorder::{
+    HostLink, Known, LaneRecorder, Memory, Region, SetupOptions, TensorCapture, setup_bytes,
+};
 use tensortap::values::content_hash;
 
 use super::{MOST_RECORDS, RECORDS_PER_STAGE, View};
@@ -69,6 +71,7 @@ impl Rig {
             collect: DumpCollect::Batch,
             liveness_ms: 0,
             filter: DumpFilter::ALL,
+            of_process: false,
         };
         let setup = setup_bytes(GEOMETRY, &options).map_err(|error| wrong(&error))?;
         setup.write(|offset, bytes| memory[len(offset)..][..bytes.len()].copy_from_slice(bytes));
@@ -125,6 +128,7 @@ fn record_all(recorder: &mut LaneRecorder<'_, NoHost>, desc: &TensorDesc, record
                 desc: black_box(desc),
                 marked: false,
                 in_flight: false,
+                known: Known::default(),
             });
         }
         recorder.end();

@@ -13,7 +13,7 @@ use tensortap_abi::{
 use tensortap_collector::{Collector, Summary};
 use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
 use tensortap_recorder::{
-    EdgeCapture, HostLink, KernelDefinition, LaneRecorder, Memory, Outcome, Region, ScalarCapture,
+    EdgeCapture, HostLink, KernelDefinition, Known, LaneRecorder, Memory, Outcome, Region, ScalarCapture,
     TensorCapture,
 };
 
@@ -94,6 +94,7 @@ fn capture(task_id: u64, arg_index: u16, desc: &TensorDesc) -> TensorCapture<'_>
         desc,
         marked: false,
         in_flight: false,
+        known: Known::default(),
     }
 }
 
@@ -150,6 +151,7 @@ fn a_transposed_view_a_scalar_and_an_edge_arrive_as_they_were() {
             dtype: DType::Float64,
             bits: 2.5f64.to_bits(),
             marked: false,
+            name: 0,
         });
         recorder.edge(&EdgeCapture {
             consumer: 1,
@@ -262,6 +264,7 @@ fn definitions_reach_the_files_in_their_records_and_through_the_arena() {
                 dtype: DType::Bool,
                 bits: 1,
                 marked: true,
+                name: 0,
             };
             assert_eq!(recorder.scalar(&scalar), Outcome::Recorded);
             assert_eq!(recorder.define_scope(4, 2, 0), Outcome::Recorded);

@@ -40,6 +40,7 @@ impl Rig {
             collect: DumpCollect::Live,
             liveness_ms: 30_000,
             filter: DumpFilter::ALL,
+            of_process: false,
         };
         // With several writers whatever holds for one holds, too; runs of the command line have one.
         let options =

@@ -23,7 +23,9 @@ use tensortap_format::{
     Dump, DumpWriter, Footer, FormatError, IndexRecord, RunInfo, Status, Totals, WriterOptions, verify,
 };
 use tensortap_platform::{Device, DeviceEvent, DeviceLink, DeviceMode, DeviceOptions, DeviceProgram, find};
-use tensortap_recorder::{HostLink, Memory, Outcome, Region, SetupOptions, TensorCapture, setup_bytes};
+use tensortap_recorder::{
+    HostLink, Known, Memory, Outcome, Region, SetupOptions, TensorCapture, setup_bytes,
+};
 
 use crate::rig::{Rig, content};
 
@@ -82,6 +84,7 @@ fn play(
             desc: &desc,
             marked: false,
             in_flight: false,
+            known: Known::default(),
         };
         assert_eq!(recorder.tensor(&capture), Outcome::Recorded);
     }
@@ -127,6 +130,7 @@ fn region_of(device: &dyn Device, base: u64, run_id: u64) -> DeviceRegion {
         collect: DumpCollect::Live,
         liveness_ms: 30_000,
         filter: DumpFilter::ALL,
+        of_process: false,
     };
     setup_bytes(GEOMETRY, &setup).unwrap().try_write(|offset, bytes| region.write(offset, bytes)).unwrap();
     region

@@ -36,6 +36,7 @@ impl Rig {
             collect: DumpCollect::Live,
             liveness_ms: 0,
             filter: DumpFilter::ALL,
+            of_process: false,
         };
         setup_bytes(GEOMETRY, &options).unwrap().write(|offset, bytes| {
             for (at, &byte) in (usize::try_from(offset).unwrap()..).zip(bytes) {

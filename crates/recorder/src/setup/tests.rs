@@ -16,6 +16,7 @@ fn options() -> SetupOptions {
         collect: DumpCollect::Batch,
         liveness_ms: 77,
         filter: DumpFilter::ALL,
+        of_process: false,
     }
 }
 

@@ -31,6 +31,7 @@ fn a_filtered_argument_counts_with_its_bytes_and_costs_no_record() {
         dtype: DType::Int8,
         bits: 0,
         marked: false,
+        name: 0,
     };
     assert_eq!(recorder.tensor(&input(0, &desc)), Outcome::Filtered);
     assert_eq!(recorder.tensor(&TensorCapture { arg_index: 1, ..input(0, &desc) }), Outcome::Recorded);
@@ -38,7 +39,7 @@ fn a_filtered_argument_counts_with_its_bytes_and_costs_no_record() {
     assert_eq!(recorder.scalar(&scalar(1)), Outcome::Recorded);
     let reason = UncapturedReason::NoTensorInfo;
     let uncaptured =
-        UncapturedArg { task_id: 0, stage, role: Role::Input, arg_index: 7, reason, marked: false };
+        UncapturedArg { task_id: 0, stage, role: Role::Input, arg_index: 7, reason, marked: false, name: 0 };
     assert_eq!(recorder.uncaptured(&uncaptured), Outcome::Filtered);
     let counters = recorder.counters();
     assert_eq!((counters.filtered_records, counters.filtered_bytes, counters.records), (3, 300, 2));

@@ -46,6 +46,7 @@ fn scalars_edges_and_uncaptured_arguments_hold_what_the_layout_says() {
         dtype: DType::Float32,
         bits,
         marked: false,
+        name: 0,
     });
     recorder.edge(&EdgeCapture { consumer: 5, producer: 3, cause: EdgeCause::WriteAfterRead, arg_index: 2 });
     recorder.uncaptured(&UncapturedArg {
@@ -55,6 +56,7 @@ fn scalars_edges_and_uncaptured_arguments_hold_what_the_layout_says() {
         arg_index: 1,
         reason: UncapturedReason::NotInSignature,
         marked: false,
+        name: 0,
     });
     let mut host = FakeHost::new(&rig, 0);
     host.drain();

@@ -25,6 +25,7 @@ fn taken_at(level: DumpLevel, desc: impl Fn(&Rig) -> TensorDesc) -> (Vec<Outcome
             dtype: DType::Bool,
             bits: 1,
             marked,
+            name: 0,
         }));
     }
     let counters = recorder.counters();

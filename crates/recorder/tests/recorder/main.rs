@@ -10,5 +10,6 @@ mod link;
 mod loss;
 mod opening;
 mod order;
+mod process;
 mod rig;
 mod threads;

@@ -7,7 +7,7 @@ use tensortap_abi::{
     DType, DeviceRange, DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, Role,
     TensorDesc,
 };
-use tensortap_recorder::{Memory, Region, RegionError, SetupOptions, TensorCapture, setup_bytes};
+use tensortap_recorder::{Known, Memory, Region, RegionError, SetupOptions, TensorCapture, setup_bytes};
 use tensortap_sync::{SharedU32, SharedU64};
 
 pub const RUN_ID: u64 = 0x51_7e;
@@ -50,6 +50,7 @@ impl Rig {
             collect: DumpCollect::Live,
             liveness_ms: 1000,
             filter: DumpFilter::ALL,
+            of_process: false,
         }
     }
 
@@ -195,6 +196,7 @@ pub fn input(task_id: u64, desc: &TensorDesc) -> TensorCapture<'_> {
         desc,
         marked: false,
         in_flight: false,
+        known: Known::default(),
     }
 }
 

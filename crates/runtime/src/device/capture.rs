@@ -11,7 +11,9 @@ use tensortap_abi::{
     TaskId, TaskRecord, TensorDesc, ThreadState, UncapturedReason,
 };
 use tensortap_platform::{DeviceLink, DeviceMemory, HostEvent};
-use tensortap_recorder::{HostLink, LaneRecorder, ScalarCapture, TaskHead, TensorCapture, UncapturedArg};
+use tensortap_recorder::{
+    HostLink, Known, LaneRecorder, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
+};
 
 use super::memory::{CoreView, Dispatch, PayloadReader, ThreadView};
 use super::run::Run;
@@ -200,6 +202,7 @@ impl<'r, 'm> Capture<'r, 'm> {
                         arg_index,
                         reason,
                         marked,
+                        name: 0,
                     });
                 }
                 Ok(()) => {
@@ -212,6 +215,7 @@ impl<'r, 'm> Capture<'r, 'm> {
                         desc,
                         marked,
                         in_flight,
+                        known: Known::default(),
                     });
                 }
             }
@@ -246,7 +250,15 @@ impl<'r, 'm> Capture<'r, 'm> {
             let stage = DumpStage::BeforeDispatch;
             match DType::from_tag(tag) {
                 Some(dtype) => {
-                    self.recorder.scalar(&ScalarCapture { task_id, stage, arg_index, dtype, bits, marked });
+                    self.recorder.scalar(&ScalarCapture {
+                        task_id,
+                        stage,
+                        arg_index,
+                        dtype,
+                        bits,
+                        marked,
+                        name: 0,
+                    });
                 }
                 None => {
                     let (role, reason) = (Role::Input, UncapturedReason::BadDescriptor);
@@ -257,6 +269,7 @@ impl<'r, 'm> Capture<'r, 'm> {
                         arg_index,
                         reason,
                         marked,
+                        name: 0,
                     });
                 }
             }

@@ -1,0 +1,114 @@
+//! A process that records itself: its region is named by offsets, its tensors lie anywhere.
+
+use tensortap_abi::*;
+use tensortap_recorder::*;
+use tensortap_values::content_hash;
+
+use crate::host::FakeHost;
+use crate::link::ScriptedLink;
+use crate::rig::{Rig, SMALL, input};
+
+const STRING: u32 = 7;
+
+fn options(rig: &Rig) -> SetupOptions {
+    SetupOptions { base: 0, of_process: true, ..rig.options(DumpLevel::Full, DumpPolicy::Block) }
+}
+
+fn open(rig: &Rig) -> Result<Region<'_>, RegionError> {
+    rig.write_setup(&options(rig));
+    let start = core::ptr::with_exposed_provenance_mut(usize::try_from(rig.addr(0)).unwrap());
+    // SAFETY: the memory lives as long as the rig, one region is open at a time, and tests give good buffers.
+    Region::open(unsafe { Memory::of_process(start, rig.range().bytes) }, 0)
+}
+
+fn desc(bytes: &[u8]) -> TensorDesc {
+    let mut desc = TensorDesc {
+        buffer_addr: bytes.as_ptr().expose_provenance() as u64,
+        buffer_bytes: bytes.len() as u64,
+        dtype: DType::UInt8.tag(),
+        ndims: 1,
+        ..TensorDesc::default()
+    };
+    (desc.shape[0], desc.strides[0]) = (bytes.len() as u64, 1);
+    desc
+}
+
+#[test]
+fn tensors_outside_of_the_regions_memory_are_captured_with_what_is_known_of_them() {
+    let rig = Rig::new(SMALL);
+    let region = open(&rig).unwrap();
+    let mut recorder = region.lease(ScriptedLink::never()).unwrap();
+    // One that is copied at once, one by the general way, and one that is cut into pieces.
+    let contents = [vec![3_u8; 60], (0..=255).cycle().take(5000).collect(), vec![9; 7000]];
+    let known = Known {
+        name: STRING,
+        space: MemorySpace::Host,
+        guessed: RECORD_ROLE_UNKNOWN | RECORD_DTYPE_UNKNOWN | RECORD_HAS_STATS,
+    };
+    let mut host = FakeHost::new(&rig, 0);
+    for content in &contents {
+        let desc = desc(content);
+        assert_eq!(recorder.tensor(&TensorCapture { known, ..input(1, &desc) }), Outcome::Recorded);
+        host.drain();
+    }
+    assert_eq!(host.taken.len(), contents.len());
+    for (taken, content) in host.taken.iter().zip(&contents) {
+        let tensor = taken.tensor();
+        assert_eq!(taken.payload.as_ref(), Some(content));
+        assert_eq!(tensor.hash, content_hash(content).to_le_bytes());
+        assert_eq!((tensor.address, tensor.name), (content.as_ptr().addr() as u64, STRING));
+        assert_eq!(tensor.space, MemorySpace::Host as u8);
+        let guesses = RECORD_ROLE_UNKNOWN | RECORD_DTYPE_UNKNOWN;
+        assert_eq!(tensor.flags & !(RECORD_HAS_PAYLOAD | RECORD_HAS_HASH), guesses, "no other flag passes");
+    }
+}
+
+#[test]
+fn a_buffer_at_no_address_or_beyond_the_last_is_recorded_as_damaged() {
+    let rig = Rig::new(SMALL);
+    let region = open(&rig).unwrap();
+    let mut recorder = region.lease(ScriptedLink::never()).unwrap();
+    let content = [1_u8; 64];
+    let beyond = TensorDesc { buffer_addr: u64::MAX - 8, ..desc(&content) };
+    let nowhere = TensorDesc { buffer_addr: 0, ..desc(&content) };
+    let outside = TensorDesc { start_offset: 1, ..desc(&content) };
+    for desc in [beyond, nowhere, outside] {
+        assert_eq!(recorder.tensor(&input(1, &desc)), Outcome::Recorded);
+    }
+    let mut host = FakeHost::new(&rig, 0);
+    host.drain();
+    for taken in &host.taken {
+        let uncaptured: &UncapturedRecord = taken.record.get().expect("it could not be captured");
+        assert_eq!(uncaptured.reason, UncapturedReason::BadDescriptor as u8);
+    }
+    assert_eq!(host.taken.len(), 3);
+}
+
+#[test]
+fn a_region_is_opened_only_by_the_kind_of_producer_it_was_made_for() {
+    let rig = Rig::new(SMALL);
+    drop(open(&rig).unwrap());
+    assert!(matches!(rig.reopen(rig.addr(0)), Err(RegionError::BadField { field: "flags", value: 1 })));
+    rig.write_setup(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let start = core::ptr::with_exposed_provenance_mut(usize::try_from(rig.addr(0)).unwrap());
+    // SAFETY: as above.
+    let refused = Region::open(unsafe { Memory::of_process(start, rig.range().bytes) }, 0);
+    assert!(matches!(refused, Err(RegionError::BadField { field: "flags", value: 0 })));
+}
+
+#[test]
+fn once_a_process_discards_nothing_waits_and_every_record_is_counted() {
+    let rig = Rig::new(DumpGeometry { lanes: 2, ..SMALL });
+    let region = open(&rig).unwrap();
+    let mut recorders = [0, 1].map(|lane| region.recorder(lane, ScriptedLink::never()).unwrap());
+    region.discard();
+    let content = [5_u8; 4000];
+    let desc = desc(&content);
+    for recorder in &mut recorders {
+        for _ in 0..20 {
+            assert_eq!(recorder.tensor(&input(1, &desc)), Outcome::Dropped(DropReason::NoHost));
+        }
+        assert_eq!(recorder.counters().dropped_no_host, 20);
+        assert_eq!(recorder.counters().dropped_bytes, 20 * 4000);
+    }
+}
