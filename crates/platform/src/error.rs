@@ -19,6 +19,20 @@ pub enum PlatformError {
         /// Bytes that a file may have.
         limit: u64,
     },
+    /// A socket could not be made or called.
+    #[error("the socket {}: {error}", path.display())]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        error: rustix::io::Errno,
+    },
+    /// A process and the host that it attaches to did not understand one another.
+    #[error("{what}")]
+    Attach {
+        /// What one of them said, or failed to say.
+        what: String,
+    },
     /// A thread of this process was to be confined.
     #[error(
         "a device in a thread of this process cannot be confined; let it be a process, or trust what it is given"

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
     io::Errno,
     process::{Resource, getrlimit},
 };
@@ -27,6 +27,14 @@ pub(crate) fn create(bytes: u64) -> Result<OwnedFd, PlatformError> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(&file, seals).map_err(os("sealing device memory"))?;
     Ok(file)
+}
+
+/// Whether a file that somebody else made is memory of `bytes` that nobody can resize: it can then be mapped and used without the
+/// danger that a part of it goes away.
+pub(crate) fn is_sealed(file: &OwnedFd, bytes: u64) -> bool {
+    let resized_by_nobody = SealFlags::SHRINK | SealFlags::GROW;
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(resized_by_nobody))
+        && fstat(file).is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(bytes))
 }
 
 /// A sealed file of these bytes, as a device is given them before its first launch.

@@ -41,6 +41,7 @@ compile_error!(
 mod address;
 mod alloc;
 mod api;
+pub mod attach;
 mod confine;
 mod connection;
 mod device;
@@ -67,7 +68,7 @@ pub use confine::{Confinement, SIGSYS, confine as confine_this_process, refused_
 pub use device::{DeviceLink, DeviceMemory, HostEvent, become_device_if_asked};
 pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;
-pub use map::MappedMemory;
+pub use map::{ForkGuard, MappedMemory};
 pub use signal::{
     AltStack, CrashTeller, CrashText, install_crash_handlers, make_file_limits_errors, set_crash_recorder,
     tell_crashes_in_this_process,

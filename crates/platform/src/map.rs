@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     io::Errno,
-    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
 };
 use tensortap_abi::{DeviceAddr, DeviceRange};
 use tensortap_sync::SharedU64;
@@ -62,6 +62,17 @@ impl Mapping {
         // Kernels get at device memory by address alone.
         start.expose_provenance();
         NonNull::new(start.cast()).map(|start| Mapping { start, len }).ok_or(Errno::NOMEM)
+    }
+
+    /// Keeps it out of processes that are forked from this one.
+    pub(crate) fn keep_from_children(&self) -> Result<(), PlatformError> {
+        // SAFETY: this advice changes no byte, and this process keeps the mapping.
+        unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxDontFork) }
+            .map_err(os("keeping a mapping from forked processes"))
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -153,6 +164,51 @@ impl Drop for Mapping {
         // program took are its own responsibility, and it has ended: a program that still runs keeps the mapping.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// Tells a process from those forked from it, without asking the system: a word that the system clears in a forked process.
+///
+/// ```
+/// let guard = tensortap_platform::ForkGuard::new()?;
+/// assert!(guard.is_own_process());
+/// # Ok::<(), tensortap_platform::PlatformError>(())
+/// ```
+#[derive(Debug)]
+pub struct ForkGuard(Mapping);
+
+impl ForkGuard {
+    /// A guard of this process.
+    ///
+    /// # Errors
+    /// When the system has no such memory.
+    pub fn new() -> Result<ForkGuard, PlatformError> {
+        let doing = "guarding against a fork";
+        let len = rustix::param::page_size();
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: an address is not asked for, so no existing mapping can be replaced.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::PRIVATE) }.map_err(os(doing))?;
+        let page = NonNull::new(start.cast())
+            .map(|start| Mapping { start, len })
+            .ok_or(Errno::NOMEM)
+            .map_err(os(doing))?;
+        // SAFETY: the advice concerns this new page alone.
+        unsafe { madvise(start, len, Advice::LinuxWipeOnFork) }.map_err(os(doing))?;
+        let guard = ForkGuard(page);
+        guard.word().set(1);
+        Ok(guard)
+    }
+
+    /// Whether this is the process that made the guard, and not one that was forked from it.
+    #[inline]
+    pub fn is_own_process(&self) -> bool {
+        self.word().get() != 0
+    }
+
+    #[inline]
+    fn word(&self) -> &SharedU64 {
+        self.0.word(0).expect("a page has a first word")
     }
 }
 

@@ -109,14 +109,18 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// Sends one message; files travel with it.
 pub(crate) fn send(socket: impl AsFd, message: &Message, files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let packet = message.encode();
+    send_packet(socket, &message.encode(), files)
+}
+
+/// Sends one packet; files travel with it. A peer that is gone is an error, never a signal.
+pub(crate) fn send_packet(socket: impl AsFd, packet: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HELLO_FILES))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
         return Err(Errno::INVAL);
     }
     loop {
-        match sendmsg(&socket, &[IoSlice::new(&packet)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(&socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
@@ -127,10 +131,20 @@ pub(crate) fn send(socket: impl AsFd, message: &Message, files: &[BorrowedFd<'_>
 /// Receives one packet, waiting for it.
 pub(crate) fn receive(socket: impl AsFd) -> Result<Received, Errno> {
     let mut packet = [0; MAX_PACKET_BYTES];
+    let (count, files) = receive_packet(socket, &mut packet)?;
+    Ok(match (count, Message::decode(&packet[..count.min(MAX_PACKET_BYTES)])) {
+        (0, _) => Received::Closed,
+        (_, Some(message)) => Received::Message(message, files),
+        (count, None) => Received::Garbage(count),
+    })
+}
+
+/// Receives one packet and the files that came with it, waiting if the socket does. No bytes: the other side is gone.
+pub(crate) fn receive_packet(socket: impl AsFd, packet: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HELLO_FILES))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let count = loop {
-        let mut parts = [IoSliceMut::new(&mut packet)];
+        let mut parts = [IoSliceMut::new(packet)];
         match recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => break received.bytes,
             // A peer that went away with something unread says so once; what it sent before is still there.
@@ -138,12 +152,7 @@ pub(crate) fn receive(socket: impl AsFd) -> Result<Received, Errno> {
             Err(error) => return Err(error),
         }
     };
-    let files = take_files(&mut control);
-    Ok(match (count, Message::decode(&packet[..count.min(MAX_PACKET_BYTES)])) {
-        (0, _) => Received::Closed,
-        (_, Some(message)) => Received::Message(message, files),
-        (count, None) => Received::Garbage(count),
-    })
+    Ok((count, take_files(&mut control)))
 }
 
 fn take_files(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {

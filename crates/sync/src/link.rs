@@ -179,12 +179,18 @@ impl<'m, O: LinkOrderings> DeviceEnd<'m, O> {
     /// Sleeps until the host has woken the device more often than `seen` says, or else until `deadline`. Take `seen`
     /// from [`wakes`](Self::wakes), then look at memory, then sleep: no wake is missed.
     pub fn sleep(&self, gate: &Gate, seen: u64, deadline: Option<Instant>) -> Passed {
+        self.asleep(|| gate.pass(deadline, || self.wakes() != seen))
+    }
+
+    /// Calls `wait` while the host knows of a sleeper, and so rings its bell with every wake. `wait` looks at
+    /// [`wakes`](Self::wakes) first, and listens to the bell only if no wake has come since it was last looked at.
+    pub fn asleep<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.words.device_sleepers.raw().fetch_add(1, Ordering::Relaxed);
         // Pairs with the fence in `wake_device`: either the host sees the sleeper, or the sleeper sees the wake.
         O::sleep_then_look();
-        let passed = gate.pass(deadline, || self.wakes() != seen);
+        let waited = wait();
         self.words.device_sleepers.raw().fetch_sub(1, Ordering::Relaxed);
-        passed
+        waited
     }
 }
 
