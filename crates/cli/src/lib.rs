@@ -20,6 +20,7 @@ mod dump_arg;
 mod error;
 mod fit;
 mod interrupt;
+mod kernel_args;
 mod output;
 mod parse;
 mod program;

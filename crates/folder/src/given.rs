@@ -37,9 +37,9 @@ pub struct GivenKernel {
 /// What crosses to a device.
 #[derive(Serialize, Deserialize)]
 struct GivenPlan {
-    scene: String,
-    /// Whether `scene` is a scene that there is without these kernels.
-    has_base: bool,
+    name: String,
+    /// The scene whose other kernels it has.
+    scene: Option<String>,
     /// The plan of that scene, when it is a folder.
     base: Option<String>,
     kernels: Vec<PlannedKernel>,
@@ -64,12 +64,13 @@ pub struct GivenScene {
 }
 
 impl GivenScene {
-    /// A scene with kernels of these libraries in place of its own of the same name.
+    /// A scene with kernels of these libraries in place of another's of the same name.
     ///
     /// # Errors
     /// A library that is none, lacks the symbol or cannot be used here. Nothing of it was run.
     pub fn instead(
         base: &'static dyn Scene,
+        name: &str,
         kernels: &[GivenKernel],
     ) -> Result<&'static GivenScene, FolderError> {
         let of_base = |name: &str| base.kernels().iter().find(|kernel| kernel.name == name);
@@ -78,8 +79,8 @@ impl GivenScene {
             .filter_map(|given| of_base(&given.name).map(|kernel| (kernel.func_id, given)))
             .collect();
         let plan = GivenPlan {
-            scene: base.name().into(),
-            has_base: true,
+            name: name.into(),
+            scene: Some(base.name().into()),
             base: base.plan().map(|plan| String::from_utf8_lossy(plan).into_owned()),
             kernels: planned(&kernels)?,
         };
@@ -92,7 +93,7 @@ impl GivenScene {
     /// As of [`GivenScene::instead`].
     pub fn alone(name: &str, kernels: &[GivenKernel]) -> Result<&'static GivenScene, FolderError> {
         let kernels: Vec<(u32, &GivenKernel)> = (0..).zip(kernels).collect();
-        let plan = GivenPlan { scene: name.into(), has_base: false, base: None, kernels: planned(&kernels)? };
+        let plan = GivenPlan { name: name.into(), scene: None, base: None, kernels: planned(&kernels)? };
         Ok(GivenScene::new(None, plan, &BTreeMap::new()))
     }
 
@@ -106,18 +107,14 @@ impl GivenScene {
         let json = plan.strip_prefix(MARK).unwrap_or_default();
         let plan: GivenPlan = serde_json::from_slice(json)
             .map_err(|error| format!("the plan of given kernels makes no sense: {error}"))?;
-        let base = match (&plan.base, plan.has_base) {
+        let base = match (&plan.base, &plan.scene) {
             (Some(folder), _) => Some(FolderScene::load(folder.as_bytes())? as &'static dyn Scene),
-            (None, true) => {
-                let none = || {
-                    format!(
-                        "this device executable has no scene `{}`; use executables of one build",
-                        plan.scene
-                    )
-                };
-                Some(known.find(&plan.scene).ok_or_else(none)?)
+            (None, Some(scene)) => {
+                let none =
+                    || format!("this device executable has no scene `{scene}`; use executables of one build");
+                Some(known.find(scene).ok_or_else(none)?)
             }
-            (None, false) => None,
+            (None, None) => None,
         };
         let mut entries = BTreeMap::new();
         for kernel in &plan.kernels {
@@ -158,7 +155,7 @@ impl GivenScene {
                 (func_id, (KernelLibrary { path, symbol, build_id }, abi))
             });
         let given = given.collect();
-        let name = base.map_or_else(|| plan.scene.leak() as &str, Scene::name);
+        let name = plan.name.leak();
         Box::leak(Box::new(GivenScene { name, base, kernels, given, plan: encoded }))
     }
 }

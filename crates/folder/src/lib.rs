@@ -35,7 +35,7 @@ pub use compile::cache_dir;
 pub use definition::{Definition, TensorDef};
 pub use error::{FolderError, Mistake};
 pub use given::{GivenKernel, GivenScene};
-pub use known::{is_known, remember};
+pub use known::{is_known, is_known_file, remember, remember_file};
 pub use library::{ABI_VERSION, build_id};
 pub use plan::{PlannedLibrary, ScenePlan};
 pub use scene::{DESCRIPTION_FILE, FolderScene, OpenOptions, is_folder};

@@ -34,7 +34,8 @@ fn gnu_build_id(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     Ok(id.unwrap_or_default().filter(|id| !id.is_empty()))
 }
 
-fn hash(path: &Path) -> std::io::Result<u128> {
+/// The hash of a file.
+pub(crate) fn hash(path: &Path) -> std::io::Result<u128> {
     let mut file = File::open(path)?;
     let mut hasher = Xxh3::new();
     let mut piece = vec![0; 1 << 20];

@@ -108,9 +108,19 @@ pub trait Capture: Sync {
         Vec::new()
     }
 
-    /// The libraries of its kernels, where it has no others.
+    /// The libraries that the user names for its kernels, where it has no others.
     fn given_code(&self) -> &[KernelCode] {
         &[]
+    }
+
+    /// The libraries that it brought itself.
+    fn brought_code(&self) -> &[KernelCode] {
+        &[]
+    }
+
+    /// Under which name the registry has the scene of its kernels.
+    fn scene_key(&self) -> &str {
+        &self.run().scene
     }
 
     /// Replaces `into` by the bytes of a blob.

@@ -1,23 +1,26 @@
 //! A captured task from a case. A case is untrusted input: lengths are held against the file before memory is taken,
-//! and nothing in it names another file.
+//! and nothing in it names a file that is not its own.
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use tensortap_abi::{DType, DumpStage, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK};
+use tensortap_abi::{
+    DType, DumpStage, KernelAbi, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK,
+};
 use tensortap_format::{
     Argument, ArgumentKind, ArgumentRecord, Assembler, PayloadState, Task, TaskFacts, TaskKey, TaskPart,
     Tasks,
 };
 use tensortap_interchange::{InterchangeError, NamedArrays};
+use tensortap_values::content_hash;
 
-use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedRun, Content};
 use crate::case_file::{
-    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseTensor,
-    EXPECTS_CAPTURED, EXPECTS_REFERENCE, TENSORS_FILE, parse_hex,
+    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseAssumed, CaseContent, CaseFile, CaseLibrary,
+    CaseScalar, CaseTensor, EXPECTS_CAPTURED, EXPECTS_REFERENCE, KERNELS_FOLDER, TENSORS_FILE, parse_hex,
 };
+use crate::{ArgReport, Grade, KernelCode, ReplayError};
 
 /// The most that a description may take.
 const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
@@ -34,6 +37,11 @@ pub struct CaseCapture {
     tolerance: Option<(f64, f64)>,
     redacted: bool,
     expects_reference: bool,
+    /// What was not known when it was captured.
+    assumed: Vec<ArgReport>,
+    /// Libraries that it brought.
+    brought: Vec<KernelCode>,
+    scene_key: String,
 }
 
 /// Whether a path looks like a case, without reading it.
@@ -65,10 +73,16 @@ impl CaseCapture {
             read_text(&folder.join(CASE_FILE))?
         };
         let case: CaseFile = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        CaseCapture::new(path, arrays, &case).map_err(bad)
+        let folder = Some(folder).filter(|_| !single);
+        CaseCapture::new(path, folder.as_deref(), arrays, &case).map_err(bad)
     }
 
-    fn new(path: &Path, arrays: NamedArrays, case: &CaseFile) -> Result<CaseCapture, String> {
+    fn new(
+        path: &Path,
+        folder: Option<&Path>,
+        arrays: NamedArrays,
+        case: &CaseFile,
+    ) -> Result<CaseCapture, String> {
         if case.kind != CASE_KIND {
             return Err(format!("its kind is `{}`, not `{CASE_KIND}`", case.kind));
         }
@@ -95,7 +109,7 @@ impl CaseCapture {
             device_base: case.device_base,
             kernels: case.subtasks.iter().map(|s| s.kernel.clone()).collect(),
             inject_fault: case.inject_fault.clone(),
-            is_foreign: false,
+            is_foreign: case.captured_by.is_some(),
             scene_folder: case.scene_folder.as_ref().map(Into::into),
             golden: None,
         };
@@ -111,8 +125,50 @@ impl CaseCapture {
             tolerance,
             redacted: case.redacted.is_some(),
             expects_reference,
+            assumed: case.assumed.iter().map(assumed).collect::<Result<_, _>>()?,
+            scene_key: scene_key(path, case),
+            brought: brought(folder, case)?,
         })
     }
+}
+
+/// Kernels of libraries make a scene that is this case's alone.
+fn scene_key(path: &Path, case: &CaseFile) -> String {
+    if case.captured_by.is_none() && case.libraries.is_empty() {
+        return case.scene.clone();
+    }
+    let path = content_hash(path.as_os_str().as_encoded_bytes());
+    format!("{} {path:032x}", case.scene)
+}
+
+/// The libraries of a case, all of them in its own folder.
+fn brought(folder: Option<&Path>, case: &CaseFile) -> Result<Vec<KernelCode>, String> {
+    let mut brought = Vec::new();
+    for library in &case.libraries {
+        let CaseLibrary { kernel, file, symbol, abi, build_id } = library;
+        let abi = KernelAbi::from_name(abi).ok_or_else(|| format!("there is no ABI `{abi}`"))?;
+        let folder = folder.ok_or("a case that is one file has no libraries")?;
+        let mut parts = Path::new(file).components();
+        let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+        if !is_plain {
+            return Err(format!("`{file}` is no plain name of a library"));
+        }
+        brought.push(KernelCode {
+            name: kernel.clone(),
+            path: folder.join(KERNELS_FOLDER).join(file),
+            symbol: symbol.clone(),
+            abi: Some(abi),
+            of_case: Some(build_id.clone()),
+        });
+    }
+    Ok(brought)
+}
+
+fn assumed(said: &CaseAssumed) -> Result<ArgReport, String> {
+    let CaseAssumed { arg_index, grade, reason } = said;
+    let known = Grade::ALL.into_iter().find(|known| known.name() == grade);
+    let grade = known.ok_or_else(|| format!("there is no grade `{grade}`"))?;
+    Ok(ArgReport { arg_index: *arg_index, role: None, grade, reason: Some(reason.clone()) })
 }
 
 impl Capture for CaseCapture {
@@ -139,6 +195,18 @@ impl Capture for CaseCapture {
 
     fn tolerance(&self, _: Task<'_>) -> Option<(f64, f64)> {
         self.tolerance
+    }
+
+    fn assumed(&self, _: Task<'_>) -> Vec<ArgReport> {
+        self.assumed.clone()
+    }
+
+    fn brought_code(&self) -> &[KernelCode] {
+        &self.brought
+    }
+
+    fn scene_key(&self) -> &str {
+        &self.scene_key
     }
 
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {

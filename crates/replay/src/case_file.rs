@@ -12,6 +12,8 @@ pub const CASE_VERSION: u32 = 1;
 pub const CASE_FILE: &str = "case.json";
 /// Content of a case that is a folder.
 pub const TENSORS_FILE: &str = "tensors.safetensors";
+/// Folder of libraries in a case that is a folder.
+pub const KERNELS_FOLDER: &str = "kernels";
 /// How to use a case, for people.
 pub const README_FILE: &str = "README.md";
 /// Key of the description in the metadata of a case that is one file.
@@ -47,6 +49,15 @@ pub struct CaseFile {
     /// The folder that the scene was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scene_folder: Option<String>,
+    /// The project that captured it, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captured_by: Option<String>,
+    /// Kernels that are not those of the scene.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<CaseLibrary>,
+    /// What the capture did not say of the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<CaseAssumed>,
     /// Where device memory was mapped.
     #[serde(with = "hex")]
     pub device_base: u64,
@@ -78,6 +89,30 @@ pub struct CaseSubtask {
     /// Its kernel.
     #[serde(flatten)]
     pub kernel: KernelInfo,
+}
+
+/// A kernel from a library.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CaseLibrary {
+    /// The kernel's name.
+    pub kernel: String,
+    /// Name of the library in [`KERNELS_FOLDER`].
+    pub file: String,
+    /// Its entry.
+    pub symbol: String,
+    /// How it takes its arguments.
+    pub abi: String,
+    /// Tells one build of the library from another.
+    pub build_id: String,
+}
+
+/// An argument, or a context, that something was assumed of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CaseAssumed {
+    pub arg_index: u16,
+    /// How true it is to the capture, in a word.
+    pub grade: String,
+    pub reason: String,
 }
 
 /// A tensor argument.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tensortap_abi::DType;
@@ -10,8 +11,8 @@ use tensortap_interchange::{ArrayHead, ArrayWriter, Content, InterchangeError};
 
 use crate::ReplayError;
 use crate::case_file::{
-    CASE_FILE, CASE_KEY, CaseContent, CaseFile, EXPECTS_REFERENCE, README_FILE, README_KEY, TENSORS_FILE,
-    hex64,
+    CASE_FILE, CASE_KEY, CaseContent, CaseFile, CaseLibrary, EXPECTS_REFERENCE, KERNELS_FOLDER, README_FILE,
+    README_KEY, TENSORS_FILE, hex64,
 };
 
 /// A tensor as the case's file stores it.
@@ -42,9 +43,12 @@ pub fn write(
     case: &str,
     readme: &str,
     payloads: &[(String, Payload)],
+    libraries: &[(PathBuf, PathBuf)],
 ) -> Result<u64, ReplayError> {
     let mut made = Made::default();
-    let written = made.case(out, case, readme, payloads);
+    let written = made
+        .libraries(libraries)
+        .and_then(|libraries| Ok(libraries + made.case(out, case, readme, payloads)?));
     if written.is_err() {
         made.undo();
     }
@@ -75,6 +79,19 @@ impl Made {
         let tensors = self.tensors(&out.join(TENSORS_FILE), payloads, &[])?;
         let texts = [(README_FILE, readme), (CASE_FILE, case)];
         texts.into_iter().try_fold(tensors, |sum, (name, text)| Ok(sum + self.text(&out.join(name), text)?))
+    }
+
+    fn libraries(&mut self, libraries: &[(PathBuf, PathBuf)]) -> Result<u64, ReplayError> {
+        let mut bytes = 0;
+        for (from, to) in libraries {
+            self.folder(to.parent().unwrap_or(Path::new("")))?;
+            self.files.push(to.clone());
+            bytes += std::fs::copy(from, to).map_err(|source| not_written(to, source))?;
+            // Whatever the library's own rights are, nobody else may put other code in its place.
+            let rights = std::fs::Permissions::from_mode(0o644);
+            std::fs::set_permissions(to, rights).map_err(|source| not_written(to, source))?;
+        }
+        Ok(bytes)
     }
 
     /// Makes a folder and those it lies in, as far as they are not there.
@@ -135,13 +152,24 @@ pub fn readme(case: &CaseFile, out: &Path, program: &str) -> String {
     let (task, scene, kernels) = (hex64(case.task_id), &case.scene, kernels.join(" + "));
     let from_reference = case.expected == EXPECTS_REFERENCE;
     let outputs = if from_reference { "the outputs it should produce" } else { "the outputs it produced" };
+    let captured = match &case.captured_by {
+        Some(by) => format!("by `{by}`"),
+        None => format!("on `{}` with runtime `{}`", case.platform, case.runtime),
+    };
     let mut text = format!(
         "# Task {task} of `{scene}`: {kernels}\n\n\
-         One task with the arguments it was given and {outputs}, captured on `{}` with runtime\n\
-         `{}`. It needs no other file.\n\n\
-         ```sh\n{program} replay {name}\n{program} replay {name} --platform a5sim\n{program} replay {name} --debugger --trust\n```\n\n",
-        case.platform, case.runtime
+         One task with the arguments it was given and {outputs}, captured {captured}.\n\
+         It needs no other file.\n\n\
+         ```sh\n{program} replay {name}\n{program} replay {name} --platform a5sim\n{program} replay {name} --debugger --trust\n```\n\n"
     );
+    for CaseLibrary { kernel, file, symbol, abi, build_id } in &case.libraries {
+        let library = format!("{KERNELS_FOLDER}/{file}");
+        let _ = writeln!(
+            text,
+            "Kernel `{kernel}` is `{symbol}` of `{library}` (ABI `{abi}`, {build_id}). Code that came along is not run unless you have\n\
+             named it: elsewhere add `--kernel {kernel}={name}/{library}:{symbol}` once.\n"
+        );
+    }
     if from_reference {
         text += "Expected outputs are what the f64 references of its kernels make of the inputs, rounded to the element\n\
                  type. They are compared by the kernel's rule on every platform, not bit by bit.\n\n";

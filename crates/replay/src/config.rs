@@ -13,14 +13,10 @@ pub type CodeOf = Arc<dyn Fn(&dyn Scene, &KernelDef) -> String + Send + Sync>;
 /// Opens the scene folder that a capture names; the error is in words for the user.
 pub type OpenFolder = Arc<dyn Fn(&Path) -> Result<(&'static dyn Scene, Loader), String> + Send + Sync>;
 
-/// Loads nothing and makes a scene with kernels of libraries in place of its own, or of these kernels alone; the error is in words for
-/// the user.
+/// Loads nothing and makes a scene of this name with kernels of libraries in place of another scene's, or of these kernels alone; the
+/// error is in words for the user.
 pub type GiveKernels = Arc<
-    dyn Fn(
-            Option<&'static dyn Scene>,
-            &[KernelCode],
-            KernelAbi,
-        ) -> Result<(&'static dyn Scene, Loader), String>
+    dyn Fn(Option<&'static dyn Scene>, &str, &[KernelCode]) -> Result<(&'static dyn Scene, Loader), String>
         + Send
         + Sync,
 >;
@@ -34,6 +30,10 @@ pub struct KernelCode {
     pub path: PathBuf,
     /// The kernel's entry in it.
     pub symbol: String,
+    /// How it takes its arguments; `None` for what a case says of its kernel, or as kernels of this project do.
+    pub abi: Option<KernelAbi>,
+    /// Set when it is not the user who names the library, but a case that brought it: its build, as the case says.
+    pub of_case: Option<String>,
 }
 
 /// Devices that may fail before the rest of a replay is given up, unless told otherwise.
@@ -106,8 +106,6 @@ pub struct ReplayConfig {
     pub open_folder: Option<OpenFolder>,
     /// Kernels to take from libraries.
     pub kernels: Vec<KernelCode>,
-    /// How those take their arguments.
-    pub abi: KernelAbi,
     /// Blocks of every task, for dumps of another project.
     pub block_num: Option<u32>,
     /// Makes scenes of libraries; `None` when nobody can.
@@ -145,7 +143,6 @@ impl ReplayConfig {
             scene_folder: None,
             open_folder: None,
             kernels: Vec::new(),
-            abi: KernelAbi::default(),
             block_num: None,
             give_kernels: None,
             registry,

@@ -9,20 +9,21 @@ use tensortap_format::{Argument, Task, TaskChoice, role_name};
 use tensortap_scene::Registry;
 use tensortap_values::{Element, content_hash};
 
-use crate::OpenFolder;
-use crate::ReplayError;
 use crate::capture::{Blob, Capture, CapturedScalar, Content};
 use crate::case_file::{
-    CASE_KIND, CASE_VERSION, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask, CaseTensor,
-    CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, Redacted, hex64,
+    CASE_KIND, CASE_VERSION, CaseAssumed, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
+    CaseTensor, CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, Redacted, hex64,
 };
 use crate::case_writer::{Payload, is_file, readme, write};
 use crate::expect::{Expect, outside, references};
 use crate::foreign::ForeignWishes;
+use crate::given::{check_block_num, give_kernels};
 use crate::item::{find_scene, with_folders};
+use crate::libraries::Libraries;
 use crate::noise::{noise, summary};
 use crate::open::open;
 use crate::replay::{declared_tolerance, in_steps, is_chosen, names_kernel, one_step, unknown_task};
+use crate::{ArgReport, GiveKernels, KernelCode, OpenFolder, ReplayError};
 
 /// All that `tensortap extract` can be told.
 #[derive(Clone)]
@@ -45,6 +46,12 @@ pub struct ExtractConfig {
     pub scene_folder: Option<PathBuf>,
     /// Opens the folders that captures name; `None` when nobody can.
     pub open_folder: Option<OpenFolder>,
+    /// Kernels to take from libraries, which the case then brings along.
+    pub kernels: Vec<KernelCode>,
+    /// Blocks of the task, for dumps of another project.
+    pub block_num: Option<u32>,
+    /// Makes scenes of libraries; `None` when nobody can.
+    pub give_kernels: Option<GiveKernels>,
     /// Scenes whose kernels are known.
     pub registry: Registry,
     /// The program with these scenes, as the case's README calls it.
@@ -72,11 +79,14 @@ pub struct ExtractReport {
     pub expect: Expect,
     /// How a captured output is outside the rule of its reference, when it is what the case expects.
     pub outside: Option<String>,
+    /// The libraries that the case brings along, as they lie in it.
+    pub libraries: Vec<PathBuf>,
 }
 
 /// Writes a case.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
-    let opened = open(&config.source, ForeignWishes { kernels: &[], block_num: None })?;
+    let wishes = ForeignWishes { kernels: &config.kernels, block_num: config.block_num };
+    let opened = open(&config.source, wishes)?;
     let [capture] = opened.captures.as_slice() else {
         let reason = "name one dump or one case, not a folder of cases".to_string();
         return Err(ReplayError::BadCase { path: config.source.clone(), reason });
@@ -84,7 +94,11 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let capture = &**capture;
     let task = find_task(capture, config.task.as_ref(), &config.steps)?;
     refuse_taken(&config.out)?;
-    let registry = with_folders(config.registry.clone(), [capture], config.open_folder.as_ref())?;
+    let mut registry = with_folders(config.registry.clone(), [capture], config.open_folder.as_ref())?;
+    check_block_num(config.block_num, &opened.captures)?;
+    let give = config.give_kernels.as_ref();
+    let given = give_kernels(&mut registry, give, &config.kernels, &opened.captures)?;
+    let libraries = Libraries::of(&given, task, &config.out)?;
     let scene = find_scene(capture, &registry)?;
     let tolerance = scene_tolerance(capture, task, scene);
     let (references, outside) = match (config.expect, config.redact) {
@@ -119,6 +133,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         ..Cut::new(capture, task)
     };
     let mut case = cut.describe(tolerance)?;
+    case.libraries.clone_from(&libraries.described);
     if expect == Expect::Reference {
         case.expected = EXPECTS_REFERENCE.into();
     }
@@ -127,7 +142,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     }
     let text = serde_json::to_string_pretty(&case).expect("a description has only string keys") + "\n";
     let readme = readme(&case, &config.out, &config.program);
-    let bytes = write(&config.out, &text, &readme, &cut.payloads)?;
+    let bytes = write(&config.out, &text, &readme, &cut.payloads, &libraries.copies)?;
     Ok(ExtractReport {
         out: config.out.clone(),
         task_id: task.task_id,
@@ -138,6 +153,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         redacted: config.redact.is_some(),
         expect,
         outside,
+        libraries: libraries.copies.into_iter().map(|(_, to)| to).collect(),
     })
 }
 
@@ -264,6 +280,13 @@ impl<'s> Cut<'s> {
                 kernel.ok_or_else(|| refuse(format!("the dump does not say which kernel {func_id} is")))?;
             subtasks.push(CaseSubtask { subtask_id, kernel });
         }
+        let assumed = self.capture.assumed(task);
+        if let Some(ArgReport { arg_index, reason, .. }) = assumed.first().filter(|_| !self.allow_inexact) {
+            let why = reason.as_deref().unwrap_or("it is not known");
+            return Err(refuse(format!(
+                "argument {arg_index}: {why}; --allow-inexact extracts it all the same"
+            )));
+        }
         let mut tensors = Vec::new();
         for (index, tensor) in self.capture.tensors(task).enumerate() {
             let tensor = tensor.map_err(|why| refuse(format!("argument {index}: {why}")))?;
@@ -281,6 +304,9 @@ impl<'s> Cut<'s> {
             params: run.params.clone(),
             inject_fault: run.inject_fault.clone(),
             scene_folder: run.scene_folder.as_ref().map(|folder| folder.display().to_string()),
+            captured_by: run.is_foreign.then(|| run.scene.clone()),
+            libraries: Vec::new(),
+            assumed: assumed.iter().map(assumption).collect(),
             device_base: run.device_base,
             task_id: task.task_id,
             block_num: task.block_num,
@@ -415,6 +441,15 @@ impl<'s> Cut<'s> {
         self.names.insert(key, name.clone());
         self.payloads.push((name.clone(), Payload::new(tensor, bytes, cut)));
         name
+    }
+}
+
+fn assumption(assumed: &ArgReport) -> CaseAssumed {
+    let ArgReport { arg_index, grade, reason, .. } = assumed;
+    CaseAssumed {
+        arg_index: *arg_index,
+        grade: grade.name().into(),
+        reason: reason.clone().unwrap_or_default(),
     }
 }
 

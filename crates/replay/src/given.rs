@@ -1,100 +1,168 @@
-//! Kernels from libraries that the user names, in place of those of the scenes.
+//! Kernels from libraries, in place of those of the scenes: libraries that the user names, and those that a case brought.
 
-use tensortap_scene::Scene;
+use tensortap_format::func_ids;
+use tensortap_scene::{Registry, Scene};
 
 use crate::capture::Capture;
-use crate::foreign::FOREIGN_SCENE;
-use crate::item::find_scene;
 use crate::replay::unknown_kernel;
-use crate::{GivenReport, KernelCode, ReplayConfig, ReplayError};
+use crate::{GiveKernels, GivenReport, KernelCode, ReplayConfig, ReplayError};
 
-/// Puts the kernels that the user names into the registry of a replay, and says which they are. A name that no capture
-/// knows is an error, and so is a library that cannot be used; nothing was run then.
+/// Options that make no sense with these captures.
+pub fn check_options(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
+    let refuse = |option, reason| Err(ReplayError::Option { option, reason });
+    check_block_num(config.block_num, captures)?;
+    let is_faulty =
+        |code: &&KernelCode| config.inject_fault.as_ref().is_some_and(|(kernel, _)| *kernel == code.name);
+    match config.kernels.iter().find(is_faulty) {
+        Some(code) => refuse(
+            "--inject-fault",
+            format!("kernel `{}` is given with --kernel, and is run as it is", code.name),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Only a dump that does not say it takes a number of blocks.
+pub fn check_block_num(block_num: Option<u32>, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
+    // Such a dump is told by its kernels: it has none of its own.
+    let says_it = |capture: &&Box<dyn Capture>| capture.given_code().is_empty();
+    match captures.iter().find(says_it).filter(|_| block_num.is_some()) {
+        Some(_) => {
+            let reason = "it is for dumps that do not say how many blocks tasks have; this one says it";
+            Err(ReplayError::Option { option: "--block-num", reason: reason.into() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Puts kernels of libraries into the registry, and says which they are. A name that no capture knows is an error, and so is a library
+/// that cannot be used; nothing was run then.
 pub fn give_kernels(
-    config: &mut ReplayConfig,
+    registry: &mut Registry,
+    give: Option<&GiveKernels>,
+    kernels: &[KernelCode],
     captures: &[Box<dyn Capture>],
 ) -> Result<Vec<GivenReport>, ReplayError> {
-    let is_own = captures.iter().any(|capture| !capture.run().is_foreign);
-    if config.block_num.is_some() && is_own {
-        let reason =
-            "it is for dumps that do not say how many blocks tasks have; this one says it".to_string();
-        return Err(ReplayError::Option { option: "--block-num", reason });
-    }
-    if config.kernels.is_empty() {
-        return Ok(Vec::new());
-    }
-    check_names(config, captures)?;
-    let Some(give) = config.give_kernels.clone() else {
-        let reason = "this program cannot load libraries".to_string();
-        return Err(ReplayError::Option { option: "--kernel", reason });
-    };
-    let mut seen: Vec<String> = Vec::new();
+    check_names(kernels, captures, registry)?;
+    let without = registry.clone();
+    let mut seen: Vec<&str> = Vec::new();
     let mut reports = Vec::new();
     for capture in captures {
-        let code = capture.given_code();
-        let code = if code.is_empty() { config.kernels.as_slice() } else { code };
-        let base = match capture.run().is_foreign {
-            true => None,
-            false => Some(find_scene(&**capture, &config.registry)?),
-        };
-        let name = base.map_or(FOREIGN_SCENE, Scene::name);
-        if seen.iter().any(|other| other == name) {
+        let (code, key) = (code_for(&**capture, kernels), capture.scene_key());
+        if (code.is_empty() && !capture.run().is_foreign) || seen.contains(&key) {
             continue;
         }
-        seen.push(name.into());
-        let (scene, loader) =
-            give(base, code, config.abi).map_err(|reason| ReplayError::Library { reason })?;
-        reports.extend(report(scene, code, config));
-        config.registry = config.registry.clone().with_instead(scene).with_loader(loader);
+        let Some(give) = give else {
+            let reason = "this program cannot load libraries".to_string();
+            return Err(ReplayError::Option { option: "--kernel", reason });
+        };
+        seen.push(key);
+        let base = match capture.run().is_foreign {
+            true => None,
+            false => Some(base_scene(&**capture, &without)?),
+        };
+        let (scene, loader) = give(base, key, &code).map_err(|reason| ReplayError::Library { reason })?;
+        reports.extend(code.iter().filter_map(|code| report(scene, code)));
+        *registry = registry.clone().with_instead(scene).with_loader(loader);
     }
     Ok(reports)
 }
 
-fn report(scene: &dyn Scene, code: &[KernelCode], config: &ReplayConfig) -> Vec<GivenReport> {
-    let given = |code: &KernelCode| {
-        let kernel = scene.kernels().iter().find(|kernel| kernel.name == code.name)?;
-        let library = scene.library(kernel.func_id)?;
-        Some(GivenReport {
-            name: code.name.clone(),
-            library: library.path.clone(),
-            symbol: library.symbol.clone(),
-            build_id: library.build_id.clone(),
-            abi: config.abi,
-        })
+/// The scene that a capture is of, as it is without libraries.
+fn base_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
+    let scene = capture.run().scene.clone();
+    let none = || ReplayError::NoScene { from: capture.name(), scene: scene.clone() };
+    registry.find(&scene).ok_or_else(none)
+}
+
+/// Libraries for the kernels of a capture: those that the user names, then those that it brought.
+pub fn code_for(capture: &dyn Capture, kernels: &[KernelCode]) -> Vec<KernelCode> {
+    let brought = capture.brought_code();
+    let mut code = user_code(capture, kernels);
+    for one in &mut code {
+        let as_before = brought.iter().find(|earlier| earlier.name == one.name);
+        one.abi = one.abi.or_else(|| as_before.and_then(|earlier| earlier.abi));
+    }
+    let is_left = |one: &&KernelCode| code.iter().all(|given| given.name != one.name);
+    let left: Vec<KernelCode> = brought.iter().filter(is_left).cloned().collect();
+    code.into_iter().chain(left).collect()
+}
+
+/// Those that the user names, each by the name that the capture has for its kernel.
+pub fn user_code(capture: &dyn Capture, kernels: &[KernelCode]) -> Vec<KernelCode> {
+    if !capture.given_code().is_empty() {
+        return capture.given_code().to_vec();
+    }
+    if !capture.run().is_foreign {
+        return kernels.to_vec();
+    }
+    let of = |info: &tensortap_format::KernelInfo| {
+        let is_meant =
+            |code: &&KernelCode| func_ids(&capture.run().kernels, &code.name).contains(&info.func_id);
+        let code = kernels.iter().find(is_meant)?;
+        Some(KernelCode { name: info.name.clone(), ..code.clone() })
     };
-    code.iter().filter_map(given).collect()
+    capture.run().kernels.iter().filter_map(of).collect()
 }
 
-/// Every name must be that of a kernel of a scene, and none twice. Of a dump of another project they were looked at when it
+fn report(scene: &dyn Scene, code: &KernelCode) -> Option<GivenReport> {
+    let kernel = scene.kernels().iter().find(|kernel| kernel.name == code.name)?;
+    let library = scene.library(kernel.func_id)?;
+    Some(GivenReport {
+        name: code.name.clone(),
+        library: library.path.clone(),
+        symbol: library.symbol.clone(),
+        build_id: library.build_id.clone(),
+        abi: code.abi.unwrap_or_default(),
+        of_case: code.of_case.clone(),
+    })
+}
+
+/// Every name must be that of a kernel of a capture, and none twice. Of a dump of another project they were looked at when it
 /// was opened.
-fn check_names(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
-    let refuse = |option, reason| Err(ReplayError::Option { option, reason });
-    for (place, code) in config.kernels.iter().enumerate() {
-        if config.kernels[..place].iter().any(|earlier| earlier.name == code.name) {
-            return refuse("--kernel", format!("`{}` is given twice", code.name));
-        }
-        if config.inject_fault.as_ref().is_some_and(|(kernel, _)| *kernel == code.name) {
-            let reason = format!("kernel `{}` is given with --kernel, and is run as it is", code.name);
-            return refuse("--inject-fault", reason);
+fn check_names(
+    kernels: &[KernelCode],
+    captures: &[Box<dyn Capture>],
+    registry: &Registry,
+) -> Result<(), ReplayError> {
+    for (place, code) in kernels.iter().enumerate() {
+        if kernels[..place].iter().any(|earlier| earlier.name == code.name) {
+            let reason = format!("`{}` is given twice", code.name);
+            return Err(ReplayError::Option { option: "--kernel", reason });
         }
     }
-    let own: Vec<&dyn Capture> =
-        captures.iter().map(|capture| &**capture).filter(|capture| !capture.run().is_foreign).collect();
-    let mut scenes = Vec::new();
-    for capture in &own {
-        scenes.push(find_scene(*capture, &config.registry)?);
+    let mut known: Vec<String> = Vec::new();
+    for capture in captures.iter().filter(|_| !kernels.is_empty()) {
+        if !capture.given_code().is_empty() {
+            return Ok(());
+        }
+        known.extend(match capture.run().is_foreign {
+            true => user_named(&**capture, kernels),
+            false => base_scene(&**capture, registry)?.kernels().iter().map(|k| k.name.to_owned()).collect(),
+        });
     }
-    let is_known =
-        |name: &str| scenes.iter().any(|scene| scene.kernels().iter().any(|kernel| kernel.name == name));
-    match config.kernels.iter().find(|code| !is_known(&code.name)) {
-        Some(code) if !own.is_empty() => Err(unknown_kernel(&code.name, own.into_iter())),
-        _ => Ok(()),
+    match kernels.iter().find(|code| !known.contains(&code.name)) {
+        Some(code) => Err(unknown_kernel(&code.name, captures.iter().map(|capture| &**capture))),
+        None => Ok(()),
     }
 }
 
-/// In words: which kernels are not those that were captured.
-pub fn note(given: &[GivenReport]) -> impl Iterator<Item = String> + '_ {
-    given.iter().map(|GivenReport { name, library, symbol, build_id, .. }| {
-        format!("kernel `{name}` is another build: `{symbol}` of {}, {build_id}", library.display())
+/// Those of the names that mean a kernel of a capture.
+fn user_named(capture: &dyn Capture, kernels: &[KernelCode]) -> Vec<String> {
+    let names = kernels.iter().map(|code| code.name.clone());
+    names.filter(|name| !func_ids(&capture.run().kernels, name).is_empty()).collect()
+}
+
+/// In words: which kernels are not those that were captured, or not those that a case was made with.
+pub fn notes(given: &[GivenReport]) -> impl Iterator<Item = String> + '_ {
+    given.iter().filter_map(|GivenReport { name, library, symbol, build_id, of_case, .. }| {
+        let library = library.display();
+        match of_case {
+            None => Some(format!("kernel `{name}` is another build: `{symbol}` of {library}, {build_id}")),
+            Some(said) if said != build_id => Some(format!(
+                "{library} is not the build of kernel `{name}` that the case names: {build_id}, not {said}"
+            )),
+            Some(_) => None,
+        }
     })
 }

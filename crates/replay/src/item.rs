@@ -277,7 +277,7 @@ pub fn with_folders<'c>(
 pub fn find_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
     let scene = &capture.run().scene;
     let none = || ReplayError::NoScene { from: capture.name(), scene: scene.clone() };
-    registry.find(scene).ok_or_else(none)
+    registry.find(capture.scene_key()).ok_or_else(none)
 }
 
 fn set_args(

@@ -9,7 +9,7 @@
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
 //! | `judge`, `check`, `expect` | outputs against captured ones, or against the references of the kernels |
-//! | `extract`, `case_file`, `case_writer`, `noise` | cases |
+//! | `extract`, `case_file`, `case_writer`, `libraries`, `noise` | cases |
 //!
 //! A task runs on the platform's device, with the scheduler and the cores of any other run; nothing is special about the
 //! call of its kernels. Memory that nothing was captured of holds a pattern, so whoever reads it is seen. Dumps and
@@ -38,6 +38,7 @@ mod image;
 mod item;
 mod judge;
 mod launch;
+mod libraries;
 mod noise;
 mod open;
 mod replay;

@@ -13,7 +13,7 @@ use crate::batch::{BATCH_TASKS, Work, pack};
 use crate::capture::Capture;
 use crate::engine;
 use crate::foreign::ForeignWishes;
-use crate::given::{give_kernels, note};
+use crate::given::{check_options, give_kernels, notes, user_code};
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene, with_folders};
 use crate::open::{Opened, open};
 use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
@@ -51,7 +51,8 @@ pub fn replay(
     config.registry =
         with_folders(config.registry, captures.iter().map(|c| &**c), config.open_folder.as_ref())?;
     check_trust(&config)?;
-    let given = give_kernels(&mut config, &captures)?;
+    check_options(&config, &captures)?;
+    let given = give_kernels(&mut config.registry, config.give_kernels.as_ref(), &config.kernels, &captures)?;
     check_fault(&config, &captures)?;
     check_named(&config, &captures)?;
     let mut replay = Preparation::new(&config, several);
@@ -59,10 +60,10 @@ pub fn replay(
         replay.add(&**capture)?;
     }
     replay.add_broken(broken);
-    let Preparation { mut reports, works, mut notes, .. } = replay;
-    if captures.iter().any(|capture| !capture.run().is_foreign) {
-        notes.extend(note(&given));
-    }
+    let Preparation { mut reports, works, notes: mut remarks, .. } = replay;
+    // Of another project no build was captured, so none is another one.
+    let is_own = captures.iter().any(|capture| !capture.run().is_foreign);
+    remarks.extend(distinct(notes(&given)).into_iter().filter(|_| is_own));
     let total = reports.len() as u64;
     // Each run that is measured has the device to itself.
     let limit = if config.bench { 1 } else { BATCH_TASKS };
@@ -74,7 +75,7 @@ pub fn replay(
         reports[place] = Some(report);
     }
     let run = captures.first().filter(|_| !several).map(|capture| capture.run());
-    notes.extend(unconfined(&config, engine.confinement));
+    remarks.extend(unconfined(&config, engine.confinement));
     Ok(ReplayReport {
         inject_fault: run.and_then(|run| run.inject_fault.clone()),
         golden: run.and_then(|run| run.golden),
@@ -85,7 +86,7 @@ pub fn replay(
         replayed_on,
         interrupted: engine.interrupted,
         tasks: reports.into_iter().flatten().collect(),
-        notes,
+        notes: remarks,
         given,
         confinement: engine.confinement,
         allow_inexact: config.allow_inexact,
@@ -204,7 +205,8 @@ impl<'c, 's> Preparation<'c, 's> {
         let mut changed: Vec<(&str, &str, String)> = Vec::new();
         for info in used.into_iter().filter_map(|id| run.kernel(id)).filter(|info| !info.code.is_empty()) {
             // A note of its own says so of what the user gives.
-            if self.config.kernels.iter().any(|given| given.name == info.name) {
+            let given = self.config.kernels.iter().chain(capture.brought_code());
+            if given.into_iter().any(|given| given.name == info.name) {
                 continue;
             }
             let Some(kernel) = scene.kernels().iter().find(|k| k.name == info.name) else { continue };
@@ -350,8 +352,7 @@ fn select<'s>(
     match &config.select {
         Selection::All => Ok((tasks.into_iter().filter(of_func).collect(), None)),
         Selection::Given => {
-            let code = capture.given_code();
-            let code = if code.is_empty() { config.kernels.as_slice() } else { code };
+            let code = user_code(capture, &config.kernels);
             let runs_given = |task: &Task<'_>| {
                 task.kernel_names().iter().any(|name| code.iter().any(|code| code.name == *name))
             };

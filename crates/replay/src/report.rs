@@ -265,7 +265,7 @@ impl TaskReport {
     }
 }
 
-/// A kernel that was taken from a library the user named.
+/// A kernel that was taken from a library, which the user named or a case brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenReport {
     /// The kernel.
@@ -278,6 +278,8 @@ pub struct GivenReport {
     pub build_id: String,
     /// How it takes its arguments.
     pub abi: KernelAbi,
+    /// Set when a case brought it: the build that the case names.
+    pub of_case: Option<String>,
 }
 
 /// What came of a replay.

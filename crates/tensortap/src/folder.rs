@@ -4,10 +4,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tensortap_abi::KernelAbi;
 use tensortap_folder::{DESCRIPTION_FILE, FolderScene, GivenKernel, GivenScene, OpenOptions};
 use tensortap_format::Dump;
-use tensortap_replay::{FOREIGN_SCENE, GiveKernels, KernelCode, OpenFolder};
+use tensortap_replay::{GiveKernels, KernelCode, OpenFolder};
 use tensortap_runtime::RUNTIMES;
 use tensortap_scene::{Registry, Scene};
 
@@ -92,19 +91,49 @@ pub(crate) fn opener(folder: Option<PathBuf>, executable: Option<PathBuf>) -> Op
 
 /// How a replay takes kernels from libraries; dumps of another project have no scene beside them.
 pub(crate) fn giver() -> GiveKernels {
-    Arc::new(|base: Option<&'static dyn Scene>, code: &[KernelCode], abi: KernelAbi| {
+    Arc::new(|base: Option<&'static dyn Scene>, name: &str, code: &[KernelCode]| {
+        code.iter().filter(|code| code.of_case.is_some()).try_for_each(check_brought)?;
         let given = |code: &KernelCode| {
-            let KernelCode { name, path, symbol } = code.clone();
-            GivenKernel { name, path, symbol, abi }
+            let KernelCode { name, path, symbol, abi, .. } = code.clone();
+            GivenKernel { name, path, symbol, abi: abi.unwrap_or_default() }
         };
         let given: Vec<GivenKernel> = code.iter().map(given).collect();
         let scene = match base {
-            Some(base) => GivenScene::instead(base, &given),
-            None => GivenScene::alone(FOREIGN_SCENE, &given),
+            Some(base) => GivenScene::instead(base, name, &given),
+            None => GivenScene::alone(name, &given),
         };
         let scene = scene.map_err(|error| error.to_string())?;
+        code.iter().filter(|code| code.of_case.is_none()).for_each(|code| remember_library(&code.path));
         Ok((scene as &'static dyn Scene, tensortap_folder::load_plan))
     })
+}
+
+/// Notes that the user has named a library, as it is now.
+pub(crate) fn remember_library(path: &Path) {
+    tensortap_folder::remember_file(path);
+}
+
+/// A case may come from anywhere, and so may the library in it: only one that is the user's own, and that the user has named as it is
+/// now, is taken without being named again.
+fn check_brought(code: &KernelCode) -> Result<(), String> {
+    let KernelCode { name, path, symbol, .. } = code;
+    let file = std::fs::symlink_metadata(path).map_err(|error| {
+        format!("{}, which the case says it brought, cannot be opened ({error})", path.display())
+    })?;
+    let why = match file.is_file() && is_mine_alone(&file) {
+        false => "is not a file that is yours alone",
+        true if tensortap_folder::is_known_file(path) => return Ok(()),
+        true => "is code that came with the case and that you have not named",
+    };
+    let path = path.display();
+    Err(format!(
+        "{path} {why}, and a case may come from anywhere; --kernel {name}={path}:{symbol} says that you mean it"
+    ))
+}
+
+fn is_mine_alone(file: &std::fs::Metadata) -> bool {
+    let others_write = 0o022;
+    file.uid() == rustix::process::geteuid().as_raw() && file.mode() & others_write == 0
 }
 
 /// A dump says which folder to take code from, and a dump may come from anywhere, with a folder beside it: only a folder of the
@@ -117,12 +146,10 @@ fn check_named(folder: &Path) -> Result<(), String> {
             description.display()
         )
     })?;
-    let mine = rustix::process::geteuid().as_raw();
-    let others_write = 0o022;
-    let why = match file.uid() != mine || file.mode() & others_write != 0 {
-        true => "is not yours alone",
-        false if tensortap_folder::is_known(folder) => return Ok(()),
-        false => "was never named by you",
+    let why = match is_mine_alone(&file) {
+        false => "is not yours alone",
+        true if tensortap_folder::is_known(folder) => return Ok(()),
+        true => "was never named by you",
     };
     Err(format!(
         "{} {why}, and a dump may come from anywhere; --scene {} says that you mean it",

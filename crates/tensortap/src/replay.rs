@@ -9,7 +9,7 @@ use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgres
 use crate::Error;
 use crate::build_id::of_executable;
 use crate::dump_session::kernel_info;
-use crate::folder::{giver, open_folder, opener};
+use crate::folder::{giver, open_folder, opener, remember_library};
 
 /// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
 /// what they wrote.
@@ -82,7 +82,12 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, Error> {
     if config.open_folder.is_none() {
         config.open_folder = Some(opener(config.scene_folder.clone(), None));
     }
+    if config.give_kernels.is_none() {
+        config.give_kernels = Some(giver());
+    }
     let report = tensortap_replay::extract(&config)?;
+    // The user has named the libraries that these are copies of.
+    report.libraries.iter().for_each(|library| remember_library(library));
     keep_code(&config, &report)?;
     Ok(report)
 }

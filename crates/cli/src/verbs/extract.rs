@@ -11,6 +11,7 @@ use tensortap_query::document::{ExtractDocument, expect_name};
 
 use crate::dump_arg::{RankArg, StepArg, one_of, quoted};
 use crate::error::Exit;
+use crate::kernel_args::KernelArgs;
 use crate::output::Output;
 use crate::parse::whole;
 use crate::program::program;
@@ -25,6 +26,7 @@ use tensortap_query::words::kernels_text;
     tensortap extract my_dump --task 0x100000002 --out mul.safetensors\n  \
     tensortap extract --task 3 --out cases/right --expect reference   what it should have written\n  \
     tensortap extract --task 3 --out shared --redact\n  \
+    tensortap extract d --task 1:2 --abi simpler --kernel QK=qk.so --out cases/qk\n  \
     tensortap replay cases\n\n\
     Exit status: 0 written; 2 bad usage, no such task, or something of it is missing; 3 it could not be written")]
 pub struct ExtractArgs {
@@ -65,6 +67,9 @@ pub struct ExtractArgs {
     /// Folder of the scene, instead of the one that the dump names
     #[arg(long, value_name = "DIR")]
     scene: Option<PathBuf>,
+
+    #[command(flatten)]
+    kernels: KernelArgs,
 }
 
 fn expectations() -> impl TypedValueParser<Value = Expect> {
@@ -84,6 +89,9 @@ pub fn run(args: &ExtractArgs, registry: &Registry, output: Output) -> anyhow::R
         allow_inexact: args.allow_inexact,
         scene_folder: args.scene.clone(),
         open_folder: None,
+        kernels: args.kernels.code(),
+        block_num: args.kernels.block_num,
+        give_kernels: None,
         registry: registry.clone(),
         program: program().into(),
     })?;

@@ -9,11 +9,9 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tensortap::abi::KernelAbi;
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
-use tensortap::{DEFAULT_DEVICE_FAILURES, KernelCode, ReplayConfig, ReplayReport, Selection, TaskChoice};
+use tensortap::{DEFAULT_DEVICE_FAILURES, ReplayConfig, ReplayReport, Selection, TaskChoice};
 use tensortap_query::document::{ReplayDocument, replay_verdict};
 use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
 use tensortap_query::number::counted;
@@ -23,6 +21,7 @@ use crate::device_args::{DEVICE, DeviceArgs, FAILING, FailingArgs};
 use crate::dump_arg::{RankArg, StepArg, one_of};
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
+use crate::kernel_args::KernelArgs;
 use crate::output::Output;
 use crate::parse::{pair, whole};
 use crate::program::program;
@@ -144,26 +143,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_DEVICE_FAILURES, value_parser = whole(0_u64..), help_heading = FAILING)]
     pub max_device_failures: u64,
 
-    /// Take a kernel from a shared library [symbol: kernel_entry]; without --task or --all, replay its tasks. Of a dump of
-    /// `simpler`, NAME is a kernel's name or func_id, or a task where the dump knows no kernels; may be given several times
-    #[arg(long, value_name = "NAME=LIB[:SYMBOL]", value_parser = parse_kernel, help_heading = CHANGING)]
-    pub kernel: Vec<KernelCode>,
-
-    /// How the kernels of --kernel take their arguments; raw: tensor slots hold data addresses
-    #[arg(
-        long,
-        value_name = "ABI",
-        default_value = KernelAbi::Tensortap.name(),
-        value_parser = PossibleValuesParser::new(KernelAbi::ALL.map(KernelAbi::name))
-            .try_map(|word| KernelAbi::from_name(&word).ok_or("no such ABI")),
-        requires = "kernel",
-        help_heading = CHANGING
-    )]
-    pub abi: KernelAbi,
-
-    /// Blocks of every task, for a dump of `simpler` that does not say it
-    #[arg(long, value_name = "N", value_parser = whole(1..=1_048_576_u32), requires = "kernel", help_heading = CHANGING)]
-    pub block_num: Option<u32>,
+    #[command(flatten)]
+    pub kernels: KernelArgs,
 
     /// Replace an argument by its position: a scalar, or every element of a tensor; may be given several times
     #[arg(long, value_name = "SLOT=VALUE", value_parser = parse_set_arg, help_heading = CHANGING)]
@@ -210,9 +191,8 @@ impl ReplayArgs {
         config.select = select;
         config.steps.clone_from(&self.step.step);
         config.funcs = all(&self.func);
-        config.kernels.clone_from(&self.kernel);
-        config.abi = self.abi;
-        config.block_num = self.block_num;
+        config.kernels = self.kernels.code();
+        config.block_num = self.kernels.block_num;
         config.platform.clone_from(&self.platform);
         config.device_mode = self.device.device_mode;
         config.trust = self.trust;
@@ -235,7 +215,7 @@ impl ReplayArgs {
     /// Whether nothing says which tasks are meant but the kernels that are given.
     fn selects_by_kernel(&self) -> bool {
         let selects = self.all || self.dispatch.is_some() || !self.task.is_empty() || !self.func.is_empty();
-        !self.kernel.is_empty() && !selects
+        !self.kernels.kernel.is_empty() && !selects
     }
 
     /// A case is replayed without saying so; of a dump it must be said what.
@@ -261,24 +241,6 @@ impl ReplayArgs {
         })
     }
 }
-
-fn parse_kernel(text: &str) -> Result<KernelCode, &'static str> {
-    const ACCEPTED: &str = "a kernel is given as NAME=LIB or NAME=LIB:SYMBOL";
-    let (name, library) = pair(text).ok_or(ACCEPTED)?;
-    let is_symbol = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
-    let (path, symbol) = match library.rsplit_once(':') {
-        // A file may have such a name.
-        Some((path, symbol)) if is_symbol(symbol) && !Path::new(&library).exists() => (path, symbol),
-        _ => (library.as_str(), KERNEL_ENTRY),
-    };
-    if path.is_empty() {
-        return Err(ACCEPTED);
-    }
-    Ok(KernelCode { name, path: path.into(), symbol: symbol.into() })
-}
-
-/// The entry of a library that holds one kernel.
-const KERNEL_ENTRY: &str = "kernel_entry";
 
 fn parse_set_arg(text: &str) -> Result<(u16, String), &'static str> {
     const ACCEPTED: &str =
@@ -374,13 +336,7 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     args.device.device_memory.iter().for_each(|bytes| option("device-memory", bytes.to_string()));
     args.device.blocks.iter().for_each(|blocks| option("blocks", blocks.to_string()));
     args.set_arg.iter().for_each(|(slot, value)| option("set-arg", format!("{slot}={value}")));
-    for KernelCode { name, path, symbol } in &args.kernel {
-        option("kernel", format!("{name}={}:{symbol}", path.display()));
-    }
-    if !args.kernel.is_empty() {
-        option("abi", args.abi.name().into());
-    }
-    args.block_num.iter().for_each(|blocks| option("block-num", blocks.to_string()));
+    args.kernels.options().into_iter().for_each(|(name, value)| option(name, value));
     args.failing
         .inject_fault
         .iter()

@@ -81,6 +81,40 @@ fn the_right_build_passes_and_the_wrong_one_fails_on_the_captured_task() {
 }
 
 #[test]
+fn a_case_takes_another_build_and_may_bring_it_along() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    library(&shop, "mul", MUL);
+    shop.json(&["run", "vector_example", "--dump-tensor", "--out", "good"]);
+    shop.json(&["extract", "good", "--task", "mul", "--out", "cases/own"]);
+    for (kernel, code) in [("mul=mul.so", 0), ("mul=mul.so:wrong", 1)] {
+        let (exit, said) = shop.json(&["replay", "cases/own", "--kernel", kernel]);
+        assert_eq!((exit, said["tasks"].as_u64()), (Some(code), Some(1)), "{said}");
+        assert_eq!(failed(&said).len(), usize::try_from(code).expect("0 or 1"), "{said}");
+    }
+    let bring = |kernel: &str, out: &str| {
+        shop.json(&["extract", "good", "--task", "mul", "--kernel", kernel, "--out", out])
+    };
+    assert_eq!(bring("mul=mul.so", "cases/right").0, Some(0));
+    assert_eq!(bring("mul=mul.so:wrong", "cases/wrong").0, Some(0));
+    // Beside one another, each with the kernel that it has.
+    let (code, said) = shop.json(&["replay", "cases"]);
+    assert_eq!((code, &said["tasks"], &said["bitexact"]), (Some(1), &3.into(), &2.into()), "{said}");
+    assert_eq!(said["failed"][0]["case"], "cases/wrong", "{said}");
+    let (code, said) = shop.json(&["replay", "cases", "--kernel", "mul=mul.so"]);
+    assert_eq!((code, &said["bitexact"]), (Some(0), &3.into()), "the user's library is taken first: {said}");
+    // The scene has it, though no case runs it: the others are as they were, and it is said once.
+    let (code, said) = shop.json(&["replay", "cases", "--kernel", "add=mul.so", "--all"]);
+    assert_eq!(
+        (code, &said["bitexact"], said["notes"].as_array().map(Vec::len)),
+        (Some(1), &2.into(), Some(1)),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_kernel_of_a_folder_is_taken_from_another_library() {
     if !has_compilers() {
         return;

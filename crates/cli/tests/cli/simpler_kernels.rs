@@ -258,6 +258,120 @@ fn a_whole_graph_of_simpler_replays_bit_by_bit_and_one_wrong_instruction_fails_i
     assert_eq!((code, failed(&said).len()), (Some(1), 1), "blocks reach the kernel: {said}");
 }
 
+/// The cases of `folder` that their own libraries replay.
+fn cases(shop: &Workshop, more: &[&str]) -> (Option<i32>, Value) {
+    shop.json(&[&["replay", "cases"], more].concat())
+}
+
+#[test]
+fn a_task_of_simpler_becomes_a_case_that_brings_its_kernel() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    graph(&shop);
+    library(&shop, "k", &source(KERNELS));
+    library(&shop, "wrong", &source(&KERNELS.replace("* as_float(args[2])", "/ as_float(args[2])")));
+    let extract = |task: &str, kernel: &str, out: &str| {
+        shop.json(&["extract", "g", "--task", task, "--abi", "simpler", "--kernel", kernel, "--out", out])
+    };
+    for (task, kernel, out) in [
+        ("1:0", "SCALE=k.so:scale", "cases/scale"),
+        // The same kernel, of another library: each case has its own.
+        ("1:1", "SCALE=wrong.so:scale", "cases/wrong"),
+        ("1:4", "HALVES=k.so:halves", "cases/halves"),
+        ("1:3", "3=k.so:product", "cases/product"),
+    ] {
+        let (code, said) = extract(task, kernel, out);
+        assert_eq!((code, said["libraries"].as_array().map(Vec::len)), (Some(0), Some(1)), "{said}");
+    }
+    let described = fs::read_to_string(shop.path("cases/scale/case.json")).expect("there");
+    let described: Value = serde_json::from_str(&described).expect("JSON");
+    assert_eq!(
+        (&described["captured_by"], &described["libraries"][0]["abi"]),
+        (&json!("simpler"), &json!("simpler"))
+    );
+    // Nothing is needed but the cases: not the dump, not the libraries.
+    for gone in ["k.so", "wrong.so", "g/args_dump.json"] {
+        fs::remove_file(shop.path(gone)).expect("removed");
+    }
+    let (code, said) = cases(&shop, &[]);
+    assert_eq!((code, &said["tasks"], &said["bitexact"]), (Some(1), &4.into(), &3.into()), "{said}");
+    assert_eq!(failed(&said), ["0x0000000100000001"], "{said}");
+    assert_eq!(
+        (&said["given"][0]["named_by"], &said["given"][0]["abi"]),
+        (&json!("case"), &json!("simpler")),
+        "{said}"
+    );
+    assert_eq!(said["confinement"]["no_new_privileges"], true, "{said}");
+    // Another build of it is tried with the ABI that the case names.
+    library(&shop, "fixed", &source(KERNELS));
+    let (code, said) = shop.json(&["replay", "cases/wrong", "--kernel", "SCALE=fixed.so:scale"]);
+    assert_eq!(
+        (code, &said["bitexact"], &said["given"][0]["abi"]),
+        (Some(0), &1.into(), &json!("simpler")),
+        "{said}"
+    );
+    let unknown = shop.call(&["replay", "cases/wrong", "--kernel", "ADD=fixed.so:add"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("no kernel `ADD`"), "{unknown:?}");
+    let (code, said) = shop.json(&["extract", "cases/scale", "--out", "again"]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = shop.json(&["replay", "again"]);
+    assert_eq!((code, &said["bitexact"]), (Some(0), &1.into()), "{said}");
+}
+
+#[test]
+fn code_that_came_with_a_case_runs_only_once_the_user_has_named_it() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    graph(&shop);
+    library(&shop, "k", &source(KERNELS));
+    let one = ["--task", "1:0", "--abi", "simpler", "--kernel", "SCALE=k.so:scale"];
+    let refused = shop.call(&[&["extract", "g", "--out", "one.safetensors"], &one[..]].concat());
+    assert!(refused.code == Some(2) && refused.stderr.contains("no place for a library"), "{refused:?}");
+    let (code, said) = shop.json(&[&["extract", "g", "--out", "case"], &one[..]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(shop.json(&["replay", "case"]).0, Some(0));
+    // It came from elsewhere: another user's cache knows nothing of it.
+    fs::remove_dir_all(shop.path("cache")).expect("removed");
+    let refused = shop.call(&["replay", "case"]);
+    let remedy = "--kernel SCALE=case/kernels/k.so:scale says that you mean it";
+    assert!(refused.code == Some(2) && refused.stderr.contains(remedy), "{refused:?}");
+    assert!(refused.stdout.is_empty(), "{refused:?}");
+    let (code, said) = shop.json(&["replay", "case", "--kernel", "SCALE=case/kernels/k.so:scale"]);
+    assert_eq!((code, &said["bitexact"]), (Some(0), &1.into()), "{said}");
+    assert_eq!(shop.json(&["replay", "case"]).0, Some(0), "it was named");
+    // What was put in its place since was not.
+    library(&shop, "case/kernels/k", &source(KERNELS).replace("data(args, 0)[i] * ", "1 + "));
+    let refused = shop.call(&["replay", "case"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains(remedy), "{refused:?}");
+    // A case names no file but its own.
+    let described = fs::read_to_string(shop.path("case/case.json")).expect("there");
+    for elsewhere in ["../../k.so", "/lib/libm.so.6", "..", ""] {
+        shop.write("case/case.json", &described.replace("\"k.so\"", &format!("\"{elsewhere}\"")));
+        let refused = shop.call(&["replay", "case"]);
+        assert!(refused.code == Some(2) && refused.stderr.contains("no plain name"), "{refused:?}");
+    }
+    shop.write("case/case.json", &described);
+    fs::remove_file(shop.path("case/kernels/k.so")).expect("removed");
+    std::os::unix::fs::symlink(shop.path("k.so"), shop.path("case/kernels/k.so")).expect("linked");
+    let refused = shop.call(&["replay", "case"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("not a file that is yours"), "{refused:?}");
+    // What a dump does not say is kept in mind by the case.
+    fs::remove_file(shop.path("g/deps.json")).expect("removed");
+    let refused = shop.call(&[&["extract", "g", "--out", "other"], &one[..]].concat());
+    assert!(refused.code == Some(2) && refused.stderr.contains("--block-num N says it"), "{refused:?}");
+    let (code, said) =
+        shop.json(&[&["extract", "g", "--out", "other", "--allow-inexact"], &one[..]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = shop.json(&["replay", "other"]);
+    assert_eq!((code, said["refused"].as_array().map(Vec::len)), (Some(1), Some(1)), "{said}");
+    let (code, said) = shop.json(&["replay", "other", "--allow-inexact"]);
+    assert_eq!((code, &said["fidelity"]["partial"]), (Some(0), &1.into()), "{said}");
+}
+
 #[test]
 fn real_dumps_of_every_generation_replay() {
     let Some(peers) = peer_dumps() else { return };

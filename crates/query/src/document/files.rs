@@ -158,6 +158,8 @@ pub struct ExtractDocument<'a> {
     expect: &'static str,
     /// How the captured output is not what the kernel's reference gives.
     captured_outside: Option<&'a str>,
+    /// Libraries that it brings along.
+    libraries: Vec<String>,
 }
 
 impl<'a> ExtractDocument<'a> {
@@ -174,6 +176,7 @@ impl<'a> ExtractDocument<'a> {
             redacted: report.redacted,
             expect: expect_name(report.expect),
             captured_outside: report.outside.as_deref(),
+            libraries: report.libraries.iter().map(|library| library.display().to_string()).collect(),
         }
     }
 }

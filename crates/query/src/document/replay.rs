@@ -64,13 +64,16 @@ struct GivenDocument<'a> {
     symbol: &'a str,
     build_id: &'a str,
     abi: &'static str,
+    /// `user`, or `case` where the case brought it.
+    named_by: &'static str,
 }
 
 impl<'a> GivenDocument<'a> {
     fn of(given: &'a GivenReport) -> GivenDocument<'a> {
-        let GivenReport { name, library, symbol, build_id, abi } = given;
+        let GivenReport { name, library, symbol, build_id, abi, of_case } = given;
         let library = library.display().to_string();
-        GivenDocument { kernel: name, library, symbol, build_id, abi: abi.name() }
+        let named_by = if of_case.is_some() { "case" } else { "user" };
+        GivenDocument { kernel: name, library, symbol, build_id, abi: abi.name(), named_by }
     }
 }
 
