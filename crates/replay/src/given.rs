@@ -25,14 +25,11 @@ pub fn check_options(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Re
 /// Only a dump that does not say it takes a number of blocks.
 pub fn check_block_num(block_num: Option<u32>, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
     // Such a dump is told by its kernels: it has none of its own.
-    let says_it = |capture: &&Box<dyn Capture>| capture.given_code().is_empty();
-    match captures.iter().find(says_it).filter(|_| block_num.is_some()) {
-        Some(_) => {
-            let reason = "it is for dumps that do not say how many blocks tasks have; this one says it";
-            Err(ReplayError::Option { option: "--block-num", reason: reason.into() })
-        }
-        None => Ok(()),
+    if block_num.is_none() || captures.iter().all(|capture| !capture.given_code().is_empty()) {
+        return Ok(());
     }
+    let reason = "it is for dumps that do not say how many blocks tasks have; this one says it";
+    Err(ReplayError::Option { option: "--block-num", reason: reason.into() })
 }
 
 /// Puts kernels of libraries into the registry, and says which they are. A name that no capture knows is an error, and so is a library

@@ -20,6 +20,9 @@ pub fn extract(dump: &Path, task: u64, out: &Path) -> ExtractConfig {
         allow_inexact: false,
         scene_folder: None,
         open_folder: None,
+        kernels: Vec::new(),
+        block_num: None,
+        give_kernels: None,
         registry: tensortap_cli::scenes(),
         program: "tensortap".into(),
     }
