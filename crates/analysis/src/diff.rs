@@ -23,6 +23,8 @@ pub struct DiffOptions<'a> {
     pub other_dtypes: bool,
     /// Steps of the dump that are meant; none stand for all.
     pub steps: Vec<(u64, u64)>,
+    /// Steps of the golden that they are held against; none stand for all.
+    pub golden_steps: Vec<(u64, u64)>,
     /// Threads and progress.
     pub work: Work<'a>,
 }
@@ -109,7 +111,7 @@ pub fn diff_dumps(
     options: &DiffOptions<'_>,
 ) -> Result<Diff, AnalysisError> {
     let threads = options.work.threads;
-    let (ours, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &[]));
+    let (ours, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &options.golden_steps));
     let (ours, theirs) = (ours?, theirs?);
     let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes, threads));
     let rules = RuleTable::of(&options.rules, &ours);

@@ -8,6 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::compare::with_kernels_of;
 use tensortap::format::RunInfo;
 use tensortap::judge::{Profile, RuleBook, Rules};
+use tensortap_query::golden::Golden;
+use tensortap_query::ids::{IdRange, holds, parse_range};
 
 use crate::error::UsageError;
 use crate::program::program;
@@ -36,6 +38,10 @@ pub struct CompareArgs {
     #[arg(long)]
     pub golden_dtype: bool,
 
+    /// Hold against these steps of the golden, where it holds several runs: 1,5-7
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    pub golden_step: Vec<IdRange>,
+
     /// Do not fail because of tasks or records that have nothing to be compared with
     #[arg(long)]
     pub allow_unmatched: bool,
@@ -62,6 +68,30 @@ impl CompareArgs {
             ..RuleBook::default()
         };
         Ok(with_kernels_of(book, info))
+    }
+
+    /// The steps of the golden to hold against: those that were asked for, which it must have.
+    pub fn golden_steps(&self, golden: &Golden) -> Result<Vec<IdRange>, UsageError> {
+        let steps = &self.golden_step;
+        let Some(dump) = golden.dump().filter(|_| !steps.is_empty()) else {
+            return match steps.is_empty() {
+                true => Ok(Vec::new()),
+                false => Err(UsageError {
+                    message: "--golden-step chooses among the steps of a dump, and the golden is files"
+                        .into(),
+                    hint: "leave it away: files of one step are named after it".into(),
+                }),
+            };
+        };
+        let there = dump.steps();
+        if there.iter().any(|&step| holds(steps, step.into())) {
+            return Ok(steps.clone());
+        }
+        let there: Vec<String> = there.iter().map(u32::to_string).collect();
+        Err(UsageError {
+            message: "the golden has none of the steps that --golden-step names".into(),
+            hint: format!("its steps are {}", there.join(", ")),
+        })
     }
 }
 

@@ -100,7 +100,18 @@ impl Default for RunInfo {
     }
 }
 
+/// Runtime of a dump that a program made of itself, or a recorder of a program.
+pub const RECORD_RUNTIME: &str = "record";
+/// Its platform, where the program ran on the host.
+pub const HOST_PLATFORM: &str = "host";
+
 impl RunInfo {
+    /// Whether the tasks are those of a program that was recorded: between them it may do what nobody recorded.
+    #[must_use]
+    pub fn is_of_program(&self) -> bool {
+        self.runtime == RECORD_RUNTIME
+    }
+
     /// Whether the dump has a manifest: every one but those of dispatch arguments alone.
     pub(crate) fn has_manifest(&self) -> bool {
         self.dump_level != 0 || !self.dump_args

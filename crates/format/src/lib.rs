@@ -68,8 +68,8 @@ pub use error::FormatError;
 pub use footer::{DumpCounters, Footer, GoldenVerdict, InFlightTask, Loss, Status, ThreadEnd, Totals};
 pub use graph::Edge;
 pub use info::{
-    ARGS_FILE, BIN_FILE, GRAPH_FILE, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo, KernelTolerance,
-    MANIFEST_FILE, RunInfo,
+    ARGS_FILE, BIN_FILE, GRAPH_FILE, HOST_PLATFORM, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo,
+    KernelTolerance, MANIFEST_FILE, RECORD_RUNTIME, RunInfo,
 };
 pub use join::Names;
 pub use layout::INDEX_VERSION;

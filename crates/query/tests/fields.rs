@@ -145,6 +145,7 @@ fn every_field_of_a_comparison_is_in_the_document_of_diff() -> Outcome {
         rules: RuleBook::default(),
         other_dtypes: false,
         steps: Vec::new(),
+        golden_steps: Vec::new(),
         work: Work { threads: 1, progress: &|_, _| {} },
     };
     let diff = diff_dumps(&wrong, &right, &records, &options)?;

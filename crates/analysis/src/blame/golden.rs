@@ -22,7 +22,8 @@ use crate::parallel::both;
 
 pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> Result<Blame, AnalysisError> {
     let threads = options.work.threads;
-    let (graph, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &[]));
+    let (graph, theirs) =
+        both(threads, || load(dump, &options.steps), || load(golden, &options.golden_steps));
     let (graph, theirs) = (graph?, theirs?);
     let matching = match_tasks(&graph, &theirs, match_options(dump, golden, options.other_dtypes, threads));
     let pairs: Vec<(usize, usize)> =

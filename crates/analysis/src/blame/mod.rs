@@ -46,6 +46,8 @@ pub struct BlameOptions<'a> {
     pub other_dtypes: bool,
     /// Steps of the dump that are meant; none stand for all.
     pub steps: Vec<(u64, u64)>,
+    /// Steps of the golden that they are held against; none stand for all.
+    pub golden_steps: Vec<(u64, u64)>,
     /// The scene, whose references tell the kernels of a mix task apart.
     pub scene: Option<&'a dyn Scene>,
     /// Threads and progress.

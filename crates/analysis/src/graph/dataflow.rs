@@ -50,7 +50,7 @@ impl TaskGraph {
             task.outputs().for_each(|arg| finder.wrote(task.step, task.place(), arg));
         }
         let depths = depths(&tasks, &origins);
-        TaskGraph { tasks, origins, depths, gap }
+        TaskGraph { tasks, origins, depths, gap, others_write: false }
     }
 
     /// For each view of memory, the outputs that held its bytes when the run ended, the one written last first.

@@ -28,6 +28,8 @@ pub struct TaskGraph {
     depths: Vec<u32>,
     /// Why writes may be missing from the dump; `None` when every one was captured.
     pub gap: Option<String>,
+    /// Whether code that is no task may have written between tasks, as in a program that was recorded.
+    pub others_write: bool,
 }
 
 /// Where the content of an input came from.
@@ -159,7 +161,7 @@ pub fn load(dump: &Dump, steps: &[(u64, u64)]) -> Result<TaskGraph, FormatError>
         false => Ok(None),
     })?;
     let gap = gap(dump, &tasks);
-    Ok(TaskGraph::build(tasks, gap))
+    Ok(TaskGraph { others_write: dump.info().is_of_program(), ..TaskGraph::build(tasks, gap) })
 }
 
 /// Why writes may be missing.

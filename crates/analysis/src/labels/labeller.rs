@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tensortap_abi::Role;
 use tensortap_format::{Argument, Edge, Task};
 
-use super::race::Races;
+use super::race::{RaceKind, Races};
 use super::{ArgStatus, Finding, Inputs, Label, Race, Status, TaskStatus};
 use crate::carry::Carried;
 use crate::graph::{Basis, OutputRef, TaskGraph};
@@ -281,8 +281,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             Carried::Changed(output) => self.changed(task, arg, output),
             Carried::Unknown(_) => {
                 let [output, ..] = origin.outputs.as_slice() else { return Cause::Within };
-                let race = self.races.behind(task, arg, *output);
-                self.of_producers(arg, Cause::Raced(race))
+                self.of_producers(arg, self.behind(task, arg, *output))
             }
         }
     }
@@ -299,8 +298,20 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
                 arg.arg_index,
                 self.graph.task(output.task).task_id
             )),
-            _ => Cause::Raced(self.races.behind(task, arg, output)),
+            _ => self.behind(task, arg, output),
         }
+    }
+
+    /// Who is behind an input that is not what its producer wrote: another task, or else code that is none where there is such.
+    fn behind(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
+        let race = self.races.behind(task, arg, output);
+        if race.kind != RaceKind::Changed || !self.graph.others_write {
+            return Cause::Raced(race);
+        }
+        let producer = self.graph.task(output.task).task_id;
+        Cause::Fed(format!(
+            "not what task {producer:#x} left there: code that was not recorded wrote it since"
+        ))
     }
 
     /// The error of an input that holds what its producers wrote, unless they are all within their rules.

@@ -362,3 +362,23 @@ fn a_change_that_an_uncaptured_task_may_have_made_is_no_race() {
     case.graph.gap = Some("filters kept 3 records out".into());
     assert_eq!(case.labels()[1].1, Label::Unknown);
 }
+
+#[test]
+fn a_change_between_the_tasks_of_a_program_is_fed_by_code_that_was_not_recorded() {
+    let mut run = line(["a", "b!", "c!"]);
+    run[1].args[0].before = TaskMaker::new(1, "b").input(0x2000, "changed").args[0].before;
+    let mut case = Case::new(run, &line(["a", "b", "c"]), &[]);
+    case.graph.others_write = true;
+    assert_eq!(case.labels(), [(0, Label::Ok), (1, Label::Fed), (2, Label::Inherited)]);
+    let reason = case.findings()[1].1.reason.clone().unwrap();
+    assert!(reason.contains("argument 0 is not what task 0x0 left there"), "{reason}");
+    // What a task did remains a race: one that read too early, and one that another overwrote.
+    let early = vec![
+        TaskMaker::new(0, "a").input(0x1000, "in").output(0x2000, "a").at(50),
+        TaskMaker::new(1, "b").input(0x2000, "stale").output(0x3000, "b!").at(20),
+        TaskMaker::new(2, "c").input(0x3000, "b!").output(0x4000, "c!").at(30),
+    ];
+    let mut case = Case::new(early, &line(["a", "b", "c"]), &[(0, 1)]);
+    case.graph.others_write = true;
+    assert_eq!(case.labels()[1].1, Label::Raced);
+}

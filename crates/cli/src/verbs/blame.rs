@@ -154,12 +154,14 @@ fn judge<T>(
             Against::Reference(found.ok_or(AnalysisError::UnknownScene { scene })?)
         }
     };
+    let golden_steps = opened.as_ref().map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
     let options = BlameOptions {
         rules: args.compare.rules(dump.info())?,
         other_dtypes: args.compare.golden_dtype,
         steps: args.step.step.clone(),
+        golden_steps,
         scene: registry.find(&dump.info().scene),
         work: Work { threads: args.jobs.get(), progress: &show },
     };

@@ -160,7 +160,7 @@ fn compare<T>(
     let selection = args.select.selection(dump, output)?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
-    let options = args.options(dump, &show)?;
+    let options = args.options(dump, Some(&golden), &show)?;
     let records: Vec<Record> = selection.records(dump).collect::<Result<_, _>>()?;
     if records.is_empty() && !selection.is_all() && !dump.is_empty() {
         let why_empty = Some(selection.why_empty(dump)?);
@@ -196,11 +196,17 @@ impl DiffArgs {
         }
     }
 
-    fn options<'a>(&self, dump: &Dump, progress: &'a Progress<'a>) -> anyhow::Result<DiffOptions<'a>> {
+    fn options<'a>(
+        &self,
+        dump: &Dump,
+        golden: Option<&Golden>,
+        progress: &'a Progress<'a>,
+    ) -> anyhow::Result<DiffOptions<'a>> {
         Ok(DiffOptions {
             rules: self.compare.rules(dump.info())?,
             other_dtypes: self.compare.golden_dtype,
             steps: self.select.steps().to_vec(),
+            golden_steps: golden.map_or(Ok(Vec::new()), |golden| self.compare.golden_steps(golden))?,
             work: Work { threads: self.jobs.get(), progress },
         })
     }

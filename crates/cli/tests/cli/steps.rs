@@ -139,6 +139,26 @@ fn a_task_is_held_against_its_own_run_of_the_golden() {
     assert_eq!(refused.code, Some(1), "another run: {refused:?}");
 }
 
+#[test]
+fn a_step_is_held_against_another_of_the_same_dump() {
+    let folder = Folder::new();
+    foreign(&folder, "d", &[(1, 1.0), (2, 1.0), (3, 4.0)]);
+    folder.good("diff d d --step 2 --golden-step 1");
+    folder.good("blame d --golden d --step 2 --golden-step 1");
+    let blame = folder.tensortap("blame d --golden d --step 3 --golden-step 1 --json");
+    assert_eq!(blame.code, Some(1), "{blame:?}");
+    let blame = document(&blame);
+    let culprit = &blame["culprits"][0];
+    assert_eq!((&culprit["step"], &culprit["task_id"]), (&json!(3), &json!("0x0000000000000002")), "{blame}");
+    assert_eq!(folder.tensortap("diff d d --step 3 --golden-step 2").code, Some(1));
+    let refused = folder.tensortap("diff d d --step 3 --golden-step 7-9");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("its steps are 1, 2, 3"), "{refused:?}");
+    folder.good("export d --step 1 --format npy --out arrays");
+    let refused = folder.tensortap("diff d arrays --step 3 --golden-step 1");
+    assert!(refused.code == Some(2) && refused.stderr.contains("the golden is files"), "{refused:?}");
+}
+
 /// A dump of ours whose tasks ran twice, as its manifest and graph say.
 fn ours_twice(folder: &Folder) {
     folder.good("run vector_example --dump-tensor --out d");

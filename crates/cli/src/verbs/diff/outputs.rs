@@ -58,7 +58,7 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
     let registry = &tensortap::with_scene_of(registry, &dump, args.scene.as_deref())?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
-    let options = args.options(&dump, &show)?;
+    let options = args.options(&dump, None, &show)?;
     let diff = tensortap::diff_scene_golden(&dump, registry, &options)?;
     drop(progress);
     if output.json {
