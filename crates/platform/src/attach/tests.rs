@@ -66,7 +66,7 @@ fn a_wake_reaches_the_host_and_every_thread_that_waits() {
     assert_eq!(attached.wait(LONG).unwrap(), ProcessNews::Woken);
     assert_eq!(attached.wait(Duration::ZERO).unwrap(), ProcessNews::Nothing);
 
-    for _ in 0..50 {
+    for round in 0..50 {
         let seen = attachment.wakes();
         let ears: Vec<_> = (0..4).map(|_| attachment.ear().unwrap()).collect();
         thread::scope(|scope| {
@@ -84,6 +84,10 @@ fn a_wake_reaches_the_host_and_every_thread_that_waits() {
                     })
                 })
                 .collect();
+            if round == 0 {
+                // This time they sleep for certain.
+                thread::sleep(Duration::from_millis(50));
+            }
             attached.access().wake();
             sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
         });
