@@ -117,8 +117,8 @@ impl Span {
 pub(crate) enum Checked {
     /// Nothing of it lies in the arena, and it is entered as it is.
     Plain(DumpRecord),
-    /// A tensor of which nothing lies in the arena.
-    Tensor(TensorRecord),
+    /// A tensor of which nothing lies in the arena; with the end of the space that its lost payload had, if it had any.
+    Tensor(TensorRecord, Option<Span>),
     /// Its payload lies in the arena.
     Payload(TensorRecord, Span),
     /// Its statistics lie in the arena.
@@ -145,12 +145,12 @@ impl Checked {
     pub(crate) fn span(&self) -> Option<Span> {
         match *self {
             Checked::Payload(_, span) | Checked::Stats(_, span) | Checked::Piece(_, span) => Some(span),
-            Checked::Filled(_, span)
+            Checked::Tensor(_, span)
+            | Checked::Filled(_, span)
             | Checked::Dispatch(_, span)
             | Checked::String(_, span)
             | Checked::Kernel(_, span) => span,
             Checked::Plain(_)
-            | Checked::Tensor(_)
             | Checked::Stored(_)
             | Checked::Later(_)
             | Checked::Begin(_)
@@ -240,11 +240,14 @@ fn check_tensor(record: TensorRecord, bounds: &Bounds) -> Result<Checked, Record
         let bytes = size_of::<TensorStats>() as u64;
         return Ok(Checked::Stats(record, check_span(record.payload_pos, bytes, bounds)?));
     }
+    if has(RECORD_PAYLOAD_DROPPED) && record.payload_pos != 0 {
+        return Ok(Checked::Tensor(record, Some(check_span(record.payload_pos, 0, bounds)?)));
+    }
     good(record.payload_pos == 0, RecordFault::Position)?;
     Ok(match () {
         () if has(RECORD_ALREADY_STORED) => Checked::Stored(record),
         () if has(RECORD_FILLED_LATER) => Checked::Later(record),
-        () => Checked::Tensor(record),
+        () => Checked::Tensor(record, None),
     })
 }
 

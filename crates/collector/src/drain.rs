@@ -229,7 +229,7 @@ impl Drain {
     ) -> Result<(), DrainError> {
         match (record, extent) {
             (Checked::Plain(record), _) => self.records.push(IndexRecord::plain(&record)),
-            (Checked::Tensor(record), _) => {
+            (Checked::Tensor(record, _), _) => {
                 let dropped = record.flags & RECORD_PAYLOAD_DROPPED != 0;
                 self.enter(&record, if dropped { Payload::Dropped } else { Payload::None });
             }

@@ -35,7 +35,25 @@ mod wire;
 
 pub use host::{AttachListener, AttachedProcess, Caller, ProcessNews};
 pub use process::{Attachment, Ear, HostNews};
+
+use crate::{DeviceAccess, PlatformError, error::os};
 pub use wire::{ATTACH_VERSION, Hello};
+
+/// Attaches this process to itself: a thread of it is the host, and nobody is called.
+///
+/// # Errors
+/// As [`Caller::welcome`] and [`Attachment::new`].
+pub fn within_this_process(
+    bytes: u64,
+    run_id: u64,
+    prepare: impl FnOnce(&dyn DeviceAccess) -> Result<(), PlatformError>,
+) -> Result<(AttachedProcess, Attachment), PlatformError> {
+    let (host, process) = crate::wire::pair().map_err(os("attaching this process to itself"))?;
+    let caller = Caller::new(host)
+        .ok_or_else(|| PlatformError::Attach { what: "this process cannot be watched".to_owned() })?;
+    let attached = caller.welcome(bytes, run_id, prepare)?;
+    Ok((attached, Attachment::welcomed(process)?))
+}
 
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,24 @@ pub struct Counters {
     pub filtered_bytes: u64,
 }
 
+impl Counters {
+    /// Of both.
+    #[must_use]
+    pub fn and(&self, other: &Counters) -> Counters {
+        Counters {
+            records: self.records.saturating_add(other.records),
+            payload_bytes: self.payload_bytes.saturating_add(other.payload_bytes),
+            held_up_ns: self.held_up_ns.saturating_add(other.held_up_ns),
+            dropped_no_buffer: self.dropped_no_buffer.saturating_add(other.dropped_no_buffer),
+            dropped_no_space: self.dropped_no_space.saturating_add(other.dropped_no_space),
+            dropped_no_host: self.dropped_no_host.saturating_add(other.dropped_no_host),
+            dropped_bytes: self.dropped_bytes.saturating_add(other.dropped_bytes),
+            filtered_records: self.filtered_records.saturating_add(other.filtered_records),
+            filtered_bytes: self.filtered_bytes.saturating_add(other.filtered_bytes),
+        }
+    }
+}
+
 /// The counters, and the words where the host finds them.
 #[derive(Debug)]
 pub(crate) struct Ledger<'m> {

@@ -62,6 +62,10 @@ pub(crate) struct Patience {
     heartbeat: u64,
     silent_ns: u64,
     looked_ns: u64,
+    /// The longest that one wait may take; none: as long as the host lives.
+    most_ns: Option<u64>,
+    /// What this wait has taken.
+    waited_ns: u64,
     pause: Duration,
     gone: bool,
 }
@@ -73,6 +77,8 @@ impl Patience {
             heartbeat,
             silent_ns: 0,
             looked_ns: 0,
+            most_ns: None,
+            waited_ns: 0,
             pause: FIRST_PAUSE,
             gone: false,
         }
@@ -81,13 +87,25 @@ impl Patience {
     /// Starts a wait. The time since the last one was not observed and does not count.
     pub fn begin(&mut self, now_ns: u64) {
         self.looked_ns = now_ns;
+        self.waited_ns = 0;
         self.pause = FIRST_PAUSE;
+    }
+
+    /// Lets no wait take longer than this.
+    pub fn set_most(&mut self, most: Option<Duration>) {
+        self.most_ns = most.map(|most| u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Whether this wait has taken as long as it may. As with silence, time in which this thread stood still does not count in full.
+    pub fn is_over(&self) -> bool {
+        self.most_ns.is_some_and(|most| self.waited_ns >= most)
     }
 
     /// Takes one look; whether the host still counts as alive. Once it does not, it never does again.
     pub fn look(&mut self, heartbeat: u64, now_ns: u64) -> bool {
         let interval_ns = now_ns.saturating_sub(self.looked_ns).min(MAX_INTERVAL_NS);
         self.looked_ns = now_ns;
+        self.waited_ns = self.waited_ns.saturating_add(interval_ns);
         if heartbeat == self.heartbeat {
             self.silent_ns = self.silent_ns.saturating_add(interval_ns);
         } else {
@@ -103,7 +121,8 @@ impl Patience {
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST_PAUSE);
-        pause
+        let left = self.most_ns.map(|most| Duration::from_nanos(most.saturating_sub(self.waited_ns)));
+        left.map_or(pause, |left| pause.min(left))
     }
 
     pub fn is_gone(&self) -> bool {

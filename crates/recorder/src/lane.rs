@@ -72,6 +72,11 @@ impl Reservation {
         self.position
     }
 
+    /// Arena position behind the payload.
+    pub fn end(&self) -> u64 {
+        self.position + self.bytes
+    }
+
     /// Sequence number of the record.
     pub fn seq(&self) -> u64 {
         self.seq
@@ -94,6 +99,8 @@ pub(crate) struct Lane<'m> {
     reserved: u32,
     next_seq: u64,
     committed_seq: u64,
+    /// Arena position behind the last committed record that has any: the host gives back up to there and no further.
+    committed_end: u64,
     /// Arena position from which another quarter has to be written before the host is woken for it.
     woken_at: u64,
     /// How often this thread has waited.
@@ -116,6 +123,7 @@ impl<'m> Lane<'m> {
             run_id,
             lane,
             reserved: u32::try_from(filler.published()).expect("a buffer counts its records in 32 bits"),
+            committed_end: space.written(),
             woken_at: space.written(),
             records_ahead: Ahead::new(buffers.range()),
             arena_ahead: Ahead::new(arena.range()),
@@ -163,6 +171,22 @@ impl<'m> Lane<'m> {
         }
     }
 
+    /// Whether only commits of this lane's own reservations make room: the host has given back all that was committed.
+    pub fn is_held_up_by_itself(&mut self, refused: Refused) -> bool {
+        match refused {
+            Refused::NoPlace => false,
+            Refused::CommitFirst => true,
+            Refused::NoSpace => {
+                self.next_seq > self.committed_seq && self.space.given_back() >= self.committed_end
+            }
+        }
+    }
+
+    /// Whether everything committed is safe on the host's side.
+    pub fn is_acknowledged(&self) -> bool {
+        self.state.acknowledged().see() >= self.committed_seq
+    }
+
     /// The reserved arena space.
     #[inline]
     pub fn payload(&mut self, reservation: &Reservation) -> &mut [MaybeUninit<u8>] {
@@ -171,11 +195,18 @@ impl<'m> Lane<'m> {
         self.arena.piece(self.space.offset_of(position), bytes)
     }
 
+    /// The first bytes of the reserved space, which somebody has filled.
+    pub fn filled(&mut self, reservation: &Reservation, bytes: u64) -> &[u8] {
+        let &Reservation { position, bytes: most, .. } = reservation;
+        self.arena.content(self.space.offset_of(position), bytes.min(most))
+    }
+
     /// Writes the record and makes it visible, with its payload. Whether the host should be woken.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
     #[inline]
     pub fn commit(&mut self, reservation: Reservation, record: &DumpRecord) -> bool {
-        let Reservation { seq, place, .. } = reservation;
+        let Reservation { seq, place, position, bytes } = reservation;
+        self.committed_end = self.committed_end.max(position + bytes);
         assert_eq!(seq, self.committed_seq, "records are committed in the order of reservation");
         let number = self.filler.filling().expect("a reserved place is in the buffer being filled");
         self.buffers.write_record(number, place, record);
@@ -205,9 +236,19 @@ impl<'m> Lane<'m> {
         self.space.restate();
     }
 
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.lane
+    }
+
     /// The most bytes that go in one record.
     pub fn largest_whole(&self) -> u64 {
         self.space.bytes() / SHARE
+    }
+
+    /// The most bytes that can be reserved at a time, wherever the arena's end is by then.
+    pub fn largest_reservation(&self) -> u64 {
+        (self.space.bytes() / 2).saturating_sub(LARGE_PAYLOAD_ALIGN).max(self.largest_whole())
     }
 
     /// Record places that could be reserved now.

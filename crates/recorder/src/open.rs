@@ -8,9 +8,10 @@ use tensortap_abi::{
 
 use tensortap_sync::signs;
 
+use crate::counters::Ledger;
 use crate::filter::Rules;
 use crate::region::{LiveWords, Memory, PartTable, Parts};
-use crate::{HostLink, LaneRecorder, RegionError};
+use crate::{Counters, HostLink, LaneRecorder, RegionError};
 
 /// The dump region, as the device has it. Gives each device thread its [`LaneRecorder`].
 #[derive(Debug)]
@@ -91,6 +92,13 @@ impl<'m> Region<'m> {
     /// Lets every producer discard from now on, as a host would whose files can take no more: for a process whose host is gone.
     pub fn discard(&self) {
         let Ok(()) = signs::order_discard(self.live.discard());
+    }
+
+    /// What was recorded and lost in all lanes so far, by whomever.
+    pub fn counters(&self) -> Counters {
+        (0..self.lanes)
+            .map(|lane| Parts::state(&self.memory, &self.table, lane))
+            .fold(Counters::default(), |sum, state| sum.and(&Ledger::new(state).counters()))
     }
 
     /// Tells one run from another.

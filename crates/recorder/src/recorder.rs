@@ -1,7 +1,10 @@
 //! The recorder of one lane.
 
 mod define;
+mod later;
 mod payload;
+
+pub use later::{NotReserved, Reserved};
 
 use core::fmt;
 
@@ -93,8 +96,8 @@ pub enum Outcome {
 ///     dtype: DType::UInt32,
 ///     bits: 16_384,
 ///     marked: false,
-///,
-/// name: 0, };
+///     name: 0,
+/// };
 /// assert_eq!(recorder.scalar(&scalar), Outcome::Recorded);
 /// recorder.flush();
 /// assert_eq!(recorder.counters().records, 1);
@@ -213,6 +216,29 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         self.link.wake_host();
     }
 
+    /// Waits until everything recorded so far is safe on the host's side, whatever the loss policy; whether it is.
+    pub fn settle(&mut self) -> bool {
+        self.timed(|recorder| {
+            recorder.link.wake_host();
+            let safe = |recorder: &mut Self| recorder.lane.is_acknowledged();
+            if !safe(recorder) && !recorder.patience.is_gone() {
+                recorder.wait_until(safe);
+            }
+            safe(recorder)
+        })
+    }
+
+    /// Lets no call wait longer than this for the host: what has no room by then is dropped, and counted. None, as at first:
+    /// calls wait as long as the host lives. Without a host that lives nobody waits.
+    pub fn set_max_wait(&mut self, most: Option<core::time::Duration>) {
+        self.patience.set_most(most);
+    }
+
+    /// The number of its lane.
+    pub fn lane(&self) -> u32 {
+        self.lane.number()
+    }
+
     /// Runs several calls under one reading of the clock: `held_up_ns` grows by the time `body` takes.
     pub fn timed<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         self.begin();
@@ -231,12 +257,15 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         self.began_ns
     }
 
-    /// Ends what [`LaneRecorder::begin`] began.
-    pub fn end(&mut self) {
+    /// Ends what [`LaneRecorder::begin`] began, and tells how long that took; 0 inside of another.
+    pub fn end(&mut self) -> u64 {
         self.depth = self.depth.saturating_sub(1);
-        if self.depth == 0 {
-            self.ledger.held_up(self.link.now_ns().saturating_sub(self.began_ns));
+        if self.depth != 0 {
+            return 0;
         }
+        let took_ns = self.link.now_ns().saturating_sub(self.began_ns);
+        self.ledger.held_up(took_ns);
+        took_ns
     }
 
     /// How much is captured.
@@ -377,7 +406,7 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
             }
             match self.lane.reserve(need) {
                 Ok(reservation) => return Ok(reservation),
-                Err(_) if waits && !self.patience.is_gone() => self.wait_for(need),
+                Err(_) if waits && !self.patience.is_gone() && self.wait_for(need) => {}
                 Err(refused) => return Err(self.reason(refused)),
             }
         }
@@ -394,11 +423,21 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         }
     }
 
-    /// Returns when the need may be met, the host discards, or it counts as gone.
-    fn wait_for(&mut self, need: Option<Need>) {
+    /// Returns when the need may be met, the host discards, it counts as gone, this lane holds up itself, or the wait has taken
+    /// as long as one may, which is the only case in which there is no more to be tried.
+    fn wait_for(&mut self, need: Option<Need>) -> bool {
+        self.wait_until(|recorder| match recorder.lane.check(need) {
+            Ok(()) => true,
+            Err(refused) => recorder.lane.is_held_up_by_itself(refused),
+        })
+    }
+
+    /// Whether `there` comes true, the host discards or counts as gone before a wait has taken as long as it may.
+    fn wait_until(&mut self, there: impl Fn(&mut Self) -> bool) -> bool {
         self.link.waiting(true);
         self.patience.begin(self.link.now_ns());
-        while self.lane.check(need).is_err() && !self.discards() {
+        let mut in_time = true;
+        while in_time && !there(self) && !self.discards() {
             let heartbeat = signs::pulse(self.live.heartbeat());
             if !self.patience.look(heartbeat, self.link.now_ns()) {
                 break;
@@ -406,9 +445,13 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
             // Everything this thread has committed is visible, so the host can free what is waited for.
             self.lane.wait();
             self.link.wake_host();
-            self.link.pause(self.patience.next_pause());
+            in_time = !self.patience.is_over();
+            if in_time {
+                self.link.pause(self.patience.next_pause());
+            }
         }
         self.link.waiting(false);
+        in_time
     }
 
     /// Whether a full arena or queue stops this thread.

@@ -226,7 +226,7 @@ macro_rules! state_words {
 
 impl<'m> StateWords<'m> {
     state_words! {
-        write_cursor current_buffer ready_pushed free_popped leases next_seq waits consumed_cursor ready_popped free_pushed
+        write_cursor current_buffer ready_pushed free_popped leases next_seq waits consumed_cursor ready_popped free_pushed acknowledged
         records payload_bytes held_up_ns dropped_no_buffer dropped_no_space dropped_no_host dropped_bytes
         filtered_records filtered_bytes
     }
@@ -390,6 +390,13 @@ impl Arena<'_> {
         // the only handle to the arena.
         unsafe { core::slice::from_raw_parts_mut(self.base.add(start).cast(), len) }
     }
+
+    /// The same bytes, once somebody has filled them.
+    pub fn content(&mut self, start: u64, bytes: u64) -> &[u8] {
+        let piece = self.piece(start, bytes);
+        // SAFETY: mapped memory of a file holds some value everywhere; who fills the space was handed its address and is done.
+        unsafe { piece.assume_init_ref() }
+    }
 }
 
 /// Where the parts of a region lie, and how large they are. Checked by [`crate::Region::open`].
@@ -421,6 +428,11 @@ impl<'m> Parts<'m> {
     pub fn lease(memory: &Memory<'m>, table: &PartTable, lane: u32) -> Option<Self> {
         let lease = Lease::take(state_words(memory, table, lane.into()).leases())?;
         Some(Self::new(memory, table, lane, lease))
+    }
+
+    /// The words of `lane`, whoever has it.
+    pub fn state(memory: &Memory<'m>, table: &PartTable, lane: u32) -> StateWords<'m> {
+        state_words(memory, table, lane.into())
     }
 
     fn new(memory: &Memory<'m>, table: &PartTable, lane: u32, lease: Lease<'m>) -> Self {

@@ -234,6 +234,12 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
         self.in_use_hint()
     }
 
+    /// Position below which everything was given back, after a look.
+    pub fn given_back(&mut self) -> u64 {
+        self.refresh();
+        self.consumed.seen()
+    }
+
     /// Position behind the last byte handed out.
     pub fn written(&self) -> u64 {
         self.written

@@ -137,3 +137,49 @@ impl<T> HandlerPointer<T> {
         self.0.load(Ordering::Acquire)
     }
 }
+
+/// A lock that knows which process holds it: one that is forked while another thread of its parent has the lock can take it all
+/// the same, for the thread that would open it does not exist there. What it guards is visible to who takes it.
+///
+/// ```
+/// use tensortap_sync::ProcessLock;
+/// static LOCK: ProcessLock = ProcessLock::new();
+/// let (parent, child) = (10, 11);
+/// let held = LOCK.take(parent).expect("it is free");
+/// assert!(LOCK.take(parent).is_none(), "another thread has it");
+/// drop(held);
+/// let held = LOCK.take(parent).expect("it was opened");
+/// assert!(LOCK.take(child).is_some(), "the child's copy of the lock is held by nobody");
+/// # drop(held);
+/// ```
+#[derive(Debug, Default)]
+pub struct ProcessLock(AtomicU64);
+
+/// Opens a [`ProcessLock`] when it is dropped.
+#[derive(Debug)]
+#[must_use = "the lock is open again once this is dropped"]
+pub struct ProcessLockGuard<'l>(&'l ProcessLock);
+
+impl ProcessLock {
+    /// An open lock.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Takes it for a thread of `process`, a number that is not 0, unless another thread of that process has it. Does not wait.
+    pub fn take(&self, process: u64) -> Option<ProcessLockGuard<'_>> {
+        let holder = self.0.load(Ordering::Relaxed);
+        if holder == process {
+            return None;
+        }
+        // Pairs with the store when the guard is dropped.
+        self.0.compare_exchange(holder, process, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(ProcessLockGuard(self))
+    }
+}
+
+impl Drop for ProcessLockGuard<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(0, Ordering::Release);
+    }
+}

@@ -75,5 +75,5 @@ pub mod word;
 pub use core::sync::atomic::Ordering;
 #[cfg(feature = "std")]
 pub use flag::SignalFlag;
-pub use flag::{Counter, Flag, HandlerPointer};
+pub use flag::{Counter, Flag, HandlerPointer, ProcessLock, ProcessLockGuard};
 pub use word::{Line, SharedU32, SharedU64, Word};

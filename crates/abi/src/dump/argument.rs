@@ -140,7 +140,8 @@ macro_rules! view_record {
 view_record! {
     /// A tensor argument at one stage. The size of its content follows from shape and dtype.
     TensorRecord = Tensor {
-        /// Arena position of the payload, or of its statistics.
+        /// Arena position of the payload, or of its statistics. Of a payload that was dropped after its space was reserved: behind
+        /// that space.
         payload_pos: u64 = 16,
         /// `xxh3_128_tree4k` of the content, little endian.
         hash: [u8; 16] = 24,

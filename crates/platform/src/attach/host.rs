@@ -110,7 +110,7 @@ pub struct Caller {
 
 impl Caller {
     /// `None`: it is another user's, or has ended already.
-    fn new(socket: OwnedFd) -> Option<Caller> {
+    pub(super) fn new(socket: OwnedFd) -> Option<Caller> {
         let peer = socket_peercred(&socket).ok().filter(|peer| peer.uid == geteuid())?;
         let ended = pidfd_open(peer.pid, PidfdFlags::empty()).ok()?;
         let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?;

@@ -60,6 +60,11 @@ impl Attachment {
         if !answered {
             return Err(strange(format!("the recorder did not answer within {ANSWER_TIMEOUT:?}")));
         }
+        Attachment::welcomed(socket)
+    }
+
+    /// Takes the host's answer, which has come.
+    pub(super) fn welcomed(socket: OwnedFd) -> Result<Attachment, PlatformError> {
         match wire::receive(&socket).map_err(os("attaching to the recorder"))? {
             Received::Message(Message::Welcome { bytes, run_id }, files) => {
                 Attachment::with(socket, bytes, run_id, files)

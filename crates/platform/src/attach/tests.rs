@@ -58,6 +58,22 @@ fn what_either_side_writes_the_other_reads() {
 }
 
 #[test]
+fn a_process_is_its_own_host_without_a_socket_in_the_file_system() {
+    let prepare = |memory: &dyn crate::DeviceAccess| memory.copy_to(LINK_PAGE_BYTES, b"set up");
+    let (attached, attachment) = within_this_process(BYTES, 9, prepare).unwrap();
+    let mut bytes = [0; 6];
+    attachment.memory().read_into(LINK_PAGE_BYTES, &mut bytes).unwrap();
+    assert_eq!((&bytes, attachment.run_id(), attached.pid()), (b"set up", 9, std::process::id()));
+    attachment.wake_host();
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessNews::Woken);
+    attachment.goodbye();
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessNews::Goodbye);
+    drop(attached);
+    let ear = attachment.ear().unwrap();
+    assert_eq!(attachment.wait(&ear, attachment.wakes(), LONG), HostNews::Gone);
+}
+
+#[test]
 fn a_wake_reaches_the_host_and_every_thread_that_waits() {
     let place = place();
     let (attached, attachment) = pair(&place);

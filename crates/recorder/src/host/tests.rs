@@ -60,3 +60,18 @@ fn pauses_grow_to_a_limit_and_start_short_again() {
     patience.begin(0);
     assert_eq!(patience.next_pause().as_millis(), 1);
 }
+
+#[test]
+fn a_wait_with_a_limit_ends_with_it_and_the_next_one_begins_anew() {
+    let mut patience = Patience::new(0, 7);
+    patience.set_most(Some(Duration::from_millis(40)));
+    patience.begin(0);
+    assert!(patience.look(8, 30 * MS) && !patience.is_over(), "a beating heart changes nothing");
+    let rest = [(); 5].map(|()| patience.next_pause().as_millis());
+    assert_eq!(rest, [1, 2, 4, 8, 10], "no pause goes past the limit");
+    assert!(patience.look(9, 40 * MS) && patience.is_over());
+    patience.begin(100 * MS);
+    assert!(patience.look(9, 139 * MS) && !patience.is_over());
+    patience.set_most(None);
+    assert!(patience.look(9, 1000 * MS) && !patience.is_over());
+}

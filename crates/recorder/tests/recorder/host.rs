@@ -52,7 +52,10 @@ pub fn in_arena(record: &DumpRecord) -> Option<(u64, u64)> {
         return many.then_some((kernel.args_pos, u64::from(kernel.arg_count) * 8));
     }
     match record.flags & (RECORD_HAS_PAYLOAD | RECORD_HAS_STATS) {
-        0 => None,
+        0 => record
+            .get()
+            .filter(|tensor: &&TensorRecord| tensor.payload_pos != 0)
+            .map(|tensor| (tensor.payload_pos, 0)),
         RECORD_HAS_STATS => record.get().map(|tensor: &TensorRecord| (tensor.payload_pos, 64)),
         RECORD_HAS_PAYLOAD => {
             let tensor =

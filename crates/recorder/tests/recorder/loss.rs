@@ -1,5 +1,6 @@
 //! What is lost when the host is behind, and that it is all counted.
 
+use core::mem::offset_of;
 use std::cell::RefCell;
 
 use proptest::prelude::*;
@@ -382,4 +383,61 @@ fn a_definition_is_not_waited_for_when_the_host_is_gone() {
     (0..12).for_each(|_| assert_eq!(recorder.task(&TaskRecord::default()), Outcome::Recorded));
     assert_eq!(recorder.define_scope(1, 2, 0), NO_HOST);
     assert_eq!(recorder.counters().dropped_no_host, 1);
+}
+
+#[test]
+fn a_thread_waits_no_longer_than_it_may_and_counts_what_it_drops_meanwhile() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Block));
+    let beat = |pauses: u64| rig.word(offset_of!(DumpSetupHeader, heartbeat) as u64).publish(pauses);
+    let link = ScriptedLink::new(beat);
+    let mut recorder = region.recorder(0, &link).unwrap();
+    recorder.set_max_wait(Some(core::time::Duration::from_millis(5)));
+    let desc = rig.tensor(2000);
+    for _ in 0..4 {
+        assert_eq!(recorder.tensor(&input(1, &desc)), Outcome::Recorded);
+    }
+    for asks in 1..4 {
+        let before = link.now_ns.get();
+        assert_eq!(recorder.tensor(&input(1, &desc)), NO_SPACE);
+        assert_eq!(link.now_ns.get() - before, 5_000_000, "every wait has as long");
+        assert_eq!(recorder.counters().dropped_no_space, asks);
+    }
+    // A definition is waited for no longer either.
+    let mut host = FakeHost::new(&rig, 0);
+    while recorder.scalar(&scalar()) == Outcome::Recorded {}
+    assert_eq!(recorder.define_string(1, "name"), NO_BUFFER);
+    host.drain();
+    assert_eq!(recorder.define_string(1, "name"), Outcome::Recorded, "who may not wait long is not cut off");
+}
+
+fn scalar() -> ScalarCapture {
+    ScalarCapture {
+        task_id: 1,
+        stage: DumpStage::BeforeDispatch,
+        arg_index: 0,
+        dtype: DType::UInt8,
+        bits: 1,
+        marked: false,
+        name: 0,
+    }
+}
+
+#[test]
+fn everything_is_settled_once_the_host_has_acknowledged_it() {
+    let rig = Rig::new(SMALL);
+    let region = rig.open(&rig.options(DumpLevel::Full, DumpPolicy::Drop));
+    let acknowledge =
+        |upto: u64| rig.word(rig.geometry.states_offset() + state_offset!(acknowledged)).publish(upto);
+    let link = ScriptedLink::new(acknowledge);
+    let mut recorder = region.recorder(0, &link).unwrap();
+    assert!(recorder.settle(), "nothing was recorded");
+    for _ in 0..3 {
+        recorder.scalar(&scalar());
+    }
+    assert!(recorder.settle());
+    assert_eq!(link.pauses.get(), 3, "one record for each pause");
+    recorder.scalar(&scalar());
+    region.discard();
+    assert!(!recorder.settle(), "a host that discards acknowledges nothing");
 }

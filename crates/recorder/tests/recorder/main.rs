@@ -5,6 +5,7 @@ mod damage;
 mod filters;
 mod host;
 mod kinds;
+mod later;
 mod levels;
 mod link;
 mod loss;

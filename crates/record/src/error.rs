@@ -1,0 +1,80 @@
+//! What can go wrong for a program that records itself.
+
+use std::path::PathBuf;
+
+use tensortap_collector::CollectError;
+use tensortap_format::FormatError;
+use tensortap_platform::PlatformError;
+use tensortap_recorder::{RegionError, SetupError};
+
+/// Why something was not recorded, beside what an [`Outcome`](crate::Outcome) says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The recorder could not be reached, or it and this library did not understand one another.
+    #[error("cannot attach to the recorder: {0}")]
+    Attach(#[source] PlatformError),
+    /// The memory that the recorder handed over is no region to record in.
+    #[error("the recorder handed over what cannot be recorded in: {0}")]
+    Region(#[source] RegionError),
+    /// Every lane is leased.
+    #[error(
+        "all {lanes} lanes are taken: as many threads can record at a time; close handles that are not needed, or let the recorder \
+         have more memory (--dump-memory)"
+    )]
+    NoLane {
+        /// Lanes that there are.
+        lanes: u32,
+    },
+    /// This process was forked from the one that attached.
+    #[error("this process was forked from the one that attached: attach anew")]
+    Forked,
+    /// The session was closed.
+    #[error("the session is closed: attach anew")]
+    Closed,
+    /// Only a commit of the caller's own makes room.
+    #[error("there is no room before an earlier reservation is committed: commit first")]
+    CommitFirst,
+    /// Nothing that large can be reserved.
+    #[error(
+        "{bytes} bytes cannot be reserved at a time: {most} at most; give each lane a larger arena (--dump-arena)"
+    )]
+    TooLarge {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The most that can be reserved.
+        most: u64,
+    },
+    /// A reservation of this number is not open.
+    #[error(
+        "reservation {ticket} is not open: it was committed or given up before, or belongs to another handle"
+    )]
+    NotReserved {
+        /// Its number.
+        ticket: u64,
+    },
+    /// More kernels, dimensions or arguments than there can be, or a number that names nothing.
+    #[error("{what} {value}: {remedy}")]
+    BadArgument {
+        /// What it is.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+        /// What would do.
+        remedy: &'static str,
+    },
+    /// The folder of a session cannot be written.
+    #[error("{}: {source}", dir.display())]
+    Folder {
+        /// The folder.
+        dir: PathBuf,
+        /// Why not.
+        source: FormatError,
+    },
+    /// A session cannot have a region of that size.
+    #[error(transparent)]
+    Setup(SetupError),
+    /// Collecting into the session's own folder failed.
+    #[error(transparent)]
+    Collect(CollectError),
+}

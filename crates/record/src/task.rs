@@ -1,0 +1,192 @@
+//! Tasks: what a program does in one go.
+
+use tensortap_abi::{NO_KERNEL, Operation, RECORD_HAS_PARENT, SLOTS_PER_TASK, TaskRecord};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{KernelId, ModuleId, QueueId, RecordError, ScopeId, StepId, StringId};
+
+/// What is known of a task when it begins. What is not known is left as [`TaskInfo::default`] has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskInfo {
+    /// Its number, unique in the session; 0: the next of the session's own, from 1. Give all or none.
+    pub id: u64,
+    /// What it does.
+    pub operation: Operation,
+    /// What runs it: one kernel, or up to three at a time.
+    pub kernels: [KernelId; SLOTS_PER_TASK],
+    /// What people call it.
+    pub name: StringId,
+    /// Where it belongs.
+    pub scope: ScopeId,
+    /// The queue it was submitted to.
+    pub queue: QueueId,
+    /// The step it is of.
+    pub step: StepId,
+    /// The code it comes from.
+    pub module: ModuleId,
+    /// The source file and line that submitted it, from 1.
+    pub source: (StringId, u32),
+    /// The task that submitted it.
+    pub parent: Option<u64>,
+    /// Times each kernel is run; 0 is 1.
+    pub blocks: u32,
+    /// Work groups in each direction.
+    pub grid: [u32; 3],
+    /// Work items of a group in each direction.
+    pub group: [u32; 3],
+    /// When it was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub submitted_ns: u64,
+    /// Whether all of its arguments are marked, for level `marked`.
+    pub marked: bool,
+    /// Records that it will make, as far as known: counted as filtered when a filter refuses the task.
+    pub records: u32,
+}
+
+impl TaskInfo {
+    /// A task that runs one kernel.
+    pub fn of(kernel: KernelId) -> TaskInfo {
+        TaskInfo { kernels: [kernel, KernelId::NONE, KernelId::NONE], ..TaskInfo::default() }
+    }
+}
+
+/// States of a [`Task`], as words that no other memory is likely to hold.
+const RECORDED: u32 = 0x7474_0001;
+const REFUSED: u32 = 0x7474_0002;
+const ENDED: u32 = 0x7474_0003;
+
+/// A task that has begun. Plain words: it may be moved, kept, and ended by another thread than began it.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Task {
+    record: TaskRecord,
+    state: u32,
+    /// Whether all of its arguments are marked.
+    marked: u32,
+    reserved: [u64; 7],
+}
+const _: () = assert!(size_of::<Task>() == 256);
+
+impl Task {
+    pub(crate) fn new(id: u64, info: &TaskInfo, started_ns: u64) -> Task {
+        let &TaskInfo { operation, kernels, name, scope, queue, step, module, source, parent, .. } = info;
+        let record = TaskRecord {
+            task_id: id,
+            flags: if parent.is_some() { RECORD_HAS_PARENT } else { 0 },
+            func_id: kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 }),
+            block_num: info.blocks.max(1),
+            submitted_ns: info.submitted_ns,
+            started_ns,
+            queue: queue.0,
+            step: step.0,
+            name: name.0,
+            scope: scope.0,
+            module: module.0,
+            source_file: source.0.0,
+            source_line: source.1,
+            operation: operation as u8,
+            grid: info.grid,
+            group: info.group,
+            parent_task: parent.unwrap_or(0),
+            ..TaskRecord::default()
+        };
+        Task { record, state: RECORDED, marked: info.marked.into(), reserved: [0; 7] }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.record.task_id
+    }
+
+    /// Whether a filter has kept it out.
+    pub fn is_filtered(&self) -> bool {
+        self.state == REFUSED
+    }
+
+    pub(crate) fn refuse(&mut self) {
+        self.state = REFUSED;
+    }
+
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marked != 0
+    }
+
+    /// Whether it is recorded.
+    ///
+    /// # Errors
+    /// When it has ended, or never began.
+    pub(crate) fn check(&self) -> Result<bool, RecordError> {
+        match self.state {
+            RECORDED => Ok(true),
+            REFUSED => Ok(false),
+            ENDED => Err(bad(self.id(), "it has ended; begin another")),
+            _ => Err(bad(self.id(), "it has not begun")),
+        }
+    }
+
+    pub(crate) fn record(&self) -> &TaskRecord {
+        &self.record
+    }
+
+    /// It has a tensor at this position.
+    pub(crate) fn has_tensor(&mut self, arg_index: u16) {
+        let TaskRecord { tensor_count, scalar_count, .. } = &mut self.record;
+        let all = (*tensor_count + *scalar_count).max(u32::from(arg_index) + 1);
+        *tensor_count = (*tensor_count).max(u32::from(arg_index) + 1);
+        *scalar_count = all - *tensor_count;
+    }
+
+    /// It has a scalar at this position.
+    pub(crate) fn has_scalar(&mut self, arg_index: u16) {
+        let TaskRecord { tensor_count, scalar_count, .. } = &mut self.record;
+        *scalar_count = (*scalar_count).max((u32::from(arg_index) + 1).saturating_sub(*tensor_count));
+    }
+
+    /// What it does was done by then; the first time that is said counts.
+    pub(crate) fn completed(&mut self, now_ns: u64) {
+        if self.record.completed_ns == 0 {
+            self.record.completed_ns = now_ns;
+        }
+    }
+
+    pub(crate) fn captured_for(&mut self, ns: u64) {
+        self.record.capture_ns = self.record.capture_ns.saturating_add(ns);
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.state = ENDED;
+    }
+}
+
+fn bad(task: u64, remedy: &'static str) -> RecordError {
+    RecordError::BadArgument { what: "task", value: task, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_counted_up_to_the_last_whatever_their_order() {
+        let counts = |calls: &[(bool, u16)]| {
+            let mut task = Task::new(1, &TaskInfo::default(), 1);
+            for &(is_tensor, arg) in calls {
+                if is_tensor { task.has_tensor(arg) } else { task.has_scalar(arg) }
+            }
+            (task.record.tensor_count, task.record.scalar_count)
+        };
+        assert_eq!(counts(&[(true, 0), (true, 1), (false, 2)]), (2, 1));
+        assert_eq!(counts(&[(false, 2), (true, 0), (true, 1)]), (2, 1));
+        assert_eq!(counts(&[(false, 0), (true, 1), (true, 1)]), (2, 0), "two in all");
+        assert_eq!(counts(&[(true, u16::MAX), (false, u16::MAX)]), (65_536, 0));
+    }
+
+    #[test]
+    fn memory_that_is_no_task_is_told_from_one() {
+        let noise = Task::read_from_bytes(&[0x5a; 256]).unwrap();
+        assert!(matches!(noise.check(), Err(RecordError::BadArgument { .. })));
+        let mut task = Task::new(7, &TaskInfo::default(), 1);
+        assert!(task.check().unwrap());
+        task.end();
+        assert!(task.check().is_err());
+    }
+}

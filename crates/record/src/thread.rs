@@ -1,0 +1,386 @@
+//! Recording, by one thread.
+
+use std::{collections::HashMap, time::Duration};
+
+use tensortap_abi::{
+    AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_RECORD_ARGS, MemorySpace,
+    ModuleRecord, Operation, QueueRecord, Role, StepRecord,
+};
+use tensortap_recorder::{
+    Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture,
+};
+
+use crate::{
+    KernelId, ModuleId, QueueId, RecordError, ScopeId, StepId, StringId, Task, TaskInfo, Tensor,
+    core::{CoreRef, Lane},
+    later::Later,
+    link::now_ns,
+    names::Key,
+};
+
+/// Texts whose numbers a handle keeps for itself; with more it begins anew.
+const CACHED_TEXTS: usize = 4096;
+
+/// Records for one thread, in a lane of its own, which is returned when this is dropped. It may be moved to another thread, and is
+/// used by one at a time.
+///
+/// Every call is an error in a process that was forked, and once the session was closed.
+pub struct ThreadRecorder {
+    pub(crate) lane: Lane,
+    /// Where content goes that comes later; leased when first needed.
+    pub(crate) later: Option<Later>,
+    pub(crate) core: CoreRef,
+    pub(crate) name: Box<str>,
+    pub(crate) max_wait: Option<Duration>,
+    /// Numbers of texts that this handle has used.
+    texts: HashMap<Box<str>, u32>,
+}
+
+/// What a kernel declares, for [`ThreadRecorder::define_kernel`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelInfo<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// The code it comes from.
+    pub module: ModuleId,
+    /// Name and kind of each argument, in order; an empty name is none.
+    pub args: &'a [(&'a str, Option<ArgKind>)],
+}
+
+impl ThreadRecorder {
+    pub(crate) fn new(core: CoreRef, name: &str) -> Result<ThreadRecorder, RecordError> {
+        let lane = core.lease(name)?;
+        Ok(ThreadRecorder {
+            lane,
+            later: None,
+            core,
+            name: name.into(),
+            max_wait: None,
+            texts: HashMap::new(),
+        })
+    }
+
+    /// The number of a text.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn string(&mut self, text: &str) -> Result<StringId, RecordError> {
+        self.core.check()?;
+        if text.is_empty() {
+            return Ok(StringId::NONE);
+        }
+        if let Some(&id) = self.texts.get(text) {
+            return Ok(StringId(id));
+        }
+        let (id, is_defined) = self.core.string(&mut self.lane, text);
+        if self.texts.len() >= CACHED_TEXTS {
+            self.texts.clear();
+        }
+        if is_defined {
+            self.texts.insert(text.into(), id);
+        }
+        Ok(StringId(id))
+    }
+
+    /// The number of a scope inside of another.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn scope(&mut self, name: &str, parent: ScopeId) -> Result<ScopeId, RecordError> {
+        let name = self.string(name)?.0;
+        let key = Key::Scope { name, parent: parent.0 };
+        Ok(ScopeId(
+            self.core.define(&key, &mut self.lane, |lane, id| lane.define_scope(id, name, parent.0)).0,
+        ))
+    }
+
+    /// The number of a kernel of which no more is known than its name.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn kernel(&mut self, name: &str) -> Result<KernelId, RecordError> {
+        self.define_kernel(&KernelInfo { name, ..KernelInfo::default() })
+    }
+
+    /// The number of a kernel. What its arguments are called stands in the dump as whoever asks first says it.
+    ///
+    /// # Errors
+    /// With more than 65,535 arguments, and see [`ThreadRecorder`].
+    pub fn define_kernel(&mut self, kernel: &KernelInfo<'_>) -> Result<KernelId, RecordError> {
+        let &KernelInfo { name, module, args } = kernel;
+        if args.len() > MAX_RECORD_ARGS as usize {
+            let remedy = "declare at most 65535";
+            return Err(RecordError::BadArgument { what: "arguments", value: args.len() as u64, remedy });
+        }
+        let name = self.string(name)?.0;
+        let args = args.iter().map(|&(name, kind)| {
+            let name = self.string(name)?.0;
+            Ok(KernelArg { name, kind: KernelArg::tag(kind), ..KernelArg::default() })
+        });
+        let args = args.collect::<Result<Vec<_>, RecordError>>()?;
+        let key = Key::Kernel { name, module: module.0 };
+        let (id, _) = self.core.define(&key, &mut self.lane, |lane, func_id| {
+            let (module, args) = (module.0, &args[..]);
+            lane.define_kernel(&KernelDefinition { func_id, name, module, core_type: None, args })
+        });
+        Ok(KernelId(id))
+    }
+
+    /// The number of a queue or stream.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn queue(&mut self, name: &str) -> Result<QueueId, RecordError> {
+        let name = self.string(name)?.0;
+        let define = |lane: &mut Lane, id| lane.define(QueueRecord { id, name, ..QueueRecord::default() });
+        Ok(QueueId(self.core.define(&Key::Queue { name }, &mut self.lane, define).0))
+    }
+
+    /// The number of a step, which begins when it is first asked for.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn step(&mut self, name: &str) -> Result<StepId, RecordError> {
+        let name = self.string(name)?.0;
+        let define = |lane: &mut Lane, id| {
+            lane.define(StepRecord { id, name, started_ns: now_ns(), ..StepRecord::default() })
+        };
+        Ok(StepId(self.core.define(&Key::Step { name }, &mut self.lane, define).0))
+    }
+
+    /// The number of a module: code that kernels come from, of so many bytes with this `xxh3_128_tree4k`, zeros where not known.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn module(&mut self, name: &str, bytes: u64, hash: u128) -> Result<ModuleId, RecordError> {
+        let name = self.string(name)?.0;
+        let hash = hash.to_le_bytes();
+        let define = |lane: &mut Lane, id| {
+            lane.define(ModuleRecord { id, name, bytes, hash, ..ModuleRecord::default() })
+        };
+        Ok(ModuleId(self.core.define(&Key::Module { name }, &mut self.lane, define).0))
+    }
+
+    /// Begins a task. Record what it is given, let it run, record what it made, and [end](ThreadRecorder::end) it.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn begin(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
+        self.core.check()?;
+        let id = if info.id == 0 { self.core.next_task() } else { info.id };
+        let now = self.lane.begin();
+        let mut task = Task::new(id, info, now);
+        let head = TaskHead { task_id: id, func_ids: task.record().func_id, records: info.records };
+        if self.lane.wants_task(&head) {
+            self.lane.task(task.record());
+        } else {
+            task.refuse();
+        }
+        task.captured_for(self.lane.end());
+        Ok(task)
+    }
+
+    /// Records a tensor before or after its task has run. With the first that is recorded after, the task has run.
+    ///
+    /// # Errors
+    /// When the task has ended, the tensor cannot be read here, and see [`ThreadRecorder`].
+    pub fn tensor(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> Result<Outcome, RecordError> {
+        self.tensors(task, stage, std::slice::from_ref(tensor))
+    }
+
+    /// Records several tensors, under one reading of the clock. The worst of what became of them is told.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`]; nothing is recorded then.
+    pub fn tensors(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensors: &[Tensor<'_>],
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
+        }
+        if let Some(tensor) = tensors.iter().find(|tensor| !tensor.is_here) {
+            let remedy = "its memory cannot be read here: reserve space for its content, and fill it";
+            return Err(RecordError::BadArgument { what: "argument", value: tensor.arg.into(), remedy });
+        }
+        let now = self.lane.begin();
+        let mut worst = Outcome::Recorded;
+        for tensor in tensors {
+            worst = worse(worst, self.lane.tensor(&capture(task, stage, tensor)));
+            task.has_tensor(tensor.arg);
+        }
+        if stage == DumpStage::AfterCompletion {
+            task.completed(now);
+        }
+        task.captured_for(self.lane.end());
+        Ok(worst)
+    }
+
+    /// Records a scalar argument, by its bits.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn scalar(
+        &mut self,
+        task: &mut Task,
+        arg: u16,
+        dtype: DType,
+        bits: u64,
+        name: StringId,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
+        }
+        task.has_scalar(arg);
+        let marked = task.is_marked();
+        let (task_id, stage, name) = (task.id(), DumpStage::BeforeDispatch, name.0);
+        Ok(self.lane.scalar(&ScalarCapture { task_id, stage, arg_index: arg, dtype, bits, marked, name }))
+    }
+
+    /// Ends a task.
+    ///
+    /// # Errors
+    /// When it has ended before, and see [`ThreadRecorder`].
+    pub fn end(&mut self, task: &mut Task) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            task.end();
+            return Ok(Outcome::Filtered);
+        }
+        task.completed(self.lane.begin());
+        let outcome = self.lane.task(task.record());
+        self.lane.end();
+        task.end();
+        Ok(outcome)
+    }
+
+    /// Records that one task waits for another, at one of its arguments where that is why.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn edge(
+        &mut self,
+        producer: u64,
+        consumer: u64,
+        cause: EdgeCause,
+        arg: u16,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        Ok(self.lane.edge(&EdgeCapture { consumer, producer, cause, arg_index: arg }))
+    }
+
+    /// Says that code which is not recorded has written this memory by now: a task of its own, which writes it. What readers find there comes from this
+    /// and not from whatever was recorded before.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn wrote(&mut self, tensor: &Tensor<'_>, name: StringId) -> Result<Outcome, RecordError> {
+        let info = TaskInfo { operation: Operation::HostWrite, name, records: 1, ..TaskInfo::default() };
+        let mut task = self.begin(&info)?;
+        let outcome =
+            self.tensor(&mut task, DumpStage::AfterCompletion, &tensor.arg(0).role(Role::Output))?;
+        let ended = self.end(&mut task)?;
+        Ok(worse(outcome, ended))
+    }
+
+    /// Says that memory was allocated, or freed: what was there before has nothing to do with what will be.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn allocation(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        space: MemorySpace,
+        freed: bool,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        let (space, freed, at_ns) = (space as u8, freed.into(), now_ns());
+        Ok(self.lane.define(AllocationRecord {
+            address,
+            bytes,
+            at_ns,
+            space,
+            freed,
+            ..AllocationRecord::default()
+        }))
+    }
+
+    /// Waits until everything that this handle has recorded is in files; whether it is. Not so when the recorder is gone, its files are
+    /// full, or a wait may not take as long.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn flush(&mut self) -> Result<bool, RecordError> {
+        self.core.check()?;
+        let later = self.later.as_mut().is_none_or(Later::settle);
+        Ok(self.lane.settle() && later)
+    }
+
+    /// Lets no call of this handle wait longer than this for the recorder: what has no room by then is dropped, and counted. None: as
+    /// long as the recorder lives.
+    pub fn set_max_wait(&mut self, most: Option<Duration>) {
+        self.max_wait = most;
+        self.lane.set_max_wait(most);
+        if let Some(later) = &mut self.later {
+            later.set_max_wait(most);
+        }
+    }
+
+    /// What was recorded and lost in its lane, also by those who had it before.
+    pub fn counters(&self) -> Counters {
+        self.lane.counters()
+    }
+}
+
+impl Drop for ThreadRecorder {
+    fn drop(&mut self) {
+        // In a process that was forked the lanes are its parent's.
+        if self.core.is_own_process() {
+            if let Some(later) = &mut self.later {
+                later.close();
+            }
+            self.lane.flush();
+        }
+    }
+}
+
+impl std::fmt::Debug for ThreadRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadRecorder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What the recorder of a lane is asked for.
+pub(crate) fn capture<'t>(task: &Task, stage: DumpStage, tensor: &'t Tensor<'_>) -> TensorCapture<'t> {
+    TensorCapture {
+        task_id: task.id(),
+        stage,
+        role: tensor.role,
+        arg_index: tensor.arg,
+        desc: &tensor.desc,
+        marked: tensor.marked || task.is_marked(),
+        in_flight: false,
+        known: tensor.known,
+    }
+}
+
+/// What is told of several.
+fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |outcome: &Outcome| match outcome {
+        Outcome::Recorded => 0,
+        Outcome::NotWanted => 1,
+        Outcome::Filtered => 2,
+        Outcome::Dropped(_) => 3,
+    };
+    if rank(&b) > rank(&a) { b } else { a }
+}
