@@ -132,9 +132,9 @@ fn a_view_of_nothing_needs_no_memory() {
 #[test]
 fn what_a_tensor_says_of_its_payload_is_told_apart() {
     for (flags, expected) in [
-        (0, Checked::Tensor(bare(0))),
-        (RECORD_PAYLOAD_DROPPED, Checked::Tensor(bare(RECORD_PAYLOAD_DROPPED))),
-        (RECORD_PAYLOAD_FILTERED, Checked::Tensor(bare(RECORD_PAYLOAD_FILTERED))),
+        (0, Checked::Tensor(bare(0), None)),
+        (RECORD_PAYLOAD_DROPPED, Checked::Tensor(bare(RECORD_PAYLOAD_DROPPED), None)),
+        (RECORD_PAYLOAD_FILTERED, Checked::Tensor(bare(RECORD_PAYLOAD_FILTERED), None)),
         (RECORD_FILLED_LATER, Checked::Later(bare(RECORD_FILLED_LATER))),
         (
             RECORD_ALREADY_STORED | RECORD_HAS_HASH,
@@ -143,6 +143,12 @@ fn what_a_tensor_says_of_its_payload_is_told_apart() {
     ] {
         assert_eq!(checked(bare(flags)), Ok(expected));
     }
+    // The space of a payload that never came is given back with its record, and no other record may name any.
+    let lost = |payload_pos| TensorRecord { payload_pos, ..bare(RECORD_PAYLOAD_DROPPED) };
+    let end = Span { position: BOUNDS.to, bytes: 0 };
+    assert_eq!(checked(lost(BOUNDS.to)), Ok(Checked::Tensor(lost(BOUNDS.to), Some(end))));
+    assert_eq!(fault(lost(BOUNDS.to + 1)), Some(RecordFault::Position));
+    assert_eq!(fault(TensorRecord { payload_pos: BOUNDS.to, ..bare(0) }), Some(RecordFault::Position));
 }
 
 fn scalar() -> ScalarRecord {
