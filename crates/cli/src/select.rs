@@ -95,6 +95,11 @@ impl SelectArgs {
         self.selectors().selection(dump, &|done, of| progress.at(done, of))
     }
 
+    /// Whether anything but a step is asked for.
+    pub fn narrows_records(&self) -> bool {
+        Selectors { step: Vec::new(), ..self.selectors() } != Selectors::default()
+    }
+
     /// The steps that are asked for; none stand for all.
     pub fn steps(&self) -> &[IdRange] {
         &self.step

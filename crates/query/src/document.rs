@@ -16,6 +16,7 @@ mod set;
 mod show;
 mod stats;
 mod suite;
+mod task;
 
 pub use blame::BlameDocument;
 pub use compare::{
@@ -34,6 +35,7 @@ pub use set::{OfMember, SetDocument, pass_or_fail};
 pub use show::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 pub use stats::{StatsHead, StatsRecord, StatsTail};
 pub use suite::SuiteDocument;
+pub use task::{LabelDocument, TaskPageDocument};
 
 use std::io::{self, Write};
 

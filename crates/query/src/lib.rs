@@ -23,6 +23,7 @@ mod rows;
 mod select;
 mod show;
 pub mod suite;
+mod task;
 pub mod words;
 
 pub use dumps::{DumpSet, Member, OUTPUTS, is_run_folder, newest};
@@ -32,4 +33,5 @@ pub use pairs::Pair;
 pub use rows::{Counts, Part, Rows};
 pub use select::{HashPrefix, Progress, Selection, Selectors, ShapePattern, parse_dtype, parse_stage};
 pub use show::*;
+pub use task::*;
 pub use words::stage_word;

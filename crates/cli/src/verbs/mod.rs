@@ -94,7 +94,7 @@ impl Verb {
             Verb::Test(args) => test::run(args, registry, output),
             Verb::NewScene(args) => new_scene::run(args, output),
             Verb::List(args) => list::run(args, output),
-            Verb::Show(args) => show::run(args, output),
+            Verb::Show(args) => show::run(args, registry, output),
             Verb::Stats(args) => stats::run(args, output),
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, registry, output),

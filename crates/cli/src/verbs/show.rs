@@ -1,22 +1,25 @@
-//! `tensortap show`: one record, from its metadata to its values.
+//! `tensortap show`: one record, from its metadata to its values; or one task with everything around it.
 
 mod facts;
 mod record_arg;
+mod task;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use tensortap::DumpStage;
 use tensortap::abi::TensorStats;
 use tensortap::format::{ArgumentKind, Dump, Record, role_name};
+use tensortap::scene::Registry;
 use tensortap::values::{F16_OVERFLOW, Summary};
 
 use tensortap_query::document::{
     HexDocument, KernelNames, MeasuredDocument, NothingDocument, ShowDocument, ValuesDocument,
 };
 use tensortap_query::{
-    Content, Delta, Elements, Extent, Found, Histogram, Measured, Related, Slice, View, between, find,
-    write_excerpt, write_hex,
+    Content, Delta, Elements, Extent, Found, Histogram, Measured, RecordName, Related, Slice, View, between,
+    find, write_excerpt, write_hex,
 };
 
 use crate::dump_arg::{DumpArg, RankArg, quoted};
@@ -42,6 +45,9 @@ const FEW: u64 = 1000;
     after_help = "Examples:\n  \
     tensortap show 17                              record 17 of the newest dump under outputs/\n  \
     tensortap show my_dump 0x100000002/after/2     what task 0x100000002 left in its argument 2\n  \
+    tensortap show softmax                         the whole task: what it was given and left, and by whom\n  \
+    tensortap show my_dump layer1/k_proj           the same, by the way through its scopes\n  \
+    tensortap show 0x100000002 --golden right      with its label by a run that was right\n  \
     tensortap show my_dump mul product             the argument `product` of the task that runs `mul`\n  \
     tensortap show 1:2/after/2 --slice 0:4,:,-1    a part of it, sliced as in numpy\n  \
     tensortap show --func mul --stage after        any selectors that leave one record\n  \
@@ -51,7 +57,8 @@ const FEW: u64 = 1000;
     fastest."
 )]
 pub struct ShowArgs {
-    /// Record by its index (17) or TASK/STAGE/ARG (0x100000002/after/2), with a dump before it unless the newest under
+    /// Task by its id (0x100000002), its kernel or name (softmax) or the way through its scopes (layer1/k_proj), or record by
+    /// its index (17) or TASK/STAGE/ARG (0x100000002/after/2), with a dump before it unless the newest under
     /// outputs/ is meant; behind dump and task, an argument by place or name
     #[arg(value_name = "RECORD", num_args = 0..=3, allow_negative_numbers = true)]
     words: Vec<String>,
@@ -70,16 +77,44 @@ pub struct ShowArgs {
     /// Ranges of the histogram; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200))]
     bins: u16,
+    /// Say what the task did by the dump of a run that was right, or by arrays in files
+    #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
+    golden: Option<PathBuf>,
+    /// Say what the task did by the reference of its kernel
+    #[arg(long)]
+    reference: bool,
     #[command(flatten)]
     rank: RankArg,
     #[command(flatten)]
     select: SelectArgs,
 }
 
-/// Shows the record.
-pub fn run(args: &ShowArgs, output: Output) -> anyhow::Result<Exit> {
+impl ShowArgs {
+    /// Whether an option is about the content of one record.
+    fn asks_for_record(&self) -> bool {
+        self.full || self.slice.is_some() || self.hex || self.delta || self.select.narrows_records()
+    }
+}
+
+/// Shows the record, or the task.
+pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let (path, name) = record_arg::split(&args.words)?;
-    let dump = DumpArg::named(path, &args.rank).open()?;
+    let word = name.as_ref().and_then(RecordName::word).filter(|_| path.is_none());
+    let dump = match (DumpArg::named(path, &args.rank).open(), word) {
+        // Without any dump the word can only have been meant for one.
+        (Err(_), Some(word)) => DumpArg::named(Some(word.into()), &args.rank).open()?,
+        (opened, _) => opened?,
+    };
+    if let Some(task) = name.as_ref().and_then(RecordName::whole_task).filter(|_| !args.asks_for_record()) {
+        return task::run(args, registry, &dump, &task, output).map_err(|error| neither(error, word, &dump));
+    }
+    if args.golden.is_some() || args.reference {
+        return Err(UsageError {
+            message: "--golden and --reference label a task, and a record is asked for".into(),
+            hint: format!("name the task alone; `{} diff` compares records", program()),
+        }
+        .into());
+    }
     let selection = args.select.selection(&dump, output)?;
     let record = match find(&dump, name.as_ref(), &selection)? {
         Found::Record(record) => *record,
@@ -97,6 +132,18 @@ pub fn run(args: &ShowArgs, output: Output) -> anyhow::Result<Exit> {
         output.stream(|out| shown.write(out, &view, delta.as_ref()))?;
     }
     Ok(Exit::Good)
+}
+
+/// Says of a word that is no task of the newest dump that it is no file either.
+fn neither(error: anyhow::Error, word: Option<&str>, dump: &Dump) -> anyhow::Error {
+    match (error.downcast::<QueryError>(), word) {
+        (Ok(QueryError::Record { message, hint }), Some(_)) => {
+            let message = format!("{message} in {}, and no file of that name", dump.dir().display());
+            QueryError::Record { message, hint }.into()
+        }
+        (Ok(error), _) => error.into(),
+        (Err(error), _) => error,
+    }
 }
 
 fn nothing(dump: &Dump, why: &str, output: Output) -> anyhow::Result<Exit> {

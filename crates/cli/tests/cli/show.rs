@@ -340,7 +340,11 @@ fn a_name_that_fits_none_or_several_is_answered_with_what_there_is() {
         ("mull/after/2", "there is no record mull/after/2"),
         ("0x0/during/1", "a stage is before or after"),
         ("0x0/before/x", "there is no record 0x0/before/x; the task has 0x0/before/0"),
-        ("0x0", "3 records are meant, `show` shows one:"),
+        ("0x0 --stage before", "2 records are meant, `show` shows one:"),
+        ("0x0 --hex", "3 records are meant, `show` shows one:"),
+        ("0x7", "there is no task 0x7"),
+        ("mull", "there is no task mull"),
+        ("0x0/after/2 --reference", "a record is asked for"),
         ("", "18 records are meant"),
         ("--func mul", "0x100000002/before/1 right  mul  float32 16384"),
         ("3 --task 0x0", "leave out record 3"),
@@ -353,6 +357,63 @@ fn a_name_that_fits_none_or_several_is_answered_with_what_there_is() {
     let empty = folder.good("show d --func mul --dtype bool").stdout;
     assert_eq!(empty, "Nothing to show. There is no dtype bool; dtypes are float32, uint32.\n");
     assert_eq!(document(&folder.good("show d --func mul --dtype bool --json"))["record"], Value::Null);
+}
+
+#[test]
+fn a_whole_task_is_shown_with_its_neighbours_and_its_label() {
+    let folder = vector_example();
+    let text = folder.good("show d mul").stdout;
+    let without_times: String =
+        text.lines().filter(|line| !line.starts_with("  time ")).map(|line| format!("{line}\n")).collect();
+    assert_snapshot("show_task", &without_times);
+    assert_eq!(folder.good("show d mul").stdout, folder.good("show d 1:2").stdout);
+    let page = document(&folder.good("show d mul --json"));
+    assert_eq!(page["task_id"], "0x0000000100000002");
+    // Where everything came from, as the records themselves say: by equal hashes.
+    let records = document(&folder.good("list d --json"));
+    let records = records["records"].as_array().expect("records");
+    let of = |task: &str, stage: &str, arg: u64| {
+        let is = |r: &&Value| r["task_id"] == task && r["stage"] == stage && r["arg_index"] == arg;
+        records.iter().find(is).unwrap_or_else(|| panic!("{task}/{stage}/{arg}"))
+    };
+    for arg in page["arguments"].as_array().expect("arguments").iter().filter(|arg| arg["kind"] == "tensor") {
+        let place = arg["arg_index"].as_u64().expect("a place");
+        if arg["role"] == "input" {
+            let own = of("0x0000000100000002", "before_dispatch", place);
+            assert_eq!(arg["before"]["index"], own["index"]);
+            let [from] = &arg["from"].as_array().expect("producers")[..] else { panic!("{arg}") };
+            let wrote = |r: &&Value| {
+                r["task_id"] == *from && r["stage"] == "after_completion" && r["hash"] == own["hash"]
+            };
+            assert!(records.iter().any(|record| wrote(&record)), "{arg}");
+        } else {
+            let own = of("0x0000000100000002", "after_completion", place);
+            let [to] = &arg["to"].as_array().expect("consumers")[..] else { panic!("{arg}") };
+            let took = |r: &&Value| {
+                r["task_id"] == *to && r["stage"] == "before_dispatch" && r["hash"] == own["hash"]
+            };
+            assert!(records.iter().any(|record| took(&record)), "{arg}");
+            let counts = arg["after"]["histogram"]["counts"].as_array().expect("counts");
+            let sum: u64 = counts.iter().map(|count| count.as_u64().expect("a count")).sum();
+            assert_eq!(sum, 16_384, "{arg}");
+        }
+    }
+    folder.tensortap("run vector_example --dump-tensor --out bad --inject-fault mul=sign");
+    for against in ["--golden d", "--reference"] {
+        let labelled = document(&folder.good(&format!("show bad mul {against} --json")));
+        assert_eq!(labelled["label"]["label"], "wrong_here", "{labelled}");
+    }
+    // A word alone is a task of the newest dump.
+    folder.good("run vector_example --dump-tensor");
+    assert!(folder.good("show mul").stdout.starts_with("task 0x100000002: mul\n"));
+    let neither = folder.tensortap("show mull").stderr;
+    assert!(
+        neither.contains("and no file of that name") && neither.contains("did you mean `mul`?"),
+        "{neither}"
+    );
+    // Of several tasks of a name, the one that is wrong.
+    let several = folder.good("show d add").stdout;
+    assert!(several.contains(" of that name: 0x"), "{several}");
 }
 
 #[test]
@@ -387,7 +448,8 @@ fn a_name_nearly_right_is_answered_with_the_one_that_may_be_meant() {
     let folder = vector_example();
     for (line, message, hint) in [
         ("show d mull/after/2", "kernels: add, add_scalar, mul", "did you mean `mul/after/2`?"),
-        ("show d mull", "no task has a kernel `mull`", "did you mean `mul`?"),
+        ("show d mull", "there is no task mull", "did you mean `mul`?"),
+        ("show mull", "cannot open mull", "makes a dump"),
         ("show d mul/aftr/2", "a stage is before or after", "did you mean `mul/after/2`?"),
         ("show mul/befor", "a stage is before or after", "did you mean `mul/before`?"),
         ("show d -1", "there is no record -1; records are 0 to 17", "its index (17)"),

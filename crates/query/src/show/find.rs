@@ -189,6 +189,23 @@ impl RecordName {
         RecordName::Argument { step: None, task: TaskName::Kernel(name.into()), stage: None, arg: None }
     }
 
+    /// The word by which a task is meant, where it may as well have been meant for a file.
+    #[must_use]
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            RecordName::Argument { step: None, task: TaskName::Kernel(word), stage: None, arg: None } => {
+                Some(word)
+            }
+            _ => None,
+        }
+    }
+
+    /// The task that is meant, where nothing says which of its records.
+    #[must_use]
+    pub fn whole_task(&self) -> Option<String> {
+        matches!(self, RecordName::Argument { stage: None, arg: None, .. }).then(|| self.text())
+    }
+
     fn means(&self, record: &Record, dump: &Dump) -> bool {
         match self {
             RecordName::Index(index) => record.index == *index,

@@ -29,7 +29,10 @@ pub fn split(words: &[String]) -> Result<(Option<PathBuf>, Option<RecordName>), 
                     hint: format!("did you mean `{near}`?"),
                 });
             }
-            None if dump.is_some() && !Path::new(word).exists() => {
+            // A word alone that is no file is a task of the newest dump.
+            None if !Path::new(word).exists()
+                && (dump.is_some() || words.len() == 1 && !is_like_path(word)) =>
+            {
                 Meaning::Record(Ok(RecordName::of_kernel(word)))
             }
             None => Meaning::Dump,
@@ -46,6 +49,14 @@ pub fn split(words: &[String]) -> Result<(Option<PathBuf>, Option<RecordName>), 
         }
     }
     Ok((dump, name))
+}
+
+/// Whether a word can hardly be the name of a task.
+fn is_like_path(word: &str) -> bool {
+    word.is_empty()
+        || word.starts_with(['.', '/', '~'])
+        || word.ends_with('/')
+        || Path::new(word).extension().is_some()
 }
 
 /// The record that may be meant by a name whose stage is misspelled.

@@ -1,0 +1,157 @@
+//! What is known of a task, put together for one page.
+
+use std::time::Duration;
+
+use tensortap::abi::TensorStats;
+use tensortap::analysis::graph::TaskGraph;
+use tensortap::format::{Argument, Captured, Dump, FormatError, Record, Task};
+
+use crate::show::{Content, Histogram};
+
+/// Ranges of the small picture of values.
+const BINS: usize = 16;
+
+/// A task with everything around it.
+pub struct TaskPage<'g> {
+    /// The task.
+    pub task: Task<'g>,
+    /// When it ran.
+    pub times: Times,
+    /// Its arguments, in order.
+    pub args: Vec<ArgPage<'g>>,
+    /// Tasks whose outputs it was given, or that it waited for, each once.
+    pub producers: Vec<Neighbour>,
+    /// Tasks that were given its outputs, or that waited for it, each once.
+    pub consumers: Vec<Neighbour>,
+}
+
+/// When a task ran, from the first task of the dump on; what the dump does not say is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When it was first dispatched.
+    pub started: Option<Duration>,
+    /// How long it took.
+    pub took: Option<Duration>,
+}
+
+/// An argument of the task.
+pub struct ArgPage<'g> {
+    /// What is known of it.
+    pub arg: Argument<'g>,
+    /// Its name.
+    pub name: Option<&'g str>,
+    /// What it was given.
+    pub before: Option<Moment>,
+    /// What it left.
+    pub after: Option<Moment>,
+    /// Places of the tasks whose outputs hold what it was given.
+    pub from: Vec<usize>,
+    /// Places of the tasks that were given what it left.
+    pub to: Vec<usize>,
+}
+
+/// An argument at one stage.
+pub struct Moment {
+    /// Its record.
+    pub record: Record,
+    /// Statistics, of the content or as they were captured.
+    pub stats: Option<TensorStats>,
+    /// How its values are spread.
+    pub histogram: Option<Histogram>,
+    /// The content does not hash to what was captured.
+    pub damaged: bool,
+}
+
+/// A task beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its place in the graph.
+    pub place: usize,
+    /// Whether content passed; otherwise one only waited for the other.
+    pub carries: bool,
+}
+
+impl<'g> TaskPage<'g> {
+    /// Puts the page of the task at `place` together. Contents of its arguments are read.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(dump: &Dump, graph: &'g TaskGraph, place: usize) -> Result<TaskPage<'g>, FormatError> {
+        let task = graph.task(place);
+        let takers = takers(graph, place);
+        let mut args = Vec::new();
+        for arg in task.arguments() {
+            let to = takers.iter().filter(|(index, _)| *index == arg.arg_index).map(|(_, taker)| *taker);
+            args.push(ArgPage {
+                arg,
+                name: task.arg_name(arg.arg_index),
+                before: moment(dump, arg.before)?,
+                after: moment(dump, arg.after)?,
+                from: once(graph, graph.outputs_behind(arg).iter().map(|output| output.task)),
+                to: once(graph, to),
+            });
+        }
+        let given = args.iter().flat_map(|arg| arg.from.iter().copied());
+        let waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
+        let producers = neighbours(graph, given, waited);
+        let taken = takers.iter().map(|(_, taker)| *taker);
+        let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
+        let consumers = neighbours(graph, taken, waiting);
+        Ok(TaskPage { task, times: Times::of(graph, task), args, producers, consumers })
+    }
+}
+
+impl Times {
+    /// Of a task, counted from the first of its graph.
+    #[must_use]
+    pub fn of(graph: &TaskGraph, task: Task<'_>) -> Times {
+        let first = graph.tasks().iter().filter_map(|task| task.start_time()).min();
+        let started = task.start_time();
+        let since = |from: Option<u64>, to: Option<u64>| Some(Duration::from_nanos(to?.checked_sub(from?)?));
+        Times { started: since(first, started), took: since(started, task.end_time()) }
+    }
+}
+
+/// The arguments of a task that others were given, each with the place of such a task.
+fn takers(graph: &TaskGraph, place: usize) -> Vec<(u16, usize)> {
+    let mut takers = Vec::new();
+    for other in graph.tasks().iter() {
+        for output in other.arguments().flat_map(|arg| graph.outputs_behind(arg)) {
+            if output.task == place {
+                takers.push((output.arg_index, other.place()));
+            }
+        }
+    }
+    takers
+}
+
+/// Each place once, in the order of the tasks' ids: what ran at the same time stands in no order of its own.
+fn once(graph: &TaskGraph, places: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut places: Vec<usize> = places.into_iter().collect();
+    places.sort_by_key(|&place| graph.task(place).key());
+    places.dedup();
+    places
+}
+
+fn neighbours(
+    graph: &TaskGraph,
+    carrying: impl Iterator<Item = usize>,
+    waiting: impl Iterator<Item = usize>,
+) -> Vec<Neighbour> {
+    let carrying = once(graph, carrying);
+    let waiting = once(graph, waiting.filter(|place| !carrying.contains(place)));
+    let with = |carries: bool| move |place| Neighbour { place, carries };
+    carrying.into_iter().map(with(true)).chain(waiting.into_iter().map(with(false))).collect()
+}
+
+fn moment(dump: &Dump, captured: Option<Captured>) -> Result<Option<Moment>, FormatError> {
+    let Some(captured) = captured else { return Ok(None) };
+    let record = dump.record(captured.record)?;
+    let mut moment = Moment { record, stats: record.stats, histogram: None, damaged: false };
+    if let Some(content) = Content::of(dump, &record) {
+        let measured = content.statistics(&|_, _| ())?;
+        moment.histogram = Histogram::of(&content, &measured.summary, BINS, &|_, _| ())?;
+        (moment.stats, moment.damaged) = (Some(measured.summary.stats), measured.damaged);
+    }
+    Ok(Some(moment))
+}
