@@ -16,6 +16,7 @@ mod set;
 mod show;
 mod stats;
 mod suite;
+mod summary;
 mod task;
 
 pub use blame::BlameDocument;
@@ -35,6 +36,7 @@ pub use set::{OfMember, SetDocument, pass_or_fail};
 pub use show::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 pub use stats::{StatsHead, StatsRecord, StatsTail};
 pub use suite::SuiteDocument;
+pub use summary::SummaryDocument;
 pub use task::{LabelDocument, TaskPageDocument};
 
 use std::io::{self, Write};

@@ -23,6 +23,7 @@ mod rows;
 mod select;
 mod show;
 pub mod suite;
+pub mod summary;
 mod task;
 pub mod words;
 

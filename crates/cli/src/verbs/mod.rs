@@ -17,6 +17,7 @@ mod run;
 mod scenes;
 mod show;
 mod stats;
+mod summary;
 mod test;
 mod verify;
 
@@ -46,6 +47,8 @@ pub enum Verb {
     List(Box<list::ListArgs>),
     /// Show one record: metadata, statistics, values, histogram
     Show(Box<show::ShowArgs>),
+    /// Tell a whole dump on one screen: kernels, times, what stands out
+    Summary(summary::SummaryArgs),
     /// Measure records: range, mean, deviation, zeros, NaN, Inf
     Stats(Box<stats::StatsArgs>),
     /// Write records to files that other tools read
@@ -96,6 +99,7 @@ impl Verb {
             Verb::List(args) => list::run(args, output),
             Verb::Show(args) => show::run(args, registry, output),
             Verb::Stats(args) => stats::run(args, output),
+            Verb::Summary(args) => summary::run(args, output),
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, registry, output),
             Verb::Blame(args) => blame::run(args, registry, output),
@@ -122,6 +126,7 @@ impl Verb {
             | Verb::List(_)
             | Verb::Show(_)
             | Verb::Stats(_)
+            | Verb::Summary(_)
             | Verb::Export(_)
             | Verb::Diff(_)
             | Verb::Blame(_)

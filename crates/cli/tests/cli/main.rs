@@ -43,6 +43,7 @@ mod simpler_kernels;
 mod stats;
 mod steps;
 mod suite;
+mod summary;
 mod terminal;
 mod usage;
 mod verify;

@@ -1,0 +1,190 @@
+//! `tensortap summary`: a whole dump on one screen.
+
+use std::fmt::Write;
+
+use clap::Args;
+use tensortap::format::{Dump, FormatError};
+use tensortap_query::document::SummaryDocument;
+use tensortap_query::number::{bytes, counted, grouped, time};
+use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions};
+use tensortap_query::words::{printable, record_name, run_words, step_task, task_words, what_ran};
+
+use crate::dump_arg::{DumpArg, StepArg, quoted};
+use crate::error::Exit;
+use crate::output::Output;
+use crate::parse::JobsArg;
+use crate::program::program;
+use crate::progress::ByteProgress;
+
+/// Kernels that are listed; the others are counted.
+const KERNELS: usize = 12;
+/// Tasks of the longest way that are named, from its end.
+const LINKS: usize = 6;
+
+/// What `tensortap summary` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap summary                      the newest dump under outputs/\n  \
+    tensortap summary my_dump --no-values  without reading contents\n  \
+    tensortap summary my_dump --json\n\n\
+    Times are those of the device, from a task's first dispatch to its completion. The longest way is the chain of tasks, each given what \
+    the one before left or waiting for it, whose times add up to most.")]
+pub struct SummaryArgs {
+    #[command(flatten)]
+    dump: DumpArg,
+
+    /// Do not read contents: NaN and Inf are not counted
+    #[arg(long)]
+    no_values: bool,
+
+    #[command(flatten)]
+    step: StepArg,
+    #[command(flatten)]
+    jobs: JobsArg,
+}
+
+/// Tells each dump.
+pub fn run(args: &SummaryArgs, output: Output) -> anyhow::Result<Exit> {
+    let dump = args.dump.open()?;
+    let summary = look(args, &dump, output)?;
+    if output.json {
+        output.document(&SummaryDocument::of(&dump, &summary))?;
+    } else {
+        output.text(&text(&dump, &summary, args.no_values))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn look(args: &SummaryArgs, dump: &Dump, output: Output) -> Result<Summary, FormatError> {
+    let progress = ByteProgress::new(output, if args.no_values { 0 } else { dump.totals().stored_bytes });
+    let options = SummaryOptions {
+        steps: &args.step.step,
+        measures: !args.no_values,
+        jobs: Some(args.jobs.get()),
+        advance: &|bytes| progress.advance(bytes),
+    };
+    Summary::of(dump, &options)
+}
+
+fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
+    let mut text = format!("{}: {}\n", printable(&dump.dir().display().to_string()), what_ran(dump));
+    let footer = dump.footer();
+    let golden = footer.and_then(|footer| footer.golden);
+    let _ = writeln!(text, "{}", run_words(golden, dump.info().inject_fault.as_deref()));
+    let span = summary.span.map(|span| format!(" in {}", time(span))).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "{}{span}, {}, {} stored\n",
+        counted(summary.graph.len() as u64, "task"),
+        counted(dump.len(), "record"),
+        bytes(dump.totals().stored_bytes)
+    );
+    write_kernels(&mut text, summary, no_values);
+    write_tasks(&mut text, summary);
+    write_records(&mut text, dump, summary, no_values);
+    text
+}
+
+fn write_kernels(text: &mut String, summary: &Summary, no_values: bool) {
+    let heads = ["KERNEL", "TASKS", "TIME", "SHARE", "LONGEST", "BYTES", "NaN", "Inf"];
+    let all = summary.kernels.iter().map(|kernel| kernel.time).sum::<std::time::Duration>();
+    let mut rows = vec![heads.map(String::from)];
+    for KernelSummary { kernels, tasks, time: took, longest, bytes: size, nan, inf } in
+        summary.kernels.iter().take(KERNELS)
+    {
+        let share = took.as_secs_f64() / all.as_secs_f64();
+        let values = |count: u64| if no_values { "-".into() } else { grouped(count) };
+        rows.push([
+            kernels.clone(),
+            grouped(*tasks),
+            if all.is_zero() { "-".into() } else { time(*took) },
+            if all.is_zero() { "-".into() } else { format!("{:.0} %", share * 100.0) },
+            if all.is_zero() { "-".into() } else { time(*longest) },
+            bytes(*size),
+            values(*nan),
+            values(*inf),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = " ".repeat(width - cell.chars().count());
+            line += &if column == 0 { format!("{cell}{gap}") } else { format!("  {gap}{cell}") };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if summary.kernels.len() > KERNELS {
+        let _ = writeln!(text, "and {}", counted((summary.kernels.len() - KERNELS) as u64, "further kernel"));
+    }
+}
+
+fn write_tasks(text: &mut String, summary: &Summary) {
+    let graph = &summary.graph;
+    let one = |place: usize| {
+        let task = graph.task(place);
+        format!(
+            "  {:>9}  {}  {}\n",
+            time(summary.took(place)),
+            step_task(task.step, task.task_id),
+            task_words(task)
+        )
+    };
+    let (way, length) = &summary.critical;
+    if !way.is_empty() {
+        let _ = writeln!(text, "\nlongest way: {}, {}", counted(way.len() as u64, "task"), time(*length));
+        let hidden = way.len().saturating_sub(LINKS);
+        if hidden > 0 {
+            let _ = writeln!(text, "  behind {} others", grouped(hidden as u64));
+        }
+        way[hidden..].iter().for_each(|&place| *text += &one(place));
+    }
+    if !summary.slowest.is_empty() {
+        let _ = writeln!(text, "\nslowest tasks");
+        summary.slowest.iter().for_each(|&place| *text += &one(place));
+    }
+}
+
+fn write_records(text: &mut String, dump: &Dump, summary: &Summary, no_values: bool) {
+    let graph = &summary.graph;
+    if !summary.largest.is_empty() {
+        let _ = writeln!(text, "\nlargest records");
+        for record in &summary.largest {
+            let of = graph.position(record.task_key()).map(|place| task_words(graph.task(place)));
+            let size = bytes(record.content_bytes());
+            let _ = writeln!(text, "  {size:>9}  {}  {}", record_name(record), of.unwrap_or_default());
+        }
+    }
+    if no_values {
+        return;
+    }
+    let count = summary.flagged_count;
+    let what = match count {
+        0 => "no output has NaN, Inf, only zeros, or values beyond float16".into(),
+        1 => "1 output stands out".into(),
+        _ => format!("{} outputs stand out, the first of them", grouped(count)),
+    };
+    let _ = writeln!(text, "\n{what}");
+    for one in &summary.flagged {
+        let (record, stats) =
+            (&one.measured.record, one.measured.summary.map(|s| s.stats).unwrap_or_default());
+        let counts = [(stats.nan, "NaN"), (stats.inf, "Inf")];
+        let counts: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{} {what} of {}", grouped(*count), grouped(record.numel)))
+            .collect();
+        let flags: Vec<&str> = one.flags.iter().map(|flag| flag.name()).collect();
+        let what = if counts.is_empty() { flags.join(", ") } else { counts.join(", ") };
+        let _ = writeln!(text, "  {}  {}  {what}", record_name(record), task_words(graph.task(one.place)));
+    }
+    if let Some(first) = summary.flagged.first() {
+        let task = graph.task(first.place);
+        let id = step_task(task.step, task.task_id);
+        let _ = writeln!(text, "next: {} show {} {id}", program(), quoted(dump.dir()));
+    }
+    if summary.unmeasured > 0 {
+        let _ = writeln!(text, "{} have no content to look at", counted(summary.unmeasured, "output"));
+    }
+}

@@ -1,0 +1,154 @@
+//! What `summary --json` prints.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tensortap::TaskId;
+use tensortap::format::{Dump, Task};
+
+use crate::summary::{KernelSummary, Summary};
+use crate::words::{record_name, state_name};
+
+/// A dump at a glance. Times are nanoseconds.
+#[derive(Serialize)]
+pub struct SummaryDocument {
+    dump: String,
+    scene: String,
+    platform: String,
+    runtime: String,
+    /// `closed`, `open` or `torn`.
+    state: &'static str,
+    tasks: usize,
+    records: u64,
+    stored_bytes: u64,
+    /// From the start of the first task to the end of the last; null when the dump has no times.
+    span_ns: Option<u64>,
+    kernels: Vec<KernelDocument>,
+    critical_path: PathDocument,
+    slowest: Vec<TaskDocument>,
+    largest: Vec<LargeDocument>,
+    flagged: Vec<FlaggedDocument>,
+    flagged_count: u64,
+    /// Records whose values were not looked at.
+    unmeasured: u64,
+}
+
+#[derive(Serialize)]
+struct KernelDocument {
+    kernels: String,
+    tasks: u64,
+    time_ns: u64,
+    longest_ns: u64,
+    bytes: u64,
+    nan: u64,
+    inf: u64,
+}
+
+#[derive(Serialize)]
+struct PathDocument {
+    time_ns: u64,
+    tasks: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TaskDocument {
+    step: u32,
+    task_id: String,
+    scope: Option<String>,
+    task_name: Option<String>,
+    kernels: Vec<String>,
+    took_ns: u64,
+}
+
+#[derive(Serialize)]
+struct LargeDocument {
+    index: u64,
+    name: String,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct FlaggedDocument {
+    index: u64,
+    name: String,
+    flags: Vec<&'static str>,
+    nan: u64,
+    inf: u64,
+    numel: u64,
+}
+
+impl SummaryDocument {
+    /// The document of a summary.
+    #[must_use]
+    pub fn of(dump: &Dump, summary: &Summary) -> SummaryDocument {
+        let graph = &summary.graph;
+        let id = |&place: &usize| TaskId(graph.task(place).task_id).to_string();
+        let info = dump.info();
+        SummaryDocument {
+            dump: dump.dir().display().to_string(),
+            scene: info.scene.clone(),
+            platform: info.platform.clone(),
+            runtime: info.runtime.clone(),
+            state: state_name(&dump.tail()),
+            tasks: graph.len(),
+            records: dump.len(),
+            stored_bytes: dump.totals().stored_bytes,
+            span_ns: summary.span.map(nanoseconds),
+            kernels: summary.kernels.iter().map(kernel).collect(),
+            critical_path: PathDocument {
+                time_ns: nanoseconds(summary.critical.1),
+                tasks: summary.critical.0.iter().map(id).collect(),
+            },
+            slowest: summary.slowest.iter().map(|&p| task(graph.task(p), summary.took(p))).collect(),
+            largest: summary
+                .largest
+                .iter()
+                .map(|r| LargeDocument { index: r.index, name: record_name(r), bytes: r.content_bytes() })
+                .collect(),
+            flagged: summary.flagged.iter().map(flagged).collect(),
+            flagged_count: summary.flagged_count,
+            unmeasured: summary.unmeasured,
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn kernel(sum: &KernelSummary) -> KernelDocument {
+    let KernelSummary { kernels, tasks, time, longest, bytes, nan, inf } = sum;
+    KernelDocument {
+        kernels: kernels.clone(),
+        tasks: *tasks,
+        time_ns: nanoseconds(*time),
+        longest_ns: nanoseconds(*longest),
+        bytes: *bytes,
+        nan: *nan,
+        inf: *inf,
+    }
+}
+
+fn task(task: Task<'_>, took: Duration) -> TaskDocument {
+    TaskDocument {
+        step: task.step,
+        task_id: TaskId(task.task_id).to_string(),
+        scope: task.scope().map(String::from),
+        task_name: task.task_name().map(String::from),
+        kernels: task.kernel_names(),
+        took_ns: nanoseconds(took),
+    }
+}
+
+fn flagged(one: &crate::summary::Flagged) -> FlaggedDocument {
+    let record = &one.measured.record;
+    let stats = one.measured.summary.map(|summary| summary.stats).unwrap_or_default();
+    FlaggedDocument {
+        index: record.index,
+        name: record_name(record),
+        flags: one.flags.iter().map(|flag| flag.name()).collect(),
+        nan: stats.nan,
+        inf: stats.inf,
+        numel: record.numel,
+    }
+}

@@ -1,0 +1,254 @@
+//! A dump at a glance: which kernels took the time and the bytes, the longest way through the graph, what stands out.
+
+use std::time::Duration;
+
+use tensortap::analysis::graph::{TaskGraph, load};
+use tensortap::format::{ArgumentKind, Dump, FormatError, Record, TaskKey};
+use tensortap::{Flag, Measured, stats_each};
+
+use crate::words::kernels_text;
+
+/// As many stand in each list of what is greatest.
+const LISTED: usize = 5;
+
+/// What is asked of a dump.
+#[derive(Clone, Copy)]
+pub struct SummaryOptions<'a> {
+    /// Steps that are meant; none stand for all.
+    pub steps: &'a [(u64, u64)],
+    /// Whether to read contents, to find what is not finite.
+    pub measures: bool,
+    /// Threads that read; one for each CPU when `None`.
+    pub jobs: Option<usize>,
+    /// Hears of bytes that were read, on any thread.
+    pub advance: &'a (dyn Fn(u64) + Sync),
+}
+
+/// A dump at a glance.
+pub struct Summary {
+    /// Its tasks.
+    pub graph: TaskGraph,
+    /// One entry for each set of kernels that tasks run, those first that took longest.
+    pub kernels: Vec<KernelSummary>,
+    /// From the start of the first task to the end of the last.
+    pub span: Option<Duration>,
+    /// The chain of tasks, each given what the one before left or waiting for it, that took longest; and how long.
+    pub critical: (Vec<usize>, Duration),
+    /// Places of the tasks that took longest.
+    pub slowest: Vec<usize>,
+    /// The records with most bytes, one for each kernel and argument.
+    pub largest: Vec<Record>,
+    /// The first records of outputs whose values stand out, in dependency order of their tasks; before all others those with NaN or
+    /// infinities.
+    pub flagged: Vec<Flagged>,
+    /// How many such records there are.
+    pub flagged_count: u64,
+    /// Records whose content was not measured.
+    pub unmeasured: u64,
+}
+
+/// What tasks of one set of kernels did together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelSummary {
+    /// The kernels.
+    pub kernels: String,
+    /// Tasks.
+    pub tasks: u64,
+    /// Time of all of them, one after the other.
+    pub time: Duration,
+    /// Time of the longest.
+    pub longest: Duration,
+    /// Bytes of their arguments, at both stages.
+    pub bytes: u64,
+    /// NaN elements in what they left.
+    pub nan: u64,
+    /// Infinite elements in what they left.
+    pub inf: u64,
+}
+
+/// A record whose values stand out.
+pub struct Flagged {
+    /// Place of its task.
+    pub place: usize,
+    /// The record with its statistics.
+    pub measured: Measured,
+    /// What stands out.
+    pub flags: Vec<Flag>,
+}
+
+impl Summary {
+    /// Looks at all of a dump.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(dump: &Dump, options: &SummaryOptions<'_>) -> Result<Summary, FormatError> {
+        let graph = load(dump, options.steps)?;
+        let mut kernels = Kernels::of(&graph);
+        let mut largest = Vec::new();
+        for record in dump.records() {
+            let record = record?;
+            let Some(place) = graph.position(key(&record)) else { continue };
+            kernels.entry(place).bytes += record.content_bytes();
+            // An argument that every task of a kernel has stands for all of them.
+            let is_like =
+                |other: &Record| (other.func_id, other.arg_index) == (record.func_id, record.arg_index);
+            if record.kind == ArgumentKind::Tensor && !largest.iter().any(is_like) {
+                keep_greatest(&mut largest, record, Record::content_bytes);
+            }
+        }
+        let (flagged, flagged_count, unmeasured) = if options.measures {
+            look_at_values(dump, &graph, &mut kernels, options)?
+        } else {
+            (Vec::new(), 0, dump.len())
+        };
+        let mut slowest = Vec::new();
+        for task in graph.tasks().iter().filter(|task| took(&graph, task.place()) > Duration::ZERO) {
+            keep_greatest(&mut slowest, task.place(), |&place| took(&graph, place));
+        }
+        let (span, critical) = (span(&graph), critical(&graph));
+        let kernels = kernels.sorted();
+        Ok(Summary { span, critical, kernels, slowest, largest, flagged, flagged_count, unmeasured, graph })
+    }
+
+    /// How long a task took; nothing when the dump does not say.
+    #[must_use]
+    pub fn took(&self, place: usize) -> Duration {
+        took(&self.graph, place)
+    }
+}
+
+/// Measures what tasks left.
+fn look_at_values(
+    dump: &Dump,
+    graph: &TaskGraph,
+    kernels: &mut Kernels,
+    options: &SummaryOptions<'_>,
+) -> Result<(Vec<Flagged>, u64, u64), FormatError> {
+    let (mut flagged, mut count, mut unmeasured): (Vec<Flagged>, u64, u64) = (Vec::new(), 0, 0);
+    let is_output = |record: &Result<Record, FormatError>| {
+        record.as_ref().is_ok_and(|r| r.role.writes() && r.stage == tensortap::DumpStage::AfterCompletion)
+    };
+    let outputs = dump.records().filter(|record| record.is_err() || is_output(record));
+    stats_each(dump, outputs, options.jobs, options.advance, |measured| {
+        let Some(place) = graph.position(key(&measured.record)) else { return Ok(()) };
+        let Some(summary) = measured.summary else {
+            unmeasured += 1;
+            return Ok::<(), FormatError>(());
+        };
+        let entry = kernels.entry(place);
+        entry.nan += summary.stats.nan;
+        entry.inf += summary.stats.inf;
+        let flags: Vec<Flag> = measured.flags().into_iter().filter(|flag| stands_out(*flag)).collect();
+        if !flags.is_empty() {
+            count += 1;
+            keep_greatest(&mut flagged, Flagged { place, measured, flags }, Flagged::urgency);
+        }
+        Ok(())
+    })?;
+    Ok((flagged, count, unmeasured))
+}
+
+impl Flagged {
+    /// What is greater stands before: values that are no numbers, then what came earlier.
+    fn urgency(&self) -> (bool, std::cmp::Reverse<(usize, u16)>) {
+        let is_not_finite = self.flags.iter().any(|flag| matches!(flag, Flag::Nan | Flag::Inf));
+        (is_not_finite, std::cmp::Reverse((self.place, self.measured.record.arg_index)))
+    }
+}
+
+/// Whether a flag is about values that are seldom meant. Constants are common among right ones.
+fn stands_out(flag: Flag) -> bool {
+    matches!(flag, Flag::Nan | Flag::Inf | Flag::Zero | Flag::F16Overflow)
+}
+
+fn key(record: &Record) -> TaskKey {
+    record.task_key()
+}
+
+fn took(graph: &TaskGraph, place: usize) -> Duration {
+    let task = graph.task(place);
+    let time = task.end_time().zip(task.start_time()).and_then(|(end, start)| end.checked_sub(start));
+    Duration::from_nanos(time.unwrap_or(0))
+}
+
+fn span(graph: &TaskGraph) -> Option<Duration> {
+    let first = graph.tasks().iter().filter_map(|task| task.start_time()).min()?;
+    let last = graph.tasks().iter().filter_map(|task| task.end_time()).max()?;
+    last.checked_sub(first).map(Duration::from_nanos)
+}
+
+/// The chain of tasks that took longest. Tasks stand in dependency order, so one walk finds it.
+fn critical(graph: &TaskGraph) -> (Vec<usize>, Duration) {
+    let mut done: Vec<(Duration, Option<usize>)> = Vec::with_capacity(graph.len());
+    for task in graph.tasks().iter() {
+        let given = task.arguments().flat_map(|arg| graph.outputs_behind(arg)).map(|output| output.task);
+        let waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
+        let before =
+            given.chain(waited).filter(|&before| before < task.place()).max_by_key(|&b| (done[b].0, b));
+        let start = before.map_or(Duration::ZERO, |before| done[before].0);
+        done.push((start + took(graph, task.place()), before));
+    }
+    let last = (0..done.len()).max_by_key(|&place| done[place].0).filter(|&place| !done[place].0.is_zero());
+    let length = last.map_or(Duration::ZERO, |place| done[place].0);
+    let mut chain: Vec<usize> = std::iter::successors(last, |&place| done[place].1).collect();
+    chain.reverse();
+    (chain, length)
+}
+
+/// Puts `one` among the few that are greatest, which stand in falling order; of equals the first stays first.
+fn keep_greatest<T, K: Ord>(greatest: &mut Vec<T>, one: T, key: impl Fn(&T) -> K) {
+    let at = greatest.partition_point(|other| key(other) >= key(&one));
+    if at < LISTED {
+        greatest.insert(at, one);
+        greatest.truncate(LISTED);
+    }
+}
+
+/// Sums by set of kernels, found by the place of a task.
+struct Kernels {
+    of_task: Vec<usize>,
+    sums: Vec<KernelSummary>,
+}
+
+impl Kernels {
+    fn of(graph: &TaskGraph) -> Kernels {
+        let mut kernels = Kernels { of_task: Vec::with_capacity(graph.len()), sums: Vec::new() };
+        let mut known = std::collections::HashMap::new();
+        for task in graph.tasks().iter() {
+            let number = *known.entry(task.func_id).or_insert_with(|| {
+                let kernels_of = kernels_text(&task.kernel_names());
+                kernels.sums.push(KernelSummary { kernels: kernels_of, ..KernelSummary::default() });
+                kernels.sums.len() - 1
+            });
+            kernels.of_task.push(number);
+            let (took, sum) = (took(graph, task.place()), &mut kernels.sums[number]);
+            sum.tasks += 1;
+            sum.time += took;
+            sum.longest = sum.longest.max(took);
+        }
+        kernels
+    }
+
+    fn entry(&mut self, place: usize) -> &mut KernelSummary {
+        &mut self.sums[self.of_task[place]]
+    }
+
+    fn sorted(mut self) -> Vec<KernelSummary> {
+        self.sums.sort_by(|a, b| (b.time, b.tasks).cmp(&(a.time, a.tasks)).then(a.kernels.cmp(&b.kernels)));
+        self.sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_are_kept_in_falling_order_and_of_equals_the_first() {
+        let mut greatest = Vec::new();
+        for one in [(3, 'a'), (9, 'b'), (1, 'c'), (9, 'd'), (4, 'e'), (4, 'f'), (2, 'g')] {
+            keep_greatest(&mut greatest, one, |one| one.0);
+        }
+        assert_eq!(greatest, [(9, 'b'), (9, 'd'), (4, 'e'), (4, 'f'), (3, 'a')]);
+    }
+}
