@@ -95,6 +95,8 @@ pub enum FailureKind {
     Launch = 7,
     /// A kernel called `exit` instead of returning.
     Exit = 8,
+    /// A kernel wrote beside one of its tensors.
+    Overrun = 9,
 }
 
 impl FailureKind {
@@ -109,6 +111,7 @@ impl FailureKind {
             6 => Some(FailureKind::GraphDeadlock),
             7 => Some(FailureKind::Launch),
             8 => Some(FailureKind::Exit),
+            9 => Some(FailureKind::Overrun),
             _ => None,
         }
     }

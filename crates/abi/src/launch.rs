@@ -5,7 +5,7 @@ use crate::{BlockContext, SubtaskContext, assert_layout};
 /// First word of [`KernelArgs`].
 pub const LAUNCH_MAGIC: u64 = 0x5441_5041_5247_5331;
 /// Version of every layout in this crate. Host and device refuse one another when it differs.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// Bit of [`KernelArgs::dump_enable`]: record tensors.
 pub const DUMP_TENSORS: u32 = 1;
@@ -18,6 +18,14 @@ pub const CALL_TIMED: u32 = 1;
 pub const CALL_ANNOUNCED: u32 = 2;
 /// Bit of [`KernelArgs::call_flags`]: kernels find the launch's contexts behind slots 48 and 49.
 pub const CALL_CONTEXT: u32 = 4;
+
+/// Bit of [`KernelArgs::guard_flags`]: a page that nobody may touch follows each tensor.
+pub const GUARD_PAGES: u32 = 1;
+/// Bit of [`KernelArgs::guard_flags`]: what lies between a tensor and its pages' ends holds a canary, which is looked at after each
+/// kernel.
+pub const GUARD_CANARY: u32 = 2;
+/// Bit of [`KernelArgs::guard_flags`]: an address sanitizer in the device process is told what lies between tensors.
+pub const GUARD_SHADOW: u32 = 4;
 
 /// Rings of `tensormap_and_ringbuffer`: one per scope depth, the last shared by all deeper scopes.
 pub const RING_COUNT: usize = 4;
@@ -100,12 +108,18 @@ pub struct KernelArgs {
     pub call_block: BlockContext,
     /// With [`CALL_CONTEXT`]: the subtask that a kernel takes itself for.
     pub call_subtask: SubtaskContext,
+    /// [`DeviceRange`]s of the tensors that the host has placed as [`crate::GuardLayout`] says.
+    pub guards: DeviceRange,
+    /// How tensors are guarded: [`GUARD_PAGES`], [`GUARD_CANARY`], [`GUARD_SHADOW`]; 0 when they are not.
+    pub guard_flags: u32,
+    /// Tensors that may be followed by a guard page at a time.
+    pub guard_most: u32,
     /// Zero.
-    pub reserved: [u64; 9],
+    pub reserved: [u64; 6],
 }
 assert_layout!(KernelArgs, size 320, align 64,
     magic @ 0, layout_version @ 8, blocks @ 12, schedulers @ 16, build_mode @ 20, stall_timeout_ms @ 24,
     control @ 32, scene @ 48, runtime @ 64, params @ 80, kernels @ 96, args @ 112, tasks @ 128, edges @ 144,
     payloads @ 160, heap @ 176, task_count @ 192, ring_slots @ 196, fault_func_id @ 200, fault_kind @ 204,
     dump_data_base @ 208, dump_enable @ 216, poison @ 220, call_flags @ 224, call_block @ 232, call_subtask @ 240,
-    reserved @ 248);
+    guards @ 248, guard_flags @ 264, guard_most @ 268, reserved @ 272);

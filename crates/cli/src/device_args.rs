@@ -47,6 +47,18 @@ pub struct FailingArgs {
     pub inject_fault: Option<(String, FaultKind)>,
 }
 
+/// Of help.
+pub const MEMORY: &str = "Checking memory";
+
+/// Who watches what kernels touch.
+#[derive(Args)]
+pub struct MemoryArgs {
+    /// Let every tensor end at a page that nobody may touch, with a canary around it: a kernel that leaves its tensors is named with
+    /// task, argument and distance
+    #[arg(long, help_heading = MEMORY)]
+    pub guard: bool,
+}
+
 fn fault_names() -> [&'static str; FaultKind::ALL.len()] {
     FaultKind::ALL.map(FaultKind::name)
 }

@@ -53,7 +53,10 @@ mod host_memory;
 mod link_page;
 #[expect(unsafe_code, reason = "memory maps and raw access to them")]
 mod map;
+mod pages;
 mod process;
+#[expect(unsafe_code, reason = "calling functions of a sanitizer that was found at run time")]
+mod shadow;
 #[expect(unsafe_code, reason = "signal handlers and alternate stacks")]
 mod signal;
 mod sim;
@@ -69,6 +72,8 @@ pub use device::{DeviceLink, DeviceMemory, HostEvent, become_device_if_asked};
 pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;
 pub use map::{ForkGuard, MappedMemory};
+pub use pages::{mappings_allowed, page_bytes};
+pub use shadow::Shadow;
 pub use signal::{
     AltStack, CrashTeller, CrashText, install_crash_handlers, make_file_limits_errors, set_crash_recorder,
     tell_crashes_in_this_process,

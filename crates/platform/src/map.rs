@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     io::Errno,
-    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
+    mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap},
 };
 use tensortap_abi::{DeviceAddr, DeviceRange};
 use tensortap_sync::SharedU64;
@@ -217,6 +217,15 @@ pub(crate) fn populate(at: *mut u8, bytes: u64) {
     let Ok(bytes) = usize::try_from(bytes) else { return };
     // SAFETY: this advice changes no byte and no mapping; of addresses that are not mapped the kernel says so.
     let _ = unsafe { madvise(at.cast(), bytes, Advice::LinuxPopulateWrite) };
+}
+
+/// Makes mapped pages untouchable, or readable and writable again.
+pub(crate) fn protect(at: *mut u8, bytes: u64, touchable: bool) -> Result<(), Errno> {
+    let bytes = usize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
+    let flags = if touchable { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::empty() };
+    // SAFETY: no byte and no mapping changes. Callers name pages of device memory, of which no reference exists; whoever touches
+    // them against the rule is ended by the system, which is what they ask for.
+    unsafe { mprotect(at.cast(), bytes, flags) }
 }
 
 /// Device memory as the host has mapped it. A view to copy through, never a slice: the device may write it at any

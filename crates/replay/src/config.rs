@@ -98,6 +98,8 @@ pub struct ReplayConfig {
     pub inject_fault: Option<(String, FaultKind)>,
     /// Pass by `tensortap_before_kernel`, where a debugger can stop.
     pub stop_at_kernel: bool,
+    /// Puts every argument in front of a page that nobody may touch: a kernel that leaves its arguments ends its device, and is named.
+    pub guard: bool,
     /// Says what the code of a kernel is here, to be held against what the capture says; `None` when nobody knows.
     pub code_of: Option<CodeOf>,
     /// The folder of the scene, instead of the one that a capture names.
@@ -139,6 +141,7 @@ impl ReplayConfig {
             bench: false,
             inject_fault: None,
             stop_at_kernel: false,
+            guard: false,
             code_of: None,
             scene_folder: None,
             open_folder: None,

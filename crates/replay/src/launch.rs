@@ -6,8 +6,8 @@ use tensortap_abi::{DeviceAddr, DeviceRange};
 use tensortap_format::Argument;
 use tensortap_platform::{Confinement, Device, DeviceOptions, Platform, PlatformError};
 use tensortap_runtime::{
-    BuildMode, CallOptions, DEFAULT_RING_SLOTS, Fault, GraphProgram, LaunchOptions, PlacedTask, RunError,
-    RunFailure, TasksReport, execute_tasks,
+    BuildMode, CallOptions, DEFAULT_RING_SLOTS, Fault, GraphProgram, Guarding, LaunchOptions, PlacedTask,
+    RunError, RunFailure, TasksReport, execute_tasks,
 };
 use tensortap_scene::Scene;
 
@@ -91,12 +91,12 @@ pub fn round(
         return Ok(Ended::Well);
     }
     match run(config, open, batch, &image, observe)? {
-        Ran::Well(after, placement, report) => {
+        Ran::Well(after, addresses, report) => {
             let platform = open.platform;
             for (index, work) in batch.works.iter_mut().enumerate().filter(|(_, work)| !work.dead) {
-                work.placed(placement);
+                work.placed(addresses.placement());
                 let (image, after, hashed) = (&image, after.as_slice(), config.repeat > 1);
-                let guarded = placement == Placement::Relocated;
+                let guarded = addresses.holds_whole_image();
                 let judge = Judge { platform, image, after, hashed, guarded };
                 work.conclude(judge.task(index, &work.item));
                 if config.bench {
@@ -126,7 +126,7 @@ fn filled(batch: &mut Batch<'_>, round: u32, memory: Vec<u8>) -> Option<Image> {
 
 /// How a launch ended, with the memory it left when all went well.
 enum Ran {
-    Well(Vec<u8>, Placement, TasksReport),
+    Well(Vec<u8>, Addresses, TasksReport),
     Otherwise(Ended),
 }
 
@@ -138,7 +138,7 @@ fn run(
     observe: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Ran, ReplayError> {
     let device = &mut *open.device;
-    let addresses = match Addresses::find(device, batch, image) {
+    let addresses = match Addresses::find(device, batch, image, guarding(config)) {
         Ok(addresses) => addresses,
         Err(error) => return Ok(Ran::Otherwise(Ended::TooLarge(error.to_string()))),
     };
@@ -148,7 +148,8 @@ fn run(
     let (scene, context) = (first.item.scene, first.item.context());
     let call = CallOptions { timed: config.bench, announced: config.stop_at_kernel, context };
     let options = launch_options(config, scene);
-    let ran = execute_tasks(device, scene, options, call, &tasks, &mut |now| observe(now.completed));
+    let guards = addresses.guards();
+    let ran = execute_tasks(device, scene, options, call, &tasks, &guards, &mut |now| observe(now.completed));
     let report = match ran {
         Ok(report) => report,
         Err(RunError::Failed(failure)) if failure.interrupted => {
@@ -165,7 +166,7 @@ fn run(
     after.resize(image.bytes.len(), 0);
     addresses.copy_from(device, batch, image, &mut after)?;
     addresses.free(device)?;
-    Ok(Ran::Well(after, addresses.placement(), report))
+    Ok(Ran::Well(after, addresses, report))
 }
 
 fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOptions {
@@ -184,7 +185,13 @@ fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOpt
         stall_timeout: config.stall_timeout,
         fault,
         poison: None,
+        guarding: guarding(config),
     }
+}
+
+/// The pattern around the arguments is the replay's own: it is compared with what the device leaves.
+fn guarding(config: &ReplayConfig) -> Guarding {
+    Guarding { pages: config.guard, ..Guarding::default() }
 }
 
 /// Blocks when none are asked for.
@@ -196,10 +203,29 @@ enum Addresses {
     Captured(Vec<DeviceAddr>),
     /// All behind one another from here on, as in the image.
     Relocated(DeviceAddr),
+    /// Each on pages of its own, task by task.
+    Guarded(Vec<Vec<Guarded>>),
+}
+
+/// A span that lies apart from others.
+struct Guarded {
+    /// From its first byte to the last that an argument has.
+    tensor: DeviceRange,
+    /// What to free.
+    allocated: DeviceAddr,
 }
 
 impl Addresses {
-    fn find(device: &mut dyn Device, batch: &Batch<'_>, image: &Image) -> Result<Addresses, PlatformError> {
+    fn find(
+        device: &mut dyn Device,
+        batch: &Batch<'_>,
+        image: &Image,
+        guarding: Guarding,
+    ) -> Result<Addresses, PlatformError> {
+        if guarding.is_on() {
+            let spans = batch.works.iter().map(|work| allocate_guarded(device, &work.item, guarding));
+            return Ok(Addresses::Guarded(spans.collect::<Result<_, _>>()?));
+        }
         if let [work] = batch.works.as_slice()
             && device.memory().addr == work.item.capture.run().device_base
             && let Some(allocated) = allocate_captured(device, &work.item)?
@@ -214,13 +240,15 @@ impl Addresses {
         match self {
             Addresses::Captured(_) => item.spans.spans[span].start,
             Addresses::Relocated(base) => base + image.offset(task, span) as u64,
+            Addresses::Guarded(spans) => spans[task][span].tensor.addr,
         }
     }
 
     fn copy_to(&self, device: &dyn Device, batch: &Batch<'_>, image: &Image) -> Result<(), PlatformError> {
         match self {
             Addresses::Relocated(base) => device.copy_to(*base, &image.bytes),
-            Addresses::Captured(_) => each_span(batch, image)
+            Addresses::Captured(_) | Addresses::Guarded(_) => self
+                .each_span(batch, image)
                 .try_for_each(|(addr, range)| device.copy_to(addr, &image.bytes[range])),
         }
     }
@@ -235,7 +263,8 @@ impl Addresses {
     ) -> Result<(), PlatformError> {
         match self {
             Addresses::Relocated(base) => device.copy_from(*base, after),
-            Addresses::Captured(_) => each_span(batch, image)
+            Addresses::Captured(_) | Addresses::Guarded(_) => self
+                .each_span(batch, image)
                 .try_for_each(|(addr, range)| device.copy_from(addr, &mut after[range])),
         }
     }
@@ -244,26 +273,65 @@ impl Addresses {
         match self {
             Addresses::Relocated(base) => device.free(*base),
             Addresses::Captured(allocated) => allocated.iter().try_for_each(|&addr| device.free(addr)),
+            Addresses::Guarded(spans) => {
+                spans.iter().flatten().try_for_each(|span| device.free(span.allocated))
+            }
         }
     }
 
     fn placement(&self) -> Placement {
         match self {
             Addresses::Captured(_) => Placement::Captured,
-            Addresses::Relocated(_) => Placement::Relocated,
+            Addresses::Relocated(_) | Addresses::Guarded(_) => Placement::Relocated,
         }
+    }
+
+    /// Whether all of the image lies in device memory, also what is between spans.
+    fn holds_whole_image(&self) -> bool {
+        matches!(self, Addresses::Relocated(_))
+    }
+
+    /// The tensors that the device is to guard.
+    fn guards(&self) -> Vec<DeviceRange> {
+        match self {
+            Addresses::Guarded(spans) => spans.iter().flatten().map(|span| span.tensor).collect(),
+            Addresses::Captured(_) | Addresses::Relocated(_) => Vec::new(),
+        }
+    }
+
+    /// Address of every span, and where it is in the image.
+    fn each_span<'b>(
+        &'b self,
+        batch: &'b Batch<'_>,
+        image: &'b Image,
+    ) -> impl Iterator<Item = (DeviceAddr, std::ops::Range<usize>)> + 'b {
+        batch.works.iter().enumerate().flat_map(move |(task, work)| {
+            let spans = work.item.spans.spans.iter().enumerate();
+            spans.map(move |(index, span)| {
+                (self.of(&work.item, image, task, index), image.range(task, index, span))
+            })
+        })
     }
 }
 
-/// Captured address of every span, and where it is in the image.
-fn each_span<'b>(
-    batch: &'b Batch<'_>,
-    image: &'b Image,
-) -> impl Iterator<Item = (DeviceAddr, std::ops::Range<usize>)> + 'b {
-    batch.works.iter().enumerate().flat_map(move |(task, work)| {
-        let spans = work.item.spans.spans.iter().enumerate();
-        spans.map(move |(index, span)| (span.start, image.range(task, index, span)))
-    })
+/// Room for every span of a task, each on pages of its own, where its last argument ends.
+fn allocate_guarded(
+    device: &mut dyn Device,
+    item: &Item<'_>,
+    guarding: Guarding,
+) -> Result<Vec<Guarded>, PlatformError> {
+    let ends = |index: usize| {
+        let views = item.spans.views.iter().filter(move |view| view.span == Some(index));
+        views.map(|view| view.address.saturating_add(view.layout.byte_range().end))
+    };
+    let spans = item.spans.spans.iter().enumerate();
+    spans
+        .map(|(index, span)| {
+            let end = ends(index).max().unwrap_or(span.start);
+            let (tensor, allocated) = guarding.allocate(device, end - span.start, "an argument")?;
+            Ok(Guarded { tensor, allocated })
+        })
+        .collect()
 }
 
 /// `None` when one of them is not free.

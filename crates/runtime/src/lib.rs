@@ -4,7 +4,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use tensortap_platform::{DeviceMode, DeviceOptions};
-//! use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, GraphProgram, LaunchOptions, execute};
+//! use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS, GraphProgram, Guarding, LaunchOptions, execute};
 //! use tensortap_scene::Registry;
 //! # use tensortap_scene::KernelArg::{In, Out};
 //! # use tensortap_abi::{CoreType, DType};
@@ -86,6 +86,7 @@
 //!     stall_timeout: None,
 //!     fault: None,
 //!     poison: None,
+//!     guarding: Guarding::default(),
 //! };
 //! for runtime in tensortap_runtime::RUNTIMES {
 //!     let inputs = Fourfold.host_args(&params);
@@ -97,19 +98,22 @@
 //! ```
 //!
 //! `unsafe` lives in `device/memory.rs` (structs in device memory), `device/cores.rs` (the call of a kernel),
-//! `device/call.rs` (names that a debugger looks for) and `device/crash.rs` (what a signal handler stores).
+//! `device/call.rs` (names that a debugger looks for), `device/crash.rs` (what a signal handler stores) and
+//! `device/guard.rs` (what lies around tensors).
 
 mod device;
 #[doc(hidden)]
 pub mod drive;
 mod host;
+mod overrun;
 mod runtimes;
 mod whereabouts;
 
 pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks, exit_on_crash_in_thread_mode};
 pub use host::{
-    CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, HostGraph, HostNames, HostScope,
-    InFlightTask, LaunchOptions, MAX_RING_SLOTS, Phase, PlacedTask, Plan, Progress, RegionPlan, RunError,
-    RunFailure, TasksReport, execute, execute_tasks, recording_threads,
+    CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, Guarding, HostGraph, HostNames,
+    HostScope, InFlightTask, LaunchOptions, MAX_RING_SLOTS, Phase, PlacedTask, Plan, Progress, RegionPlan,
+    RunError, RunFailure, TasksReport, execute, execute_tasks, recording_threads,
 };
+pub use overrun::Overrun;
 pub use runtimes::{BuildMode, RUNTIMES, Runtime, find};

@@ -46,6 +46,9 @@ pub struct RunConfig {
     pub inject_fault: Option<(String, FaultKind)>,
     /// Fills outputs and new memory with this byte first, so that reads of unwritten bytes show.
     pub poison: Option<u8>,
+    /// Lets every tensor end at a page that nobody may touch, with a canary around it that is looked at after each kernel: a kernel that
+    /// leaves its tensors ends the run.
+    pub guard: bool,
     /// What to record; `None`, or one that records nothing, for no dump at all.
     pub dump: Option<DumpConfig>,
     /// Folder for the dump, which must not exist or be empty; `None` for a new one under `outputs/`.
@@ -78,6 +81,7 @@ impl RunConfig {
             tolerances: Vec::new(),
             inject_fault: None,
             poison: None,
+            guard: false,
             dump: None,
             out: None,
             warn: None,

@@ -80,7 +80,7 @@ pub use tensortap_replay::{
     ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{
-    BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Phase, Progress, RUNTIMES, RunFailure, Runtime,
+    BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Overrun, Phase, Progress, RUNTIMES, RunFailure, Runtime,
     exit_on_crash_in_thread_mode,
 };
 pub use tensortap_scene as scene;

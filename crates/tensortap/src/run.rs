@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use tensortap_judge::{Outcome, Rule, Side, Verdict, compare_bytes, detail};
 use tensortap_platform::{DeviceOptions, PLATFORMS, Platform};
 use tensortap_runtime::{
-    DeviceReport, DumpSession, Fault, GraphProgram, LaunchOptions, Progress, RUNTIMES, RunError, Runtime,
-    execute,
+    DeviceReport, DumpSession, Fault, GraphProgram, Guarding, LaunchOptions, Progress, RUNTIMES, RunError,
+    Runtime, execute,
 };
 use tensortap_runtime::{Phase, RunFailure};
 use tensortap_scene::{HostArgs, HostTensor, Params, Registry, Scene};
@@ -199,6 +199,7 @@ fn launch_options(config: &RunConfig, fault: Option<Fault>) -> LaunchOptions {
         stall_timeout: config.stall_timeout,
         fault,
         poison: config.poison,
+        guarding: if config.guard { Guarding::FULL } else { Guarding::default() },
     }
 }
 

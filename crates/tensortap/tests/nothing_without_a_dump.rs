@@ -13,7 +13,9 @@ use tensortap_platform::{
     Device, DeviceAccess, DeviceEvent, DeviceOptions, MappedMemory, PLATFORMS, PlatformError,
 };
 use tensortap_recorder::SetupOptions;
-use tensortap_runtime::{DumpSession, GraphProgram, HostGraph, LaunchOptions, RegionPlan, RunError, execute};
+use tensortap_runtime::{
+    DumpSession, GraphProgram, Guarding, HostGraph, LaunchOptions, RegionPlan, RunError, execute,
+};
 use tensortap_scene::Params;
 
 /// A device that writes down what is asked of it.
@@ -135,6 +137,7 @@ fn asked(platform: &str, runtime: &str, enable: u32) -> (Vec<(String, u64)>, Ker
         stall_timeout: None,
         fault: None,
         poison: None,
+        guarding: Guarding::default(),
     };
     let mut session = Unread { enable };
     let dump = (enable != 0).then_some(&mut session as &mut dyn DumpSession);

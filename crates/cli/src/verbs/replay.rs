@@ -17,7 +17,7 @@ use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
 use tensortap_query::number::counted;
 use tensortap_query::words::printable_path;
 
-use crate::device_args::{DEVICE, DeviceArgs, FAILING, FailingArgs};
+use crate::device_args::{DEVICE, DeviceArgs, FAILING, FailingArgs, MemoryArgs};
 use crate::dump_arg::{RankArg, StepArg, one_of};
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
@@ -139,6 +139,9 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub failing: FailingArgs,
 
+    #[command(flatten)]
+    pub memory: MemoryArgs,
+
     /// Devices that may crash or hang before the tasks that are left are given up; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = DEFAULT_DEVICE_FAILURES, value_parser = whole(0_u64..), help_heading = FAILING)]
     pub max_device_failures: u64,
@@ -206,6 +209,7 @@ impl ReplayArgs {
         config.reference = self.reference;
         config.allow_inexact = self.allow_inexact;
         config.inject_fault.clone_from(&self.failing.inject_fault);
+        config.guard = self.memory.guard;
         config.repeat = self.repeat;
         config.bench = self.bench;
         config.stop_at_kernel = self.stop_at_kernel;

@@ -20,7 +20,7 @@ use tensortap_query::number::counted;
 
 use self::dump_args::DumpArgs;
 pub(super) use self::dump_args::parse_level;
-use crate::device_args::{DEVICE, DeviceArgs, FailingArgs};
+use crate::device_args::{DEVICE, DeviceArgs, FailingArgs, MemoryArgs};
 use crate::dump_arg::quoted;
 use crate::error::{Exit, UsageError};
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
@@ -182,6 +182,9 @@ pub struct RunArgs {
     #[command(flatten)]
     pub failing: FailingArgs,
 
+    #[command(flatten)]
+    pub memory: MemoryArgs,
+
     /// Fill outputs and new memory with this byte first
     #[arg(long, value_name = "BYTE", value_parser = parse_byte, hide = true)]
     pub poison: Option<u8>,
@@ -222,6 +225,7 @@ impl RunArgs {
         config.stall_timeout = self.failing.stall_timeout.0;
         config.inject_fault.clone_from(&self.failing.inject_fault);
         config.poison = self.poison;
+        config.guard = self.memory.guard;
         config.dump = self.dump.config()?;
         config.out = self.dump.out();
         config.warn = Some(Arc::new(output::warning));

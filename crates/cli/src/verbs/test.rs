@@ -20,7 +20,7 @@ use tensortap_query::document::SuiteDocument;
 use tensortap_query::junit::write_junit;
 use tensortap_query::words::short_task;
 
-use crate::device_args::{DeviceArgs, FailingArgs};
+use crate::device_args::{DeviceArgs, FailingArgs, MemoryArgs};
 use crate::dump_arg::quoted;
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{CLOSING_GRACE, Interrupt};
@@ -91,6 +91,8 @@ pub struct TestArgs {
     device: DeviceArgs,
     #[command(flatten)]
     failing: FailingArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// Runs every trial, and tells what came of them.
@@ -143,6 +145,7 @@ impl TestArgs {
         run.device_memory = self.device.device_memory;
         run.stall_timeout = self.failing.stall_timeout.0;
         run.inject_fault.clone_from(&self.failing.inject_fault);
+        run.guard = self.memory.guard;
         run.warn = Some(Arc::new(output::warning));
         let mut config = SuiteConfig::new(run, &self.folder()?);
         config.scenes = scenes;

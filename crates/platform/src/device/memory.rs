@@ -2,7 +2,7 @@ use std::ptr;
 
 use tensortap_abi::{CACHE_LINE_BYTES, DeviceAddr, DeviceRange};
 
-use crate::PlatformError;
+use crate::{PlatformError, error::os};
 
 /// Device memory as the device sees it: a device address is the address it is mapped at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,12 @@ impl DeviceMemory {
         }
     }
 
+    /// Lets nobody in this process touch the pages of a range, or lets them again. The host's own copies of device memory go on.
+    pub fn set_touchable(self, range: DeviceRange, touchable: bool) -> Result<(), PlatformError> {
+        let at = self.ptr(range.addr, range.bytes)?;
+        crate::map::protect(at, range.bytes, touchable).map_err(os("guarding device memory"))
+    }
+
     /// A pointer to `bytes` at `addr`, which is valid for reads and writes as long as any [`crate::DeviceLink`] of
     /// this device exists. Other threads and the host may write there meanwhile.
     pub fn ptr(self, addr: DeviceAddr, bytes: u64) -> Result<*mut u8, PlatformError> {
@@ -99,6 +105,28 @@ mod tests {
         memory.populate(DeviceRange { addr: range.addr + 15 * page, bytes: u64::MAX });
         memory.populate(DeviceRange { addr: 0, bytes: page });
         assert_eq!(present(), 5);
+    }
+
+    #[test]
+    fn pages_nobody_may_touch_are_gone_from_this_mapping_alone_and_come_back_as_they_were() {
+        let page = rustix::param::page_size() as u64;
+        let range = DeviceRange { addr: 0x1d00_0000_0000, bytes: 4 * page };
+        let file = crate::file::create(range.bytes).unwrap();
+        let _mapping = crate::map::Mapping::at(range, &file).unwrap();
+        let memory = DeviceMemory::new(range);
+        rustix::io::pwrite(&file, b"kept", page).unwrap();
+        let guarded = DeviceRange { addr: range.addr + page, bytes: page };
+        memory.set_touchable(guarded, false).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = format!("{:x}-{:x} ---s", guarded.addr, guarded.end());
+        assert!(maps.contains(&line), "{maps}");
+        let mut bytes = [0; 4];
+        rustix::io::pread(&file, &mut bytes, page).unwrap();
+        assert_eq!(&bytes, b"kept", "the host goes on");
+        memory.set_touchable(range, true).unwrap();
+        assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains(&line));
+        let outside = DeviceRange { addr: range.end(), bytes: page };
+        assert!(matches!(memory.set_touchable(outside, false), Err(PlatformError::OutOfRange { .. })));
     }
 
     #[test]

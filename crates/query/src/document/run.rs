@@ -4,8 +4,8 @@ use serde::Serialize;
 use tensortap::format::{DumpCounters, Loss};
 use tensortap::judge::Metrics;
 use tensortap::{
-    DumpReport, Error, FailureKind, LiveReport, OutputVerdict, Request, RunConfig, RunFailure, RunReport,
-    TaskId,
+    DumpReport, Error, FailureKind, LiveReport, OutputVerdict, Overrun, Request, RunConfig, RunFailure,
+    RunReport, TaskId,
 };
 
 use crate::number::{json_float, json_optional_float};
@@ -62,6 +62,8 @@ struct FailureDocument<'a> {
     kernel: Option<&'a str>,
     core: Option<u32>,
     signal: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overrun: Option<OverrunDocument>,
 }
 
 impl<'a> RunDocument<'a> {
@@ -110,6 +112,7 @@ impl<'a> RunDocument<'a> {
                 kernel: None,
                 core: None,
                 signal: None,
+                overrun: None,
             }),
             dump: None,
         }
@@ -145,7 +148,24 @@ impl<'a> FailureDocument<'a> {
             kernel: failure.kernel,
             core: failure.core,
             signal: failure.signal.or(failure.death.and_then(|death| death.signal)),
+            overrun: failure.overrun.map(OverrunDocument::of),
         }
+    }
+}
+
+/// The byte beside an argument that a kernel touched.
+#[derive(Serialize)]
+struct OverrunDocument {
+    arg_index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
+    /// Bytes past the argument's end; below zero, before its start.
+    distance: i64,
+}
+
+impl OverrunDocument {
+    fn of(Overrun { arg_index, name, distance }: Overrun) -> OverrunDocument {
+        OverrunDocument { arg_index, name, distance }
     }
 }
 
@@ -160,6 +180,7 @@ fn kind_name(failure: &RunFailure) -> &'static str {
         Some(FailureKind::GraphDeadlock) => "graph_deadlock",
         Some(FailureKind::Launch) => "launch",
         Some(FailureKind::Exit) => "exit",
+        Some(FailureKind::Overrun) => "overrun",
         None => "device_died",
     }
 }

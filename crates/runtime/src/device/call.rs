@@ -1,4 +1,5 @@
-//! What a replay wants of the call of a kernel: how long it took, a place for a debugger to stop, a context of its own.
+//! What a replay wants of the call of a kernel: how long it took, a place for a debugger to stop, a context of its own. What a run
+//! wants whose tensors are guarded: a look at them behind it.
 //! Other launches want none of it and pay for none.
 
 use std::time::Instant;
@@ -19,12 +20,12 @@ pub struct SpecialCall {
 }
 
 impl SpecialCall {
-    /// `None` when the launch has no wishes.
+    /// `None` when the launch has no wishes. That tensors are guarded is one.
     pub fn of(args: &KernelArgs) -> Option<SpecialCall> {
         let wants = |flag: u32| args.call_flags & flag != 0;
         let context = wants(CALL_CONTEXT).then_some((args.call_block, args.call_subtask));
         let call = SpecialCall { timed: wants(CALL_TIMED), announced: wants(CALL_ANNOUNCED), context };
-        (args.call_flags != 0).then_some(call)
+        (args.call_flags != 0 || args.guard_flags != 0).then_some(call)
     }
 
     /// Calls a kernel through `run`.

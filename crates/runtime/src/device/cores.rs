@@ -119,6 +119,7 @@ fn execute(run: &Run<'_>, kernels: &KernelTable, core: u32, view: &CoreView<'_>)
         task: Some(TaskId(view.task_id())),
         func_id: (func_id != NO_KERNEL).then_some(func_id),
         core: Some(core),
+        address: None,
         message,
     };
     let (entry, abi, fault) =
@@ -138,11 +139,16 @@ fn execute(run: &Run<'_>, kernels: &KernelTable, core: u32, view: &CoreView<'_>)
             }
         }
     };
-    match &kernels.special {
-        None => call(),
-        Some(special) => special.around(entry, view, call),
-    }
-    .map_err(failure)
+    let Some(special) = &kernels.special else { return call().map_err(failure) };
+    let Some(guard) = &run.guard else { return special.around(entry, view, call).map_err(failure) };
+    let tensors = guard.tensors_of(&run.slots, view.task_slot());
+    let watched = crash::watch_tensors(tensors);
+    special.around(entry, view, call).map_err(failure)?;
+    drop(watched);
+    guard.broken(&tensors).map_or(Ok(()), |broken| {
+        let message = broken.describe(&tensors, |overrun| overrun.named(kernels.kernels, func_id));
+        Err(Failure { kind: FailureKind::Overrun, address: Some(broken.addr), ..failure(message) })
+    })
 }
 
 /// Which scheduler owns a block, when blocks are dealt out in turn.

@@ -10,13 +10,35 @@ use tensortap_scene::KernelDef;
 
 use tensortap_sync::HandlerPointer;
 
+use crate::overrun::Overrun;
 use crate::whereabouts::Whereabouts;
 
+use super::guard::TaskTensors;
 use super::memory::{Control, CoreView, Table};
 
 thread_local! {
     /// The core this thread is, for the handler: a plain cell, so that reading it allocates nothing.
     static CORE: Cell<Option<Core>> = const { Cell::new(None) };
+}
+
+thread_local! {
+    /// The tensors of the kernel that this thread runs, where they are guarded.
+    static TENSORS: Cell<Option<TaskTensors>> = const { Cell::new(None) };
+}
+
+/// Forgets the tensors when their kernel has ended.
+pub struct WatchedTensors;
+
+/// Tells the handler which tensors the kernel has that is about to run.
+pub fn watch_tensors(tensors: TaskTensors) -> WatchedTensors {
+    TENSORS.set(Some(tensors));
+    WatchedTensors
+}
+
+impl Drop for WatchedTensors {
+    fn drop(&mut self) {
+        TENSORS.set(None);
+    }
 }
 
 /// What a handler knows of the thread it runs in.
@@ -100,6 +122,10 @@ fn tell(signal: i32, fault_addr: u64, text: &mut CrashText) -> bool {
     let _ = write!(text, "error: crash in {whereabouts}: the device {death}");
     if fault_addr != 0 {
         let _ = write!(text, ", at address {fault_addr:#x}");
+        let overrun = TENSORS.get().and_then(|tensors| Overrun::nearest(fault_addr, tensors.iter()));
+        if let Some(overrun) = overrun {
+            let _ = write!(text, ", {}", overrun.named(kernels, func_id));
+        }
     }
     let _ = writeln!(text, "\nhint: in thread mode a crash ends the whole process; process mode contains it");
     true

@@ -5,6 +5,7 @@ mod call;
 mod capture;
 pub(crate) mod cores;
 mod crash;
+pub(crate) mod guard;
 pub(crate) mod memory;
 mod monitor;
 pub(crate) mod pages;

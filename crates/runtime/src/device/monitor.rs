@@ -123,6 +123,7 @@ fn stall(run: &Run<'_>, still: Duration) -> Failure {
     let stuck = busy_cores(run).next();
     let view = stuck.map(|core| run.control.core(core));
     Failure {
+        address: None,
         kind: FailureKind::Stall,
         task: view.map(|v| TaskId(v.task_id())),
         func_id: view.map(|v| v.func_id()),

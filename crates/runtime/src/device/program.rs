@@ -18,6 +18,7 @@ use super::call::SpecialCall;
 use super::capture::{Capture, EdgeCapture, HostOfRun, RunRecorder, record_orchestration_args};
 use super::cores::{CoreMailboxes, KernelTable, owner_of_block, owner_of_core, run_core};
 use super::crash;
+use super::guard::Guard;
 use super::memory::{Control, Table, open_region};
 use super::monitor;
 use super::pages::Pages;
@@ -159,6 +160,13 @@ impl<'m> Launch<'m> {
         let rings = self.runtime.rings(&self.args);
         let mut run = Run::new(slots, edges, control, rings, self.race.map(Race::new), self.crew());
         run.pages = Some(Pages::new(*self.memory));
+        run.guard = match Guard::of(self.memory, &self.args) {
+            Ok(guard) => guard,
+            Err(error) => {
+                return Refusal { control: Some(self.args.control), message: error.to_string() }
+                    .report(self.memory);
+            }
+        };
         let watched = crash::watch_run(&run.control);
         run.mark_started();
         self.run_threads(&run, link);

@@ -11,6 +11,7 @@ use tensortap_sync::park::Parker;
 use tensortap_sync::ready::ReadyQueue;
 use tensortap_sync::{Flag, SharedU32, SharedU64, fanout, pending};
 
+use super::guard::Guard;
 use super::memory::{Control, Table};
 use super::pages::Pages;
 use super::race::Race;
@@ -68,6 +69,8 @@ pub struct Failure {
     pub func_id: Option<u32>,
     /// Core at fault, if one is.
     pub core: Option<u32>,
+    /// Address at fault, if one is.
+    pub address: Option<u64>,
     /// In words.
     pub message: String,
 }
@@ -75,7 +78,7 @@ pub struct Failure {
 impl Failure {
     /// A failure that no task can be blamed for.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
-        Failure { kind, task: None, func_id: None, core: None, message: message.into() }
+        Failure { kind, task: None, func_id: None, core: None, address: None, message: message.into() }
     }
 }
 
@@ -101,6 +104,8 @@ pub struct Run<'m> {
     pub monitor_parker: Parker,
     /// Who makes memory present that is about to be used; there need be nobody.
     pub pages: Option<Pages>,
+    /// What keeps kernels in their tensors, when something does.
+    pub guard: Option<Guard<'m>>,
     /// By shape, each made with its first task: it has a cell for every slot, and most graphs have tasks of few shapes.
     ready: [OnceLock<ReadyQueue>; Shape::COUNT],
     /// The shapes that have a queue, or are about to. Whoever is woken for a task sees the bit of its shape: it is set before the
@@ -146,6 +151,7 @@ impl<'m> Run<'m> {
             orchestrator_parker: parker(),
             monitor_parker: Parker::new(0, 0),
             pages: None,
+            guard: None,
             ready: [const { OnceLock::new() }; Shape::COUNT],
             ready_shapes: SharedU32::new(0),
             total: SharedU64::new(BUILDING),
@@ -314,12 +320,13 @@ impl<'m> Run<'m> {
 
     /// Records why the run ends early and stops it. The first failure counts.
     pub fn fail(&self, failure: &Failure) {
-        let Failure { kind, task, func_id, core, message } = failure;
+        let Failure { kind, task, func_id, core, address, message } = failure;
         if self.failure.set(*kind).is_ok() {
             let head = self.control.head();
             head.failure_task(0).set(task.map_or(u64::MAX, |t| t.0));
             head.failure_func_id(0).set(func_id.unwrap_or(NO_KERNEL));
             head.failure_core(0).set(core.unwrap_or(NO_CORE));
+            head.failure_addr(0).set(address.unwrap_or(0));
             head.set_message(message);
             head.failure(0).publish(*kind as u32);
         }

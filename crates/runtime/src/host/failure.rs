@@ -6,6 +6,7 @@ use tensortap_platform::{DeathCause, PlatformError, SIGSYS, refused_call};
 use tensortap_scene::{GraphError, KernelDef, SceneError};
 
 use super::{InFlightTask, Progress};
+use crate::overrun::Overrun;
 use crate::whereabouts::Whereabouts;
 
 /// Why a run could not begin or did not end well.
@@ -37,6 +38,19 @@ pub enum RunError {
     /// Tasks that cannot be run as they are.
     #[error("{0}")]
     Tasks(String),
+    /// More guard pages than a process may have.
+    #[error(
+        "{tensors} tensors are to be guarded, and {most} can be: vm.max_map_count is {allowed}, and each takes two; raise it \
+         (sysctl vm.max_map_count={}), or run a smaller case", *allowed + 2 * (*tensors - *most)
+    )]
+    TooManyGuards {
+        /// Tensors that the host placed.
+        tensors: u64,
+        /// Tensors that can be guarded.
+        most: u64,
+        /// Mappings that a process may have.
+        allowed: u64,
+    },
     /// The dump could not be begun.
     #[error("the dump could not be begun: {0}")]
     Dump(String),
@@ -64,6 +78,8 @@ pub struct RunFailure {
     pub signal: Option<i32>,
     /// Faulting address of a crash.
     pub address: Option<u64>,
+    /// The byte beside an argument that was touched, where tensors are guarded.
+    pub overrun: Option<Overrun>,
     /// What the device said.
     pub message: String,
     /// Whether the device could be ended and the host goes on unharmed.
@@ -95,7 +111,8 @@ impl RunFailure {
             kernel: kernel.filter(|_| on_core),
             core: on_core.then_some(control.failure_core),
             signal: is_signal.then_some(control.failure_signal.cast_signed()),
-            address: is_signal.then_some(control.failure_addr),
+            address: (is_signal || kind == Some(FailureKind::Overrun)).then_some(control.failure_addr),
+            overrun: None,
             message: control.message().to_string(),
             contained: true,
             progress,
@@ -114,6 +131,7 @@ impl RunFailure {
             core: None,
             signal: None,
             address: None,
+            overrun: None,
             message: "the run was interrupted".into(),
             contained: true,
             progress,
@@ -163,8 +181,10 @@ impl fmt::Display for RunFailure {
                 // An abort has no address.
                 self.address
                     .filter(|&a| a != 0)
-                    .map_or(Ok(()), |address| write!(f, ", at address {address:#x}"))
+                    .map_or(Ok(()), |address| write!(f, ", at address {address:#x}"))?;
+                self.overrun.map_or(Ok(()), |overrun| write!(f, ", {overrun}"))
             }
+            Some(FailureKind::Overrun) => write!(f, "overrun in {whereabouts}: {message}"),
             Some(FailureKind::Exit) => {
                 write!(f, "exit in {whereabouts}: it ended the device instead of returning")?;
                 let code = self.death.and_then(|death| death.code);

@@ -1,7 +1,8 @@
 use std::time::{Duration, Instant};
 
 use tensortap_abi::{
-    ControlLayout, DeviceAddr, DeviceControl, FailureKind, KernelArgs, ThreadControl, ThreadState,
+    ControlLayout, DeviceAddr, DeviceControl, DeviceRange, FailureKind, KernelArgs, TensorDesc,
+    ThreadControl, ThreadState,
 };
 use tensortap_platform::{Device, DeviceEvent};
 use tensortap_scene::{HostArgs, HostTensor, Params, Scene};
@@ -10,6 +11,7 @@ use zerocopy::FromBytes;
 use super::dump::{self, DumpSession};
 use super::failure::{RunError, RunFailure};
 use super::plan::{LaunchOptions, Plan};
+use crate::overrun::Overrun;
 use crate::runtimes::Runtime;
 
 /// How often the host looks at a running device: for progress, for an interruption.
@@ -141,6 +143,9 @@ pub(super) fn wait(
             (_, death) => {
                 let progress = read_progress(device, args)?;
                 let mut failure = RunFailure::read(&control, death, scene.kernels(), progress);
+                if args.guard_flags != 0 {
+                    failure.overrun = overrun(device, args, &failure, scene, control.failure_func_id);
+                }
                 if death.is_some() {
                     failure.in_flight = dump::in_flight(device, args)?;
                 }
@@ -148,6 +153,23 @@ pub(super) fn wait(
             }
         };
     }
+}
+
+/// The argument that a kernel left, from what the device left in its memory.
+fn overrun(
+    device: &dyn Device,
+    args: &KernelArgs,
+    failure: &RunFailure,
+    scene: &'static dyn Scene,
+    func_id: u32,
+) -> Option<Overrun> {
+    let memory = device.memory();
+    let address = failure.address.filter(|address| (memory.addr..memory.end()).contains(address))?;
+    let in_flight = dump::in_flight(device, args).ok()?;
+    let task = in_flight.iter().find(|task| Some(task.id()) == failure.task)?;
+    let buffer = |desc: &TensorDesc| DeviceRange { addr: desc.buffer_addr, bytes: desc.buffer_bytes };
+    let tensors = task.tensors.iter().map(|(desc, _)| buffer(desc)).enumerate();
+    Some(Overrun::nearest(address, tensors)?.named(scene.kernels(), func_id))
 }
 
 /// A device that reports its own hangs may itself hang: then the host notices, later.

@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 
 use super::dump::HostGraph;
 use super::failure::{RunError, millis};
+use super::guard::Guarding;
 use crate::runtimes::{BuildMode, Runtime};
 
 /// Task slots of each ring when none are asked for.
@@ -19,6 +20,8 @@ const DEFAULT_RING_HEAP_BYTES: u64 = 256 << 20;
 /// The largest ring.
 pub const MAX_RING_SLOTS: u32 = 1 << 20;
 const ALIGN: u64 = 64;
+/// Threads of a device beside its schedulers and cores: main, link, orchestrator, pages.
+const DEVICE_THREADS: u64 = 4;
 
 /// A kernel to damage on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub struct LaunchOptions {
     pub fault: Option<Fault>,
     /// Fills outputs and new memory with this byte first, so that reads of unwritten bytes show.
     pub poison: Option<u8>,
+    /// How tensors are kept apart, so that a kernel which leaves one is seen.
+    pub guarding: Guarding,
 }
 
 impl LaunchOptions {
@@ -96,6 +101,7 @@ pub struct Plan<'a> {
     options: LaunchOptions,
     arg_descs: Vec<TensorDesc>,
     reserved: Vec<DeviceAddr>,
+    guards: Vec<DeviceRange>,
 }
 
 impl<'a> Plan<'a> {
@@ -134,6 +140,7 @@ impl<'a> Plan<'a> {
             options,
             arg_descs: Vec::new(),
             reserved: Vec::new(),
+            guards: Vec::new(),
         };
         let control = ControlLayout { cores: options.blocks as usize * SLOTS_PER_TASK }.bytes();
         plan.args.control = plan.upload(&vec![0; control], "the control area")?;
@@ -161,10 +168,11 @@ impl<'a> Plan<'a> {
         self.options.ring_slots.next_power_of_two()
     }
 
-    /// Bytes of each heap ring, a multiple of a cache line.
+    /// Bytes of each heap ring, a multiple of a cache line, or of a page where tensors are guarded.
     pub fn ring_heap_bytes(&self) -> u64 {
         let default = DEFAULT_RING_HEAP_BYTES.min(self.memory_left() / 16);
-        self.options.ring_heap_bytes.unwrap_or(default).next_multiple_of(ALIGN)
+        let align = self.options.guarding.layout().map_or(ALIGN, |layout| layout.page_bytes);
+        self.options.ring_heap_bytes.unwrap_or(default).next_multiple_of(align)
     }
 
     /// Device memory of a size, its content as it was.
@@ -185,9 +193,38 @@ impl<'a> Plan<'a> {
         Ok(addr)
     }
 
-    /// Takes over device memory that a runtime allocated itself, to be freed after the run.
-    pub fn adopt(&mut self, allocated: Vec<DeviceAddr>) {
+    /// Takes over device memory that a runtime allocated itself, to be freed after the run; `tensors` is what lies in it.
+    pub fn adopt(&mut self, allocated: Vec<DeviceAddr>, tensors: &[DeviceRange]) {
         self.reserved.extend(allocated);
+        self.guard(tensors);
+    }
+
+    /// How tensors are kept apart.
+    pub fn guarding(&self) -> Guarding {
+        self.options.guarding
+    }
+
+    /// Tensors that the device is to guard, if any are guarded.
+    pub(super) fn guard(&mut self, tensors: &[DeviceRange]) {
+        if self.options.guarding.is_on() {
+            self.guards.extend(tensors);
+        }
+    }
+
+    /// Device memory for intermediate tensors that the device places: whole pages, where those are guarded.
+    pub fn reserve_heap(&mut self, bytes: u64, what: &str) -> Result<DeviceRange, RunError> {
+        let align = self.options.guarding.layout().map_or(ALIGN, |layout| layout.page_bytes);
+        let addr = self.reserve_aligned(bytes, align, what)?;
+        Ok(DeviceRange { addr, bytes })
+    }
+
+    /// Device memory for a tensor, with this content.
+    fn upload_tensor(&mut self, bytes: &[u8], what: &str) -> Result<DeviceRange, RunError> {
+        let (range, allocated) = self.options.guarding.allocate(self.device, bytes.len() as u64, what)?;
+        self.reserved.push(allocated);
+        self.guard(&[range]);
+        self.device.copy_to(range.addr, bytes)?;
+        Ok(range)
     }
 
     /// Device memory with this content.
@@ -215,8 +252,8 @@ impl<'a> Plan<'a> {
         for (spec, tensor) in self.scene.args(self.params).iter().zip(&inputs.0) {
             let what = format!("argument `{}`", spec.name);
             let range = match self.options.poison.filter(|_| !spec.role.reads()) {
-                Some(pattern) => self.upload(&vec![pattern; tensor.bytes.len()], &what)?,
-                None => self.upload(&tensor.bytes, &what)?,
+                Some(pattern) => self.upload_tensor(&vec![pattern; tensor.bytes.len()], &what)?,
+                None => self.upload_tensor(&tensor.bytes, &what)?,
             };
             self.arg_descs.push(contiguous_desc(spec.dtype, &spec.shape, range));
         }
@@ -228,6 +265,13 @@ impl<'a> Plan<'a> {
 
     /// Writes the launch arguments and gives their address, with what must be freed after the run.
     pub(super) fn finish(mut self) -> Result<(DeviceAddr, KernelArgs, Vec<DeviceAddr>), RunError> {
+        if self.options.guarding.is_on() {
+            let threads = u64::from(self.args.schedulers + self.args.blocks * 3) + DEVICE_THREADS;
+            self.args.guard_flags = self.options.guarding.flags();
+            self.args.guard_most = self.options.guarding.most(threads, self.guards.len())?;
+            let guards = std::mem::take(&mut self.guards);
+            self.args.guards = self.upload(guards.as_bytes(), "guarded tensors")?;
+        }
         let args = self.args;
         let addr = self.upload(args.as_bytes(), "the launch arguments")?.addr;
         Ok((addr, args, self.reserved))

@@ -56,13 +56,14 @@ pub struct TasksReport {
 }
 
 /// Runs tasks that do not depend on one another on an open device, with the kernels of a scene. Results are where the
-/// descriptors say.
+/// descriptors say. `guards` are the tensors that lie as [`Guarding::allocate`](super::Guarding::allocate) places them.
 pub fn execute_tasks(
     device: &mut dyn Device,
     scene: &'static dyn Scene,
     options: LaunchOptions,
     call: CallOptions,
     tasks: &[PlacedTask],
+    guards: &[DeviceRange],
     observe: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<TasksReport, RunError> {
     options.check()?;
@@ -72,6 +73,7 @@ pub fn execute_tasks(
     let mut plan = Plan::of_names(device, scene, &params, &HostBuildGraph as &dyn Runtime, options)?;
     set_call(&mut plan.args, call);
     upload(&mut plan, tasks)?;
+    plan.guard(guards);
     let (addr, args, reserved) = plan.finish()?;
     let started = Instant::now();
     device.launch(addr)?;

@@ -38,7 +38,7 @@ impl Runtime for AicpuBuildGraph {
             plan.reserve((tasks * size_of::<TaskSlot>() as u64).min(left / 4), "the task array")?;
         plan.args.edges = plan.reserve(edges, "the edge table")?;
         plan.args.payloads = plan.reserve((tasks * 1024).min(left / 8), "task payloads")?;
-        plan.args.heap = plan.reserve(left / 4, "intermediate tensors")?;
+        plan.args.heap = plan.reserve_heap(left / 4, "intermediate tensors")?;
         Ok(())
     }
 
@@ -102,12 +102,21 @@ impl ArrayBuilder<'_, '_> {
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
             if buffer.location.is_none() {
-                let addr = self.heap.take(buffer.bytes)?;
+                let addr = self.take_heap(buffer.bytes)?;
                 poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
                 buffer.location = Some(Location::permanent(addr));
             }
         }
         Ok(())
+    }
+
+    fn take_heap(&mut self, bytes: u64) -> Result<u64, GraphError> {
+        let Some(guard) = &self.run.guard else { return self.heap.take(bytes) };
+        let layout = guard.layout();
+        let piece = self.heap.take(layout.piece_bytes(bytes).unwrap_or(u64::MAX))?;
+        let tensor = DeviceRange { addr: layout.tensor_addr(piece, bytes), bytes };
+        guard.place(tensor).map_err(|error| GraphError::Memory(error.to_string()))?;
+        Ok(tensor.addr)
     }
 
     fn check_unpublished(&self, what: &'static str, task: TaskHandle) -> Result<(), GraphError> {

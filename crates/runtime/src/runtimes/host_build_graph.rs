@@ -1,8 +1,8 @@
 //! Graph built by the host before launch, in a fixed array, with explicit edges.
 
 use tensortap_abi::{
-    DeviceAddr, EdgeCause, EdgeNode, FIRST_HOST_ID, MAX_ARRAY_TASKS, PayloadLayout, Role, TaskId, TaskSlot,
-    TaskState, TensorDesc,
+    DeviceAddr, DeviceRange, EdgeCause, EdgeNode, FIRST_HOST_ID, MAX_ARRAY_TASKS, PayloadLayout, Role,
+    TaskId, TaskSlot, TaskState, TensorDesc,
 };
 use tensortap_platform::Device;
 use tensortap_scene::{
@@ -12,10 +12,10 @@ use tensortap_sync::fanout;
 use zerocopy::IntoBytes;
 
 use super::names::{NameTable, Naming};
-use super::slot::{ALIGN, buffer_of, new_slot, payload_layout, poison_byte};
+use super::slot::{buffer_of, new_slot, payload_layout, poison_byte};
 use super::{DeviceBuilder, DeviceSetup, GraphObserver, Runtime};
 use crate::device::run::Run;
-use crate::host::{HostGraph, HostNames, Plan, RunError};
+use crate::host::{Guarding, HostGraph, HostNames, Plan, RunError};
 
 /// The runtime; see the module.
 pub struct HostBuildGraph;
@@ -35,12 +35,13 @@ impl Runtime for HostBuildGraph {
 
     fn prepare(&self, plan: &mut Plan<'_>) -> Result<(), RunError> {
         let placed = plan.placed_args();
-        let mut builder = HostBuilder::new(plan.device, plan.args.poison, plan.is_recorded);
+        let guarding = plan.guarding();
+        let mut builder = HostBuilder::new(plan.device, plan.args.poison, plan.is_recorded, guarding);
         let mut orch = Orch::new(&mut builder, placed)?.with_scalars(plan.scene.scalar_args(plan.params));
         plan.scene.orchestrate(&mut orch, plan.params)?;
         drop(orch);
-        let HostBuilder { mut tasks, edges, payloads, allocated, names, .. } = builder;
-        plan.adopt(allocated);
+        let HostBuilder { mut tasks, edges, payloads, allocated, tensors, names, .. } = builder;
+        plan.adopt(allocated, &tensors);
         plan.graph = HostGraph {
             edges: edges.iter().map(|e| (TaskId(e.producer.into()), TaskId(e.consumer.into()))).collect(),
             names: names.map(|(_, told)| told).unwrap_or_default(),
@@ -85,15 +86,23 @@ struct HostBuilder<'d> {
     edges: Vec<EdgeNode>,
     payloads: Vec<u8>,
     allocated: Vec<DeviceAddr>,
+    /// What lies in that.
+    tensors: Vec<DeviceRange>,
+    guarding: Guarding,
     /// When the graph is recorded.
     names: Option<(NameTable, HostNames)>,
 }
 
 impl<'d> HostBuilder<'d> {
-    fn new(device: &'d mut dyn Device, poison: u32, is_recorded: bool) -> HostBuilder<'d> {
-        let (tasks, edges, payloads, allocated) = Default::default();
+    fn new(
+        device: &'d mut dyn Device,
+        poison: u32,
+        is_recorded: bool,
+        guarding: Guarding,
+    ) -> HostBuilder<'d> {
+        let (tasks, edges, payloads, allocated, tensors) = Default::default();
         let names = is_recorded.then(|| (NameTable::new(FIRST_HOST_ID), HostNames::default()));
-        HostBuilder { device, poison, tasks, edges, payloads, allocated, names }
+        HostBuilder { device, poison, tasks, edges, payloads, allocated, tensors, guarding, names }
     }
 
     fn place_buffers(&mut self, task: &TaskSpec, buffers: &mut BufferTable) -> Result<(), GraphError> {
@@ -109,9 +118,11 @@ impl<'d> HostBuilder<'d> {
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, GraphError> {
         let memory_error = |error: tensortap_platform::PlatformError| GraphError::Memory(error.to_string());
-        let addr =
-            self.device.allocate(bytes.max(1), ALIGN, "an intermediate tensor").map_err(memory_error)?;
-        self.allocated.push(addr);
+        let what = "an intermediate tensor";
+        let (tensor, allocated) = self.guarding.allocate(self.device, bytes, what).map_err(memory_error)?;
+        self.allocated.push(allocated);
+        self.tensors.push(tensor);
+        let addr = tensor.addr;
         if let Some(pattern) = poison_byte(self.poison) {
             let fill = vec![pattern; usize::try_from(bytes).map_err(|e| GraphError::Memory(e.to_string()))?];
             self.device.copy_to(addr, &fill).map_err(memory_error)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tensortap_abi::{MAX_TENSORS, NO_SLOT, RING_COUNT, Role, TaskId, TaskState, ThreadState};
+use tensortap_abi::{DeviceRange, MAX_TENSORS, NO_SLOT, RING_COUNT, Role, TaskId, TaskState, ThreadState};
 use tensortap_geometry::Footprint;
 use tensortap_scene::{BufferTable, GraphBuilder, GraphError, Location, TaskHandle, TaskSpec, TensorUse};
 use tensortap_sync::fanout;
@@ -11,12 +11,15 @@ use super::advice::{Advice, Mark, Resource};
 use super::ring::Ring;
 use super::tensor_map::{Found, TensorMap};
 use super::{DeviceBuilder, DeviceSetup, EDGES_PER_SLOT, GraphObserver};
+use crate::device::guard::GuardError;
 use crate::device::run::Run;
 use crate::runtimes::Recording;
 use crate::runtimes::slot::{ALIGN, buffer_of, new_slot, payload_layout, poison_new, write_payload};
 
 /// How long the orchestrator sleeps at most between two looks for a deadlock.
 const DEADLOCK_LOOK: Duration = Duration::from_millis(20);
+/// How long it sleeps between two looks for tensors that need no guard any more.
+const GUARD_LOOK: Duration = Duration::from_millis(1);
 
 /// An open scope.
 #[derive(Default)]
@@ -134,7 +137,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             if buffer.location.is_some() {
                 continue;
             }
-            let bytes = piece_bytes(buffer.bytes);
+            let bytes = self.piece_bytes(buffer.bytes);
             let capacity = self.rings[ring].heap.capacity();
             if bytes > capacity {
                 return Err(GraphError::TaskLargerThanRing {
@@ -148,13 +151,46 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
             let Some(offset) = self.wait_for(ring, Resource::Heap, |r| r.heap.take(bytes))? else {
                 return Ok(false);
             };
-            let addr = self.setup.args.heap.addr + ring as u64 * capacity + offset;
+            let piece = self.setup.args.heap.addr + ring as u64 * capacity + offset;
+            let addr = self.guard_tensor(ring, piece, buffer.bytes)?;
             poison_new(self.setup.memory, self.setup.args.poison, addr, buffer.bytes)?;
             self.map.forget(addr);
             let version = id.local() / self.setup.args.ring_slots;
             buffer.location = Some(Location { addr, owner_task: id.0, owner_slot: slot, version });
         }
         Ok(true)
+    }
+
+    /// What a buffer takes of its ring.
+    fn piece_bytes(&self, bytes: u64) -> u64 {
+        match &self.run.guard {
+            Some(guard) => guard.layout().piece_bytes(bytes).unwrap_or(u64::MAX),
+            None => bytes.next_multiple_of(ALIGN).max(ALIGN),
+        }
+    }
+
+    /// Where a tensor begins in its piece of a ring: at its start, unless tensors are guarded. Then it is from now on.
+    fn guard_tensor(&mut self, ring: usize, piece: u64, bytes: u64) -> Result<u64, GraphError> {
+        let Some(guard) = &self.run.guard else { return Ok(piece) };
+        let refused = |error: GuardError| GraphError::Memory(error.to_string());
+        let addr = guard.layout().tensor_addr(piece, bytes);
+        while guard.is_full() {
+            // Looked at before the rings: tasks release what they hold before they count as complete.
+            let all_complete = self.run.completed() == self.submitted;
+            for ring in &mut self.rings {
+                ring.catch_up();
+                ring.retired_tensors().try_for_each(|addr| guard.forget(addr)).map_err(refused)?;
+            }
+            match guard.is_full() {
+                true if self.run.stopped() => return Err(GraphError::Stopped),
+                true if all_complete => return Err(refused(guard.full())),
+                true => std::thread::sleep(GUARD_LOOK),
+                false => {}
+            }
+        }
+        guard.place(DeviceRange { addr, bytes }).map_err(refused)?;
+        self.rings[ring].guarded(addr);
+        Ok(addr)
     }
 
     /// Looks up what the task must wait for, then notes what it does.
@@ -223,7 +259,7 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
         for TensorUse { tensor, .. } in &task.tensors {
             let buffer = buffers.get_mut(tensor.buffer()).expect("checked at submission");
             if buffer.location.is_none() {
-                pieces.push(piece_bytes(buffer.bytes));
+                pieces.push(self.piece_bytes(buffer.bytes));
                 holder = holder.min(buffer.depth);
                 buffer.location = Some(Location::permanent(self.setup.args.heap.addr));
             }
@@ -340,10 +376,6 @@ impl<'r, 'm> RingBuilder<'r, 'm> {
 
 /// Holds on a new slot: its execution and its scope.
 const EXECUTION_AND_SCOPE: u32 = 2;
-
-fn piece_bytes(bytes: u64) -> u64 {
-    bytes.next_multiple_of(ALIGN).max(ALIGN)
-}
 
 fn local_number(local: u64) -> Result<u32, GraphError> {
     u32::try_from(local).map_err(|_| GraphError::Other("a ring numbers at most 2^32 tasks in one run".into()))

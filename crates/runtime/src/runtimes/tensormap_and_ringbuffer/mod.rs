@@ -53,7 +53,8 @@ impl Runtime for TensormapAndRingbuffer {
         plan.args.payloads = plan.reserve(rings * payload_ring_bytes(slots.into()), "task payloads")?;
         plan.args.edges =
             plan.reserve(all * EDGES_PER_SLOT * size_of::<EdgeNode>() as u64, "the edge rings")?;
-        plan.args.heap = plan.reserve(rings * heap_bytes, "the heap rings (--ring-heap, four of them)")?;
+        plan.args.heap =
+            plan.reserve_heap(rings * heap_bytes, "the heap rings (--ring-heap, four of them)")?;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! One ring of the orchestrator: what its tasks have, and how far that reaches.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tensortap_abi::{DeviceRange, EdgeNode, KernelArgs, RING_COUNT, TaskSlot};
@@ -20,6 +21,8 @@ pub struct Ring {
     /// Where those of the task in each slot end.
     pub ends: Vec<Ends>,
     pub reclaimed: u64,
+    /// Addresses of guarded tensors, each with the position of the heap behind it.
+    guarded: VecDeque<(u64, u64)>,
     ahead: RingAhead,
 }
 
@@ -60,6 +63,7 @@ impl Ring {
             edges: SpanRing::new(slots * EDGES_PER_SLOT),
             ends: vec![[0; 3]; usize::try_from(slots).expect("fits in memory")],
             reclaimed: 0,
+            guarded: VecDeque::new(),
             ahead: RingAhead::new(args, ring),
         }
     }
@@ -87,6 +91,17 @@ impl Ring {
             self.edges.give_back_to(edges);
             self.reclaimed = tail;
         }
+    }
+
+    /// Notes that the piece of the heap that was taken last holds a guarded tensor.
+    pub fn guarded(&mut self, addr: u64) {
+        self.guarded.push_back((self.heap.head(), addr));
+    }
+
+    /// Takes out the guarded tensors whose memory was taken back.
+    pub fn retired_tensors(&mut self) -> impl Iterator<Item = u64> {
+        let tail = self.heap.tail();
+        std::iter::from_fn(move || self.guarded.pop_front_if(|(end, _)| *end <= tail)).map(|(_, addr)| addr)
     }
 
     pub fn place(&self, local: u64) -> usize {

@@ -25,6 +25,11 @@ impl SpanRing {
         self.head
     }
 
+    /// Position up to which all was taken back.
+    pub fn tail(&self) -> u64 {
+        self.tail
+    }
+
     /// A contiguous piece, as its place in the ring; `None` while there is no room.
     pub fn take(&mut self, units: u64) -> Option<u64> {
         let start = self.start_of(units)?;

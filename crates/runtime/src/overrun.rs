@@ -1,0 +1,74 @@
+use std::fmt;
+
+use tensortap_abi::DeviceRange;
+use tensortap_scene::KernelDef;
+
+/// A byte beside a tensor argument. Finding and displaying one allocates nothing: a signal handler does both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overrun {
+    /// Position of the argument.
+    pub arg_index: usize,
+    /// Its name, as far as the kernel is known.
+    pub name: Option<&'static str>,
+    /// Bytes between the argument's end and the byte, which is 0 for the first behind it; below zero, bytes before its start.
+    pub distance: i64,
+}
+
+impl Overrun {
+    /// The argument that an address lies closest to; `None` when it lies in one, or there is none.
+    pub fn nearest(addr: u64, tensors: impl Iterator<Item = (usize, DeviceRange)>) -> Option<Overrun> {
+        let mut found: Option<Overrun> = None;
+        for (arg_index, tensor) in tensors {
+            let distance = match (addr.checked_sub(tensor.addr), addr.checked_sub(tensor.end())) {
+                (None, _) => i64::try_from(tensor.addr - addr).ok().map(|before| -before),
+                (Some(_), Some(past)) => i64::try_from(past).ok(),
+                (Some(_), None) => return None,
+            };
+            let Some(distance) = distance else { continue };
+            if found.is_none_or(|other| distance.unsigned_abs() < other.distance.unsigned_abs()) {
+                found = Some(Overrun { arg_index, name: None, distance });
+            }
+        }
+        found
+    }
+
+    /// The same with the name that a kernel gives the argument.
+    #[must_use]
+    pub fn named(self, kernels: &'static [KernelDef], func_id: u32) -> Overrun {
+        let kernel = kernels.iter().find(|kernel| kernel.func_id == func_id);
+        let name = kernel.and_then(|kernel| kernel.signature.get(self.arg_index)).map(|arg| arg.name());
+        Overrun { name, ..self }
+    }
+}
+
+impl fmt::Display for Overrun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Overrun { arg_index, name, distance } = self;
+        let bytes = distance.unsigned_abs();
+        let plural = if bytes == 1 { "" } else { "s" };
+        let side = if *distance < 0 { "before the start" } else { "past the end" };
+        write!(f, "{bytes} byte{plural} {side} of argument {arg_index}")?;
+        name.map_or(Ok(()), |name| write!(f, " (`{name}`)"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_is_the_one_that_lies_closest_and_none_when_the_byte_is_its_own() {
+        let tensors = [DeviceRange { addr: 1000, bytes: 28 }, DeviceRange { addr: 5000, bytes: 100 }];
+        let at = |addr| Overrun::nearest(addr, tensors.into_iter().enumerate());
+        let found = |addr| at(addr).map(|o| (o.arg_index, o.distance));
+        assert_eq!(found(1028), Some((0, 0)));
+        assert_eq!(found(999), Some((0, -1)));
+        assert_eq!((found(1000), found(1027), found(5050)), (None, None, None));
+        assert_eq!((found(3000), found(3100)), (Some((0, 1972)), Some((1, -1900))));
+        assert_eq!(found(u64::MAX), None, "no distance that can be told");
+        assert_eq!(Overrun::nearest(7, std::iter::empty()), None);
+        assert_eq!(at(999).unwrap().to_string(), "1 byte before the start of argument 0");
+        let named = Overrun { name: Some("sum"), ..at(1028).unwrap() };
+        assert_eq!(named.to_string(), "0 bytes past the end of argument 0 (`sum`)");
+    }
+}
