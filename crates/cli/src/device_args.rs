@@ -1,10 +1,13 @@
 //! The device that tasks run on, and what is to go wrong there: the same options in `run` and `replay`.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_BLOCKS;
+use tensortap::folders::{Sanitize, find_sanitizer};
 use tensortap::scene::FaultKind;
-use tensortap::{DeviceMode, Unknown};
+use tensortap::{DeviceMode, Sanitizer, Unknown};
 
 use crate::parse::{Limit, at_most, pair, parse_limit, parse_size, whole};
 
@@ -57,6 +60,36 @@ pub struct MemoryArgs {
     /// task, argument and distance
     #[arg(long, help_heading = MEMORY)]
     pub guard: bool,
+
+    #[arg(long, value_name = "LIST", value_parser = parse_sanitize, help = sanitize_help(), help_heading = MEMORY)]
+    pub sanitize: Option<Sanitizers>,
+}
+
+/// What sanitizers are to look for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sanitizers(BTreeSet<Sanitize>);
+
+impl MemoryArgs {
+    /// The sanitizers of the compiler, where some are asked for.
+    pub fn sanitizer(&self) -> Result<Option<Sanitizer>, tensortap::Error> {
+        let found = self.sanitize.as_ref().map(|Sanitizers(kinds)| find_sanitizer(kinds));
+        Ok(found.transpose()?)
+    }
+}
+
+fn sanitize_help() -> String {
+    format!(
+        "Compile the kernels of a scene folder with sanitizers, which end a run with a report: {}",
+        Sanitize::ALL.map(Sanitize::name).join(",")
+    )
+}
+
+fn parse_sanitize(text: &str) -> Result<Sanitizers, String> {
+    let kind = |word: &str| {
+        let unknown = || Unknown::new("sanitizer", word, Sanitize::ALL.map(Sanitize::name)).to_string();
+        Sanitize::parse(word).ok_or_else(unknown)
+    };
+    text.split(',').map(|word| kind(word.trim())).collect::<Result<_, _>>().map(Sanitizers)
 }
 
 fn fault_names() -> [&'static str; FaultKind::ALL.len()] {
@@ -82,5 +115,15 @@ mod tests {
         assert_eq!(parse_fault("add=sign"), Ok(("add".into(), FaultKind::Sign)));
         let refusal = parse_fault("add=sing").unwrap_err();
         assert!(refusal.contains("did you mean `sign`?") && refusal.contains("race"), "{refusal}");
+    }
+
+    #[test]
+    fn sanitizers_are_a_list_and_others_are_answered_with_those_there_are() {
+        let both = Sanitizers(BTreeSet::from(Sanitize::ALL));
+        assert_eq!(parse_sanitize("undefined,address"), Ok(both));
+        for wrong in ["thread", "", "address,", "address,memory"] {
+            let refusal = parse_sanitize(wrong).unwrap_err();
+            assert!(refusal.contains("address") && refusal.contains("undefined"), "{wrong}: {refusal}");
+        }
     }
 }

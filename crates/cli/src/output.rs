@@ -109,6 +109,11 @@ pub fn warning(message: &str) {
     complain(format_args!("warning: {}", in_advice(message)));
 }
 
+/// What a sanitizer wrote, line by line.
+pub fn report(text: &str) {
+    text.lines().for_each(complain);
+}
+
 /// Says what went wrong, and what to do about it.
 pub fn error(message: &str, hint: Option<&str>) {
     complain(format_args!("error: {}", in_advice(message)));

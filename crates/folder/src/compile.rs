@@ -34,6 +34,12 @@ pub fn cache_dir() -> PathBuf {
         .unwrap_or_else(|| std::env::temp_dir().join("tensortap-cache"))
 }
 
+/// The words of the compiler that a variable names.
+pub(crate) fn command_of(variable: &str, default: &str) -> Vec<String> {
+    let named = std::env::var(variable).ok().filter(|named| !named.trim().is_empty());
+    named.as_deref().unwrap_or(default).split_whitespace().map(str::to_owned).collect()
+}
+
 /// A compiler and what it is told for every source.
 #[derive(Clone, Debug)]
 struct Compiler {
@@ -112,9 +118,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
 impl Compiler {
     fn find(is_cpp: bool, build: &RawBuild, extra: &[String]) -> Result<Compiler, FolderError> {
         let (variable, default) = if is_cpp { ("CXX", "c++") } else { ("CC", "cc") };
-        let named = std::env::var(variable).ok().filter(|named| !named.trim().is_empty());
-        let command: Vec<String> =
-            named.as_deref().unwrap_or(default).split_whitespace().map(str::to_owned).collect();
+        let command = command_of(variable, default);
         let asked = Command::new(&command[0]).args(&command[1..]).arg("--version").output();
         let asked = asked.map_err(|source| FolderError::NoCompiler {
             compiler: command.join(" "),

@@ -29,6 +29,20 @@ pub enum FolderError {
         /// Why not.
         source: io::Error,
     },
+    /// The compiler has no sanitizers that can be used.
+    #[error("kernels cannot be compiled with sanitizers by `{compiler}`: {problem}")]
+    Sanitizer {
+        /// Its words.
+        compiler: String,
+        /// Why not, and what to do.
+        problem: String,
+    },
+    /// Nothing of a folder would be watched by a sanitizer.
+    #[error("{} has no sources, only libraries, and sanitizers are compiled into kernels; build those with -fsanitize", folder.display())]
+    NothingToSanitize {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The compiler refused a source; its messages as it wrote them.
     #[error("{} does not compile\n{messages}(the command was: {command})", source_file.display())]
     Compile {

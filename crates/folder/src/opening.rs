@@ -62,7 +62,11 @@ impl Opening<'_> {
             CodeFile::Library(_) => None,
         });
         let sources: Vec<PathBuf> = sources.collect();
-        let made = compile::compile(self.folder, &sources, &self.definition.build, &options.flags)?;
+        let flags = options.sanitizer.as_ref().map_or(&[][..], |sanitizer| &sanitizer.flags);
+        if options.sanitizer.is_some() && sources.is_empty() {
+            return Err(FolderError::NothingToSanitize { folder: self.folder.to_owned() });
+        }
+        let made = compile::compile(self.folder, &sources, &self.definition.build, flags)?;
         let library = |file: &&CodeFile| match file {
             CodeFile::Source(path) => PlannedLibrary::new(path.clone(), made[path].clone()),
             CodeFile::Library(path) => PlannedLibrary::new(path.clone(), self.folder.join(path)),

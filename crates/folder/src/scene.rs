@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use tensortap_abi::{KernelEntry, Role};
+use tensortap_platform::Sanitizer;
 use tensortap_scene::{
     ArgSpec, Case, GraphError, HostArgs, HostTensor, KernelDef, KernelLibrary, Orch, ParamKind, ParamSpec,
     Params, PlacedArg, RefTask, Reference, Runtimes, ScalarArg, Scene, SceneError, Tolerance, unloaded_entry,
@@ -32,8 +33,8 @@ pub struct OpenOptions {
     pub executable: Option<PathBuf>,
     /// Names of the runtimes that there are.
     pub runtimes: Vec<&'static str>,
-    /// Flags for every compiler, behind those of the description.
-    pub flags: Vec<String>,
+    /// What watches the code of the folder: its flags are behind those of the description, its environment is that of workers.
+    pub sanitizer: Option<Sanitizer>,
 }
 
 /// A scene that was read from a folder.
@@ -97,7 +98,7 @@ impl FolderScene {
         let plan = ScenePlan { folder: folder.clone(), description, libraries };
         opened.check_functions(&plan)?;
         let encoded = plan.encode();
-        let worker = Box::leak(Box::new(Worker::new(encoded, options.executable.clone())));
+        let worker = Box::leak(Box::new(Worker::new(encoded, options)));
         Ok(Box::leak(Box::new(FolderScene::new(
             definition,
             &plan,

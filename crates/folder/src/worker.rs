@@ -2,6 +2,7 @@
 //! references, and goldens. A worker is this very executable, started again; it loads the libraries, gives up what it does not need,
 //! and answers until its host is gone.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -19,7 +20,7 @@ use tensortap_scene::Scene;
 
 use crate::call::{Memory, call};
 use crate::graph::Step;
-use crate::scene::FolderScene;
+use crate::scene::{FolderScene, OpenOptions};
 
 /// Set for a worker by its host.
 const WORKER_VARIABLE: &str = "TENSORTAP_WORKER";
@@ -55,6 +56,7 @@ pub(crate) enum Answer {
 pub(crate) struct Worker {
     plan: Vec<u8>,
     executable: Option<PathBuf>,
+    environment: Vec<(String, OsString)>,
     running: Mutex<Option<Running>>,
 }
 
@@ -72,8 +74,10 @@ impl Drop for Running {
 }
 
 impl Worker {
-    pub fn new(plan: Vec<u8>, executable: Option<PathBuf>) -> Worker {
-        Worker { plan, executable, running: Mutex::new(None) }
+    pub fn new(plan: Vec<u8>, options: &OpenOptions) -> Worker {
+        let environment = options.sanitizer.as_ref().map(|sanitizer| sanitizer.environment.clone());
+        let (executable, environment) = (options.executable.clone(), environment.unwrap_or_default());
+        Worker { plan, executable, environment, running: Mutex::new(None) }
     }
 
     /// Asks for something; the error is for people, and ends with what became of the worker.
@@ -101,6 +105,7 @@ impl Worker {
         let executable = self.executable.clone().unwrap_or_else(|| THIS_EXECUTABLE.into());
         let child = Command::new(&executable)
             .env(WORKER_VARIABLE, "1")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(std::io::stderr()))
             .spawn()

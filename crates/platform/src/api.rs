@@ -2,7 +2,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
-use crate::{Confinement, DeviceLink, MappedMemory, PlatformError};
+use crate::{Confinement, DeviceLink, MappedMemory, PlatformError, Sanitizer, SanitizerReport};
 
 /// A kind of device.
 pub trait Platform: Send + Sync {
@@ -92,6 +92,11 @@ pub trait Device: Send {
     /// The device's process, in process mode.
     fn process_id(&self) -> Option<u32>;
 
+    /// What the [sanitizer](DeviceOptions::sanitizer) of a device that has ended said of it, once.
+    fn take_report(&mut self) -> Option<SanitizerReport> {
+        None
+    }
+
     /// What the device is kept from, if it was to be [confined](DeviceOptions::confined).
     fn confinement(&self) -> Confinement {
         Confinement::NONE
@@ -137,6 +142,9 @@ pub struct DeviceOptions {
     pub confined: bool,
     /// What the device program is to [prepare](DeviceProgram::prepare) before its first launch; empty for nothing.
     pub given: Vec<u8>,
+    /// What watches its kernels: it is loaded first, and [`Device::take_report`] gives what it says. It cannot be loaded into a
+    /// process that runs already.
+    pub sanitizer: Option<Sanitizer>,
 }
 
 impl DeviceOptions {
@@ -151,6 +159,7 @@ impl DeviceOptions {
             handshake_timeout: Duration::from_secs(10),
             confined: false,
             given: Vec::new(),
+            sanitizer: None,
         }
     }
 }
@@ -166,6 +175,7 @@ impl fmt::Debug for DeviceOptions {
             handshake_timeout,
             confined,
             given,
+            sanitizer,
         } = self;
         f.debug_struct("DeviceOptions")
             .field("mode", mode)
@@ -175,6 +185,7 @@ impl fmt::Debug for DeviceOptions {
             .field("handshake_timeout", handshake_timeout)
             .field("confined", confined)
             .field("given_bytes", &given.len())
+            .field("sanitizer", sanitizer)
             .finish_non_exhaustive()
     }
 }

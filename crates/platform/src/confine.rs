@@ -9,6 +9,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use crate::Shadow;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -71,12 +72,16 @@ impl fmt::Display for Confinement {
 }
 
 /// Confines the calling thread and all that it starts from now on, for good: no file is opened for writing, no process started, no
-/// library loaded any more. Whatever the system cannot do is left out.
+/// library loaded any more. Whatever the system cannot do is left out, and so is the limit on memory where an address sanitizer is
+/// loaded.
 pub fn confine() -> Confinement {
-    let limits = [(Resource::Data, MAX_DATA_BYTES), (Resource::Nofile, MAX_FILES), (Resource::Core, 0)];
+    let limits = [(Resource::Nofile, MAX_FILES), (Resource::Core, 0)];
+    let limited = limits.map(|(resource, most)| limit(resource, most)) == [true; 2];
+    // An address sanitizer has mapped an eighth of the address space for itself and could have no more.
+    let memory_limited = Shadow::find().is_none() && limit(Resource::Data, MAX_DATA_BYTES);
     Confinement {
         no_new_privileges: rustix::thread::set_no_new_privs(true).is_ok(),
-        limits: limits.into_iter().all(|(resource, most)| limit(resource, most)),
+        limits: limited && memory_limited,
         // Last, for it refuses some of the above.
         system_calls: filters().is_some_and(|filters| filters.iter().all(|f| apply_filter(f).is_ok())),
     }

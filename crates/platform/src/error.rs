@@ -38,6 +38,11 @@ pub enum PlatformError {
         "a device in a thread of this process cannot be confined; let it be a process, or trust what it is given"
     )]
     ThreadConfined,
+    /// A sanitizer for a thread of this process.
+    #[error(
+        "a sanitizer is loaded when a process starts, and this one runs already; let the device be a process"
+    )]
+    ThreadSanitized,
     /// No platform of that name.
     #[error("there is no platform `{name}`; known platforms: {known}")]
     UnknownPlatform {

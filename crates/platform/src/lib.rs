@@ -51,10 +51,12 @@ mod error;
 mod file;
 mod host_memory;
 mod link_page;
+mod listen;
 #[expect(unsafe_code, reason = "memory maps and raw access to them")]
 mod map;
 mod pages;
 mod process;
+mod sanitizer;
 #[expect(unsafe_code, reason = "calling functions of a sanitizer that was found at run time")]
 mod shadow;
 #[expect(unsafe_code, reason = "signal handlers and alternate stacks")]
@@ -73,6 +75,7 @@ pub use error::PlatformError;
 pub use link_page::LINK_PAGE_BYTES;
 pub use map::{ForkGuard, MappedMemory};
 pub use pages::{mappings_allowed, page_bytes};
+pub use sanitizer::{Sanitizer, SanitizerReport};
 pub use shadow::Shadow;
 pub use signal::{
     AltStack, CrashTeller, CrashText, install_crash_handlers, make_file_limits_errors, set_crash_recorder,

@@ -20,13 +20,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tensortap_abi::LAYOUT_VERSION;
 
 use crate::{
-    Confinement, DeathCause, DeviceOptions, PlatformError,
+    Confinement, DeathCause, DeviceOptions, PlatformError, SanitizerReport,
     connection::{Connection, Runner, poll_until},
     environment::{DEVICE_VARIABLE, started_as_device},
     error::os,
     file,
     host_memory::HostMemory,
     link_page::Bell,
+    listen::Listener,
     wire::{self, Message, PROTOCOL_VERSION, Received},
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct DeviceProcess {
     /// Readable once the child has ended.
     exited: OwnedFd,
     confinement: Confinement,
+    /// Hears what it writes, where it is watched by a sanitizer.
+    listener: Option<Listener>,
 }
 
 /// Starts a device process and gives it `memory`. The bell wakes the device.
@@ -53,7 +56,7 @@ pub(crate) fn start(
     }
     let (socket, device_socket) = wire::pair().map_err(os("creating the socket to the device"))?;
     let (from_device, to_device) = (Bell::new()?, Bell::new()?);
-    let mut process = DeviceProcess::spawn(options.executable.as_deref(), device_socket)?;
+    let mut process = DeviceProcess::spawn(options, device_socket)?;
     let hello = Message::Hello {
         version: PROTOCOL_VERSION,
         layout: LAYOUT_VERSION,
@@ -69,7 +72,8 @@ pub(crate) fn start(
 }
 
 impl DeviceProcess {
-    fn spawn(executable: Option<&Path>, socket: OwnedFd) -> Result<DeviceProcess, PlatformError> {
+    fn spawn(options: &DeviceOptions, socket: OwnedFd) -> Result<DeviceProcess, PlatformError> {
+        let executable = options.executable.as_deref();
         let mut command = Command::new(executable.unwrap_or(Path::new(THIS_EXECUTABLE)));
         if executable.is_none() {
             command.arg0("tensortap-device");
@@ -79,12 +83,20 @@ impl DeviceProcess {
             .env(DEVICE_VARIABLE, version)
             .stdin(Stdio::from(socket))
             .stdout(Stdio::from(std::io::stderr()));
+        let mut listener = None;
+        if let Some(sanitizer) = &options.sanitizer {
+            let doing = "listening to the device process";
+            let (ear, mouth) = Listener::start().map_err(os(doing))?;
+            command.stdout(mouth.try_clone().map_err(os(doing))?).stderr(mouth);
+            command.envs(sanitizer.environment.iter().map(|(name, value)| (name, value)));
+            listener = Some(ear);
+        }
         // The device's end is closed here with the command, so that the host sees the end of the device's.
         let spawned = spawn_from_a_thread_that_stays(command);
         let mut child =
             spawned.map_err(|error| did_not_become(executable, format!("it did not start: {error}")))?;
         match watch(&child) {
-            Ok(exited) => Ok(DeviceProcess { child, exited, confinement: Confinement::NONE }),
+            Ok(exited) => Ok(DeviceProcess { child, exited, confinement: Confinement::NONE, listener }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -115,6 +127,10 @@ impl DeviceProcess {
                 Err(did_not_become(executable, "its answer makes no sense".to_owned()))
             }
         }
+    }
+
+    pub(crate) fn take_report(&mut self) -> Option<SanitizerReport> {
+        self.listener.take().and_then(Listener::take).map(SanitizerReport::new)
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -6,7 +6,7 @@ use tensortap_abi::{DeviceAddr, DeviceRange};
 
 use crate::{
     Confinement, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory,
-    Platform, PlatformError,
+    Platform, PlatformError, SanitizerReport,
     address::{RankLease, base_of_rank},
     alloc::Allocator,
     connection::{Connection, Runner},
@@ -73,6 +73,7 @@ impl Platform for Simulated {
                 SimulatedDevice::new(process::start(options, &memory)?, memory)
             }
             DeviceMode::Thread if options.confined => return Err(PlatformError::ThreadConfined),
+            DeviceMode::Thread if options.sanitizer.is_some() => return Err(PlatformError::ThreadSanitized),
             DeviceMode::Thread => {
                 let lease = RankLease::first_free()?;
                 let memory = self.create_memory(options, lease.rank())?;
@@ -185,6 +186,13 @@ impl Device for SimulatedDevice {
         match &self.connection.runner {
             Runner::Process(process) => process.confinement(),
             Runner::Thread(_) => Confinement::NONE,
+        }
+    }
+
+    fn take_report(&mut self) -> Option<SanitizerReport> {
+        match &mut self.connection.runner {
+            Runner::Process(process) => process.take_report(),
+            Runner::Thread(_) => None,
         }
     }
 

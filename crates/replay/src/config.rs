@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tensortap_abi::KernelAbi;
 use tensortap_format::TaskChoice;
-use tensortap_platform::DeviceMode;
+use tensortap_platform::{DeviceMode, Sanitizer};
 use tensortap_scene::{FaultKind, KernelDef, Loader, Registry, Scene};
 
 /// Identity of a kernel's code, as dumps record it.
@@ -100,6 +100,8 @@ pub struct ReplayConfig {
     pub stop_at_kernel: bool,
     /// Puts every argument in front of a page that nobody may touch: a kernel that leaves its arguments ends its device, and is named.
     pub guard: bool,
+    /// What watches the kernels, which were compiled for it; only those of scene folders can be.
+    pub sanitizer: Option<Sanitizer>,
     /// Says what the code of a kernel is here, to be held against what the capture says; `None` when nobody knows.
     pub code_of: Option<CodeOf>,
     /// The folder of the scene, instead of the one that a capture names.
@@ -142,6 +144,7 @@ impl ReplayConfig {
             inject_fault: None,
             stop_at_kernel: false,
             guard: false,
+            sanitizer: None,
             code_of: None,
             scene_folder: None,
             open_folder: None,

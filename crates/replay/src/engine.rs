@@ -178,6 +178,7 @@ impl<'s> Shared<'_, 's> {
         if let Some(index) = culprit {
             let mut work = batch.works.remove(index);
             work.end(Outcome::Failed(failure.to_string()));
+            work.report.sanitizer = failure.report.as_ref().map(|report| report.text().to_owned());
             finish([work], done);
         }
         if !self.may_fail_again() {

@@ -36,6 +36,7 @@ impl OpenDevice {
         options.memory_bytes = config.device_memory;
         options.given = config.registry.plans();
         options.executable.clone_from(&config.device_executable);
+        options.sanitizer.clone_from(&config.sanitizer);
         Ok(OpenDevice {
             device: platform.open(&options)?,
             platform: platform.name(),
@@ -191,7 +192,8 @@ fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOpt
 
 /// The pattern around the arguments is the replay's own: it is compared with what the device leaves.
 fn guarding(config: &ReplayConfig) -> Guarding {
-    Guarding { pages: config.guard, ..Guarding::default() }
+    let shadow = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.address);
+    Guarding { pages: config.guard, shadow, ..Guarding::default() }
 }
 
 /// Blocks when none are asked for.

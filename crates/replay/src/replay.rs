@@ -6,7 +6,7 @@ use std::time::Instant;
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::Task;
 use tensortap_format::{TaskChoice, func_ids, is_in_steps, is_pattern, task_fits};
-use tensortap_platform::{Confinement, DeviceMode};
+use tensortap_platform::{Confinement, DeviceMode, PlatformError};
 use tensortap_scene::{FaultKind, Scene};
 
 use crate::batch::{BATCH_TASKS, Work, pack};
@@ -52,6 +52,7 @@ pub fn replay(
         with_folders(config.registry, captures.iter().map(|c| &**c), config.open_folder.as_ref())?;
     check_trust(&config)?;
     check_options(&config, &captures)?;
+    check_sanitizer(&config, &captures)?;
     let given = give_kernels(&mut config.registry, config.give_kernels.as_ref(), &config.kernels, &captures)?;
     check_fault(&config, &captures)?;
     check_named(&config, &captures)?;
@@ -103,9 +104,33 @@ fn check_trust(config: &ReplayConfig) -> Result<(), ReplayError> {
     Err(ReplayError::Option { option: "--device-mode thread", reason: reason.into() })
 }
 
-/// What of the confinement this system does not have, in words.
+/// Sanitizers are compiled into kernels, and loaded when a process starts.
+fn check_sanitizer(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
+    if config.sanitizer.is_none() {
+        return Ok(());
+    }
+    let refuse = |reason: String| Err(ReplayError::Option { option: "--sanitize", reason });
+    if config.device_mode == DeviceMode::Thread {
+        return refuse(PlatformError::ThreadSanitized.to_string());
+    }
+    match captures.iter().find(|capture| capture.run().scene_folder.is_none()) {
+        Some(capture) => refuse(format!(
+            "{} was captured of no scene folder, and sanitizers are compiled into kernels of those; --guard watches others, too",
+            capture.name()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What of the confinement is not in force, in words.
 fn unconfined(config: &ReplayConfig, confinement: Option<Confinement>) -> Option<String> {
     let missing = confinement.filter(|now| !config.trust && *now != Confinement::FULL)?;
+    let watched = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.address);
+    if watched && missing == (Confinement { limits: false, ..Confinement::FULL }) {
+        return Some(
+            "the device's memory is not limited: an address sanitizer needs more than a limit leaves".into(),
+        );
+    }
     let missing = missing.means().into_iter().filter(|(_, is)| !is).map(|(name, _)| name);
     let missing = missing.collect::<Vec<_>>().join(", ");
     Some(format!(

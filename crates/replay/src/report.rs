@@ -223,6 +223,8 @@ pub struct TaskReport {
     pub distinct_results: u32,
     /// Times, when they were to be measured.
     pub timing: Option<Timing>,
+    /// What a sanitizer said when it ended the task.
+    pub sanitizer: Option<String>,
 }
 
 impl TaskReport {
@@ -243,6 +245,7 @@ impl TaskReport {
             runs: 0,
             distinct_results: 0,
             timing: None,
+            sanitizer: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::{DiskGate, DumpConfig};
-use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode};
+use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, Sanitizer};
 use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS};
 use tensortap_scene::{FaultKind, Registry, Tolerance};
 
@@ -49,6 +49,8 @@ pub struct RunConfig {
     /// Lets every tensor end at a page that nobody may touch, with a canary around it that is looked at after each kernel: a kernel that
     /// leaves its tensors ends the run.
     pub guard: bool,
+    /// What watches the kernels; the folder of the scene was [opened](crate::FolderOptions) with the same.
+    pub sanitizer: Option<Sanitizer>,
     /// What to record; `None`, or one that records nothing, for no dump at all.
     pub dump: Option<DumpConfig>,
     /// Folder for the dump, which must not exist or be empty; `None` for a new one under `outputs/`.
@@ -82,6 +84,7 @@ impl RunConfig {
             inject_fault: None,
             poison: None,
             guard: false,
+            sanitizer: None,
             dump: None,
             out: None,
             warn: None,

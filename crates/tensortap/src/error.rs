@@ -28,6 +28,14 @@ pub enum Error {
         /// What it runs on.
         runtimes: Vec<&'static str>,
     },
+    /// A sanitizer for kernels that it was not compiled into.
+    #[error(
+        "scene `{scene}` is written in Rust, and sanitizers are compiled into kernels of scene folders; use --guard for it"
+    )]
+    SanitizedScene {
+        /// The scene.
+        scene: &'static str,
+    },
     /// Arguments that do not fit in memory.
     #[error(
         "the arguments of scene `{scene}` take {needed} bytes, and there are {available} of {what}; use smaller parameters"
@@ -162,6 +170,7 @@ impl Error {
     /// Whether the request itself was wrong, as opposed to what came of it.
     pub fn is_usage(&self) -> bool {
         match self {
+            Error::SanitizedScene { .. } | Error::Platform(PlatformError::ThreadSanitized) => true,
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
             Error::DumpOption { .. } | Error::TooLarge { .. } => true,
             Error::Format(error) => error.is_usage(),

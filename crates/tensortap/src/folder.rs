@@ -6,22 +6,31 @@ use std::sync::Arc;
 
 use tensortap_folder::{DESCRIPTION_FILE, FolderScene, GivenKernel, GivenScene, OpenOptions};
 use tensortap_format::Dump;
+use tensortap_platform::Sanitizer;
 use tensortap_replay::{GiveKernels, KernelCode, OpenFolder};
 use tensortap_runtime::RUNTIMES;
 use tensortap_scene::{Registry, Scene};
 
 use crate::Error;
 
-/// Opens a scene folder: compiles its sources and finds every function, and runs nothing. `executable` is what its code runs in
-/// when that is not this executable, as for a device.
+/// How the code of a scene folder is made and run.
+#[derive(Clone, Debug, Default)]
+pub struct FolderOptions {
+    /// What its code runs in when that is not this executable, as for a device.
+    pub executable: Option<PathBuf>,
+    /// What its kernels are compiled with; the same must be said of the run ([`RunConfig::sanitizer`](crate::RunConfig)).
+    pub sanitizer: Option<Sanitizer>,
+}
+
+/// Opens a scene folder: compiles its sources and finds every function, and runs nothing.
 ///
 /// # Errors
 /// What is wrong with the description, the sources or the libraries.
-pub fn open_folder(path: &Path, executable: Option<&Path>) -> Result<&'static FolderScene, Error> {
+pub fn open_folder(path: &Path, options: &FolderOptions) -> Result<&'static FolderScene, Error> {
     let options = OpenOptions {
-        executable: executable.map(Path::to_path_buf),
+        executable: options.executable.clone(),
         runtimes: RUNTIMES.iter().map(|runtime| runtime.name()).collect(),
-        ..OpenOptions::default()
+        sanitizer: options.sanitizer.clone(),
     };
     Ok(FolderScene::open(path, &options)?)
 }
@@ -48,9 +57,9 @@ pub fn new_scene(folder: &Path, cpp: bool) -> Result<Vec<PathBuf>, Error> {
 pub fn with_folder(
     registry: &Registry,
     path: &Path,
-    executable: Option<&Path>,
+    options: &FolderOptions,
 ) -> Result<(Registry, &'static FolderScene), Error> {
-    let scene = open_folder(path, executable)?;
+    let scene = open_folder(path, options)?;
     tensortap_folder::remember(path);
     Ok((with_scene(registry, scene), scene))
 }
@@ -67,24 +76,26 @@ pub fn with_scene(registry: &Registry, scene: &'static dyn Scene) -> Registry {
 /// The folder is not there or cannot be opened, or it is not the user's own.
 pub fn with_scene_of(registry: &Registry, dump: &Dump, folder: Option<&Path>) -> Result<Registry, Error> {
     match (folder, &dump.info().scene_folder) {
-        (Some(folder), _) => with_folder(registry, folder, None).map(|(registry, _)| registry),
+        (Some(folder), _) => {
+            with_folder(registry, folder, &FolderOptions::default()).map(|(registry, _)| registry)
+        }
         (None, Some(named)) => {
             let named = Path::new(named);
             check_named(named).map_err(|reason| Error::DumpFolder { folder: named.into(), reason })?;
-            open_folder(named, None).map(|scene| with_scene(registry, scene))
+            open_folder(named, &FolderOptions::default()).map(|scene| with_scene(registry, scene))
         }
         (None, None) => Ok(registry.clone()),
     }
 }
 
 /// How a replay opens the folder that a capture names; `folder` is another one to take instead.
-pub(crate) fn opener(folder: Option<PathBuf>, executable: Option<PathBuf>) -> OpenFolder {
+pub(crate) fn opener(folder: Option<PathBuf>, options: FolderOptions) -> OpenFolder {
     Arc::new(move |named: &Path| {
         if folder.is_none() {
             check_named(named)?;
         }
         let path = folder.as_deref().unwrap_or(named);
-        let opened = open_folder(path, executable.as_deref()).map_err(|error| error.to_string())?;
+        let opened = open_folder(path, &options).map_err(|error| error.to_string())?;
         Ok((opened as &'static dyn Scene, tensortap_folder::load_plan))
     })
 }

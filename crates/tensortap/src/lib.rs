@@ -48,7 +48,7 @@ pub use error::{Error, Unknown};
 pub use export::{
     ExportConfig, ExportError, ExportFormat, ExportLayout, ExportReport, export, export_records,
 };
-pub use folder::{new_scene, open_folder, with_folder, with_scene, with_scene_of};
+pub use folder::{FolderOptions, new_scene, open_folder, with_folder, with_scene, with_scene_of};
 pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
@@ -71,7 +71,8 @@ pub use tensortap_format::{GoldenVerdict, TaskChoice};
 pub use tensortap_interchange as interchange;
 pub use tensortap_judge as judge;
 pub use tensortap_platform::{
-    Confinement, DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform, make_file_limits_errors,
+    Confinement, DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform, Sanitizer, SanitizerReport,
+    make_file_limits_errors,
 };
 pub use tensortap_recorder as recorder;
 pub use tensortap_replay::{

@@ -9,7 +9,7 @@ use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgres
 use crate::Error;
 use crate::build_id::of_executable;
 use crate::dump_session::kernel_info;
-use crate::folder::{giver, open_folder, opener, remember_library};
+use crate::folder::{FolderOptions, giver, open_folder, opener, remember_library};
 
 /// Runs captured tasks again, each for itself, with the arguments they were given, and holds what they write against
 /// what they wrote.
@@ -50,7 +50,13 @@ pub fn replay_observed(
         config.code_of = Some(Arc::new(move |scene, kernel| kernel_info(scene, kernel, &build_id).code));
     }
     if config.open_folder.is_none() {
-        config.open_folder = Some(opener(config.scene_folder.clone(), config.device_executable.clone()));
+        config.open_folder = Some(opener(
+            config.scene_folder.clone(),
+            FolderOptions {
+                executable: config.device_executable.clone(),
+                sanitizer: config.sanitizer.clone(),
+            },
+        ));
     }
     if config.give_kernels.is_none() {
         config.give_kernels = Some(giver());
@@ -73,14 +79,14 @@ fn keep_code(config: &ExtractConfig, report: &ExtractReport) -> Result<(), Error
     let Some(folder) = config.scene_folder.clone().filter(|_| named.is_some()).or(named) else {
         return Ok(());
     };
-    Ok(open_folder(&folder, None)?.copy_code(&report.out.join(CASE_SCENE))?)
+    Ok(open_folder(&folder, &FolderOptions::default())?.copy_code(&report.out.join(CASE_SCENE))?)
 }
 
 /// Cuts one task out of a dump into a case that can be replayed anywhere.
 pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, Error> {
     let mut config = config.clone();
     if config.open_folder.is_none() {
-        config.open_folder = Some(opener(config.scene_folder.clone(), None));
+        config.open_folder = Some(opener(config.scene_folder.clone(), FolderOptions::default()));
     }
     if config.give_kernels.is_none() {
         config.give_kernels = Some(giver());

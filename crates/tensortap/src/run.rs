@@ -3,7 +3,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tensortap_judge::{Outcome, Rule, Side, Verdict, compare_bytes, detail};
-use tensortap_platform::{DeviceOptions, PLATFORMS, Platform};
+use tensortap_platform::{DeviceMode, DeviceOptions, PLATFORMS, Platform, PlatformError};
 use tensortap_runtime::{
     DeviceReport, DumpSession, Fault, GraphProgram, Guarding, LaunchOptions, Progress, RUNTIMES, RunError,
     Runtime, execute,
@@ -134,6 +134,12 @@ pub fn resolve(config: &RunConfig) -> Result<Request, Error> {
         let (scene, runtime) = (scene.name(), runtime.name());
         return Err(Error::SceneRuntime { scene, runtime, runtimes });
     }
+    if config.sanitizer.is_some() && config.device_mode == DeviceMode::Thread {
+        return Err(PlatformError::ThreadSanitized.into());
+    }
+    if config.sanitizer.is_some() && scene.folder().is_none() {
+        return Err(Error::SanitizedScene { scene: scene.name() });
+    }
     let params = find_params(scene, &config.params)?;
     let fault = find_fault(scene, config)?;
     Ok(Request { scene, params, platform, runtime, fault })
@@ -186,6 +192,7 @@ fn device_options(config: &RunConfig, scene: &dyn Scene) -> DeviceOptions {
     options.memory_bytes = config.device_memory;
     options.given = tensortap_scene::plans([scene]);
     options.executable.clone_from(&config.device_executable);
+    options.sanitizer.clone_from(&config.sanitizer);
     options
 }
 
@@ -199,8 +206,14 @@ fn launch_options(config: &RunConfig, fault: Option<Fault>) -> LaunchOptions {
         stall_timeout: config.stall_timeout,
         fault,
         poison: config.poison,
-        guarding: if config.guard { Guarding::FULL } else { Guarding::default() },
+        guarding: guarding(config),
     }
+}
+
+fn guarding(config: &RunConfig) -> Guarding {
+    let watched = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.address);
+    let guarding = if config.guard { Guarding::FULL } else { Guarding::default() };
+    Guarding { shadow: watched, ..guarding }
 }
 
 fn blank(config: &RunConfig, request: &Request, progress: Progress, wall: Duration) -> RunReport {

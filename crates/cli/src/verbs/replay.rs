@@ -22,7 +22,7 @@ use crate::dump_arg::{RankArg, StepArg, one_of};
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{GRACE, Interrupt};
 use crate::kernel_args::KernelArgs;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::parse::{pair, whole};
 use crate::program::program;
 use crate::progress::StepProgress;
@@ -31,12 +31,14 @@ use crate::verbs::name_crashes;
 
 /// Replays what was selected and tells what came of it.
 pub fn run(args: &ReplayArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
-    let config = args.config(registry)?;
+    let mut config = args.config(registry)?;
+    config.sanitizer = args.memory.sanitizer()?;
     if let Some(program) = &args.debugger {
         return debug(program, args, &config);
     }
     name_crashes(config.device_mode)?;
     let report = observed(&config, output)?;
+    report.tasks.iter().filter_map(|task| task.sanitizer.as_deref()).for_each(output::report);
     report.notes.iter().for_each(|note| output.note(note));
     if output.json {
         output.document(&ReplayDocument::of(&report))?;

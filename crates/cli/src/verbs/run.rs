@@ -12,8 +12,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::abi::MAX_SCHEDULERS;
 use tensortap::scene::{Registry, Scene};
 use tensortap::{
-    BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, DumpReport, GoldenVerdict, MAX_RING_SLOTS,
-    Request, RunConfig, RunReport,
+    BuildMode, DEFAULT_PLATFORM, DEFAULT_RING_SLOTS, DeviceMode, DumpReport, FolderOptions, GoldenVerdict,
+    MAX_RING_SLOTS, Request, RunConfig, RunReport,
 };
 use tensortap_query::document::RunDocument;
 use tensortap_query::number::counted;
@@ -33,6 +33,7 @@ use crate::verbs::{any_of, has_rings, name_crashes, platform_names, runtime_name
 /// Runs the scene and tells what came of it.
 pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let mut config = args.config(registry)?;
+    config.sanitizer = args.memory.sanitizer()?;
     open_folder(&mut config)?;
     let request = tensortap::resolve(&config)?;
     notes(args, &request).iter().for_each(|note| output.note(note));
@@ -48,7 +49,10 @@ pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Resul
                 Some(failure) if failure.interrupted && live.is_some_and(|live| live.stopped) => {
                     Ok(Exit::Difference)
                 }
-                Some(failure) => Err(failure.into()),
+                Some(failure) => {
+                    failure.report.iter().for_each(|report| output::report(report.text()));
+                    Err(failure.into())
+                }
                 None if incomplete => Ok(Exit::Failed),
                 None if differs => Ok(Exit::Difference),
                 None => Ok(verdict(report.golden)),
@@ -67,8 +71,9 @@ pub fn run(args: &RunArgs, registry: &Registry, output: Output) -> anyhow::Resul
 fn open_folder(config: &mut RunConfig) -> Result<(), tensortap::Error> {
     let path = Path::new(&config.scene);
     if config.registry.find(&config.scene).is_none() && tensortap::folders::is_folder(path) {
-        let executable = config.device_executable.as_deref();
-        let (registry, scene) = tensortap::with_folder(&config.registry, path, executable)?;
+        let (executable, sanitizer) = (config.device_executable.clone(), config.sanitizer.clone());
+        let options = FolderOptions { executable, sanitizer };
+        let (registry, scene) = tensortap::with_folder(&config.registry, path, &options)?;
         (config.registry, config.scene) = (registry, scene.name().to_owned());
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use tensortap::scene::{FaultKind, KernelDef, ParamKind, ParamSpec, Registry, Scene};
-use tensortap::{Error, RunConfig};
+use tensortap::{Error, FolderOptions, RunConfig};
 use tensortap_query::document::SceneDocument;
 
 use crate::error::Exit;
@@ -60,7 +60,8 @@ pub fn run(args: &ScenesArgs, registry: &Registry, output: Output) -> anyhow::Re
 fn find(name: &str, registry: &Registry) -> Result<&'static dyn Scene, Error> {
     let path = Path::new(name);
     if registry.find(name).is_none() && tensortap::folders::is_folder(path) {
-        return tensortap::open_folder(path, None).map(|scene| scene as &'static dyn Scene);
+        return tensortap::open_folder(path, &FolderOptions::default())
+            .map(|scene| scene as &'static dyn Scene);
     }
     let config = RunConfig { registry: registry.clone(), ..RunConfig::new(name) };
     tensortap::resolve(&config).map(|request| request.scene)

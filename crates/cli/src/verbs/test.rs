@@ -14,7 +14,7 @@ use tensortap::folders::is_folder;
 use tensortap::format::{choose_dir, timestamp};
 use tensortap::scene::{Registry, Scene};
 use tensortap::suite::{HeldAgainst, SuiteConfig, TrialReport, run_suite, trials};
-use tensortap::{DEFAULT_PLATFORM, DumpConfig, DumpLevel, RunConfig};
+use tensortap::{DEFAULT_PLATFORM, DumpConfig, DumpLevel, FolderOptions, RunConfig};
 use tensortap_query::OUTPUTS;
 use tensortap_query::document::SuiteDocument;
 use tensortap_query::junit::write_junit;
@@ -137,7 +137,9 @@ fn create(path: &Path) -> anyhow::Result<(&Path, File)> {
 impl TestArgs {
     fn config(&self, registry: &Registry) -> anyhow::Result<SuiteConfig> {
         let mut run = RunConfig::new("");
-        let (registry, scenes) = with_folders(registry, &self.scenes)?;
+        run.sanitizer = self.memory.sanitizer()?;
+        let options = FolderOptions { executable: None, sanitizer: run.sanitizer.clone() };
+        let (registry, scenes) = with_folders(registry, &self.scenes, &options)?;
         run.registry = registry;
         run.params.clone_from(&self.params);
         run.blocks = self.device.blocks;
@@ -206,7 +208,11 @@ impl TestArgs {
 }
 
 /// The scenes that are named: what is no scene of the registry is a folder with one, or with several folders that are scenes.
-fn with_folders(registry: &Registry, named: &[String]) -> anyhow::Result<(Registry, Vec<String>)> {
+fn with_folders(
+    registry: &Registry,
+    named: &[String],
+    options: &FolderOptions,
+) -> anyhow::Result<(Registry, Vec<String>)> {
     let (mut registry, mut names) = (registry.clone(), Vec::new());
     for name in named {
         let path = Path::new(name);
@@ -219,7 +225,7 @@ fn with_folders(registry: &Registry, named: &[String]) -> anyhow::Result<(Regist
             names.push(name.clone());
         }
         for folder in folders {
-            let (with, scene) = tensortap::with_folder(&registry, &folder, None)?;
+            let (with, scene) = tensortap::with_folder(&registry, &folder, options)?;
             if names.iter().any(|known| known == scene.name()) {
                 let message = format!("{} is the second scene called `{}`", folder.display(), scene.name());
                 return Err(UsageError {

@@ -5,7 +5,7 @@ use tensortap::format::{DumpCounters, Loss};
 use tensortap::judge::Metrics;
 use tensortap::{
     DumpReport, Error, FailureKind, LiveReport, OutputVerdict, Overrun, Request, RunConfig, RunFailure,
-    RunReport, TaskId,
+    RunReport, SanitizerReport, TaskId,
 };
 
 use crate::number::{json_float, json_optional_float};
@@ -64,6 +64,8 @@ struct FailureDocument<'a> {
     signal: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     overrun: Option<OverrunDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a str>,
 }
 
 impl<'a> RunDocument<'a> {
@@ -113,6 +115,7 @@ impl<'a> RunDocument<'a> {
                 core: None,
                 signal: None,
                 overrun: None,
+                report: None,
             }),
             dump: None,
         }
@@ -149,6 +152,7 @@ impl<'a> FailureDocument<'a> {
             core: failure.core,
             signal: failure.signal.or(failure.death.and_then(|death| death.signal)),
             overrun: failure.overrun.map(OverrunDocument::of),
+            report: failure.report.as_ref().map(SanitizerReport::text),
         }
     }
 }

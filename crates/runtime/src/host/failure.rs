@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tensortap_abi::{DeviceControl, FailureKind, KernelName, NO_CORE, TaskId};
-use tensortap_platform::{DeathCause, PlatformError, SIGSYS, refused_call};
+use tensortap_platform::{DeathCause, PlatformError, SIGSYS, SanitizerReport, refused_call};
 use tensortap_scene::{GraphError, KernelDef, SceneError};
 
 use super::{InFlightTask, Progress};
@@ -80,6 +80,8 @@ pub struct RunFailure {
     pub address: Option<u64>,
     /// The byte beside an argument that was touched, where tensors are guarded.
     pub overrun: Option<Overrun>,
+    /// What a sanitizer said of the device, where one watched it.
+    pub report: Option<SanitizerReport>,
     /// What the device said.
     pub message: String,
     /// Whether the device could be ended and the host goes on unharmed.
@@ -113,6 +115,7 @@ impl RunFailure {
             signal: is_signal.then_some(control.failure_signal.cast_signed()),
             address: (is_signal || kind == Some(FailureKind::Overrun)).then_some(control.failure_addr),
             overrun: None,
+            report: None,
             message: control.message().to_string(),
             contained: true,
             progress,
@@ -132,6 +135,7 @@ impl RunFailure {
             signal: None,
             address: None,
             overrun: None,
+            report: None,
             message: "the run was interrupted".into(),
             contained: true,
             progress,
@@ -174,6 +178,11 @@ impl fmt::Display for RunFailure {
                     f,
                     "refused in {whereabouts}: the system call {call}, which a confined device may not make (--trust lifts that)"
                 )
+            }
+            _ if self.report.is_some() => {
+                let headline = self.report.as_ref().map(SanitizerReport::headline).unwrap_or_default();
+                write!(f, "sanitizer report in {whereabouts}: {headline}")?;
+                self.overrun.map_or(Ok(()), |overrun| write!(f, ", {overrun}"))
             }
             Some(FailureKind::Signal) => {
                 let death = DeathCause { signal: self.signal, code: None };

@@ -4,7 +4,7 @@ use tensortap_abi::{
     ControlLayout, DeviceAddr, DeviceControl, DeviceRange, FailureKind, KernelArgs, TensorDesc,
     ThreadControl, ThreadState,
 };
-use tensortap_platform::{Device, DeviceEvent};
+use tensortap_platform::{Device, DeviceEvent, SanitizerReport};
 use tensortap_scene::{HostArgs, HostTensor, Params, Scene};
 use zerocopy::FromBytes;
 
@@ -143,6 +143,11 @@ pub(super) fn wait(
             (_, death) => {
                 let progress = read_progress(device, args)?;
                 let mut failure = RunFailure::read(&control, death, scene.kernels(), progress);
+                if death.is_some() {
+                    failure.report = device.take_report();
+                }
+                let reported = failure.report.as_ref().and_then(SanitizerReport::address);
+                failure.address = reported.or(failure.address);
                 if args.guard_flags != 0 {
                     failure.overrun = overrun(device, args, &failure, scene, control.failure_func_id);
                 }
