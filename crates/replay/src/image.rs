@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use tensortap_abi::DumpStage;
+use tensortap_abi::{DeviceRange, DumpStage};
 use tensortap_format::Argument;
 use tensortap_geometry::Layout;
+use tensortap_runtime::Overrun;
 use tensortap_values::content_hash;
 
 use crate::ReplayError;
@@ -138,8 +139,9 @@ impl Image {
             let changed = before.iter().zip(&rest).filter(|(a, b)| a != b).count();
             if let Some(first) = before.iter().zip(&rest).position(|(a, b)| a != b) {
                 let address = span.start + first as u64;
+                let near = nearest(item, address).map_or_else(String::new, |near| format!(", {near}"));
                 return Some(format!(
-                    "it changed {changed} bytes that are none of its outputs, the first at captured address {address:#x}"
+                    "it changed {changed} bytes that are none of its outputs, the first at captured address {address:#x}{near}"
                 ));
             }
         }
@@ -159,6 +161,17 @@ impl Image {
         let spans = &item.spans.spans;
         gather(&view.layout, view.origin(spans), &bytes[self.range(task, index, &spans[index])], packed);
     }
+}
+
+/// The argument that a captured address lies beside.
+fn nearest(item: &Item<'_>, address: u64) -> Option<Overrun> {
+    let range = |view: &View| {
+        let bytes = view.layout.byte_range();
+        let addr = view.address.wrapping_add(bytes.start);
+        DeviceRange { addr, bytes: bytes.end - bytes.start }
+    };
+    let views = item.spans.views.iter().enumerate().filter(|(_, view)| view.span.is_some());
+    Overrun::nearest(address, views.map(|(index, view)| (index, range(view))))
 }
 
 /// What a task finds in an argument it reads, all of it.

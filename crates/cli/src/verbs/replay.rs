@@ -82,6 +82,7 @@ const DEBUGGING: &str = "Debugging";
     tensortap replay --kernel mul=./fixed.so            another build of a kernel, on its tasks\n  \
     tensortap replay d --abi simpler --kernel QK=qk.so  a kernel of `simpler`, on a dump of its own\n  \
     tensortap replay --task 3 --bench                   how long its kernel takes\n  \
+    tensortap replay --task 3 --guard                   does its kernel leave its arguments?\n  \
     tensortap replay --task 3 --debugger --trust        in gdb, at the kernel's first instruction\n  \
     tensortap replay cases                              every case of a folder, as tests\n\n\
     Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
@@ -129,7 +130,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Let kernels do whatever they like: for thread mode, a debugger or a sanitizer [default: the device process may write no
+    /// Let kernels do whatever they like: for thread mode or a debugger [default: the device process may write no
     /// files, make no sockets and start no programs]
     #[arg(long, help_heading = DEVICE)]
     pub trust: bool,

@@ -130,7 +130,9 @@ const GRAPH: &str = "Building the graph";
     tensortap run vector_example --inject-fault add=sign\n  \
     tensortap run paged_attention --dump-tensor\n  \
     tensortap run tiny_llm --dump-tensor=hash --dump-func softmax --dump-stage after\n  \
-    tensortap run mixed_example --dump-args\n\n\
+    tensortap run mixed_example --dump-args\n  \
+    tensortap run bgemm --guard\n  \
+    tensortap run my_scene --sanitize address,undefined\n\n\
     Exit status: 0 good, 1 the golden found a difference, 2 bad usage, 3 the run or its dump failed,\n\
     130, 143, 129 interrupted by SIGINT, SIGTERM, SIGHUP")]
 pub struct RunArgs {

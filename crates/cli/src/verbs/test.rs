@@ -36,7 +36,8 @@ use crate::verbs::run::{parse_level, parse_param};
 #[command(after_help = "Examples:\n  \
     tensortap test                                   every scene, on every platform and runtime\n  \
     tensortap test bgemm softmax --platform a2a3sim\n  \
-    tensortap test --junit results.xml --out failed  for continuous integration\n\n\
+    tensortap test --junit results.xml --out failed  for continuous integration\n  \
+    tensortap test my_scenes --sanitize address,undefined\n\n\
     A trial that fails is run again with a dump, and the dump is blamed: the summary names the task at which it began.\n\n\
     Exit status: 0 every trial passed, 1 some trial did not, 2 bad usage, 130, 143, 129 interrupted")]
 pub struct TestArgs {

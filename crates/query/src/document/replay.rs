@@ -122,6 +122,9 @@ struct ResultDocument<'a> {
     distinct_results: u32,
     outputs: Vec<OutputDocument<'a>>,
     bench: Option<BenchDocument>,
+    /// What a sanitizer said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -272,6 +275,7 @@ impl<'a> ResultDocument<'a> {
             distinct_results: task.distinct_results,
             outputs: task.outputs.iter().map(|output| OutputDocument::of(output, task.check)).collect(),
             bench: task.timing.as_ref().map(BenchDocument::of),
+            report: task.sanitizer.as_deref(),
         }
     }
 }
