@@ -52,10 +52,15 @@
 #include <string.h>
 
 #ifdef __cplusplus
-#define TT_STATIC_ASSERT(what, text) static_assert(what, text)
 extern "C" {
+#endif
+
+#ifndef TT_STATIC_ASSERT
+#ifdef __cplusplus
+#define TT_STATIC_ASSERT(what, text) static_assert(what, text)
 #else
 #define TT_STATIC_ASSERT(what, text) _Static_assert(what, text)
+#endif
 #endif
 
 /* Version of everything in this file that crosses between a library and tensortap. */
@@ -70,11 +75,15 @@ extern "C" {
 
 #define TT_MAX_TENSORS 16
 #define TT_MAX_SCALARS 32
+#ifndef TT_MAX_DIMS
 #define TT_MAX_DIMS 8
+#endif
 #define TT_BLOCK_CONTEXT_SLOT 48
 #define TT_SUBTASK_CONTEXT_SLOT 49
 #define TT_ARG_SLOTS 50
 
+#ifndef TT_DTYPES /* tensortap_record.h has them, too */
+#define TT_DTYPES
 /* Element types. Those of 4 bits are packed two to a byte, low nibble first. */
 enum tt_dtype {
     TT_FLOAT64 = 1,
@@ -98,6 +107,7 @@ enum tt_dtype {
 
 /* How a task uses a tensor. */
 enum tt_role { TT_IN = 1, TT_OUT = 2, TT_INOUT = 3 };
+#endif
 
 /* A strided view of a buffer in device memory. Offsets and strides count elements; strides may be zero or negative. */
 typedef struct tt_tensor_desc {

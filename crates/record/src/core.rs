@@ -20,6 +20,7 @@ use crate::{
     folder::Collecting,
     link::Link,
     names::{Key, Names},
+    sanitizer,
 };
 
 /// One lane, to record in.
@@ -125,6 +126,13 @@ impl Core {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Whatever anybody did with it is done.
+        sanitizer::acquire(&raw const *self);
+    }
+}
+
 /// Writes a line to standard error, unless nobody would read it: that would end a program that did nothing wrong.
 pub(crate) fn say(what: &str) {
     let stderr = std::io::stderr();
@@ -179,11 +187,19 @@ impl CoreRef {
                 other => RecordError::Region(other),
             }
         })?;
+        // What the lane's last holder wrote there is this one's now.
+        sanitizer::acquire(self.as_ptr());
         let name = if name.is_empty() { 0 } else { self.string(&mut lane, name).0 };
         let (tid, number) = (rustix::thread::gettid().as_raw_nonzero().get(), lane.lane());
         let tid = u64::try_from(tid).unwrap_or(0);
         lane.define(LaneRecord { tid, lane: number, name, ..LaneRecord::default() });
         Ok(lane)
+    }
+
+    /// Returns a lane.
+    pub fn give_back(&self, lane: &mut Lane) {
+        sanitizer::release(self.as_ptr());
+        lane.flush();
     }
 
     /// The number of a text, which is defined in `lane` if it is new, and whether it is defined now.
@@ -222,5 +238,6 @@ impl Drop for CoreRef {
         if !self.is_own_process() {
             mem::forget(Arc::clone(&self.0));
         }
+        sanitizer::release(self.as_ptr());
     }
 }

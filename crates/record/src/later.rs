@@ -60,14 +60,14 @@ impl Later {
     }
 
     /// What is still open never comes; the lane is returned.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, core: &CoreRef) {
         for place in &mut self.queue {
             if matches!(place.state, State::Open) {
                 place.state = State::GivenUp;
             }
         }
         self.publish();
-        self.lane.flush();
+        core.give_back(&mut self.lane);
     }
 
     fn reserve(

@@ -47,6 +47,7 @@ mod later;
 mod link;
 mod names;
 mod registry;
+mod sanitizer;
 mod session;
 mod task;
 mod tensor;

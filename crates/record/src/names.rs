@@ -7,6 +7,8 @@ use std::{
 
 use tensortap_abi::FIRST_HOST_ID;
 
+use crate::sanitizer;
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$doc])*
@@ -77,14 +79,26 @@ struct Entry {
     defined: bool,
 }
 
+/// The table, while nobody else has it.
+struct Held<'n>(MutexGuard<'n, Table>);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        sanitizer::release(&raw const *self.0);
+    }
+}
+
 impl Names {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> Held<'_> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sanitizer::acquire(&raw const *table);
+        Held(table)
     }
 
     /// The number of something, and whether the caller is to define it. 0 when there are no more.
     pub fn number(&self, key: &Key) -> (u32, bool) {
-        let mut table = self.table();
+        let mut held = self.table();
+        let table = &mut *held.0;
         if let Some(entry) = table.entries.get_mut(key) {
             return (entry.id, !std::mem::replace(&mut entry.defined, true));
         }
@@ -100,7 +114,7 @@ impl Names {
 
     /// Its definition was lost: who comes next defines it.
     pub fn lost(&self, key: &Key) {
-        if let Some(entry) = self.table().entries.get_mut(key) {
+        if let Some(entry) = self.table().0.entries.get_mut(key) {
             entry.defined = false;
         }
     }

@@ -11,6 +11,7 @@ use tensortap_sync::{HandlerPointer, ProcessLock, ProcessLockGuard};
 use crate::{
     RecordError,
     core::{Core, CoreRef},
+    sanitizer,
 };
 
 /// Held while the current attachment is looked up, made or let go.
@@ -19,12 +20,21 @@ static LOCK: ProcessLock = ProcessLock::new();
 /// The attachment that further sessions share, which somebody has open; or one of the process that this one was forked from.
 static CURRENT: HandlerPointer<Core> = HandlerPointer::null();
 
-fn lock() -> ProcessLockGuard<'static> {
+struct Guard(#[expect(dead_code, reason = "opens the lock when it is dropped")] ProcessLockGuard<'static>);
+
+fn lock() -> Guard {
     loop {
         if let Some(guard) = LOCK.take(std::process::id().into()) {
-            return guard;
+            sanitizer::acquire(&raw const LOCK);
+            return Guard(guard);
         }
         std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        sanitizer::release(&raw const LOCK);
     }
 }
 

@@ -121,7 +121,16 @@ impl Session {
 
     /// Whether both are one session.
     pub fn is_same(&self, other: &Session) -> bool {
-        self.core.as_ptr() == other.core.as_ptr()
+        self.is_core(&other.core)
+    }
+
+    pub(crate) fn is_core(&self, core: &CoreRef) -> bool {
+        self.core.as_ptr() == core.as_ptr()
+    }
+
+    /// Whether nobody else has the session open, so that to close this ends it.
+    pub fn is_last(&self) -> bool {
+        self.core.opens.get() == 1
     }
 
     /// Closes the session; if it was opened several times, the last close counts. Then the recorder is told that nothing more comes, and handles

@@ -11,7 +11,7 @@ use tensortap_recorder::{
 };
 
 use crate::{
-    KernelId, ModuleId, QueueId, RecordError, ScopeId, StepId, StringId, Task, TaskInfo, Tensor,
+    KernelId, ModuleId, QueueId, RecordError, ScopeId, Session, StepId, StringId, Task, TaskInfo, Tensor,
     core::{CoreRef, Lane},
     later::Later,
     link::now_ns,
@@ -336,6 +336,11 @@ impl ThreadRecorder {
         }
     }
 
+    /// Whether it records for this session, and still can.
+    pub fn is_of(&self, session: &Session) -> bool {
+        session.is_core(&self.core) && self.core.check().is_ok()
+    }
+
     /// What was recorded and lost in its lane, also by those who had it before.
     pub fn counters(&self) -> Counters {
         self.lane.counters()
@@ -347,9 +352,9 @@ impl Drop for ThreadRecorder {
         // In a process that was forked the lanes are its parent's.
         if self.core.is_own_process() {
             if let Some(later) = &mut self.later {
-                later.close();
+                later.close(&self.core);
             }
-            self.lane.flush();
+            self.core.give_back(&mut self.lane);
         }
     }
 }
