@@ -23,8 +23,8 @@ use crate::{BenchError, Machine, Spread, Watch};
 const RECORD_BYTES: u64 = 1024;
 /// Elements of four, two and one byte.
 const DTYPES: [DType; 3] = [DType::Float32, DType::BFloat16, DType::Float8E4M3FN];
-const LIST_TARGET_S: f64 = 1.0;
-const LIST_TARGET_BYTES: u64 = 300 << 20;
+const LIST_TARGET_S: f64 = 0.5;
+const LIST_TARGET_BYTES: u64 = 20 << 20;
 /// Of statistics against plain reads.
 const STATS_TARGET: f64 = 0.7;
 /// Of an export against a copy.

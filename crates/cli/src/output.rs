@@ -88,7 +88,7 @@ impl Output {
     /// Prints a result of any length as `fill` writes it. A reader that has seen enough ends it without an error.
     pub fn stream(self, fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let spell = if self.json { printable_json } else { printable_lines };
-        stream(Noted(io::stdout().lock()), |out| fill(&mut Printable { out, spell, cut: Vec::new() }))
+        stream(Printable { out: Noted(io::stdout().lock()), spell, cut: Vec::new() }, fill)
     }
 
     /// Tells something worth knowing, unless asked to be quiet.
@@ -183,14 +183,14 @@ fn style_bytes(text: &str) -> usize {
 }
 
 /// A result on its way out, without what a terminal would act upon.
-struct Printable<'o, W: ?Sized> {
-    out: &'o mut W,
+struct Printable<W> {
+    out: W,
     spell: fn(&str) -> Cow<'_, str>,
     /// The beginning of a character whose end has not come yet.
     cut: Vec<u8>,
 }
 
-impl<W: Write + ?Sized> Write for Printable<'_, W> {
+impl<W: Write> Write for Printable<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let whole;
         let text = if self.cut.is_empty() {

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{
-    BLOCK_CONTEXT_SLOT, BlockContext, DType, DumpStage, Role, SUBTASK_CONTEXT_SLOT, SubtaskContext,
-    TensorDesc,
+    BLOCK_CONTEXT_SLOT, BlockContext, DType, DumpStage, RecordKind, Role, SUBTASK_CONTEXT_SLOT,
+    SubtaskContext, TensorDesc,
 };
 
 use crate::{
@@ -32,9 +32,8 @@ impl JsonInput<'_> {
         lines.field("params", &info.params)?;
         lines.field("device_base", &Hex64(info.device_base))?;
         lines.list("args", |list| {
-            self.index.for_each(self.end, |_, record| match OrchestrationArg::new(record, info) {
-                Some(arg) => list.push(&arg),
-                None => Ok(()),
+            self.for_each(&[RecordKind::OrchestrationArg], |_, record| {
+                OrchestrationArg::new(record, info).map_or(Ok(()), |arg| list.push(&arg))
             })?;
             scalars.iter().try_for_each(|scalar| list.push(scalar))
         })?;
@@ -66,7 +65,7 @@ impl JsonInput<'_> {
 
     fn write_dispatches<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
         let info = &self.info;
-        self.index.for_each(self.end, |_, record| {
+        self.for_each(&[RecordKind::Dispatch], |_, record| {
             match Dispatch::new(record, self.tasks.by_id(record.task_id()).step) {
                 Some(dispatch) => list.push(&NamedDispatch { dispatch, info }),
                 None => Ok(()),

@@ -92,33 +92,10 @@ impl Index {
         }
     }
 
-    /// Calls `each` for every record up to `end`, in order, with its thread. For frames that were surveyed before:
-    /// damage now means that the file changed.
+    /// Calls `each` for every record of some kinds up to `end`, in order, with its thread. For frames that this process has gone
+    /// over, or written, before: they are held against their checksums, and damage means that the file changed. Records of other kinds
+    /// are passed over by their length, and none is checked again.
     pub(crate) fn for_each<E: From<FormatError>>(
-        &self,
-        end: u64,
-        mut each: impl FnMut(u32, &IndexRecord) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut frames = self.frames();
-        while frames.at < end {
-            let at = frames.at;
-            let Next::Records(frame) = frames.next()? else {
-                return Err(self.changed(at, "a frame is no longer whole").into());
-            };
-            let thread = frame.header.thread;
-            let ended = frame.for_each(|_, record| each(thread, record).map_err(Stopped::Caller));
-            match ended {
-                Ok(()) => {}
-                Err(Stopped::Caller(error)) => return Err(error),
-                Err(Stopped::Senseless(reason)) => return Err(self.changed(at, reason).into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for the records of some kinds, where all were gone over before by this process: others are passed over by their
-    /// length, and none is checked again. Frames are held against their checksums still.
-    pub(crate) fn for_each_of<E: From<FormatError>>(
         &self,
         kinds: &[RecordKind],
         end: u64,
@@ -132,11 +109,10 @@ impl Index {
             };
             let thread = frame.header.thread;
             let ended = frame.for_each_of(kinds, |record| each(thread, record).map_err(Stopped::Caller));
-            match ended {
-                Ok(()) => {}
-                Err(Stopped::Caller(error)) => return Err(error),
-                Err(Stopped::Senseless(reason)) => return Err(self.changed(at, reason).into()),
-            }
+            ended.map_err(|stopped| match stopped {
+                Stopped::Caller(error) => error,
+                Stopped::Senseless(reason) => self.changed(at, reason).into(),
+            })?;
         }
         Ok(())
     }
@@ -406,19 +382,19 @@ impl Frame<'_> {
         }
         if place < self.body.len() { Err(Senseless("bytes follow its last record").into()) } else { Ok(()) }
     }
-}
 
-impl Frame<'_> {
+    /// Calls `each` with every record of some kinds, when every record was found to make sense.
     fn for_each_of<E: From<Senseless>>(
         &self,
         kinds: &[RecordKind],
         mut each: impl FnMut(&IndexRecord) -> Result<(), E>,
     ) -> Result<(), E> {
+        let wanted = kinds.iter().fold(0_u32, |bits, kind| bits | 1 << (*kind as u8));
         let mut record = IndexRecord::scratch();
         let mut rest = self.body;
         for _ in 0..self.header.count {
             let kind = rest.first().and_then(|tag| RecordKind::from_tag(*tag));
-            let is_wanted = kind.is_none_or(|kind| kinds.contains(&kind));
+            let is_wanted = kind.is_none_or(|kind| wanted & 1 << (kind as u8) != 0);
             let passed_over = if is_wanted { None } else { IndexRecord::plain_bytes(rest) };
             let bytes = match passed_over {
                 Some(bytes) => bytes,

@@ -38,6 +38,12 @@ impl TaskMeaning {
         let &TaskRecord { func_id, name, scope, step, .. } = task;
         TaskMeaning { func_id, name, scope, step }
     }
+
+    /// A few bits of all fields. Nothing depends on how well they are mixed.
+    fn few_bits(&self) -> usize {
+        let TaskMeaning { func_id: [a, b, c], name, scope, step } = *self;
+        (a ^ b.rotate_left(2) ^ c.rotate_left(4) ^ name ^ scope.rotate_left(3) ^ step) as usize
+    }
 }
 
 /// Tasks with neighbouring ids, one after another.
@@ -71,10 +77,11 @@ impl Loose {
 
 /// So many loose tasks there may be, or a sixteenth of all.
 const MAX_LOOSE: usize = 1 << 14;
+/// Meanings that are found without hashing them.
+const RECENT: usize = 64;
 
 /// The tasks of a dump by step and id. Small, because there may be millions: neighbouring ids are not written down, and tasks
 /// that mean the same share what they mean, so that a task has 4 bytes.
-#[derive(Default)]
 pub(crate) struct TaskTable {
     runs: Vec<Run>,
     /// The place of each task's meaning.
@@ -82,6 +89,15 @@ pub(crate) struct TaskTable {
     loose: Vec<Loose>,
     meanings: Vec<TaskMeaning>,
     known: HashMap<TaskMeaning, u32>,
+    /// Places of meanings that were met before, by a few bits of theirs: one of them is mostly the one looked for.
+    recent: [u32; RECENT],
+}
+
+impl Default for TaskTable {
+    fn default() -> TaskTable {
+        let (runs, numbers, loose, meanings) = Default::default();
+        TaskTable { runs, numbers, loose, meanings, known: HashMap::new(), recent: [0; RECENT] }
+    }
 }
 
 impl TaskTable {
@@ -100,15 +116,13 @@ impl TaskTable {
 
     /// Of several meanings of one task the first that was seen counts.
     pub(crate) fn insert(&mut self, key: TaskKey, meaning: TaskMeaning) {
-        if self.number(key).is_some() {
-            return;
-        }
-        let number = *self.known.entry(meaning).or_insert_with(|| {
-            self.meanings.push(meaning);
-            u32::try_from(self.meanings.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
-        });
         let count = self.numbers.len();
         let next = self.runs.last().map(|run| run.key_above((count - run.start) as u64));
+        // What comes next in the last run is above all that are known.
+        if next != Some(Some(key)) && self.number(key).is_some() {
+            return;
+        }
+        let number = self.number_of(meaning);
         match next {
             Some(Some(next)) if next == key => self.numbers.push(number),
             // Behind all others; if there were many such runs, they would take more than they save.
@@ -121,6 +135,21 @@ impl TaskTable {
                 }
             }
         }
+    }
+
+    /// The place of a meaning, which is kept if it is new.
+    fn number_of(&mut self, meaning: TaskMeaning) -> u32 {
+        let slot = meaning.few_bits() % RECENT;
+        let recent = self.recent[slot];
+        if self.meanings.get(recent as usize) == Some(&meaning) {
+            return recent;
+        }
+        let number = *self.known.entry(meaning).or_insert_with(|| {
+            self.meanings.push(meaning);
+            u32::try_from(self.meanings.len() - 1).expect("an index of 2^32 tasks does not fit in memory")
+        });
+        self.recent[slot] = number;
+        number
     }
 
     fn begin_run(&mut self, first: TaskKey, number: u32) {
@@ -319,13 +348,13 @@ impl Definitions {
         name: u32,
         arg_index: u16,
     ) -> Names<'d> {
-        Names { arg_name: self.arg_name(task, kernels, name, arg_index), ..self.of_task(task) }
+        Names { arg_name: self.arg_name(&task.func_id, kernels, name, arg_index), ..self.of_task(task) }
     }
 
     /// The first of these names.
     pub(crate) fn arg_name<'d>(
         &'d self,
-        task: &TaskMeaning,
+        func_ids: &[u32; SLOTS_PER_TASK],
         kernels: &'d [KernelInfo],
         name: u32,
         arg_index: u16,
@@ -335,7 +364,7 @@ impl Definitions {
             let name = kernel.arg_names.get(usize::from(arg_index))?;
             Some(name.as_str()).filter(|name| !name.is_empty())
         };
-        self.string(name).or_else(|| task.func_id.iter().find_map(declared))
+        self.string(name).or_else(|| func_ids.iter().find_map(declared))
     }
 
     /// The number of a string, for names that come as text.
@@ -387,7 +416,8 @@ mod tests {
     #[test]
     fn tasks_are_found_by_their_ids_in_whatever_order_they_came() {
         const TASKS: u64 = 100_000;
-        let kernel = |n: u64| u32::try_from(n % 7).unwrap();
+        // Some share the bits that `recent` goes by.
+        let kernel = |n: u64| u32::try_from(n % 7 * (RECENT as u64 / 2)).unwrap();
         let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let rings = |n: u64| ((n % 3) << 32) | (n / 3);
         let lanes = |n: u64| (n / 4096 % 2) * 64 + n / 8192 * 128 + n % 64 + n / 64 % 64 * (TASKS * 2);

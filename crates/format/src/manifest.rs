@@ -45,7 +45,7 @@ impl<'i> JsonInput<'i> {
         in_flight: &'i [InFlightTask],
     ) -> Result<JsonInput<'i>, FormatError> {
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
-        index.for_each(end, |_, record| {
+        index.for_each(&REFERRED_TO, end, |_, record| {
             tasks.see(record);
             definitions.see(record);
             Ok::<_, FormatError>(())
@@ -56,6 +56,10 @@ impl<'i> JsonInput<'i> {
         Ok(JsonInput { info, tasks, definitions, index, end, footer, in_flight })
     }
 }
+
+/// Kinds of records that others refer to.
+const REFERRED_TO: [RecordKind; 4] =
+    [RecordKind::Task, RecordKind::String, RecordKind::Scope, RecordKind::Kernel];
 
 /// Why streaming stopped: the index could not be read, or the output could not take it.
 #[derive(Debug)]
@@ -332,7 +336,7 @@ impl JsonInput<'_> {
             let task = self.tasks.by_id(record.task_id());
             if let Some(record) = Record::new(index, thread, task.step, task.func_id, record) {
                 let Record { name, arg_index, .. } = record;
-                let arg_name = self.definitions.arg_name(task, &self.info.kernels, name, arg_index);
+                let arg_name = self.definitions.arg_name(&task.func_id, &self.info.kernels, name, arg_index);
                 let of_task = spelled.names(task);
                 list.push_text(|text| write_record(text, &record, arg_name, of_task))?;
                 index += 1;
@@ -347,7 +351,7 @@ impl JsonInput<'_> {
         kinds: &[RecordKind],
         each: impl FnMut(u32, &IndexRecord) -> Result<(), StreamError>,
     ) -> Result<(), StreamError> {
-        self.index.for_each_of(kinds, self.end, each)
+        self.index.for_each(kinds, self.end, each)
     }
 }
 

@@ -262,6 +262,13 @@ impl Dump {
         definitions.of_argument(&task, &self.info().kernels, record.name, record.arg_index)
     }
 
+    /// What people call the argument of a record: what [`Dump::names`] has first, without looking for the others.
+    #[must_use]
+    pub fn arg_name(&self, record: &Record) -> Option<&str> {
+        let definitions = self.source.names().1;
+        definitions.arg_name(&record.func_id, &self.info().kernels, record.name, record.arg_index)
+    }
+
     /// What people call a task; without the name of an argument.
     #[must_use]
     pub fn task_names(&self, task: TaskKey) -> Names<'_> {
@@ -360,9 +367,13 @@ impl Iterator for Records<'_> {
     type Item = Result<Record, FormatError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.dump.source.next_record(self.next, &mut self.read_ahead)?;
+        let mut record = self.dump.source.next_record(self.next, &mut self.read_ahead)?;
         self.next += 1;
-        Some(record.map(|record| record.within(self.payload_limit)))
+        // Changed in place: a record is some hundred bytes, and there may be millions.
+        if let Ok(record) = &mut record {
+            record.limit(self.payload_limit);
+        }
+        Some(record)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, SLOTS_PER_TASK, TaskRecord};
+use tensortap_abi::{NO_KERNEL, RECORD_IN_FLIGHT, RecordKind, SLOTS_PER_TASK, TaskRecord};
 
 use crate::{
     Footer, FormatError, InFlightTask, IndexRecord, Loss, Status, TaskKey, Totals,
@@ -197,7 +197,7 @@ pub(crate) fn in_flight(index: &Index, end: u64, footer: &Footer) -> Result<Vec<
         return Ok(footer.in_flight.clone().unwrap_or_default());
     }
     let mut open = OpenTasks::default();
-    index.for_each(end, |_, record| {
+    index.for_each(&[RecordKind::Task], end, |_, record| {
         open.see(record);
         Ok::<_, FormatError>(())
     })?;

@@ -165,12 +165,17 @@ impl Argued {
 impl Record {
     /// The same, knowing how long the payload file is.
     pub(crate) fn within(mut self, payload_file_bytes: u64) -> Record {
+        self.limit(payload_file_bytes);
+        self
+    }
+
+    /// Takes note of how long the payload file is.
+    pub(crate) fn limit(&mut self, payload_file_bytes: u64) {
         let is_stored = matches!(self.payload, PayloadState::Stored | PayloadState::Truncated);
         let end = self.bin_offset.saturating_add(self.bin_size);
         if is_stored && self.bin_size > 0 && end > payload_file_bytes {
             self.payload = PayloadState::Missing;
         }
-        self
     }
 
     /// Bytes of the payload that can be read.

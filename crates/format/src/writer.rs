@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::fs::FallocateFlags;
-use tensortap_abi::{DumpGeometry, LARGE_PAYLOAD_ALIGN};
+use tensortap_abi::{DumpGeometry, LARGE_PAYLOAD_ALIGN, RecordKind};
 
 use crate::{
     Footer, FormatError, INDEX_FILE, IndexRecord, RunInfo, ThreadEnd, Totals,
@@ -361,7 +361,7 @@ impl DumpWriter {
 /// Where the payloads begin whose own records, which stored them, stay.
 fn owned_payloads(index: &Index, end: u64, window: &TaskWindow) -> Result<HashSet<u64>, FormatError> {
     let mut owned = HashSet::new();
-    index.for_each(end, |_, record| {
+    index.for_each(&[RecordKind::Tensor], end, |_, record| {
         if !record.is_deduplicated() && window.keeps(record) {
             owned.extend(record.stored_range().map(|(offset, _)| offset));
         }

@@ -15,7 +15,7 @@ pub(crate) use row::flags;
 
 use crate::compare_words::{outside_or_why, rule_text};
 use crate::document::{evidence_word, outcome_reason, verdict_word};
-use crate::number::grouped;
+use crate::number::push_grouped;
 use crate::words::{flag_words, printable, record_name, scalar_text, shape_text, stage_word, task_title};
 use cells::{
     NO_KERNELS, count, ending, push_end, push_float, push_hex, push_number, push_optional, push_plain,
@@ -223,16 +223,16 @@ pub static FIELDS: [Field; 50] = [
         .short("arg")
         .people(|cells, row, out| {
             push_number(out, row.record.arg_index.into());
-            if let Some(name) = cells.names(row).arg_name {
+            if let Some(name) = cells.arg_name(row) {
                 put(out, format_args!(" {}", printable(name)));
             }
         })
         .width(3)
         .sorted(|row| Some(row.record.arg_index.into())),
     Field::new("arg_name", "ARG NAME", |cells, row, out| {
-        *out += &printable(cells.names(row).arg_name.unwrap_or_default())
+        *out += &printable(cells.arg_name(row).unwrap_or_default())
     })
-    .people(|cells, row, out| show_name(out, cells.names(row).arg_name))
+    .people(|cells, row, out| show_name(out, cells.arg_name(row)))
     .by(Order::Text),
     Field::new("kind", "KIND", |_, row, out| *out += row.record.kind.name())
         .width(6)
@@ -248,20 +248,20 @@ pub static FIELDS: [Field; 50] = [
         .width(8)
         .sorted(|row| Some(row.record.numel)),
     Field::new("bytes", "BYTES", |_, row, out| push_number(out, row.record.content_bytes()))
-        .people(|_, row, out| *out += &grouped(row.record.content_bytes()))
+        .people(|_, row, out| push_grouped(out, row.record.content_bytes()))
         .number()
         .width(9)
         .sorted(|row| Some(row.record.content_bytes())),
     Field::new("hash", "HASH", |_, row, out| {
         if let Some(hash) = row.record.hash {
             *out += "0x";
-            push_hex(out, hash, 32);
+            push_hex::<32>(out, hash);
         }
     })
     .people(|cells, row, out| {
         match (row.record.value().filter(|_| cells.values_for_hashes), row.record.hash) {
             (Some(value), _) => put(out, format_args!("= {}", scalar_text(value))),
-            (None, Some(hash)) => push_hex(out, hash, HASH_DIGITS),
+            (None, Some(hash)) => push_hex::<HASH_DIGITS>(out, hash),
             (None, None) => out.push('-'),
         }
     })
@@ -278,7 +278,7 @@ pub static FIELDS: [Field; 50] = [
     Field::new("payload", "PAYLOAD", |_, row, out| *out += row.record.payload.name())
         .sorted(|row| Some(row.record.payload as u64)),
     Field::new("numel", "NUMEL", |_, row, out| push_number(out, row.record.numel))
-        .people(|_, row, out| *out += &grouped(row.record.numel))
+        .people(|_, row, out| push_grouped(out, row.record.numel))
         .number()
         .sorted(|row| Some(row.record.numel)),
     Field::new("strides", "STRIDES", |_, row, out| {

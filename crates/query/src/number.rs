@@ -6,15 +6,72 @@ use serde::Serializer;
 
 /// A count with its thousands set apart: `131,072`.
 pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
+    let mut text = String::new();
+    push_grouped(&mut text, count);
     text
+}
+
+/// The same behind what stands in a text already.
+pub(crate) fn push_grouped(out: &mut String, count: u64) {
+    push_groups(out, count, ",");
+}
+
+/// A number in decimal. Numbers stand in every row; the formatting machinery would take most of the time of a long list.
+pub(crate) fn push_number(out: &mut String, number: u64) {
+    push_groups(out, number, "");
+}
+
+/// Every group of three digits, one after the other.
+const GROUPS: &str = {
+    const DIGITS: [u8; 3000] = {
+        let mut digits = [b'0'; 3000];
+        let mut place = 3;
+        while place < digits.len() {
+            // One more than the group before.
+            digits[place] =
+                digits[place - 3] + (digits[place - 1] == b'9' && digits[place - 2] == b'9') as u8;
+            digits[place + 1] = next_digit(digits[place - 2], digits[place - 1] == b'9');
+            digits[place + 2] = next_digit(digits[place - 1], true);
+            place += 3;
+        }
+        digits
+    };
+    match str::from_utf8(&DIGITS) {
+        Ok(digits) => digits,
+        Err(_) => panic!("digits are ASCII"),
+    }
+};
+
+/// The digit itself, or the one after it, 0 after 9.
+const fn next_digit(digit: u8, moves: bool) -> u8 {
+    match (moves, digit) {
+        (false, digit) => digit,
+        (true, b'9') => b'0',
+        (true, digit) => digit + 1,
+    }
+}
+
+/// Groups of the greatest number.
+const MOST_GROUPS: usize = 7;
+
+fn push_groups(out: &mut String, mut number: u64, between: &str) {
+    let mut groups = [0; MOST_GROUPS];
+    let mut first = MOST_GROUPS;
+    loop {
+        first -= 1;
+        groups[first] = 3 * (number % 1000) as usize;
+        number /= 1000;
+        if number == 0 {
+            break;
+        }
+    }
+    let leading = groups[first];
+    let zeros = usize::from(leading < 30) + usize::from(leading < 300);
+    *out += &GROUPS[leading + zeros..leading + 3];
+    for &group in &groups[first + 1..] {
+        *out += between;
+        *out += &GROUPS[group..group + 3];
+    }
 }
 
 /// A count and its unit: `1 block`, `2 blocks`.
@@ -120,6 +177,11 @@ mod tests {
     fn thousands_are_set_apart() {
         for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(count), text);
+        }
+        for number in (0..2000).chain([10_007_000, u64::MAX]) {
+            let mut text = "x".to_owned();
+            push_number(&mut text, number);
+            assert_eq!(text, format!("x{number}"));
         }
         assert_eq!((counted(1, "block"), counted(1024, "block")), ("1 block".into(), "1,024 blocks".into()));
     }

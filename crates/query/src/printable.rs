@@ -44,27 +44,23 @@ pub fn acts(c: char) -> bool {
 /// A text from a dump without what a terminal would act upon: such characters are spelled, as in `\u{1b}`.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, acts, |c, out| out.extend(c.escape_unicode()))
+    escaped(text, Newlines::Act, |c, out| out.extend(c.escape_unicode()))
 }
 
 /// The same of text in lines, which stay lines.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| c != '\n' && acts(c), |c, out| out.extend(c.escape_unicode()))
+    escaped(text, Newlines::Stay, |c, out| out.extend(c.escape_unicode()))
 }
 
 /// The same of a JSON document, whose meaning stays: only its strings have such characters, and JSON has a spelling for them.
 #[must_use]
 pub fn printable_json(text: &str) -> Cow<'_, str> {
-    escaped(
-        text,
-        |c| c != '\n' && acts(c),
-        |c, out| {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        },
-    )
+    escaped(text, Newlines::Stay, |c, out| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
 }
 
 /// A path for people; [`tensortap::format::quoted`] is for commands.
@@ -73,8 +69,27 @@ pub fn printable_path(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-fn escaped(text: &str, acts: impl Fn(char) -> bool, spell: impl Fn(char, &mut String)) -> Cow<'_, str> {
-    let Some(first) = text.find(&acts) else { return text.into() };
+/// Whether the end of a line is one of the characters that are spelled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Newlines {
+    Stay,
+    Act,
+}
+
+/// Whether nothing acts because all of it is printable ASCII. Without a branch for each byte: all that is printed goes through
+/// here, and nearly all of it is.
+fn is_plain(text: &str, newlines: Newlines) -> bool {
+    let stay = newlines == Newlines::Stay;
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') | ((byte == b'\n') & stay);
+    text.bytes().fold(true, |all, byte| all & plain(byte))
+}
+
+fn escaped(text: &str, newlines: Newlines, spell: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    if is_plain(text, newlines) {
+        return text.into();
+    }
+    let acts = |c| acts(c) && (c != '\n' || newlines == Newlines::Act);
+    let Some(first) = text.find(acts) else { return text.into() };
     let mut out = String::with_capacity(text.len() + 16);
     out += &text[..first];
     for c in text[first..].chars() {

@@ -24,6 +24,7 @@ macro_rules! record_kinds {
             pub const ALL: &[RecordKind] = &[$(RecordKind::$kind),+];
 
             /// The kind of a tag, `None` when damaged.
+            #[inline]
             pub const fn from_tag(tag: u8) -> Option<RecordKind> {
                 match tag {
                     $($tag => Some(RecordKind::$kind),)+
@@ -222,6 +223,7 @@ impl DumpRecord {
     }
 
     /// What it is about, `None` when damaged.
+    #[inline]
     pub const fn kind(&self) -> Option<RecordKind> {
         RecordKind::from_tag(self.kind)
     }

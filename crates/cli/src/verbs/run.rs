@@ -19,7 +19,7 @@ use tensortap_query::document::RunDocument;
 use tensortap_query::number::counted;
 
 use self::dump_args::DumpArgs;
-pub(super) use self::dump_args::parse_level;
+pub(super) use self::dump_args::RecordedArgs;
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs, MemoryArgs};
 use crate::dump_arg::quoted;
 use crate::error::{Exit, UsageError};

@@ -14,7 +14,7 @@ use tensortap::folders::is_folder;
 use tensortap::format::{choose_dir, timestamp};
 use tensortap::scene::{Registry, Scene};
 use tensortap::suite::{HeldAgainst, SuiteConfig, TrialReport, run_suite, trials};
-use tensortap::{DEFAULT_PLATFORM, DumpConfig, DumpLevel, FolderOptions, RunConfig};
+use tensortap::{DEFAULT_PLATFORM, DumpLevel, FolderOptions, RunConfig};
 use tensortap_query::OUTPUTS;
 use tensortap_query::document::SuiteDocument;
 use tensortap_query::junit::write_junit;
@@ -29,7 +29,7 @@ use crate::parse::whole;
 use crate::program::program;
 use crate::progress::StepProgress;
 use crate::verbs::name_crashes;
-use crate::verbs::run::{parse_level, parse_param};
+use crate::verbs::run::{RecordedArgs, parse_param};
 
 /// What `tensortap test` takes.
 #[derive(Args)]
@@ -38,7 +38,8 @@ use crate::verbs::run::{parse_level, parse_param};
     tensortap test bgemm softmax --platform a2a3sim\n  \
     tensortap test --junit results.xml --out failed  for continuous integration\n  \
     tensortap test my_scenes --sanitize address,undefined\n\n\
-    A trial that fails is run again with a dump, and the dump is blamed: the summary names the task at which it began.\n\n\
+    A trial that fails is run again with a dump, and the dump is blamed: the summary names the task at which it began. \
+    With --dump-tensor or --dump-args every trial is recorded, not only those that fail.\n\n\
     Exit status: 0 every trial passed, 1 some trial did not, 2 bad usage, 130, 143, 129 interrupted")]
 pub struct TestArgs {
     /// Scenes to test, scene folders, or folders of those; every scene that `tensortap scenes` lists when none is named
@@ -69,20 +70,8 @@ pub struct TestArgs {
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
-    /// Record every trial, not only those that fail: marked, full, meta or hash; without LEVEL it is full
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = DumpLevel::Full.name(),
-        value_parser = parse_level
-    )]
-    dump_tensor: Option<DumpLevel>,
-
-    /// Record the final arguments of every dispatch of every trial
-    #[arg(long)]
-    dump_args: bool,
+    #[command(flatten)]
+    recorded: RecordedArgs,
 
     /// Folder for dumps, new or empty; each has a folder below it [default: outputs/test_DATE_TIME]
     #[arg(long, value_name = "DIR")]
@@ -156,8 +145,7 @@ impl TestArgs {
         config.platforms.clone_from(&self.platforms);
         config.runtimes.clone_from(&self.runtimes);
         config.jobs = self.jobs;
-        let mut dump = DumpConfig::new(self.dump_tensor.unwrap_or(DumpLevel::Off));
-        dump.dump_args = self.dump_args;
+        let dump = self.recorded.config(DumpLevel::Off);
         config.dump = dump.records_anything().then_some(dump);
         Ok(config)
     }

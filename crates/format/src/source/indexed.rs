@@ -114,12 +114,12 @@ impl Indexed {
     pub(crate) fn tasks(&self, payload_limit: u64) -> Result<Tasks, FormatError> {
         let mut assembler = Assembler::default();
         let mut next = 0;
-        self.for_each(|record| {
+        self.for_each(&TaskPart::KINDS, |record| {
             if let Some(mut part) = TaskPart::of(next, record, |task_id| self.step_of(task_id)) {
                 if let TaskPart::Argument(argument) = &mut part
                     && record
                         .stored_range()
-                        .is_some_and(|(at, bytes)| bytes > 0 && at + bytes > payload_limit)
+                        .is_some_and(|(at, bytes)| bytes > 0 && at.saturating_add(bytes) > payload_limit)
                 {
                     argument.payload = PayloadState::Missing;
                 }
@@ -135,27 +135,29 @@ impl Indexed {
 
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
         let mut edges = Vec::new();
-        self.for_each(|record| edges.extend(Edge::new(record, |task_id| self.step_of(task_id))))?;
+        let kinds = [RecordKind::Edge];
+        self.for_each(&kinds, |record| edges.extend(Edge::new(record, |task_id| self.step_of(task_id))))?;
         Ok(edges)
     }
 
     pub(crate) fn uncaptured(&self) -> Result<Vec<Uncaptured>, FormatError> {
         let mut uncaptured = Vec::new();
-        self.for_each(|record| {
+        self.for_each(&[RecordKind::Uncaptured], |record| {
             uncaptured.extend(Uncaptured::new(record, self.step_of(record.task_id())));
         })?;
         Ok(uncaptured)
     }
 
     pub(crate) fn for_each_dispatch(&self, mut each: impl FnMut(Dispatch)) -> Result<(), FormatError> {
-        self.for_each(|record| {
+        self.for_each(&[RecordKind::Dispatch], |record| {
             Dispatch::new(record, self.step_of(record.task_id())).into_iter().for_each(&mut each)
         })
     }
 
     pub(crate) fn orchestration_args(&self) -> Result<Vec<OrchestrationArg>, FormatError> {
         let mut args = Vec::new();
-        self.for_each(|record| args.extend(OrchestrationArg::new(record, &self.index.info)))?;
+        let kinds = [RecordKind::OrchestrationArg];
+        self.for_each(&kinds, |record| args.extend(OrchestrationArg::new(record, &self.index.info)))?;
         args.sort_by_key(|arg| arg.arg_index);
         Ok(args)
     }
@@ -165,8 +167,8 @@ impl Indexed {
         self.tasks.by_id(task_id).step
     }
 
-    fn for_each(&self, mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {
-        self.index.for_each(self.survey.end, |_, record| {
+    fn for_each(&self, kinds: &[RecordKind], mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {
+        self.index.for_each(kinds, self.survey.end, |_, record| {
             each(record);
             Ok(())
         })

@@ -30,6 +30,16 @@ pub enum TaskPart<'r> {
 }
 
 impl<'r> TaskPart<'r> {
+    /// Kinds of records that a task is put together from.
+    pub(crate) const KINDS: [RecordKind; 6] = [
+        RecordKind::Task,
+        RecordKind::Tensor,
+        RecordKind::Scalar,
+        RecordKind::Dispatch,
+        RecordKind::Edge,
+        RecordKind::Uncaptured,
+    ];
+
     /// What a record of an index says; `None` when it is about no task. `number` is given to an argument. Only the record of
     /// a task says a step; `step_of` says it for the others, by the id of a task.
     #[must_use]

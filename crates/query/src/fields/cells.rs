@@ -1,13 +1,14 @@
 //! How cells are written: without an allocation for what stands in every row.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
 use tensortap::format::{Dump, Names, Record};
 
 use super::{Field, Row, STATISTIC_DIGITS};
-use crate::number::{grouped, significant};
+pub(super) use crate::number::push_number;
+use crate::number::{push_grouped, significant};
 use crate::rows::Part;
 use crate::words::{kernels_text, printable};
 
@@ -24,20 +25,25 @@ pub struct Cells<'d> {
     /// Whether a scalar's value stands where a tensor has its hash.
     pub values_for_hashes: bool,
     /// A dump has few sets of kernels and many records.
-    labels: HashMap<[u32; SLOTS_PER_TASK], String>,
+    labels: BTreeMap<[u32; SLOTS_PER_TASK], String>,
 }
 
 impl<'d> Cells<'d> {
     /// For rows of one dump.
     #[must_use]
     pub fn new(dump: &'d Dump) -> Cells<'d> {
-        Cells { dump, rank: None, short_tasks: false, values_for_hashes: false, labels: HashMap::new() }
+        Cells { dump, rank: None, short_tasks: false, values_for_hashes: false, labels: BTreeMap::new() }
     }
 
     /// For rows of one of several dumps.
     #[must_use]
     pub fn of(part: &Part<'d>) -> Cells<'d> {
         Cells { rank: part.rank, ..Cells::new(part.dump) }
+    }
+
+    /// What people call the argument.
+    pub(super) fn arg_name(&self, row: &Row<'_>) -> Option<&'d str> {
+        self.dump.arg_name(row.record)
     }
 
     /// What people call the record and its task.
@@ -108,29 +114,15 @@ pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// Numbers and hashes stand in every row; the formatting machinery would take most of the time of a long list.
-pub(super) fn push_number(out: &mut String, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + u8::try_from(number % 10).expect("a digit");
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend(digits[first..].iter().map(|&digit| char::from(digit)));
-}
-
-/// The highest `digits` of 32.
-pub(super) fn push_hex(out: &mut String, number: u128, digits: usize) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The highest `DIGITS` of 32, without the formatting machinery: hashes stand in every row.
+pub(super) fn push_hex<const DIGITS: usize>(out: &mut String, number: u128) {
+    const SPELLED: &[u8; 16] = b"0123456789abcdef";
     let bytes = number.to_be_bytes();
-    out.extend((0..digits).map(|place| {
+    let digits: [u8; DIGITS] = std::array::from_fn(|place| {
         let byte = bytes[place / 2];
-        char::from(DIGITS[usize::from(if place % 2 == 0 { byte >> 4 } else { byte & 15 })])
-    }));
+        SPELLED[usize::from(if place % 2 == 0 { byte >> 4 } else { byte & 15 })]
+    });
+    *out += str::from_utf8(&digits).expect("digits");
 }
 
 pub(super) fn push_shape(out: &mut String, shape: &[u64]) {
@@ -144,7 +136,7 @@ pub(super) fn push_shape(out: &mut String, shape: &[u64]) {
 
 pub(super) fn push_task(out: &mut String, task_id: u64) {
     *out += "0x";
-    push_hex(out, u128::from(task_id) << 64, 16);
+    push_hex::<16>(out, u128::from(task_id) << 64);
 }
 
 pub(super) fn push_optional(out: &mut String, number: Option<u64>) {
@@ -218,7 +210,10 @@ pub(super) fn show_name(out: &mut String, name: Option<&str>) {
 }
 
 pub(super) fn show_count(out: &mut String, count: Option<u64>) {
-    *out += &count.map_or("-".into(), grouped);
+    match count {
+        Some(count) => push_grouped(out, count),
+        None => out.push('-'),
+    }
 }
 
 pub(super) fn push_words(out: &mut String, words: impl Iterator<Item = &'static str>, between: char) {
@@ -260,7 +255,7 @@ mod tests {
         fn numbers_and_hashes_are_written_as_the_standard_would(number: u64, hash: u128) {
             let mut text = String::new();
             push_number(&mut text, number);
-            push_hex(&mut text, hash, 32);
+            push_hex::<32>(&mut text, hash);
             prop_assert_eq!(text, format!("{number}{hash:032x}"));
         }
     }

@@ -68,8 +68,8 @@ struct Table<'a> {
     /// Records that wait for the widths.
     first: Vec<(usize, Record)>,
     layout: Option<Layout>,
+    /// What is being written.
     line: String,
-    cell: String,
 }
 
 impl<'a> Table<'a> {
@@ -77,8 +77,7 @@ impl<'a> Table<'a> {
         let mut cells: Vec<Cells<'a>> = parts.iter().map(Cells::of).collect();
         cells.iter_mut().for_each(|cells| cells.values_for_hashes = true);
         let longest = parts.iter().map(|part| part.dump.len()).max().unwrap_or(0);
-        let (line, cell) = (String::new(), String::new());
-        Table { longest, choice, width, cells, first: Vec::new(), layout: None, line, cell }
+        Table { longest, choice, width, cells, first: Vec::new(), layout: None, line: String::new() }
     }
 
     fn add(&mut self, out: &mut dyn Write, part: usize, record: &Record) -> anyhow::Result<()> {
@@ -111,7 +110,7 @@ impl<'a> Table<'a> {
         });
         self.cells.iter_mut().for_each(|cells| cells.short_tasks = layout.short_tasks);
         self.layout = Some(layout);
-        self.write_line(out, 0, |column, cells, cell| *cell += cells.heading(column))?;
+        self.write_line(out, 0, |column, cells, line| *line += cells.heading(column))?;
         first.iter().try_for_each(|(part, record)| self.write_record(out, *part, record))
     }
 
@@ -122,46 +121,41 @@ impl<'a> Table<'a> {
             widest = widest.max(self.longest.saturating_sub(1).to_string().len());
         }
         for (part, record) in first {
-            self.cell.clear();
-            column.write_for_people(&mut self.cells[*part], &Row::of(record), &mut self.cell);
-            widest = widest.max(width_of(&self.cell));
+            self.line.clear();
+            column.write_for_people(&mut self.cells[*part], &Row::of(record), &mut self.line);
+            widest = widest.max(width_of(&self.line));
         }
         // An empty last column needs no heading to be wide, but it has one.
         widest
     }
 
     fn write_record(&mut self, out: &mut dyn Write, part: usize, record: &Record) -> anyhow::Result<()> {
-        self.write_line(out, part, |column, cells, cell| {
-            column.write_for_people(cells, &Row::of(record), cell);
-        })
+        let row = Row::of(record);
+        self.write_line(out, part, |column, cells, line| column.write_for_people(cells, &row, line))
     }
 
-    /// Writes one line without spaces at its end.
+    /// Writes one line without spaces at its end. `fill` adds a cell to it.
     fn write_line(
         &mut self,
         out: &mut dyn Write,
         part: usize,
         fill: impl Fn(Column, &mut Cells<'a>, &mut String),
     ) -> anyhow::Result<()> {
-        let Table { layout: Some(layout), cells, line, cell, .. } = self else { return Ok(()) };
+        let Table { layout: Some(layout), cells, line, .. } = self else { return Ok(()) };
         line.clear();
         for (place, &(column, width)) in layout.columns.iter().enumerate() {
-            cell.clear();
-            fill(column, &mut cells[part], cell);
-            if layout.narrowed {
-                super::layout::shorten(column, cell, width);
-            }
-            let missing = width.saturating_sub(width_of(cell));
             if place > 0 {
                 *line += "  ";
             }
-            if column.is_number {
-                pad(line, missing);
-                *line += cell;
-            } else {
-                *line += cell;
-                pad(line, missing);
+            let start = line.len();
+            fill(column, &mut cells[part], line);
+            if layout.narrowed {
+                let mut cell = line.split_off(start);
+                super::layout::shorten(column, &mut cell, width);
+                *line += &cell;
             }
+            let missing = width.saturating_sub(width_of(&line[start..]));
+            pad(line, if column.is_number { start } else { line.len() }, missing);
         }
         line.truncate(line.trim_end().len());
         line.push('\n');
@@ -169,8 +163,18 @@ impl<'a> Table<'a> {
     }
 }
 
-fn pad(line: &mut String, spaces: usize) {
-    line.extend(std::iter::repeat_n(' ', spaces));
+/// Puts spaces into a line, mostly at its end.
+fn pad(line: &mut String, at: usize, mut spaces: usize) {
+    const SPACES: &str = "                                        ";
+    while spaces > 0 {
+        let some = &SPACES[..spaces.min(SPACES.len())];
+        if at == line.len() {
+            *line += some;
+        } else {
+            line.insert_str(at, some);
+        }
+        spaces -= some.len();
+    }
 }
 
 /// Characters; nearly every cell is ASCII.

@@ -25,10 +25,9 @@ const HEADING: &str = "Dump";
 const ABOUT_CONTENT: [&str; 5] =
     ["--dump-arg", "--dump-stage", "--dump-max-bytes", "--no-dedup", "--dump-write"];
 
-/// What is recorded, and where it goes.
+/// What is recorded of a run; `test` has the same for its trials.
 #[derive(Args)]
-#[command(next_help_heading = HEADING)]
-pub struct DumpArgs {
+pub struct RecordedArgs {
     /// Record what every task was given and what it produced: marked, full, meta or hash, or their numbers 1 to 4;
     /// without LEVEL it is full
     #[arg(
@@ -44,6 +43,25 @@ pub struct DumpArgs {
     /// Record the final arguments of every dispatch, and those of the orchestration; alone or with --dump-tensor
     #[arg(long)]
     dump_args: bool,
+}
+
+impl RecordedArgs {
+    /// What to record, `unasked` where no level is named.
+    pub fn config(&self, unasked: DumpLevel) -> DumpConfig {
+        DumpConfig { dump_args: self.dump_args, ..DumpConfig::new(self.level(unasked)) }
+    }
+
+    fn level(&self, unasked: DumpLevel) -> DumpLevel {
+        self.dump_tensor.unwrap_or(unasked)
+    }
+}
+
+/// What is recorded, and where it goes.
+#[derive(Args)]
+#[command(next_help_heading = HEADING)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    recorded: RecordedArgs,
 
     /// Folder for the dump, new or empty [default: outputs/tensor_dump_DATE_TIME]
     #[arg(long, value_name = "DIR")]
@@ -126,8 +144,7 @@ impl DumpArgs {
     pub fn config(&self) -> Result<Option<DumpConfig>, UsageError> {
         self.refuse_idle_options()?;
         self.refuse_partial_comparison()?;
-        let mut config = DumpConfig::new(self.level());
-        config.dump_args = self.dump_args;
+        let mut config = self.recorded.config(self.unasked());
         if !config.records_anything() {
             return Ok(None);
         }
@@ -160,14 +177,18 @@ impl DumpArgs {
     }
 
     fn level(&self) -> DumpLevel {
-        // A comparison needs all of the content.
-        let unasked = if self.live.is_given() { DumpLevel::Full } else { DumpLevel::Off };
-        self.dump_tensor.unwrap_or(unasked)
+        self.recorded.level(self.unasked())
+    }
+
+    /// The level where none is named: a comparison needs all of the content.
+    fn unasked(&self) -> DumpLevel {
+        if self.live.is_given() { DumpLevel::Full } else { DumpLevel::Off }
     }
 
     /// Options that would do nothing: all of them without a dump, those about content without `--dump-tensor`.
     fn refuse_idle_options(&self) -> Result<(), UsageError> {
-        let idle: Vec<&str> = match (self.level(), self.dump_args) {
+        let RecordedArgs { dump_tensor, dump_args } = self.recorded;
+        let idle: Vec<&str> = match (self.level(), dump_args) {
             (DumpLevel::Off, false) => self.given(),
             (DumpLevel::Off, true) => {
                 self.given().into_iter().filter(|option| ABOUT_CONTENT.contains(option)).collect()
@@ -178,8 +199,8 @@ impl DumpArgs {
             return Ok(());
         }
         let need = if idle.len() == 1 { "needs" } else { "need" };
-        let either = if self.dump_args { "" } else { " or --dump-args" };
-        let hint = match self.dump_tensor {
+        let either = if dump_args { "" } else { " or --dump-args" };
+        let hint = match dump_tensor {
             Some(_) => "level off records nothing; name another, or leave the option out",
             None => "add --dump-tensor, or --dump-tensor=LEVEL for another level than full",
         };
@@ -203,8 +224,7 @@ impl DumpArgs {
     /// option cannot be forgotten.
     fn given(&self) -> Vec<&'static str> {
         let DumpArgs {
-            dump_tensor: _,
-            dump_args: _,
+            recorded: _,
             out,
             dump_task,
             dump_func,
@@ -249,7 +269,7 @@ impl DumpArgs {
     }
 }
 
-pub fn parse_level(text: &str) -> Result<DumpLevel, String> {
+fn parse_level(text: &str) -> Result<DumpLevel, String> {
     DumpLevel::parse(text).ok_or_else(|| {
         let names = DumpLevel::ALL.map(DumpLevel::name);
         Unknown::new("dump level", text, names).to_string() + ", or 0 to 4 in that order"
