@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use tensortap_abi::UncapturedReason;
 
 pub use assembler::{ArgumentRecord, Assembler, Pending, TaskPart};
-pub use facts::{ArgumentFacts, Captured, DispatchFacts, TaskFacts, TaskKey};
+pub use facts::{ArgumentFacts, Captured, DispatchFacts, Renewed, TaskFacts, TaskKey};
 
 use crate::{ArgumentKind, Edge, KernelInfo, Names, dispatch_id};
 
@@ -246,6 +246,8 @@ pub struct Tasks {
     dims: Dims,
     dispatches: Vec<DispatchFacts>,
     edges: Vec<Edge>,
+    /// By time.
+    renewed: Vec<Renewed>,
     /// By task and argument.
     uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
     kernels: Arc<[KernelInfo]>,
@@ -353,6 +355,12 @@ impl Tasks {
     #[must_use]
     pub fn edges(&self) -> &[Edge] {
         &self.edges
+    }
+
+    /// Memory that was freed or allocated while the tasks ran, by time.
+    #[must_use]
+    pub fn renewed(&self) -> &[Renewed] {
+        &self.renewed
     }
 
     /// Arguments that could not be captured.

@@ -42,7 +42,12 @@ impl TaskGraph {
         tasks.put_in_order(&order);
         let mut finder = Finder::new(&tasks, dependencies, gap.is_none());
         let mut origins = vec![Origin::default(); tasks.argument_count()];
+        let mut renewed = tasks.renewed().iter().peekable();
         for task in tasks.iter() {
+            let start = task.start_time().unwrap_or(0);
+            while let Some(memory) = renewed.next_if(|memory| memory.at_ns <= start) {
+                finder.writes.forget(memory.address, memory.bytes);
+            }
             finder.begin(task.place());
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
                 origins[arg.number()] = finder.origin(&tasks, task.place(), arg);
@@ -194,8 +199,8 @@ fn outputs_like(task: Task<'_>, input: Argument<'_>) -> Vec<OutputRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::testing::{TaskMaker, graph_of, hash_of};
-    use tensortap_format::TaskKey;
+    use crate::graph::testing::{TaskMaker, graph_of, hash_of, tasks_with};
+    use tensortap_format::{Renewed, TaskKey};
 
     fn ids(graph: &TaskGraph) -> Vec<u64> {
         graph.tasks().iter().map(|t| t.task_id).collect()
@@ -232,6 +237,32 @@ mod tests {
         assert!(origin(&graph, 4, 1).is_external());
         assert_eq!(graph.depth(4), 2);
         assert_eq!(graph.consumers()[1], [4]);
+    }
+
+    #[test]
+    fn what_lay_in_memory_before_it_was_freed_is_no_origin() {
+        let tasks = || {
+            vec![
+                TaskMaker::new(0, "make").output(0x1000, "old").at(10),
+                TaskMaker::new(1, "use").input(0x1000, "old").output(0x2000, "x").at(20),
+                TaskMaker::new(2, "use").input(0x1000, "new").input(0x2000, "x").output(0x3000, "y").at(30),
+            ]
+        };
+        let renewed = |at_ns| Renewed { at_ns, address: 0x1010, bytes: 8 };
+        let from = |at_ns| {
+            let mut made = tasks_with(tasks(), &[renewed(at_ns)]);
+            made.forget_in_flight();
+            let graph = TaskGraph::build(made, None);
+            (sources(&graph, 1, 0), sources(&graph, 2, 0), sources(&graph, 2, 1))
+        };
+        // Freed between the two that read it: half of what the second finds there is nobody's.
+        assert_eq!(from(25), (vec![0], vec![0], vec![1]));
+        let all = Renewed { at_ns: 25, address: 0x1000, bytes: 64 };
+        let graph = TaskGraph::build(tasks_with(tasks(), &[all]), None);
+        assert_eq!((sources(&graph, 1, 0), sources(&graph, 2, 0)), (vec![0], vec![]));
+        let early = Renewed { at_ns: 5, ..all };
+        let graph = TaskGraph::build(tasks_with(tasks(), &[early]), None);
+        assert_eq!(sources(&graph, 2, 0), [0]);
     }
 
     #[test]

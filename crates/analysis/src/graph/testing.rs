@@ -2,8 +2,8 @@
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, SLOTS_PER_TASK};
 use tensortap_format::{
-    ArgumentKind, ArgumentRecord, Assembler, Edge, KernelInfo, Names, PayloadState, TaskFacts, TaskKey,
-    TaskPart, Tasks,
+    ArgumentKind, ArgumentRecord, Assembler, Edge, KernelInfo, Names, PayloadState, Renewed, TaskFacts,
+    TaskKey, TaskPart, Tasks,
 };
 use tensortap_geometry::Layout;
 
@@ -160,9 +160,19 @@ impl TaskMaker {
 }
 
 /// Tasks with numbers for the kernels that they name, in the order given.
-#[expect(clippy::needless_pass_by_value, reason = "tests hand over what they made")]
 pub(crate) fn tasks_of(made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
+    assembled(Assembler::default(), made, edges)
+}
+
+/// The same, with memory that was freed or allocated meanwhile.
+pub(crate) fn tasks_with(made: Vec<TaskMaker>, renewed: &[Renewed]) -> Tasks {
     let mut assembler = Assembler::default();
+    renewed.iter().for_each(|renewed| assembler.take(TaskPart::Renewed(*renewed)));
+    assembled(assembler, made, &[])
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "tests hand over what they made")]
+fn assembled(mut assembler: Assembler, made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     let mut kernels: Vec<KernelInfo> = Vec::new();
     for task in &made {
         let known = kernels.iter().position(|kernel| kernel.name == task.kernel);

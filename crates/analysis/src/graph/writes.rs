@@ -62,6 +62,15 @@ impl WriteMap {
         }
     }
 
+    /// Notes that nobody's write is in a range any more.
+    pub fn forget(&mut self, start: u64, bytes: u64) {
+        let Some(end) = start.checked_add(bytes).filter(|&end| end > start) else { return };
+        self.split(start);
+        self.split(end);
+        let within: Vec<u64> = self.segments.range(start..end).map(|(&at, _)| at).collect();
+        within.iter().for_each(|at| drop(self.segments.remove(at)));
+    }
+
     /// The writes that hold bytes of a view, the newest first.
     pub fn last(&self, view: &TensorView) -> Vec<OutputRef> {
         let Some((start, end)) = span(&view.footprint) else { return Vec::new() };

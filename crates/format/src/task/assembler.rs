@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tensortap_abi::{
-    DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TensorRecord,
+    AllocationRecord, DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord,
+    TensorRecord,
 };
 
-use super::{ArgumentFacts, Captured, Dims, DispatchFacts, Entry, TaskFacts, TaskKey, Tasks};
+use super::{ArgumentFacts, Captured, Dims, DispatchFacts, Entry, Renewed, TaskFacts, TaskKey, Tasks};
 use crate::{ArgumentKind, Edge, IndexRecord, KernelInfo, PayloadState, Record, Uncaptured};
 
 /// Argument records of one task that are held before repeated ones are set aside. A task has at most 65,536 arguments at two
@@ -27,6 +28,8 @@ pub enum TaskPart<'r> {
     Edge(Edge),
     /// An argument that could not be captured.
     Uncaptured(Uncaptured),
+    /// Memory that tasks may use.
+    Renewed(Renewed),
 }
 
 impl<'r> TaskPart<'r> {
@@ -63,6 +66,10 @@ impl<'r> TaskPart<'r> {
             RecordKind::Edge => Edge::new(record, step_of).map(TaskPart::Edge),
             RecordKind::Uncaptured => {
                 Uncaptured::new(record, step_of(record.task_id())).map(TaskPart::Uncaptured)
+            }
+            RecordKind::Allocation => {
+                let &AllocationRecord { address, bytes, at_ns, .. } = record.get()?;
+                Some(TaskPart::Renewed(Renewed { at_ns, address, bytes }))
             }
             _ => None,
         }
@@ -167,6 +174,7 @@ pub struct Assembler {
     parts: HashMap<TaskKey, Box<Parts>>,
     edges: Vec<Edge>,
     uncaptured: Vec<Uncaptured>,
+    renewed: Vec<Renewed>,
     /// Records taken so far.
     taken: u64,
 }
@@ -229,6 +237,7 @@ impl Assembler {
             TaskPart::Dispatch(task, facts) => self.parts(task).dispatches.push(facts),
             TaskPart::Edge(edge) => self.edges.push(edge),
             TaskPart::Uncaptured(uncaptured) => self.uncaptured.push(uncaptured),
+            TaskPart::Renewed(renewed) => self.renewed.push(renewed),
         }
     }
 
@@ -263,12 +272,13 @@ impl Assembler {
     /// All tasks that have come. `kernels` give their kernels names.
     #[must_use]
     pub fn finish(self, kernels: &[KernelInfo]) -> Tasks {
-        let Assembler { parts, edges, mut uncaptured, taken: _ } = self;
+        let Assembler { parts, edges, mut uncaptured, mut renewed, taken: _ } = self;
         let mut parts: Vec<Box<Parts>> = parts.into_values().collect();
         parts.sort_unstable_by_key(|parts| {
             (parts.recorded_at.is_none(), parts.recorded_at, parts.mentioned_at)
         });
-        let mut tasks = Tasks { edges, kernels: kernels.into(), ..Tasks::default() };
+        renewed.sort_unstable();
+        let mut tasks = Tasks { edges, renewed, kernels: kernels.into(), ..Tasks::default() };
         tasks.entries.reserve_exact(parts.len());
         tasks.arguments.reserve_exact(parts.iter().map(|parts| parts.arguments.len()).sum());
         for parts in parts {

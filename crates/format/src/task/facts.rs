@@ -15,6 +15,17 @@ pub struct TaskKey {
     pub task_id: u64,
 }
 
+/// Memory that was freed or allocated: what tasks left there before has nothing to do with what they find there later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Renewed {
+    /// When, in device time.
+    pub at_ns: u64,
+    /// Where it lies.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// What the records of a task itself say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFacts {
