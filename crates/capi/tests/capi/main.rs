@@ -4,6 +4,7 @@
 mod compile;
 mod header;
 mod host;
+mod installed;
 mod library;
 mod programs;
 mod safety;

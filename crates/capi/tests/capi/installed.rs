@@ -1,0 +1,102 @@
+//! What `scripts/install` leaves is what users link with.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tensortap_format::Dump;
+
+use crate::compile::{library, source};
+
+fn install(from: &Path, prefix: &Path) -> std::process::Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install");
+    Command::new(script).arg("--from").arg(from).arg(prefix).env_remove("DESTDIR").output().unwrap()
+}
+
+/// A tree with everything, moved once, which it survives.
+fn installed(dir: &Path) -> PathBuf {
+    let from = dir.join("built");
+    std::fs::create_dir_all(from.join("deps")).unwrap();
+    for name in ["libtensortap.so", "libtensortap.a"] {
+        std::os::unix::fs::symlink(library().with_file_name(name), from.join("deps").join(name)).unwrap();
+    }
+    let (first, prefix) = (dir.join("first"), dir.join("prefix"));
+    let refused = install(&from, &first);
+    assert!(!refused.status.success() && !first.exists(), "without the command nothing is installed");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("has no tensortap"));
+    std::fs::write(from.join("tensortap"), "#!/bin/sh\n").unwrap();
+    let output = install(&from, &first);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&first, &prefix).unwrap();
+    prefix
+}
+
+fn run(command: &mut Command, what: &str) -> Option<String> {
+    let Ok(output) = command.output() else {
+        eprintln!("SKIPPED: {what}, as there is no `{}` here", command.get_program().display());
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {said}{}", String::from_utf8_lossy(&output.stdout));
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The program records into a folder of its own, with nothing but what is installed.
+fn records(program: &Path, prefix: &Path, folder: &Path) {
+    let mut command = Command::new(program);
+    command.args(["folder", folder.to_str().unwrap()]).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    run(&mut command, "a program that was built with what is installed");
+    assert_eq!(Dump::open(folder).unwrap().len(), 1);
+}
+
+#[test]
+fn a_program_is_built_with_pkg_config_shared_or_static() {
+    let dir = tempfile::tempdir().unwrap();
+    let prefix = installed(dir.path());
+    assert!(prefix.join("bin/tensortap").exists() && prefix.join("include/tensortap.hpp").exists());
+    for shared in [true, false] {
+        let mut query = Command::new("pkg-config");
+        query.args(["--cflags", "--libs", "tensortap"]).args((!shared).then_some("--static"));
+        query.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        let Some(flags) = run(&mut query, "flags of pkg-config") else { return };
+        let mut flags = flags.trim().to_owned();
+        if !shared {
+            flags = flags.replace("-ltensortap", "-l:libtensortap.a");
+        }
+        let program = dir.path().join(if shared { "shared" } else { "static" });
+        let mut build = Command::new("cc");
+        build
+            .args(["-std=c11", "-pthread", "-D_GNU_SOURCE"])
+            .arg(source("program.c"))
+            .arg("-o")
+            .arg(&program);
+        build.args(flags.split_whitespace());
+        let Some(_) = run(&mut build, "a program") else { return };
+        records(&program, &prefix, &program.with_extension("dump"));
+    }
+}
+
+#[test]
+fn a_cmake_project_finds_the_library() {
+    let dir = tempfile::tempdir().unwrap();
+    let prefix = installed(dir.path());
+    let project = dir.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::copy(source("program.c"), project.join("program.c")).unwrap();
+    let lists = "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(tensortap 0.1 REQUIRED)\n\
+        find_package(Threads REQUIRED)\nadd_compile_definitions(_GNU_SOURCE)\n\
+        foreach(kind tensortap static header)\n  add_executable(${kind} program.c)\n  \
+        target_link_libraries(${kind} PRIVATE tensortap::${kind} Threads::Threads)\nendforeach()\n";
+    std::fs::write(project.join("CMakeLists.txt"), lists).unwrap();
+    let mut configure = Command::new("cmake");
+    configure.args(["-S", ".", "-B", "build"]).arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    if run(configure.current_dir(&project), "a CMake project").is_none() {
+        return;
+    }
+    run(Command::new("cmake").args(["--build", "build"]).current_dir(&project), "building a CMake project");
+    for kind in ["tensortap", "static"] {
+        records(&project.join("build").join(kind), &prefix, &dir.path().join(kind));
+    }
+    run(&mut Command::new(project.join("build/header")), "a program with the header alone");
+}
