@@ -22,9 +22,9 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
-    /// What decides where no rule does: tolerances of kernel and dtype, or the same bits
-    #[arg(long, value_name = "PROFILE", default_value = "default", value_parser = profiles())]
-    profile: Profile,
+    /// What decides where no rule does: tolerances of kernel and dtype, or the same bits [default: default; of blame --rerun, bitexact]
+    #[arg(long, value_name = "PROFILE", value_parser = profiles())]
+    profile: Option<Profile>,
 
     /// Relative tolerance of floats, instead of their own
     #[arg(long, value_name = "NUMBER", value_parser = parse_tolerance)]
@@ -48,25 +48,22 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// The rules for a dump, which says what its kernels tolerate.
-    pub fn rules(&self, info: &RunInfo) -> anyhow::Result<RuleBook> {
+    /// The rules for a dump, which says what its kernels tolerate; `usual` is the profile unless something else is asked for.
+    pub fn rules(&self, info: &RunInfo, usual: Profile) -> anyhow::Result<RuleBook> {
+        let has_tolerance = self.rtol.is_some() || self.atol.is_some();
+        let usual = if has_tolerance { Profile::Default } else { usual };
+        let profile = self.profile.unwrap_or(usual);
         let rules = match &self.rules {
             None => Rules::default(),
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read the rules file {}", path.display()))
                     .map_err(|error| usage(format!("{error:#}")))?;
-                Rules::parse(&text, self.profile)
+                Rules::parse(&text, profile)
                     .map_err(|error| usage(format!("rules file {}: {error}", path.display())))?
             }
         };
-        let book = RuleBook {
-            rules,
-            profile: self.profile,
-            rtol: self.rtol,
-            atol: self.atol,
-            ..RuleBook::default()
-        };
+        let book = RuleBook { rules, profile, rtol: self.rtol, atol: self.atol, ..RuleBook::default() };
         Ok(with_kernels_of(book, info))
     }
 

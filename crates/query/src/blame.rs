@@ -1,10 +1,13 @@
 //! Which task is wrong: the culprits among the tasks that were labelled, and what is known of each.
 
+use tensortap::GivenReport;
 use tensortap::analysis::AnalysisError;
-use tensortap::analysis::blame::{Against, Blame, BlameOptions, ComparedArg};
+use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg};
 use tensortap::analysis::labels::Label;
-use tensortap::format::Dump;
+use tensortap::format::{Dump, Task};
 use tensortap::judge::Detail;
+
+use crate::words::fault_option;
 
 /// First wrong tasks that are shown with all that is known of them, each of other kernels.
 const DETAILED: usize = 3;
@@ -33,6 +36,22 @@ pub struct BlameReport<'a> {
     pub passes: bool,
     /// The program that replays a task: `tensortap`, unless the scene is another's.
     pub program: &'a str,
+    /// Kernels from libraries that tasks were run again with.
+    pub given: &'a [GivenReport],
+    /// Options that a replay of a task takes, to run it as it was run again.
+    pub replay_options: String,
+}
+
+impl BlameReport<'_> {
+    /// The option that a replay of a task takes to make again what was captured: the fault of its run. Tasks that were run again were run
+    /// without it.
+    #[must_use]
+    pub fn fault_option(&self, task: Task<'_>) -> String {
+        match self.blame.basis {
+            Basis::Rerun => String::new(),
+            Basis::Golden | Basis::References => fault_option(task, self.dump.info().inject_fault.as_deref()),
+        }
+    }
 }
 
 /// Which tasks of a report are listed.

@@ -13,7 +13,7 @@ use tensortap_sync::Flag;
 
 use crate::batch::{Batch, Work};
 use crate::launch::{Ended, OpenDevice, round};
-use crate::{Outcome, ReplayConfig, ReplayError, ReplayProgress, TaskReport};
+use crate::{OnOutput, Outcome, ReplayConfig, ReplayError, ReplayProgress, TaskReport};
 
 /// How often the observer is asked.
 const LOOK: Duration = Duration::from_millis(50);
@@ -24,6 +24,7 @@ type Finished = (usize, TaskReport);
 /// What the workers share.
 struct Shared<'c, 's> {
     config: &'c ReplayConfig,
+    on_output: OnOutput<'c>,
     queue: Mutex<VecDeque<Batch<'s>>>,
     confinement: Mutex<Option<Confinement>>,
     /// Devices that have failed.
@@ -48,10 +49,11 @@ pub fn run(
     total: u64,
     jobs: usize,
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
+    on_output: OnOutput<'_>,
 ) -> Result<EngineReport, ReplayError> {
     let jobs = jobs.clamp(1, batches.len().max(1));
     let (queue, confinement) = (Mutex::new(batches.into()), Mutex::new(None));
-    let shared = Shared { config, queue, confinement, failures: Mutex::new(0), stop: Flag::new() };
+    let shared = Shared { config, on_output, queue, confinement, failures: Mutex::new(0), stop: Flag::new() };
     let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
     let mut report = EngineReport { finished: Vec::new(), interrupted: false, confinement: None };
     let mut failure = None;
@@ -137,7 +139,7 @@ impl<'s> Shared<'_, 's> {
                 None => self.open(batch.platform)?,
             };
             let mut observe = |_: u64| !self.stop.is_raised();
-            match round(self.config, &mut open, &mut batch, number, &mut observe)? {
+            match round(self.config, &mut open, &mut batch, number, &mut observe, self.on_output)? {
                 Ended::Well => *device = Some(open),
                 Ended::Interrupted => return Ok(()),
                 Ended::Failed(failure) => {

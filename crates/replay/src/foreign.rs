@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tensortap_abi::{BLOCK_CONTEXT_SLOT, CoreType, DumpStage, KernelName, NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_abi::{
+    BLOCK_CONTEXT_SLOT, CoreType, DumpStage, KernelName, NO_KERNEL, SLOTS_PER_TASK, SUBTASK_CONTEXT_SLOT,
+};
 use tensortap_format::{
     Argument, ArgumentRecord, Assembler, Captured, Dump, DumpFormat, KernelInfo, Task, TaskFacts, TaskKey,
     TaskPart, Tasks, func_ids,
@@ -58,6 +60,8 @@ pub struct Lacks {
     pub scalars: bool,
     /// Arguments that were not marked.
     pub unmarked: bool,
+    /// Which slots its kernels have.
+    pub slots: bool,
 }
 
 impl Lacks {
@@ -65,7 +69,12 @@ impl Lacks {
     pub fn grades(self, task: Task<'_>) -> Vec<ArgReport> {
         let slot = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let (tensors, all) = (task.tensor_count, task.tensor_count.saturating_add(task.scalar_count));
-        let blocks = u16::try_from(BLOCK_CONTEXT_SLOT).expect("48");
+        let (blocks, subtasks) = (slot_number(BLOCK_CONTEXT_SLOT), slot_number(SUBTASK_CONTEXT_SLOT));
+        // One kernel is sub-block 0 on either core, one kernel twice has both vector cores, three have all slots.
+        let are_slots_unknown = match *task.func_ids().collect::<Vec<_>>().as_slice() {
+            [first, second] => self.slots && first != second,
+            _ => false,
+        };
         let found = [
             (
                 self.scalars,
@@ -85,6 +94,13 @@ impl Lacks {
                 Grade::Partial,
                 "the dump does not say how many blocks the task has: 1 is assumed; --block-num N says it",
             ),
+            (
+                are_slots_unknown,
+                subtasks,
+                Grade::Partial,
+                "the dump does not say which cores its two kernels have: AIC and AIV, both sub-block 0, are assumed; \
+                 deps.json beside it says it",
+            ),
         ];
         let lacking = found.into_iter().filter(|(is, ..)| *is);
         lacking
@@ -98,6 +114,10 @@ impl Lacks {
     }
 }
 
+fn slot_number(slot: usize) -> u16 {
+    u16::try_from(slot).expect("a slot of args[]")
+}
+
 impl Foreign {
     /// Takes a dump of another project. The error is a kernel that it does not have.
     pub fn new(dump: &Dump, tasks: &Tasks, wishes: ForeignWishes<'_>) -> Result<Foreign, ReplayError> {
@@ -106,7 +126,11 @@ impl Foreign {
         let mut assembler = Assembler::default();
         let (mut contradicted, mut doubtful) = (HashMap::new(), HashMap::new());
         for task in tasks.iter().filter(|task| task.is_recorded()) {
-            assembler.take(TaskPart::Task(kernels.facts(task, wishes.block_num)));
+            let mut facts = kernels.facts(task, wishes.block_num);
+            if !dump.has_graph() {
+                facts.func_id = guessed_slots(facts.func_id);
+            }
+            assembler.take(TaskPart::Task(facts));
             let odd = task.arguments().find(|argument| !argument.is_consistent || argument.is_repeated);
             if let Some(odd) = odd {
                 let why = format!("the records of argument {} contradict one another", odd.arg_index);
@@ -129,6 +153,7 @@ impl Foreign {
             blocks: wishes.block_num.is_none() && !dump.has_graph(),
             scalars: dump.format() == DumpFormat::SimplerFirst,
             unmarked: dump.info().dump_level == MARKED,
+            slots: !dump.has_graph(),
         };
         let tasks = assembler.finish(&kernels.kernels);
         Ok(Foreign { run, tasks, contradicted, code, lacks, doubtful })
@@ -212,6 +237,14 @@ impl Numbered {
         let end = scalars.map(|scalar| u32::from(scalar.arg_index) + 1).max().unwrap_or(0);
         facts.scalar_count = facts.scalar_count.max(end.saturating_sub(facts.tensor_count));
         facts
+    }
+}
+
+/// The slots of kernels that a dump only lists: one that is there twice has both vector cores.
+fn guessed_slots(listed: [u32; SLOTS_PER_TASK]) -> [u32; SLOTS_PER_TASK] {
+    match listed {
+        [first, second, NO_KERNEL] if first == second => [NO_KERNEL, first, second],
+        listed => listed,
     }
 }
 
@@ -314,6 +347,20 @@ fn record<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_that_is_listed_twice_has_both_vector_cores() {
+        const NONE: u32 = NO_KERNEL;
+        for (listed, slots) in [
+            ([4, NONE, NONE], [4, NONE, NONE]),
+            ([4, 4, NONE], [NONE, 4, 4]),
+            ([4, 5, NONE], [4, 5, NONE]),
+            ([4, 5, 5], [4, 5, 5]),
+            ([NONE; 3], [NONE; 3]),
+        ] {
+            assert_eq!(guessed_slots(listed), slots);
+        }
+    }
 
     #[test]
     fn tasks_are_named_as_everywhere() {

@@ -13,7 +13,7 @@ use crate::expect::{NON_FINITE, expected};
 use crate::image::{FillError, Image, read};
 use crate::item::Item;
 use crate::spans::View;
-use crate::{Check, Grade, Outcome, OutputReport};
+use crate::{Check, Grade, OnOutput, Outcome, OutputReport};
 
 /// The memory of a launch, before and after.
 pub struct Judge<'j> {
@@ -27,6 +27,8 @@ pub struct Judge<'j> {
     pub hashed: bool,
     /// Whether the guards behind spans were in device memory.
     pub guarded: bool,
+    /// Takes what tasks write.
+    pub on_output: OnOutput<'j>,
 }
 
 /// What an output should hold.
@@ -63,6 +65,7 @@ impl Judge<'_> {
                     self.image.gather(&self.image.bytes, index, item, span, view, &mut before);
                 }
             }
+            (self.on_output)(item.task.key(), tensor.arg_index, &actual);
             if self.hashed {
                 found.result.push(content_hash(&actual));
             }

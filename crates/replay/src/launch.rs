@@ -16,7 +16,7 @@ use crate::image::{FillError, Image};
 use crate::item::Item;
 use crate::judge::Judge;
 use crate::spans::{ALIGN, View};
-use crate::{Outcome, Placement, ReplayConfig, ReplayError};
+use crate::{OnOutput, Outcome, Placement, ReplayConfig, ReplayError};
 
 /// A device and what it is.
 pub struct OpenDevice {
@@ -75,6 +75,7 @@ pub fn round(
     batch: &mut Batch<'_>,
     round: u32,
     observe: &mut dyn FnMut(u64) -> bool,
+    on_output: OnOutput<'_>,
 ) -> Result<Ended, ReplayError> {
     let needed = batch.works.iter().map(|w| w.item.bytes).fold(0, u64::saturating_add);
     let have = open.device.memory().bytes;
@@ -98,7 +99,7 @@ pub fn round(
                 work.placed(addresses.placement());
                 let (image, after, hashed) = (&image, after.as_slice(), config.repeat > 1);
                 let guarded = addresses.holds_whole_image();
-                let judge = Judge { platform, image, after, hashed, guarded };
+                let judge = Judge { platform, image, after, hashed, guarded, on_output };
                 work.conclude(judge.task(index, &work.item));
                 if config.bench {
                     work.timed(report.kernel_time, report.wall);

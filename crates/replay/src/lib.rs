@@ -53,7 +53,7 @@ pub use error::ReplayError;
 pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};
 pub use foreign::FOREIGN_SCENE;
-pub use replay::{ReplayProgress, replay};
+pub use replay::{OnOutput, ReplayProgress, replay};
 pub use report::{
     ArgReport, Check, Difference, GivenReport, Grade, Outcome, OutputReport, Placement, ReplayReport,
     TaskReport, Timing,

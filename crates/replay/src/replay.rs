@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap_format::Task;
-use tensortap_format::{TaskChoice, func_ids, is_in_steps, is_pattern, task_fits};
+use tensortap_format::{TaskChoice, TaskKey, func_ids, is_in_steps, is_pattern, task_fits};
 use tensortap_platform::{Confinement, DeviceMode, PlatformError};
 use tensortap_scene::{FaultKind, Scene};
 
@@ -35,11 +35,16 @@ const BENCH_RUNS: u32 = 20;
 /// Devices at once when nobody says how many.
 const MAX_DEFAULT_JOBS: usize = 4;
 
+/// Takes an output of a task that came to its end: task, argument, and content, packed in row-major order. Several threads call it.
+pub type OnOutput<'o> = &'o (dyn Fn(TaskKey, u16, &[u8]) + Sync);
+
 /// Replays captured tasks, each for itself, and holds what they write against what they wrote. `observe` is called now
-/// and then with how far it has come, and ends it by returning false.
+/// and then with how far it has come, and ends it by returning false; `on_output` is given what tasks write, and where a task is run
+/// several times the last counts.
 pub fn replay(
     config: &ReplayConfig,
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
+    on_output: OnOutput<'_>,
 ) -> Result<ReplayReport, ReplayError> {
     let started = Instant::now();
     let mut config = config.clone();
@@ -71,7 +76,7 @@ pub fn replay(
     let jobs = if config.bench { 1 } else { config.jobs.unwrap_or_else(default_jobs) };
     let replayed_on = distinct(works.iter().map(|(platform, _)| (*platform).to_string()));
     let batches = pack(works, limit);
-    let engine = engine::run(&config, batches, total, jobs, observe)?;
+    let engine = engine::run(&config, batches, total, jobs, observe, on_output)?;
     for (place, report) in engine.finished {
         reports[place] = Some(report);
     }

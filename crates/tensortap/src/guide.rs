@@ -12,7 +12,7 @@
 //! | `stats` | [`stats`](crate::stats), [`stats_each`](crate::stats_each) |
 //! | `export` | [`export`](crate::export()), [`export_records`](crate::export_records) |
 //! | `diff` | [`diff_dumps`](crate::analysis::diff::diff_dumps), [`diff_arrays`](crate::analysis::diff::diff_arrays) |
-//! | `blame` | [`Blame::of`](crate::analysis::blame::Blame::of) |
+//! | `blame` | [`Blame::of`](crate::analysis::blame::Blame::of), with [`rerun`](crate::rerun) for `--rerun` |
 //! | `replay` | [`replay`](crate::replay()), [`replay_observed`](crate::replay_observed) |
 //! | `extract` | [`extract`](crate::extract) |
 //! | `verify` | [`verify`](crate::verify()) with every CPU, [`verify`](crate::format::verify()) with one |

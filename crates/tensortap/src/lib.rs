@@ -36,6 +36,7 @@ mod memory;
 mod parallel;
 mod replay;
 mod report;
+mod rerun;
 mod run;
 mod scene_golden;
 pub mod suite;
@@ -53,6 +54,7 @@ pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, OutputVerdict, RunReport};
+pub use rerun::rerun;
 pub use run::{
     Request, become_device_if_asked, become_device_if_asked_with, resolve, run, run_observed, runtimes_of,
 };

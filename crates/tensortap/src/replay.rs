@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tensortap_format::Dump;
-use tensortap_replay::{ExtractConfig, ExtractReport, ReplayConfig, ReplayProgress, ReplayReport};
+use tensortap_replay::{ExtractConfig, ExtractReport, OnOutput, ReplayConfig, ReplayProgress, ReplayReport};
 
 use crate::Error;
 use crate::build_id::of_executable;
@@ -44,6 +44,15 @@ pub fn replay_observed(
     config: &ReplayConfig,
     observe: &mut dyn FnMut(ReplayProgress) -> bool,
 ) -> Result<ReplayReport, Error> {
+    replay_outputs(config, observe, &|_, _, _| {})
+}
+
+/// The same; `on_output` is given what tasks write.
+pub(crate) fn replay_outputs(
+    config: &ReplayConfig,
+    observe: &mut dyn FnMut(ReplayProgress) -> bool,
+    on_output: OnOutput<'_>,
+) -> Result<ReplayReport, Error> {
     let mut config = config.clone();
     if config.code_of.is_none() {
         let build_id = of_executable(config.device_mode, config.device_executable.as_deref());
@@ -61,7 +70,7 @@ pub fn replay_observed(
     if config.give_kernels.is_none() {
         config.give_kernels = Some(giver());
     }
-    Ok(tensortap_replay::replay(&config, observe)?)
+    Ok(tensortap_replay::replay(&config, observe, on_output)?)
 }
 
 /// Name of the folder in a case that holds the code of its scene.

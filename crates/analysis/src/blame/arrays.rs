@@ -9,8 +9,8 @@ use tensortap_judge::{Depth, Detail, Outcome};
 
 use super::producers::{came_near, mark, near_of, of_producers, set_before};
 use super::{
-    Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs, reference,
-    status_of,
+    Basis, Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs,
+    reference, status_of,
 };
 use crate::arrays::{Assigned, NO_ARRAY, are_all_of};
 use crate::carry::Carried;
@@ -79,10 +79,10 @@ pub(super) fn blame(
         of: dump.len(),
         matching: Matching { only_first, ..Matching::default() },
         golden: None,
-        by_references: false,
+        basis: Basis::Golden,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
-        without_reference: Vec::new(),
+        unjudged: Vec::new(),
         wiring: Vec::new(),
         slots: HashMap::new(),
         arrays: Some(assigned),

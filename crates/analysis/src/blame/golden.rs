@@ -9,8 +9,8 @@ use tensortap_judge::{Depth, Detail, Outcome, Rule, TensorType, compare_hashes};
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::wiring::{self, Rewired, WiringDifference};
 use super::{
-    Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs, reference,
-    status_of,
+    Basis, Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs,
+    reference, status_of,
 };
 use crate::carry::Carried;
 use crate::compare::{self, Lender, compare, record_side};
@@ -69,10 +69,10 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         of: dump.len(),
         matching,
         golden,
-        by_references: false,
+        basis: Basis::Golden,
         first_wrong: Vec::new(),
         agreed_live: Vec::new(),
-        without_reference: Vec::new(),
+        unjudged: Vec::new(),
         wiring,
         slots: HashMap::new(),
         arrays: None,

@@ -1,14 +1,17 @@
 //! The first wrong tasks of a dump, and a label for every task.
 
+mod alone;
 mod arrays;
 mod golden;
 mod producers;
 mod reference;
+mod rerun;
 mod rules;
 mod slots;
 mod wiring;
 
 pub(crate) use golden::match_options;
+pub use rerun::{Rerun, RerunTask, Rerunning};
 pub(crate) use rules::RuleTable;
 pub use wiring::{Rewired, TakenView, WiringDifference};
 
@@ -62,6 +65,31 @@ pub enum Against<'a> {
     Arrays(&'a NamedArrays),
     /// The references of its scene's kernels.
     Reference(&'a dyn Scene),
+    /// What its tasks made of their captured inputs when they ran again.
+    Rerun(&'a Rerun),
+}
+
+/// What labels of tasks rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// A dump or arrays of a run that was right.
+    Golden,
+    /// The references of kernels, on captured inputs.
+    References,
+    /// The kernels themselves, on captured inputs.
+    Rerun,
+}
+
+impl Basis {
+    /// Spelled as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Basis::Golden => "golden",
+            Basis::References => "reference",
+            Basis::Rerun => "rerun",
+        }
+    }
 }
 
 /// What is known of every task of a dump.
@@ -76,19 +104,20 @@ pub struct Blame {
     pub compared: u64,
     /// Records of the dump.
     pub of: u64,
-    /// Which tasks of the golden are which; against arrays, the tasks that they do not judge; empty against references.
+    /// Which tasks of the golden are which; against arrays, the tasks that they do not judge; empty without a golden.
     pub matching: Matching,
     /// Tasks of the golden dump, where it is one.
     pub golden: Option<TaskGraph>,
-    /// Every task was held against the references of its kernels.
-    pub by_references: bool,
+    /// What tasks were held against.
+    pub basis: Basis,
     /// The tasks at which an error began and that no other error led to: positions in the graph.
     pub first_wrong: Vec<usize>,
     /// Tasks that are `ok` because they agreed with a golden while they ran: nothing of them was kept for a reference.
     pub agreed_live: Vec<usize>,
-    /// Tasks that are unknown by references because a kernel of theirs has none: references are optional, so they are nothing wrong.
-    pub without_reference: Vec<usize>,
-    /// Where the orchestration is not that of the golden, in the order of tasks; empty against references.
+    /// Tasks that are unknown because a kernel of theirs has no reference, or none was given to run them again: nothing is wrong because
+    /// of that.
+    pub unjudged: Vec<usize>,
+    /// Where the orchestration is not that of the golden, in the order of tasks; empty without a golden.
     pub wiring: Vec<WiringDifference>,
     /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
     pub slots: HashMap<usize, Vec<String>>,
@@ -136,11 +165,13 @@ impl Blame {
             Against::Golden(golden) => golden::blame(dump, golden, options)?,
             Against::Arrays(files) => arrays::blame(dump, files, options)?,
             Against::Reference(scene) => reference::blame(dump, *scene, options)?,
+            Against::Rerun(rerun) => rerun::blame(dump, rerun, options)?,
         };
         blame.first_wrong = first_wrong(&blame.graph, &blame.findings);
         let scene = match against {
             Against::Golden(_) | Against::Arrays(_) => options.scene,
             Against::Reference(scene) => Some(*scene),
+            Against::Rerun(_) => None,
         };
         if let Some(scene) = scene {
             blame.slots = slots::wrong_slots(dump, &blame, scene, options)?;
@@ -155,7 +186,7 @@ impl Blame {
         let unmatched = only_first.len() + only_second.len() + self.unused_arrays().len();
         let left_out: HashSet<usize> = only_first.iter().map(|unmatched| unmatched.task).collect();
         let is_left_out = |place: usize| allow_unmatched && left_out.contains(&place);
-        let unjudged: HashSet<usize> = self.without_reference.iter().copied().collect();
+        let unjudged: HashSet<usize> = self.unjudged.iter().copied().collect();
         let good = |(place, f): (usize, &Finding)| {
             f.label.is_good() || unjudged.contains(&place) || is_left_out(place)
         };
@@ -168,7 +199,8 @@ impl Blame {
     pub fn suspects_orchestration(&self, dump: &Dump) -> bool {
         let failed = dump.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
         let is_right = |finding: &Finding| finding.label == Label::Ok;
-        let by_references = self.by_references && self.agreed_live.is_empty() && self.compared > 0;
+        let by_references =
+            self.basis == Basis::References && self.agreed_live.is_empty() && self.compared > 0;
         failed && by_references && self.findings.iter().all(is_right)
     }
 
@@ -233,6 +265,7 @@ impl Blame {
             Against::Golden(golden) => Ok(golden::detail(self, dump, golden, task, compared, options)?),
             Against::Arrays(files) => arrays::detail(self, dump, files, task, compared, options),
             Against::Reference(scene) => Ok(reference::detail(self, dump, *scene, task, compared)?),
+            Against::Rerun(rerun) => Ok(rerun::detail(self, rerun, task, compared)),
         }
     }
 }

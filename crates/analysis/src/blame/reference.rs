@@ -7,15 +7,15 @@ use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task
 use tensortap_judge::{Depth, Detail, Outcome, Verdict};
 use tensortap_scene::Scene;
 
+use super::alone::label_outputs;
 use super::{
-    AGREED_LIVE, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, RuleTable, carried_all, count_compared,
+    AGREED_LIVE, Basis, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, RuleTable, count_compared,
     status_of,
 };
-use crate::carry::Carried;
 use crate::compare::{self, compare, damage};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
-use crate::labels::{ArgStatus, Finding, Label, Status, TaskStatus, label_alone};
+use crate::labels::{Finding, Label, Status};
 use crate::matching::Matching;
 use crate::reference::given::{Given, is_of_outputs_alone};
 use crate::reference::{Expected, References, captured_side};
@@ -37,26 +37,7 @@ pub(super) fn blame(
     let judged = |&task: &usize| judge(dump, &graph, task, (&references, given.as_ref()), &table);
     let results = options.work.map(&places, judged)?;
     drop(table);
-    let inputs: Vec<(usize, u16)> = places
-        .iter()
-        .flat_map(|&p| {
-            let inputs = graph.task(p).inputs().filter(|a| !graph.outputs_behind(*a).is_empty());
-            inputs.map(move |a| (p, a.arg_index))
-        })
-        .collect();
-    let carried = carried_all(dump, &graph, &inputs, options.work)?;
-    let changed =
-        |task: usize, arg_index: u16| matches!(carried.get(&(task, arg_index)), Some(Carried::Changed(_)));
-    let (mut statuses, mut compared_args) = (Vec::new(), Vec::new());
-    for (place, (outputs, compared)) in results.into_iter().enumerate() {
-        statuses
-            .push(TaskStatus::Compared(with_inputs(graph.task(place), outputs, |arg| changed(place, arg))));
-        compared_args.push(compared);
-    }
-    let same = Carried::Same;
-    let mut findings = label_alone(&graph, &statuses, |task, arg| {
-        carried.get(&(task, arg.arg_index)).unwrap_or(&same).clone()
-    });
+    let (mut findings, compared_args) = label_outputs(dump, &graph, results, options.work)?;
     for (place, finding) in findings.iter_mut().enumerate() {
         let is_judged = finding.label != Label::Unknown;
         finding.rests_on_producers = is_judged && is_of_outputs_alone(graph.task(place));
@@ -72,7 +53,7 @@ pub(super) fn blame(
     let is_unjudged = |&place: &usize| {
         findings[place].label == Label::Unknown && references.are_not_declared(graph.task(place))
     };
-    let without_reference = places.iter().copied().filter(is_unjudged).collect();
+    let unjudged = places.iter().copied().filter(is_unjudged).collect();
     let agreed = agreed_live.iter().map(|&place| graph.task(place).outputs().count() as u64);
     let compared = count_compared(&compared_args) + agreed.sum::<u64>();
     let of = graph.tasks().iter().flat_map(|task| task.outputs()).count() as u64;
@@ -85,10 +66,10 @@ pub(super) fn blame(
         of,
         matching,
         golden: None,
-        by_references: true,
+        basis: Basis::References,
         first_wrong: Vec::new(),
         agreed_live,
-        without_reference,
+        unjudged,
         wiring: Vec::new(),
         slots: HashMap::new(),
         arrays: None,
@@ -130,20 +111,6 @@ fn agreed_while_it_ran(dump: &Dump, task: Task<'_>) -> bool {
         return false;
     }
     captures().all(|captured| captured.hash().is_some() && captured.payload == PayloadState::None)
-}
-
-/// What is known of the arguments: outputs as computed, inputs right unless they changed on the way.
-fn with_inputs(task: Task<'_>, outputs: Vec<Status>, changed: impl Fn(u16) -> bool) -> Vec<ArgStatus> {
-    let args = task.arguments().zip(outputs);
-    args.map(|(arg, after)| {
-        let before = match (arg.role.reads(), changed(arg.arg_index)) {
-            (false, _) => Status::NotApplicable,
-            (true, true) => Status::Outside,
-            (true, false) => Status::Within,
-        };
-        ArgStatus { before, after }
-    })
-    .collect()
 }
 
 /// The outputs of a task against its references: a status per argument, and what was compared.

@@ -2,6 +2,7 @@
 
 mod golden;
 mod headline;
+mod rerun;
 mod tasks;
 mod text;
 mod wiring;
@@ -14,6 +15,7 @@ use tensortap::analysis::blame::{Against, Blame, BlameOptions};
 use tensortap::analysis::labels::Label;
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
+use tensortap::judge::Profile;
 use tensortap::scene::Registry;
 
 use tensortap_query::Pair;
@@ -22,8 +24,9 @@ use tensortap_query::document::BlameDocument;
 use tensortap_query::golden::{Golden, open};
 
 use crate::compare_args::CompareArgs;
-use crate::dump_arg::{DumpArg, StepArg};
+use crate::dump_arg::{DumpArg, StepArg, quoted};
 use crate::error::{Exit, UsageError};
+use crate::kernel_args::KernelArgs;
 use crate::output::Output;
 use crate::parse::{JobsArg, whole};
 use crate::program::program;
@@ -35,6 +38,8 @@ use crate::ranks::{self, Judged, Told};
 #[command(after_help = "Examples:\n  \
     tensortap blame --reference                    the newest dump, each task alone against its reference\n  \
     tensortap blame wrong --golden right           against the dump of a run that was right\n  \
+    tensortap blame wrong --rerun                  each task run again: does it write the same?\n  \
+    tensortap blame d --rerun --abi simpler --kernel QK=qk.so   a dump of `simpler`, with your kernels\n  \
     tensortap blame wrong --golden outputs.npz     against arrays, named as records, arguments or outputs\n  \
     tensortap blame wrong_run --golden right_run   run folders: each rank against the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
@@ -54,6 +59,15 @@ pub struct BlameArgs {
     #[arg(long)]
     reference: bool,
 
+    /// Run every task again, alone, on its captured inputs: with the kernels of its scene, or those of --kernel. Says which
+    /// captured outputs they do not make again; needs no golden
+    #[arg(long, conflicts_with_all = ["golden", "reference"])]
+    rerun: bool,
+
+    /// Run what is not exactly as captured again, too
+    #[arg(long)]
+    allow_inexact: bool,
+
     /// Folder of the scene, instead of the one that the dump names
     #[arg(long, value_name = "DIR")]
     scene: Option<PathBuf>,
@@ -70,6 +84,8 @@ pub struct BlameArgs {
     #[arg(long, value_name = "N", value_parser = whole(0_usize..), conflicts_with = "all")]
     limit: Option<usize>,
 
+    #[command(flatten)]
+    kernels: KernelArgs,
     #[command(flatten)]
     step: StepArg,
     #[command(flatten)]
@@ -95,10 +111,18 @@ struct Report<'a> {
 
 /// Labels every task and says where it went wrong.
 pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
-    if args.golden.is_none() && !args.reference {
+    if args.golden.is_none() && !args.reference && !args.rerun {
         return Err(UsageError {
             message: "nothing to hold the dump against".into(),
-            hint: "give --reference, which needs nothing else, or --golden DUMP, the dump of a run that was right".into(),
+            hint: "give --reference or --rerun, which need nothing else, or --golden DUMP, the dump of a run that was right".into(),
+        }
+        .into());
+    }
+    if (!args.kernels.kernel.is_empty() || args.allow_inexact) && !args.rerun {
+        let option = if args.allow_inexact { "--allow-inexact" } else { "--kernel" };
+        return Err(UsageError {
+            message: format!("{option}: nothing is run"),
+            hint: "with --rerun, tasks are run again".into(),
         }
         .into());
     }
@@ -145,25 +169,28 @@ fn judge<T>(
 ) -> anyhow::Result<T> {
     let registry = &with_scene(args, registry, dump)?;
     let opened = golden.map(open).transpose()?;
-    let against = match &opened {
-        Some(Golden::Dump(golden)) => Against::Golden(golden),
-        Some(Golden::Files(arrays)) => Against::Arrays(arrays),
-        None => {
-            let scene = dump.info().scene.clone();
-            let found = registry.find(&scene);
-            Against::Reference(found.ok_or(AnalysisError::UnknownScene { scene })?)
-        }
-    };
     let golden_steps = opened.as_ref().map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
+    let usual = if args.rerun { Profile::BitExact } else { Profile::Default };
     let options = BlameOptions {
-        rules: args.compare.rules(dump.info())?,
+        rules: args.compare.rules(dump.info(), usual)?,
         other_dtypes: args.compare.golden_dtype,
         steps: args.step.step.clone(),
         golden_steps,
         scene: registry.find(&dump.info().scene),
         work: Work { threads: args.jobs.get(), progress: &show },
+    };
+    let rerun = if args.rerun { Some(rerun::run(args, registry, dump, &options, output)?) } else { None };
+    let against = match (&opened, &rerun) {
+        (Some(Golden::Dump(golden)), _) => Against::Golden(golden),
+        (Some(Golden::Files(arrays)), _) => Against::Arrays(arrays),
+        (None, Some((rerun, _))) => Against::Rerun(rerun),
+        (None, None) => {
+            let scene = dump.info().scene.clone();
+            let found = registry.find(&scene);
+            Against::Reference(found.ok_or(AnalysisError::UnknownScene { scene })?)
+        }
     };
     let blame = Blame::of(dump, &against, &options)?;
     let culprits = culprits(&blame, dump, &against, &options)?;
@@ -176,7 +203,22 @@ fn judge<T>(
     let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(other_params).collect();
     let golden = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let listing = Listing { only: &args.only, limit: args.limit };
-    let found = BlameReport { dump, golden, blame: &blame, culprits, passes, program: program() };
+    let given = rerun.as_ref().map_or(&[][..], |(_, given)| given);
+    let replay_options = args.kernels.options();
+    let replay_options = replay_options
+        .iter()
+        .map(|(name, value)| format!(" --{name} {}", quoted(Path::new(value))))
+        .collect();
+    let found = BlameReport {
+        dump,
+        golden,
+        blame: &blame,
+        culprits,
+        passes,
+        program: program(),
+        given,
+        replay_options,
+    };
     let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
     tell(Report { found, other_scene, remarks, all, allow_unmatched, listing, suspects_orchestration })
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::analysis::{Progress, Work};
 use tensortap::format::{Dump, Record};
+use tensortap::judge::Profile;
 use tensortap::judge::{Evidence, Verdict};
 use tensortap::scene::Registry;
 
@@ -203,7 +204,7 @@ impl DiffArgs {
         progress: &'a Progress<'a>,
     ) -> anyhow::Result<DiffOptions<'a>> {
         Ok(DiffOptions {
-            rules: self.compare.rules(dump.info())?,
+            rules: self.compare.rules(dump.info(), Profile::Default)?,
             other_dtypes: self.compare.golden_dtype,
             steps: self.select.steps().to_vec(),
             golden_steps: golden.map_or(Ok(Vec::new()), |golden| self.compare.golden_steps(golden))?,

@@ -6,6 +6,7 @@ mod bench;
 mod blame_arrays;
 mod blame_evidence;
 mod blame_orchestration;
+mod blame_rerun;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

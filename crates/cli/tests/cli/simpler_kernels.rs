@@ -24,7 +24,7 @@ static float as_float(int64_t word) { uint32_t bits = (uint32_t)word; float f; m
 ";
 
 /// `c = a + b`; `y = factor x + shift`; one more in a strided view; the product, by blocks; the difference, by sub-blocks.
-const KERNELS: &str = r"
+pub const KERNELS: &str = r"
 void add(int64_t *args)
 {
     for (uint32_t i = 0; i < t(args, 0)->shapes[0]; i++) data(args, 2)[i] = data(args, 0)[i] + data(args, 1)[i];
@@ -57,7 +57,7 @@ void halves(int64_t *args)
 }
 ";
 
-fn source(kernels: &str) -> String {
+pub fn source(kernels: &str) -> String {
     HEAD.replace("``", "\"") + kernels
 }
 
@@ -144,7 +144,7 @@ impl Dumped {
 }
 
 /// Six tasks of five kernels, with values computed here.
-fn graph(shop: &Workshop) {
+pub fn graph(shop: &Workshop) {
     let a: Vec<f32> = (0..64_u16).map(f32::from).collect();
     let b: Vec<f32> = a.iter().map(|x| 0.3 * x).collect();
     let pairs = |x: &[f32], y: &[f32], f: fn(f32, f32) -> f32| -> Vec<f32> {

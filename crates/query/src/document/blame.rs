@@ -12,6 +12,7 @@ use tensortap::judge::Detail;
 use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::replay::GivenDocument;
 use crate::blame::{BlameReport, Culprit, Listing};
 
 /// One check.
@@ -23,7 +24,12 @@ pub struct BlameDocument {
     /// How many left the dump of a run that goes on while they were read.
     gone: u64,
     dump: String,
-    /// Null with references.
+    /// What tasks were held against: `golden`, `reference` or `rerun`.
+    against: &'static str,
+    /// Kernels from libraries that tasks were run again with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    given: Vec<GivenDocument>,
+    /// Null with references and when tasks were run again.
     golden: Option<String>,
     incomplete: Option<String>,
     /// What the run's own golden says; null when it was not judged.
@@ -127,6 +133,8 @@ impl BlameDocument {
             of: blame.of,
             gone: blame.gone(),
             dump: report.dump.dir().display().to_string(),
+            against: blame.basis.name(),
+            given: report.given.iter().map(GivenDocument::of).collect(),
             golden: report.golden.clone(),
             incomplete: blame.graph.gap.clone(),
             run_golden: report.dump.footer().and_then(|footer| footer.golden).map(GoldenVerdict::name),
@@ -199,11 +207,15 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task = task_id(culprit.place);
     let graph = &report.blame.graph;
     let step = crate::words::step_option(graph.tasks().steps(), graph.task(culprit.place).step);
-    let fault =
-        crate::words::fault_option(graph.task(culprit.place), report.dump.info().inject_fault.as_deref());
+    let fault = report.fault_option(graph.task(culprit.place));
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: format!("{} replay {}{step} --task {task}{fault}", report.program, quoted(report.dump.dir())),
+        replay: format!(
+            "{} replay {}{step} --task {task}{fault}{}",
+            report.program,
+            quoted(report.dump.dir()),
+            report.replay_options
+        ),
         records: records.collect(),
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,

@@ -36,7 +36,7 @@ pub struct ReplayDocument<'a> {
     interrupted: bool,
     notes: &'a [String],
     /// Kernels that were taken from libraries the user named.
-    given: Vec<GivenDocument<'a>>,
+    given: Vec<GivenDocument>,
     /// What the devices were kept from; null when nothing was run.
     confinement: Option<ConfinementDocument>,
     wall_s: f64,
@@ -57,20 +57,21 @@ impl ConfinementDocument {
     }
 }
 
+/// A kernel from a library.
 #[derive(Serialize)]
-struct GivenDocument<'a> {
-    kernel: &'a str,
+pub struct GivenDocument {
+    kernel: String,
     library: String,
-    symbol: &'a str,
-    build_id: &'a str,
+    symbol: String,
+    build_id: String,
     abi: &'static str,
     /// `user`, or `case` where the case brought it.
     named_by: &'static str,
 }
 
-impl<'a> GivenDocument<'a> {
-    fn of(given: &'a GivenReport) -> GivenDocument<'a> {
-        let GivenReport { name, library, symbol, build_id, abi, of_case } = given;
+impl GivenDocument {
+    pub(super) fn of(given: &GivenReport) -> GivenDocument {
+        let GivenReport { name, library, symbol, build_id, abi, of_case } = given.clone();
         let library = library.display().to_string();
         let named_by = if of_case.is_some() { "case" } else { "user" };
         GivenDocument { kernel: name, library, symbol, build_id, abi: abi.name(), named_by }

@@ -1,6 +1,6 @@
 //! The first line: the verdict and what it rests on.
 
-use tensortap::analysis::blame::Blame;
+use tensortap::analysis::blame::{Basis, Blame};
 use tensortap::analysis::labels::Label;
 
 use super::Report;
@@ -22,13 +22,7 @@ pub(super) fn headline(report: &Report<'_>) -> String {
             "the run's own golden failed and every kernel is right by its reference: the orchestration is suspected"
                 .into()
         }
-        (None, _) if report.found.passes => match blame.without_reference.as_slice() {
-            [] => "no task is wrong".into(),
-            all => {
-                let tasks = counted_in(all.len() as u64, "task has", "tasks have");
-                format!("no task is wrong; {tasks} no reference: {}", by_kernel(blame, all))
-            }
-        },
+        (None, _) if report.found.passes => nothing_found(blame),
         (None, _) => nothing_wrong(report),
         (Some(&one), 1) => {
             format!("{} {}{}", name(blame, one), said(blame.findings[one].label), more(blame, one))
@@ -36,6 +30,19 @@ pub(super) fn headline(report: &Report<'_>) -> String {
         (Some(&first), all) => format!("{}; {}", groups(blame, &roots), where_first(blame, first, all)),
     };
     format!("{word}: {what}")
+}
+
+/// What a verdict that is good rests on.
+fn nothing_found(blame: &Blame) -> String {
+    let (good, lacks) = match blame.basis {
+        Basis::Golden | Basis::References => ("no task is wrong", "no reference"),
+        Basis::Rerun => ("every output is made again", "no kernel given"),
+    };
+    if blame.unjudged.is_empty() {
+        return good.into();
+    }
+    let tasks = counted_in(blame.unjudged.len() as u64, "task has", "tasks have");
+    format!("{good}; {tasks} {lacks}: {}", by_kernel(blame, &blame.unjudged))
 }
 
 /// The other task of a race; the wrong kernels of a mix task.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tensortap::DumpStage;
 use tensortap::abi::Role;
-use tensortap::analysis::blame::{Blame, ComparedArg};
+use tensortap::analysis::blame::{Basis, Blame, ComparedArg};
 use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::judge::Detail;
 
@@ -19,8 +19,7 @@ use tensortap_query::blame::{BlameReport, Culprit};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{
-    arg_words, fault_option, kernels_text, printable, run_words, short_task, step_option, step_task,
-    task_words,
+    arg_words, kernels_text, printable, run_words, short_task, step_option, step_task, task_words,
 };
 
 /// Tasks listed where not all are asked for.
@@ -110,9 +109,12 @@ pub(super) fn said(label: Label) -> &'static str {
 fn compared(report: &Report<'_>) -> String {
     let Blame { compared, of, .. } = report.found.blame;
     let dump = printable(&report.found.dump.dir().display().to_string()).into_owned();
-    let with = match &report.found.golden {
-        Some(golden) => format!("with {}", printable(golden)),
-        None => "with the references of its kernels".into(),
+    let with = match (&report.found.golden, report.found.blame.basis) {
+        (Some(golden), _) => format!("with {}", printable(golden)),
+        (None, Basis::Rerun) => {
+            "with what its tasks make of their captured inputs when they run again".into()
+        }
+        (None, Basis::Golden | Basis::References) => "with the references of its kernels".into(),
     };
     let what = if report.found.golden.is_some() { "records" } else { "outputs" };
     format!("compared {} of {} {what} of {dump} {with}", grouped(*compared), grouped(*of))
@@ -155,7 +157,7 @@ fn remarks(blame: &Blame) -> Vec<String> {
     let derived = blame.findings.iter().filter(|f| f.rests_on_producers).count();
     if derived > 0 {
         let labels = counted_in(derived as u64, "label rests", "labels rest");
-        let lacking = if blame.by_references { "not captured" } else { "not in the golden" };
+        let lacking = if blame.basis == Basis::Golden { "not in the golden" } else { "not captured" };
         remarks.push(format!("{labels} on what the producers of inputs wrote: those inputs are {lacking}"));
     }
     let set_aside = blame.findings.iter().filter(|f| !f.set_aside.is_empty()).count();
@@ -195,12 +197,19 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     let task = blame.graph.task(*place);
     let (task_id, step) = (short_task(task.task_id), step_option(blame.graph.tasks().steps(), task.step));
     let dump = quoted(report.found.dump.dir());
-    let fault = fault_option(task, report.found.dump.info().inject_fault.as_deref());
-    let command = format!("{} replay {dump}{step} --task {task_id}{fault}", program());
+    let fault = report.found.fault_option(task);
+    let options = &report.found.replay_options;
+    let command = format!("{} replay {dump}{step} --task {task_id}{fault}{options}", program());
     let line = format!("  run it again: {command}");
     match columns(&line) <= width() {
         true => writeln!(out, "{line}")?,
         false => writeln!(out, "  run it again:\n    {command}")?,
+    }
+    if blame.basis == Basis::Rerun {
+        return Ok(writeln!(
+            out,
+            "    (fails until the kernel makes the captured output of the captured inputs)"
+        )?);
     }
     // What a stale output holds is what lay there before, which is captured of in-outs only.
     let is_lost = fault.ends_with("=stale") && task.outputs().any(|arg| arg.role == Role::Output);
@@ -333,7 +342,7 @@ fn write_unmatched(out: &mut dyn Write, blame: &Blame) -> anyhow::Result<()> {
 fn write_unmatched_arrays(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let blame = report.found.blame;
     let (arrays, tasks) = (blame.unused_arrays(), blame.matching.only_first.len());
-    let is_files = blame.golden.is_none() && !blame.by_references;
+    let is_files = blame.golden.is_none() && blame.basis == Basis::Golden;
     if !is_files || arrays.is_empty() && tasks == 0 {
         return Ok(());
     }

@@ -1,0 +1,74 @@
+//! Which captured outputs kernels do not make again.
+
+use std::collections::{HashMap, HashSet};
+
+use tensortap_analysis::blame::{BlameOptions, Rerun, RerunTask};
+use tensortap_format::{Dump, TaskKey};
+use tensortap_replay::{Outcome, ReplayConfig, ReplayProgress, ReplayReport, Selection, TaskReport};
+
+use crate::Error;
+use crate::replay::replay_outputs;
+
+/// Runs every task of a dump again, each for itself, on what it was given, with the kernels of its scene or those that `config` names,
+/// for [`Against::Rerun`](tensortap_analysis::blame::Against::Rerun). `observe` is called now and then, and ends it by returning false.
+///
+/// ```
+/// use tensortap::analysis::blame::{Against, Blame, BlameOptions};
+/// use tensortap::format::Dump;
+/// use tensortap::{DeviceMode, DumpConfig, DumpLevel, ReplayConfig, RunConfig, scene::FaultKind};
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut config = RunConfig::new("vector_example");
+/// config.device_mode = DeviceMode::Thread;
+/// config.dump = Some(DumpConfig::new(DumpLevel::Full));
+/// config.inject_fault = Some(("mul".into(), FaultKind::Sign));
+/// config.out = Some(folder.path().join("dump"));
+/// tensortap::run(&config)?;
+///
+/// let mut config = ReplayConfig::new(folder.path().join("dump"), tensortap::builtin());
+/// (config.device_mode, config.trust) = (DeviceMode::Thread, true);
+/// let (dump, options) = (Dump::open(&config.source)?, BlameOptions::default());
+/// let (rerun, _) = tensortap::rerun(&dump, &config, &options, &mut |_| true)?;
+/// let blame = Blame::of(&dump, &Against::Rerun(&rerun), &options)?;
+/// let wrong: Vec<u64> = blame.first_wrong.iter().map(|&place| blame.graph.task(place).task_id).collect();
+/// assert_eq!(wrong, [0x1_0000_0002]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The dump cannot be read, its kernels are not known, or there is no device.
+pub fn rerun(
+    dump: &Dump,
+    config: &ReplayConfig,
+    options: &BlameOptions<'_>,
+    observe: &mut dyn FnMut(ReplayProgress) -> bool,
+) -> Result<(Rerun, ReplayReport), Error> {
+    let config = ReplayConfig { select: Selection::All, steps: options.steps.clone(), ..config.clone() };
+    let mut report = None;
+    let rerun = Rerun::of(dump, options, |rerunning| {
+        let on_output =
+            |task: TaskKey, arg_index: u16, content: &[u8]| rerunning.output(task, arg_index, content);
+        let replayed = report.insert(replay_outputs(&config, observe, &on_output)?);
+        Ok::<_, Error>(outcomes(replayed, dump.format().is_foreign()))
+    })?;
+    Ok((rerun, report.expect("the closure was called")))
+}
+
+/// What came of each task.
+fn outcomes(report: &ReplayReport, is_foreign: bool) -> HashMap<TaskKey, RerunTask> {
+    let given: HashSet<&str> = report.given.iter().map(|given| given.name.as_str()).collect();
+    let has_kernel = |task: &TaskReport| {
+        let named = !task.kernels.is_empty() && task.kernels.iter().all(|name| given.contains(name.as_str()));
+        !is_foreign || named
+    };
+    let outcome = |task: &TaskReport| match &task.outcome {
+        Outcome::BitExact | Outcome::WithinRule | Outcome::Unchecked(_) => RerunTask::Ran,
+        // Whether its outputs are right is for the rules to say; what else went wrong is the reason.
+        Outcome::Failed(_) if task.outputs.iter().any(|output| output.different > 0) => RerunTask::Ran,
+        Outcome::Failed(why) => RerunTask::Unknown(why.clone()),
+        Outcome::Refused(why) if !has_kernel(task) => RerunTask::NoKernel(why.clone()),
+        Outcome::Refused(why) => RerunTask::Unknown(why.clone()),
+    };
+    let key = |task: &TaskReport| TaskKey { step: task.step, task_id: task.task_id };
+    report.tasks.iter().map(|task| (key(task), outcome(task))).collect()
+}
