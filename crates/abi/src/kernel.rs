@@ -4,10 +4,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::assert_layout;
 
-/// Tensors a payload may hold.
+/// Tensors that a task of a scene may have.
 pub const MAX_TENSORS: usize = 16;
-/// Scalars a payload may hold.
+/// Scalars that a payload may hold.
 pub const MAX_SCALARS: usize = 32;
+/// Tensors that a payload may hold: those of a task of another project that is replayed.
+pub const MAX_PASSED_TENSORS: usize = 32;
 /// Index in `args[]` of the address of a [`BlockContext`].
 pub const BLOCK_CONTEXT_SLOT: usize = MAX_TENSORS + MAX_SCALARS;
 /// Index in `args[]` of the address of a [`SubtaskContext`].
@@ -15,6 +17,11 @@ pub const SUBTASK_CONTEXT_SLOT: usize = BLOCK_CONTEXT_SLOT + 1;
 /// Length of the `args[]` array every kernel receives.
 pub const ARG_SLOTS: usize = SUBTASK_CONTEXT_SLOT + 1;
 const _: () = assert!(BLOCK_CONTEXT_SLOT == 48 && ARG_SLOTS == 50);
+
+/// Whether so many arguments can be passed to a kernel: they lie before the contexts in `args[]`.
+pub const fn can_be_passed(tensors: usize, scalars: usize) -> bool {
+    tensors <= MAX_PASSED_TENSORS && scalars <= MAX_SCALARS && tensors + scalars <= BLOCK_CONTEXT_SLOT
+}
 
 /// Subtask slots of a task, and cores of a block.
 pub const SLOTS_PER_TASK: usize = 3;

@@ -2,7 +2,7 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{MAX_SCALARS, MAX_TENSORS, SLOTS_PER_TASK, TensorDesc, assert_layout};
+use crate::{MAX_PASSED_TENSORS, MAX_SCALARS, MAX_TENSORS, SLOTS_PER_TASK, TensorDesc, assert_layout};
 
 /// Identity of a task: `ring << 32 | local` where there are rings, a plain index elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,18 +93,18 @@ pub struct TaskSlot {
     pub scope: u32,
 
     /// Role tag of each tensor argument.
-    pub roles: [u8; MAX_TENSORS],
+    pub roles: [u8; MAX_PASSED_TENSORS],
     /// Slots that own the memory of tensor arguments, for releasing them; [`NO_SLOT`] ends the list.
     pub owners: [u32; MAX_TENSORS],
     /// Not used.
-    pub reserved2: [u32; 12],
+    pub reserved2: [u32; 8],
 }
 
 assert_layout!(TaskSlot, size 256, align 64,
     task_id @ 0, pending @ 8, fanout @ 12, remaining @ 16, refs @ 20, next_block @ 24, state @ 28,
     dispatched_ns @ 32, captured @ 40, payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
     edges_first @ 108, edges_len @ 112, tensor_count @ 116, scalar_count @ 117, active @ 118, task_name @ 120, scope @ 124,
-    roles @ 128, owners @ 144, reserved2 @ 208);
+    roles @ 128, owners @ 160, reserved2 @ 224);
 
 /// `func_id` of an inactive subtask slot.
 pub const NO_KERNEL: u32 = u32::MAX;
@@ -187,7 +187,7 @@ pub struct PayloadLayout {
 }
 
 impl PayloadLayout {
-    /// Bytes of the largest payload, a multiple of a cache line.
+    /// Bytes of the largest payload of a scene, a multiple of a cache line.
     pub const MAX_BYTES: usize =
         PayloadLayout { tensor_count: MAX_TENSORS, scalar_count: MAX_SCALARS }.bytes();
 

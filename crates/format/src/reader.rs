@@ -233,6 +233,15 @@ impl Dump {
         }
     }
 
+    /// The arguments of a task that lie in one buffer, buffer by buffer, where a dump without addresses says it in a file beside it.
+    #[must_use]
+    pub fn shared_buffers(&self, task: TaskKey) -> &[Vec<u16>] {
+        match &self.source {
+            Source::Indexed(_) => &[],
+            Source::Held(held) => held.shared.get(task),
+        }
+    }
+
     /// An index beside the manifest that the dump was read from in its place: of an earlier version, or worse than it.
     #[must_use]
     pub fn passed_over(&self) -> Option<&PassedOver> {

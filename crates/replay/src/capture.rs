@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
-use tensortap_abi::{DType, DumpStage, MAX_SCALARS, MAX_TENSORS};
+use tensortap_abi::{BLOCK_CONTEXT_SLOT, DType, DumpStage, MAX_PASSED_TENSORS, MAX_SCALARS, can_be_passed};
 use tensortap_format::{Argument, GoldenVerdict, KernelInfo, Task, Tasks};
 use tensortap_geometry::{GeometryError, Layout};
 
@@ -184,9 +184,9 @@ impl dyn Capture + '_ {
 
 /// Tensors and scalars of a task; none where its record says more than a task can have.
 fn counts(task: Task<'_>) -> (u16, u16) {
-    let within = |count: u32, limit: usize| u16::try_from(count).ok().filter(|n| usize::from(*n) <= limit);
-    let counts = within(task.tensor_count, MAX_TENSORS).zip(within(task.scalar_count, MAX_SCALARS));
-    counts.unwrap_or((0, 0))
+    let small = |count: u32| u16::try_from(count).ok();
+    let fit = |&(tensors, scalars): &(u16, u16)| can_be_passed(tensors.into(), scalars.into());
+    small(task.tensor_count).zip(small(task.scalar_count)).filter(fit).unwrap_or((0, 0))
 }
 
 /// Why the number of arguments that a task's record says makes no sense.
@@ -194,7 +194,12 @@ pub fn bad_counts(task: Task<'_>) -> Option<String> {
     let (tensors, scalars) = (task.tensor_count, task.scalar_count);
     let (known_tensors, known_scalars) = counts(task);
     let is_bad = (tensors, scalars) != (u32::from(known_tensors), u32::from(known_scalars));
-    is_bad.then(|| format!("its record says {tensors} tensors and {scalars} scalars"))
+    is_bad.then(|| {
+        format!(
+            "its record says {tensors} tensors and {scalars} scalars; {MAX_PASSED_TENSORS} and {MAX_SCALARS}, together \
+             {BLOCK_CONTEXT_SLOT}, can be passed"
+        )
+    })
 }
 
 /// The view of a tensor.

@@ -5,9 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use tensortap_abi::{
-    DType, DumpStage, KernelAbi, MAX_DIMS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, Role, SLOTS_PER_TASK,
-};
+use tensortap_abi::{DType, DumpStage, KernelAbi, MAX_DIMS, NO_KERNEL, Role, SLOTS_PER_TASK, can_be_passed};
 use tensortap_format::{
     Argument, ArgumentKind, ArgumentRecord, Assembler, PayloadState, Task, TaskFacts, TaskKey, TaskPart,
     Tasks,
@@ -248,7 +246,7 @@ fn read_text(path: &Path) -> Result<String, ReplayError> {
 
 fn task_facts(case: &CaseFile) -> Result<TaskFacts, String> {
     let (tensors, scalars) = (case.tensors.len(), case.scalars.len());
-    if tensors > MAX_TENSORS || scalars > MAX_SCALARS {
+    if !can_be_passed(tensors, scalars) {
         return Err(format!("it has {tensors} tensors and {scalars} scalars"));
     }
     let mut func_id = [NO_KERNEL; SLOTS_PER_TASK];

@@ -1,6 +1,6 @@
 //! Dumps of another project as tasks that can be replayed, with kernels from the user's libraries.
 //!
-//! Such a dump has no addresses: every tensor gets a buffer of its own, so arguments that shared memory do not share it here. What else
+//! Such a dump has no addresses: every tensor gets a buffer of its own, but for those that `deps.json` beside it puts into one. What else
 //! it does not say is graded, and so refused unless inexact arguments are allowed.
 
 use std::collections::{BTreeMap, HashMap};
@@ -140,7 +140,7 @@ impl Foreign {
             if !doubts.is_empty() {
                 doubtful.insert(task.key(), doubts);
             }
-            place(task, &mut assembler);
+            place(task, dump.shared_buffers(task.key()), &mut assembler);
         }
         let run = CapturedRun {
             scene: FOREIGN_SCENE.into(),
@@ -297,16 +297,26 @@ pub fn doubt(arg_index: u16) -> ArgReport {
     ArgReport { arg_index, role: None, grade: Grade::Partial, reason }
 }
 
-/// Hands over the arguments of a task, each tensor in memory of its own.
-fn place(task: Task<'_>, assembler: &mut Assembler) {
+/// Hands over the arguments of a task, each tensor in memory of its own, but for those that share a buffer.
+fn place(task: Task<'_>, shared: &[Vec<u16>], assembler: &mut Assembler) {
+    let end = |argument: Argument<'_>| layout(argument).map_or(0, |view| view.byte_range().end);
+    let buffer_end = |args: &Vec<u16>| {
+        args.iter().filter_map(|&arg_index| task.argument(arg_index)).map(end).max().unwrap_or(0)
+    };
+    let mut bases: Vec<Option<u64>> = vec![None; shared.len()];
     let mut next = ALIGN;
+    let mut take = |bytes: u64| {
+        let base = next;
+        let end = base.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(ALIGN));
+        next = end.unwrap_or(u64::MAX);
+        base
+    };
     for argument in task.arguments() {
-        let address = next;
-        if let Ok(view) = layout(argument).map(|view| view.byte_range())
-            && let Some(end) = address.checked_add(view.end)
-        {
-            next = end.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX);
-        }
+        let buffer = shared.iter().position(|args| args.contains(&argument.arg_index));
+        let address = match buffer {
+            Some(buffer) => *bases[buffer].get_or_insert_with(|| take(buffer_end(&shared[buffer]))),
+            None => take(end(argument)),
+        };
         let stages = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
         for (stage, captured) in
             stages.into_iter().filter_map(|stage| argument.captured(stage).map(|captured| (stage, *captured)))

@@ -372,6 +372,76 @@ fn code_that_came_with_a_case_runs_only_once_the_user_has_named_it() {
     assert_eq!((code, &said["fidelity"]["partial"]), (Some(0), &1.into()), "{said}");
 }
 
+/// A slide by one element within a buffer, which is seen as such only if input and output lie in one; the sum of 31 tensors and 16 scalars.
+const WIDE: &str = r"
+void slide(int64_t *args)
+{
+    for (uint32_t i = 0; i < t(args, 0)->shapes[0]; i++) data(args, 1)[i] = data(args, 0)[i];
+}
+void sum(int64_t *args)
+{
+    for (uint32_t i = 0; i < t(args, 31)->shapes[0]; i++) {
+        float sum = 0;
+        for (int tensor = 0; tensor < 31; tensor++) sum += data(args, tensor)[i];
+        for (int scalar = 32; scalar < 48; scalar++) sum += (float)(int32_t)args[scalar];
+        data(args, 31)[i] = sum;
+    }
+}
+";
+
+#[test]
+fn arguments_of_one_buffer_share_it_and_as_many_are_passed_as_simpler_allows() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    library(&shop, "k", &source(WIDE));
+    let mut dump = Dumped::default();
+    let x: Vec<f32> = (1..33_u16).map(f32::from).collect();
+    dump.task(0, [-1, 0, -1], 1, 2);
+    dump.input(&x);
+    dump.content("output", "after_completion", &[32], &[1], 1, &[1.0; 32]);
+    // Two names of one buffer.
+    dump.tasks[0]["args"] = json!([{"idx": 0, "type": "INPUT", "tensor_id": "7"}, {"idx": 1, "type": "OUTPUT_EXISTING", "tensor_id": "8"}]);
+    dump.task(1, [-1, 1, -1], 1, 32);
+    (0..31).for_each(|_| dump.input(&x));
+    dump.output(&x.iter().map(|x| 31.0 * x + 136.0).collect::<Vec<_>>());
+    (1..=16).for_each(|scalar| dump.scalar("INT32", &json!(scalar)));
+    dump.write(&shop);
+    let deps: Value =
+        serde_json::from_str(&fs::read_to_string(shop.path("g/deps.json")).expect("there")).expect("JSON");
+    let beside = |addresses: [&str; 2]| {
+        let tensor = |id: &str, at: &str| json!({"tensor_id": id, "buffer_addr": at});
+        let tensors = [tensor("7", addresses[0]), tensor("8", addresses[1])];
+        shop.write(
+            "g/deps.json",
+            &json!({"tensors": tensors, "tasks": deps["tasks"], "edges": []}).to_string(),
+        );
+        let kernels = ["--kernel", "0=k.so:slide", "--kernel", "1=k.so:sum"];
+        shop.json(&[&["replay", "g", "--all", "--abi", "simpler"], &kernels[..]].concat())
+    };
+    let (code, said) = beside(["4096", "4096"]);
+    assert_eq!((code, &said["bitexact"]), (Some(0), &2.into()), "{said}");
+    let (code, said) = beside(["4096", "8192"]);
+    assert_eq!((code, failed(&said)), (Some(1), vec!["0x0000000000000000"]), "apart: {said}");
+    // The case of it keeps the buffer, and the many arguments.
+    beside(["4096", "4096"]);
+    for (task, kernel) in [("0", "0=k.so:slide"), ("1", "1=k.so:sum")] {
+        let out = format!("cases/{task}");
+        let words = ["extract", "g", "--task", task, "--abi", "simpler", "--kernel", kernel, "--out", &out];
+        assert_eq!(shop.json(&words).0, Some(0));
+    }
+    let (code, said) = cases(&shop, &[]);
+    assert_eq!((code, &said["bitexact"]), (Some(0), &2.into()), "{said}");
+    // More than can be passed.
+    let many = fs::read_to_string(shop.path("g/deps.json")).expect("there");
+    let mut many: Value = serde_json::from_str(&many).expect("JSON");
+    many["tasks"][1]["args"].as_array_mut().expect("a list").push(json!({"idx": 32, "type": "INPUT"}));
+    shop.write("g/deps.json", &many.to_string());
+    let refused = shop.call(&["replay", "g", "--abi", "simpler", "--kernel", "1=k.so:sum"]);
+    assert!(refused.code == Some(1) && refused.stdout.contains("33 tensors"), "{refused:?}");
+}
+
 #[test]
 fn real_dumps_of_every_generation_replay() {
     let Some(peers) = peer_dumps() else { return };

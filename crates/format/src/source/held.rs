@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf};
 use serde_json::{Map, Value};
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
 
-use super::{choose::PassedOver, normalise::Normal};
+use super::{choose::PassedOver, normalise::Normal, task_graph::SharedBuffers};
 use crate::{
     ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, IndexRecord,
     PayloadState, Record, RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, Uncaptured,
@@ -32,6 +32,8 @@ pub(crate) struct Held {
     pub(crate) uncaptured: Vec<Uncaptured>,
     /// Tasks and edges from a file beside the manifest; `None` when there is no such file.
     pub(super) graph: Option<(Vec<TaskFacts>, Vec<Edge>)>,
+    /// Arguments that share buffers, from the same file.
+    pub(crate) shared: SharedBuffers,
     /// Files beside the manifest that could not be read, and why.
     pub(crate) unreadable: Vec<(PathBuf, String)>,
     pub(super) table: Table,

@@ -44,6 +44,7 @@ pub(crate) fn open_manifest(path: &Path) -> Result<Held, FormatError> {
     let mut held = read.into_held(path)?;
     if let Some(mut graph) = graph {
         held.info.runtime = graph.runtime.take().unwrap_or(held.info.runtime);
+        held.shared = std::mem::take(&mut graph.shared);
         match graph.in_steps(&held.tasks.steps()) {
             Ok(graph) => held.graph = Some(graph),
             Err(reason) => {

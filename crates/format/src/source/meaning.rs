@@ -37,6 +37,7 @@ impl ReadManifest {
             said,
             uncaptured: self.uncaptured,
             graph: None,
+            shared: super::task_graph::SharedBuffers::default(),
             unreadable: Vec::new(),
             table: self.table,
             tasks: self.tasks,

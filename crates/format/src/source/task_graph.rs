@@ -1,7 +1,7 @@
 //! Tasks and dependencies from a file beside a manifest: `graph.json` of this project, `deps.json` of `simpler`.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     fs::File,
 };
@@ -29,6 +29,25 @@ pub(super) struct TaskGraph {
     pub(super) runtime: Option<String>,
     /// Arguments that a task only writes.
     outputs: HashSet<(TaskKey, i64)>,
+    /// Tensors of arguments, by task, of tasks that have several.
+    tensors: HashMap<TaskKey, Vec<(u16, u64)>>,
+    pub(super) shared: SharedBuffers,
+}
+
+/// Arguments of a task that lie in one buffer, by task; most have none.
+#[derive(Default)]
+pub(crate) struct SharedBuffers {
+    known: HashMap<TaskKey, Vec<Vec<u16>>>,
+    /// As of [`Slots`].
+    has_steps: bool,
+}
+
+impl SharedBuffers {
+    /// The arguments of a task that share a buffer, buffer by buffer.
+    pub(crate) fn get(&self, task: TaskKey) -> &[Vec<u16>] {
+        let step = if self.has_steps { task.step } else { 0 };
+        self.known.get(&TaskKey { step, ..task }).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Kernel of each subtask slot, by task.
@@ -83,6 +102,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let Reader { graph, meter } = self;
         // Why an edge is there takes the task that waits, and keys have no order.
         let mut raw_edges: Vec<RawEdge> = Vec::new();
+        let mut buffers: HashMap<u64, u64> = HashMap::new();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "tasks" => map.next_value_seed(ForEach::new(meter, |task: RawTask| graph.task(&task)))?,
@@ -90,7 +110,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
                     raw_edges.push(edge);
                     Ok(())
                 }))?,
-                "tensors" => map.next_value_seed(ForEach::new(meter, |_: IgnoredAny| Ok(())))?,
+                "tensors" => map.next_value_seed(ForEach::new(meter, |tensor: RawTensor| {
+                    buffers.extend(tensor.tensor_id.zip(tensor.buffer_addr).map(|(id, addr)| (id.0, addr.0)));
+                    Ok(())
+                }))?,
                 "runtime" => graph.runtime = map.next_value()?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -100,6 +123,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let steps = graph.steps_of_ids();
         let edges: Result<_, String> = raw_edges.iter().map(|edge| graph.edge(edge, &steps)).collect();
         graph.edges = edges.map_err(serde::de::Error::custom)?;
+        graph.share(&buffers);
         Ok(())
     }
 }
@@ -128,6 +152,13 @@ struct RawTask {
 struct RawArg {
     idx: Option<i64>,
     r#type: Option<String>,
+    tensor_id: Option<Id>,
+}
+
+#[derive(Deserialize)]
+struct RawTensor {
+    tensor_id: Option<Id>,
+    buffer_addr: Option<Id>,
 }
 
 #[derive(Deserialize)]
@@ -168,6 +199,11 @@ impl TaskGraph {
                 self.outputs.insert((key, idx));
             }
         }
+        let tensor = |arg: &RawArg| Some((u16::try_from(arg.idx?).ok()?, arg.tensor_id?.0));
+        let tensors: Vec<(u16, u64)> = raw.args.iter().filter_map(tensor).collect();
+        if tensors.len() > 1 {
+            self.tensors.insert(key, tensors);
+        }
         self.slots.known.insert(key, func_id);
         let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
         // A file without times is about tasks that ran: it says nothing of any that did not.
@@ -184,6 +220,23 @@ impl TaskGraph {
             in_flight: raw.in_flight,
         });
         Ok(())
+    }
+
+    /// Finds the arguments of each task that lie in one buffer; `buffers` has the addresses of tensors.
+    fn share(&mut self, buffers: &HashMap<u64, u64>) {
+        self.shared.has_steps = self.slots.has_steps;
+        for (task, tensors) in std::mem::take(&mut self.tensors) {
+            // A tensor without an address is told from others by its id, which is no address of another's.
+            let buffer = |id: u64| buffers.get(&id).map_or((0, id), |&addr| (1, addr));
+            let mut by_buffer: BTreeMap<(u8, u64), Vec<u16>> = BTreeMap::new();
+            for (arg_index, id) in tensors {
+                by_buffer.entry(buffer(id)).or_default().push(arg_index);
+            }
+            let groups: Vec<Vec<u16>> = by_buffer.into_values().filter(|args| args.len() > 1).collect();
+            if !groups.is_empty() {
+                self.shared.known.insert(task, groups);
+            }
+        }
     }
 
     /// The step of each task, by its id; of several the first.

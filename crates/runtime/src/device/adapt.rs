@@ -1,14 +1,14 @@
 //! The arguments of a dispatch as kernels with another ABI take them.
 
 use tensortap_abi::{
-    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, KernelAbi, MAX_TENSORS, SUBTASK_CONTEXT_SLOT,
+    ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, KernelAbi, MAX_PASSED_TENSORS, SUBTASK_CONTEXT_SLOT,
     SimplerContext, SimplerTensor, SubtaskContext, TensorDesc, first_element,
 };
 
 /// `args[]` of another ABI and all that it points to.
 pub struct Adapted {
     args: [u64; ARG_SLOTS],
-    tensors: [SimplerTensor; MAX_TENSORS],
+    tensors: [SimplerTensor; MAX_PASSED_TENSORS],
     contexts: [SimplerContext; 2],
     /// Tensors in use; `None` where slots hold no addresses of descriptors.
     described: Option<usize>,
@@ -23,10 +23,10 @@ impl Adapted {
     pub unsafe fn new(abi: KernelAbi, args: *const u64, tensor_count: usize) -> Result<Adapted, String> {
         // SAFETY: the array has as many words, and nobody writes it while its kernel runs.
         let args = unsafe { args.cast::<[u64; ARG_SLOTS]>().read() };
-        let tensor_count = tensor_count.min(MAX_TENSORS);
+        let tensor_count = tensor_count.min(MAX_PASSED_TENSORS);
         let mut adapted = Adapted {
             args,
-            tensors: [SimplerTensor::default(); MAX_TENSORS],
+            tensors: [SimplerTensor::default(); MAX_PASSED_TENSORS],
             contexts: [SimplerContext::default(); 2],
             described: (abi == KernelAbi::Simpler).then_some(tensor_count),
         };

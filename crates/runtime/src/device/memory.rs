@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 
 use tensortap_abi::{
     ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, ControlLayout, CoreControl, DeviceControl, DeviceRange,
-    EdgeNode, MAX_DEVICE_THREADS, PayloadLayout, SUBTASK_CONTEXT_SLOT, SubtaskContext, TaskSlot, TensorDesc,
-    ThreadControl,
+    EdgeNode, MAX_DEVICE_THREADS, MAX_PASSED_TENSORS, PayloadLayout, SUBTASK_CONTEXT_SLOT, SubtaskContext,
+    TaskSlot, TensorDesc, ThreadControl,
 };
 use tensortap_platform::{DeviceMemory, PlatformError};
 use tensortap_recorder::{Memory, Region, RegionError};
@@ -117,7 +117,7 @@ impl<'m> Table<'m, TaskSlot> {
     fixed_field!(/** String id of the task's name. */ task_name, u32);
     fixed_field!(/** The scope it was submitted in. */ scope, u32);
     fixed_field!(/** Slots that own memory of the arguments. */ owners, [u32; 16]);
-    fixed_field!(/** Role tag of each tensor argument. */ roles, [u8; 16]);
+    fixed_field!(/** Role tag of each tensor argument. */ roles, [u8; MAX_PASSED_TENSORS]);
     fixed_field!(/** Marked arguments, a bit each. */ dump_marks, u64);
     fixed_field!(/** Tensor arguments with registered metadata, a bit each. */ tensor_info_mask, u32);
     fixed_field!(/** Where that metadata lies. */ tensor_info_addr, u64);

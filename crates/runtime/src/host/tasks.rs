@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tensortap_abi::{
     BlockContext, CALL_ANNOUNCED, CALL_CONTEXT, CALL_TIMED, ControlLayout, CoreControl, DeviceRange,
-    KernelArgs, MAX_ARRAY_TASKS, MAX_SCALARS, MAX_TENSORS, NO_KERNEL, NO_SLOT, PayloadLayout, Role,
-    SLOTS_PER_TASK, SubtaskContext, TaskId, TaskSlot, TaskState, TensorDesc,
+    KernelArgs, MAX_ARRAY_TASKS, MAX_TENSORS, NO_KERNEL, NO_SLOT, PayloadLayout, Role, SLOTS_PER_TASK,
+    SubtaskContext, TaskId, TaskSlot, TaskState, TensorDesc, can_be_passed,
 };
 use tensortap_geometry::Layout;
 use tensortap_platform::Device;
@@ -27,9 +27,9 @@ pub struct PlacedTask {
     pub func_id: [u32; SLOTS_PER_TASK],
     /// Times each kernel is dispatched.
     pub block_num: u32,
-    /// Tensor arguments and their roles, at most [`MAX_TENSORS`].
+    /// Tensor arguments and their roles.
     pub tensors: Vec<(TensorDesc, Role)>,
-    /// Scalar arguments, at most [`MAX_SCALARS`].
+    /// Scalar arguments; as many as [`can_be_passed`] beside the tensors.
     pub scalars: Vec<ScalarArg>,
 }
 
@@ -148,11 +148,7 @@ fn upload(plan: &mut Plan<'_>, tasks: &[PlacedTask]) -> Result<(), RunError> {
 fn slot(task: &PlacedTask, payload: u64) -> Result<TaskSlot, RunError> {
     let active: u8 =
         (0..).zip(task.func_id).filter(|&(_, id)| id != NO_KERNEL).fold(0, |bits, (i, _)| bits | 1 << i);
-    if active == 0
-        || task.block_num == 0
-        || task.tensors.len() > MAX_TENSORS
-        || task.scalars.len() > MAX_SCALARS
-    {
+    if active == 0 || task.block_num == 0 || !can_be_passed(task.tensors.len(), task.scalars.len()) {
         return Err(RunError::Tasks(format!(
             "task {} has no kernel, no block, or too many arguments",
             task.id
@@ -169,8 +165,8 @@ fn slot(task: &PlacedTask, payload: u64) -> Result<TaskSlot, RunError> {
     slot.payload_addr = payload;
     slot.block_num = task.block_num;
     slot.func_id = task.func_id;
-    slot.tensor_count = u8::try_from(task.tensors.len()).expect("checked against MAX_TENSORS");
-    slot.scalar_count = u8::try_from(task.scalars.len()).expect("checked against MAX_SCALARS");
+    slot.tensor_count = u8::try_from(task.tensors.len()).expect("checked: they can be passed");
+    slot.scalar_count = u8::try_from(task.scalars.len()).expect("checked: they can be passed");
     slot.active = active;
     for (tag, (_, role)) in slot.roles.iter_mut().zip(&task.tensors) {
         *tag = role.tag();
