@@ -7,7 +7,7 @@ use quick_xml::events::BytesText;
 use tensortap::suite::TrialReport;
 
 use crate::printable::printable_lines;
-use crate::suite::{TrialVerdict, what_is_wrong, where_it_began};
+use crate::suite::{RAN_ONLY, TrialVerdict, what_is_wrong, where_it_began};
 
 /// Writes the document. `wall_s` is the time of all together; `commands` are the lines that say how to go on with a trial.
 ///
@@ -89,6 +89,14 @@ fn case<W: Write>(writer: &mut Writer<W>, report: &TrialReport, commands: Vec<St
         .with_attribute(("classname", printable_lines(trial.scene.name()).as_ref()))
         .with_attribute(("time", seconds(report.wall.as_secs_f64()).as_str()));
     let kind = match TrialVerdict::of(report) {
+        TrialVerdict::Pass if report.ran_only() => {
+            return element
+                .write_inner_content(|writer| {
+                    let said = writer.create_element("system-out");
+                    said.write_text_content(BytesText::new(RAN_ONLY)).map(|_| ())
+                })
+                .map(|_| ());
+        }
         TrialVerdict::Pass => return element.write_empty().map(|_| ()),
         TrialVerdict::Skipped => {
             return element

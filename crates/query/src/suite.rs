@@ -44,6 +44,9 @@ impl TrialVerdict {
     }
 }
 
+/// What a pass rests on where there is nothing to compare with.
+pub const RAN_ONLY: &str = "no golden: ran only";
+
 /// What is wrong with a trial; `None` when nothing is.
 #[must_use]
 pub fn what_is_wrong(report: &TrialReport) -> Option<String> {

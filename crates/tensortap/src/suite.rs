@@ -126,6 +126,12 @@ impl TrialReport {
         self.outcome.as_ref().is_ok_and(|report| report.golden != GoldenVerdict::Fail)
     }
 
+    /// Whether it passed by ending well alone: its scene has no golden.
+    #[must_use]
+    pub fn ran_only(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|report| report.golden == GoldenVerdict::None)
+    }
+
     /// What the run came to, however it ended.
     #[must_use]
     pub fn run(&self) -> Option<&RunReport> {

@@ -273,7 +273,7 @@ fn a_golden_with_other_parameters_is_remarked_and_none_at_all_is_refused() {
     assert!(seeded.stdout.contains("the golden ran with other parameters: seed 7, not "), "{seeded:?}");
     let none = folder.tensortap("blame right");
     assert_eq!(none.code, Some(2), "{none:?}");
-    assert!(none.stderr.contains("--reference, which needs nothing else, or --golden"), "{none:?}");
+    assert!(none.stderr.contains("--reference or --rerun, which need nothing else, or --golden"), "{none:?}");
 }
 
 #[test]

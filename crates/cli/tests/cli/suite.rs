@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::folders::{SCENE, halves, has_compilers};
 use crate::json::document;
 use crate::{Outcome, command, outcome, tensortap};
 
@@ -107,4 +108,33 @@ fn names_nobody_knows_and_folders_that_are_taken_are_refused_before_anything_run
     let nowhere = test_in(folder.path(), "vector_example --junit no/such/folder.xml");
     assert_eq!(nowhere.code, Some(3), "{nowhere:?}");
     assert!(nowhere.stderr.contains("cannot create no/such/folder.xml"), "{nowhere:?}");
+}
+
+#[test]
+fn a_scene_without_a_golden_is_said_to_have_run_only() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let (before, _) = SCENE.split_once("[golden]").expect("it has one");
+    shop.write("halves/scene.toml", before);
+    let line = [
+        "test",
+        "halves",
+        "--runtime",
+        "host_build_graph",
+        "--platform",
+        "a2a3sim",
+        "--junit",
+        "results.xml",
+    ];
+    let text = shop.call(&line);
+    assert!(text.code == Some(0) && text.stdout.contains(" (no golden: ran only)\n"), "{text:?}");
+    let xml = std::fs::read_to_string(shop.path("results.xml")).expect("written");
+    assert!(xml.contains("<system-out>no golden: ran only</system-out>"), "{xml}");
+    assert_eq!(shop.json(&line).1["trials"][0]["golden"], "none");
+    shop.write("halves/scene.toml", SCENE);
+    let text = shop.call(&line);
+    assert!(text.code == Some(0) && !text.stdout.contains("ran only"), "{text:?}");
+    assert_eq!(shop.json(&line).1["trials"][0]["golden"], "pass");
 }

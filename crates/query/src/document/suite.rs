@@ -27,6 +27,8 @@ struct TrialDocument {
     platform: &'static str,
     runtime: &'static str,
     verdict: &'static str,
+    /// What its golden says; `none` where there is none, and null where it did not run to its end.
+    golden: Option<&'static str>,
     wall_s: f64,
     tasks: Option<u64>,
     message: Option<String>,
@@ -78,6 +80,7 @@ impl TrialDocument {
             platform: trial.platform,
             runtime: trial.runtime,
             verdict: TrialVerdict::of(report).name(),
+            golden: report.outcome.as_ref().ok().map(|run| run.golden.name()),
             wall_s: report.wall.as_secs_f64(),
             tasks: report.run().map(|run| run.tasks),
             message: what_is_wrong(report),

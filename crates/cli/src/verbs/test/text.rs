@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tensortap::suite::TrialReport;
 use tensortap_query::number::{counted, grouped, time};
-use tensortap_query::suite::{TrialVerdict, what_is_wrong, where_it_began};
+use tensortap_query::suite::{RAN_ONLY, TrialVerdict, what_is_wrong, where_it_began};
 
 use crate::output::verdict;
 
@@ -34,7 +34,10 @@ fn scene_lines(reports: &[TrialReport], width: usize, next: &dyn Fn(&TrialReport
     let word = if all { verdict("PASS", true) } else { verdict("FAIL", false) };
     let name = reports.first().map_or("", |report| report.trial.scene.name());
     let of = counted(reports.len() as u64, "trial");
-    let mut text = format!("{word}  {name:width$}  {} of {of}, {}\n", grouped(passed as u64), time(took));
+    let ran_only =
+        if reports.iter().any(TrialReport::ran_only) { format!(" ({RAN_ONLY})") } else { String::new() };
+    let mut text =
+        format!("{word}  {name:width$}  {} of {of}, {}{ran_only}\n", grouped(passed as u64), time(took));
     for (first, same) in alike(reports).into_iter().take(TOLD) {
         text += &failure(first, same, next);
     }
