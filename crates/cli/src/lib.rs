@@ -21,6 +21,7 @@ mod error;
 mod fit;
 mod interrupt;
 mod kernel_args;
+mod labels;
 mod output;
 mod parse;
 mod program;

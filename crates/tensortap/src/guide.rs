@@ -9,6 +9,7 @@
 //! | `list` | [`Dump::records`](crate::format::Dump::records) |
 //! | `show` | [`Dump::record`](crate::format::Dump::record), [`Dump::payload_part`](crate::format::Dump::payload_part) |
 //! | `summary` | [`load`](crate::analysis::graph::load) for tasks, times and the ways between them, [`stats_each`](crate::stats_each) for values |
+//! | `graph` | [`load`](crate::analysis::graph::load), [`Blame::of`](crate::analysis::blame::Blame::of) for the labels |
 //! | `stats` | [`stats`](crate::stats), [`stats_each`](crate::stats_each) |
 //! | `export` | [`export`](crate::export()), [`export_records`](crate::export_records) |
 //! | `diff` | [`diff_dumps`](crate::analysis::diff::diff_dumps), [`diff_arrays`](crate::analysis::diff::diff_arrays) |

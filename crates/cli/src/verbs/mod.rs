@@ -7,6 +7,7 @@ mod diff;
 mod export;
 mod extract;
 mod faults;
+mod graph;
 mod list;
 mod man;
 mod new_scene;
@@ -49,6 +50,8 @@ pub enum Verb {
     Show(Box<show::ShowArgs>),
     /// Tell a whole dump on one screen: kernels, times, what stands out
     Summary(summary::SummaryArgs),
+    /// Draw the graph of tasks, coloured by their labels
+    Graph(graph::GraphArgs),
     /// Measure records: range, mean, deviation, zeros, NaN, Inf
     Stats(Box<stats::StatsArgs>),
     /// Write records to files that other tools read
@@ -100,6 +103,7 @@ impl Verb {
             Verb::Show(args) => show::run(args, registry, output),
             Verb::Stats(args) => stats::run(args, output),
             Verb::Summary(args) => summary::run(args, output),
+            Verb::Graph(args) => graph::run(args, registry, output),
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, registry, output),
             Verb::Blame(args) => blame::run(args, registry, output),
@@ -127,6 +131,7 @@ impl Verb {
             | Verb::Show(_)
             | Verb::Stats(_)
             | Verb::Summary(_)
+            | Verb::Graph(_)
             | Verb::Export(_)
             | Verb::Diff(_)
             | Verb::Blame(_)

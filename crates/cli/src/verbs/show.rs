@@ -5,7 +5,6 @@ mod record_arg;
 mod task;
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use tensortap::DumpStage;
@@ -24,6 +23,7 @@ use tensortap_query::{
 
 use crate::dump_arg::{DumpArg, RankArg, quoted};
 use crate::error::{Exit, UsageError};
+use crate::labels::LabelArgs;
 use crate::output::{Output, terminal_width};
 use crate::program::program;
 use crate::progress::StepProgress;
@@ -77,12 +77,8 @@ pub struct ShowArgs {
     /// Ranges of the histogram; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200))]
     bins: u16,
-    /// Say what the task did by the dump of a run that was right, or by arrays in files
-    #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
-    golden: Option<PathBuf>,
-    /// Say what the task did by the reference of its kernel
-    #[arg(long)]
-    reference: bool,
+    #[command(flatten)]
+    labels: LabelArgs,
     #[command(flatten)]
     rank: RankArg,
     #[command(flatten)]
@@ -108,7 +104,7 @@ pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Resu
     if let Some(task) = name.as_ref().and_then(RecordName::whole_task).filter(|_| !args.asks_for_record()) {
         return task::run(args, registry, &dump, &task, output).map_err(|error| neither(error, word, &dump));
     }
-    if args.golden.is_some() || args.reference {
+    if args.labels.any() {
         return Err(UsageError {
             message: "--golden and --reference label a task, and a record is asked for".into(),
             hint: format!("name the task alone; `{} diff` compares records", program()),

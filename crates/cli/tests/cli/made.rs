@@ -29,13 +29,18 @@ impl Made {
 
     /// The same with options of the writer.
     pub fn with(dir: &Path, dump_level: u32, options: WriterOptions) -> Made {
+        Made::named(dir, dump_level, options, "cl\x1b[2Jear,\"x\"")
+    }
+
+    /// The same with another name for the second kernel.
+    pub fn named(dir: &Path, dump_level: u32, options: WriterOptions, second: &str) -> Made {
         let kernel = |func_id, name: &str| KernelInfo { func_id, name: name.into(), ..KernelInfo::default() };
         let info = RunInfo {
             scene: "made".into(),
             platform: "a2a3sim".into(),
             runtime: "host_build_graph".into(),
             dump_level,
-            kernels: vec![kernel(0, "fill"), kernel(1, "cl\x1b[2Jear,\"x\"")],
+            kernels: vec![kernel(0, "fill"), kernel(1, second)],
             ..RunInfo::default()
         };
         let writer = DumpWriter::create_with(dir, &info, options).expect("a new dump");

@@ -26,6 +26,7 @@ mod folders;
 mod given_kernels;
 mod golden_dtype;
 mod gone;
+mod graph;
 mod help;
 mod hints;
 mod hostile_text;

@@ -3,16 +3,12 @@
 use std::fmt::Write;
 
 use tensortap::TaskId;
-use tensortap::analysis::AnalysisError;
-use tensortap::analysis::blame::{Against, Blame, BlameOptions};
-use tensortap::analysis::compare::with_kernels_of;
+use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::labels::{Finding, Label};
 use tensortap::format::{Dump, ScalarValue, role_name};
-use tensortap::judge::RuleBook;
 use tensortap::scene::Registry;
 use tensortap_query::document::{LabelDocument, TaskPageDocument};
-use tensortap_query::golden::{Golden, open};
 use tensortap_query::number::{bytes, counted, grouped, significant, time};
 use tensortap_query::words::{
     kernels_text, printable, record_name, scalar_text, sizes_text, step_task, task_title, task_words,
@@ -21,6 +17,7 @@ use tensortap_query::{ArgPage, Moment, Neighbour, TaskPage, Times, find_tasks, s
 
 use super::ShowArgs;
 use crate::error::Exit;
+use crate::labels::labels;
 use crate::output::Output;
 use crate::program::program;
 
@@ -37,7 +34,7 @@ pub fn run(
     name: &str,
     output: Output,
 ) -> anyhow::Result<Exit> {
-    let (graph, findings) = match labels(args, registry, dump)? {
+    let (graph, findings) = match labels(&args.labels, registry, dump, args.select.steps())? {
         Some(Blame { graph, findings, .. }) => (graph, findings),
         None => (load(dump, args.select.steps())?, Vec::new()),
     };
@@ -61,31 +58,6 @@ pub fn run(
         output.text(&text(dump, &graph, &page, finding, &others))?;
     }
     Ok(Exit::Good)
-}
-
-/// The labels of all tasks by golden or reference, where one was asked for.
-fn labels(args: &ShowArgs, registry: &Registry, dump: &Dump) -> anyhow::Result<Option<Blame>> {
-    let golden = args.golden.as_deref().map(open).transpose()?;
-    if golden.is_none() && !args.reference {
-        return Ok(None);
-    }
-    let registry = match tensortap::with_scene_of(registry, dump, None) {
-        Err(_) if golden.is_some() => registry.clone(),
-        found => found?,
-    };
-    let scene = registry.find(&dump.info().scene);
-    let against = match &golden {
-        Some(Golden::Dump(golden)) => Against::Golden(golden),
-        Some(Golden::Files(arrays)) => Against::Arrays(arrays),
-        None => {
-            let unknown = || AnalysisError::UnknownScene { scene: dump.info().scene.clone() };
-            Against::Reference(scene.ok_or_else(unknown)?)
-        }
-    };
-    let rules = with_kernels_of(RuleBook::default(), dump.info());
-    let steps = args.select.steps().to_vec();
-    let options = BlameOptions { rules, steps, scene, ..BlameOptions::default() };
-    Ok(Some(Blame::of(dump, &against, &options)?))
 }
 
 fn text(

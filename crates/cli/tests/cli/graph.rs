@@ -1,0 +1,112 @@
+//! Pictures of the graph: the same tasks and lines in every format, and nothing of a dump is markup.
+
+use std::fs;
+
+use tensortap::abi::Role;
+use tensortap::format::WriterOptions;
+use tensortap::{DType, DumpStage};
+
+use crate::dumps::Folder;
+use crate::json::document;
+use crate::made::Made;
+
+/// Pairs of tasks between which content passes, by what `show` says of each.
+fn pairs(folder: &Folder, tasks: &[&str]) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for task in tasks {
+        let page = document(&folder.good(&format!("show d {task} --json")));
+        let name = page["task_name"].as_str().expect("a name").to_owned();
+        for producer in page["producers"].as_array().expect("producers") {
+            pairs.push((producer["task_name"].as_str().expect("a name").to_owned(), name.clone()));
+        }
+    }
+    pairs.sort();
+    pairs
+}
+
+/// The same of a picture in DOT or Mermaid: names of boxes, then pairs of numbers.
+fn drawn(text: &str, arrows: [&str; 2]) -> Vec<(String, String)> {
+    let mut names = Vec::new();
+    for line in text.lines().filter(|line| line.contains("label=\"t") || line.contains("[\"t")) {
+        let (_, rest) = line.split_once('"').expect("a name");
+        names.push(rest.split(['\\', '<', '"']).next().expect("a name").to_owned());
+    }
+    let mut pairs = Vec::new();
+    for line in text.lines() {
+        let Some((from, to)) = arrows.iter().find_map(|arrow| line.split_once(arrow)) else { continue };
+        let number = |word: &str| -> usize {
+            let digits: String =
+                word.trim().trim_start_matches('t').chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().expect("a number")
+        };
+        pairs.push((names[number(from)].clone(), names[number(to)].clone()));
+    }
+    pairs.sort();
+    pairs
+}
+
+#[test]
+fn every_format_draws_the_tasks_and_what_passes_between_them() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out d");
+    let expected = pairs(&folder, &["t0", "t1", "t2", "t3", "t4"]);
+    assert!(expected.len() >= 5, "{expected:?}");
+    assert_eq!(drawn(&folder.good("graph d").stdout, [" -> ", " -> "]), expected);
+    assert_eq!(drawn(&folder.good("graph d --format mermaid").stdout, [" --> ", " -.-> "]), expected);
+    folder.good("graph d -o g.svg");
+    let svg = fs::read_to_string(folder.path("g.svg")).expect("a picture");
+    assert_eq!((svg.matches("<rect ").count(), svg.matches("marker-end").count()), (5, expected.len()));
+    // Near t3, one line away.
+    let near = folder.good("graph d --around t3 --hops 1").stdout;
+    assert_eq!(
+        drawn(&near, [" -> ", " -> "]).len(),
+        expected.iter().filter(|p| p.0 == "t3" || p.1 == "t3").count(),
+        "{near}"
+    );
+    // Four of the tasks lie in one scope.
+    let folded = folder.good("graph d --fold 1").stdout;
+    assert!(folded.contains("label=\"inner\\n4 tasks\""), "{folded}");
+}
+
+#[test]
+fn labels_colour_the_way_of_an_error_and_say_their_words() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out right");
+    folder.tensortap("run vector_example --dump-tensor --out d --inject-fault mul=sign");
+    // By its reference, what follows is right about what it was given.
+    for (against, lines) in [("--golden right", 1), ("--reference", 0)] {
+        let way = folder.good(&format!("graph d {against} --way")).stdout;
+        assert_eq!((way.matches("wrong_here").count(), way.matches(" -> ").count()), (1, lines), "{way}");
+    }
+    let none = folder.tensortap("graph right --reference --way");
+    assert!(none.code == Some(2) && none.stderr.contains("no task is wrong"), "{none:?}");
+    for (line, why) in [
+        ("graph d --way", "--golden"),
+        ("graph d -o picture.png", "end it in .svg"),
+        ("graph d --around nobody", "there is no task nobody"),
+        ("graph d -o nowhere/g.svg", "nowhere/g.svg"),
+    ] {
+        let refused = folder.tensortap(line);
+        assert!(
+            refused.code.is_some_and(|code| code >= 2) && refused.stderr.contains(why),
+            "{line}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn names_of_a_dump_are_text_in_every_picture() {
+    let hostile = "</text><script>alert(1)</script>\"];x -> y;";
+    let folder = Folder::new();
+    let mut made = Made::named(&folder.path("d"), 2, WriterOptions::default(), hostile);
+    made.task(7, 1, DumpStage::AfterCompletion);
+    made.tensor(Role::Output, 0, DType::Int32, &[1], &[1, 0, 0, 0]);
+    made.finish();
+    folder.good("graph d -o g.svg");
+    let svg = fs::read_to_string(folder.path("g.svg")).expect("a picture");
+    assert!(!svg.contains("<script") && svg.contains("&lt;script&gt;"), "{svg}");
+    let dot = folder.good("graph d").stdout;
+    assert!(dot.contains("script>\\\"];x") && !dot.contains("script>\"]"), "{dot}");
+    let mermaid = folder.good("graph d --format mermaid").stdout;
+    assert!(!mermaid.contains("<script") && !mermaid.contains("\"];x"), "{mermaid}");
+}

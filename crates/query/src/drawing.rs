@@ -1,0 +1,184 @@
+//! The graph of a dump as a picture: which tasks or scopes are drawn, and what joins them. How it is written is for [`Drawing::dot`],
+//! [`Drawing::mermaid`] and [`Drawing::svg`]; all three say the same.
+
+mod dot;
+mod svg;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::labels::{Finding, Label};
+
+use crate::number::counted;
+use crate::words::{kernels_text, printable, step_task};
+
+/// Boxes that a picture has before it is folded.
+pub const FEW: usize = 200;
+
+/// What is drawn of a graph.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DrawOptions<'a> {
+    /// Labels of the tasks; none when there are none.
+    pub findings: &'a [Finding],
+    /// The tasks that are drawn; all when `None`.
+    pub only: Option<&'a [usize]>,
+    /// Scopes from this depth on are drawn as one box; tasks each for themselves when `None`.
+    pub fold: Option<usize>,
+}
+
+/// A picture of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drawing {
+    /// Tasks, or scopes with what is in them.
+    pub boxes: Vec<DrawnBox>,
+    /// What joins them.
+    pub lines: Vec<Line>,
+    /// The step that all of them belong to, or what else is to be said above.
+    pub title: String,
+}
+
+/// A box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrawnBox {
+    /// What it is called.
+    pub name: String,
+    /// What stands below: the task's scope and id, or how many tasks there are.
+    pub below: Vec<String>,
+    /// The worst label in it.
+    pub label: Option<Label>,
+}
+
+/// A line from one box to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line {
+    /// Place of the box it leaves.
+    pub from: usize,
+    /// Place of the box it reaches.
+    pub to: usize,
+    /// Whether content passes; otherwise one only waits for the other.
+    pub carries: bool,
+}
+
+impl Drawing {
+    /// Draws a graph.
+    #[must_use]
+    pub fn of(graph: &TaskGraph, title: &str, options: &DrawOptions<'_>) -> Drawing {
+        let only: Option<HashSet<usize>> = options.only.map(|only| only.iter().copied().collect());
+        let is_drawn = |place: usize| only.as_ref().is_none_or(|only| only.contains(&place));
+        let mut groups = Groups::default();
+        for place in (0..graph.len()).filter(|&place| is_drawn(place)) {
+            groups.add(graph, place, options.fold);
+        }
+        let mut lines: BTreeMap<(usize, usize), bool> = BTreeMap::new();
+        for task in graph.tasks().iter().filter(|task| is_drawn(task.place())) {
+            let given =
+                task.arguments().flat_map(|arg| graph.outputs_behind(arg)).map(|output| (output.task, true));
+            let waited = task.producers().filter_map(|edge| Some((graph.position(edge.producer())?, false)));
+            for (from, carries) in given.chain(waited) {
+                let ends = groups.of_task.get(&from).zip(groups.of_task.get(&task.place()));
+                if let Some((&from, &to)) = ends.filter(|(from, to)| from != to) {
+                    *lines.entry((from, to)).or_default() |= carries;
+                }
+            }
+        }
+        let lines = lines.into_iter().map(|((from, to), carries)| Line { from, to, carries }).collect();
+        let boxes = groups
+            .members
+            .iter()
+            .map(|(name, places)| drawn(graph, name, places, options.findings))
+            .collect();
+        Drawing { boxes, lines, title: printable(title).into_owned() }
+    }
+}
+
+/// Tasks by the box they are drawn in.
+#[derive(Default)]
+struct Groups {
+    /// Name, where it is a scope, and places.
+    members: Vec<(Option<String>, Vec<usize>)>,
+    of_task: HashMap<usize, usize>,
+    of_scope: HashMap<String, usize>,
+}
+
+impl Groups {
+    fn add(&mut self, graph: &TaskGraph, place: usize, fold: Option<usize>) {
+        let scope = fold.and_then(|depth| folded(graph.task(place).scope()?, depth));
+        let number = match scope {
+            None => {
+                self.members.push((None, Vec::new()));
+                self.members.len() - 1
+            }
+            Some(scope) => *self.of_scope.entry(scope).or_insert_with_key(|scope| {
+                self.members.push((Some(scope.clone()), Vec::new()));
+                self.members.len() - 1
+            }),
+        };
+        self.members[number].1.push(place);
+        self.of_task.insert(place, number);
+    }
+}
+
+/// The first names of a scope's path, or all where it has fewer.
+fn folded(scope: &str, depth: usize) -> Option<String> {
+    let names: Vec<&str> = scope.split(" / ").take(depth).collect();
+    (!names.is_empty()).then(|| names.join(" / "))
+}
+
+fn drawn(graph: &TaskGraph, scope: &Option<String>, places: &[usize], findings: &[Finding]) -> DrawnBox {
+    let label = places.iter().filter_map(|&place| findings.get(place)).map(|finding| finding.label);
+    let label = label.min_by_key(|label| Label::ALL.iter().position(|known| known == label));
+    let task = graph.task(places[0]);
+    match scope {
+        Some(scope) => {
+            let below = vec![counted(places.len() as u64, "task")];
+            DrawnBox { name: printable(scope).into_owned(), below, label }
+        }
+        None => {
+            let kernels = kernels_text(&task.kernel_names());
+            let name = task.task_name().map_or_else(|| kernels.clone(), |name| printable(name).into_owned());
+            let scope = task.scope().map(|scope| printable(scope).into_owned());
+            let below = scope.into_iter().chain([step_task(task.step, task.task_id)]).collect();
+            DrawnBox { name, below, label }
+        }
+    }
+}
+
+/// The tasks at most so many lines away from one, in either direction, in the order of the graph.
+#[must_use]
+pub fn neighbourhood(graph: &TaskGraph, place: usize, hops: usize) -> Vec<usize> {
+    let consumers = graph.consumers();
+    let mut reached: BTreeMap<usize, usize> = BTreeMap::from([(place, 0)]);
+    let mut waiting = VecDeque::from([place]);
+    while let Some(at) = waiting.pop_front() {
+        let distance = reached[&at];
+        if distance == hops {
+            continue;
+        }
+        let task = graph.task(at);
+        let before = task.arguments().flat_map(|arg| graph.outputs_behind(arg)).map(|output| output.task);
+        let waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
+        let waiting_for = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
+        for next in before.chain(waited).chain(waiting_for).chain(consumers[at].iter().copied()) {
+            reached.entry(next).or_insert_with(|| {
+                waiting.push_back(next);
+                distance + 1
+            });
+        }
+    }
+    reached.into_keys().collect()
+}
+
+/// The least fold that leaves at most [`FEW`] boxes, or the one that leaves fewest; `None` when nothing has to be folded.
+#[must_use]
+pub fn fold_for(graph: &TaskGraph, only: Option<&[usize]>) -> Option<usize> {
+    const DEEPEST: usize = 8;
+    let count =
+        |fold: Option<usize>| Drawing::of(graph, "", &DrawOptions { findings: &[], only, fold }).boxes.len();
+    if count(None) <= FEW {
+        return None;
+    }
+    let deepest_first = (1..=DEEPEST).rev().map(|depth| (count(Some(depth)), depth));
+    let counts: Vec<(usize, usize)> = deepest_first.collect();
+    let fits = counts.iter().find(|(boxes, _)| *boxes <= FEW);
+    fits.or_else(|| counts.iter().min()).map(|&(_, depth)| depth)
+}

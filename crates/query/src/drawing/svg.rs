@@ -1,0 +1,142 @@
+//! The picture as SVG, laid out in layers: what is given stands above what takes it.
+
+use std::fmt::Write;
+
+use rust_sugiyama::configure::{Config, CrossingMinimization, RankingType};
+
+use super::{Drawing, Line};
+use crate::palette::Colour;
+
+/// Pixels of a character, on average, and of a line of text.
+const CHARACTER: f64 = 7.2;
+const LINE_HEIGHT: f64 = 16.0;
+/// Pixels around text in a box, between boxes, and around the picture.
+const PADDING: f64 = 10.0;
+const SPACING: f64 = 28.0;
+const MARGIN: f64 = 20.0;
+/// Characters of a line; longer ones are cut, and whole in the box's title.
+const LONGEST: usize = 34;
+
+/// Where a box lies: its middle and its size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Drawing {
+    /// As a picture of its own, which needs no other file.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        let places = self.places();
+        let width = places.iter().map(|p| p.x + p.width / 2.0).fold(240.0, f64::max) + MARGIN;
+        let height = places.iter().map(|p| p.y + p.height / 2.0).fold(0.0, f64::max) + MARGIN;
+        let mut text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+             height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+             <defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
+             orient=\"auto\"><path d=\"M0 0 8 4 0 8z\" fill=\"#64748b\"/></marker></defs>\n"
+        );
+        let _ = writeln!(
+            text,
+            "<text x=\"{MARGIN}\" y=\"{MARGIN}\" fill=\"#64748b\">{}</text>",
+            escaped(&self.title)
+        );
+        for line in &self.lines {
+            write_line(&mut text, line, &places);
+        }
+        for (one, place) in self.boxes.iter().zip(&places) {
+            let Colour { fill, ink } = one.colour();
+            let Place { x, y, width, height } = *place;
+            let words = one.words();
+            let _ = write!(
+                text,
+                "<g><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"6\" \
+                 fill=\"{fill}\" stroke=\"{ink}\"/>",
+                escaped(&words.join("\n")),
+                x - width / 2.0,
+                y - height / 2.0
+            );
+            for (number, word) in lines_of(&words).iter().enumerate() {
+                #[expect(clippy::cast_precision_loss, reason = "few lines")]
+                let at = y - height / 2.0 + PADDING + LINE_HEIGHT * (number as f64 + 0.75);
+                let weight = if number == 0 { " font-weight=\"bold\"" } else { "" };
+                let _ = write!(
+                    text,
+                    "<text x=\"{x:.1}\" y=\"{at:.1}\" text-anchor=\"middle\" fill=\"{ink}\"{weight}>{}</text>",
+                    escaped(word)
+                );
+            }
+            text += "</g>\n";
+        }
+        text + "</svg>\n"
+    }
+
+    /// Lays the boxes out; what nothing joins stands side by side.
+    fn places(&self) -> Vec<Place> {
+        let mut places: Vec<Place> = self.boxes.iter().map(|one| size_of(&one.words())).collect();
+        let vertices: Vec<(u32, (f64, f64))> =
+            (0..).zip(&places).map(|(number, place)| (number, (place.width, place.height))).collect();
+        let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+        let edges: Vec<(u32, u32)> =
+            self.lines.iter().map(|line| (number(line.from), number(line.to))).collect();
+        let config = Config {
+            vertex_spacing: SPACING,
+            ranking_type: RankingType::Up,
+            c_minimization: CrossingMinimization::Barycenter,
+            transpose: self.boxes.len() < 100,
+            ..Config::default()
+        };
+        let top = MARGIN + LINE_HEIGHT;
+        let mut left = MARGIN;
+        for (layout, ..) in rust_sugiyama::from_vertices_and_edges(&vertices, &edges, &config) {
+            let start =
+                layout.iter().map(|&(at, (x, _))| x - places[at].width / 2.0).fold(f64::MAX, f64::min);
+            let first =
+                layout.iter().map(|&(at, (_, y))| y - places[at].height / 2.0).fold(f64::MAX, f64::min);
+            for &(at, (x, y)) in &layout {
+                (places[at].x, places[at].y) = (x - start + left, y - first + top);
+            }
+            left = layout.iter().map(|&(at, _)| places[at].x + places[at].width / 2.0).fold(left, f64::max)
+                + SPACING;
+        }
+        places
+    }
+}
+
+/// The lines that are shown of what a box says.
+fn lines_of(words: &[String]) -> Vec<String> {
+    let cut = |word: &String| match word.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word.clone(),
+    };
+    words.iter().map(cut).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "characters of a line")]
+fn size_of(words: &[String]) -> Place {
+    let lines = lines_of(words);
+    let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let (width, height) = (longest as f64 * CHARACTER, lines.len() as f64 * LINE_HEIGHT);
+    Place { width: width + 2.0 * PADDING, height: height + 2.0 * PADDING, ..Place::default() }
+}
+
+fn write_line(text: &mut String, line: &Line, places: &[Place]) {
+    let (from, to) = (places[line.from], places[line.to]);
+    let (start, end) = (from.y + from.height / 2.0, to.y - to.height / 2.0);
+    let middle = f64::midpoint(start, end);
+    let dashes = if line.carries { "" } else { " stroke-dasharray=\"4 3\"" };
+    let _ = writeln!(
+        text,
+        "<path d=\"M{:.1} {start:.1}C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {end:.1}\" fill=\"none\" \
+         stroke=\"#64748b\"{dashes} marker-end=\"url(#arrow)\"/>",
+        from.x, from.x, to.x, to.x
+    );
+}
+
+/// Text between tags.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
