@@ -18,14 +18,10 @@ impl DeviceMemory {
     /// Memory of a device that is not there: zeros on the heap, never freed. For tests and benchmarks of code that
     /// runs on the device.
     pub fn detached(bytes: usize) -> DeviceMemory {
-        #[derive(Clone, Copy)]
-        #[repr(align(64))]
-        struct CacheLine {
-            _bytes: [u8; CACHE_LINE_BYTES],
-        }
-        let lines = vec![CacheLine { _bytes: [0; CACHE_LINE_BYTES] }; bytes.div_ceil(CACHE_LINE_BYTES)];
-        let base = lines.leak().as_mut_ptr().cast::<u8>();
-        let addr = base.expose_provenance() as u64;
+        // Zeros as the system has them: pages become present when they are used, as those of a device do.
+        let base =
+            vec![0_u8; bytes.next_multiple_of(CACHE_LINE_BYTES) + CACHE_LINE_BYTES].leak().as_mut_ptr();
+        let addr = (base.expose_provenance() as u64).next_multiple_of(CACHE_LINE_BYTES as u64);
         DeviceMemory::new(DeviceRange { addr, bytes: bytes as u64 })
     }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::cell::{Cell, RefCell};
 
+use tensortap_abi::DeviceRange;
 use tensortap_recorder::HostLink;
 
 /// What a pause does: called with the number of pauses so far.
@@ -18,6 +19,8 @@ pub struct ScriptedLink<'t> {
     pub wakes: Cell<u64>,
     /// What was published, in order.
     pub waiting: RefCell<Vec<bool>>,
+    /// Memory that was said to be written soon.
+    pub named: RefCell<Vec<DeviceRange>>,
 }
 
 impl<'t> ScriptedLink<'t> {
@@ -29,6 +32,7 @@ impl<'t> ScriptedLink<'t> {
             pauses: Cell::new(0),
             wakes: Cell::new(0),
             waiting: RefCell::default(),
+            named: RefCell::default(),
         }
     }
 
@@ -57,5 +61,9 @@ impl HostLink for ScriptedLink<'_> {
 
     fn waiting(&self, waiting: bool) {
         self.waiting.borrow_mut().push(waiting);
+    }
+
+    fn soon(&self, range: DeviceRange) {
+        self.named.borrow_mut().push(range);
     }
 }

@@ -1,5 +1,6 @@
 //! The recorder as a device thread uses it, against a host that a test plays by hand.
 
+mod ahead;
 mod clock;
 mod damage;
 mod filters;

@@ -78,6 +78,39 @@ mod tests {
         pages.lock().ranges.drain(..).map(|range| (range.addr, range.bytes)).collect()
     }
 
+    /// Bytes that are present of the mapping that an address lies in.
+    fn present_bytes(addr: u64) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines().skip_while(|line| {
+            let (first, last) =
+                line.split_once(' ').unwrap_or_default().0.split_once('-').unwrap_or_default();
+            let parse = |end| u64::from_str_radix(end, 16).unwrap_or(0);
+            !(parse(first)..parse(last)).contains(&addr)
+        });
+        let present = lines.find_map(|line| line.strip_prefix("Rss:")).expect("a mapping");
+        1024 * present.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<u64>().ok()).expect("a number")
+    }
+
+    #[test]
+    fn what_is_served_is_present_and_nothing_else() {
+        const SERVED: u64 = 4 << 20;
+        // So much that it is a mapping of its own.
+        let memory = DeviceMemory::detached(64 << 20);
+        let pages = Pages::new(memory);
+        let before = present_bytes(memory.base());
+        pages.soon(DeviceRange { addr: memory.base() + SERVED, bytes: SERVED });
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| pages.serve());
+            while !pages.lock().ranges.is_empty() {
+                std::thread::yield_now();
+            }
+            pages.end();
+            server.join().unwrap();
+        });
+        let made = present_bytes(memory.base()) - before;
+        assert!((SERVED..2 * SERVED).contains(&made), "{made} bytes");
+    }
+
     #[test]
     fn ranges_are_served_until_the_end() {
         let pages = Pages::new(DeviceMemory::detached(1 << 20));

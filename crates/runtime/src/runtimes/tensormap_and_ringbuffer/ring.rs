@@ -116,3 +116,33 @@ impl Ring {
         Mark { tasks: self.slots.head(), bytes: self.heap.head() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    #[test]
+    fn the_first_memory_of_each_kind_is_named_before_a_task_is_placed_and_once() {
+        let all = |addr, part: u64| DeviceRange { addr, bytes: part * RING_COUNT as u64 };
+        let args = KernelArgs {
+            tasks: all(1 << 30, 1 << 12),
+            heap: all(2 << 30, 1 << 14),
+            payloads: all(3 << 30, 1 << 13),
+            edges: all(4 << 30, 1 << 11),
+            ..KernelArgs::default()
+        };
+        for number in 0..RING_COUNT {
+            let retire = Arc::new(RetireRing::new(NonZeroU32::new(4).unwrap()));
+            let mut ring = Ring::new(retire, &args, number);
+            let own = |all: DeviceRange| {
+                let bytes = all.bytes / RING_COUNT as u64;
+                DeviceRange { addr: all.addr + number as u64 * bytes, bytes }
+            };
+            let named: Vec<DeviceRange> = ring.soon().collect();
+            assert_eq!(named, [args.tasks, args.heap, args.payloads, args.edges].map(own));
+            assert_eq!(ring.soon().count(), 0);
+        }
+    }
+}
