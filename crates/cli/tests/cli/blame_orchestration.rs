@@ -88,6 +88,7 @@ fn without_a_wrong_kernel_the_orchestration_is_suspected() {
                         orchestration is suspected";
         assert!(said.starts_with(headline), "{said}");
         assert!(said.contains(&format!("blame {mistake} --golden DUMP")), "{said}");
+        assert!(said.contains("tensortap run misrouted --guard"), "{said}");
         let document = document(&folder, &format!("blame {mistake} --reference --json"), 1);
         assert_eq!(
             (&document["orchestration_suspected"], &document["verdict"]),

@@ -1,6 +1,7 @@
 //! Where the orchestration is not that of the golden, and what to do when it is suspected without one.
 
 use std::io::Write;
+use std::path::Path;
 
 use tensortap::analysis::blame::{Rewired, TakenView, WiringDifference};
 use tensortap::analysis::graph::{OutputRef, TaskGraph};
@@ -18,6 +19,11 @@ pub(super) fn write_wiring(out: &mut dyn Write, report: &Report<'_>) -> anyhow::
         writeln!(out, "\nviews and edges that are wrong show beside the dump of a run that was right:")?;
         let dump = quoted(report.found.dump.dir());
         writeln!(out, "  {} blame {dump} --golden DUMP", program())?;
+        let info = report.found.dump.info();
+        let scene = info.scene_folder.as_ref().unwrap_or(&info.scene);
+        let scene = quoted(Path::new(scene));
+        writeln!(out, "a kernel that writes beside its tensors is caught in the act by:")?;
+        writeln!(out, "  {} run {scene} --guard", program())?;
     }
     let all = &blame.wiring;
     if all.is_empty() {
