@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tensortap::format::Dump;
 use tensortap_query::ids::{IdRange, holds, parse_range};
-use tensortap_query::{DumpSet, OUTPUTS, is_run_folder};
+use tensortap_query::{DumpSet, OUTPUTS, QueryError, is_run_folder};
 
 use crate::error::UsageError;
 use crate::program::program;
@@ -21,12 +21,28 @@ pub struct RankArg {
     /// Dumps of these ranks, where a run folder holds those of several processes: 0, 2-3
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
     rank: Vec<IdRange>,
+
+    /// The same by process id: 4711
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    pid: Vec<IdRange>,
 }
 
 impl RankArg {
-    /// Whether a dump of this rank is meant; without ranks, all are.
-    pub fn means(&self, rank: Option<u64>) -> bool {
-        self.rank.is_empty() || rank.is_some_and(|rank| holds(&self.rank, rank))
+    /// Whether a dump of this rank and process is meant; without either, all are.
+    pub fn means(&self, rank: Option<u64>, pid: Option<u64>) -> bool {
+        let among = |asked: &[IdRange], number: Option<u64>| {
+            asked.is_empty() || number.is_some_and(|number| holds(asked, number))
+        };
+        among(&self.rank, rank) && among(&self.pid, pid)
+    }
+
+    /// Whether neither was asked for.
+    fn is_empty(&self) -> bool {
+        self.rank.is_empty() && self.pid.is_empty()
+    }
+
+    fn of(&self, set: DumpSet) -> Result<DumpSet, QueryError> {
+        set.of_ranks(&self.rank)?.of_pids(&self.pid)
     }
 }
 
@@ -61,7 +77,7 @@ impl DumpArg {
 
     /// Whether this names a dump, or what should be one, and no run folder of which dumps are to be chosen.
     pub fn is_one(&self, path: &Path) -> bool {
-        self.rank.rank.is_empty() && !is_run_folder(path)
+        self.rank.is_empty() && !is_run_folder(path)
     }
 
     fn named_or_newest(&self) -> anyhow::Result<PathBuf> {
@@ -76,7 +92,7 @@ impl DumpArg {
     /// Opens all dumps that are meant.
     pub fn open_set(&self) -> anyhow::Result<DumpSet> {
         let path = self.named_or_newest()?;
-        Ok(DumpSet::open(&path)?.of_ranks(&self.rank.rank)?)
+        Ok(self.rank.of(DumpSet::open(&path)?)?)
     }
 }
 
@@ -95,7 +111,7 @@ pub fn existing(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 /// The dump of a run folder that is meant, for verbs that take something else in its place, too: a case, or files.
 pub fn one_of(named: Option<PathBuf>, rank: &RankArg) -> anyhow::Result<PathBuf> {
     let path = existing(named)?;
-    if rank.rank.is_empty() && !is_run_folder(&path) {
+    if rank.is_empty() && !is_run_folder(&path) {
         return Ok(path);
     }
     Ok(DumpArg::named(Some(path), rank).open()?.dir().to_owned())

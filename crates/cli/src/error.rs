@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tensortap::analysis::AnalysisError;
 use tensortap::format::FormatError;
 use tensortap::interchange::InterchangeError;
-use tensortap::{Error, FailureKind, RunFailure, Unknown};
+use tensortap::{Error, FailureKind, RecordingError, RunFailure, Unknown};
 use tensortap_query::QueryError;
 
 use crate::interrupt;
@@ -23,6 +23,11 @@ pub enum Exit {
     Usage,
     /// The run failed.
     Failed,
+    /// As a program that was recorded, or what kept it from being recorded.
+    Program {
+        /// Its status.
+        status: u8,
+    },
     /// The user ended it.
     Interrupted {
         /// With this signal.
@@ -38,6 +43,7 @@ impl Exit {
             Exit::Difference => 1,
             Exit::Usage => 2,
             Exit::Failed => 3,
+            Exit::Program { status } => status,
             // As a shell reports the end by a signal.
             Exit::Interrupted { signal } => 128 + signal,
         }
@@ -97,6 +103,9 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         let exit = if failure.interrupted { interrupt::exit() } else { Exit::Failed };
         return Told { message: failure.to_string(), hint: failure_hint(failure), exit };
     }
+    if let Some(error) = error.downcast_ref::<RecordingError>() {
+        return tell_record(error);
+    }
     if let Some(error) = error.downcast_ref::<QueryError>() {
         return tell_query(error);
     }
@@ -115,6 +124,20 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
     plain(format!("{error:#}"), if error.is::<Interrupted>() { interrupt::exit() } else { Exit::Failed })
 }
 
+/// The program was not started.
+fn tell_record(error: &RecordingError) -> Told {
+    let exit = Exit::Program { status: error.status() };
+    let hint = match error {
+        RecordingError::Command { .. } if exit.code() == 127 => {
+            Some("it is looked for in PATH, unless its name has a slash; nothing was recorded")
+        }
+        RecordingError::Command { .. } => Some("nothing was recorded"),
+        RecordingError::NoCommand | RecordingError::Option(_) | RecordingError::NoLibrary(_) => None,
+        _ => Some("the program was not started"),
+    };
+    Told { message: error.to_string(), hint: hint.map(Into::into), exit }
+}
+
 fn tell_query(error: &QueryError) -> Told {
     match error {
         QueryError::Unknown(unknown) => {
@@ -125,7 +148,7 @@ fn tell_query(error: &QueryError) -> Told {
             Told { message: message.clone(), hint: Some(hint.clone()), exit: Exit::Usage }
         }
         QueryError::SeveralDumps { .. } => {
-            let hint = "say which: --rank N, or the folder of one of them";
+            let hint = "say which: --rank N, --pid N, or the folder of one of them";
             Told { message: error.to_string(), hint: Some(hint.into()), exit: Exit::Usage }
         }
         QueryError::Interchange(error) => tell_interchange(error),

@@ -77,7 +77,7 @@ fn ended_by(signal: i32) -> Exit {
 }
 
 /// What this process ignores, as it was started; nothing where the system does not say.
-fn ignored_signals() -> impl Fn(i32) -> bool {
+pub fn ignored_signals() -> impl Fn(i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = ignored_mask(&status);
     move |signal| (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1

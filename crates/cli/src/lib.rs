@@ -17,6 +17,7 @@
 mod compare_args;
 mod device_args;
 mod dump_arg;
+mod dump_args;
 mod error;
 mod fit;
 mod interrupt;

@@ -98,6 +98,14 @@ impl Output {
         }
     }
 
+    /// Prints a summary where standard output is somebody else's, unless asked to be quiet.
+    pub fn summary(self, text: &str) {
+        if !self.quiet {
+            // Nobody may be left to tell.
+            let _ = write(anstream::stderr().lock(), &but_styles(&in_advice(text)));
+        }
+    }
+
     /// Whether progress is to be shown: to a person, who can see it move.
     pub fn shows_progress(self) -> bool {
         !self.quiet && io::stderr().is_terminal()

@@ -41,7 +41,7 @@ pub fn pairs(set: DumpSet, golden: Option<&Path>, ranks: &RankArg) -> anyhow::Re
     let mut pairs = set.paired(&DumpSet::open(golden)?);
     pairs.retain(|pair| match pair {
         Pair::Held { .. } => true,
-        Pair::Lonely { rank, .. } => ranks.means(*rank),
+        Pair::Lonely { rank, pid, .. } => ranks.means(*rank, *pid),
     });
     Ok(pairs)
 }

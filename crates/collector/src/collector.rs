@@ -105,6 +105,8 @@ pub struct Collector<M, S> {
     batch: bool,
     liveness: Duration,
     lanes: Vec<Lane>,
+    /// Records that the region can hold, all lanes together.
+    capacity: u64,
     /// Number of the stream of records that the host makes itself, and how many it made.
     host_lane: u32,
     host_records: u64,
@@ -157,6 +159,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             batch,
             liveness,
             lanes: lanes.collect(),
+            capacity: u64::from(geometry.lanes) * u64::from(geometry.buffers) * u64::from(geometry.records),
             host_lane: geometry.lanes,
             host_records: 0,
             taken: Taken::default(),
@@ -201,13 +204,31 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
         Ok(())
     }
 
+    /// Tells producers that nobody will take what they record from here on: they discard it, and wait for nothing. For a device
+    /// that goes on when its records are to be closed.
+    ///
+    /// # Errors
+    /// When the region cannot be reached.
+    pub fn dismiss(&self) -> Result<(), CollectError> {
+        signs::order_discard(self.word(DISCARD))?;
+        self.memory.wake();
+        Ok(())
+    }
+
     /// Takes what is left, which after a death is whatever the device had committed, closes the files and says what
     /// they hold. Call it when the device has finished or died.
     ///
     /// # Errors
     /// When the region cannot be reached.
     pub fn finish(mut self, end: &RunEnd) -> Result<Summary, CollectError> {
-        while self.drain_all()?.records > 0 {}
+        // A device that goes on recording cannot hold this up: no more was there when this began than the region can hold.
+        let mut left = self.capacity;
+        while left > 0 {
+            match self.drain_all()?.records {
+                0 => break,
+                taken => left = left.saturating_sub(taken),
+            }
+        }
         for index in 0..self.lanes.len() {
             self.end_lane(index)?;
         }

@@ -184,7 +184,8 @@ impl Footer {
 }
 
 /// What came of a run's dump, counted once and handed on whole: to the report of the run, and to its JSON.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DumpCounters {
     /// Arguments recorded, scalars among them.
     pub records: u64,

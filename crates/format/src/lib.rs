@@ -74,7 +74,7 @@ pub use info::{
 pub use join::Names;
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
-pub use names::{choose_dir, find_newest, monotonic_ns, quoted, timestamp};
+pub use names::{choose_dir, choose_dir_named, find_newest, monotonic_ns, quoted, timestamp};
 pub use payload::{PayloadChunks, PayloadReader};
 pub use reader::{Dump, Records, Tail, Uncaptured};
 pub use record::{IndexRecord, Payload, PayloadState};

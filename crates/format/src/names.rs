@@ -82,9 +82,19 @@ pub fn choose_dir(
     outputs: &Path,
     started: SystemTime,
 ) -> Result<PathBuf, FormatError> {
+    choose_dir_named(explicit, outputs, "tensor_dump", started)
+}
+
+/// [`choose_dir`] for what is called `<name>_<YYYYMMDD_HHMMSS>` instead.
+pub fn choose_dir_named(
+    explicit: Option<&Path>,
+    outputs: &Path,
+    name: &str,
+    started: SystemTime,
+) -> Result<PathBuf, FormatError> {
     match explicit {
         Some(dir) => claim_dir(dir),
-        None => new_dir(outputs, started),
+        None => new_dir(outputs, name, started),
     }
 }
 
@@ -97,10 +107,10 @@ fn claim_dir(dir: &Path) -> Result<PathBuf, FormatError> {
     Ok(dir.to_owned())
 }
 
-fn new_dir(outputs: &Path, started: SystemTime) -> Result<PathBuf, FormatError> {
+fn new_dir(outputs: &Path, name: &str, started: SystemTime) -> Result<PathBuf, FormatError> {
     fs::create_dir_all(outputs).at("create", outputs)?;
     let Civil { year, month, day, hour, minute, second, .. } = Civil::of(started);
-    let stem = format!("tensor_dump_{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}");
+    let stem = format!("{name}_{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}");
     let mut dir = outputs.join(&stem);
     for number in 2..MAX_SAME_NAME {
         match fs::create_dir(&dir) {

@@ -79,6 +79,6 @@ pub use sanitizer::{Sanitizer, SanitizerReport};
 pub use shadow::Shadow;
 pub use signal::{
     AltStack, CrashTeller, CrashText, install_crash_handlers, make_file_limits_errors, set_crash_recorder,
-    tell_crashes_in_this_process,
+    tell_crashes_in_this_process, with_file_limits_as_given,
 };
 pub use sim::{DEFAULT_PLATFORM, PLATFORMS, find};

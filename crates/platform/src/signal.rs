@@ -7,7 +7,7 @@ mod in_process;
 
 pub use in_process::{CrashTeller, CrashText, tell_crashes_in_this_process};
 
-use std::{io, marker::PhantomData, mem, ptr};
+use std::{io, marker::PhantomData, mem, ptr, sync::OnceLock};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use tensortap_sync::{Flag, HandlerPointer};
@@ -136,7 +136,27 @@ pub fn make_file_limits_errors() {
     if known && before.sa_sigaction == libc::SIG_DFL {
         // SAFETY: SIG_IGN is a valid disposition for this signal and runs no code.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let _ = FILE_LIMITS_ARE_ERRORS.set(());
     }
+}
+
+/// Set once this process has changed what happens at the limit.
+static FILE_LIMITS_ARE_ERRORS: OnceLock<()> = OnceLock::new();
+
+/// Calls `start` as if [`make_file_limits_errors`] had not been called: a program that it starts has the signal as this one was
+/// given it. Nothing else of this process should be writing files meanwhile.
+pub fn with_file_limits_as_given<R>(start: impl FnOnce() -> R) -> R {
+    let ours = FILE_LIMITS_ARE_ERRORS.get().is_some();
+    if ours {
+        // SAFETY: SIG_DFL is a valid disposition for this signal and runs no code.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+    }
+    let started = start();
+    if ours {
+        // SAFETY: as above.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    }
+    started
 }
 
 /// A terminal, a job control or `timeout` asks host and device alike to end; the host decides what it means, and the

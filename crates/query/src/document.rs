@@ -9,6 +9,7 @@ mod diff;
 mod files;
 mod list;
 mod record;
+mod recording;
 mod replay;
 mod run;
 mod scenes;
@@ -29,6 +30,7 @@ pub use files::{
 };
 pub use list::{ListDocument, ListHead, MemberHead, SetHead, TornDocument};
 pub use record::{KernelNames, RecordDocument};
+pub use recording::RecordingDocument;
 pub use replay::{ReplayDocument, Spread, replay_verdict};
 pub use run::{DumpDocument, LiveDocument, RunDocument};
 pub use scenes::SceneDocument;

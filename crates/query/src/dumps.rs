@@ -1,7 +1,8 @@
 //! Opening dumps: one, or those of all processes of a run.
 //!
 //! A run of several processes leaves a folder with a dump for each of them, named by rank (`rank-0`, `rank-1`, …) or, where
-//! a process has none, by process id (`pid-4711`).
+//! a process has none, by process id (`pid-4711`); a further process of a rank by both (`rank-0_pid-4712`). A process that
+//! attached several times has several, with a number behind (`pid-4711_2`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Member {
     pub rank: Option<u64>,
     /// Its process id, where its folder is named by it.
     pub pid: Option<u64>,
+    /// Which of the dumps of one process it is, from 1.
+    pub session: u64,
     /// The dump.
     pub dump: Dump,
 }
@@ -57,9 +60,9 @@ impl DumpSet {
     /// run folder. A process that left none is passed over.
     pub fn open(path: &Path) -> Result<DumpSet, FormatError> {
         let mut members = Vec::new();
-        for (rank, pid, folder) in processes(path) {
+        for (Named { rank, pid, session }, folder) in processes(path) {
             match Dump::open(&folder) {
-                Ok(dump) => members.push(Member { rank, pid, dump }),
+                Ok(dump) => members.push(Member { rank, pid, session, dump }),
                 Err(FormatError::NoDump { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -67,9 +70,9 @@ impl DumpSet {
         let is_dump_itself = || Dump::open(path).is_ok_and(|dump| dump.dir() == path);
         if members.is_empty() || is_dump_itself() {
             let dump = Dump::open(path)?;
-            let (rank, pid) =
-                dump.dir().file_name().and_then(|name| name.to_str()).map_or((None, None), named);
-            members = vec![Member { rank, pid, dump }];
+            let named = dump.dir().file_name().and_then(|name| named(name.to_str()?));
+            let Named { rank, pid, session } = named.unwrap_or_default();
+            members = vec![Member { rank, pid, session, dump }];
         }
         Ok(DumpSet { path: path.to_owned(), members })
     }
@@ -96,12 +99,23 @@ impl DumpSet {
         if ranks.is_empty() {
             return Ok(self);
         }
+        self.those("rank", |member| member.rank.is_some_and(|rank| holds(ranks, rank)))
+    }
+
+    /// Those of these processes; without any, all. A process is known by its id where its folder says it, or its dump does.
+    pub fn of_pids(self, pids: &[IdRange]) -> Result<DumpSet, QueryError> {
+        if pids.is_empty() {
+            return Ok(self);
+        }
+        self.those("process", |member| member.process().is_some_and(|pid| holds(pids, pid)))
+    }
+
+    fn those(self, what: &'static str, is_meant: impl Fn(&Member) -> bool) -> Result<DumpSet, QueryError> {
         let DumpSet { path, members } = self;
         let there_are = members.iter().map(Member::name).collect();
-        let members: Vec<Member> =
-            members.into_iter().filter(|member| member.rank.is_some_and(|rank| holds(ranks, rank))).collect();
+        let members: Vec<Member> = members.into_iter().filter(is_meant).collect();
         if members.is_empty() {
-            return Err(QueryError::NoRank { path, ranks: there_are });
+            return Err(QueryError::NoRank { what, path, ranks: there_are });
         }
         Ok(DumpSet { path, members })
     }
@@ -127,18 +141,52 @@ impl Member {
     /// What sets it apart from the others: `rank 1`, `pid 4711`, else its folder.
     #[must_use]
     pub fn name(&self) -> String {
-        match (self.rank, self.pid) {
-            (Some(rank), _) => format!("rank {rank}"),
+        let name = match (self.rank, self.pid) {
+            (Some(rank), None) => format!("rank {rank}"),
+            (Some(rank), Some(pid)) => format!("rank {rank} pid {pid}"),
             (None, Some(pid)) => format!("pid {pid}"),
-            (None, None) => self.dump.dir().display().to_string(),
-        }
+            (None, None) => return self.dump.dir().display().to_string(),
+        };
+        if self.session > 1 { format!("{name} again ({})", self.session) } else { name }
+    }
+
+    /// Its process id, where that is known.
+    #[must_use]
+    pub fn process(&self) -> Option<u64> {
+        let said = || self.dump.info().extra.get("process")?.get("pid")?.as_u64();
+        self.pid.or_else(said)
     }
 }
 
-/// Rank and process id that a folder's name says.
-fn named(name: &str) -> (Option<u64>, Option<u64>) {
-    let number = |prefix| name.strip_prefix(prefix).and_then(|digits| parse_id(digits).ok());
-    (number("rank-"), number("pid-"))
+/// What a folder's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Named {
+    rank: Option<u64>,
+    pid: Option<u64>,
+    session: u64,
+}
+
+impl Default for Named {
+    fn default() -> Named {
+        Named { rank: None, pid: None, session: 1 }
+    }
+}
+
+/// What a folder's name says, if it is that of a process.
+fn named(name: &str) -> Option<Named> {
+    let mut named = Named::default();
+    for (place, part) in name.split('_').enumerate() {
+        let number = |prefix| part.strip_prefix(prefix).and_then(|digits: &str| parse_id(digits).ok());
+        match (number("rank-"), number("pid-")) {
+            (Some(rank), _) if place == 0 => named.rank = Some(rank),
+            (_, Some(pid)) if named.pid.is_none() => named.pid = Some(pid),
+            _ if named.pid.is_some() && named.session == 1 => {
+                named.session = parse_id(part).ok().filter(|&n| n > 1)?
+            }
+            _ => return None,
+        }
+    }
+    Some(named)
 }
 
 /// Whether a folder has folders of processes in it.
@@ -148,25 +196,25 @@ pub fn is_run_folder(path: &Path) -> bool {
 }
 
 /// The folders of a run's processes, in order.
-fn processes(path: &Path) -> Vec<(Option<u64>, Option<u64>, PathBuf)> {
+fn processes(path: &Path) -> Vec<(Named, PathBuf)> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
         .filter_map(|entry| {
-            let (rank, pid) = named(entry.file_name().to_str()?);
-            let is_process = (rank.is_some() || pid.is_some()) && entry.path().is_dir();
-            is_process.then(|| (rank, pid, entry.path()))
+            let named = named(entry.file_name().to_str()?)?;
+            entry.path().is_dir().then(|| (named, entry.path()))
         })
         .collect();
     // Those without a rank come last.
-    found.sort_by_key(|(rank, pid, folder)| (rank.is_none(), *rank, *pid, folder.clone()));
+    found.sort_by_key(|(Named { rank, pid, session }, folder)| {
+        (rank.is_none(), *rank, *pid, *session, folder.clone())
+    });
     found
 }
 
 /// The newest dump under `outputs/`, or the run folder that holds it with the dumps of other processes.
 pub fn newest() -> Result<PathBuf, FormatError> {
     find_newest(Path::new(OUTPUTS)).map(|dir| {
-        let of_a_process =
-            dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| named(name) != (None, None));
+        let of_a_process = dir.file_name().and_then(|name| named(name.to_str()?)).is_some();
         match dir.parent().filter(|_| of_a_process) {
             Some(run_folder) => run_folder.to_owned(),
             None => dir,
@@ -181,12 +229,35 @@ mod tests {
     #[test]
     fn folders_of_processes_are_told_by_name_and_ordered_by_rank() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["rank-10", "pid-5", "rank-2", "rank-", "rank-x", "notes", "pid-3"] {
+        let names = [
+            "rank-10",
+            "pid-5",
+            "rank-2",
+            "rank-",
+            "rank-x",
+            "notes",
+            "pid-3",
+            "pid-3_2",
+            "rank-2_pid-9",
+            "rank-2_7",
+        ];
+        for name in names {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         fs::write(folder.path().join("rank-1"), "a file").unwrap();
-        let found: Vec<_> = processes(folder.path()).into_iter().map(|(rank, pid, _)| (rank, pid)).collect();
-        assert_eq!(found, [(Some(2), None), (Some(10), None), (None, Some(3)), (None, Some(5))]);
+        let found: Vec<_> = processes(folder.path())
+            .into_iter()
+            .map(|(Named { rank, pid, session }, _)| (rank, pid, session))
+            .collect();
+        let expected = [
+            (Some(2), None, 1),
+            (Some(2), Some(9), 1),
+            (Some(10), None, 1),
+            (None, Some(3), 1),
+            (None, Some(3), 2),
+            (None, Some(5), 1),
+        ];
+        assert_eq!(found, expected);
         assert!(
             matches!(DumpSet::open(folder.path()), Err(FormatError::NoDump { .. })),
             "none of them has a dump"

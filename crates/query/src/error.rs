@@ -123,12 +123,14 @@ pub enum QueryError {
         /// The folders of its dumps.
         dumps: Vec<String>,
     },
-    /// None of the dumps is of such a rank.
-    #[error("{} has no such rank; there are: {}", .path.display(), .ranks.join(", "))]
+    /// None of the dumps is of such a rank or process.
+    #[error("{} has no such {what}; there are: {}", .path.display(), .ranks.join(", "))]
     NoRank {
+        /// What was asked for.
+        what: &'static str,
         /// The folder.
         path: PathBuf,
-        /// The ranks that there are.
+        /// The dumps that there are.
         ranks: Vec<String>,
     },
 }

@@ -47,16 +47,20 @@ impl DumpSet {
     /// run to run and pair nothing.
     #[must_use]
     pub fn paired(self, golden: &DumpSet) -> Vec<Pair> {
-        let partner = |rank: u64| golden.members().iter().find(|member| member.rank == Some(rank));
+        // A further process of a rank stands beside its first, and nothing says which further one it is.
+        let is_first = |member: &Member| member.pid.is_none();
+        let partner =
+            |rank: u64| golden.members().iter().find(|member| member.rank == Some(rank) && is_first(member));
         let ranks: Vec<u64> = self.members().iter().filter_map(|member| member.rank).collect();
         let mut pairs: Vec<Pair> = self
             .into_members()
-            .map(|member| match member.rank.map(partner) {
+            .map(|member| match member.rank.filter(|_| is_first(&member)).map(partner) {
                 Some(Some(golden)) => Pair::held(member, Some(golden.dump.dir())),
                 Some(None) => Pair::lonely(&member, "the golden has no dump of this rank"),
-                None => {
-                    Pair::lonely(&member, "it has no rank, so nothing says which dump of the golden is meant")
-                }
+                None => Pair::lonely(
+                    &member,
+                    "it has no rank of its own, so nothing says which dump of the golden is meant",
+                ),
             })
             .collect();
         let only_golden =

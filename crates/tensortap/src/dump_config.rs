@@ -14,6 +14,9 @@ use crate::{Error, LiveConfig, Unknown};
 /// The most memory that the dump region may take of the device, all threads together.
 const MAX_REGION_BYTES: u64 = 8 << 30;
 
+/// Threads of a process that can record at the same time, unless memory allows fewer.
+const PROGRAM_LANES: u32 = 256;
+
 /// What is captured, how, and where it goes: all that the `--dump-…` options say.
 ///
 /// ```
@@ -127,6 +130,14 @@ impl DumpConfig {
         tensors | if self.dump_args { DUMP_ARGS } else { 0 }
     }
 
+    /// Sizes of the region of a process that any number of threads may record in, as far as memory goes: pages that nobody
+    /// touches cost nothing.
+    pub(crate) fn program_geometry(&self) -> Result<DumpGeometry, Error> {
+        let one = self.geometry(1)?.bytes();
+        let lanes = u32::try_from(MAX_REGION_BYTES / one).unwrap_or(u32::MAX).clamp(1, PROGRAM_LANES);
+        self.geometry(lanes)
+    }
+
     /// Sizes of the region for so many recording threads.
     pub(crate) fn geometry(&self, threads: u32) -> Result<DumpGeometry, Error> {
         let bad = |option: &'static str, value: u64, expected: String| {
@@ -156,8 +167,26 @@ impl DumpConfig {
         Ok(geometry)
     }
 
-    /// The filter as the device applies it.
+    /// The filter as the device applies it to a scene.
     pub(crate) fn filter(&self, scene: &dyn Scene) -> Result<DumpFilter, Error> {
+        self.filter_of(|word| func_ids(scene, word))
+    }
+
+    /// The filter as a program applies it: what its kernels are called is known once it runs.
+    pub(crate) fn program_filter(&self) -> Result<DumpFilter, Error> {
+        self.filter_of(|word| match word.parse() {
+            Ok(id @ 0..256) => Ok(vec![id]),
+            _ => Err(Error::DumpOption {
+                option: "--dump-func",
+                value: format!("`{word}`"),
+                expected: "of a program that is yet to run, kernels are chosen by func_id, 0 to 255; names are known to \
+                           those who read the dump: list --func NAME"
+                    .into(),
+            }),
+        })
+    }
+
+    fn filter_of(&self, func_ids: impl Fn(&str) -> Result<Vec<u32>, Error>) -> Result<DumpFilter, Error> {
         let mut filter = DumpFilter::ALL;
         if self.tasks.len() > DumpFilter::MAX_TASK_RANGES {
             return Err(Error::DumpOption {
@@ -173,7 +202,7 @@ impl DumpConfig {
         if !self.funcs.is_empty() {
             filter.funcs = [0; 4];
             for name in &self.funcs {
-                for id in func_ids(scene, name)? {
+                for id in func_ids(name)? {
                     filter.funcs[id as usize / 64] |= 1 << (id % 64);
                 }
             }

@@ -1,6 +1,6 @@
 //! One dump, from the region to the closed files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,17 +8,13 @@ use tensortap_abi::{
     DeviceAddr, DeviceRange, DumpLevel, DumpStage, EdgeCause, EdgeRecord, FIRST_DECLARED_ID, KernelArg,
     KernelRecord, RECORD_IN_FLIGHT, Role, ScopeRecord, TaskRecord,
 };
-use tensortap_collector::{
-    CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RunEnd,
-};
+use tensortap_collector::{CollectError, Collection, Collector, CollectorOptions, DeviceRegion, RunEnd};
 use tensortap_format::{
     DumpCounters, DumpWriter, GoldenVerdict, InFlightTask as InFlightEntry, IndexRecord, KernelInfo,
-    KernelTolerance, RunInfo, Status, WriterOptions, choose_dir, monotonic_ns, role_name, timestamp,
+    KernelTolerance, RunInfo, Status, WriterOptions, choose_dir, role_name, timestamp,
 };
 use tensortap_platform::DeviceAccess;
-use tensortap_recorder::{
-    Known, SetupOptions, TensorCapture, UncapturedArg, tensor_record, uncaptured_record,
-};
+use tensortap_recorder::{Known, TensorCapture, UncapturedArg, tensor_record, uncaptured_record};
 use tensortap_runtime::{
     DumpSession, Fault, HostGraph, HostNames, HostScope, InFlightTask, RegionPlan, RunError, RunFailure,
 };
@@ -28,12 +24,12 @@ use tensortap_analysis::blame::LIVE_GOLDEN_KEY;
 
 use crate::build_id;
 use crate::dump_files::Files;
+use crate::dump_plan::{
+    OUTPUTS, collector_options, folder_bytes, listener, monotonic_at, run_id, setup_options,
+};
 use crate::in_flight::gather;
 use crate::live::{Live, LiveState};
 use crate::{DiskGate, DumpConfig, DumpReport, Error, Request, RunConfig, Warn};
-
-/// Folder for dumps when none is named.
-const OUTPUTS: &str = "outputs";
 
 /// How often a run that is to end at its first wrong task is looked at, by the collector and by who can end it: a wrong
 /// task ends the run at most twice this, and the time its judgement takes, after its last record was made.
@@ -224,34 +220,9 @@ impl DumpSession for Session<'_> {
     fn plan(&mut self, threads: u32) -> Result<RegionPlan, RunError> {
         let dump = |error: Error| RunError::Dump(error.to_string());
         let geometry = self.config.geometry(threads).map_err(dump)?;
-        let options = SetupOptions {
-            base: 0,
-            run_id: self.run_id,
-            level: self.config.level,
-            policy: self.config.policy,
-            collect: self.config.collect,
-            liveness_ms: u64::try_from(self.config.liveness.as_millis()).unwrap_or(u64::MAX),
-            filter: self.config.filter(self.scene).map_err(dump)?,
-            of_process: false,
-        };
-        let mut collector = CollectorOptions::new(geometry, self.run_id, DeviceRange::default());
-        collector.collect = self.config.collect;
-        collector.sync = self.config.sync;
-        collector.liveness = self.config.liveness;
-        if !self.config.dedup {
-            collector.dedup_entries = 0;
-        }
-        collector.payload_path = self.config.write;
-        collector.writers = self.config.writers;
-        if self.config.live.is_some() {
-            // Most are gone before they reach the disk.
-            collector.payload_path = PayloadPath::Buffered;
-            collector.writers = 1;
-            if self.config.last.is_some() {
-                // The window of tasks does not know which payloads records that wait refer to.
-                collector.dedup_entries = 0;
-            }
-        }
+        let filter = self.config.filter(self.scene).map_err(dump)?;
+        let options = setup_options(self.config, self.run_id, filter);
+        let collector = collector_options(self.config, geometry, self.run_id);
         self.options = Some(collector);
         Ok(RegionPlan { geometry, options, enable: self.config.enable() })
     }
@@ -277,12 +248,7 @@ impl DumpSession for Session<'_> {
         self.access = Some(device.clone());
         let memory =
             DeviceRegion::new(device, region).ok_or_else(|| dump("the region lies outside device memory"))?;
-        let warn = self.warn.clone();
-        let listener = Box::new(move |event: CollectEvent<'_>| {
-            if let Some(warn) = &warn {
-                warn(&in_words(&event));
-            }
-        });
+        let listener = listener(self.warn.clone());
         // Behind those.
         let live = self.live.take().map(|live| live.entering_as(thread + 1));
         let files = Files { writer, gate: self.gate.clone(), reserved: 0, live };
@@ -313,18 +279,6 @@ fn unflushed(lanes: &[u32]) -> Option<String> {
     (!lanes.is_empty()).then(|| {
         format!("whoever records in lane {} did not say that everything is recorded", lanes.join(", "))
     })
-}
-
-/// What the user should hear at once.
-fn in_words(event: &CollectEvent<'_>) -> String {
-    match event {
-        CollectEvent::WriteFailed(error) => format!("{error}; the run goes on without its dump"),
-        CollectEvent::LaneEnded(error) => format!("{error}; what is recorded in it from here on is lost"),
-        CollectEvent::CorruptRecord { lane, seq, fault } => {
-            format!("record {seq} of lane {lane} is damaged and left out: {fault}")
-        }
-        other => other.to_string(),
-    }
 }
 
 /// Records that the host enters at a time.
@@ -390,26 +344,17 @@ fn task_record(task: &InFlightTask) -> TaskRecord {
     }
 }
 
-/// Unique enough to tell runs of one machine apart.
-fn run_id(started: SystemTime) -> u64 {
-    let nanos = started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-    u64::try_from(nanos & u128::from(u64::MAX)).unwrap_or(1) ^ u64::from(std::process::id()) << 40
-}
-
 fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: SystemTime) -> RunInfo {
     let mut extra = serde_json::Map::new();
     // Under a cap a payload may be missing for that reason, too, and absence would not say that a task agreed.
     if let Some(live) = config.live.as_ref().filter(|_| config.max_bytes.is_none()) {
         extra.insert(LIVE_GOLDEN_KEY.into(), live.golden.display().to_string().into());
     }
-    // The monotonic clock when the wall clock was read.
-    let since = SystemTime::now().duration_since(started).map_or(0, |since| since.as_nanos());
-    let monotonic_then = monotonic_ns().saturating_sub(u64::try_from(since).unwrap_or(0));
     let params = request.params.iter().map(|(key, value)| (key.to_string(), value.into())).collect();
     RunInfo {
         run_id,
         started_at: timestamp(started),
-        started_monotonic_ns: monotonic_then.to_string(),
+        started_monotonic_ns: monotonic_at(started).to_string(),
         platform: request.platform.name().into(),
         runtime: request.runtime.name().into(),
         scene: request.scene.name().into(),
@@ -430,16 +375,6 @@ fn run_info(config: &DumpConfig, request: &Request, run_id: u64, started: System
 fn fault_words(scene: &dyn Scene, fault: Fault) -> String {
     let kernel = scene.kernels().iter().find(|kernel| kernel.func_id == fault.func_id);
     format!("{}={}", kernel.map_or("", |kernel| kernel.name), fault.kind)
-}
-
-/// Bytes of the files in a dump's folder; what cannot be looked at counts as nothing.
-fn folder_bytes(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .filter(|file| file.is_file())
-        .map(|file| file.len())
-        .sum()
 }
 
 /// The orchestration's tensors, then its scalars with their values: what they hold is known before the run.

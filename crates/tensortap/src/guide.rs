@@ -6,6 +6,7 @@
 //! | `run` | [`run`](crate::run()), [`run_observed`](crate::run_observed); `--live`: [`DumpConfig::live`](crate::DumpConfig) |
 //! | `test` | [`run_suite`](crate::suite::run_suite()) |
 //! | `new-scene` | [`new_scene`](crate::new_scene); a folder is run with [`with_folder`](crate::with_folder) |
+//! | `record` | [`Recording`](crate::Recording); what a program calls is in [`record`](crate::record) |
 //! | `list` | [`Dump::records`](crate::format::Dump::records) |
 //! | `show` | [`Dump::record`](crate::format::Dump::record), [`Dump::payload_part`](crate::format::Dump::payload_part) |
 //! | `summary` | [`load`](crate::analysis::graph::load) for tasks, times and the ways between them, [`stats_each`](crate::stats_each) for values |

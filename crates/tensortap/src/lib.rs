@@ -24,6 +24,7 @@ mod config;
 mod docs;
 mod dump_config;
 mod dump_files;
+mod dump_plan;
 mod dump_session;
 mod error;
 mod export;
@@ -34,6 +35,7 @@ mod live;
 mod measure;
 mod memory;
 mod parallel;
+mod recording;
 mod replay;
 mod report;
 mod rerun;
@@ -52,6 +54,10 @@ pub use export::{
 pub use folder::{FolderOptions, new_scene, open_folder, with_folder, with_scene, with_scene_of};
 pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
+pub use recording::{
+    ProcessEntry, RUN_FILE, RecorderInfo, Recording, RecordingConfig, RecordingControl, RecordingError,
+    RecordingEvent, RecordingReport, RunFile, WhyNothing,
+};
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, OutputVerdict, RunReport};
 pub use rerun::rerun;
@@ -76,6 +82,7 @@ pub use tensortap_platform::{
     Confinement, DEFAULT_PLATFORM, DeviceMode, PLATFORMS, Platform, Sanitizer, SanitizerReport,
     make_file_limits_errors,
 };
+pub use tensortap_record as record;
 pub use tensortap_recorder as recorder;
 pub use tensortap_replay::{
     ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, GivenReport,

@@ -11,6 +11,7 @@ mod graph;
 mod list;
 mod man;
 mod new_scene;
+mod record;
 mod repair;
 mod replay;
 mod rules;
@@ -44,6 +45,8 @@ pub enum Verb {
     Test(Box<test::TestArgs>),
     /// Write a scene folder that runs, with kernels in C or C++
     NewScene(new_scene::NewSceneArgs),
+    /// Run any program and record the processes of it that attach
+    Record(Box<record::RecordArgs>),
     /// List the records of a dump
     List(Box<list::ListArgs>),
     /// Show one record: metadata, statistics, values, histogram
@@ -99,6 +102,7 @@ impl Verb {
             Verb::Run(args) => run::run(args, registry, output),
             Verb::Test(args) => test::run(args, registry, output),
             Verb::NewScene(args) => new_scene::run(args, output),
+            Verb::Record(args) => record::run(args, output),
             Verb::List(args) => list::run(args, output),
             Verb::Show(args) => show::run(args, registry, output),
             Verb::Stats(args) => stats::run(args, output),
@@ -127,6 +131,7 @@ impl Verb {
             Verb::Run(args) => Some(&args.scene),
             Verb::Test(_)
             | Verb::NewScene(_)
+            | Verb::Record(_)
             | Verb::List(_)
             | Verb::Show(_)
             | Verb::Stats(_)

@@ -1,6 +1,5 @@
 //! `tensortap run`: one scene, from launch to verdict.
 
-mod dump_args;
 mod text;
 
 use std::path::Path;
@@ -18,10 +17,9 @@ use tensortap::{
 use tensortap_query::document::RunDocument;
 use tensortap_query::number::counted;
 
-use self::dump_args::DumpArgs;
-pub(super) use self::dump_args::RecordedArgs;
 use crate::device_args::{DEVICE, DeviceArgs, FailingArgs, MemoryArgs};
 use crate::dump_arg::quoted;
+use crate::dump_args::DumpArgs;
 use crate::error::{Exit, UsageError};
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
 use crate::output::{self, Output};

@@ -22,6 +22,7 @@ use tensortap_query::words::short_task;
 
 use crate::device_args::{DeviceArgs, FailingArgs, MemoryArgs};
 use crate::dump_arg::quoted;
+use crate::dump_args::RecordedArgs;
 use crate::error::{Exit, Interrupted, UsageError};
 use crate::interrupt::{CLOSING_GRACE, Interrupt};
 use crate::output::{self, Output};
@@ -29,7 +30,7 @@ use crate::parse::whole;
 use crate::program::program;
 use crate::progress::StepProgress;
 use crate::verbs::name_crashes;
-use crate::verbs::run::{RecordedArgs, parse_param};
+use crate::verbs::run::parse_param;
 
 /// What `tensortap test` takes.
 #[derive(Args)]

@@ -1,6 +1,7 @@
 //! Every command in the documentation is run, and exits as the documentation says.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::{command, tensortap};
 
@@ -53,10 +54,24 @@ fn every_command_in_the_documentation_does_what_it_says() {
         let text = std::fs::read_to_string(&page).expect("readable");
         for block in blocks(&text) {
             count += block.len();
-            keep(&page, &block, |_| {});
+            keep(&page, &block, |folder| make_program(&text, folder));
         }
     }
     assert!(count >= 25, "only {count} commands were found");
+}
+
+/// Compiles the program in C that a page shows, as the page says, into the folder where its commands find it. A page about anything
+/// else shows none.
+fn make_program(page: &str, folder: &Path) {
+    let Some(source) = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()) else { return };
+    if !page.contains("program.c -o program") {
+        return;
+    }
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    std::fs::write(folder.join("program.c"), source).expect("writable");
+    let mut compiler = Command::new("cc");
+    compiler.current_dir(folder).args(["-std=c11", "-I"]).arg(include).args(["program.c", "-o", "program"]);
+    assert!(compiler.status().expect("a C compiler, which scene folders need, too").success());
 }
 
 /// Runs the commands of one page; each block finds what `prepare` puts into its folder.

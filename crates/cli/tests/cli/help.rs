@@ -15,6 +15,7 @@ fn every_verb_has_help_with_an_example() {
         "scenes",
         "run",
         "new-scene",
+        "record",
         "list",
         "show",
         "stats",

@@ -11,12 +11,13 @@ use rustix::{
     fs::{Mode, chmod},
     io::Errno,
     net::{
-        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-        sockopt::socket_peercred,
+        AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
+        shutdown, socket_with, sockopt::socket_peercred,
     },
     process::{PidfdFlags, geteuid, pidfd_open},
 };
 use tensortap_abi::{DUMP_LAYOUT_VERSION, DeviceRange};
+use tensortap_sync::Flag;
 
 use super::wire::{self, ATTACH_VERSION, Hello, Message, Received};
 use crate::{
@@ -36,6 +37,7 @@ const BACKLOG: i32 = 128;
 pub struct AttachListener {
     socket: OwnedFd,
     path: PathBuf,
+    closed: Flag,
 }
 
 impl AttachListener {
@@ -49,7 +51,7 @@ impl AttachListener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)?;
         bind(&socket, &address).map_err(failed)?;
-        let listener = AttachListener { socket, path: path.to_owned() };
+        let listener = AttachListener { socket, path: path.to_owned(), closed: Flag::new() };
         chmod(path, Mode::RUSR | Mode::WUSR).map_err(failed)?;
         listen(&listener.socket, BACKLOG).map_err(failed)?;
         Ok(listener)
@@ -60,6 +62,14 @@ impl AttachListener {
         &self.path
     }
 
+    /// Takes no further calls: [`accept`](AttachListener::accept) gives those who called before, then none, at once. Any thread
+    /// may do this, also while another waits for calls.
+    pub fn close(&self) {
+        // What cannot be shut down is closed already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.closed.raise();
+    }
+
     /// The next process that calls, if one does in time. Processes of other users are turned away without a word.
     ///
     /// # Errors
@@ -67,11 +77,14 @@ impl AttachListener {
     pub fn accept(&self, timeout: Duration) -> Result<Option<Caller>, PlatformError> {
         let deadline = Instant::now().checked_add(timeout);
         loop {
+            // Asked first: nobody calls once it is raised, so whoever is not found then is not there.
+            let closed = self.closed.is_raised();
             match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => match Caller::new(socket) {
                     Some(caller) => return Ok(Some(caller)),
                     None => continue,
                 },
+                Err(Errno::AGAIN | Errno::INVAL) if closed => return Ok(None),
                 Err(Errno::AGAIN) => {}
                 // The caller is gone again.
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
@@ -224,6 +237,13 @@ impl AttachedProcess {
     /// Its number, as this process knows it.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Whether the process itself has ended, or does within `limit`: its socket hangs up a moment before. One that only hung up
+    /// goes on, as another program perhaps.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        let deadline = Instant::now().checked_add(limit);
+        matches!(poll_until(deadline, [Some(self.ended.as_fd())]), Ok([true]))
     }
 
     /// The memory between the two. It outlives the process.

@@ -212,3 +212,34 @@ fn a_host_that_hands_over_what_is_no_sealed_memory_is_not_believed() {
         assert_eq!(said, format!("the recorder handed over {why}"));
     }
 }
+
+#[test]
+fn a_closed_listener_gives_those_who_called_before_and_wakes_who_waits() {
+    let place = place();
+    let listener = AttachListener::bind(&place.path).unwrap();
+    let waiting = thread::scope(|scope| {
+        let waiting = scope.spawn(|| listener.accept(LONG).unwrap().is_none());
+        // Whether it waits already or not, it ends.
+        listener.close();
+        waiting.join().unwrap()
+    });
+    assert!(waiting, "nobody called");
+
+    let second = self::place();
+    let listener = AttachListener::bind(&second.path).unwrap();
+    let _early = stranger(&second);
+    listener.close();
+    let late = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    assert!(connect(&late, &SocketAddrUnix::new(&second.path).unwrap()).is_err(), "it is closed");
+    assert!(listener.accept(LONG).unwrap().is_some(), "this one called before");
+    assert!(listener.accept(LONG).unwrap().is_none());
+}
+
+#[test]
+fn a_process_that_hangs_up_is_told_from_one_that_has_ended() {
+    let place = place();
+    let (attached, attachment) = pair(&place);
+    drop(attachment);
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessNews::Ended);
+    assert!(!attached.ends_within(Duration::ZERO), "it is this process");
+}

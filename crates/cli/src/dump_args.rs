@@ -1,4 +1,4 @@
-//! The options of `run` that say what is recorded, and what it is compared with while it lasts.
+//! The options of `run` and `record` that say what is recorded, and what it is compared with while it lasts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,17 +56,10 @@ impl RecordedArgs {
     }
 }
 
-/// What is recorded, and where it goes.
+/// What passes, and how it is recorded: the same for scenes and for programs.
 #[derive(Args)]
 #[command(next_help_heading = HEADING)]
-pub struct DumpArgs {
-    #[command(flatten)]
-    recorded: RecordedArgs,
-
-    /// Folder for the dump, new or empty [default: outputs/tensor_dump_DATE_TIME]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
+pub struct HowArgs {
     /// Only these tasks, by id or range: 3,0x100000000-0x10000000f
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_tasks)]
     dump_task: Vec<IdRange>,
@@ -119,7 +112,7 @@ pub struct DumpArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     dump_arena: Option<u64>,
 
-    /// Record buffers per device thread [default: 8]
+    /// Record buffers per thread [default: 8]
     #[arg(long, value_name = "N", value_parser = whole(DumpConfig::BUFFERS))]
     dump_buffers: Option<u32>,
 
@@ -134,20 +127,29 @@ pub struct DumpArgs {
     /// Threads that write large payloads [default: 1]
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_WRITERS))]
     dump_writers: Option<usize>,
+}
+
+/// What is recorded, and where it goes.
+#[derive(Args)]
+#[command(next_help_heading = HEADING)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    recorded: RecordedArgs,
+
+    /// Folder for the dump, new or empty [default: outputs/tensor_dump_DATE_TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    how: HowArgs,
 
     #[command(flatten)]
     live: LiveArgs,
 }
 
-impl DumpArgs {
-    /// What to record, if anything; refuses options that have no meaning without what they narrow.
-    pub fn config(&self) -> Result<Option<DumpConfig>, UsageError> {
-        self.refuse_idle_options()?;
-        self.refuse_partial_comparison()?;
-        let mut config = self.recorded.config(self.unasked());
-        if !config.records_anything() {
-            return Ok(None);
-        }
+impl HowArgs {
+    /// Sets what was given, and leaves the rest.
+    pub fn set(&self, config: &mut DumpConfig) {
         config.tasks.clone_from(&self.dump_task);
         config.funcs.clone_from(&self.dump_func);
         config.args.clone_from(&self.dump_arg);
@@ -167,6 +169,62 @@ impl DumpArgs {
         config.arena_bytes = self.dump_arena.unwrap_or(config.arena_bytes);
         config.buffers = self.dump_buffers.unwrap_or(config.buffers);
         config.records = self.dump_records.unwrap_or(config.records);
+    }
+
+    /// The options that were given. Names every field, so that a new option cannot be forgotten.
+    fn given(&self) -> Vec<&'static str> {
+        let HowArgs {
+            dump_task,
+            dump_func,
+            dump_arg,
+            dump_stage,
+            dump_first,
+            dump_last,
+            dump_max_bytes,
+            no_dedup,
+            dump_policy,
+            dump_collect,
+            dump_liveness,
+            dump_sync,
+            dump_arena,
+            dump_buffers,
+            dump_records,
+            dump_write,
+            dump_writers,
+        } = self;
+        let all = [
+            ("--dump-task", !dump_task.is_empty()),
+            ("--dump-func", !dump_func.is_empty()),
+            ("--dump-arg", !dump_arg.is_empty()),
+            ("--dump-stage", dump_stage.is_some()),
+            ("--dump-first", dump_first.is_some()),
+            ("--dump-last", dump_last.is_some()),
+            ("--dump-max-bytes", dump_max_bytes.is_some()),
+            ("--no-dedup", *no_dedup),
+            ("--dump-policy", dump_policy.is_some()),
+            ("--dump-collect", dump_collect.is_some()),
+            ("--dump-liveness", dump_liveness.is_some()),
+            ("--dump-sync", *dump_sync),
+            ("--dump-arena", dump_arena.is_some()),
+            ("--dump-buffers", dump_buffers.is_some()),
+            ("--dump-records", dump_records.is_some()),
+            ("--dump-write", dump_write.is_some()),
+            ("--dump-writers", dump_writers.is_some()),
+        ];
+        all.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
+    }
+}
+
+impl DumpArgs {
+    /// What to record, if anything; refuses options that have no meaning without what they narrow.
+    pub fn config(&self) -> Result<Option<DumpConfig>, UsageError> {
+        self.refuse_idle_options()?;
+        self.refuse_partial_comparison()?;
+        let mut config = self.recorded.config(self.unasked());
+        if !config.records_anything() {
+            return Ok(None);
+        }
+        self.how.set(&mut config);
         config.live = self.live.config();
         Ok(Some(config))
     }
@@ -220,56 +278,15 @@ impl DumpArgs {
         })
     }
 
-    /// The options that were given, without those that switch recording on. Names every field, so that a new
-    /// option cannot be forgotten.
+    /// The options that were given, without those that switch recording on.
     fn given(&self) -> Vec<&'static str> {
-        let DumpArgs {
-            recorded: _,
-            out,
-            dump_task,
-            dump_func,
-            dump_arg,
-            dump_stage,
-            dump_first,
-            dump_last,
-            dump_max_bytes,
-            no_dedup,
-            dump_policy,
-            dump_collect,
-            dump_liveness,
-            dump_sync,
-            dump_arena,
-            dump_buffers,
-            dump_records,
-            dump_write,
-            dump_writers,
-            live: _,
-        } = self;
-        let all = [
-            ("--out", out.is_some()),
-            ("--dump-task", !dump_task.is_empty()),
-            ("--dump-func", !dump_func.is_empty()),
-            ("--dump-arg", !dump_arg.is_empty()),
-            ("--dump-stage", dump_stage.is_some()),
-            ("--dump-first", dump_first.is_some()),
-            ("--dump-last", dump_last.is_some()),
-            ("--dump-max-bytes", dump_max_bytes.is_some()),
-            ("--no-dedup", *no_dedup),
-            ("--dump-policy", dump_policy.is_some()),
-            ("--dump-collect", dump_collect.is_some()),
-            ("--dump-liveness", dump_liveness.is_some()),
-            ("--dump-sync", *dump_sync),
-            ("--dump-arena", dump_arena.is_some()),
-            ("--dump-buffers", dump_buffers.is_some()),
-            ("--dump-records", dump_records.is_some()),
-            ("--dump-write", dump_write.is_some()),
-            ("--dump-writers", dump_writers.is_some()),
-        ];
-        all.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
+        let DumpArgs { recorded: _, out, how, live: _ } = self;
+        let out = out.as_ref().map(|_| "--out");
+        out.into_iter().chain(how.given()).collect()
     }
 }
 
-fn parse_level(text: &str) -> Result<DumpLevel, String> {
+pub fn parse_level(text: &str) -> Result<DumpLevel, String> {
     DumpLevel::parse(text).ok_or_else(|| {
         let names = DumpLevel::ALL.map(DumpLevel::name);
         Unknown::new("dump level", text, names).to_string() + ", or 0 to 4 in that order"

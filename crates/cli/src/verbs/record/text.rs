@@ -1,0 +1,133 @@
+//! What `record` says to people.
+
+use std::fmt::Write;
+
+use tensortap::format::DumpCounters;
+use tensortap::{ProcessEntry, RecordingReport, WhyNothing};
+use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
+
+use crate::dump_arg::{newest_or, quoted};
+use crate::output::verdict;
+use crate::program::program;
+
+/// Width of the labels on the left.
+const LABEL: usize = 9;
+/// Processes that the summary names.
+const NAMED: usize = 16;
+
+/// Why `tensortap_record.h` may find no library.
+pub const NO_LIBRARY: &str = "libtensortap.so is neither beside this program nor in ../lib: programs that do not link it themselves \
+                              will not attach; --library FILE names it";
+
+/// One dump was closed.
+pub fn left(process: &ProcessEntry) -> String {
+    format!("{}: {}", process.words(), outcome(process))
+}
+
+/// What a recording still waits for.
+pub fn waiting(processes: &[&ProcessEntry]) -> String {
+    let names: Vec<String> = processes.iter().take(NAMED).map(|process| process.words()).collect();
+    let more = processes.len() - names.len();
+    let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+    format!("the command has ended; waiting for {}{more} to end, too", names.join(", "))
+}
+
+/// The summary of a recording.
+pub fn of(report: &RecordingReport) -> String {
+    let processes = &report.run.processes;
+    let all = total(processes);
+    if processes.is_empty() {
+        return nothing(report);
+    }
+    let (count, records) =
+        (counted_in(processes.len() as u64, "process", "processes"), counted(all.records, "record"));
+    let mut text = format!("recorded {count}, {records} in {}\n", time(report.wall));
+    let name = |process: &ProcessEntry| process.folder.clone();
+    let width = processes.iter().take(NAMED).map(|process| name(process).len()).max().unwrap_or(0).max(LABEL);
+    for process in processes.iter().take(NAMED) {
+        let _ = writeln!(text, "  {:width$} {}", name(process), outcome(process));
+    }
+    if processes.len() > NAMED {
+        let more = processes.len() - NAMED;
+        let _ = writeln!(
+            text,
+            "  {:width$} in {}",
+            format!("{} more", grouped(more as u64)),
+            tensortap::RUN_FILE
+        );
+    }
+    let _ = writeln!(text, "  {:width$} {}", "losses", losses(report).unwrap_or_else(|| "none".into()));
+    let _ = writeln!(text, "  {:width$} {}", "folder", quoted(&report.dir));
+    let _ = writeln!(text, "  {:width$} {}", "next", next(report));
+    text
+}
+
+fn next(report: &RecordingReport) -> String {
+    let named = newest_or(&report.dir);
+    format!("{} list{named}", program())
+}
+
+/// `complete: 12 records, 4 KiB captured`, and how it ended where that was not in order.
+fn outcome(process: &ProcessEntry) -> String {
+    let counts = process.counts.clone().unwrap_or_default();
+    let good = process.status == "complete";
+    let status = if good { process.status.clone() } else { verdict(&process.status, false) };
+    let content = match counts.bytes_captured {
+        0 => String::new(),
+        captured => format!(", {} captured, {} written", bytes(captured), bytes(counts.bytes_written)),
+    };
+    let why = process.message.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{status}, {}{content}{why}", counted(counts.records, "record"))
+}
+
+fn total(processes: &[ProcessEntry]) -> DumpCounters {
+    let mut all = DumpCounters::default();
+    for counts in processes.iter().filter_map(|process| process.counts.as_ref()) {
+        all.records += counts.records;
+        all.dropped_records += counts.dropped_records;
+        all.dropped_overwrite += counts.dropped_overwrite;
+        all.truncated_tensors += counts.truncated_tensors;
+        all.corrupt_records += counts.corrupt_records;
+    }
+    all
+}
+
+/// What was lost, in words; `None` when nothing was.
+pub fn losses(report: &RecordingReport) -> Option<String> {
+    let all = total(&report.run.processes);
+    let parts: Vec<String> = [
+        (all.dropped_records, "record", "dropped"),
+        (all.dropped_overwrite, "payload", "overwritten"),
+        (all.truncated_tensors, "tensor", "truncated"),
+        (all.corrupt_records, "record", "damaged"),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, what, fate)| format!("{} {fate}", counted(count, what)))
+    .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Nothing was recorded, and why that may be.
+fn nothing(report: &RecordingReport) -> String {
+    let folder = quoted(&report.dir);
+    let why = match report.why_nothing {
+        None => "what called was turned away or could not be recorded",
+        Some(WhyNothing::Static) => {
+            "the program is linked statically, so tensortap_record.h loads no library into it: link libtensortap, or link the \
+             program dynamically"
+        }
+        Some(WhyNothing::SetUser) => {
+            "the program runs with the rights of another user or group, and then takes neither library nor socket from its \
+             environment"
+        }
+        Some(WhyNothing::Launcher) => {
+            "processes on other hosts cannot attach: let the launcher start `tensortap record` on each of them"
+        }
+        Some(WhyNothing::NoLibrary) => {
+            "the program does not link libtensortap, and tensortap_record.h was told of none: --library FILE names it"
+        }
+        Some(_) => "the program does not call tensortap_record.h, or ended before it did",
+    };
+    format!("nothing was recorded: {why}\n  {:LABEL$} {folder}\n", "folder")
+}

@@ -1,0 +1,139 @@
+//! Programs, children and recorders that are killed in the middle.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tensortap::format;
+
+use crate::program::{RECORDS_PER_TASK, task_id};
+use crate::{Bench, check, check_closed};
+
+/// Tasks of a program: it lasts long enough to be killed in the middle.
+const TASKS: u64 = 480;
+const LONG: Duration = Duration::from_secs(120);
+
+/// Kills per victim; more if the environment says so.
+fn kills() -> u64 {
+    std::env::var("TENSORTAP_RECORD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(3)
+}
+
+/// Waits until `look` finds something.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < LONG, "{what} did not come");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn kill(pid: u32) {
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Tasks that a process knew to be in files.
+fn safe(notes: &[String]) -> u64 {
+    notes.iter().filter_map(|note| note.strip_prefix("safe ")?.parse().ok()).max().unwrap_or(0)
+}
+
+/// Starts a program that says what is safe, and waits until that is about as much as `round` of `rounds` asks for. Gives the
+/// recorder and the process that records.
+fn start(bench: &Bench, role: &str, round: u64, rounds: u64) -> (Child, u32) {
+    let moment = TASKS * (2 * round + 1) / (2 * rounds);
+    let mut recorder = bench.recorded("--quiet --no-dedup", &format!("{role} {TASKS}"));
+    recorder.stdout(Stdio::null()).stderr(std::fs::File::create(bench.path("said")).unwrap());
+    let recorder = recorder.spawn().unwrap();
+    let process = wait_for("a safe record", || {
+        let notes = bench.notes();
+        notes.into_iter().find(|(_, notes)| safe(notes) >= moment.min(TASKS - 8)).map(|(pid, _)| pid)
+    });
+    (recorder, process)
+}
+
+/// Checks that a dump has every task that its process knew to be safe.
+fn check_safe(bench: &Bench, folder: &Path, process: u32) {
+    let safe = safe(&bench.notes()[&process]);
+    let dump = check(folder);
+    let mut found = vec![0; usize::try_from(TASKS).unwrap()];
+    for record in dump.records() {
+        let number = record.unwrap().task_id - task_id(0, 0);
+        found[usize::try_from(number).unwrap()] += 1;
+    }
+    let whole = found.iter().take_while(|&&count| count == RECORDS_PER_TASK).count();
+    assert!(whole as u64 >= safe, "{whole} tasks are there, {safe} were safe");
+}
+
+#[test]
+fn a_killed_program_leaves_a_closed_dump_with_every_record_that_was_safe() {
+    for round in 0..kills() {
+        let bench = Bench::new();
+        let (mut recorder, process) = start(&bench, "acknowledged", round, kills());
+        kill(process);
+        assert_eq!(recorder.wait().unwrap().code(), Some(137));
+        let run = bench.run_file();
+        let [entry] = &run.processes[..] else { panic!("{run:?}") };
+        assert_eq!((entry.status.as_str(), run.signal), ("killed", Some(9)));
+        let folder = bench.path("run").join(&entry.folder);
+        check_safe(&bench, &folder, process);
+        check_closed(&folder);
+        bench.assert_no_socket();
+    }
+}
+
+#[test]
+fn a_killed_child_leaves_a_closed_dump_and_its_parent_goes_on() {
+    for round in 0..kills() {
+        let bench = Bench::new();
+        let (mut recorder, child) = start(&bench, "parent", round, kills());
+        kill(child);
+        assert_eq!(recorder.wait().unwrap().code(), Some(0));
+        let run = bench.run_file();
+        let [entry, parent] = &run.processes[..] else { panic!("{run:?}") };
+        assert_eq!((entry.pid, entry.status.as_str()), (child, "crashed"));
+        assert!(entry.message.as_ref().unwrap().contains("ended without closing"), "{entry:?}");
+        let folder = bench.path("run").join(&entry.folder);
+        check_safe(&bench, &folder, child);
+        check_closed(&folder);
+        assert_eq!(check_closed(&bench.path("run").join(&parent.folder)).len(), 20 * RECORDS_PER_TASK);
+        bench.assert_no_socket();
+    }
+}
+
+#[test]
+fn a_killed_recorder_leaves_what_was_safe_and_the_program_goes_on() {
+    for round in 0..kills() {
+        let bench = Bench::new();
+        let (mut recorder, process) = start(&bench, "acknowledged", round, kills());
+        kill(recorder.id());
+        assert_eq!(recorder.wait().unwrap().code(), None);
+        wait_for("the program's end", || {
+            let ended = bench.notes()[&process].contains(&"ended".to_owned());
+            (ended && !Path::new(&format!("/proc/{process}")).exists()).then_some(())
+        });
+        let run = bench.run_file();
+        let [entry] = &run.processes[..] else { panic!("{run:?}") };
+        assert_eq!((run.status.as_str(), entry.status.as_str()), ("running", "running"));
+        let folder = bench.path("run").join(&entry.folder);
+        check_safe(&bench, &folder, process);
+        format::repair(&folder).unwrap_or_else(|error| panic!("it cannot be repaired: {error}"));
+        check_safe(&bench, &folder, process);
+        check_closed(&folder);
+        let said = std::fs::read_to_string(bench.path("said")).unwrap();
+        assert_eq!(said.matches("recorder").count(), 1, "it is said once: {said}");
+
+        // The next recorder clears away what this one left.
+        let status = bench.recorder("--quiet").args(["sh", "-c", ":"]).status().unwrap();
+        assert_eq!(status.code(), Some(2), "the folder is taken");
+        bench.assert_no_socket();
+    }
+}

@@ -1,0 +1,179 @@
+//! The program that is recorded: this test binary, started again with a word in its environment that says what to do. It knows
+//! what it records from numbers alone, so that a test can tell what a dump should hold.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+
+use tensortap::record::{
+    DType, DumpStage, Outcome, Role, Session, StringId, TaskInfo, Tensor, ThreadRecorder,
+};
+
+use crate::hostile;
+
+/// What to do, and the folder to leave notes in.
+const ROLE: &str = "TENSORTAP_TEST_PROGRAM";
+const NOTES: &str = "TENSORTAP_TEST_NOTES";
+
+/// Records of each task: an input, an output, a scalar.
+pub const RECORDS_PER_TASK: u64 = 3;
+
+/// What a tensor holds, from the numbers of its task and argument alone.
+pub fn content(task: u64, arg: u16) -> Vec<u8> {
+    let seed = task.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(arg) << 7;
+    let bytes = 40 + usize::try_from(task % 7).unwrap() * 900;
+    (0..bytes as u64)
+        .map(|at| (seed.wrapping_add(at.wrapping_mul(seed | 1)) >> 23).to_le_bytes()[0])
+        .collect()
+}
+
+/// The number of a task: unique among the threads of a process.
+pub fn task_id(thread: u64, number: u64) -> u64 {
+    thread << 32 | (number + 1)
+}
+
+/// Names the role and the folder for notes in a command's environment, and makes it this program.
+pub fn command(role: &str, notes: &Path) -> Vec<(String, String)> {
+    vec![(ROLE.into(), role.into()), (NOTES.into(), notes.display().to_string())]
+}
+
+/// Program and arguments that become this program.
+pub fn words() -> [String; 5] {
+    let executable = std::env::current_exe().unwrap().display().to_string();
+    [executable, "--ignored".into(), "--exact".into(), "program::program".into(), "--nocapture".into()]
+}
+
+#[test]
+#[ignore = "it is what the others record"]
+fn program() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let words: Vec<&str> = role.split(' ').collect();
+    let number = |at: usize| words[at].parse::<u64>().unwrap();
+    match words[0] {
+        "tasks" => tasks(number(1), number(2)),
+        "tree" => tree(number(1), number(2)),
+        "leaves" => {
+            // As a program does that knows nothing of sessions.
+            std::mem::forget(recorded(1, number(1)));
+            std::process::exit(i32::try_from(number(2)).unwrap());
+        }
+        "acknowledged" => acknowledged(number(1)),
+        "parent" => parent(number(1)),
+        "hostile" => hostile::attack(),
+        "again" => (0..2).for_each(|_| tasks(1, number(1))),
+        "becomes" => {
+            let _session = recorded(1, number(1));
+            let error = std::os::unix::process::CommandExt::exec(
+                Command::new("sh").args(["-c", "sleep 0.6; exit 4"]),
+            );
+            panic!("{error}");
+        }
+        other => panic!("{other}"),
+    }
+    // Nothing of the test harness is to follow.
+    std::process::exit(0);
+}
+
+/// Leaves a note: a line in a file of this process.
+fn note(what: &str) {
+    let folder = std::env::var_os(NOTES).unwrap();
+    let file = Path::new(&folder).join(std::process::id().to_string());
+    let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
+    file.write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+fn session() -> Session {
+    Session::attach().expect("it can attach").expect("it is recorded")
+}
+
+/// One task whole.
+fn task(recorder: &mut ThreadRecorder, id: u64) {
+    let kernel = recorder.kernel("made").unwrap();
+    let mut task = recorder.begin(&TaskInfo { id, ..TaskInfo::of(kernel) }).unwrap();
+    let (given, made) = (content(id, 0), content(id, 1));
+    let tensor = |bytes, arg, role| Tensor::of(bytes, DType::UInt8).unwrap().arg(arg).role(role);
+    let given = tensor(&given[..], 0, Role::Input);
+    let made = tensor(&made[..], 1, Role::Output);
+    let gone = |outcome: Outcome| matches!(outcome, Outcome::Dropped(_));
+    let mut lost = gone(recorder.tensor(&mut task, DumpStage::BeforeDispatch, &given).unwrap());
+    lost |= gone(recorder.scalar(&mut task, 2, DType::UInt64, id, StringId::NONE).unwrap());
+    lost |= gone(recorder.tensor(&mut task, DumpStage::AfterCompletion, &made).unwrap());
+    recorder.end(&mut task).unwrap();
+    if lost {
+        note("lost");
+    }
+}
+
+/// Records with so many threads, each of which has two handles, one after the other.
+fn recorded(threads: u64, count: u64) -> Session {
+    let session = session();
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let session = &session;
+            scope.spawn(move || {
+                for half in [0..count / 2, count / 2..count] {
+                    let mut recorder = session.named_thread(&format!("worker {number}")).unwrap();
+                    half.for_each(|at| task(&mut recorder, task_id(number, at)));
+                }
+            });
+        }
+    });
+    note(&format!("recorded {}", threads * count * RECORDS_PER_TASK));
+    session
+}
+
+fn tasks(threads: u64, count: u64) {
+    recorded(threads, count).close().unwrap();
+}
+
+/// Four processes: this one, one that is forked from it, and two that are started as programs of their own.
+fn tree(threads: u64, count: u64) {
+    let session = recorded(threads, count);
+    // SAFETY: the child makes threads and files of its own and ends without running anything of the harness.
+    let forked = unsafe { libc::fork() };
+    if forked == 0 {
+        assert!(session.thread().is_err(), "these are its parent's");
+        tasks(threads, count);
+        // SAFETY: it has no precondition.
+        unsafe { libc::_exit(0) };
+    }
+    let started: Vec<Child> = (0..2).map(|_| start(&format!("tasks {threads} {count}"))).collect();
+    for mut child in started {
+        assert!(child.wait().unwrap().success());
+    }
+    let mut status = 0;
+    // SAFETY: the number is that of a child, and the place for its status is this function's own.
+    assert_eq!(unsafe { libc::waitpid(forked, &raw mut status, 0) }, forked);
+    assert_eq!(status, 0);
+    session.close().unwrap();
+}
+
+fn start(role: &str) -> Child {
+    let [program, args @ ..] = words();
+    Command::new(program).args(args).env(ROLE, role).spawn().unwrap()
+}
+
+/// Says after every few tasks how many of them are in files.
+fn acknowledged(count: u64) {
+    let session = session();
+    let mut recorder = session.thread().unwrap();
+    for number in 0..count {
+        task(&mut recorder, task_id(0, number));
+        if number % 8 == 7 && recorder.flush().unwrap() {
+            note(&format!("safe {}", number + 1));
+        }
+    }
+    note("ended");
+    drop(recorder);
+    session.close().unwrap();
+}
+
+/// Starts such a process and waits for it, however it ends.
+fn parent(count: u64) {
+    let mut child = start(&format!("acknowledged {count}"));
+    note(&format!("child {}", child.id()));
+    child.wait().unwrap();
+    tasks(1, 20);
+}
