@@ -366,7 +366,8 @@ static inline tt_session *tt_open_folder(const char *dir, const tt_folder_option
 }
 
 /* Closes what was attached or opened. With the last close the session ends: the calling thread's recorder is closed, the recorder
-   is told that nothing more comes, and files of an own folder are complete. Close recorders of other threads before. */
+   is told that nothing more comes, and files of an own folder are complete. Close recorders of other threads before.
+   TT_NOT_FLUSHED when the recorder was gone by then. */
 static inline int tt_close(tt_session *session) { return session ? session->api->close(session) : TT_OFF; }
 
 /* What was recorded and lost so far, by all threads. */

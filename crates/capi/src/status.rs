@@ -98,6 +98,7 @@ fn status_of(error: &RecordError) -> c_int {
         RecordError::NoLane { .. } => NO_LANE,
         RecordError::Forked => FORKED,
         RecordError::Closed => CLOSED,
+        RecordError::RecorderGone => NOT_FLUSHED,
         RecordError::CommitFirst => COMMIT_FIRST,
         RecordError::TooLarge { .. } => TOO_LARGE,
         RecordError::NotReserved { .. } | RecordError::BadArgument { .. } | RecordError::Setup(_) => {

@@ -6,12 +6,16 @@ use std::{
     mem,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tensortap_abi::LaneRecord;
 use tensortap_collector::{CollectError, Summary};
-use tensortap_platform::{LINK_PAGE_BYTES, attach::Attachment};
+use tensortap_platform::{
+    LINK_PAGE_BYTES,
+    attach::{Attachment, HostNews},
+};
 use tensortap_recorder::{Counters, LaneRecorder, Memory, Region, RegionError};
 use tensortap_sync::{Counter, Flag, SharedU64};
 
@@ -22,6 +26,8 @@ use crate::{
     names::{Key, Names},
     sanitizer,
 };
+
+const GONE: &str = "the recorder is gone: nothing more is recorded of this process, which goes on without it";
 
 /// One lane, to record in.
 pub(crate) type Lane = LaneRecorder<'static, Link>;
@@ -103,6 +109,13 @@ impl Core {
         }
     }
 
+    /// Whether the recorder has hung up.
+    fn is_host_gone(&self) -> bool {
+        let attachment = &self.attachment;
+        let hears = |ear| attachment.wait(&ear, attachment.wakes(), Duration::ZERO);
+        attachment.ear().map(hears).is_ok_and(|news| news == HostNews::Gone)
+    }
+
     /// One sentence in the life of a session.
     pub fn say(&self, what: &str) {
         if self.said.raise() {
@@ -117,6 +130,10 @@ impl Core {
         }
         // Nothing is drained from here on: who still records must not wait.
         self.region.discard();
+        if self.is_host_gone() {
+            self.say(GONE);
+            return Err(RecordError::RecorderGone);
+        }
         self.attachment.goodbye();
         let collecting = self.collecting.lock().unwrap_or_else(PoisonError::into_inner).take();
         collecting

@@ -32,6 +32,9 @@ pub enum RecordError {
     /// The session was closed.
     #[error("the session is closed: attach anew")]
     Closed,
+    /// The recorder was gone when the session was closed.
+    #[error("the recorder is gone: what it had not yet taken of this process is lost")]
+    RecorderGone,
     /// Only a commit of the caller's own makes room.
     #[error("there is no room before an earlier reservation is committed: commit first")]
     CommitFirst,

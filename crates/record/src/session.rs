@@ -137,7 +137,7 @@ impl Session {
     /// that are left record nothing. A session with a folder of its own has closed its files when this returns, and says what they hold.
     ///
     /// # Errors
-    /// When the files could not be closed.
+    /// When the recorder was gone by then, or the files could not be closed.
     pub fn close(mut self) -> Result<Option<Summary>, RecordError> {
         self.end()
     }

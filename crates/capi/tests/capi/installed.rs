@@ -74,6 +74,8 @@ fn a_program_is_built_with_pkg_config_shared_or_static() {
         build.args(flags.split_whitespace());
         let Some(_) = run(&mut build, "a program") else { return };
         records(&program, &prefix, &program.with_extension("dump"));
+        let needs_it = Command::new(&program).env_remove("LD_LIBRARY_PATH").output().unwrap();
+        assert_eq!(needs_it.status.success(), !shared, "the shared library is needed when the program runs");
     }
 }
 

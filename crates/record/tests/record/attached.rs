@@ -182,12 +182,29 @@ fn a_process_has_one_session_which_ends_with_its_last_close() {
     assert_eq!(dump.tasks().unwrap().iter().count(), 1);
 }
 
+/// Where this process has memory files mapped.
+fn addresses_of_memory_files() -> Vec<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let files = maps.lines().filter(|line| line.contains("memfd:tensortap"));
+    files.map(|line| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()).collect()
+}
+
+/// A page of the process's own at this address, unless something is there.
+fn page_at(address: usize) -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let at = std::ptr::without_provenance_mut(address);
+    // SAFETY: no mapping is replaced.
+    let page = unsafe { libc::mmap(at, 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    (page == at).then_some(page.cast())
+}
+
 #[test]
 fn a_forked_process_finds_its_parents_handles_dead_and_harms_nobody() {
     let host = Host::new(PLAIN);
     let session = host.session();
     let mut recorder = session.thread().unwrap();
     let mut task = recorder.begin(&TaskInfo::default()).unwrap();
+    let addresses = addresses_of_memory_files();
     // SAFETY: the child calls nothing that another thread may have locked, and ends without unwinding.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -201,9 +218,23 @@ fn a_forked_process_finds_its_parents_handles_dead_and_harms_nobody() {
             session.thread().err(),
         ];
         let all_dead = dead.iter().all(|error| matches!(error, Some(RecordError::Forked)));
+        // Where the parent has its memory the child has room for its own, which is not taken away.
+        let own: Vec<_> = addresses.iter().filter_map(|&at| page_at(at)).collect();
         drop((recorder, session.clone(), session));
+        for page in &own {
+            // SAFETY: mapped by this process, if nobody has unmapped it.
+            unsafe { page.write_volatile(1) };
+        }
         // SAFETY: ends the child at once.
-        unsafe { libc::_exit(if all_dead { 0 } else { 1 }) };
+        unsafe {
+            libc::_exit(if !all_dead {
+                1
+            } else if own.is_empty() {
+                2
+            } else {
+                0
+            })
+        };
     }
     let mut status = 0;
     // SAFETY: waits for that child.

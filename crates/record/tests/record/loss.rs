@@ -81,3 +81,12 @@ fn when_the_recorder_dies_every_lane_goes_on_without_it_at_once() {
     assert!(!other.flush().unwrap());
     assert!(session.counters().unwrap().dropped > 0);
 }
+
+#[test]
+fn a_recorder_that_was_gone_in_the_end_is_told_by_the_close() {
+    let host = Host::new(PLAIN);
+    let session = host.session();
+    record(&mut session.thread().unwrap(), 1);
+    host.die();
+    assert!(matches!(session.close(), Err(RecordError::RecorderGone)));
+}
