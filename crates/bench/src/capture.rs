@@ -10,7 +10,7 @@ use tensortap_query::number;
 use crate::machine::load_average;
 use crate::watch::check;
 use crate::{BenchError, Machine, Spread, Watch};
-use rig::Rig;
+pub(crate) use rig::Rig;
 
 /// Records under one reading of the clock, as the arguments of a task at one stage are.
 const RECORDS_PER_STAGE: u64 = 4;
@@ -88,7 +88,7 @@ pub struct CaptureCase {
 
 /// How elements lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
+pub(crate) enum View {
     Contiguous,
     /// Rows of a matrix of which every other column block is left out.
     Rows,

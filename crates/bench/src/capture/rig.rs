@@ -29,7 +29,7 @@ const GEOMETRY: DumpGeometry = DumpGeometry {
 };
 
 /// Memory for a region with a tensor behind it, and for what the recorder is held against.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     memory: Vec<u8>,
     /// Where the first page of it begins.
     start: usize,
@@ -42,7 +42,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new(view: View, dtype: DType, bytes: u64) -> Rig {
+    pub(crate) fn new(view: View, dtype: DType, bytes: u64) -> Rig {
         let mut desc = descriptor(view, dtype, bytes);
         let tensor_at = region_bytes();
         let memory = noise(tensor_at + len(desc.buffer_bytes) + PAGE);
@@ -101,7 +101,7 @@ impl Rig {
     }
 
     /// The same with a hash of each copy and a record of it stored.
-    pub(super) fn limit(&mut self, records: u64) -> f64 {
+    pub(crate) fn limit(&mut self, records: u64) -> f64 {
         let start = Instant::now();
         let mut at = 0;
         for place in self.records.chunks_exact_mut(RECORD_BYTES).take(len(records)) {

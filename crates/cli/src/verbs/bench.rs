@@ -12,7 +12,8 @@ use tensortap::PayloadPath;
 use tensortap::scene::Registry;
 use tensortap_bench::{
     BenchError, CaptureBenchConfig, CaptureBenchPart, DiffBenchConfig, DiffBenchPart, DispatchConfig,
-    DispatchPart, DumpBenchConfig, DumpBenchPart, ReadConfig, ReadPart, Watch,
+    DispatchPart, DumpBenchConfig, DumpBenchPart, ReadConfig, ReadPart, RecordBenchConfig, RecordBenchPart,
+    Watch,
 };
 use tensortap_query::number::bytes;
 
@@ -37,6 +38,8 @@ enum What {
     Dispatch(DispatchArgs),
     /// What the recorder alone costs: by size, dtype and view, against copying and hashing
     Capture(CaptureArgs),
+    /// What recording costs a program in C: a call where nothing records, and records by size
+    Record(RecordArgs),
     /// What recording costs: against a plain write, against no dump, and per small record
     Dump(DumpArgs),
     /// What reading costs: listing many records, statistics against plain reads, export against a copy
@@ -85,6 +88,25 @@ struct CaptureArgs {
     /// Rounds of each case; the median counts
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
+}
+
+/// What `tensortap bench record` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap bench record\n  \
+    tensortap bench record --library target/release/libtensortap.so --repeat 31 --json")]
+struct RecordArgs {
+    /// Rounds of each case; the median counts
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+
+    /// The library that the program records with [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+
+    /// Compile and record here; what is written is removed again
+    #[arg(long, value_name = "DIR", default_value = "outputs")]
+    dir: PathBuf,
 }
 
 /// What `tensortap bench dump` takes.
@@ -177,6 +199,7 @@ pub fn run(args: &BenchArgs, registry: Registry, output: Output) -> anyhow::Resu
     match &args.what {
         What::Dispatch(args) => dispatch(args, registry, output)?,
         What::Capture(args) => capture(args, output)?,
+        What::Record(args) => record(args, output)?,
         What::Dump(args) => dump(args, registry, output)?,
         What::Read(args) => read(args, output)?,
         What::Diff(args) => diff(args, output)?,
@@ -219,6 +242,23 @@ fn capture(args: &CaptureArgs, output: Output) -> anyhow::Result<()> {
         CaptureBenchPart::Case(row) => tables::capture_case(&row),
     })?;
     let report = watcher.outcome(tensortap_bench::capture(&config, &watcher))?;
+    watcher.print(&tables::foot(&report.notes, report.load_average_after))?;
+    watcher.finish(&report)
+}
+
+fn record(args: &RecordArgs, output: Output) -> anyhow::Result<()> {
+    let RecordArgs { repeat, library, dir } = args;
+    let config = RecordBenchConfig { repeat: *repeat, library: library.clone(), dir: dir.clone() };
+    let is_first = RefCell::new(true);
+    let watcher = Watcher::new(output, GRACE, |part| match part {
+        RecordBenchPart::Machine(machine, load) => tables::record_head(&machine, load, *repeat),
+        RecordBenchPart::Off(row) => tables::off_case(&row),
+        RecordBenchPart::Case(row) => {
+            let head = if is_first.replace(false) { tables::record_cases_head() } else { String::new() };
+            head + &tables::record_case(&row)
+        }
+    })?;
+    let report = watcher.outcome(tensortap_bench::record(&config, &watcher))?;
     watcher.print(&tables::foot(&report.notes, report.load_average_after))?;
     watcher.finish(&report)
 }

@@ -104,6 +104,38 @@ fn capture_holds_records_of_every_size_dtype_and_view_against_their_limit() {
 }
 
 #[test]
+fn record_tells_what_calls_cost_a_program_in_c_and_leaves_no_file() {
+    if std::process::Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no compiler `cc`");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let outputs = dir.path().join("outputs");
+    let line = ["bench", "record", "--repeat", "2", "--json", "--dir", outputs.to_str().unwrap()];
+    let run = outcome(command(&line));
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{run:?}");
+    assert!(!outputs.exists(), "what was written is removed");
+    let bench = document(&run);
+    let programs: Vec<&str> =
+        array(&bench["off"]).iter().map(|off| off["program"].as_str().unwrap()).collect();
+    assert_eq!(programs, ["header", "linked"]);
+    for off in array(&bench["off"]) {
+        spread_is_in_order(&off["call_ns"]);
+        assert_eq!(off["met"], off["call_ns"]["median"].as_f64() <= off["goal_ns"].as_f64(), "{off}");
+    }
+    let sizes: Vec<u64> = array(&bench["cases"]).iter().map(|case| case["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [16, 256, 4096, 65_536]);
+    for case in array(&bench["cases"]) {
+        ["alone_ns", "among_four_ns", "copy_ns", "limit_ns"]
+            .iter()
+            .for_each(|key| spread_is_in_order(&case[key]));
+    }
+    let absent = outcome(command(&["bench", "record", "--library", "/no/such/library.so"]));
+    assert_eq!(absent.code, Some(3), "{absent:?}");
+    assert!(absent.stderr.contains("/no/such/library.so"), "{absent:?}");
+}
+
+#[test]
 fn dump_measures_payloads_run_times_and_small_records_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let outputs = dir.path().join("outputs");

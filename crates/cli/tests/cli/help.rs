@@ -29,6 +29,7 @@ fn every_verb_has_help_with_an_example() {
         "bench",
         "bench dispatch",
         "bench capture",
+        "bench record",
         "bench dump",
         "bench read",
         "bench diff",
@@ -142,7 +143,8 @@ fn man_has_a_page_for_the_command_and_each_verb() {
         verbs().iter().map(|verb| format!("tensortap-{verb}.1")).collect();
     expected.insert("tensortap.1".into());
     expected.extend(
-        ["dispatch", "capture", "dump", "read", "diff"].map(|what| format!("tensortap-bench-{what}.1")),
+        ["dispatch", "capture", "record", "dump", "read", "diff"]
+            .map(|what| format!("tensortap-bench-{what}.1")),
     );
     assert_eq!(names, expected);
     assert!(wrote.stdout.contains(&format!("{} pages in pages/man1", names.len())), "{wrote:?}");

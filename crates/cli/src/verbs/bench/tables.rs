@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tensortap_bench::{
-    CallLoop, CaptureCase, DiffBenchReport, DiffCase, DispatchCase, ExportRatio, Listed, Machine, Overhead,
-    Pairs, Rates, Small, Spread, StatsRatio, Throughput,
+    CallLoop, CaptureCase, DiffBenchReport, DiffCase, DispatchCase, ExportRatio, Listed, Machine, OffCase,
+    Overhead, Pairs, Rates, RecordCase, Small, Spread, StatsRatio, Throughput,
 };
 use tensortap_query::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 
@@ -144,6 +144,62 @@ fn capture_cases() -> Line<9> {
         ("RATE", 9, true),
     ];
     Line::of(columns, Fit::terminal(&["MIN – MAX", "RATE"]).indented(2))
+}
+
+// Record
+
+/// What was measured on what; begins the rows of [`off_case`].
+pub fn record_head(machine: &Machine, load: Option<f64>, repeat: u32) -> String {
+    let rounds = counted(repeat.into(), "round");
+    let head = head_of(&off_cases());
+    let about = "nanoseconds of a call where nothing records";
+    format!("{}\n{}median of {rounds}\n\n{about}\n{head}", describe(machine), load_text(load, ", "))
+}
+
+/// A call where nothing records.
+pub fn off_case(row: &OffCase) -> String {
+    let met = if row.met { "met" } else { "missed" };
+    off_cases().row(&[
+        row.program,
+        &significant(row.call_ns.median, 2),
+        &ends(&row.call_ns),
+        &format!("{} {met}", row.goal_ns),
+    ])
+}
+
+fn off_cases() -> Line<4> {
+    let columns = [("PROGRAM", 10, false), ("CALL", 7, true), ("MIN – MAX", 15, true), ("GOAL", 10, true)];
+    Line::of(columns, Fit::terminal(&[]).indented(2))
+}
+
+/// Begins the rows of [`record_case`].
+pub fn record_cases_head() -> String {
+    format!("\nnanoseconds per record, with a session\n{}", head_of(&record_cases()))
+}
+
+/// Records of one size.
+pub fn record_case(row: &RecordCase) -> String {
+    let ns = |spread: &Spread| significant(spread.median, 3);
+    record_cases().row(&[
+        &bytes(row.bytes),
+        &ns(&row.alone_ns),
+        &ns(&row.among_four_ns),
+        &ns(&row.copy_ns),
+        &ns(&row.limit_ns),
+        &significant(row.of_the_limit, 2),
+    ])
+}
+
+fn record_cases() -> Line<6> {
+    let columns = [
+        ("BYTES", 9, true),
+        ("ALONE", 8, true),
+        ("AMONG 4", 8, true),
+        ("COPY", 8, true),
+        ("LIMIT", 8, true),
+        ("OF THE LIMIT", 12, true),
+    ];
+    Line::of(columns, Fit::terminal(&[]).indented(2))
 }
 
 // Dump
