@@ -102,13 +102,13 @@ tt_view tile_view(uint16_t arg, enum tt_role role, const Tile &tile)
     return tt_dense(arg, role, tile, TT_FLOAT32, 1, shape);
 }
 
-// Odd tiles are made in two passes and take a while, as real work does.
+// Odd tiles are made in two passes and take a while, the later the longer, as real work does.
 void fill(std::size_t number)
 {
     for (std::size_t x = 0; x < width; x++)
         picture[number][x] = static_cast<float>(x % 16);
     if (number % 2 == 1)
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20 * number));
     for (std::size_t x = 0; x < width; x++)
         picture[number][x] += static_cast<float>(number) * 100;
 }

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod dying;
+mod examples;
 mod good;
 mod hostile;
 mod program;
