@@ -16,7 +16,7 @@ use tensortap_record::{
     MAX_DIMS, MemorySpace, ModuleId, Operation, QueueId, RecordError, Role, ScopeId, Session, StepId,
     StringId, Task, TaskInfo, Tensor, ThreadRecorder,
 };
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::FromZeros;
 
 use crate::{
     handles::{self, RecorderHandle, SessionHandle},
@@ -274,20 +274,15 @@ unsafe fn slice<'t, T>(at: *const T, count: u32) -> Result<&'t [T], RecordError>
     Ok(unsafe { std::slice::from_raw_parts(at, count as usize) })
 }
 
-/// Lets a call change a task where it lies: the caller's words, which may be aligned to less than a [`Task`] is.
+/// The task at an address, which the header says is one; that it began is for the recorder to see.
 ///
 /// # Safety
-/// `at` can be read and written, by this call alone.
-unsafe fn with_task<T>(
-    at: *mut RecordedTask,
-    call: impl FnOnce(&mut Task) -> Result<T, RecordError>,
-) -> Result<T, RecordError> {
-    // SAFETY: the caller's promise.
-    let words = &mut unsafe { at.as_mut() }.ok_or_else(|| bad("task", 0, "it must not be NULL"))?.words;
-    let mut task = Task::read_from_bytes(words.as_bytes()).expect("they have one size");
-    let result = call(&mut task);
-    words.as_mut_bytes().copy_from_slice(task.as_bytes());
-    result
+/// It is null, or can be read and written, by this call alone.
+#[inline]
+unsafe fn task_at<'t>(at: *mut RecordedTask) -> Result<&'t mut Task, RecordError> {
+    const { assert!(align_of::<RecordedTask>() == align_of::<Task>()) };
+    // SAFETY: the caller's promise; both have one size and alignment, and a task is plain words.
+    unsafe { at.cast::<Task>().as_mut() }.ok_or_else(|| bad("task", 0, "it must not be NULL"))
 }
 
 pub(crate) unsafe extern "C" fn task_begin(
@@ -298,11 +293,10 @@ pub(crate) unsafe extern "C" fn task_begin(
     // SAFETY: the header's contract.
     unsafe {
         with(r, |recorder| {
-            let out = out.as_mut().ok_or_else(|| bad("task", 0, "it must not be NULL"))?;
+            let task = task_at(out)?;
             // Whatever fails, nothing is left that could be taken for a task.
-            out.words.zero();
-            let task = recorder.begin(&task_info(given(info, "task info")?)?)?;
-            out.words.as_mut_bytes().copy_from_slice(task.as_bytes());
+            task.zero();
+            *task = recorder.begin(&task_info(given(info, "task info")?)?)?;
             Ok(if task.is_filtered() { status::FILTERED } else { OK })
         })
     }
@@ -350,6 +344,7 @@ fn space_of(tag: u32) -> Result<MemorySpace, RecordError> {
 ///
 /// # Safety
 /// Unless it lies in a device's memory, its bytes can be read during the call.
+#[inline]
 unsafe fn tensor<'t>(view: &View) -> Result<Tensor<'t>, RecordError> {
     let (dtype, space) = (dtype_of(view.dtype.into())?, space_of(view.space.into())?);
     let dims = usize::from(view.ndims);
@@ -385,13 +380,8 @@ pub(crate) unsafe extern "C" fn record(
     unsafe {
         with(r, |recorder| {
             let (stage, views) = (stage_of(stage)?, slice(views, count)?);
-            with_task(task, |task| {
-                if let [view] = views {
-                    return recorder.tensor(task, stage, &tensor(view)?).map(of_outcome);
-                }
-                let tensors = views.iter().map(|view| tensor(view)).collect::<Result<Vec<_>, _>>()?;
-                recorder.tensors(task, stage, &tensors).map(of_outcome)
-            })
+            let describe = |at: usize| tensor(&views[at]);
+            recorder.tensors_of(task_at(task)?, stage, views.len(), describe).map(of_outcome)
         })
     }
 }
@@ -408,14 +398,14 @@ pub(crate) unsafe extern "C" fn record_scalar(
     unsafe {
         with(r, |recorder| {
             let dtype = dtype_of(dtype)?;
-            with_task(task, |task| recorder.scalar(task, arg, dtype, bits, StringId(name)).map(of_outcome))
+            recorder.scalar(task_at(task)?, arg, dtype, bits, StringId(name)).map(of_outcome)
         })
     }
 }
 
 pub(crate) unsafe extern "C" fn task_end(r: R, task: *mut RecordedTask) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { with(r, |recorder| with_task(task, |task| recorder.end(task).map(of_outcome))) }
+    unsafe { with(r, |recorder| recorder.end(task_at(task)?).map(of_outcome)) }
 }
 
 pub(crate) unsafe extern "C" fn record_edge(
@@ -471,7 +461,7 @@ pub(crate) unsafe extern "C" fn reserve(
             let out = out.as_mut().ok_or_else(|| bad("space", 0, "it must not be NULL"))?;
             *out = ReservedSpace { number: 0, start: ptr::null_mut(), bytes: 0 };
             let (stage, view) = (stage_of(stage)?, given(view, "view")?);
-            let reserved = with_task(task, |task| recorder.reserve(task, stage, &tensor(view)?))?;
+            let reserved = recorder.reserve(task_at(task)?, stage, &tensor(view)?)?;
             if let Some(ticket) = reserved {
                 *out =
                     ReservedSpace { number: ticket.number, start: ticket.start.cast(), bytes: ticket.bytes };

@@ -1,5 +1,7 @@
 //! Tasks: what a program does in one go.
 
+use std::mem::offset_of;
+
 use tensortap_abi::{NO_KERNEL, Operation, RECORD_HAS_PARENT, SLOTS_PER_TASK, TaskRecord};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -56,26 +58,56 @@ const ENDED: u32 = 0x7474_0003;
 
 /// A task that has begun. Plain words: it may be moved, kept, and ended by another thread than began it.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Task {
-    record: TaskRecord,
     state: u32,
     /// Whether all of its arguments are marked.
     marked: u32,
-    reserved: [u64; 7],
+    id: u64,
+    parent: u64,
+    submitted_ns: u64,
+    started_ns: u64,
+    completed_ns: u64,
+    capture_ns: u64,
+    flags: u32,
+    operation: u32,
+    func_id: [u32; SLOTS_PER_TASK],
+    block_num: u32,
+    tensor_count: u32,
+    scalar_count: u32,
+    queue: u32,
+    step: u32,
+    name: u32,
+    scope: u32,
+    module: u32,
+    source_file: u32,
+    source_line: u32,
+    grid: [u32; 3],
+    group: [u32; 3],
+    reserved0: u32,
+    reserved: [u64; 14],
 }
-const _: () = assert!(size_of::<Task>() == 256);
+// The header has room for as much, and finds the number where it is.
+const _: () = assert!(size_of::<Task>() == 256 && align_of::<Task>() == 8 && offset_of!(Task, id) == 8);
 
 impl Task {
     pub(crate) fn new(id: u64, info: &TaskInfo, started_ns: u64) -> Task {
         let &TaskInfo { operation, kernels, name, scope, queue, step, module, source, parent, .. } = info;
-        let record = TaskRecord {
-            task_id: id,
-            flags: if parent.is_some() { RECORD_HAS_PARENT } else { 0 },
-            func_id: kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 }),
-            block_num: info.blocks.max(1),
+        Task {
+            state: RECORDED,
+            marked: info.marked.into(),
+            id,
+            parent: parent.unwrap_or(0),
             submitted_ns: info.submitted_ns,
             started_ns,
+            completed_ns: 0,
+            capture_ns: 0,
+            flags: if parent.is_some() { RECORD_HAS_PARENT } else { 0 },
+            operation: operation as u32,
+            func_id: kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 }),
+            block_num: info.blocks.max(1),
+            tensor_count: 0,
+            scalar_count: 0,
             queue: queue.0,
             step: step.0,
             name: name.0,
@@ -83,18 +115,45 @@ impl Task {
             module: module.0,
             source_file: source.0.0,
             source_line: source.1,
-            operation: operation as u8,
             grid: info.grid,
             group: info.group,
-            parent_task: parent.unwrap_or(0),
+            reserved0: 0,
+            reserved: [0; 14],
+        }
+    }
+
+    /// What is recorded of it, as far as it has come.
+    pub(crate) fn record(&self) -> TaskRecord {
+        TaskRecord {
+            task_id: self.id,
+            flags: self.flags,
+            func_id: self.func_id,
+            block_num: self.block_num,
+            submitted_ns: self.submitted_ns,
+            started_ns: self.started_ns,
+            completed_ns: self.completed_ns,
+            capture_ns: self.capture_ns,
+            tensor_count: self.tensor_count,
+            scalar_count: self.scalar_count,
+            queue: self.queue,
+            step: self.step,
+            name: self.name,
+            scope: self.scope,
+            module: self.module,
+            source_file: self.source_file,
+            source_line: self.source_line,
+            operation: u8::try_from(self.operation).unwrap_or(u8::MAX),
+            grid: self.grid,
+            group: self.group,
+            parent_task: self.parent,
             ..TaskRecord::default()
-        };
-        Task { record, state: RECORDED, marked: info.marked.into(), reserved: [0; 7] }
+        }
     }
 
     /// Its number.
+    #[inline]
     pub fn id(&self) -> u64 {
-        self.record.task_id
+        self.id
     }
 
     /// Whether a filter has kept it out.
@@ -102,10 +161,15 @@ impl Task {
         self.state == REFUSED
     }
 
+    pub(crate) fn kernels(&self) -> [u32; SLOTS_PER_TASK] {
+        self.func_id
+    }
+
     pub(crate) fn refuse(&mut self) {
         self.state = REFUSED;
     }
 
+    #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         self.marked != 0
     }
@@ -114,42 +178,41 @@ impl Task {
     ///
     /// # Errors
     /// When it has ended, or never began.
+    #[inline]
     pub(crate) fn check(&self) -> Result<bool, RecordError> {
         match self.state {
             RECORDED => Ok(true),
             REFUSED => Ok(false),
-            ENDED => Err(bad(self.id(), "it has ended; begin another")),
-            _ => Err(bad(self.id(), "it has not begun")),
+            ENDED => Err(bad(self.id, "it has ended; begin another")),
+            _ => Err(bad(self.id, "it has not begun")),
         }
     }
 
-    pub(crate) fn record(&self) -> &TaskRecord {
-        &self.record
-    }
-
     /// It has a tensor at this position.
+    #[inline]
     pub(crate) fn has_tensor(&mut self, arg_index: u16) {
-        let TaskRecord { tensor_count, scalar_count, .. } = &mut self.record;
-        let all = (*tensor_count + *scalar_count).max(u32::from(arg_index) + 1);
-        *tensor_count = (*tensor_count).max(u32::from(arg_index) + 1);
-        *scalar_count = all - *tensor_count;
+        let behind = u32::from(arg_index) + 1;
+        let all = self.tensor_count.saturating_add(self.scalar_count).max(behind);
+        self.tensor_count = self.tensor_count.max(behind);
+        self.scalar_count = all - self.tensor_count;
     }
 
     /// It has a scalar at this position.
     pub(crate) fn has_scalar(&mut self, arg_index: u16) {
-        let TaskRecord { tensor_count, scalar_count, .. } = &mut self.record;
-        *scalar_count = (*scalar_count).max((u32::from(arg_index) + 1).saturating_sub(*tensor_count));
+        let behind = u32::from(arg_index) + 1;
+        self.scalar_count = self.scalar_count.max(behind.saturating_sub(self.tensor_count));
     }
 
     /// What it does was done by then; the first time that is said counts.
     pub(crate) fn completed(&mut self, now_ns: u64) {
-        if self.record.completed_ns == 0 {
-            self.record.completed_ns = now_ns;
+        if self.completed_ns == 0 {
+            self.completed_ns = now_ns;
         }
     }
 
+    #[inline]
     pub(crate) fn captured_for(&mut self, ns: u64) {
-        self.record.capture_ns = self.record.capture_ns.saturating_add(ns);
+        self.capture_ns = self.capture_ns.saturating_add(ns);
     }
 
     pub(crate) fn end(&mut self) {
@@ -172,7 +235,7 @@ mod tests {
             for &(is_tensor, arg) in calls {
                 if is_tensor { task.has_tensor(arg) } else { task.has_scalar(arg) }
             }
-            (task.record.tensor_count, task.record.scalar_count)
+            (task.tensor_count, task.scalar_count)
         };
         assert_eq!(counts(&[(true, 0), (true, 1), (false, 2)]), (2, 1));
         assert_eq!(counts(&[(false, 2), (true, 0), (true, 1)]), (2, 1));

@@ -57,6 +57,7 @@ impl<'a> Tensor<'a> {
     /// # Safety
     /// During 'a, the `bytes` at `start` can be read whenever the tensor is recorded. Other threads may write them meanwhile: what is
     /// recorded is then a mixture.
+    #[inline]
     pub unsafe fn at(start: *const u8, bytes: u64, dtype: DType) -> Tensor<'a> {
         let buffer_addr = start.expose_provenance() as u64;
         Tensor {
@@ -76,6 +77,7 @@ impl<'a> Tensor<'a> {
     }
 
     /// Memory that this process does not read, such as a device's: for content that [comes later](crate::ThreadRecorder::reserve).
+    #[inline]
     pub fn elsewhere(address: u64, bytes: u64, dtype: DType, space: MemorySpace) -> Tensor<'static> {
         // SAFETY: it is not said to be here, so nothing reads it.
         let mut tensor: Tensor<'static> = unsafe { Tensor::at(std::ptr::null(), bytes, dtype) };
@@ -88,6 +90,7 @@ impl<'a> Tensor<'a> {
     ///
     /// # Errors
     /// With more dimensions than [`MAX_DIMS`], or another number of strides.
+    #[inline]
     pub fn view(mut self, shape: &[u64], strides: &[i64], start: u64) -> Result<Tensor<'a>, RecordError> {
         let ndims = shape.len();
         if ndims > MAX_DIMS || strides.len() != ndims {
@@ -118,18 +121,21 @@ impl<'a> Tensor<'a> {
 
     /// Its position among the arguments of its task.
     #[must_use]
+    #[inline]
     pub fn arg(self, position: u16) -> Tensor<'a> {
         Tensor { arg: position, ..self }
     }
 
     /// How the task uses it.
     #[must_use]
+    #[inline]
     pub fn role(self, role: Role) -> Tensor<'a> {
         Tensor { role, ..self }
     }
 
     /// What people call it.
     #[must_use]
+    #[inline]
     pub fn name(mut self, name: StringId) -> Tensor<'a> {
         self.known.name = name.0;
         self
@@ -137,12 +143,14 @@ impl<'a> Tensor<'a> {
 
     /// Marked, for level `marked`.
     #[must_use]
+    #[inline]
     pub fn marked(self) -> Tensor<'a> {
         Tensor { marked: true, ..self }
     }
 
     /// Whose memory it lies in, where that is not the process's own.
     #[must_use]
+    #[inline]
     pub fn space(mut self, space: MemorySpace) -> Tensor<'a> {
         self.known.space = space;
         self
@@ -150,6 +158,7 @@ impl<'a> Tensor<'a> {
 
     /// What is but a guess.
     #[must_use]
+    #[inline]
     pub fn guessed(mut self, dtype: bool, role: bool, extent: bool) -> Tensor<'a> {
         let flag = |is_guess: bool, flag: u32| if is_guess { flag } else { 0 };
         self.known.guessed = flag(dtype, RECORD_DTYPE_UNKNOWN)

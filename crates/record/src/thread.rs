@@ -170,9 +170,9 @@ impl ThreadRecorder {
         let id = if info.id == 0 { self.core.next_task() } else { info.id };
         let now = self.lane.begin();
         let mut task = Task::new(id, info, now);
-        let head = TaskHead { task_id: id, func_ids: task.record().func_id, records: info.records };
+        let head = TaskHead { task_id: id, func_ids: task.kernels(), records: info.records };
         if self.lane.wants_task(&head) {
-            self.lane.task(task.record());
+            self.lane.task(&task.record());
         } else {
             task.refuse();
         }
@@ -196,32 +196,62 @@ impl ThreadRecorder {
     /// Records several tensors, under one reading of the clock. The worst of what became of them is told.
     ///
     /// # Errors
-    /// As [`ThreadRecorder::tensor`]; nothing is recorded then.
+    /// As [`ThreadRecorder::tensor`]; those before the first that is in error are recorded.
     pub fn tensors(
         &mut self,
         task: &mut Task,
         stage: DumpStage,
         tensors: &[Tensor<'_>],
     ) -> Result<Outcome, RecordError> {
+        self.tensors_of(task, stage, tensors.len(), |at| Ok(tensors[at]))
+    }
+
+    /// The same, of tensors that are described one after the other.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensors`], and those of `describe`.
+    #[inline]
+    pub fn tensors_of<'t>(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        count: usize,
+        mut describe: impl FnMut(usize) -> Result<Tensor<'t>, RecordError>,
+    ) -> Result<Outcome, RecordError> {
         self.core.check()?;
         if !task.check()? {
             return Ok(Outcome::Filtered);
         }
-        if let Some(tensor) = tensors.iter().find(|tensor| !tensor.is_here) {
-            let remedy = "its memory cannot be read here: reserve space for its content, and fill it";
-            return Err(RecordError::BadArgument { what: "argument", value: tensor.arg.into(), remedy });
-        }
         let now = self.lane.begin();
-        let mut worst = Outcome::Recorded;
-        for tensor in tensors {
-            worst = worse(worst, self.lane.tensor(&capture(task, stage, tensor)));
-            task.has_tensor(tensor.arg);
+        let mut worst = Ok(Outcome::Recorded);
+        for at in 0..count {
+            worst = describe(at)
+                .and_then(|tensor| self.one_tensor(task, stage, &tensor))
+                .and_then(|outcome| Ok(worse(worst?, outcome)));
+            if worst.is_err() {
+                break;
+            }
         }
         if stage == DumpStage::AfterCompletion {
             task.completed(now);
         }
         task.captured_for(self.lane.end());
-        Ok(worst)
+        worst
+    }
+
+    #[inline]
+    fn one_tensor(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> Result<Outcome, RecordError> {
+        if !tensor.is_here {
+            let remedy = "its memory cannot be read here: reserve space for its content, and fill it";
+            return Err(RecordError::BadArgument { what: "argument", value: tensor.arg.into(), remedy });
+        }
+        task.has_tensor(tensor.arg);
+        Ok(self.lane.tensor(&capture(task, stage, tensor)))
     }
 
     /// Records a scalar argument, by its bits.
@@ -257,7 +287,7 @@ impl ThreadRecorder {
             return Ok(Outcome::Filtered);
         }
         task.completed(self.lane.begin());
-        let outcome = self.lane.task(task.record());
+        let outcome = self.lane.task(&task.record());
         self.lane.end();
         task.end();
         Ok(outcome)
@@ -366,6 +396,7 @@ impl std::fmt::Debug for ThreadRecorder {
 }
 
 /// What the recorder of a lane is asked for.
+#[inline]
 pub(crate) fn capture<'t>(task: &Task, stage: DumpStage, tensor: &'t Tensor<'_>) -> TensorCapture<'t> {
     TensorCapture {
         task_id: task.id(),
@@ -380,6 +411,7 @@ pub(crate) fn capture<'t>(task: &Task, stage: DumpStage, tensor: &'t Tensor<'_>)
 }
 
 /// What is told of several.
+#[inline]
 fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |outcome: &Outcome| match outcome {
         Outcome::Recorded => 0,

@@ -48,7 +48,7 @@ pub struct Host {
     /// While up, nothing is collected.
     pub stalled: Arc<Flag>,
     die: Arc<Flag>,
-    _alone: MutexGuard<'static, ()>,
+    alone: MutexGuard<'static, ()>,
 }
 
 impl Host {
@@ -79,7 +79,7 @@ impl Host {
             });
             serve(&process.unwrap(), kind, &path, &flags.0, &flags.1)
         });
-        Host { dir, serving, hello, stalled, die, _alone: alone }
+        Host { dir, serving, hello, stalled, die, alone }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -94,15 +94,17 @@ impl Host {
         self.hello.recv_timeout(LONG).unwrap()
     }
 
-    /// Ends without a word, as a recorder does that is killed.
-    pub fn die(self) -> TempDir {
+    /// Ends without a word, as a recorder does that is killed. Close the session before what this gives is dropped: other tests
+    /// would find it.
+    pub fn die(self) -> MutexGuard<'static, ()> {
         self.die.raise();
         assert!(self.serving.join().unwrap().is_none());
-        self.dir
+        self.alone
     }
 
     /// What was recorded, once the session was closed; it verifies.
     pub fn dump(self) -> (TempDir, Dump, Summary) {
+        let _alone = self.alone;
         let summary = self.serving.join().unwrap().expect("it did not die");
         let dump = Dump::open(&self.dir.path().join("dump")).unwrap();
         let findings = verify(&dump).unwrap();

@@ -69,17 +69,20 @@ fn when_the_recorder_dies_every_lane_goes_on_without_it_at_once() {
     host.stalled.raise();
     let session = host.session();
     let mut other = session.thread().unwrap();
-    std::thread::scope(|scope| {
+    let alone = std::thread::scope(|scope| {
         let recording = scope.spawn(|| record(&mut session.thread().unwrap(), TOO_MANY));
         std::thread::sleep(Duration::from_millis(20));
-        host.die();
+        let alone = host.die();
         let outcomes = recording.join().unwrap();
         assert_eq!(outcomes.last(), Some(&Outcome::Dropped(DropReason::NoHost)), "{outcomes:?}");
+        alone
     });
     // This one has room in its own lane, and knows it all the same.
     assert_eq!(record(&mut other, 1), [Outcome::Dropped(DropReason::NoHost)]);
     assert!(!other.flush().unwrap());
     assert!(session.counters().unwrap().dropped > 0);
+    drop((other, session));
+    drop(alone);
 }
 
 #[test]
@@ -87,6 +90,7 @@ fn a_recorder_that_was_gone_in_the_end_is_told_by_the_close() {
     let host = Host::new(PLAIN);
     let session = host.session();
     record(&mut session.thread().unwrap(), 1);
-    host.die();
+    let alone = host.die();
     assert!(matches!(session.close(), Err(RecordError::RecorderGone)));
+    drop(alone);
 }
