@@ -7,6 +7,7 @@ mod examples;
 mod good;
 mod hostile;
 mod program;
+mod signals;
 mod statuses;
 
 use std::collections::BTreeMap;
@@ -63,6 +64,7 @@ impl Bench {
     fn notes(&self) -> BTreeMap<u32, Vec<String>> {
         let lines = |path: &Path| fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect();
         let entries = fs::read_dir(self.path("notes")).unwrap().flatten();
+        let entries = entries.filter(|entry| entry.file_name() != "stop");
         entries
             .map(|entry| (entry.file_name().to_str().unwrap().parse().unwrap(), lines(&entry.path())))
             .collect()

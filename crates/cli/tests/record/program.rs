@@ -59,7 +59,8 @@ fn program() {
             std::mem::forget(recorded(1, number(1)));
             std::process::exit(i32::try_from(number(2)).unwrap());
         }
-        "acknowledged" => acknowledged(number(1)),
+        "acknowledged" => acknowledged(0..number(1)),
+        "endless" => acknowledged((0..).take_while(|_| !is_to_stop())),
         "parent" => parent(number(1)),
         "hostile" => hostile::attack(),
         "again" => (0..2).for_each(|_| tasks(1, number(1))),
@@ -82,6 +83,11 @@ fn note(what: &str) {
     let file = Path::new(&folder).join(std::process::id().to_string());
     let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
     file.write_all(format!("{what}\n").as_bytes()).unwrap();
+}
+
+/// Whether the test has left a word that this process is to end.
+fn is_to_stop() -> bool {
+    Path::new(&std::env::var_os(NOTES).unwrap()).join("stop").exists()
 }
 
 fn session() -> Session {
@@ -156,10 +162,10 @@ fn start(role: &str) -> Child {
 }
 
 /// Says after every few tasks how many of them are in files.
-fn acknowledged(count: u64) {
+fn acknowledged(numbers: impl Iterator<Item = u64>) {
     let session = session();
     let mut recorder = session.thread().unwrap();
-    for number in 0..count {
+    for number in numbers {
         task(&mut recorder, task_id(0, number));
         if number % 8 == 7 && recorder.flush().unwrap() {
             note(&format!("safe {}", number + 1));
