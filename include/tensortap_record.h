@@ -397,7 +397,8 @@ static inline tt_recorder *tt_recorder_open(tt_session *session, const char *nam
     return session ? session->api->recorder_open(session, name) : NULL;
 }
 
-/* Closes a recorder, of either kind. What was reserved and not committed counts as dropped. */
+/* Closes a recorder, of either kind; that of a thread is closed by its thread. What was reserved and not committed counts as
+   dropped. */
 static inline int tt_recorder_close(tt_recorder *r) { return r ? r->api->recorder_close(r) : TT_OFF; }
 
 /* Waits until everything that this recorder has recorded is in files. TT_NOT_FLUSHED when that cannot be, or took too long. */
