@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tensortap::format;
 
-use crate::program::{RECORDS_PER_TASK, task_id};
+use crate::program::{DISTURBED, LAST_TASKS, RECORDS_PER_TASK, task_id};
 use crate::{Bench, check, check_closed};
 
 /// Tasks of a program: it lasts long enough to be killed in the middle.
@@ -55,7 +55,7 @@ fn start(bench: &Bench, role: &str, round: u64, rounds: u64) -> (Child, u32) {
     let recorder = recorder.spawn().unwrap();
     let process = wait_for("a safe record", || {
         let notes = bench.notes();
-        notes.into_iter().find(|(_, notes)| safe(notes) >= moment.min(TASKS - 8)).map(|(pid, _)| pid)
+        notes.into_iter().find(|(_, notes)| safe(notes) >= moment.min(TASKS - LAST_TASKS)).map(|(pid, _)| pid)
     });
     (recorder, process)
 }
@@ -116,6 +116,7 @@ fn a_killed_recorder_leaves_what_was_safe_and_the_program_goes_on() {
         let (mut recorder, process) = start(&bench, "acknowledged", round, kills());
         kill(recorder.id());
         assert_eq!(recorder.wait().unwrap().code(), None);
+        std::fs::write(bench.path(DISTURBED), "").unwrap();
         wait_for("the program's end", || {
             let ended = bench.notes()[&process].contains(&"ended".to_owned());
             (ended && !Path::new(&format!("/proc/{process}")).exists()).then_some(())

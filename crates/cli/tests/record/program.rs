@@ -59,7 +59,7 @@ fn program() {
             std::mem::forget(recorded(1, number(1)));
             std::process::exit(i32::try_from(number(2)).unwrap());
         }
-        "acknowledged" => acknowledged(0..number(1)),
+        "acknowledged" => acknowledged(disturbed_before_the_last(number(1))),
         "endless" => acknowledged((0..).take_while(|_| !is_to_stop())),
         "parent" => parent(number(1)),
         "hostile" => hostile::attack(),
@@ -159,6 +159,23 @@ fn tree(threads: u64, count: u64) {
 fn start(role: &str) -> Child {
     let [program, args @ ..] = words();
     Command::new(program).args(args).env(ROLE, role).spawn().unwrap()
+}
+
+/// The last tasks of a process that is to be disturbed: before these it waits until it was.
+pub const LAST_TASKS: u64 = 8;
+/// The file beside the notes that says so.
+pub const DISTURBED: &str = "disturbed";
+
+/// The numbers below `count`; those of the last tasks come when the program was disturbed, so that no victim has ended before it is killed.
+fn disturbed_before_the_last(count: u64) -> impl Iterator<Item = u64> {
+    let disturbed = Path::new(&std::env::var_os(NOTES).unwrap()).with_file_name(DISTURBED);
+    (0..count).inspect(move |number| {
+        if number + LAST_TASKS == count {
+            // A test that has failed lets it go.
+            let waiting = (0..120_000).take_while(|_| !disturbed.exists());
+            waiting.for_each(|_| thread::sleep(std::time::Duration::from_millis(1)));
+        }
+    })
 }
 
 /// Says after every few tasks how many of them are in files.
