@@ -216,7 +216,8 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         self.link.wake_host();
     }
 
-    /// Waits until everything recorded so far is safe on the host's side, whatever the loss policy; whether it is.
+    /// Waits until everything recorded so far is safe on the host's side, whatever the loss policy; whether it is. With a host that
+    /// takes no more it is not: what was asked for since then was dropped.
     pub fn settle(&mut self) -> bool {
         self.timed(|recorder| {
             recorder.link.wake_host();
@@ -224,7 +225,7 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
             if !safe(recorder) && !recorder.patience.is_gone() {
                 recorder.wait_until(safe);
             }
-            safe(recorder)
+            safe(recorder) && !recorder.discards() && !recorder.patience.is_gone()
         })
     }
 

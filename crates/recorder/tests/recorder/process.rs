@@ -110,5 +110,6 @@ fn once_a_process_discards_nothing_waits_and_every_record_is_counted() {
         }
         assert_eq!(recorder.counters().dropped_no_host, 20);
         assert_eq!(recorder.counters().dropped_bytes, 20 * 4000);
+        assert!(!recorder.settle(), "nothing is outstanding, and yet not everything is safe");
     }
 }
