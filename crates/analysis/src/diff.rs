@@ -10,7 +10,7 @@ use crate::arrays::{Assigned, NO_ARRAY};
 use crate::blame::{RuleTable, match_options};
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
-use crate::graph::{TaskGraph, load};
+use crate::graph::{TaskGraph, load, steps_of_golden};
 use crate::matching::{Matching, match_tasks};
 use crate::parallel::{Work, both};
 
@@ -111,7 +111,8 @@ pub fn diff_dumps(
     options: &DiffOptions<'_>,
 ) -> Result<Diff, AnalysisError> {
     let threads = options.work.threads;
-    let (ours, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &options.golden_steps));
+    let golden_steps = steps_of_golden(golden, &options.steps, &options.golden_steps);
+    let (ours, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &golden_steps));
     let (ours, theirs) = (ours?, theirs?);
     let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes, threads));
     let rules = RuleTable::of(&options.rules, &ours);

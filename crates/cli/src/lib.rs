@@ -44,7 +44,7 @@ use crate::error::Exit;
 use crate::output::{CommonArgs, Output};
 use crate::verbs::Verb;
 
-/// Runs graphs of small tasks on a simulated accelerator and finds out which task went wrong.
+/// Records what every task of a graph was given and made, and finds out which went wrong.
 #[derive(Parser)]
 #[command(
     name = "tensortap",
@@ -55,6 +55,7 @@ use crate::verbs::Verb;
         tensortap list                                see what was recorded\n  \
         tensortap show INDEX                          look into one of the records\n  \
         tensortap scenes                              see what can be run\n  \
+        tensortap record -- ./program                 record a program of your own\n  \
         tensortap run --help                          see what can be changed\n\n\
         Topics:\n  \
         tensortap help selectors                      which records a verb is about\n  \

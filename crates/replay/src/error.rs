@@ -46,12 +46,14 @@ pub enum ReplayError {
         valid: Vec<String>,
     },
     /// The scene is not built in here.
-    #[error("{from} cannot be replayed: {}", no_scene(.scene))]
+    #[error("{from} cannot be replayed: {}", no_scene(.scene, *.is_program))]
     NoScene {
         /// The dump or case.
         from: String,
         /// The scene.
         scene: String,
+        /// It is no scene but a program that was recorded.
+        is_program: bool,
     },
     /// The scene folder that a capture names cannot be had.
     #[error("{from} is of the scene in {}: {reason}", .folder.display())]
@@ -154,7 +156,12 @@ pub enum ReplayError {
     },
 }
 
-fn no_scene(scene: &str) -> String {
+fn no_scene(scene: &str, is_program: bool) -> String {
+    if is_program {
+        return format!(
+            "it was recorded of the program `{scene}`, and what a program does is not known here; `blame --golden` compares two recordings"
+        );
+    }
     if scene.is_empty() {
         return "it does not say which scene it was captured from, so its kernels are not known; for a dump of `simpler`, --abi simpler --kernel \
                 NAME=LIB takes them from your libraries".into();

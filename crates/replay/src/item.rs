@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tensortap_abi::{
     BlockContext, DType, DeviceRange, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId,
 };
-use tensortap_format::{Argument, Task};
+use tensortap_format::{Argument, RECORD_RUNTIME, Task};
 use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
 use tensortap_values::Element;
 
@@ -276,7 +276,11 @@ pub fn with_folders<'c>(
 /// The scene that a capture was made of.
 pub fn find_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
     let scene = &capture.run().scene;
-    let none = || ReplayError::NoScene { from: capture.name(), scene: scene.clone() };
+    let none = || ReplayError::NoScene {
+        from: capture.name(),
+        scene: scene.clone(),
+        is_program: capture.run().runtime == RECORD_RUNTIME,
+    };
     registry.find(capture.scene_key()).ok_or_else(none)
 }
 

@@ -204,6 +204,20 @@ impl Blame {
         failed && by_references && self.findings.iter().all(is_right)
     }
 
+    /// Whether the culprit may be among the kernels that nothing was held against: the run's own golden says that its outputs are wrong,
+    /// and every kernel that has a reference is right.
+    #[must_use]
+    pub fn suspects_unjudged(&self, dump: &Dump) -> bool {
+        let failed = dump.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
+        let unjudged: HashSet<usize> = self.unjudged.iter().copied().collect();
+        let is_open =
+            |(place, finding): (usize, &Finding)| finding.label == Label::Ok || unjudged.contains(&place);
+        failed
+            && self.basis == Basis::References
+            && !unjudged.is_empty()
+            && self.findings.iter().enumerate().all(is_open)
+    }
+
     /// Arrays of the golden that stand for no record.
     #[must_use]
     pub fn unused_arrays(&self) -> &[UnusedArray] {

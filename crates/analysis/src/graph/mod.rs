@@ -9,7 +9,7 @@ pub(crate) mod view;
 mod writes;
 
 use tensortap_abi::DumpLevel;
-use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks};
+use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks, is_in_steps};
 use tensortap_values::content_hash;
 
 use crate::compare::unless_gone;
@@ -162,6 +162,17 @@ pub fn load(dump: &Dump, steps: &[(u64, u64)]) -> Result<TaskGraph, FormatError>
     })?;
     let gap = gap(dump, &tasks);
     Ok(TaskGraph { others_write: dump.info().is_of_program(), ..TaskGraph::build(tasks, gap) })
+}
+
+/// The steps of a golden that steps of a dump are held against: those that were asked for, else the same where it has them. So both are
+/// cut alike, and what came from before the cut came from nobody on either side.
+#[must_use]
+pub fn steps_of_golden(golden: &Dump, steps: &[(u64, u64)], asked: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let has_them = || golden.steps().iter().any(|&step| is_in_steps(steps, step));
+    match asked {
+        [] if !steps.is_empty() && has_them() => steps.to_vec(),
+        asked => asked.to_vec(),
+    }
 }
 
 /// Why writes may be missing.

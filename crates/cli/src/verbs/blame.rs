@@ -107,6 +107,8 @@ struct Report<'a> {
     listing: Listing<'a>,
     /// The run's golden failed, and no kernel is wrong.
     suspects_orchestration: bool,
+    /// The run's golden failed, and what has a reference is right.
+    suspects_unjudged: bool,
 }
 
 /// Labels every task and says where it went wrong.
@@ -196,7 +198,8 @@ fn judge<T>(
     let culprits = culprits(&blame, dump, &against, &options)?;
     drop(progress);
     let suspects_orchestration = blame.suspects_orchestration(dump);
-    let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration;
+    let suspects_unjudged = blame.suspects_unjudged(dump);
+    let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration && !suspects_unjudged;
     let right = opened.as_ref().and_then(Golden::dump);
     let other_scene = right.and_then(|golden| golden::other_scene(dump, golden));
     let other_params = right.and_then(|golden| golden::other_params(dump, golden));
@@ -220,7 +223,16 @@ fn judge<T>(
         replay_options,
     };
     let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
-    tell(Report { found, other_scene, remarks, all, allow_unmatched, listing, suspects_orchestration })
+    tell(Report {
+        found,
+        other_scene,
+        remarks,
+        all,
+        allow_unmatched,
+        listing,
+        suspects_orchestration,
+        suspects_unjudged,
+    })
 }
 
 impl Report<'_> {

@@ -70,7 +70,9 @@ fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
     let mut text = format!("{}: {}\n", printable(&dump.dir().display().to_string()), what_ran(dump));
     let footer = dump.footer();
     let golden = footer.and_then(|footer| footer.golden);
-    let _ = writeln!(text, "{}", run_words(golden, dump.info().inject_fault.as_deref()));
+    if !dump.info().is_of_program() && !dump.format().is_foreign() {
+        let _ = writeln!(text, "{}", run_words(golden, dump.info().inject_fault.as_deref()));
+    }
     let span = summary.span.map(|span| format!(" in {}", time(span))).unwrap_or_default();
     let _ = writeln!(
         text,

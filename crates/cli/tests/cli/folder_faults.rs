@@ -48,6 +48,16 @@ fn every_fault_shows_without_help_from_the_kernel_and_is_blamed() {
     let told = shop.call(&["blame", "good", "--reference"]).stdout;
     assert!(told.starts_with("PASS: no task is wrong; 1 task has no reference: halve 1"), "{told}");
     assert!(halve["reason"].as_str().is_some_and(|why| why.contains("halve has no reference")), "{halve}");
+    // But where the run's own golden failed and all others are right, it is what remains.
+    shop.call(&["run", "halves", "--inject-fault", "halve=sign", "--dump-tensor", "--out", "halved"]);
+    let told = shop.call(&["blame", "halved", "--reference"]);
+    let said = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(
+        said.starts_with("FAIL: the run's own golden failed and every kernel that has a reference is right"),
+        "{said}"
+    );
+    assert!(said.contains("suspect those that have none: halve 1"), "{said}");
 }
 
 /// What is done in place of the halving, and what must be said of it.

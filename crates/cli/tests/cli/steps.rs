@@ -151,6 +151,9 @@ fn a_step_is_held_against_another_of_the_same_dump() {
     let culprit = &blame["culprits"][0];
     assert_eq!((&culprit["step"], &culprit["task_id"]), (&json!(3), &json!("0x0000000000000002")), "{blame}");
     assert_eq!(folder.tensortap("diff d d --step 3 --golden-step 2").code, Some(1));
+    // Both sides are cut alike: what came from an earlier step came from nobody on either.
+    let same = folder.good("blame d --golden d --step 2").stdout;
+    assert!(!same.contains("orchestration"), "{same}");
     let refused = folder.tensortap("diff d d --step 3 --golden-step 7-9");
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("its steps are 1, 2, 3"), "{refused:?}");

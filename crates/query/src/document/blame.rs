@@ -99,7 +99,8 @@ struct CulpritDocument {
     step: u32,
     task_id: String,
     chain: Vec<String>,
-    replay: String,
+    /// The command that runs it again; null of a program that was recorded.
+    replay: Option<String>,
     records: Vec<CulpritRecord>,
 }
 
@@ -210,12 +211,11 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let fault = report.fault_option(graph.task(culprit.place));
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: format!(
-            "{} replay {}{step} --task {task}{fault}{}",
-            report.program,
-            quoted(report.dump.dir()),
-            report.replay_options
-        ),
+        replay: (!report.dump.info().is_of_program()).then(|| {
+            let (program, dump, options) =
+                (report.program, quoted(report.dump.dir()), &report.replay_options);
+            format!("{program} replay {dump}{step} --task {task}{fault}{options}")
+        }),
         records: records.collect(),
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,

@@ -127,7 +127,7 @@ fn argument<'a>(graph: &TaskGraph, page: &'a ArgPage<'a>) -> ArgumentDocument<'a
     let ids = |places: &[usize]| places.iter().map(|&p| TaskId(graph.task(p).task_id).to_string()).collect();
     ArgumentDocument {
         arg_index: arg.arg_index,
-        arg_name: page.name,
+        arg_name: page.name.as_deref(),
         role: role_name(arg.role),
         kind: arg.kind.name(),
         dtype: arg.dtype.name(),

@@ -39,7 +39,7 @@ pub struct ArgPage<'g> {
     /// What is known of it.
     pub arg: Argument<'g>,
     /// Its name.
-    pub name: Option<&'g str>,
+    pub name: Option<String>,
     /// What it was given.
     pub before: Option<Moment>,
     /// What it left.
@@ -84,7 +84,7 @@ impl<'g> TaskPage<'g> {
             let to = takers.iter().filter(|(index, _)| *index == arg.arg_index).map(|(_, taker)| *taker);
             args.push(ArgPage {
                 arg,
-                name: task.arg_name(arg.arg_index),
+                name: task.arg_name(arg.arg_index).map(String::from).or_else(|| own_name(dump, arg)),
                 before: moment(dump, arg.before)?,
                 after: moment(dump, arg.after)?,
                 from: once(graph, graph.outputs_behind(arg).iter().map(|output| output.task)),
@@ -142,6 +142,12 @@ fn neighbours(
     let waiting = once(graph, waiting.filter(|place| !carrying.contains(place)));
     let with = |carries: bool| move |place| Neighbour { place, carries };
     carrying.into_iter().map(with(true)).chain(waiting.into_iter().map(with(false))).collect()
+}
+
+/// What a record of the argument calls it, where its kernel does not.
+fn own_name(dump: &Dump, arg: Argument<'_>) -> Option<String> {
+    let captured = arg.before.or(arg.after)?;
+    dump.names(&dump.record(captured.record).ok()?).arg_name.map(String::from)
 }
 
 fn moment(dump: &Dump, captured: Option<Captured>) -> Result<Option<Moment>, FormatError> {

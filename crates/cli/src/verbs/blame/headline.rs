@@ -22,6 +22,10 @@ pub(super) fn headline(report: &Report<'_>) -> String {
             "the run's own golden failed and every kernel is right by its reference: the orchestration is suspected"
                 .into()
         }
+        _ if report.suspects_unjudged => format!(
+            "the run's own golden failed and every kernel that has a reference is right: suspect those that have none: {}",
+            by_kernel(blame, &blame.unjudged)
+        ),
         (None, _) if report.found.passes => nothing_found(blame),
         (None, _) => nothing_wrong(report),
         (Some(&one), 1) => {

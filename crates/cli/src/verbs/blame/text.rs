@@ -124,7 +124,8 @@ fn compared(report: &Report<'_>) -> String {
 fn of_run(report: &Report<'_>) -> Option<String> {
     let dump = report.found.dump;
     let golden = dump.footer().and_then(|footer| footer.golden);
-    (!dump.format().is_foreign()).then(|| run_words(golden, dump.info().inject_fault.as_deref()))
+    let is_of_scene = !dump.format().is_foreign() && !dump.info().is_of_program();
+    is_of_scene.then(|| run_words(golden, dump.info().inject_fault.as_deref()))
 }
 
 fn labels(blame: &Blame) -> String {
@@ -193,6 +194,10 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     writeln!(out, "  {}", given(blame, *place))?;
     if chain.len() > 1 {
         write_chain(out, blame, chain)?;
+    }
+    // What a program did between its tasks is not known, so none of them can be run again.
+    if report.found.dump.info().is_of_program() {
+        return Ok(());
     }
     let task = blame.graph.task(*place);
     let (task_id, step) = (short_task(task.task_id), step_option(blame.graph.tasks().steps(), task.step));

@@ -6,7 +6,7 @@ use tensortap::TaskId;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::labels::{Finding, Label};
-use tensortap::format::{Dump, ScalarValue, role_name};
+use tensortap::format::{Dump, ScalarValue, is_in_steps, role_name};
 use tensortap::scene::Registry;
 use tensortap_query::document::{LabelDocument, TaskPageDocument};
 use tensortap_query::number::{bytes, counted, grouped, significant, time};
@@ -34,11 +34,18 @@ pub fn run(
     name: &str,
     output: Output,
 ) -> anyhow::Result<Exit> {
-    let (graph, findings) = match labels(&args.labels, registry, dump, args.select.steps())? {
+    let (graph, findings) = match labels(&args.labels, registry, dump, &[])? {
         Some(Blame { graph, findings, .. }) => (graph, findings),
-        None => (load(dump, args.select.steps())?, Vec::new()),
+        None => (load(dump, &[])?, Vec::new()),
     };
     let meant = find_tasks(graph.tasks(), name)?;
+    let in_steps: Vec<usize> = meant
+        .iter()
+        .copied()
+        .filter(|&place| is_in_steps(args.select.steps(), graph.task(place).step))
+        .collect();
+    // A step that the name does not have is answered with what it has.
+    let meant = if in_steps.is_empty() { meant } else { in_steps };
     let is_wrong = |place: &&usize| findings.get(**place).is_some_and(|finding| finding.label != Label::Ok);
     let place = *meant.iter().find(is_wrong).unwrap_or(&meant[0]);
     let page = TaskPage::of(dump, &graph, place)?;
@@ -132,7 +139,7 @@ fn neighbours_text(graph: &TaskGraph, neighbours: &[Neighbour]) -> String {
 
 fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>) {
     let arg = page.arg;
-    let name = page.name.map(|name| format!(" ({})", printable(name))).unwrap_or_default();
+    let name = page.name.as_ref().map(|name| format!(" ({})", printable(name))).unwrap_or_default();
     let _ = write!(text, "argument {}{name}, {}, {}", arg.arg_index, role_name(arg.role), arg.dtype);
     if let Some(bits) = arg.scalar_bits {
         let _ = writeln!(text, " scalar: {}", scalar_text(ScalarValue::decode(arg.dtype, bits)));
