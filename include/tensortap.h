@@ -118,7 +118,7 @@ typedef struct tt_tensor_desc {
     uint32_t version;      /* tells a stale descriptor */
     uint8_t dtype;         /* enum tt_dtype */
     uint8_t ndims;         /* dimensions in use */
-    uint16_t flags;        /* none is assigned */
+    uint16_t flags;        /* 1: bytes whose meaning is not known */
     uint64_t reserved[3];  /* zero */
     uint64_t shape[TT_MAX_DIMS];
     int64_t strides[TT_MAX_DIMS];

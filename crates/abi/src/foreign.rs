@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{BlockContext, DType, SubtaskContext, TensorDesc, assert_layout};
+use crate::{BlockContext, DType, MAX_DIMS, SubtaskContext, TENSOR_DTYPE_UNKNOWN, TensorDesc, assert_layout};
 
 /// How a kernel takes its arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -107,7 +107,17 @@ impl SimplerTensor {
     /// Why `simpler` has no such view.
     pub fn of(desc: &TensorDesc) -> Result<SimplerTensor, &'static str> {
         let dtype = desc.dtype().ok_or("its dtype is not known")?;
-        let dtype = simpler_dtype(dtype).ok_or("`simpler` has no such dtype")?;
+        if dtype == DType::Float4E2M1 {
+            return SimplerTensor::of(&without_pairs(desc)?)
+                .map(|bytes| SimplerTensor { dtype: SIMPLER_FP4E2M1, ..bytes });
+        }
+        let is_known = desc.flags & TENSOR_DTYPE_UNKNOWN == 0;
+        let dtype = match dtype {
+            DType::UInt8 if !is_known => Some(SIMPLER_FP8E8M0),
+            _ if !is_known => return Err("its dtype is not known"),
+            dtype => simpler_dtype(dtype),
+        };
+        let dtype = dtype.ok_or("`simpler` has no such dtype")?;
         let (dims, steps) = (desc.dims(), desc.dim_strides());
         if dims.is_empty() || dims.len() > SIMPLER_MAX_DIMS {
             return Err("tensors of `simpler` have 1 to 5 dimensions");
@@ -144,6 +154,31 @@ impl SimplerTensor {
     }
 }
 
+/// A view of pairs of 4-bit values ([`SimplerElements::Pairs`]) as one of the bytes that hold them.
+fn without_pairs(desc: &TensorDesc) -> Result<TensorDesc, &'static str> {
+    let odd = "elements of `simpler` have two 4-bit values each: a last dimension of 2, contiguous, and even strides before it";
+    let (Some((&2, dims)), Some((&1, steps))) = (desc.dims().split_last(), desc.dim_strides().split_last())
+    else {
+        return Err(odd);
+    };
+    if desc.start_offset % 2 != 0 || steps.iter().any(|step| step % 2 != 0) {
+        return Err(odd);
+    }
+    let mut bytes = TensorDesc {
+        dtype: DType::UInt8.tag(),
+        ndims: desc.ndims - 1,
+        start_offset: desc.start_offset / 2,
+        shape: [0; MAX_DIMS],
+        strides: [0; MAX_DIMS],
+        ..*desc
+    };
+    bytes.shape[..dims.len()].copy_from_slice(dims);
+    for (place, step) in bytes.strides.iter_mut().zip(steps) {
+        *place = step / 2;
+    }
+    Ok(bytes)
+}
+
 fn is_row_major(dims: &[u64], strides: &[i64]) -> bool {
     let mut expected = 1_u64;
     for (&size, &stride) in dims.iter().zip(strides).rev() {
@@ -154,6 +189,58 @@ fn is_row_major(dims: &[u64], strides: &[i64]) -> bool {
     }
     true
 }
+
+/// How elements of a dump of `simpler` are read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimplerElements {
+    /// As what they are.
+    Plain(DType),
+    /// Each as two of these: the view gets a last dimension of 2.
+    Pairs(DType),
+    /// As bytes: what they mean is not known here.
+    Bytes,
+}
+
+impl SimplerElements {
+    /// The elements of a dtype's name, in either case: one that this project has as well, or one in the spelling of `simpler` alone.
+    ///
+    /// ```
+    /// use tensortap_abi::{DType, SimplerElements};
+    /// assert_eq!(SimplerElements::of_name("FLOAT32"), Some(SimplerElements::Plain(DType::Float32)));
+    /// assert_eq!(SimplerElements::of_name("FP4E2M1"), Some(SimplerElements::Pairs(DType::Float4E2M1)));
+    /// ```
+    pub fn of_name(name: &str) -> Option<SimplerElements> {
+        let own = SimplerElements::SPELLED.into_iter().find(|(word, _)| word.eq_ignore_ascii_case(name));
+        own.map(|(_, elements)| elements).or_else(|| DType::parse(name).map(SimplerElements::Plain))
+    }
+
+    /// Those whose name no other tool has.
+    const SPELLED: [(&str, SimplerElements); 3] = [
+        ("FP8E4M3FN", SimplerElements::Plain(DType::Float8E4M3FN)),
+        ("FP8E8M0", SimplerElements::Bytes),
+        ("FP4E2M1", SimplerElements::Pairs(DType::Float4E2M1)),
+    ];
+
+    /// The name in dumps of `simpler`, of elements that are read as something else here.
+    pub fn only_name(self) -> Option<&'static str> {
+        let own = SimplerElements::SPELLED.into_iter().find(|(_, elements)| *elements == self);
+        own.map(|(word, _)| word).filter(|_| !matches!(self, SimplerElements::Plain(_)))
+    }
+
+    /// The dtype that tools see.
+    pub const fn dtype(self) -> DType {
+        match self {
+            SimplerElements::Plain(dtype) | SimplerElements::Pairs(dtype) => dtype,
+            SimplerElements::Bytes => DType::UInt8,
+        }
+    }
+}
+
+/// What `simpler` numbers bytes that hold the exponents of block scales: the one dtype of its dumps that is not known here.
+const SIMPLER_FP8E8M0: u8 = 13;
+
+/// What it numbers bytes of two 4-bit values.
+const SIMPLER_FP4E2M1: u8 = 14;
 
 /// The number that `simpler` has for an element type; `None` for one that it does not have, or has in another packing.
 pub const fn simpler_dtype(dtype: DType) -> Option<u8> {
@@ -233,9 +320,29 @@ mod tests {
     }
 
     #[test]
+    fn elements_that_simpler_alone_has_are_told_to_its_kernels_as_bytes_with_their_number() {
+        let pairs = SimplerTensor::of(&view(DType::Float4E2M1, 14, &[3, 4, 2], &[16, 2, 1])).unwrap();
+        assert_eq!((pairs.dtype, pairs.ndims, pairs.start_offset, pairs.extent), (14, 2, 7, 20));
+        assert_eq!((&pairs.shapes[..3], &pairs.strides[..3]), (&[3, 4, 0][..], &[8, 1, 0][..]));
+        let scales = TensorDesc { flags: TENSOR_DTYPE_UNKNOWN, ..view(DType::UInt8, 0, &[4], &[1]) };
+        let dtype = |desc| SimplerTensor::of(desc).unwrap().dtype;
+        assert_eq!((dtype(&scales), dtype(&view(DType::UInt8, 0, &[4], &[1]))), (13, 5));
+        assert_eq!(dtype(&view(DType::Float8E4M3FN, 0, &[4], &[1])), 12);
+        for dtype in DType::ALL {
+            assert_eq!(SimplerElements::of_name(dtype.name()), Some(SimplerElements::Plain(dtype)));
+        }
+        assert_eq!(SimplerElements::of_name("FP8E8M1"), None);
+    }
+
+    #[test]
     fn what_simpler_cannot_say_is_refused() {
         for (desc, why) in [
             (view(DType::Float64, 0, &[4], &[1]), "no such dtype"),
+            (view(DType::Float4E2M1, 0, &[4], &[1]), "two 4-bit values each"),
+            (view(DType::Float4E2M1, 0, &[4, 2], &[2, 2]), "two 4-bit values each"),
+            (view(DType::Float4E2M1, 0, &[4, 2], &[3, 1]), "two 4-bit values each"),
+            (view(DType::Float4E2M1, 1, &[4, 2], &[2, 1]), "two 4-bit values each"),
+            (view(DType::Float4E2M1, 0, &[2], &[1]), "1 to 5"),
             (view(DType::Float32, 0, &[4], &[-1]), "above 0"),
             (view(DType::Float32, 0, &[4], &[0]), "above 0"),
             (view(DType::Float32, 0, &[], &[]), "1 to 5"),

@@ -31,7 +31,7 @@ pub use guard::{GuardLayout, GuardZones};
 pub use kernel::*;
 pub use launch::*;
 pub use task::*;
-pub use tensor::{MAX_DIMS, TensorDesc};
+pub use tensor::{MAX_DIMS, TENSOR_DTYPE_UNKNOWN, TensorDesc};
 
 /// Asserts size, alignment and the offset of every named field at compile time.
 macro_rules! assert_layout {

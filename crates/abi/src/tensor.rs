@@ -26,7 +26,7 @@ pub struct TensorDesc {
     pub dtype: u8,
     /// Dimensions in use.
     pub ndims: u8,
-    /// No flag is assigned yet.
+    /// [`TENSOR_DTYPE_UNKNOWN`], or nothing.
     pub flags: u16,
     /// Zero.
     pub reserved: [u64; 3],
@@ -35,6 +35,9 @@ pub struct TensorDesc {
     /// Strides in elements, zero past `ndims`.
     pub strides: [i64; MAX_DIMS],
 }
+
+/// Flag of a [`TensorDesc`]: its elements are bytes whose meaning is not known here.
+pub const TENSOR_DTYPE_UNKNOWN: u16 = 1;
 
 assert_layout!(TensorDesc, size 192, align 64,
     buffer_addr @ 0, buffer_bytes @ 8, start_offset @ 16, owner_task @ 24, version @ 32, dtype @ 36, ndims @ 37,

@@ -21,6 +21,9 @@ pub(crate) fn write_record(text: &mut JsonText<'_>, record: &Record, arg_name: O
     text.raw(",\"arg_index\":").number(record.arg_index);
     text.raw(",\"kind\":").word(record.kind.name());
     text.raw(",\"dtype\":").word(record.dtype.name());
+    if !record.dtype_known {
+        text.raw(",\"dtype_known\":").bool(false);
+    }
     text.raw(",\"ndims\":").number(record.shape().len() as u64);
     text.raw(",\"shape\":").list(record.shape(), |text, dim| {
         text.number(*dim);

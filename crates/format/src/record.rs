@@ -325,6 +325,12 @@ impl IndexRecord {
         self.has(RECORD_IN_FLIGHT)
     }
 
+    /// Whether what its elements are is known; where not, they are bytes.
+    #[must_use]
+    pub fn is_dtype_known(&self) -> bool {
+        !self.has(RECORD_DTYPE_UNKNOWN)
+    }
+
     /// Whether the orchestration marked it.
     #[must_use]
     pub fn is_marked(&self) -> bool {

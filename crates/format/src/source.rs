@@ -13,6 +13,7 @@ mod manifest;
 mod meaning;
 mod metered;
 mod normalise;
+mod pairs;
 mod raw_record;
 mod task_graph;
 

@@ -69,6 +69,8 @@ pub struct Record {
     pub kind: ArgumentKind,
     /// Element type.
     pub dtype: DType,
+    /// Whether that is what the elements are; where not, `dtype` is [`DType::UInt8`], bytes of whatever they are.
+    pub dtype_known: bool,
     ndims: usize,
     shape: [u64; MAX_DIMS],
     strides: [i64; MAX_DIMS],
@@ -125,6 +127,7 @@ impl Argued {
             arg_index,
             kind: ArgumentKind::Scalar,
             dtype,
+            dtype_known: true,
             ndims: 0,
             shape: [0; MAX_DIMS],
             strides: [0; MAX_DIMS],
@@ -211,6 +214,7 @@ impl Record {
             arg_index: record.arg_index(),
             kind,
             dtype: record.dtype()?,
+            dtype_known: record.is_dtype_known(),
             ndims: tensor.map_or(0, |tensor| usize::from(tensor.ndims).min(MAX_DIMS)),
             shape: tensor.map_or([0; MAX_DIMS], |tensor| tensor.shape),
             strides: tensor.map_or([0; MAX_DIMS], |tensor| tensor.strides),
@@ -337,6 +341,9 @@ impl Record {
         map.serialize_entry("arg_index", &self.arg_index)?;
         map.serialize_entry("kind", self.kind.name())?;
         map.serialize_entry("dtype", self.dtype.name())?;
+        if !self.dtype_known {
+            map.serialize_entry("dtype_known", &false)?;
+        }
         map.serialize_entry("ndims", &self.ndims)?;
         map.serialize_entry("shape", self.shape())?;
         map.serialize_entry("strides", self.strides())?;

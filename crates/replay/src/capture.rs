@@ -272,6 +272,7 @@ pub mod testing {
                 kind,
                 role,
                 dtype,
+                dtype_known: true,
                 shape: &[],
                 strides: &[],
                 start_offset: 0,

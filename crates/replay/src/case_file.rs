@@ -121,6 +121,9 @@ pub struct CaseTensor {
     pub arg_index: u16,
     pub role: String,
     pub dtype: String,
+    /// False of bytes whose meaning is not known, as which exponents of `simpler` are read; written only then.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub dtype_known: bool,
     pub shape: Vec<u64>,
     pub strides: Vec<i64>,
     pub start_offset: u64,
@@ -186,6 +189,10 @@ pub struct Redacted {
     pub seed: u64,
     /// In words.
     pub note: String,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn captured() -> String {

@@ -327,6 +327,7 @@ impl<'s> Cut<'s> {
             arg_index: tensor.arg_index,
             role: role_name(tensor.role).into(),
             dtype: tensor.dtype.name().into(),
+            dtype_known: tensor.dtype_known,
             shape: tensor.shape().to_vec(),
             strides: tensor.strides().to_vec(),
             start_offset: tensor.start_offset,

@@ -342,6 +342,7 @@ fn record<'t>(
         kind: argument.kind,
         role: argument.role,
         dtype: argument.dtype,
+        dtype_known: argument.dtype_known,
         shape: argument.shape(),
         strides: argument.strides(),
         start_offset: argument.start_offset,

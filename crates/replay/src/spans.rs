@@ -1,6 +1,6 @@
 //! Which bytes of device memory a task touches, and where they may lie in a replay.
 
-use tensortap_abi::{DType, DeviceRange, MAX_DIMS, TensorDesc};
+use tensortap_abi::{DType, DeviceRange, MAX_DIMS, TENSOR_DTYPE_UNKNOWN, TensorDesc};
 use tensortap_format::Argument;
 use tensortap_geometry::Layout;
 
@@ -28,6 +28,8 @@ pub struct View {
     pub span: Option<usize>,
     /// Captured address of the buffer.
     pub address: u64,
+    /// Whether what its elements are is known.
+    pub dtype_known: bool,
 }
 
 /// All that a task touches.
@@ -49,7 +51,8 @@ impl TaskSpans {
             let layout = layout(*tensor).map_err(|error| bad(&error))?;
             let range =
                 touched(&layout, tensor.address).ok_or_else(|| bad(&"it leaves the address space"))?;
-            views.push(View { layout, span: None, address: tensor.address });
+            let (address, dtype_known) = (tensor.address, tensor.dtype_known);
+            views.push(View { layout, span: None, address, dtype_known });
             ranges.push(range);
         }
         let spans = merged(ranges.iter().flatten().copied().collect());
@@ -93,6 +96,7 @@ impl View {
             start_offset: self.layout.start_offset() - skipped,
             owner_task: TensorDesc::NO_OWNER,
             dtype: dtype.tag(),
+            flags: if self.dtype_known { 0 } else { TENSOR_DTYPE_UNKNOWN },
             ndims: u8::try_from(self.layout.ndims().min(MAX_DIMS)).expect("at most 8"),
             ..TensorDesc::default()
         };

@@ -129,6 +129,7 @@ impl TaskMaker {
                 kind: if is_scalar { ArgumentKind::Scalar } else { ArgumentKind::Tensor },
                 role: arg.role,
                 dtype: arg.dtype,
+                dtype_known: true,
                 shape: if is_scalar { &[] } else { arg.layout.shape() },
                 strides: if is_scalar { &[] } else { arg.layout.strides() },
                 start_offset: arg.layout.start_offset(),

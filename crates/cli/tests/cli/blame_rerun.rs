@@ -8,7 +8,7 @@ use crate::assert_snapshot;
 use crate::folders::{Workshop, has_compilers};
 use crate::given_kernels::library;
 use crate::peers::peer_dumps;
-use crate::simpler_kernels::{KERNELS, graph, source};
+use crate::simpler_dumps::{KERNELS, graph, source};
 
 /// Tasks of a label, in the order of the document.
 fn labelled<'a>(said: &'a Value, label: &str) -> Vec<&'a str> {

@@ -43,6 +43,8 @@ mod run;
 mod scenes;
 mod sets;
 mod show;
+mod simpler_dtypes;
+mod simpler_dumps;
 mod simpler_kernels;
 mod stats;
 mod steps;

@@ -7,7 +7,7 @@ use serde::{
     de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
 };
 use serde_json::{Map, Value};
-use tensortap_abi::{NO_KERNEL, RecordKind, SLOTS_PER_TASK, UncapturedReason};
+use tensortap_abi::{NO_KERNEL, RecordKind, SLOTS_PER_TASK, SimplerElements, UncapturedReason};
 
 use super::{
     Detected, beside,
@@ -17,6 +17,7 @@ use super::{
     held::{Held, Table},
     metered::Meter,
     normalise::{Normal, normalise},
+    pairs::spread_pairs,
     raw_record::RawRecord,
     task_graph::{self, Slots, TaskGraph},
 };
@@ -140,6 +141,7 @@ impl ReadManifest {
     }
 
     fn take(&mut self, mut raw: RawRecord, slots: Option<&Slots>) -> Result<(), String> {
+        spread_pairs(&mut raw)?;
         let mut normal = normalise(&raw, self.has_payloads())?;
         self.has_kinds.get_or_insert(raw.kind.is_some());
         if let Some(known) = slots.and_then(|slots| slots.get(normal.step, normal.record.task_id())) {
@@ -152,6 +154,9 @@ impl ReadManifest {
         self.stored.extend(normal.record.stored_range().filter(|(_, bytes)| *bytes > 0));
         if let Some(slot) = raw.subtask_id {
             raw.unknown.insert("subtask_id".into(), slot.into());
+        }
+        if let Some(name) = raw.dtype.and_then(SimplerElements::only_name) {
+            raw.unknown.insert("simpler_dtype".into(), name.into());
         }
         self.table.push(&normal, &raw.unknown);
         Ok(())

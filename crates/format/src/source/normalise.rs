@@ -1,8 +1,8 @@
 //! From what a manifest says to the one record that tools see.
 
 use tensortap_abi::{
-    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK,
-    ScalarRecord, TensorRecord, TensorStats,
+    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role,
+    SLOTS_PER_TASK, ScalarRecord, SimplerElements, TensorRecord, TensorStats,
 };
 
 use tensortap_values::from_f64;
@@ -53,12 +53,15 @@ struct Head {
 
 impl Head {
     fn of(raw: &RawRecord) -> Result<Head, String> {
+        let elements = raw.dtype.ok_or("it has no `dtype`")?;
+        let is_unknown = elements == SimplerElements::Bytes || raw.dtype_known == Some(false);
+        let in_flight = if raw.in_flight == Some(true) { RECORD_IN_FLIGHT } else { 0 };
         Ok(Head {
             task_id: raw.task_id.ok_or("it has no `task_id`")?.0,
             stage: raw.stage.ok_or("it has no `stage`")? as u8,
-            dtype: raw.dtype.ok_or("it has no `dtype`")?,
+            dtype: elements.dtype(),
             arg_index: raw.arg_index.ok_or("it has no `arg_index`")?,
-            flags: if raw.in_flight == Some(true) { RECORD_IN_FLIGHT } else { 0 },
+            flags: in_flight | if is_unknown { RECORD_DTYPE_UNKNOWN } else { 0 },
         })
     }
 }
@@ -108,7 +111,7 @@ fn content_bytes(raw: &RawRecord, shape: &Dims<u64>) -> Option<u64> {
     } else {
         shape.as_slice().iter().try_fold(1u64, |numel, dim| numel.checked_mul(*dim))?
     };
-    raw.dtype?.packed_bytes(numel).filter(|bytes| *bytes < JSON_LIMIT)
+    raw.dtype?.dtype().packed_bytes(numel).filter(|bytes| *bytes < JSON_LIMIT)
 }
 
 /// Strides and first element. The first generation says instead where the view starts in each dimension of a larger,

@@ -7,7 +7,7 @@ use serde::{
     de::{self, Deserializer, MapAccess, Visitor},
 };
 use serde_json::{Map, Value};
-use tensortap_abi::{DType, DumpStage, Role, TensorStats};
+use tensortap_abi::{DumpStage, Role, SimplerElements, TensorStats};
 
 use super::fields::{Dims, Hash, Id, Kernels, Spelling, Word};
 use crate::{ArgumentKind, PayloadState, role_name};
@@ -22,7 +22,8 @@ pub(super) struct RawRecord {
     pub(super) stage: Option<DumpStage>,
     pub(super) arg_index: Option<u16>,
     pub(super) kind: Option<ArgumentKind>,
-    pub(super) dtype: Option<DType>,
+    pub(super) dtype: Option<SimplerElements>,
+    pub(super) dtype_known: Option<bool>,
     pub(super) ndims: Option<u64>,
     pub(super) shape: Option<Dims<u64>>,
     pub(super) strides: Option<Dims<i64>>,
@@ -86,6 +87,7 @@ enum Known {
     ArgIndex,
     Kind,
     DType,
+    DTypeKnown,
     Ndims,
     Shape,
     Strides,
@@ -112,7 +114,7 @@ enum Known {
     RunEpoch,
 }
 
-const KEYS: [(&str, Known); 32] = [
+const KEYS: [(&str, Known); 33] = [
     ("task_id", Known::TaskId),
     ("func_id", Known::FuncId),
     ("subtask_id", Known::SubtaskId),
@@ -121,6 +123,7 @@ const KEYS: [(&str, Known); 32] = [
     ("arg_index", Known::ArgIndex),
     ("kind", Known::Kind),
     ("dtype", Known::DType),
+    ("dtype_known", Known::DTypeKnown),
     ("ndims", Known::Ndims),
     ("shape", Known::Shape),
     ("strides", Known::Strides),
@@ -210,7 +213,8 @@ impl RawRecord {
             Known::Role => put_word(&mut self.role, name, parse_role, map),
             Known::Stage => put_word(&mut self.stage, name, parse_stage, map),
             Known::Kind => put_word(&mut self.kind, name, parse_kind, map),
-            Known::DType => put_word(&mut self.dtype, name, DType::parse, map),
+            Known::DType => put_word(&mut self.dtype, name, SimplerElements::of_name, map),
+            Known::DTypeKnown => put(&mut self.dtype_known, name, map),
             Known::Payload => put_word(&mut self.payload, name, PayloadState::parse, map),
             Known::Stats => {
                 let stats: Option<RawStats> = map.next_value()?;

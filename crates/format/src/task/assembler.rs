@@ -95,6 +95,8 @@ pub struct ArgumentRecord<'r> {
     pub role: Role,
     /// Element type.
     pub dtype: DType,
+    /// Whether that is what the elements are.
+    pub dtype_known: bool,
     /// Size of each dimension.
     pub shape: &'r [u64],
     /// Strides in elements, as many.
@@ -130,6 +132,7 @@ impl<'r> ArgumentRecord<'r> {
             kind: if tensor.is_some() { ArgumentKind::Tensor } else { ArgumentKind::Scalar },
             role: record.role()?,
             dtype: record.dtype()?,
+            dtype_known: record.is_dtype_known(),
             shape: tensor.map_or(&[], |tensor| &tensor.shape[..ndims]),
             strides: tensor.map_or(&[], |tensor| &tensor.strides[..ndims]),
             start_offset: tensor.map_or(0, |tensor| tensor.start_offset),
@@ -154,6 +157,7 @@ impl<'r> From<&'r Record> for ArgumentRecord<'r> {
             kind: record.kind,
             role: record.role,
             dtype: record.dtype,
+            dtype_known: record.dtype_known,
             shape: record.shape(),
             strides: record.strides(),
             start_offset: record.start_offset,
@@ -324,6 +328,7 @@ impl Parts {
             kind: record.kind,
             role: record.role,
             dtype: record.dtype,
+            dtype_known: record.dtype_known,
             is_consistent: true,
             is_repeated: false,
             start_offset: record.start_offset,
@@ -370,7 +375,9 @@ impl Tasks {
             match self.arguments[first..].last_mut() {
                 Some(before) if before.arg_index == record.arg_index => {
                     let same_dims = self.dims.shape(before) == shape && self.dims.strides(before) == strides;
-                    let view = |f: &ArgumentFacts| (f.kind, f.dtype, f.role, f.address, f.start_offset);
+                    let view = |f: &ArgumentFacts| {
+                        (f.kind, f.dtype, f.dtype_known, f.role, f.address, f.start_offset)
+                    };
                     before.is_consistent = same_dims && view(before) == view(&record);
                     before.is_repeated |= record.is_repeated;
                     before.after = record.after;

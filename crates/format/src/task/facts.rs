@@ -153,6 +153,8 @@ pub struct ArgumentFacts {
     pub role: Role,
     /// Element type.
     pub dtype: DType,
+    /// Whether that is what the elements are; where not, they are bytes.
+    pub dtype_known: bool,
     /// Whether the records of both stages describe the same kind, direction, element type and view.
     pub is_consistent: bool,
     /// Whether a stage was recorded more than once; then the first record counts, and one of a task that completed before

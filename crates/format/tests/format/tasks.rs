@@ -23,6 +23,7 @@ fn argument(task: TaskKey, number: u64, stage: DumpStage, arg_index: u16) -> Arg
         kind: ArgumentKind::Tensor,
         role: Role::InOut,
         dtype: DType::Float32,
+        dtype_known: true,
         shape: &[4, 2],
         strides: &[2, 1],
         start_offset: 0,
