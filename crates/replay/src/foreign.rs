@@ -125,9 +125,11 @@ impl Foreign {
         let code = kernels.take(tasks, wishes.kernels)?;
         let mut assembler = Assembler::default();
         let (mut contradicted, mut doubtful) = (HashMap::new(), HashMap::new());
+        // Records of the first generation name the slot of their kernel.
+        let has_slots = dump.has_graph() || dump.format() == DumpFormat::SimplerFirst;
         for task in tasks.iter().filter(|task| task.is_recorded()) {
             let mut facts = kernels.facts(task, wishes.block_num);
-            if !dump.has_graph() {
+            if !has_slots {
                 facts.func_id = guessed_slots(facts.func_id);
             }
             assembler.take(TaskPart::Task(facts));
@@ -153,7 +155,7 @@ impl Foreign {
             blocks: wishes.block_num.is_none() && !dump.has_graph(),
             scalars: dump.format() == DumpFormat::SimplerFirst,
             unmarked: dump.info().dump_level == MARKED,
-            slots: !dump.has_graph(),
+            slots: !has_slots,
         };
         let tasks = assembler.finish(&kernels.kernels);
         Ok(Foreign { run, tasks, contradicted, code, lacks, doubtful })

@@ -45,6 +45,7 @@ mod sets;
 mod show;
 mod simpler_dtypes;
 mod simpler_dumps;
+mod simpler_generations;
 mod simpler_kernels;
 mod stats;
 mod steps;

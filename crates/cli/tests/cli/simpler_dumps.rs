@@ -148,13 +148,96 @@ impl Dumped {
                               "before_dispatch": before, "after_completion": args.len() - before,
                               "bin_file": "args.bin", "args": args});
         shop.write("g/args_dump.json", &manifest.to_string());
-        shop.write("g/deps.json", &json!({"tasks": tasks, "edges": []}).to_string());
-        shop.write(
-            "g/name_map.json",
-            r#"{"level": 2, "callable_id_to_name": {"0": "ADD", "1": "SCALE", "4": "HALVES"}}"#,
-        );
+        write_beside(shop, &tasks);
         fs::write(shop.path("g/args.bin"), bin).expect("written");
     }
+}
+
+/// The two generations before, of which each says less.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Older {
+    /// No scalars, one kernel in its slot for each record, views within a buffer of `raw_shape`.
+    First,
+    /// No kernels, scalars as raw words.
+    Second,
+}
+
+impl Dumped {
+    /// What an older version would have written, with `deps.json` and the names of kernels beside it.
+    pub fn write_older(self, shop: &Workshop, older: Older) {
+        let Dumped { args, tasks, bin, .. } = self;
+        let told = |record: &Value| match older {
+            Older::First => first(record, &tasks),
+            Older::Second => Some(second(record)),
+        };
+        let tensors: Vec<Value> = args.iter().filter_map(told).collect();
+        let name = if older == Older::First { "tensor_dump_20260301_101010" } else { "tensor_dump" };
+        let mut manifest = json!({"run_dir": name, "total_tensors": tensors.len(), "dropped_records": 0,
+                                  "bin_file": format!("{name}.bin"), "tensors": tensors});
+        if older == Older::First {
+            manifest["timestamp"] = json!("20260301_101010");
+        }
+        shop.write(&format!("g/{name}.json"), &manifest.to_string());
+        fs::write(shop.path(&format!("g/{name}.bin")), bin).expect("written");
+        write_beside(shop, &tasks);
+    }
+}
+
+fn write_beside(shop: &Workshop, tasks: &[Value]) {
+    shop.write("g/deps.json", &json!({"tasks": tasks, "edges": []}).to_string());
+    shop.write(
+        "g/name_map.json",
+        r#"{"level": 2, "callable_id_to_name": {"0": "ADD", "1": "SCALE", "4": "HALVES"}}"#,
+    );
+}
+
+/// A record without its kernels; scalars as the words that a kernel is passed.
+fn second(record: &Value) -> Value {
+    let mut record = record.clone();
+    record.as_object_mut().expect("an object").remove("func_id");
+    if record["kind"] == "scalar" {
+        let value = &record["value"];
+        let word = match record["dtype"].as_str() {
+            Some("FLOAT32") => value.as_f64().map(|value| (value as f32).to_bits()),
+            _ => value.as_i64().map(|value| value as u32),
+        };
+        (record["dtype"], record["value"]) = (json!("UINT64"), json!(word.expect("a number")));
+    }
+    record
+}
+
+/// A tensor as the first version told it. The last argument of a mix task is declared by its last kernel, the others by its first.
+fn first(record: &Value, tasks: &[Value]) -> Option<Value> {
+    if record["kind"] == "scalar" {
+        return None;
+    }
+    let of = |task: &&Value| {
+        format!("{:#018x}", task["task_id"].as_str().expect("an id").parse::<u64>().expect("decimal"))
+    };
+    let task = tasks.iter().find(|task| record["task_id"] == of(task)).expect("its task");
+    let numbers = |list: &Value| {
+        list.as_array().expect("a list").iter().map(|n| n.as_i64().expect("a number")).collect::<Vec<_>>()
+    };
+    let kernels = numbers(&task["kernel_ids"]);
+    let mut slots = (0..kernels.len()).filter(|slot| kernels[*slot] != -1);
+    let is_last =
+        record["arg_index"].as_u64() == Some(task["args"].as_array().expect("a list").len() as u64 - 1);
+    let slot = if is_last { slots.last() } else { slots.next() }.expect("a kernel");
+    let (shape, strides) = (numbers(&record["shape"]), numbers(&record["strides"]));
+    let start = record["start_offset"].as_i64().expect("a number");
+    let (raw_shape, offsets) = match strides[..] {
+        [row, 1] => (vec![shape[0], row], vec![start / row, start % row]),
+        _ => (shape.clone(), vec![start]),
+    };
+    let mut told = record.clone();
+    let keys = told.as_object_mut().expect("an object");
+    for key in ["kind", "strides", "start_offset"] {
+        keys.remove(key);
+    }
+    let new =
+        json!({"subtask_id": slot, "func_id": kernels[slot], "raw_shape": raw_shape, "offsets": offsets});
+    keys.extend(new.as_object().expect("an object").clone());
+    Some(told)
 }
 
 /// Six tasks of five kernels, of the third generation.

@@ -151,7 +151,7 @@ impl Held {
         let mut assembler = Assembler::default();
         let (tasks, edges) = match &self.graph {
             Some((tasks, edges)) => (tasks.clone(), edges.as_slice()),
-            None => (tasks_of(self.table.iter()), &[][..]),
+            None => (tasks_of(self.table.iter(), self.format), &[][..]),
         };
         tasks.into_iter().for_each(|task| assembler.take(TaskPart::Task(task)));
         self.table
@@ -184,8 +184,9 @@ impl Held {
     }
 }
 
-/// Tasks as far as records alone tell them: those that have any, with the arguments that were captured.
-fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<TaskFacts> {
+/// Tasks as far as records alone tell them: those that have any, with the arguments that were captured. In the first
+/// generation of `simpler` a record names the one kernel of a mix task that declares the argument, in its slot.
+fn tasks_of(records: impl Iterator<Item = Record>, format: DumpFormat) -> Vec<TaskFacts> {
     let mut places: HashMap<TaskKey, usize> = HashMap::new();
     let mut tasks: Vec<TaskFacts> = Vec::new();
     for record in records {
@@ -194,7 +195,10 @@ fn tasks_of(records: impl Iterator<Item = Record>) -> Vec<TaskFacts> {
             tasks.len() - 1
         });
         let task = &mut tasks[place];
-        if task.func_id == [NO_KERNEL; SLOTS_PER_TASK] {
+        if format == DumpFormat::SimplerFirst {
+            let free = task.func_id.iter_mut().zip(record.func_id).filter(|(slot, _)| **slot == NO_KERNEL);
+            free.for_each(|(slot, kernel)| *slot = kernel);
+        } else if task.func_id == [NO_KERNEL; SLOTS_PER_TASK] {
             task.func_id = record.func_id;
         }
         task.in_flight |= record.in_flight;
