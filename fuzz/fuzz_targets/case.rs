@@ -22,6 +22,11 @@ fuzz_target!(|input: &[u8]| {
             expect,
             redact,
             allow_inexact: true,
+            scene_folder: None,
+            open_folder: None,
+            kernels: Vec::new(),
+            block_num: None,
+            give_kernels: None,
             registry: tensortap::builtin(),
             program: "tensortap".into(),
         };

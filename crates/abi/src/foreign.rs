@@ -161,7 +161,7 @@ fn without_pairs(desc: &TensorDesc) -> Result<TensorDesc, &'static str> {
     else {
         return Err(odd);
     };
-    if desc.start_offset % 2 != 0 || steps.iter().any(|step| step % 2 != 0) {
+    if !desc.start_offset.is_multiple_of(2) || steps.iter().any(|step| step % 2 != 0) {
         return Err(odd);
     }
     let mut bytes = TensorDesc {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!((pairs.dtype, pairs.ndims, pairs.start_offset, pairs.extent), (14, 2, 7, 20));
         assert_eq!((&pairs.shapes[..3], &pairs.strides[..3]), (&[3, 4, 0][..], &[8, 1, 0][..]));
         let scales = TensorDesc { flags: TENSOR_DTYPE_UNKNOWN, ..view(DType::UInt8, 0, &[4], &[1]) };
-        let dtype = |desc| SimplerTensor::of(desc).unwrap().dtype;
+        let dtype = |desc: &TensorDesc| SimplerTensor::of(desc).unwrap().dtype;
         assert_eq!((dtype(&scales), dtype(&view(DType::UInt8, 0, &[4], &[1]))), (13, 5));
         assert_eq!(dtype(&view(DType::Float8E4M3FN, 0, &[4], &[1])), 12);
         for dtype in DType::ALL {

@@ -1,5 +1,6 @@
 //! How a verb ends, and how errors are told: what is wrong in one line, then what to do about it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use tensortap::analysis::AnalysisError;
@@ -212,12 +213,31 @@ fn unknown_hint(unknown: &Unknown, scene: Option<&str>) -> Option<String> {
         return Some(format!("did you mean `{nearest}`?"));
     }
     match *what {
-        "scene" => Some(format!("`{} scenes` tells more about them", program())),
+        "scene" => Some(scene_hint(&unknown.name, Path::new(&unknown.name))),
         "parameter" | "kernel" => {
             scene.map(|scene| format!("`{} scenes {scene}` tells more about them", program()))
         }
         _ => None,
     }
+}
+
+/// What is no name of a scene may have been meant as a folder.
+fn scene_hint(name: &str, path: &Path) -> String {
+    let program = program();
+    if path.exists() {
+        return format!(
+            "a scene folder has a file scene.toml, and `{name}` has none; `{program} new-scene DIR` writes one that runs"
+        );
+    }
+    if name.contains('/') {
+        let folder = name.trim_end_matches("scene.toml").trim_end_matches('/');
+        return format!(
+            "there is no such scene folder, either; `{program} new-scene {folder}` writes one that runs"
+        );
+    }
+    format!(
+        "`{program} scenes` tells more about them; `{program} new-scene {name}` writes a scene folder that runs"
+    )
 }
 
 fn failure_hint(failure: &RunFailure) -> Option<String> {

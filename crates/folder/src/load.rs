@@ -60,7 +60,7 @@ impl Loaded {
         // SAFETY: the path ends with a zero. Loading runs the library's initialisers, which is what the user asked for.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            return Err(format!("cannot load {}", last_error(&library.path)));
+            return Err(not_loaded(&last_error(&library.path)));
         }
         let loaded = Loaded { handle };
         if let Some(host) = loaded.find("tensortap_host") {
@@ -93,6 +93,16 @@ impl Loaded {
         self.function(symbol)
             .map(|found| unsafe { std::mem::transmute::<*mut c_void, OrchestrationEntry>(found) })
     }
+}
+
+/// What the loader says, and what to do about a function that is nowhere.
+fn not_loaded(said: &str) -> String {
+    let remedy = if said.contains("undefined symbol") {
+        "; link what defines it into the library, in a scene folder with `ldflags` under [build]"
+    } else {
+        ""
+    };
+    format!("cannot load {said}{remedy}")
 }
 
 fn last_error(path: &Path) -> String {

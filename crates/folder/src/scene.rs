@@ -65,6 +65,10 @@ struct Entries {
     references: BTreeMap<u32, KernelEntry>,
 }
 
+/// What to do when a file does not go with the run.
+const OF_ONE_SET: &str = "; a file is the golden of one set of parameters and inputs: run with those, or let `source` or `command` \
+                          under [golden] compute it";
+
 /// Whether a path names a scene folder, or the description in one.
 #[must_use]
 pub fn is_folder(path: &Path) -> bool {
@@ -343,6 +347,8 @@ impl Scene for FolderScene {
                 let tensor = |spec: ArgSpec| {
                     let (_, path, _) = files.iter().find(|(name, ..)| *name == spec.name)?;
                     let bytes = arrays::read(&self.folder.join(path), spec.dtype, &spec.shape);
+                    let bytes =
+                        bytes.map_err(|why| format!("the golden of `{}`: {why}{OF_ONE_SET}", spec.name));
                     Some(bytes.map(|bytes| HostTensor { bytes, ..zeros(&spec) }))
                 };
                 written().filter_map(tensor).collect::<Result<_, _>>().map(Some)

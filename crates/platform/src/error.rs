@@ -210,6 +210,20 @@ pub enum PlatformError {
     },
 }
 
+impl PlatformError {
+    /// Whether what was asked for would have to be changed: nothing has run, and nothing broke.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            PlatformError::BadMemorySize { .. }
+                | PlatformError::ThreadSanitized
+                | PlatformError::NotPrepared { .. }
+                | PlatformError::RefusedByDevice { .. }
+        )
+    }
+}
+
 /// For `map_err`: names what was being done.
 pub(crate) fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> PlatformError {
     move |error| PlatformError::Os { doing, source: error.into() }

@@ -179,7 +179,7 @@ impl ReplayError {
     /// Whether the request itself was wrong, or what it named cannot be read, as opposed to what came of it.
     pub fn is_usage(&self) -> bool {
         match self {
-            ReplayError::Platform(error) => matches!(error, PlatformError::BadMemorySize { .. }),
+            ReplayError::Platform(error) => error.is_usage(),
             ReplayError::NotWritten { .. } => false,
             ReplayError::Run(error) => matches!(error, RunError::BadOption { .. }),
             _ => true,

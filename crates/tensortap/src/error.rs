@@ -170,17 +170,16 @@ impl Error {
     /// Whether the request itself was wrong, as opposed to what came of it.
     pub fn is_usage(&self) -> bool {
         match self {
-            Error::SanitizedScene { .. } | Error::Platform(PlatformError::ThreadSanitized) => true,
+            Error::SanitizedScene { .. } => true,
+            Error::Platform(error) => error.is_usage(),
             Error::Unknown(_) | Error::SceneRuntime { .. } | Error::Scene(_) | Error::Fault { .. } => true,
             Error::DumpOption { .. } | Error::TooLarge { .. } => true,
             Error::Format(error) => error.is_usage(),
             Error::Folder(_) | Error::DumpFolder { .. } => true,
             Error::LiveGolden { .. } | Error::SceneGolden { .. } | Error::Analysis(_) => true,
-            Error::Run(RunError::BadOption { .. }) | Error::Platform(PlatformError::BadMemorySize { .. }) => {
-                true
-            }
+            Error::Run(RunError::BadOption { .. }) => true,
             Error::Replay(error) => error.is_usage(),
-            Error::Platform(_) | Error::Run(_) | Error::Failed(_) => false,
+            Error::Run(_) | Error::Failed(_) => false,
         }
     }
 }

@@ -154,6 +154,9 @@
 //!     allow_inexact: false,
 //!     scene_folder: None,
 //!     open_folder: None,
+//!     kernels: Vec::new(),
+//!     block_num: None,
+//!     give_kernels: None,
 //!     registry: tensortap::builtin(),
 //!     program: "tensortap".into(),
 //! })?;

@@ -308,3 +308,24 @@ fn a_folder_of_scenes_is_a_suite_whose_only_failure_is_the_bug_that_it_names() {
     assert_eq!((passed("gemm"), passed("softmax")), (vec![true; 2], vec![false; 2]), "{said}");
     assert!(said.to_string().contains("row_sum"), "{said}");
 }
+
+#[test]
+fn a_golden_in_a_file_is_that_of_one_set_of_parameters() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let z: Vec<u8> = (0..257_u16).flat_map(|i| (2.5 + 0.5 * f32::from(i)).to_le_bytes()).collect();
+    let header = format!("{:117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (257,), }");
+    let npy = [&b"\x93NUMPY\x01\x00\x76\x00"[..], header.as_bytes(), &z].concat();
+    std::fs::write(shop.path("halves/z.npy"), npy).expect("written");
+    let files = SCENE.replace("source = \"weigh.c\"\nsymbol = \"golden\"", "files = { z = \"z.npy\" }");
+    assert_ne!(files, SCENE);
+    shop.write("halves/scene.toml", &files);
+    let (code, said) = shop.json(&["run", "halves"]);
+    assert_eq!((code, &said["golden"]), (Some(0), &"pass".into()), "{said}");
+    let other = shop.call(&["run", "halves", "-p", "n=8"]);
+    let why =
+        "z.npy holds float32 [257]; float32 [8] is expected; a file is the golden of one set of parameters";
+    assert!(other.code == Some(1) && other.stdout.contains(why), "{other:?}");
+}

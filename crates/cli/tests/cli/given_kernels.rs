@@ -167,3 +167,29 @@ fn what_cannot_be_taken_for_a_kernel_is_refused_before_anything_runs() {
         assert!(refused.stdout.is_empty(), "{refused:?}");
     }
 }
+
+#[test]
+fn a_library_that_lacks_a_function_of_others_is_refused_with_its_name_before_anything_runs() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let lacking = "void nowhere(void);\nvoid kernel_entry(unsigned long *args) { (void)args; nowhere(); }\n";
+    library(&shop, "lacking", lacking);
+    assert_eq!(shop.json(&["run", "vector_example", "--dump-tensor", "--out", "d"]).0, Some(0));
+    shop.write(
+        "halves/weigh.c",
+        &WEIGH
+            .replace("void kernel_entry", "void nowhere(void);\nvoid kernel_entry")
+            .replace("float factor", "nowhere(); float factor"),
+    );
+    for words in [
+        &["replay", "d", "--kernel", "mul=lacking.so"][..],
+        &["run", "halves"],
+        &["run", "halves", "--device-mode", "thread"],
+    ] {
+        let refused = shop.call(words);
+        let said = "undefined symbol: nowhere; link what defines it into the library";
+        assert!(refused.code == Some(2) && refused.stderr.contains(said), "{words:?}: {refused:?}");
+    }
+}

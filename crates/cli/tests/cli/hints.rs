@@ -43,6 +43,24 @@ fn a_path_that_is_not_there_has_the_same_hint_in_every_verb() {
 }
 
 #[test]
+fn a_scene_that_is_not_there_may_have_been_meant_as_a_folder() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("empty")).expect("a new folder");
+    for (scene, hint) in [
+        ("nosuchdir/", "no such scene folder, either; `tensortap new-scene nosuchdir` writes one that runs"),
+        ("sub/dir/scene.toml", "`tensortap new-scene sub/dir` writes one that runs"),
+        ("empty", "a file scene.toml, and `empty` has none; `tensortap new-scene DIR` writes one that runs"),
+        (
+            "xyzzy",
+            "`tensortap scenes` tells more about them; `tensortap new-scene xyzzy` writes a scene folder",
+        ),
+    ] {
+        let refused = folder.tensortap(&format!("run {scene}"));
+        assert!(refused.code == Some(2) && refused.stderr.contains(hint), "{refused:?}");
+    }
+}
+
+#[test]
 fn only_a_name_that_is_alike_is_offered() {
     let folder = Folder::new();
     let refused = |name: &str| folder.tensortap(&format!("run vector_example --param {name}=1")).stderr;

@@ -1,6 +1,7 @@
 //! `run --live`.
 
 use crate::dumps::Folder;
+use crate::folders::{halves, has_compilers};
 use crate::json::document;
 
 #[test]
@@ -79,4 +80,25 @@ fn a_run_that_was_ended_says_how_far_it_had_come() {
     let line = people.stdout.lines().find(|line| line.starts_with("    stop ")).expect("told");
     assert!(line.contains(" / advance), when ") && line.contains(" of 20,000 tasks had run and "), "{line}");
     assert!(people.stdout.contains("status    interrupted"), "{}", people.stdout);
+}
+
+#[test]
+fn a_scene_that_is_a_folder_is_compared_while_it_runs() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    assert_eq!(shop.json(&["run", "halves", "--dump-tensor=hash", "--out", "golden"]).0, Some(0));
+    let live = ["run", "halves", "--live", "golden", "--out"];
+    let (code, agrees) = shop.json(&[&live[..], &["same"]].concat());
+    let told = &agrees["dump"]["live"];
+    assert_eq!((code, &told["verdict"], &told["judged"]), (Some(0), &"pass".into(), &2.into()), "{agrees}");
+    let (code, differs) = shop.json(&[&live[..], &["differs", "--inject-fault", "weigh=sign"]].concat());
+    let told = &differs["dump"]["live"];
+    assert_eq!(
+        (code, &told["verdict"], &told["differing"]),
+        (Some(1), &"fail".into(), &2.into()),
+        "{differs}"
+    );
+    assert_eq!(told["wrong_here"], serde_json::json!(["0x0000000000000000"]), "{differs}");
 }

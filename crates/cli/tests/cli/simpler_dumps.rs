@@ -196,10 +196,10 @@ fn second(record: &Value) -> Value {
     let mut record = record.clone();
     record.as_object_mut().expect("an object").remove("func_id");
     if record["kind"] == "scalar" {
-        let value = &record["value"];
+        let value = record["value"].take();
         let word = match record["dtype"].as_str() {
-            Some("FLOAT32") => value.as_f64().map(|value| (value as f32).to_bits()),
-            _ => value.as_i64().map(|value| value as u32),
+            Some("FLOAT32") => serde_json::from_value(value).map(f32::to_bits),
+            _ => serde_json::from_value(value).map(i32::cast_unsigned),
         };
         (record["dtype"], record["value"]) = (json!("UINT64"), json!(word.expect("a number")));
     }
@@ -222,7 +222,7 @@ fn first(record: &Value, tasks: &[Value]) -> Option<Value> {
     let mut slots = (0..kernels.len()).filter(|slot| kernels[*slot] != -1);
     let is_last =
         record["arg_index"].as_u64() == Some(task["args"].as_array().expect("a list").len() as u64 - 1);
-    let slot = if is_last { slots.last() } else { slots.next() }.expect("a kernel");
+    let slot = if is_last { slots.next_back() } else { slots.next() }.expect("a kernel");
     let (shape, strides) = (numbers(&record["shape"]), numbers(&record["strides"]));
     let start = record["start_offset"].as_i64().expect("a number");
     let (raw_shape, offsets) = match strides[..] {

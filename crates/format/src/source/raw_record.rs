@@ -87,7 +87,7 @@ enum Known {
     ArgIndex,
     Kind,
     DType,
-    DTypeKnown,
+    HasDType,
     Ndims,
     Shape,
     Strides,
@@ -123,7 +123,7 @@ const KEYS: [(&str, Known); 33] = [
     ("arg_index", Known::ArgIndex),
     ("kind", Known::Kind),
     ("dtype", Known::DType),
-    ("dtype_known", Known::DTypeKnown),
+    ("dtype_known", Known::HasDType),
     ("ndims", Known::Ndims),
     ("shape", Known::Shape),
     ("strides", Known::Strides),
@@ -214,7 +214,7 @@ impl RawRecord {
             Known::Stage => put_word(&mut self.stage, name, parse_stage, map),
             Known::Kind => put_word(&mut self.kind, name, parse_kind, map),
             Known::DType => put_word(&mut self.dtype, name, SimplerElements::of_name, map),
-            Known::DTypeKnown => put(&mut self.dtype_known, name, map),
+            Known::HasDType => put(&mut self.dtype_known, name, map),
             Known::Payload => put_word(&mut self.payload, name, PayloadState::parse, map),
             Known::Stats => {
                 let stats: Option<RawStats> = map.next_value()?;
