@@ -6,6 +6,7 @@ mod damage;
 mod device;
 mod dispatches;
 mod failing;
+mod going_on;
 mod pieces;
 mod recorder;
 mod rig;
