@@ -46,6 +46,8 @@
  *    A session may be used by any thread. A recorder is used by one thread at a time. `tt_thread` gives each thread its own, which
  *    closes when the thread ends; `tt_recorder_open` gives one to whoever keeps it (a queue, a pool) until `tt_recorder_close`.
  *    A `tt_recorded_task` may be ended by another recorder than began it.
+ *    A handle that was closed, by its thread's end too, stays one: calls with it return TT_CLOSED. What is left of it takes 32 bytes, and becomes
+ *    another handle of its kind when 65,536 more were closed.
  *    A process has one session: attaching again opens the same one once more, and the last `tt_close` ends it.
  *    After `fork` the child has none: calls with its parent's handles return TT_FORKED, and it may attach anew. After `exec` it attaches
  *    like any other program.
@@ -160,7 +162,7 @@ enum tt_status {
 
     TT_DROPPED = -1,       /* the recorder is gone, its files are full, or the wait took too long; counted */
     TT_FORKED = -2,        /* the handle is that of the process from which this one was forked: attach anew */
-    TT_CLOSED = -3,        /* the session was closed */
+    TT_CLOSED = -3,        /* the session was closed, or the handle */
     TT_NO_LANE = -4,       /* as many threads record as there is memory for; counted */
     TT_BAD_ARGUMENT = -5,  /* see tt_last_error */
     TT_COMMIT_FIRST = -6,  /* there is no room before an earlier reservation of this recorder is committed */
@@ -366,8 +368,8 @@ static inline tt_session *tt_open_folder(const char *dir, const tt_folder_option
 }
 
 /* Closes what was attached or opened. With the last close the session ends: the calling thread's recorder is closed, the recorder
-   is told that nothing more comes, and files of an own folder are complete. Close recorders of other threads before.
-   TT_NOT_FLUSHED when the recorder was gone by then. */
+   is told that nothing more comes, and files of an own folder are complete. Recorders of other threads record nothing more.
+   TT_CLOSED when this handle was closed before, TT_NOT_FLUSHED when the recorder was gone by then. */
 static inline int tt_close(tt_session *session) { return session ? session->api->close(session) : TT_OFF; }
 
 /* What was recorded and lost so far, by all threads. */

@@ -19,7 +19,7 @@ use tensortap_record::{
 use zerocopy::FromZeros;
 
 use crate::{
-    handles::{self, RecorderHandle, SessionHandle},
+    handles::{self, Handle, RecorderHandle, SessionHandle},
     status::{self, NOT_FLUSHED, OFF, OK, answer, give, of_outcome},
     types::{
         Counts, FolderSettings, KernelArg, RecordedTask, ReservedSpace, TASK_HAS_PARENT, TASK_MARKED,
@@ -65,7 +65,7 @@ unsafe fn open(out: *mut S, make: impl FnOnce() -> Result<Option<Session>, Recor
     answer(|| {
         let Some(session) = make()? else { return Ok(OFF) };
         // SAFETY: as above.
-        unsafe { out.write(SessionHandle::new(session)) };
+        unsafe { out.write(Handle::new(session)) };
         Ok(OK)
     })
 }
@@ -117,20 +117,14 @@ pub(crate) unsafe extern "C" fn close(session: S) -> c_int {
     if session.is_null() {
         return OFF;
     }
-    answer(|| {
-        // SAFETY: the header's contract: it came from `open`, and is not used again.
-        let handle = unsafe { Box::from_raw(session) };
-        if handle.session.is_last() {
-            handles::close_of_thread(&handle.session);
-        }
-        handle.session.close().map(|_| OK)
-    })
+    // SAFETY: the header's contract: it came from `open`.
+    answer(|| unsafe { handles::close_session(session) }.map(|()| OK))
 }
 
 pub(crate) unsafe extern "C" fn counters(session: S, out: *mut Counts) -> c_int {
     answer(|| {
         // SAFETY: the header's contract.
-        let counters = unsafe { given(session, "session") }?.session.counters()?;
+        let counters = unsafe { given(session, "session") }?.session()?.counters()?;
         let tensortap_record::SessionCounters { recorded, dropped, bytes, lost_bytes, filtered, refused } =
             counters;
         // SAFETY: the header's contract.
@@ -141,19 +135,19 @@ pub(crate) unsafe extern "C" fn counters(session: S, out: *mut Counts) -> c_int 
 
 pub(crate) unsafe extern "C" fn level(session: S) -> c_int {
     // SAFETY: the header's contract.
-    answer(|| Ok(unsafe { given(session, "session") }?.session.level()? as c_int))
+    answer(|| Ok(unsafe { given(session, "session") }?.session()?.level()? as c_int))
 }
 
 pub(crate) unsafe extern "C" fn thread(session: S) -> R {
     // SAFETY: the header's contract.
-    give(ptr::null_mut(), || handles::of_thread(&unsafe { given(session, "session") }?.session))
+    give(ptr::null_mut(), || handles::of_thread(&unsafe { given(session, "session") }?.session()?))
 }
 
 pub(crate) unsafe extern "C" fn recorder_open(session: S, name: *const c_char) -> R {
     give(ptr::null_mut(), || {
         // SAFETY: the header's contract.
-        let (session, name) = unsafe { (&given(session, "session")?.session, text(name)) };
-        session.named_thread(&name).map(RecorderHandle::new)
+        let (session, name) = unsafe { (given(session, "session")?.session()?, text(name)) };
+        session.named_thread(&name).map(Handle::new)
     })
 }
 
@@ -161,22 +155,30 @@ pub(crate) unsafe extern "C" fn recorder_close(r: R) -> c_int {
     if r.is_null() {
         return OFF;
     }
-    answer(|| {
-        // SAFETY: the header's contract.
-        unsafe { handles::close(r) };
-        Ok(OK)
-    })
+    // SAFETY: the header's contract.
+    answer(|| unsafe { handles::close(r) }.map(|()| OK))
+}
+
+/// The recorder of a handle.
+///
+/// # Safety
+/// As the header says: it came from `thread` or `recorder_open`, and nobody else uses it during the call.
+#[inline]
+unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecorder, RecordError> {
+    // SAFETY: the caller's promise.
+    unsafe { handle.recorder().as_mut() }.ok_or(RecordError::Closed)
 }
 
 /// Calls with the recorder of a handle.
 ///
 /// # Safety
-/// As the header says: it is null or came from `thread` or `recorder_open`, is not closed, and nobody else uses it during the call.
+/// It is null, or as [`recorder_of`] says.
 #[inline]
 unsafe fn with(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, RecordError>) -> c_int {
     // SAFETY: the caller's promise.
-    match unsafe { r.as_mut() } {
-        Some(handle) => answer(|| call(&mut handle.recorder)),
+    match unsafe { r.as_ref() } {
+        // SAFETY: the caller's promise.
+        Some(handle) => answer(|| call(unsafe { recorder_of(handle) }?)),
         None => OFF,
     }
 }
@@ -187,8 +189,9 @@ unsafe fn with(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, Rec
 /// As [`with`].
 unsafe fn number(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<u32, RecordError>) -> u32 {
     // SAFETY: the caller's promise.
-    match unsafe { r.as_mut() } {
-        Some(handle) => give(0, || call(&mut handle.recorder)),
+    match unsafe { r.as_ref() } {
+        // SAFETY: the caller's promise.
+        Some(handle) => give(0, || call(unsafe { recorder_of(handle) }?)),
         None => 0,
     }
 }

@@ -32,7 +32,7 @@ statuses! {
     FILTERED = 3, c"a filter kept it out";
     DROPPED = -1, c"dropped and counted: the recorder is gone, its files are full, or the wait took too long";
     FORKED = -2, c"the handle is that of the process from which this one was forked: attach anew";
-    CLOSED = -3, c"the session is closed";
+    CLOSED = -3, c"the session is closed, or the handle";
     NO_LANE = -4, c"as many threads record as there is memory for";
     BAD_ARGUMENT = -5, c"an argument makes no sense";
     COMMIT_FIRST = -6, c"there is no room before an earlier reservation is committed";

@@ -29,8 +29,8 @@ pub enum RecordError {
     /// This process was forked from the one that attached.
     #[error("this process was forked from the one that attached: attach anew")]
     Forked,
-    /// The session was closed.
-    #[error("the session is closed: attach anew")]
+    /// The session was closed, or this handle of it.
+    #[error("the session is closed, or this handle of it: attach anew, or open another")]
     Closed,
     /// The recorder was gone when the session was closed.
     #[error("the recorder is gone: what it had not yet taken of this process is lost")]

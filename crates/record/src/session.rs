@@ -128,6 +128,12 @@ impl Session {
         self.core.as_ptr() == core.as_ptr()
     }
 
+    /// The same session, without keeping it open: it ends as if this were not there, and this is closed then.
+    #[must_use]
+    pub fn for_a_while(&self) -> Session {
+        Session { core: self.core.share(), is_open: false }
+    }
+
     /// Whether nobody else has the session open, so that to close this ends it.
     pub fn is_last(&self) -> bool {
         self.core.opens.get() == 1

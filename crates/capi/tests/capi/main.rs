@@ -6,5 +6,6 @@ mod header;
 mod host;
 mod installed;
 mod library;
+mod misuse;
 mod programs;
 mod safety;

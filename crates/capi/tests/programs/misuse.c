@@ -1,0 +1,96 @@
+/* Does what the header forbids, or warns of, and counts answers that it did not expect. */
+#include <tensortap_record.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+static int surprises;
+
+static void expect(int good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "not as expected: %s (%s)\n", what, tt_last_error());
+        surprises++;
+    }
+}
+#define EXPECT(what) expect((what) ? 1 : 0, #what)
+
+static unsigned char bytes[10000];
+
+/* Every call that takes a recorder. */
+static void expect_closed(tt_recorder *r, tt_recorded_task task)
+{
+    tt_task_info info = tt_task_of(0);
+    tt_view view = tt_dense(0, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8});
+    tt_reserved_space space;
+    EXPECT(tt_record_before(r, &task, &view) == TT_CLOSED);
+    EXPECT(strstr(tt_last_error(), "closed"));
+    EXPECT(tt_record_f32(r, &task, 0, 1, 0) == TT_CLOSED);
+    EXPECT(tt_record_edge(r, 1, 2, TT_EXPLICIT, 0) == TT_CLOSED);
+    EXPECT(tt_wrote(r, bytes, 8, 0) == TT_CLOSED && tt_freed(r, bytes, 8) == TT_CLOSED);
+    EXPECT(tt_reserve(r, &task, TT_AFTER, &view, &space) == TT_CLOSED);
+    EXPECT(tt_commit(r, 0, NULL) == TT_CLOSED && tt_give_up(r, 0) == TT_CLOSED);
+    EXPECT(tt_flush(r) == TT_CLOSED);
+    EXPECT(tt_task_end(r, &task) == TT_CLOSED && tt_task_begin(r, &task, &info) == TT_CLOSED);
+    EXPECT(!tt_string(r, "x") && !tt_kernel_id(r, "k") && !tt_queue_id(r, "q"));
+}
+
+static tt_recorder *of_ended;
+
+static void *ends(void *session)
+{
+    of_ended = tt_thread((tt_session *)session);
+    return NULL;
+}
+
+/* Handles after they were closed, and after their thread has ended. */
+static void closed(void)
+{
+    tt_session *session = tt_attach(), *again = tt_attach();
+    tt_recorder *mine = tt_thread(session), *own = tt_recorder_open(session, "own");
+    tt_task_info info = tt_task_of(0);
+    tt_recorded_task task;
+    tt_counts counts;
+    pthread_t thread;
+    EXPECT(mine && own && tt_task_begin(mine, &task, &info) == TT_OK);
+    pthread_create(&thread, NULL, ends, session);
+    pthread_join(thread, NULL);
+    EXPECT(of_ended && of_ended != mine);
+    expect_closed(of_ended, task);
+    EXPECT(tt_recorder_close(of_ended) == TT_CLOSED);
+    EXPECT(tt_recorder_close(own) == TT_OK);
+    expect_closed(own, task);
+    EXPECT(tt_recorder_close(own) == TT_CLOSED);
+
+    /* Opened twice: one handle is closed, the other is not, nor the thread's recorder. */
+    EXPECT(tt_close(again) == TT_OK && tt_close(again) == TT_CLOSED);
+    EXPECT(tt_counters(again, &counts) == TT_CLOSED && tt_session_level(again) == TT_CLOSED);
+    EXPECT(!tt_thread(again) && strstr(tt_last_error(), "closed") && !tt_recorder_open(again, "no"));
+    EXPECT(tt_thread(session) == mine && tt_task_end(mine, &task) == TT_OK);
+
+    /* What is left of it becomes another handle when as many were closed as the header says, and not before. */
+    for (int at = 0; at < 65536; at++) {
+        tt_session *other = tt_attach();
+        EXPECT(other && other != again && tt_close(other) == TT_OK);
+    }
+    EXPECT(tt_close(again) == TT_CLOSED);
+    tt_session *other = tt_attach();
+    EXPECT(other == again && tt_counters(other, &counts) == TT_OK && tt_close(other) == TT_OK);
+
+    EXPECT(tt_task_begin(mine, &task, &info) == TT_OK && tt_task_end(mine, &task) == TT_OK);
+    EXPECT(tt_close(session) == TT_OK);
+    expect_closed(mine, task);
+    EXPECT(tt_recorder_close(mine) == TT_CLOSED);
+    EXPECT(tt_close(session) == TT_CLOSED && !tt_thread(session));
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    if (!strcmp(mode, "closed"))
+        closed();
+    else
+        return 2;
+    return surprises != 0;
+}
