@@ -164,7 +164,7 @@ enum tt_status {
     TT_FORKED = -2,        /* the handle is that of the process from which this one was forked: attach anew */
     TT_CLOSED = -3,        /* the session was closed, or the handle */
     TT_NO_LANE = -4,       /* as many threads record as there is memory for; counted */
-    TT_BAD_ARGUMENT = -5,  /* see tt_last_error */
+    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; a view that leaves its buffer is counted, and stands in the dump as not captured */
     TT_COMMIT_FIRST = -6,  /* there is no room before an earlier reservation of this recorder is committed */
     TT_TOO_LARGE = -7,     /* nothing that large can be reserved at a time; see tt_last_error for the limit */
     TT_NOT_ATTACHED = -8,  /* the recorder could not be reached, or a folder not be written; see tt_last_error */
@@ -248,6 +248,8 @@ typedef struct tt_counts {
     uint64_t lost_bytes; /* of payloads that were dropped */
     uint64_t filtered;   /* arguments that a filter kept out */
     uint64_t refused;    /* recorders that found no lane */
+    uint64_t uncaptured; /* arguments whose view was wrong: TT_BAD_ARGUMENT */
+    uint64_t reserved;   /* zero */
 } tt_counts;
 
 /* How a session records into a folder of its own. Zero what is to be as usual. */
@@ -308,7 +310,7 @@ typedef struct tt_record_api {
 TT_STATIC_ASSERT(sizeof(tt_task_info) == 136, "a task has 136 bytes");
 TT_STATIC_ASSERT(sizeof(tt_recorded_task) == 256, "a task that has begun has 256 bytes");
 TT_STATIC_ASSERT(sizeof(tt_view) == 192, "a view has 192 bytes");
-TT_STATIC_ASSERT(sizeof(tt_reserved_space) == 24 && sizeof(tt_counts) == 48, "results");
+TT_STATIC_ASSERT(sizeof(tt_reserved_space) == 24 && sizeof(tt_counts) == 64, "results");
 TT_STATIC_ASSERT(sizeof(tt_folder_options) == 64 && sizeof(tt_kernel_arg) == 16, "options");
 TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 29 * sizeof(void (*)(void)), "the table of the library");
 
@@ -500,7 +502,7 @@ static inline tt_view tt_dense(uint16_t arg, enum tt_role role, const void *data
     return view;
 }
 
-/* Records several tensors of a task at once, which costs less than one after the other. */
+/* Records several tensors of a task at once, which costs less than one after the other. If some are wrong, the others are recorded. */
 static inline int tt_record(tt_recorder *r, tt_recorded_task *task, enum tt_stage stage, const tt_view *views,
                             uint32_t count)
 {

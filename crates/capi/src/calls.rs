@@ -13,8 +13,8 @@ use std::{
 
 use tensortap_record::{
     ArgKind, DType, DumpLevel, DumpPolicy, DumpStage, EdgeCause, FolderOptions, KernelId, KernelInfo,
-    MAX_DIMS, MemorySpace, ModuleId, Operation, QueueId, RecordError, Role, ScopeId, Session, StepId,
-    StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    MAX_DIMS, MemorySpace, ModuleId, Operation, QueueId, RecordError, Role, ScopeId, Session,
+    SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
 };
 use zerocopy::FromZeros;
 
@@ -125,10 +125,12 @@ pub(crate) unsafe extern "C" fn counters(session: S, out: *mut Counts) -> c_int 
     answer(|| {
         // SAFETY: the header's contract.
         let counters = unsafe { given(session, "session") }?.session()?.counters()?;
-        let tensortap_record::SessionCounters { recorded, dropped, bytes, lost_bytes, filtered, refused } =
+        let SessionCounters { recorded, dropped, bytes, lost_bytes, filtered, refused, uncaptured } =
             counters;
+        let counts =
+            Counts { recorded, dropped, bytes, lost_bytes, filtered, refused, uncaptured, reserved: 0 };
         // SAFETY: the header's contract.
-        unsafe { out.write(Counts { recorded, dropped, bytes, lost_bytes, filtered, refused }) };
+        unsafe { out.write(counts) };
         Ok(OK)
     })
 }

@@ -87,6 +87,7 @@ pub(crate) fn give<T: Copy>(nothing: T, call: impl FnOnce() -> Result<T, RecordE
 pub(crate) fn of_outcome(outcome: Outcome) -> c_int {
     match outcome {
         Outcome::Recorded => OK,
+        Outcome::Uncaptured => BAD_ARGUMENT,
         Outcome::NotWanted => NOT_WANTED,
         Outcome::Filtered => FILTERED,
         Outcome::Dropped(_) => DROPPED,
@@ -101,9 +102,10 @@ fn status_of(error: &RecordError) -> c_int {
         RecordError::RecorderGone => NOT_FLUSHED,
         RecordError::CommitFirst => COMMIT_FIRST,
         RecordError::TooLarge { .. } => TOO_LARGE,
-        RecordError::NotReserved { .. } | RecordError::BadArgument { .. } | RecordError::Setup(_) => {
-            BAD_ARGUMENT
-        }
+        RecordError::NotReserved { .. }
+        | RecordError::BadArgument { .. }
+        | RecordError::BadView { .. }
+        | RecordError::Setup(_) => BAD_ARGUMENT,
         _ => NOT_ATTACHED,
     }
 }

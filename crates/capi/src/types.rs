@@ -101,8 +101,10 @@ pub struct Counts {
     pub lost_bytes: u64,
     pub filtered: u64,
     pub refused: u64,
+    pub uncaptured: u64,
+    pub reserved: u64,
 }
-const _: () = assert!(size_of::<Counts>() == 48);
+const _: () = assert!(size_of::<Counts>() == 64);
 
 /// `tt_folder_options`.
 #[derive(Clone, Copy, Debug)]

@@ -115,6 +115,7 @@ impl Summary {
         self.counters.tensors = totals.total_tensors.saturating_sub(totals.scalars);
         self.counters.dispatches = totals.dispatches;
         self.counters.truncated_tensors = totals.truncated_tensors;
+        self.counters.uncaptured = totals.uncaptured;
     }
 
     pub(crate) fn add_lane(&mut self, lane: LaneSummary, state: &DumpBufferState) {

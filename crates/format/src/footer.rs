@@ -216,6 +216,8 @@ pub struct DumpCounters {
     pub filtered_records: u64,
     /// Payload bytes that a filter or cap kept out.
     pub filtered_bytes: u64,
+    /// Arguments that could not be captured.
+    pub uncaptured: u64,
 }
 
 /// Counters over the records of an index. As in the manifest, `total_tensors`, the stages and the roles count

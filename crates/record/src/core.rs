@@ -43,6 +43,8 @@ pub(crate) struct Core {
     said: Flag,
     /// Handles that found no lane.
     pub refused: Counter,
+    /// Arguments whose view could not be captured.
+    pub uncaptured: Counter,
     /// How often the session was opened and not closed; see `registry`.
     pub opens: SharedU64,
     /// The thread that collects, where the session has a folder.
@@ -66,6 +68,7 @@ impl Core {
             closed: Flag::new(),
             said: Flag::new(),
             refused: Counter::new(),
+            uncaptured: Counter::new(),
             opens: SharedU64::new(1),
             collecting: Mutex::new(collecting),
         })

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tensortap_collector::CollectError;
 use tensortap_format::FormatError;
+use tensortap_geometry::GeometryError;
 use tensortap_platform::PlatformError;
 use tensortap_recorder::{RegionError, SetupError};
 
@@ -66,6 +67,14 @@ pub enum RecordError {
         /// What would do.
         remedy: &'static str,
     },
+    /// A view is none of its memory. That the argument could not be captured is recorded.
+    #[error("argument {arg}: {fault}")]
+    BadView {
+        /// Its position.
+        arg: u16,
+        /// What is wrong with it.
+        fault: ViewFault,
+    },
     /// The folder of a session cannot be written.
     #[error("{}: {source}", dir.display())]
     Folder {
@@ -80,4 +89,36 @@ pub enum RecordError {
     /// Collecting into the session's own folder failed.
     #[error(transparent)]
     Collect(CollectError),
+}
+
+/// What is wrong with a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewFault {
+    /// It has content, and no memory.
+    #[error("its data is NULL, and its buffer has {bytes} bytes")]
+    Null {
+        /// Bytes that it should have.
+        bytes: u64,
+    },
+    /// It needs more memory than it has.
+    #[error("the view reaches to byte {reaches}, its buffer has {bytes}")]
+    PastBuffer {
+        /// Where it ends.
+        reaches: u64,
+        /// Bytes of its buffer.
+        bytes: u64,
+    },
+    /// Its buffer ends behind the last address there is.
+    #[error("its buffer of {bytes} bytes leaves the address space")]
+    NoSuchMemory {
+        /// Bytes of its buffer.
+        bytes: u64,
+    },
+    /// It is no view of any buffer.
+    #[error("{0}")]
+    Geometry(GeometryError),
+    /// Its content, repeated elements included, is larger than any.
+    #[error("its content is larger than any that can be recorded: give a smaller shape")]
+    TooLarge,
 }

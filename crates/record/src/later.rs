@@ -119,7 +119,7 @@ impl ThreadRecorder {
     ///
     /// # Errors
     /// [`RecordError::CommitFirst`] when only a commit of this handle's own makes room: it never waits for that.
-    /// [`RecordError::TooLarge`] when there never is as much. [`RecordError::NoLane`]. And see [`ThreadRecorder`].
+    /// [`RecordError::TooLarge`] when there never is as much. [`RecordError::NoLane`], [`RecordError::BadView`]. And see [`ThreadRecorder`].
     pub fn reserve(
         &mut self,
         task: &mut Task,
@@ -137,6 +137,7 @@ impl ThreadRecorder {
         task.has_tensor(tensor.arg);
         match later.reserve(&mut self.lane, task, stage, tensor) {
             Ok(ticket) => Ok(Some(ticket)),
+            Err(NotReserved::Done(Outcome::Uncaptured)) => Err(self.uncaptured(tensor)),
             Err(NotReserved::Done(_)) => Ok(None),
             Err(NotReserved::CommitFirst) => Err(RecordError::CommitFirst),
             Err(NotReserved::TooLarge { bytes, most }) => Err(RecordError::TooLarge { bytes, most }),

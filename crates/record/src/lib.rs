@@ -54,7 +54,7 @@ mod tensor;
 mod thread;
 
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
-pub use error::RecordError;
+pub use error::{RecordError, ViewFault};
 pub use folder::{ANY_MEMORY, FolderOptions, PLATFORM, RUNTIME};
 pub use later::Ticket;
 pub use names::{KernelId, ModuleId, QueueId, ScopeId, StepId, StringId};

@@ -35,6 +35,8 @@ pub struct SessionCounters {
     pub filtered: u64,
     /// Handles that found no lane.
     pub refused: u64,
+    /// Arguments that could not be captured: their view left its memory.
+    pub uncaptured: u64,
 }
 
 impl Session {
@@ -111,6 +113,7 @@ impl Session {
             lost_bytes: counters.dropped_bytes,
             filtered: counters.filtered_records,
             refused: self.core.refused.count(),
+            uncaptured: self.core.uncaptured.count(),
         })
     }
 

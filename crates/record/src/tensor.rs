@@ -7,9 +7,10 @@ use tensortap_abi::{
     DType, MAX_DIMS, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_ROLE_UNKNOWN, Role,
     TensorDesc,
 };
+use tensortap_geometry::{GeometryError, Layout};
 use tensortap_recorder::Known;
 
-use crate::{RecordError, StringId};
+use crate::{RecordError, StringId, ViewFault};
 
 /// A strided view of memory, and what is known of it as an argument of a task.
 ///
@@ -85,8 +86,8 @@ impl<'a> Tensor<'a> {
         tensor
     }
 
-    /// Part of its memory. Strides and start count elements; strides may be zero or negative. A view that leaves the buffer is recorded as
-    /// an argument that could not be captured.
+    /// Part of its memory. Strides and start count elements; strides may be zero or negative. A view that leaves the buffer is an error when it is
+    /// recorded ([`RecordError::BadView`]).
     ///
     /// # Errors
     /// With more dimensions than [`MAX_DIMS`], or another number of strides.
@@ -165,6 +166,24 @@ impl<'a> Tensor<'a> {
             | flag(role, RECORD_ROLE_UNKNOWN)
             | flag(extent, RECORD_EXTENT_GUESSED);
         self
+    }
+
+    /// What is wrong with a view that could not be captured.
+    #[cold]
+    pub(crate) fn fault(&self) -> RecordError {
+        let (arg, bytes) = (self.arg, self.desc.buffer_bytes);
+        let bits = self.desc.dtype().map_or(8, DType::bits);
+        let layout = Layout::new(self.desc.dims(), self.desc.dim_strides(), self.desc.start_offset, bits);
+        let fault = match layout.and_then(|layout| layout.fits(bytes)) {
+            Err(GeometryError::PastBuffer { needed_bytes, buffer_bytes }) => {
+                ViewFault::PastBuffer { reaches: needed_bytes, bytes: buffer_bytes }
+            }
+            Err(other) => ViewFault::Geometry(other),
+            Ok(()) if self.desc.buffer_addr == 0 => ViewFault::Null { bytes },
+            Ok(()) if self.desc.buffer_addr.checked_add(bytes).is_none() => ViewFault::NoSuchMemory { bytes },
+            Ok(()) => ViewFault::TooLarge,
+        };
+        RecordError::BadView { arg, fault }
     }
 
     /// Bytes of its content; none when it is too large to be any.

@@ -183,7 +183,7 @@ impl ThreadRecorder {
     /// Records a tensor before or after its task has run. With the first that is recorded after, the task has run.
     ///
     /// # Errors
-    /// When the task has ended, the tensor cannot be read here, and see [`ThreadRecorder`].
+    /// When the task has ended, the tensor cannot be read here, its view leaves its memory (which is recorded), and see [`ThreadRecorder`].
     pub fn tensor(
         &mut self,
         task: &mut Task,
@@ -196,7 +196,7 @@ impl ThreadRecorder {
     /// Records several tensors, under one reading of the clock. The worst of what became of them is told.
     ///
     /// # Errors
-    /// As [`ThreadRecorder::tensor`]; those before the first that is in error are recorded.
+    /// As [`ThreadRecorder::tensor`]: the first error. All others are recorded.
     pub fn tensors(
         &mut self,
         task: &mut Task,
@@ -223,20 +223,18 @@ impl ThreadRecorder {
             return Ok(Outcome::Filtered);
         }
         let now = self.lane.begin();
-        let mut worst = Ok(Outcome::Recorded);
+        let (mut worst, mut first_error) = (Outcome::Recorded, None);
         for at in 0..count {
-            worst = describe(at)
-                .and_then(|tensor| self.one_tensor(task, stage, &tensor))
-                .and_then(|outcome| Ok(worse(worst?, outcome)));
-            if worst.is_err() {
-                break;
+            match describe(at).and_then(|tensor| self.one_tensor(task, stage, &tensor)) {
+                Ok(outcome) => worst = worse(worst, outcome),
+                Err(error) => _ = first_error.get_or_insert(error),
             }
         }
         if stage == DumpStage::AfterCompletion {
             task.completed(now);
         }
         task.captured_for(self.lane.end());
-        worst
+        first_error.map_or(Ok(worst), Err)
     }
 
     #[inline]
@@ -251,7 +249,16 @@ impl ThreadRecorder {
             return Err(RecordError::BadArgument { what: "argument", value: tensor.arg.into(), remedy });
         }
         task.has_tensor(tensor.arg);
-        Ok(self.lane.tensor(&capture(task, stage, tensor)))
+        match self.lane.tensor(&capture(task, stage, tensor)) {
+            Outcome::Uncaptured => Err(self.uncaptured(tensor)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Counts a view that could not be captured, and says why.
+    pub(crate) fn uncaptured(&self, tensor: &Tensor<'_>) -> RecordError {
+        self.core.uncaptured.next();
+        tensor.fault()
     }
 
     /// Records a scalar argument, by its bits.
@@ -316,10 +323,9 @@ impl ThreadRecorder {
     pub fn wrote(&mut self, tensor: &Tensor<'_>, name: StringId) -> Result<Outcome, RecordError> {
         let info = TaskInfo { operation: Operation::HostWrite, name, records: 1, ..TaskInfo::default() };
         let mut task = self.begin(&info)?;
-        let outcome =
-            self.tensor(&mut task, DumpStage::AfterCompletion, &tensor.arg(0).role(Role::Output))?;
+        let outcome = self.tensor(&mut task, DumpStage::AfterCompletion, &tensor.arg(0).role(Role::Output));
         let ended = self.end(&mut task)?;
-        Ok(worse(outcome, ended))
+        Ok(worse(outcome?, ended))
     }
 
     /// Says that memory was allocated, or freed: what was there before has nothing to do with what will be.
@@ -417,7 +423,8 @@ fn worse(a: Outcome, b: Outcome) -> Outcome {
         Outcome::Recorded => 0,
         Outcome::NotWanted => 1,
         Outcome::Filtered => 2,
-        Outcome::Dropped(_) => 3,
+        Outcome::Uncaptured => 3,
+        Outcome::Dropped(_) => 4,
     };
     if rank(&b) > rank(&a) { b } else { a }
 }

@@ -36,6 +36,8 @@ use crate::{
 pub enum Outcome {
     /// It is committed, with everything that level and filter leave of it.
     Recorded,
+    /// It cannot be captured, for its descriptor is damaged; that is recorded.
+    Uncaptured,
     /// The level does not want it, so it was not asked for and counts nowhere.
     NotWanted,
     /// A filter kept it out.
@@ -307,7 +309,7 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
             self.ledger.filtered(1, if depth == Depth::Payload { bytes } else { 0 });
             return Outcome::Filtered;
         }
-        let Some(content) = content else { return self.record_plain(bad_descriptor(capture)) };
+        let Some(content) = content else { return self.record_uncaptured(capture) };
         let (record, bytes) = (tensor_record(capture), content.left_bytes());
         match depth {
             Depth::Metadata => self.record_plain(record),
@@ -378,6 +380,14 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
                 self.ledger.dropped(reason, 0);
                 Outcome::Dropped(reason)
             }
+        }
+    }
+
+    /// Records that a descriptor is damaged.
+    fn record_uncaptured(&mut self, capture: &TensorCapture<'_>) -> Outcome {
+        match self.record_plain(bad_descriptor(capture)) {
+            Outcome::Recorded => Outcome::Uncaptured,
+            lost => lost,
         }
     }
 

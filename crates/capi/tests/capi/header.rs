@@ -63,7 +63,7 @@ fn asserts() -> String {
     offsets!(is, "tt_recorded_task", RecordedTask: words);
     offsets!(is, "tt_view", View: data bytes start shape strides arg dtype ndims role space flags name reserved0 reserved);
     offsets!(is, "tt_reserved_space", ReservedSpace: number start bytes);
-    offsets!(is, "tt_counts", Counts: recorded dropped bytes lost_bytes filtered refused);
+    offsets!(is, "tt_counts", Counts: recorded dropped bytes lost_bytes filtered refused uncaptured reserved);
     offsets!(is, "tt_folder_options", FolderSettings: level drops lanes reserved0 arena_bytes reserved);
     offsets!(is, "tt_kernel_arg", KernelArg: name role reserved);
     offsets!(is, "tt_record_api", RecordApi: version bytes attach attach_to open_folder close counters level thread

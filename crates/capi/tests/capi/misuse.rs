@@ -21,3 +21,17 @@ fn handles_that_were_closed_say_so_ever_after() {
     assert!(recorded[0].said_goodbye);
     assert_eq!(recorded[0].dump().tasks().unwrap().iter().count(), 2);
 }
+
+#[test]
+fn views_that_leave_their_buffers_are_refused_counted_and_in_the_dump() {
+    let Some((_dir, recorded, said)) = run("views", false) else { return };
+    assert_eq!((said.as_str(), recorded[0].summary.counters.uncaptured), ("", 9));
+    let dump = recorded[0].dump();
+    let args: Vec<(u64, u16)> =
+        dump.uncaptured().unwrap().iter().map(|arg| (arg.task_id, arg.arg_index)).collect();
+    // Argument 3 twice: it was reserved for, too. Task 2 is what was said to be written at no address.
+    assert_eq!(args, [(1, 0), (1, 1), (1, 2), (1, 3), (1, 3), (1, 4), (1, 5), (1, 7), (2, 0)]);
+    let good: Vec<_> = dump.records().map(Result::unwrap).collect();
+    assert_eq!((good.len(), good[0].arg_index, dump.payload(&good[0]).unwrap()), (1, 6, vec![0; 8]));
+    assert!(dump.tasks().unwrap().iter().all(|task| !task.is_unfinished()), "task 2 has its end");
+}

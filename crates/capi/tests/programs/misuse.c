@@ -85,11 +85,60 @@ static void closed(void)
     EXPECT(tt_close(session) == TT_CLOSED && !tt_thread(session));
 }
 
+static void refuses(tt_recorder *r, tt_recorded_task *task, tt_view view, const char *why)
+{
+    EXPECT(tt_record_before(r, task, &view) == TT_BAD_ARGUMENT);
+    if (strcmp(tt_last_error(), why)) {
+        fprintf(stderr, "`%s` instead of `%s`\n", tt_last_error(), why);
+        surprises++;
+    }
+}
+
+/* Views that are none of their buffers, each an argument of its own, and a good one between two of them. */
+static void views(void)
+{
+    tt_session *session = tt_attach();
+    tt_recorder *r = tt_thread(session);
+    tt_task_info info = tt_task_of(0);
+    tt_recorded_task task;
+    tt_reserved_space space;
+    tt_counts counts;
+    EXPECT(tt_task_begin(r, &task, &info) == TT_OK);
+
+    tt_view view = tt_dense(0, TT_IN, bytes, TT_FLOAT32, 1, (uint64_t[1]){10000});
+    view.bytes = 10000; /* elements, where bytes are wanted */
+    refuses(r, &task, view, "argument 0: the view reaches to byte 40000, its buffer has 10000");
+    refuses(r, &task, tt_dense(1, TT_IN, NULL, TT_FLOAT32, 1, (uint64_t[1]){100}),
+            "argument 1: its data is NULL, and its buffer has 400 bytes");
+    view = tt_dense(2, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8});
+    view.start = 5;
+    refuses(r, &task, view, "argument 2: the view reaches to byte 13, its buffer has 8");
+    view = tt_dense(3, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){1ull << 62});
+    refuses(r, &task, view,
+            "argument 3: the view reaches element 4611686018427387903 of 8 bits: a view ends within 1152921504606846976 bytes");
+    EXPECT(tt_reserve(r, &task, TT_BEFORE, &view, &space) == TT_BAD_ARGUMENT && !space.start);
+    view = tt_dense(4, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8});
+    view.strides[0] = -1;
+    refuses(r, &task, view, "argument 4: the view reaches element -7, below the buffer: raise the start offset");
+
+    tt_view three[3] = {view, tt_dense(6, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8}), view};
+    three[0].arg = 5;
+    three[2].arg = 7;
+    EXPECT(tt_record(r, &task, TT_BEFORE, three, 3) == TT_BAD_ARGUMENT);
+    EXPECT(!strncmp(tt_last_error(), "argument 5: ", 12));
+    EXPECT(tt_wrote(r, NULL, 16, 0) == TT_BAD_ARGUMENT);
+    EXPECT(tt_task_end(r, &task) == TT_OK);
+    EXPECT(tt_counters(session, &counts) == TT_OK && counts.uncaptured == 9 && counts.dropped == 0);
+    EXPECT(tt_close(session) == TT_OK);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "closed"))
         closed();
+    else if (!strcmp(mode, "views"))
+        views();
     else
         return 2;
     return surprises != 0;

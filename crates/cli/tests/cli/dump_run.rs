@@ -73,6 +73,7 @@ fn the_document_has_every_key_of_a_dump() {
             "scalars",
             "tensors",
             "truncated_tensors",
+            "uncaptured",
         ]
     );
     assert_eq!((&dump["records"], &dump["tensors"], &dump["scalars"]), (&18.into(), &13.into(), &5.into()));

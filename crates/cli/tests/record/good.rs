@@ -59,3 +59,14 @@ fn dump_options_reach_every_process() {
     assert_eq!(run.processes[0].counts.as_ref().unwrap().bytes_captured, 0);
     assert_eq!(run.environment.get("HOME").map(String::as_str), Some("/here"));
 }
+
+#[test]
+fn arguments_that_could_not_be_captured_are_losses() {
+    let bench = Bench::new();
+    let output = bench.recorded("", "outside").output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("the dumps are not complete: 2 arguments could not be captured"), "{said}");
+    assert!(said.lines().any(|line| line.trim() == "losses  2 arguments could not be captured"), "{said}");
+    assert_eq!(bench.run_file().processes[0].counts.as_ref().unwrap().uncaptured, 2);
+}

@@ -63,6 +63,7 @@ fn program() {
         "endless" => acknowledged((0..).take_while(|_| !is_to_stop())),
         "parent" => parent(number(1)),
         "hostile" => hostile::attack(),
+        "outside" => outside(),
         "again" => (0..2).for_each(|_| tasks(1, number(1))),
         "becomes" => {
             let _session = recorded(1, number(1));
@@ -132,6 +133,20 @@ fn recorded(threads: u64, count: u64) -> Session {
 
 fn tasks(threads: u64, count: u64) {
     recorded(threads, count).close().unwrap();
+}
+
+/// A task of which two arguments are said to reach behind their memory.
+fn outside() {
+    let session = session();
+    let mut recorder = session.thread().unwrap();
+    let mut task = recorder.begin(&TaskInfo::default()).unwrap();
+    for arg in 0..2 {
+        let outside = Tensor::of(&[0_u8; 8], DType::UInt8).unwrap().view(&[9], &[1], 0).unwrap().arg(arg);
+        assert!(recorder.tensor(&mut task, DumpStage::BeforeDispatch, &outside).is_err());
+    }
+    recorder.end(&mut task).unwrap();
+    drop(recorder);
+    session.close().unwrap();
 }
 
 /// Four processes: this one, one that is forked from it, and two that are started as programs of their own.

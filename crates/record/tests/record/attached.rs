@@ -314,13 +314,18 @@ fn a_view_that_leaves_its_memory_is_recorded_as_one_that_could_not_be_captured()
     let content = [7_u8; 16];
     let mut task = recorder.begin(&TaskInfo::default()).unwrap();
     let outside = Tensor::of(&content, DType::UInt8).unwrap().view(&[17], &[1], 0).unwrap();
-    recorder.tensor(&mut task, DumpStage::BeforeDispatch, &outside).unwrap();
+    let inside = Tensor::of(&content, DType::UInt8).unwrap().arg(1);
+    let said = recorder.tensors(&mut task, DumpStage::BeforeDispatch, &[outside, inside]).unwrap_err();
+    assert_eq!(said.to_string(), "argument 0: the view reaches to byte 17, its buffer has 16");
+    assert_eq!(session.counters().unwrap().uncaptured, 1);
     assert!(Tensor::of(&content, DType::UInt8).unwrap().view(&[1; 9], &[1; 9], 0).is_err());
     assert!(Tensor::of(&content[..15], DType::UInt16).is_err());
     recorder.end(&mut task).unwrap();
     drop((recorder, session));
-    let (_dir, dump, _) = host.dump();
-    assert_eq!((dump.len(), dump.uncaptured().unwrap().len()), (0, 1));
+    let (_dir, dump, summary) = host.dump();
+    assert_eq!((dump.len(), dump.uncaptured().unwrap().len()), (1, 1));
+    assert_eq!(payload(&dump, 1, 1, DumpStage::BeforeDispatch), content, "what stands behind it is recorded");
+    assert_eq!(summary.counters.uncaptured, 1);
 }
 
 #[test]

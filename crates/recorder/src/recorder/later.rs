@@ -14,7 +14,7 @@ use tensortap_geometry::Layout;
 use tensortap_values::{ContentHasher, Statistics};
 use zerocopy::IntoBytes;
 
-use super::{LaneRecorder, Outcome, bad_descriptor};
+use super::{LaneRecorder, Outcome};
 use crate::capture::tensor_record;
 use crate::filter::Depth;
 use crate::lane::{Need, Reservation};
@@ -111,7 +111,7 @@ impl<H: HostLink> LaneRecorder<'_, H> {
         let done = |outcome| Err(NotReserved::Done(outcome));
         let Some(depth) = self.rules.tensor_depth(capture.marked) else { return done(Outcome::NotWanted) };
         let Some((dtype, bytes)) = content_of(capture) else {
-            return done(beside.record_plain(bad_descriptor(capture)));
+            return done(beside.record_uncaptured(capture));
         };
         if !self.rules.passes_arg(capture.stage, capture.arg_index) {
             beside.ledger.filtered(1, if depth == Depth::Payload { bytes } else { 0 });

@@ -88,6 +88,7 @@ fn total(processes: &[ProcessEntry]) -> DumpCounters {
         all.dropped_overwrite += counts.dropped_overwrite;
         all.truncated_tensors += counts.truncated_tensors;
         all.corrupt_records += counts.corrupt_records;
+        all.uncaptured += counts.uncaptured;
     }
     all
 }
@@ -100,6 +101,7 @@ pub fn losses(report: &RecordingReport) -> Option<String> {
         (all.dropped_overwrite, "payload", "overwritten"),
         (all.truncated_tensors, "tensor", "truncated"),
         (all.corrupt_records, "record", "damaged"),
+        (all.uncaptured, "argument", "could not be captured"),
     ]
     .into_iter()
     .filter(|(count, ..)| *count > 0)
