@@ -20,7 +20,7 @@ use zerocopy::FromZeros;
 
 use crate::{
     handles::{self, Handle, RecorderHandle, SessionHandle},
-    status::{self, NOT_FLUSHED, OFF, OK, answer, give, of_outcome},
+    status::{self, DROPPED, FILTERED, NOT_FLUSHED, OFF, OK, answer, give, of_outcome},
     types::{
         Counts, FolderSettings, KernelArg, RecordedTask, ReservedSpace, TASK_HAS_PARENT, TASK_MARKED,
         TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED, VIEW_ROLE_GUESSED, View,
@@ -179,8 +179,15 @@ unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecor
 unsafe fn with(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, RecordError>) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { r.as_ref() } {
-        // SAFETY: the caller's promise.
-        Some(handle) => answer(|| call(unsafe { recorder_of(handle) }?)),
+        Some(handle) => answer(|| {
+            // SAFETY: the caller's promise.
+            let recorder = unsafe { recorder_of(handle) }?;
+            let status = call(recorder)?;
+            if status < OK {
+                status::lost(status, recorder.is_recorder_gone());
+            }
+            Ok(status)
+        }),
         None => OFF,
     }
 }
@@ -302,7 +309,11 @@ pub(crate) unsafe extern "C" fn task_begin(
             // Whatever fails, nothing is left that could be taken for a task.
             task.zero();
             *task = recorder.begin(&task_info(given(info, "task info")?)?)?;
-            Ok(if task.is_filtered() { status::FILTERED } else { OK })
+            Ok(match (task.is_filtered(), task.is_dropped()) {
+                (true, _) => FILTERED,
+                (false, true) => DROPPED,
+                (false, false) => OK,
+            })
         })
     }
 }
@@ -467,10 +478,10 @@ pub(crate) unsafe extern "C" fn reserve(
             *out = ReservedSpace { number: 0, start: ptr::null_mut(), bytes: 0 };
             let (stage, view) = (stage_of(stage)?, given(view, "view")?);
             let reserved = recorder.reserve(task_at(task)?, stage, &tensor(view)?)?;
-            if let Some(ticket) = reserved {
-                *out =
-                    ReservedSpace { number: ticket.number, start: ticket.start.cast(), bytes: ticket.bytes };
-            }
+            let Some(ticket) = reserved else {
+                return Ok(if recorder.is_recorder_gone() { DROPPED } else { OK });
+            };
+            *out = ReservedSpace { number: ticket.number, start: ticket.start.cast(), bytes: ticket.bytes };
             Ok(OK)
         })
     }

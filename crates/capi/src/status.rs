@@ -1,6 +1,7 @@
 //! What a call answers with, in numbers and in words.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     ffi::{CStr, CString, c_char, c_int},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -43,20 +44,25 @@ statuses! {
 }
 
 thread_local! {
-    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
+    static LAST_ERROR: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
 /// What went wrong last in this thread; valid until the next failure of this thread.
 pub(crate) fn last_error() -> *const c_char {
-    let text =
-        |last: &RefCell<Option<CString>>| last.borrow().as_ref().map_or(c"".as_ptr(), |text| text.as_ptr());
-    LAST_ERROR.try_with(text).unwrap_or(c"".as_ptr())
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-fn remember(text: &str) {
-    let text = CString::new(text.replace('\0', " ")).ok();
+fn remember(text: Cow<'static, CStr>) {
     // A thread that ends tells nobody.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
+}
+
+/// Remembers why a record was lost, or content is not in files. Copies nothing: a program may lose all that it records.
+pub(crate) fn lost(status: c_int, is_recorder_gone: bool) {
+    remember(Cow::Borrowed(match status {
+        _ if is_recorder_gone => c"the recorder is gone: nothing more is recorded of this process",
+        other => text_of(other),
+    }));
 }
 
 /// The answer of a call that has one, and no panic.
@@ -64,11 +70,11 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<c_int, RecordError>) -> c_int
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
-            remember(&error.to_string());
+            remember(Cow::Owned(CString::new(error.to_string().replace('\0', " ")).unwrap_or_default()));
             status_of(&error)
         }
         Err(_) => {
-            remember("a fault of the library, which standard error tells; please report it");
+            remember(Cow::Borrowed(c"a fault of the library, which standard error tells; please report it"));
             INTERNAL
         }
     }

@@ -6,16 +6,12 @@ use std::{
     mem,
     ops::Deref,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tensortap_abi::LaneRecord;
 use tensortap_collector::{CollectError, Summary};
-use tensortap_platform::{
-    LINK_PAGE_BYTES,
-    attach::{Attachment, HostNews},
-};
+use tensortap_platform::{LINK_PAGE_BYTES, attach::Attachment};
 use tensortap_recorder::{Counters, LaneRecorder, Memory, Region, RegionError};
 use tensortap_sync::{Counter, Flag, SharedU64};
 
@@ -41,6 +37,8 @@ pub(crate) struct Core {
     tasks: Counter,
     closed: Flag,
     said: Flag,
+    /// Whether the recorder was found gone.
+    pub gone: Flag,
     /// Handles that found no lane.
     pub refused: Counter,
     /// Arguments whose view could not be captured.
@@ -67,6 +65,7 @@ impl Core {
             tasks: Counter::new(),
             closed: Flag::new(),
             said: Flag::new(),
+            gone: Flag::new(),
             refused: Counter::new(),
             uncaptured: Counter::new(),
             opens: SharedU64::new(1),
@@ -106,17 +105,9 @@ impl Core {
     pub fn host_is_gone(&self) {
         self.region.discard();
         if !self.closed.is_raised() {
-            self.say(
-                "the recorder is gone: nothing more is recorded of this process, which goes on without it",
-            );
+            self.gone.raise();
+            self.say(GONE);
         }
-    }
-
-    /// Whether the recorder has hung up.
-    fn is_host_gone(&self) -> bool {
-        let attachment = &self.attachment;
-        let hears = |ear| attachment.wait(&ear, attachment.wakes(), Duration::ZERO);
-        attachment.ear().map(hears).is_ok_and(|news| news == HostNews::Gone)
     }
 
     /// One sentence in the life of a session.
@@ -133,7 +124,8 @@ impl Core {
         }
         // Nothing is drained from here on: who still records must not wait.
         self.region.discard();
-        if self.is_host_gone() {
+        if self.attachment.is_host_gone() {
+            self.gone.raise();
             self.say(GONE);
             return Err(RecordError::RecorderGone);
         }

@@ -14,6 +14,9 @@ use crate::core::CoreRef;
 /// How a thread that may open no more files looks for the recorder.
 const WITHOUT_AN_EAR: Duration = Duration::from_millis(1);
 
+/// How long a lane with room may not have looked for the recorder: without room it looks anyway.
+const LOOKS_EVERY_NS: u64 = 50_000_000;
+
 /// The way of one lane to the recorder.
 pub(crate) struct Link {
     core: CoreRef,
@@ -21,11 +24,22 @@ pub(crate) struct Link {
     ear: OnceCell<Option<Ear>>,
     /// How often the recorder had woken this process when this lane last looked at the region.
     seen: Cell<u64>,
+    /// When this lane last looked whether the recorder is there.
+    looked_ns: Cell<u64>,
 }
 
 impl Link {
     pub fn new(core: CoreRef) -> Link {
-        Link { core, ear: OnceCell::new(), seen: Cell::new(0) }
+        Link { core, ear: OnceCell::new(), seen: Cell::new(0), looked_ns: Cell::new(now_ns()) }
+    }
+
+    /// Looks whether the recorder is there, and lets every lane discard if it is not.
+    #[cold]
+    fn look(&self, now_ns: u64) {
+        self.looked_ns.set(now_ns);
+        if !self.core.gone.is_raised() && self.core.attachment.is_host_gone() {
+            self.core.host_is_gone();
+        }
     }
 
     fn listen(&self, limit: Duration) -> HostNews {
@@ -53,9 +67,14 @@ impl HostLink for Link {
         self.seen.set(self.core.attachment.wakes());
     }
 
+    /// Read when a call begins and ends, which is the moment to look for the recorder now and then.
     #[inline]
     fn now_ns(&self) -> u64 {
-        now_ns()
+        let now = now_ns();
+        if now.saturating_sub(self.looked_ns.get()) >= LOOKS_EVERY_NS {
+            self.look(now);
+        }
+        now
     }
 
     fn waiting(&self, waiting: bool) {

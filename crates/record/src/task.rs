@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use tensortap_abi::{NO_KERNEL, Operation, RECORD_HAS_PARENT, SLOTS_PER_TASK, TaskRecord};
+use tensortap_recorder::Outcome;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{KernelId, ModuleId, QueueId, RecordError, ScopeId, StepId, StringId};
@@ -84,7 +85,8 @@ pub struct Task {
     source_line: u32,
     grid: [u32; 3],
     group: [u32; 3],
-    reserved0: u32,
+    /// Whether that it began was dropped.
+    dropped: u32,
     reserved: [u64; 14],
 }
 // The header has room for as much, and finds the number where it is.
@@ -117,7 +119,7 @@ impl Task {
             source_line: source.1,
             grid: info.grid,
             group: info.group,
-            reserved0: 0,
+            dropped: 0,
             reserved: [0; 14],
         }
     }
@@ -161,12 +163,23 @@ impl Task {
         self.state == REFUSED
     }
 
+    /// Whether the record of its beginning was dropped. What follows may be recorded all the same.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped != 0
+    }
+
     pub(crate) fn kernels(&self) -> [u32; SLOTS_PER_TASK] {
         self.func_id
     }
 
     pub(crate) fn refuse(&mut self) {
         self.state = REFUSED;
+    }
+
+    /// What became of the record of its beginning.
+    #[inline]
+    pub(crate) fn began(&mut self, outcome: Outcome) {
+        self.dropped = matches!(outcome, Outcome::Dropped(_)).into();
     }
 
     #[inline]

@@ -161,7 +161,7 @@ impl ThreadRecorder {
         Ok(ModuleId(self.core.define(&Key::Module { name }, &mut self.lane, define).0))
     }
 
-    /// Begins a task. Record what it is given, let it run, record what it made, and [end](ThreadRecorder::end) it.
+    /// Begins a task, whether or not there is room to [say so](Task::is_dropped). Record what it is given, let it run, record what it made, and [end](ThreadRecorder::end) it.
     ///
     /// # Errors
     /// See [`ThreadRecorder`].
@@ -172,7 +172,8 @@ impl ThreadRecorder {
         let mut task = Task::new(id, info, now);
         let head = TaskHead { task_id: id, func_ids: task.kernels(), records: info.records };
         if self.lane.wants_task(&head) {
-            self.lane.task(&task.record());
+            let outcome = self.lane.task(&task.record());
+            task.began(outcome);
         } else {
             task.refuse();
         }
@@ -370,6 +371,11 @@ impl ThreadRecorder {
         if let Some(later) = &mut self.later {
             later.set_max_wait(most);
         }
+    }
+
+    /// Whether the recorder was found gone, in this thread or another: nothing more is recorded.
+    pub fn is_recorder_gone(&self) -> bool {
+        self.core.gone.is_raised()
     }
 
     /// Whether it records for this session, and still can.

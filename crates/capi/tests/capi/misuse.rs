@@ -6,9 +6,9 @@ use crate::{
 };
 
 /// Runs `misuse.c`, which finds every answer as it expects it; what it said, and what was recorded.
-fn run(mode: &str, dies: bool) -> Option<(tempfile::TempDir, Vec<Recorded>, String)> {
+fn run(mode: &[&str], dies: bool) -> Option<(tempfile::TempDir, Vec<Recorded>, String)> {
     let built = tempfile::tempdir().unwrap();
-    let (dir, output, recorded) = record(&program("misuse.c", built.path(), &[])?, &[mode], dies);
+    let (dir, output, recorded) = record(&program("misuse.c", built.path(), &[])?, mode, dies);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{:?}: {said}", output.status);
     Some((dir, recorded, said))
@@ -16,7 +16,7 @@ fn run(mode: &str, dies: bool) -> Option<(tempfile::TempDir, Vec<Recorded>, Stri
 
 #[test]
 fn handles_that_were_closed_say_so_ever_after() {
-    let Some((_dir, recorded, said)) = run("closed", false) else { return };
+    let Some((_dir, recorded, said)) = run(&["closed"], false) else { return };
     assert_eq!((said.as_str(), recorded.len()), ("", 1));
     assert!(recorded[0].said_goodbye);
     assert_eq!(recorded[0].dump().tasks().unwrap().iter().count(), 2);
@@ -24,7 +24,7 @@ fn handles_that_were_closed_say_so_ever_after() {
 
 #[test]
 fn views_that_leave_their_buffers_are_refused_counted_and_in_the_dump() {
-    let Some((_dir, recorded, said)) = run("views", false) else { return };
+    let Some((_dir, recorded, said)) = run(&["views"], false) else { return };
     assert_eq!((said.as_str(), recorded[0].summary.counters.uncaptured), ("", 9));
     let dump = recorded[0].dump();
     let args: Vec<(u64, u16)> =
@@ -34,4 +34,20 @@ fn views_that_leave_their_buffers_are_refused_counted_and_in_the_dump() {
     let good: Vec<_> = dump.records().map(Result::unwrap).collect();
     assert_eq!((good.len(), good[0].arg_index, dump.payload(&good[0]).unwrap()), (1, 6, vec![0; 8]));
     assert!(dump.tasks().unwrap().iter().all(|task| !task.is_unfinished()), "task 2 has its end");
+}
+
+#[test]
+fn a_recorder_that_died_is_missed_soon_by_every_thread_although_there_is_room() {
+    let Some((_dir, recorded, said)) = run(&["gone"], true) else { return };
+    let once = "tensortap: the recorder is gone: nothing more is recorded of this process, which goes on without it\n";
+    assert_eq!((said.as_str(), recorded.len()), (once, 0));
+}
+
+#[test]
+fn what_was_dropped_for_want_of_room_has_a_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((_dir, _, said)) = run(&["slow", dir.path().join("dump").to_str().unwrap()], false) else {
+        return;
+    };
+    assert_eq!(said, "");
 }

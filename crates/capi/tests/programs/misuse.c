@@ -132,6 +132,60 @@ static void views(void)
     EXPECT(tt_close(session) == TT_OK);
 }
 
+/* The recorder dies while there is room for everything. */
+static void gone(void)
+{
+    const struct timespec a_while = {0, 60000000};
+    tt_session *session = tt_attach();
+    tt_recorder *r = tt_thread(session), *other = tt_recorder_open(session, "other");
+    tt_task_info info = tt_task_of(0);
+    tt_recorded_task task;
+    tt_reserved_space space;
+    tt_counts counts;
+    tt_view view = tt_dense(0, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8});
+    EXPECT(tt_record_edge(r, 1, 2, TT_EXPLICIT, 0) == TT_OK && tt_record_edge(other, 1, 2, TT_EXPLICIT, 0) == TT_OK);
+    /* Wakes the recorder, which dies of it. */
+    EXPECT(tt_recorder_close(tt_recorder_open(session, "last words")) == TT_OK);
+    int status = TT_OK;
+    for (int at = 0; at < 100 && status == TT_OK; at++) { /* a lane has room for 128 */
+        nanosleep(&a_while, NULL);
+        status = tt_record_edge(r, 1, 2, TT_EXPLICIT, 0);
+    }
+    EXPECT(status == TT_DROPPED);
+    EXPECT(strstr(tt_last_error(), "the recorder is gone"));
+    /* The other lane knows it too, whatever it is asked for. */
+    EXPECT(tt_record_edge(other, 1, 2, TT_EXPLICIT, 0) == TT_DROPPED);
+    EXPECT(tt_task_begin(other, &task, &info) == TT_DROPPED);
+    EXPECT(tt_record_before(other, &task, &view) == TT_DROPPED && tt_task_end(other, &task) == TT_DROPPED);
+    EXPECT(tt_task_begin(other, &task, &info) == TT_DROPPED);
+    EXPECT(tt_reserve(other, &task, TT_AFTER, &view, &space) == TT_DROPPED && !space.start);
+    EXPECT(tt_counters(session, &counts) == TT_OK && counts.dropped >= 5);
+    EXPECT(tt_recorder_close(tt_recorder_open(session, "")) == TT_OK && tt_commit(r, 7, NULL) == TT_BAD_ARGUMENT);
+    EXPECT(tt_flush(r) == TT_NOT_FLUSHED && strstr(tt_last_error(), "the recorder is gone"));
+    EXPECT(tt_commit(r, 7, NULL) == TT_BAD_ARGUMENT);
+    EXPECT(tt_close(session) == TT_NOT_FLUSHED && strstr(tt_last_error(), "the recorder is gone"));
+}
+
+/* Nobody collects in time: what has no room is dropped, and the text says so. */
+static void slow(const char *dir)
+{
+    tt_folder_options options;
+    memset(&options, 0, sizeof options);
+    options.drops = 1;
+    options.lanes = 1;
+    options.arena_bytes = 4096;
+    tt_session *session = tt_open_folder(dir, &options);
+    tt_recorder *r = tt_thread(session);
+    tt_task_info info = tt_task_of(0);
+    tt_recorded_task task;
+    tt_view view = tt_dense(0, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){sizeof bytes});
+    EXPECT(tt_task_begin(r, &task, &info) == TT_OK);
+    EXPECT(tt_record_before(r, &task, &view) == TT_DROPPED);
+    EXPECT(!strcmp(tt_last_error(), tt_status_text(TT_DROPPED)));
+    EXPECT(!tt_recorder_open(session, "second") && strstr(tt_last_error(), "lanes are taken"));
+    EXPECT(tt_task_end(r, &task) == TT_OK && tt_close(session) == TT_OK);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -139,6 +193,10 @@ int main(int argc, char **argv)
         closed();
     else if (!strcmp(mode, "views"))
         views();
+    else if (!strcmp(mode, "gone"))
+        gone();
+    else if (!strcmp(mode, "slow") && argc > 2)
+        slow(argv[2]);
     else
         return 2;
     return surprises != 0;

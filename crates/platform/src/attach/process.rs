@@ -9,7 +9,7 @@ use std::{
 
 use rustix::{
     buffer::spare_capacity,
-    event::{Timespec, epoll},
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
@@ -156,6 +156,12 @@ impl Attachment {
     pub fn wait(&self, ear: &Ear, seen: u64, timeout: Duration) -> HostNews {
         let Some(end) = link_page::device_end(&self.mapping) else { return HostNews::Gone };
         end.asleep(|| if end.wakes() == seen { ear.listen(timeout) } else { HostNews::Woken })
+    }
+
+    /// Whether the host has hung up. Does not wait.
+    pub fn is_host_gone(&self) -> bool {
+        let mut files = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
     /// Tells the host that nothing more will come.
