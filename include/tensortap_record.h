@@ -13,7 +13,8 @@
  *    the program finds a library of tensortap through its environment (TENSORTAP_LIBRARY) and a socket to the recorder
  *    (TENSORTAP_SOCKET). Run without, it finds neither: `tt_attach` gives NULL, every other call is given that NULL, tests it and
  *    returns. So a program can be shipped with it. Define TT_LINKED before including this file to link the library
- *    (-ltensortap) instead of looking for it: such a program may also record into a folder of its own, without a recorder.
+ *    (-ltensortap) instead of looking for it; the loader must then find the library (rpath, LD_LIBRARY_PATH). Such a program may also
+ *    record into a folder of its own, without a recorder.
  *
  * 2. A task
  *
@@ -46,8 +47,8 @@
  *    A session may be used by any thread. A recorder is used by one thread at a time. `tt_thread` gives each thread its own, which
  *    closes when the thread ends; `tt_recorder_open` gives one to whoever keeps it (a queue, a pool) until `tt_recorder_close`.
  *    A `tt_recorded_task` may be ended by another recorder than began it.
- *    A handle that was closed, by its thread's end too, stays one: calls with it return TT_CLOSED. What is left of it takes 32 bytes, and becomes
- *    another handle of its kind when 65,536 more were closed.
+ *    A handle that was closed, by its thread's end too, stays one: calls with it return TT_CLOSED. What is left of it takes 32 bytes,
+ *    and becomes another handle of its kind when 65,536 more were closed.
  *    A process has one session: attaching again opens the same one once more, and the last `tt_close` ends it.
  *    After `fork` the child has none: calls with its parent's handles return TT_FORKED, and it may attach anew. After `exec` it attaches
  *    like any other program.
@@ -56,14 +57,14 @@
  *
  *    It never aborts, throws, installs a signal handler or writes to standard output. When the recorder is behind, a call waits until
  *    it has caught up, or as long as `tt_set_max_wait` says. When the recorder is gone, calls return TT_DROPPED, the program goes on,
- *    and one line on standard error says so. What is lost is counted (`tt_counters`, and in the dump).
+ *    and one line on standard error says so; that is noticed by the first call 50 ms after a recorder has last looked, or earlier. What is lost is counted (`tt_counters`, and in the dump).
  *    Memory that is recorded is read during the call. If other threads write it meanwhile, what is recorded is a mixture, as it
  *    would be for the task.
  *
  * 5. Results
  *
  *    Calls return TT_OK or above when nothing is wrong, and below 0 when something is; `tt_status_text` says it in words, and
- *    `tt_last_error` says more about the last failure of the calling thread. Numbers of names are 0 when there is no recorder.
+ *    `tt_last_error` says more about the last failure of the calling thread, whatever its status. Numbers of names are 0 when there is no recorder.
  *
  * 6. Versions
  *
@@ -164,7 +165,7 @@ enum tt_status {
     TT_FORKED = -2,        /* the handle is that of the process from which this one was forked: attach anew */
     TT_CLOSED = -3,        /* the session was closed, or the handle */
     TT_NO_LANE = -4,       /* as many threads record as there is memory for; counted */
-    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; a view that leaves its buffer is counted, and stands in the dump as not captured */
+    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; a view that leaves its buffer is counted, and in the dump as not captured */
     TT_COMMIT_FIRST = -6,  /* there is no room before an earlier reservation of this recorder is committed */
     TT_TOO_LARGE = -7,     /* nothing that large can be reserved at a time; see tt_last_error for the limit */
     TT_NOT_ATTACHED = -8,  /* the recorder could not be reached, or a folder not be written; see tt_last_error */
@@ -463,7 +464,8 @@ static inline tt_task_info tt_task_of(uint32_t kernel)
     return info;
 }
 
-/* Begins a task. A task that a filter refuses is TT_FILTERED, and so is everything about it. */
+/* Begins a task. A task that a filter refuses is TT_FILTERED, and so is everything about it. TT_DROPPED: that it began was not
+   recorded; what follows may be. */
 static inline int tt_task_begin(tt_recorder *r, tt_recorded_task *task, const tt_task_info *info)
 {
     return r ? r->api->task_begin(r, task, info) : TT_OFF;
@@ -502,7 +504,8 @@ static inline tt_view tt_dense(uint16_t arg, enum tt_role role, const void *data
     return view;
 }
 
-/* Records several tensors of a task at once, which costs less than one after the other. If some are wrong, the others are recorded. */
+/* Records several tensors of a task at once, which costs less than one after the other. If some are wrong, the others are
+   recorded. */
 static inline int tt_record(tt_recorder *r, tt_recorded_task *task, enum tt_stage stage, const tt_view *views,
                             uint32_t count)
 {

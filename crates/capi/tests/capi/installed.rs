@@ -50,12 +50,22 @@ fn records(program: &Path, prefix: &Path, folder: &Path) {
     assert_eq!(Dump::open(folder).unwrap().len(), 1);
 }
 
+/// Whether the C library can be had without loading it.
+fn links_statically(dir: &Path) -> bool {
+    let source = dir.join("nothing.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let mut build = Command::new("cc");
+    build.arg("-static").arg(source).arg("-o").arg(dir.join("nothing"));
+    build.output().is_ok_and(|output| output.status.success())
+}
+
 #[test]
-fn a_program_is_built_with_pkg_config_shared_or_static() {
+fn a_program_is_built_with_pkg_config_shared_static_or_wholly_static() {
     let dir = tempfile::tempdir().unwrap();
     let prefix = installed(dir.path());
     assert!(prefix.join("bin/tensortap").exists() && prefix.join("include/tensortap.hpp").exists());
-    for shared in [true, false] {
+    for kind in ["shared", "rpath", "static", "wholly-static"] {
+        let shared = kind == "shared" || kind == "rpath";
         let mut query = Command::new("pkg-config");
         query.args(["--cflags", "--libs", "tensortap"]).args((!shared).then_some("--static"));
         query.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -64,18 +74,32 @@ fn a_program_is_built_with_pkg_config_shared_or_static() {
         if !shared {
             flags = flags.replace("-ltensortap", "-l:libtensortap.a");
         }
-        let program = dir.path().join(if shared { "shared" } else { "static" });
+        let program = dir.path().join(kind);
         let mut build = Command::new("cc");
+        if kind == "wholly-static" {
+            if !links_statically(dir.path()) {
+                eprintln!("SKIPPED: a program that loads nothing, as such programs cannot be built here");
+                return;
+            }
+            build.arg("-static");
+        }
         build
             .args(["-std=c11", "-pthread", "-D_GNU_SOURCE"])
             .arg(source("program.c"))
             .arg("-o")
             .arg(&program);
         build.args(flags.split_whitespace());
+        if kind == "rpath" {
+            build.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+        }
         let Some(_) = run(&mut build, "a program") else { return };
         records(&program, &prefix, &program.with_extension("dump"));
         let needs_it = Command::new(&program).env_remove("LD_LIBRARY_PATH").output().unwrap();
-        assert_eq!(needs_it.status.success(), !shared, "the shared library is needed when the program runs");
+        assert_eq!(
+            needs_it.status.success(),
+            kind != "shared",
+            "{kind}: the shared library is needed to start"
+        );
     }
 }
 
