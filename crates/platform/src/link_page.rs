@@ -4,11 +4,16 @@
 //! Who sleeps and who was woken is the protocol of [`tensortap_sync::link`]; here is where its words lie.
 
 use std::{
+    io::{IoSlice, IoSliceMut},
     mem::offset_of,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
+    recvmsg, sendmsg, socketpair,
+};
 use tensortap_sync::{
     SharedU64, Word,
     link::{DeviceEnd, HostEnd, LinkCells, LinkWords},
@@ -112,40 +117,73 @@ pub(crate) fn is_initialised(mapping: &Mapping) -> bool {
     mapping.word(offset_of!(LinkPage, magic)).map(SharedU64::see) == Some(LINK_MAGIC)
 }
 
-/// An event file: rung by one side, heard by the other with poll. Rings that nobody has heard yet count as one.
+/// One end of a bell: rung at the one, heard with poll at the other. Rings that nobody has heard yet may count as one.
+///
+/// It is a pair of sockets for datagrams, and no event file: whether a call on an event file waits is a flag that both sides can change,
+/// and the other side is not trusted. Here every call says for itself that it does not wait. Datagrams, because the other end cannot make
+/// this one look as if something had come by closing its own.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct Bell {
+    end: OwnedFd,
+    /// The other end, where nobody there silences it: room for another ring is made here.
+    other: Option<OwnedFd>,
+}
+
+/// Rings that are forgotten at a time; more are heard again.
+const MOST_RINGS: usize = 64;
 
 impl Bell {
-    pub(crate) fn new() -> Result<Bell, PlatformError> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        eventfd(0, flags).map(Bell).map_err(os("creating an event file"))
+    /// The end that rings and the end that hears.
+    pub(crate) fn pair() -> Result<(Bell, Bell), PlatformError> {
+        let made = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        made.map(|(rings, hears)| (rings.into(), hears.into())).map_err(os("creating a bell"))
     }
 
-    pub(crate) fn try_clone(&self) -> Result<Bell, PlatformError> {
-        self.0.try_clone().map(Bell).map_err(os("duplicating an event file"))
+    /// The same for several who hear, none of whom may silence it for the others.
+    pub(crate) fn pair_for_many() -> Result<(Bell, Bell), PlatformError> {
+        let (rings, hears) = Bell::pair()?;
+        let other = hears.end.try_clone().map_err(os("creating a bell"))?;
+        Ok((Bell { other: Some(other), ..rings }, hears))
     }
 
-    /// Never blocks. It can only fail when the count is full, and then it rings already.
+    /// Never waits. When there is no room for another ring, it rings already; when nobody hears it, nobody needs it.
     pub(crate) fn ring(&self) {
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        if let (Err(Errno::AGAIN | Errno::NOBUFS), Some(other)) = (self.send(), &self.other) {
+            let _ = receive(other);
+            let _ = self.send();
+        }
     }
 
-    /// Forgets the rings so far.
-    pub(crate) fn silence(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    fn send(&self) -> Result<usize, Errno> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendmsg(&self.end, &[IoSlice::new(&[1])], &mut SendAncillaryBuffer::default(), flags)
     }
+
+    /// Forgets the rings so far. Never waits.
+    pub(crate) fn silence(&self) {
+        for _ in 0..MOST_RINGS {
+            if receive(&self.end).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes one ring, if there is one.
+fn receive(end: &OwnedFd) -> Result<(), Errno> {
+    let (mut ring, mut nothing) = ([0], RecvAncillaryBuffer::default());
+    recvmsg(end, &mut [IoSliceMut::new(&mut ring)], &mut nothing, RecvFlags::DONTWAIT).map(|_| ())
 }
 
 impl From<OwnedFd> for Bell {
     fn from(fd: OwnedFd) -> Bell {
-        Bell(fd)
+        Bell { end: fd, other: None }
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.end.as_fd()
     }
 }
 
@@ -183,6 +221,28 @@ mod tests {
                 assert!(!device.wake_host(), "the host is up");
             });
         }
+    }
+
+    #[test]
+    fn a_bell_waits_for_nobody_whatever_the_other_side_does_to_it() {
+        let (rings, hears) = Bell::pair().unwrap();
+        // Flags of a file are those of everybody who has it.
+        for end in [&rings, &hears] {
+            rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::empty()).unwrap();
+        }
+        let is_heard = || {
+            let mut files = [rustix::event::PollFd::new(&hears, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut files, Some(&rustix::event::Timespec::default())).unwrap() > 0
+        };
+        hears.silence();
+        assert!(!is_heard());
+        (0..10_000).for_each(|_| rings.ring());
+        assert!(is_heard());
+        (0..10_000).for_each(|_| hears.silence());
+        assert!(!is_heard());
+        drop(rings);
+        hears.silence();
+        assert!(!is_heard(), "an end that is gone does not ring");
     }
 
     #[test]

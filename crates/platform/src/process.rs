@@ -55,7 +55,7 @@ pub(crate) fn start(
         return Err(PlatformError::StartedAsDevice { variable: DEVICE_VARIABLE });
     }
     let (socket, device_socket) = wire::pair().map_err(os("creating the socket to the device"))?;
-    let (from_device, to_device) = (Bell::new()?, Bell::new()?);
+    let ((to_host, from_device), (to_device, from_host)) = (Bell::pair()?, Bell::pair()?);
     let mut process = DeviceProcess::spawn(options, device_socket)?;
     let hello = Message::Hello {
         version: PROTOCOL_VERSION,
@@ -64,7 +64,7 @@ pub(crate) fn start(
         confined: options.confined,
     };
     let given = file::of_bytes(&options.given)?;
-    let files = [memory.file(), from_device.as_fd(), to_device.as_fd(), given.as_fd()];
+    let files = [memory.file(), to_host.as_fd(), from_host.as_fd(), given.as_fd()];
     // A child that is gone already is found out by the handshake.
     let _ = wire::send(&socket, &hello, &files);
     process.shake_hands(options, &socket)?;

@@ -45,14 +45,14 @@ pub(crate) fn start(
         return Err(PlatformError::StartedAsDevice { variable: DEVICE_VARIABLE });
     }
     let (socket, device_socket) = wire::pair().map_err(os("creating the socket to the device"))?;
-    let (from_device, to_device) = (Bell::new()?, Bell::new()?);
+    let ((to_host, from_device), (to_device, from_host)) = (Bell::pair()?, Bell::pair()?);
     let link = DeviceLink::new(LinkParts {
         mode: DeviceMode::Thread,
         memory: memory.range(),
         file: memory.file().as_fd().try_clone_to_owned().map_err(os("duplicating device memory"))?,
         socket: device_socket,
-        to_host: from_device.try_clone()?,
-        from_host: to_device.try_clone()?,
+        to_host,
+        from_host,
         lease: Some(lease),
     })?;
     if !options.given.is_empty() {

@@ -195,12 +195,11 @@ impl Caller {
         prepare: impl FnOnce(&dyn DeviceAccess) -> Result<(), PlatformError>,
     ) -> Result<AttachedProcess, PlatformError> {
         let memory = HostMemory::new(DeviceRange { addr: 0, bytes }, file::create(bytes)?, true)?;
-        let (from_process, to_process) = (Bell::new()?, Bell::new()?);
+        let ((to_host, from_process), (to_process, from_host)) = (Bell::pair()?, Bell::pair_for_many()?);
         link_page::initialise(&memory)?;
-        let bells = (from_process.try_clone()?, to_process.try_clone()?);
         let access = HostAccess::new(memory, to_process);
         prepare(&access)?;
-        let files = [access.host_memory().file(), bells.0.as_fd(), bells.1.as_fd()];
+        let files = [access.host_memory().file(), to_host.as_fd(), from_host.as_fd()];
         wire::send(&self.socket, &Message::Welcome { bytes, run_id }, &files)
             .map_err(os("handing memory to a process that attaches"))?;
         let Caller { socket, ended, pid } = self;
@@ -266,13 +265,16 @@ impl AttachedProcess {
         if said {
             return self.hear();
         }
+        // A forked child may hold the socket open: that the process has ended is seen by its number alone. Nobody who rings on can hide it.
+        if ended {
+            return Ok(ProcessNews::Ended);
+        }
         if rang || woken {
             self.from_process.silence();
             page.take_wake()?;
             return Ok(ProcessNews::Woken);
         }
-        // A forked child may hold the socket open: that the process has ended is seen by its number alone.
-        Ok(if ended { ProcessNews::Ended } else { ProcessNews::Nothing })
+        Ok(ProcessNews::Nothing)
     }
 
     fn hear(&self) -> Result<ProcessNews, PlatformError> {

@@ -137,7 +137,7 @@ impl Attachment {
     pub fn ear(&self) -> Result<Ear, PlatformError> {
         let doing = "listening to the recorder";
         let ear = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os(doing))?;
-        // Edges: each ring is heard by every thread that waits, and none has to silence the bell for the others.
+        // Edges: each ring is heard by every thread that waits. Nobody silences the bell, or others would not hear it any more.
         let bell = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&ear, &self.from_host, epoll::EventData::new_u64(BELL), bell).map_err(os(doing))?;
         let gone = epoll::EventFlags::RDHUP;

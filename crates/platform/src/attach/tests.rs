@@ -192,7 +192,7 @@ fn a_host_that_hands_over_what_is_no_sealed_memory_is_not_believed() {
     rustix::fs::ftruncate(&open, BYTES).unwrap();
     let small = crate::file::create(BYTES / 2).unwrap();
     let blank = crate::file::create(BYTES).unwrap();
-    let bell = crate::link_page::Bell::new().unwrap();
+    let (bell, _) = crate::link_page::Bell::pair().unwrap();
     let offers: [(&[rustix::fd::BorrowedFd<'_>], &str); 4] = [
         (&[open.as_fd(), bell.as_fd(), bell.as_fd()], "a file that is not the memory it should be"),
         (&[small.as_fd(), bell.as_fd(), bell.as_fd()], "a file that is not the memory it should be"),
