@@ -57,14 +57,16 @@
  *
  *    It never aborts, throws, installs a signal handler or writes to standard output. When the recorder is behind, a call waits until
  *    it has caught up, or as long as `tt_set_max_wait` says. When the recorder is gone, calls return TT_DROPPED, the program goes on,
- *    and one line on standard error says so; that is noticed by the first call 50 ms after a recorder has last looked, or earlier. What is lost is counted (`tt_counters`, and in the dump).
+ *    and one line on standard error says so: a call looks for the recorder when its handle has not done so for 50 ms. What is lost is
+ *    counted (`tt_counters`, and in the dump).
  *    Memory that is recorded is read during the call. If other threads write it meanwhile, what is recorded is a mixture, as it
  *    would be for the task.
  *
  * 5. Results
  *
  *    Calls return TT_OK or above when nothing is wrong, and below 0 when something is; `tt_status_text` says it in words, and
- *    `tt_last_error` says more about the last failure of the calling thread, whatever its status. Numbers of names are 0 when there is no recorder.
+ *    `tt_last_error` says more about the last failure of the calling thread, whatever its status. Numbers of names are 0 when there is
+ *    no recorder.
  *
  * 6. Versions
  *
