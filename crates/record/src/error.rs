@@ -73,7 +73,7 @@ pub enum RecordError {
         /// Its position.
         arg: u16,
         /// What is wrong with it.
-        fault: ViewFault,
+        fault: Box<ViewFault>,
     },
     /// The folder of a session cannot be written.
     #[error("{}: {source}", dir.display())]

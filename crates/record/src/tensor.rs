@@ -183,7 +183,7 @@ impl<'a> Tensor<'a> {
             Ok(()) if self.desc.buffer_addr.checked_add(bytes).is_none() => ViewFault::NoSuchMemory { bytes },
             Ok(()) => ViewFault::TooLarge,
         };
-        RecordError::BadView { arg, fault }
+        RecordError::BadView { arg, fault: Box::new(fault) }
     }
 
     /// Bytes of its content; none when it is too large to be any.
