@@ -15,7 +15,7 @@ use crate::spans::{Span, View};
 use crate::strided::{gather, scatter};
 
 /// Bytes behind each span that nobody may write; a multiple of a span's alignment.
-const GUARD_BYTES: u64 = 64;
+pub const GUARD_BYTES: u64 = 64;
 
 /// The spans of some tasks, one behind the other, each with a guard behind it.
 pub struct Image {
@@ -111,14 +111,26 @@ impl Image {
         Ok(())
     }
 
-    /// What a task wrote where it has no output, if it did; `after` is the memory it left, `guarded` whether the guards
-    /// were in it.
-    pub fn stray_write(&self, after: &[u8], task: usize, item: &Item<'_>, guarded: bool) -> Option<String> {
+    /// The same, with the guard behind it.
+    pub fn guarded_range(&self, task: usize, index: usize, span: &Span) -> Range<usize> {
+        let range = self.range(task, index, span);
+        range.start..range.end + usize::try_from(GUARD_BYTES).expect("small")
+    }
+
+    /// What a task wrote where it has no output, if it did; `after` is the memory it left, `guarded` says of each span whether the
+    /// guard behind it was in it.
+    pub fn stray_write(
+        &self,
+        after: &[u8],
+        task: usize,
+        item: &Item<'_>,
+        guarded: &[bool],
+    ) -> Option<String> {
         for (index, span) in item.spans.spans.iter().enumerate() {
-            let mut range = self.range(task, index, span);
-            if guarded {
-                range.end += usize::try_from(GUARD_BYTES).expect("small");
-            }
+            let range = match guarded[index] {
+                true => self.guarded_range(task, index, span),
+                false => self.range(task, index, span),
+            };
             let (before, after) = (&self.bytes[range.clone()], &after[range]);
             if before == after {
                 continue;

@@ -25,8 +25,8 @@ pub struct Judge<'j> {
     pub after: &'j [u8],
     /// Whether results are to be told apart.
     pub hashed: bool,
-    /// Whether the guards behind spans were in device memory.
-    pub guarded: bool,
+    /// Of each span of the task, whether the guard behind it was in device memory.
+    pub guarded: &'j [bool],
     /// Takes what tasks write.
     pub on_output: OnOutput<'j>,
 }

@@ -12,7 +12,7 @@ use tensortap_runtime::{
 use tensortap_scene::Scene;
 
 use crate::batch::Batch;
-use crate::image::{FillError, Image};
+use crate::image::{FillError, GUARD_BYTES, Image};
 use crate::item::Item;
 use crate::judge::Judge;
 use crate::spans::{ALIGN, View};
@@ -98,8 +98,9 @@ pub fn round(
             for (index, work) in batch.works.iter_mut().enumerate().filter(|(_, work)| !work.dead) {
                 work.placed(addresses.placement());
                 let (image, after, hashed) = (&image, after.as_slice(), config.repeat > 1);
-                let guarded = addresses.holds_whole_image();
-                let judge = Judge { platform, image, after, hashed, guarded, on_output };
+                let spans = 0..work.item.spans.spans.len();
+                let guarded: Vec<bool> = spans.map(|span| addresses.has_guard(span)).collect();
+                let judge = Judge { platform, image, after, hashed, guarded: &guarded, on_output };
                 work.conclude(judge.task(index, &work.item));
                 if config.bench {
                     work.timed(report.kernel_time, report.wall);
@@ -202,12 +203,20 @@ const MAX_DEFAULT_BLOCKS: u32 = 64;
 
 /// Where the spans of a batch lie in device memory.
 enum Addresses {
-    /// Each at its captured address; what was allocated for them.
-    Captured(Vec<DeviceAddr>),
+    /// Each at its captured address.
+    Captured(Vec<CapturedSpan>),
     /// All behind one another from here on, as in the image.
     Relocated(DeviceAddr),
     /// Each on pages of its own, task by task.
     Guarded(Vec<Vec<Guarded>>),
+}
+
+/// A span of the one task that lies where it was captured.
+struct CapturedSpan {
+    /// What to free.
+    allocated: DeviceAddr,
+    /// Whether the line behind it was free, and holds a guard.
+    has_guard: bool,
 }
 
 /// A span that lies apart from others.
@@ -275,7 +284,7 @@ impl Addresses {
     fn free(&self, device: &mut dyn Device) -> Result<(), PlatformError> {
         match self {
             Addresses::Relocated(base) => device.free(*base),
-            Addresses::Captured(allocated) => allocated.iter().try_for_each(|&addr| device.free(addr)),
+            Addresses::Captured(spans) => spans.iter().try_for_each(|span| device.free(span.allocated)),
             Addresses::Guarded(spans) => {
                 spans.iter().flatten().try_for_each(|span| device.free(span.allocated))
             }
@@ -289,9 +298,13 @@ impl Addresses {
         }
     }
 
-    /// Whether all of the image lies in device memory, also what is between spans.
-    fn holds_whole_image(&self) -> bool {
-        matches!(self, Addresses::Relocated(_))
+    /// Whether the guard of the image behind a span lies in device memory, too.
+    fn has_guard(&self, span: usize) -> bool {
+        match self {
+            Addresses::Relocated(_) => true,
+            Addresses::Captured(spans) => spans[span].has_guard,
+            Addresses::Guarded(_) => false,
+        }
     }
 
     /// The tensors that the device is to guard.
@@ -302,7 +315,7 @@ impl Addresses {
         }
     }
 
-    /// Address of every span, and where it is in the image.
+    /// Address of every span, and where it is in the image, with the guard behind it where there is one.
     fn each_span<'b>(
         &'b self,
         batch: &'b Batch<'_>,
@@ -311,7 +324,11 @@ impl Addresses {
         batch.works.iter().enumerate().flat_map(move |(task, work)| {
             let spans = work.item.spans.spans.iter().enumerate();
             spans.map(move |(index, span)| {
-                (self.of(&work.item, image, task, index), image.range(task, index, span))
+                let range = match self.has_guard(index) {
+                    true => image.guarded_range(task, index, span),
+                    false => image.range(task, index, span),
+                };
+                (self.of(&work.item, image, task, index), range)
             })
         })
     }
@@ -337,18 +354,25 @@ fn allocate_guarded(
         .collect()
 }
 
-/// `None` when one of them is not free.
+/// Room for the spans of a task where they were captured, with a guard behind each where nothing else of the task lies. `None` when one of
+/// them is not free.
 fn allocate_captured(
     device: &mut dyn Device,
     item: &Item<'_>,
-) -> Result<Option<Vec<DeviceAddr>>, PlatformError> {
-    let mut allocated = Vec::new();
-    for span in &item.spans.spans {
-        let range = DeviceRange { addr: span.start, bytes: span.bytes };
-        match device.allocate_at(range, "captured arguments") {
-            Ok(addr) => allocated.push(addr),
+) -> Result<Option<Vec<CapturedSpan>>, PlatformError> {
+    let spans = &item.spans.spans;
+    let mut allocated: Vec<CapturedSpan> = Vec::new();
+    for span in spans {
+        let end = span.start.saturating_add(span.bytes);
+        let is_alone =
+            !spans.iter().any(|other| (end..end.saturating_add(GUARD_BYTES)).contains(&other.start));
+        let mut at =
+            |bytes: u64| device.allocate_at(DeviceRange { addr: span.start, bytes }, "captured arguments");
+        let guarded = is_alone.then(|| at(span.bytes + GUARD_BYTES).ok()).flatten();
+        match guarded.map_or_else(|| at(span.bytes), Ok) {
+            Ok(addr) => allocated.push(CapturedSpan { allocated: addr, has_guard: guarded.is_some() }),
             Err(_) => {
-                allocated.into_iter().try_for_each(|addr| device.free(addr))?;
+                allocated.iter().try_for_each(|span| device.free(span.allocated))?;
                 return Ok(None);
             }
         }
