@@ -4,7 +4,7 @@
 mod dot;
 mod svg;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Finding, Label};
@@ -63,12 +63,8 @@ impl Drawing {
     /// Draws a graph.
     #[must_use]
     pub fn of(graph: &TaskGraph, title: &str, options: &DrawOptions<'_>) -> Drawing {
-        let only: Option<HashSet<usize>> = options.only.map(|only| only.iter().copied().collect());
-        let is_drawn = |place: usize| only.as_ref().is_none_or(|only| only.contains(&place));
-        let mut groups = Groups::default();
-        for place in (0..graph.len()).filter(|&place| is_drawn(place)) {
-            groups.add(graph, place, options.fold);
-        }
+        let groups = Groups::of(graph, options.only, options.fold);
+        let is_drawn = |place: usize| groups.of_task.contains_key(&place);
         let mut lines: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for task in graph.tasks().iter().filter(|task| is_drawn(task.place())) {
             let given =
@@ -101,6 +97,15 @@ struct Groups {
 }
 
 impl Groups {
+    fn of(graph: &TaskGraph, only: Option<&[usize]>, fold: Option<usize>) -> Groups {
+        let mut groups = Groups::default();
+        match only {
+            None => (0..graph.len()).for_each(|place| groups.add(graph, place, fold)),
+            Some(only) => only.iter().for_each(|&place| groups.add(graph, place, fold)),
+        }
+        groups
+    }
+
     fn add(&mut self, graph: &TaskGraph, place: usize, fold: Option<usize>) {
         let scope = fold.and_then(|depth| folded(graph.task(place).scope()?, depth));
         let number = match scope {
@@ -172,8 +177,7 @@ pub fn neighbourhood(graph: &TaskGraph, place: usize, hops: usize) -> Vec<usize>
 #[must_use]
 pub fn fold_for(graph: &TaskGraph, only: Option<&[usize]>) -> Option<usize> {
     const DEEPEST: usize = 8;
-    let count =
-        |fold: Option<usize>| Drawing::of(graph, "", &DrawOptions { findings: &[], only, fold }).boxes.len();
+    let count = |fold: Option<usize>| Groups::of(graph, only, fold).members.len();
     if count(None) <= FEW {
         return None;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tensortap::analysis::graph::{TaskGraph, load};
-use tensortap::format::{ArgumentKind, Dump, FormatError, Record, TaskKey};
+use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 use tensortap::{Flag, Measured, stats_each};
 
 use crate::words::kernels_text;
@@ -87,7 +87,7 @@ impl Summary {
         let mut largest = Vec::new();
         for record in dump.records() {
             let record = record?;
-            let Some(place) = graph.position(key(&record)) else { continue };
+            let Some(place) = graph.position(record.task_key()) else { continue };
             kernels.entry(place).bytes += record.content_bytes();
             // An argument that every task of a kernel has stands for all of them.
             let is_like =
@@ -130,7 +130,7 @@ fn look_at_values(
     };
     let outputs = dump.records().filter(|record| record.is_err() || is_output(record));
     stats_each(dump, outputs, options.jobs, options.advance, |measured| {
-        let Some(place) = graph.position(key(&measured.record)) else { return Ok(()) };
+        let Some(place) = graph.position(measured.record.task_key()) else { return Ok(()) };
         let Some(summary) = measured.summary else {
             unmeasured += 1;
             return Ok::<(), FormatError>(());
@@ -159,10 +159,6 @@ impl Flagged {
 /// Whether a flag is about values that are seldom meant. Constants are common among right ones.
 fn stands_out(flag: Flag) -> bool {
     matches!(flag, Flag::Nan | Flag::Inf | Flag::Zero | Flag::F16Overflow)
-}
-
-fn key(record: &Record) -> TaskKey {
-    record.task_key()
 }
 
 fn took(graph: &TaskGraph, place: usize) -> Duration {

@@ -10,7 +10,9 @@ use tensortap_abi::{DeviceRange, DumpCollect, DumpFilter, DumpGeometry, DumpLeve
 use tensortap_collector::{
     CollectError, CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, RunEnd, Summary,
 };
-use tensortap_format::{DumpWriter, RunInfo, Status, choose_dir, monotonic_ns, timestamp};
+use tensortap_format::{
+    DumpWriter, HOST_PLATFORM, RECORD_RUNTIME, RunInfo, Status, choose_dir, monotonic_ns, timestamp,
+};
 use tensortap_platform::{
     LINK_PAGE_BYTES,
     attach::{AttachedProcess, Attachment, ProcessNews, within_this_process},
@@ -19,10 +21,6 @@ use tensortap_recorder::{SetupOptions, setup_bytes};
 
 use crate::{RecordError, core::say};
 
-/// What dumps of programs that record themselves call their platform.
-pub const PLATFORM: &str = "host";
-/// And their runtime.
-pub const RUNTIME: &str = "record";
 /// Where tensors of such a program may lie: anywhere. Their addresses are its own, or those of devices that it uses.
 pub const ANY_MEMORY: DeviceRange = DeviceRange { addr: 0, bytes: u64::MAX };
 
@@ -127,8 +125,8 @@ fn run_info(options: &FolderOptions, run_id: u64, started: SystemTime) -> RunInf
         run_id,
         started_at: timestamp(started),
         started_monotonic_ns: monotonic_ns().to_string(),
-        platform: PLATFORM.into(),
-        runtime: RUNTIME.into(),
+        platform: HOST_PLATFORM.into(),
+        runtime: RECORD_RUNTIME.into(),
         scene: program.trim_end().into(),
         dump_level: options.level as u32,
         dump_policy: match options.policy {

@@ -55,7 +55,7 @@ mod thread;
 
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub use error::{RecordError, ViewFault};
-pub use folder::{ANY_MEMORY, FolderOptions, PLATFORM, RUNTIME};
+pub use folder::{ANY_MEMORY, FolderOptions};
 pub use later::Ticket;
 pub use names::{KernelId, ModuleId, QueueId, ScopeId, StepId, StringId};
 pub use session::{Session, SessionCounters};

@@ -76,6 +76,39 @@ struct Load {
     pending: HashMap<u32, usize>,
 }
 
+impl Load {
+    /// Counts a call among those without an answer, if there are not too many.
+    fn admit(&mut self, pid: u32) -> Result<(), NotAdmitted> {
+        if self.pending.values().sum::<usize>() >= MAX_PENDING {
+            return Err(NotAdmitted::TooMany);
+        }
+        let of_it = self.pending.entry(pid).or_default();
+        if *of_it >= MAX_PENDING_OF_ONE {
+            return Err(NotAdmitted::SaidNothing);
+        }
+        *of_it += 1;
+        Ok(())
+    }
+}
+
+/// Why a call is not heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotAdmitted {
+    /// As many others are being answered as can be: the recorder's doing.
+    TooMany,
+    /// Its process has called before and said nothing yet: its own.
+    SaidNothing,
+}
+
+impl NotAdmitted {
+    fn words(self) -> &'static str {
+        match self {
+            NotAdmitted::TooMany => "as many processes are attaching as can be at the same time; call again",
+            NotAdmitted::SaidNothing => "this process has called before, and those calls have no answer yet",
+        }
+    }
+}
+
 /// A call without an answer, counted until it has one.
 struct Pending<'s> {
     serving: &'s Serving,
@@ -150,9 +183,15 @@ impl Serving {
     fn answer(self: &Arc<Serving>, caller: Caller) {
         self.tell(News::Called);
         let pid = caller.pid();
-        if let Err(why) = self.admit(pid) {
+        let admitted = self.load().admit(pid);
+        if let Err(not_admitted) = admitted {
+            let why = not_admitted.words();
             caller.refuse(why);
-            return self.tell(News::TurnedAway { pid, why: why.into() });
+            let why = why.into();
+            return self.tell(match not_admitted {
+                NotAdmitted::TooMany => News::Refused { pid, why },
+                NotAdmitted::SaidNothing => News::TurnedAway { pid, why },
+            });
         }
         let serving = Arc::clone(self);
         let started = Builder::new().name(format!("tt-process-{pid}")).spawn(move || serving.serve(caller));
@@ -160,20 +199,6 @@ impl Serving {
             drop(Pending { serving: self, pid });
             self.tell(News::Refused { pid, why: format!("no thread could be started for it: {error}") });
         }
-    }
-
-    /// Counts a call among those without an answer, if there are not too many.
-    fn admit(&self, pid: u32) -> Result<(), &'static str> {
-        let mut load = self.load();
-        if load.pending.values().sum::<usize>() >= MAX_PENDING {
-            return Err("too many processes have called and said nothing; call again");
-        }
-        let of_it = load.pending.entry(pid).or_default();
-        if *of_it >= MAX_PENDING_OF_ONE {
-            return Err("this process has called before and said nothing");
-        }
-        *of_it += 1;
-        Ok(())
     }
 
     fn take_seat(&self) -> Option<Seat<'_>> {
@@ -238,5 +263,21 @@ impl Serving {
 
     fn load(&self) -> MutexGuard<'_, Load> {
         self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_calls_too_often_is_told_from_who_finds_the_recorder_busy() {
+        let mut load = Load::default();
+        let calls = u32::try_from(MAX_PENDING_OF_ONE).unwrap();
+        assert!((0..calls).all(|_| load.admit(1).is_ok()));
+        assert_eq!(load.admit(1), Err(NotAdmitted::SaidNothing), "its own doing");
+        let left = u32::try_from(MAX_PENDING).unwrap() - calls;
+        assert!((0..left).all(|other| load.admit(2 + other).is_ok()));
+        assert_eq!(load.admit(1000), Err(NotAdmitted::TooMany), "the recorder's: the status says so");
     }
 }

@@ -9,10 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use tensortap_abi::{DeviceRange, DumpFilter, DumpGeometry};
 use tensortap_collector::{CollectError, Collection, Collector, DeviceRegion, RunEnd, Summary};
-use tensortap_format::{DumpCounters, DumpWriter, RunInfo, Status, WriterOptions, timestamp};
+use tensortap_format::{
+    DumpCounters, DumpWriter, HOST_PLATFORM, RECORD_RUNTIME, RunInfo, Status, WriterOptions, timestamp,
+};
 use tensortap_platform::LINK_PAGE_BYTES;
 use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessNews};
-use tensortap_record::{ANY_MEMORY, PLATFORM, RUNTIME};
+use tensortap_record::ANY_MEMORY;
 use tensortap_recorder::{SetupOptions, setup_bytes};
 
 use crate::dump_files::Files;
@@ -191,8 +193,8 @@ fn run_info(config: &DumpConfig, hello: &Hello, pid: u32, run_id: u64, started: 
         run_id,
         started_at: timestamp(started),
         started_monotonic_ns: monotonic_at(started).to_string(),
-        platform: PLATFORM.into(),
-        runtime: RUNTIME.into(),
+        platform: HOST_PLATFORM.into(),
+        runtime: RECORD_RUNTIME.into(),
         scene: hello.name.clone(),
         dump_level: config.level as u32,
         dump_policy: config.policy.name().into(),
