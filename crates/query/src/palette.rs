@@ -27,3 +27,32 @@ pub const fn of_label(label: Label) -> Colour {
         Label::Unknown => Colour { fill: "#e0e0e0", ink: "#3f3f46" },
     }
 }
+
+/// A colour that pictures of values use, for light pages and for dark ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Themed {
+    /// What it stands for, in the letters of a style sheet's variable.
+    pub name: &'static str,
+    /// On light pages, `#rrggbb`.
+    pub light: &'static str,
+    /// On dark pages.
+    pub dark: &'static str,
+}
+
+/// Colours of pictures of values. Dump and golden are told apart by those who see few colours, too, and by their lightness.
+pub const THEMED: &[Themed] = &[
+    Themed { name: "dump", light: "#1f6fb2", dark: "#6cb4ee" },
+    Themed { name: "golden", light: "#c77700", dark: "#f0b04f" },
+    // A signed scale: below zero, zero, above zero. A magnitude goes from zero to above.
+    Themed { name: "below", light: "#1b5e9b", dark: "#6cb4ee" },
+    Themed { name: "zero", light: "#f4f1ea", dark: "#20242c" },
+    Themed { name: "above", light: "#b3401a", dark: "#ff8f5c" },
+    // What is no number; pictures also mark it by a pattern.
+    Themed { name: "nan", light: "#a3248f", dark: "#f07ce0" },
+    Themed { name: "inf", light: "#4b2a99", dark: "#b59cff" },
+];
+
+/// Every label by its name, with its colour, in the order of reports.
+pub fn labels() -> impl Iterator<Item = (&'static str, Colour)> {
+    Label::ALL.into_iter().map(|label| (label.name(), of_label(label)))
+}

@@ -1,0 +1,33 @@
+//! The files of the pages, as they lie in `assets/`.
+
+/// A file of `assets/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asset {
+    /// Its path below `assets/`, with `/` between names.
+    pub path: &'static str,
+    /// What is in it.
+    pub text: &'static str,
+}
+
+impl Asset {
+    /// Its type, as a server says it.
+    #[must_use]
+    pub fn media_type(&self) -> &'static str {
+        if self.path.ends_with(".css") { "text/css; charset=utf-8" } else { "text/javascript; charset=utf-8" }
+    }
+}
+
+macro_rules! assets {
+    ($($path:literal),* $(,)?) => {
+        &[$(Asset { path: $path, text: include_str!(concat!("../assets/", $path)) }),*]
+    };
+}
+
+/// The style sheet of every page. It uses the colours of [`crate::palette::css`].
+pub const STYLE: &str = include_str!("../assets/tensortap.css");
+
+/// Components that pages share, each behind those that it uses: the order in which they can be made one script.
+pub const PARTS: &[Asset] = assets!["parts/dom.js"];
+
+/// The report, behind [`PARTS`].
+pub const REPORT: &[Asset] = assets![];
