@@ -20,6 +20,7 @@ pub mod number;
 mod order;
 mod pairs;
 pub mod palette;
+pub mod picture;
 pub mod printable;
 mod rows;
 mod select;

@@ -19,4 +19,5 @@ pub(crate) use hex::FIRST_BYTES;
 pub use hex::write as write_hex;
 pub use histogram::Histogram;
 pub use related::Related;
-pub use slice::{Dim, Slice, View};
+pub(crate) use slice::row_strides;
+pub use slice::{Cut, Dim, Slice, View};

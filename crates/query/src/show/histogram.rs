@@ -56,7 +56,7 @@ impl Histogram {
         reason = "a cast of a float saturates"
     )]
     #[expect(clippy::cast_precision_loss, reason = "ranges are few")]
-    fn bin(&self, value: f64) -> usize {
+    pub(crate) fn bin(&self, value: f64) -> usize {
         let last = self.counts.len() - 1;
         let share = (value / 2.0 - self.min / 2.0) / (self.max / 2.0 - self.min / 2.0);
         ((share * self.counts.len() as f64) as usize).min(last)

@@ -37,6 +37,27 @@ pub struct Dim {
     pub stride: i64,
 }
 
+/// What a slice leaves of one axis of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Its first position.
+    pub first: i64,
+    /// How many positions.
+    pub count: u64,
+    /// From one to the next; never 0.
+    pub step: i64,
+    /// Whether the axis is still there; a single position takes it away.
+    pub kept: bool,
+}
+
+impl Cut {
+    /// The axis it leaves, where neighbours on the whole axis are `stride` elements apart.
+    pub(crate) fn dim(&self, stride: i64) -> Dim {
+        // A step is not taken where there is nothing to step to, and may be of any size then.
+        Dim { count: self.count, stride: if self.count > 1 { self.step.saturating_mul(stride) } else { 0 } }
+    }
+}
+
 /// A part of a contiguous tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
@@ -60,25 +81,32 @@ impl Slice {
 
     /// The part of a contiguous tensor of this shape.
     pub fn view(&self, shape: &[u64]) -> Result<View, SelectorError> {
-        let terms = self.for_axes(shape.len())?;
         let mut view = View { first: 0, dims: Vec::new() };
-        let strides = row_strides(shape);
-        for (axis, (term, (&size, stride))) in terms.into_iter().zip(shape.iter().zip(strides)).enumerate() {
-            // Sizes and products of sizes are below 2^53.
-            let size = i64::try_from(size).map_err(|_| SelectorError::AxisTooLong(axis))?;
-            match term {
-                Term::At(at) => view.advance(position(at, size, axis)?, stride),
-                Term::Range { start, end, step } => {
-                    let (first, count) = range(start, end, step, size);
-                    view.advance(first, stride);
-                    // A step is not taken where there is nothing to step to, and may be of any size then.
-                    let stride = if count > 1 { step.saturating_mul(stride) } else { 0 };
-                    view.dims.push(Dim { count, stride });
-                }
-                Term::Rest => {}
+        for (cut, stride) in self.cuts(shape)?.into_iter().zip(row_strides(shape)) {
+            view.advance(cut.first, stride);
+            if cut.kept {
+                view.dims.push(cut.dim(stride));
             }
         }
         Ok(view)
+    }
+
+    /// What is left of each axis of a tensor of this shape.
+    pub fn cuts(&self, shape: &[u64]) -> Result<Vec<Cut>, SelectorError> {
+        let terms = self.for_axes(shape.len())?;
+        let cut = |(axis, (term, &size)): (usize, (Term, &u64))| {
+            // Sizes and products of sizes are below 2^53.
+            let size = i64::try_from(size).map_err(|_| SelectorError::AxisTooLong(axis))?;
+            Ok(match term {
+                Term::At(at) => Cut { first: position(at, size, axis)?, count: 1, step: 1, kept: false },
+                Term::Range { start, end, step } => {
+                    let (first, count) = range(start, end, step, size);
+                    Cut { first, count, step, kept: true }
+                }
+                Term::Rest => Cut { first: 0, count: 0, step: 1, kept: false },
+            })
+        };
+        terms.into_iter().zip(shape).enumerate().map(cut).collect()
     }
 
     /// A term for every axis: missing ones, and `...`, are whole axes.
@@ -101,7 +129,7 @@ impl Slice {
 
 impl View {
     /// Only a tensor without elements has strides so long that this saturates.
-    fn advance(&mut self, steps: i64, stride: i64) {
+    pub(crate) fn advance(&mut self, steps: i64, stride: i64) {
         self.first = self.first.saturating_add(steps.saturating_mul(stride));
     }
 
@@ -119,7 +147,7 @@ impl View {
 }
 
 /// Elements from one position of an axis to the next, when the last axis changes fastest.
-fn row_strides(shape: &[u64]) -> Vec<i64> {
+pub(crate) fn row_strides(shape: &[u64]) -> Vec<i64> {
     let mut strides: Vec<i64> = Vec::with_capacity(shape.len());
     let mut stride: i64 = 1;
     for &size in shape.iter().rev() {

@@ -1,0 +1,169 @@
+//! Which two axes of a tensor a picture has, and where the others stand still.
+
+use crate::show::{Cut, Dim, Slice, row_strides};
+use crate::{QueryError, SelectorError};
+
+/// A part of a tensor with at most two axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plane {
+    /// The part, as `--slice` takes it.
+    pub slice: String,
+    /// Position of its first element in the contiguous tensor.
+    pub first: i64,
+    /// From one row to the next.
+    pub rows: PlaneAxis,
+    /// From one column to the next.
+    pub columns: PlaneAxis,
+}
+
+/// One axis of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaneAxis {
+    /// Which axis of the tensor; `None` where the tensor has too few, and there is one row or column.
+    pub axis: Option<usize>,
+    /// Its first position on that axis.
+    pub first: i64,
+    /// From one position to the next.
+    pub step: i64,
+    /// Its elements, and how far apart they are.
+    pub dim: Dim,
+}
+
+impl Plane {
+    /// The plane of a slice: along the axes asked for, else the last two that the slice leaves with more than one position.
+    /// Other axes stand at their first position.
+    ///
+    /// ```
+    /// use tensortap_query::{Slice, picture::Plane};
+    /// let plane = Plane::of(&Slice::parse("...")?, &[2, 16, 8], None, None)?;
+    /// assert_eq!((plane.slice.as_str(), plane.rows.dim.count, plane.columns.dim.count), ("0,:,:", 16, 8));
+    /// let across = Plane::of(&Slice::parse(":,3,::2")?, &[2, 16, 8], Some(2), Some(0))?;
+    /// assert_eq!((across.slice.as_str(), across.rows.dim.count, across.columns.dim.count), (":,3,::2", 4, 2));
+    /// # Ok::<(), tensortap_query::QueryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The slice is none of such a shape, or an axis is not there.
+    pub fn of(
+        slice: &Slice,
+        shape: &[u64],
+        rows: Option<usize>,
+        columns: Option<usize>,
+    ) -> Result<Plane, QueryError> {
+        let cuts = slice.cuts(shape)?;
+        for axis in [rows, columns].into_iter().flatten() {
+            if axis >= cuts.len() || rows == columns {
+                return Err(no_axis(axis, cuts.len()));
+            }
+        }
+        let free = |taken: Option<usize>, other: Option<usize>| {
+            let is_free = |axis: &usize| cuts[*axis].kept && Some(*axis) != taken && Some(*axis) != other;
+            let long = (0..cuts.len()).rev().filter(is_free).find(|&axis| cuts[axis].count != 1);
+            long.or_else(|| (0..cuts.len()).rev().find(is_free))
+        };
+        let columns = columns.or_else(|| free(rows, None));
+        let rows = rows.or_else(|| free(columns, None));
+        let strides = row_strides(shape);
+        let place = |axis: Option<usize>| match axis {
+            None => PlaneAxis { axis, first: 0, step: 1, dim: Dim { count: 1, stride: 0 } },
+            Some(at) => {
+                let Cut { first, step, .. } = cuts[at];
+                PlaneAxis { axis, first, step, dim: cuts[at].dim(strides[at]) }
+            }
+        };
+        let first = cuts
+            .iter()
+            .zip(&strides)
+            .fold(0_i64, |sum, (cut, stride)| sum.saturating_add(cut.first.saturating_mul(*stride)));
+        let is_drawn = |axis: usize| Some(axis) == rows || Some(axis) == columns;
+        let words: Vec<String> =
+            cuts.iter().enumerate().map(|(axis, cut)| term(cut, shape[axis], is_drawn(axis))).collect();
+        let mut plane = Plane { slice: words.join(","), first, rows: place(rows), columns: place(columns) };
+        if cuts.iter().any(|cut| cut.count == 0) {
+            // Nothing is left of an axis that is not drawn, so there is nothing to draw.
+            plane.rows.dim.count = 0;
+        }
+        Ok(plane)
+    }
+
+    /// Elements in it.
+    #[must_use]
+    pub fn numel(&self) -> u64 {
+        self.rows.dim.count.saturating_mul(self.columns.dim.count)
+    }
+}
+
+fn no_axis(axis: usize, axes: usize) -> QueryError {
+    QueryError::Record {
+        message: format!("axis {axis} cannot be drawn"),
+        hint: format!("the tensor has {axes} axes, counted from 0, and two different ones are drawn"),
+    }
+}
+
+/// A cut as a slice says it; one that is not drawn is its first position.
+fn term(cut: &Cut, size: u64, drawn: bool) -> String {
+    let Cut { first, count, step, .. } = *cut;
+    if !drawn && count > 0 {
+        return first.to_string();
+    }
+    let end = first.saturating_add(step.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)));
+    let ends = i64::try_from(size).is_ok_and(|size| if step > 0 { end >= size } else { end < 0 });
+    let starts = if step > 0 { first == 0 } else { i64::try_from(size).is_ok_and(|size| first == size - 1) };
+    let side = |is_default: bool, at: i64| if is_default { String::new() } else { at.to_string() };
+    let range =
+        if count == 0 { "0:0".into() } else { format!("{}:{}", side(starts, first), side(ends, end)) };
+    if step == 1 || count == 0 { range } else { format!("{range}:{step}") }
+}
+
+impl From<SelectorError> for QueryError {
+    fn from(error: SelectorError) -> QueryError {
+        QueryError::Record {
+            message: error.to_string(),
+            hint: "`0:4,:,3` is a slice: a term per axis, separated by commas".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn axes_are_those_asked_for_or_the_last_that_have_something() {
+        let plane = |text: &str, shape: &[u64], rows, columns| {
+            let plane = Plane::of(&Slice::parse(text).unwrap(), shape, rows, columns).unwrap();
+            (plane.slice, plane.rows.axis, plane.columns.axis)
+        };
+        assert_eq!(plane("...", &[], None, None), (String::new(), None, None));
+        assert_eq!(plane("...", &[5], None, None), (":".into(), None, Some(0)));
+        assert_eq!(plane("...", &[4, 5, 1], None, None), (":,:,0".into(), Some(0), Some(1)));
+        assert_eq!(plane("...", &[1, 1, 1], None, None), ("0,:,:".into(), Some(1), Some(2)));
+        assert_eq!(plane("1,:,2", &[4, 5, 6], None, None), ("1,:,2".into(), None, Some(1)));
+        assert_eq!(plane("::-1,2:4,:", &[4, 5, 6], Some(1), None), ("3,2:4,:".into(), Some(1), Some(2)));
+        assert_eq!(
+            plane("::-1,4:2,:", &[4, 5, 6], Some(0), Some(1)),
+            ("::-1,0:0,0".into(), Some(0), Some(1))
+        );
+        let wrong = |rows, columns| Plane::of(&Slice::parse("...").unwrap(), &[4, 5], rows, columns).is_err();
+        assert!(wrong(Some(2), None) && wrong(Some(1), Some(1)) && wrong(None, Some(9)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_words_of_a_plane_mean_the_plane(start in -6i64..6, end in -6i64..6, step in -3i64..4, size in 1u64..6) {
+            prop_assume!(step != 0);
+            let shape = [3, size, 2];
+            let asked = Slice::parse(&format!("1,{start}:{end}:{step},:")).unwrap();
+            let plane = Plane::of(&asked, &shape, None, None).unwrap();
+            let again = Plane::of(&Slice::parse(&plane.slice).unwrap(), &shape, plane.rows.axis, plane.columns.axis);
+            let again = again.unwrap();
+            prop_assert_eq!(again.numel(), plane.numel());
+            if plane.numel() > 0 {
+                prop_assert_eq!(&again.slice, &plane.slice);
+                prop_assert_eq!((again.first, again.rows.dim, again.columns.dim), (plane.first, plane.rows.dim, plane.columns.dim));
+            }
+        }
+    }
+}
