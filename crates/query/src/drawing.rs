@@ -4,6 +4,8 @@
 mod dot;
 mod svg;
 
+pub use svg::Layout;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tensortap::analysis::graph::TaskGraph;
@@ -49,7 +51,7 @@ pub struct DrawnBox {
 }
 
 /// A line from one box to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct Line {
     /// Place of the box it leaves.
     pub from: usize,

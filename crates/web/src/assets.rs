@@ -27,7 +27,14 @@ macro_rules! assets {
 pub const STYLE: &str = include_str!("../assets/tensortap.css");
 
 /// Components that pages share, each behind those that it uses: the order in which they can be made one script.
-pub const PARTS: &[Asset] = assets!["parts/dom.js"];
+pub const PARTS: &[Asset] = assets![
+    "parts/dom.js",
+    "parts/table.js",
+    "parts/heatmap.js",
+    "parts/histogram.js",
+    "parts/timeline.js",
+    "parts/graph.js",
+];
 
 /// The report, behind [`PARTS`].
 pub const REPORT: &[Asset] = assets![];

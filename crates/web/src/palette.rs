@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tensortap_query::palette::{PLAIN, THEMED, labels};
 
 /// Variables for every colour of `query`'s palette: `--label-wrong_here-fill`, `--label-wrong_here-ink`, `--plain-fill`, and those that
-/// differ on dark pages, such as `--dump`; and a class for each label's chip.
+/// differ on dark pages, such as `--dump`; and classes for each label's chips and boxes.
 #[must_use]
 pub fn css() -> String {
     let mut light = String::new();

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use rust_sugiyama::configure::{Config, CrossingMinimization, RankingType};
+use serde::{Serialize, Serializer};
+use tensortap::analysis::labels::Label;
 
 use super::{Drawing, Line};
 use crate::palette::Colour;
@@ -17,13 +19,48 @@ const MARGIN: f64 = 20.0;
 /// Characters of a line; longer ones are cut, and whole in the box's title.
 const LONGEST: usize = 34;
 
-/// Where a box lies: its middle and its size.
-#[derive(Clone, Copy, Debug, Default)]
+/// Where a box lies: its middle and its size, in pixels.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Place {
+    #[serde(serialize_with = "tenths")]
     x: f64,
+    #[serde(serialize_with = "tenths")]
     y: f64,
+    #[serde(serialize_with = "tenths")]
     width: f64,
+    #[serde(serialize_with = "tenths")]
     height: f64,
+}
+
+/// A picture with a place for everything, for pages that draw it themselves.
+#[derive(Debug, Serialize)]
+pub struct Layout {
+    title: String,
+    #[serde(serialize_with = "tenths")]
+    width: f64,
+    #[serde(serialize_with = "tenths")]
+    height: f64,
+    boxes: Vec<LaidBox>,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct LaidBox {
+    #[serde(flatten)]
+    place: Place,
+    /// Lines of text, long ones cut.
+    lines: Vec<String>,
+    /// All of it.
+    title: String,
+    label: Option<&'static str>,
+}
+
+impl Layout {
+    /// How many boxes there are.
+    #[must_use]
+    pub fn boxes(&self) -> usize {
+        self.boxes.len()
+    }
 }
 
 impl Drawing {
@@ -31,8 +68,7 @@ impl Drawing {
     #[must_use]
     pub fn svg(&self) -> String {
         let places = self.places();
-        let width = places.iter().map(|p| p.x + p.width / 2.0).fold(240.0, f64::max) + MARGIN;
-        let height = places.iter().map(|p| p.y + p.height / 2.0).fold(0.0, f64::max) + MARGIN;
+        let (width, height) = extent(&places);
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
              height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -74,6 +110,19 @@ impl Drawing {
         text + "</svg>\n"
     }
 
+    /// Where everything stands.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        let places = self.places();
+        let (width, height) = extent(&places);
+        let boxes = self.boxes.iter().zip(&places).map(|(one, place)| {
+            let words = one.words();
+            let (lines, title) = (lines_of(&words), words.join("\n"));
+            LaidBox { place: *place, lines, title, label: one.label.map(Label::name) }
+        });
+        Layout { title: self.title.clone(), width, height, boxes: boxes.collect(), lines: self.lines.clone() }
+    }
+
     /// Lays the boxes out; what nothing joins stands side by side.
     fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = self.boxes.iter().map(|one| size_of(&one.words())).collect();
@@ -104,6 +153,19 @@ impl Drawing {
         }
         places
     }
+}
+
+/// Width and height of a picture.
+fn extent(places: &[Place]) -> (f64, f64) {
+    let width = places.iter().map(|p| p.x + p.width / 2.0).fold(240.0, f64::max) + MARGIN;
+    let height = places.iter().map(|p| p.y + p.height / 2.0).fold(0.0, f64::max) + MARGIN;
+    (width, height)
+}
+
+/// A tenth of a pixel is as much as anybody sees.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn tenths<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((value * 10.0).round() / 10.0)
 }
 
 /// The lines that are shown of what a box says.
