@@ -9,6 +9,7 @@
 //! | [`compare`] | how is a record handed to the judge? |
 //! | [`diff`] | how does every record differ from its golden? |
 //! | [`graph`] | where did the content of every input come from? |
+//! | [`kind`] | what kind of error does a tensor show? |
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
 //! | [`matching`] | which task of one dump is which of another? |
 //! | [`outputs`] | does what a run left in its outputs agree with a golden of the whole run? |
@@ -23,6 +24,7 @@ pub mod compare;
 pub mod diff;
 mod error;
 pub mod graph;
+pub mod kind;
 pub mod labels;
 pub mod matching;
 pub mod outputs;

@@ -3,6 +3,7 @@
 use tensortap::GivenReport;
 use tensortap::analysis::AnalysisError;
 use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg};
+use tensortap::analysis::kind::ErrorKind;
 use tensortap::analysis::labels::Label;
 use tensortap::format::{Dump, Task};
 use tensortap::judge::Detail;
@@ -16,10 +17,20 @@ const DETAILED: usize = 3;
 pub struct Culprit {
     /// Position in the graph.
     pub place: usize,
-    /// Its records that are outside, each with where the errors sit.
-    pub outside: Vec<(ComparedArg, Option<Detail>)>,
+    /// Its records that are outside.
+    pub outside: Vec<Outside>,
     /// The way its error took to the end.
     pub chain: Vec<usize>,
+}
+
+/// A record that is not what it should be.
+pub struct Outside {
+    /// How it compares.
+    pub compared: ComparedArg,
+    /// Where the errors sit.
+    pub detail: Option<Detail>,
+    /// What kind of error it is.
+    pub kind: Option<ErrorKind>,
 }
 
 /// What came of labelling tasks.
@@ -97,7 +108,8 @@ pub fn culprits(
         let mut outside = Vec::new();
         for compared in blame.outside(place) {
             let detail = blame.detail(dump, against, place, compared, options)?;
-            outside.push((compared.clone(), detail));
+            let kind = blame.kind(dump, against, place, compared, options)?;
+            outside.push(Outside { compared: compared.clone(), detail, kind });
         }
         Ok(Culprit { place, outside, chain: blame.chain(place) })
     };

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blame;
+pub mod blame_words;
 pub mod compare_words;
 pub mod diff;
 pub mod document;
@@ -16,6 +17,7 @@ pub mod fields;
 pub mod golden;
 pub mod ids;
 pub mod junit;
+pub mod kind_words;
 pub mod number;
 mod order;
 mod pairs;

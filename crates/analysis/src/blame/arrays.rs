@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tensortap_abi::DumpStage;
 use tensortap_format::Dump;
 use tensortap_interchange::NamedArrays;
-use tensortap_judge::{Depth, Detail, Outcome};
+use tensortap_judge::{Depth, Outcome};
 
 use super::producers::{came_near, mark, near_of, of_producers, set_before};
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::arrays::{Assigned, NO_ARRAY, are_all_of};
 use crate::carry::Carried;
-use crate::compare::{self, compare};
+use crate::compare::{Side, compare};
 use crate::diff::side_of;
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
@@ -89,21 +89,19 @@ pub(super) fn blame(
     })
 }
 
-pub(super) fn detail(
+pub(super) fn sides<'d>(
     blame: &Blame,
-    dump: &Dump,
-    arrays: &NamedArrays,
+    dump: &'d Dump,
+    arrays: &'d NamedArrays,
     task: usize,
     compared: &ComparedArg,
-    options: &BlameOptions<'_>,
-) -> Result<Option<Detail>, AnalysisError> {
+) -> Result<Option<(Side<'d>, Side<'d>)>, AnalysisError> {
     let captured = blame.graph.task(task).argument(compared.arg_index);
     let captured = captured.and_then(|arg| arg.captured(compared.stage).copied());
     let Some((captured, assigned)) = captured.zip(blame.arrays.as_ref()) else { return Ok(None) };
     let record = dump.record(captured.record)?;
-    let Some((_, golden)) = assigned.side(arrays, &record)? else { return Ok(None) };
-    let ours = side_of(dump, &record);
-    Ok(compare::detail(&ours, &golden, &compared.rule, options.other_dtypes)?)
+    let golden = assigned.side(arrays, &record)?;
+    Ok(golden.map(|(_, golden)| (side_of(dump, &record), golden)))
 }
 
 /// What is known of the arguments of a task, and the records that an array stands for.

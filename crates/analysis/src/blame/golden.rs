@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError};
-use tensortap_judge::{Depth, Detail, Outcome, Rule, TensorType, compare_hashes};
+use tensortap_judge::{Depth, Outcome, Rule, TensorType, compare_hashes};
 
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::wiring::{self, Rewired, WiringDifference};
@@ -13,7 +13,7 @@ use super::{
     reference, status_of,
 };
 use crate::carry::Carried;
-use crate::compare::{self, Lender, compare, record_side};
+use crate::compare::{Lender, Side, compare, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load, steps_of_golden};
 use crate::labels::{ArgStatus, Inputs, Status, TaskStatus, label_tasks};
@@ -84,22 +84,20 @@ pub(crate) fn match_options(dump: &Dump, golden: &Dump, other_dtypes: bool, thre
     MatchOptions { ignore_float_dtype: other_dtypes, ignore_blocks: foreign, threads }
 }
 
-pub(super) fn detail(
+pub(super) fn sides<'d>(
     blame: &Blame,
-    dump: &Dump,
-    golden: &Dump,
+    dump: &'d Dump,
+    golden: &'d Dump,
     task: usize,
     compared: &ComparedArg,
-    options: &BlameOptions<'_>,
-) -> Result<Option<Detail>, FormatError> {
+) -> Result<Option<(Side<'d>, Side<'d>)>, FormatError> {
     let ours = captured(blame.graph.task(task).argument(compared.arg_index), compared.stage);
     let other = blame.matching.partner[task].zip(blame.golden.as_ref());
     let theirs = other.and_then(|(place, graph)| graph.task(place).argument(compared.arg_index));
     let theirs = captured(theirs, compared.stage);
     let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
-    let sides = (record_side(dump, &ours), record_side(golden, &theirs));
-    compare::detail(&sides.0, &sides.1, &compared.rule, options.other_dtypes)
+    Ok(Some((record_side(dump, &ours), record_side(golden, &theirs))))
 }
 
 /// Arguments that are other views than in the golden, or came from other tasks.

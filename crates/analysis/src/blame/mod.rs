@@ -25,7 +25,7 @@ use tensortap_scene::Scene;
 
 use crate::arrays::{Assigned, UnusedArray};
 use crate::carry::{Carried, carried};
-use crate::compare::is_gone;
+use crate::compare::{self, Side, is_gone};
 use crate::error::AnalysisError;
 use crate::graph::TaskGraph;
 use crate::labels::{Finding, Label, Status, TaskStatus, chain, first_wrong};
@@ -275,11 +275,30 @@ impl Blame {
         compared: &ComparedArg,
         options: &BlameOptions<'_>,
     ) -> Result<Option<Detail>, AnalysisError> {
+        if let Against::Rerun(rerun) = against {
+            return Ok(rerun::detail(self, rerun, task, compared));
+        }
+        let across = options.other_dtypes || matches!(against, Against::Reference(_));
+        let Some((ours, golden)) = self.sides(dump, against, task, compared)? else { return Ok(None) };
+        Ok(compare::detail(&ours, &golden, &compared.rule, across)?)
+    }
+
+    /// What a record of a task holds and what it should; `None` when one of them is not there, as of what ran again.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn sides<'d>(
+        &self,
+        dump: &'d Dump,
+        against: &'d Against<'_>,
+        task: usize,
+        compared: &ComparedArg,
+    ) -> Result<Option<(Side<'d>, Side<'d>)>, AnalysisError> {
         match against {
-            Against::Golden(golden) => Ok(golden::detail(self, dump, golden, task, compared, options)?),
-            Against::Arrays(files) => arrays::detail(self, dump, files, task, compared, options),
-            Against::Reference(scene) => Ok(reference::detail(self, dump, *scene, task, compared)?),
-            Against::Rerun(rerun) => Ok(rerun::detail(self, rerun, task, compared)),
+            Against::Golden(golden) => Ok(golden::sides(self, dump, golden, task, compared)?),
+            Against::Arrays(files) => arrays::sides(self, dump, files, task, compared),
+            Against::Reference(scene) => Ok(reference::sides(self, dump, *scene, task, compared)?),
+            Against::Rerun(_) => Ok(None),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task};
-use tensortap_judge::{Depth, Detail, Outcome, Verdict};
+use tensortap_judge::{Depth, Outcome, Verdict};
 use tensortap_scene::Scene;
 
 use super::alone::label_outputs;
@@ -12,7 +12,7 @@ use super::{
     AGREED_LIVE, Basis, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, RuleTable, count_compared,
     status_of,
 };
-use crate::compare::{self, compare, damage};
+use crate::compare::{Side, compare, damage};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
 use crate::labels::{Finding, Label, Status};
@@ -180,13 +180,13 @@ fn doubted(
     Ok(if expected.from_non_finite { Outcome::unknown(NON_FINITE) } else { outcome })
 }
 
-pub(super) fn detail(
+pub(super) fn sides<'d>(
     blame: &Blame,
-    dump: &Dump,
+    dump: &'d Dump,
     scene: &dyn Scene,
     task: usize,
     compared: &ComparedArg,
-) -> Result<Option<Detail>, FormatError> {
+) -> Result<Option<(Side<'d>, Side<'d>)>, FormatError> {
     let node = blame.graph.task(task);
     let references = References::of(scene);
     let given = if is_of_outputs_alone(node) { Given::of(dump, &blame.graph, &references)? } else { None };
@@ -195,11 +195,11 @@ pub(super) fn detail(
         None => references.expect(dump, node)?,
     };
     let Ok(expected) = expected else { return Ok(None) };
-    let expected = expected.iter().find(|e: &&Expected| e.arg_index == compared.arg_index);
+    let expected = expected.into_iter().find(|e: &Expected| e.arg_index == compared.arg_index);
     let arg = node.argument(compared.arg_index);
     let Some(((arg, captured), expected)) = arg.and_then(|a| Some((a, a.after?))).zip(expected) else {
         return Ok(None);
     };
-    let side = captured_side(dump, arg, captured)?;
-    compare::detail(&side, &expected.side(), &compared.rule, true)
+    let golden = Side::of_bytes(expected.dtype, &expected.shape, expected.bytes);
+    Ok(Some((captured_side(dump, arg, captured)?, golden)))
 }

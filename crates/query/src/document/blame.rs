@@ -8,12 +8,12 @@ use tensortap::analysis::blame::{Blame, ComparedArg, Rewired, TakenView, WiringD
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::format::{Task, quoted};
-use tensortap::judge::Detail;
 use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use super::replay::GivenDocument;
-use crate::blame::{BlameReport, Culprit, Listing};
+use crate::blame::{BlameReport, Culprit, Listing, Outside};
+use crate::kind_words::KindDocument;
 
 /// One check.
 #[derive(Serialize)]
@@ -109,6 +109,8 @@ struct CulpritRecord {
     stage: &'static str,
     arg_index: u16,
     detail: Option<DetailDocument>,
+    /// What kind of error it is; null where there are no bytes to look at.
+    kind: Option<KindDocument>,
 }
 
 #[derive(Serialize)]
@@ -199,12 +201,12 @@ fn record(task: Task<'_>, compared: &ComparedArg) -> RecordDocument {
 
 fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task_id = |place: usize| id(report.blame.graph.task(place).task_id);
-    let records =
-        culprit.outside.iter().map(|(compared, detail): &(ComparedArg, Option<Detail>)| CulpritRecord {
-            stage: compared.stage.name(),
-            arg_index: compared.arg_index,
-            detail: detail.as_ref().map(detail_document),
-        });
+    let records = culprit.outside.iter().map(|Outside { compared, detail, kind }| CulpritRecord {
+        stage: compared.stage.name(),
+        arg_index: compared.arg_index,
+        detail: detail.as_ref().map(detail_document),
+        kind: kind.as_ref().map(|kind| KindDocument::of(&report.blame.graph, kind)),
+    });
     let task = task_id(culprit.place);
     let graph = &report.blame.graph;
     let step = crate::words::step_option(graph.tasks().steps(), graph.task(culprit.place).step);

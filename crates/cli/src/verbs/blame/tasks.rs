@@ -6,8 +6,9 @@ use tensortap::analysis::blame::Blame;
 use tensortap::analysis::labels::Label;
 
 use super::Report;
-use super::text::{LISTED, name, why, width};
+use super::text::{LISTED, width};
 use tensortap_query::blame::{Listing, rank};
+use tensortap_query::blame_words::{name, why};
 use tensortap_query::number::counted;
 use tensortap_query::words::printable;
 

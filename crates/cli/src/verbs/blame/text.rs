@@ -4,22 +4,23 @@ use std::io::Write;
 
 use tensortap::DumpStage;
 use tensortap::abi::Role;
-use tensortap::analysis::blame::{Basis, Blame, ComparedArg};
-use tensortap::analysis::labels::{Label, RaceKind};
-use tensortap::judge::Detail;
+use tensortap::analysis::blame::{Basis, Blame};
+use tensortap::analysis::labels::Label;
 
 use super::Report;
-use super::headline::{by_kernel, headline};
+use super::headline::headline;
 use super::tasks::write_tasks;
 use super::wiring::write_wiring;
 use crate::dump_arg::quoted;
 use crate::output;
 use crate::program::program;
-use tensortap_query::blame::{BlameReport, Culprit};
+use tensortap_query::blame::{BlameReport, Culprit, Outside};
+use tensortap_query::blame_words::{by_kernel, name, why};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
+use tensortap_query::kind_words::kind_words;
 use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{
-    arg_words, kernels_text, printable, run_words, short_task, step_option, step_task, task_words,
+    arg_words, kernels_text, printable, run_words, short_task, step_option, step_task,
 };
 
 /// Tasks listed where not all are asked for.
@@ -94,18 +95,6 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     write_unmatched_arrays(out, report)
 }
 
-pub(super) fn said(label: Label) -> &'static str {
-    match label {
-        Label::Ok => "is ok",
-        Label::WrongHere => "is wrong here",
-        Label::Inherited => "inherited an error",
-        Label::Raced => "raced",
-        Label::Fed => "was fed a wrong input",
-        Label::Masked => "masked an error",
-        Label::Unknown => "cannot be judged",
-    }
-}
-
 fn compared(report: &Report<'_>) -> String {
     let Blame { compared, of, .. } = report.found.blame;
     let dump = printable(&report.found.dump.dir().display().to_string()).into_owned();
@@ -171,16 +160,6 @@ fn remarks(blame: &Blame) -> Vec<String> {
     remarks
 }
 
-/// `task 0x100000002 (layer 1/attention / k_proj: project_bf16)`.
-pub(super) fn name(blame: &Blame, place: usize) -> String {
-    let task = blame.graph.task(place);
-    format!("task {} ({})", step_task(task.step, task.task_id), task_words(task))
-}
-
-pub(super) fn kernels(blame: &Blame, place: usize) -> String {
-    kernels_text(&blame.graph.task(place).kernel_names())
-}
-
 fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) -> anyhow::Result<()> {
     let blame = report.found.blame;
     let Culprit { place, outside, chain } = culprit;
@@ -188,8 +167,8 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     if let Some(told) = blame.told_kernels(*place) {
         writeln!(out, "  the wrong kernel inside: {}", kernels_text(told))?;
     }
-    for (compared, detail) in outside {
-        write_record(out, blame, *place, compared, detail.as_ref())?;
+    for record in outside {
+        write_record(out, blame, *place, record)?;
     }
     writeln!(out, "  {}", given(blame, *place))?;
     if chain.len() > 1 {
@@ -230,38 +209,11 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     }?)
 }
 
-pub(super) fn why(blame: &Blame, place: usize) -> String {
-    let finding = &blame.findings[place];
-    let mut words: String = said(finding.label).into();
-    if let Some(race) = &finding.race {
-        let other = name(blame, race.other);
-        let task = blame.graph.task(place);
-        let argument = finding.arg_index.map_or("an argument".into(), |index| arg_words(task, index));
-        words += &match race.kind {
-            RaceKind::ReadTooEarly => {
-                format!(" with {other}: {argument} was read before that task had completed")
-            }
-            RaceKind::Overwritten => {
-                format!(" with {other}, which ran out of its order and overwrote {argument}")
-            }
-            RaceKind::Changed => format!(" with {other}: {argument} is not what that task wrote"),
-            RaceKind::Overlapped => {
-                format!(" with {other}, which ran at the same time and wrote the same bytes")
-            }
-        };
-    }
-    if let Some(reason) = &finding.reason {
-        words += &format!(": {}", printable(reason));
-    }
-    words
-}
-
 fn write_record(
     out: &mut dyn Write,
     blame: &Blame,
     place: usize,
-    compared: &ComparedArg,
-    detail: Option<&Detail>,
+    Outside { compared, detail, kind }: &Outside,
 ) -> anyhow::Result<()> {
     let arg = blame.graph.task(place).argument(compared.arg_index);
     let shape = arg.map_or(String::new(), |a| {
@@ -275,6 +227,9 @@ fn write_record(
     let argument = arg_words(blame.graph.task(place), compared.arg_index);
     let (evidence, rule) = (evidence(&compared.outcome), rule_text(&compared.rule));
     writeln!(out, "  {argument} {when}{shape}: {evidence} (rule: {rule})")?;
+    if let Some(kind) = kind {
+        writeln!(out, "    kind: {}", kind_words(&blame.graph, kind))?;
+    }
     if let Some(detail) = detail {
         for line in detail_lines(detail) {
             writeln!(out, "    {line}")?;

@@ -7,9 +7,10 @@ use tensortap::analysis::blame::{Rewired, TakenView, WiringDifference};
 use tensortap::analysis::graph::{OutputRef, TaskGraph};
 
 use super::Report;
-use super::text::{LISTED, name};
+use super::text::LISTED;
 use crate::dump_arg::quoted;
 use crate::program::program;
+use tensortap_query::blame_words::name;
 use tensortap_query::number::counted;
 use tensortap_query::words::{arg_words, sizes_text, step_task, task_words};
 

@@ -1,0 +1,113 @@
+use tensortap_abi::DType;
+use tensortap_judge::{Rule, Side};
+use tensortap_values::encode_block;
+
+use super::{Relation, Spot, Values, relation};
+
+/// Tensors of a dtype, the second being what the first should be.
+fn values_of(dtype: DType, shape: &[u64], dump: &[f64], golden: &[f64]) -> Values {
+    let bytes = |values: &[f64]| {
+        let mut bytes = vec![0; (values.len() * dtype.bits() as usize).div_ceil(8)];
+        encode_block(dtype, values, &mut bytes);
+        bytes
+    };
+    let (dump, golden) =
+        (Side::of_bytes(dtype, shape, bytes(dump)), Side::of_bytes(dtype, shape, bytes(golden)));
+    Values::read(&dump, &golden, Rule::for_dtype(dtype)).expect("in memory").expect("of one shape")
+}
+
+fn kind(dtype: DType, shape: &[u64], dump: &[f64], golden: &[f64]) -> (Relation, Spot) {
+    let values = values_of(dtype, shape, dump, golden);
+    let spot = Spot::of(&values.failing, values.dump.len(), &values.shape);
+    (relation::of(&values), spot)
+}
+
+/// Values of which no two are alike.
+fn golden(count: usize) -> Vec<f64> {
+    (0..count).map(|at| ((at * 37 + 11) % 101) as f64 / 8.0 - 6.0).collect()
+}
+
+#[test]
+fn relations_that_hold_for_all_are_said() {
+    let right = golden(24);
+    let made = |change: &dyn Fn(usize, f64) -> f64| -> Relation {
+        let dump: Vec<f64> = right.iter().enumerate().map(|(at, &value)| change(at, value)).collect();
+        kind(DType::Float32, &[4, 6], &dump, &right).0
+    };
+    assert_eq!(made(&|_, value| -value), Relation::Sign);
+    assert_eq!(made(&|_, _| f64::NAN), Relation::Nan);
+    assert_eq!(made(&|at, value| if at % 5 == 0 { f64::NAN } else { value }), Relation::Nan);
+    assert_eq!(made(&|_, value| value.signum() * f64::INFINITY), Relation::Infinite);
+    assert_eq!(
+        made(&|at, value| [f64::NAN, f64::INFINITY, -value][at % 3]),
+        Relation::NotFinite { nan: 8, infinite: 8 }
+    );
+    assert_eq!(made(&|_, _| 0.0), Relation::Zero);
+    assert_eq!(made(&|_, _| 2.5), Relation::Constant(2.5));
+    assert_eq!(made(&|_, value| value * 2.0), Relation::Scaled(2.0));
+    assert_eq!(made(&|_, value| value + 0.5), Relation::Offset(0.5));
+    assert_eq!(made(&|at, _| right[(at + 1).min(23)]), Relation::Shifted(1));
+    assert_eq!(made(&|at, _| right[at.saturating_sub(3)]), Relation::Shifted(-3));
+    assert_eq!(made(&|at, _| right[23 - at]), Relation::Moved);
+    let near = made(&|at, value| value * (1.0 + (at % 3 + 1) as f64 * 1e-3));
+    assert!(matches!(near, Relation::Near(share) if (share - 3e-3).abs() < 1e-6), "{near:?}");
+    assert_eq!(made(&|at, value| value + (at * at % 7 + 1) as f64), Relation::Other);
+    // Written the other way round, as four columns of six.
+    assert_eq!(made(&|at, _| right[at % 4 * 6 + at / 4]), Relation::Transposed);
+}
+
+#[test]
+fn a_relation_that_chance_explains_as_well_is_not_said() {
+    let (one, same) = (golden(24), [3.0; 8]);
+    let two = |dump: [f64; 2], golden: [f64; 2]| kind(DType::Float32, &[2], &dump, &golden).0;
+    assert_eq!(two([4.0, 6.0], [2.0, 3.0]), Relation::Other);
+    assert_eq!(two([-2.0, -3.0], [2.0, 3.0]), Relation::Sign);
+    assert_eq!(kind(DType::Float32, &[8], &[6.0; 8], &same).0, Relation::Other);
+    // One element that does not fit is enough.
+    let mut dump: Vec<f64> = one.iter().map(|value| value * 2.0).collect();
+    dump[7] += 0.25;
+    assert_eq!(kind(DType::Float32, &[24], &dump, &one).0, Relation::Other);
+}
+
+#[test]
+fn integers_that_wrap_are_told_from_others() {
+    let right: Vec<f64> = (0..16).map(f64::from).collect();
+    let wrapped: Vec<f64> = right.iter().map(|value| value - 32_768.0).collect();
+    assert_eq!(kind(DType::Int16, &[16], &wrapped, &right).0, Relation::Wrapped);
+    let unsigned: Vec<f64> = right.iter().map(|value| value + 128.0).collect();
+    assert_eq!(kind(DType::UInt8, &[16], &unsigned, &right).0, Relation::Wrapped);
+    assert_eq!(kind(DType::Int32, &[16], &wrapped, &right).0, Relation::Offset(-32_768.0));
+}
+
+#[test]
+fn wrong_elements_are_pointed_at() {
+    let right = golden(24);
+    let spot = |shape: &[u64], wrong: &dyn Fn(usize) -> bool| {
+        let damaged = |(at, &value): (usize, &f64)| if wrong(at) { value + 1.0 + at as f64 } else { value };
+        let dump: Vec<f64> = right.iter().enumerate().map(damaged).collect();
+        kind(DType::Float32, shape, &dump, &right).1
+    };
+    let axis = |axis, extent, first, last, step| Spot::Axis { axis, axes: 2, extent, first, last, step };
+    assert_eq!(spot(&[4, 6], &|_| true), Spot::Everywhere);
+    assert_eq!(spot(&[4, 6], &|at| at == 23), Spot::One { coordinate: vec![3, 5], is_last: true });
+    assert_eq!(spot(&[4, 6], &|at| at == 8), Spot::One { coordinate: vec![1, 2], is_last: false });
+    assert_eq!(spot(&[4, 6], &|at| at >= 18), axis(0, 4, 3, 3, 1));
+    assert_eq!(spot(&[4, 6], &|at| at / 6 == 1 || at / 6 == 2), axis(0, 4, 1, 2, 1));
+    assert_eq!(spot(&[4, 6], &|at| at % 6 == 0), axis(1, 6, 0, 0, 1));
+    assert_eq!(spot(&[4, 6], &|at| at % 2 == 1), axis(1, 6, 1, 5, 2));
+    assert_eq!(spot(&[24], &|at| at >= 20), Spot::Range { first: 20, last: 23, to_end: true });
+    assert_eq!(spot(&[24], &|at| (3..9).contains(&at)), Spot::Range { first: 3, last: 8, to_end: false });
+    assert_eq!(spot(&[24], &|at| at % 8 == 5), Spot::Every { step: 8, first: 5 });
+    let in_box = |at: usize| (1..3).contains(&(at / 6)) && (2..5).contains(&(at % 6));
+    assert_eq!(spot(&[4, 6], &in_box), Spot::Block(vec![(1, 2), (2, 4)]));
+    assert_eq!(spot(&[4, 6], &|at| [0, 9, 14].contains(&at)), Spot::Scattered(vec![(0, 2), (0, 3)]));
+}
+
+#[test]
+fn hostile_shapes_are_no_tensors() {
+    let side = |shape: &[u64]| Side::of_bytes(DType::Float32, shape, vec![0; 8]);
+    let read = |shape: &[u64]| Values::read(&side(shape), &side(shape), Rule::for_dtype(DType::Float32));
+    assert!(read(&[u64::MAX, 3]).expect("no file").is_none());
+    assert!(read(&[u64::MAX]).expect("no file").is_none());
+    assert!(read(&[0]).expect("no file").is_some_and(|values| values.failing.is_empty()));
+}

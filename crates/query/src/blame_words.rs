@@ -1,0 +1,180 @@
+//! What labels say, in words: of a task, and of a whole dump. The same on a terminal and on a page.
+
+use tensortap::analysis::blame::{Basis, Blame};
+use tensortap::analysis::labels::{Label, RaceKind};
+
+use crate::blame::roots;
+use crate::number::{counted, counted_in, grouped};
+use crate::words::{arg_words, counted_names, kernels_text, printable, step_task, task_words};
+
+/// Kernels that a list names.
+const KERNELS: usize = 8;
+
+/// What a dump's labels come down to, apart from them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Suspicions<'a> {
+    /// Whether the verdict is good.
+    pub passes: bool,
+    /// The run's golden failed, and no kernel is wrong.
+    pub orchestration: bool,
+    /// The run's golden failed, and what has a reference is right.
+    pub unjudged: bool,
+    /// That the golden is of another scene.
+    pub other_scene: Option<&'a str>,
+}
+
+/// The verdict in one sentence, without the word for it.
+#[must_use]
+pub fn headline(blame: &Blame, suspicions: Suspicions<'_>) -> String {
+    let roots = roots(blame);
+    match (blame.first_wrong.first(), roots.len()) {
+        _ if suspicions.orchestration => {
+            "the run's own golden failed and every kernel is right by its reference: the orchestration is suspected"
+                .into()
+        }
+        _ if suspicions.unjudged => format!(
+            "the run's own golden failed and every kernel that has a reference is right: suspect those that have none: {}",
+            by_kernel(blame, &blame.unjudged)
+        ),
+        (None, _) if suspicions.passes => nothing_found(blame),
+        (None, _) => nothing_wrong(blame, suspicions),
+        (Some(&one), 1) => {
+            format!("{} {}{}", name(blame, one), said(blame.findings[one].label), more(blame, one))
+        }
+        (Some(&first), all) => format!("{}; {}", groups(blame, &roots), where_first(blame, first, all)),
+    }
+}
+
+/// What a verdict that is good rests on.
+fn nothing_found(blame: &Blame) -> String {
+    let (good, lacks) = match blame.basis {
+        Basis::Golden | Basis::References => ("no task is wrong", "no reference"),
+        Basis::Rerun => ("every output is made again", "no kernel given"),
+    };
+    if blame.unjudged.is_empty() {
+        return good.into();
+    }
+    let tasks = counted_in(blame.unjudged.len() as u64, "task has", "tasks have");
+    format!("{good}; {tasks} {lacks}: {}", by_kernel(blame, &blame.unjudged))
+}
+
+/// The other task of a race; the wrong kernels of a mix task.
+fn more(blame: &Blame, place: usize) -> String {
+    match (&blame.findings[place].race, blame.told_kernels(place)) {
+        (Some(race), _) => format!(" with {}", name(blame, race.other)),
+        (None, Some(told)) => format!(", in {}", kernels_text(told)),
+        (None, None) => String::new(),
+    }
+}
+
+/// Why it fails although nothing was found wrong.
+fn nothing_wrong(blame: &Blame, suspicions: Suspicions<'_>) -> String {
+    match suspicions.other_scene.filter(|_| blame.compared == 0) {
+        Some(other) => format!("nothing could be compared: {other}"),
+        None if blame.compared == 0 => "nothing could be compared".into(),
+        None => "not every task could be judged".into(),
+    }
+}
+
+/// `108 tasks are wrong here, all softmax; 2 tasks raced: add 1, mul 1`.
+fn groups(blame: &Blame, roots: &[usize]) -> String {
+    let groups = [Label::WrongHere, Label::Raced, Label::Fed].into_iter().filter_map(|label| {
+        let places: Vec<usize> =
+            roots.iter().copied().filter(|&place| blame.findings[place].label == label).collect();
+        let (first, tasks) = (*places.first()?, counted(places.len() as u64, "task"));
+        let verb = match (label, places.len()) {
+            (Label::WrongHere, 2..) => "are wrong here",
+            (Label::Fed, 2..) => "were fed a wrong input",
+            _ => said(label),
+        };
+        let same = places.iter().all(|&place| inside(blame, place) == inside(blame, first));
+        Some(match (same, places.len()) {
+            (true, 1) => format!("{tasks} {verb}: {}", inside(blame, first)),
+            (true, _) => format!("{tasks} {verb}, all {}", inside(blame, first)),
+            (false, _) => format!("{tasks} {verb}: {}", by_kernel(blame, &places)),
+        })
+    });
+    groups.collect::<Vec<_>>().join("; ")
+}
+
+fn where_first(blame: &Blame, first: usize, all: usize) -> String {
+    let other = blame.findings[first].race.map(|race| format!(", with {}", name(blame, race.other)));
+    let first = format!("{}{}", name(blame, first), other.unwrap_or_default());
+    let before = blame.first_wrong.len();
+    match before {
+        1 => format!("nothing wrong is before one only: {first}"),
+        _ if before == all => format!("the first is {first}"),
+        _ => {
+            format!("{} of them have nothing wrong before them, the first is {first}", grouped(before as u64))
+        }
+    }
+}
+
+/// The kernels of a task, and which of them is wrong where that can be told: `turn+fold+step in fold`.
+fn inside(blame: &Blame, place: usize) -> String {
+    match blame.told_kernels(place) {
+        Some(told) => format!("{} in {}", kernels(blame, place), kernels_text(told)),
+        None => kernels(blame, place),
+    }
+}
+
+/// Tasks counted by kernel: `softmax 28, pv 2`.
+#[must_use]
+pub fn by_kernel(blame: &Blame, places: &[usize]) -> String {
+    counted_names(places.iter().map(|&place| inside(blame, place)), KERNELS)
+}
+
+/// What a task of a label did.
+#[must_use]
+pub const fn said(label: Label) -> &'static str {
+    match label {
+        Label::Ok => "is ok",
+        Label::WrongHere => "is wrong here",
+        Label::Inherited => "inherited an error",
+        Label::Raced => "raced",
+        Label::Fed => "was fed a wrong input",
+        Label::Masked => "masked an error",
+        Label::Unknown => "cannot be judged",
+    }
+}
+
+/// `task 0x100000002 (layer 1/attention / k_proj: project_bf16)`.
+#[must_use]
+pub fn name(blame: &Blame, place: usize) -> String {
+    let task = blame.graph.task(place);
+    format!("task {} ({})", step_task(task.step, task.task_id), task_words(task))
+}
+
+/// The kernels of a task.
+#[must_use]
+pub fn kernels(blame: &Blame, place: usize) -> String {
+    kernels_text(&blame.graph.task(place).kernel_names())
+}
+
+/// What a task did, and why it is thought so.
+#[must_use]
+pub fn why(blame: &Blame, place: usize) -> String {
+    let finding = &blame.findings[place];
+    let mut words: String = said(finding.label).into();
+    if let Some(race) = &finding.race {
+        let other = name(blame, race.other);
+        let task = blame.graph.task(place);
+        let argument = finding.arg_index.map_or("an argument".into(), |index| arg_words(task, index));
+        words += &match race.kind {
+            RaceKind::ReadTooEarly => {
+                format!(" with {other}: {argument} was read before that task had completed")
+            }
+            RaceKind::Overwritten => {
+                format!(" with {other}, which ran out of its order and overwrote {argument}")
+            }
+            RaceKind::Changed => format!(" with {other}: {argument} is not what that task wrote"),
+            RaceKind::Overlapped => {
+                format!(" with {other}, which ran at the same time and wrote the same bytes")
+            }
+        };
+    }
+    if let Some(reason) = &finding.reason {
+        words += &format!(": {}", printable(reason));
+    }
+    words
+}
