@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use tensortap::analysis::blame::Blame;
+use tensortap::analysis::blame::{Against, Blame, BlameOptions};
+use tensortap::analysis::kind::{ErrorKind, Relation, Spot};
 use tensortap::analysis::labels::Label;
 use tensortap::format::{Dump, Task, TaskKey};
 use tensortap::scene::{FaultKind, KernelDef, Scene};
-use tensortap::{DeviceMode, PLATFORMS};
+use tensortap::{DType, DeviceMode, PLATFORMS};
 
 use crate::common::{Rotation, Venue};
 use crate::oracle::{self, Captured};
@@ -93,15 +94,60 @@ fn complaint(
     };
     let golden = goldens.get(name, elsewhere(scene, here));
     let mut problems = Vec::new();
-    for (how, blame) in [("golden", blame_by_golden(&dump, golden)), ("reference", blame_by_reference(&dump))]
-    {
+    let options = BlameOptions { scene: Some(scene), ..BlameOptions::default() };
+    let ways = [
+        ("golden", blame_by_golden(&dump, golden), Against::Golden(golden)),
+        ("reference", blame_by_reference(&dump), Against::Reference(scene)),
+    ];
+    for (how, blame, against) in ways {
         let checked = truth.as_ref().map_err(Clone::clone).and_then(|t| t.check(&blame, kernel));
+        let checked = checked.and_then(|()| check_kind(&blame, &dump, &against, &options, kind));
         if let Err(problem) = checked {
             let all = complaints(&blame).join("; ");
             problems.push(format!("{name} on {here}, {}={kind} by {how}: {problem}: {all}", kernel.name));
         }
     }
     problems
+}
+
+/// Whether the kind of error that the first culprit shows is that of the fault.
+fn check_kind(
+    blame: &Blame,
+    dump: &Dump,
+    against: &Against<'_>,
+    options: &BlameOptions<'_>,
+    fault: FaultKind,
+) -> Result<(), String> {
+    if fault == FaultKind::Race {
+        // What raced is told by its label; its values may be anything.
+        return Ok(());
+    }
+    let place = blame.first_wrong[0];
+    let mut shown = Vec::new();
+    for compared in blame.outside(place) {
+        shown.extend(blame.kind(dump, against, place, compared, options).map_err(|error| error.to_string())?);
+    }
+    let is_float = |kind: &ErrorKind, task: Task<'_>| {
+        task.outputs().any(|arg| arg.dtype.is_float() && arg.numel() == Some(kind.elements))
+    };
+    let mut outputs = blame.graph.task(place).outputs();
+    let unsigned = outputs.any(|arg| matches!(arg.dtype, DType::UInt8 | DType::UInt16 | DType::UInt32));
+    let fits = |kind: &ErrorKind| {
+        let float = is_float(kind, blame.graph.task(place));
+        match (fault, &kind.relation) {
+            (FaultKind::Last, _) => matches!(kind.spot, Spot::One { is_last: true, .. }),
+            (FaultKind::Sign, Relation::Sign) | (FaultKind::Nan, Relation::Nan) => true,
+            (FaultKind::Overflow, relation) => {
+                *relation == if float { Relation::Infinite } else { Relation::Wrapped }
+            }
+            (FaultKind::Shift, Relation::Shifted(1) | Relation::InputsShifted(1)) => true,
+            (FaultKind::Stale, Relation::AsItCame | Relation::Zero | Relation::Earlier { .. }) => true,
+            // Without a sign there is nothing below zero.
+            (FaultKind::Sign, Relation::Zero) => unsigned,
+            _ => false,
+        }
+    };
+    if shown.iter().any(fits) { Ok(()) } else { Err(format!("its kind is said to be {shown:?}")) }
 }
 
 /// The other platform with another runtime, where the scene has another.
