@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 use tensortap_abi::{BLOCK_CONTEXT_SLOT, DType, DumpStage, MAX_PASSED_TENSORS, MAX_SCALARS, can_be_passed};
-use tensortap_format::{Argument, GoldenVerdict, KernelInfo, Task, Tasks};
+use tensortap_format::{Argument, GoldenVerdict, KernelInfo, RECORD_RUNTIME, Task, TaskKey, Tasks};
 use tensortap_geometry::{GeometryError, Layout};
 
+use crate::foreign::FOREIGN_PLATFORM;
 use crate::{ArgReport, KernelCode, ReplayError};
 
 /// The run that a task was captured in.
@@ -28,7 +29,7 @@ pub struct CapturedRun {
     pub inject_fault: Option<String>,
     /// The folder that the scene was read from.
     pub scene_folder: Option<PathBuf>,
-    /// Whether another project captured it: kernels are known by name alone.
+    /// Whether another project captured it, or it is of a program that was recorded: kernels are known by name alone.
     pub is_foreign: bool,
     /// What the run's own golden says; `None` when that is not known.
     pub golden: Option<GoldenVerdict>,
@@ -37,7 +38,17 @@ pub struct CapturedRun {
 impl CapturedRun {
     /// Where it was captured, in a word.
     pub fn captured_on(&self) -> &str {
-        if self.is_foreign { &self.scene } else { &self.platform }
+        if self.is_foreign && !self.is_of_program() { &self.scene } else { &self.platform }
+    }
+
+    /// Whether it is of a program that was recorded, which has no scene.
+    pub fn is_of_program(&self) -> bool {
+        self.runtime == RECORD_RUNTIME
+    }
+
+    /// Where its tasks are run unless told: as they were captured, or, of a program, on a device of our own.
+    pub fn replay_platform(&self) -> &str {
+        if self.is_of_program() { FOREIGN_PLATFORM } else { &self.platform }
     }
 
     /// The kernel of a captured `func_id`.
@@ -106,6 +117,16 @@ pub trait Capture: Sync {
     /// What the capture does not say of a task, and what is assumed in its place.
     fn assumed(&self, _task: Task<'_>) -> Vec<ArgReport> {
         Vec::new()
+    }
+
+    /// Which argument of the dump is passed at a position, where programs number theirs in another order.
+    fn recorded_index(&self, _task: TaskKey, arg_index: u16) -> u16 {
+        arg_index
+    }
+
+    /// What whoever reads a report should know of it.
+    fn notes(&self) -> &[String] {
+        &[]
     }
 
     /// The libraries that the user names for its kernels, where it has no others.

@@ -10,6 +10,7 @@ use tensortap_format::{
 
 use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
 use crate::foreign::{Foreign, ForeignWishes, doubt};
+use crate::program::Program;
 use crate::{ArgReport, KernelCode, ReplayError};
 
 /// Why a dump that was made with `--dump-args` alone has no content.
@@ -25,6 +26,8 @@ pub struct DumpCapture {
     contradicted: HashMap<TaskKey, String>,
     /// Set when another project made the dump and kernels are given for it.
     foreign: Option<Box<Foreign>>,
+    /// Set when a program was recorded and kernels are given for it.
+    program: Option<Box<Program>>,
 }
 
 impl DumpCapture {
@@ -45,15 +48,22 @@ impl DumpCapture {
             golden: dump.footer().and_then(|footer| footer.golden),
         };
         let tasks = dump.tasks()?;
-        let mut capture = DumpCapture { dump, run, tasks, contradicted: HashMap::new(), foreign: None };
+        let contradicted = HashMap::new();
+        let mut capture = DumpCapture { dump, run, tasks, contradicted, foreign: None, program: None };
         if capture.dump.info().dump_args {
             capture.contradicted = capture.check_dispatches()?;
         }
         Ok(capture)
     }
 
-    /// The same with kernels for it, if another project made it.
+    /// The same with kernels for it, if another project made it or it is of a program.
     pub fn with_kernels(self, wishes: ForeignWishes<'_>) -> Result<DumpCapture, ReplayError> {
+        if self.run.is_of_program() && !wishes.kernels.is_empty() {
+            let (program, tasks) = Program::new(&self.dump, &self.tasks, wishes.kernels)?;
+            let kernels = program.kernels.clone();
+            let run = CapturedRun { kernels, is_foreign: true, ..self.run };
+            return Ok(DumpCapture { run, tasks, program: Some(Box::new(program)), ..self });
+        }
         if !self.dump.format().is_foreign() || wishes.kernels.is_empty() {
             return Ok(self);
         }
@@ -137,7 +147,16 @@ impl Capture for DumpCapture {
     }
 
     fn given_code(&self) -> &[KernelCode] {
-        self.foreign.as_ref().map_or(&[], |foreign| &foreign.code)
+        let of_program = self.program.as_ref().map_or(&[][..], |program| &program.code);
+        self.foreign.as_ref().map_or(of_program, |foreign| &foreign.code)
+    }
+
+    fn notes(&self) -> &[String] {
+        self.program.as_ref().map_or(&[], |program| &program.notes)
+    }
+
+    fn recorded_index(&self, task: TaskKey, arg_index: u16) -> u16 {
+        self.program.as_ref().map_or(arg_index, |program| program.recorded_index(task, arg_index))
     }
 
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError> {

@@ -159,7 +159,8 @@ pub enum ReplayError {
 fn no_scene(scene: &str, is_program: bool) -> String {
     if is_program {
         return format!(
-            "it was recorded of the program `{scene}`, and what a program does is not known here; `blame --golden` compares two recordings"
+            "it was recorded of the program `{scene}`, and what its kernels do is not known here; --kernel NAME=LIB[:SYMBOL] takes \
+             one from a library of yours, and `blame --golden` compares two recordings"
         );
     }
     if scene.is_empty() {

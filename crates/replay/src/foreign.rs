@@ -21,7 +21,7 @@ use crate::{ArgReport, Grade, KernelCode, ReplayError};
 pub const FOREIGN_SCENE: &str = "simpler";
 
 /// The platform that such a dump counts as captured on: there outputs must have the captured bits.
-const FOREIGN_PLATFORM: &str = "a2a3sim";
+pub const FOREIGN_PLATFORM: &str = "a2a3sim";
 
 /// Level of a dump of marked arguments alone.
 const MARKED: u32 = 1;
@@ -163,9 +163,9 @@ impl Foreign {
 }
 
 /// The kernels of a dump, each with a number.
-struct Numbered {
+pub struct Numbered {
     /// As they cross to a device.
-    kernels: Vec<KernelInfo>,
+    pub kernels: Vec<KernelInfo>,
     /// As the dump names them, which may be longer than what crosses.
     said: Vec<KernelInfo>,
     /// Numbers made up for tasks whose kernels the dump does not number.
@@ -173,7 +173,8 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn new(dump: &Dump, tasks: &Tasks) -> Numbered {
+    /// The kernels that tasks of a dump run.
+    pub fn new(dump: &Dump, tasks: &Tasks) -> Numbered {
         let mut used: Vec<u32> = tasks.iter().flat_map(|task| task.facts().func_ids()).collect();
         used.sort_unstable();
         used.dedup();
@@ -187,7 +188,7 @@ impl Numbered {
     }
 
     /// Finds the kernels that libraries are given for; where the dump numbers none, tasks.
-    fn take(&mut self, tasks: &Tasks, given: &[KernelCode]) -> Result<Vec<KernelCode>, ReplayError> {
+    pub fn take(&mut self, tasks: &Tasks, given: &[KernelCode]) -> Result<Vec<KernelCode>, ReplayError> {
         let by_task = self.kernels.is_empty();
         let mut code: Vec<KernelCode> = Vec::new();
         for one in given {
@@ -227,12 +228,18 @@ impl Numbered {
         Ok(vec![name.into()])
     }
 
-    fn facts(&self, task: Task<'_>, block_num: Option<u32>) -> TaskFacts {
+    /// What a task's own records say, with the kernel that it was given.
+    pub fn numbered(&self, task: Task<'_>) -> TaskFacts {
         let mut facts = task.facts().clone();
         if let Some(number) = self.by_task.get(&task.task_id) {
             facts.func_id = [NO_KERNEL; SLOTS_PER_TASK];
             facts.func_id[1] = *number;
         }
+        facts
+    }
+
+    fn facts(&self, task: Task<'_>, block_num: Option<u32>) -> TaskFacts {
+        let mut facts = self.numbered(task);
         facts.block_num = block_num.unwrap_or(facts.block_num);
         // Files beside a dump count tensors alone.
         let scalars = task.arguments().filter(|argument| argument.is_scalar());
@@ -323,17 +330,20 @@ fn place(task: Task<'_>, shared: &[Vec<u16>], assembler: &mut Assembler) {
         for (stage, captured) in
             stages.into_iter().filter_map(|stage| argument.captured(stage).map(|captured| (stage, *captured)))
         {
-            assembler.take(TaskPart::Argument(record(task, argument, stage, captured, address)));
+            assembler.take(TaskPart::Argument(ArgumentRecord {
+                address,
+                ..record(task, argument, stage, captured)
+            }));
         }
     }
 }
 
-fn record<'t>(
+/// A captured argument as it is handed over.
+pub fn record<'t>(
     task: Task<'t>,
     argument: Argument<'t>,
     stage: DumpStage,
     captured: Captured,
-    address: u64,
 ) -> ArgumentRecord<'t> {
     ArgumentRecord {
         number: captured.record,
@@ -348,7 +358,7 @@ fn record<'t>(
         shape: argument.shape(),
         strides: argument.strides(),
         start_offset: argument.start_offset,
-        address,
+        address: argument.address,
         scalar_bits: argument.scalar_bits,
         hash: captured.hash(),
         payload: captured.payload,

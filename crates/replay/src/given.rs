@@ -1,6 +1,6 @@
 //! Kernels from libraries, in place of those of the scenes: libraries that the user names, and those that a case brought.
 
-use tensortap_format::{RECORD_RUNTIME, func_ids};
+use tensortap_format::func_ids;
 use tensortap_scene::{Registry, Scene};
 
 use crate::capture::Capture;
@@ -67,13 +67,8 @@ pub fn give_kernels(
 
 /// The scene that a capture is of, as it is without libraries.
 fn base_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
-    let scene = capture.run().scene.clone();
-    let none = || ReplayError::NoScene {
-        from: capture.name(),
-        scene: scene.clone(),
-        is_program: capture.run().runtime == RECORD_RUNTIME,
-    };
-    registry.find(&scene).ok_or_else(none)
+    let (scene, is_program) = (capture.run().scene.clone(), capture.run().is_of_program());
+    registry.find(&scene).ok_or_else(|| ReplayError::NoScene { from: capture.name(), scene, is_program })
 }
 
 /// Libraries for the kernels of a capture: those that the user names, then those that it brought.

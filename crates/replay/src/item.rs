@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tensortap_abi::{
     BlockContext, DType, DeviceRange, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId,
 };
-use tensortap_format::{Argument, RECORD_RUNTIME, Task};
+use tensortap_format::{Argument, Task};
 use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
 use tensortap_values::Element;
 
@@ -106,6 +106,7 @@ impl Kernels {
         }
         if slots.iter().all(Option::is_none) {
             return Err(match run.is_foreign {
+                true if run.is_of_program() => "it runs no kernel".into(),
                 true => "the dump does not say which kernel it runs; --kernel TASK=LIB names one".into(),
                 false => "no kernel is known for it".into(),
             });
@@ -276,12 +277,11 @@ pub fn with_folders<'c>(
 /// The scene that a capture was made of.
 pub fn find_scene(capture: &dyn Capture, registry: &Registry) -> Result<&'static dyn Scene, ReplayError> {
     let scene = &capture.run().scene;
-    let none = || ReplayError::NoScene {
-        from: capture.name(),
-        scene: scene.clone(),
-        is_program: capture.run().runtime == RECORD_RUNTIME,
-    };
-    registry.find(capture.scene_key()).ok_or_else(none)
+    let run = capture.run();
+    let is_program = run.is_of_program();
+    // A program may be called like a scene.
+    let found = registry.find(capture.scene_key()).filter(|_| !is_program || run.is_foreign);
+    found.ok_or_else(|| ReplayError::NoScene { from: capture.name(), scene: scene.clone(), is_program })
 }
 
 fn set_args(

@@ -65,7 +65,8 @@ impl Judge<'_> {
                     self.image.gather(&self.image.bytes, index, item, span, view, &mut before);
                 }
             }
-            (self.on_output)(item.task.key(), tensor.arg_index, &actual);
+            let (key, slot) = (item.task.key(), tensor.arg_index);
+            (self.on_output)(key, item.capture.recorded_index(key, slot), &actual);
             if self.hashed {
                 found.result.push(content_hash(&actual));
             }

@@ -4,7 +4,7 @@
 //! | module | does |
 //! | --- | --- |
 //! | `capture`, `dump_capture`, `case_capture`, `open` | what is known of a captured task, from a dump or a case |
-//! | `given`, `foreign` | kernels from the user's libraries; dumps of another project, which need them |
+//! | `given`, `foreign`, `program` | kernels from the user's libraries; dumps of another project and of programs, which need them |
 //! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
@@ -41,6 +41,7 @@ mod launch;
 mod libraries;
 mod noise;
 mod open;
+mod program;
 mod replay;
 mod report;
 mod spans;

@@ -67,6 +67,7 @@ pub fn replay(
     }
     replay.add_broken(broken);
     let Preparation { mut reports, works, notes: mut remarks, .. } = replay;
+    remarks.extend(captures.iter().flat_map(|capture| capture.notes().to_vec()));
     // Of another project no build was captured, so none is another one.
     let is_own = captures.iter().any(|capture| !capture.run().is_foreign);
     remarks.extend(distinct(notes(&given)).into_iter().filter(|_| is_own));
@@ -177,7 +178,7 @@ impl<'c, 's> Preparation<'c, 's> {
         // First, because a dump of another program says neither.
         let scene = find_scene(capture, &config.registry)?;
         let platform =
-            engine::platform(config.platform.as_deref().unwrap_or(&capture.run().platform))?.name();
+            engine::platform(config.platform.as_deref().unwrap_or(capture.run().replay_platform()))?.name();
         let (selected, dispatch) = select(config, capture)?;
         self.note_code(capture, scene, &selected);
         let wishes = Wishes {

@@ -49,17 +49,18 @@ pub fn rerun(
         let on_output =
             |task: TaskKey, arg_index: u16, content: &[u8]| rerunning.output(task, arg_index, content);
         let replayed = report.insert(replay_outputs(&config, observe, &on_output)?);
-        Ok::<_, Error>(outcomes(replayed, dump.format().is_foreign()))
+        let is_given = dump.format().is_foreign() || dump.info().is_of_program();
+        Ok::<_, Error>(outcomes(replayed, is_given))
     })?;
     Ok((rerun, report.expect("the closure was called")))
 }
 
-/// What came of each task.
-fn outcomes(report: &ReplayReport, is_foreign: bool) -> HashMap<TaskKey, RerunTask> {
+/// What came of each task; `is_given` where no kernel is known but by `--kernel`.
+fn outcomes(report: &ReplayReport, is_given: bool) -> HashMap<TaskKey, RerunTask> {
     let given: HashSet<&str> = report.given.iter().map(|given| given.name.as_str()).collect();
     let has_kernel = |task: &TaskReport| {
         let named = !task.kernels.is_empty() && task.kernels.iter().all(|name| given.contains(name.as_str()));
-        !is_foreign || named
+        !is_given || named
     };
     let outcome = |task: &TaskReport| match &task.outcome {
         Outcome::BitExact | Outcome::WithinRule | Outcome::Unchecked(_) => RerunTask::Ran,

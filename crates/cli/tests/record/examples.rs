@@ -9,19 +9,21 @@ use tensortap::{DType, DumpStage};
 
 use crate::common;
 
-fn root() -> PathBuf {
+/// The checkout.
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What a command printed; it must succeed.
-fn good(command: &mut Command) -> String {
+pub fn good(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {said}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn tensortap(folder: &Path, line: &str) -> Command {
+/// A call of the binary in a folder.
+pub fn tensortap(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(common::executable());
     command.current_dir(folder).args(line.split_whitespace());
     for variable in ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"] {

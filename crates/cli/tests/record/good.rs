@@ -70,3 +70,17 @@ fn arguments_that_could_not_be_captured_are_losses() {
     assert!(said.contains("  losses    2 arguments could not be captured\n"), "{said}");
     assert_eq!(bench.run_file().processes[0].counts.as_ref().unwrap().uncaptured, 2);
 }
+
+#[test]
+fn two_hundred_processes_that_attach_at_once_are_all_recorded() {
+    let bench = Bench::new();
+    let output = bench.recorded("--dump-arena 64KiB", "crowd 200").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let (run, notes) = (bench.run_file(), bench.notes());
+    let pids: BTreeSet<u32> = run.processes.iter().map(|process| process.pid).collect();
+    assert_eq!((pids.len(), run.problems.len()), (200, 0), "{:?}", run.problems);
+    assert_eq!(pids, notes.into_keys().collect(), "every process has a dump");
+    for process in &run.processes {
+        assert_eq!(check_closed(&bench.path("run").join(&process.folder)).len(), 2 * RECORDS_PER_TASK);
+    }
+}

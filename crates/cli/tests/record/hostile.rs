@@ -70,6 +70,15 @@ pub fn attack() {
     assert!(good.success());
 }
 
+/// Says who it is and is gone before the answer, so often.
+pub fn hang_up(times: usize) {
+    for _ in 0..times {
+        say(&call(), &hello(u64::MAX));
+        // More calls than a few of one process are not heard at a time.
+        std::thread::sleep(std::time::Duration::from_millis(40));
+    }
+}
+
 /// Files that nobody asked for.
 fn send_files() {
     let socket = call();

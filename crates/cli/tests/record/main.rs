@@ -7,6 +7,7 @@ mod examples;
 mod good;
 mod hostile;
 mod program;
+mod replayed;
 mod signals;
 mod statuses;
 

@@ -60,10 +60,19 @@ fn program() {
             std::process::exit(i32::try_from(number(2)).unwrap());
         }
         "acknowledged" => acknowledged(disturbed_before_the_last(number(1))),
-        "endless" => acknowledged((0..).take_while(|_| !is_to_stop())),
+        "endless" => {
+            // SAFETY: it has no precondition. An interrupt is heard and does not end it.
+            unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+            acknowledged((0..).take_while(|_| !is_to_stop()));
+        }
         "parent" => parent(number(1)),
         "hostile" => hostile::attack(),
         "outside" => outside(),
+        "crowd" => crowd(number(1)),
+        "hangs_up" => {
+            hostile::hang_up(6);
+            tasks(1, 2);
+        }
         "again" => (0..2).for_each(|_| tasks(1, number(1))),
         "becomes" => {
             let _session = recorded(1, number(1));
@@ -169,6 +178,30 @@ fn tree(threads: u64, count: u64) {
     assert_eq!(unsafe { libc::waitpid(forked, &raw mut status, 0) }, forked);
     assert_eq!(status, 0);
     session.close().unwrap();
+}
+
+/// So many processes, forked from this one, that attach at the same moment.
+fn crowd(count: u64) {
+    let (mut starts, starter) = std::io::pipe().unwrap();
+    let mut starter = Some(starter);
+    for _ in 0..count {
+        // SAFETY: the child makes threads and files of its own and ends without running anything of the harness.
+        if unsafe { libc::fork() } == 0 {
+            starter.take();
+            // Until everybody has let go of the other end.
+            let _ = std::io::Read::read(&mut starts, &mut [0]);
+            tasks(1, 2);
+            // SAFETY: it has no precondition.
+            unsafe { libc::_exit(0) };
+        }
+    }
+    starter.take();
+    for _ in 0..count {
+        let mut status = 0;
+        // SAFETY: the place for the status of a child is this function's own.
+        assert!(unsafe { libc::wait(&raw mut status) } > 0);
+        assert_eq!(status, 0);
+    }
 }
 
 fn start(role: &str) -> Child {

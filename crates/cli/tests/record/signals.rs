@@ -20,7 +20,10 @@ fn send(signal: &str, pid: u32) {
 
 #[test]
 fn what_is_sent_to_the_recorder_alone_reaches_the_program_once() {
-    for (signal, name, code) in [("-TERM", "TERM", 41), ("-HUP", "HUP", 42)] {
+    for (name, code) in
+        [("TERM", 41), ("HUP", 42), ("INT", 43), ("QUIT", 44), ("USR1", 45), ("USR2", 46), ("ALRM", 47)]
+    {
+        let signal = &format!("-{name}");
         let bench = Bench::new();
         let mut recorder = start(&bench, &format!("trap 'echo {name} >> heard; exit {code}' {name}"));
         send(signal, recorder.id());

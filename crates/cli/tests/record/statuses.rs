@@ -176,3 +176,17 @@ fn a_hostile_process_is_named_once_and_harms_nobody() {
     assert!(!said.contains('\x1b'), "{said:?}");
     bench.assert_no_socket();
 }
+
+#[test]
+fn a_process_that_hangs_up_before_it_is_answered_is_no_failure_of_recording() {
+    let bench = Bench::new();
+    let output = bench.recorded("", "hangs_up").output().unwrap();
+    let (said, run) = (stderr(&output), bench.run_file());
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(run.problems.is_empty() && said.contains("hung up before it was answered"), "{said}");
+    let good: Vec<_> = run.processes.iter().filter(|process| process.status == "complete").collect();
+    assert_eq!(good.len(), 1, "{run:?}");
+    assert_eq!(check_closed(&bench.path("run").join(&good[0].folder)).len(), 6);
+    let folders = fs::read_dir(bench.path("run")).unwrap().flatten().filter(|entry| entry.path().is_dir());
+    assert_eq!(folders.count(), run.processes.len(), "nothing is left of those that are gone");
+}

@@ -140,6 +140,12 @@ impl Caller {
         self.socket.as_fd()
     }
 
+    /// Whether it has said anything, or hung up, or does within `limit`.
+    pub fn has_spoken(&self, limit: Duration) -> bool {
+        let deadline = Instant::now().checked_add(limit);
+        matches!(poll_until(deadline, [Some(self.socket.as_fd())]), Ok([true]))
+    }
+
     /// What it says of itself. A process that speaks another version is told so.
     ///
     /// # Errors
@@ -187,7 +193,7 @@ impl Caller {
     /// [`LINK_PAGE_BYTES`](crate::LINK_PAGE_BYTES) belong to the link.
     ///
     /// # Errors
-    /// When there is no such memory, it cannot be prepared, or the process is gone.
+    /// When there is no such memory, it cannot be prepared, or the process is gone ([`PlatformError::Attach`]).
     pub fn welcome(
         self,
         bytes: u64,
@@ -200,8 +206,13 @@ impl Caller {
         let access = HostAccess::new(memory, to_process);
         prepare(&access)?;
         let files = [access.host_memory().file(), to_host.as_fd(), from_host.as_fd()];
-        wire::send(&self.socket, &Message::Welcome { bytes, run_id }, &files)
-            .map_err(os("handing memory to a process that attaches"))?;
+        let pid = self.pid;
+        wire::send(&self.socket, &Message::Welcome { bytes, run_id }, &files).map_err(|error| match error {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => {
+                PlatformError::Attach { what: format!("process {pid} hung up before it was answered") }
+            }
+            error => os("handing memory to a process that attaches")(error),
+        })?;
         let Caller { socket, ended, pid } = self;
         Ok(AttachedProcess { socket, ended, pid, from_process, access: Arc::new(access) })
     }

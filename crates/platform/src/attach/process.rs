@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
-        sockopt::socket_peercred,
+        sockopt::{Timeout, set_socket_timeout, socket_peercred},
     },
     process::geteuid,
 };
@@ -207,10 +207,15 @@ fn call(path: &Path) -> Result<OwnedFd, PlatformError> {
     let address = SocketAddrUnix::new(path).map_err(failed)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(failed)?;
+    // Many may call at once, and wait here; a host that is stopped is not waited for for ever.
+    set_socket_timeout(&socket, Timeout::Send, Some(ANSWER_TIMEOUT)).map_err(failed)?;
     loop {
         match connect(&socket, &address) {
             Ok(()) => break,
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                return Err(strange(format!("the recorder took no calls for {ANSWER_TIMEOUT:?}")));
+            }
             Err(error) => return Err(failed(error)),
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 
 use tensortap_format::timestamp;
@@ -100,6 +100,8 @@ pub struct Books {
     /// `run.json` does not say everything.
     stale: bool,
     written: Instant,
+    /// Who waits until it has their process.
+    entered: Vec<SyncSender<()>>,
 }
 
 impl Books {
@@ -128,6 +130,7 @@ impl Books {
             failed: false,
             stale: true,
             written: Instant::now(),
+            entered: Vec::new(),
         }
     }
 
@@ -200,25 +203,35 @@ impl Books {
                 self.serving.listener.close();
             }
             News::Called => self.pending += 1,
-            News::Attached(entry) => {
-                self.pending -= 1;
-                self.sessions += 1;
-                observe(&RecordingEvent::Attached(&entry));
+            News::Attaching(entry, written) => {
                 // Threads that serve may tell of theirs in another order than they came.
                 let place =
                     self.run.processes.partition_point(|earlier| earlier.attached_at <= entry.attached_at);
                 self.run.processes.insert(place, *entry);
                 self.stale = true;
+                match self.run.processes.len() > MANY {
+                    true => _ = written.send(()),
+                    false => self.entered.push(written),
+                }
             }
-            News::TurnedAway { pid, why } => {
+            News::Attached { folder } => {
+                self.pending -= 1;
+                self.sessions += 1;
+                if let Some(entry) = self.run.processes.iter().rev().find(|entry| entry.folder == folder) {
+                    observe(&RecordingEvent::Attached(entry));
+                }
+            }
+            News::TurnedAway { pid, why, folder } => {
                 self.pending -= 1;
                 self.turned_away += 1;
+                self.withdraw(folder.as_deref());
                 if self.named.len() < MAX_NAMED && self.named.insert(pid) {
                     observe(&RecordingEvent::TurnedAway { pid, why: &why });
                 }
             }
-            News::Refused { pid, why } => {
+            News::Refused { pid, why, folder } => {
                 self.pending -= 1;
+                self.withdraw(folder.as_deref());
                 self.problem(format!("process {pid} is not recorded: {why}"), observe);
             }
             News::Left { folder, closed } => self.leave(&folder, *closed, observe),
@@ -226,6 +239,13 @@ impl Books {
             News::Deaf(why) => self.problem(format!("no process can attach for the moment: {why}"), observe),
             News::NoMoreCalls => self.no_more_calls = true,
         }
+    }
+
+    /// A process that has a folder is not recorded after all.
+    fn withdraw(&mut self, folder: Option<&str>) {
+        let Some(folder) = folder else { return };
+        self.run.processes.retain(|entry| entry.folder != folder);
+        self.stale = true;
     }
 
     fn leave(&mut self, folder: &str, closed: Closed, observe: &mut impl FnMut(&RecordingEvent<'_>)) {
@@ -270,6 +290,7 @@ impl Books {
         if let Err(error) = self.run.write(&self.serving.plan.dir) {
             self.problem(format!("run.json cannot be brought up to date: {error}"), observe);
         }
+        self.entered.drain(..).for_each(|written| _ = written.send(()));
     }
 
     fn close(mut self, observe: &mut impl FnMut(&RecordingEvent<'_>)) -> RecordingReport {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::process::ExitStatus;
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use tensortap_sync::Flag;
 use super::command::Ended;
 use super::roster::Roster;
 use super::run_file::{ProcessEntry, RUNNING};
-use super::session::{Closed, Ending, Plan, Session};
+use super::session::{Closed, Ending, NotOpened, Plan, Session};
 use crate::Warn;
 
 /// Processes that are recorded at the same time. Each costs three threads and about ten open files.
@@ -24,6 +24,10 @@ const MAX_PENDING: usize = 64;
 const MAX_PENDING_OF_ONE: usize = 4;
 /// A caller says who it is right after it has called.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// When many call, it has done so when its call is taken.
+const SPEAK_LIMIT: Duration = Duration::from_millis(50);
+/// How long it waits until others are done, which takes them moments, or `HELLO_LIMIT` if they say nothing. The process waits 10 s.
+const ROOM_LIMIT: Duration = Duration::from_secs(8);
 /// How often a session looks whether the recorder is to end; and how long calls wait when none can be taken.
 const LOOK: Duration = Duration::from_millis(100);
 /// The command's own end is known as soon as its process has ended.
@@ -37,14 +41,16 @@ pub enum News {
     PassOn(i32),
     /// Every dump is to be closed now, whatever the processes do.
     Close,
-    /// Somebody calls. Exactly one of the next three follows.
+    /// Somebody calls. Exactly one of `Attached`, `TurnedAway` and `Refused` follows.
     Called,
-    /// It is being recorded.
-    Attached(Box<ProcessEntry>),
-    /// It is not, because of what it said itself.
-    TurnedAway { pid: u32, why: String },
+    /// It has a folder, and is welcomed once `run.json` says so: then whoever finds what it recorded finds it there, too.
+    Attaching(Box<ProcessEntry>, SyncSender<()>),
+    /// The process of this folder is being recorded.
+    Attached { folder: String },
+    /// It is not, because of what it did itself; `folder` if it was attaching.
+    TurnedAway { pid: u32, why: String, folder: Option<String> },
     /// It is not, because the recorder cannot.
-    Refused { pid: u32, why: String },
+    Refused { pid: u32, why: String, folder: Option<String> },
     /// The session in this folder is over.
     Left { folder: String, closed: Box<Closed> },
     /// What should be heard at once of the session in this folder.
@@ -68,6 +74,8 @@ pub struct Serving {
     roster: Mutex<Roster>,
     /// Sessions and, of each process, calls without an answer.
     load: Mutex<Load>,
+    /// A call has had its answer.
+    answered: Condvar,
 }
 
 #[derive(Default)]
@@ -94,20 +102,16 @@ impl Load {
 /// Why a call is not heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotAdmitted {
-    /// As many others are being answered as can be: the recorder's doing.
+    /// As many others are being answered as can be.
     TooMany,
-    /// Its process has called before and said nothing yet: its own.
+    /// Its process has called before and said nothing yet.
     SaidNothing,
 }
 
-impl NotAdmitted {
-    fn words(self) -> &'static str {
-        match self {
-            NotAdmitted::TooMany => "as many processes are attaching as can be at the same time; call again",
-            NotAdmitted::SaidNothing => "this process has called before, and those calls have no answer yet",
-        }
-    }
-}
+/// Why a call is not heard, in words for its process, and whether that is the recorder's doing.
+const CALLED_BEFORE: &str = "this process has called before, and those calls have no answer yet";
+const BUSY_AND_SILENT: &str = "it does not say who it is, while as many others attach as can at the same time";
+const BUSY: &str = "as many processes are attaching as can be at the same time, and none of them is done; call again";
 
 /// A call without an answer, counted until it has one.
 struct Pending<'s> {
@@ -124,6 +128,7 @@ impl Drop for Pending<'_> {
                 load.pending.remove(&self.pid);
             }
         }
+        self.serving.answered.notify_all();
     }
 }
 
@@ -147,6 +152,7 @@ impl Serving {
             books,
             roster: Mutex::default(),
             load: Mutex::default(),
+            answered: Condvar::new(),
         }
     }
 
@@ -179,26 +185,52 @@ impl Serving {
         self.tell(News::NoMoreCalls);
     }
 
-    /// Never waits for the caller: what it says is heard by a thread of its own.
+    /// Does not wait for what the caller says, which a thread of its own hears; only for room, when as many are attaching as can.
     fn answer(self: &Arc<Serving>, caller: Caller) {
         self.tell(News::Called);
         let pid = caller.pid();
-        let admitted = self.load().admit(pid);
-        if let Err(not_admitted) = admitted {
-            let why = not_admitted.words();
+        let refuse = |why: &str| {
             caller.refuse(why);
-            let why = why.into();
-            return self.tell(match not_admitted {
-                NotAdmitted::TooMany => News::Refused { pid, why },
-                NotAdmitted::SaidNothing => News::TurnedAway { pid, why },
-            });
+            (pid, why.to_owned(), None)
+        };
+        match self.admit(&caller) {
+            Ok(()) => {}
+            Err(why @ BUSY) => {
+                let (pid, why, folder) = refuse(why);
+                return self.tell(News::Refused { pid, why, folder });
+            }
+            Err(why) => {
+                let (pid, why, folder) = refuse(why);
+                return self.tell(News::TurnedAway { pid, why, folder });
+            }
         }
         let serving = Arc::clone(self);
         let started = Builder::new().name(format!("tt-process-{pid}")).spawn(move || serving.serve(caller));
         if let Err(error) = started {
             drop(Pending { serving: self, pid });
-            self.tell(News::Refused { pid, why: format!("no thread could be started for it: {error}") });
+            let why = format!("no thread could be started for it: {error}");
+            self.tell(News::Refused { pid, why, folder: None });
         }
+    }
+
+    /// Counts a call. When there are as many as can be, whoever has said who it is waits until one of them has its answer: others that
+    /// call meanwhile wait in `connect`.
+    fn admit(&self, caller: &Caller) -> Result<(), &'static str> {
+        let first = self.load().admit(caller.pid());
+        match first {
+            Ok(()) => return Ok(()),
+            Err(NotAdmitted::SaidNothing) => return Err(CALLED_BEFORE),
+            Err(NotAdmitted::TooMany) if !caller.has_spoken(SPEAK_LIMIT) => return Err(BUSY_AND_SILENT),
+            Err(NotAdmitted::TooMany) => {}
+        }
+        let mut admitted = Err(NotAdmitted::TooMany);
+        let is_full = |load: &mut Load| {
+            admitted = load.admit(caller.pid());
+            admitted == Err(NotAdmitted::TooMany) && !self.closing.is_raised()
+        };
+        let waited = self.answered.wait_timeout_while(self.load(), ROOM_LIMIT, is_full);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        admitted.map_err(|why| if why == NotAdmitted::TooMany { BUSY } else { CALLED_BEFORE })
     }
 
     fn take_seat(&self) -> Option<Seat<'_>> {
@@ -215,30 +247,39 @@ impl Serving {
         let pending = Pending { serving: self, pid };
         let hello = match caller.hello(HELLO_LIMIT) {
             Ok(hello) => hello,
-            Err(error) => return self.tell(News::TurnedAway { pid, why: error.to_string() }),
+            Err(error) => {
+                return self.tell(News::TurnedAway { pid, why: error.to_string(), folder: None });
+            }
         };
         let Some(_seat) = self.take_seat() else {
             let why = format!("{MAX_SESSIONS} processes are being recorded already");
             caller.refuse(&why);
-            return self.tell(News::Refused { pid, why });
+            return self.tell(News::Refused { pid, why, folder: None });
         };
         let attached_at = timestamp(SystemTime::now());
         let folder = self.roster.lock().unwrap_or_else(PoisonError::into_inner).name(pid, hello.rank);
-        let opened = Session::open(caller, &hello, &self.plan, &folder, self.warn(&folder));
-        drop(pending);
-        let session = match opened {
-            Ok(session) => session,
-            Err(why) => return self.tell(News::Refused { pid, why }),
-        };
-        self.tell(News::Attached(Box::new(ProcessEntry {
+        let entry = ProcessEntry {
             folder: folder.clone(),
             pid,
             rank: hello.rank,
-            name: hello.name,
+            name: hello.name.clone(),
             status: RUNNING.into(),
             attached_at,
             ..ProcessEntry::default()
-        })));
+        };
+        let opened =
+            Session::open(caller, &hello, &self.plan, &folder, self.warn(&folder), || self.enter(entry));
+        drop(pending);
+        let session = match opened {
+            Ok(session) => session,
+            Err(NotOpened::CallerGone(why)) => {
+                return self.tell(News::TurnedAway { pid, why, folder: Some(folder) });
+            }
+            Err(NotOpened::Failed(why)) => {
+                return self.tell(News::Refused { pid, why, folder: Some(folder) });
+            }
+        };
+        self.tell(News::Attached { folder: folder.clone() });
         let ending = match session.serve(LOOK, || self.closing.is_raised()) {
             Ending::Ended(_) if self.command.get() == Some(&pid) => {
                 Ending::Ended(self.ended.wait(STATUS_LIMIT))
@@ -247,6 +288,14 @@ impl Serving {
         };
         let closed = Box::new(session.close(&ending));
         self.tell(News::Left { folder, closed });
+    }
+
+    /// Waits until `run.json` has the process, unless there are so many that it is written now and then.
+    fn enter(&self, entry: ProcessEntry) {
+        let (written, is_written) = sync_channel(1);
+        self.tell(News::Attaching(Box::new(entry), written));
+        // Whoever keeps the books says it, or has ended.
+        let _ = is_written.recv();
     }
 
     fn warn(&self, folder: &str) -> Warn {
@@ -278,6 +327,6 @@ mod tests {
         assert_eq!(load.admit(1), Err(NotAdmitted::SaidNothing), "its own doing");
         let left = u32::try_from(MAX_PENDING).unwrap() - calls;
         assert!((0..left).all(|other| load.admit(2 + other).is_ok()));
-        assert_eq!(load.admit(1000), Err(NotAdmitted::TooMany), "the recorder's: the status says so");
+        assert_eq!(load.admit(1000), Err(NotAdmitted::TooMany), "it waits for room");
     }
 }

@@ -12,7 +12,7 @@ use tensortap_collector::{CollectError, Collection, Collector, DeviceRegion, Run
 use tensortap_format::{
     DumpCounters, DumpWriter, HOST_PLATFORM, RECORD_RUNTIME, RunInfo, Status, WriterOptions, timestamp,
 };
-use tensortap_platform::LINK_PAGE_BYTES;
+use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessNews};
 use tensortap_record::ANY_MEMORY;
 use tensortap_recorder::{SetupOptions, setup_bytes};
@@ -69,6 +69,14 @@ pub enum Ending {
     Failed(String),
 }
 
+/// Why there is no session.
+pub enum NotOpened {
+    /// The process is gone again.
+    CallerGone(String),
+    /// The recorder cannot.
+    Failed(String),
+}
+
 /// What came of a session.
 pub struct Closed {
     pub status: Status,
@@ -80,16 +88,17 @@ pub struct Closed {
 }
 
 impl Session {
-    /// Makes the dump's folder and files, hands memory over, and begins to collect.
+    /// Makes the dump's folder and files, lets it be entered in the books, hands memory over, and begins to collect.
     pub fn open(
         caller: Caller,
         hello: &Hello,
         plan: &Plan,
         folder: &str,
         warn: Warn,
-    ) -> Result<Session, String> {
+        enter: impl FnOnce(),
+    ) -> Result<Session, NotOpened> {
         let dir = plan.dir.join(folder);
-        let words = |error: &dyn std::error::Error| error.to_string();
+        let failed = |error: &dyn std::error::Error| NotOpened::Failed(error.to_string());
         let started = SystemTime::now();
         let run_id = run_id(started) ^ u64::from(caller.pid());
         let info = run_info(&plan.dump, hello, caller.pid(), run_id, started);
@@ -101,19 +110,20 @@ impl Session {
             Err(why) => {
                 caller.refuse(&format!("the recorder has no place for the dump: {why}"));
                 take_back(&dir);
-                return Err(why);
+                return Err(NotOpened::Failed(why));
             }
         };
+        enter();
         let attached = welcome(caller, plan, run_id).inspect_err(|_| take_back(&dir))?;
         let range = DeviceRange { addr: LINK_PAGE_BYTES, bytes: plan.geometry.bytes() };
         let region =
-            DeviceRegion::new(attached.access(), range).ok_or("the region lies outside its memory")?;
+            DeviceRegion::new(attached.access(), range).ok_or_else(|| NotOpened::Failed("the region lies outside its memory".into()))?;
         let mut options = collector_options(&plan.dump, plan.geometry, run_id);
         options.device_memory = ANY_MEMORY;
         let files = Files { writer, gate: plan.disk.clone(), reserved: 0, live: None };
         let collector =
-            Collector::new(region, files, &options, listener(Some(warn))).map_err(|e| words(&e))?;
-        let collection = Collection::start(collector).map_err(|e| words(&e))?;
+            Collector::new(region, files, &options, listener(Some(warn))).map_err(|e| failed(&e))?;
+        let collection = Collection::start(collector).map_err(|e| failed(&e))?;
         Ok(Session { attached, collection })
     }
 
@@ -168,17 +178,21 @@ fn new_writer(plan: &Plan, dir: &Path, info: &RunInfo) -> Result<DumpWriter, Str
     DumpWriter::create_with(dir, info, options).map_err(|error| error.to_string())
 }
 
-fn welcome(caller: Caller, plan: &Plan, run_id: u64) -> Result<AttachedProcess, String> {
+fn welcome(caller: Caller, plan: &Plan, run_id: u64) -> Result<AttachedProcess, NotOpened> {
+    let failed = |error: &dyn std::error::Error| NotOpened::Failed(error.to_string());
     let of_process = SetupOptions {
         base: LINK_PAGE_BYTES,
         of_process: true,
         ..setup_options(&plan.dump, run_id, plan.filter)
     };
-    let setup = setup_bytes(plan.geometry, &of_process).map_err(|error| error.to_string())?;
+    let setup = setup_bytes(plan.geometry, &of_process).map_err(|error| failed(&error))?;
     let attached = caller.welcome(plan.memory_bytes(), run_id, |memory| {
         setup.try_write(|offset, bytes| memory.copy_to(LINK_PAGE_BYTES + offset, bytes))
     });
-    attached.map_err(|error| error.to_string())
+    attached.map_err(|error| match error {
+        PlatformError::Attach { what } => NotOpened::CallerGone(what),
+        error => failed(&error),
+    })
 }
 
 /// Removes the files of a dump that holds nothing. A folder that holds anything else is left alone.
