@@ -182,7 +182,7 @@ unsafe fn with(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, Rec
         Some(handle) => answer(|| {
             // SAFETY: the caller's promise.
             let recorder = unsafe { recorder_of(handle) }?;
-            let status = call(recorder)?;
+            let status = call(recorder).inspect_err(|error| recorder.count_refusal(error))?;
             if status < OK {
                 status::lost(status, recorder.is_recorder_gone());
             }
@@ -199,8 +199,11 @@ unsafe fn with(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, Rec
 unsafe fn number(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<u32, RecordError>) -> u32 {
     // SAFETY: the caller's promise.
     match unsafe { r.as_ref() } {
-        // SAFETY: the caller's promise.
-        Some(handle) => give(0, || call(unsafe { recorder_of(handle) }?)),
+        Some(handle) => give(0, || {
+            // SAFETY: the caller's promise.
+            let recorder = unsafe { recorder_of(handle) }?;
+            call(recorder).inspect_err(|error| recorder.count_refusal(error))
+        }),
         None => 0,
     }
 }

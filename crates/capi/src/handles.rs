@@ -172,6 +172,12 @@ impl Drop for OfThread {
     }
 }
 
+/// Calls with the list of this thread; none once the thread has left it behind, where destructors of thread-local objects and, in the first thread,
+/// handlers of `atexit` and of static objects run.
+fn with_list<T>(call: impl FnOnce(&mut OfThread) -> T) -> Option<T> {
+    OF_THREAD.try_with(|list| call(&mut list.borrow_mut())).ok()
+}
+
 /// Closes a recorder that was in the list of this thread and is not any more.
 fn end_of_thread(handle: *mut RecorderHandle) {
     // SAFETY: handles are never freed. That it was closed before is no matter.
@@ -181,15 +187,17 @@ fn end_of_thread(handle: *mut RecorderHandle) {
 
 /// The recorder of this thread for a session.
 pub(crate) fn of_thread(session: &Session) -> Result<*mut RecorderHandle, RecordError> {
-    let known = OF_THREAD.with_borrow(|list| {
+    let known = with_list(|list| {
         // SAFETY: handles are never freed.
         list.0.iter().copied().find(|&handle| unsafe { &*handle }.is_of(session))
     });
+    // One that nobody would close is not opened: its lane would be lost to others.
+    let Some(known) = known else { return Err(RecordError::ThreadEnds) };
     match known {
         Some(handle) => Ok(handle),
         None => {
             let handle = Handle::of(session.thread()?, true);
-            OF_THREAD.with_borrow_mut(|list| list.0.push(handle));
+            with_list(|list| list.0.push(handle));
             Ok(handle)
         }
     }
@@ -197,12 +205,12 @@ pub(crate) fn of_thread(session: &Session) -> Result<*mut RecorderHandle, Record
 
 /// Closes this thread's recorder for a session, if it has one.
 fn close_of_thread(session: &Session) {
-    let closed = OF_THREAD.with_borrow_mut(|list| {
+    let closed = with_list(|list| {
         // SAFETY: handles are never freed.
         let at = list.0.iter().position(|&handle| unsafe { &*handle }.is_of(session))?;
         Some(list.0.swap_remove(at))
     });
-    closed.into_iter().for_each(end_of_thread);
+    closed.flatten().into_iter().for_each(end_of_thread);
 }
 
 /// Closes a session, and with the last of its handles this thread's recorder for it.
@@ -227,13 +235,13 @@ pub(crate) unsafe fn close(handle: *mut RecorderHandle) -> Result<(), RecordErro
     // SAFETY: the caller's promise; handles are never freed.
     let closing = unsafe { &*handle };
     drop(closing.take()?);
-    let was_listed = OF_THREAD.with_borrow_mut(|list| {
+    let was_listed = with_list(|list| {
         let before = list.0.len();
         list.0.retain(|&kept| kept != handle);
         list.0.len() < before
     });
     // What is in the list of another thread is retired by that.
-    if was_listed || !closing.of_thread {
+    if was_listed == Some(true) || !closing.of_thread {
         Handle::retire(handle);
     }
     Ok(())

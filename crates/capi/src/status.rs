@@ -104,7 +104,7 @@ fn status_of(error: &RecordError) -> c_int {
     match error {
         RecordError::NoLane { .. } => NO_LANE,
         RecordError::Forked => FORKED,
-        RecordError::Closed => CLOSED,
+        RecordError::Closed | RecordError::ThreadEnds => CLOSED,
         RecordError::RecorderGone => NOT_FLUSHED,
         RecordError::CommitFirst => COMMIT_FIRST,
         RecordError::TooLarge { .. } => TOO_LARGE,

@@ -33,6 +33,7 @@ mod host;
 mod process;
 mod wire;
 
+pub use crate::link_page::Complaints;
 pub use host::{AttachListener, AttachedProcess, Caller, ProcessNews};
 pub use process::{Attachment, Ear, HostNews};
 

@@ -48,7 +48,32 @@ struct LinkPage {
     reserved3: [u64; 7],
     /// How often the host has woken the device. Written by the host.
     device_wakes: u64,
-    reserved4: [u64; 479],
+    reserved4: [u64; 7],
+    /// Threads that found no place to record in, and calls that were refused. Counted by the device.
+    threads_refused: u64,
+    calls_refused: u64,
+    /// Bytes of `complaint`; 0 until it is there.
+    complaint_bytes: u64,
+    reserved5: [u64; 5],
+    /// Why the first call was refused. Written once, by whoever counts the first.
+    complaint: [u64; COMPLAINT_WORDS],
+    reserved6: [u64; 432],
+}
+
+/// Words of a complaint.
+const COMPLAINT_WORDS: usize = 32;
+/// Its bytes.
+const COMPLAINT_BYTES: usize = COMPLAINT_WORDS * 8;
+
+/// What a process that records itself could not do. It says so itself: nothing of it is more than a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Complaints {
+    /// Threads that found no lane.
+    pub threads_refused: u64,
+    /// Calls that were refused because of what they were given.
+    pub calls_refused: u64,
+    /// Why the first of them was.
+    pub first: Option<String>,
 }
 
 const _: () = {
@@ -59,6 +84,8 @@ const _: () = {
     assert!(offset_of!(LinkPage, host_woken) == 128);
     assert!(offset_of!(LinkPage, device_sleepers) == 192);
     assert!(offset_of!(LinkPage, device_wakes) == 256);
+    assert!(offset_of!(LinkPage, threads_refused) == 320);
+    assert!(offset_of!(LinkPage, complaint) == 384);
 };
 
 /// The page as the host reaches it.
@@ -110,6 +137,50 @@ pub(crate) fn device_end(mapping: &Mapping) -> Option<DeviceEnd<'_>> {
         device_sleepers: mapping.word(offset_of!(LinkPage, device_sleepers))?,
         device_wakes: mapping.word(offset_of!(LinkPage, device_wakes))?,
     }))
+}
+
+/// Counts a thread that found no lane.
+pub(crate) fn refuse_thread(mapping: &Mapping) {
+    if let Some(count) = mapping.word(offset_of!(LinkPage, threads_refused)) {
+        count.add(1);
+    }
+}
+
+/// Counts a call that was refused, and keeps why the first was.
+pub(crate) fn refuse_call(mapping: &Mapping, why: &dyn std::fmt::Display) {
+    let word = |offset: usize| mapping.word(offset);
+    if word(offset_of!(LinkPage, calls_refused)).is_none_or(|count| count.add(1) > 0) {
+        return;
+    }
+    let why = why.to_string();
+    let why = &why.as_bytes()[..why.floor_char_boundary(COMPLAINT_BYTES)];
+    for (at, part) in why.chunks(8).enumerate() {
+        let mut bytes = [0; 8];
+        bytes[..part.len()].copy_from_slice(part);
+        if let Some(word) = word(offset_of!(LinkPage, complaint) + 8 * at) {
+            word.set(u64::from_le_bytes(bytes));
+        }
+    }
+    // Pairs with the host's reading: who finds it finds all of the text.
+    if let Some(bytes) = word(offset_of!(LinkPage, complaint_bytes)) {
+        bytes.publish(why.len() as u64);
+    }
+}
+
+/// What the process has counted so far.
+pub(crate) fn complaints(memory: &HostMemory) -> Result<Complaints, PlatformError> {
+    let word = |offset: usize| {
+        let HostWord { memory, addr } = HostPage(memory).word(offset);
+        memory.read_u64(addr)
+    };
+    let bytes = usize::try_from(word(offset_of!(LinkPage, complaint_bytes))?).unwrap_or(0);
+    let mut text = vec![0; bytes.min(COMPLAINT_BYTES)];
+    memory.copy_from(memory.range().addr + offset_of!(LinkPage, complaint) as u64, &mut text)?;
+    Ok(Complaints {
+        threads_refused: word(offset_of!(LinkPage, threads_refused))?,
+        calls_refused: word(offset_of!(LinkPage, calls_refused))?,
+        first: (bytes > 0).then(|| String::from_utf8_lossy(&text).into_owned()),
+    })
 }
 
 /// Whether the host has prepared this memory. Asked once, before the device program can overwrite it.

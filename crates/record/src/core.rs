@@ -97,6 +97,17 @@ impl Core {
         self.tasks.next() + 1
     }
 
+    /// Counts a call that was refused for what it was given. What of it is in the dump is counted there.
+    pub fn refuse(&self, error: &RecordError) {
+        let is_for_its_arguments = matches!(
+            error,
+            RecordError::BadArgument { .. } | RecordError::TooLarge { .. } | RecordError::NotReserved { .. }
+        );
+        if is_for_its_arguments && self.is_own_process() {
+            self.attachment.refuse_call(error);
+        }
+    }
+
     pub fn counters(&self) -> Counters {
         self.region.counters()
     }
@@ -194,6 +205,7 @@ impl CoreRef {
         let leased = self.region.lease(Link::new(self.share()));
         let mut lane = leased.map_err(|error| {
             self.refused.next();
+            self.attachment.refuse_thread();
             match error {
                 RegionError::NoLaneFree { lanes } => RecordError::NoLane { lanes },
                 other => RecordError::Region(other),

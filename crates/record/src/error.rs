@@ -20,8 +20,8 @@ pub enum RecordError {
     Region(#[source] RegionError),
     /// Every lane is leased.
     #[error(
-        "all {lanes} lanes are taken: as many threads can record at a time; close handles that are not needed, or let the recorder \
-         have more memory (--dump-memory)"
+        "all {lanes} lanes are taken: as many threads can record at a time; close handles that are not needed, or give the recorder \
+         more (record --dump-threads N)"
     )]
     NoLane {
         /// Lanes that there are.
@@ -33,6 +33,11 @@ pub enum RecordError {
     /// The session was closed, or this handle of it.
     #[error("the session is closed, or this handle of it: attach anew, or open another")]
     Closed,
+    /// The thread is about to end, and has closed its recorder.
+    #[error(
+        "this thread is ending and its recorder is closed: open one of your own before (tt_recorder_open), or record earlier"
+    )]
+    ThreadEnds,
     /// The recorder was gone when the session was closed.
     #[error("the recorder is gone: what it had not yet taken of this process is lost")]
     RecorderGone,
@@ -118,7 +123,16 @@ pub enum ViewFault {
     /// It is no view of any buffer.
     #[error("{0}")]
     Geometry(GeometryError),
+    /// A size, a stride or its start is larger than any.
+    #[error("{number} is no size, stride or offset that can be recorded: less than 2^53 is")]
+    LargeNumber {
+        /// The number.
+        number: u64,
+    },
     /// Its content, repeated elements included, is larger than any.
-    #[error("its content is larger than any that can be recorded: give a smaller shape")]
+    #[error(
+        "its content is larger than any that can be recorded, 1 TiB with elements counted as often as they are repeated: give a \
+         smaller shape"
+    )]
     TooLarge,
 }

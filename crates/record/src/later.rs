@@ -8,6 +8,7 @@ use tensortap_recorder::{NotReserved, Outcome, Reserved};
 use crate::{
     RecordError, Task, Tensor, ThreadRecorder,
     core::{CoreRef, Lane},
+    tensor::check_position,
     thread::capture,
 };
 
@@ -130,11 +131,15 @@ impl ThreadRecorder {
         if !task.check()? {
             return Ok(None);
         }
+        check_position(tensor.arg)?;
+        task.has_tensor(tensor.arg);
+        if !tensor.is_recordable() {
+            return Err(self.not_recordable(task, stage, tensor));
+        }
         let later = match &mut self.later {
             Some(later) => later,
             none => none.insert(Later::new(&self.core, &self.name, self.max_wait)?),
         };
-        task.has_tensor(tensor.arg);
         match later.reserve(&mut self.lane, task, stage, tensor) {
             Ok(ticket) => Ok(Some(ticket)),
             Err(NotReserved::Done(Outcome::Uncaptured)) => Err(self.uncaptured(tensor)),

@@ -48,7 +48,7 @@ impl Link {
             Some(ear) => attachment.wait(ear, self.seen.get(), limit),
             None => {
                 std::thread::sleep(limit.min(WITHOUT_AN_EAR));
-                HostNews::Nothing
+                if attachment.is_host_gone() { HostNews::Gone } else { HostNews::Nothing }
             }
         }
     }

@@ -4,13 +4,30 @@
 use std::marker::PhantomData;
 
 use tensortap_abi::{
-    DType, MAX_DIMS, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_ROLE_UNKNOWN, Role,
+    DType, MAX_DIMS, MAX_RECORD_ARGS, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_ROLE_UNKNOWN, Role,
     TensorDesc,
 };
 use tensortap_geometry::{GeometryError, Layout};
 use tensortap_recorder::Known;
 
 use crate::{RecordError, StringId, ViewFault};
+
+/// Sizes, strides and offsets of a dump stay below this: JSON numbers are exact there.
+pub(crate) const NUMBER_LIMIT: u64 = 1 << 53;
+/// Content of one tensor that a recorder takes.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// Whether an argument can stand at this position.
+#[inline]
+pub(crate) fn check_position(arg: u16) -> Result<(), RecordError> {
+    match u32::from(arg) < MAX_RECORD_ARGS {
+        true => Ok(()),
+        false => {
+            let remedy = "a task has 65535 arguments at most, counted from 0";
+            Err(RecordError::BadArgument { what: "argument", value: arg.into(), remedy })
+        }
+    }
+}
 
 /// A strided view of memory, and what is known of it as an argument of a task.
 ///
@@ -168,6 +185,21 @@ impl<'a> Tensor<'a> {
         self
     }
 
+    /// Whether a dump can hold what it says of itself.
+    #[inline]
+    pub(crate) fn is_recordable(&self) -> bool {
+        let sizes = self.desc.dims().iter().fold(self.desc.start_offset, |all, &size| all | size);
+        let all = self.desc.dim_strides().iter().fold(sizes, |all, &stride| all | stride.unsigned_abs());
+        all < NUMBER_LIMIT && self.content_bytes().is_some_and(|bytes| bytes <= MOST_BYTES)
+    }
+
+    /// A size, stride or offset that no dump can hold.
+    fn large_number(&self) -> Option<u64> {
+        let numbers = self.desc.dims().iter().copied().chain([self.desc.start_offset]);
+        let mut numbers = numbers.chain(self.desc.dim_strides().iter().map(|stride| stride.unsigned_abs()));
+        numbers.find(|&number| number >= NUMBER_LIMIT)
+    }
+
     /// What is wrong with a view that could not be captured.
     #[cold]
     pub(crate) fn fault(&self) -> RecordError {
@@ -175,6 +207,9 @@ impl<'a> Tensor<'a> {
         let bits = self.desc.dtype().map_or(8, DType::bits);
         let layout = Layout::new(self.desc.dims(), self.desc.dim_strides(), self.desc.start_offset, bits);
         let fault = match layout.and_then(|layout| layout.fits(bytes)) {
+            Ok(()) if self.large_number().is_some() => {
+                ViewFault::LargeNumber { number: self.large_number().unwrap_or(u64::MAX) }
+            }
             Err(GeometryError::PastBuffer { needed_bytes, buffer_bytes }) => {
                 ViewFault::PastBuffer { reaches: needed_bytes, bytes: buffer_bytes }
             }

@@ -4,10 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use tensortap_abi::{
     AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_RECORD_ARGS, MemorySpace,
-    ModuleRecord, Operation, QueueRecord, Role, StepRecord,
+    ModuleRecord, Operation, QueueRecord, Role, StepRecord, UncapturedReason,
 };
 use tensortap_recorder::{
-    Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture,
+    Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
 };
 
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
     later::Later,
     link::now_ns,
     names::Key,
+    tensor::{NUMBER_LIMIT, check_position},
 };
 
 /// Texts whose numbers a handle keeps for itself; with more it begins anew.
@@ -249,11 +250,30 @@ impl ThreadRecorder {
             let remedy = "its memory cannot be read here: reserve space for its content, and fill it";
             return Err(RecordError::BadArgument { what: "argument", value: tensor.arg.into(), remedy });
         }
+        check_position(tensor.arg)?;
         task.has_tensor(tensor.arg);
+        if !tensor.is_recordable() {
+            return Err(self.not_recordable(task, stage, tensor));
+        }
         match self.lane.tensor(&capture(task, stage, tensor)) {
             Outcome::Uncaptured => Err(self.uncaptured(tensor)),
             outcome => Ok(outcome),
         }
+    }
+
+    /// Records that an argument is larger than any, and says so.
+    #[cold]
+    pub(crate) fn not_recordable(&mut self, task: &Task, stage: DumpStage, tensor: &Tensor<'_>) -> RecordError {
+        self.lane.uncaptured(&UncapturedArg {
+            task_id: task.id(),
+            stage,
+            role: tensor.role,
+            arg_index: tensor.arg,
+            reason: UncapturedReason::BadDescriptor,
+            marked: tensor.marked || task.is_marked(),
+            name: tensor.known.name,
+        });
+        self.uncaptured(tensor)
     }
 
     /// Counts a view that could not be captured, and says why.
@@ -278,6 +298,7 @@ impl ThreadRecorder {
         if !task.check()? {
             return Ok(Outcome::Filtered);
         }
+        check_position(arg)?;
         task.has_scalar(arg);
         let marked = task.is_marked();
         let (task_id, stage, name) = (task.id(), DumpStage::BeforeDispatch, name.0);
@@ -341,6 +362,10 @@ impl ThreadRecorder {
         freed: bool,
     ) -> Result<Outcome, RecordError> {
         self.core.check()?;
+        if bytes >= NUMBER_LIMIT {
+            let remedy = "give less than 2^53";
+            return Err(RecordError::BadArgument { what: "memory of bytes", value: bytes, remedy });
+        }
         let (space, freed, at_ns) = (space as u8, freed.into(), now_ns());
         Ok(self.lane.define(AllocationRecord {
             address,
@@ -371,6 +396,12 @@ impl ThreadRecorder {
         if let Some(later) = &mut self.later {
             later.set_max_wait(most);
         }
+    }
+
+    /// Counts a call of this handle that failed, if it did for what it was given: the recorder's summary tells how many did, and why the
+    /// first. For callers who tell nobody themselves.
+    pub fn count_refusal(&self, error: &RecordError) {
+        self.core.refuse(error);
     }
 
     /// Whether the recorder was found gone, in this thread or another: nothing more is recorded.

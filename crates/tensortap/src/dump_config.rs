@@ -80,6 +80,8 @@ pub struct DumpConfig {
     pub buffers: u32,
     /// Records of each buffer.
     pub records: u32,
+    /// Threads of a program that can record at the same time; `None`: 256, or as many as memory allows.
+    pub program_threads: Option<u32>,
 }
 
 impl DumpConfig {
@@ -111,6 +113,7 @@ impl DumpConfig {
             arena_bytes: 64 << 20,
             buffers: 8,
             records: 4096,
+            program_threads: None,
         }
     }
 
@@ -133,6 +136,9 @@ impl DumpConfig {
     /// Sizes of the region of a process that any number of threads may record in, as far as memory goes: pages that nobody
     /// touches cost nothing.
     pub(crate) fn program_geometry(&self) -> Result<DumpGeometry, Error> {
+        if let Some(threads) = self.program_threads {
+            return self.geometry(threads);
+        }
         let one = self.geometry(1)?.bytes();
         let lanes = u32::try_from(MAX_REGION_BYTES / one).unwrap_or(u32::MAX).clamp(1, PROGRAM_LANES);
         self.geometry(lanes)

@@ -14,7 +14,7 @@ use tensortap_collector::{Collection, Collector, CollectorOptions, DeviceRegion,
 use tensortap_format::{Dump, DumpWriter, RunInfo, Status, verify};
 use tensortap_platform::{
     LINK_PAGE_BYTES,
-    attach::{AttachListener, AttachedProcess, Caller, ProcessNews},
+    attach::{AttachListener, AttachedProcess, Caller, Complaints, ProcessNews},
 };
 use tensortap_recorder::{SetupOptions, setup_bytes};
 
@@ -29,6 +29,7 @@ pub struct Recorded {
     pub dir: PathBuf,
     pub summary: Summary,
     pub said_goodbye: bool,
+    pub complaints: Complaints,
 }
 
 impl Recorded {
@@ -122,5 +123,5 @@ fn collect(process: &AttachedProcess, pid: u32, dir: PathBuf) -> Recorded {
         }
     };
     let summary = collection.finish(&RunEnd::new(Status::Complete)).unwrap();
-    Recorded { pid, dir, summary, said_goodbye }
+    Recorded { pid, dir, summary, said_goodbye, complaints: process.complaints().unwrap() }
 }

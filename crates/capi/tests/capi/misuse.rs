@@ -37,6 +37,20 @@ fn views_that_leave_their_buffers_are_refused_counted_and_in_the_dump() {
 }
 
 #[test]
+fn what_no_dump_can_hold_is_refused_at_the_call_and_counted() {
+    let Some((_dir, recorded, said)) = run(&["refused"], false) else { return };
+    let counters = &recorded[0].summary.counters;
+    assert_eq!((said.as_str(), counters.uncaptured, counters.corrupt_records), ("", 4, 0));
+    let complaints = &recorded[0].complaints;
+    assert_eq!((complaints.calls_refused, complaints.threads_refused), (5, 0));
+    let first = "argument 65535: a task has 65535 arguments at most, counted from 0";
+    assert_eq!(complaints.first.as_deref(), Some(first));
+    let dump = recorded[0].dump();
+    let args: Vec<u16> = dump.uncaptured().unwrap().iter().map(|arg| arg.arg_index).collect();
+    assert_eq!((args, dump.len()), (vec![1, 1, 2, 3], 1));
+}
+
+#[test]
 fn a_recorder_that_died_is_missed_soon_by_every_thread_although_there_is_room() {
     let Some((_dir, recorded, said)) = run(&["gone"], true) else { return };
     let once = "tensortap: the recorder is gone: nothing more is recorded of this process, which goes on without it\n";

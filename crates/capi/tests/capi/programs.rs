@@ -194,3 +194,19 @@ fn under_thread_sanitizer_several_threads_record_without_a_race() {
     assert!(output.status.success() && said.is_empty(), "{said}");
     assert_eq!((recorded.len(), recorded[0].dump().len()), (1, 6 * 50), "one session of all");
 }
+
+#[test]
+fn destructors_at_the_end_of_threads_and_of_the_program_may_call() {
+    let built = tempfile::tempdir().unwrap();
+    let Some(program) = program("ending.cpp", built.path(), &[]) else { return };
+    let (_dir, output, recorded) = record(&program, &[], false);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{:?}: {said}", output.status);
+    assert_eq!((recorded.len(), recorded[0].said_goodbye), (1, true));
+    let dump = recorded[0].dump();
+    for id in 1..=6_u64 {
+        let content = [id, !id].into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
+        let record = find(&dump, id, 0, DumpStage::AfterCompletion);
+        assert_eq!(dump.payload(&record).unwrap(), content, "task {id}");
+    }
+}

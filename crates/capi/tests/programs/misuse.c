@@ -132,6 +132,54 @@ static void views(void)
     EXPECT(tt_close(session) == TT_OK);
 }
 
+/* What no dump can hold: told at the call, and counted. */
+static void refused(void)
+{
+    tt_session *session = tt_attach();
+    tt_recorder *r = tt_thread(session);
+    tt_task_info info = tt_task_of(0);
+    tt_recorded_task task;
+    tt_reserved_space space;
+    tt_counts counts;
+    EXPECT(tt_task_begin(r, &task, &info) == TT_OK);
+
+    /* Calls that are refused, five. */
+    EXPECT(tt_record_scalar(r, &task, 65535, TT_UINT8, 1, 0) == TT_BAD_ARGUMENT);
+    EXPECT(!strcmp(tt_last_error(), "argument 65535: a task has 65535 arguments at most, counted from 0"));
+    refuses(r, &task, tt_dense(65535, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8}),
+            "argument 65535: a task has 65535 arguments at most, counted from 0");
+    tt_view view = tt_dense(0, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8});
+    view.dtype = 99;
+    refuses(r, &task, view, "dtype 99: give one of enum tt_dtype");
+    view = tt_dense(0, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){8});
+    view.role = 9;
+    refuses(r, &task, view, "role 9: give one of enum tt_role");
+    EXPECT(tt_allocated(r, bytes, 1ull << 53) == TT_BAD_ARGUMENT);
+
+    /* Arguments that are not captured, four: a view of one element, over and over. */
+    view = tt_dense(1, TT_IN, bytes, TT_UINT8, 2, (uint64_t[2]){1ull << 30, 1ull << 30});
+    view.bytes = 8;
+    view.strides[0] = view.strides[1] = 0;
+    refuses(r, &task, view,
+            "argument 1: its content is larger than any that can be recorded, 1 TiB with elements counted as often as they are "
+            "repeated: give a smaller shape");
+    EXPECT(tt_reserve(r, &task, TT_BEFORE, &view, &space) == TT_BAD_ARGUMENT && !space.start);
+    view = tt_dense(2, TT_IN, bytes, TT_UINT8, 2, (uint64_t[2]){1ull << 53, 0});
+    view.bytes = 8;
+    refuses(r, &task, view,
+            "argument 2: 9007199254740992 is no size, stride or offset that can be recorded: less than 2^53 is");
+    view = tt_dense(3, TT_IN, bytes, TT_UINT8, 1, (uint64_t[1]){1});
+    view.strides[0] = -(1ll << 53);
+    refuses(r, &task, view,
+            "argument 3: 9007199254740992 is no size, stride or offset that can be recorded: less than 2^53 is");
+
+    /* The last that can be. */
+    EXPECT(tt_record_scalar(r, &task, 65534, TT_UINT8, 1, 0) == TT_OK);
+    EXPECT(tt_task_end(r, &task) == TT_OK);
+    EXPECT(tt_counters(session, &counts) == TT_OK && counts.uncaptured == 4 && counts.dropped == 0);
+    EXPECT(tt_close(session) == TT_OK);
+}
+
 /* The recorder dies while there is room for everything. */
 static void gone(void)
 {
@@ -193,6 +241,8 @@ int main(int argc, char **argv)
         closed();
     else if (!strcmp(mode, "views"))
         views();
+    else if (!strcmp(mode, "refused"))
+        refused();
     else if (!strcmp(mode, "gone"))
         gone();
     else if (!strcmp(mode, "slow") && argc > 2)

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use tensortap::abi::MAX_LANES;
 use tensortap::{
     DumpCollect, DumpConfig, DumpLevel, Recording, RecordingConfig, RecordingEvent, RecordingReport,
 };
@@ -16,6 +17,7 @@ use self::signals::Signals;
 use crate::dump_args::{HowArgs, parse_level};
 use crate::error::{Exit, UsageError};
 use crate::output::{self, Output};
+use crate::parse::whole;
 
 /// Recording could not start, or failed although the program did not.
 const FAILED: Exit = Exit::Program { status: 125 };
@@ -119,6 +121,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "LEVEL", num_args = 1, require_equals = true, value_parser = parse_level, help_heading = "Dump")]
     dump_tensor: Option<DumpLevel>,
 
+    /// Threads of each process that can record at the same time [default: 256, fewer with a large --dump-arena]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_LANES), help_heading = "Dump")]
+    dump_threads: Option<u32>,
+
     #[command(flatten)]
     how: HowArgs,
 }
@@ -136,6 +142,7 @@ impl RecordArgs {
 
     fn dump(&self) -> Result<DumpConfig, UsageError> {
         let mut dump = RecordingConfig::dump(self.dump_tensor.unwrap_or(DumpLevel::Full));
+        dump.program_threads = self.dump_threads;
         self.how.set(&mut dump);
         let refused =
             |message: &str, hint: &str| Err(UsageError { message: message.into(), hint: hint.into() });

@@ -31,9 +31,13 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 fn kill(pid: u32) {
+    send("-KILL", pid);
+}
+
+fn send(signal: &str, pid: u32) {
     assert!(
         Command::new("kill")
-            .args(["-KILL", &pid.to_string()])
+            .args([signal, &pid.to_string()])
             .stderr(Stdio::null())
             .status()
             .unwrap()
@@ -137,4 +141,33 @@ fn a_killed_recorder_leaves_what_was_safe_and_the_program_goes_on() {
         assert_eq!(status.code(), Some(2), "the folder is taken");
         bench.assert_no_socket();
     }
+}
+
+#[test]
+fn a_program_without_a_free_file_that_waits_for_its_recorder_sees_that_it_died() {
+    let bench = Bench::new();
+    // Nothing but the recorder's end is to end the wait.
+    let mut recorder = bench.recorded("--quiet --dump-arena 64KiB --dump-liveness 0", "starved");
+    recorder.stdout(Stdio::null()).stderr(std::fs::File::create(bench.path("said")).unwrap());
+    let mut recorder = recorder.spawn().unwrap();
+    let process = wait_for("the program", || {
+        bench.notes().into_iter().find(|(_, notes)| notes.contains(&"starved".to_owned())).map(|(pid, _)| pid)
+    });
+    send("-STOP", recorder.id());
+    // It has filled its memory and sleeps.
+    let state = || std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let mut asleep = 0;
+    wait_for("the program's wait", || {
+        std::thread::sleep(Duration::from_millis(2));
+        asleep = if state().contains(") S ") { asleep + 1 } else { 0 };
+        (asleep > 20).then_some(())
+    });
+    kill(recorder.id());
+    recorder.wait().unwrap();
+    wait_for("the program's end", || {
+        let ended = bench.notes()[&process].contains(&"ended".to_owned());
+        (ended && !Path::new(&format!("/proc/{process}")).exists()).then_some(())
+    });
+    let said = std::fs::read_to_string(bench.path("said")).unwrap();
+    assert_eq!(said.matches("recorder").count(), 1, "it is said once: {said}");
 }

@@ -72,6 +72,23 @@ fn arguments_that_could_not_be_captured_are_losses() {
 }
 
 #[test]
+fn threads_and_calls_that_were_refused_are_losses() {
+    let bench = Bench::new();
+    let output = bench.recorded("--dump-threads 1", "too_many").output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told = "2 times a thread could not record, as others had all places (--dump-threads N), 1 call refused, the first: argument 65535: \
+                a task has 65535 arguments at most, counted from 0";
+    assert!(said.contains(&format!("the dumps are not complete: {told}")), "{said}");
+    assert!(said.contains(&format!("  losses    {told}\n")), "{said}");
+    let run = bench.run_file();
+    assert_eq!((run.processes[0].threads_refused, run.processes[0].calls_refused), (2, 1));
+    assert!(run.processes[0].first_refusal.as_ref().unwrap().starts_with("argument 65535"), "{run:?}");
+    let output = bench.recorder("--dump-threads 1025").arg("true").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
 fn two_hundred_processes_that_attach_at_once_are_all_recorded() {
     let bench = Bench::new();
     let output = bench.recorded("--dump-arena 64KiB", "crowd 200").output().unwrap();

@@ -69,6 +69,8 @@ fn program() {
         "hostile" => hostile::attack(),
         "outside" => outside(),
         "crowd" => crowd(number(1)),
+        "too_many" => too_many(),
+        "starved" => starved(),
         "hangs_up" => {
             hostile::hang_up(6);
             tasks(1, 2);
@@ -156,6 +158,50 @@ fn outside() {
     recorder.end(&mut task).unwrap();
     drop(recorder);
     session.close().unwrap();
+}
+
+/// Three handles where there is room for one, and a call that makes no sense.
+fn too_many() {
+    let session = session();
+    let mut recorder = session.thread().unwrap();
+    (0..2).for_each(|_| assert!(session.named_thread("another").is_err()));
+    task(&mut recorder, task_id(0, 0));
+    let mut wrong = recorder.begin(&TaskInfo { id: task_id(0, 1), ..TaskInfo::default() }).unwrap();
+    let refused = recorder.scalar(&mut wrong, u16::MAX, DType::UInt64, 1, StringId::NONE).unwrap_err();
+    recorder.count_refusal(&refused);
+    recorder.end(&mut wrong).unwrap();
+    drop(recorder);
+    session.close().unwrap();
+}
+
+/// Records, without a single free file, until nobody takes it any more.
+fn starved() {
+    let session = session();
+    let mut recorder = session.thread().unwrap();
+    let files = |most: u64| {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: 4096 };
+        // SAFETY: it reads the limit that it is given, which is this function's own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    };
+    note("starved");
+    files(0);
+    assert!(std::fs::File::open("/dev/null").is_err());
+    let mut number = 0;
+    while !recorder.is_recorder_gone() {
+        let kernel = recorder.kernel("made").unwrap();
+        let info = TaskInfo { id: task_id(0, number), ..TaskInfo::of(kernel) };
+        let mut task = recorder.begin(&info).unwrap();
+        let bytes = content(info.id, 1);
+        let made = Tensor::of(&bytes[..], DType::UInt8).unwrap().arg(1).role(Role::Output);
+        recorder.tensor(&mut task, DumpStage::AfterCompletion, &made).unwrap();
+        recorder.end(&mut task).unwrap();
+        number += 1;
+    }
+    files(1024);
+    note("ended");
+    drop(recorder);
+    // Whether that went well is for the recorder to say, and there is none.
+    let _ = session.close();
 }
 
 /// Four processes: this one, one that is forked from it, and two that are started as programs of their own.

@@ -26,7 +26,7 @@ use crate::{
     error::os,
     file,
     host_memory::{HostAccess, HostMemory},
-    link_page::{self, Bell, host_end},
+    link_page::{self, Bell, Complaints, host_end},
 };
 
 /// Callers that wait to be accepted; further ones wait in `connect`.
@@ -259,6 +259,14 @@ impl AttachedProcess {
     /// The memory between the two. It outlives the process.
     pub fn access(&self) -> Arc<dyn DeviceAccess> {
         self.access.clone()
+    }
+
+    /// What it could not do, as it says itself. Also of a process that has ended.
+    ///
+    /// # Errors
+    /// When the memory cannot be read.
+    pub fn complaints(&self) -> Result<Complaints, PlatformError> {
+        link_page::complaints(self.access.host_memory())
     }
 
     /// Sleeps until there is news, or until `timeout` has passed. What the process said before it ended comes first.

@@ -164,6 +164,16 @@ impl Attachment {
         poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
+    /// Counts a thread that cannot record, for the host to know.
+    pub fn refuse_thread(&self) {
+        link_page::refuse_thread(&self.mapping);
+    }
+
+    /// Counts a call that was refused, for the host to know, and tells it why the first was.
+    pub fn refuse_call(&self, why: &dyn std::fmt::Display) {
+        link_page::refuse_call(&self.mapping, why);
+    }
+
     /// Tells the host that nothing more will come.
     pub fn goodbye(&self) {
         // A host that is gone needs no word.

@@ -251,7 +251,7 @@ impl Books {
     fn leave(&mut self, folder: &str, closed: Closed, observe: &mut impl FnMut(&RecordingEvent<'_>)) {
         self.sessions -= 1;
         self.stale = true;
-        let Closed { status, message, problem, counters } = closed;
+        let Closed { status, message, problem, counters, complaints } = closed;
         if let Some(problem) = &problem {
             self.problem(format!("the dump in {folder} is not complete: {problem}"), observe);
         }
@@ -262,6 +262,9 @@ impl Books {
         entry.message = problem.or(message);
         entry.ended_at = Some(timestamp(SystemTime::now()));
         entry.counts = Some(counters);
+        entry.threads_refused = complaints.threads_refused;
+        entry.calls_refused = complaints.calls_refused;
+        entry.first_refusal = complaints.first;
         observe(&RecordingEvent::Left(entry));
     }
 

@@ -84,6 +84,12 @@ pub struct ProcessEntry {
     pub ended_at: Option<String>,
     /// What its dump holds and lacks.
     pub counts: Option<DumpCounters>,
+    /// Threads of it that could not record: as many as could did.
+    pub threads_refused: u64,
+    /// Calls of it that were refused for what they were given.
+    pub calls_refused: u64,
+    /// Why the first of them was, as the process says it.
+    pub first_refusal: Option<String>,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -13,7 +13,7 @@ use tensortap_format::{
     DumpCounters, DumpWriter, HOST_PLATFORM, RECORD_RUNTIME, RunInfo, Status, WriterOptions, timestamp,
 };
 use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
-use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessNews};
+use tensortap_platform::attach::{AttachedProcess, Caller, Complaints, Hello, ProcessNews};
 use tensortap_record::ANY_MEMORY;
 use tensortap_recorder::{SetupOptions, setup_bytes};
 
@@ -85,6 +85,8 @@ pub struct Closed {
     /// Why the dump is not complete.
     pub problem: Option<String>,
     pub counters: DumpCounters,
+    /// What the process could not do.
+    pub complaints: Complaints,
 }
 
 impl Session {
@@ -151,17 +153,20 @@ impl Session {
         end.message.clone_from(&message);
         end.finished_at = Some(timestamp(SystemTime::now()));
         let finished = finish(collection, &end);
+        // Only a claim of the process, and nothing that a dump lacks: if it cannot be read, it is not told.
+        let complaints = attached.complaints().unwrap_or_default();
         // Whoever still records there hears now that nobody listens.
         drop(attached);
         match finished {
             Ok(Summary { status, failure, counters, .. }) => {
-                Closed { status, message, problem: failure, counters }
+                Closed { status, message, problem: failure, counters, complaints }
             }
             Err(error) => Closed {
                 status: Status::DumpFailed,
                 message,
                 problem: Some(error.to_string()),
                 counters: DumpCounters::default(),
+                complaints,
             },
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tensortap::format::DumpCounters;
 use tensortap::{ProcessEntry, RecordingReport, WhyNothing};
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
+use tensortap_query::words::printable;
 
 use crate::dump_arg::{newest_or, quoted};
 use crate::output::verdict;
@@ -106,8 +107,28 @@ pub fn losses(report: &RecordingReport) -> Option<String> {
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .map(|(count, what, fate)| format!("{} {fate}", counted(count, what)))
+    .chain(refusals(&report.run.processes))
     .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// What processes could not record, as they say themselves.
+fn refusals(processes: &[ProcessEntry]) -> Vec<String> {
+    let sum = |count: fn(&ProcessEntry) -> u64| {
+        processes.iter().fold(0, |sum: u64, process| sum.saturating_add(count(process)))
+    };
+    let (threads, calls) = (sum(|process| process.threads_refused), sum(|process| process.calls_refused));
+    let mut parts = Vec::new();
+    if threads > 0 {
+        let times = counted_in(threads, "time", "times");
+        parts.push(format!("{times} a thread could not record, as others had all places (--dump-threads N)"));
+    }
+    if calls > 0 {
+        let first = processes.iter().find_map(|process| process.first_refusal.as_deref());
+        let first = first.map_or_else(String::new, |why| format!(", the first: {}", printable(why)));
+        parts.push(format!("{} refused{first}", counted(calls, "call")));
+    }
+    parts
 }
 
 /// Nothing was recorded, and why that may be.

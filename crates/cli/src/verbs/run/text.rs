@@ -227,6 +227,7 @@ pub fn losses(dump: &DumpReport) -> Option<String> {
         (dump.counters.dropped_overwrite, "payload", "overwritten"),
         (dump.counters.truncated_tensors, "tensor", "truncated"),
         (dump.counters.corrupt_records, "record", "damaged"),
+        (dump.counters.uncaptured, "argument", "could not be captured"),
     ] {
         if count > 0 {
             parts.push(format!("{} {fate}", counted(count, what)));
@@ -443,13 +444,14 @@ mod tests {
                 dropped_overwrite: 1,
                 truncated_tensors: 2,
                 corrupt_records: 1,
+                uncaptured: 4,
                 ..dump().counters
             },
             losses: vec![Loss { thread: 1, reason: "no_space".into(), records: 3, bytes: 0 }],
             ..dump()
         });
         let told =
-            "3 records dropped (no_space 3), 1 payload overwritten, 2 tensors truncated, 1 record damaged";
+            "3 records dropped (no_space 3), 1 payload overwritten, 2 tensors truncated, 1 record damaged, 4 arguments could not be captured";
         assert_eq!(losses.as_deref(), Some(told));
     }
 
