@@ -47,6 +47,8 @@
  *    A session may be used by any thread. A recorder is used by one thread at a time. `tt_thread` gives each thread its own, which
  *    closes when the thread ends; `tt_recorder_open` gives one to whoever keeps it (a queue, a pool) until `tt_recorder_close`.
  *    A `tt_recorded_task` may be ended by another recorder than began it.
+ *    Destructors of thread-local and static objects, and handlers of `atexit`, may call: `tt_thread` is NULL once what it keeps for its thread
+ *    is gone, while recorders of `tt_recorder_open` go on.
  *    A handle that was closed, by its thread's end too, stays one: calls with it return TT_CLOSED. What is left of it takes 32 bytes,
  *    and becomes another handle of its kind when 65,536 more were closed.
  *    A process has one session: attaching again opens the same one once more, and the last `tt_close` ends it.
@@ -167,7 +169,8 @@ enum tt_status {
     TT_FORKED = -2,        /* the handle is that of the process from which this one was forked: attach anew */
     TT_CLOSED = -3,        /* the session was closed, or the handle */
     TT_NO_LANE = -4,       /* as many threads record as there is memory for; counted */
-    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; a view that leaves its buffer is counted, and in the dump as not captured */
+    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; counted. A view that leaves its buffer, has a size of 2^53 or more, or more than 1 TiB of
+                              content, is in the dump as not captured */
     TT_COMMIT_FIRST = -6,  /* there is no room before an earlier reservation of this recorder is committed */
     TT_TOO_LARGE = -7,     /* nothing that large can be reserved at a time; see tt_last_error for the limit */
     TT_NOT_ATTACHED = -8,  /* the recorder could not be reached, or a folder not be written; see tt_last_error */
@@ -220,7 +223,7 @@ typedef struct tt_view {
     uint64_t start;      /* first element of the view */
     uint64_t shape[TT_MAX_DIMS];
     int64_t strides[TT_MAX_DIMS];
-    uint16_t arg;        /* position among the task's arguments */
+    uint16_t arg;        /* position among the task's arguments, up to 65534 */
     uint8_t dtype;       /* enum tt_dtype */
     uint8_t ndims;       /* dimensions in use */
     uint8_t role;        /* enum tt_role */

@@ -60,18 +60,21 @@ fn every_command_in_the_documentation_does_what_it_says() {
     assert!(count >= 25, "only {count} commands were found");
 }
 
-/// Compiles the program in C that a page shows, as the page says, into the folder where its commands find it. A page about anything
-/// else shows none.
+/// Compiles what a page shows in C, as the page says, into the folder where its commands find it: first the program, then kernels for it.
+/// A page about anything else shows neither.
 fn make_program(page: &str, folder: &Path) {
-    let Some(source) = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()) else { return };
-    if !page.contains("program.c -o program") {
-        return;
-    }
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
-    std::fs::write(folder.join("program.c"), source).expect("writable");
-    let mut compiler = Command::new("cc");
-    compiler.current_dir(folder).args(["-std=c11", "-I"]).arg(include).args(["program.c", "-o", "program"]);
-    assert!(compiler.status().expect("a C compiler, which scene folders need, too").success());
+    let builds = [("program.c", "-o program"), ("kernels.c", "-shared -fPIC -o kernels.so")];
+    let sources = page.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next());
+    for (source, (file, options)) in sources.zip(builds) {
+        if !page.contains(&format!("{file} -o ")) {
+            return;
+        }
+        std::fs::write(folder.join(file), source).expect("writable");
+        let mut compiler = Command::new("cc");
+        compiler.current_dir(folder).args(["-std=c11", file, "-I"]).arg(&include).args(options.split(' '));
+        assert!(compiler.status().expect("a C compiler, which scene folders need, too").success());
+    }
 }
 
 /// Runs the commands of one page; each block finds what `prepare` puts into its folder.
