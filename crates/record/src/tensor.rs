@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 
 use tensortap_abi::{
-    DType, MAX_DIMS, MAX_RECORD_ARGS, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_ROLE_UNKNOWN, Role,
-    TensorDesc,
+    DType, MAX_DIMS, MAX_RECORD_ARGS, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED,
+    RECORD_ROLE_UNKNOWN, Role, TensorDesc,
 };
 use tensortap_geometry::{GeometryError, Layout};
 use tensortap_recorder::Known;

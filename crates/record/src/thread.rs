@@ -263,7 +263,12 @@ impl ThreadRecorder {
 
     /// Records that an argument is larger than any, and says so.
     #[cold]
-    pub(crate) fn not_recordable(&mut self, task: &Task, stage: DumpStage, tensor: &Tensor<'_>) -> RecordError {
+    pub(crate) fn not_recordable(
+        &mut self,
+        task: &Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> RecordError {
         self.lane.uncaptured(&UncapturedArg {
             task_id: task.id(),
             stage,

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 
 use tensortap_abi::{BLOCK_CONTEXT_SLOT, DumpStage};
-use tensortap_format::{Argument, ArgumentRecord, Assembler, Dump, KernelInfo, Task, TaskKey, TaskPart, Tasks, Uncaptured};
+use tensortap_format::{
+    Argument, ArgumentRecord, Assembler, Dump, KernelInfo, Task, TaskKey, TaskPart, Tasks, Uncaptured,
+};
 
 use crate::foreign::{Numbered, record};
 use crate::{KernelCode, ReplayError};

@@ -120,7 +120,8 @@ fn recorded() -> TempDir {
 fn asked(folder: &Path, line: &str) -> (Option<i32>, Value) {
     let output = tensortap(folder, &format!("{line} --json")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {said}"));
+    let document =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {said}"));
     (output.status.code(), document)
 }
 
@@ -140,7 +141,11 @@ fn tasks_of_a_program_are_replayed_with_the_kernels_that_are_named() {
     assert_eq!((code, &said["tasks"], &said["bitexact"]), (Some(0), &1.into(), &1.into()), "{said}");
 
     let (code, said) = at("replay run --abi raw --kernel axpy=kernels.so:axpy_wrong");
-    assert_eq!((code, &said["bitexact"], said["failed"].as_array().unwrap().len()), (Some(1), &0.into(), 2), "{said}");
+    assert_eq!(
+        (code, &said["bitexact"], said["failed"].as_array().unwrap().len()),
+        (Some(1), &0.into(), 2),
+        "{said}"
+    );
     // The element that the wrong one leaves: 0.5 * 5 - 1 + 1, where 1.5 was captured.
     assert!(said["failed"][0]["reason"].to_string().contains("argument 1: 1 of 6 elements"), "{said}");
     assert!(said["failed"][0]["reason"].to_string().contains("2.5"), "{said}");

@@ -207,12 +207,14 @@ impl Caller {
         prepare(&access)?;
         let files = [access.host_memory().file(), to_host.as_fd(), from_host.as_fd()];
         let pid = self.pid;
-        wire::send(&self.socket, &Message::Welcome { bytes, run_id }, &files).map_err(|error| match error {
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => {
-                PlatformError::Attach { what: format!("process {pid} hung up before it was answered") }
-            }
-            error => os("handing memory to a process that attaches")(error),
-        })?;
+        wire::send(&self.socket, &Message::Welcome { bytes, run_id }, &files).map_err(
+            |error| match error {
+                Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => {
+                    PlatformError::Attach { what: format!("process {pid} hung up before it was answered") }
+                }
+                error => os("handing memory to a process that attaches")(error),
+            },
+        )?;
         let Caller { socket, ended, pid } = self;
         Ok(AttachedProcess { socket, ended, pid, from_process, access: Arc::new(access) })
     }

@@ -110,8 +110,10 @@ enum NotAdmitted {
 
 /// Why a call is not heard, in words for its process, and whether that is the recorder's doing.
 const CALLED_BEFORE: &str = "this process has called before, and those calls have no answer yet";
-const BUSY_AND_SILENT: &str = "it does not say who it is, while as many others attach as can at the same time";
-const BUSY: &str = "as many processes are attaching as can be at the same time, and none of them is done; call again";
+const BUSY_AND_SILENT: &str =
+    "it does not say who it is, while as many others attach as can at the same time";
+const BUSY: &str =
+    "as many processes are attaching as can be at the same time, and none of them is done; call again";
 
 /// A call without an answer, counted until it has one.
 struct Pending<'s> {

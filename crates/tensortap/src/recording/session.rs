@@ -12,8 +12,8 @@ use tensortap_collector::{CollectError, Collection, Collector, DeviceRegion, Run
 use tensortap_format::{
     DumpCounters, DumpWriter, HOST_PLATFORM, RECORD_RUNTIME, RunInfo, Status, WriterOptions, timestamp,
 };
-use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 use tensortap_platform::attach::{AttachedProcess, Caller, Complaints, Hello, ProcessNews};
+use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 use tensortap_record::ANY_MEMORY;
 use tensortap_recorder::{SetupOptions, setup_bytes};
 
@@ -118,8 +118,8 @@ impl Session {
         enter();
         let attached = welcome(caller, plan, run_id).inspect_err(|_| take_back(&dir))?;
         let range = DeviceRange { addr: LINK_PAGE_BYTES, bytes: plan.geometry.bytes() };
-        let region =
-            DeviceRegion::new(attached.access(), range).ok_or_else(|| NotOpened::Failed("the region lies outside its memory".into()))?;
+        let region = DeviceRegion::new(attached.access(), range)
+            .ok_or_else(|| NotOpened::Failed("the region lies outside its memory".into()))?;
         let mut options = collector_options(&plan.dump, plan.geometry, run_id);
         options.device_memory = ANY_MEMORY;
         let files = Files { writer, gate: plan.disk.clone(), reserved: 0, live: None };

@@ -40,8 +40,7 @@ impl Signals {
             for info in came.forever() {
                 let signal = info.si_signo;
                 // A terminal tells every process in its foreground: by the kernel, or, when it goes away, by a shell.
-                let is_the_programs =
-                    info.si_code > 0 || signal == SIGHUP && had_terminal && !has_terminal();
+                let is_the_programs = info.si_code > 0 || signal == SIGHUP && had_terminal && !has_terminal();
                 if matches!(signal, SIGINT | SIGQUIT) {
                     interrupts += 1;
                 }

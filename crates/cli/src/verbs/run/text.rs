@@ -450,8 +450,7 @@ mod tests {
             losses: vec![Loss { thread: 1, reason: "no_space".into(), records: 3, bytes: 0 }],
             ..dump()
         });
-        let told =
-            "3 records dropped (no_space 3), 1 payload overwritten, 2 tensors truncated, 1 record damaged, 4 arguments could not be captured";
+        let told = "3 records dropped (no_space 3), 1 payload overwritten, 2 tensors truncated, 1 record damaged, 4 arguments could not be captured";
         assert_eq!(losses.as_deref(), Some(told));
     }
 
