@@ -48,6 +48,24 @@ pub enum SelectorError {
     /// No stage.
     #[error("a stage is before or after")]
     NoStage,
+    /// No role.
+    #[error("a role is input, output or inout")]
+    NoRole,
+    /// No kind.
+    #[error("a kind is tensor or scalar")]
+    NoKind,
+    /// No element type.
+    #[error("an element type is float32 or f32, bfloat16 or bf16, int8 or i8, ...")]
+    NoDtype,
+    /// No selector.
+    #[error("a selector is one of {} and nan", .selectors.join(", "))]
+    NoSelector {
+        /// Those that there are.
+        selectors: Vec<&'static str>,
+    },
+    /// A selector without its value.
+    #[error("the selector {0} wants a value")]
+    NoValue(&'static str),
     /// No argument.
     #[error("an argument is a number: tensors first, then scalars")]
     NoArgument,

@@ -6,6 +6,7 @@ mod empty;
 mod named;
 mod nan;
 mod pattern;
+mod text;
 
 use tensortap::abi::Role;
 use tensortap::format::{
