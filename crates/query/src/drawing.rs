@@ -26,6 +26,8 @@ pub struct DrawOptions<'a> {
     pub only: Option<&'a [usize]>,
     /// Scopes from this depth on are drawn as one box; tasks each for themselves when `None`.
     pub fold: Option<usize>,
+    /// Scopes that are drawn as what is in them all the same, by their whole paths.
+    pub open: &'a [String],
 }
 
 /// A picture of a graph.
@@ -48,6 +50,10 @@ pub struct DrawnBox {
     pub below: Vec<String>,
     /// The worst label in it.
     pub label: Option<Label>,
+    /// The scope that it stands for, by its whole path; `None` of a task.
+    pub scope: Option<String>,
+    /// Places of the tasks in it: one, or those of the scope.
+    pub places: Vec<usize>,
 }
 
 /// A line from one box to another.
@@ -65,7 +71,7 @@ impl Drawing {
     /// Draws a graph.
     #[must_use]
     pub fn of(graph: &TaskGraph, title: &str, options: &DrawOptions<'_>) -> Drawing {
-        let groups = Groups::of(graph, options.only, options.fold);
+        let groups = Groups::of(graph, options.only, options.fold, options.open);
         let is_drawn = |place: usize| groups.of_task.contains_key(&place);
         let mut lines: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for task in graph.tasks().iter().filter(|task| is_drawn(task.place())) {
@@ -99,17 +105,17 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(graph: &TaskGraph, only: Option<&[usize]>, fold: Option<usize>) -> Groups {
+    fn of(graph: &TaskGraph, only: Option<&[usize]>, fold: Option<usize>, open: &[String]) -> Groups {
         let mut groups = Groups::default();
         match only {
-            None => (0..graph.len()).for_each(|place| groups.add(graph, place, fold)),
-            Some(only) => only.iter().for_each(|&place| groups.add(graph, place, fold)),
+            None => (0..graph.len()).for_each(|place| groups.add(graph, place, fold, open)),
+            Some(only) => only.iter().for_each(|&place| groups.add(graph, place, fold, open)),
         }
         groups
     }
 
-    fn add(&mut self, graph: &TaskGraph, place: usize, fold: Option<usize>) {
-        let scope = fold.and_then(|depth| folded(graph.task(place).scope()?, depth));
+    fn add(&mut self, graph: &TaskGraph, place: usize, fold: Option<usize>, open: &[String]) {
+        let scope = fold.and_then(|depth| folded(graph.task(place).scope()?, depth, open));
         let number = match scope {
             None => {
                 self.members.push((None, Vec::new()));
@@ -125,10 +131,12 @@ impl Groups {
     }
 }
 
-/// The first names of a scope's path, or all where it has fewer.
-fn folded(scope: &str, depth: usize) -> Option<String> {
-    let names: Vec<&str> = scope.split(" / ").take(depth).collect();
-    (!names.is_empty()).then(|| names.join(" / "))
+/// The first names of a scope's path, or all where it has fewer; one more for each of these scopes that is open, and nothing when the
+/// last is.
+fn folded(scope: &str, depth: usize, open: &[String]) -> Option<String> {
+    let names: Vec<&str> = scope.split(" / ").collect();
+    let paths = (depth.min(names.len())..=names.len()).map(|end| names[..end].join(" / "));
+    paths.into_iter().find(|path| !path.is_empty() && !open.contains(path))
 }
 
 fn drawn(graph: &TaskGraph, scope: &Option<String>, places: &[usize], findings: &[Finding]) -> DrawnBox {
@@ -138,14 +146,15 @@ fn drawn(graph: &TaskGraph, scope: &Option<String>, places: &[usize], findings: 
     match scope {
         Some(scope) => {
             let below = vec![counted(places.len() as u64, "task")];
-            DrawnBox { name: printable(scope).into_owned(), below, label }
+            let places = places.to_vec();
+            DrawnBox { name: printable(scope).into_owned(), below, label, scope: Some(scope.clone()), places }
         }
         None => {
             let kernels = kernels_text(&task.kernel_names());
             let name = task.task_name().map_or_else(|| kernels.clone(), |name| printable(name).into_owned());
             let scope = task.scope().map(|scope| printable(scope).into_owned());
             let below = scope.into_iter().chain([step_task(task.step, task.task_id)]).collect();
-            DrawnBox { name, below, label }
+            DrawnBox { name, below, label, scope: None, places: places.to_vec() }
         }
     }
 }
@@ -179,7 +188,7 @@ pub fn neighbourhood(graph: &TaskGraph, place: usize, hops: usize) -> Vec<usize>
 #[must_use]
 pub fn fold_for(graph: &TaskGraph, only: Option<&[usize]>) -> Option<usize> {
     const DEEPEST: usize = 8;
-    let count = |fold: Option<usize>| Groups::of(graph, only, fold).members.len();
+    let count = |fold: Option<usize>| Groups::of(graph, only, fold, &[]).members.len();
     if count(None) <= FEW {
         return None;
     }
@@ -187,4 +196,22 @@ pub fn fold_for(graph: &TaskGraph, only: Option<&[usize]>) -> Option<usize> {
     let counts: Vec<(usize, usize)> = deepest_first.collect();
     let fits = counts.iter().find(|(boxes, _)| *boxes <= FEW);
     fits.or_else(|| counts.iter().min()).map(|&(_, depth)| depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_that_is_open_gives_way_to_what_is_in_it() {
+        let folded = |open: &[&str]| {
+            let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+            folded("token 3 / layer 1 / attention", 1, &open)
+        };
+        assert_eq!(folded(&[]).as_deref(), Some("token 3"));
+        assert_eq!(folded(&["token 3"]).as_deref(), Some("token 3 / layer 1"));
+        assert_eq!(folded(&["token 3", "layer 1"]).as_deref(), Some("token 3 / layer 1"));
+        let all = ["token 3", "token 3 / layer 1", "token 3 / layer 1 / attention"];
+        assert_eq!(folded(&all), None, "its tasks stand for themselves");
+    }
 }

@@ -77,6 +77,13 @@ impl<'a> Rows<'a> {
         &self.parts
     }
 
+    /// Places of the records in their dumps, in order, where these are sorted; otherwise none.
+    #[must_use]
+    pub fn positions(&self) -> Vec<u64> {
+        let places = self.sorted.as_ref().map_or(&[][..], |(places, _)| places);
+        places.iter().map(|&(_, position)| position).collect()
+    }
+
     /// Calls `show` with every record up to the limit, and with the place of its part; counts them all.
     pub fn for_each<E: From<FormatError>>(
         &self,

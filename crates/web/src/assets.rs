@@ -38,3 +38,9 @@ pub const PARTS: &[Asset] = assets![
 
 /// The report, behind [`PARTS`].
 pub const REPORT: &[Asset] = assets![];
+
+/// The page of the server, beside [`PARTS`].
+pub const APP: &[Asset] = assets!["app/main.js"];
+
+/// Its style, beside [`STYLE`].
+pub const APP_STYLE: &str = include_str!("../assets/app/app.css");

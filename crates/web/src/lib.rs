@@ -8,3 +8,4 @@ pub mod assets;
 pub mod bundle;
 pub mod page;
 pub mod palette;
+pub mod server;

@@ -17,6 +17,8 @@ mod replay;
 mod rules;
 mod run;
 mod scenes;
+#[cfg(feature = "web")]
+mod serve;
 mod show;
 mod stats;
 mod summary;
@@ -55,6 +57,9 @@ pub enum Verb {
     Summary(summary::SummaryArgs),
     /// Draw the graph of tasks, coloured by their labels
     Graph(graph::GraphArgs),
+    /// Look at dumps in the browser
+    #[cfg(feature = "web")]
+    Serve(serve::ServeArgs),
     /// Measure records: range, mean, deviation, zeros, NaN, Inf
     Stats(Box<stats::StatsArgs>),
     /// Write records to files that other tools read
@@ -108,6 +113,8 @@ impl Verb {
             Verb::Stats(args) => stats::run(args, output),
             Verb::Summary(args) => summary::run(args, output),
             Verb::Graph(args) => graph::run(args, registry, output),
+            #[cfg(feature = "web")]
+            Verb::Serve(args) => serve::run(args, registry, output),
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, registry, output),
             Verb::Blame(args) => blame::run(args, registry, output),
@@ -129,6 +136,8 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
+            #[cfg(feature = "web")]
+            Verb::Serve(_) => None,
             Verb::Test(_)
             | Verb::NewScene(_)
             | Verb::Record(_)

@@ -47,12 +47,17 @@ pub struct Layout {
 #[derive(Debug, Serialize)]
 struct LaidBox {
     #[serde(flatten)]
-    place: Place,
+    at: Place,
     /// Lines of text, long ones cut.
     lines: Vec<String>,
     /// All of it.
     title: String,
     label: Option<&'static str>,
+    /// The scope that it stands for; null of a task.
+    scope: Option<String>,
+    /// The first of its tasks, by its place in the graph, and how many there are.
+    place: Option<usize>,
+    tasks: usize,
 }
 
 impl Layout {
@@ -118,7 +123,15 @@ impl Drawing {
         let boxes = self.boxes.iter().zip(&places).map(|(one, place)| {
             let words = one.words();
             let (lines, title) = (lines_of(&words), words.join("\n"));
-            LaidBox { place: *place, lines, title, label: one.label.map(Label::name) }
+            LaidBox {
+                at: *place,
+                lines,
+                title,
+                label: one.label.map(Label::name),
+                scope: one.scope.clone(),
+                place: one.places.first().copied(),
+                tasks: one.places.len(),
+            }
         });
         Layout { title: self.title.clone(), width, height, boxes: boxes.collect(), lines: self.lines.clone() }
     }

@@ -1,0 +1,356 @@
+//! Records and tasks, a part of them at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tensortap::analysis::blame::Blame;
+use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::labels::Label;
+use tensortap::format::Task;
+use tensortap_query::fields::{Cells, Field, LIST, LIST_DISPATCHES, Row};
+use tensortap_query::number::{grouped, time};
+use tensortap_query::words::{kernels_text, printable, step_task};
+use tensortap_query::{Rows, Selectors, SortKey};
+
+use super::State;
+use super::answer::{Answer, Params, Problem};
+use super::search::{Found, Page};
+use super::shelf::Opened;
+
+/// Rows of one answer.
+const MOST_ROWS: usize = 500;
+/// Places handed over at a time while a search goes on.
+const BATCH: usize = 4096;
+/// A list of tasks waits so long for the graph.
+const FOR_GRAPH: Duration = Duration::from_millis(60);
+
+/// Some rows of a list.
+#[derive(Serialize)]
+struct ListDocument {
+    columns: Vec<Column>,
+    /// Rows that the search leaves, as far as is known.
+    total: u64,
+    /// Rows that there are.
+    of: u64,
+    /// Whether the search has come to its end.
+    complete: bool,
+    /// Whether there are more than are kept.
+    cut: bool,
+    from: usize,
+    rows: Vec<ListRow>,
+    generation: u64,
+}
+
+#[derive(Serialize)]
+struct Column {
+    key: &'static str,
+    title: String,
+    end: bool,
+    sortable: bool,
+}
+
+#[derive(Serialize)]
+struct ListRow {
+    /// The task, as requests name it.
+    task: String,
+    /// The record, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<u64>,
+    cells: Vec<String>,
+}
+
+struct Asked {
+    search: String,
+    sort: Option<String>,
+    from: usize,
+    count: usize,
+}
+
+impl Asked {
+    fn of(params: &Params) -> Result<Asked, Problem> {
+        Ok(Asked {
+            search: params.get("q").unwrap_or_default().trim().to_owned(),
+            sort: params.get("sort").map(String::from),
+            from: params.number("from")?.unwrap_or(0),
+            count: params.number("count")?.unwrap_or(100).min(MOST_ROWS),
+        })
+    }
+}
+
+/// Records of a dump.
+pub(crate) fn records(state: &State, params: &Params) -> Result<Answer, Problem> {
+    let opened = state.shelf.dump(params)?;
+    let asked = Asked::of(params)?;
+    let page = record_places(&opened, &asked)?;
+    let dump = &opened.dump;
+    let of_dispatches = dump.totals().total_tensors == 0 && !dump.is_empty();
+    let keys = if of_dispatches { &LIST_DISPATCHES[..] } else { &LIST };
+    let fields: Vec<&'static Field> = keys.iter().filter_map(|key| Field::named(key)).collect();
+    let mut cells = Cells::new(dump);
+    let mut rows = Vec::with_capacity(page.places.len());
+    for &place in &page.places {
+        let record = dump.record(place)?;
+        let row = Row::of(&record);
+        rows.push(ListRow {
+            task: step_task(record.step, record.task_id),
+            record: Some(place),
+            cells: fields.iter().map(|field| cells.text(field, &row)).collect(),
+        });
+    }
+    let column = |field: &&'static Field| Column {
+        key: field.key,
+        title: sentence(field.heading),
+        end: field.is_number,
+        sortable: field.is_sortable(),
+    };
+    let columns = fields.iter().map(column).collect();
+    Ok(Answer::document(&document(columns, &page, dump.len(), asked.from, rows, &opened)))
+}
+
+fn document(
+    columns: Vec<Column>,
+    page: &Page,
+    of: u64,
+    from: usize,
+    rows: Vec<ListRow>,
+    opened: &Opened,
+) -> ListDocument {
+    let Page { total, complete, cut, .. } = *page;
+    ListDocument { columns, total, of, complete, cut, from, rows, generation: opened.generation }
+}
+
+/// `TASK` as `Task`.
+fn sentence(heading: &str) -> String {
+    let mut chars = heading.chars();
+    let first = chars.next().map(String::from).unwrap_or_default();
+    first + &chars.as_str().to_lowercase()
+}
+
+fn record_places(opened: &Arc<Opened>, asked: &Asked) -> Result<Page, Problem> {
+    let Asked { search, sort, from, count } = asked;
+    if search.is_empty() && sort.is_none() {
+        let total = opened.dump.len();
+        let first = (*from as u64).min(total);
+        let places = (first..total.min(first.saturating_add(*count as u64))).collect();
+        return Ok(Page { places, total, complete: true, cut: false });
+    }
+    let selectors: Selectors = search.parse()?;
+    let key = sort.as_deref().map(SortKey::parse).transpose()?;
+    let name = format!("records {search} by {}", sort.as_deref().unwrap_or_default());
+    let mine = Arc::clone(opened);
+    let work = move |found: &Found| {
+        let selection = selectors.selection(&mine.dump, &|_, _| ())?;
+        if let Some(key) = key {
+            let rows = Rows::of(&mine.dump, &selection, &[key], None)?;
+            found.push(&rows.positions());
+            return Ok(());
+        }
+        let mut batch = Vec::with_capacity(BATCH);
+        for record in selection.records(&mine.dump) {
+            batch.push(record?.index);
+            // The first are shown at once.
+            if batch.len() == BATCH || batch.len() == 64 {
+                if !found.push(&batch) {
+                    return Ok(());
+                }
+                batch.clear();
+            }
+        }
+        found.push(&batch);
+        Ok(())
+    };
+    opened.searches.get(name, work)?.page(*from, *count)
+}
+
+/// What rows of tasks have, and what they can be sorted by.
+const TASK_COLUMNS: [(&str, &str, bool); 8] = [
+    ("task", "Task", false),
+    ("name", "Name", false),
+    ("kernels", "Kernels", false),
+    ("scope", "Scope", false),
+    ("started", "Started", true),
+    ("took", "Took", true),
+    ("arguments", "Arguments", true),
+    ("label", "Label", false),
+];
+
+/// Tasks of a dump.
+pub(crate) fn tasks(state: &State, params: &Params) -> Result<Answer, Problem> {
+    let opened = state.shelf.dump(params)?;
+    let asked = Asked::of(params)?;
+    let column = |&(key, title, end): &(&'static str, &str, bool)| Column {
+        key,
+        title: title.into(),
+        end,
+        sortable: true,
+    };
+    let columns = TASK_COLUMNS.iter().map(column).collect();
+    let Some(graph) = opened.graph_within(FOR_GRAPH)? else {
+        let page = Page { places: Vec::new(), total: 0, complete: false, cut: false };
+        return Ok(Answer::document(&document(columns, &page, 0, asked.from, Vec::new(), &opened)));
+    };
+    let golden = params.get("golden");
+    let blame = opened.blame(golden);
+    let page = task_places(&opened, &graph, blame.as_ref(), golden, &asked)?;
+    let first = graph.tasks().iter().filter_map(|task| task.start_time()).min().unwrap_or(0);
+    let row = |&place: &u64| {
+        let task = graph.task(usize::try_from(place).unwrap_or(0));
+        ListRow {
+            task: step_task(task.step, task.task_id),
+            record: None,
+            cells: task_cells(task, first, blame.as_deref()),
+        }
+    };
+    let rows = page.places.iter().map(row).collect();
+    Ok(Answer::document(&document(columns, &page, graph.len() as u64, asked.from, rows, &opened)))
+}
+
+fn task_cells(task: Task<'_>, first: u64, blame: Option<&Blame>) -> Vec<String> {
+    let name = |text: Option<&str>| text.map(|text| printable(text).into_owned()).unwrap_or_default();
+    let started = task.start_time().map(|at| Duration::from_nanos(at.saturating_sub(first)));
+    vec![
+        step_task(task.step, task.task_id),
+        name(task.task_name()),
+        kernels_text(&task.kernel_names()),
+        name(task.scope()),
+        started.map(time).unwrap_or_default(),
+        took(task).map(|took| time(Duration::from_nanos(took))).unwrap_or_default(),
+        grouped(task.arguments().count() as u64),
+        label_of(task, blame).map(|label| label.name().to_owned()).unwrap_or_default(),
+    ]
+}
+
+fn took(task: Task<'_>) -> Option<u64> {
+    task.end_time()?.checked_sub(task.start_time()?)
+}
+
+/// The label of a task by what was found out.
+pub(crate) fn label_of(task: Task<'_>, blame: Option<&Blame>) -> Option<Label> {
+    let blame = blame?;
+    Some(blame.findings.get(blame.graph.position(task.key())?)?.label)
+}
+
+fn task_places(
+    opened: &Arc<Opened>,
+    graph: &Arc<TaskGraph>,
+    blame: Option<&Arc<Blame>>,
+    golden: Option<&str>,
+    asked: &Asked,
+) -> Result<Page, Problem> {
+    let Asked { search, sort, from, count } = asked;
+    if search.is_empty() && sort.is_none() {
+        let total = graph.len();
+        let places =
+            ((*from).min(total)..total.min(from.saturating_add(*count))).map(|place| place as u64).collect();
+        return Ok(Page { places, total: total as u64, complete: true, cut: false });
+    }
+    let (label, search) = label_word(search)?;
+    let selectors: Selectors = search.parse()?;
+    let by = sort.as_deref().map(TaskOrder::parse).transpose()?;
+    let labelled = blame.map_or(0, |blame| Arc::as_ptr(blame).addr());
+    let name =
+        format!("tasks {} by {} {golden:?} {labelled}", asked.search, sort.as_deref().unwrap_or_default());
+    let (mine, graph, blame) = (Arc::clone(opened), Arc::clone(graph), blame.cloned());
+    let work = move |found: &Found| {
+        let mut places = meant(&mine, &graph, &selectors)?;
+        if let Some(label) = label {
+            places.retain(|&place| label_of(graph.task(place), blame.as_deref()) == Some(label));
+        }
+        if let Some(by) = by {
+            by.sort(&mut places, &graph, blame.as_deref());
+        }
+        let places: Vec<u64> = places.into_iter().map(|place| place as u64).collect();
+        found.push(&places);
+        Ok(())
+    };
+    opened.searches.get(name, work)?.page(*from, *count)
+}
+
+/// The label that a search asks for, `label:wrong_here`, and what else it asks.
+fn label_word(search: &str) -> Result<(Option<Label>, String), Problem> {
+    let mut label = None;
+    let mut rest = Vec::new();
+    for word in search.split(' ') {
+        match word.strip_prefix("label:") {
+            None => rest.push(word),
+            Some(name) => {
+                let known = Label::from_name(name);
+                let hint = || format!("labels are {}", Label::ALL.map(Label::name).join(", "));
+                label = Some(
+                    known.ok_or_else(|| Problem::with_hint(format!("there is no label `{name}`"), hint()))?,
+                );
+            }
+        }
+    }
+    Ok((label, rest.join(" ")))
+}
+
+/// The tasks that have a record which is meant, in the order of the graph.
+fn meant(opened: &Opened, graph: &TaskGraph, selectors: &Selectors) -> Result<Vec<usize>, Problem> {
+    let selection = selectors.selection(&opened.dump, &|_, _| ())?;
+    if selection.is_all() {
+        return Ok((0..graph.len()).collect());
+    }
+    let mut is_meant = vec![false; graph.len()];
+    for record in selection.records(&opened.dump) {
+        if let Some(place) = graph.position(record?.task_key()) {
+            is_meant[place] = true;
+        }
+    }
+    Ok((0..graph.len()).filter(|&place| is_meant[place]).collect())
+}
+
+/// What tasks are sorted by.
+struct TaskOrder {
+    key: &'static str,
+    descending: bool,
+}
+
+impl TaskOrder {
+    fn parse(text: &str) -> Result<TaskOrder, Problem> {
+        let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+        let known = TASK_COLUMNS.iter().find(|(key, ..)| *key == name);
+        let hint = || format!("tasks are sorted by {}", TASK_COLUMNS.map(|(key, ..)| key).join(", "));
+        let no_key = || Problem::with_hint(format!("there is no column `{name}`"), hint());
+        known.map(|&(key, ..)| TaskOrder { key, descending }).ok_or_else(no_key)
+    }
+
+    /// What has no value stands last either way; of equals the first stays first.
+    fn sort(&self, places: &mut [usize], graph: &TaskGraph, blame: Option<&Blame>) {
+        let number = |place: usize| {
+            let task = graph.task(place);
+            match self.key {
+                "started" => task.start_time(),
+                "took" => took(task),
+                "arguments" => Some(task.arguments().count() as u64),
+                "label" => label_of(task, blame)
+                    .and_then(|label| Label::ALL.iter().position(|known| *known == label))
+                    .map(|place| place as u64),
+                _ => None,
+            }
+        };
+        let text = |place: usize| {
+            let task = graph.task(place);
+            match self.key {
+                "name" => task.task_name().map(String::from),
+                "scope" => task.scope().map(String::from),
+                "kernels" => Some(kernels_text(&task.kernel_names())),
+                _ => None,
+            }
+        };
+        let id = |place: usize| (graph.task(place).step, graph.task(place).task_id);
+        match self.key {
+            "task" => self.by(places, |place| Some(id(place))),
+            "started" | "took" | "arguments" | "label" => self.by(places, number),
+            _ => self.by(places, text),
+        }
+    }
+
+    fn by<K: Ord>(&self, places: &mut [usize], key: impl Fn(usize) -> Option<K>) {
+        places.sort_by_cached_key(|&place| {
+            let key = key(place);
+            (key.is_none(), if self.descending { Ok(std::cmp::Reverse(key)) } else { Err(key) })
+        });
+    }
+}

@@ -1,0 +1,281 @@
+//! The dumps that are served, each as it was when it was last looked at.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tensortap::analysis::blame::Blame;
+use tensortap::analysis::diff::Diff;
+use tensortap::analysis::graph::{TaskGraph, load};
+use tensortap::analysis::matching::{MatchOptions, Matching, match_tasks};
+use tensortap::format::{Dump, Record, Tail};
+use tensortap::interchange::NamedArrays;
+use tensortap_query::golden::{Golden, open as open_golden};
+use tensortap_query::{DumpSet, QueryError};
+
+use super::answer::{Params, Problem};
+use super::search::Searches;
+
+/// A dump that is still written is looked at no more often than this.
+const FRESH: Duration = Duration::from_millis(400);
+/// Looking at it takes no more than one part in so many of the time.
+const SHARE: u32 = 8;
+/// An answer that needs the graph waits for it so long.
+const FOR_GRAPH: Duration = Duration::from_secs(20);
+/// Goldens for which what was found out is kept, per dump.
+const GOLDENS: usize = 2;
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All dumps, and the arrays they may be held against.
+pub(crate) struct Shelf {
+    pub slots: Vec<Slot>,
+    /// Arrays in files that were given as golden, and where they lie.
+    pub files: Option<(PathBuf, NamedArrays)>,
+    /// What dumps are held against unless a page says otherwise, as pages name it.
+    pub golden: Option<String>,
+}
+
+/// One dump.
+pub(crate) struct Slot {
+    pub path: PathBuf,
+    pub name: String,
+    /// Whether it was named as golden alone.
+    pub only_golden: bool,
+    now: Mutex<(Arc<Opened>, Instant, Duration)>,
+}
+
+/// What a dump is held against.
+pub(crate) enum Right<'s> {
+    Dump(Arc<Opened>),
+    Files(&'s NamedArrays),
+    Reference,
+}
+
+impl Shelf {
+    pub fn open(dumps: &[PathBuf], golden: Option<&Path>) -> Result<Shelf, QueryError> {
+        let mut shelf = Shelf { slots: Vec::new(), files: None, golden: None };
+        for path in dumps {
+            shelf.add(path, false)?;
+        }
+        let Some(golden) = golden else { return Ok(shelf) };
+        match open_golden(golden)? {
+            Golden::Files(files) => {
+                shelf.files = Some((golden.to_owned(), files));
+                shelf.golden = Some("files".into());
+            }
+            Golden::Dump(dump) => {
+                let known = shelf.slots.iter().position(|slot| slot.current().dump.dir() == dump.dir());
+                let place = known.unwrap_or(shelf.slots.len());
+                if known.is_none() {
+                    shelf.add(golden, true)?;
+                }
+                shelf.golden = Some(place.to_string());
+            }
+        }
+        Ok(shelf)
+    }
+
+    fn add(&mut self, path: &Path, only_golden: bool) -> Result<(), QueryError> {
+        let set = DumpSet::open(path)?;
+        let several = set.members().len() > 1;
+        for member in set.members() {
+            let path = member.dump.dir().to_owned();
+            let folder =
+                path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into());
+            let name = if several { format!("{} {}", base_name(set.path()), member.name()) } else { folder };
+            let started = Instant::now();
+            let dump = Dump::open(&path)?;
+            let now = Mutex::new((Arc::new(Opened::new(dump, 0)), Instant::now(), started.elapsed()));
+            self.slots.push(Slot { path, name, only_golden, now });
+        }
+        Ok(())
+    }
+
+    /// The dump that a request is about.
+    pub fn dump(&self, params: &Params) -> Result<Arc<Opened>, Problem> {
+        let place = params.number::<usize>("dump")?.unwrap_or(0);
+        self.slots.get(place).map(Slot::current).ok_or_else(|| Problem::new("there is no such dump"))
+    }
+
+    /// What it is to be held against, if anything.
+    pub fn right(&self, params: &Params) -> Result<Option<Right<'_>>, Problem> {
+        let no_golden = || Problem::new("there is no such golden");
+        match params.get("golden") {
+            None => Ok(None),
+            Some("reference") => Ok(Some(Right::Reference)),
+            Some("files") => {
+                Ok(Some(Right::Files(self.files.as_ref().map(|(_, files)| files).ok_or_else(no_golden)?)))
+            }
+            Some(place) => {
+                let place: usize = place.parse().map_err(|_| no_golden())?;
+                self.slots.get(place).map(|slot| Some(Right::Dump(slot.current()))).ok_or_else(no_golden)
+            }
+        }
+    }
+}
+
+fn base_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
+}
+
+impl Slot {
+    /// The dump as it is now, or was a moment ago.
+    pub fn current(&self) -> Arc<Opened> {
+        let mut now = lock(&self.now);
+        let (opened, looked, took) = &*now;
+        let pause = FRESH.max(*took * SHARE);
+        if opened.dump.tail() != Tail::Open || looked.elapsed() < pause {
+            return Arc::clone(opened);
+        }
+        let started = Instant::now();
+        // A dump that cannot be read just now is shown as it was.
+        let fresh = Dump::open(&self.path).ok();
+        let changed =
+            fresh.filter(|dump| (dump.len(), dump.tail()) != (opened.dump.len(), opened.dump.tail()));
+        let next = match changed {
+            Some(dump) => Arc::new(Opened::new(dump, opened.generation + 1)),
+            None => Arc::clone(opened),
+        };
+        *now = (Arc::clone(&next), Instant::now(), started.elapsed());
+        next
+    }
+}
+
+/// A dump, and what was found out about it.
+pub(crate) struct Opened {
+    pub dump: Dump,
+    /// How often it was found changed.
+    pub generation: u64,
+    pub searches: Searches,
+    graph: Mutex<GraphState>,
+    graph_there: Condvar,
+    blames: Mutex<Vec<(String, Arc<Blame>)>>,
+    diffs: Mutex<Vec<(String, Arc<Diff>)>>,
+    partners: Mutex<Vec<(String, Arc<Matching>)>>,
+}
+
+enum GraphState {
+    Unasked,
+    Building,
+    There(Result<Arc<TaskGraph>, Problem>),
+}
+
+impl Opened {
+    fn new(dump: Dump, generation: u64) -> Opened {
+        Opened {
+            dump,
+            generation,
+            searches: Searches::default(),
+            graph: Mutex::new(GraphState::Unasked),
+            graph_there: Condvar::new(),
+            blames: Mutex::default(),
+            diffs: Mutex::default(),
+            partners: Mutex::default(),
+        }
+    }
+
+    /// The graph of its tasks; `None` while it is built and that takes longer than one wants to wait.
+    pub fn graph_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Arc<TaskGraph>>, Problem> {
+        let mut state = lock(&self.graph);
+        if matches!(*state, GraphState::Unasked) {
+            *state = GraphState::Building;
+            let mine = Arc::clone(self);
+            thread::Builder::new()
+                .name("graph".into())
+                .spawn(move || {
+                    let built =
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&mine.dump, &[])));
+                    let built = match built {
+                        Ok(built) => built.map(Arc::new).map_err(Problem::from),
+                        Err(_) => Err(Problem::new("the graph of the dump cannot be built")),
+                    };
+                    *lock(&mine.graph) = GraphState::There(built);
+                    mine.graph_there.notify_all();
+                })
+                .map_err(Problem::new)?;
+        }
+        let is_building = |state: &mut GraphState| matches!(state, GraphState::Building);
+        let waited = self.graph_there.wait_timeout_while(state, patience, is_building);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            GraphState::There(built) => built.clone().map(Some),
+            GraphState::Unasked | GraphState::Building => Ok(None),
+        }
+    }
+
+    /// The graph, for an answer that is nothing without it.
+    pub fn graph(self: &Arc<Self>) -> Result<Arc<TaskGraph>, Problem> {
+        self.graph_within(FOR_GRAPH)?.ok_or_else(|| {
+            Problem::with_hint("the graph of the dump is still being built", "ask again in a while")
+        })
+    }
+
+    /// The labels of its tasks by a golden, where they were found out.
+    pub fn blame(&self, golden: Option<&str>) -> Option<Arc<Blame>> {
+        kept(&self.blames, golden?)
+    }
+
+    pub fn keep_blame(&self, golden: &str, blame: Blame) -> Arc<Blame> {
+        keep(&self.blames, golden, blame)
+    }
+
+    pub fn diff(&self, golden: &str) -> Option<Arc<Diff>> {
+        kept(&self.diffs, golden)
+    }
+
+    pub fn keep_diff(&self, golden: &str, diff: Diff) -> Arc<Diff> {
+        keep(&self.diffs, golden, diff)
+    }
+
+    /// Which task of the golden is which.
+    pub fn partners(self: &Arc<Self>, golden: &Arc<Opened>, name: &str) -> Result<Arc<Matching>, Problem> {
+        let name = format!("{name} {}", golden.generation);
+        if let Some(known) = kept(&self.partners, &name) {
+            return Ok(known);
+        }
+        let (ours, theirs) = (self.graph()?, golden.graph()?);
+        let ignore_blocks = !self.dump.has_graph() || !golden.dump.has_graph();
+        let options = MatchOptions { ignore_blocks, threads: 2, ..MatchOptions::default() };
+        Ok(keep(&self.partners, &name, match_tasks(&ours, &theirs, options)))
+    }
+
+    /// The record of the golden that stands for one of this dump.
+    pub fn partner(
+        self: &Arc<Self>,
+        golden: &Arc<Opened>,
+        name: &str,
+        record: &Record,
+    ) -> Result<Option<Record>, Problem> {
+        let (ours, theirs) = (self.graph()?, golden.graph()?);
+        let matching = self.partners(golden, name)?;
+        let place = ours.position(record.task_key());
+        let Some(partner) = place.and_then(|place| matching.partner.get(place).copied().flatten()) else {
+            return Ok(None);
+        };
+        let argument = theirs.task(partner).arguments().find(|arg| arg.arg_index == record.arg_index);
+        let captured = argument.and_then(|arg| match record.stage {
+            tensortap::DumpStage::BeforeDispatch => arg.before,
+            tensortap::DumpStage::AfterCompletion => arg.after,
+        });
+        Ok(captured.map(|captured| golden.dump.record(captured.record)).transpose()?)
+    }
+}
+
+fn kept<T>(list: &Mutex<Vec<(String, Arc<T>)>>, name: &str) -> Option<Arc<T>> {
+    lock(list).iter().find(|(known, _)| known == name).map(|(_, kept)| Arc::clone(kept))
+}
+
+fn keep<T>(list: &Mutex<Vec<(String, Arc<T>)>>, name: &str, one: T) -> Arc<T> {
+    let one = Arc::new(one);
+    let mut list = lock(list);
+    list.retain(|(known, _)| known != name);
+    list.push((name.to_owned(), Arc::clone(&one)));
+    if list.len() > GOLDENS {
+        list.remove(0);
+    }
+    one
+}
