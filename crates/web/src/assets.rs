@@ -40,7 +40,16 @@ pub const PARTS: &[Asset] = assets![
 pub const REPORT: &[Asset] = assets![];
 
 /// The page of the server, beside [`PARTS`].
-pub const APP: &[Asset] = assets!["app/main.js"];
+pub const APP: &[Asset] = assets![
+    "app/api.js",
+    "app/bits.js",
+    "app/compare.js",
+    "app/graph.js",
+    "app/lists.js",
+    "app/main.js",
+    "app/task.js",
+    "app/tensor.js",
+];
 
 /// Its style, beside [`STYLE`].
 pub const APP_STYLE: &str = include_str!("../assets/app/app.css");

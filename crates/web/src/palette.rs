@@ -17,7 +17,9 @@ pub fn css() -> String {
     for (name, _) in labels() {
         let _ = writeln!(
             chips,
-            ".chip-{name}{{background:var(--label-{name}-fill);color:var(--label-{name}-ink)}}"
+            ".chip-{name}{{background:var(--label-{name}-fill);color:var(--label-{name}-ink)}}\n\
+             .box-{name} rect{{fill:var(--label-{name}-fill);stroke:var(--label-{name}-ink)}}\n\
+             .box-{name} text{{fill:var(--label-{name}-ink)}}"
         );
     }
     let mut dark = String::new();

@@ -86,6 +86,28 @@ impl Plane {
         Ok(plane)
     }
 
+    /// The first rows and columns of it.
+    #[must_use]
+    pub(super) fn corner(mut self, rows: usize, columns: usize) -> Plane {
+        let mut terms: Vec<String> = self.slice.split(',').map(String::from).collect();
+        for (axis, most) in [(&mut self.rows, rows), (&mut self.columns, columns)] {
+            let most = most.max(1) as u64;
+            if axis.dim.count <= most {
+                continue;
+            }
+            axis.dim.count = most;
+            if let Some(term) = axis.axis.and_then(|axis| terms.get_mut(axis)) {
+                let size = u64::MAX >> 1;
+                *term = self::term(
+                    &Cut { first: axis.first, count: most, step: axis.step, kept: true },
+                    size,
+                    true,
+                );
+            }
+        }
+        Plane { slice: terms.join(","), ..self }
+    }
+
     /// Elements in it.
     #[must_use]
     pub fn numel(&self) -> u64 {
@@ -146,6 +168,9 @@ mod tests {
             plane("::-1,4:2,:", &[4, 5, 6], Some(0), Some(1)),
             ("::-1,0:0,0".into(), Some(0), Some(1))
         );
+        let corner =
+            Plane::of(&Slice::parse("1,::-1,2:").unwrap(), &[4, 50, 60], None, None).unwrap().corner(3, 9);
+        assert_eq!((corner.slice.as_str(), corner.numel()), ("1,49:46:-1,2:11", 27));
         let wrong = |rows, columns| Plane::of(&Slice::parse("...").unwrap(), &[4, 5], rows, columns).is_err();
         assert!(wrong(Some(2), None) && wrong(Some(1), Some(1)) && wrong(None, Some(9)));
     }

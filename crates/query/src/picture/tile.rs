@@ -135,10 +135,27 @@ impl Tile {
         axes: (Option<usize>, Option<usize>),
         frame: Frame,
     ) -> Result<Tile, QueryError> {
+        Tile::of_plane(subject, &Plane::of(slice, &subject.of.shape, axes.0, axes.1)?, frame)
+    }
+
+    /// The same of the first elements of the slice alone, each with a cell of its own.
+    ///
+    /// # Errors
+    /// The slice is none of it, or it cannot be read.
+    pub fn corner(
+        subject: Subject<'_>,
+        slice: &Slice,
+        axes: (Option<usize>, Option<usize>),
+        frame: Frame,
+    ) -> Result<Tile, QueryError> {
         let plane = Plane::of(slice, &subject.of.shape, axes.0, axes.1)?;
+        Tile::of_plane(subject, &plane.corner(frame.rows, frame.columns), frame)
+    }
+
+    fn of_plane(subject: Subject<'_>, plane: &Plane, frame: Frame) -> Result<Tile, QueryError> {
         let (rows, columns) =
             (TileAxis::of(&plane.rows, frame.rows), TileAxis::of(&plane.columns, frame.columns));
-        let (cells, looked_at, bytes_read) = Painter::new(subject, &plane, rows, columns).paint()?;
+        let (cells, looked_at, bytes_read) = Painter::new(subject, plane, rows, columns).paint()?;
         let total = cells.iter().fold(EMPTY, |total, cell| total.with(cell));
         let single = rows.per_cell == 1 && columns.per_cell == 1;
         let mut tile = Tile {
@@ -159,7 +176,7 @@ impl Tile {
             cells: Cells::of(&cells, &total, single),
         };
         if single && plane.numel() <= MOST_TEXTS {
-            tile.cells.text = Some(tile.texts(subject, &plane)?);
+            tile.cells.text = Some(tile.texts(subject, plane)?);
         }
         Ok(tile)
     }

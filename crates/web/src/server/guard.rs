@@ -60,6 +60,10 @@ impl Guard {
         if !text(header::ORIGIN).all(is_our_page) {
             return refused();
         }
+        let given = Params::of(&head.uri);
+        if given.get("token").is_some_and(|token| !self.is_token(token)) {
+            return refused();
+        }
         let cookies = text(header::COOKIE).flat_map(|line| line.split(';'));
         let name = self.cookie_name();
         let mut known =
@@ -157,6 +161,9 @@ mod tests {
         assert_eq!(status(&guard, "GET", &with_token("/"), &[("host", "evil.example:4711")]), 403);
         assert_eq!(status(&guard, "GET", "/?token=", &[ours]), 403);
         assert_eq!(status(&guard, "GET", "/?token=AAAA", &[ours]), 403);
+        let cookie = format!("tensortap_4711={}", guard.token);
+        assert_eq!(status(&guard, "GET", "/?token=AAAA", &[ours, ("cookie", &cookie)]), 403);
+        assert_eq!(status(&guard, "GET", "/", &[ours, ("cookie", &cookie)]), 200);
         assert!(guard.address().ends_with(&with_token("/")));
         assert_ne!(guard.token, self::guard(false).token);
     }

@@ -238,6 +238,9 @@ mod tests {
             Err(Problem::new("stopped"))
         });
         let endless = endless.expect("begun");
+        while lock(&endless.state).done == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         jobs.find(endless.id).expect("known").give_up();
         assert_eq!(wait(&endless)["error"]["error"], "stopped");
     }

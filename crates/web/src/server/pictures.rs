@@ -92,7 +92,11 @@ pub(crate) fn tile(state: &State, params: &Params) -> Result<Answer, Problem> {
         columns: params.number("columns")?.unwrap_or(CELLS),
     };
     let axes = (params.number("row_axis")?, params.number("column_axis")?);
-    let draw = |subject: Subject<'_>| Ok::<_, Problem>(Tile::of(subject, &asked.slice, axes, frame)?);
+    let corner = params.get("corner").is_some();
+    let draw = |subject: Subject<'_>| {
+        let tile = if corner { Tile::corner } else { Tile::of };
+        Ok::<_, Problem>(tile(subject, &asked.slice, axes, frame)?)
+    };
     let tile = match (params.get("of").unwrap_or("tensor"), params.number::<u64>("minus")?) {
         ("tensor", None) => draw(Subject::tensor(&Source::of_record(&asked.opened.dump, &asked.record)))?,
         ("difference", Some(other)) => {

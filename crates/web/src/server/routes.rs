@@ -15,7 +15,7 @@ const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\
     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
     <meta name=\"color-scheme\" content=\"light dark\">\n<title>tensortap</title>\n\
     <link rel=\"icon\" href=\"data:,\">\n\
-    <link rel=\"stylesheet\" href=\"/assets/palette.css\">\n<link rel=\"stylesheet\" href=\"/assets/tensortap.css\">\n\
+    <link rel=\"stylesheet\" href=\"/assets/tensortap.css\">\n<link rel=\"stylesheet\" href=\"/assets/palette.css\">\n\
     <link rel=\"stylesheet\" href=\"/assets/app.css\">\n\
     <script type=\"module\" src=\"/assets/app/main.js\"></script>\n</head>\n<body>\n\
     <noscript>This page needs its script, which comes from this machine alone.</noscript>\n</body>\n</html>\n";

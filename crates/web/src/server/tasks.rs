@@ -111,7 +111,7 @@ pub(crate) fn summary(state: &State, params: &Params) -> Result<Answer, Problem>
 struct TaskDocument {
     task: String,
     kernels: String,
-    title: Option<String>,
+    title: String,
     scope: Option<String>,
     blocks: Option<String>,
     started: Option<String>,
@@ -239,7 +239,7 @@ impl Maker<'_> {
         Ok(TaskDocument {
             task: step_task(task.step, task.task_id),
             kernels: kernels_text(&task.kernel_names()),
-            title: task_title(task.scope(), task.task_name()),
+            title: task_words(task),
             scope: task.scope().map(|scope| printable(scope).into_owned()),
             blocks: task.block_count().filter(|&blocks| blocks > 1).map(|blocks| grouped(blocks.into())),
             started: page.times.started.map(time),

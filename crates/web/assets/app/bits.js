@@ -1,0 +1,49 @@
+// Small things that several rooms have.
+
+import { el } from '../parts/dom.js';
+import { address } from './api.js';
+
+export function link(text, room, params, attributes = {}) {
+  return el('a', { href: address(room, params), ...attributes }, text);
+}
+
+export function taskLink(task, text) {
+  return link(text ?? task, 'task', { task }, { class: 'mono' });
+}
+
+// A problem as it is told to people.
+export function trouble(problem) {
+  const hint = problem.hint ? el('p', { class: 'soft' }, problem.hint) : null;
+  return el('div', { class: 'card trouble', role: 'alert' }, el('p', {}, problem.message), hint);
+}
+
+export function waiting(text) {
+  return el('p', { class: 'soft waiting', role: 'status' }, text);
+}
+
+// How far a job has come.
+export function progress(what) {
+  const bar = el('progress', { max: 1, 'aria-label': what });
+  const words = el('span', { class: 'soft small' }, what);
+  const element = el('div', { class: 'progress', role: 'status' }, bar, words);
+  function told({ done, of }) {
+    if (!of) return;
+    bar.value = Math.min(1, done / of);
+    words.textContent = `${what}: ${Math.floor((100 * done) / of)} %`;
+  }
+  return { element, told };
+}
+
+// Facts as pairs of words.
+export function facts(pairs) {
+  const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== '' && value !== false);
+  return el('dl', { class: 'facts' }, shown.map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));
+}
+
+// Buttons of which one is chosen.
+export function choice(label, options, chosen, onchoose) {
+  const button = ([value, text]) => el('button', {
+    type: 'button', 'aria-pressed': String(value === chosen), class: value === chosen ? 'chosen' : null, onclick: () => onchoose(value),
+  }, text);
+  return el('div', { class: 'choice', role: 'group', 'aria-label': label }, options.map(button));
+}

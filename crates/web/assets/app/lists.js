@@ -1,0 +1,50 @@
+// The rooms of tasks and records: lists of any length, whose rows come from the server.
+
+import { chip, el } from '../parts/dom.js';
+import { table } from '../parts/table.js';
+import { about, ask, go, place } from './api.js';
+import { trouble } from './bits.js';
+
+// Milliseconds until a list that is not complete is asked for again.
+const AGAIN = 250;
+
+// A list of `tasks` or `records`.
+export async function listRoom(what, room) {
+  const { q } = place().params;
+  const head = await ask(what, about({ q, count: 1 }));
+  const note = el('p', { class: 'soft small', role: 'status' });
+  const problem = el('div');
+  const keys = head.columns.map((column) => column.key);
+  const columns = head.columns.map(({ key, title, end }) => ({ key, title, end, wide: ['scope', 'task_name', 'name'].includes(key) }));
+  let timer = 0;
+
+  function cell(text, key) {
+    if (key === 'label' && text) return { text, node: () => chip(text) };
+    if (key === 'task' || key === 'task_id' || key === 'hash') return { text, class: 'mono' };
+    return text;
+  }
+
+  async function rows({ sort, descending, from, count }) {
+    const asked = about({ q, from, count, sort: sort ? (descending ? '-' : '') + sort : null });
+    let answer;
+    try {
+      answer = await ask(what, asked);
+    } catch (error) {
+      problem.replaceChildren(trouble(error));
+      return { total: 0, of: 0, rows: [] };
+    }
+    clearTimeout(timer);
+    if (!answer.complete && !room.left) timer = setTimeout(() => list.refresh(), AGAIN);
+    note.textContent = answer.cut ? 'There are more than are listed: narrow the search.' : answer.complete ? '' : answer.of ? 'Still looking …' : 'Putting the tasks together …';
+    const shown = answer.rows.map((row) => Object.assign(row.cells.map((text, at) => cell(text, keys[at])), { task: row.task, record: row.record }));
+    return { total: answer.total, of: Math.max(answer.of, answer.total), rows: shown };
+  }
+
+  const list = table(columns, { rows }, {
+    label: what === 'tasks' ? 'Tasks' : 'Records', filter: false, height: Math.max(320, innerHeight - 250),
+    onopen: (row) => (what === 'tasks' ? go('task', { task: row.task }) : go('tensor', { record: row.record })),
+  });
+  room.onchange = () => list.refresh();
+  const searched = q ? el('p', { class: 'searched' }, what === 'tasks' ? 'Tasks with ' : 'Records with ', el('code', {}, q)) : null;
+  return [searched, problem, list, note];
+}
