@@ -11,6 +11,7 @@
 //! | `show` | [`Dump::record`](crate::format::Dump::record), [`Dump::payload_part`](crate::format::Dump::payload_part) |
 //! | `summary` | [`load`](crate::analysis::graph::load) for tasks, times and the ways between them, [`stats_each`](crate::stats_each) for values |
 //! | `graph` | [`load`](crate::analysis::graph::load), [`Blame::of`](crate::analysis::blame::Blame::of) for the labels |
+//! | `serve` | a crate of its own, `tensortap_web`: [`load`](crate::analysis::graph::load) and the calls of the verbs above and below, over HTTP |
 //! | `stats` | [`stats`](crate::stats), [`stats_each`](crate::stats_each) |
 //! | `export` | [`export`](crate::export()), [`export_records`](crate::export_records) |
 //! | `diff` | [`diff_dumps`](crate::analysis::diff::diff_dumps), [`diff_arrays`](crate::analysis::diff::diff_arrays) |

@@ -102,6 +102,7 @@ pub(crate) struct Problem {
     pub hint: Option<String>,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "errors and texts are handed over as they come")]
 impl Problem {
     pub fn new(error: impl ToString) -> Problem {
         Problem { error: error.to_string(), hint: None }

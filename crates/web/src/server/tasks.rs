@@ -13,8 +13,8 @@ use tensortap_query::document::SummaryDocument;
 use tensortap_query::number::{bytes, counted, grouped, significant, time};
 use tensortap_query::summary::{Summary, SummaryOptions};
 use tensortap_query::words::{
-    kernels_text, printable, record_name, scalar_text, sizes_text, state_name, step_task, task_title,
-    task_words, what_ran,
+    kernels_text, printable, record_name, scalar_text, sizes_text, state_name, step_task, task_words,
+    what_ran,
 };
 use tensortap_query::{ArgPage, Moment, Neighbour, TaskPage, find_tasks};
 
