@@ -184,8 +184,12 @@ pub struct CoreControl {
     pub done: u64,
     /// The longest that a kernel took here, where the launch asked for it.
     pub kernel_ns: u64,
+    /// Device time at which the kernel of the last dispatch was called, where dispatches are recorded.
+    pub started_ns: u64,
+    /// Device time at which it returned.
+    pub returned_ns: u64,
     /// Not used.
-    pub reserved1: [u64; 6],
+    pub reserved1: [u64; 4],
 
     /// What the kernel receives.
     pub args: [u64; ARG_SLOTS],
@@ -197,7 +201,8 @@ pub struct CoreControl {
     pub reserved2: [u64; 4],
 }
 assert_layout!(CoreControl, size 576, align 64,
-    posted @ 0, task_id @ 8, task_slot @ 16, subtask @ 20, func_id @ 24, done @ 64, kernel_ns @ 72, args @ 128, block @ 528,
+    posted @ 0, task_id @ 8, task_slot @ 16, subtask @ 20, func_id @ 24, done @ 64, kernel_ns @ 72, started_ns @ 80,
+    returned_ns @ 88, args @ 128, block @ 528,
     subtask_context @ 536);
 
 /// Where the parts of the control area lie, relative to its start.

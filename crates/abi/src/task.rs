@@ -60,8 +60,12 @@ pub struct TaskSlot {
     pub dispatched_ns: u64,
     /// Whether the dump captures the task: decided before its first dispatch, looked at after its last completion.
     pub captured: u32,
+    /// Number, plus one, of the core that it was first dispatched to, when the task is captured; 0 before.
+    pub core: u32,
+    /// How long its capture took so far, in nanoseconds.
+    pub capture_ns: u64,
     /// Not used.
-    pub reserved0: [u32; 5],
+    pub reserved0: [u32; 2],
 
     /// Device address of the payload.
     pub payload_addr: u64,
@@ -102,7 +106,7 @@ pub struct TaskSlot {
 
 assert_layout!(TaskSlot, size 256, align 64,
     task_id @ 0, pending @ 8, fanout @ 12, remaining @ 16, refs @ 20, next_block @ 24, state @ 28,
-    dispatched_ns @ 32, captured @ 40, payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
+    dispatched_ns @ 32, captured @ 40, core @ 44, capture_ns @ 48, payload_addr @ 64, dump_marks @ 72, tensor_info_addr @ 80, tensor_info_mask @ 88, block_num @ 92, func_id @ 96,
     edges_first @ 108, edges_len @ 112, tensor_count @ 116, scalar_count @ 117, active @ 118, task_name @ 120, scope @ 124,
     roles @ 128, owners @ 160, reserved2 @ 224);
 

@@ -4,13 +4,13 @@ use std::fmt;
 
 use tensortap_abi::{
     AllocationRecord, BeginRecord, CommitRecord, DType, DeviceRange, DispatchRecord, DumpRecord, DumpStage,
-    EdgeCause, EdgeRecord, FilledRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, KernelArg, KernelRecord,
-    KindOfRecord, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_RECORD_ARGS, MAX_TEXT_BYTES, MemorySpace, ModuleRecord,
-    Operation, OrchestrationArgRecord, PieceRecord, RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN,
-    RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER, RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD,
-    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
-    RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, StringRecord,
-    TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
+    EdgeCause, EdgeRecord, FilledRecord, FinishedRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, KernelArg,
+    KernelRecord, KindOfRecord, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_RECORD_ARGS, MAX_TEXT_BYTES, MemorySpace,
+    ModuleRecord, Operation, OrchestrationArgRecord, PieceRecord, RECORD_ALREADY_STORED,
+    RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER, RECORD_HAS_HASH, RECORD_HAS_PARENT,
+    RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_MARKED, RECORD_PAYLOAD_DROPPED,
+    RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, SLOTS_PER_TASK,
+    ScalarRecord, StringRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_geometry::Layout;
 use zerocopy::FromBytes;
@@ -180,6 +180,7 @@ pub(crate) fn check(bytes: &[u8], bounds: &Bounds) -> Result<Checked, RecordFaul
         RecordKind::OrchestrationArg => {
             check_orchestration_arg(fields(&record)?, bounds).map(|()| Checked::Plain(record))
         }
+        RecordKind::Finished => check_finished(fields(&record)?).map(|()| Checked::Plain(record)),
         RecordKind::Module => check_module(fields(&record)?).map(|()| Checked::Plain(record)),
         RecordKind::Allocation => check_allocation(fields(&record)?).map(|()| Checked::Plain(record)),
         RecordKind::Scope | RecordKind::Queue | RecordKind::Lane | RecordKind::Step => {
@@ -324,6 +325,12 @@ fn check_dispatch(record: DispatchRecord, bounds: &Bounds) -> Result<Checked, Re
     good(record.words_bytes.is_multiple_of(8) && words <= MAX_DISPATCH_WORDS, RecordFault::Size)?;
     let span = check_span(record.words_pos, record.words_bytes.into(), bounds)?;
     Ok(Checked::Dispatch(record, Some(span)))
+}
+
+fn check_finished(finished: &FinishedRecord) -> Result<(), RecordFault> {
+    allow_flags(finished.flags, 0)?;
+    let within = usize::try_from(finished.subtask_id).is_ok_and(|slot| slot < SLOTS_PER_TASK);
+    good(within, RecordFault::Dispatch)
 }
 
 fn check_string(record: StringRecord, bounds: &Bounds) -> Result<Checked, RecordFault> {

@@ -4,13 +4,14 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{
-    BLOCK_CONTEXT_SLOT, BlockContext, DType, DumpStage, RecordKind, Role, SUBTASK_CONTEXT_SLOT,
-    SubtaskContext, TensorDesc,
+    BLOCK_CONTEXT_SLOT, BlockContext, DType, DumpStage, FinishedRecord, RecordKind, Role,
+    SUBTASK_CONTEXT_SLOT, SubtaskContext, TensorDesc,
 };
 
 use crate::{
     Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, RunInfo,
     dispatch::sound_dtype,
+    dispatch_id,
     json::Hex64,
     manifest::{Elements, JsonInput, Lines, SCHEMA_VERSION, StreamError},
     role_name,
@@ -60,6 +61,9 @@ impl JsonInput<'_> {
         lines.list("losses", |list| footer.losses.iter().try_for_each(|loss| list.push(loss)))?;
         lines.list("kernels", |list| info.kernels.iter().try_for_each(|kernel| list.push(kernel)))?;
         lines.list("dispatches", |list| self.write_dispatches(list))?;
+        if footer.totals.finished != 0 {
+            lines.list("finished", |list| self.write_finished(list))?;
+        }
         Ok(lines.end()?)
     }
 
@@ -71,6 +75,28 @@ impl JsonInput<'_> {
                 None => Ok(()),
             }
         })
+    }
+
+    fn write_finished<W: Write>(&self, list: &mut Elements<'_, W>) -> Result<(), StreamError> {
+        self.for_each(&[RecordKind::Finished], |_, record| {
+            record.as_finished().map_or(Ok(()), |finished| list.push(&Ran(finished)))
+        })
+    }
+}
+
+/// When a dispatch ran, under its name.
+struct Ran<'r>(&'r FinishedRecord);
+
+impl Serialize for Ran<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let &FinishedRecord { task_id, subtask_id, block_idx, core_id, started_ns, completed_ns, .. } =
+            self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("dispatch_id", &Hex64(dispatch_id(task_id, subtask_id, block_idx)))?;
+        map.serialize_entry("core_id", &core_id)?;
+        map.serialize_entry("started_ns", &started_ns.to_string())?;
+        map.serialize_entry("completed_ns", &completed_ns.to_string())?;
+        map.end()
     }
 }
 
@@ -94,6 +120,10 @@ impl Serialize for NamedDispatch<'_> {
         map.serialize_entry("block_idx", &dispatch.block_idx)?;
         map.serialize_entry("block_num", &dispatch.block_num)?;
         map.serialize_entry("stage", DumpStage::BeforeDispatch.name())?;
+        // Only where it is known, as in the files of versions that did not know it.
+        if dispatch.handed_ns != 0 {
+            map.serialize_entry("handed_over_ns", &dispatch.handed_ns.to_string())?;
+        }
         map.serialize_entry("payload", dispatch.payload.name())?;
         map.serialize_entry("args", &dispatch.args)?;
         map.serialize_entry("context", &Contexts(dispatch.context))?;

@@ -25,6 +25,8 @@ pub struct Dispatch {
     pub block_idx: u32,
     /// Blocks of the task.
     pub block_num: u32,
+    /// Device time at which it was handed over; 0 where the dump does not say.
+    pub handed_ns: u64,
     /// Whether the arguments are there: [`PayloadState::Stored`], or dropped, or overwritten before the host read them.
     pub payload: PayloadState,
     /// The arguments in the order the kernel sees them; none when they were lost.
@@ -116,6 +118,7 @@ impl Dispatch {
             subtask_count: numbers.subtask_count,
             block_idx: numbers.block_idx,
             block_num: numbers.block_num,
+            handed_ns: numbers.started_ns,
             payload: record.payload_state(),
             args: parts.map(|parts| args_of(&parts)).unwrap_or_default(),
             context: parts.map(|parts| context_of(&parts)),

@@ -259,6 +259,8 @@ pub struct Totals {
     pub dispatch_args: u64,
     /// The orchestration's own arguments.
     pub orchestration_args: u64,
+    /// Dispatches of which it is known when they ran.
+    pub finished: u64,
 }
 
 impl Totals {
@@ -275,6 +277,7 @@ impl Totals {
             RecordKind::Uncaptured => self.uncaptured += 1,
             RecordKind::Dispatch => self.add_dispatch(record),
             RecordKind::OrchestrationArg => self.orchestration_args += 1,
+            RecordKind::Finished => self.finished += 1,
             // Definitions, and what no index holds.
             _ => {}
         }

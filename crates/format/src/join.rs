@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use tensortap_abi::{KernelArg, KernelRecord, NO_KERNEL, SLOTS_PER_TASK, ScopeRecord, TaskRecord};
+use tensortap_abi::{
+    KernelArg, KernelRecord, NO_KERNEL, QueueRecord, SLOTS_PER_TASK, ScopeRecord, TaskRecord,
+};
 
 use crate::{IndexRecord, KernelInfo, TaskKey};
 
@@ -255,6 +257,8 @@ pub(crate) struct Definitions {
     /// What a scope's number means in words, made once everything was seen.
     paths: HashMap<u32, Box<str>>,
     kernels: HashMap<u32, (KernelRecord, Box<[KernelArg]>)>,
+    /// String ids of the names of queues.
+    queues: HashMap<u32, u32>,
     text_bytes: usize,
 }
 
@@ -265,6 +269,10 @@ impl Definitions {
         } else if let Some(&ScopeRecord { id, name, parent, .. }) = record.get() {
             if self.scopes.len() < MAX_DEFINITIONS {
                 self.scopes.entry(id).or_insert((name, parent));
+            }
+        } else if let Some(&QueueRecord { id, name, .. }) = record.get() {
+            if self.queues.len() < MAX_DEFINITIONS {
+                self.queues.entry(id).or_insert(name);
             }
         } else if let Some((kernel, args)) = record.as_kernel()
             && self.kernels.len() < MAX_DEFINITIONS
@@ -386,6 +394,11 @@ impl Definitions {
     /// The text of a string id.
     pub(crate) fn string(&self, id: u32) -> Option<&str> {
         self.strings.get(&id).map(|text| &**text)
+    }
+
+    /// The name of a queue.
+    pub(crate) fn queue(&self, id: u32) -> Option<&str> {
+        self.queues.get(&id).and_then(|&name| self.string(name))
     }
 
     /// The names of a scope and of those it lies in, outermost first.

@@ -151,6 +151,10 @@ impl<'i> Spelled<'i> {
             None => text.raw("null"),
         };
         text.raw(",\"in_flight\":").bool(task.in_flight || task.completed_ns.is_none());
+        // Only where it is known, as in the files of versions that did not know it.
+        if let Some(core) = task.core {
+            text.raw(",\"core_id\":").number(core);
+        }
         let meaning = TaskMeaning { step: task.step, ..*self.input.tasks.by_id(task.task_id) };
         text.0.extend_from_slice(self.names(&meaning));
         text.raw("}");

@@ -83,8 +83,8 @@ pub use scalar::ScalarValue;
 pub use source::{DumpFormat, PassedOver, WhyPassedOver};
 pub use survey::Gap;
 pub use task::{
-    Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, Pending, Renewed, Task,
-    TaskFacts, TaskKey, TaskPart, Tasks, is_in_steps,
+    Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, DispatchTimes, Finished,
+    Pending, RecordingThread, Renewed, Task, TaskFacts, TaskKey, TaskPart, Tasks, is_in_steps,
 };
 pub use verify::{Findings, Problem, RecordName, Spread, verify, verify_spread};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};

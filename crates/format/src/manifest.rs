@@ -233,6 +233,7 @@ impl JsonInput<'_> {
             dispatches: _,
             dispatch_args: _,
             orchestration_args: _,
+            finished: _,
         } = &self.footer.totals;
         for (name, count) in [
             ("total_tensors", total_tensors),

@@ -221,6 +221,15 @@ impl Dump {
         Ok(tasks)
     }
 
+    /// The name of a queue that tasks were submitted to, where the dump says.
+    #[must_use]
+    pub fn queue_name(&self, queue: u32) -> Option<&str> {
+        match &self.source {
+            Source::Indexed(indexed) => indexed.queue_name(queue),
+            Source::Held(_) => None,
+        }
+    }
+
     /// Whether the dump says of tasks more than their records do: blocks and dependencies. Otherwise [`TaskFacts`] has
     /// assumptions in their place.
     ///

@@ -15,6 +15,7 @@
 //! | scope | 13 | 32 | |
 //! | kernel | 14 | 40 | its arguments, 8 bytes each |
 //! | queue, lane, step, module, allocation | 15–19 | 24, 32, 32, 48, 48 | |
+//! | finished | 20 | 48 | |
 //!
 //! The fields are those of `tensortap_abi`'s records; `docs/format.md` has them byte by byte. `payload_pos` of a tensor is its
 //! offset in the payload file, 0 when nothing is stored; positions in an arena are 0.
@@ -452,7 +453,9 @@ impl IndexRecord {
     pub(crate) fn plain_bytes(bytes: &[u8]) -> Option<usize> {
         let kind = RecordKind::from_tag(*bytes.first()?)?;
         match kind {
-            RecordKind::Scalar | RecordKind::Task | RecordKind::Edge => Some(kind.fixed_bytes()),
+            RecordKind::Scalar | RecordKind::Task | RecordKind::Edge | RecordKind::Finished => {
+                Some(kind.fixed_bytes())
+            }
             RecordKind::Tensor => {
                 let ndims = usize::from(*bytes.get(core::mem::offset_of!(TensorRecord, ndims))?);
                 let flags = bytes.get(core::mem::offset_of!(TensorRecord, flags)..)?.first_chunk()?;

@@ -16,8 +16,10 @@ use std::sync::{Arc, OnceLock};
 
 use tensortap_abi::UncapturedReason;
 
-pub use assembler::{ArgumentRecord, Assembler, Pending, TaskPart};
-pub use facts::{ArgumentFacts, Captured, DispatchFacts, Renewed, TaskFacts, TaskKey};
+pub use assembler::{ArgumentRecord, Assembler, Finished, Pending, TaskPart};
+pub use facts::{
+    ArgumentFacts, Captured, DispatchFacts, DispatchTimes, RecordingThread, Renewed, TaskFacts, TaskKey,
+};
 
 use crate::{ArgumentKind, Edge, KernelInfo, Names, dispatch_id};
 
@@ -198,6 +200,12 @@ impl<'t> Task<'t> {
         &self.tasks.dispatches[self.entry().dispatches.clone()]
     }
 
+    /// When they were handed over and ran, in the same order.
+    #[must_use]
+    pub fn dispatch_times(&self) -> &'t [DispatchTimes] {
+        &self.tasks.dispatch_times[self.entry().dispatches.clone()]
+    }
+
     /// The name of one of its dispatches; see [`dispatch_id`].
     #[must_use]
     pub fn dispatch_id(&self, dispatch: &DispatchFacts) -> u64 {
@@ -245,6 +253,9 @@ pub struct Tasks {
     arguments: Vec<ArgumentFacts>,
     dims: Dims,
     dispatches: Vec<DispatchFacts>,
+    /// As many.
+    dispatch_times: Vec<DispatchTimes>,
+    threads: Vec<RecordingThread>,
     edges: Vec<Edge>,
     /// By time.
     renewed: Vec<Renewed>,
@@ -355,6 +366,12 @@ impl Tasks {
     #[must_use]
     pub fn edges(&self) -> &[Edge] {
         &self.edges
+    }
+
+    /// Who recorded, in the order in which each first did.
+    #[must_use]
+    pub fn threads(&self) -> &[RecordingThread] {
+        &self.threads
     }
 
     /// Memory that was freed or allocated while the tasks ran, by time.

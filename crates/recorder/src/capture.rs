@@ -134,6 +134,8 @@ pub struct DispatchCapture {
     pub tensor_count: u32,
     /// Scalars in the payload: the slots behind.
     pub scalar_count: u32,
+    /// When it is handed over.
+    pub handed_ns: u64,
 }
 
 /// A kernel, for [`LaneRecorder::define_kernel`](crate::LaneRecorder::define_kernel).
@@ -239,6 +241,7 @@ pub(crate) fn dispatch_record(dispatch: &DispatchCapture, words_bytes: u32) -> D
         block: BlockContext { block_idx, block_num },
         tensor_count,
         scalar_count,
+        handed_ns,
     } = dispatch;
     DispatchRecord {
         task_id,
@@ -252,6 +255,7 @@ pub(crate) fn dispatch_record(dispatch: &DispatchCapture, words_bytes: u32) -> D
         tensor_count,
         scalar_count,
         words_bytes,
+        started_ns: handed_ns,
         ..DispatchRecord::default()
     }
 }

@@ -9,8 +9,9 @@ pub use later::{NotReserved, Reserved};
 use core::fmt;
 
 use tensortap_abi::{
-    DumpLevel, DumpRecord, EdgeRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED,
-    RECORD_PAYLOAD_FILTERED, TaskRecord, TensorDesc, TensorRecord, UncapturedReason, UncapturedRecord,
+    DumpLevel, DumpRecord, EdgeRecord, FinishedRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, TaskRecord, TensorDesc, TensorRecord, UncapturedReason,
+    UncapturedRecord,
 };
 use tensortap_geometry::{Layout, dense_bytes};
 use tensortap_sync::signs;
@@ -205,6 +206,11 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
     /// The payload is `words`, 8 bytes little endian each, made by [`DispatchWords`](tensortap_abi::DispatchWords).
     pub fn dispatch(&mut self, dispatch: &DispatchCapture, words: &[u64]) -> Outcome {
         self.timed(|recorder| recorder.record_dispatch(dispatch, words))
+    }
+
+    /// Records when a dispatch ran, whatever the level.
+    pub fn finished(&mut self, finished: &FinishedRecord) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(*finished))
     }
 
     /// Records one of the orchestration's own arguments, whatever level and filter.

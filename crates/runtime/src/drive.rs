@@ -13,7 +13,7 @@ use crate::device::memory::{Control, CoreView, Dispatch, Table};
 use crate::device::program::schedule;
 use crate::device::run::{Crew, Run};
 use crate::device::scheduler::HOOKS_COMPILED_IN;
-use crate::{Cores, Scheduler, TaskHooks};
+use crate::{Cores, Finished, Scheduler, TaskHooks};
 
 const BLOCKS: u32 = 2;
 /// Chains that tasks are dealt out to in turn.
@@ -65,6 +65,7 @@ impl TaskHooks for HookCounts {
         self.before += 1;
     }
     fn before_post(&mut self, _dispatch: &Dispatch, _core_id: u32, _message: &CoreView<'_>) {}
+    fn after_dispatch(&mut self, _slot: u32, _finished: impl FnOnce() -> Finished) {}
     fn after_completion(&mut self, _slot: u32) {
         self.after += 1;
     }
@@ -100,6 +101,10 @@ impl Cores for PromptCores {
 
     fn poll_done(&mut self, core: u32) -> bool {
         std::mem::take(&mut self.busy[core as usize])
+    }
+
+    fn finished(&self, core: u32) -> Finished {
+        Finished { core_id: core, ..Finished::default() }
     }
 }
 

@@ -109,7 +109,9 @@ mod overrun;
 mod runtimes;
 mod whereabouts;
 
-pub use device::{Cores, GraphProgram, NoHooks, Scheduler, TaskHooks, exit_on_crash_in_thread_mode};
+pub use device::{
+    Cores, Finished, GraphProgram, NoHooks, Scheduler, TaskHooks, exit_on_crash_in_thread_mode,
+};
 pub use host::{
     CallOptions, DEFAULT_RING_SLOTS, DeviceReport, DumpSession, Fault, Guarding, HostGraph, HostNames,
     HostScope, InFlightTask, LaunchOptions, MAX_RING_SLOTS, Phase, PlacedTask, Plan, Progress, RegionPlan,

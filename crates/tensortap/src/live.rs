@@ -258,7 +258,7 @@ impl Live {
         if kind == RecordKind::Task && !has_ended(&self.assembler) {
             task.task = Some(record.clone());
         }
-        if let Some(part) = TaskPart::of(task.tensors.len() as u64, record, |_| STEP) {
+        if let Some(part) = TaskPart::of(task.tensors.len() as u64, None, record, |_| STEP) {
             self.assembler.take(part);
         }
         if kind == RecordKind::Tensor {

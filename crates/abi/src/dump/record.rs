@@ -74,6 +74,8 @@ record_kinds! {
     Module = 18,
     /// An [`AllocationRecord`](crate::AllocationRecord).
     Allocation = 19,
+    /// When and where a dispatch ran: a [`FinishedRecord`].
+    Finished = 20,
 }
 
 impl RecordKind {
@@ -261,7 +263,7 @@ impl RecordKind {
             RecordKind::Uncaptured | RecordKind::Queue => 24,
             RecordKind::Task => 136,
             RecordKind::Dispatch => 96,
-            RecordKind::Piece | RecordKind::Commit => 48,
+            RecordKind::Piece | RecordKind::Commit | RecordKind::Finished => 48,
             RecordKind::Filled => 56,
             RecordKind::Module | RecordKind::Allocation => 48,
             RecordKind::Kernel => 40,
@@ -275,8 +277,9 @@ impl RecordKind {
             RecordKind::Scalar => Some((29, 32)),
             RecordKind::Uncaptured => Some((22, 24)),
             RecordKind::Edge => Some((26, 32)),
-            RecordKind::Task => Some((101, 104)),
+            RecordKind::Task => Some((101, 102)),
             RecordKind::Dispatch => Some((76, 80)),
+            RecordKind::Finished => Some((28, 32)),
             RecordKind::Scope => Some((28, 32)),
             RecordKind::Kernel => Some((31, 32)),
             RecordKind::Allocation => Some((42, 48)),
@@ -331,7 +334,7 @@ mod tests {
             }
             assert!(!full(kind).has_zero_rest(193) && !empty.has_zero_rest(193), "{kind:?}");
         }
-        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(20).is_none());
+        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(21).is_none());
     }
 
     /// A field that means something is outside of what must be zero, and the reserved ones inside.
@@ -346,14 +349,28 @@ mod tests {
         zero(rests(ScalarRecord { reserved0: [0, 0, 1], ..ScalarRecord::default() }));
         zero(rests(UncapturedRecord { reserved0: [0, 1], ..UncapturedRecord::default() }));
         zero(rests(EdgeRecord { reserved0: [0, 0, 0, 0, 0, 1], ..EdgeRecord::default() }));
-        zero(rests(TaskRecord { reserved0: [0, 0, 1], ..TaskRecord::default() }));
+        zero(rests(TaskRecord { reserved0: 1, ..TaskRecord::default() }));
         zero(rests(DispatchRecord { reserved0: 1, ..DispatchRecord::default() }));
+        zero(rests(FinishedRecord { reserved0: 1, ..FinishedRecord::default() }));
+        zero(rests(FinishedRecord { stage: 1, ..FinishedRecord::default() }));
         zero(rests(ScopeRecord { reserved0: 1, ..ScopeRecord::default() }));
         zero(rests(KernelRecord { reserved0: 1, ..KernelRecord::default() }));
         zero(rests(AllocationRecord { reserved0: [1; 6], ..AllocationRecord::default() }));
         zero(rests(ScopeRecord { task_id: 1, ..ScopeRecord::default() }));
         zero(rests(TaskRecord { stage: 1, ..TaskRecord::default() }));
-        assert!(rests(TaskRecord { parent_task: 1, operation: 1, source_line: 1, ..TaskRecord::default() }));
+        assert!(rests(TaskRecord {
+            parent_task: 1,
+            operation: 1,
+            source_line: 1,
+            core: u16::MAX,
+            ..TaskRecord::default()
+        }));
+        assert!(rests(FinishedRecord {
+            core_id: 1,
+            started_ns: 1,
+            completed_ns: 1,
+            ..FinishedRecord::default()
+        }));
         assert!(rests(EdgeRecord { cause: 0xffff, producer: 1, ..EdgeRecord::default() }));
         assert!(rests(ScalarRecord { dtype: 0xff, bits: 1, name: 1, ..ScalarRecord::default() }));
         assert!(rests(UncapturedRecord { role: 1, reason: 1, name: 1, ..UncapturedRecord::default() }));

@@ -93,7 +93,10 @@ dump_record! {
         /// [`Operation`] tag.
         operation: u8 = 100,
         /// Zero.
-        reserved0: [u8; 3] = 101,
+        reserved0: u8 = 101,
+        /// Number, plus one, of the core that it was first dispatched to: that of its first block and first active slot. 0 when
+        /// not known, as before its dispatch.
+        core: u16 = 102,
         /// Work groups in each direction; 0 when not known.
         grid: [u32; 3] = 104,
         /// Work items of a group in each direction; 0 when not known.
@@ -132,12 +135,33 @@ dump_record! {
         words_bytes: u32 = 72,
         /// Zero.
         reserved0: u32 = 76,
-        /// When it was handed over; 0 when not known.
+        /// When the scheduler handed it over; 0 when not known.
         started_ns: u64 = 80,
-        /// When it completed; 0 when not known.
+        /// When it completed; 0 when not known by then: a [`FinishedRecord`] says it.
         completed_ns: u64 = 88,
         /// Zero.
         reserved: [u64; 12] = 96,
+    }
+}
+
+dump_record! {
+    /// When one dispatch ran. Times are those of its core, right before its kernel was called and right after it returned, of the
+    /// clock that everything else is timed with. It stands in the lane of the scheduler that handled the dispatch.
+    FinishedRecord = Finished {
+        /// Core of the device.
+        core_id: u32 = 16,
+        /// Subtask slot.
+        subtask_id: u32 = 20,
+        /// Block.
+        block_idx: u32 = 24,
+        /// Zero.
+        reserved0: u32 = 28,
+        /// When its kernel was called.
+        started_ns: u64 = 32,
+        /// When it returned.
+        completed_ns: u64 = 40,
+        /// Zero.
+        reserved: [u64; 18] = 48,
     }
 }
 

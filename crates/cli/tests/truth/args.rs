@@ -9,6 +9,7 @@ use tensortap::{DType, DeviceMode, DumpConfig, DumpLevel, RunConfig, RunReport};
 
 use crate::common::{Venue, share, smaller};
 use crate::manifest::{Manifest, hex, key};
+use crate::times::times_are_true;
 use crate::{config, listed_scenes, run, venues};
 
 /// Words of a row of the scene `trace_args`: its module says what they are.
@@ -27,12 +28,12 @@ fn placed(mut config: RunConfig, venue: Venue) -> RunConfig {
     config
 }
 
-fn read(dir: &Path, name: &str) -> Value {
+pub fn read(dir: &Path, name: &str) -> Value {
     let text = std::fs::read_to_string(dir.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-fn dispatches(dir: &Path) -> Vec<Value> {
+pub fn dispatches(dir: &Path) -> Vec<Value> {
     let json = read(dir, "kernel_args_dump.json");
     let all = json["dispatches"].as_array().expect("dispatches[]").clone();
     let args: usize = all.iter().map(|d| list(&d["args"]).len()).sum();
@@ -43,11 +44,11 @@ fn dispatches(dir: &Path) -> Vec<Value> {
     all
 }
 
-fn list(value: &Value) -> &[Value] {
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("a list: {value}"))
 }
 
-fn number(value: &Value) -> u64 {
+pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("a number: {value}"))
 }
 
@@ -129,6 +130,7 @@ fn every_dispatch_is_what_its_kernel_received_everywhere() {
             }
             assert!(rows.iter().all(|row| row[0] == 0), "{label}: a dispatch is missing");
             cores_are_true(&all, &label);
+            times_are_true(&dump.dir, &label);
             let ids: BTreeSet<u64> = all.iter().map(|d| hex(&d["dispatch_id"])).collect();
             assert_eq!(ids.len(), all.len(), "{label}: ids are unique");
             agrees_with_tensors(&dump.dir, &label);

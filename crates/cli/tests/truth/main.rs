@@ -15,6 +15,7 @@ mod loss;
 mod manifest;
 mod names;
 mod scribbled;
+mod times;
 mod values;
 
 use std::path::Path;

@@ -236,6 +236,16 @@ fn dispatch() -> DispatchRecord {
 }
 
 #[test]
+fn a_dispatch_that_finished_has_a_slot_and_any_times() {
+    let ran =
+        FinishedRecord { task_id: 9, subtask_id: 2, completed_ns: u64::MAX, ..FinishedRecord::default() };
+    assert_eq!(checked(ran), Ok(Checked::Plain(ran.into())));
+    assert_eq!(fault(FinishedRecord { subtask_id: 3, ..ran }), Some(RecordFault::Dispatch));
+    assert_eq!(fault(FinishedRecord { flags: RECORD_IN_FLIGHT, ..ran }), Some(RecordFault::Flags));
+    assert_eq!(fault(FinishedRecord { reserved0: 1, ..ran }), Some(RecordFault::Reserved));
+}
+
+#[test]
 fn a_dispatch_is_one_of_a_tasks_slots_and_blocks() {
     let span = Span { position: BOUNDS.from, bytes: 400 };
     assert_eq!(checked(dispatch()), Ok(Checked::Dispatch(dispatch(), Some(span))));

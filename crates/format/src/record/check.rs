@@ -33,6 +33,7 @@ impl IndexRecord {
                 sound(cause.is_some(), "its cause is unknown")
             }
             RecordKind::Dispatch => self.check_dispatch(),
+            RecordKind::Finished => sound(self.as_finished().is_some(), "its subtask slot is out of range"),
             RecordKind::OrchestrationArg => self.check_orchestration_arg(),
             _ => self.check_definition(),
         }

@@ -1,8 +1,9 @@
 //! Records with more than fields: dispatches with their words, strings, kernels with their arguments.
 
 use tensortap_abi::{
-    DispatchParts, DispatchRecord, KernelArg, KernelRecord, MAX_DISPATCH_WORDS, MAX_TEXT_BYTES, ModuleRecord,
-    RECORD_HAS_PAYLOAD, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RecordKind, SLOTS_PER_TASK, StringRecord,
+    DispatchParts, DispatchRecord, FinishedRecord, KernelArg, KernelRecord, MAX_DISPATCH_WORDS,
+    MAX_TEXT_BYTES, ModuleRecord, RECORD_HAS_PAYLOAD, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RecordKind,
+    SLOTS_PER_TASK, StringRecord,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -88,6 +89,13 @@ impl IndexRecord {
         let within = |count: u32| usize::try_from(count).is_ok_and(|count| count <= SLOTS_PER_TASK);
         let place = within(dispatch.subtask_id.saturating_add(1)) && within(dispatch.subtask_count);
         (place && dispatch.block_idx < dispatch.block_num).then_some(dispatch)
+    }
+
+    /// When and where a dispatch ran; `None` when the record is something else or makes no sense.
+    #[must_use]
+    pub fn as_finished(&self) -> Option<&FinishedRecord> {
+        let finished = self.get::<FinishedRecord>()?;
+        usize::try_from(finished.subtask_id).is_ok_and(|slot| slot < SLOTS_PER_TASK).then_some(finished)
     }
 
     pub(super) fn variable_words(&self) -> Result<usize, &'static str> {

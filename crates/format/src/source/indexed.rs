@@ -1,14 +1,15 @@
 //! Records of an index file, read from it when asked for.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tensortap_abi::RecordKind;
+use tensortap_abi::{LaneRecord, RecordKind};
 
 use super::dispatched::Dispatched;
 use super::entries::{Entries, Entry};
 use crate::{
     ArgumentRecord, Assembler, Dispatch, Edge, FormatError, IndexRecord, OrchestrationArg, PayloadState,
-    Record, Tail, TaskPart, Tasks, Uncaptured,
+    Record, RecordingThread, Tail, TaskPart, Tasks, Uncaptured,
     beside_writer::open_as_named,
     error::AtPath,
     files::is_being_written,
@@ -113,9 +114,12 @@ impl Indexed {
 
     pub(crate) fn tasks(&self, payload_limit: u64) -> Result<Tasks, FormatError> {
         let mut assembler = Assembler::default();
+        let mut threads = Threads::default();
         let mut next = 0;
-        self.for_each(&TaskPart::KINDS, |record| {
-            if let Some(mut part) = TaskPart::of(next, record, |task_id| self.step_of(task_id)) {
+        let kinds: Vec<RecordKind> = TaskPart::KINDS.into_iter().chain([RecordKind::Lane]).collect();
+        self.for_each_in_lanes(&kinds, |lane, record| {
+            let thread = threads.see(lane, record, &self.definitions);
+            if let Some(mut part) = TaskPart::of(next, thread, record, |task_id| self.step_of(task_id)) {
                 if let TaskPart::Argument(argument) = &mut part
                     && record
                         .stored_range()
@@ -130,7 +134,12 @@ impl Indexed {
         self.for_each_task_argument(|record| {
             assembler.take(TaskPart::Argument(ArgumentRecord::from(record)));
         })?;
+        assembler.know_threads(threads.known);
         Ok(assembler.finish(&self.index.info.kernels))
+    }
+
+    pub(crate) fn queue_name(&self, queue: u32) -> Option<&str> {
+        self.definitions.queue(queue)
     }
 
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
@@ -168,9 +177,62 @@ impl Indexed {
     }
 
     fn for_each(&self, kinds: &[RecordKind], mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {
-        self.index.for_each(kinds, self.survey.end, |_, record| {
-            each(record);
+        self.for_each_in_lanes(kinds, |_, record| each(record))
+    }
+
+    /// The same, with the lane that each record stands in.
+    fn for_each_in_lanes(
+        &self,
+        kinds: &[RecordKind],
+        mut each: impl FnMut(u32, &IndexRecord),
+    ) -> Result<(), FormatError> {
+        self.index.for_each(kinds, self.survey.end, |lane, record| {
+            each(lane, record);
             Ok(())
         })
+    }
+}
+
+/// Threads kept by name; what others recorded is nobody's.
+const MAX_THREADS: usize = 1 << 16;
+
+/// Who has each lane while an index is walked: a lane is leased by one thread after another.
+#[derive(Default)]
+struct Threads {
+    known: Vec<RecordingThread>,
+    holders: HashMap<u32, u32>,
+    /// Places of those that the operating system has a number for.
+    by_tid: HashMap<(u64, Option<Box<str>>), u32>,
+}
+
+impl Threads {
+    /// Who recorded this.
+    fn see(&mut self, lane: u32, record: &IndexRecord, definitions: &Definitions) -> Option<u32> {
+        let thread = match record.get::<LaneRecord>() {
+            Some(held) => {
+                let name = definitions.string(held.name).map(Box::from);
+                RecordingThread { lane, tid: held.tid, name }
+            }
+            None => match self.holders.get(&lane) {
+                Some(&holder) => return Some(holder),
+                None => RecordingThread { lane, ..RecordingThread::default() },
+            },
+        };
+        // A thread that comes again is the same one, whatever lane it has now.
+        let key = (thread.tid, thread.name.clone());
+        let again = self.by_tid.get(&key).copied();
+        let place = again.or_else(|| {
+            let place = u32::try_from(self.known.len()).ok().filter(|_| self.known.len() < MAX_THREADS)?;
+            if thread.tid != 0 {
+                self.by_tid.insert(key, place);
+            }
+            self.known.push(thread);
+            Some(place)
+        });
+        match place {
+            Some(place) => self.holders.insert(lane, place),
+            None => self.holders.remove(&lane),
+        };
+        place
     }
 }

@@ -144,6 +144,7 @@ struct RawTask {
     completed_ns: Option<Option<Id>>,
     #[serde(default)]
     in_flight: bool,
+    core_id: Option<u32>,
     #[serde(default)]
     args: Vec<RawArg>,
 }
@@ -218,6 +219,8 @@ impl TaskGraph {
             tensor_count: raw.tensor_count.unwrap_or(args),
             scalar_count: raw.scalar_count.unwrap_or(0),
             in_flight: raw.in_flight,
+            core: raw.core_id,
+            ..TaskFacts::unknown(key)
         });
         Ok(())
     }

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tensortap_abi::{
-    AllocationRecord, DType, DumpStage, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord,
-    TensorRecord,
+    AllocationRecord, DType, DumpStage, FinishedRecord, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK,
+    ScalarRecord, TensorRecord,
 };
 
-use super::{ArgumentFacts, Captured, Dims, DispatchFacts, Entry, Renewed, TaskFacts, TaskKey, Tasks};
+use super::{
+    ArgumentFacts, Captured, Dims, DispatchFacts, DispatchTimes, Entry, RecordingThread, Renewed, TaskFacts,
+    TaskKey, Tasks,
+};
 use crate::{ArgumentKind, Edge, IndexRecord, KernelInfo, PayloadState, Record, Uncaptured};
 
 /// Argument records of one task that are held before repeated ones are set aside. A task has at most 65,536 arguments at two
@@ -22,8 +25,10 @@ pub enum TaskPart<'r> {
     Task(TaskFacts),
     /// An argument at one stage.
     Argument(ArgumentRecord<'r>),
-    /// A dispatch.
-    Dispatch(TaskKey, DispatchFacts),
+    /// A dispatch that was handed over, and when.
+    Dispatch(TaskKey, DispatchFacts, DispatchTimes),
+    /// When one ran.
+    Finished(TaskKey, Finished),
     /// A dependency.
     Edge(Edge),
     /// An argument that could not be captured.
@@ -34,21 +39,29 @@ pub enum TaskPart<'r> {
 
 impl<'r> TaskPart<'r> {
     /// Kinds of records that a task is put together from.
-    pub(crate) const KINDS: [RecordKind; 6] = [
+    pub(crate) const KINDS: [RecordKind; 7] = [
         RecordKind::Task,
         RecordKind::Tensor,
         RecordKind::Scalar,
         RecordKind::Dispatch,
+        RecordKind::Finished,
         RecordKind::Edge,
         RecordKind::Uncaptured,
     ];
 
-    /// What a record of an index says; `None` when it is about no task. `number` is given to an argument. Only the record of
-    /// a task says a step; `step_of` says it for the others, by the id of a task.
+    /// What a record of an index says; `None` when it is about no task. `number` is given to an argument, and `thread` is who
+    /// recorded it. Only the record of a task says a step; `step_of` says it for the others, by the id of a task.
     #[must_use]
-    pub fn of(number: u64, record: &'r IndexRecord, step_of: impl Fn(u64) -> u32) -> Option<TaskPart<'r>> {
+    pub fn of(
+        number: u64,
+        thread: Option<u32>,
+        record: &'r IndexRecord,
+        step_of: impl Fn(u64) -> u32,
+    ) -> Option<TaskPart<'r>> {
         match record.kind() {
-            RecordKind::Task => record.as_task().map(|task| TaskPart::Task(TaskFacts::from(task))),
+            RecordKind::Task => {
+                record.as_task().map(|task| TaskPart::Task(TaskFacts { thread, ..TaskFacts::from(task) }))
+            }
             RecordKind::Tensor | RecordKind::Scalar => {
                 ArgumentRecord::of(number, record, step_of(record.task_id())).map(TaskPart::Argument)
             }
@@ -60,8 +73,17 @@ impl<'r> TaskPart<'r> {
                     func_id: numbers.func_id,
                     core_id: numbers.core_id,
                 };
+                let (handed_ns, completed_ns) = (numbers.started_ns, numbers.completed_ns);
+                let times = DispatchTimes { handed_ns, completed_ns, thread, ..DispatchTimes::default() };
                 let task_id = record.task_id();
-                Some(TaskPart::Dispatch(TaskKey { step: step_of(task_id), task_id }, facts))
+                Some(TaskPart::Dispatch(TaskKey { step: step_of(task_id), task_id }, facts, times))
+            }
+            RecordKind::Finished => {
+                let &FinishedRecord { subtask_id, block_idx, started_ns, completed_ns, .. } =
+                    record.as_finished()?;
+                let task_id = record.task_id();
+                let finished = Finished { subtask_id, block_idx, started_ns, completed_ns };
+                Some(TaskPart::Finished(TaskKey { step: step_of(task_id), task_id }, finished))
             }
             RecordKind::Edge => Edge::new(record, step_of).map(TaskPart::Edge),
             RecordKind::Uncaptured => {
@@ -74,6 +96,19 @@ impl<'r> TaskPart<'r> {
             _ => None,
         }
     }
+}
+
+/// When one dispatch of a task ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finished {
+    /// Subtask slot.
+    pub subtask_id: u32,
+    /// Block.
+    pub block_idx: u32,
+    /// When its kernel was called.
+    pub started_ns: u64,
+    /// When it returned.
+    pub completed_ns: u64,
 }
 
 /// One argument at one stage.
@@ -179,6 +214,7 @@ pub struct Assembler {
     edges: Vec<Edge>,
     uncaptured: Vec<Uncaptured>,
     renewed: Vec<Renewed>,
+    threads: Vec<RecordingThread>,
     /// Records taken so far.
     taken: u64,
 }
@@ -194,7 +230,8 @@ struct Parts {
     /// One for each record, so each has one stage only.
     arguments: Vec<ArgumentFacts>,
     dims: Dims,
-    dispatches: Vec<DispatchFacts>,
+    dispatches: Vec<(DispatchFacts, DispatchTimes)>,
+    finished: Vec<Finished>,
 }
 
 /// What has come of a task so far.
@@ -238,7 +275,8 @@ impl Assembler {
                 self.parts(facts.key()).take_task(at, facts);
             }
             TaskPart::Argument(record) => self.parts(record.task).take_argument(&record),
-            TaskPart::Dispatch(task, facts) => self.parts(task).dispatches.push(facts),
+            TaskPart::Dispatch(task, facts, times) => self.parts(task).dispatches.push((facts, times)),
+            TaskPart::Finished(task, finished) => self.parts(task).finished.push(finished),
             TaskPart::Edge(edge) => self.edges.push(edge),
             TaskPart::Uncaptured(uncaptured) => self.uncaptured.push(uncaptured),
             TaskPart::Renewed(renewed) => self.renewed.push(renewed),
@@ -255,8 +293,14 @@ impl Assembler {
                 arguments: Vec::new(),
                 dims: Dims::default(),
                 dispatches: Vec::new(),
+                finished: Vec::new(),
             })
         })
+    }
+
+    /// Says who recorded: parts refer to them by their place.
+    pub fn know_threads(&mut self, threads: Vec<RecordingThread>) {
+        self.threads = threads;
     }
 
     /// What has come of a task so far.
@@ -276,13 +320,13 @@ impl Assembler {
     /// All tasks that have come. `kernels` give their kernels names.
     #[must_use]
     pub fn finish(self, kernels: &[KernelInfo]) -> Tasks {
-        let Assembler { parts, edges, mut uncaptured, mut renewed, taken: _ } = self;
+        let Assembler { parts, edges, mut uncaptured, mut renewed, threads, taken: _ } = self;
         let mut parts: Vec<Box<Parts>> = parts.into_values().collect();
         parts.sort_unstable_by_key(|parts| {
             (parts.recorded_at.is_none(), parts.recorded_at, parts.mentioned_at)
         });
         renewed.sort_unstable();
-        let mut tasks = Tasks { edges, renewed, kernels: kernels.into(), ..Tasks::default() };
+        let mut tasks = Tasks { edges, renewed, threads, kernels: kernels.into(), ..Tasks::default() };
         tasks.entries.reserve_exact(parts.len());
         tasks.arguments.reserve_exact(parts.iter().map(|parts| parts.arguments.len()).sum());
         for parts in parts {
@@ -388,9 +432,20 @@ impl Tasks {
                 }
             }
         }
-        parts.dispatches.sort_unstable();
+        parts.dispatches.sort_by_key(|(facts, _)| *facts);
+        parts.finished.sort_unstable();
         let first_dispatch = self.dispatches.len();
-        self.dispatches.extend(parts.dispatches);
+        for (facts, times) in parts.dispatches {
+            let place = (facts.subtask_id, facts.block_idx);
+            let ran = parts.finished.binary_search_by_key(&place, |ran| (ran.subtask_id, ran.block_idx));
+            let times = ran.map_or(times, |at| DispatchTimes {
+                started_ns: parts.finished[at].started_ns,
+                completed_ns: parts.finished[at].completed_ns,
+                ..times
+            });
+            self.dispatches.push(facts);
+            self.dispatch_times.push(times);
+        }
         self.entries.push(Entry {
             facts: parts.facts,
             is_recorded: parts.recorded_at.is_some(),

@@ -47,6 +47,15 @@ pub struct TaskFacts {
     pub scalar_count: u32,
     /// Recorded as in flight.
     pub in_flight: bool,
+    /// How long it was held up to be captured, as far as its records say: without what came after its completion.
+    pub capture_ns: u64,
+    /// Core that it was first dispatched to, where the dump says.
+    pub core: Option<u32>,
+    /// Queue that it was submitted to; 0 for none.
+    pub queue: u32,
+    /// Who recorded that it completed, or that it began where it did not: a place in [`Tasks::threads`](crate::Tasks::threads), where
+    /// the dump says.
+    pub thread: Option<u32>,
 }
 
 impl TaskFacts {
@@ -63,6 +72,10 @@ impl TaskFacts {
             tensor_count: 0,
             scalar_count: 0,
             in_flight: false,
+            capture_ns: 0,
+            core: None,
+            queue: 0,
+            thread: None,
         }
     }
 
@@ -102,8 +115,23 @@ impl From<&TaskRecord> for TaskFacts {
             tensor_count: record.tensor_count,
             scalar_count: record.scalar_count,
             in_flight: record.flags & RECORD_IN_FLIGHT != 0,
+            capture_ns: record.capture_ns,
+            core: record.core.checked_sub(1).map(u32::from),
+            queue: record.queue,
+            thread: None,
         }
     }
+}
+
+/// A thread that recorded: a scheduler or the orchestrator of a device, or a thread of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingThread {
+    /// The lane that it had.
+    pub lane: u32,
+    /// The operating system's number of it; 0 when not known.
+    pub tid: u64,
+    /// What it calls itself.
+    pub name: Option<Box<str>>,
 }
 
 /// What was captured of an argument at one stage: a record, without the content it may have.
@@ -222,6 +250,19 @@ pub struct DispatchFacts {
     pub func_id: u32,
     /// Core of the device.
     pub core_id: u32,
+}
+
+/// When a dispatch was handed over and ran. Device times, 0 where the dump has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DispatchTimes {
+    /// When its scheduler handed it over.
+    pub handed_ns: u64,
+    /// When its kernel was called, as its core says.
+    pub started_ns: u64,
+    /// When it returned.
+    pub completed_ns: u64,
+    /// Who handed it over: a place in [`Tasks::threads`](crate::Tasks::threads), where the dump says.
+    pub thread: Option<u32>,
 }
 
 impl DispatchFacts {

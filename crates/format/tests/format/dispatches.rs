@@ -6,12 +6,12 @@ use crate::common::*;
 use proptest::prelude::*;
 use serde_json::json;
 use tensortap_abi::{
-    ARG_SLOTS, BlockContext, DType, DispatchRecord, DispatchWords, OrchestrationArgRecord, Role,
-    SubtaskContext, TensorDesc,
+    ARG_SLOTS, BlockContext, DType, DispatchRecord, DispatchWords, FinishedRecord, OrchestrationArgRecord,
+    Role, SubtaskContext, TensorDesc,
 };
 use tensortap_format::{
-    DispatchArg, Dump, DumpWriter, FormatError, IndexRecord, PayloadState, RunInfo, Status, WriterOptions,
-    dispatch_id, repair, verify,
+    DispatchArg, DispatchTimes, Dump, DumpWriter, FormatError, IndexRecord, PayloadState, RecordingThread,
+    RunInfo, Status, WriterOptions, dispatch_id, repair, verify,
 };
 use zerocopy::IntoBytes;
 
@@ -51,6 +51,7 @@ fn fields(task_id: u64, [tensor_count, scalar_count]: [u32; 2]) -> DispatchRecor
         block_num: 9,
         tensor_count,
         scalar_count,
+        started_ns: 110,
         ..DispatchRecord::default()
     }
 }
@@ -104,7 +105,9 @@ fn write(dir: &Path, info: &RunInfo) -> Scribe {
     scribe.append(0, &[orchestration_arg(1), orchestration_arg(0)]);
     scribe.append(1, &[IndexRecord::plain(&task_fields(3, 2, 100, 0)), dispatch(3)]);
     scribe.append(1, &[IndexRecord::lost_dispatch(&fields(4, [1, 2]), false)]);
-    scribe.append(1, &[IndexRecord::plain(&task_fields(3, 2, 100, 200))]);
+    let ran = FinishedRecord { task_id: 3, core_id: 5, subtask_id: 1, block_idx: 6, ..Default::default() };
+    let ran = FinishedRecord { started_ns: 120, completed_ns: u64::MAX, ..ran };
+    scribe.append(1, &[IndexRecord::plain(&ran), IndexRecord::plain(&task_fields(3, 2, 100, 200))]);
     scribe
 }
 
@@ -125,7 +128,7 @@ fn a_dispatch_is_written_with_every_key_and_read_back_typed() {
     let expected = json!({
         "dispatch_id": hex64(dispatch_id(3, 1, 6)), "func_id": 2, "kernel": "mul", "task_id": hex64(3),
         "subtask_id": 1, "core_type": "AIV", "core_id": 5, "block_idx": 6, "block_num": 9,
-        "stage": "before_dispatch", "payload": "stored",
+        "stage": "before_dispatch", "handed_over_ns": "110", "payload": "stored",
         "args": [
             {"arg_index": 0, "kind": "tensor", "dtype": "float32", "ndims": 2, "shape": [3, 4], "strides": [8, -1],
              "start_offset": 2, "data_ptr": hex64(0x2000_0000_4000), "buffer_bytes": 96,
@@ -141,6 +144,9 @@ fn a_dispatch_is_written_with_every_key_and_read_back_typed() {
         ],
     });
     assert_eq!(json["dispatches"][0], expected);
+    let ran = json!({"dispatch_id": hex64(dispatch_id(3, 1, 6)), "core_id": 5, "started_ns": "120",
+        "completed_ns": u64::MAX.to_string()});
+    assert_eq!(json["finished"], json!([ran]));
     let lost = &json["dispatches"][1];
     assert_eq!(
         (&lost["payload"], &lost["args"], &lost["context"]),
@@ -153,6 +159,12 @@ fn a_dispatch_is_written_with_every_key_and_read_back_typed() {
         dispatches[0].args[0],
         DispatchArg::Tensor { arg_index: 0, desc_addr: 0x2000_0000_1000, desc: desc() }
     );
+    let tasks = dump.tasks().unwrap();
+    let times = tasks.iter().map(|task| task.dispatch_times()[0]).collect::<Vec<_>>();
+    let handed = DispatchTimes { handed_ns: 110, thread: Some(0), ..DispatchTimes::default() };
+    let ran = DispatchTimes { started_ns: 120, completed_ns: u64::MAX, ..handed };
+    assert_eq!(times, [ran, handed], "what was lost was handed over, too");
+    assert_eq!(tasks.threads(), [RecordingThread { lane: 1, ..RecordingThread::default() }]);
     assert_eq!(dispatches[0].context.unwrap().block, BlockContext { block_idx: 6, block_num: 9 });
     assert_eq!((dispatches[1].payload, dispatches[1].args.len()), (PayloadState::Dropped, 0));
     // Without tensors, the records of the list are the arguments of dispatches.

@@ -56,7 +56,7 @@ fn written(task: Task<'_>) -> String {
         (task.producers().map(|e| e.from).collect(), task.consumers().map(|e| e.to).collect());
     producers.sort_unstable();
     consumers.sort_unstable();
-    let dispatches = task.dispatches();
+    let dispatches: Vec<_> = task.dispatches().iter().zip(task.dispatch_times()).collect();
     let told = task.is_recorded();
     format!(
         "{told} {:?} {arguments:?} {dispatches:?} {uncaptured:?} {producers:?} {consumers:?}",
@@ -94,7 +94,11 @@ fn parts_of(step: u32, task_id: u64) -> impl Strategy<Value = Vec<TaskPart<'stat
             }
         ),
         (0_u32..3, 0_u32..4).prop_map(move |(subtask_id, block_idx)| {
-            TaskPart::Dispatch(key, DispatchFacts { subtask_id, block_idx, func_id: 7, core_id: 1 })
+            let times = DispatchTimes { handed_ns: u64::from(block_idx) + 1, ..DispatchTimes::default() };
+            TaskPart::Dispatch(key, DispatchFacts { subtask_id, block_idx, func_id: 7, core_id: 1 }, times)
+        }),
+        (0_u32..3, 0_u32..4).prop_map(move |(subtask_id, block_idx)| {
+            TaskPart::Finished(key, Finished { subtask_id, block_idx, started_ns: 9, completed_ns: 10 })
         }),
         (0_u64..4, 0_u16..3).prop_map(move |(from, arg_index)| {
             TaskPart::Edge(Edge { step, from_step: step, from, to: task_id, arg_index, why: "explicit" })

@@ -93,6 +93,7 @@ fn a_dispatch_carries_its_args_and_passes_over_the_end_of_the_arena_in_one_piece
         block: BlockContext { block_idx: 5, block_num: 6 },
         tensor_count: 7,
         scalar_count: 8,
+        handed_ns: 9,
     };
     for round in 0..30_u64 {
         let args: [u64; ARG_SLOTS] = core::array::from_fn(|slot| round << 32 | slot as u64);
@@ -108,6 +109,7 @@ fn a_dispatch_carries_its_args_and_passes_over_the_end_of_the_arena_in_one_piece
             [5, 6, 7, 8]
         );
         assert_eq!((record.kind, record.flags), (4, RECORD_HAS_PAYLOAD | RECORD_HAS_HASH));
+        assert_eq!((record.started_ns, record.completed_ns), (9, 0));
     }
 }
 

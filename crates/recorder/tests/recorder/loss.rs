@@ -205,6 +205,7 @@ fn when_the_files_are_full_everything_is_discarded_without_waiting() {
         block: BlockContext { block_idx: 0, block_num: 1 },
         tensor_count: 0,
         scalar_count: 0,
+        handed_ns: 0,
     };
     assert_eq!(recorder.dispatch(&dispatch, &args), NO_HOST);
     let counters = recorder.counters();

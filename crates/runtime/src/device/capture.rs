@@ -17,7 +17,7 @@ use tensortap_recorder::{
 
 use super::memory::{CoreView, Dispatch, PayloadReader, ThreadView};
 use super::run::Run;
-use super::scheduler::TaskHooks;
+use super::scheduler::{Finished, TaskHooks};
 use crate::runtimes::{DefineNames, GraphObserver};
 
 /// The host, as a recording thread knows it.
@@ -102,13 +102,14 @@ impl<'r, 'm> Capture<'r, 'm> {
     }
 
     /// Publishes that this thread captures, and that it no longer does: no limit runs meanwhile. The clock is read
-    /// once at either end; the capture is told when it began.
-    fn held_up(&mut self, capture: impl FnOnce(&mut Self, u64)) {
+    /// once at either end; the capture is told when it began. Returns how long it took.
+    fn held_up(&mut self, capture: impl FnOnce(&mut Self, u64)) -> u64 {
         self.thread.state().publish(ThreadState::Capturing as u32);
         let began_ns = self.recorder.begin();
         capture(self, began_ns);
-        self.recorder.end();
+        let took_ns = self.recorder.end();
         self.thread.state().publish(ThreadState::Running as u32);
+        took_ns
     }
 
     /// Says that this thread records no more.
@@ -157,6 +158,8 @@ impl<'r, 'm> Capture<'r, 'm> {
             block_num: slots.block_num(slot),
             started_ns: slots.dispatched_ns(slot).get(),
             completed_ns,
+            capture_ns: slots.capture_ns(slot).get(),
+            core: u16::try_from(slots.core(slot).get()).unwrap_or(0),
             tensor_count: slots.tensor_count(slot).into(),
             scalar_count: slots.scalar_count(slot).into(),
             flags,
@@ -287,7 +290,10 @@ impl TaskHooks for Capture<'_, '_> {
         });
         slots.captured(slot).set(wanted.into());
         if wanted {
-            self.held_up(|capture, now_ns| {
+            // What another task left in the slot.
+            slots.core(slot).set(0);
+            slots.capture_ns(slot).set(0);
+            let took_ns = self.held_up(|capture, now_ns| {
                 capture.run.slots.dispatched_ns(slot).set(now_ns);
                 capture.task(slot, 0, 0);
                 if capture.records_tensors() {
@@ -295,17 +301,37 @@ impl TaskHooks for Capture<'_, '_> {
                     capture.scalars(slot);
                 }
             });
+            // Blocks may be handed over by several schedulers, each of which takes its time for its own.
+            self.run.slots.capture_ns(slot).add(took_ns);
         }
     }
 
     fn before_post(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>) {
-        if self.records_args() && self.is_captured(dispatch.task_slot) {
-            self.held_up(|capture, _| capture.dispatch(dispatch, core_id, message));
+        let slot = dispatch.task_slot;
+        if !self.is_captured(slot) {
+            return;
+        }
+        let slots = &self.run.slots;
+        if dispatch.block.block_idx == 0 && dispatch.subtask == slots.active(slot).trailing_zeros() {
+            slots.core(slot).set(core_id + 1);
+        }
+        if self.records_args() {
+            let took_ns =
+                self.held_up(|capture, now_ns| capture.dispatch(dispatch, core_id, message, now_ns));
+            self.run.slots.capture_ns(slot).add(took_ns);
+        }
+    }
+
+    fn after_dispatch(&mut self, slot: u32, finished: impl FnOnce() -> Finished) {
+        if self.records_args() && self.is_captured(slot) {
+            let took_ns = self.held_up(|capture, _| capture.finished(slot, finished()));
+            self.run.slots.capture_ns(slot).add(took_ns);
         }
     }
 
     fn after_completion(&mut self, slot: u32) {
         if self.is_captured(slot) {
+            // How long this takes is in no record: that of the task comes first, as whoever compares while the run lasts wants it.
             self.held_up(|capture, now_ns| {
                 capture.task(slot, now_ns, 0);
                 if capture.records_tensors() {

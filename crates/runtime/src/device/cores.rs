@@ -10,7 +10,7 @@ use super::call::SpecialCall;
 use super::crash;
 use super::memory::{CoreView, Dispatch};
 use super::run::{Failure, Run};
-use super::scheduler::Cores;
+use super::scheduler::{Cores, Finished};
 
 /// The cores of the blocks one scheduler owns, each a thread of this process.
 pub struct CoreMailboxes<'r, 'm> {
@@ -47,6 +47,11 @@ impl Cores for CoreMailboxes<'_, '_> {
 
     fn poll_done(&mut self, core: u32) -> bool {
         self.posters[core as usize].poll_done()
+    }
+
+    fn finished(&self, core: u32) -> Finished {
+        let (poster, number) = (&self.posters[core as usize], self.numbers[core as usize]);
+        poster.words().finished(number)
     }
 }
 
@@ -140,10 +145,10 @@ fn execute(run: &Run<'_>, kernels: &KernelTable, core: u32, view: &CoreView<'_>)
         }
     };
     let Some(special) = &kernels.special else { return call().map_err(failure) };
-    let Some(guard) = &run.guard else { return special.around(entry, view, call).map_err(failure) };
+    let Some(guard) = &run.guard else { return special.around(run, entry, view, call).map_err(failure) };
     let tensors = guard.tensors_of(&run.slots, view.task_slot());
     let watched = crash::watch_tensors(tensors);
-    special.around(entry, view, call).map_err(failure)?;
+    special.around(run, entry, view, call).map_err(failure)?;
     drop(watched);
     guard.broken(&tensors).map_or(Ok(()), |broken| {
         let message = broken.describe(&tensors, |overrun| overrun.named(kernels.kernels, func_id));

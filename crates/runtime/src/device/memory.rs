@@ -18,6 +18,8 @@ use tensortap_sync::mailbox::MailboxWords;
 use tensortap_sync::{SharedU32, SharedU64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::scheduler::Finished;
+
 /// An array of `T` in device memory. Lives as long as the mapping, which outlasts every launch.
 pub struct Table<'m, T> {
     base: *mut T,
@@ -123,6 +125,8 @@ impl<'m> Table<'m, TaskSlot> {
     fixed_field!(/** Where that metadata lies. */ tensor_info_addr, u64);
     shared_field!(/** Whether the dump captures the task. */ captured: captured, SharedU32);
     shared_field!(/** Device time of the first dispatch. */ dispatched_ns: dispatched_ns, SharedU64);
+    shared_field!(/** Number, plus one, of the core of the first dispatch. */ core: core, SharedU32);
+    shared_field!(/** How long the capture took so far. */ capture_ns: capture_ns, SharedU64);
 }
 
 impl Table<'_, EdgeNode> {
@@ -426,6 +430,29 @@ impl CoreView<'_> {
         unsafe {
             let word = &raw mut (*self.at).kernel_ns;
             word.write(word.read().max(kernel_ns));
+        }
+    }
+
+    /// Leaves the times of a call for the scheduler, which reads them once the message is finished.
+    pub fn note_times(&self, started_ns: u64, returned_ns: u64) {
+        // SAFETY: called by the core between receiving and finishing the message: nobody else touches these words.
+        unsafe {
+            (&raw mut (*self.at).started_ns).write(started_ns);
+            (&raw mut (*self.at).returned_ns).write(returned_ns);
+        }
+    }
+
+    /// What the message that was finished last was about, and the times that the core left. `core_id` is its number.
+    pub fn finished(&self, core_id: u32) -> Finished {
+        // SAFETY: for the scheduler that saw the message finished and has not written another: nobody else touches it.
+        unsafe {
+            Finished {
+                core_id,
+                subtask: (&raw const (*self.at).subtask).read(),
+                block_idx: (&raw const (*self.at).block).read().block_idx,
+                started_ns: (&raw const (*self.at).started_ns).read(),
+                returned_ns: (&raw const (*self.at).returned_ns).read(),
+            }
         }
     }
 

@@ -17,4 +17,4 @@ pub(crate) mod scheduler;
 
 pub use crash::exit_on_crash_in_thread_mode;
 pub use program::GraphProgram;
-pub use scheduler::{Cores, NoHooks, Scheduler, TaskHooks};
+pub use scheduler::{Cores, Finished, NoHooks, Scheduler, TaskHooks};

@@ -28,6 +28,24 @@ pub trait Cores {
 
     /// True exactly once per dispatch, when it is finished and its writes are visible.
     fn poll_done(&mut self, core: u32) -> bool;
+
+    /// What a core says of the dispatch that it has just finished, until it is handed another.
+    fn finished(&self, core: u32) -> Finished;
+}
+
+/// One dispatch that has finished, as its core knows it. Times are device times, 0 where the launch asked for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Number of the core in the device.
+    pub core_id: u32,
+    /// Subtask slot.
+    pub subtask: u32,
+    /// Block.
+    pub block_idx: u32,
+    /// When its kernel was called.
+    pub started_ns: u64,
+    /// When it returned.
+    pub returned_ns: u64,
 }
 
 /// Who watches tasks come and go. The calls are on the critical path.
@@ -37,6 +55,9 @@ pub trait TaskHooks {
 
     /// Before a core may look at its message, which is complete.
     fn before_post(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>);
+
+    /// After one dispatch of the task has finished, and before the task can complete. `finished` says what its core knows.
+    fn after_dispatch(&mut self, slot: u32, finished: impl FnOnce() -> Finished);
 
     /// After every dispatch of the task has finished and its writes are visible, and before it counts as complete:
     /// before any successor is released and before its slot or memory can be reused.
@@ -58,6 +79,8 @@ impl TaskHooks for NoHooks {
     #[inline(always)]
     fn before_post(&mut self, _dispatch: &Dispatch, _core_id: u32, _message: &CoreView<'_>) {}
     #[inline(always)]
+    fn after_dispatch(&mut self, _slot: u32, _finished: impl FnOnce() -> Finished) {}
+    #[inline(always)]
     fn after_completion(&mut self, _slot: u32) {}
 }
 
@@ -67,6 +90,9 @@ impl<H: TaskHooks> TaskHooks for &mut H {
     }
     fn before_post(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>) {
         (**self).before_post(dispatch, core_id, message);
+    }
+    fn after_dispatch(&mut self, slot: u32, finished: impl FnOnce() -> Finished) {
+        (**self).after_dispatch(slot, finished);
     }
     fn after_completion(&mut self, slot: u32) {
         (**self).after_completion(slot);
@@ -171,7 +197,11 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                     any = true;
                     self.idle[place] |= 1 << block;
                     self.warm[usize::from(place != 0)] = core;
-                    self.finish_dispatch(self.current[core as usize]);
+                    let slot = self.current[core as usize];
+                    if HOOKS_COMPILED_IN {
+                        self.hooks.after_dispatch(slot, || self.cores.finished(core));
+                    }
+                    self.finish_dispatch(slot);
                 }
             }
         }

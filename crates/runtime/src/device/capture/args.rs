@@ -1,15 +1,22 @@
 //! The final arguments of dispatches, and those of the orchestration itself (`--dump-args`).
 
-use tensortap_abi::{DispatchWords, PayloadLayout, TensorDesc};
+use tensortap_abi::{DispatchWords, FinishedRecord, PayloadLayout, TensorDesc};
 use tensortap_recorder::{DispatchCapture, OrchestrationArgCapture};
 use tensortap_scene::ArgSpec;
 
 use super::{Capture, RunRecorder};
+use crate::device::Finished;
 use crate::device::memory::{CoreView, Dispatch, Table};
 
 impl Capture<'_, '_> {
     /// Records what a core is about to receive: the slots of its message, and what they point to.
-    pub(super) fn dispatch(&mut self, dispatch: &Dispatch, core_id: u32, message: &CoreView<'_>) {
+    pub(super) fn dispatch(
+        &mut self,
+        dispatch: &Dispatch,
+        core_id: u32,
+        message: &CoreView<'_>,
+        handed_ns: u64,
+    ) {
         let Some(payload) = self.payload(dispatch.task_slot) else { return };
         let PayloadLayout { tensor_count, scalar_count } = payload.layout();
         let (block, subtask) = message.contexts_written();
@@ -26,8 +33,23 @@ impl Capture<'_, '_> {
             block: dispatch.block,
             tensor_count: u32::try_from(tensor_count).expect("at most 16"),
             scalar_count: u32::try_from(scalar_count).expect("at most 32"),
+            handed_ns,
         };
         self.recorder.dispatch(&capture, words.words());
+    }
+
+    /// Records when a dispatch ran, as its core says.
+    pub(super) fn finished(&mut self, slot: u32, finished: Finished) {
+        let Finished { core_id, subtask, block_idx, started_ns, returned_ns } = finished;
+        self.recorder.finished(&FinishedRecord {
+            task_id: self.run.slots.task_id(slot),
+            core_id,
+            subtask_id: subtask,
+            block_idx,
+            started_ns,
+            completed_ns: returned_ns,
+            ..FinishedRecord::default()
+        });
     }
 }
 

@@ -14,6 +14,7 @@ use crate::drive;
 enum Event {
     Before(u32),
     Post { task: u32, core: u32, subtask: u32, block_idx: u32 },
+    Finished { task: u32, core: u32 },
     After(u32),
 }
 
@@ -51,6 +52,10 @@ impl Cores for ManualCores {
         }
         finished
     }
+
+    fn finished(&self, core: u32) -> Finished {
+        Finished { core_id: core, ..Finished::default() }
+    }
 }
 
 struct Recorder(Log);
@@ -60,6 +65,9 @@ impl TaskHooks for Recorder {
         self.0.borrow_mut().push(Event::Before(slot));
     }
     fn before_post(&mut self, _dispatch: &Dispatch, _core_id: u32, _message: &CoreView<'_>) {}
+    fn after_dispatch(&mut self, slot: u32, finished: impl FnOnce() -> Finished) {
+        self.0.borrow_mut().push(Event::Finished { task: slot, core: finished().core_id });
+    }
     fn after_completion(&mut self, slot: u32) {
         self.0.borrow_mut().push(Event::After(slot));
     }
