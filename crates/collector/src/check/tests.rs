@@ -63,7 +63,7 @@ fn each_damaged_field_is_named() {
     };
     let cases = [
         (with(|r| r.kind = 0), RecordFault::Kind),
-        (with(|r| r.kind = 20), RecordFault::Kind),
+        (with(|r| r.kind = 21), RecordFault::Kind),
         (with(|r| r.dtype = 18), RecordFault::DType),
         (with(|r| r.role = 0), RecordFault::Role),
         (with(|r| r.stage = 3), RecordFault::Stage),
