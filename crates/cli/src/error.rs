@@ -97,8 +97,7 @@ pub fn report(error: &anyhow::Error, scene: Option<&str>, output: Output) -> Exi
 fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
     let plain = |message: String, exit| Told { message, hint: None, exit };
     if let Some(error) = error.downcast_ref::<Error>() {
-        let (message, hint) = explain(error, scene);
-        return Told { message, hint, exit: if error.is_usage() { Exit::Usage } else { Exit::Failed } };
+        return tell_tensortap(error, scene);
     }
     if let Some(failure) = error.downcast_ref::<RunFailure>() {
         let exit = if failure.interrupted { interrupt::exit() } else { Exit::Failed };
@@ -108,7 +107,7 @@ fn tell(error: &anyhow::Error, scene: Option<&str>) -> Told {
         return tell_record(error);
     }
     if let Some(error) = error.downcast_ref::<QueryError>() {
-        return tell_query(error);
+        return tell_query(error, scene);
     }
     if let Some(error) = error.downcast_ref::<AnalysisError>() {
         return tell_analysis(error);
@@ -139,7 +138,12 @@ fn tell_record(error: &RecordingError) -> Told {
     Told { message: error.to_string(), hint: hint.map(Into::into), exit }
 }
 
-fn tell_query(error: &QueryError) -> Told {
+fn tell_tensortap(error: &Error, scene: Option<&str>) -> Told {
+    let (message, hint) = explain(error, scene);
+    Told { message, hint, exit: if error.is_usage() { Exit::Usage } else { Exit::Failed } }
+}
+
+fn tell_query(error: &QueryError, scene: Option<&str>) -> Told {
     match error {
         QueryError::Unknown(unknown) => {
             let hint = unknown_hint(unknown, None);
@@ -154,6 +158,7 @@ fn tell_query(error: &QueryError) -> Told {
         }
         QueryError::Interchange(error) => tell_interchange(error),
         QueryError::Analysis(error) => tell_analysis(error),
+        QueryError::Tensortap(error) => tell_tensortap(error, scene),
         QueryError::Io(_) => Told { message: error.to_string(), hint: None, exit: Exit::Failed },
         QueryError::Format(_) | QueryError::NoRank { .. } => {
             Told { message: error.to_string(), hint: None, exit: Exit::Usage }

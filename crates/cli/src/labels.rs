@@ -3,13 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tensortap::analysis::AnalysisError;
-use tensortap::analysis::blame::{Against, Blame, BlameOptions};
-use tensortap::analysis::compare::with_kernels_of;
+use tensortap::analysis::blame::Blame;
 use tensortap::format::Dump;
-use tensortap::judge::RuleBook;
 use tensortap::scene::Registry;
-use tensortap_query::golden::{Golden, open};
+use tensortap_query::Labelling;
 use tensortap_query::ids::IdRange;
 
 /// What tasks are held against.
@@ -17,10 +14,10 @@ use tensortap_query::ids::IdRange;
 pub struct LabelArgs {
     /// Say what tasks did by the dump of a run that was right, or by arrays in files
     #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
-    golden: Option<PathBuf>,
+    pub golden: Option<PathBuf>,
     /// Say what tasks did by the references of their kernels
     #[arg(long)]
-    reference: bool,
+    pub reference: bool,
 }
 
 impl LabelArgs {
@@ -40,21 +37,6 @@ pub fn labels(
     if !args.any() {
         return Ok(None);
     }
-    let golden = args.golden.as_deref().map(open).transpose()?;
-    let registry = match tensortap::with_scene_of(registry, dump, None) {
-        Err(_) if golden.is_some() => registry.clone(),
-        found => found?,
-    };
-    let scene = registry.find(&dump.info().scene);
-    let against = match &golden {
-        Some(Golden::Dump(golden)) => Against::Golden(golden),
-        Some(Golden::Files(arrays)) => Against::Arrays(arrays),
-        None => {
-            let unknown = || AnalysisError::UnknownScene { scene: dump.info().scene.clone() };
-            Against::Reference(scene.ok_or_else(unknown)?)
-        }
-    };
-    let rules = with_kernels_of(RuleBook::default(), dump.info());
-    let options = BlameOptions { rules, steps: steps.to_vec(), scene, ..BlameOptions::default() };
-    Ok(Some(Blame::of(dump, &against, &options)?))
+    let labelling = Labelling::open(registry, dump, args.golden.as_deref())?;
+    Ok(Some(labelling.blame(dump, steps)?))
 }

@@ -178,3 +178,60 @@ pub fn why(blame: &Blame, place: usize) -> String {
     }
     words
 }
+
+/// What is to be known beside the labels.
+#[must_use]
+pub fn remarks(blame: &Blame) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(gap) = &blame.graph.gap {
+        remarks.push(format!("the dump is not complete: {gap}"));
+    }
+    if blame.gone() > 0 {
+        let gone = counted(blame.gone(), "record");
+        remarks.push(format!("{gone} left the dump while the run went on: their tasks are unknown"));
+    }
+    if !blame.agreed_live.is_empty() {
+        let tasks = counted(blame.agreed_live.len() as u64, "task");
+        remarks.push(format!(
+            "{tasks} agreed with the golden while running and kept no content: ok by that golden, not by references"
+        ));
+    }
+    let rest_on_edges = blame.findings.iter().filter(|f| f.rests_on_edges()).count();
+    if rest_on_edges > 0 {
+        let labels = counted_in(rest_on_edges as u64, "label rests", "labels rest");
+        remarks.push(format!("{labels} on the edges of the dump: only outputs were captured"));
+    }
+    let derived = blame.findings.iter().filter(|f| f.rests_on_producers).count();
+    if derived > 0 {
+        let labels = counted_in(derived as u64, "label rests", "labels rest");
+        let lacking = if blame.basis == Basis::Golden { "not in the golden" } else { "not captured" };
+        remarks.push(format!("{labels} on what the producers of inputs wrote: those inputs are {lacking}"));
+    }
+    let set_aside = blame.findings.iter().filter(|f| !f.set_aside.is_empty()).count();
+    if set_aside > 0 {
+        let tasks = counted(set_aside as u64, "task");
+        remarks.push(format!(
+            "set aside: in-out arguments of {tasks} that hold something else, came from no task and were left alone"
+        ));
+    }
+    remarks
+}
+
+/// Where the tensors that a task was given came from: each input, and the ids of the tasks behind it.
+#[must_use]
+pub fn given(blame: &Blame, place: usize) -> Vec<(String, String)> {
+    let task = blame.graph.task(place);
+    let inputs = task.inputs().filter(|a| !a.is_scalar());
+    inputs
+        .map(|arg| {
+            let outputs = blame.graph.outputs_behind(arg).iter();
+            let mut from: Vec<String> = outputs
+                .map(|output| blame.graph.task(output.task))
+                .map(|t| step_task(t.step, t.task_id))
+                .collect();
+            from.dedup();
+            let from = if from.is_empty() { "no task".into() } else { from.join(", ") };
+            (arg_words(task, arg.arg_index), from)
+        })
+        .collect()
+}

@@ -11,6 +11,7 @@ mod list;
 mod record;
 mod recording;
 mod replay;
+mod report;
 mod run;
 mod scenes;
 mod set;
@@ -18,6 +19,7 @@ mod show;
 mod stats;
 mod suite;
 mod summary;
+mod table;
 mod task;
 
 pub use blame::BlameDocument;
@@ -32,6 +34,11 @@ pub use list::{ListDocument, ListHead, MemberHead, SetHead, TornDocument};
 pub use record::{KernelNames, RecordDocument};
 pub use recording::RecordingDocument;
 pub use replay::{ReplayDocument, Spread, replay_verdict};
+pub use report::{
+    AxisReport, CommandDocument, CulpritReport, FlaggedReport, GraphReport, LabelCount, LinkReport,
+    MemberReport, OutsideReport, ReportDocument, TimelineDocument, TrackDocument, VerdictDocument,
+    WorstReport,
+};
 pub use run::{DumpDocument, LiveDocument, RunDocument};
 pub use scenes::SceneDocument;
 pub use set::{OfMember, SetDocument, pass_or_fail};
@@ -39,6 +46,7 @@ pub use show::{HexDocument, MeasuredDocument, ShowDocument, ValuesDocument};
 pub use stats::{StatsHead, StatsRecord, StatsTail};
 pub use suite::SuiteDocument;
 pub use summary::SummaryDocument;
+pub use table::{Cell, Column, ColumnDocument, ColumnKind, TableDocument, TableMaker, cut};
 pub use task::{LabelDocument, TaskPageDocument};
 
 use std::io::{self, Write};

@@ -133,6 +133,9 @@ pub enum QueryError {
     /// The dumps cannot be compared.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
+    /// The scene of the dump cannot be had.
+    #[error(transparent)]
+    Tensortap(Box<tensortap::Error>),
     /// A run folder has several dumps, and one is wanted.
     #[error("{} holds {} dumps: {}", .path.display(), .dumps.len(), .dumps.join(", "))]
     SeveralDumps {
@@ -151,4 +154,10 @@ pub enum QueryError {
         /// The dumps that there are.
         ranks: Vec<String>,
     },
+}
+
+impl From<tensortap::Error> for QueryError {
+    fn from(error: tensortap::Error) -> QueryError {
+        QueryError::Tensortap(Box::new(error))
+    }
 }

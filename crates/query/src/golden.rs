@@ -1,15 +1,18 @@
 //! What a dump is compared with: another dump, or arrays in files.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::Value;
 use tensortap::DType;
 use tensortap::analysis::compare::record_side;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow, Partner, diff_arrays, diff_dumps, row_detail};
-use tensortap::format::{Dump, Record};
+use tensortap::format::{Dump, Record, RunInfo};
 use tensortap::interchange::{InterchangeError, NamedArrays};
 use tensortap::judge::Detail;
 
 use crate::QueryError;
+use crate::words::printable;
 
 /// What the records of a dump are compared with.
 pub enum Golden {
@@ -84,5 +87,35 @@ pub fn open(path: &Path) -> Result<Golden, QueryError> {
             Err(bad) if path.is_dir() && !matches!(bad, InterchangeError::NoArrays { .. }) => Err(bad.into()),
             _ => Err(error.into()),
         },
+    }
+}
+
+/// Says that dump and golden are of different scenes.
+#[must_use]
+pub fn other_scene(dump: &Dump, golden: &Dump) -> Option<String> {
+    let (here, there) = (&dump.info().scene, &golden.info().scene);
+    let differ = here != there && !here.is_empty() && !there.is_empty();
+    differ.then(|| format!("the dump is of scene {}, the golden of {}", printable(here), printable(there)))
+}
+
+/// Says which parameters of the same scene differ.
+#[must_use]
+pub fn other_params(dump: &Dump, golden: &Dump) -> Option<String> {
+    let (here, there) = (dump.info(), golden.info());
+    let names: BTreeSet<&String> = here.params.keys().chain(there.params.keys()).collect();
+    let differing: Vec<String> = names
+        .into_iter()
+        .filter(|name| here.params.get(*name) != there.params.get(*name))
+        .map(|name| format!("{} {}, not {}", printable(name), value(there, name), value(here, name)))
+        .collect();
+    (here.scene == there.scene && !differing.is_empty())
+        .then(|| format!("the golden ran with other parameters: {}", differing.join("; ")))
+}
+
+fn value(info: &RunInfo, name: &str) -> String {
+    match info.params.get(name) {
+        Some(Value::String(text)) => printable(text).into_owned(),
+        Some(value) => printable(&value.to_string()).into_owned(),
+        None => "unset".into(),
     }
 }

@@ -189,6 +189,14 @@ pub fn run_words(golden: Option<GoldenVerdict>, inject_fault: Option<&str>) -> S
     }
 }
 
+/// The same of a dump; of another project's dump, or a program's, nothing is known.
+#[must_use]
+pub fn of_run(dump: &Dump) -> Option<String> {
+    let golden = dump.footer().and_then(|footer| footer.golden);
+    let is_of_scene = !dump.format().is_foreign() && !dump.info().is_of_program();
+    is_of_scene.then(|| run_words(golden, dump.info().inject_fault.as_deref()))
+}
+
 /// What a replay of a task is to be told, so that its kernels are damaged as they were when it was captured; nothing where none
 /// was, or where the damage is not in a task alone.
 #[must_use]

@@ -37,7 +37,7 @@ pub const PARTS: &[Asset] = assets![
 ];
 
 /// The report, behind [`PARTS`].
-pub const REPORT: &[Asset] = assets![];
+pub const REPORT: &[Asset] = assets!["report/report.js"];
 
 /// The page of the server, beside [`PARTS`].
 pub const APP: &[Asset] = assets![

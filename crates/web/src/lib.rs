@@ -8,4 +8,5 @@ pub mod assets;
 pub mod bundle;
 pub mod page;
 pub mod palette;
+pub mod report;
 pub mod server;

@@ -14,6 +14,8 @@ mod new_scene;
 mod record;
 mod repair;
 mod replay;
+#[cfg(feature = "web")]
+mod report;
 mod rules;
 mod run;
 mod scenes;
@@ -57,6 +59,9 @@ pub enum Verb {
     Summary(summary::SummaryArgs),
     /// Draw the graph of tasks, coloured by their labels
     Graph(graph::GraphArgs),
+    /// Write a dump as one page for a browser, to be sent to others
+    #[cfg(feature = "web")]
+    Report(report::ReportArgs),
     /// Look at dumps in the browser
     #[cfg(feature = "web")]
     Serve(serve::ServeArgs),
@@ -112,6 +117,8 @@ impl Verb {
             Verb::Show(args) => show::run(args, registry, output),
             Verb::Stats(args) => stats::run(args, output),
             Verb::Summary(args) => summary::run(args, output),
+            #[cfg(feature = "web")]
+            Verb::Report(args) => report::run(args, registry, output),
             Verb::Graph(args) => graph::run(args, registry, output),
             #[cfg(feature = "web")]
             Verb::Serve(args) => serve::run(args, registry, output),
@@ -136,29 +143,7 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
-            #[cfg(feature = "web")]
-            Verb::Serve(_) => None,
-            Verb::Test(_)
-            | Verb::NewScene(_)
-            | Verb::Record(_)
-            | Verb::List(_)
-            | Verb::Show(_)
-            | Verb::Stats(_)
-            | Verb::Summary(_)
-            | Verb::Graph(_)
-            | Verb::Export(_)
-            | Verb::Diff(_)
-            | Verb::Blame(_)
-            | Verb::Replay(_)
-            | Verb::Extract(_)
-            | Verb::Verify(_)
-            | Verb::Repair(_)
-            | Verb::Bench(_)
-            | Verb::Selectors(_)
-            | Verb::Faults(_)
-            | Verb::Rules(_)
-            | Verb::Completions(_)
-            | Verb::Man(_) => None,
+            _ => None,
         }
     }
 }

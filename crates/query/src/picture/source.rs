@@ -43,6 +43,12 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Its sizes.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
     /// One of two tensors that were compared.
     #[must_use]
     pub fn of_side(side: Side<'a>) -> Source<'a> {

@@ -105,7 +105,12 @@ impl Times {
     /// Of a task, counted from the first of its graph.
     #[must_use]
     pub fn of(graph: &TaskGraph, task: Task<'_>) -> Times {
-        let first = graph.tasks().iter().filter_map(|task| task.start_time()).min();
+        Times::since(graph.tasks().iter().filter_map(|task| task.start_time()).min(), task)
+    }
+
+    /// Of a task, counted from this time.
+    #[must_use]
+    pub fn since(first: Option<u64>, task: Task<'_>) -> Times {
         let started = task.start_time();
         let since = |from: Option<u64>, to: Option<u64>| Some(Duration::from_nanos(to?.checked_sub(from?)?));
         Times { started: since(first, started), took: since(started, task.end_time()) }

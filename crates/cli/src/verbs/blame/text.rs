@@ -15,12 +15,12 @@ use crate::dump_arg::quoted;
 use crate::output;
 use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit, Outside};
-use tensortap_query::blame_words::{by_kernel, name, why};
+use tensortap_query::blame_words::{by_kernel, given, name, remarks, why};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::kind_words::kind_words;
 use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{
-    arg_words, kernels_text, printable, run_words, short_task, step_option, step_task,
+    arg_words, kernels_text, of_run, printable, short_task, step_option, step_task,
 };
 
 /// Tasks listed where not all are asked for.
@@ -76,7 +76,9 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     writeln!(out, "{}", headline(report))?;
     writeln!(out, "  {}", compared(report))?;
     writeln!(out, "  {}", labels(blame))?;
-    for line in of_run(report).into_iter().chain(report.remarks.iter().cloned()).chain(remarks(blame)) {
+    for line in
+        of_run(report.found.dump).into_iter().chain(report.remarks.iter().cloned()).chain(remarks(blame))
+    {
         writeln!(out, "  {line}")?;
     }
     for culprit in culprits {
@@ -109,55 +111,11 @@ fn compared(report: &Report<'_>) -> String {
     format!("compared {} of {} {what} of {dump} {with}", grouped(*compared), grouped(*of))
 }
 
-/// What is known of the run as a whole; of another project's dump nothing is.
-fn of_run(report: &Report<'_>) -> Option<String> {
-    let dump = report.found.dump;
-    let golden = dump.footer().and_then(|footer| footer.golden);
-    let is_of_scene = !dump.format().is_foreign() && !dump.info().is_of_program();
-    is_of_scene.then(|| run_words(golden, dump.info().inject_fault.as_deref()))
-}
-
 fn labels(blame: &Blame) -> String {
     let counts = Label::ALL.iter().map(|&label| (label, blame.count(label))).filter(|(_, n)| *n > 0);
     let words: Vec<String> =
         counts.map(|(label, n)| format!("{} {}", grouped(n as u64), label.name())).collect();
     format!("{}: {}", counted(blame.findings.len() as u64, "task"), words.join(", "))
-}
-
-fn remarks(blame: &Blame) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if let Some(gap) = &blame.graph.gap {
-        remarks.push(format!("the dump is not complete: {gap}"));
-    }
-    if blame.gone() > 0 {
-        let gone = counted(blame.gone(), "record");
-        remarks.push(format!("{gone} left the dump while the run went on: their tasks are unknown"));
-    }
-    if !blame.agreed_live.is_empty() {
-        let tasks = counted(blame.agreed_live.len() as u64, "task");
-        remarks.push(format!(
-            "{tasks} agreed with the golden while running and kept no content: ok by that golden, not by references"
-        ));
-    }
-    let rest_on_edges = blame.findings.iter().filter(|f| f.rests_on_edges()).count();
-    if rest_on_edges > 0 {
-        let labels = counted_in(rest_on_edges as u64, "label rests", "labels rest");
-        remarks.push(format!("{labels} on the edges of the dump: only outputs were captured"));
-    }
-    let derived = blame.findings.iter().filter(|f| f.rests_on_producers).count();
-    if derived > 0 {
-        let labels = counted_in(derived as u64, "label rests", "labels rest");
-        let lacking = if blame.basis == Basis::Golden { "not in the golden" } else { "not captured" };
-        remarks.push(format!("{labels} on what the producers of inputs wrote: those inputs are {lacking}"));
-    }
-    let set_aside = blame.findings.iter().filter(|f| !f.set_aside.is_empty()).count();
-    if set_aside > 0 {
-        let tasks = counted(set_aside as u64, "task");
-        remarks.push(format!(
-            "set aside: in-out arguments of {tasks} that hold something else, came from no task and were left alone"
-        ));
-    }
-    remarks
 }
 
 fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) -> anyhow::Result<()> {
@@ -170,7 +128,7 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     for record in outside {
         write_record(out, blame, *place, record)?;
     }
-    writeln!(out, "  {}", given(blame, *place))?;
+    writeln!(out, "  {}", given_line(blame, *place))?;
     if chain.len() > 1 {
         write_chain(out, blame, chain)?;
     }
@@ -239,22 +197,10 @@ fn write_record(
 }
 
 /// Where its inputs came from.
-fn given(blame: &Blame, place: usize) -> String {
-    let task = blame.graph.task(place);
-    let inputs: Vec<String> = task
-        .inputs()
-        .filter(|a| !a.is_scalar())
-        .map(|arg| {
-            let outputs = blame.graph.outputs_behind(arg).iter();
-            let mut from: Vec<String> = outputs
-                .map(|output| blame.graph.task(output.task))
-                .map(|t| step_task(t.step, t.task_id))
-                .collect();
-            from.dedup();
-            let from = if from.is_empty() { "no task".into() } else { from.join(", ") };
-            format!("{} from {from}", arg_words(task, arg.arg_index))
-        })
-        .collect();
+fn given_line(blame: &Blame, place: usize) -> String {
+    let given = given(blame, place);
+    let inputs: Vec<String> =
+        given.iter().map(|(argument, from)| format!("{argument} from {from}")).collect();
     if inputs.is_empty() { "given: no tensors".into() } else { format!("given: {}", inputs.join("; ")) }
 }
 

@@ -1,0 +1,67 @@
+//! Pictures of the graph: the way of the error, what is near the first wrong task, and all of it, folded.
+
+use super::Known;
+use crate::document::GraphReport;
+use crate::drawing::{DrawOptions, Drawing, FEW, fold_for, neighbourhood};
+use crate::number::{counted, grouped};
+use crate::words::what_ran;
+
+/// Boxes of a picture in a report; beyond that nobody finds anything in it.
+const MOST_BOXES: usize = 2 * FEW;
+/// Lines of a picture: more make a black square.
+const MOST_LINES: usize = 2_000;
+/// Pictures of the whole graph, folded more and less.
+const FOLDS: usize = 3;
+
+/// The way of the error, pictures of the graph, and what could not be drawn.
+pub fn graphs(known: &Known<'_>) -> (Option<GraphReport>, Vec<GraphReport>, Vec<String>) {
+    let graph = known.graph();
+    let (mut graphs, mut left_out) = (Vec::new(), Vec::new());
+    let way = way(known);
+    if let Some(&first) = known.blame().and_then(|blame| blame.first_wrong.first()) {
+        let near = neighbourhood(graph, first, 1);
+        graphs.extend(draw(known, "Near the first wrong task".into(), Some(&near), None));
+    }
+    match fold_for(graph, None) {
+        None => graphs.extend(draw(known, "Every task".into(), None, None)),
+        Some(deepest) => {
+            let from = graphs.len();
+            for depth in (1..=deepest).rev().take(FOLDS) {
+                let name = format!("Scopes of depth {depth}");
+                graphs.extend(draw(known, name, None, Some(depth)).filter(|one| one.layout.boxes() > 1));
+            }
+            if graphs.len() == from {
+                let tasks = counted(graph.len() as u64, "task");
+                left_out.push(format!(
+                    "a picture of the whole graph: {tasks} in too few scopes; `graph --around TASK` draws a part"
+                ));
+            }
+        }
+    }
+    (way, graphs, left_out)
+}
+
+fn way(known: &Known<'_>) -> Option<GraphReport> {
+    let blame = known.blame()?;
+    let first = *blame.first_wrong.first()?;
+    // One way is read from top to bottom; those of all errors together only where they are few.
+    let mut all: Vec<usize> = blame.first_wrong.iter().flat_map(|&task| blame.chain(task)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let few = all.len() <= FEW / 4;
+    let places = if few { all } else { blame.chain(first) };
+    let name = match (few, blame.first_wrong.len()) {
+        (_, 1) => "The way of the error".into(),
+        (true, count) => format!("The ways of {} errors", grouped(count as u64)),
+        (false, _) => "The way of the first error".into(),
+    };
+    draw(known, name, Some(&places), fold_for(&blame.graph, Some(&places))).filter(|_| places.len() > 1)
+}
+
+/// `None` when there would be too much in it.
+fn draw(known: &Known<'_>, name: String, only: Option<&[usize]>, fold: Option<usize>) -> Option<GraphReport> {
+    let options = DrawOptions { findings: known.findings(), only, fold };
+    let drawing = Drawing::of(known.graph(), &what_ran(known.dump), &options);
+    let fits = drawing.boxes.len() <= MOST_BOXES && drawing.lines.len() <= MOST_LINES;
+    fits.then(|| GraphReport { name, layout: drawing.layout() })
+}
