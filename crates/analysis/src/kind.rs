@@ -11,7 +11,7 @@ mod spot;
 mod tests;
 
 use tensortap_abi::{DType, DumpStage, Role};
-use tensortap_format::{Dump, FormatError};
+use tensortap_format::{Argument, Dump, FormatError, Task};
 use tensortap_judge::{Content, Payload, Predicate, Rule};
 use tensortap_values::{decode_block, from_f64, ulp_distance};
 
@@ -222,8 +222,10 @@ impl Blame {
             false => relation::of(&values),
         };
         // What a value alone does not explain may be explained by where the bytes came from.
-        if matches!(relation, Relation::Other | Relation::Near(_) | Relation::Moved | Relation::Constant(_)) {
-            relation = earlier(&self.graph, task, compared).unwrap_or(relation);
+        let is_open =
+            matches!(relation, Relation::Other | Relation::Near(_) | Relation::Moved | Relation::Constant(_));
+        if is_open && relation::are_different(&values) {
+            relation = earlier(self, task, compared).unwrap_or(relation);
         }
         let scene = match against {
             Against::Reference(scene) => Some(*scene),
@@ -252,18 +254,28 @@ fn left_alone(graph: &TaskGraph, task: usize, compared: &ComparedArg) -> bool {
         && arg.is_some_and(|arg| arg.role == Role::InOut && arg.is_unchanged())
 }
 
-/// The last task before this one that left, or was given, the same bytes of the same type.
-fn earlier(graph: &TaskGraph, task: usize, compared: &ComparedArg) -> Option<Relation> {
+/// The last right task that had completed before this one started and that left, or was given, the same bytes of the same type. Those of a
+/// wrong task may be the same because both erred alike.
+fn earlier(blame: &Blame, task: usize, compared: &ComparedArg) -> Option<Relation> {
+    let graph = &blame.graph;
     let arg = graph.task(task).argument(compared.arg_index)?;
     let hash = arg.captured(compared.stage)?.hash()?;
+    let start = graph.task(task).start_time()?;
+    let is_over = |place: &usize| graph.task(*place).end_time().is_some_and(|end| end <= start);
+    let is_right = |place: &usize| blame.findings[*place].label == Label::Ok;
+    let before = (0..graph.len()).filter(|place| is_right(place) && is_over(place));
+    let last = before.filter_map(|place| Some((place, holding(graph.task(place), arg, hash)?)));
+    let (place, (arg_index, stage)) = last.max_by_key(|(place, _)| graph.task(*place).end_time())?;
+    Some(Relation::Earlier { task: place, arg_index, stage })
+}
+
+/// The argument of a task that has this content, of the type of another.
+fn holding(task: Task<'_>, like: Argument<'_>, hash: u128) -> Option<(u16, DumpStage)> {
     let stages = [DumpStage::AfterCompletion, DumpStage::BeforeDispatch];
-    let mut before =
-        (0..task).rev().flat_map(|place| graph.task(place).arguments().map(move |arg| (place, arg)));
-    before.find_map(|(place, other)| {
-        let is_alike = other.dtype == arg.dtype && other.shape() == arg.shape() && !other.is_scalar();
-        let stage = stages.into_iter().find(|&stage| {
-            is_alike && other.captured(stage).and_then(|captured| captured.hash()) == Some(hash)
-        })?;
-        Some(Relation::Earlier { task: place, arg_index: other.arg_index, stage })
+    let is_alike =
+        |arg: &Argument<'_>| arg.dtype == like.dtype && arg.shape() == like.shape() && !arg.is_scalar();
+    task.arguments().filter(is_alike).find_map(|arg| {
+        let has = |&stage: &DumpStage| arg.captured(stage).and_then(|captured| captured.hash()) == Some(hash);
+        Some((arg.arg_index, stages.into_iter().find(has)?))
     })
 }

@@ -69,16 +69,16 @@ pub fn kind_words(graph: &TaskGraph, kind: &ErrorKind) -> String {
     format!("{what}, {}{part}", spot_words(kind))
 }
 
-/// What is wrong with the values.
+/// What the values are, as what follows `it shows`.
 fn relation_words(graph: &TaskGraph, kind: &ErrorKind) -> String {
     let apart = |by: i64| {
         let way = if by > 0 { "further on" } else { "before" };
         format!("{} {way}", counted(by.unsigned_abs(), "element"))
     };
     match &kind.relation {
-        Relation::AsItCame => "left as it came: the task wrote nothing there".into(),
+        Relation::AsItCame => "what it came with: the task wrote nothing there".into(),
         Relation::Nan => "NaN".into(),
-        Relation::Infinite => "infinite".into(),
+        Relation::Infinite => "infinite values".into(),
         Relation::NotFinite { nan, infinite } => {
             let parts = [(*nan, "NaN"), (*infinite, "infinite")];
             let parts = parts.iter().filter(|(count, _)| *count > 0);
@@ -86,7 +86,7 @@ fn relation_words(graph: &TaskGraph, kind: &ErrorKind) -> String {
                 parts.map(|(count, word)| format!("{} {word}", grouped(*count))).collect();
             format!("{} and wrong numbers", parts.join(", "))
         }
-        Relation::Wrapped => "off by half the range of its dtype, as integers that wrapped".into(),
+        Relation::Wrapped => "values off by half the range of their dtype, as integers that wrapped".into(),
         Relation::Sign => "the wrong sign".into(),
         Relation::Zero => "zeros, as in memory that was never written".into(),
         Relation::Constant(value) => format!("the same value {}", significant(*value, DIGITS)),
@@ -100,15 +100,17 @@ fn relation_words(graph: &TaskGraph, kind: &ErrorKind) -> String {
                 task_words(task)
             )
         }
-        Relation::Shifted(by) => format!("shifted: each element is what should stand {}", apart(*by)),
-        Relation::Transposed => "transposed: the last two axes are exchanged".into(),
-        Relation::Scaled(factor) => format!("scaled by {}", significant(*factor, DIGITS)),
-        Relation::Offset(by) => format!("off by the constant {}", significant(*by, DIGITS)),
+        Relation::Shifted(by) => format!("shifted values: each is what should stand {}", apart(*by)),
+        Relation::Transposed => "transposed values: the last two axes are exchanged".into(),
+        Relation::Scaled(factor) => format!("values scaled by {}", significant(*factor, DIGITS)),
+        Relation::Offset(by) => format!("values off by the constant {}", significant(*by, DIGITS)),
         Relation::Moved => "the right values in the wrong places".into(),
         Relation::InputsShifted(by) => {
-            format!("inputs read in the wrong place: right for inputs that lie {}", apart(*by))
+            format!("the result of inputs read in the wrong place, {}", apart(*by))
         }
-        Relation::Near(share) => format!("close, at most {} % off", significant(share * 100.0, 3)),
+        Relation::Near(share) => {
+            format!("values close to right, at most {} % off", significant(share * 100.0, 3))
+        }
         Relation::Other => "wrong values".into(),
     }
 }

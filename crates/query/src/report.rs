@@ -181,6 +181,10 @@ fn frame(known: &Known<'_>, name: &str) -> Result<MemberReport, QueryError> {
     Ok(MemberReport {
         name: name.into(),
         verdict: verdict::verdict(known),
+        expected: match &known.labelled {
+            Some(Labelled { golden_path: None, .. }) => "reference",
+            _ => "golden",
+        },
         facts: facts(known),
         labels: labels(known),
         culprits: culprit::culprits(known)?,

@@ -23,7 +23,7 @@ macro_rules! assets {
     };
 }
 
-/// The style sheet of every page. It uses the colours of [`crate::palette::css`].
+/// The style sheet of every page. It uses the colours of [`crate::palette::css`], which stands behind it.
 pub const STYLE: &str = include_str!("../assets/tensortap.css");
 
 /// Components that pages share, each behind those that it uses: the order in which they can be made one script.

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use tensortap_query::palette::{PLAIN, THEMED, labels};
 
 /// Variables for every colour of `query`'s palette: `--label-wrong_here-fill`, `--label-wrong_here-ink`, `--plain-fill`, and those that
-/// differ on dark pages, such as `--dump`; and classes for each label's chips and boxes.
+/// differ on dark pages, such as `--dump`; and classes for each label's chips and boxes. It stands behind
+/// [`crate::assets::STYLE`], whose plain chips and boxes these colour.
 #[must_use]
 pub fn css() -> String {
     let mut light = String::new();
@@ -15,12 +16,9 @@ pub fn css() -> String {
     }
     let mut chips = String::new();
     for (name, _) in labels() {
-        let _ = writeln!(
-            chips,
-            ".chip-{name}{{background:var(--label-{name}-fill);color:var(--label-{name}-ink)}}\n\
-             .box-{name} rect{{fill:var(--label-{name}-fill);stroke:var(--label-{name}-ink)}}\n\
-             .box-{name} text{{fill:var(--label-{name}-ink)}}"
-        );
+        let (fill, ink) = (format!("var(--label-{name}-fill)"), format!("var(--label-{name}-ink)"));
+        let _ = writeln!(chips, ".chip-{name}{{background:{fill};color:{ink}}}");
+        let _ = writeln!(chips, ".box-{name} rect{{fill:{fill};stroke:{ink}}}.box-{name} text{{fill:{ink}}}");
     }
     let mut dark = String::new();
     for colour in THEMED {

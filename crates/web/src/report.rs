@@ -19,7 +19,7 @@ pub fn page(report: &ReportDocument) -> serde_json::Result<String> {
          this browser does not run.</p></noscript>\n</main>",
         escaped(&report.title)
     );
-    let style = palette::css() + STYLE;
+    let style = STYLE.to_owned() + &palette::css();
     let script = script(PARTS.iter().chain(REPORT));
     Page { title: &report.title, body: &body, style: &style, script: &script }.with_data(report)
 }

@@ -49,7 +49,7 @@ fn explains(values: &Values, change: impl Fn(f64) -> f64) -> bool {
 }
 
 /// Whether so many wrong elements should have different values: what holds for them holds by more than chance.
-fn are_different(values: &Values) -> bool {
+pub fn are_different(values: &Values) -> bool {
     let mut seen: Vec<f64> = Vec::new();
     for &at in &values.failing {
         if !seen.contains(&values.golden[at]) {

@@ -40,6 +40,8 @@ pub struct MemberReport {
     pub name: String,
     /// What was found.
     pub verdict: VerdictDocument,
+    /// What tasks were held against, in a word: `golden` or `reference`.
+    pub expected: &'static str,
     /// What the dump is: pairs of a word and what there is to say.
     pub facts: Vec<(&'static str, String)>,
     /// How many tasks have each label.
@@ -81,6 +83,7 @@ impl MemberReport {
         MemberReport {
             name,
             verdict,
+            expected: "golden",
             facts: Vec::new(),
             labels: Vec::new(),
             culprits: Vec::new(),

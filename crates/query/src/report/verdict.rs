@@ -9,7 +9,7 @@ use crate::compare_words::evidence;
 use crate::document::{MemberReport, VerdictDocument};
 use crate::kind_words::kind_words;
 use crate::number::{counted, grouped};
-use crate::words::{arg_words, kernels_text, record_name, step_task, task_title, task_words};
+use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
 
 pub fn verdict(known: &Known<'_>) -> VerdictDocument {
     let Some(labelled) = &known.labelled else { return not_judged(known) };
@@ -57,26 +57,15 @@ fn of_culprit(labelled: &Labelled<'_>, culprit: &Culprit) -> String {
 
 fn outside_words(labelled: &Labelled<'_>, culprit: &Culprit, outside: &Outside) -> String {
     let graph = &labelled.found.blame.graph;
-    let argument = arg_words(graph.task(culprit.place), outside.compared.arg_index);
+    let (task, index) = (graph.task(culprit.place), outside.compared.arg_index);
+    let argument = match task.arg_name(index) {
+        Some(name) => format!("{} (argument {index})", printable(name)),
+        None => format!("argument {index}"),
+    };
     match &outside.kind {
-        Some(kind) => format!("its output {argument} has {}", has(&kind_words(graph, kind))),
+        Some(kind) => format!("its output {argument} shows {}", kind_words(graph, kind)),
         None => format!("its output {argument} is wrong, {}", evidence(&outside.compared.outcome)),
     }
-}
-
-/// Words that do not follow `has` get some that do.
-fn has(words: &str) -> String {
-    if words.starts_with("left as it came")
-        || words.starts_with("scaled")
-        || words.starts_with("off by")
-        || words.starts_with("close")
-    {
-        return format!("wrong values: {words}");
-    }
-    if let Some(rest) = words.strip_prefix("infinite,") {
-        return format!("infinite values,{rest}");
-    }
-    words.into()
 }
 
 /// That nothing was held against the dump, and what stands out nonetheless.

@@ -5,6 +5,8 @@ import { colour, context, drawn, el } from './dom.js';
 const TRACK = 18;
 const NAMES = 112;
 const AXIS = 20;
+// Labels of tasks at which an error began.
+const ROOTS = ['wrong_here', 'raced', 'fed'];
 // The least that is shown of the whole, and how far a key or a button moves.
 const CLOSEST = 1e-6;
 const STEP = 0.2;
@@ -54,7 +56,7 @@ export function timeline(lines, options = {}) {
       const end = Math.max(toX(track.start[place] + track.length[place]), x + 1);
       // What a pixel has already been given to is seen when one comes closer; what is wrong is always seen.
       const label = lines.labels?.[track.label?.[place]];
-      const wrong = label !== undefined && label !== 'ok';
+      const wrong = ROOTS.includes(label);
       if (end < from || x > to || (end <= drawnTo && !wrong)) continue;
       drawnTo = end;
       const chosen = at && at.track === track && at.place === place;

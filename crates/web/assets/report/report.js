@@ -41,7 +41,7 @@ function memberPage(member, named) {
     verdict(member.verdict, member.labels),
     facts(member.facts),
     contents(member),
-    member.culprits.map((culprit, place) => culpritSection(culprit, place)),
+    member.culprits.map((culprit, place) => culpritSection(culprit, place, member.expected)),
     member.way ? section('way', member.way.name, 'Each task was given what the one above it left. Dashed lines only wait.', graph(member.way.layout, { label: member.way.name })) : null,
     member.flagged.length > 0 ? flagged(member) : null,
     member.timeline ? section('timeline', 'What ran when', member.timeline.note, timeline(labelled(member), { label: 'Timeline of tasks', about: (task) => task })) : null,
@@ -91,13 +91,13 @@ function commands(list) {
   return list.map((one) => el('div', { class: 'next' }, el('span', { class: 'small soft' }, one.about), command(one.command)));
 }
 
-function culpritSection(culprit, place) {
+function culpritSection(culprit, place, expected) {
   const id = `culprit-${place}`;
   return el('section', { id, class: 'part', 'aria-labelledby': `${id}-title` },
     el('h2', { id: `${id}-title` }, `${place === 0 ? 'First' : 'Also'}: `, el('code', {}, culprit.kernels), ' ', chip(culprit.label)),
     el('p', { class: 'about' }, culprit.title ? `${culprit.title} · ` : '', el('code', {}, `task ${culprit.task}`), ` ${culprit.why}.`,
       culprit.wrong_kernels ? ` Of its kernels, ${culprit.wrong_kernels} is wrong.` : ''),
-    culprit.records.map(recordCard),
+    culprit.records.map((record) => recordCard(record, expected)),
     culprit.more_records > 0 ? el('p', { class: 'soft small' }, `${culprit.more_records} more of its records are outside their rules.`) : null,
     culprit.given.length > 0 ? givenBy(culprit.given) : null,
     culprit.chain.length > 1 ? chainOf(culprit.chain) : null,
@@ -114,19 +114,19 @@ function chainOf(chain) {
   return el('details', {}, el('summary', {}, `Its error reached the end through ${chain.length - 1} ${chain.length === 2 ? 'task' : 'tasks'}`), el('ol', { class: 'chain' }, links));
 }
 
-function recordCard(record) {
+function recordCard(record, expected) {
   const part = record.slice ? `, the part ${record.slice} that holds the worst element` : '';
   return el('div', { class: 'card record' },
     el('h3', {}, record.argument, ' ', el('span', { class: 'soft' }, `${record.when}, ${record.tensor}`)),
     record.kind ? el('p', { class: 'kind' }, el('strong', {}, 'Kind of error: '), record.kind.words, '.') : null,
     el('p', { class: 'small soft' }, `${record.evidence}; rule: ${record.rule}`),
-    record.difference ? heatmap(record.difference, { label: `Dump less golden${part}`, low: 'too low', high: 'too high', zero: 'pale: as it should be' }) : null,
+    record.difference ? heatmap(record.difference, { label: `Dump less ${expected}${part}`, low: 'too low', high: 'too high', zero: 'in the middle: as it should be' }) : null,
     el('div', { class: 'pictures' },
-      record.spread ? histogram(record.spread, { label: 'Values of both, over one another', names: ['dump', 'golden'], ends: record.ends }) : null,
+      record.spread ? histogram(record.spread, { label: 'Values of both, over one another', names: ['dump', expected], ends: record.ends }) : null,
       record.axes.map((axis) => profile(axis.bins, { label: `Where the error sits: ${axis.words}` }))),
     record.worst.length > 0 ? worst(record.worst) : null,
-    record.dump ? el('details', {}, el('summary', {}, 'Dump and golden side by side'), el('div', { class: 'pictures' },
-      heatmap(record.dump, { label: 'Dump' }), record.golden ? heatmap(record.golden, { label: 'Golden' }) : null)) : null,
+    record.dump ? el('details', {}, el('summary', {}, `Dump and ${expected} side by side`), el('div', { class: 'pictures' },
+      heatmap(record.dump, { label: 'Dump' }), record.golden ? heatmap(record.golden, { label: expected === 'golden' ? 'Golden' : 'Reference' }) : null)) : null,
     record.detail.length > 0 ? el('details', {}, el('summary', {}, 'In words'), el('pre', { class: 'words' }, record.detail.join('\n'))) : null);
 }
 
