@@ -18,6 +18,7 @@ fn every_verb_has_help_with_an_example() {
         "record",
         "list",
         "show",
+        "report",
         "stats",
         "export",
         "diff",
