@@ -60,7 +60,7 @@ fn way(known: &Known<'_>) -> Option<GraphReport> {
 
 /// `None` when there would be too much in it.
 fn draw(known: &Known<'_>, name: String, only: Option<&[usize]>, fold: Option<usize>) -> Option<GraphReport> {
-    let options = DrawOptions { findings: known.findings(), only, fold };
+    let options = DrawOptions { findings: known.findings(), only, fold, ..DrawOptions::default() };
     let drawing = Drawing::of(known.graph(), &what_ran(known.dump), &options);
     let fits = drawing.boxes.len() <= MOST_BOXES && drawing.lines.len() <= MOST_LINES;
     fits.then(|| GraphReport { name, layout: drawing.layout() })
