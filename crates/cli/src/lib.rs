@@ -33,6 +33,7 @@ mod stream_table;
 mod usage;
 mod verbs;
 mod version;
+mod whole_file;
 
 use std::process::ExitCode;
 

@@ -21,6 +21,7 @@ mod suite;
 mod summary;
 mod table;
 mod task;
+mod trace;
 
 pub use blame::BlameDocument;
 pub use compare::{
@@ -48,6 +49,7 @@ pub use suite::SuiteDocument;
 pub use summary::SummaryDocument;
 pub use table::{Cell, Column, ColumnDocument, ColumnKind, TableDocument, TableMaker, cut};
 pub use task::{LabelDocument, TaskPageDocument};
+pub use trace::{TraceDocument, TraceDumpDocument};
 
 use std::io::{self, Write};
 

@@ -32,6 +32,8 @@ mod show;
 pub mod suite;
 pub mod summary;
 mod task;
+pub mod timeline;
+pub mod trace;
 pub mod words;
 
 pub use dumps::{DumpSet, Member, OUTPUTS, is_run_folder, newest};

@@ -25,6 +25,7 @@ mod show;
 mod stats;
 mod summary;
 mod test;
+mod trace;
 mod verify;
 
 use anyhow::Context;
@@ -65,6 +66,8 @@ pub enum Verb {
     /// Look at dumps in the browser
     #[cfg(feature = "web")]
     Serve(serve::ServeArgs),
+    /// Write when what ran, as a file for trace viewers
+    Trace(Box<trace::TraceArgs>),
     /// Measure records: range, mean, deviation, zeros, NaN, Inf
     Stats(Box<stats::StatsArgs>),
     /// Write records to files that other tools read
@@ -122,6 +125,7 @@ impl Verb {
             Verb::Graph(args) => graph::run(args, registry, output),
             #[cfg(feature = "web")]
             Verb::Serve(args) => serve::run(args, registry, output),
+            Verb::Trace(args) => trace::run(args, output),
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, registry, output),
             Verb::Blame(args) => blame::run(args, registry, output),

@@ -20,6 +20,7 @@ fn every_verb_has_help_with_an_example() {
         "show",
         "report",
         "stats",
+        "trace",
         "export",
         "diff",
         "blame",

@@ -52,6 +52,7 @@ mod steps;
 mod suite;
 mod summary;
 mod terminal;
+mod trace;
 mod usage;
 mod verify;
 

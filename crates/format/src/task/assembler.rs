@@ -341,9 +341,11 @@ impl Assembler {
 }
 
 impl Parts {
-    fn take_task(&mut self, at: u64, facts: TaskFacts) {
+    fn take_task(&mut self, at: u64, mut facts: TaskFacts) {
         // The later stage knows more; a completion may come before its dispatch.
         if self.recorded_at.is_none() || self.facts.completed_ns.is_none() {
+            // Who says that it never completed did not run it.
+            facts.thread = self.facts.thread.filter(|_| facts.in_flight).or(facts.thread);
             self.facts = facts;
         }
         self.recorded_at.get_or_insert(at);
