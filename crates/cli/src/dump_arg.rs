@@ -5,8 +5,10 @@ use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tensortap::RunFile;
 use tensortap::format::Dump;
 use tensortap_query::ids::{IdRange, holds, parse_range};
+use tensortap_query::words::{printable, printable_path};
 use tensortap_query::{DumpSet, OUTPUTS, QueryError, is_run_folder};
 
 use crate::error::UsageError;
@@ -92,7 +94,8 @@ impl DumpArg {
     /// Opens all dumps that are meant.
     pub fn open_set(&self) -> anyhow::Result<DumpSet> {
         let path = self.named_or_newest()?;
-        Ok(self.rank.of(DumpSet::open(&path)?)?)
+        let set = DumpSet::open(&path).map_err(|error| nothing_recorded(&path).unwrap_or(error.into()))?;
+        Ok(self.rank.of(set)?)
     }
 }
 
@@ -106,6 +109,17 @@ pub fn existing(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         Err(error) => Err(UsageError { message: error.to_string(), hint: there_are() }.into()),
         Ok(_) => Ok(path),
     }
+}
+
+/// What a run folder of `record` is told of that has no dump: no process of the program attached.
+fn nothing_recorded(path: &Path) -> Option<anyhow::Error> {
+    let run = RunFile::read(path).ok().filter(|run| run.processes.is_empty())?;
+    let command =
+        run.command.first().map_or_else(String::new, |program| format!(" `{}`", printable(program)));
+    let message =
+        format!("{} holds no dump: no process of{command} attached to the recorder", printable_path(path));
+    let hint = "the program must call tensortap_record.h; `tensortap record` says the likely cause, and docs/recording.md how".into();
+    Some(UsageError { message, hint }.into())
 }
 
 /// The dump of a run folder that is meant, for verbs that take something else in its place, too: a case, or files.

@@ -36,7 +36,7 @@ pub fn pairs(set: DumpSet, golden: Option<&Path>, ranks: &RankArg) -> anyhow::Re
         // Several dumps against one: which of them is for the caller to say.
         let member = Box::new(set.one_member()?);
         let golden = Some(golden_of(golden, member.rank)?);
-        return Ok(vec![Pair::Held { member, golden }]);
+        return Ok(vec![Pair::Held { member, golden, why: None }]);
     }
     let mut pairs = set.paired(&DumpSet::open(golden)?);
     pairs.retain(|pair| match pair {
@@ -64,8 +64,9 @@ pub fn judge_each<D: Serialize>(
     };
     for pair in pairs {
         match pair {
-            Pair::Held { member, golden } => {
-                let judged = judge(&member, golden.as_deref())?;
+            Pair::Held { member, golden, why } => {
+                let mut judged = judge(&member, golden.as_deref())?;
+                why.iter().for_each(|why| judged.headline += &format!(" ({why})"));
                 all.add(&member, judged);
             }
             Pair::Lonely { name, rank, pid, why } => {
@@ -133,7 +134,7 @@ impl<D: Serialize> All<D> {
                 text += &format!("\n{name}:\n{said}");
             }
             if failing > 1 {
-                text += "\n--rank N tells as much of another\n";
+                text += "\n--rank N or --pid N tells as much of another\n";
             }
             output.text(&text)?;
         }

@@ -37,7 +37,7 @@ pub use definition::{Definition, TensorDef};
 pub use error::{FolderError, Mistake};
 pub use given::{GivenKernel, GivenScene};
 pub use known::{is_known, is_known_file, remember, remember_file};
-pub use library::{ABI_VERSION, build_id};
+pub use library::{ABI_VERSION, build_id, exports_symbol};
 pub use plan::{PlannedLibrary, ScenePlan};
 pub use sanitize::{Sanitize, find_sanitizer};
 pub use scene::{DESCRIPTION_FILE, FolderScene, OpenOptions, is_folder};

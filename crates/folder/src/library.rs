@@ -51,6 +51,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whether a file is a shared library that exports a symbol.
+///
+/// # Errors
+/// It cannot be read, or is no shared library.
+pub fn exports_symbol(path: &Path, symbol: &str) -> Result<bool, FolderError> {
+    Ok(Exports::read(path)?.has(symbol))
+}
+
 /// The functions and marks that a library exports.
 pub(crate) struct Exports {
     names: Vec<String>,

@@ -7,6 +7,15 @@ use crate::KernelInfo;
 pub enum TaskChoice {
     /// First and last id.
     Ids(u64, u64),
+    /// The same in one step: `2@0x92`.
+    InStep {
+        /// The step.
+        step: u32,
+        /// First id.
+        first: u64,
+        /// Last id.
+        last: u64,
+    },
     /// A name or pattern of the task, of one of its kernels (or its `func_id`), of a scope it lies in, or scope and name
     /// together: see [`task_fits`].
     Named(String),

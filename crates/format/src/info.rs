@@ -112,6 +112,12 @@ impl RunInfo {
         self.runtime == RECORD_RUNTIME
     }
 
+    /// The process that was recorded, where the dump is of one.
+    #[must_use]
+    pub fn process(&self) -> Option<u64> {
+        self.extra.get("process")?.get("pid")?.as_u64()
+    }
+
     /// Whether the dump has a manifest: every one but those of dispatch arguments alone.
     pub(crate) fn has_manifest(&self) -> bool {
         self.dump_level != 0 || !self.dump_args

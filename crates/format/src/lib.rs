@@ -29,6 +29,7 @@
 mod args_json;
 mod beside_writer;
 mod choice;
+mod details;
 mod dispatch;
 mod error;
 mod files;
@@ -61,6 +62,7 @@ mod window;
 mod writer;
 
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
+pub use details::{Details, TaskDetails};
 pub use dispatch::{
     Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, dispatch_id,
 };

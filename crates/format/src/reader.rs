@@ -218,6 +218,8 @@ impl Dump {
             Source::Held(held) => held.tasks(self.payload_limit)?,
         };
         tasks.give_names(|task| self.task_names(task));
+        let definitions = self.source.names().1;
+        tasks.give_arg_names(|id| definitions.string(id));
         Ok(tasks)
     }
 
@@ -227,6 +229,18 @@ impl Dump {
         match &self.source {
             Source::Indexed(indexed) => indexed.queue_name(queue),
             Source::Held(_) => None,
+        }
+    }
+
+    /// Hands over every entry of the index that is of one of these kinds; none of a dump that has no index.
+    pub(crate) fn for_each_of(
+        &self,
+        kinds: &[tensortap_abi::RecordKind],
+        each: impl FnMut(&crate::IndexRecord),
+    ) -> Result<(), FormatError> {
+        match &self.source {
+            Source::Indexed(indexed) => indexed.for_each(kinds, each),
+            Source::Held(_) => Ok(()),
         }
     }
 

@@ -123,6 +123,13 @@ impl<'t> Task<'t> {
         self.entry().is_recorded
     }
 
+    /// Whether several tasks were recorded under its id: it completed more than once, or an argument was recorded twice for one stage.
+    /// What is told of it is then a mixture.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.entry().is_repeated || self.arguments().any(|argument| argument.is_repeated)
+    }
+
     /// What its orchestration calls it.
     #[must_use]
     pub fn task_name(&self) -> Option<&'t str> {
@@ -135,9 +142,13 @@ impl<'t> Task<'t> {
         self.entry().scope.as_deref()
     }
 
-    /// What the first of its kernels that knows an argument calls it.
+    /// What an argument is called: by its own record, or by the first of the kernels that knows it.
     #[must_use]
     pub fn arg_name(&self, arg_index: u16) -> Option<&'t str> {
+        let own = self.argument(arg_index).and_then(|argument| self.tasks.arg_names.get(&argument.name));
+        if let Some(own) = own {
+            return Some(own);
+        }
         let kernels = self.facts().func_ids().filter_map(|id| self.tasks.kernel(id));
         let mut names = kernels.filter_map(|kernel| kernel.arg_names.get(usize::from(arg_index)));
         names.find(|name| !name.is_empty()).map(String::as_str)
@@ -262,6 +273,8 @@ pub struct Tasks {
     /// By task and argument.
     uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
     kernels: Arc<[KernelInfo]>,
+    /// Own names of arguments, by string id.
+    arg_names: HashMap<u32, Box<str>>,
     /// Whether the numbers of arguments leave some out.
     pub(crate) counts_are_partial: bool,
     /// Positions by name, made when a task is first looked for.
@@ -274,6 +287,7 @@ pub struct Tasks {
 struct Entry {
     facts: TaskFacts,
     is_recorded: bool,
+    is_repeated: bool,
     name: Option<Arc<str>>,
     scope: Option<Arc<str>>,
     arguments: std::ops::Range<usize>,
@@ -296,22 +310,22 @@ struct Dims {
 
 impl Dims {
     /// Keeps dimensions and says where; those that were kept last are kept once.
-    fn keep(&mut self, shape: &[u64], strides: &[i64]) -> (usize, usize) {
+    fn keep(&mut self, shape: &[u64], strides: &[i64]) -> (usize, u32) {
         let ndims = shape.len().min(strides.len());
         let (shape, strides) = (&shape[..ndims], &strides[..ndims]);
         if !(self.shapes.ends_with(shape) && self.strides.ends_with(strides)) {
             self.shapes.extend_from_slice(shape);
             self.strides.extend_from_slice(strides);
         }
-        (self.shapes.len() - ndims, ndims)
+        (self.shapes.len() - ndims, u32::try_from(ndims).expect("at most as many as a record has"))
     }
 
     fn shape(&self, facts: &ArgumentFacts) -> &[u64] {
-        &self.shapes[facts.dims_at..][..facts.ndims]
+        &self.shapes[facts.dims_at..][..facts.ndims as usize]
     }
 
     fn strides(&self, facts: &ArgumentFacts) -> &[i64] {
-        &self.strides[facts.dims_at..][..facts.ndims]
+        &self.strides[facts.dims_at..][..facts.ndims as usize]
     }
 }
 
@@ -460,6 +474,17 @@ impl Tasks {
         for entry in &mut self.entries {
             let Names { task_name, scope, .. } = names(entry.facts.key());
             (entry.name, entry.scope) = (task_name.map(&mut keep), scope.map(&mut keep));
+        }
+    }
+
+    /// Gives arguments the names that their own records say, by string id.
+    pub fn give_arg_names<'n>(&mut self, name: impl Fn(u32) -> Option<&'n str>) {
+        for argument in self.arguments.iter().filter(|argument| argument.name != 0) {
+            if !self.arg_names.contains_key(&argument.name)
+                && let Some(name) = name(argument.name)
+            {
+                self.arg_names.insert(argument.name, name.into());
+            }
         }
     }
 

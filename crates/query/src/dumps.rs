@@ -153,8 +153,7 @@ impl Member {
     /// Its process id, where that is known.
     #[must_use]
     pub fn process(&self) -> Option<u64> {
-        let said = || self.dump.info().extra.get("process")?.get("pid")?.as_u64();
-        self.pid.or_else(said)
+        self.pid.or_else(|| self.dump.info().process())
     }
 }
 

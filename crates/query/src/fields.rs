@@ -176,15 +176,34 @@ impl Field {
 }
 
 /// Every field.
-pub static FIELDS: [Field; 50] = [
+pub static FIELDS: [Field; 54] = [
     Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
         .number()
         .width(5)
         .sorted(|row| Some(row.record.index)),
     Field::new("rank", "RANK", |cells, _, out| push_optional(out, cells.rank)).number(),
+    Field::new("pid", "PID", |cells, _, out| push_optional(out, cells.pid)).number(),
     Field::new("step", "STEP", |_, row, out| push_number(out, row.record.step.into()))
         .number()
         .sorted(|row| Some(row.record.step.into())),
+    Field::new("step_name", "STEP NAME", |cells, row, out| {
+        let details = cells.details(row);
+        *out += &printable(details.step_name.unwrap_or_default());
+    })
+    .people(|cells, row, out| show_name(out, cells.details(row).step_name))
+    .by(Order::Text),
+    Field::new("queue", "QUEUE", |cells, row, out| {
+        let details = cells.details(row);
+        *out += &printable(details.queue.unwrap_or_default());
+    })
+    .people(|cells, row, out| show_name(out, cells.details(row).queue))
+    .by(Order::Text),
+    Field::new("source", "SOURCE", |cells, row, out| {
+        if let Some((file, line)) = cells.details(row).source {
+            put(out, format_args!("{}:{line}", printable(file)));
+        }
+    })
+    .by(Order::Text),
     Field::new("task_id", "TASK", |_, row, out| push_task(out, row.record.task_id))
         .short("task")
         .people(|cells, row, out| match cells.short_tasks {

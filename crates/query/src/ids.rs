@@ -94,15 +94,22 @@ pub fn escaped(name: &str) -> String {
 /// assert_eq!(parse_task_choice("1:2"), Ok(TaskChoice::Ids(0x1_0000_0002, 0x1_0000_0002)));
 /// assert_eq!(parse_task_choice("softmax"), Ok(TaskChoice::Named("softmax".into())));
 /// assert_eq!(parse_task_choice("layer 1 / k_proj"), Ok(TaskChoice::Named("layer 1 / k_proj".into())));
+/// assert_eq!(parse_task_choice("2@0x92"), Ok(TaskChoice::InStep { step: 2, first: 0x92, last: 0x92 }));
 /// assert!(parse_task_choice("1f").is_err());
 /// ```
 pub fn parse_task_choice(text: &str) -> Result<TaskChoice, SelectorError> {
+    let refused = |reason| SelectorError::NoTask(Box::new(reason));
+    if let Some((step, ids)) = text.split_once('@')
+        && let Ok(step) = parse_id(step)
+    {
+        let step = u32::try_from(step).map_err(|_| refused(SelectorError::TooLarge))?;
+        let (first, last) = parse_task_range(ids).map_err(refused)?;
+        return Ok(TaskChoice::InStep { step, first, last });
+    }
     if text.trim().starts_with(|c: char| !c.is_ascii_digit() && c != '-' && c != ':') {
         return Ok(TaskChoice::Named(text.trim().into()));
     }
-    parse_task_range(text)
-        .map(|(first, last)| TaskChoice::Ids(first, last))
-        .map_err(|reason| SelectorError::NoTask(Box::new(reason)))
+    parse_task_range(text).map(|(first, last)| TaskChoice::Ids(first, last)).map_err(refused)
 }
 
 /// Arguments by place or by name.

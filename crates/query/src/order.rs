@@ -38,11 +38,27 @@ impl SortKey {
     }
 }
 
+impl SortKey {
+    /// What rows are sorted by.
+    #[must_use]
+    pub fn field(&self) -> &'static Field {
+        self.field
+    }
+}
+
 /// What a record without a value sorts as: last, in both directions.
 const MISSING: u64 = u64::MAX;
 
+/// Rows in another order than that of the dumps.
+pub(crate) struct Sorted {
+    pub places: Vec<RecordAt>,
+    pub counts: Counts,
+    /// Fields to sort by that no row has a value for.
+    pub without_values: Vec<&'static Field>,
+}
+
 /// Places of the selected records in the order of the keys, and the counts over them. Ties keep the order of the dumps.
-pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<(Vec<RecordAt>, Counts), FormatError> {
+pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<Sorted, FormatError> {
     let mut counts = Counts::default();
     let mut keys: Vec<u64> = Vec::new();
     let mut places: Vec<RecordAt> = Vec::new();
@@ -56,6 +72,9 @@ pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<(Vec<Record
             keys.extend(sort.iter().map(|key| key_of(key.field, &Row::of(&record), &mut cells, &mut names)));
         }
     }
+    let is_missing = |place: usize| keys.iter().skip(place).step_by(sort.len()).all(|&key| key == MISSING);
+    let without_values = (0..sort.len()).filter(|&place| !places.is_empty() && is_missing(place));
+    let without_values = without_values.map(|place| sort[place].field).collect();
     names.rank(&mut keys, sort);
     for (key, place) in keys.iter_mut().zip(sort.iter().cycle()) {
         if place.descending && *key != MISSING {
@@ -65,7 +84,8 @@ pub(crate) fn sorted(parts: &[Part<'_>], sort: &[SortKey]) -> Result<(Vec<Record
     let keys_of = |row: usize| &keys[row * sort.len()..(row + 1) * sort.len()];
     let mut rows: Vec<usize> = (0..places.len()).collect();
     rows.sort_unstable_by(|&a, &b| keys_of(a).cmp(keys_of(b)).then(a.cmp(&b)));
-    Ok((rows.into_iter().map(|row| places[row]).collect(), counts))
+    let places = rows.into_iter().map(|row| places[row]).collect();
+    Ok(Sorted { places, counts, without_values })
 }
 
 /// A number that sorts as the field does; of texts, the number of the text, to be ranked later.

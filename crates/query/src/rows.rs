@@ -6,7 +6,8 @@ use std::thread;
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 
 use crate::Selection;
-use crate::order::{SortKey, sorted};
+use crate::fields::Field;
+use crate::order::{SortKey, Sorted, sorted};
 
 /// Rows of one dump: the dump, what is selected of it, and its rank where there are several.
 #[derive(Clone, Copy)]
@@ -47,7 +48,7 @@ pub struct Part<'a> {
 pub struct Rows<'a> {
     parts: Vec<Part<'a>>,
     /// Places and counts when the rows are not in the order of the dumps.
-    sorted: Option<(Vec<RecordAt>, Counts)>,
+    sorted: Option<Sorted>,
     limit: u64,
 }
 
@@ -80,8 +81,14 @@ impl<'a> Rows<'a> {
     /// Places of the records in their dumps, in order, where these are sorted; otherwise none.
     #[must_use]
     pub fn positions(&self) -> Vec<u64> {
-        let places = self.sorted.as_ref().map_or(&[][..], |(places, _)| places);
+        let places = self.sorted.as_ref().map_or(&[][..], |sorted| &sorted.places);
         places.iter().map(|&(_, position)| position).collect()
+    }
+
+    /// Fields that rows were to be sorted by and that none has a value for: such a key orders nothing.
+    #[must_use]
+    pub fn without_values(&self) -> &[&'static Field] {
+        self.sorted.as_ref().map_or(&[], |sorted| &sorted.without_values)
     }
 
     /// Calls `show` with every record up to the limit, and with the place of its part; counts them all.
@@ -89,7 +96,7 @@ impl<'a> Rows<'a> {
         &self,
         mut show: impl FnMut(usize, &Record) -> Result<(), E>,
     ) -> Result<Counts, E> {
-        if let Some((places, counts)) = &self.sorted {
+        if let Some(Sorted { places, counts, .. }) = &self.sorted {
             let shown = usize::try_from(self.limit).unwrap_or(usize::MAX).min(places.len());
             for &(part, position) in &places[..shown] {
                 show(part, &self.parts[part].dump.record(position)?)?;
@@ -111,7 +118,7 @@ impl<'a> Rows<'a> {
 
     /// Records selected, shown or not. Reads the index once more rather than keep records in memory.
     pub fn selected(&self) -> Result<u64, FormatError> {
-        if let Some((places, _)) = &self.sorted {
+        if let Some(Sorted { places, .. }) = &self.sorted {
             return Ok(places.len() as u64);
         }
         self.parts.iter().try_fold(0, |selected, part| Ok(selected + part.selected()?))

@@ -151,7 +151,8 @@ fn task_condition(terms: &[TaskChoice], dump: &Dump) -> Result<Condition, QueryE
     let mut named = NamedTasks::default();
     for term in terms {
         match term {
-            TaskChoice::Ids(first, last) => ids.push((*first, *last)),
+            TaskChoice::Ids(first, last) => ids.push((None, (*first, *last))),
+            &TaskChoice::InStep { step, first, last } => ids.push((Some(step), (first, last))),
             TaskChoice::Named(name) => {
                 let known = named.add(name, dump)?;
                 // A number need not be one that the run has told about, and a pattern may fit nothing.

@@ -18,6 +18,7 @@ use tensortap_sync::{Counter, Flag, SharedU64};
 use crate::{
     RecordError,
     folder::Collecting,
+    kernels::MeantKernels,
     link::Link,
     names::{Key, Names},
     sanitizer,
@@ -34,6 +35,8 @@ pub(crate) struct Core {
     region: Region<'static>,
     pub attachment: Attachment,
     pub names: Names,
+    /// Kernels that the recorder means by name.
+    pub kernels: Option<MeantKernels>,
     tasks: Counter,
     closed: Flag,
     said: Flag,
@@ -58,8 +61,10 @@ impl Core {
         // whoever makes a `Tensor`.
         let memory = unsafe { Memory::of_process(start, bytes) };
         let region = Region::open(memory, LINK_PAGE_BYTES).map_err(RecordError::Region)?;
+        let kernels = MeantKernels::new(attachment.kernels());
         Ok(Core {
             region,
+            kernels,
             attachment,
             names: Names::default(),
             tasks: Counter::new(),

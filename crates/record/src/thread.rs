@@ -108,12 +108,12 @@ impl ThreadRecorder {
     /// # Errors
     /// With more than 65,535 arguments, and see [`ThreadRecorder`].
     pub fn define_kernel(&mut self, kernel: &KernelInfo<'_>) -> Result<KernelId, RecordError> {
-        let &KernelInfo { name, module, args } = kernel;
+        let &KernelInfo { name: text, module, args } = kernel;
         if args.len() > MAX_RECORD_ARGS as usize {
             let remedy = "declare at most 65535";
             return Err(RecordError::BadArgument { what: "arguments", value: args.len() as u64, remedy });
         }
-        let name = self.string(name)?.0;
+        let name = self.string(text)?.0;
         let args = args.iter().map(|&(name, kind)| {
             let name = self.string(name)?.0;
             Ok(KernelArg { name, kind: KernelArg::tag(kind), ..KernelArg::default() })
@@ -124,6 +124,9 @@ impl ThreadRecorder {
             let (module, args) = (module.0, &args[..]);
             lane.define_kernel(&KernelDefinition { func_id, name, module, core_type: None, args })
         });
+        if let Some(meant) = &self.core.kernels {
+            meant.see(id, text);
+        }
         Ok(KernelId(id))
     }
 
@@ -171,7 +174,9 @@ impl ThreadRecorder {
         let id = if info.id == 0 { self.core.next_task() } else { info.id };
         let now = self.lane.begin();
         let mut task = Task::new(id, info, now);
-        let head = TaskHead { task_id: id, func_ids: task.kernels(), records: info.records };
+        let kernels = task.kernels();
+        let func_ids = self.core.kernels.as_ref().map_or(kernels, |meant| meant.as_filtered(kernels));
+        let head = TaskHead { task_id: id, func_ids, records: info.records };
         if self.lane.wants_task(&head) {
             let outcome = self.lane.task(&task.record());
             task.began(outcome);

@@ -303,6 +303,7 @@ pub mod testing {
                 payload: PayloadState::None,
                 bytes: 0,
                 in_flight: false,
+                name: 0,
             }
         }
     }

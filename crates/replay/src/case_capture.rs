@@ -299,6 +299,7 @@ fn arguments(case: &CaseFile) -> Result<Vec<ArgumentRecord<'_>>, String> {
         payload: PayloadState::None,
         bytes: 0,
         in_flight: false,
+        name: 0,
     };
     let tensors = case.tensors.iter().map(|t| tensor(t, &blank));
     tensors.chain(case.scalars.iter().map(|s| scalar(s, &blank))).collect()

@@ -196,12 +196,14 @@ fn find_task<'s>(
         ([], Some(choice @ TaskChoice::Named(name))) if !names_kernel(choice, capture) => {
             Err(unknown_task(name, std::iter::once(capture)))
         }
-        ([], Some(TaskChoice::Ids(task, _))) => Err(ReplayError::NoTask {
-            from: capture.name(),
-            task: *task,
-            tasks: tasks.len(),
-            first: tasks.first().map(|t| t.task_id),
-        }),
+        ([], Some(TaskChoice::Ids(task, _) | TaskChoice::InStep { first: task, .. })) => {
+            Err(ReplayError::NoTask {
+                from: capture.name(),
+                task: *task,
+                tasks: tasks.len(),
+                first: tasks.first().map(|t| t.task_id),
+            })
+        }
         (several, _) => {
             Err(ReplayError::Option { option: "--task", reason: say_which(capture, several, wanted) })
         }
@@ -220,7 +222,7 @@ fn say_which(capture: &dyn Capture, tasks: &[Task<'_>], wanted: Option<&TaskChoi
     }
     let of = match wanted {
         Some(TaskChoice::Named(name)) => format!(" of the name `{name}`"),
-        Some(TaskChoice::Ids(..)) => " in that range".into(),
+        Some(TaskChoice::Ids(..) | TaskChoice::InStep { .. }) => " in that range".into(),
         None => String::new(),
     };
     let count = if tasks.is_empty() { "no".into() } else { tasks.len().to_string() };

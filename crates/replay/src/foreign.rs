@@ -364,6 +364,7 @@ pub fn record<'t>(
         payload: captured.payload,
         bytes: captured.bytes,
         in_flight: captured.in_flight,
+        name: 0,
     }
 }
 

@@ -282,17 +282,21 @@ fn check_named(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(
         }
     }
     let ids = choices.iter().filter_map(|choice| match choice {
-        TaskChoice::Ids(first, last) if first == last => Some(*first),
-        TaskChoice::Ids(..) | TaskChoice::Named(_) => None,
+        TaskChoice::Ids(first, last) if first == last => Some((None, *first)),
+        TaskChoice::InStep { step, first, last } if first == last => Some((Some(*step), *first)),
+        TaskChoice::Ids(..) | TaskChoice::InStep { .. } | TaskChoice::Named(_) => None,
     });
-    let tasks: Vec<u64> =
-        captures.iter().flat_map(|s| in_steps(&**s, &config.steps)).map(|t| t.task_id).collect();
-    match (ids.into_iter().find(|id| !tasks.contains(id)), captures) {
-        (Some(task), [first_capture, ..]) => Err(ReplayError::NoTask {
+    let tasks: Vec<TaskKey> =
+        captures.iter().flat_map(|s| in_steps(&**s, &config.steps)).map(|t| t.key()).collect();
+    let is_there = |(step, id): &(Option<u32>, u64)| {
+        tasks.iter().any(|task| task.task_id == *id && step.is_none_or(|step| step == task.step))
+    };
+    match (ids.into_iter().find(|id| !is_there(id)), captures) {
+        (Some((_, task)), [first_capture, ..]) => Err(ReplayError::NoTask {
             from: first_capture.name(),
             task,
             tasks: tasks.len(),
-            first: tasks.first().copied(),
+            first: tasks.first().map(|task| task.task_id),
         }),
         _ => Ok(()),
     }
@@ -334,6 +338,9 @@ pub fn unknown_kernel<'s>(name: &str, captures: impl Iterator<Item = &'s dyn Cap
 pub fn is_chosen(task: Task<'_>, capture: &dyn Capture, choices: &[TaskChoice]) -> bool {
     choices.iter().any(|choice| match choice {
         TaskChoice::Ids(first, last) => (*first..=*last).contains(&task.task_id),
+        TaskChoice::InStep { step, first, last } => {
+            task.step == *step && (*first..=*last).contains(&task.task_id)
+        }
         TaskChoice::Named(name) => {
             runs(task, capture, name) || task_fits(name, task.scope(), task.task_name(), &task.kernel_names())
         }

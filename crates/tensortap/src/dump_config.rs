@@ -7,6 +7,8 @@ use tensortap_abi::{
 };
 use tensortap_collector::PayloadPath;
 use tensortap_format::{is_pattern, word_fits};
+use tensortap_platform::attach::Caller;
+use tensortap_record::MEANT_BY_NAME;
 use tensortap_scene::{KernelDef, Scene};
 
 use crate::{Error, LiveConfig, Unknown};
@@ -178,18 +180,26 @@ impl DumpConfig {
         self.filter_of(|word| func_ids(scene, word))
     }
 
-    /// The filter as a program applies it: what its kernels are called is known once it runs.
-    pub(crate) fn program_filter(&self) -> Result<DumpFilter, Error> {
-        self.filter_of(|word| match word.parse() {
-            Ok(id @ 0..256) => Ok(vec![id]),
-            _ => Err(Error::DumpOption {
+    /// The filter as a program applies it, and the names and patterns of kernels for it, a line each: their numbers are known once it runs.
+    pub(crate) fn program_filter(&self) -> Result<(DumpFilter, String), Error> {
+        let filter = self.filter_of(|word| match word.parse() {
+            Ok(id @ 0..MEANT_BY_NAME) => Ok(vec![id]),
+            _ => Ok(vec![MEANT_BY_NAME]),
+        })?;
+        let is_name = |word: &&String| !matches!(word.parse(), Ok(0..MEANT_BY_NAME));
+        let names: Vec<&str> = self.funcs.iter().filter(is_name).map(String::as_str).collect();
+        let names = names.join("\n");
+        if names.len() > Caller::MAX_KERNELS {
+            return Err(Error::DumpOption {
                 option: "--dump-func",
-                value: format!("`{word}`"),
-                expected: "of a program that is yet to run, kernels are chosen by func_id, 0 to 255; names are known to \
-                           those who read the dump: list --func NAME"
-                    .into(),
-            }),
-        })
+                value: format!("{} bytes of names", names.len()),
+                expected: format!(
+                    "a program is told {} at most; a pattern may stand for several",
+                    Caller::MAX_KERNELS
+                ),
+            });
+        }
+        Ok((filter, names))
     }
 
     fn filter_of(&self, func_ids: impl Fn(&str) -> Result<Vec<u32>, Error>) -> Result<DumpFilter, Error> {

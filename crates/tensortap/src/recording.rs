@@ -50,6 +50,9 @@ pub use self::books::{RecordingEvent, RecordingReport};
 pub use self::command::WhyNothing;
 pub use self::run_file::{ProcessEntry, RUN_FILE, RecorderInfo, RunFile};
 
+/// The symbol by which programs find the library's functions.
+const TABLE: &str = "tensortap_record_1";
+
 /// Content on its way to the recorder, per thread that records.
 const ARENA_BYTES: u64 = 4 << 20;
 
@@ -121,6 +124,14 @@ pub enum RecordingError {
     /// The library that was named is not there.
     #[error("there is no library {}", .0.display())]
     NoLibrary(PathBuf),
+    /// The library that was named is none that programs record with.
+    #[error("{} is no library that programs record with: {why}", .path.display())]
+    BadLibrary {
+        /// What was named.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The run folder cannot be made.
     #[error(transparent)]
     Folder(#[from] FormatError),
@@ -166,7 +177,10 @@ impl RecordingError {
     /// The exit status that says this: 2 bad usage, 125 recording could not start, 126 not executable, 127 not found.
     pub fn status(&self) -> u8 {
         match self {
-            RecordingError::NoCommand | RecordingError::Option(_) | RecordingError::NoLibrary(_) => 2,
+            RecordingError::NoCommand
+            | RecordingError::Option(_)
+            | RecordingError::NoLibrary(_)
+            | RecordingError::BadLibrary { .. } => 2,
             RecordingError::Folder(error) if error.is_usage() => 2,
             RecordingError::Command { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
             RecordingError::Command { .. } => 126,
@@ -318,7 +332,14 @@ fn chosen_library(named: Option<PathBuf>) -> Result<Option<PathBuf>, RecordingEr
     match named {
         // Programs take it only by an absolute path.
         Some(path) => match std::fs::canonicalize(&path) {
-            Ok(found) if found.is_file() => Ok(Some(found)),
+            Ok(found) if found.is_file() => match tensortap_folder::exports_symbol(&found, TABLE) {
+                Ok(true) => Ok(Some(found)),
+                Ok(false) => {
+                    let why = format!("it does not export `{TABLE}`; name libtensortap.so");
+                    Err(RecordingError::BadLibrary { path, why })
+                }
+                Err(error) => Err(RecordingError::BadLibrary { path, why: error.to_string() }),
+            },
             _ => Err(RecordingError::NoLibrary(path)),
         },
         None => Ok(command::find_library()),

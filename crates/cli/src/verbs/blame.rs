@@ -130,7 +130,7 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
     let set = args.dump.open_set()?;
     let folder = set.path().to_owned();
     let pairs = ranks::pairs(set, args.golden.as_deref(), &args.dump.rank)?;
-    if let [Pair::Held { member, golden }] = pairs.as_slice() {
+    if let [Pair::Held { member, golden, .. }] = pairs.as_slice() {
         return judge(args, registry, &member.dump, golden.as_deref(), output, |report| {
             if output.json {
                 output.document(&BlameDocument::of(&report.found, report.listing))?;

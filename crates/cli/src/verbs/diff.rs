@@ -133,7 +133,7 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
     let set = DumpArg::named(dump, &args.rank).open_set()?;
     let folder = set.path().to_owned();
     let pairs = ranks::pairs(set, Some(golden), &args.rank)?;
-    if let [Pair::Held { member, golden: Some(golden) }] = pairs.as_slice() {
+    if let [Pair::Held { member, golden: Some(golden), .. }] = pairs.as_slice() {
         return compare(args, &member.dump, golden, output, |report| {
             print(&report, args, output)?;
             Ok(if report.diff.passes { Exit::Good } else { Exit::Difference })

@@ -10,6 +10,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use layout::Choice;
+pub(super) use layout::which_dump;
 use tensortap_query::document::ListDocument;
 use tensortap_query::fields::{Cells, FIELDS, Field, LIST_CSV, Of, Row, csv_head, fields};
 use tensortap_query::{Member, Part, Rows, Selection, SortKey};
@@ -18,6 +19,7 @@ use crate::dump_arg::DumpArg;
 use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::whole;
+use crate::program::program;
 use crate::select::SelectArgs;
 
 /// What `tensortap list` takes.
@@ -39,8 +41,8 @@ pub struct ListArgs {
     /// Order by these columns, the largest first with a minus: task,-bytes [default: as captured]
     #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = SortKey::parse)]
     sort: Vec<SortKey>,
-    /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, rank, value,
-    /// payload, numel, strides, start_offset, address, bin_offset, bin_size, thread, dispatch, core, block; recorded statistics min, max,
+    /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, rank, pid, step, step_name,
+    /// queue, source, value, payload, numel, strides, start_offset, address, bin_offset, bin_size, thread, dispatch, core, block; recorded statistics min, max,
     /// mean, std, zeros, nan, inf
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
     columns: Vec<&'static Field>,
@@ -77,6 +79,13 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
     let parts: Vec<Part<'_>> = parts.collect();
     let screen = args.screen(parts.len(), output);
     let rows = Rows::new(parts, &args.sort, args.limit.or(screen))?;
+    for field in rows.without_values() {
+        let key = field.key;
+        output.note(format_args!(
+            "--sort {key} orders nothing: no record has one; statistics are recorded with --dump-tensor=hash, and `{} stats` measures",
+            program()
+        ));
+    }
     if output.json {
         output.stream(|out| ListDocument::of(&rows).write(out))?;
     } else if args.csv {

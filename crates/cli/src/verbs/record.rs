@@ -89,8 +89,7 @@ fn conclude(report: &RecordingReport, output: Output) -> anyhow::Result<()> {
     Exit status: the program's, 128 and the signal where one ended it; 2 bad usage, 125 recording\n\
     could not start, or failed although the program did not, 126 not executable, 127 not found,\n\
     130 ended by a second Ctrl-C",
-    // Kernels of a program that is yet to run have no names, and it is always collected while it runs.
-    mut_arg("dump_func", |arg| arg.value_name("ID").help("Only tasks with these kernels, by func_id: 0,3")),
+    // It is always collected while it runs.
     mut_arg("dump_collect", |arg| arg.hide(true)),
     mut_arg("dump_policy", |arg| arg.help("When the dump cannot keep up: hold up the program, or drop and count [default: block]")),
     mut_arg("dump_liveness", |arg| arg.help("Silence of the recorder after which the program goes on without a dump; 0 is never [default: 30s]")),

@@ -334,6 +334,7 @@ fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     let mut option = |name: &str, value: String| words.push(format!("--{name}={value}").into());
     all(&args.task).iter().for_each(|choice| match choice {
         TaskChoice::Ids(first, last) => option("task", format!("{first}-{last}")),
+        TaskChoice::InStep { step, first, last } => option("task", format!("{step}@{first}-{last}")),
         TaskChoice::Named(name) => option("task", escaped(name)),
     });
     args.dispatch.iter().for_each(|id| option("dispatch", id.to_string()));

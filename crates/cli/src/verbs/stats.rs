@@ -14,6 +14,7 @@ use crate::output::Output;
 use crate::parse::{JobsArg, whole};
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
+use crate::verbs::list::which_dump;
 use tensortap_query::document::{OfMember, StatsHead};
 use tensortap_query::fields::{Cells, Field, Row, STATS_CSV, csv_head, fields};
 use tensortap_query::{DumpSet, Member, Part, Selection};
@@ -189,8 +190,7 @@ impl Seen {
 
 /// Writes a line of names, then one for each record. What is not known is empty.
 fn write_csv(out: &mut dyn Write, parts: &[Part<'_>], source: impl EachMeasured) -> anyhow::Result<()> {
-    let rank = fields(["rank"]).into_iter().filter(|_| parts.len() > 1);
-    let columns: Vec<&Field> = rank.chain(fields(STATS_CSV)).collect();
+    let columns: Vec<&Field> = which_dump(parts).into_iter().chain(fields(STATS_CSV)).collect();
     writeln!(out, "{}", csv_head(&columns))?;
     let mut cells: Vec<Cells<'_>> = parts.iter().map(Cells::of).collect();
     let mut line = String::new();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use tensortap::format::{Dump, FormatError};
 use tensortap_query::document::SummaryDocument;
-use tensortap_query::number::{bytes, counted, grouped, time};
+use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
 use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions};
 use tensortap_query::words::{printable, record_name, run_words, step_task, task_words, what_ran};
 
@@ -81,10 +81,23 @@ fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
         counted(dump.len(), "record"),
         bytes(dump.totals().stored_bytes)
     );
+    write_repeated(&mut text, summary);
     write_kernels(&mut text, summary, no_values);
     write_tasks(&mut text, summary);
     write_records(&mut text, dump, summary, no_values);
     text
+}
+
+/// Tasks that share an id: what is told of each is of several.
+fn write_repeated(text: &mut String, summary: &Summary) {
+    let repeated: Vec<_> = summary.graph.tasks().iter().filter(|task| task.is_repeated()).collect();
+    let Some(first) = repeated.first() else { return };
+    let ids = counted_in(repeated.len() as u64, "task id is", "task ids are");
+    let id = step_task(first.step, first.task_id);
+    let _ = writeln!(
+        text,
+        "{ids} of several tasks, the first {id}: their records are told together; give each task of a session an id of its own, or none\n"
+    );
 }
 
 fn write_kernels(text: &mut String, summary: &Summary, no_values: bool) {

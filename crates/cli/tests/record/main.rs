@@ -10,6 +10,7 @@ mod program;
 mod replayed;
 mod signals;
 mod statuses;
+mod told;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -176,7 +176,11 @@ impl Indexed {
         self.tasks.by_id(task_id).step
     }
 
-    fn for_each(&self, kinds: &[RecordKind], mut each: impl FnMut(&IndexRecord)) -> Result<(), FormatError> {
+    pub(crate) fn for_each(
+        &self,
+        kinds: &[RecordKind],
+        mut each: impl FnMut(&IndexRecord),
+    ) -> Result<(), FormatError> {
         self.for_each_in_lanes(kinds, |_, record| each(record))
     }
 

@@ -150,6 +150,8 @@ pub struct ArgumentRecord<'r> {
     pub bytes: u64,
     /// The task had not completed.
     pub in_flight: bool,
+    /// String id of its own name; 0: as its kernel declares it.
+    pub name: u32,
 }
 
 impl<'r> ArgumentRecord<'r> {
@@ -177,6 +179,7 @@ impl<'r> ArgumentRecord<'r> {
             payload: record.payload_state(),
             bytes: record.stored_range().map_or(0, |(_, bytes)| bytes),
             in_flight: record.is_in_flight(),
+            name: tensor.map(|tensor| tensor.name).or(scalar.map(|scalar| scalar.name)).unwrap_or(0),
         })
     }
 }
@@ -202,6 +205,7 @@ impl<'r> From<&'r Record> for ArgumentRecord<'r> {
             payload: record.payload,
             bytes: record.bin_size,
             in_flight: record.in_flight,
+            name: record.name,
         }
     }
 }
@@ -227,6 +231,8 @@ struct Parts {
     recorded_at: Option<u64>,
     /// When anything of it came.
     mentioned_at: u64,
+    /// Records that say it completed; more than one are of several tasks with one id.
+    completions: u32,
     /// One for each record, so each has one stage only.
     arguments: Vec<ArgumentFacts>,
     dims: Dims,
@@ -290,6 +296,7 @@ impl Assembler {
                 facts: TaskFacts::unknown(key),
                 recorded_at: None,
                 mentioned_at,
+                completions: 0,
                 arguments: Vec::new(),
                 dims: Dims::default(),
                 dispatches: Vec::new(),
@@ -342,6 +349,7 @@ impl Assembler {
 
 impl Parts {
     fn take_task(&mut self, at: u64, mut facts: TaskFacts) {
+        self.completions = self.completions.saturating_add(facts.completed_ns.is_some().into());
         // The later stage knows more; a completion may come before its dispatch.
         if self.recorded_at.is_none() || self.facts.completed_ns.is_none() {
             // Who says that it never completed did not run it.
@@ -382,6 +390,7 @@ impl Parts {
             scalar_bits: record.scalar_bits,
             before: captured.filter(|_| is_before),
             after: captured.filter(|_| !is_before),
+            name: record.name,
             dims_at,
             ndims,
         });
@@ -451,6 +460,7 @@ impl Tasks {
         self.entries.push(Entry {
             facts: parts.facts,
             is_recorded: parts.recorded_at.is_some(),
+            is_repeated: parts.completions > 1,
             name: None,
             scope: None,
             arguments: first..self.arguments.len(),

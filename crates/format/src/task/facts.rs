@@ -200,7 +200,9 @@ pub struct ArgumentFacts {
     pub after: Option<Captured>,
     /// Where its dimensions are kept.
     pub(super) dims_at: usize,
-    pub(super) ndims: usize,
+    pub(super) ndims: u32,
+    /// String id of its own name.
+    pub(super) name: u32,
 }
 
 impl ArgumentFacts {

@@ -33,6 +33,7 @@ fn argument(task: TaskKey, number: u64, stage: DumpStage, arg_index: u16) -> Arg
         payload: PayloadState::Stored,
         bytes: 32,
         in_flight: false,
+        name: 0,
     }
 }
 

@@ -19,7 +19,7 @@ use rustix::{
 use tensortap_abi::{DUMP_LAYOUT_VERSION, DeviceRange};
 use tensortap_sync::Flag;
 
-use super::wire::{self, ATTACH_VERSION, Hello, Message, Received};
+use super::wire::{self, ATTACH_VERSION, Hello, MAX_TEXT_BYTES, Message, Received};
 use crate::{
     DeviceAccess, PlatformError,
     connection::poll_until,
@@ -119,6 +119,7 @@ pub struct Caller {
     /// Readable once the process has ended.
     ended: OwnedFd,
     pid: u32,
+    kernels: String,
 }
 
 impl Caller {
@@ -127,7 +128,7 @@ impl Caller {
         let peer = socket_peercred(&socket).ok().filter(|peer| peer.uid == geteuid())?;
         let ended = pidfd_open(peer.pid, PidfdFlags::empty()).ok()?;
         let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?;
-        Some(Caller { socket, ended, pid })
+        Some(Caller { socket, ended, pid, kernels: String::new() })
     }
 
     /// Its number, as this process knows it.
@@ -138,6 +139,15 @@ impl Caller {
     #[cfg(test)]
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Bytes of text that a process is told about kernels.
+    pub const MAX_KERNELS: usize = MAX_TEXT_BYTES;
+
+    /// Tells it, with its welcome, which kernels are meant: names and patterns, a line each. What is longer than
+    /// [`Caller::MAX_KERNELS`] is cut.
+    pub fn tell_kernels(&mut self, names: &str) {
+        names.clone_into(&mut self.kernels);
     }
 
     /// Whether it has said anything, or hung up, or does within `limit`.
@@ -207,15 +217,14 @@ impl Caller {
         prepare(&access)?;
         let files = [access.host_memory().file(), to_host.as_fd(), from_host.as_fd()];
         let pid = self.pid;
-        wire::send(&self.socket, &Message::Welcome { bytes, run_id }, &files).map_err(
-            |error| match error {
+        wire::send(&self.socket, &Message::Welcome { bytes, run_id, kernels: self.kernels.clone() }, &files)
+            .map_err(|error| match error {
                 Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => {
                     PlatformError::Attach { what: format!("process {pid} hung up before it was answered") }
                 }
                 error => os("handing memory to a process that attaches")(error),
-            },
-        )?;
-        let Caller { socket, ended, pid } = self;
+            })?;
+        let Caller { socket, ended, pid, .. } = self;
         Ok(AttachedProcess { socket, ended, pid, from_process, access: Arc::new(access) })
     }
 }

@@ -42,6 +42,7 @@ pub struct Attachment {
     from_host: Bell,
     mapping: Mapping,
     run_id: u64,
+    kernels: String,
     guard: ForkGuard,
 }
 
@@ -66,8 +67,8 @@ impl Attachment {
     /// Takes the host's answer, which has come.
     pub(super) fn welcomed(socket: OwnedFd) -> Result<Attachment, PlatformError> {
         match wire::receive(&socket).map_err(os("attaching to the recorder"))? {
-            Received::Message(Message::Welcome { bytes, run_id }, files) => {
-                Attachment::with(socket, bytes, run_id, files)
+            Received::Message(Message::Welcome { bytes, run_id, kernels }, files) => {
+                Ok(Attachment { kernels, ..Attachment::with(socket, bytes, run_id, files)? })
             }
             Received::Message(Message::Refused(what), _) => Err(strange(what)),
             Received::OtherVersion(version) => Err(strange(format!(
@@ -99,7 +100,8 @@ impl Attachment {
             return Err(handed("memory that it has not prepared"));
         }
         let (to_host, from_host) = (Bell::from(to_host), Bell::from(from_host));
-        Ok(Attachment { socket, to_host, from_host, mapping, run_id, guard: ForkGuard::new()? })
+        let kernels = String::new();
+        Ok(Attachment { socket, to_host, from_host, mapping, run_id, kernels, guard: ForkGuard::new()? })
     }
 
     /// Whether this is the process that attached, and not one that was forked from it: that one has no such memory.
@@ -111,6 +113,11 @@ impl Attachment {
     /// The number of what is recorded.
     pub fn run_id(&self) -> u64 {
         self.run_id
+    }
+
+    /// Names and patterns of the kernels that are meant, a line each; empty where the host names none.
+    pub fn kernels(&self) -> &str {
+        &self.kernels
     }
 
     /// The memory, to copy from and to.

@@ -206,7 +206,7 @@ fn a_host_that_hands_over_what_is_no_sealed_memory_is_not_believed() {
         let process = thread::spawn(move || Attachment::new(&path, &Hello::of_this_process(None)));
         let mut caller = listener.accept(LONG).unwrap().unwrap();
         caller.hello(LONG).unwrap();
-        let welcome = wire::Message::Welcome { bytes: BYTES, run_id: 1 };
+        let welcome = wire::Message::Welcome { bytes: BYTES, run_id: 1, kernels: String::new() };
         wire::send(caller.socket(), &welcome, files).unwrap();
         let said = process.join().unwrap().unwrap_err().to_string();
         assert_eq!(said, format!("the recorder handed over {why}"));

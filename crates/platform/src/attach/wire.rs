@@ -12,7 +12,7 @@ pub const ATTACH_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"TTATTACH");
 const MAX_PACKET_BYTES: usize = 512;
 const HEADER_BYTES: usize = 48;
-const MAX_TEXT_BYTES: usize = MAX_PACKET_BYTES - HEADER_BYTES;
+pub(super) const MAX_TEXT_BYTES: usize = MAX_PACKET_BYTES - HEADER_BYTES;
 const NO_RANK: u64 = u64::MAX;
 
 /// Who attaches.
@@ -41,7 +41,7 @@ pub(super) enum Message {
     Hello { layout: u32, hello: Hello },
     /// Host: this is our memory, of so many bytes, and the number of what is recorded. Three files: the memory, the bell to the
     /// host, the bell to the process.
-    Welcome { bytes: u64, run_id: u64 },
+    Welcome { bytes: u64, run_id: u64, kernels: String },
     /// Host: no, and why.
     Refused(String),
     /// Process: nothing more will come.
@@ -72,7 +72,7 @@ impl Message {
                 let rank = rank.map_or(NO_RANK, u64::from);
                 packet(HELLO, [(*layout).into(), (*pid).into(), rank, 0], name)
             }
-            Message::Welcome { bytes, run_id } => packet(WELCOME, [*bytes, *run_id, 0, 0], ""),
+            Message::Welcome { bytes, run_id, kernels } => packet(WELCOME, [*bytes, *run_id, 0, 0], kernels),
             Message::Refused(why) => packet(REFUSED, [0; 4], why),
             Message::Goodbye => packet(GOODBYE, [0; 4], ""),
         }
@@ -87,7 +87,7 @@ impl Message {
                 let hello = Hello { pid: small(pid)?, rank, name: text() };
                 Some(Message::Hello { layout: small(layout)?, hello })
             }
-            (WELCOME, [bytes, run_id, 0, 0]) => Some(Message::Welcome { bytes, run_id }),
+            (WELCOME, [bytes, run_id, 0, 0]) => Some(Message::Welcome { bytes, run_id, kernels: text() }),
             (REFUSED, [0, 0, 0, 0]) => Some(Message::Refused(text())),
             (GOODBYE, [0, 0, 0, 0]) => Some(Message::Goodbye),
             _ => None,
@@ -144,7 +144,11 @@ mod tests {
             (any::<u32>(), any::<u32>(), any::<Option<u32>>(), "[a-zä ]{0,60}").prop_map(
                 |(layout, pid, rank, name)| Message::Hello { layout, hello: Hello { pid, rank, name } }
             ),
-            any::<(u64, u64)>().prop_map(|(bytes, run_id)| Message::Welcome { bytes, run_id }),
+            (any::<(u64, u64)>(), "[a-z*\n]{0,60}").prop_map(|((bytes, run_id), kernels)| Message::Welcome {
+                bytes,
+                run_id,
+                kernels
+            }),
             "[a-zä ]{0,60}".prop_map(Message::Refused),
             Just(Message::Goodbye),
         ]

@@ -75,6 +75,7 @@ pub struct SetHead<'a> {
 #[derive(Serialize)]
 pub struct MemberHead<'a> {
     rank: Option<u64>,
+    pid: Option<u64>,
     #[serde(flatten)]
     head: ListHead<'a>,
 }
@@ -93,7 +94,8 @@ impl<'a> Head<'a> {
             return Ok(Head::One(Box::new(ListHead::of(part.dump, rows.selected()?))));
         }
         let member = |part: &Part<'a>| {
-            Ok(MemberHead { rank: part.rank, head: ListHead::of(part.dump, part.selected()?) })
+            let (rank, pid) = (part.rank, part.dump.info().process());
+            Ok(MemberHead { rank, pid, head: ListHead::of(part.dump, part.selected()?) })
         };
         let dumps = rows.parts().iter().map(member).collect::<Result<Vec<_>, FormatError>>()?;
         let folder = rows.parts().first().and_then(|part| part.dump.dir().parent());
@@ -106,9 +108,22 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Names of kernels and rank of each part.
-fn kernels_of<'a>(rows: &Rows<'a>) -> Vec<(KernelNames<'a>, Option<u64>)> {
-    rows.parts().iter().map(|part| (KernelNames::new(part.dump.info()), part.rank)).collect()
+/// What records of a part share.
+struct Shared<'a> {
+    kernels: KernelNames<'a>,
+    rank: Option<u64>,
+    /// Of several dumps.
+    pid: Option<u64>,
+}
+
+fn shared_by<'a>(rows: &Rows<'a>) -> Vec<Shared<'a>> {
+    let is_of_several = rows.parts().len() > 1;
+    let of = |part: &Part<'a>| {
+        let info = part.dump.info();
+        let pid = info.process().filter(|_| is_of_several);
+        Shared { kernels: KernelNames::new(info), rank: part.rank, pid }
+    };
+    rows.parts().iter().map(of).collect()
 }
 
 fn losses(dump: &Dump) -> &[Loss] {
@@ -162,11 +177,12 @@ impl<'r, 'a> ListDocument<'r, 'a> {
     pub fn write<E: From<FormatError> + From<io::Error>>(&self, out: &mut dyn Write) -> Result<(), E> {
         begin_records(out, &Head::of(self.rows)?)?;
         let mut lines = Lines::new();
-        let mut kernels = kernels_of(self.rows);
+        let mut shared = shared_by(self.rows);
         self.rows.for_each(|part, record| {
-            let (kernels, rank) = &mut kernels[part];
+            let Shared { kernels, rank, pid } = &mut shared[part];
             let dump = self.rows.parts()[part].dump;
-            let document = RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank);
+            let document =
+                RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank).of_process(*pid);
             Ok::<(), E>(lines.put(out, &document)?)
         })?;
         Ok(writeln!(out, "\n  ]\n}}")?)
@@ -202,12 +218,13 @@ impl<E> From<FormatError> for Failed<E> {
 
 impl Serialize for Records<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut kernels = kernels_of(self.0);
+        let mut shared = shared_by(self.0);
         let mut records = serializer.serialize_seq(None)?;
         let walked = self.0.for_each(|part, record| {
-            let (kernels, rank) = &mut kernels[part];
+            let Shared { kernels, rank, pid } = &mut shared[part];
             let dump = self.0.parts()[part].dump;
-            let document = RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank);
+            let document =
+                RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank).of_process(*pid);
             records.serialize_element(&document).map_err(Failed::Serializer)
         });
         match walked {

@@ -16,6 +16,9 @@ pub struct RecordDocument<'a> {
     index: u64,
     /// Which of several dumps it is of; null for a dump alone.
     rank: Option<u64>,
+    /// The process that was recorded, of one of several dumps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u64>,
     name: Name<'a>,
     #[serde(flatten)]
     record: NamedRecord<'a>,
@@ -38,6 +41,7 @@ impl<'a> RecordDocument<'a> {
         RecordDocument {
             index: record.index,
             rank,
+            pid: None,
             name: Name(record),
             record: NamedRecord { record: *record, names: dump.names(record) },
             kernels,
@@ -48,6 +52,14 @@ impl<'a> RecordDocument<'a> {
             block_idx: record.dispatch.map(|of| of.block_idx),
             flags: flags(row).collect(),
         }
+    }
+}
+
+impl RecordDocument<'_> {
+    /// The same, of the dump of this process.
+    #[must_use]
+    pub fn of_process(self, pid: Option<u64>) -> Self {
+        RecordDocument { pid, ..self }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct SummaryDocument {
     largest: Vec<LargeDocument>,
     flagged: Vec<FlaggedDocument>,
     flagged_count: u64,
+    /// Ids under which several tasks were recorded.
+    repeated_ids: Vec<String>,
     /// Records whose values were not looked at.
     unmeasured: u64,
 }
@@ -107,6 +109,13 @@ impl SummaryDocument {
                 .collect(),
             flagged: summary.flagged.iter().map(flagged).collect(),
             flagged_count: summary.flagged_count,
+            repeated_ids: summary
+                .graph
+                .tasks()
+                .iter()
+                .filter(|task| task.is_repeated())
+                .map(|task| TaskId(task.task_id).to_string())
+                .collect(),
             unmeasured: summary.unmeasured,
         }
     }

@@ -25,6 +25,11 @@ pub struct TaskPageDocument<'a> {
     started_ns: Option<u64>,
     took_ns: Option<u64>,
     in_flight: bool,
+    step_name: Option<&'a str>,
+    queue: Option<&'a str>,
+    /// File and line.
+    source: Option<String>,
+    parent: Option<String>,
     arguments: Vec<ArgumentDocument<'a>>,
     producers: Vec<NeighbourDocument>,
     consumers: Vec<NeighbourDocument>,
@@ -87,7 +92,7 @@ impl<'a> TaskPageDocument<'a> {
     /// The document of a page.
     #[must_use]
     pub fn of(dump: &Dump, graph: &TaskGraph, page: &'a TaskPage<'a>) -> TaskPageDocument<'a> {
-        let TaskPage { task, times, args, producers, consumers } = page;
+        let TaskPage { task, times, said, args, producers, consumers } = page;
         let nanoseconds = |time: Option<Duration>| time.and_then(|time| u64::try_from(time.as_nanos()).ok());
         let neighbours = |those: &[Neighbour]| {
             those.iter().map(|one| neighbour(graph.task(one.place), one.carries)).collect()
@@ -103,6 +108,10 @@ impl<'a> TaskPageDocument<'a> {
             started_ns: nanoseconds(times.started),
             took_ns: nanoseconds(times.took),
             in_flight: task.is_unfinished(),
+            step_name: said.step_name.as_deref(),
+            queue: said.queue.as_deref(),
+            source: said.source_text(),
+            parent: said.parent.map(|parent| TaskId(parent).to_string()),
             arguments: args.iter().map(|arg| argument(graph, arg)).collect(),
             producers: neighbours(producers),
             consumers: neighbours(consumers),

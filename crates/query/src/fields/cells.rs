@@ -1,10 +1,11 @@
 //! How cells are written: without an allocation for what stands in every row.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use tensortap::abi::{SLOTS_PER_TASK, TensorStats};
-use tensortap::format::{Dump, Names, Record};
+use tensortap::format::{Details, Dump, Names, Record, TaskDetails};
 
 use super::{Field, Row, STATISTIC_DIGITS};
 pub(super) use crate::number::push_number;
@@ -20,6 +21,10 @@ pub struct Cells<'d> {
     dump: &'d Dump,
     /// Which of several dumps the rows are of.
     pub rank: Option<u64>,
+    /// The process that was recorded, as the dump says it.
+    pub(super) pid: Option<u64>,
+    /// What a program says of its tasks, read when a column asks for it. What cannot be read is not said.
+    details: OnceCell<Details>,
     /// Whether tasks go without leading zeros.
     pub short_tasks: bool,
     /// Whether a scalar's value stands where a tensor has its hash.
@@ -32,13 +37,27 @@ impl<'d> Cells<'d> {
     /// For rows of one dump.
     #[must_use]
     pub fn new(dump: &'d Dump) -> Cells<'d> {
-        Cells { dump, rank: None, short_tasks: false, values_for_hashes: false, labels: BTreeMap::new() }
+        Cells {
+            dump,
+            rank: None,
+            pid: dump.info().process(),
+            details: OnceCell::new(),
+            short_tasks: false,
+            values_for_hashes: false,
+            labels: BTreeMap::new(),
+        }
     }
 
     /// For rows of one of several dumps.
     #[must_use]
     pub fn of(part: &Part<'d>) -> Cells<'d> {
         Cells { rank: part.rank, ..Cells::new(part.dump) }
+    }
+
+    /// What a program says of the task.
+    pub(super) fn details(&self, row: &Row<'_>) -> TaskDetails<'_> {
+        let details = self.details.get_or_init(|| self.dump.details().unwrap_or_default());
+        details.of(row.record.task_key())
     }
 
     /// What people call the argument.

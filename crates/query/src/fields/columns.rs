@@ -51,9 +51,10 @@ pub const LIST_CSV: [&str; 18] = [
     "arg_name",
     "step",
 ];
-/// What `stats` shows: the rank of several dumps, the step where a dump holds several.
-pub const STATS: [&str; 20] = [
+/// What `stats` shows: rank or process of several dumps, the step where a dump holds several.
+pub const STATS: [&str; 21] = [
     "rank",
+    "pid",
     "index",
     "step",
     "task_id",

@@ -16,9 +16,20 @@ use crate::words::{printable, record_kernels, shape_text, short_task, stage_word
 
 /// One selector with its values.
 pub enum Condition {
-    Task { ids: Vec<IdRange>, named: NamedTasks, names: Vec<String> },
-    Func { funcs: Vec<u32>, given: String },
-    Scope { tasks: HashSet<TaskKey>, given: Vec<String> },
+    /// Ids of any step, or of one.
+    Task {
+        ids: Vec<(Option<u32>, IdRange)>,
+        named: NamedTasks,
+        names: Vec<String>,
+    },
+    Func {
+        funcs: Vec<u32>,
+        given: String,
+    },
+    Scope {
+        tasks: HashSet<TaskKey>,
+        given: Vec<String>,
+    },
     Step(Vec<IdRange>),
     Stage(DumpStage),
     Role(Vec<Role>),
@@ -41,7 +52,10 @@ impl Condition {
         let is_tensor = record.kind == ArgumentKind::Tensor;
         match self {
             Condition::Task { ids, named, .. } => {
-                (!ids.is_empty() && holds(ids, record.task_id)) || named.holds(record)
+                let is_meant = |(step, range): &(Option<u32>, IdRange)| {
+                    step.is_none_or(|step| step == record.step) && holds(&[*range], record.task_id)
+                };
+                ids.iter().any(is_meant) || named.holds(record)
             }
             Condition::Scope { tasks, .. } => tasks.contains(&record.task_key()),
             Condition::Step(ranges) => holds(ranges, record.step.into()),
@@ -67,7 +81,10 @@ impl Condition {
     pub fn asked(&self) -> (String, &'static str) {
         match self {
             Condition::Task { ids, names, .. } => {
-                let ids = ids.iter().map(|range| ids_text(range, short_task));
+                let ids = ids.iter().map(|(step, range)| {
+                    let step = step.map_or_else(String::new, |step| format!("{step}@"));
+                    format!("{step}{}", ids_text(range, short_task))
+                });
                 (format!("task {}", ids.chain(names.iter().cloned()).collect::<Vec<_>>().join(",")), "tasks")
             }
             Condition::Func { given, .. } => (format!("kernel {given}"), "kernels"),

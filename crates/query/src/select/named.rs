@@ -87,6 +87,15 @@ pub fn unknown_task(name: &str, dump: &Dump) -> QueryError {
 /// Says that a name means nothing, and which there are: all that are near it, and the first of the others.
 fn unknown<'n>(kind: &'static str, name: &str, known: impl Iterator<Item = &'n str>) -> QueryError {
     let known: BTreeSet<_> = known.filter(|known| !known.is_empty()).map(printable).collect();
+    // Half of a name with a comma in it: a list is split there unless the name is quoted.
+    let is_half = |known: &str| {
+        let (name, mut parts) = (name.trim(), known.split(','));
+        known.contains(',') && !name.is_empty() && parts.any(|part| part.trim() == name)
+    };
+    if let Some(whole) = known.iter().find(|known| is_half(known)) {
+        let unknown = Unknown::new(kind, name, known.iter().map(AsRef::as_ref).take(LISTED));
+        return QueryError::Unknown(Unknown { did_you_mean: Some(format!("\"{whole}\"")), ..unknown });
+    }
     let near = Unknown::new(kind, name, known.iter().map(AsRef::as_ref)).did_you_mean;
     let mut listed: Vec<&str> = known.iter().map(AsRef::as_ref).take(LISTED).collect();
     listed.extend(near.as_deref().filter(|near| !listed.contains(near)));

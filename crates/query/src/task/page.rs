@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tensortap::abi::TensorStats;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::{Argument, Captured, Dump, FormatError, Record, Task};
+use tensortap::format::{Argument, Captured, Dump, FormatError, Record, Task, TaskDetails};
 
 use crate::show::{Content, Histogram};
 
@@ -17,12 +17,42 @@ pub struct TaskPage<'g> {
     pub task: Task<'g>,
     /// When it ran.
     pub times: Times,
+    /// What a program says of it.
+    pub said: Said,
     /// Its arguments, in order.
     pub args: Vec<ArgPage<'g>>,
     /// Tasks whose outputs it was given, or that it waited for, each once.
     pub producers: Vec<Neighbour>,
     /// Tasks that were given its outputs, or that waited for it, each once.
     pub consumers: Vec<Neighbour>,
+}
+
+/// What a program says of a task beside its kernels and arguments; what it does not say is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What people call its step.
+    pub step_name: Option<String>,
+    /// The queue or stream that it was submitted to.
+    pub queue: Option<String>,
+    /// The source file that submitted it, and the line; 0 where that is not known.
+    pub source: Option<(String, u32)>,
+    /// The task that submitted it.
+    pub parent: Option<u64>,
+}
+
+impl Said {
+    fn of(details: TaskDetails<'_>) -> Said {
+        let TaskDetails { queue, step_name, source, parent, .. } = details;
+        let source = source.map(|(file, line)| (file.to_owned(), line));
+        Said { step_name: step_name.map(str::to_owned), queue: queue.map(str::to_owned), source, parent }
+    }
+
+    /// `solver.c:17`
+    #[must_use]
+    pub fn source_text(&self) -> Option<String> {
+        let (file, line) = self.source.as_ref()?;
+        Some(if *line > 0 { format!("{file}:{line}") } else { file.clone() })
+    }
 }
 
 /// When a task ran, from the first task of the dump on; what the dump does not say is `None`.
@@ -84,7 +114,7 @@ impl<'g> TaskPage<'g> {
             let to = takers.iter().filter(|(index, _)| *index == arg.arg_index).map(|(_, taker)| *taker);
             args.push(ArgPage {
                 arg,
-                name: task.arg_name(arg.arg_index).map(String::from).or_else(|| own_name(dump, arg)),
+                name: task.arg_name(arg.arg_index).map(String::from),
                 before: moment(dump, arg.before)?,
                 after: moment(dump, arg.after)?,
                 from: once(graph, graph.outputs_behind(arg).iter().map(|output| output.task)),
@@ -97,7 +127,8 @@ impl<'g> TaskPage<'g> {
         let taken = takers.iter().map(|(_, taker)| *taker);
         let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
         let consumers = neighbours(graph, taken, waiting);
-        Ok(TaskPage { task, times: Times::of(graph, task), args, producers, consumers })
+        let said = Said::of(dump.details()?.of(task.key()));
+        Ok(TaskPage { task, times: Times::of(graph, task), said, args, producers, consumers })
     }
 }
 
@@ -147,12 +178,6 @@ fn neighbours(
     let waiting = once(graph, waiting.filter(|place| !carrying.contains(place)));
     let with = |carries: bool| move |place| Neighbour { place, carries };
     carrying.into_iter().map(with(true)).chain(waiting.into_iter().map(with(false))).collect()
-}
-
-/// What a record of the argument calls it, where its kernel does not.
-fn own_name(dump: &Dump, arg: Argument<'_>) -> Option<String> {
-    let captured = arg.before.or(arg.after)?;
-    dump.names(&dump.record(captured.record).ok()?).arg_name.map(String::from)
 }
 
 fn moment(dump: &Dump, captured: Option<Captured>) -> Result<Option<Moment>, FormatError> {

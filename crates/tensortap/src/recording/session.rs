@@ -29,6 +29,8 @@ pub struct Plan {
     pub dump: DumpConfig,
     geometry: DumpGeometry,
     filter: DumpFilter,
+    /// Names and patterns of kernels that the filter means, a line each.
+    kernels: String,
     pub dir: PathBuf,
     pub disk: Option<Arc<dyn DiskGate>>,
 }
@@ -36,8 +38,8 @@ pub struct Plan {
 impl Plan {
     /// Checks the options.
     pub fn new(dump: DumpConfig, disk: Option<Arc<dyn DiskGate>>) -> Result<Plan, Error> {
-        let (geometry, filter) = (dump.program_geometry()?, dump.program_filter()?);
-        Ok(Plan { dump, geometry, filter, dir: PathBuf::new(), disk })
+        let (geometry, (filter, kernels)) = (dump.program_geometry()?, dump.program_filter()?);
+        Ok(Plan { dump, geometry, filter, kernels, dir: PathBuf::new(), disk })
     }
 
     /// Memory that every process shares with the recorder.
@@ -183,7 +185,7 @@ fn new_writer(plan: &Plan, dir: &Path, info: &RunInfo) -> Result<DumpWriter, Str
     DumpWriter::create_with(dir, info, options).map_err(|error| error.to_string())
 }
 
-fn welcome(caller: Caller, plan: &Plan, run_id: u64) -> Result<AttachedProcess, NotOpened> {
+fn welcome(mut caller: Caller, plan: &Plan, run_id: u64) -> Result<AttachedProcess, NotOpened> {
     let failed = |error: &dyn std::error::Error| NotOpened::Failed(error.to_string());
     let of_process = SetupOptions {
         base: LINK_PAGE_BYTES,
@@ -191,6 +193,7 @@ fn welcome(caller: Caller, plan: &Plan, run_id: u64) -> Result<AttachedProcess, 
         ..setup_options(&plan.dump, run_id, plan.filter)
     };
     let setup = setup_bytes(plan.geometry, &of_process).map_err(|error| failed(&error))?;
+    caller.tell_kernels(&plan.kernels);
     let attached = caller.welcome(plan.memory_bytes(), run_id, |memory| {
         setup.try_write(|offset, bytes| memory.copy_to(LINK_PAGE_BYTES + offset, bytes))
     });

@@ -1,8 +1,8 @@
 //! Which columns a table has, and how wide they are, so that it fits the terminal.
 
 use tensortap::format::Dump;
-use tensortap_query::Rows;
 use tensortap_query::fields::{Field, LIST, LIST_DISPATCHES, fields};
+use tensortap_query::{Part, Rows};
 
 use super::table::width_of;
 use crate::fit::{SHORTEST, total};
@@ -30,6 +30,7 @@ pub enum Choice<'a> {
 
 /// What tells the dumps of several processes apart.
 const RANK: &str = "rank";
+const PID: &str = "pid";
 /// What tells the runs in one dump apart.
 const STEP: &str = "step";
 
@@ -38,8 +39,18 @@ pub fn with_rank(rows: &Rows<'_>, chosen: &[Column], usual: &[Column]) -> Vec<Co
     if !chosen.is_empty() {
         return chosen.to_vec();
     }
-    let rank = Field::named(RANK).filter(|_| rows.parts().len() > 1);
-    rank.into_iter().chain(usual.iter().copied()).collect()
+    which_dump(rows.parts()).into_iter().chain(usual.iter().copied()).collect()
+}
+
+/// The columns that tell several dumps apart: ranks, and processes where one has none.
+pub fn which_dump(parts: &[Part<'_>]) -> Vec<Column> {
+    if parts.len() < 2 {
+        return Vec::new();
+    }
+    let has_rank = parts.iter().any(|part| part.rank.is_some());
+    let is_enough = parts.iter().all(|part| part.rank.is_some());
+    let named = [(RANK, has_rank), (PID, !is_enough)];
+    named.into_iter().filter(|(_, is_shown)| *is_shown).filter_map(|(name, _)| Field::named(name)).collect()
 }
 
 /// Whether the records of a dump are arguments of dispatches: it was made with `--dump-args` alone.

@@ -83,6 +83,13 @@ fn text(
     if let Some(title) = task_title(task.scope(), task.task_name()) {
         fact("name", &title);
     }
+    let said = [
+        ("step", page.said.step_name.clone()),
+        ("queue", page.said.queue.clone()),
+        ("source", page.said.source_text()),
+        ("submitted by", page.said.parent.map(|parent| format!("task {parent:#x}"))),
+    ];
+    said.into_iter().for_each(|(label, what)| what.iter().for_each(|what| fact(label, &printable(what))));
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));
     }

@@ -11,6 +11,7 @@ use tensortap_query::words::{printable_path, what_ran};
 use super::{EachMeasured, Extent, Seen};
 use crate::fit::Fit;
 use crate::stream_table::{StreamTable, column};
+use crate::verbs::list::which_dump;
 
 /// What a narrow terminal goes without, in this order: flags tell of the counts, and `show INDEX` of the rest.
 const DISPENSABLE: [&str; 11] =
@@ -40,9 +41,12 @@ pub fn write(
         writeln!(out, "{}: {}", printable_path(dump.dir()), what_ran(dump))?;
     }
     writeln!(out)?;
+    let told = which_dump(parts);
+    let is_told = |key: &str| told.iter().any(|field| field.key == key);
     let fit = Fit::terminal(&DISPENSABLE)
         .hide("NAME", !parts.iter().any(|part| part.dump.has_names()))
-        .hide("RANK", parts.len() == 1)
+        .hide("RANK", !is_told("rank"))
+        .hide("PID", !is_told("pid"))
         .hide("STEP", parts.iter().all(|part| part.dump.steps().len() <= 1));
     let counts = rows(out, parts, fit, source)?;
     let all = parts.iter().map(|part| part.dump.len()).sum();
