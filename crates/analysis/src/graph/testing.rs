@@ -139,6 +139,7 @@ impl TaskMaker {
                 payload: PayloadState::Stored,
                 bytes: 64,
                 in_flight: false,
+                name: 0,
             };
             if is_scalar || arg.before.is_some() {
                 assembler.take(TaskPart::Argument(record));
