@@ -24,13 +24,13 @@ pub struct Fit {
     /// Spaces before every line.
     pub indent: usize,
     /// Columns that have nothing to show.
-    hidden: [Option<&'static str>; 3],
+    hidden: [Option<&'static str>; 4],
 }
 
 impl Fit {
     /// To the terminal that standard output is, if it is one.
     pub fn terminal(dispensable: &'static [&'static str]) -> Fit {
-        Fit { width: crate::output::terminal_width(), dispensable, indent: 0, hidden: [None; 3] }
+        Fit { width: crate::output::terminal_width(), dispensable, indent: 0, hidden: [None; 4] }
     }
 
     /// The same for rows of a dump: one without names has no column for them.

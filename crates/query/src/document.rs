@@ -32,7 +32,7 @@ pub use files::{
     ExportDocument, Exported, ExtractDocument, RepairDocument, VerifyDocument, expect_name, why_unverifiable,
 };
 pub use list::{ListDocument, ListHead, MemberHead, SetHead, TornDocument};
-pub use record::{KernelNames, RecordDocument};
+pub use record::{KernelNames, OfProgram, RecordDocument};
 pub use recording::RecordingDocument;
 pub use replay::{ReplayDocument, Spread, replay_verdict};
 pub use report::{

@@ -142,6 +142,9 @@ fn steps_queues_source_lines_and_processes_are_told() {
         let records = document["records"].as_array().unwrap();
         let of_first = records.iter().filter(|record| record["pid"] == first).count();
         assert_eq!((records.len(), of_first), (36, 12), "{document}");
+        let last = &records[11];
+        let told = (&last["step_name"], &last["queue"], &last["source"]);
+        assert_eq!(told, (&"iteration 2".into(), &"stream 7".into(), &"program.c:17".into()), "{last}");
     }
     let none = recorded.call(&["list", "run", "--task", "9@0x6", "--pid", &first.to_string()]);
     assert!(String::from_utf8_lossy(&none.stdout).contains("task 9@0x6"), "{none:?}");

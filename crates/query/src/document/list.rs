@@ -7,7 +7,7 @@ use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 use tensortap::format::{Dump, FormatError, Loss, RunInfo, Tail};
 
-use super::record::{KernelNames, RecordDocument};
+use super::record::{KernelNames, OfProgram, RecordDocument};
 use super::{Lines, begin_records};
 use crate::fields::Row;
 use crate::words::state_name;
@@ -112,16 +112,13 @@ impl<'a> Head<'a> {
 struct Shared<'a> {
     kernels: KernelNames<'a>,
     rank: Option<u64>,
-    /// Of several dumps.
-    pid: Option<u64>,
+    program: OfProgram,
 }
 
-fn shared_by<'a>(rows: &Rows<'a>) -> Vec<Shared<'a>> {
-    let is_of_several = rows.parts().len() > 1;
+fn shared_by<'a>(rows: &Rows<'a>) -> Result<Vec<Shared<'a>>, FormatError> {
     let of = |part: &Part<'a>| {
-        let info = part.dump.info();
-        let pid = info.process().filter(|_| is_of_several);
-        Shared { kernels: KernelNames::new(info), rank: part.rank, pid }
+        let program = OfProgram::of(part.dump, rows.parts().len() > 1)?;
+        Ok(Shared { kernels: KernelNames::new(part.dump.info()), rank: part.rank, program })
     };
     rows.parts().iter().map(of).collect()
 }
@@ -177,12 +174,12 @@ impl<'r, 'a> ListDocument<'r, 'a> {
     pub fn write<E: From<FormatError> + From<io::Error>>(&self, out: &mut dyn Write) -> Result<(), E> {
         begin_records(out, &Head::of(self.rows)?)?;
         let mut lines = Lines::new();
-        let mut shared = shared_by(self.rows);
+        let mut shared = shared_by(self.rows)?;
         self.rows.for_each(|part, record| {
-            let Shared { kernels, rank, pid } = &mut shared[part];
+            let Shared { kernels, rank, program } = &mut shared[part];
             let dump = self.rows.parts()[part].dump;
-            let document =
-                RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank).of_process(*pid);
+            let document = RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank)
+                .told_by(program, record);
             Ok::<(), E>(lines.put(out, &document)?)
         })?;
         Ok(writeln!(out, "\n  ]\n}}")?)
@@ -218,13 +215,13 @@ impl<E> From<FormatError> for Failed<E> {
 
 impl Serialize for Records<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut shared = shared_by(self.0);
+        let mut shared = shared_by(self.0).map_err(S::Error::custom)?;
         let mut records = serializer.serialize_seq(None)?;
         let walked = self.0.for_each(|part, record| {
-            let Shared { kernels, rank, pid } = &mut shared[part];
+            let Shared { kernels, rank, program } = &mut shared[part];
             let dump = self.0.parts()[part].dump;
-            let document =
-                RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank).of_process(*pid);
+            let document = RecordDocument::of(dump, &Row::of(record), kernels.of(record), *rank)
+                .told_by(program, record);
             records.serialize_element(&document).map_err(Failed::Serializer)
         });
         match walked {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tensortap::abi::SLOTS_PER_TASK;
-use tensortap::format::{Dump, NamedRecord, Record, RunInfo};
+use tensortap::format::{Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskDetails};
 
 use crate::fields::{Row, flags};
 use crate::words::write_record_name;
@@ -19,6 +19,14 @@ pub struct RecordDocument<'a> {
     /// The process that was recorded, of one of several dumps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u64>,
+    /// What a program says of its task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<&'a str>,
+    /// File and line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
     name: Name<'a>,
     #[serde(flatten)]
     record: NamedRecord<'a>,
@@ -42,6 +50,9 @@ impl<'a> RecordDocument<'a> {
             index: record.index,
             rank,
             pid: None,
+            step_name: None,
+            queue: None,
+            source: None,
             name: Name(record),
             record: NamedRecord { record: *record, names: dump.names(record) },
             kernels,
@@ -55,11 +66,33 @@ impl<'a> RecordDocument<'a> {
     }
 }
 
-impl RecordDocument<'_> {
-    /// The same, of the dump of this process.
+/// What records of one dump of a program share.
+pub struct OfProgram {
+    /// The process, where there are several dumps.
+    pid: Option<u64>,
+    details: Option<Details>,
+}
+
+impl OfProgram {
+    /// Of a dump, which may be of no program; then nothing.
+    ///
+    /// # Errors
+    /// The dump cannot be read.
+    pub fn of(dump: &Dump, is_of_several: bool) -> Result<OfProgram, FormatError> {
+        let details = dump.info().is_of_program().then(|| dump.details()).transpose()?;
+        Ok(OfProgram { pid: dump.info().process().filter(|_| is_of_several), details })
+    }
+}
+
+impl<'a> RecordDocument<'a> {
+    /// The same with what a program says of the record's task.
     #[must_use]
-    pub fn of_process(self, pid: Option<u64>) -> Self {
-        RecordDocument { pid, ..self }
+    pub fn told_by(self, program: &'a OfProgram, record: &Record) -> Self {
+        let details =
+            program.details.as_ref().map(|details| details.of(record.task_key())).unwrap_or_default();
+        let TaskDetails { queue, step_name, source, .. } = details;
+        let source = source.map(|(file, line)| format!("{file}:{line}"));
+        RecordDocument { pid: program.pid, step_name, queue, source, ..self }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tensortap::Measured;
 use tensortap::format::{Dump, Record, StatsDocument};
 
-use super::record::{KernelNames, RecordDocument};
+use super::record::{KernelNames, OfProgram, RecordDocument};
 use super::set::OfMember;
 use super::{Lines, begin_records};
 use crate::Part;
@@ -67,13 +67,13 @@ impl<'a> StatsRecord<'a> {
         record: &'a Record,
         measured: &'a Measured,
         kernels: &'a [String],
-        (rank, pid): (Option<u64>, Option<u64>),
+        (rank, program): (Option<u64>, &'a OfProgram),
     ) -> StatsRecord<'a> {
         let range = measured.summary.and_then(|summary| summary.exact_range);
         let scalar = measured.summary.filter(|_| record.scalar_bits.is_some());
         StatsRecord {
             record: RecordDocument::of(dump, &Row { record, ..Row::measured(measured) }, kernels, rank)
-                .of_process(pid),
+                .told_by(program, record),
             scalar_stats: scalar.map(|summary| StatsDocument(summary.stats)),
             f16_overflow: measured.summary.filter(|_| measured.from_payload).map(|s| s.f16_overflow),
             exact_min: range.map(|(min, _)| min.to_string()),
@@ -97,16 +97,18 @@ impl StatsHead {
         let mut kernels: Vec<KernelNames<'_>> =
             parts.iter().map(|part| KernelNames::new(part.dump.info())).collect();
         // A dump alone has no rank among others.
-        let which = |part: usize| match parts.len() {
-            1 => (None, None),
-            _ => (parts[part].rank, parts[part].dump.info().process()),
-        };
+        let rank = |part: usize| parts[part].rank.filter(|_| parts.len() > 1);
+        let program = |part: &Part<'_>| OfProgram::of(part.dump, parts.len() > 1).map_err(io::Error::other);
+        let programs = parts.iter().map(program).collect::<io::Result<Vec<_>>>()?;
         let mut flagged = 0;
         source(&mut |part, measured| {
             flagged += u64::from(measured.is_flagged());
             let (dump, record) = (parts[part].dump, with_stats(&measured));
             let kernels = kernels[part].of(&measured.record);
-            Ok(lines.put(out, &StatsRecord::of(dump, &record, &measured, kernels, which(part)))?)
+            Ok(lines.put(
+                out,
+                &StatsRecord::of(dump, &record, &measured, kernels, (rank(part), &programs[part])),
+            )?)
         })?;
         let StatsTail { flagged, cut } = StatsTail { flagged, cut: is_cut() };
         Ok(writeln!(out, "\n  ],\n  \"flagged\": {flagged},\n  \"cut\": {cut}\n}}")?)
