@@ -56,7 +56,7 @@ pub fn run(args: &ReportArgs, registry: &Registry, output: Output) -> anyhow::Re
     let (mut members, count) = (Vec::new(), pairs.len());
     for pair in pairs {
         members.push(match pair {
-            Pair::Held { member, golden } => args.member(registry, &member, golden.as_deref(), count)?,
+            Pair::Held { member, golden, .. } => args.member(registry, &member, golden.as_deref(), count)?,
             Pair::Lonely { name, why, .. } => MemberReport::lonely(name, why),
         });
     }
