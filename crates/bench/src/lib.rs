@@ -1,5 +1,5 @@
 //! Measures tensortap itself: what a task costs ([`dispatch`]), what the recorder alone costs ([`capture`]) and what it costs a program in C
-//! ([`record`]), what recording costs ([`dump`]), what reading a dump costs ([`read`]), and how fast tensors are compared ([`diff`]).
+//! ([`record`]), what recording costs ([`dump`]), what reading a dump costs ([`read`]), how fast tensors are compared ([`diff`]), and what pages wait for ([`serve`]).
 //!
 //! Each call returns a report; a [`Watch`] is told its parts as soon as they are known, and can end it. Nothing here knows
 //! a terminal. A program that measures runs calls `tensortap::become_device_if_asked_with(tensortap_bench::registry())`
@@ -19,6 +19,7 @@ mod record;
 mod recorded;
 mod scene;
 mod scratch;
+mod serve;
 mod watch;
 
 use tensortap::scene::Registry;
@@ -34,6 +35,9 @@ pub use machine::{Machine, Spread};
 pub use numpy::Numpy;
 pub use read::{ExportRatio, Listed, Pairs, ReadConfig, ReadPart, ReadReport, StatsRatio, read};
 pub use record::{OffCase, RecordBenchConfig, RecordBenchPart, RecordBenchReport, RecordCase, record};
+pub use serve::{
+    ServeBenchConfig, ServeBenchPart, ServeBenchReport, ServeCase, ServeMemory, ServeStart, serve,
+};
 pub use watch::Watch;
 
 /// The scenes that are measured and that no other crate has.

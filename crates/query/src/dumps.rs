@@ -90,7 +90,7 @@ impl DumpSet {
     }
 
     /// The dumps, given away one by one.
-    pub(crate) fn into_members(self) -> impl Iterator<Item = Member> {
+    pub fn into_members(self) -> impl Iterator<Item = Member> {
         self.members.into_iter()
     }
 

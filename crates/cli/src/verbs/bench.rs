@@ -13,7 +13,7 @@ use tensortap::scene::Registry;
 use tensortap_bench::{
     BenchError, CaptureBenchConfig, CaptureBenchPart, DiffBenchConfig, DiffBenchPart, DispatchConfig,
     DispatchPart, DumpBenchConfig, DumpBenchPart, ReadConfig, ReadPart, RecordBenchConfig, RecordBenchPart,
-    Watch,
+    ServeBenchConfig, ServeBenchPart, Watch,
 };
 use tensortap_query::number::bytes;
 
@@ -44,6 +44,8 @@ enum What {
     Dump(DumpArgs),
     /// What reading costs: listing many records, statistics against plain reads, export against a copy
     Read(ReadArgs),
+    /// What pages of a large dump wait for: lists, searches and tasks, asked of `tensortap serve`
+    Serve(ServeArgs),
     /// Comparing a tensor with its golden: against numpy, and against reading the memory
     Diff(DiffArgs),
 }
@@ -164,6 +166,25 @@ struct ReadArgs {
     dir: PathBuf,
 }
 
+/// What `tensortap bench serve` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tensortap bench serve\n  \
+    tensortap bench serve --records 10000 --asks 20 --json")]
+struct ServeArgs {
+    /// Records of the dump that is served, each of a task of its own
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    records: u64,
+
+    /// Questions of each kind
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    asks: u32,
+
+    /// Folder on the disk to use; what is written there is removed afterwards
+    #[arg(long, value_name = "DIR", default_value = "outputs")]
+    dir: PathBuf,
+}
+
 /// What `tensortap bench diff` takes.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -202,6 +223,7 @@ pub fn run(args: &BenchArgs, registry: Registry, output: Output) -> anyhow::Resu
         What::Record(args) => record(args, output)?,
         What::Dump(args) => dump(args, registry, output)?,
         What::Read(args) => read(args, output)?,
+        What::Serve(args) => serve(args, output)?,
         What::Diff(args) => diff(args, output)?,
     }
     Ok(Exit::Good)
@@ -305,6 +327,21 @@ fn read(args: &ReadArgs, output: Output) -> anyhow::Result<()> {
         ReadPart::Export(row) => tables::export(&row),
     })?;
     let report = watcher.outcome(tensortap_bench::read(&config, &watcher))?;
+    watcher.print(&tables::foot(&report.notes, report.load_average_after))?;
+    watcher.finish(&report)
+}
+
+fn serve(args: &ServeArgs, output: Output) -> anyhow::Result<()> {
+    let ServeArgs { records, asks, dir } = args;
+    let program = std::env::current_exe().context("finding this program")?;
+    let config = ServeBenchConfig { program, records: *records, asks: *asks, dir: dir.clone() };
+    let watcher = Watcher::new(output, GRACE, |part| match part {
+        ServeBenchPart::Machine(machine, load) => tables::read_head(&machine, load),
+        ServeBenchPart::Start(start) => tables::serve_start(*records, &start),
+        ServeBenchPart::Case(row) => tables::serve_case(&row),
+        ServeBenchPart::Memory(memory) => tables::serve_memory(&memory),
+    })?;
+    let report = watcher.outcome(tensortap_bench::serve(&config, &watcher))?;
     watcher.print(&tables::foot(&report.notes, report.load_average_after))?;
     watcher.finish(&report)
 }

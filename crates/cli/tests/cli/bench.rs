@@ -259,3 +259,26 @@ fn read_measures_lists_statistics_and_exports_and_leaves_no_file() {
         assert_eq!(row["met"], row["ratio"]["median"].as_f64() >= Some(target), "{row}");
     }
 }
+
+#[test]
+fn serve_measures_every_kind_of_answer_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let outputs = dir.path().join("outputs");
+    let line = ["bench", "serve", "--records", "2000", "--asks", "3", "--json", "--dir"];
+    let outcome = outcome(command(&[&line[..], &[outputs.to_str().unwrap()]].concat()));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    assert!(!outputs.exists(), "what was written is removed");
+    let bench = document(&outcome);
+    let seconds = |key: &str| bench["start"][key].as_f64().unwrap();
+    assert!(seconds("address_s") <= seconds("first_rows_s") && seconds("first_rows_s") <= seconds("tasks_s"));
+    let cases = array(&bench["cases"]);
+    let kinds: Vec<&str> =
+        cases.iter().map(|row| row["what"].as_str().unwrap().split(',').next().unwrap()).collect();
+    assert_eq!(kinds, ["records", "search", "search", "sorted", "tasks", "one task"]);
+    for row in cases {
+        assert_eq!((&row["asked"], &row["target_s"]), (&3.into(), &0.1.into()));
+        assert!(row["median_s"].as_f64() <= row["p99_s"].as_f64(), "{row}");
+        assert_eq!(row["met"], row["median_s"].as_f64() < Some(0.1), "{row}");
+    }
+    assert!(bench["memory"]["anonymous_bytes"].as_u64() > Some(1 << 20));
+}

@@ -28,6 +28,7 @@ fn every_verb_has_help_with_an_example() {
         "extract",
         "verify",
         "repair",
+        "serve",
         "bench",
         "bench dispatch",
         "bench capture",
@@ -35,6 +36,7 @@ fn every_verb_has_help_with_an_example() {
         "bench dump",
         "bench read",
         "bench diff",
+        "bench serve",
         "completions",
         "man",
     ] {

@@ -111,12 +111,13 @@ impl Browser {
         self.command("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// What the script returns as soon as that is neither null, false nor empty.
+    /// What the script returns as soon as that is neither null, false, 0 nor empty.
     pub fn wait(&self, script: &str) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
             let value = self.run(script);
-            if !matches!(&value, Value::Null | Value::Bool(false)) && value != json!("") {
+            if !matches!(&value, Value::Null | Value::Bool(false)) && value != json!("") && value != json!(0)
+            {
                 return value;
             }
             if Instant::now() >= until {

@@ -107,8 +107,31 @@ impl<'g> TaskPage<'g> {
     /// # Errors
     /// A file cannot be read.
     pub fn of(dump: &Dump, graph: &'g TaskGraph, place: usize) -> Result<TaskPage<'g>, FormatError> {
+        TaskPage::with(dump, graph, place, &takers(graph, place, 0..graph.len()), first_start(graph))
+    }
+
+    /// The same, without a walk over the whole graph.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn among(
+        dump: &Dump,
+        graph: &'g TaskGraph,
+        index: &TaskIndex,
+        place: usize,
+    ) -> Result<TaskPage<'g>, FormatError> {
+        let takers = takers(graph, place, index.takers(place).iter().map(|&taker| taker as usize));
+        TaskPage::with(dump, graph, place, &takers, index.first_start)
+    }
+
+    fn with(
+        dump: &Dump,
+        graph: &'g TaskGraph,
+        place: usize,
+        takers: &[(u16, usize)],
+        first: Option<u64>,
+    ) -> Result<TaskPage<'g>, FormatError> {
         let task = graph.task(place);
-        let takers = takers(graph, place);
         let mut args = Vec::new();
         for arg in task.arguments() {
             let to = takers.iter().filter(|(index, _)| *index == arg.arg_index).map(|(_, taker)| *taker);
@@ -128,7 +151,7 @@ impl<'g> TaskPage<'g> {
         let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
         let consumers = neighbours(graph, taken, waiting);
         let said = Said::of(dump.details()?.of(task.key()));
-        Ok(TaskPage { task, times: Times::of(graph, task), said, args, producers, consumers })
+        Ok(TaskPage { task, times: Times::since(first, task), said, args, producers, consumers })
     }
 }
 
@@ -136,7 +159,7 @@ impl Times {
     /// Of a task, counted from the first of its graph.
     #[must_use]
     pub fn of(graph: &TaskGraph, task: Task<'_>) -> Times {
-        Times::since(graph.tasks().iter().filter_map(|task| task.start_time()).min(), task)
+        Times::since(first_start(graph), task)
     }
 
     /// Of a task, counted from this time.
@@ -148,10 +171,48 @@ impl Times {
     }
 }
 
-/// The arguments of a task that others were given, each with the place of such a task.
-fn takers(graph: &TaskGraph, place: usize) -> Vec<(u16, usize)> {
+fn first_start(graph: &TaskGraph) -> Option<u64> {
+    graph.tasks().iter().filter_map(|task| task.start_time()).min()
+}
+
+/// What pages of many tasks of one graph share: found out in one walk over it, 4 bytes for each task and each content that passed.
+pub struct TaskIndex {
+    /// When the first task started.
+    pub first_start: Option<u64>,
+    /// Where the takers of each task begin, and at last where all end.
+    starts: Vec<u32>,
+    takers: Vec<u32>,
+}
+
+impl TaskIndex {
+    /// Walks over a graph.
+    #[must_use]
+    pub fn of(graph: &TaskGraph) -> TaskIndex {
+        let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+        let mut pairs: Vec<(u32, u32)> = Vec::new();
+        for task in graph.tasks().iter() {
+            let given = task.arguments().flat_map(|arg| graph.outputs_behind(arg));
+            pairs.extend(given.map(|output| (number(output.task), number(task.place()))));
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut starts = vec![0; graph.len() + 1];
+        pairs.iter().for_each(|&(giver, _)| starts[giver as usize + 1] += 1);
+        (0..graph.len()).for_each(|place| starts[place + 1] += starts[place]);
+        let takers = pairs.into_iter().map(|(_, taker)| taker).collect();
+        TaskIndex { first_start: first_start(graph), starts, takers }
+    }
+
+    /// Places of the tasks that were given what a task left.
+    fn takers(&self, place: usize) -> &[u32] {
+        &self.takers[self.starts[place] as usize..self.starts[place + 1] as usize]
+    }
+}
+
+/// The arguments of a task that others were given, each with the place of such a task; they are among `others`.
+fn takers(graph: &TaskGraph, place: usize, others: impl Iterator<Item = usize>) -> Vec<(u16, usize)> {
     let mut takers = Vec::new();
-    for other in graph.tasks().iter() {
+    for other in others.map(|other| graph.task(other)) {
         for output in other.arguments().flat_map(|arg| graph.outputs_behind(arg)) {
             if output.task == place {
                 takers.push((output.arg_index, other.place()));

@@ -16,7 +16,7 @@ use tensortap_query::{Rows, Selectors, SortKey};
 use super::State;
 use super::answer::{Answer, Params, Problem};
 use super::search::{Found, Page};
-use super::shelf::Opened;
+use super::shelf::{Graph, Opened};
 
 /// Rows of one answer.
 const MOST_ROWS: usize = 500;
@@ -193,7 +193,7 @@ pub(crate) fn tasks(state: &State, params: &Params) -> Result<Answer, Problem> {
     let golden = params.get("golden");
     let blame = opened.blame(golden);
     let page = task_places(&opened, &graph, blame.as_ref(), golden, &asked)?;
-    let first = graph.tasks().iter().filter_map(|task| task.start_time()).min().unwrap_or(0);
+    let first = graph.index.first_start.unwrap_or(0);
     let row = |&place: &u64| {
         let task = graph.task(usize::try_from(place).unwrap_or(0));
         ListRow {
@@ -233,7 +233,7 @@ pub(crate) fn label_of(task: Task<'_>, blame: Option<&Blame>) -> Option<Label> {
 
 fn task_places(
     opened: &Arc<Opened>,
-    graph: &Arc<TaskGraph>,
+    graph: &Arc<Graph>,
     blame: Option<&Arc<Blame>>,
     golden: Option<&str>,
     asked: &Asked,

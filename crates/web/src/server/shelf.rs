@@ -9,10 +9,10 @@ use tensortap::analysis::blame::Blame;
 use tensortap::analysis::diff::Diff;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::matching::{MatchOptions, Matching, match_tasks};
-use tensortap::format::{Dump, Record, Tail};
+use tensortap::format::{Dump, FormatError, Record, Tail};
 use tensortap::interchange::NamedArrays;
 use tensortap_query::golden::{Golden, open as open_golden};
-use tensortap_query::{DumpSet, QueryError};
+use tensortap_query::{DumpSet, QueryError, TaskIndex};
 
 use super::answer::{Params, Problem};
 use super::search::Searches;
@@ -80,16 +80,16 @@ impl Shelf {
     }
 
     fn add(&mut self, path: &Path, only_golden: bool) -> Result<(), QueryError> {
+        let started = Instant::now();
         let set = DumpSet::open(path)?;
-        let several = set.members().len() > 1;
-        for member in set.members() {
+        let took = started.elapsed();
+        let (several, run_folder) = (set.members().len() > 1, base_name(set.path()));
+        for member in set.into_members() {
             let path = member.dump.dir().to_owned();
             let folder =
                 path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into());
-            let name = if several { format!("{} {}", base_name(set.path()), member.name()) } else { folder };
-            let started = Instant::now();
-            let dump = Dump::open(&path)?;
-            let now = Mutex::new((Arc::new(Opened::new(dump, 0)), Instant::now(), started.elapsed()));
+            let name = if several { format!("{run_folder} {}", member.name()) } else { folder };
+            let now = Mutex::new((Arc::new(Opened::new(member.dump, 0)), Instant::now(), took));
             self.slots.push(Slot { path, name, only_golden, now });
         }
         Ok(())
@@ -158,10 +158,24 @@ pub(crate) struct Opened {
     partners: Mutex<Vec<(String, Arc<Matching>)>>,
 }
 
+/// The graph of a dump, and what answers about its tasks share.
+pub(crate) struct Graph {
+    pub graph: TaskGraph,
+    pub index: TaskIndex,
+}
+
+impl std::ops::Deref for Graph {
+    type Target = TaskGraph;
+
+    fn deref(&self) -> &TaskGraph {
+        &self.graph
+    }
+}
+
 enum GraphState {
     Unasked,
     Building,
-    There(Result<Arc<TaskGraph>, Problem>),
+    There(Result<Arc<Graph>, Problem>),
 }
 
 impl Opened {
@@ -179,7 +193,7 @@ impl Opened {
     }
 
     /// The graph of its tasks; `None` while it is built and that takes longer than one wants to wait.
-    pub fn graph_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Arc<TaskGraph>>, Problem> {
+    pub fn graph_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Arc<Graph>>, Problem> {
         let mut state = lock(&self.graph);
         if matches!(*state, GraphState::Unasked) {
             *state = GraphState::Building;
@@ -187,8 +201,10 @@ impl Opened {
             thread::Builder::new()
                 .name("graph".into())
                 .spawn(move || {
-                    let built =
-                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| load(&mine.dump, &[])));
+                    let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        let graph = load(&mine.dump, &[])?;
+                        Ok::<Graph, FormatError>(Graph { index: TaskIndex::of(&graph), graph })
+                    }));
                     let built = match built {
                         Ok(built) => built.map(Arc::new).map_err(Problem::from),
                         Err(_) => Err(Problem::new("the graph of the dump cannot be built")),
@@ -208,7 +224,7 @@ impl Opened {
     }
 
     /// The graph, for an answer that is nothing without it.
-    pub fn graph(self: &Arc<Self>) -> Result<Arc<TaskGraph>, Problem> {
+    pub fn graph(self: &Arc<Self>) -> Result<Arc<Graph>, Problem> {
         self.graph_within(FOR_GRAPH)?.ok_or_else(|| {
             Problem::with_hint("the graph of the dump is still being built", "ask again in a while")
         })

@@ -6,10 +6,11 @@ use serde::Serialize;
 use tensortap::DumpStage;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::{ScalarValue, role_name};
+use tensortap::format::{ScalarValue, TaskKey, role_name};
 use tensortap::judge::{Outcome, Verdict};
 use tensortap_query::compare_words::outside_or_why;
 use tensortap_query::document::SummaryDocument;
+use tensortap_query::ids::parse_task;
 use tensortap_query::number::{bytes, counted, grouped, significant, time};
 use tensortap_query::summary::{Summary, SummaryOptions};
 use tensortap_query::words::{
@@ -192,17 +193,27 @@ pub(crate) fn task(state: &State, params: &Params) -> Result<Answer, Problem> {
     let place = match params.number::<usize>("place")? {
         Some(place) if place < graph.len() => place,
         Some(_) => return Err(Problem::new("there is no task at that place")),
-        None => find_tasks(graph.tasks(), params.get("task").unwrap_or_default())?[0],
+        None => match known(&graph, params.get("task").unwrap_or_default()) {
+            Some(place) => place,
+            None => find_tasks(graph.tasks(), params.get("task").unwrap_or_default())?[0],
+        },
     };
-    let meant = params.get("task").map_or(Ok(Vec::new()), |name| find_tasks(graph.tasks(), name))?;
+    let name = params.get("task").filter(|name| known(&graph, name).is_none());
+    let meant = name.map_or(Ok(Vec::new()), |name| find_tasks(graph.tasks(), name))?;
     let blame = opened.blame(params.get("golden"));
-    let page = TaskPage::of(&opened.dump, &graph, place)?;
+    let page = TaskPage::among(&opened.dump, &graph, &graph.index, place)?;
     let golden = Golden::of(state, params, &opened)?;
     let maker = Maker { graph: &graph, blame: blame.as_deref(), golden: golden.as_ref(), opened: &opened };
     let mut document = maker.task(&page)?;
     let others = meant.into_iter().filter(|&other| other != place).take(ALSO);
     document.also = others.map(|place| maker.neighbour(Neighbour { place, carries: true })).collect();
     Ok(Answer::document(&document))
+}
+
+/// The place of a task that is named by its id, as answers name it: found without a walk over all tasks.
+fn known(graph: &TaskGraph, name: &str) -> Option<usize> {
+    let (step, id) = name.split_once('@').map_or((Some(0), name), |(step, id)| (step.parse().ok(), id));
+    graph.position(TaskKey { step: step?, task_id: parse_task(id).ok()? })
 }
 
 /// A golden dump, with the name that requests have for it.
@@ -261,7 +272,7 @@ impl Maker<'_> {
     }
 
     /// Where a task stands in the graph that labels are of.
-    fn place(&self) -> Option<impl Fn(tensortap::format::TaskKey) -> Option<usize> + '_> {
+    fn place(&self) -> Option<impl Fn(TaskKey) -> Option<usize> + '_> {
         self.blame.map(|blame| |key| blame.graph.position(key))
     }
 
@@ -341,12 +352,7 @@ impl Maker<'_> {
         })
     }
 
-    fn outcome(
-        &self,
-        key: tensortap::format::TaskKey,
-        arg: u16,
-        stage: DumpStage,
-    ) -> Option<OutcomeDocument> {
+    fn outcome(&self, key: TaskKey, arg: u16, stage: DumpStage) -> Option<OutcomeDocument> {
         let blame = self.blame?;
         let compared = blame.compared_args.get(blame.graph.position(key)?)?;
         let found = compared.iter().find(|one| one.arg_index == arg && one.stage == stage)?;

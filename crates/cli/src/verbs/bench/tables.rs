@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tensortap_bench::{
     CallLoop, CaptureCase, DiffBenchReport, DiffCase, DispatchCase, ExportRatio, Listed, Machine, OffCase,
-    Overhead, Pairs, Rates, RecordCase, Small, Spread, StatsRatio, Throughput,
+    Overhead, Pairs, Rates, RecordCase, ServeCase, ServeMemory, ServeStart, Small, Spread, StatsRatio,
+    Throughput,
 };
 use tensortap_query::number::{byte_rate, bytes, counted, grouped, rate, significant, time};
 
@@ -340,6 +341,34 @@ pub fn list(row: &Listed) -> String {
         bytes(*anonymous_bytes),
         met_word(*met),
     )
+}
+
+/// Until a server answers; begins the rows of [`serve_case`].
+pub fn serve_start(records: u64, start: &ServeStart) -> String {
+    let ServeStart { address_s, first_rows_s, tasks_s } = *start;
+    let [address, rows, tasks] = [address_s, first_rows_s, tasks_s].map(seconds);
+    format!(
+        "\nserve of {} records: address after {address}, first rows after {rows}, tasks after {tasks}\n\n{:<26} {:>7} {:>10} {:>10}  {}\n",
+        grouped(records),
+        "ANSWER",
+        "ASKED",
+        "MEDIAN",
+        "P99",
+        "MEDIAN BELOW 100 ms"
+    )
+}
+
+/// Answers of one kind.
+pub fn serve_case(row: &ServeCase) -> String {
+    let ServeCase { what, asked, median_s, p99_s, met, .. } = *row;
+    let [median, p99] = [median_s, p99_s].map(seconds);
+    format!("{what:<26} {:>7} {median:>10} {p99:>10}  {}\n", grouped(asked.into()), met_word(met))
+}
+
+/// Memory of a server.
+pub fn serve_memory(memory: &ServeMemory) -> String {
+    let ServeMemory { anonymous_bytes, peak_bytes } = *memory;
+    format!("\nmemory of the server: {} anonymous, {} at most\n", bytes(anonymous_bytes), bytes(peak_bytes))
 }
 
 /// Begins the rows of [`stats`] and [`export`].

@@ -1,0 +1,352 @@
+//! What the pages of `tensortap serve` wait for: a dump of many records, asked about as a page asks, over HTTP, the server being a
+//! process of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::machine::load_average;
+use crate::made;
+use crate::scratch::Scratch;
+use crate::watch::check;
+use crate::{BenchError, Machine, Watch};
+
+/// Disk for index and manifest of one record.
+const RECORD_BYTES: u64 = 1024;
+/// Rows of a page.
+const ROWS: u64 = 60;
+/// What the median of every answer should stay below.
+const TARGET_S: f64 = 0.1;
+/// How long whatever is made in the background may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const NOTES: [&str; 3] = [
+    "an answer: a connection of its own, the request, and the whole answer read; from the page cache",
+    "first of a search: a search that nobody asked before, answered with what is found in the first 60 ms while it goes on in the \
+     background; the pages behind it are of a search that is complete",
+    "memory: RssAnon of the server after all of it, with the graph of all tasks, and the most it ever was (VmHWM, with file pages)",
+];
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct ServeBenchConfig {
+    /// The executable with the command line.
+    pub program: PathBuf,
+    /// Records of the dump, each of a task of its own.
+    pub records: u64,
+    /// Questions of each kind.
+    pub asks: u32,
+    /// Folder on the disk to use; what is written there is removed afterwards.
+    pub dir: PathBuf,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServeBenchReport {
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Records of the dump.
+    pub records: u64,
+    /// Before.
+    pub load_average_before: Option<f64>,
+    /// And after.
+    pub load_average_after: Option<f64>,
+    /// Until it answers.
+    pub start: ServeStart,
+    /// By kind of question.
+    pub cases: Vec<ServeCase>,
+    /// Memory.
+    pub memory: ServeMemory,
+    /// What to keep in mind.
+    pub notes: [&'static str; 3],
+}
+
+/// A part of the report, as soon as it is known.
+#[derive(Clone, Debug)]
+pub enum ServeBenchPart {
+    /// First: where, and with what load.
+    Machine(Machine, Option<f64>),
+    /// Then this.
+    Start(ServeStart),
+    /// Then these.
+    Case(ServeCase),
+    /// At last.
+    Memory(ServeMemory),
+}
+
+/// Seconds from the start of the process.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ServeStart {
+    /// Until it prints its address.
+    pub address_s: f64,
+    /// Until a page of records has come.
+    pub first_rows_s: f64,
+    /// Until tasks can be listed: their graph is built in the background.
+    pub tasks_s: f64,
+}
+
+/// Answers of one kind.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ServeCase {
+    /// What was asked.
+    pub what: &'static str,
+    /// How often.
+    pub asked: u32,
+    /// Half of the answers came before.
+    pub median_s: f64,
+    /// All but one in a hundred came before.
+    pub p99_s: f64,
+    /// What the median should stay below.
+    pub target_s: f64,
+    /// Whether it does.
+    pub met: bool,
+}
+
+/// Memory of the server.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ServeMemory {
+    /// Anonymous, in the end.
+    pub anonymous_bytes: u64,
+    /// The most that was resident.
+    pub peak_bytes: u64,
+}
+
+/// Measures everything.
+pub fn serve(
+    config: &ServeBenchConfig,
+    watch: &dyn Watch<ServeBenchPart>,
+) -> Result<ServeBenchReport, BenchError> {
+    let scratch = Scratch::new(&config.dir)?;
+    let (free, needed) = (scratch.free_bytes()?, config.records.saturating_mul(RECORD_BYTES));
+    if needed > free {
+        return Err(BenchError::NoRoom { needed, free, headroom: 0, dir: config.dir.clone() });
+    }
+    watch.expect(8);
+    let (machine, load_average_before) = (Machine::read(), load_average());
+    watch.part(ServeBenchPart::Machine(machine.clone(), load_average_before));
+    watch.begin("making a dump to serve".into());
+    let dump = scratch.path("records");
+    made::without_payload(&dump, config.records, || check(watch))?;
+    watch.advance();
+    let (server, start) = begin(config, &dump, watch)?;
+    watch.part(ServeBenchPart::Start(start));
+    let mut cases = Vec::new();
+    for (number, kind) in KINDS.iter().enumerate() {
+        check(watch)?;
+        watch.begin(kind.what.into());
+        let case = measure(config, &server, kind, number as u64, watch)?;
+        watch.advance();
+        watch.part(ServeBenchPart::Case(case));
+        cases.push(case);
+    }
+    let memory = server.memory()?;
+    watch.part(ServeBenchPart::Memory(memory));
+    Ok(ServeBenchReport {
+        machine,
+        records: config.records,
+        load_average_before,
+        load_average_after: load_average(),
+        start,
+        cases,
+        memory,
+        notes: NOTES,
+    })
+}
+
+/// Starts a server and waits until it has everything.
+fn begin(
+    config: &ServeBenchConfig,
+    dump: &std::path::Path,
+    watch: &dyn Watch<ServeBenchPart>,
+) -> Result<(Server, ServeStart), BenchError> {
+    watch.begin("starting the server".into());
+    let started = Instant::now();
+    let server = Server::start(&config.program, dump)?;
+    let address_s = started.elapsed().as_secs_f64();
+    server.ask(&format!("/api/records?count={ROWS}"))?;
+    let first_rows_s = started.elapsed().as_secs_f64();
+    complete(&server, &format!("/api/tasks?count={ROWS}"), watch)?;
+    let tasks_s = started.elapsed().as_secs_f64();
+    watch.advance();
+    Ok((server, ServeStart { address_s, first_rows_s, tasks_s }))
+}
+
+/// Asks until an answer is complete.
+fn complete(server: &Server, path: &str, watch: &dyn Watch<ServeBenchPart>) -> Result<(), BenchError> {
+    let until = Instant::now() + PATIENCE;
+    while server.ask(path)?["complete"] != true {
+        check(watch)?;
+        if Instant::now() > until {
+            return Err(server.failed("a list is never complete".into()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A kind of question.
+struct Kind {
+    what: &'static str,
+    /// A list that is asked for until it is complete, before anything is measured.
+    before: Option<&'static str>,
+    /// The question, given a random number and how many records there are.
+    path: fn(u64, u64) -> String,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind {
+        what: "records, a page anywhere",
+        before: None,
+        path: |random, records| format!("/api/records?from={}&count={ROWS}", random % records),
+    },
+    Kind {
+        what: "search, its first answer",
+        before: None,
+        path: |random, records| {
+            let from = random % records;
+            format!("/api/records?q=func:add+index:{from}-{}&count={ROWS}", from + 1 + random % 100_000)
+        },
+    },
+    Kind {
+        what: "search, a page anywhere",
+        before: Some("/api/records?q=func:add"),
+        path: |random, records| {
+            format!("/api/records?q=func:add&from={}&count={ROWS}", random % (records / 4).max(1))
+        },
+    },
+    Kind {
+        what: "sorted, a page anywhere",
+        before: Some("/api/records?sort=-task_id"),
+        path: |random, records| format!("/api/records?sort=-task_id&from={}&count={ROWS}", random % records),
+    },
+    Kind {
+        what: "tasks, a page anywhere",
+        before: None,
+        path: |random, records| format!("/api/tasks?from={}&count={ROWS}", random % records),
+    },
+    Kind {
+        what: "one task",
+        before: None,
+        path: |random, records| format!("/api/task?task={:#x}", random % records),
+    },
+];
+
+fn measure(
+    config: &ServeBenchConfig,
+    server: &Server,
+    kind: &Kind,
+    seed: u64,
+    watch: &dyn Watch<ServeBenchPart>,
+) -> Result<ServeCase, BenchError> {
+    if let Some(before) = kind.before {
+        complete(server, before, watch)?;
+    }
+    // A generator of places, the same in every run.
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ (seed + 1);
+    let mut took = Vec::new();
+    for _ in 0..config.asks {
+        check(watch)?;
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let path = (kind.path)(state >> 8, config.records);
+        let asked = Instant::now();
+        server.ask(&path)?;
+        took.push(asked.elapsed().as_secs_f64());
+    }
+    took.sort_by(f64::total_cmp);
+    let at = |share: usize| took[(took.len() * share).div_ceil(100).clamp(1, took.len()) - 1];
+    let (median_s, p99_s) = (at(50), at(99));
+    let asked = config.asks;
+    Ok(ServeCase { what: kind.what, asked, median_s, p99_s, target_s: TARGET_S, met: median_s < TARGET_S })
+}
+
+/// A server of the command line; it ends with this value.
+struct Server {
+    child: Child,
+    program: String,
+    port: u16,
+    cookie: String,
+}
+
+impl Server {
+    fn start(program: &std::path::Path, dump: &std::path::Path) -> Result<Server, BenchError> {
+        let name = program.display().to_string();
+        let failed = |said: String| BenchError::Program { program: name.clone(), said };
+        let child = Command::new(program)
+            .args(["serve", "--no-open", "--quiet"])
+            .arg(dump)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut server = Server {
+            child: child.map_err(|error| failed(error.to_string()))?,
+            program: name.clone(),
+            port: 0,
+            cookie: String::new(),
+        };
+        let mut line = String::new();
+        if let Some(out) = server.child.stdout.take() {
+            BufReader::new(out).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
+        }
+        let address =
+            line.trim().strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once("/?token="));
+        let (port, token) =
+            address.ok_or_else(|| failed(format!("it prints no address: {}", line.trim())))?;
+        server.port = port.parse().map_err(|_| failed(format!("it has no port: {port}")))?;
+        server.cookie = format!("tensortap_{port}={token}");
+        Ok(server)
+    }
+
+    fn failed(&self, said: String) -> BenchError {
+        BenchError::Program { program: self.program.clone(), said }
+    }
+
+    /// The document that it answers with.
+    fn ask(&self, path: &str) -> Result<Value, BenchError> {
+        let asked = || -> std::io::Result<Vec<u8>> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            let Server { port, cookie, .. } = self;
+            write!(
+                stream,
+                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+            )?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = asked().map_err(|error| self.failed(error.to_string()))?;
+        let text = String::from_utf8_lossy(&answer);
+        let wrong =
+            || self.failed(format!("{path} is answered with {}", text.lines().next().unwrap_or("nothing")));
+        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(wrong)?;
+        if !head.starts_with("HTTP/1.1 200") {
+            return Err(wrong());
+        }
+        serde_json::from_str(body).map_err(|_| wrong())
+    }
+
+    fn memory(&self) -> Result<ServeMemory, BenchError> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.map_err(|error| self.failed(error.to_string()))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+            kib.map_or(0, |kib| kib << 10)
+        };
+        Ok(ServeMemory { anonymous_bytes: field("RssAnon:"), peak_bytes: field("VmHWM:") })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
