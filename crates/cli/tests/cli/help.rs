@@ -147,7 +147,7 @@ fn man_has_a_page_for_the_command_and_each_verb() {
         verbs().iter().map(|verb| format!("tensortap-{verb}.1")).collect();
     expected.insert("tensortap.1".into());
     expected.extend(
-        ["dispatch", "capture", "record", "dump", "read", "diff"]
+        ["dispatch", "capture", "record", "dump", "read", "serve", "diff"]
             .map(|what| format!("tensortap-bench-{what}.1")),
     );
     assert_eq!(names, expected);
