@@ -49,6 +49,7 @@ pub const APP: &[Asset] = assets![
     "app/main.js",
     "app/task.js",
     "app/tensor.js",
+    "app/timeline.js",
 ];
 
 /// Its style, beside [`STYLE`].

@@ -10,7 +10,7 @@
 //! | answers in the making | 8 |
 //! | jobs (blame, compare, replay, export) at once / waiting / remembered | 2 / 16 / 32 |
 //! | searches and orders of lists per dump | 6, of 16,777,216 places each |
-//! | graph of a dump, its labels and its comparison | one of each per dump and golden |
+//! | graph and timeline of a dump; its labels and its comparison | one of each; for two goldens |
 
 mod actions;
 mod answer;
@@ -24,6 +24,7 @@ mod routes;
 mod search;
 mod shelf;
 mod tasks;
+mod timeline;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

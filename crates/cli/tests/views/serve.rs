@@ -443,6 +443,28 @@ fn people_look_at_a_run_in_a_browser() {
     browser.click(".graph .box", "softmax");
     browser.says("Taken by");
 
+    // The time: every task is in it, and a key leads to one.
+    browser.click("nav a", "Timeline");
+    browser.wait("return document.querySelector('.timeline canvas')");
+    let lines = served.document("/api/timeline?golden=1&width=4000");
+    let count = |key: &str| lines[key].as_u64().expect("a count");
+    let drawn: usize = lines["tracks"]
+        .as_array()
+        .expect("tracks")
+        .iter()
+        .map(|t| t["start"].as_array().map_or(0, Vec::len))
+        .sum();
+    assert_eq!(count("slices"), drawn as u64 + count("merged"));
+    assert_eq!(
+        count("slices"),
+        served.document("/api/tasks?count=1")["of"].as_u64().expect("tasks"),
+        "a slice for each task"
+    );
+    camera.take("timeline");
+    browser.run("document.querySelector('.timeline canvas').focus()");
+    browser.type_keys("nn\u{e007}");
+    browser.says("Taken by");
+
     assert_eq!(browser.complaints(), [""; 0], "nothing went wrong in the pages");
 }
 
@@ -481,6 +503,7 @@ fn a_run_that_goes_on_is_followed_and_a_hostile_dump_is_text() {
         ("#/tensor?dump=1&record=1", "not stored"),
         ("#/tensor?dump=1&record=2", "not stored"),
         ("#/graph?dump=1", "<img"),
+        ("#/timeline?dump=1", "slices"),
         ("#/tasks?dump=1&q=%3Cimg%20src%3Dx%20onerror%3D%22window.attacked%3D1%22%3E", "there is no"),
     ] {
         browser.run(&format!("location.hash = {}", serde_json::json!(place)));

@@ -8,6 +8,7 @@ import { graphRoom } from './graph.js';
 import { listRoom } from './lists.js';
 import { taskRoom } from './task.js';
 import { tensorRoom } from './tensor.js';
+import { timelineRoom } from './timeline.js';
 
 // Milliseconds between looks at a dump that is still written.
 const FOLLOW = 700;
@@ -18,6 +19,7 @@ const ROOMS = {
   tasks: { title: 'Tasks', make: (room) => listRoom('tasks', room) },
   records: { title: 'Records', make: (room) => listRoom('records', room) },
   graph: { title: 'Graph', make: graphRoom },
+  timeline: { title: 'Timeline', make: timelineRoom },
   compare: { title: 'Compare', make: compareRoom },
   task: { title: 'Task', make: taskRoom, hidden: true },
   tensor: { title: 'Tensor', make: tensorRoom, hidden: true },

@@ -13,7 +13,7 @@ const STEP = 0.2;
 
 // `lines`: `{ span_ns, names, labels, tracks: [{ name, start, length, of, label, task }] }`: for each slice of a track its start and length
 // in nanoseconds, its place in `names`, and, where there are any, in `labels`, and the number of its task. `options`: `label`, `about(task)`
-// gives words for a task, `onpick(task)` is called for clicks and Enter.
+// gives words for a task, `onpick(task)` is called for clicks and Enter, `onview({ from, to })` for every part of the whole that is shown.
 export function timeline(lines, options = {}) {
   const span = Math.max(1, lines.span_ns);
   const tracks = lines.tracks;
@@ -27,6 +27,7 @@ export function timeline(lines, options = {}) {
 
   function draw(width) {
     wide = width;
+    options.onview?.({ from: view.from, to: view.from + view.length });
     const drawing = context(canvas, width, height);
     const named = width > 500 ? NAMES : 0;
     const room = width - named;

@@ -6,7 +6,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 
 use super::answer::{Answer, Params, Problem};
-use super::{State, actions, compare, graphs, lists, pictures, tasks};
+use super::{State, actions, compare, graphs, lists, pictures, tasks, timeline};
 use crate::assets::{self, Asset};
 use crate::palette;
 
@@ -78,6 +78,7 @@ fn asked(state: &Arc<State>, path: &str, params: &Params) -> Option<Result<Answe
         "/api/spread" => pictures::spread(state, params),
         "/api/profile" => pictures::profile(state, params),
         "/api/graph" => graphs::graph(state, params),
+        "/api/timeline" => timeline::timeline(state, params),
         "/api/blame" => compare::blame(state, params),
         "/api/compare" => compare::compare(state, params),
         "/api/compare/rows" => compare::compare_rows(state, params),

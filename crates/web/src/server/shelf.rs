@@ -1,7 +1,7 @@
 //! The dumps that are served, each as it was when it was last looked at.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,12 @@ use tensortap::analysis::matching::{MatchOptions, Matching, match_tasks};
 use tensortap::format::{Dump, FormatError, Record, Tail};
 use tensortap::interchange::NamedArrays;
 use tensortap_query::golden::{Golden, open as open_golden};
+use tensortap_query::timeline::Timeline;
 use tensortap_query::{DumpSet, QueryError, TaskIndex};
 
 use super::answer::{Params, Problem};
 use super::search::Searches;
+use super::timeline::without_flows;
 
 /// A dump that is still written is looked at no more often than this.
 const FRESH: Duration = Duration::from_millis(400);
@@ -162,6 +164,14 @@ pub(crate) struct Opened {
 pub(crate) struct Graph {
     pub graph: TaskGraph,
     pub index: TaskIndex,
+    timeline: OnceLock<Timeline>,
+}
+
+impl Graph {
+    /// When its tasks ran; put together when it is first asked for.
+    pub fn timeline(&self, dump: &Dump) -> &Timeline {
+        self.timeline.get_or_init(|| without_flows(Timeline::of(dump, &self.graph, |_| true)))
+    }
 }
 
 impl std::ops::Deref for Graph {
@@ -203,7 +213,8 @@ impl Opened {
                 .spawn(move || {
                     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                         let graph = load(&mine.dump, &[])?;
-                        Ok::<Graph, FormatError>(Graph { index: TaskIndex::of(&graph), graph })
+                        let index = TaskIndex::of(&graph);
+                        Ok::<Graph, FormatError>(Graph { index, graph, timeline: OnceLock::new() })
                     }));
                     let built = match built {
                         Ok(built) => built.map(Arc::new).map_err(Problem::from),
