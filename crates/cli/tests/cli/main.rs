@@ -39,6 +39,7 @@ mod nan;
 mod peer_export;
 mod peers;
 mod repair;
+mod report;
 mod run;
 mod scenes;
 mod sets;
