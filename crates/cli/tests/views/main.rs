@@ -4,4 +4,5 @@
 mod common;
 
 mod browser;
+mod report;
 mod serve;

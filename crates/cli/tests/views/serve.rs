@@ -71,7 +71,7 @@ impl Drop for Served {
 }
 
 /// A small run of a language model, right or with a fault.
-fn run_tiny(folder: &Path, name: &str, fault: Option<(&str, &str)>) -> PathBuf {
+pub fn run_tiny(folder: &Path, name: &str, fault: Option<(&str, &str)>) -> PathBuf {
     let mut config = RunConfig::new("tiny_llm").param("tokens", 4).param("prompt", 2);
     config.device_mode = DeviceMode::Thread;
     config.dump = Some(DumpConfig::new(DumpLevel::Full));
@@ -115,7 +115,7 @@ fn tensor(task_id: u64, shape: [u64; 2], payload: Payload) -> IndexRecord {
 const ATTACK: &str = "<img src=x onerror=\"window.attacked=1\"><script>window.attacked=1</script>";
 
 /// A dump whose every text is an attack, with shapes that nobody has memory for and no number that is one.
-fn hostile(dir: &Path) {
+pub fn hostile(dir: &Path) {
     let kernel = KernelInfo { func_id: 0, name: format!("k{ATTACK}"), ..KernelInfo::default() };
     let info = RunInfo {
         scene: ATTACK.into(),

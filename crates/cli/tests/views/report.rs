@@ -1,0 +1,135 @@
+//! `tensortap report`: its page in a real browser, opened from a file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::common::executable;
+use crate::serve::{hostile, run_tiny};
+
+/// Writes a report and opens it.
+fn open(browser: &Browser, folder: &Path, args: &[&str]) {
+    let page = folder.join("report.html");
+    let made = Command::new(executable()).arg("report").args(args).arg("-o").arg(&page).output();
+    let made = made.expect("the program starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    browser.open(&format!("file://{}", page.display()));
+}
+
+/// The first cells of a table's rows that are in sight, and what it says of their number.
+fn first_cells(browser: &Browser, table: &str) -> (Vec<String>, String) {
+    let script = format!(
+        "const part = document.querySelector('#{table}');
+         return [[...part.querySelectorAll('tbody tr:not([aria-hidden])')].map((row) => row.cells[0].textContent),
+                 part.querySelector('.table-count').textContent]"
+    );
+    let value = browser.run(&script);
+    let cells = value[0].as_array().expect("rows").iter().map(|cell| cell.as_str().expect("text").to_owned());
+    (cells.collect(), value[1].as_str().expect("a count").to_owned())
+}
+
+#[test]
+fn a_report_opens_from_a_file_and_is_read_sorted_and_filtered() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let right = run_tiny(folder.path(), "right", None);
+    let wrong = run_tiny(folder.path(), "wrong", Some(("softmax", "sign")));
+    let [right, wrong] = [&right, &wrong].map(|path| path.to_str().expect("text"));
+    browser.look(1280, 900, false);
+    open(&browser, folder.path(), &[wrong, "--golden", right]);
+    let page = browser.says("Kind of error: ");
+    for words in ["Kernel softmax went wrong first", "layer 0 / attention", "the wrong sign", "wrong here"] {
+        assert!(page.contains(words), "no {words} in {page}");
+    }
+    // Pictures have colours in them, not one alone.
+    let colours = browser.wait(
+        "const canvas = document.querySelector('.timeline canvas');
+         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+         return new Set(new Uint32Array(data.buffer)).size > 8",
+    );
+    assert_eq!(colours, json!(true));
+    assert!(
+        browser.run("return document.querySelectorAll('.graph .box-wrong_here').length").as_u64() > Some(0)
+    );
+
+    // A heat map says what is under the cursor, by keyboard too.
+    browser.run("document.querySelector('.heatmap canvas').focus()");
+    browser.type_keys("\u{e014}");
+    let value = browser.wait("return document.querySelector('.heatmap .readout').textContent.includes('at 0') && document.querySelector('.heatmap .readout').textContent");
+    assert!(value.as_str().is_some_and(|words| words.contains("-2")), "{value}");
+
+    // Sorted by tasks, most first and fewest first.
+    browser.wait("return document.querySelectorAll('#kernels tbody tr:not([aria-hidden])').length > 5");
+    let column = "return [...document.querySelectorAll('#kernels tbody tr:not([aria-hidden])')].map((row) => Number(row.cells[1].textContent.replaceAll(',', '')))";
+    let sorted = |descending: bool| {
+        browser.click("#kernels th button", "Tasks");
+        let numbers = browser.run(column);
+        let numbers: Vec<u64> =
+            numbers.as_array().expect("rows").iter().filter_map(serde_json::Value::as_u64).collect();
+        let mut expected = numbers.clone();
+        expected.sort_unstable();
+        if descending {
+            expected.reverse();
+        }
+        assert!(numbers.len() > 5 && numbers == expected, "{numbers:?}");
+    };
+    sorted(true);
+    sorted(false);
+
+    // Filtered by words of any column; the rows in sight are few, whatever the table has.
+    let (rows, all) = first_cells(&browser, "records");
+    assert!(rows.len() < 60 && all.ends_with(" rows"), "{} rows in the page, {all}", rows.len());
+    browser.run("document.querySelector('#records .table-filter').focus()");
+    browser.type_keys("softmax after fail");
+    let count = browser.wait("const n = document.querySelector('#records .table-count').textContent; return n.includes(' of ') && n");
+    let shown = browser.run("return [...document.querySelectorAll('#records tbody tr:not([aria-hidden])')].map((row) => row.textContent)");
+    let shown = shown.as_array().expect("rows");
+    assert!(
+        !shown.is_empty() && count.as_str().is_some_and(|words| words.ends_with(&all)),
+        "{count}: {shown:?}"
+    );
+    assert!(
+        shown
+            .iter()
+            .all(|row| row.as_str().is_some_and(|row| row.contains("softmax") && row.contains("fail"))),
+        "{shown:?}"
+    );
+
+    // Narrow, the page itself does not move sideways.
+    browser.look(390, 800, true);
+    browser.wait("return document.documentElement.scrollWidth <= 390");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    photograph(&browser, "report");
+}
+
+/// Takes pictures for the documentation, where they are asked for.
+fn photograph(browser: &Browser, name: &str) {
+    let Some(folder) = std::env::var_os("TENSORTAP_SCREENSHOTS").map(PathBuf::from) else { return };
+    browser.run("scrollTo(0, 0)");
+    for (width, dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
+        browser.look(width, 1100, dark);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let scheme = if dark { "dark" } else { "light" };
+        browser.screenshot(&folder.join(format!("{name}-{width}-{scheme}.png")));
+    }
+}
+
+#[test]
+fn nothing_of_a_hostile_dump_runs_in_a_report() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    hostile(&folder.path().join("dump"));
+    open(&browser, folder.path(), &[folder.path().join("dump").to_str().expect("text")]);
+    let page = browser.says("NOT JUDGED");
+    assert!(page.contains("onerror=\"window.attacked=1\""), "it is shown as text: {page}");
+    browser.wait("return document.querySelectorAll('#tasks tbody tr:not([aria-hidden])').length === 3");
+    assert_eq!(browser.run("return [window.attacked ?? 0, document.images.length]"), json!([0, 0]));
+    assert_eq!(browser.run("return document.scripts.length"), json!(2));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    // The page's own policy stands against what would be put into it: a script from elsewhere does not run.
+    browser.run("const s = document.createElement('script'); s.textContent = 'window.attacked = 1'; document.body.append(s)");
+    assert_eq!(browser.run("return window.attacked ?? 0"), json!(0));
+    assert!(browser.complaints().iter().any(|complaint| complaint.contains("Content Security Policy")));
+}
