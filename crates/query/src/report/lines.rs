@@ -1,6 +1,6 @@
 //! What ran when, for the timeline of a report.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tensortap::analysis::labels::Label;
 
@@ -8,62 +8,91 @@ use super::Known;
 use super::tables::chosen;
 use crate::document::{TimelineDocument, TrackDocument, cut};
 use crate::number::{counted, grouped};
+use crate::timeline::{Slice, Timeline};
 use crate::words::{kernels_text, step_task};
 
-/// Tracks that are drawn; tasks that would need more are counted.
-const MOST_TRACKS: usize = 48;
+/// Rows of slices that are drawn; what would need more is counted.
+const MOST_ROWS: usize = 48;
 
-/// Tasks on as many tracks as ran at once; `None` when the dump has no times.
+/// The timeline of the tasks that have rows; `None` when the dump has no times.
 pub fn timeline(known: &Known<'_>, rows: usize) -> Option<TimelineDocument> {
     let graph = known.graph();
-    let timed = |place: &usize| graph.task(*place).start_time().zip(graph.task(*place).end_time());
-    let mut places: Vec<usize> =
-        chosen(known, rows).into_iter().filter(|place| timed(place).is_some()).collect();
-    places.sort_by_key(timed);
-    let first = timed(places.first()?)?.0;
-    let mut lines = TimelineDocument::default();
-    if known.blame().is_some() {
-        lines.labels = Label::ALL.iter().map(|label| label.name()).collect();
+    let shown: HashSet<usize> = chosen(known, rows).into_iter().collect();
+    let timeline = Timeline::of(known.dump, graph, |place| shown.contains(&place));
+    if !timeline.is_timed || timeline.slices.is_empty() {
+        return None;
     }
-    let (mut free, mut names): (Vec<u64>, HashMap<String, usize>) = (Vec::new(), HashMap::new());
-    let mut without = 0;
-    for place in &places {
-        let (task, Some((start, end))) = (graph.task(*place), timed(place)) else { continue };
-        let end = end.max(start);
-        lines.span_ns = lines.span_ns.max(end - first);
-        let track = free.iter().position(|&until| until <= start).unwrap_or(free.len());
-        if track == MOST_TRACKS {
-            without += 1;
-            continue;
-        }
-        if track == free.len() {
-            free.push(0);
-            let name = format!("at once {}", grouped(track as u64 + 1));
-            lines.tracks.push(TrackDocument { name, ..TrackDocument::default() });
-        }
-        free[track] = end;
+    let mut lines = Lines::new(known, &timeline);
+    timeline.slices.iter().for_each(|slice| lines.add(slice));
+    let Lines { mut document, left_out, .. } = lines;
+    document.note = note(shown.len(), graph.len(), left_out);
+    Some(document)
+}
+
+/// A document that is being filled.
+struct Lines<'k> {
+    known: &'k Known<'k>,
+    timeline: &'k Timeline,
+    document: TimelineDocument,
+    /// Which of the names each kernel has.
+    names: HashMap<String, usize>,
+    /// Which of the document's tracks each row of a track is.
+    places: HashMap<(usize, usize), usize>,
+    left_out: u64,
+}
+
+impl<'k> Lines<'k> {
+    fn new(known: &'k Known<'k>, timeline: &'k Timeline) -> Lines<'k> {
+        let labels = Label::ALL.iter().filter(|_| known.blame().is_some()).map(|label| label.name());
+        let span_ns = timeline.end_ns.saturating_sub(timeline.start_ns);
+        let document = TimelineDocument { span_ns, labels: labels.collect(), ..TimelineDocument::default() };
+        Lines { known, timeline, document, names: HashMap::new(), places: HashMap::new(), left_out: 0 }
+    }
+
+    fn add(&mut self, slice: &Slice) {
+        let Some(place) = self.place(slice.track, slice.row) else {
+            self.left_out += 1;
+            return;
+        };
+        let task = self.known.graph().task(slice.what.task());
+        let (names, document) = (&mut self.names, &mut self.document);
         let name = cut(kernels_text(&task.kernel_names()));
         let of = *names.entry(name).or_insert_with_key(|name| {
-            lines.names.push(name.clone());
-            lines.names.len() - 1
+            document.names.push(name.clone());
+            document.names.len() - 1
         });
-        let line = &mut lines.tracks[track];
-        line.start.push(start - first);
-        line.length.push(end - start);
+        let line = &mut document.tracks[place];
+        line.start.push(slice.start_ns.saturating_sub(self.timeline.start_ns));
+        line.length.push(slice.duration_ns);
         line.of.push(of);
         line.task.push(step_task(task.step, task.task_id));
-        if let Some(finding) = known.findings().get(*place) {
+        if let Some(finding) = self.known.findings().get(slice.what.task()) {
             line.label.push(Label::ALL.iter().position(|label| *label == finding.label).unwrap_or(0));
         }
     }
-    lines.note = note(places.len() - without, graph.len());
-    Some(lines)
+
+    /// The document's track for a row of a track; slices that overlap stand in several rows.
+    fn place(&mut self, track: usize, row: usize) -> Option<usize> {
+        let tracks = &mut self.document.tracks;
+        if !self.places.contains_key(&(track, row)) && tracks.len() < MOST_ROWS {
+            let name = self.timeline.tracks.get(track).map_or("", |track| track.name.as_str());
+            let name = if row == 0 { cut(name.to_owned()) } else { String::new() };
+            tracks.push(TrackDocument { name, ..TrackDocument::default() });
+            self.places.insert((track, row), tracks.len() - 1);
+        }
+        self.places.get(&(track, row)).copied()
+    }
 }
 
-fn note(shown: usize, all: usize) -> String {
-    let tracks = "Tasks from their first dispatch to their completion, one below the other where they ran at the same time.";
-    if shown == all {
-        return tracks.into();
+fn note(shown: usize, all: usize, left_out: u64) -> String {
+    let mut note =
+        "Tasks from their first dispatch to their completion; those that overlap stand one below the other."
+            .to_owned();
+    if shown < all {
+        note += &format!(" {} of {} are shown.", grouped(shown as u64), counted(all as u64, "task"));
     }
-    format!("{tracks} {} of {} are shown.", grouped(shown as u64), counted(all as u64, "task"))
+    if left_out > 0 {
+        note += &format!(" {} on further rows are not drawn.", counted(left_out, "slice"));
+    }
+    note
 }

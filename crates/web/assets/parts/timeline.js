@@ -112,7 +112,7 @@ export function timeline(lines, options = {}) {
     const more = track.task && options.about ? options.about(track.task[place]) : '';
     const label = lines.labels?.[track.label?.[place]];
     const when = `${timeText(track.length[place])} from ${timeText(track.start[place])}`;
-    readout.textContent = [`${track.name}: ${lines.names[track.of[place]]}`, when, more, label?.replaceAll('_', ' ')].filter(Boolean).join(' · ');
+    readout.textContent = [[track.name, lines.names[track.of[place]]].filter(Boolean).join(': '), when, more, label?.replaceAll('_', ' ')].filter(Boolean).join(' · ');
   }
 
   function zoom(factor, middle = 0.5) {
