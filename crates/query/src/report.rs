@@ -316,7 +316,7 @@ fn commands(known: &Known<'_>) -> Vec<CommandDocument> {
         }
     }
     commands.push(command("List its records", format!("list {dump}")));
-    if !known.blame().is_some_and(|blame| !blame.first_wrong.is_empty()) {
+    if known.blame().is_none_or(|blame| blame.first_wrong.is_empty()) {
         commands.retain(|one| !one.command.contains(" --way "));
     }
     commands
