@@ -25,11 +25,16 @@ pub fn graphs(known: &Known<'_>) -> (Option<GraphReport>, Vec<GraphReport>, Vec<
     match fold_for(graph, None) {
         None => graphs.extend(draw(known, "Every task".into(), None, None)),
         Some(deepest) => {
-            let from = graphs.len();
-            for depth in (1..=deepest).rev().take(FOLDS) {
-                let name = format!("Scopes of depth {depth}");
-                graphs.extend(draw(known, name, None, Some(depth)).filter(|one| one.layout.boxes() > 1));
+            let (from, mut boxes) = (graphs.len(), 1);
+            for depth in 1..=deepest {
+                // Scopes that go no deeper make the same picture again.
+                let drawn = draw(known, format!("Scopes of depth {depth}"), None, Some(depth));
+                if let Some(drawn) = drawn.filter(|drawn| drawn.layout.boxes() > boxes) {
+                    boxes = drawn.layout.boxes();
+                    graphs.insert(from, drawn);
+                }
             }
+            graphs.truncate(from + FOLDS);
             if graphs.len() == from {
                 let tasks = counted(graph.len() as u64, "task");
                 left_out.push(format!(
