@@ -72,10 +72,14 @@ impl Bench {
             .collect()
     }
 
-    /// Fails if a recorder left its socket.
+    /// Fails if a recorder left its socket, or memory.
     fn assert_no_socket(&self) {
         let left: Vec<_> = fs::read_dir(self.path("sockets")).unwrap().flatten().map(|e| e.path()).collect();
         assert!(left.is_empty(), "{left:?}");
+        // Memory has no name anywhere: nobody could forget to remove it.
+        let shared = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let shared: Vec<_> = shared.filter(|name| name.to_string_lossy().contains("tensortap")).collect();
+        assert!(shared.is_empty(), "{shared:?}");
     }
 }
 
