@@ -16,7 +16,7 @@ fn an_index_changes_nothing_of_any_page() {
     tensortap::run(&config).expect("it runs");
     let dump = Dump::open(&out).expect("a dump");
     let graph = load(&dump, &[]).expect("a graph");
-    let index = TaskIndex::of(&graph);
+    let index = TaskIndex::of(&dump, &graph).expect("an index");
     let mut passed = 0;
     for place in 0..graph.len() {
         let walked = TaskPage::of(&dump, &graph, place).expect("a page");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tensortap::abi::TensorStats;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::{Argument, Captured, Dump, FormatError, Record, Task, TaskDetails};
+use tensortap::format::{Argument, Captured, Details, Dump, FormatError, Record, Task, TaskDetails};
 
 use crate::show::{Content, Histogram};
 
@@ -107,7 +107,13 @@ impl<'g> TaskPage<'g> {
     /// # Errors
     /// A file cannot be read.
     pub fn of(dump: &Dump, graph: &'g TaskGraph, place: usize) -> Result<TaskPage<'g>, FormatError> {
-        TaskPage::with(dump, graph, place, &takers(graph, place, 0..graph.len()), first_start(graph))
+        TaskPage::with(
+            dump,
+            graph,
+            place,
+            &takers(graph, place, 0..graph.len()),
+            (first_start(graph), &dump.details()?),
+        )
     }
 
     /// The same, without a walk over the whole graph.
@@ -121,7 +127,7 @@ impl<'g> TaskPage<'g> {
         place: usize,
     ) -> Result<TaskPage<'g>, FormatError> {
         let takers = takers(graph, place, index.takers(place).iter().map(|&taker| taker as usize));
-        TaskPage::with(dump, graph, place, &takers, index.first_start)
+        TaskPage::with(dump, graph, place, &takers, (index.first_start, &index.details))
     }
 
     fn with(
@@ -129,7 +135,7 @@ impl<'g> TaskPage<'g> {
         graph: &'g TaskGraph,
         place: usize,
         takers: &[(u16, usize)],
-        first: Option<u64>,
+        (first, details): (Option<u64>, &Details),
     ) -> Result<TaskPage<'g>, FormatError> {
         let task = graph.task(place);
         let mut args = Vec::new();
@@ -150,7 +156,7 @@ impl<'g> TaskPage<'g> {
         let taken = takers.iter().map(|(_, taker)| *taker);
         let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
         let consumers = neighbours(graph, taken, waiting);
-        let said = Said::of(dump.details()?.of(task.key()));
+        let said = Said::of(details.of(task.key()));
         Ok(TaskPage { task, times: Times::since(first, task), said, args, producers, consumers })
     }
 }
@@ -182,12 +188,16 @@ pub struct TaskIndex {
     /// Where the takers of each task begin, and at last where all end.
     starts: Vec<u32>,
     takers: Vec<u32>,
+    /// What the dump says of tasks beside their records.
+    details: Details,
 }
 
 impl TaskIndex {
-    /// Walks over a graph.
-    #[must_use]
-    pub fn of(graph: &TaskGraph) -> TaskIndex {
+    /// Walks over a dump and its graph.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(dump: &Dump, graph: &TaskGraph) -> Result<TaskIndex, FormatError> {
         let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let mut pairs: Vec<(u32, u32)> = Vec::new();
         for task in graph.tasks().iter() {
@@ -200,7 +210,7 @@ impl TaskIndex {
         pairs.iter().for_each(|&(giver, _)| starts[giver as usize + 1] += 1);
         (0..graph.len()).for_each(|place| starts[place + 1] += starts[place]);
         let takers = pairs.into_iter().map(|(_, taker)| taker).collect();
-        TaskIndex { first_start: first_start(graph), starts, takers }
+        Ok(TaskIndex { first_start: first_start(graph), starts, takers, details: dump.details()? })
     }
 
     /// Places of the tasks that were given what a task left.

@@ -213,7 +213,7 @@ impl Opened {
                 .spawn(move || {
                     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                         let graph = load(&mine.dump, &[])?;
-                        let index = TaskIndex::of(&graph);
+                        let index = TaskIndex::of(&mine.dump, &graph)?;
                         Ok::<Graph, FormatError>(Graph { index, graph, timeline: OnceLock::new() })
                     }));
                     let built = match built {
