@@ -60,6 +60,11 @@ pub struct Output {
     quiet: bool,
 }
 
+/// Whether what is drawn on standard output may have colours.
+pub fn has_colours() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
 impl Output {
     /// Takes over the common options; the choice of colour holds for the whole process.
     pub fn new(common: &CommonArgs) -> Output {

@@ -3,7 +3,9 @@
 mod find;
 mod page;
 mod spark;
+mod text;
 
 pub use find::{HOW as HOW_TASKS_ARE_NAMED, find_tasks};
-pub use page::{ArgPage, Moment, Neighbour, Said, TaskIndex, TaskPage, Times};
+pub use page::{ArgPage, Moment, Neighbour, Said, TaskIndex, TaskPage, Times, around};
 pub use spark::sparkline;
+pub use text::{argument_lines, page_head, tasks_text};

@@ -26,6 +26,8 @@ mod stats;
 mod summary;
 mod test;
 mod trace;
+#[cfg(feature = "tui")]
+mod tui;
 mod verify;
 
 use anyhow::Context;
@@ -66,6 +68,9 @@ pub enum Verb {
     /// Look at dumps in the browser
     #[cfg(feature = "web")]
     Serve(serve::ServeArgs),
+    /// Look at a dump in the terminal
+    #[cfg(feature = "tui")]
+    Tui(tui::TuiArgs),
     /// Write when what ran, as a file for trace viewers
     Trace(Box<trace::TraceArgs>),
     /// Measure records: range, mean, deviation, zeros, NaN, Inf
@@ -126,6 +131,8 @@ impl Verb {
             #[cfg(feature = "web")]
             Verb::Serve(args) => serve::run(args, registry, output),
             Verb::Trace(args) => trace::run(args, output),
+            #[cfg(feature = "tui")]
+            Verb::Tui(args) => tui::run(args, registry, output),
             Verb::Export(args) => export::run(args, output),
             Verb::Diff(args) => diff::run(args, registry, output),
             Verb::Blame(args) => blame::run(args, registry, output),

@@ -72,7 +72,7 @@ fn a_crate_uses_only_those_above_it_in_the_code_map() {
 
 #[test]
 fn the_command_line_uses_the_public_crate_its_questions_and_what_only_a_binary_serves() {
-    let allowed = ["tensortap", "bench", "query", "test-scenes", "web"].map(String::from).to_vec();
+    let allowed = ["tensortap", "bench", "query", "test-scenes", "tui", "web"].map(String::from).to_vec();
     assert_eq!(dependencies("cli"), (allowed, vec![]));
 }
 

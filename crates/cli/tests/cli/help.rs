@@ -21,6 +21,7 @@ fn every_verb_has_help_with_an_example() {
         "report",
         "stats",
         "trace",
+        "tui",
         "export",
         "diff",
         "blame",

@@ -54,6 +54,8 @@ mod suite;
 mod summary;
 mod terminal;
 mod trace;
+#[cfg(feature = "tui")]
+mod tui;
 mod usage;
 mod verify;
 

@@ -1,0 +1,141 @@
+//! The page of a task in words, for every terminal.
+
+use std::fmt::Write;
+
+use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::labels::Finding;
+use tensortap::format::{ScalarValue, role_name};
+
+use super::{ArgPage, Moment, Neighbour, TaskPage, Times, sparkline};
+use crate::number::{bytes, grouped, significant, time};
+use crate::words::{kernels_text, printable, scalar_text, sizes_text, step_task, task_title, task_words};
+
+/// Neighbours that are named, on either side.
+const NAMED: usize = 6;
+/// Digits of a statistic.
+const DIGITS: usize = 4;
+
+/// What stands above the arguments: names, times, label, neighbours.
+#[must_use]
+pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, finding: Option<&Finding>) -> String {
+    let task = page.task;
+    let id = step_task(task.step, task.task_id);
+    let mut text = format!("task {id}: {}\n", kernels_text(&task.kernel_names()));
+    let mut fact = |label: &str, fact: &str| {
+        let _ = writeln!(text, "  {label:<12}  {fact}");
+    };
+    if let Some(title) = task_title(task.scope(), task.task_name()) {
+        fact("name", &title);
+    }
+    let said = [
+        ("step", page.said.step_name.clone()),
+        ("queue", page.said.queue.clone()),
+        ("source", page.said.source_text()),
+        ("submitted by", page.said.parent.map(|parent| format!("task {parent:#x}"))),
+    ];
+    said.into_iter().for_each(|(label, what)| what.iter().for_each(|what| fact(label, &printable(what))));
+    if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
+        fact("blocks", &grouped(blocks.into()));
+    }
+    if let Some(times) = times_text(page.times) {
+        fact("time", &times);
+    }
+    if task.is_unfinished() {
+        fact("in flight", "it had not completed when the run ended: what it left may be a part of it");
+    }
+    if let Some(finding) = finding {
+        let reason =
+            finding.reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
+        fact("label", &format!("{}{reason}", finding.label.name()));
+    }
+    fact("given by", &neighbours_text(graph, &page.producers));
+    fact("taken by", &neighbours_text(graph, &page.consumers));
+    text
+}
+
+fn times_text(times: Times) -> Option<String> {
+    let started = times.started.map(|started| format!("started {} after the first task", time(started)));
+    let took = times.took.map(|took| format!("took {}", time(took)));
+    let both: Vec<String> = [started, took].into_iter().flatten().collect();
+    (!both.is_empty()).then(|| both.join(", "))
+}
+
+fn neighbours_text(graph: &TaskGraph, neighbours: &[Neighbour]) -> String {
+    if neighbours.is_empty() {
+        return "no task".into();
+    }
+    let one = |neighbour: &Neighbour| {
+        let task = graph.task(neighbour.place);
+        let waits = if neighbour.carries { "" } else { " (order alone)" };
+        format!("{} {}{waits}", step_task(task.step, task.task_id), task_words(task))
+    };
+    let mut named: Vec<String> = neighbours.iter().take(NAMED).map(one).collect();
+    if neighbours.len() > NAMED {
+        named.push(format!("and {} more", grouped((neighbours.len() - NAMED) as u64)));
+    }
+    named.join("\n                ")
+}
+
+/// An argument in lines: what it is, and its content before and after.
+#[must_use]
+pub fn argument_lines(graph: &TaskGraph, page: &ArgPage<'_>) -> String {
+    let mut text = String::new();
+    write_arg(&mut text, graph, page);
+    text
+}
+
+fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>) {
+    let arg = page.arg;
+    let name = page.name.as_ref().map(|name| format!(" ({})", printable(name))).unwrap_or_default();
+    let _ = write!(text, "argument {}{name}, {}, {}", arg.arg_index, role_name(arg.role), arg.dtype);
+    if let Some(bits) = arg.scalar_bits {
+        let _ = writeln!(text, " scalar: {}", scalar_text(ScalarValue::decode(arg.dtype, bits)));
+        return;
+    }
+    let size = arg.content_bytes().map(|size| format!(", {}", bytes(size))).unwrap_or_default();
+    let _ = writeln!(text, " {}{size}", sizes_text(arg.shape()));
+    if let Some(before) = &page.before {
+        let from = if page.from.is_empty() {
+            String::new()
+        } else {
+            format!("  from {}", tasks_text(graph, &page.from))
+        };
+        let _ = writeln!(text, "  before  {}{from}", moment_text(before));
+    }
+    if let Some(after) = &page.after {
+        let unchanged = if arg.is_unchanged() { "  as it came" } else { "" };
+        let to =
+            if page.to.is_empty() { String::new() } else { format!("  to {}", tasks_text(graph, &page.to)) };
+        let _ = writeln!(text, "  after   {}{unchanged}{to}", moment_text(after));
+    }
+}
+
+/// The first of these tasks, by their ids.
+#[must_use]
+pub fn tasks_text(graph: &TaskGraph, places: &[usize]) -> String {
+    let one = |&place: &usize| step_task(graph.task(place).step, graph.task(place).task_id);
+    let mut named: Vec<String> = places.iter().take(NAMED).map(one).collect();
+    if places.len() > NAMED {
+        named.push(format!("{} more", grouped((places.len() - NAMED) as u64)));
+    }
+    named.join(", ")
+}
+
+fn moment_text(moment: &Moment) -> String {
+    let picture =
+        moment.histogram.as_ref().map(|h| format!("  |{}|", sparkline(&h.counts))).unwrap_or_default();
+    let damaged = if moment.damaged { "  damaged: not what was captured" } else { "" };
+    let Some(stats) = moment.stats else {
+        return format!("content {}", moment.record.payload.name());
+    };
+    let numbers = [("min", stats.min), ("max", stats.max), ("mean", stats.mean), ("std", stats.std)];
+    let numbers: Vec<String> =
+        numbers.iter().map(|(name, value)| format!("{name} {}", significant(*value, DIGITS))).collect();
+    let mut text = numbers.join("  ");
+    for (count, what) in [(stats.nan, "NaN"), (stats.inf, "Inf"), (stats.zeros, "zeros")] {
+        if count > 0 {
+            let _ = write!(text, "  {} {what}", grouped(count));
+        }
+    }
+    format!("{text}{picture}{damaged}")
+}

@@ -1,0 +1,387 @@
+//! The rooms, drawn. Only rows that are seen are made.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::labels::Label;
+use tensortap_query::Neighbour;
+use tensortap_query::number::{counted, grouped, significant, time};
+use tensortap_query::words::{kernels_text, printable, step_task, task_words, what_ran};
+
+use crate::app::{App, Awaited, Room};
+use crate::tensor_room::{NUMBER_WIDTH, Picture};
+
+/// Less is no room for anything.
+const LEAST: (u16, u16) = (30, 6);
+
+const HELP: &str = "\
+1 2 3 4 5, Tab   rooms: tasks, task, tensor, diff, graph
+Esc              back; in tasks, all tasks again
+q, Ctrl-C        quit
+/                selectors: softmax, func:mul*, scope:'layer 1', nan
+Up Down PgUp PgDn Home End, or j k, or the wheel: move
+Enter, or a click on what is chosen: open
+tasks            s sorts by order, start, time, kernel; g goes to the graph
+task             Left Right: the task before, the next; Enter: a tensor
+tensor           arrows move, m numbers or heat map, t before, after or
+                 less the golden, [ ] the slice before, the next
+diff             tasks by label; --golden names what they are held against
+graph            Left: who gave, Right: who took; Enter walks there,
+                 Backspace back, t shows the task
+any key closes this";
+
+impl App {
+    /// Draws the room that is seen, and remembers where.
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        let all = frame.area();
+        if all.width < LEAST.0 || all.height < LEAST.1 {
+            frame.render_widget(Paragraph::new("too small a window"), all);
+            return;
+        }
+        let [top, body, said, keys] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+            Constraint::Length(1),
+        ])
+        .areas(all);
+        self.draw_tabs(frame, top);
+        match self.room {
+            Room::Tasks => self.draw_tasks(frame, body),
+            Room::Task => self.draw_task(frame, body),
+            Room::Tensor => self.draw_tensor(frame, body),
+            Room::Diff => self.draw_diff(frame, body),
+            Room::Graph => self.draw_graph(frame, body),
+        }
+        let line = match (&self.typing, &self.message) {
+            (Some(typed), _) => Line::from(format!("/{}_", printable(typed))).style(self.look.title()),
+            (None, Some(message)) => Line::from(printable(message).into_owned()).style(self.look.title()),
+            (None, None) => Line::from(self.told()).style(self.look.quiet()),
+        };
+        frame.render_widget(Paragraph::new(line), said);
+        frame.render_widget(Paragraph::new(Line::from(self.keys()).style(self.look.chosen())), keys);
+        if self.helps {
+            self.draw_help(frame, body);
+        }
+    }
+
+    fn draw_tabs(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let mut x = area.x;
+        self.areas.tabs.clear();
+        for (number, room) in (1..).zip(Room::ALL) {
+            let text = format!(" {number} {} ", room.name());
+            let width = u16::try_from(text.len()).unwrap_or(u16::MAX).min(area.right().saturating_sub(x));
+            let tab = Rect::new(x, area.y, width, 1);
+            let style = if room == self.room { self.look.chosen() } else { Style::new() };
+            frame.render_widget(Paragraph::new(Line::from(text).style(style)), tab);
+            self.areas.tabs.push((tab, room));
+            x += width;
+        }
+        let rest = Rect::new(x, area.y, area.right().saturating_sub(x), 1);
+        let name = what_ran(&self.looked.dump);
+        frame.render_widget(Paragraph::new(Line::from(name).right_aligned().style(self.look.quiet())), rest);
+    }
+
+    /// What stands above the keys when there is nothing else to say.
+    fn told(&self) -> String {
+        match (self.room, &self.graph) {
+            (_, Awaited::Asked | Awaited::NotAsked) => {
+                format!("reading {}…", counted(self.looked.dump.len(), "record"))
+            }
+            (_, Awaited::Failed(why)) => printable(why).into_owned(),
+            (Room::Tasks, Awaited::Here(graph)) => {
+                let of = counted(graph.len() as u64, "task");
+                let shown = if self.filter.is_empty() {
+                    of
+                } else {
+                    format!("{} of {of}: {}", grouped(self.rows.len() as u64), printable(&self.filter))
+                };
+                format!("{shown}, by {}", self.sort.name())
+            }
+            (Room::Diff, _) => self.told_of_labels(),
+            _ => String::new(),
+        }
+    }
+
+    fn told_of_labels(&self) -> String {
+        let Awaited::Here(labels) = &self.labels else { return String::new() };
+        let count = |label: Label| labels.blame.findings.iter().filter(|f| f.label == label).count() as u64;
+        let counts = Label::ALL.into_iter().map(|label| (label, count(label))).filter(|(_, n)| *n > 0);
+        let counts: Vec<String> =
+            counts.map(|(label, count)| format!("{} {}", label.name(), grouped(count))).collect();
+        let of = format!("compared {} of {}", grouped(labels.blame.compared), grouped(labels.blame.of));
+        format!("{}; {of}", counts.join(", "))
+    }
+
+    fn keys(&self) -> String {
+        let own = match self.room {
+            Room::Tasks => "Enter task  / select  s sort  g graph",
+            Room::Task => "Enter tensor  ←→ next task  g graph",
+            Room::Tensor => "arrows move  m map  t before/after  [ ] slice",
+            Room::Diff => "Enter task  g graph",
+            Room::Graph => "←→ side  Enter walk  Backspace back  t task",
+        };
+        let typing = "Enter select  Esc leave";
+        let own = if self.typing.is_some() { typing } else { own };
+        format!(" {own}  Esc back  ? help  q quit")
+    }
+
+    fn draw_help(&self, frame: &mut Frame<'_>, body: Rect) {
+        let lines = u16::try_from(HELP.lines().count()).unwrap_or(u16::MAX);
+        let width = body.width.min(76);
+        let height = body.height.min(lines + 2);
+        let x = body.x + (body.width - width) / 2;
+        let area = Rect::new(x, body.y + (body.height - height) / 2, width, height);
+        frame.render_widget(Clear, area);
+        frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), area);
+    }
+
+    fn waits(&self, frame: &mut Frame<'_>, body: Rect) -> bool {
+        let text = match &self.graph {
+            Awaited::Here(_) => return false,
+            Awaited::Failed(why) => printable(why).into_owned(),
+            Awaited::Asked | Awaited::NotAsked => "reading the dump…".into(),
+        };
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), body);
+        true
+    }
+
+    fn draw_tasks(&mut self, frame: &mut Frame<'_>, body: Rect) {
+        if self.waits(frame, body) {
+            return;
+        }
+        let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(body);
+        self.areas.list = list;
+        let title = format!("{:<13} {:>8} {:<16} {:<13} {}", "TASK", "TIME", "KERNEL", "NAME", "SCOPE");
+        frame.render_widget(Paragraph::new(Line::from(title).style(self.look.title())), head);
+        let seen = self.tasks.seen(self.rows.len(), list.height.into());
+        let Some(graph) = self.graph.here() else { return };
+        let lines = seen.map(|row| {
+            let style = if row == self.tasks.at { self.look.chosen() } else { Style::new() };
+            Line::from(task_row(graph, self.rows[row])).style(style)
+        });
+        frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), list);
+    }
+
+    fn draw_task(&mut self, frame: &mut Frame<'_>, body: Rect) {
+        self.areas.list = body;
+        let Some(task) = &mut self.task else { return };
+        task.wrap(body.width.into());
+        task.show_chosen(body.height.into());
+        let lines = task.lines();
+        let seen = lines.iter().skip(task.scroll).take(body.height.into());
+        let drawn = seen.map(|(arg, text)| {
+            let is_title = arg.is_some() && text.starts_with("argument ");
+            let style = match (*arg == Some(task.cursor.at), is_title) {
+                (true, true) => self.look.chosen(),
+                (_, true) => self.look.title(),
+                _ => Style::new(),
+            };
+            Line::from((*text).to_owned()).style(style)
+        });
+        frame.render_widget(Paragraph::new(drawn.collect::<Vec<_>>()), body);
+    }
+
+    fn draw_tensor(&mut self, frame: &mut Frame<'_>, body: Rect) {
+        let [head, facts, picture] =
+            Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(body);
+        self.areas.list = picture;
+        let golden = self.labels.here().and_then(|labels| labels.golden());
+        let Some(tensor) = &mut self.tensor else {
+            frame.render_widget(Paragraph::new("choose an argument in room 2 and press Enter"), body);
+            return;
+        };
+        // Columns of numbers have their positions above them, rows before them.
+        let (down, across) = (usize::from(picture.height).saturating_sub(1), usize::from(picture.width));
+        let room = if tensor.as_heat { across } else { across.saturating_sub(8) };
+        tensor.read(&self.looked.dump, golden, if tensor.as_heat { down + 1 } else { down }, room);
+        let title = format!("{}, {}", tensor.title, tensor.words());
+        frame.render_widget(Paragraph::new(Line::from(title).style(self.look.title())), head);
+        let text = match &tensor.picture {
+            Some(Ok(picture)) => tensor_facts(picture, tensor.row.at, tensor.column.at),
+            Some(Err(why)) => printable(why).into_owned(),
+            None => String::new(),
+        };
+        frame.render_widget(Paragraph::new(Line::from(text)), facts);
+        if let Some(Ok(read)) = &tensor.picture {
+            let lines = if tensor.as_heat {
+                heat_lines(self.look, read, (tensor.row.at, tensor.column.at))
+            } else {
+                number_lines(
+                    self.look,
+                    read,
+                    (tensor.row.at, tensor.column.at),
+                    (tensor.row.top, tensor.column.top),
+                )
+            };
+            frame.render_widget(Paragraph::new(lines), picture);
+        }
+    }
+
+    fn draw_diff(&mut self, frame: &mut Frame<'_>, body: Rect) {
+        if self.waits(frame, body) {
+            return;
+        }
+        let text = match &self.labels {
+            Awaited::Here(_) => None,
+            Awaited::NotAsked | Awaited::Asked => Some("comparing…".into()),
+            Awaited::Failed(why) => {
+                Some(format!("{}\n\n--golden DUMP names what to hold it against", printable(why)))
+            }
+        };
+        if let Some(text) = text {
+            frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), body);
+            return;
+        }
+        self.areas.list = body;
+        let seen = self.diff.seen(self.diff_rows.len(), body.height.into());
+        let Some(graph) = self.graph.here() else { return };
+        let lines = seen.map(|row| {
+            let place = self.diff_rows[row];
+            let Some(finding) = self.finding(place) else { return Line::default() };
+            let reason = finding.reason.as_deref().map(printable).unwrap_or_default();
+            let said = format!(" {}  {reason}", short_words(graph, place));
+            let style = if row == self.diff.at { self.look.chosen() } else { Style::new() };
+            let label = Span::styled(format!("{:<10}", finding.label.name()), self.look.label(finding.label));
+            Line::from(vec![label, Span::styled(said, style)])
+        });
+        frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), body);
+    }
+
+    fn draw_graph(&mut self, frame: &mut Frame<'_>, body: Rect) {
+        if self.waits(frame, body) {
+            return;
+        }
+        let (Awaited::Here(graph), Some(near)) = (&self.graph, &mut self.near) else {
+            frame.render_widget(Paragraph::new("choose a task in room 1 and press g"), body);
+            return;
+        };
+        let [middle, sides] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(body);
+        let task = graph.task(near.place);
+        let title = format!("{} {}", step_task(task.step, task.task_id), task_words(task));
+        let way = near.way.iter().rev().take(4).map(|&place| kernels_text(&graph.task(place).kernel_names()));
+        let way: Vec<String> = way.collect();
+        let way =
+            if way.is_empty() { String::new() } else { format!("came from {}", way.join(", before that ")) };
+        let head = vec![Line::from(title).style(self.look.title()), Line::from(way).style(self.look.quiet())];
+        frame.render_widget(Paragraph::new(head), middle);
+        let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(sides);
+        let boxes = [("given by", left, false), ("taken by", right, true)];
+        for (name, area, on_right) in boxes {
+            let list = if on_right { &near.consumers } else { &near.producers };
+            let is_chosen = on_right == near.on_right;
+            let style = if is_chosen { self.look.title() } else { Style::new() };
+            let title = format!(" {name} {} ", counted(list.len() as u64, "task"));
+            let block = Block::bordered().title(title).border_style(style);
+            let inside = block.inner(area);
+            frame.render_widget(block, area);
+            let mut cursor = if is_chosen { near.cursor } else { crate::list::Cursor::default() };
+            let seen = cursor.seen(list.len(), inside.height.into());
+            if is_chosen {
+                near.cursor = cursor;
+                self.areas.list = inside;
+            }
+            let lines = seen.map(|row| {
+                let style = if is_chosen && row == cursor.at { self.look.chosen() } else { Style::new() };
+                Line::from(neighbour_row(graph, list[row])).style(style)
+            });
+            frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inside);
+        }
+    }
+}
+
+fn task_row(graph: &TaskGraph, place: usize) -> String {
+    let task = graph.task(place);
+    let took = task.end_time().zip(task.start_time()).and_then(|(end, start)| end.checked_sub(start));
+    let took = took.map(|ns| time(std::time::Duration::from_nanos(ns))).unwrap_or_default();
+    let id = step_task(task.step, task.task_id);
+    let name = task.task_name().map(printable).unwrap_or_default();
+    let scope = task.scope().map(printable).unwrap_or_default();
+    format!("{id:<13} {took:>8} {:<16} {name:<13} {scope}", kernels_text(&task.kernel_names()))
+}
+
+/// What tells a task from its neighbours first: where it lies comes last, and may be cut.
+fn short_words(graph: &TaskGraph, place: usize) -> String {
+    let task = graph.task(place);
+    let kernels = kernels_text(&task.kernel_names());
+    let name = task.task_name().map_or(String::new(), |name| format!("{}: ", printable(name)));
+    let scope = task.scope().map_or(String::new(), |scope| format!(", {}", printable(scope)));
+    format!("{} {name}{kernels}{scope}", step_task(task.step, task.task_id))
+}
+
+fn neighbour_row(graph: &TaskGraph, neighbour: Neighbour) -> String {
+    let waits = if neighbour.carries { "" } else { "(order alone) " };
+    format!("{waits}{}", short_words(graph, neighbour.place))
+}
+
+fn tensor_facts(picture: &Picture, row: usize, column: usize) -> String {
+    let tile = &picture.tile;
+    let range = match (tile.min, tile.max) {
+        (Some(min), Some(max)) => format!("{} to {}", significant(min, 4), significant(max, 4)),
+        _ => "no finite value".into(),
+    };
+    let mut text = format!("[{}]  seen: {range}", tile.slice);
+    for (count, what) in [(tile.nan, "NaN"), (tile.inf, "Inf"), (tile.missing, "not stored")] {
+        if count > 0 {
+            text += &format!(", {} {what}", grouped(count));
+        }
+    }
+    format!("({row}, {column}) = {}   {text}", picture.value)
+}
+
+fn number_lines(
+    look: crate::Look,
+    picture: &Picture,
+    at: (usize, usize),
+    top: (usize, usize),
+) -> Vec<Line<'static>> {
+    let tile = &picture.tile;
+    let columns = tile.columns.cells;
+    let mut head = format!("{:<8}", "");
+    for column in 0..columns {
+        head += &format!("{:>NUMBER_WIDTH$}", top.1 + column);
+    }
+    let mut lines = vec![Line::from(head).style(look.quiet())];
+    let Some(texts) = &tile.cells.text else { return lines };
+    for (row, cells) in texts.chunks(columns.max(1)).enumerate() {
+        let mut spans = vec![Span::styled(format!("{:<8}", top.0 + row), look.quiet())];
+        for (column, text) in cells.iter().enumerate() {
+            let chosen = (top.0 + row, top.1 + column) == at;
+            let style = if chosen { look.chosen() } else { Style::new() };
+            let text: String = text.chars().take(NUMBER_WIDTH - 1).collect();
+            spans.push(Span::raw(" "));
+            spans.push(Span::styled(format!("{text:>width$}", width = NUMBER_WIDTH - 1), style));
+        }
+        lines.push(Line::from(spans));
+    }
+    lines
+}
+
+fn heat_lines(look: crate::Look, picture: &Picture, at: (usize, usize)) -> Vec<Line<'static>> {
+    let tile = &picture.tile;
+    let most = tile.min.unwrap_or(0.0).abs().max(tile.max.unwrap_or(0.0).abs());
+    let cell_of =
+        |place: usize, per_cell: u64| place / usize::try_from(per_cell.max(1)).unwrap_or(usize::MAX);
+    let chosen = (cell_of(at.0, tile.rows.per_cell), cell_of(at.1, tile.columns.per_cell));
+    let columns = tile.columns.cells.max(1);
+    let some =
+        |counts: &Option<Vec<u64>>, cell: usize| counts.as_ref().is_some_and(|counts| counts[cell] > 0);
+    let line = |(row, means): (usize, &[f64])| {
+        let cells = means.iter().enumerate().map(|(column, mean)| {
+            let cell = row * columns + column;
+            let (sign, style) = match mean {
+                _ if some(&tile.cells.nan, cell) => ('?', look.title()),
+                _ if some(&tile.cells.inf, cell) => ('!', look.title()),
+                mean if mean.is_finite() && most > 0.0 => look.heat(mean / most),
+                _ => (' ', Style::new()),
+            };
+            let style = if (row, column) == chosen { style.add_modifier(Modifier::REVERSED) } else { style };
+            Span::styled(sign.to_string(), style)
+        });
+        Line::from(cells.collect::<Vec<_>>())
+    };
+    tile.cells.mean.chunks(columns).enumerate().map(line).collect()
+}

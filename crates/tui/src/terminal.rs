@@ -1,0 +1,172 @@
+//! A terminal for the viewer, which is given back as it was: at the end, after a panic, after a signal.
+
+use std::io::{self, IsTerminal, Stdout, stdout};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tensortap::analysis::graph::load;
+
+use crate::app::{App, Event, Labels, Request};
+use crate::{Look, Looked, TuiError};
+
+/// Between two looks at what came from elsewhere.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Whether the terminal is ours at the moment.
+static TAKEN: Mutex<bool> = Mutex::new(false);
+
+/// How a viewer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The user had seen enough.
+    ByUser,
+    /// By this signal.
+    BySignal(i32),
+}
+
+/// The terminal while it is ours.
+struct Screen(Terminal<CrosstermBackend<Stdout>>);
+
+impl Screen {
+    fn take() -> io::Result<Screen> {
+        enable_raw_mode()?;
+        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let entered = execute!(stdout(), EnterAlternateScreen, EnableMouseCapture);
+        entered
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())))
+            .map(Screen)
+            .inspect_err(|_| give_back())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Gives the terminal back, once. Whatever fails, the rest is tried.
+fn give_back() {
+    let taken = std::mem::take(&mut *TAKEN.lock().unwrap_or_else(PoisonError::into_inner));
+    if taken {
+        let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Shows a dump until the user has seen enough, or a signal asks to end.
+///
+/// # Errors
+/// There is no terminal, or it refuses.
+pub fn run(looked: &Looked, look: Look) -> Result<Ended, TuiError> {
+    if !stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(TuiError::NoTerminal);
+    }
+    let (send, came) = channel();
+    send_signals(&send)?;
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // What a panic says is to be read on the screen that stays.
+        give_back();
+        before(panic);
+    }));
+    let mut screen = Screen::take()?;
+    let mut app = App::new(looked.clone(), look);
+    let ended = show(&mut app, &mut screen.0, looked, &send, &came);
+    drop(screen);
+    Ok(ended?)
+}
+
+/// What comes from other threads.
+enum Came {
+    Event(Event),
+    Signal(i32),
+}
+
+fn send_signals(send: &Sender<Came>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let send = send.clone();
+    thread::Builder::new().name("tt-signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            let _ = send.send(Came::Signal(signal));
+        }
+    })?;
+    Ok(())
+}
+
+fn show(
+    app: &mut App,
+    terminal: &mut Terminal<CrosstermBackend<Stdout>>,
+    looked: &Looked,
+    send: &Sender<Came>,
+    came: &Receiver<Came>,
+) -> io::Result<Ended> {
+    let mut is_new = true;
+    loop {
+        for request in app.take_requests() {
+            answer(request, looked, send)?;
+        }
+        if is_new {
+            terminal.draw(|frame| app.draw(frame))?;
+            is_new = false;
+        }
+        if event::poll(TICK)? {
+            // All that came at once is drawn at once.
+            while event::poll(Duration::ZERO)? {
+                match event::read()? {
+                    event::Event::Key(key) => app.update(Event::Key(key)),
+                    event::Event::Mouse(mouse) => app.update(Event::Mouse(mouse)),
+                    event::Event::Resize(..) => app.update(Event::Resized),
+                    _ => continue,
+                }
+                is_new = true;
+            }
+            panic_if_asked();
+        }
+        while let Ok(came) = came.try_recv() {
+            match came {
+                Came::Event(event) => app.update(event),
+                Came::Signal(signal) => return Ok(Ended::BySignal(signal)),
+            }
+            is_new = true;
+        }
+        if app.is_over() {
+            return Ok(Ended::ByUser);
+        }
+    }
+}
+
+/// Does what takes time, beside the viewer.
+fn answer(request: Request, looked: &Looked, send: &Sender<Came>) -> io::Result<()> {
+    let (looked, send) = (looked.clone(), send.clone());
+    thread::Builder::new().name("tt-reads".into()).spawn(move || {
+        let event = match request {
+            Request::Graph => Event::Graph(load(&looked.dump, &[]).map_err(|error| error.to_string())),
+            Request::Labels => Event::Labels(Labels::of(&looked).map(Box::new)),
+        };
+        // The viewer may be over.
+        let _ = send.send(Came::Event(event));
+    })?;
+    Ok(())
+}
+
+/// So that a test sees what a defect of ours leaves of a terminal. No build that is released has it.
+#[cfg(debug_assertions)]
+fn panic_if_asked() {
+    assert!(std::env::var_os("TENSORTAP_TUI_PANIC").is_none(), "a panic that a test asked for");
+}
+
+#[cfg(not(debug_assertions))]
+fn panic_if_asked() {}
