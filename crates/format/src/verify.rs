@@ -391,8 +391,9 @@ fn check_hashes(
     let hashes: Vec<OnceLock<Hashes>> = pieces.iter().map(|_| OnceLock::new()).collect();
     spread(pieces.len(), &|number| {
         let mut window = ReadAhead::new();
-        let of_piece = payloads[pieces[number].clone()].iter();
-        let found = of_piece.map(|same| hash_range(dump, &same[0].range, &mut window)).collect();
+        let of_piece = &payloads[pieces[number].clone()];
+        let end = of_piece.iter().map(|same| same[0].range.end).max().unwrap_or(0);
+        let found = of_piece.iter().map(|same| hash_range(dump, &same[0].range, &mut window, end)).collect();
         // Who calls twice for one number gets what came first.
         let _ = hashes[number].set(found);
     });
@@ -452,7 +453,7 @@ impl Dump {
             return Ok(());
         };
         let range = record.bin_offset..record.bin_offset.saturating_add(record.bin_size);
-        let hash = hash_range(self, &range, &mut ReadAhead::new())?;
+        let hash = hash_range(self, &range, &mut ReadAhead::new(), range.end)?;
         if hash == said {
             return Ok(());
         }
@@ -466,7 +467,13 @@ impl Dump {
     }
 }
 
-fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result<u128, FormatError> {
+/// The hash of a range of the payload file. Nothing is read ahead from `limit` on, which is not before the range's end.
+fn hash_range(
+    dump: &Dump,
+    range: &Range<u64>,
+    window: &mut ReadAhead,
+    limit: u64,
+) -> Result<u128, FormatError> {
     if range.is_empty() {
         return Ok(content_hash(&[]));
     }
@@ -476,7 +483,7 @@ fn hash_range(dump: &Dump, range: &Range<u64>, window: &mut ReadAhead) -> Result
     let mut at = range.start;
     while at < range.end {
         let len = usize::try_from(range.end - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
-        let piece = window.get(payloads, at, len, u64::MAX).at("read", &path)?;
+        let piece = window.get(payloads, at, len, limit).at("read", &path)?;
         if piece.len() < len {
             // It was long enough a moment ago.
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof)).at("read", &path);

@@ -1,6 +1,7 @@
 //! What a damaged kernel does to a captured task, found without a device and without the code under test: its
 //! arguments are laid out byte by byte, and its kernels are called one after the other.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use tensortap::DumpStage;
@@ -10,10 +11,12 @@ use tensortap::abi::{
 use tensortap::format::{ArgumentKind, Dump, Record, TaskFacts};
 use tensortap::scene::{FaultKind, KernelDef, Scene, run_kernel};
 
-/// Memory by captured address, in pieces that stay where they are.
+/// Memory by captured address: pieces that lie behind one another, 64 bytes apart.
+#[derive(Clone)]
 struct Memory {
-    /// Captured address of the first byte, and whole words.
-    pieces: Vec<(u64, Vec<u64>)>,
+    /// Captured address of the first byte of each piece, and where it is in `words`, in bytes.
+    pieces: Vec<(u64, usize)>,
+    words: Vec<u64>,
 }
 
 impl Memory {
@@ -27,33 +30,34 @@ impl Memory {
                 _ => joined.push((from - from % 64, to)),
             }
         }
-        let words = |from: u64, to: u64| usize::try_from((to - from).div_ceil(8)).expect("small");
-        let piece = |(from, to)| (from, vec![0x5a5a_5a5a_5a5a_5a5a; words(from, to)]);
-        Memory { pieces: joined.into_iter().map(piece).collect() }
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
+        for (from, to) in joined {
+            pieces.push((from, bytes));
+            bytes += usize::try_from(to - from).expect("small").next_multiple_of(64) + 64;
+        }
+        Memory { pieces, words: vec![0x5a5a_5a5a_5a5a_5a5a; bytes / 8] }
     }
 
-    fn piece(&mut self, address: u64) -> (usize, &mut Vec<u64>) {
-        let place = self.pieces.iter().rposition(|(from, _)| *from <= address).expect("laid out");
-        let (from, words) = &mut self.pieces[place];
-        (usize::try_from(address - *from).expect("small"), words)
+    /// Where a captured address is, in bytes.
+    fn place(&self, address: u64) -> usize {
+        let (from, at) = self.pieces.iter().rfind(|(from, _)| *from <= address).expect("laid out");
+        at + usize::try_from(address - from).expect("small")
     }
 
-    fn byte(&mut self, address: u64) -> u8 {
-        let (at, words) = self.piece(address);
-        words[at / 8].to_le_bytes()[at % 8]
+    fn byte(&self, place: usize) -> u8 {
+        self.words[place / 8].to_le_bytes()[place % 8]
     }
 
-    fn set_byte(&mut self, address: u64, byte: u8) {
-        let (at, words) = self.piece(address);
-        let mut bytes = words[at / 8].to_le_bytes();
-        bytes[at % 8] = byte;
-        words[at / 8] = u64::from_le_bytes(bytes);
+    fn set_byte(&mut self, place: usize, byte: u8) {
+        let mut bytes = self.words[place / 8].to_le_bytes();
+        bytes[place % 8] = byte;
+        self.words[place / 8] = u64::from_le_bytes(bytes);
     }
 
     /// Where a captured address is now.
     fn here(&mut self, address: u64) -> u64 {
-        let (at, words) = self.piece(address);
-        words.as_mut_ptr().expose_provenance() as u64 + at as u64
+        let place = self.place(address);
+        self.words.as_mut_ptr().expose_provenance() as u64 + place as u64
     }
 }
 
@@ -62,6 +66,8 @@ struct View {
     halves: bool,
     /// Captured addresses, of halves counted in halves.
     units: Vec<u64>,
+    /// Addresses of the first byte it touches and of the one behind the last.
+    range: Option<(u64, u64)>,
 }
 
 impl View {
@@ -78,13 +84,9 @@ impl View {
             let element = u64::try_from(element).expect("inside its buffer");
             units.extend((0..width).map(|unit| record.address * scale + element * width + unit));
         }
-        View { halves, units }
-    }
-
-    /// Addresses of the first byte it touches and of the one behind the last.
-    fn range(&self) -> Option<(u64, u64)> {
-        let scale = if self.halves { 2 } else { 1 };
-        Some((self.units.iter().min()? / scale, self.units.iter().max()? / scale + 1))
+        let ends = units.iter().min().zip(units.iter().max());
+        let range = ends.map(|(first, last)| (first / scale, last / scale + 1));
+        View { halves, units, range }
     }
 
     /// Packed content in units: as it is, or one half of a byte each, the low one first.
@@ -96,24 +98,42 @@ impl View {
         halves.take(self.units.len()).collect()
     }
 
-    fn get(&self, memory: &mut Memory, unit: u64) -> u8 {
-        match (self.halves, unit % 2) {
-            (false, _) => memory.byte(unit),
-            (true, 0) => memory.byte(unit / 2) % 16,
-            (true, _) => memory.byte(unit / 2) / 16,
+    /// Where its units are, of halves counted in halves. Neighbours lie beside one another: most need no search.
+    fn places(&self, memory: &Memory) -> Vec<usize> {
+        let scale = if self.halves { 2 } else { 1 };
+        let mut last: Option<(u64, usize)> = None;
+        let place = |&unit: &u64| {
+            let place = match last {
+                Some((before, at)) if unit == before + 1 => at + 1,
+                _ => {
+                    memory.place(unit / scale) * usize::try_from(scale).expect("2")
+                        + usize::from(self.halves && unit % 2 == 1)
+                }
+            };
+            last = Some((unit, place));
+            place
+        };
+        self.units.iter().map(place).collect()
+    }
+
+    fn get(&self, memory: &Memory, place: usize) -> u8 {
+        match (self.halves, place % 2) {
+            (false, _) => memory.byte(place),
+            (true, 0) => memory.byte(place / 2) % 16,
+            (true, _) => memory.byte(place / 2) / 16,
         }
     }
 
-    fn set(&self, memory: &mut Memory, unit: u64, value: u8) {
-        match (self.halves, unit % 2) {
-            (false, _) => memory.set_byte(unit, value),
+    fn set(&self, memory: &mut Memory, place: usize, value: u8) {
+        match (self.halves, place % 2) {
+            (false, _) => memory.set_byte(place, value),
             (true, 0) => {
-                let high = memory.byte(unit / 2) / 16;
-                memory.set_byte(unit / 2, high * 16 + value);
+                let high = memory.byte(place / 2) / 16;
+                memory.set_byte(place / 2, high * 16 + value);
             }
             (true, _) => {
-                let low = memory.byte(unit / 2) % 16;
-                memory.set_byte(unit / 2, value * 16 + low);
+                let low = memory.byte(place / 2) % 16;
+                memory.set_byte(place / 2, value * 16 + low);
             }
         }
     }
@@ -132,6 +152,37 @@ pub struct Captured<'d> {
     dump: &'d Dump,
     task: TaskFacts,
     records: Vec<Record>,
+    /// Made once, for as often as it is run.
+    laid_out: OnceCell<LaidOut>,
+}
+
+/// What a task was given and what it left.
+struct LaidOut {
+    tensors: Vec<(Record, View)>,
+    /// Before it ran.
+    memory: Memory,
+    /// What each output holds afterwards: which tensor, where its units are, and their values.
+    outputs: Vec<(usize, Vec<usize>, Vec<u8>)>,
+}
+
+impl LaidOut {
+    fn of(dump: &Dump, records: &[Record]) -> LaidOut {
+        let tensors = records.iter().filter(|r| r.kind == ArgumentKind::Tensor);
+        let tensors: Vec<(Record, View)> = tensors.map(|r| (*r, View::of(r))).collect();
+        let mut memory = Memory::new(tensors.iter().filter_map(|(_, view)| view.range).collect());
+        let mut outputs = Vec::new();
+        for (number, (record, view)) in tensors.iter().enumerate() {
+            let content = view.split(dump.payload(record).expect("stored"));
+            let places = view.places(&memory);
+            assert_eq!(content.len(), places.len());
+            if record.stage == DumpStage::BeforeDispatch {
+                places.iter().zip(content).for_each(|(&place, value)| view.set(&mut memory, place, value));
+            } else {
+                outputs.push((number, places, content));
+            }
+        }
+        LaidOut { tensors, memory, outputs }
+    }
 }
 
 /// Every task of a dump.
@@ -144,7 +195,12 @@ pub fn tasks(dump: &Dump) -> Vec<Captured<'_>> {
     let of = |task: &TaskFacts| records.get(&task.task_id).cloned().unwrap_or_default();
     tasks
         .iter()
-        .map(|task| Captured { dump, records: of(task.facts()), task: task.facts().clone() })
+        .map(|task| Captured {
+            dump,
+            records: of(task.facts()),
+            task: task.facts().clone(),
+            laid_out: OnceCell::new(),
+        })
         .collect()
 }
 
@@ -161,37 +217,26 @@ impl Captured<'_> {
 
     /// Whether its outputs are as captured; `None` when a kernel panicked.
     pub fn run(&self, scene: &dyn Scene, fault: Option<(u32, FaultKind)>) -> Option<bool> {
-        let tensors: Vec<&Record> = self.records.iter().filter(|r| r.kind == ArgumentKind::Tensor).collect();
-        let views: Vec<View> = tensors.iter().map(|r| View::of(r)).collect();
-        let mut memory = Memory::new(views.iter().filter_map(View::range).collect());
-        for (record, view) in tensors.iter().zip(&views).filter(|(r, _)| r.stage == DumpStage::BeforeDispatch)
-        {
-            let content = view.split(self.dump.payload(record).expect("stored"));
-            assert_eq!(content.len(), view.units.len());
-            view.units.iter().zip(content).for_each(|(&unit, value)| view.set(&mut memory, unit, value));
-        }
-        self.call(scene, &tensors, &views, &mut memory, fault)?;
-        let outputs = tensors.iter().zip(&views).filter(|(r, _)| r.stage == DumpStage::AfterCompletion);
-        let mut same = true;
-        for (record, view) in outputs {
-            let expected = view.split(self.dump.payload(record).expect("stored"));
-            same &=
-                view.units.iter().zip(expected).all(|(&unit, value)| view.get(&mut memory, unit) == value);
-        }
-        Some(same)
+        let laid_out = self.laid_out.get_or_init(|| LaidOut::of(self.dump, &self.records));
+        let mut memory = laid_out.memory.clone();
+        self.call(scene, &laid_out.tensors, &mut memory, fault)?;
+        let as_captured = |(number, places, expected): &(usize, Vec<usize>, Vec<u8>)| {
+            let view = &laid_out.tensors[*number].1;
+            places.iter().zip(expected).all(|(&place, &value)| view.get(&memory, place) == value)
+        };
+        Some(laid_out.outputs.iter().all(as_captured))
     }
 
     fn call(
         &self,
         scene: &dyn Scene,
-        tensors: &[&Record],
-        views: &[View],
+        tensors: &[(Record, View)],
         memory: &mut Memory,
         fault: Option<(u32, FaultKind)>,
     ) -> Option<()> {
         let count = usize::try_from(self.task.tensor_count).expect("small");
         let mut descs = vec![TensorDesc::default(); count];
-        for (record, view) in tensors.iter().zip(views) {
+        for (record, view) in tensors {
             descs[usize::from(record.arg_index)] = descriptor(record, view, memory);
         }
         let active: Vec<(u32, u32)> =
@@ -228,7 +273,7 @@ fn descriptor(record: &Record, view: &View, memory: &mut Memory) -> TensorDesc {
         ..TensorDesc::default()
     };
     desc.shape[..record.shape().len()].copy_from_slice(record.shape());
-    let Some((lowest, end)) = view.range() else { return desc };
+    let Some((lowest, end)) = view.range else { return desc };
     desc.strides[..record.strides().len()].copy_from_slice(record.strides());
     desc.buffer_addr = memory.here(lowest);
     desc.buffer_bytes = end - lowest;
