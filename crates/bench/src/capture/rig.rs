@@ -1,7 +1,9 @@
 //! A region and one tensor in memory of this process, and the loops over them that are timed.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
+use std::{iter, mem};
 
 use tensortap::DType;
 use tensortap::abi::{
@@ -28,12 +30,13 @@ const GEOMETRY: DumpGeometry = DumpGeometry {
     arena_bytes: 4 << 20,
 };
 
-/// Memory for a region with a tensor behind it, and for what the recorder is held against.
+/// Memory for a region with tensors behind it, and for what the recorder is held against.
 pub(crate) struct Rig {
     memory: Vec<u8>,
     /// Where the first page of it begins.
     start: usize,
-    desc: TensorDesc,
+    /// One tensor that is recorded again and again, or as many as are recorded.
+    descs: Vec<TensorDesc>,
     /// The content, without gaps.
     content: Vec<u8>,
     /// As large as the arena.
@@ -41,21 +44,81 @@ pub(crate) struct Rig {
     records: Vec<u8>,
 }
 
+/// Memory of a rig, lent to another thread.
+pub(super) struct Spare {
+    memory: Vec<u8>,
+    tensors: Range<usize>,
+}
+
+impl Spare {
+    /// All tensors.
+    pub(super) fn tensors(&mut self) -> &mut [u8] {
+        &mut self.memory[self.tensors.clone()]
+    }
+}
+
 impl Rig {
     pub(crate) fn new(view: View, dtype: DType, bytes: u64) -> Rig {
-        let mut desc = descriptor(view, dtype, bytes);
-        let tensor_at = region_bytes();
-        let memory = noise(tensor_at + len(desc.buffer_bytes) + PAGE);
+        Rig::with(&descriptor(view, dtype, bytes), 1, bytes)
+    }
+
+    /// So many tensors without gaps.
+    pub(super) fn fresh(bytes: u64, count: u64) -> Rig {
+        Rig::with(&descriptor(View::Contiguous, DType::Float32, bytes), count, bytes)
+    }
+
+    fn with(desc: &TensorDesc, count: u64, bytes: u64) -> Rig {
+        let memory = noise(region_bytes() + len(count * desc.buffer_bytes) + PAGE);
         let start = memory.as_ptr().align_offset(PAGE);
-        desc.buffer_addr = (memory.as_ptr().addr() + start + tensor_at) as u64;
+        let first = (memory.as_ptr().addr() + start + region_bytes()) as u64;
+        let at = |number| TensorDesc { buffer_addr: first + number * desc.buffer_bytes, ..*desc };
         Rig {
             start,
-            desc,
+            descs: (0..count).map(at).collect(),
             content: noise(len(bytes)),
             copies: noise(len(GEOMETRY.arena_bytes)),
             records: noise(len(MOST_RECORDS.into()) * RECORD_BYTES),
             memory,
         }
+    }
+
+    /// Its memory, for somebody else to write tensors.
+    pub(super) fn lend(&mut self) -> Spare {
+        let tensors = self.tensors();
+        Spare { memory: mem::take(&mut self.memory), tensors }
+    }
+
+    pub(super) fn take_back(&mut self, spare: Spare) {
+        self.memory = spare.memory;
+    }
+
+    fn tensors(&self) -> Range<usize> {
+        let at = self.start + region_bytes();
+        at..at + self.descs.len() * self.content.len()
+    }
+
+    /// Seconds for a record of each tensor.
+    pub(super) fn record_each(&mut self) -> Result<f64, BenchError> {
+        self.record(self.descs.len() as u64)
+    }
+
+    /// Seconds for a copy of each tensor.
+    pub(super) fn copy_each(&mut self) -> f64 {
+        let tensors = &self.memory[self.tensors()];
+        let start = Instant::now();
+        let mut at = 0;
+        for content in tensors.chunks_exact(self.content.len()) {
+            at = copy_to(&mut self.copies, at, black_box(content)).1;
+        }
+        black_box(&self.copies);
+        start.elapsed().as_secs_f64()
+    }
+
+    /// The same with a hash of each copy and a record of it stored.
+    pub(super) fn limit_each(&mut self) -> f64 {
+        let tensors = &self.memory[self.tensors()];
+        let contents = tensors.chunks_exact(self.content.len());
+        limit_of(contents, &mut self.copies, &mut self.records)
     }
 
     /// Seconds for so many records.
@@ -79,7 +142,7 @@ impl Rig {
         let mut recorder =
             region.recorder(0, NoHost { began: Instant::now() }).map_err(|error| wrong(&error))?;
         let start = Instant::now();
-        record_all(&mut recorder, &self.desc, records);
+        record_all(&mut recorder, &self.descs, records);
         let seconds = start.elapsed().as_secs_f64();
         let counters = recorder.counters();
         let (bytes, expected) = (counters.payload_bytes, records * self.content.len() as u64);
@@ -102,24 +165,30 @@ impl Rig {
 
     /// The same with a hash of each copy and a record of it stored.
     pub(crate) fn limit(&mut self, records: u64) -> f64 {
-        let start = Instant::now();
-        let mut at = 0;
-        for place in self.records.chunks_exact_mut(RECORD_BYTES).take(len(records)) {
-            let (copy, next) = copy_to(&mut self.copies, at, black_box(&self.content));
-            let mut record = [0; RECORD_BYTES];
-            record[HASH_AT..][..16].copy_from_slice(&content_hash(copy).to_le_bytes());
-            place.copy_from_slice(&record);
-            at = next;
-        }
-        black_box(&self.records);
-        start.elapsed().as_secs_f64()
+        let contents = iter::repeat_n(self.content.as_slice(), len(records));
+        limit_of(contents, &mut self.copies, &mut self.records)
     }
 }
 
-fn record_all(recorder: &mut LaneRecorder<'_, NoHost>, desc: &TensorDesc, records: u64) {
+fn limit_of<'c>(contents: impl Iterator<Item = &'c [u8]>, copies: &mut [u8], records: &mut [u8]) -> f64 {
+    let start = Instant::now();
+    let mut at = 0;
+    for (content, place) in contents.zip(records.chunks_exact_mut(RECORD_BYTES)) {
+        let (copy, next) = copy_to(copies, at, black_box(content));
+        let mut record = [0; RECORD_BYTES];
+        record[HASH_AT..][..16].copy_from_slice(&content_hash(copy).to_le_bytes());
+        place.copy_from_slice(&record);
+        at = next;
+    }
+    black_box(records);
+    start.elapsed().as_secs_f64()
+}
+
+fn record_all(recorder: &mut LaneRecorder<'_, NoHost>, descs: &[TensorDesc], records: u64) {
+    let mut descs = descs.iter().cycle();
     for task_id in 0..records / RECORDS_PER_STAGE {
         recorder.begin();
-        for arg_index in 0..RECORDS_PER_STAGE {
+        for (arg_index, desc) in (0..RECORDS_PER_STAGE).zip(&mut descs) {
             recorder.tensor(&TensorCapture {
                 task_id,
                 stage: DumpStage::BeforeDispatch,
@@ -156,7 +225,7 @@ fn descriptor(view: View, dtype: DType, bytes: u64) -> TensorDesc {
     let (rows, cols) = (numel / side, side);
     let signed = u64::cast_signed;
     let (strides, buffer_elems) = match view {
-        View::Contiguous => ([signed(cols), 1], numel),
+        View::Contiguous | View::Fresh => ([signed(cols), 1], numel),
         View::Rows => ([signed(2 * cols), 1], 2 * numel),
         View::Transposed => ([1, signed(rows)], numel),
         View::Strided => ([signed(2 * cols), 2], 2 * numel),
