@@ -109,6 +109,11 @@ impl SequentialGraph {
         &self.edges
     }
 
+    /// The kernels of a task.
+    pub fn kernels(&self, index: usize) -> impl Iterator<Item = &'static KernelDef> {
+        self.tasks[index].kernels.iter().map(|&(_, kernel)| kernel)
+    }
+
     /// The tensor arguments of a task, with their roles.
     pub fn tensors(&self, index: usize) -> &[(TensorDesc, Role)] {
         &self.tasks[index].descs

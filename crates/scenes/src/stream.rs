@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn holds_what_scenes_promise() {
         let chunks = [("bytes", "100000"), ("tasks", "9"), ("lanes", "3"), ("seed", "2")];
-        checks::all(&Stream, &[&[], &chunks, &[("bytes", "16"), ("tasks", "40")]]);
+        checks::all(&Stream, &[&[("tasks", "6")], &chunks, &[("bytes", "16"), ("tasks", "40")]]);
     }
 
     #[test]
