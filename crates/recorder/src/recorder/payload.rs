@@ -242,9 +242,16 @@ fn read_leaves(content: &mut Gather<'_>, mut take: impl FnMut(&[u8])) {
 
 /// Hash and statistics of the content, of one reading.
 fn summarize(record: &TensorRecord, mut content: Gather<'_>) -> (u128, TensorStats) {
-    let mut hasher = ContentHasher::new(content.left_bytes());
     let dtype = DType::from_tag(record.dtype).expect("content is read only with a good dtype");
     let mut statistics = Statistics::new(dtype, content.left_elems());
+    if content.left_bytes() <= LEAF_BYTES as u64 {
+        // Most are so small, and what hashes in parts would cost them more than the hash.
+        let mut leaf = [MaybeUninit::uninit(); LEAF_BYTES];
+        let leaf = content.next_into(&mut leaf);
+        statistics.update(leaf);
+        return (content_hash(leaf), statistics.finish());
+    }
+    let mut hasher = ContentHasher::new(content.left_bytes());
     read_leaves(&mut content, |leaf| {
         hasher.update(leaf);
         statistics.update(leaf);
