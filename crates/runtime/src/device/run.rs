@@ -168,9 +168,13 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// Takes a task that is ready, if one of this shape is.
-    pub fn pop_ready(&self, shape: Shape) -> Option<u32> {
-        self.ready[usize::from(shape.0)].get().and_then(ReadyQueue::pop)
+    /// Takes tasks of a shape that are ready, at most as `room` has places for, and no more of them than this
+    /// scheduler's share while there are others; how many.
+    pub fn take_ready(&self, shape: Shape, room: &mut [u32]) -> usize {
+        let Some(queue) = self.ready[usize::from(shape.0)].get() else { return 0 };
+        let share = queue.len_hint().div_ceil(self.scheduler_parkers.len() as u64);
+        let wanted = usize::try_from(share).map_or(room.len(), |share| share.clamp(1, room.len()));
+        queue.pop_into(&mut room[..wanted])
     }
 
     /// The shapes of which a task was ever up for dispatch, a bit each.

@@ -99,6 +99,10 @@ impl<H: TaskHooks> TaskHooks for &mut H {
     }
 }
 
+/// Tasks that a scheduler takes in one claim at most. Two schedulers that take them one by one are no faster than one: handing
+/// one another the queue's cache line takes as long as all else.
+const TAKEN_AT_ONCE: usize = 8;
+
 /// One scheduler thread's state.
 pub struct Scheduler<'r, 'm, C, H> {
     run: &'r Run<'m>,
@@ -114,6 +118,8 @@ pub struct Scheduler<'r, 'm, C, H> {
     /// A task that this scheduler has made ready, and for which it had a core then: it is dispatched here, where its data is,
     /// and no other scheduler is woken for it. Empty between two steps.
     kept: Option<(u32, Shape)>,
+    /// Blocks of the task that was dispatched last, as a guess of how many cores the next one wants.
+    blocks_each: u32,
     /// The core of each type that finished last: its thread is awake and its caches are warm.
     warm: [u32; 2],
     completed: u64,
@@ -135,6 +141,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
             owned,
             current: vec![0; blocks as usize * SLOTS_PER_TASK],
             kept: None,
+            blocks_each: 1,
             warm: [0, 1],
             completed: 0,
             dispatches: 0,
@@ -255,28 +262,51 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         keeps
     }
 
-    /// The next ready task of a shape: what was kept goes first.
-    fn next_ready(&mut self, shape: Shape) -> Option<u32> {
-        match self.kept {
-            Some((slot, kept)) if kept == shape => {
-                self.kept = None;
-                Some(slot)
-            }
-            _ => self.run.pop_ready(shape),
+    /// Ready tasks of a shape, about as many as there is room for: what was kept goes first. An injected race wants to
+    /// see them one by one.
+    fn take_ready<'t>(&mut self, shape: Shape, taken: &'t mut [u32; TAKEN_AT_ONCE]) -> &'t [u32] {
+        if let Some((slot, _)) = self.kept.take_if(|(_, kept)| *kept == shape) {
+            taken[0] = slot;
+            return &taken[..1];
         }
+        let most = if self.run.race.is_some() { 1 } else { TAKEN_AT_ONCE };
+        let room = (self.room(shape) / self.blocks_each) as usize;
+        let count = self.run.take_ready(shape, &mut taken[..room.clamp(1, most)]);
+        &taken[..count]
     }
 
     fn dispatch(&mut self) -> bool {
         let mut any = false;
         let shapes = self.run.ready_shapes() | self.kept.map_or(0, |(_, shape)| shape.bit());
         for shape in Shape::BY_SIZE {
-            if shapes & shape.bit() == 0 {
-                continue;
+            if shapes & shape.bit() != 0 {
+                any |= self.dispatch_shape(shape);
             }
-            while let Some(room) = self.find_block(shape) {
-                let Some(slot) = self.next_ready(shape) else { break };
+        }
+        if let Some((slot, _)) = self.kept.take() {
+            // A larger task has taken its core.
+            self.run.make_ready(slot, Some(self.index));
+        }
+        any
+    }
+
+    /// Dispatches ready tasks of a shape as long as there are some and there is room; whether there were any.
+    fn dispatch_shape(&mut self, shape: Shape) -> bool {
+        let mut any = false;
+        while self.find_block(shape).is_some() {
+            let mut taken = [0; TAKEN_AT_ONCE];
+            let taken = self.take_ready(shape, &mut taken);
+            if taken.is_empty() {
+                break;
+            }
+            for &slot in taken {
+                let Some(room) = self.find_block(shape) else {
+                    // Those before it had more blocks than was thought.
+                    self.run.make_ready(slot, Some(self.index));
+                    continue;
+                };
                 match self.begin(slot) {
-                    Begun::Postponed => break,
+                    Begun::Postponed => return any,
                     Begun::Elsewhere => any = true,
                     Begun::Here => {
                         any = true;
@@ -284,10 +314,6 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                     }
                 }
             }
-        }
-        if let Some((slot, _)) = self.kept.take() {
-            // A larger task has taken its core.
-            self.run.make_ready(slot, Some(self.index));
         }
         any
     }
@@ -328,6 +354,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     /// Dispatches as many blocks as there is room for; what is left goes back for others to share.
     fn dispatch_blocks(&mut self, slot: u32, shape: Shape, first: Room) {
         let block_num = self.run.slots.block_num(slot);
+        self.blocks_each = block_num.max(1);
         let mut block_idx = self.run.slots.next_block(slot).get();
         let mut room = Some(first);
         while block_idx < block_num {
@@ -370,10 +397,24 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         match shape.single() {
             Some(core_type) => self.find_core(core_type),
             None => {
-                let of = |place: usize| if shape.needs(place) { self.idle[place] } else { u64::MAX };
-                let fits = self.owned & of(0) & of(1) & of(2);
+                let fits = self.whole_blocks(shape);
                 (fits != 0).then(|| Room { block: fits.trailing_zeros(), place: None })
             }
+        }
+    }
+
+    /// Owned blocks where all cores that a shape needs are idle, a bit each.
+    fn whole_blocks(&self, shape: Shape) -> u64 {
+        let of = |place: usize| if shape.needs(place) { self.idle[place] } else { u64::MAX };
+        self.owned & of(0) & of(1) & of(2)
+    }
+
+    /// How many blocks of tasks of a shape could be dispatched now.
+    fn room(&self, shape: Shape) -> u32 {
+        match shape.single() {
+            Some(CoreType::Aic) => self.idle[0].count_ones(),
+            Some(CoreType::Aiv) => self.idle[1].count_ones() + self.idle[2].count_ones(),
+            None => self.whole_blocks(shape).count_ones(),
         }
     }
 

@@ -35,14 +35,22 @@ impl<O: ReadyOrderings + 'static> Shared<O> {
         assert_eq!(self.queue.push(slot), Ok(()), "two slots fit");
     }
 
-    /// Runs the oldest ready task, if any. A slot that is delivered twice fails here.
+    /// Runs the oldest ready task, if any.
     fn dispatch(&self) -> usize {
+        self.dispatch_up_to::<1>()
+    }
+
+    /// Runs as many of the oldest ready tasks as are taken at once. A slot that is delivered twice fails here.
+    fn dispatch_up_to<const N: usize>(&self) -> usize {
         self.steps.mark();
-        let Some(slot) = self.queue.pop() else { return 0 };
-        let task = &self.tasks[slot as usize];
-        assert_eq!(task.read(), 1, "slot {slot} delivered twice, or before its task was written");
-        task.write(2);
-        1
+        let mut taken = [0; N];
+        let count = self.queue.pop_into(&mut taken);
+        for slot in &taken[..count] {
+            let task = &self.tasks[*slot as usize];
+            assert_eq!(task.read(), 1, "slot {slot} delivered twice, or before its task was written");
+            task.write(2);
+        }
+        count
     }
 
     fn spawn<T: 'static>(self: &Arc<Self>, run: impl FnOnce(&Self) -> T + 'static) -> JoinHandle<T> {
@@ -69,6 +77,27 @@ fn two_pushers<O: ReadyOrderings + 'static>() {
 fn two_poppers<O: ReadyOrderings + 'static>() {
     let shared = Shared::<O>::new(2);
     let poppers = [(); 2].map(|()| shared.spawn(Shared::dispatch));
+    shared.submit(0);
+    shared.submit(1);
+    let dispatched: usize = poppers.map(|popper| popper.join().unwrap()).iter().sum();
+    assert_eq!(dispatched + shared.dispatch_all(), 2);
+}
+
+/// Two pushers, the second of which may fill its cell first, and one who takes both at once.
+fn a_popper_of_two<O: ReadyOrderings + 'static>() {
+    let shared = Shared::<O>::new(2);
+    let pushers = [0, 1].map(|slot| shared.spawn(move |shared| shared.submit(slot)));
+    let early = shared.dispatch_up_to::<2>();
+    for pusher in pushers {
+        pusher.join().unwrap();
+    }
+    assert_eq!(early + shared.dispatch_all(), 2);
+}
+
+/// One takes two at once while another takes one.
+fn poppers_of_one_and_two<O: ReadyOrderings + 'static>() {
+    let shared = Shared::<O>::new(2);
+    let poppers = [shared.spawn(Shared::dispatch), shared.spawn(Shared::dispatch_up_to::<2>)];
     shared.submit(0);
     shared.submit(1);
     let dispatched: usize = poppers.map(|popper| popper.join().unwrap()).iter().sum();
@@ -104,6 +133,16 @@ fn two_poppers_never_share_a_slot() {
 }
 
 #[test]
+fn two_slots_are_taken_at_once_only_when_both_are_filled() {
+    holds(a_popper_of_two::<Proven>);
+}
+
+#[test]
+fn poppers_of_one_and_of_two_never_share_a_slot() {
+    holds(poppers_of_one_and_two::<Proven>);
+}
+
+#[test]
 fn a_cell_is_reused_only_after_its_pop() {
     holds(reused_cell::<Proven>);
 }
@@ -112,12 +151,15 @@ fn a_cell_is_reused_only_after_its_pop() {
 fn push_without_release_is_refuted() {
     refuted(RACE, two_pushers::<FillRelaxed>);
     refuted(RACE, two_poppers::<FillRelaxed>);
+    refuted(RACE, a_popper_of_two::<FillRelaxed>);
+    refuted(RACE, poppers_of_one_and_two::<FillRelaxed>);
 }
 
 #[test]
 fn pop_without_acquire_is_refuted() {
     refuted(RACE, two_pushers::<SeeFilledRelaxed>);
     refuted(RACE, two_poppers::<SeeFilledRelaxed>);
+    refuted(RACE, a_popper_of_two::<SeeFilledRelaxed>);
 }
 
 #[test]

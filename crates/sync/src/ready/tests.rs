@@ -52,24 +52,35 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn it_behaves_as_a_bounded_fifo(capacity in 1..9_u32, steps in prop::collection::vec(any::<Option<u32>>(), 0..200)) {
+    fn it_behaves_as_a_bounded_fifo(
+        capacity in 1..9_u32,
+        steps in prop::collection::vec(prop_oneof![any::<u32>().prop_map(Ok), (0..12_usize).prop_map(Err)], 0..200),
+    ) {
         let queue = ReadyQueue::new(capacity);
         let mut model = VecDeque::new();
         for step in steps {
             match step {
-                Some(slot) if model.len() as u64 == queue.capacity() => prop_assert_eq!(queue.push(slot), Err(slot)),
-                Some(slot) => {
+                Ok(slot) if model.len() as u64 == queue.capacity() => prop_assert_eq!(queue.push(slot), Err(slot)),
+                Ok(slot) => {
                     prop_assert_eq!(queue.push(slot), Ok(()));
                     model.push_back(slot);
                 }
-                None => prop_assert_eq!(queue.pop(), model.pop_front()),
+                Err(1) => prop_assert_eq!(queue.pop(), model.pop_front()),
+                Err(at_once) => {
+                    let mut taken = vec![0; at_once];
+                    let count = queue.pop_into(&mut taken);
+                    let expected: Vec<u32> = model.drain(..at_once.min(model.len())).collect();
+                    prop_assert_eq!(&taken[..count], expected);
+                }
             }
+            prop_assert_eq!(queue.len_hint(), model.len() as u64);
             prop_assert_eq!(queue.is_empty_hint(), model.is_empty());
         }
     }
 }
 
 const PUSHERS: u32 = 2;
+/// One who takes slots one by one and one who takes several.
 const POPPERS: u32 = 2;
 
 /// Pushes `ROUNDS` slots that carry the pusher's number in the lowest place.
@@ -79,8 +90,16 @@ fn push_all(queue: &ReadyQueue, pusher: u32) {
     }
 }
 
-fn pop_share(queue: &ReadyQueue) -> Vec<u32> {
-    (0..ROUNDS * PUSHERS / POPPERS).map(|_| insist(|| queue.pop())).collect()
+/// Takes its share, up to `at_once` slots at a time.
+fn pop_share(queue: &ReadyQueue, at_once: usize) -> Vec<u32> {
+    let share = (ROUNDS * PUSHERS / POPPERS) as usize;
+    let (mut popped, mut room) = (Vec::new(), vec![0; at_once]);
+    while popped.len() < share {
+        let wanted = at_once.min(share - popped.len());
+        let count = insist(|| Some(queue.pop_into(&mut room[..wanted])).filter(|count| *count > 0));
+        popped.extend_from_slice(&room[..count]);
+    }
+    popped
 }
 
 #[test]
@@ -92,7 +111,8 @@ fn threads_get_every_slot_once_and_each_pushers_in_order() {
                 let queue = &queue;
                 scope.spawn(move || push_all(queue, pusher));
             }
-            let poppers: Vec<_> = (0..POPPERS).map(|_| scope.spawn(|| pop_share(&queue))).collect();
+            let queue = &queue;
+            let poppers = [1, 5].map(|at_once| scope.spawn(move || pop_share(queue, at_once)));
             poppers.into_iter().map(|popper| popper.join().unwrap()).collect()
         });
         for (slots, pusher) in popped.iter().flat_map(|slots| (0..PUSHERS).map(move |pusher| (slots, pusher)))
