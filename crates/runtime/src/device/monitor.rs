@@ -172,7 +172,7 @@ mod tests {
     fn finished_and_not_collected() -> Run<'static> {
         let run = drive::graph(&[(AIV, 1)], &[], 1);
         let mut taken = [9];
-        assert_eq!((run.take_ready(Shape::of(AIV), &mut taken), taken), (1, [0]));
+        assert_eq!((run.take_ready(0, Shape::of(AIV), &mut taken), taken), (1, [0]));
         assert!(nothing_moves(&run), "all that is to be seen from outside");
         run
     }
@@ -211,11 +211,11 @@ mod tests {
         let run = finished_and_not_collected();
         let mut stillness = Stillness::default();
         assert!((0..10).all(|_| !stillness.look(&run)));
-        run.requeue(0);
+        run.requeue(0, None);
         set_rounds(&run, 5);
         assert!(!stillness.look(&run), "a task is ready");
         let mut taken = [9];
-        assert_eq!((run.take_ready(Shape::of(AIV), &mut taken), taken), (1, [0]));
+        assert_eq!((run.take_ready(0, Shape::of(AIV), &mut taken), taken), (1, [0]));
         assert!((0..10).all(|_| !stillness.look(&run)), "nobody has looked since");
     }
 }

@@ -106,8 +106,10 @@ pub struct Run<'m> {
     pub pages: Option<Pages>,
     /// What keeps kernels in their tensors, when something does.
     pub guard: Option<Guard<'m>>,
-    /// By shape, each made with its first task: it has a cell for every slot, and most graphs have tasks of few shapes.
-    ready: [OnceLock<ReadyQueue>; Shape::COUNT],
+    /// By shape, each made with its first task: most graphs have tasks of few shapes. A queue for each scheduler, with a cell for
+    /// every slot: threads that take from one queue hand one another its cache lines for every task, which takes as long as all
+    /// else they do. A scheduler takes from its own first, and from those of others rather than nothing.
+    ready: [OnceLock<Box<[ReadyQueue]>>; Shape::COUNT],
     /// The shapes that have a queue, or are about to. Whoever is woken for a task sees the bit of its shape: it is set before the
     /// task is pushed.
     ready_shapes: SharedU32,
@@ -168,13 +170,17 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// Takes tasks of a shape that are ready, at most as `room` has places for, and no more of them than this
-    /// scheduler's share while there are others; how many.
-    pub fn take_ready(&self, shape: Shape, room: &mut [u32]) -> usize {
-        let Some(queue) = self.ready[usize::from(shape.0)].get() else { return 0 };
-        let share = queue.len_hint().div_ceil(self.scheduler_parkers.len() as u64);
-        let wanted = usize::try_from(share).map_or(room.len(), |share| share.clamp(1, room.len()));
-        queue.pop_into(&mut room[..wanted])
+    /// Takes tasks of a shape that are ready for a scheduler, at most as `room` has places for; how many. They are of one queue,
+    /// and no more of them than its share as if all schedulers took from it.
+    pub fn take_ready(&self, scheduler: u32, shape: Shape, room: &mut [u32]) -> usize {
+        let Some(queues) = self.ready[usize::from(shape.0)].get() else { return 0 };
+        let (others, own_and_later) = queues.split_at(scheduler as usize);
+        let take = |queue: &ReadyQueue| {
+            let share = queue.len_hint().div_ceil(queues.len() as u64);
+            let wanted = usize::try_from(share).map_or(room.len(), |share| share.clamp(1, room.len()));
+            queue.pop_into(&mut room[..wanted])
+        };
+        own_and_later.iter().chain(others).map(take).find(|count| *count > 0).unwrap_or(0)
     }
 
     /// The shapes of which a task was ever up for dispatch, a bit each.
@@ -184,24 +190,25 @@ impl<'m> Run<'m> {
 
     /// Whether no task of any shape waits for a core, as far as can be seen.
     pub fn ready_is_empty(&self) -> bool {
-        self.ready.iter().filter_map(OnceLock::get).all(ReadyQueue::is_empty_hint)
+        self.ready.iter().filter_map(OnceLock::get).flatten().all(ReadyQueue::is_empty_hint)
     }
 
     /// Puts a task whose predecessors are complete up for dispatch and wakes schedulers that sleep, but not the
     /// caller.
     pub fn make_ready(&self, slot: u32, caller: Option<u32>) {
-        self.requeue(slot);
+        self.requeue(slot, caller);
         self.wake_schedulers(caller);
     }
 
-    /// Puts a task back that its taker cannot dispatch further.
-    pub fn requeue(&self, slot: u32) {
+    /// Puts a task up for dispatch, in the queue of its caller, and those of nobody in turn.
+    pub fn requeue(&self, slot: u32, caller: Option<u32>) {
         let shape = Shape::of(self.slots.active(slot));
-        let queue = self.ready[usize::from(shape.0)].get_or_init(|| {
+        let queues = self.ready[usize::from(shape.0)].get_or_init(|| {
             // Once for each shape, so that a sum is as good as a union.
             self.ready_shapes.add(shape.bit());
-            ReadyQueue::new(self.slots.len().max(1))
+            self.scheduler_parkers.iter().map(|_| ReadyQueue::new(self.slots.len().max(1))).collect()
         });
+        let queue = &queues[caller.unwrap_or(slot % self.schedulers()) as usize];
         // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
         // thread is in the middle of taking what lay in the same cell a lap ago.
         while queue.push(slot).is_err() {

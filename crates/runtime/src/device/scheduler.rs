@@ -99,8 +99,7 @@ impl<H: TaskHooks> TaskHooks for &mut H {
     }
 }
 
-/// Tasks that a scheduler takes in one claim at most. Two schedulers that take them one by one are no faster than one: handing
-/// one another the queue's cache line takes as long as all else.
+/// Tasks that a scheduler takes in one claim at most.
 const TAKEN_AT_ONCE: usize = 8;
 
 /// One scheduler thread's state.
@@ -271,7 +270,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         }
         let most = if self.run.race.is_some() { 1 } else { TAKEN_AT_ONCE };
         let room = (self.room(shape) / self.blocks_each) as usize;
-        let count = self.run.take_ready(shape, &mut taken[..room.clamp(1, most)]);
+        let count = self.run.take_ready(self.index, shape, &mut taken[..room.clamp(1, most)]);
         &taken[..count]
     }
 
@@ -329,7 +328,7 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                 Start::Normal => {}
                 Start::Late => return Begun::Here,
                 Start::NotYet => {
-                    self.run.requeue(slot);
+                    self.run.requeue(slot, Some(self.index));
                     return Begun::Postponed;
                 }
                 Start::Early(successors) => {

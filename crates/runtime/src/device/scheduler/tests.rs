@@ -255,7 +255,7 @@ fn unless_a_larger_task_wants_the_core_and_then_others_may_have_it() {
     assert_eq!(Drive::posted(&drive.step()), [1, 1, 1], "as large tasks first always");
     let mut taken = [0; 2];
     assert_eq!(
-        drive.run.take_ready(Shape::of(AIC), &mut taken),
+        drive.run.take_ready(0, Shape::of(AIC), &mut taken),
         1,
         "nothing is kept that cannot be dispatched"
     );
