@@ -119,6 +119,9 @@ pub struct Run<'m> {
     epoch: Instant,
 }
 
+/// Slots that follow one another and go to one scheduler: what lies side by side in memory is then touched by one thread.
+const NEIGHBOURS: u32 = 16;
+
 /// How many threads of each kind a run has, and how they wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Crew {
@@ -200,7 +203,8 @@ impl<'m> Run<'m> {
         self.wake_schedulers(caller);
     }
 
-    /// Puts a task up for dispatch, in the queue of its caller, and those of nobody in turn.
+    /// Puts a task up for dispatch: in the queue of its caller, and where nobody calls for themselves in those of all, in turns of
+    /// [`NEIGHBOURS`].
     pub fn requeue(&self, slot: u32, caller: Option<u32>) {
         let shape = Shape::of(self.slots.active(slot));
         let queues = self.ready[usize::from(shape.0)].get_or_init(|| {
@@ -208,7 +212,7 @@ impl<'m> Run<'m> {
             self.ready_shapes.add(shape.bit());
             self.scheduler_parkers.iter().map(|_| ReadyQueue::new(self.slots.len().max(1))).collect()
         });
-        let queue = &queues[caller.unwrap_or(slot % self.schedulers()) as usize];
+        let queue = &queues[caller.unwrap_or(slot / NEIGHBOURS % self.schedulers()) as usize];
         // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
         // thread is in the middle of taking what lay in the same cell a lap ago.
         while queue.push(slot).is_err() {
