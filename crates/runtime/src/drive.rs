@@ -110,12 +110,18 @@ impl Cores for PromptCores {
 
 /// A sealed graph of tasks given as (active slots, blocks), and edges between them. Its memory is never freed.
 pub(crate) fn graph(tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> Run<'static> {
+    graph_for(tasks, edges, Crew { blocks, schedulers: 1, spins: 0 })
+}
+
+/// The same for any number of schedulers.
+pub(crate) fn graph_for(tasks: &[(u8, u32)], edges: &[(u32, u32)], crew: Crew) -> Run<'static> {
+    let blocks = crew.blocks;
     let cores = blocks as usize * SLOTS_PER_TASK;
     let slots = table::<TaskSlot>(tasks.len());
     let edge_nodes = table::<EdgeNode>(edges.len());
     let (memory, range) = detached(ControlLayout { cores }.bytes());
     let control = Control::new(memory, range, cores).expect("a range of its own");
-    let run = Run::new(slots, edge_nodes, control, None, None, Crew { blocks, schedulers: 1, spins: 0 });
+    let run = Run::new(slots, edge_nodes, control, None, None, crew);
     for (index, &(active, block_num)) in (0_u32..).zip(tasks) {
         run.slots.write(index, slot(index, active, block_num));
     }

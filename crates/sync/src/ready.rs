@@ -45,6 +45,24 @@ struct Cell {
     slot: AtomicU32,
 }
 
+impl Cell {
+    /// Whether it is filled for the pop at a position, not yet, or was popped already.
+    #[inline]
+    fn filling(&self, position: u64, see_filled: Ordering) -> core::cmp::Ordering {
+        // Pairs with the store in `push`: the slot, and what its pusher wrote before, are visible.
+        self.sequence.load(see_filled).cmp(&filled_at(position))
+    }
+
+    /// Takes the slot out, by who has claimed it; the cell is free for the push at `next` then.
+    #[inline]
+    fn empty(&self, next: u64, empty: Ordering) -> u32 {
+        let slot = self.slot.load(Ordering::Relaxed);
+        // Pairs with the load in `push`: the value has been read and may be overwritten.
+        self.sequence.store(free_for(next), empty);
+        slot
+    }
+}
+
 impl ReadyQueue {
     /// An empty queue for at least `capacity` slots, rounded up to a power of two.
     pub fn new(capacity: u32) -> Self {
@@ -105,8 +123,18 @@ impl<O: ReadyOrderings> ReadyQueue<O> {
     /// returns. So whoever pushes calls [`wake`](crate::park::Parker::wake) after its own push has returned.
     #[inline]
     pub fn pop(&self) -> Option<u32> {
-        let mut slot = [0];
-        (self.pop_into(&mut slot) == 1).then_some(slot[0])
+        let mut position = self.next_pop.load(Ordering::Relaxed);
+        loop {
+            let cell = self.cell(position);
+            match cell.filling(position, O::SEE_FILLED) {
+                Equal => match claim(&self.next_pop, position, 1) {
+                    Ok(()) => return Some(cell.empty(position + self.capacity(), O::EMPTY)),
+                    Err(moved_to) => position = moved_to,
+                },
+                Less => return None,
+                Greater => position = reload(&self.next_pop),
+            }
+        }
     }
 
     /// Takes the oldest slots in one claim, as many as `room` has places for or are there; how many.
@@ -130,16 +158,17 @@ impl<O: ReadyOrderings> ReadyQueue<O> {
             return 0;
         }
         let mut position = self.next_pop.load(Ordering::Relaxed);
+        let filling = |at: u64| self.cell(at).filling(at, O::SEE_FILLED);
         loop {
-            match self.filling(position) {
+            match filling(position) {
                 Equal => {
                     let more = (position + 1..).take(room.len() - 1);
-                    let filled = 1 + more.take_while(|&later| self.filling(later) == Equal).count();
+                    let filled = 1 + more.take_while(|&later| filling(later) == Equal).count();
                     match claim(&self.next_pop, position, filled as u64) {
                         Ok(()) => {
-                            (position..)
-                                .zip(&mut room[..filled])
-                                .for_each(|(at, slot)| *slot = self.empty(at));
+                            for (at, slot) in (position..).zip(&mut room[..filled]) {
+                                *slot = self.cell(at).empty(at + self.capacity(), O::EMPTY);
+                            }
                             return filled;
                         }
                         Err(moved_to) => position = moved_to,
@@ -149,21 +178,6 @@ impl<O: ReadyOrderings> ReadyQueue<O> {
                 Greater => position = reload(&self.next_pop),
             }
         }
-    }
-
-    /// Whether the cell of a position is filled for its pop, not yet, or was popped already.
-    fn filling(&self, position: u64) -> core::cmp::Ordering {
-        // Pairs with the store in `push`: the slot, and what its pusher wrote before, are visible.
-        self.cell(position).sequence.load(O::SEE_FILLED).cmp(&filled_at(position))
-    }
-
-    /// The slot of a position that was claimed. Its cell is free for the push of the next lap then.
-    fn empty(&self, position: u64) -> u32 {
-        let cell = self.cell(position);
-        let slot = cell.slot.load(Ordering::Relaxed);
-        // Pairs with the load in `push`: the value has been read and may be overwritten.
-        cell.sequence.store(free_for(position + self.capacity()), O::EMPTY);
-        slot
     }
 
     /// How many slots wait, as far as can be seen: out of date as soon as it returns.

@@ -119,8 +119,15 @@ pub struct Run<'m> {
     epoch: Instant,
 }
 
+/// Apart, so that a scheduler that finds a task in its own queue does not pay for the loop.
+#[inline(never)]
+fn pop_of_others(queues: &[ReadyQueue], scheduler: u32) -> Option<u32> {
+    let (before, own_and_later) = queues.split_at(scheduler as usize);
+    own_and_later[1..].iter().chain(before).find_map(ReadyQueue::pop)
+}
+
 /// Slots that follow one another and go to one scheduler: what lies side by side in memory is then touched by one thread.
-const NEIGHBOURS: u32 = 16;
+const NEIGHBOURS: usize = 16;
 
 /// How many threads of each kind a run has, and how they wait.
 #[derive(Clone, Copy, Debug)]
@@ -173,8 +180,17 @@ impl<'m> Run<'m> {
         }
     }
 
-    /// Takes tasks of a shape that are ready for a scheduler, at most as `room` has places for; how many. They are of one queue,
-    /// and no more of them than its share as if all schedulers took from it.
+    /// Takes a task of a shape that is ready, if there is one: a scheduler's own first.
+    pub fn pop_ready(&self, scheduler: u32, shape: Shape) -> Option<u32> {
+        let queues = self.ready[usize::from(shape.0)].get()?;
+        match queues[scheduler as usize].pop() {
+            None if queues.len() > 1 => pop_of_others(queues, scheduler),
+            own => own,
+        }
+    }
+
+    /// Takes tasks of a shape that are ready, at most as `room` has places for; how many. They are of one queue, a scheduler's
+    /// own first, and no more of them than its share if all took from it.
     pub fn take_ready(&self, scheduler: u32, shape: Shape, room: &mut [u32]) -> usize {
         let Some(queues) = self.ready[usize::from(shape.0)].get() else { return 0 };
         let (others, own_and_later) = queues.split_at(scheduler as usize);
@@ -212,7 +228,10 @@ impl<'m> Run<'m> {
             self.ready_shapes.add(shape.bit());
             self.scheduler_parkers.iter().map(|_| ReadyQueue::new(self.slots.len().max(1))).collect()
         });
-        let queue = &queues[caller.unwrap_or(slot / NEIGHBOURS % self.schedulers()) as usize];
+        let queue = match caller {
+            Some(scheduler) => &queues[scheduler as usize],
+            None => &queues[slot as usize / NEIGHBOURS % queues.len()],
+        };
         // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
         // thread is in the middle of taking what lay in the same cell a lap ago.
         while queue.push(slot).is_err() {

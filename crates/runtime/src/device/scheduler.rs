@@ -117,6 +117,10 @@ pub struct Scheduler<'r, 'm, C, H> {
     /// A task that this scheduler has made ready, and for which it had a core then: it is dispatched here, where its data is,
     /// and no other scheduler is woken for it. Empty between two steps.
     kept: Option<(u32, Shape)>,
+    /// Tasks that were taken in one claim, the oldest last. Empty between two steps.
+    taken: Vec<u32>,
+    /// Whether tasks are taken one by one: nobody else takes any, or an injected race wants to see each.
+    takes_one: bool,
     /// Blocks of the task that was dispatched last, as a guess of how many cores the next one wants.
     blocks_each: u32,
     /// The core of each type that finished last: its thread is awake and its caches are warm.
@@ -140,6 +144,8 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
             owned,
             current: vec![0; blocks as usize * SLOTS_PER_TASK],
             kept: None,
+            taken: Vec::with_capacity(TAKEN_AT_ONCE),
+            takes_one: run.schedulers() == 1 || run.race.is_some(),
             blocks_each: 1,
             warm: [0, 1],
             completed: 0,
@@ -261,51 +267,50 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
         keeps
     }
 
-    /// Ready tasks of a shape, about as many as there is room for: what was kept goes first. An injected race wants to
-    /// see them one by one.
-    fn take_ready<'t>(&mut self, shape: Shape, taken: &'t mut [u32; TAKEN_AT_ONCE]) -> &'t [u32] {
-        if let Some((slot, _)) = self.kept.take_if(|(_, kept)| *kept == shape) {
-            taken[0] = slot;
-            return &taken[..1];
+    /// The next ready task of a shape: what was kept goes first.
+    fn next_ready(&mut self, shape: Shape) -> Option<u32> {
+        match self.kept {
+            Some((slot, kept)) if kept == shape => {
+                self.kept = None;
+                Some(slot)
+            }
+            _ if self.takes_one => self.run.pop_ready(self.index, shape),
+            _ => self.next_of_several(shape),
         }
-        let most = if self.run.race.is_some() { 1 } else { TAKEN_AT_ONCE };
-        let room = (self.room(shape) / self.blocks_each) as usize;
-        let count = self.run.take_ready(self.index, shape, &mut taken[..room.clamp(1, most)]);
-        &taken[..count]
+    }
+
+    /// Puts back what was taken and not dispatched: tasks before it had more blocks than was thought.
+    #[inline(never)]
+    fn put_back(&mut self) {
+        while let Some(slot) = self.taken.pop() {
+            self.run.make_ready(slot, Some(self.index));
+        }
+    }
+
+    /// The next of the tasks that were taken in one claim; after the last, takes as many as there is room for.
+    #[inline(never)]
+    fn next_of_several(&mut self, shape: Shape) -> Option<u32> {
+        if let Some(slot) = self.taken.pop() {
+            return Some(slot);
+        }
+        let mut taken = [0; TAKEN_AT_ONCE];
+        let wanted = (self.room(shape) / self.blocks_each) as usize;
+        let count = self.run.take_ready(self.index, shape, &mut taken[..wanted.clamp(1, TAKEN_AT_ONCE)]);
+        self.taken.extend(taken[..count].iter().rev());
+        self.taken.pop()
     }
 
     fn dispatch(&mut self) -> bool {
         let mut any = false;
         let shapes = self.run.ready_shapes() | self.kept.map_or(0, |(_, shape)| shape.bit());
         for shape in Shape::BY_SIZE {
-            if shapes & shape.bit() != 0 {
-                any |= self.dispatch_shape(shape);
+            if shapes & shape.bit() == 0 {
+                continue;
             }
-        }
-        if let Some((slot, _)) = self.kept.take() {
-            // A larger task has taken its core.
-            self.run.make_ready(slot, Some(self.index));
-        }
-        any
-    }
-
-    /// Dispatches ready tasks of a shape as long as there are some and there is room; whether there were any.
-    fn dispatch_shape(&mut self, shape: Shape) -> bool {
-        let mut any = false;
-        while self.find_block(shape).is_some() {
-            let mut taken = [0; TAKEN_AT_ONCE];
-            let taken = self.take_ready(shape, &mut taken);
-            if taken.is_empty() {
-                break;
-            }
-            for &slot in taken {
-                let Some(room) = self.find_block(shape) else {
-                    // Those before it had more blocks than was thought.
-                    self.run.make_ready(slot, Some(self.index));
-                    continue;
-                };
+            while let Some(room) = self.find_block(shape) {
+                let Some(slot) = self.next_ready(shape) else { break };
                 match self.begin(slot) {
-                    Begun::Postponed => return any,
+                    Begun::Postponed => break,
                     Begun::Elsewhere => any = true,
                     Begun::Here => {
                         any = true;
@@ -313,6 +318,13 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
                     }
                 }
             }
+            if !self.taken.is_empty() {
+                self.put_back();
+            }
+        }
+        if let Some((slot, _)) = self.kept.take() {
+            // A larger task has taken its core.
+            self.run.make_ready(slot, Some(self.index));
         }
         any
     }

@@ -37,20 +37,26 @@ impl<O: ReadyOrderings + 'static> Shared<O> {
 
     /// Runs the oldest ready task, if any.
     fn dispatch(&self) -> usize {
-        self.dispatch_up_to::<1>()
+        self.steps.mark();
+        let taken = self.queue.pop();
+        taken.into_iter().for_each(|slot| self.run(slot));
+        usize::from(taken.is_some())
     }
 
-    /// Runs as many of the oldest ready tasks as are taken at once. A slot that is delivered twice fails here.
-    fn dispatch_up_to<const N: usize>(&self) -> usize {
+    /// Runs the two oldest ready tasks, taken at once, or one if there is one.
+    fn dispatch_two(&self) -> usize {
         self.steps.mark();
-        let mut taken = [0; N];
+        let mut taken = [0; 2];
         let count = self.queue.pop_into(&mut taken);
-        for slot in &taken[..count] {
-            let task = &self.tasks[*slot as usize];
-            assert_eq!(task.read(), 1, "slot {slot} delivered twice, or before its task was written");
-            task.write(2);
-        }
+        taken[..count].iter().for_each(|&slot| self.run(slot));
         count
+    }
+
+    /// A slot that is delivered twice fails here.
+    fn run(&self, slot: u32) {
+        let task = &self.tasks[slot as usize];
+        assert_eq!(task.read(), 1, "slot {slot} delivered twice, or before its task was written");
+        task.write(2);
     }
 
     fn spawn<T: 'static>(self: &Arc<Self>, run: impl FnOnce(&Self) -> T + 'static) -> JoinHandle<T> {
@@ -87,7 +93,7 @@ fn two_poppers<O: ReadyOrderings + 'static>() {
 fn a_popper_of_two<O: ReadyOrderings + 'static>() {
     let shared = Shared::<O>::new(2);
     let pushers = [0, 1].map(|slot| shared.spawn(move |shared| shared.submit(slot)));
-    let early = shared.dispatch_up_to::<2>();
+    let early = shared.dispatch_two();
     for pusher in pushers {
         pusher.join().unwrap();
     }
@@ -97,7 +103,7 @@ fn a_popper_of_two<O: ReadyOrderings + 'static>() {
 /// One takes two at once while another takes one.
 fn poppers_of_one_and_two<O: ReadyOrderings + 'static>() {
     let shared = Shared::<O>::new(2);
-    let poppers = [shared.spawn(Shared::dispatch), shared.spawn(Shared::dispatch_up_to::<2>)];
+    let poppers = [shared.spawn(Shared::dispatch), shared.spawn(Shared::dispatch_two)];
     shared.submit(0);
     shared.submit(1);
     let dispatched: usize = poppers.map(|popper| popper.join().unwrap()).iter().sum();

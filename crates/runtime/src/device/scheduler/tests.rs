@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use tensortap_abi::PayloadLayout;
 
+use super::super::run::Crew;
 use super::*;
 use crate::drive;
 
@@ -82,9 +83,14 @@ struct Drive {
 
 impl Drive {
     fn new(tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> Drive {
+        Drive::one_of(1, tasks, edges, blocks)
+    }
+
+    /// The first of several schedulers, the others of which do nothing.
+    fn one_of(schedulers: u32, tasks: &[(u8, u32)], edges: &[(u32, u32)], blocks: u32) -> Drive {
         let (log, done) = (Log::default(), Rc::default());
         let cores = ManualCores { log: Rc::clone(&log), done: Rc::clone(&done) };
-        let run = Box::leak(Box::new(drive::graph(tasks, edges, blocks)));
+        let run = Box::leak(Box::new(drive::graph_for(tasks, edges, Crew { blocks, schedulers, spins: 0 })));
         let scheduler = Scheduler::new(run, 0, blocks, cores, Recorder(Rc::clone(&log)));
         Drive { run, scheduler, log, done }
     }
@@ -153,16 +159,30 @@ fn every_block_is_dispatched_exactly_once() {
 
 #[test]
 fn tasks_that_were_taken_with_too_few_cores_left_go_back_and_run_once() {
-    let mut drive = Drive::new(&[(AIV, 1), (AIV, 9), (AIV, 1), (AIV, 1)], &[], 2);
-    assert_eq!(Drive::posted(&drive.step()), [0, 1, 1, 1], "four cores");
-    let mut posted = vec![0, 1, 1, 1];
+    let mut tasks = [(AIV, 1); 8];
+    tasks[1].1 = 9;
+    let mut drive = Drive::one_of(2, &tasks, &[], 2);
+    let mut posted = Drive::posted(&drive.step());
+    assert_eq!(posted, [0, 1, 1, 1], "four cores, for which four tasks were taken");
     while !drive.run.is_complete() {
         drive.busy().into_iter().for_each(|core| drive.finish(core));
-        let events = drive.step();
-        posted.extend(Drive::posted(&events));
+        posted.extend(Drive::posted(&drive.step()));
     }
     posted.sort_unstable();
-    assert_eq!(posted, [[0].as_slice(), &[1; 9], &[2, 3]].concat());
+    assert_eq!(posted, [[0].as_slice(), &[1; 9], &[2, 3, 4, 5, 6, 7]].concat());
+}
+
+#[test]
+fn a_scheduler_takes_its_own_tasks_in_order_and_those_of_others_rather_than_nothing() {
+    // Sixteen that follow one another are up for the first of two schedulers, the next sixteen for the second.
+    let mut drive = Drive::one_of(2, &[(AIC, 1); 40], &[], 4);
+    let mut posted = Vec::new();
+    while !drive.run.is_complete() {
+        posted.extend(Drive::posted(&drive.step()));
+        drive.busy().into_iter().for_each(|core| drive.finish(core));
+    }
+    let own = (0..16).chain(32..40);
+    assert_eq!(posted, own.chain(16..32).collect::<Vec<u32>>());
 }
 
 #[test]
@@ -253,11 +273,5 @@ fn unless_a_larger_task_wants_the_core_and_then_others_may_have_it() {
     assert_eq!(Drive::posted(&drive.step()), [0]);
     drive.finish(0);
     assert_eq!(Drive::posted(&drive.step()), [1, 1, 1], "as large tasks first always");
-    let mut taken = [0; 2];
-    assert_eq!(
-        drive.run.take_ready(0, Shape::of(AIC), &mut taken),
-        1,
-        "nothing is kept that cannot be dispatched"
-    );
-    assert_eq!(taken[0], 2);
+    assert_eq!(drive.run.pop_ready(0, Shape::of(AIC)), Some(2), "nothing is kept that cannot be dispatched");
 }
