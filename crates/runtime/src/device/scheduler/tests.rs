@@ -164,6 +164,7 @@ fn tasks_that_were_taken_with_too_few_cores_left_go_back_and_run_once() {
     let mut drive = Drive::one_of(2, &tasks, &[], 2);
     let mut posted = Drive::posted(&drive.step());
     assert_eq!(posted, [0, 1, 1, 1], "four cores, for which four tasks were taken");
+    assert!(drive.scheduler.taken.is_empty(), "no task is hidden from others between two steps");
     while !drive.run.is_complete() {
         drive.busy().into_iter().for_each(|core| drive.finish(core));
         posted.extend(Drive::posted(&drive.step()));
