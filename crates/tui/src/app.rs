@@ -61,7 +61,7 @@ pub enum Event {
     /// The window has another size.
     Resized,
     /// What [`Request::Graph`] asked for.
-    Graph(Result<TaskGraph, String>),
+    Graph(Result<Box<TaskGraph>, String>),
     /// What [`Request::Labels`] asked for.
     Labels(Result<Box<Labels>, String>),
 }
@@ -242,7 +242,7 @@ impl App {
             Event::Key(_) | Event::Resized => {}
             Event::Graph(Ok(graph)) => {
                 self.rows = (0..graph.len()).collect();
-                self.graph = Awaited::Here(graph);
+                self.graph = Awaited::Here(*graph);
             }
             Event::Graph(Err(why)) => self.graph = Awaited::Failed(why),
             Event::Labels(Ok(labels)) => self.take_labels(labels),
@@ -300,7 +300,7 @@ impl App {
         match key {
             KeyCode::Enter => {
                 let typed = self.typing.take().unwrap_or_default();
-                self.select(typed);
+                self.select(&typed);
             }
             KeyCode::Esc => self.typing = None,
             KeyCode::Backspace => drop(typed.pop()),
@@ -340,7 +340,7 @@ impl App {
 
     fn back(&mut self) {
         match self.room {
-            Room::Tasks if !self.filter.is_empty() => self.select(String::new()),
+            Room::Tasks if !self.filter.is_empty() => self.select(""),
             Room::Tasks => {}
             Room::Tensor => self.room = Room::Task,
             _ => self.room = Room::Tasks,
@@ -556,13 +556,13 @@ impl App {
     }
 
     /// Lists the tasks with a record that is selected.
-    fn select(&mut self, typed: String) {
+    fn select(&mut self, typed: &str) {
         let Some(graph) = self.graph.here() else { return };
         let chosen = self.chosen_place();
         if typed.trim().is_empty() {
             self.rows = (0..graph.len()).collect();
         } else {
-            match selected(&self.looked.dump, graph, &typed) {
+            match selected(&self.looked.dump, graph, typed) {
                 Ok(rows) => self.rows = rows,
                 Err(why) => {
                     self.message = Some(why);

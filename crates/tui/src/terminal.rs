@@ -153,7 +153,9 @@ fn answer(request: Request, looked: &Looked, send: &Sender<Came>) -> io::Result<
     let (looked, send) = (looked.clone(), send.clone());
     thread::Builder::new().name("tt-reads".into()).spawn(move || {
         let event = match request {
-            Request::Graph => Event::Graph(load(&looked.dump, &[]).map_err(|error| error.to_string())),
+            Request::Graph => {
+                Event::Graph(load(&looked.dump, &[]).map(Box::new).map_err(|error| error.to_string()))
+            }
             Request::Labels => Event::Labels(Labels::of(&looked).map(Box::new)),
         };
         // The viewer may be over.

@@ -45,9 +45,9 @@ impl Seen {
     fn screen(&mut self) -> String {
         for request in self.app.take_requests() {
             let event = match request {
-                Request::Graph => {
-                    Event::Graph(load(&self.looked.dump, &[]).map_err(|error| error.to_string()))
-                }
+                Request::Graph => Event::Graph(
+                    load(&self.looked.dump, &[]).map(Box::new).map_err(|error| error.to_string()),
+                ),
                 Request::Labels => Event::Labels(Labels::of(&self.looked).map(Box::new)),
             };
             self.app.update(event);

@@ -11,16 +11,18 @@ const DIFFERENT: usize = 3;
 
 /// The relation that leaves least to chance.
 pub fn of(values: &Values) -> Relation {
-    let Values { dump, failing, .. } = values;
+    let Values { dump, golden, failing, .. } = values;
     let all = |holds: &dyn Fn(usize) -> bool| failing.iter().all(|&at| holds(at));
-    let count = |holds: &dyn Fn(f64) -> bool| failing.iter().filter(|&&at| holds(dump[at])).count() as u64;
+    let count = |holds: &dyn Fn(usize) -> bool| failing.iter().filter(|&&at| holds(at)).count() as u64;
+    // One that should be infinite the other way is wrong in its sign.
+    let is_infinite = |at: usize| dump[at].is_infinite() && golden[at].is_finite();
     if all(&|at| dump[at].is_nan()) {
         return Relation::Nan;
     }
-    if all(&|at| dump[at].is_infinite()) {
+    if all(&is_infinite) {
         return Relation::Infinite;
     }
-    let (nan, infinite) = (count(&f64::is_nan), count(&f64::is_infinite));
+    let (nan, infinite) = (count(&|at| dump[at].is_nan()), count(&is_infinite));
     if nan + infinite > 0 {
         return Relation::NotFinite { nan, infinite };
     }

@@ -127,19 +127,19 @@ fn check_kind(
     for compared in blame.outside(place) {
         shown.extend(blame.kind(dump, against, place, compared, options).map_err(|error| error.to_string())?);
     }
-    let is_float = |kind: &ErrorKind, task: Task<'_>| {
-        task.outputs().any(|arg| arg.dtype.is_float() && arg.numel() == Some(kind.elements))
+    // A task may have outputs of floats and of integers; which of them is told of is known by its size alone.
+    let has_output = |float: bool, kind: &ErrorKind| {
+        let mut outputs = blame.graph.task(place).outputs();
+        outputs.any(|arg| arg.dtype.is_float() == float && arg.numel() == Some(kind.elements))
     };
     let mut outputs = blame.graph.task(place).outputs();
     let unsigned = outputs.any(|arg| matches!(arg.dtype, DType::UInt8 | DType::UInt16 | DType::UInt32));
     let fits = |kind: &ErrorKind| {
-        let float = is_float(kind, blame.graph.task(place));
         match (fault, &kind.relation) {
             (FaultKind::Last, _) => matches!(kind.spot, Spot::One { is_last: true, .. }),
             (FaultKind::Sign, Relation::Sign) | (FaultKind::Nan, Relation::Nan) => true,
-            (FaultKind::Overflow, relation) => {
-                *relation == if float { Relation::Infinite } else { Relation::Wrapped }
-            }
+            (FaultKind::Overflow, Relation::Infinite) => has_output(true, kind),
+            (FaultKind::Overflow, Relation::Wrapped) => has_output(false, kind),
             (FaultKind::Shift, Relation::Shifted(1) | Relation::InputsShifted(1)) => true,
             (FaultKind::Stale, Relation::AsItCame | Relation::Zero | Relation::Earlier { .. }) => true,
             // Without a sign there is nothing below zero.
