@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Finding, Label};
+use tensortap::format::Task;
 
 use crate::number::counted;
 use crate::words::{kernels_text, printable, step_task};
@@ -71,7 +72,8 @@ impl Drawing {
     /// Draws a graph.
     #[must_use]
     pub fn of(graph: &TaskGraph, title: &str, options: &DrawOptions<'_>) -> Drawing {
-        let groups = Groups::of(graph, options.only, options.fold, options.open);
+        let fold = options.fold.map(|depth| depth.min(deepest(graph, options.only)));
+        let groups = Groups::of(graph, options.only, fold, options.open);
         let is_drawn = |place: usize| groups.of_task.contains_key(&place);
         let mut lines: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for task in graph.tasks().iter().filter(|task| is_drawn(task.place())) {
@@ -89,7 +91,7 @@ impl Drawing {
         let boxes = groups
             .members
             .iter()
-            .map(|(name, places)| drawn(graph, name, places, options.findings))
+            .map(|(folded, places)| drawn(graph, folded.as_ref(), places, options.findings))
             .collect();
         Drawing { boxes, lines, title: printable(title).into_owned() }
     }
@@ -98,10 +100,31 @@ impl Drawing {
 /// Tasks by the box they are drawn in.
 #[derive(Default)]
 struct Groups {
-    /// Name, where it is a scope, and places.
-    members: Vec<(Option<String>, Vec<usize>)>,
+    /// What it stands for, where that is more than a task, and places.
+    members: Vec<(Option<Folded>, Vec<usize>)>,
     of_task: HashMap<usize, usize>,
-    of_scope: HashMap<String, usize>,
+    of_name: HashMap<String, usize>,
+}
+
+/// What several tasks are drawn as.
+struct Folded {
+    name: String,
+    /// The scope, by its whole path.
+    scope: String,
+}
+
+impl Folded {
+    /// A scope of this depth; of what lies beside such scopes, in the one around them, those of a name. The first and the last task
+    /// of a scope in one box would stand before and after what is between them.
+    fn of(task: Task<'_>, depth: usize, open: &[String]) -> Option<Folded> {
+        let path = task.scope()?;
+        let scope = folded(path, depth, open)?;
+        if path.split(" / ").count() >= depth {
+            return Some(Folded { name: scope.clone(), scope });
+        }
+        let part = task.task_name().map_or_else(|| kernels_text(&task.kernel_names()), String::from);
+        Some(Folded { name: format!("{scope} / {part}"), scope })
+    }
 }
 
 impl Groups {
@@ -115,14 +138,15 @@ impl Groups {
     }
 
     fn add(&mut self, graph: &TaskGraph, place: usize, fold: Option<usize>, open: &[String]) {
-        let scope = fold.and_then(|depth| folded(graph.task(place).scope()?, depth, open));
-        let number = match scope {
+        let task = graph.task(place);
+        let folded = fold.and_then(|depth| Folded::of(task, depth, open));
+        let number = match folded {
             None => {
                 self.members.push((None, Vec::new()));
                 self.members.len() - 1
             }
-            Some(scope) => *self.of_scope.entry(scope).or_insert_with_key(|scope| {
-                self.members.push((Some(scope.clone()), Vec::new()));
+            Some(folded) => *self.of_name.entry(folded.name.clone()).or_insert_with(|| {
+                self.members.push((Some(folded), Vec::new()));
                 self.members.len() - 1
             }),
         };
@@ -139,15 +163,15 @@ fn folded(scope: &str, depth: usize, open: &[String]) -> Option<String> {
     paths.into_iter().find(|path| !path.is_empty() && !open.contains(path))
 }
 
-fn drawn(graph: &TaskGraph, scope: &Option<String>, places: &[usize], findings: &[Finding]) -> DrawnBox {
+fn drawn(graph: &TaskGraph, folded: Option<&Folded>, places: &[usize], findings: &[Finding]) -> DrawnBox {
     let label = places.iter().filter_map(|&place| findings.get(place)).map(|finding| finding.label);
     let label = label.min_by_key(|label| Label::ALL.iter().position(|known| known == label));
     let task = graph.task(places[0]);
-    match scope {
-        Some(scope) => {
+    match folded {
+        Some(Folded { name, scope }) => {
             let below = vec![counted(places.len() as u64, "task")];
             let places = places.to_vec();
-            DrawnBox { name: printable(scope).into_owned(), below, label, scope: Some(scope.clone()), places }
+            DrawnBox { name: printable(name).into_owned(), below, label, scope: Some(scope.clone()), places }
         }
         None => {
             let kernels = kernels_text(&task.kernel_names());
@@ -184,15 +208,27 @@ pub fn neighbourhood(graph: &TaskGraph, place: usize, hops: usize) -> Vec<usize>
     reached.into_keys().collect()
 }
 
+/// How deep the scopes of tasks go.
+fn deepest(graph: &TaskGraph, only: Option<&[usize]>) -> usize {
+    let depth = |place: usize| graph.task(place).scope().map_or(0, |scope| scope.split(" / ").count());
+    let deepest = match only {
+        None => (0..graph.len()).map(depth).max(),
+        Some(only) => only.iter().map(|&place| depth(place)).max(),
+    };
+    deepest.unwrap_or(0).max(1)
+}
+
 /// The least fold that leaves at most [`FEW`] boxes, or the one that leaves fewest; `None` when nothing has to be folded.
 #[must_use]
 pub fn fold_for(graph: &TaskGraph, only: Option<&[usize]>) -> Option<usize> {
+    /// Of deeper scopes only so many are tried.
     const DEEPEST: usize = 8;
     let count = |fold: Option<usize>| Groups::of(graph, only, fold, &[]).members.len();
     if count(None) <= FEW {
         return None;
     }
-    let deepest_first = (1..=DEEPEST).rev().map(|depth| (count(Some(depth)), depth));
+    let deepest_first =
+        (1..=deepest(graph, only).min(DEEPEST)).rev().map(|depth| (count(Some(depth)), depth));
     let counts: Vec<(usize, usize)> = deepest_first.collect();
     let fits = counts.iter().find(|(boxes, _)| *boxes <= FEW);
     fits.or_else(|| counts.iter().min()).map(|&(_, depth)| depth)

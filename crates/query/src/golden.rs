@@ -7,7 +7,7 @@ use serde_json::Value;
 use tensortap::DType;
 use tensortap::analysis::compare::record_side;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow, Partner, diff_arrays, diff_dumps, row_detail};
-use tensortap::format::{Dump, Record, RunInfo};
+use tensortap::format::{Dump, GoldenVerdict, Record, RunInfo};
 use tensortap::interchange::{InterchangeError, NamedArrays};
 use tensortap::judge::Detail;
 
@@ -98,9 +98,34 @@ pub fn other_scene(dump: &Dump, golden: &Dump) -> Option<String> {
     differ.then(|| format!("the dump is of scene {}, the golden of {}", printable(here), printable(there)))
 }
 
-/// Says which parameters of the same scene differ.
+/// What a reader must know of a golden before believing what is said by it: that it is the dump itself, that it was wrong
+/// itself, or made with other parameters.
 #[must_use]
-pub fn other_params(dump: &Dump, golden: &Dump) -> Option<String> {
+pub fn remarks(dump: &Dump, golden: &Dump) -> Vec<String> {
+    itself(dump, golden).into_iter().chain(wrong_itself(golden)).chain(other_params(dump, golden)).collect()
+}
+
+fn itself(dump: &Dump, golden: &Dump) -> Option<String> {
+    let folder = |dump: &Dump| dump.dir().canonicalize().ok();
+    let same = folder(dump).is_some_and(|here| Some(here) == folder(golden));
+    same.then(|| "the dump is held against itself, so nothing can differ".to_owned())
+}
+
+fn wrong_itself(golden: &Dump) -> Option<String> {
+    let failed = golden.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
+    match &golden.info().inject_fault {
+        Some(fault) => {
+            Some(format!("the golden is wrong itself: it ran with the fault {} on purpose", printable(fault)))
+        }
+        None if failed => {
+            Some("the golden is wrong itself: its own run failed the golden of its scene".to_owned())
+        }
+        None => None,
+    }
+}
+
+/// Says which parameters of the same scene differ.
+fn other_params(dump: &Dump, golden: &Dump) -> Option<String> {
     let (here, there) = (dump.info(), golden.info());
     let names: BTreeSet<&String> = here.params.keys().chain(there.params.keys()).collect();
     let differing: Vec<String> = names

@@ -19,7 +19,7 @@ use tensortap::format::{Dump, quoted};
 use crate::blame::{BlameReport, culprits};
 use crate::blame_words::Suspicions;
 use crate::document::{CommandDocument, FlaggedReport, LabelCount, MemberReport, ReportDocument};
-use crate::golden::{Golden, other_params, other_scene};
+use crate::golden::{Golden, other_scene, remarks};
 use crate::ids::IdRange;
 use crate::number::{bytes, counted, grouped, time};
 use crate::summary::{Flagged, Summary, SummaryOptions};
@@ -124,7 +124,7 @@ pub fn member(
     let passes = blame.passes(false) && !orchestration && !unjudged;
     let right = labelling.golden().and_then(Golden::dump);
     let other = right.and_then(|golden| other_scene(dump, golden));
-    let params = right.and_then(|golden| other_params(dump, golden));
+    let of_golden = right.map_or_else(Vec::new, |golden| remarks(dump, golden));
     let golden_path = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let found = BlameReport {
         dump,
@@ -137,7 +137,7 @@ pub fn member(
         replay_options: String::new(),
     };
     let suspicions = Suspicions { passes, orchestration, unjudged, other_scene: other.as_deref() };
-    let remarks = other.iter().filter(|_| blame.compared > 0).cloned().chain(params).collect();
+    let remarks = other.iter().filter(|_| blame.compared > 0).cloned().chain(of_golden).collect();
     let labelled = Some(Labelled { found, labelling, golden_path, suspicions, remarks });
     report(&Known { dump, options, summary, labelled }, name)
 }

@@ -14,15 +14,15 @@ pub fn of(values: &Values) -> Relation {
     let Values { dump, golden, failing, .. } = values;
     let all = |holds: &dyn Fn(usize) -> bool| failing.iter().all(|&at| holds(at));
     let count = |holds: &dyn Fn(usize) -> bool| failing.iter().filter(|&&at| holds(at)).count() as u64;
-    // One that should be infinite the other way is wrong in its sign.
-    let is_infinite = |at: usize| dump[at].is_infinite() && golden[at].is_finite();
     if all(&|at| dump[at].is_nan()) {
         return Relation::Nan;
     }
-    if all(&is_infinite) {
+    // What should be infinite the other way is wrong in its sign.
+    if all(&|at| dump[at].is_infinite()) && !explains(values, |golden| -golden) {
         return Relation::Infinite;
     }
-    let (nan, infinite) = (count(&|at| dump[at].is_nan()), count(&is_infinite));
+    let became_infinite = |at: usize| dump[at].is_infinite() && golden[at].is_finite();
+    let (nan, infinite) = (count(&|at| dump[at].is_nan()), count(&became_infinite));
     if nan + infinite > 0 {
         return Relation::NotFinite { nan, infinite };
     }

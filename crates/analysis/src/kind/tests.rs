@@ -42,6 +42,10 @@ fn relations_that_hold_for_all_are_said() {
         made(&|at, value| [f64::NAN, f64::INFINITY, -value][at % 3]),
         Relation::NotFinite { nan: 8, infinite: 8 }
     );
+    let (mut dump, mut right_and_infinite) =
+        (right.iter().map(|value| -value).collect::<Vec<_>>(), right.clone());
+    (dump[3], right_and_infinite[3]) = (f64::NEG_INFINITY, f64::INFINITY);
+    assert_eq!(kind(DType::Float32, &[4, 6], &dump, &right_and_infinite).0, Relation::Sign);
     assert_eq!(made(&|_, _| 0.0), Relation::Zero);
     assert_eq!(made(&|_, _| 2.5), Relation::Constant(2.5));
     assert_eq!(made(&|_, value| value * 2.0), Relation::Scaled(2.0));

@@ -20,7 +20,7 @@ use tensortap::scene::Registry;
 use tensortap_query::Pair;
 use tensortap_query::blame::{BlameReport, Listing, culprits};
 use tensortap_query::document::BlameDocument;
-use tensortap_query::golden::{Golden, open, other_params, other_scene};
+use tensortap_query::golden::{Golden, open, other_scene, remarks};
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::{DumpArg, StepArg, quoted};
@@ -201,8 +201,8 @@ fn judge<T>(
     let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration && !suspects_unjudged;
     let right = opened.as_ref().and_then(Golden::dump);
     let other_scene = right.and_then(|golden| other_scene(dump, golden));
-    let params = right.and_then(|golden| other_params(dump, golden));
-    let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(params).collect();
+    let of_golden = right.map_or_else(Vec::new, |golden| remarks(dump, golden));
+    let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(of_golden).collect();
     let golden = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let listing = Listing { only: &args.only, limit: args.limit };
     let given = rerun.as_ref().map_or(&[][..], |(_, given)| given);

@@ -135,6 +135,9 @@ impl TraceArgs {
                 shown[place] = true;
             }
         }
+        if !shown.contains(&true) {
+            output.note(format_args!("{}: {}", member.name(), selection.why_empty(&member.dump)?));
+        }
         Ok(Some(shown))
     }
 

@@ -30,7 +30,7 @@ impl Drawing {
     /// For Mermaid, as web pages and documents draw it.
     #[must_use]
     pub fn mermaid(&self) -> String {
-        let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart TD\n", quoted(&self.title));
+        let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart TD\n", entities(&self.title));
         for (place, one) in self.boxes.iter().enumerate() {
             let words: Vec<String> = one.words().iter().map(|word| entities(word)).collect();
             let _ = writeln!(text, "  t{place}[\"{}\"]", words.join("<br/>"));

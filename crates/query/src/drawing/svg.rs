@@ -19,6 +19,10 @@ const MARGIN: f64 = 20.0;
 /// Characters of a line; longer ones are cut, and whole in the box's title.
 const LONGEST: usize = 34;
 
+/// Boxes, and rows that lines cross, of a picture that is laid out with care: what lays it out takes a good second for them, and more
+/// than their square for more.
+const MOST_CROSSED: usize = 3_000;
+
 /// Where a box lies: its middle and its size, in pixels.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Place {
@@ -136,11 +140,34 @@ impl Drawing {
         Layout { title: self.title.clone(), width, height, boxes: boxes.collect(), lines: self.lines.clone() }
     }
 
-    /// Lays the boxes out; what nothing joins stands side by side.
+    /// Where the boxes lie.
     fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = self.boxes.iter().map(|one| size_of(&one.words())).collect();
+        let rows = self.rows();
+        let crossed: usize = self.lines.iter().map(|line| rows[line.to].abs_diff(rows[line.from])).sum();
+        if places.len().saturating_add(crossed) <= MOST_CROSSED {
+            self.lay_out(&mut places);
+        } else {
+            lay_in_rows(&mut places, &rows);
+        }
+        places
+    }
+
+    /// The row of each box: below all that it is given from. Lines to a box before their own, which folding may make, count for
+    /// nothing.
+    fn rows(&self) -> Vec<usize> {
+        let mut rows = vec![0; self.boxes.len()];
+        // In the order of the boxes they leave, so that those have their row already.
+        for line in self.lines.iter().filter(|line| line.from < line.to) {
+            rows[line.to] = rows[line.to].max(rows[line.from] + 1);
+        }
+        rows
+    }
+
+    /// With few lines that cross; what nothing joins stands side by side. Takes memory and time for every row that a line crosses.
+    fn lay_out(&self, places: &mut [Place]) {
         let vertices: Vec<(u32, (f64, f64))> =
-            (0..).zip(&places).map(|(number, place)| (number, (place.width, place.height))).collect();
+            (0..).zip(&*places).map(|(number, place)| (number, (place.width, place.height))).collect();
         let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let edges: Vec<(u32, u32)> =
             self.lines.iter().map(|line| (number(line.from), number(line.to))).collect();
@@ -164,7 +191,29 @@ impl Drawing {
             left = layout.iter().map(|&(at, _)| places[at].x + places[at].width / 2.0).fold(left, f64::max)
                 + SPACING;
         }
-        places
+    }
+}
+
+/// Every row from left to right, in the order of the boxes: takes no more time than there are boxes.
+fn lay_in_rows(places: &mut [Place], rows: &[usize]) {
+    let count = rows.iter().max().map_or(0, |last| last + 1);
+    let mut heights = vec![0.0_f64; count];
+    for (place, &row) in places.iter().zip(rows) {
+        heights[row] = heights[row].max(place.height);
+    }
+    let mut top = MARGIN + LINE_HEIGHT;
+    let middles: Vec<f64> = heights
+        .iter()
+        .map(|height| {
+            let middle = top + height / 2.0;
+            top += height + 2.0 * SPACING;
+            middle
+        })
+        .collect();
+    let mut lefts = vec![MARGIN; count];
+    for (place, &row) in places.iter_mut().zip(rows) {
+        (place.x, place.y) = (lefts[row] + place.width / 2.0, middles[row]);
+        lefts[row] += place.width + SPACING;
     }
 }
 
@@ -200,7 +249,12 @@ fn size_of(words: &[String]) -> Place {
 
 fn write_line(text: &mut String, line: &Line, places: &[Place]) {
     let (from, to) = (places[line.from], places[line.to]);
-    let (start, end) = (from.y + from.height / 2.0, to.y - to.height / 2.0);
+    // One that leads up leaves at the top, so that its head is seen.
+    let (start, end) = if to.y < from.y {
+        (from.y - from.height / 2.0, to.y + to.height / 2.0)
+    } else {
+        (from.y + from.height / 2.0, to.y - to.height / 2.0)
+    };
     let middle = f64::midpoint(start, end);
     let dashes = if line.carries { "" } else { " stroke-dasharray=\"4 3\"" };
     let _ = writeln!(
@@ -214,4 +268,44 @@ fn write_line(text: &mut String, line: &Line, places: &[Place]) {
 /// Text between tags.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DrawnBox;
+    use super::*;
+
+    /// Boxes of which each is joined with all before it.
+    fn dense(count: usize) -> Drawing {
+        let one = |number: usize| DrawnBox {
+            name: format!("box {number}"),
+            below: Vec::new(),
+            label: None,
+            scope: None,
+            places: vec![number],
+        };
+        let lines =
+            (0..count).flat_map(|from| (from + 1..count).map(move |to| Line { from, to, carries: true }));
+        Drawing { boxes: (0..count).map(one).collect(), lines: lines.collect(), title: String::new() }
+    }
+
+    /// With care 100 such boxes take minutes, and 600 more memory than there is.
+    #[test]
+    fn a_dense_graph_is_drawn_in_rows_and_no_two_boxes_overlap() {
+        let drawing = dense(600);
+        let places = drawing.places();
+        assert!(places.is_sorted_by(|above, below| above.y + above.height < below.y), "one below the other");
+        let mut wide = dense(0);
+        wide.boxes = dense(5_000).boxes;
+        let places = wide.places();
+        assert!(places.is_sorted_by(|left, right| left.x + left.width / 2.0 < right.x - right.width / 2.0));
+    }
+
+    #[test]
+    fn a_line_that_leads_up_ends_below_its_box() {
+        let place = |y| Place { x: 10.0, y, width: 10.0, height: 10.0 };
+        let mut text = String::new();
+        write_line(&mut text, &Line { from: 0, to: 1, carries: true }, &[place(100.0), place(20.0)]);
+        assert!(text.contains("M10.0 95.0C") && text.contains("10.0 25.0\""), "{text}");
+    }
 }

@@ -22,7 +22,9 @@ export function graph(layout, options = {}) {
 }
 
 function joined(from, to, line, arrow) {
-  const [start, end] = [from.y + from.height / 2, to.y - to.height / 2];
+  // One that leads up leaves at the top, so that its head is seen.
+  const side = to.y < from.y ? -1 : 1;
+  const [start, end] = [from.y + side * from.height / 2, to.y - side * to.height / 2];
   const middle = (start + end) / 2;
   return svgEl('path', {
     d: `M${from.x} ${start}C${from.x} ${middle} ${to.x} ${middle} ${to.x} ${end}`,
