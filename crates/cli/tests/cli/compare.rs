@@ -277,6 +277,24 @@ fn a_golden_with_other_parameters_is_remarked_and_none_at_all_is_refused() {
 }
 
 #[test]
+fn a_golden_that_is_wrong_itself_or_is_the_dump_itself_is_remarked() {
+    let folder = right_and_wrong();
+    for verb in ["blame", "report -o page.html"] {
+        let turned = folder.tensortap(&format!("{verb} right --golden wrong --json"));
+        let said = "the golden is wrong itself: it ran with the fault ";
+        assert!(turned.stdout.contains(said) || page(&folder).contains(said), "{turned:?}");
+        let same = folder.tensortap(&format!("{verb} right --golden right --json"));
+        let said = "the dump is held against itself";
+        assert!(same.stdout.contains(said) || page(&folder).contains(said), "{same:?}");
+    }
+}
+
+/// What `report` wrote last; nothing before it did.
+fn page(folder: &Folder) -> String {
+    std::fs::read_to_string(folder.path("page.html")).unwrap_or_default()
+}
+
+#[test]
 fn a_live_dump_lists_culprits_first_and_says_what_agreed() {
     let folder = Folder::new();
     folder.good("run paged_attention --dump-tensor=hash --out golden");

@@ -95,6 +95,21 @@ fn labels_colour_the_way_of_an_error_and_say_their_words() {
 }
 
 #[test]
+fn folded_scopes_follow_the_order_of_their_tasks() {
+    let folder = Folder::new();
+    folder.good("run tiny_llm --param tokens=2 --param prompt=1 --dump-tensor --out run");
+    let dot = folder.good("graph run --fold 2 --format dot").stdout;
+    // What stands directly in a token, before and after its layers, is drawn by its names; so nothing leads back.
+    assert!(dot.contains("token 0 / layer 1") && dot.contains("token 0 / lm_head"), "{dot}");
+    let lines = drawn(&dot, [" -> ", " -> "]);
+    assert!(!lines.is_empty());
+    let reaches = |from: &str, to: &str| lines.iter().any(|(a, b)| a == from && b == to);
+    assert!(lines.iter().all(|(from, to)| !reaches(to, from)), "{lines:?}");
+    let deep = folder.good("graph run --fold 8 --format dot").stdout;
+    assert_eq!(deep, folder.good("graph run --fold 3 --format dot").stdout, "scopes are three deep");
+}
+
+#[test]
 fn names_of_a_dump_are_text_in_every_picture() {
     let hostile = "</text><script>alert(1)</script>\"];x -> y;";
     let folder = Folder::new();
