@@ -111,10 +111,13 @@ pub fn run(args: &GraphArgs, registry: &Registry, output: Output) -> anyhow::Res
         Format::Mermaid => drawing.mermaid(),
         Format::Svg => drawing.svg(),
     };
+    if let Some(path) = &args.output {
+        std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
+    }
     match &args.output {
+        _ if output.json => output.document(&drawing.layout())?,
         None => output.text(&text)?,
         Some(path) => {
-            std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
             let boxes = counted_in(drawing.boxes.len() as u64, "box", "boxes");
             let lines = counted(drawing.lines.len() as u64, "line");
             output.text(&format!("{}: {boxes}, {lines}\n", path.display()))?;

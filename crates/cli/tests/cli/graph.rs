@@ -105,6 +105,9 @@ fn folded_scopes_follow_the_order_of_their_tasks() {
     assert!(!lines.is_empty());
     let reaches = |from: &str, to: &str| lines.iter().any(|(a, b)| a == from && b == to);
     assert!(lines.iter().all(|(from, to)| !reaches(to, from)), "{lines:?}");
+    let document = document(&folder.good("graph run --fold 2 --json -o picture.svg"));
+    assert_eq!(document["boxes"].as_array().map(Vec::len), Some(12), "{document}");
+    assert!(folder.path("picture.svg").is_file());
     let deep = folder.good("graph run --fold 8 --format dot").stdout;
     assert_eq!(deep, folder.good("graph run --fold 3 --format dot").stdout, "scopes are three deep");
 }
