@@ -109,7 +109,7 @@ pub struct Run<'m> {
     /// By shape, each made with its first task: most graphs have tasks of few shapes. A queue for each scheduler, with a cell for
     /// every slot: threads that take from one queue hand one another its cache lines for every task, which takes as long as all
     /// else they do. A scheduler takes from its own first, and from those of others rather than nothing.
-    ready: [OnceLock<Box<[ReadyQueue]>>; Shape::COUNT],
+    ready: [OnceLock<Queues>; Shape::COUNT],
     /// The shapes that have a queue, or are about to. Whoever is woken for a task sees the bit of its shape: it is set before the
     /// task is pushed.
     ready_shapes: SharedU32,
@@ -119,15 +119,48 @@ pub struct Run<'m> {
     epoch: Instant,
 }
 
-/// Apart, so that a scheduler that finds a task in its own queue does not pay for the loop.
-#[inline(never)]
-fn pop_of_others(queues: &[ReadyQueue], scheduler: u32) -> Option<u32> {
-    let (before, own_and_later) = queues.split_at(scheduler as usize);
-    own_and_later[1..].iter().chain(before).find_map(ReadyQueue::pop)
+/// The ready queues of a shape, one for each scheduler. The first stands apart: most runs have one scheduler, which should not pay for
+/// a list.
+#[derive(Debug)]
+struct Queues {
+    first: ReadyQueue,
+    others: Box<[ReadyQueue]>,
+}
+
+impl Queues {
+    fn new(schedulers: u32, slots: u32) -> Queues {
+        Queues {
+            first: ReadyQueue::new(slots),
+            others: (1..schedulers).map(|_| ReadyQueue::new(slots)).collect(),
+        }
+    }
+
+    #[inline]
+    fn of(&self, scheduler: u32) -> &ReadyQueue {
+        match scheduler {
+            0 => &self.first,
+            other => &self.others[other as usize - 1],
+        }
+    }
+
+    /// Apart, so that who finds a task in its own queue does not pay for the loop.
+    #[inline(never)]
+    fn pop_any(&self, scheduler: u32) -> Option<u32> {
+        self.own_first(scheduler).find_map(ReadyQueue::pop)
+    }
+
+    /// A scheduler's own queue, then those of the schedulers behind it, and of those before.
+    fn own_first(&self, scheduler: u32) -> impl Iterator<Item = &ReadyQueue> {
+        let all = self.others.len() as u64 + 1;
+        (0..all).map(move |by| {
+            let at = (u64::from(scheduler) + by) % all;
+            self.of(u32::try_from(at).expect("at most MAX_SCHEDULERS"))
+        })
+    }
 }
 
 /// Slots that follow one another and go to one scheduler: what lies side by side in memory is then touched by one thread.
-const NEIGHBOURS: usize = 16;
+const NEIGHBOURS: u32 = 16;
 
 /// How many threads of each kind a run has, and how they wait.
 #[derive(Clone, Copy, Debug)]
@@ -183,8 +216,8 @@ impl<'m> Run<'m> {
     /// Takes a task of a shape that is ready, if there is one: a scheduler's own first.
     pub fn pop_ready(&self, scheduler: u32, shape: Shape) -> Option<u32> {
         let queues = self.ready[usize::from(shape.0)].get()?;
-        match queues[scheduler as usize].pop() {
-            None if queues.len() > 1 => pop_of_others(queues, scheduler),
+        match queues.of(scheduler).pop() {
+            None if !queues.others.is_empty() => queues.pop_any(scheduler),
             own => own,
         }
     }
@@ -193,13 +226,12 @@ impl<'m> Run<'m> {
     /// own first, and no more of them than its share if all took from it.
     pub fn take_ready(&self, scheduler: u32, shape: Shape, room: &mut [u32]) -> usize {
         let Some(queues) = self.ready[usize::from(shape.0)].get() else { return 0 };
-        let (others, own_and_later) = queues.split_at(scheduler as usize);
         let take = |queue: &ReadyQueue| {
-            let share = queue.len_hint().div_ceil(queues.len() as u64);
+            let share = queue.len_hint().div_ceil(self.schedulers().into());
             let wanted = usize::try_from(share).map_or(room.len(), |share| share.clamp(1, room.len()));
             queue.pop_into(&mut room[..wanted])
         };
-        own_and_later.iter().chain(others).map(take).find(|count| *count > 0).unwrap_or(0)
+        queues.own_first(scheduler).map(take).find(|count| *count > 0).unwrap_or(0)
     }
 
     /// The shapes of which a task was ever up for dispatch, a bit each.
@@ -209,7 +241,11 @@ impl<'m> Run<'m> {
 
     /// Whether no task of any shape waits for a core, as far as can be seen.
     pub fn ready_is_empty(&self) -> bool {
-        self.ready.iter().filter_map(OnceLock::get).flatten().all(ReadyQueue::is_empty_hint)
+        self.ready
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|queues| queues.own_first(0))
+            .all(ReadyQueue::is_empty_hint)
     }
 
     /// Puts a task whose predecessors are complete up for dispatch and wakes schedulers that sleep, but not the
@@ -226,11 +262,11 @@ impl<'m> Run<'m> {
         let queues = self.ready[usize::from(shape.0)].get_or_init(|| {
             // Once for each shape, so that a sum is as good as a union.
             self.ready_shapes.add(shape.bit());
-            self.scheduler_parkers.iter().map(|_| ReadyQueue::new(self.slots.len().max(1))).collect()
+            Queues::new(self.schedulers(), self.slots.len().max(1))
         });
         let queue = match caller {
-            Some(scheduler) => &queues[scheduler as usize],
-            None => &queues[slot as usize / NEIGHBOURS % queues.len()],
+            Some(scheduler) => queues.of(scheduler),
+            None => queues.of(slot / NEIGHBOURS % self.schedulers()),
         };
         // A queue has room for every slot, and a slot is in it at most once: a push is refused only while another
         // thread is in the middle of taking what lay in the same cell a lap ago.

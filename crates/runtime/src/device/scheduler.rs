@@ -121,7 +121,7 @@ pub struct Scheduler<'r, 'm, C, H> {
     taken: Vec<u32>,
     /// Whether tasks are taken one by one: nobody else takes any, or an injected race wants to see each.
     takes_one: bool,
-    /// Blocks of the task that was dispatched last, as a guess of how many cores the next one wants.
+    /// Blocks of the task that was taken last, as a guess of how many cores the next one wants.
     blocks_each: u32,
     /// The core of each type that finished last: its thread is awake and its caches are warm.
     warm: [u32; 2],
@@ -290,14 +290,15 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     /// The next of the tasks that were taken in one claim; after the last, takes as many as there is room for.
     #[inline(never)]
     fn next_of_several(&mut self, shape: Shape) -> Option<u32> {
-        if let Some(slot) = self.taken.pop() {
-            return Some(slot);
+        if self.taken.is_empty() {
+            let mut taken = [0; TAKEN_AT_ONCE];
+            let wanted = (self.room(shape) / self.blocks_each) as usize;
+            let count = self.run.take_ready(self.index, shape, &mut taken[..wanted.clamp(1, TAKEN_AT_ONCE)]);
+            self.taken.extend(taken[..count].iter().rev());
         }
-        let mut taken = [0; TAKEN_AT_ONCE];
-        let wanted = (self.room(shape) / self.blocks_each) as usize;
-        let count = self.run.take_ready(self.index, shape, &mut taken[..wanted.clamp(1, TAKEN_AT_ONCE)]);
-        self.taken.extend(taken[..count].iter().rev());
-        self.taken.pop()
+        let slot = self.taken.pop()?;
+        self.blocks_each = self.run.slots.block_num(slot).max(1);
+        Some(slot)
     }
 
     fn dispatch(&mut self) -> bool {
@@ -365,7 +366,6 @@ impl<'r, 'm, C: Cores, H: TaskHooks> Scheduler<'r, 'm, C, H> {
     /// Dispatches as many blocks as there is room for; what is left goes back for others to share.
     fn dispatch_blocks(&mut self, slot: u32, shape: Shape, first: Room) {
         let block_num = self.run.slots.block_num(slot);
-        self.blocks_each = block_num.max(1);
         let mut block_idx = self.run.slots.next_block(slot).get();
         let mut room = Some(first);
         while block_idx < block_num {
