@@ -1,20 +1,22 @@
 //! A server of pages about dumps, for the people at this machine alone.
 //!
-//! It listens on 127.0.0.1, and every request must bring the token that the address has ([`guard`]). Which dumps there are is said when it
+//! It listens on 127.0.0.1, and every request for anything of a dump must bring the token that the address has ([`guard`]). Which dumps there are is said when it
 //! is started; no request names a file. Requests are read by one thread; what takes time is done by others, a bounded number at once, so
 //! that none waits for it. What is kept for the next question is bounded, too:
 //!
 //! | kept | at most |
 //! | --- | --- |
-//! | connections | 64 |
+//! | connections | 64; those that never showed the token make room |
 //! | answers in the making | 8 |
 //! | jobs (blame, compare, replay, export) at once / waiting / remembered | 2 / 16 / 32 |
 //! | searches and orders of lists per dump | 6, of 16,777,216 places each |
+//! | searches under way, of all dumps | 6 |
 //! | graph and timeline of a dump; its labels and its comparison | one of each; for two goldens |
 
 mod actions;
 mod answer;
 mod compare;
+mod connections;
 mod graphs;
 mod guard;
 mod jobs;
@@ -39,18 +41,16 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tensortap::scene::Registry;
 use tensortap_query::QueryError;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
 
+use self::connections::{Connections, Patient, Shown};
 use self::guard::Guard;
 use self::jobs::Jobs;
 use self::shelf::Shelf;
 
-/// Connections at once; a browser has six.
-const CONNECTIONS: usize = 64;
 /// Answers that are made at once.
 const ANSWERS: usize = 8;
-/// A request must have come whole after this.
+/// A request must have come whole after this, and some of its answer must have been taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is asked whether to stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -152,39 +152,48 @@ impl Server {
 
     async fn serve(self, stop: impl Fn() -> bool) -> Result<(), ServeError> {
         let listener = TcpListener::from_std(self.listener).map_err(ServeError::Start)?;
-        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut open = Connections::default();
         while !stop() {
             let Ok(accepted) = tokio::time::timeout(LOOK_UP, listener.accept()).await else { continue };
             // A connection that broke before it was taken is nobody's concern, and neither is one too many.
-            let (Ok((stream, peer)), Ok(permit)) = (accepted, Arc::clone(&connections).try_acquire_owned())
-            else {
+            let Ok((stream, peer)) = accepted else { continue };
+            if !open.make_room() {
                 continue;
-            };
-            let state = Arc::clone(&self.state);
-            tokio::spawn(async move {
-                let answer = service_fn(move |request| answered(Arc::clone(&state), peer, request));
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(PATIENCE)
-                    .max_buf_size(HEAD_BYTES)
-                    .serve_connection(TokioIo::new(stream), answer);
-                // A browser that goes away ends its connection; there is nobody to tell.
-                let _ = connection.await;
-                drop(permit);
-            });
+            }
+            let shown = Shown::default();
+            let task = tokio::spawn(connected(Arc::clone(&self.state), stream, peer, shown.clone()));
+            open.add(shown, task.abort_handle());
+            // It may show its token before others are taken.
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
+}
+
+/// One connection, until it ends.
+async fn connected(state: Arc<State>, stream: TcpStream, peer: SocketAddr, shown: Shown) {
+    let answer = service_fn(move |request| answered(Arc::clone(&state), peer, shown.clone(), request));
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), answer);
+    // A browser that goes away ends its connection; there is nobody to tell.
+    let _ = connection.await;
 }
 
 /// The answer to one request.
 async fn answered(
     state: Arc<State>,
     peer: SocketAddr,
+    shown: Shown,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
     let (head, _) = request.into_parts();
-    let admitted = if peer.ip().is_loopback() { state.guard.admit(&head) } else { guard::refused() };
+    let admitted = if peer.ip().is_loopback() { state.guard.admit(&head) } else { Err(guard::refused()) };
+    if admitted.is_ok() && state.guard.has_token(&head) {
+        shown.set();
+    }
     let answer = match admitted {
         Err(answer) => answer,
         Ok(()) => match routes::quick(&state, &head) {

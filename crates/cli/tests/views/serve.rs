@@ -39,8 +39,9 @@ impl Served {
         rest.split('/').next().and_then(|port| port.parse().ok()).expect("a port")
     }
 
-    fn cookie(&self) -> String {
-        format!("tensortap_{}={}", self.port(), self.address.split("token=").nth(1).expect("a token"))
+    /// The token as pages bring it.
+    fn token(&self) -> String {
+        format!("X-Tensortap-Token: {}", self.address.split("#token=").nth(1).expect("a token"))
     }
 
     /// The whole answer to a request of these lines, head and body.
@@ -56,8 +57,7 @@ impl Served {
     /// A document, asked for as a page does.
     fn document(&self, path: &str) -> Value {
         let host = format!("Host: 127.0.0.1:{}", self.port());
-        let answer =
-            self.raw(&[&format!("GET {path} HTTP/1.1"), &host, &format!("Cookie: {}", self.cookie())]);
+        let answer = self.raw(&[&format!("GET {path} HTTP/1.1"), &host, &self.token()]);
         let body = answer.split_once("\r\n\r\n").expect("a body").1;
         serde_json::from_str(body).unwrap_or_else(|_| panic!("{path}: {answer}"))
     }
@@ -149,7 +149,7 @@ fn whoever_has_no_token_or_comes_from_elsewhere_gets_nothing() {
     hostile(&folder.path().join("dump"));
     let served = Served::start(&[folder.path().join("dump").to_str().expect("text")]);
     let host = format!("Host: 127.0.0.1:{}", served.port());
-    let cookie = format!("Cookie: {}", served.cookie());
+    let token = served.token();
     let get = "GET /api/dumps HTTP/1.1";
     let refused = |lines: &[&str]| {
         let answer = served.raw(lines);
@@ -159,21 +159,28 @@ fn whoever_has_no_token_or_comes_from_elsewhere_gets_nothing() {
     };
     refused(&[get, &host]);
     refused(&[get, &host, "Cookie: tensortap_1=x"]);
-    refused(&["GET /?token=wrong HTTP/1.1", &host]);
-    refused(&["GET / HTTP/1.1", &host]);
-    refused(&["GET /assets/app/main.js HTTP/1.1", &host]);
-    refused(&[get, "Host: evil.example", &cookie]);
-    refused(&[get, &host, &cookie, "Origin: http://evil.example"]);
+    let cookie = token.replace("X-Tensortap-Token: ", &format!("Cookie: tensortap_{}=", served.port()));
+    refused(&[get, &host, &cookie]);
+    refused(&["GET / HTTP/1.1", "Host: evil.example"]);
+    refused(&["GET /assets/app/main.js HTTP/1.1", &host, "Sec-Fetch-Site: same-site"]);
+    refused(&[get, &host, &token, "Sec-Fetch-Site: cross-site"]);
+    refused(&["GET http://evil.example/api/dumps HTTP/1.1", &host, &token]);
+    refused(&[get, "Host: evil.example", &token]);
+    refused(&[get, &host, &token, "Origin: http://evil.example"]);
     refused(&[
         "OPTIONS /api/dumps HTTP/1.1",
         &host,
         "Origin: http://evil.example",
         "Access-Control-Request-Method: GET",
     ]);
-    let post = served.raw(&["POST /api/export?format=npy HTTP/1.1", &host, &cookie]);
+    let post = served.raw(&["POST /api/export?format=npy HTTP/1.1", &host, &token]);
     assert!(post.starts_with("HTTP/1.1 405"), "{post}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was written");
-    let answer = served.raw(&[get, &host, &cookie]).to_lowercase();
+    // The page itself is everybody's, leaves nothing with the browser and says nothing of a dump.
+    let page = served.raw(&["GET / HTTP/1.1", &host]);
+    assert!(page.starts_with("HTTP/1.1 200") && !page.to_lowercase().contains("set-cookie"), "{page}");
+    assert!(!page.contains("onerror"), "{page}");
+    let answer = served.raw(&[get, &host, &token]).to_lowercase();
     assert!(answer.starts_with("http/1.1 200"), "{answer}");
     for header in [
         "content-security-policy: default-src 'none'; script-src 'self'",
@@ -192,8 +199,33 @@ fn whoever_has_no_token_or_comes_from_elsewhere_gets_nothing() {
         "/api/records?dump=7",
         "/etc/passwd",
     ] {
-        let answer = served.raw(&[&format!("GET {path} HTTP/1.1"), &host, &cookie]);
+        let answer = served.raw(&[&format!("GET {path} HTTP/1.1"), &host, &token]);
         assert!(answer.starts_with("HTTP/1.1 40") && !answer.contains("root:"), "{path}: {answer}");
+    }
+}
+
+/// Asks again and again without reading an answer, until nothing more can be sent.
+fn ask_and_never_read(port: u16) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_nonblocking(true).expect("not waiting");
+    let many = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").repeat(200);
+    while stream.write(many.as_bytes()).is_ok() {}
+    stream
+}
+
+#[test]
+fn connections_that_never_read_or_never_ask_lock_nobody_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    hostile(&folder.path().join("dump"));
+    let served = Served::start(&[folder.path().join("dump").to_str().expect("text")]);
+    let port = served.port();
+    let silent = || TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    for hold in [&(|| ask_and_never_read(port)) as &dyn Fn() -> TcpStream, &silent] {
+        let held: Vec<TcpStream> = (0..80).map(|_| hold()).collect();
+        for _ in 0..3 {
+            assert!(served.document("/api/dumps")["dumps"].is_array());
+        }
+        drop(held);
     }
 }
 
@@ -203,9 +235,9 @@ fn with_leave_a_page_replays_and_exports_and_gives_up() {
     let dump = run_tiny(folder.path(), "dump", None);
     let served = Served::start(&[dump.to_str().expect("text"), "--allow-actions"]);
     let host = format!("Host: 127.0.0.1:{}", served.port());
-    let cookie = format!("Cookie: {}", served.cookie());
+    let token = served.token();
     let post = |path: &str| -> Value {
-        let answer = served.raw(&[&format!("POST {path} HTTP/1.1"), &host, &cookie, "Content-Length: 0"]);
+        let answer = served.raw(&[&format!("POST {path} HTTP/1.1"), &host, &token, "Content-Length: 0"]);
         serde_json::from_str(answer.split_once("\r\n\r\n").expect("a body").1).expect("JSON")
     };
     let ended = |mut job: Value| loop {
@@ -233,7 +265,7 @@ fn with_leave_a_page_replays_and_exports_and_gives_up() {
     assert_eq!(post("/api/cancel?job=1")["job"], 1);
     // A change is never made by what only asks.
     assert!(
-        served.raw(&["GET /api/replay?task=softmax HTTP/1.1", &host, &cookie]).starts_with("HTTP/1.1 404")
+        served.raw(&["GET /api/replay?task=softmax HTTP/1.1", &host, &token]).starts_with("HTTP/1.1 404")
     );
 }
 
@@ -338,6 +370,10 @@ fn people_look_at_a_run_in_a_browser() {
     let page = browser.says("attention");
     assert!(page.contains("tiny_llm") && page.contains("rows"), "{page}");
     assert_eq!(browser.run("return location.search + location.hash"), "#/tasks?golden=1");
+    // No other server of this machine is told the token, and a page that is loaded again still has it.
+    assert_eq!(browser.run("return document.cookie"), "");
+    browser.run("location.reload()");
+    browser.says("attention");
     camera.take("tasks");
 
     // Searched, by keyboard alone: what is found, and what is not, with what may be meant.
@@ -516,13 +552,61 @@ fn a_run_that_goes_on_is_followed_and_a_hostile_dump_is_text() {
     let came_through = "return window.attacked ?? document.querySelectorAll('main img, main script').length";
     assert_eq!(browser.run(came_through), 0, "nothing of a dump became markup or ran");
 
-    // A page from elsewhere gets nothing, not even with the cookie in the same browser.
+    // Another server of this machine hears nothing of the token, and its page gets nothing.
     let port = served.port();
-    browser.open("data:text/html,elsewhere");
-    let got = browser.run(&format!(
-        "return fetch('http://127.0.0.1:{port}/api/dumps', {{ credentials: 'include' }}).then((r) => r.text(), () => 'nothing')"
-    ));
-    assert_eq!(got, "nothing");
-    browser.open(&format!("http://127.0.0.1:{port}/?token=wrong"));
+    let (other, heard) = listen_once();
+    browser.open(&format!("http://127.0.0.1:{other}/"));
+    let heard = heard.join().expect("it was asked");
+    let token = served.token().replace("X-Tensortap-Token: ", "");
+    assert!(heard.starts_with("GET / ") && !heard.contains(&token), "{heard}");
+    assert_eq!(browser.run("return document.cookie + Object.values(sessionStorage).join()"), "");
+    for elsewhere in [None, Some("data:text/html,elsewhere")] {
+        elsewhere.inspect(|address| browser.open(address));
+        let got = browser.run(&format!(
+            "return fetch('http://127.0.0.1:{port}/api/dumps', {{ credentials: 'include' }}).then((r) => r.text(), () => 'nothing')"
+        ));
+        assert_eq!(got, "nothing");
+    }
+    browser.open(&format!("http://127.0.0.1:{port}/#token=wrong"));
     assert!(browser.says("token without which").len() < 200);
+    // The right address, opened where the page is already.
+    browser.open(&served.address);
+    browser.says("40 records");
+}
+
+/// Another server on a port of its own, for one request: the port, and what it heard.
+fn listen_once() -> (u16, std::thread::JoinHandle<String>) {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let heard = std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().expect("somebody comes");
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().expect("cloned"));
+            // A browser may knock without a word first.
+            while !head.ends_with("\r\n\r\n") && lines.read_line(&mut head).is_ok_and(|bytes| bytes > 0) {}
+            if head.is_empty() {
+                continue;
+            }
+            let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer.as_bytes()).expect("answered");
+            break head;
+        }
+    });
+    (port, heard)
+}
+
+#[test]
+fn dumps_of_processes_are_named_with_the_run_they_are_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let all = ["monday/pid-7", "tuesday/pid-8", "a/same", "b/same", "own"];
+    all.iter().for_each(|name| hostile(&folder.path().join(name)));
+    let served = Served::start(&all.map(path).each_ref().map(String::as_str));
+    let dumps = served.document("/api/dumps");
+    let names: Vec<&str> =
+        dumps["dumps"].as_array().expect("dumps").iter().filter_map(|dump| dump["name"].as_str()).collect();
+    assert_eq!(names, all);
+    let alone = Served::start(&[&folder.path().join("a/same").to_str().expect("text")]);
+    assert_eq!(alone.document("/api/dumps")["dumps"][0]["name"], "same");
 }

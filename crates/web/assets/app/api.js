@@ -1,5 +1,31 @@
 // Questions to the server, and the place of the page, which stands in its address.
 
+// Where the token is kept while this tab is open: for this server alone, as it is kept by origin, port included.
+const KEPT = 'tensortap-token';
+let token = takeToken();
+
+const STRANGER = { error: 'The server does not know this page.', hint: 'Open the address that `tensortap serve` printed: it has the token without which nothing is shown.' };
+
+// The token that the address brought, which then leaves the address, or the one that was kept.
+function takeToken() {
+  const given = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
+  if (given) history.replaceState(null, '', location.pathname);
+  try {
+    if (given) sessionStorage.setItem(KEPT, given);
+    return given ?? sessionStorage.getItem(KEPT) ?? '';
+  } catch {
+    // Nothing can be kept: it is known until the page is left.
+    return given ?? '';
+  }
+}
+
+// The address that was printed, opened where the page is already: it begins anew.
+addEventListener('hashchange', () => {
+  if (!location.hash.startsWith('#token=')) return;
+  token = takeToken();
+  location.reload();
+});
+
 // A document of the server; a problem is thrown with the server's words.
 export async function ask(path, params = {}, method = 'GET') {
   const query = new URLSearchParams();
@@ -9,7 +35,7 @@ export async function ask(path, params = {}, method = 'GET') {
   }
   let response;
   try {
-    response = await fetch(`/api/${path}?${query}`, { method, credentials: 'same-origin' });
+    response = await fetch(`/api/${path}?${query}`, { method, credentials: 'omit', headers: { 'X-Tensortap-Token': token } });
   } catch {
     throw new Problem('The server does not answer.', 'It was stopped, or the connection to it is gone.');
   }
@@ -18,7 +44,7 @@ export async function ask(path, params = {}, method = 'GET') {
   try {
     told = await response.json();
   } catch {
-    told = { error: response.status === 403 ? 'The server does not know this page any more.' : `The server answers ${response.status}.` };
+    told = response.status === 403 ? STRANGER : { error: `The server answers ${response.status}.` };
   }
   throw new Problem(told.error, told.hint);
 }

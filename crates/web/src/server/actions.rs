@@ -1,5 +1,7 @@
 //! What runs or writes something: with leave alone.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,7 +63,11 @@ pub(crate) fn export(state: &Arc<State>, params: &Params) -> Result<Answer, Prob
         let config = ExportConfig::new(format, new_folder(opened.dump.dir(), format.name())?);
         let records = selection.records(&opened.dump);
         let report = tensortap::export_records(&opened.dump, records, &config, &|by| job.advance(by));
-        let report = report.map_err(Problem::new)?;
+        let report = report.map_err(|error| {
+            // Goes if nothing was written into it.
+            let _ = fs::remove_dir(&config.out);
+            Problem::new(error)
+        })?;
         let document = ExportedDocument {
             folder: config.out.display().to_string(),
             selected: report.selected,
@@ -74,15 +80,21 @@ pub(crate) fn export(state: &Arc<State>, params: &Params) -> Result<Answer, Prob
     Ok(Answer::json(job.text()))
 }
 
-/// A folder beside the dump that is not there yet: no request names one.
+/// Makes a folder beside the dump that was not there yet, so that no other export has it: no request names one.
 fn new_folder(dump: &std::path::Path, format: &str) -> Result<PathBuf, Problem> {
     let dump = dump.canonicalize().map_err(Problem::new)?;
     let name = dump.file_name().map_or_else(|| "dump".into(), |name| name.to_string_lossy().into_owned());
     let parent = dump.parent().unwrap_or(&dump);
     let names =
         std::iter::once(format!("{name}_{format}")).chain((2..1000).map(|n| format!("{name}_{format}_{n}")));
-    let mut free = names.map(|name| parent.join(name)).filter(|path| !path.exists());
-    free.next().ok_or_else(|| Problem::new("there are too many exports beside the dump already"))
+    for path in names.map(|name| parent.join(name)) {
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Problem::new(format!("cannot create {}: {error}", path.display()))),
+        }
+    }
+    Err(Problem::new("there are too many exports beside the dump already"))
 }
 
 /// Gives a job up.
@@ -100,4 +112,29 @@ pub(crate) fn job(state: &State, params: &Params) -> Result<Answer, Problem> {
 fn find(state: &State, params: &Params) -> Result<Arc<super::jobs::Job>, Problem> {
     let id = params.number("job")?.ok_or_else(|| Problem::new("which job?"))?;
     state.jobs.find(id).ok_or_else(|| Problem::new("there is no such job, or no more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_exports_get_the_same_folder_and_a_link_is_none() {
+        let folder = std::env::temp_dir().join(format!("tensortap-web-{}", std::process::id()));
+        let dump = folder.join("dump");
+        fs::create_dir_all(&dump).expect("made");
+        std::os::unix::fs::symlink(folder.join("elsewhere"), folder.join("dump_npy_2")).expect("linked");
+        let made: Vec<PathBuf> = std::thread::scope(|scope| {
+            let one = || new_folder(&dump, "npy").expect("made");
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+            all.into_iter().map(|one| one.join().expect("no panic")).collect()
+        });
+        let different: BTreeSet<&PathBuf> = made.iter().collect();
+        assert_eq!(different.len(), 8, "{made:?}");
+        assert!(made.iter().all(|path| path.is_dir() && !path.is_symlink()), "{made:?}");
+        assert!(!folder.join("elsewhere").exists());
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 }

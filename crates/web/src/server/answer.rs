@@ -30,13 +30,11 @@ pub(crate) struct Answer {
     status: StatusCode,
     media: &'static str,
     body: Bytes,
-    /// Where to go instead, and the cookie to take along.
-    redirect: Option<(&'static str, String)>,
 }
 
 impl Answer {
     fn new(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Answer {
-        Answer { status, media, body: body.into(), redirect: None }
+        Answer { status, media, body: body.into() }
     }
 
     /// A text.
@@ -47,12 +45,6 @@ impl Answer {
     /// A file of the page.
     pub fn file(media: &'static str, body: impl Into<Bytes>) -> Answer {
         Answer::new(StatusCode::OK, media, body)
-    }
-
-    /// Sends the browser elsewhere.
-    pub fn redirect(to: &'static str, cookie: &str) -> Answer {
-        let redirect = Some((to, cookie.to_owned()));
-        Answer { redirect, ..Answer::plain(StatusCode::SEE_OTHER, "") }
     }
 
     /// A document.
@@ -75,19 +67,13 @@ impl Answer {
 
     /// As it goes over the line.
     pub fn response(self) -> Response<Full<Bytes>> {
-        let Answer { status, media, body, redirect } = self;
+        let Answer { status, media, body } = self;
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         for (name, value) in ALWAYS {
             headers.insert(name, HeaderValue::from_static(value));
-        }
-        if let Some((to, cookie)) = redirect
-            && let Ok(cookie) = HeaderValue::from_str(&cookie)
-        {
-            headers.insert(header::LOCATION, HeaderValue::from_static(to));
-            headers.insert(header::SET_COOKIE, cookie);
         }
         response
     }

@@ -78,9 +78,7 @@ fn blamed(
     let dump = &opened.dump;
     let registry = scenes_of(&state.registry, dump, right)?;
     let scene = registry.find(&dump.info().scene);
-    let progress = |done: u64, of: u64| {
-        job.reach(done, of);
-    };
+    let progress = |done: u64, of: u64| job.reach_or_unwind(done, of);
     let options = BlameOptions {
         rules: with_kernels_of(RuleBook::default(), dump.info()),
         scene,
@@ -96,6 +94,7 @@ fn blamed(
         }
     };
     let blame = Blame::of(dump, &against, &options)?;
+    job.go_on()?;
     let culprits = culprits(&blame, dump, &against, &options)?;
     let passes = blame.passes(false) && !blame.suspects_orchestration(dump) && !blame.suspects_unjudged(dump);
     let golden = match right {
@@ -169,9 +168,8 @@ fn compared(
         ));
     }
     let records: Vec<Record> = dump.records().collect::<Result<_, FormatError>>()?;
-    let progress = |done: u64, of: u64| {
-        job.reach(done, of);
-    };
+    job.go_on()?;
+    let progress = |done: u64, of: u64| job.reach_or_unwind(done, of);
     let options = DiffOptions {
         rules: with_kernels_of(RuleBook::default(), dump.info()),
         work: Work { threads: THREADS, progress: &progress },

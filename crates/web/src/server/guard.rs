@@ -1,21 +1,27 @@
 //! Who may ask: whoever was given the address, from a page of this server, and nobody else.
 //!
 //! A request must name this server as its host, so that a name which somebody else's page makes stand for 127.0.0.1 leads nowhere; if it says
-//! which page it comes from, that must be one of this server; and it must have the token, in the address that is opened first, from then on
-//! in a cookie that browsers send from this server's pages alone. Nothing is ever shared with other origins, and without leave to act
-//! nothing but `GET` is answered.
+//! which page it comes from, that must be one of this server. The page and its files, which hold nothing of a dump, are given to whoever asks
+//! so; all else needs the token in a header. The token stands behind `#` in the address that is opened, which browsers send to no server; the
+//! page keeps it for its own origin. It is no cookie: those know no ports, and would be sent to every other server of this machine. Nothing is
+//! ever shared with other origins, and without leave to act nothing but `GET` is answered.
 
 use std::io;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, header};
 
-use super::answer::{Answer, Params};
+use super::answer::Answer;
 
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 24;
+/// The header that has the token.
+const TOKEN: HeaderName = HeaderName::from_static("x-tensortap-token");
+/// The header in which browsers say whose page asks.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What is checked of every request.
 pub(crate) struct Guard {
@@ -25,11 +31,11 @@ pub(crate) struct Guard {
 }
 
 /// The one answer to whatever is not admitted: it says nothing of what there is.
-pub(crate) fn refused() -> Result<(), Answer> {
-    Err(Answer::plain(
+pub(crate) fn refused() -> Answer {
+    Answer::plain(
         StatusCode::FORBIDDEN,
         "Open the address that `tensortap serve` printed: it has the token without which nothing is shown.\n",
-    ))
+    )
 }
 
 impl Guard {
@@ -40,36 +46,16 @@ impl Guard {
     }
 
     pub fn address(&self) -> String {
-        format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
-    }
-
-    /// Cookies know no ports, so that servers beside one another need names of their own.
-    fn cookie_name(&self) -> String {
-        format!("tensortap_{}", self.port)
+        format!("http://127.0.0.1:{}/#token={}", self.port, self.token)
     }
 
     /// Lets a request pass, or says what it gets instead.
     pub fn admit(&self, head: &Parts) -> Result<(), Answer> {
-        let text = |name| head.headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
-        let ours = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
-        let hosts: Vec<&str> = text(header::HOST).collect();
-        if hosts.len() != 1 || !ours.iter().any(|our| our == hosts[0]) {
-            return refused();
+        if !self.is_for_us(head) || !self.is_from_us(head) {
+            return Err(refused());
         }
-        let is_our_page = |origin: &str| ours.iter().any(|our| origin.strip_prefix("http://") == Some(our));
-        if !text(header::ORIGIN).all(is_our_page) {
-            return refused();
-        }
-        let given = Params::of(&head.uri);
-        if given.get("token").is_some_and(|token| !self.is_token(token)) {
-            return refused();
-        }
-        let cookies = text(header::COOKIE).flat_map(|line| line.split(';'));
-        let name = self.cookie_name();
-        let mut known =
-            cookies.filter_map(|cookie| cookie.trim().split_once('=')).filter(|(key, _)| *key == name);
-        if !known.any(|(_, token)| self.is_token(token)) {
-            return self.admit_first(head);
+        if !is_page(head) && !self.has_token(head) {
+            return Err(refused());
         }
         match head.method {
             Method::GET => Ok(()),
@@ -81,15 +67,31 @@ impl Guard {
         }
     }
 
-    /// The address that was printed: its token becomes a cookie, and leaves the address.
-    fn admit_first(&self, head: &Parts) -> Result<(), Answer> {
-        let given = Params::of(&head.uri);
-        let is_first = head.method == Method::GET && head.uri.path() == "/";
-        if !is_first || !given.get("token").is_some_and(|token| self.is_token(token)) {
-            return refused();
-        }
-        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name(), self.token);
-        Err(Answer::redirect("/", &cookie))
+    /// Whether a request has the token, once.
+    pub fn has_token(&self, head: &Parts) -> bool {
+        let given: Vec<&str> = texts(head, TOKEN).collect();
+        given.len() == 1 && self.is_token(given[0])
+    }
+
+    /// What this server is called in requests.
+    fn is_our_name(&self, name: &str) -> bool {
+        [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)].iter().any(|our| our == name)
+    }
+
+    /// Whether a request is meant for this server: by its `Host`, and by its target where that names one, too.
+    fn is_for_us(&self, head: &Parts) -> bool {
+        let hosts: Vec<&str> = texts(head, header::HOST).collect();
+        let target = head.uri.authority().is_none_or(|name| self.is_our_name(name.as_str()));
+        let scheme = head.uri.scheme_str().is_none_or(|scheme| scheme == "http");
+        hosts.len() == 1 && self.is_our_name(hosts[0]) && target && scheme
+    }
+
+    /// Whether nothing in a request says that it comes from a page of somebody else. Pages on other ports are somebody else's.
+    fn is_from_us(&self, head: &Parts) -> bool {
+        let is_ours =
+            |origin: &str| origin.strip_prefix("http://").is_some_and(|name| self.is_our_name(name));
+        texts(head, header::ORIGIN).all(is_ours)
+            && texts(head, FETCH_SITE).all(|site| site == "same-origin" || site == "none")
     }
 
     /// Looks at every byte, so that the time it takes tells nothing.
@@ -98,6 +100,17 @@ impl Guard {
         let differs = given.iter().zip(token).fold(0, |differs, (a, b)| differs | (a ^ b));
         given.len() == token.len() && differs == 0
     }
+}
+
+/// The values of a header; what is no text equals nothing.
+fn texts(head: &Parts, name: HeaderName) -> impl Iterator<Item = &str> {
+    head.headers.get_all(name).into_iter().map(|value| value.to_str().unwrap_or("?"))
+}
+
+/// Whether a request is for the page or one of its files: what everybody has who has this program.
+fn is_page(head: &Parts) -> bool {
+    let path = head.uri.path();
+    head.method == Method::GET && (path == "/" || path.starts_with("/assets/"))
 }
 
 #[cfg(test)]
@@ -123,49 +136,77 @@ mod tests {
         }
     }
 
+    const OURS: (&str, &str) = ("host", "127.0.0.1:4711");
+
     #[test]
     fn only_our_pages_with_the_token_get_anything() {
         let guard = guard(false);
-        let cookie = format!("a=b; tensortap_4711={}", guard.token);
-        let (ours, cookie) = (("host", "127.0.0.1:4711"), ("cookie", cookie.as_str()));
+        let cookie = format!("tensortap_4711={}", guard.token);
+        let token = ("x-tensortap-token", guard.token.as_str());
         for (headers, expected) in [
-            (&[ours, cookie][..], 200),
-            (&[("host", "localhost:4711"), cookie], 200),
-            (&[ours, cookie, ("origin", "http://127.0.0.1:4711")], 200),
-            (&[ours], 403),
-            (&[cookie], 403),
-            (&[ours, ("cookie", "tensortap_4711=wrong")], 403),
-            (&[ours, ("cookie", "tensortap_4711=")], 403),
-            (&[ours, ("cookie", "tensortap_4712=x")], 403),
-            (&[("host", "evil.example:4711"), cookie], 403),
-            (&[("host", "127.0.0.1:80"), cookie], 403),
-            (&[("host", "127.0.0.1"), cookie], 403),
-            (&[ours, ("host", "evil.example"), cookie], 403),
-            (&[ours, cookie, ("origin", "http://evil.example")], 403),
-            (&[ours, cookie, ("origin", "null")], 403),
-            (&[ours, cookie, ("origin", "https://127.0.0.1:4711")], 403),
-            (&[ours, cookie, ("origin", "http://127.0.0.1:4711.evil.example")], 403),
+            (&[OURS, token][..], 200),
+            (&[("host", "localhost:4711"), token], 200),
+            (&[OURS, token, ("origin", "http://127.0.0.1:4711")], 200),
+            (&[OURS, token, ("sec-fetch-site", "same-origin")], 200),
+            (&[OURS, token, ("sec-fetch-site", "none")], 200),
+            (&[OURS], 403),
+            (&[token], 403),
+            (&[OURS, ("cookie", &cookie)], 403),
+            (&[OURS, ("x-tensortap-token", "wrong")], 403),
+            (&[OURS, ("x-tensortap-token", "")], 403),
+            (&[OURS, ("x-tensortap-token", "wrong"), token], 403),
+            (&[("host", "evil.example:4711"), token], 403),
+            (&[("host", "127.0.0.1:80"), token], 403),
+            (&[("host", "127.0.0.1"), token], 403),
+            (&[OURS, ("host", "evil.example"), token], 403),
+            (&[OURS, token, ("origin", "http://evil.example")], 403),
+            (&[OURS, token, ("origin", "null")], 403),
+            (&[OURS, token, ("origin", "https://127.0.0.1:4711")], 403),
+            (&[OURS, token, ("origin", "http://127.0.0.1:4712")], 403),
+            (&[OURS, token, ("origin", "http://127.0.0.1:4711.evil.example")], 403),
+            (&[OURS, token, ("sec-fetch-site", "same-site")], 403),
+            (&[OURS, token, ("sec-fetch-site", "cross-site")], 403),
         ] {
             assert_eq!(status(&guard, "GET", "/api/dumps", headers), expected, "{headers:?}");
         }
     }
 
     #[test]
-    fn the_first_address_leaves_a_cookie_and_nothing_else_takes_a_token() {
-        let guard = guard(false);
-        let ours = ("host", "127.0.0.1:4711");
-        let with_token = |path: &str| format!("{path}?token={}", guard.token);
-        assert_eq!(status(&guard, "GET", &with_token("/"), &[ours]), 303);
-        assert_eq!(status(&guard, "GET", &with_token("/api/dumps"), &[ours]), 403);
-        assert_eq!(status(&guard, "POST", &with_token("/"), &[ours]), 403);
-        assert_eq!(status(&guard, "GET", &with_token("/"), &[("host", "evil.example:4711")]), 403);
-        assert_eq!(status(&guard, "GET", "/?token=", &[ours]), 403);
-        assert_eq!(status(&guard, "GET", "/?token=AAAA", &[ours]), 403);
-        let cookie = format!("tensortap_4711={}", guard.token);
-        assert_eq!(status(&guard, "GET", "/?token=AAAA", &[ours, ("cookie", &cookie)]), 403);
-        assert_eq!(status(&guard, "GET", "/", &[ours, ("cookie", &cookie)]), 200);
-        assert!(guard.address().ends_with(&with_token("/")));
+    fn the_page_and_its_files_alone_need_no_token() {
+        let guard = guard(true);
+        let evil = ("host", "evil.example:4711");
+        for (method, path, headers, expected) in [
+            ("GET", "/", &[OURS][..], 200),
+            ("GET", "/assets/app/main.js", &[OURS], 200),
+            ("GET", "/", &[evil], 403),
+            ("GET", "/", &[OURS, ("sec-fetch-site", "cross-site")], 403),
+            ("GET", "/assets/app/main.js", &[OURS, ("sec-fetch-site", "same-site")], 403),
+            ("POST", "/", &[OURS], 403),
+            ("GET", "/api/ping", &[OURS], 403),
+            ("GET", "/api", &[OURS], 403),
+            ("GET", "/favicon.ico", &[OURS], 403),
+        ] {
+            assert_eq!(status(&guard, method, path, headers), expected, "{method} {path} {headers:?}");
+        }
+        let in_address = format!("/api/dumps?token={}", guard.token);
+        assert_eq!(status(&guard, "GET", &in_address, &[OURS]), 403);
+        assert_eq!(guard.address(), format!("http://127.0.0.1:4711/#token={}", guard.token));
         assert_ne!(guard.token, self::guard(false).token);
+    }
+
+    #[test]
+    fn a_target_that_names_another_server_is_not_ours() {
+        let guard = guard(false);
+        let token = ("x-tensortap-token", guard.token.as_str());
+        for (target, expected) in [
+            ("http://127.0.0.1:4711/api/dumps", 200),
+            ("http://evil.example/api/dumps", 403),
+            ("http://127.0.0.1:80/api/dumps", 403),
+            ("http://me@127.0.0.1:4711/api/dumps", 403),
+            ("https://127.0.0.1:4711/api/dumps", 403),
+        ] {
+            assert_eq!(status(&guard, "GET", target, &[OURS, token]), expected, "{target}");
+        }
     }
 
     #[test]
@@ -179,8 +220,7 @@ mod tests {
             (true, "PUT", 405),
         ] {
             let guard = guard(may_act);
-            let cookie = format!("tensortap_4711={}", guard.token);
-            let headers = [("host", "127.0.0.1:4711"), ("cookie", cookie.as_str())];
+            let headers = [OURS, ("x-tensortap-token", guard.token.as_str())];
             assert_eq!(status(&guard, method, "/api/replay", &headers), expected, "{method}");
         }
     }

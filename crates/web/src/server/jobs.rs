@@ -48,7 +48,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends work whose callbacks cannot tell it to stop: unwinds, without a word, to where the work was begun.
+pub(crate) fn unwind() -> ! {
+    std::panic::resume_unwind(Box::new("given up"))
+}
+
+fn given_up() -> Problem {
+    Problem::new("it was given up")
+}
+
 impl Job {
+    /// Says how far it has come; ends the work when it was given up.
+    pub fn reach_or_unwind(&self, done: u64, of: u64) {
+        if !self.reach(done, of) {
+            unwind();
+        }
+    }
+
+    /// An error when it was given up: for between two parts of the work.
+    pub fn go_on(&self) -> Result<(), Problem> {
+        if self.is_given_up() { Err(given_up()) } else { Ok(()) }
+    }
+
     /// Says how far it has come; whether to go on.
     pub fn reach(&self, done: u64, of: u64) -> bool {
         let mut state = lock(&self.state);
@@ -142,12 +163,15 @@ impl Jobs {
         let begun = thread::Builder::new().name("job".into()).spawn(move || {
             turns.wait();
             // Work that panics has an end, too, and gives its turn back.
-            let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match mine.is_given_up() {
-                true => Err(Problem::new("it was given up")),
-                false => work(&mine),
+            let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                mine.go_on()?;
+                work(&mine)
             }));
             turns.give_back();
-            lock(&mine.state).outcome = Some(made.unwrap_or_else(|_| Err(Problem::new("the job failed"))));
+            let broken =
+                |_| Err(if mine.is_given_up() { given_up() } else { Problem::new("the job failed") });
+            let made = made.unwrap_or_else(broken);
+            lock(&mine.state).outcome = Some(made);
         });
         begun.map_err(Problem::new)?;
         Ok(job)
@@ -243,5 +267,21 @@ mod tests {
         }
         jobs.find(endless.id).expect("known").give_up();
         assert_eq!(wait(&endless)["error"]["error"], "stopped");
+        // What runs on threads of its own and tells without listening stops as well.
+        let deaf = jobs.begin("d".into(), |job| {
+            let run = || (1..20_000_000).for_each(|done| job.reach_or_unwind(done, u64::MAX));
+            thread::scope(|scope| {
+                let other = scope.spawn(run);
+                run();
+                let _ = other.join();
+            });
+            Ok("[]".into())
+        });
+        let deaf = deaf.expect("begun");
+        while lock(&deaf.state).done == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        deaf.give_up();
+        assert_eq!(wait(&deaf)["error"]["error"], "it was given up");
     }
 }

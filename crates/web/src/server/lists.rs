@@ -137,18 +137,25 @@ fn record_places(opened: &Arc<Opened>, asked: &Asked) -> Result<Page, Problem> {
     }
     let selectors: Selectors = search.parse()?;
     let key = sort.as_deref().map(SortKey::parse).transpose()?;
-    let name = format!("records {search} by {}", sort.as_deref().unwrap_or_default());
+    // What is meant, however it was written.
+    let name = format!("records {selectors:?} by {key:?}");
     let mine = Arc::clone(opened);
     let work = move |found: &Found| {
-        let selection = selectors.selection(&mine.dump, &|_, _| ())?;
+        let selection = selectors.selection(&mine.dump, &|_, _| found.go_on_or_unwind())?;
+        found.go_on()?;
         if let Some(key) = key {
             let rows = Rows::of(&mine.dump, &selection, &[key], None)?;
             found.push(&rows.positions());
             return Ok(());
         }
         let mut batch = Vec::with_capacity(BATCH);
-        for record in selection.records(&mine.dump) {
-            batch.push(record?.index);
+        for record in mine.dump.records() {
+            found.go_on()?;
+            let record = record?;
+            if !selection.holds(&record) {
+                continue;
+            }
+            batch.push(record.index);
             // The first are shown at once.
             if batch.len() == BATCH || batch.len() == 64 {
                 if !found.push(&batch) {
@@ -249,14 +256,15 @@ fn task_places(
     let selectors: Selectors = search.parse()?;
     let by = sort.as_deref().map(TaskOrder::parse).transpose()?;
     let labelled = blame.map_or(0, |blame| Arc::as_ptr(blame).addr());
-    let name =
-        format!("tasks {} by {} {golden:?} {labelled}", asked.search, sort.as_deref().unwrap_or_default());
+    let order = by.as_ref().map(|by| (by.key, by.descending));
+    let name = format!("tasks {label:?} {selectors:?} by {order:?} {golden:?} {labelled}");
     let (mine, graph, blame) = (Arc::clone(opened), Arc::clone(graph), blame.cloned());
     let work = move |found: &Found| {
-        let mut places = meant(&mine, &graph, &selectors)?;
+        let mut places = meant(&mine, &graph, &selectors, found)?;
         if let Some(label) = label {
             places.retain(|&place| label_of(graph.task(place), blame.as_deref()) == Some(label));
         }
+        found.go_on()?;
         if let Some(by) = by {
             by.sort(&mut places, &graph, blame.as_deref());
         }
@@ -287,14 +295,23 @@ fn label_word(search: &str) -> Result<(Option<Label>, String), Problem> {
 }
 
 /// The tasks that have a record which is meant, in the order of the graph.
-fn meant(opened: &Opened, graph: &TaskGraph, selectors: &Selectors) -> Result<Vec<usize>, Problem> {
-    let selection = selectors.selection(&opened.dump, &|_, _| ())?;
+fn meant(
+    opened: &Opened,
+    graph: &TaskGraph,
+    selectors: &Selectors,
+    found: &Found,
+) -> Result<Vec<usize>, Problem> {
+    let selection = selectors.selection(&opened.dump, &|_, _| found.go_on_or_unwind())?;
     if selection.is_all() {
         return Ok((0..graph.len()).collect());
     }
     let mut is_meant = vec![false; graph.len()];
-    for record in selection.records(&opened.dump) {
-        if let Some(place) = graph.position(record?.task_key()) {
+    for record in opened.dump.records() {
+        found.go_on()?;
+        let record = record?;
+        if selection.holds(&record)
+            && let Some(place) = graph.position(record.task_key())
+        {
             is_meant[place] = true;
         }
     }

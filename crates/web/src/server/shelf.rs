@@ -63,22 +63,40 @@ impl Shelf {
         for path in dumps {
             shelf.add(path, false)?;
         }
-        let Some(golden) = golden else { return Ok(shelf) };
+        if let Some(golden) = golden {
+            shelf.add_golden(golden)?;
+        }
+        shelf.tell_apart();
+        Ok(shelf)
+    }
+
+    fn add_golden(&mut self, golden: &Path) -> Result<(), QueryError> {
         match open_golden(golden)? {
             Golden::Files(files) => {
-                shelf.files = Some((golden.to_owned(), files));
-                shelf.golden = Some("files".into());
+                self.files = Some((golden.to_owned(), files));
+                self.golden = Some("files".into());
             }
             Golden::Dump(dump) => {
-                let known = shelf.slots.iter().position(|slot| slot.current().dump.dir() == dump.dir());
-                let place = known.unwrap_or(shelf.slots.len());
+                let known = self.slots.iter().position(|slot| slot.current().dump.dir() == dump.dir());
+                let place = known.unwrap_or(self.slots.len());
                 if known.is_none() {
-                    shelf.add(golden, true)?;
+                    self.add(golden, true)?;
                 }
-                shelf.golden = Some(place.to_string());
+                self.golden = Some(place.to_string());
             }
         }
-        Ok(shelf)
+        Ok(())
+    }
+
+    /// Names with two parts of the path those whose folders alone say too little: two of one name, or of processes and ranks.
+    fn tell_apart(&mut self) {
+        let names: Vec<String> = self.slots.iter().map(|slot| slot.name.clone()).collect();
+        for slot in self.slots.iter_mut().filter(|_| names.len() > 1) {
+            let shared = names.iter().filter(|name| **name == slot.name).count() > 1;
+            if shared || ["pid-", "rank-"].iter().any(|prefix| slot.name.starts_with(prefix)) {
+                slot.name = last_two(&slot.path);
+            }
+        }
     }
 
     fn add(&mut self, path: &Path, only_golden: bool) -> Result<(), QueryError> {
@@ -124,6 +142,14 @@ fn base_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
 }
 
+/// The last two parts of a path, wherever it is looked at from.
+fn last_two(path: &Path) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let parent = path.parent().and_then(Path::file_name);
+    let own = base_name(&path);
+    parent.map_or_else(|| own.clone(), |parent| format!("{}/{own}", parent.to_string_lossy()))
+}
+
 impl Slot {
     /// The dump as it is now, or was a moment ago.
     pub fn current(&self) -> Arc<Opened> {
@@ -139,7 +165,10 @@ impl Slot {
         let changed =
             fresh.filter(|dump| (dump.len(), dump.tail()) != (opened.dump.len(), opened.dump.tail()));
         let next = match changed {
-            Some(dump) => Arc::new(Opened::new(dump, opened.generation + 1)),
+            Some(dump) => {
+                opened.searches.abandon();
+                Arc::new(Opened::new(dump, opened.generation + 1))
+            }
             None => Arc::clone(opened),
         };
         *now = (Arc::clone(&next), Instant::now(), started.elapsed());
