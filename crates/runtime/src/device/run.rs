@@ -214,6 +214,7 @@ impl<'m> Run<'m> {
     }
 
     /// Takes a task of a shape that is ready, if there is one: a scheduler's own first.
+    #[inline]
     pub fn pop_ready(&self, scheduler: u32, shape: Shape) -> Option<u32> {
         let queues = self.ready[usize::from(shape.0)].get()?;
         match queues.of(scheduler).pop() {

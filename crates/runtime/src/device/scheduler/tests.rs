@@ -133,10 +133,12 @@ fn hooks_frame_a_task_before_its_first_dispatch_and_before_its_successors() {
     assert!(!second.contains(&Event::Before(0)), "a task begins once: {second:?}");
     drive.busy().into_iter().for_each(|core| drive.finish(core));
     let third = drive.step();
-    assert_eq!(third[..2], [Event::After(0), Event::Before(1)]);
+    let finished = |task, core| Event::Finished { task, core };
+    assert_eq!(third[..4], [finished(0, 1), finished(0, 2), Event::After(0), Event::Before(1)]);
     assert_eq!(Drive::posted(&third), [1]);
-    drive.finish(drive.busy()[0]);
-    assert_eq!(drive.step(), [Event::After(1)]);
+    let last = drive.busy()[0];
+    drive.finish(last);
+    assert_eq!(drive.step(), [finished(1, last), Event::After(1)]);
     assert!(drive.run.is_complete());
 }
 
