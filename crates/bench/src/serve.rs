@@ -272,7 +272,7 @@ struct Server {
     child: Child,
     program: String,
     port: u16,
-    cookie: String,
+    token: String,
 }
 
 impl Server {
@@ -289,18 +289,18 @@ impl Server {
             child: child.map_err(|error| failed(error.to_string()))?,
             program: name.clone(),
             port: 0,
-            cookie: String::new(),
+            token: String::new(),
         };
         let mut line = String::new();
         if let Some(out) = server.child.stdout.take() {
             BufReader::new(out).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
         }
         let address =
-            line.trim().strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once("/?token="));
+            line.trim().strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once("/#token="));
         let (port, token) =
             address.ok_or_else(|| failed(format!("it prints no address: {}", line.trim())))?;
         server.port = port.parse().map_err(|_| failed(format!("it has no port: {port}")))?;
-        server.cookie = format!("tensortap_{port}={token}");
+        token.clone_into(&mut server.token);
         Ok(server)
     }
 
@@ -312,10 +312,10 @@ impl Server {
     fn ask(&self, path: &str) -> Result<Value, BenchError> {
         let asked = || -> std::io::Result<Vec<u8>> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            let Server { port, cookie, .. } = self;
+            let Server { port, token, .. } = self;
             write!(
                 stream,
-                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Tensortap-Token: {token}\r\nConnection: close\r\n\r\n"
             )?;
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer)?;

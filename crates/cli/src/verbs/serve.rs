@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use tensortap::scene::Registry;
-use tensortap_web::server::{ServeConfig, Server};
+use tensortap_web::server::{ServeConfig, ServeError, Server};
 
 use crate::dump_arg::existing;
 use crate::error::Exit;
@@ -71,6 +71,11 @@ pub fn run(args: &ServeArgs, registry: &Registry, output: Output) -> anyhow::Res
         allow_actions: args.allow_actions,
         registry: registry.clone(),
         program: program().to_owned(),
+    })
+    .map_err(|error| match error {
+        // What keeps a dump from being opened is told as by every other verb.
+        ServeError::Query(error) => error.into(),
+        error => anyhow::Error::from(error),
     })?;
     let address = server.address();
     if output.json {

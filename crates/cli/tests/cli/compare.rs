@@ -280,10 +280,10 @@ fn a_golden_with_other_parameters_is_remarked_and_none_at_all_is_refused() {
 fn a_golden_that_is_wrong_itself_or_is_the_dump_itself_is_remarked() {
     let folder = right_and_wrong();
     for verb in ["blame", "report -o page.html"] {
-        let turned = folder.tensortap(&format!("{verb} right --golden wrong --json"));
+        let turned = folder.tensortap(&format!("{verb} right --golden wrong"));
         let said = "the golden is wrong itself: it ran with the fault ";
         assert!(turned.stdout.contains(said) || page(&folder).contains(said), "{turned:?}");
-        let same = folder.tensortap(&format!("{verb} right --golden right --json"));
+        let same = folder.tensortap(&format!("{verb} right --golden right"));
         let said = "the dump is held against itself";
         assert!(same.stdout.contains(said) || page(&folder).contains(said), "{same:?}");
     }
