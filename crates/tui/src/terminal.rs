@@ -89,6 +89,9 @@ pub fn run(looked: &Looked, look: Look) -> Result<Ended, TuiError> {
     Ok(ended?)
 }
 
+/// How long the viewer may take to end when a signal asks it to.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// What comes from other threads.
 enum Came {
     Event(Event),
@@ -101,6 +104,12 @@ fn send_signals(send: &Sender<Came>) -> io::Result<()> {
     thread::Builder::new().name("tt-signals".into()).spawn(move || {
         for signal in signals.forever() {
             let _ = send.send(Came::Signal(signal));
+            thread::sleep(GRACE);
+            if *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) {
+                // Of a terminal that is gone the end is read again and again, and nobody looks at signals.
+                give_back();
+                std::process::exit(128 + signal);
+            }
         }
     })?;
     Ok(())

@@ -147,6 +147,24 @@ fn a_panic_and_a_signal_leave_the_terminal_as_it_was() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_ends_the_viewer() {
+    let folder = made();
+    let Some(tmux) = Tmux::start(&folder, &script("")) else { return };
+    tmux.until("tasks");
+    let shell = tmux.call(&["display-message", "-p", "#{pane_pid}"]);
+    let children = Command::new("ps").args(["-o", "pid=", "--ppid", shell.trim()]).output().expect("ps");
+    let child = String::from_utf8(children.stdout).expect("a number").trim().to_owned();
+    let process = std::path::Path::new("/proc").join(&child);
+    assert!(!child.is_empty() && process.exists());
+    drop(tmux);
+    let began = std::time::Instant::now();
+    while process.exists() {
+        assert!(began.elapsed().as_secs() < 60, "{child} goes on without a terminal");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn without_a_terminal_there_is_a_hint() {
     let folder = Folder::new();
     folder.good("run vector_example --dump-tensor=meta --out d");
