@@ -607,6 +607,6 @@ fn dumps_of_processes_are_named_with_the_run_they_are_of() {
     let names: Vec<&str> =
         dumps["dumps"].as_array().expect("dumps").iter().filter_map(|dump| dump["name"].as_str()).collect();
     assert_eq!(names, all);
-    let alone = Served::start(&[&folder.path().join("a/same").to_str().expect("text")]);
+    let alone = Served::start(&[folder.path().join("a/same").to_str().expect("text")]);
     assert_eq!(alone.document("/api/dumps")["dumps"][0]["name"], "same");
 }
