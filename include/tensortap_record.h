@@ -148,11 +148,21 @@ enum tt_operation {
     TT_HOST_READ = 3,
     TT_HOST_WRITE = 4,
     TT_GRAPH = 5,
-    TT_OPERATOR = 6
+    TT_OPERATOR = 6,
+    TT_BARRIER = 7 /* moves and computes nothing: waits for others, and others for it */
 };
 
-/* Why a task waits for another: it was told to, reads what the other writes, writes what the other writes, or reads. */
-enum tt_edge_cause { TT_EXPLICIT = 0, TT_READ_AFTER_WRITE = 1, TT_WRITE_AFTER_WRITE = 2, TT_WRITE_AFTER_READ = 3 };
+/* Why a task waits for another: it was told to, reads what the other writes, writes what the other writes, or reads; it was put behind it into a
+   queue that keeps its order, waits for its event, or was submitted when the host had waited for the other. */
+enum tt_edge_cause {
+    TT_EXPLICIT = 0,
+    TT_READ_AFTER_WRITE = 1,
+    TT_WRITE_AFTER_WRITE = 2,
+    TT_WRITE_AFTER_READ = 3,
+    TT_QUEUE_ORDER = 4,
+    TT_EVENT = 5,
+    TT_HOST_WAIT = 6
+};
 
 /* How much is recorded: `--dump-tensor`. */
 enum tt_level { TT_LEVEL_OFF = 0, TT_LEVEL_MARKED = 1, TT_LEVEL_FULL = 2, TT_LEVEL_META = 3, TT_LEVEL_HASH = 4 };

@@ -172,9 +172,44 @@ pub enum EdgeCause {
     WriteAfterWrite = 2,
     /// Writes bytes the other reads.
     WriteAfterRead = 3,
+    /// Was put behind it into a queue that keeps its order.
+    QueueOrder = 4,
+    /// Waits for its event, or for a barrier that does.
+    Event = 5,
+    /// Was submitted when the host had waited for it to complete.
+    HostWait = 6,
 }
 
 impl EdgeCause {
+    /// Every cause, by its tag.
+    pub const ALL: [EdgeCause; 7] = [
+        EdgeCause::Explicit,
+        EdgeCause::ReadAfterWrite,
+        EdgeCause::WriteAfterWrite,
+        EdgeCause::WriteAfterRead,
+        EdgeCause::QueueOrder,
+        EdgeCause::Event,
+        EdgeCause::HostWait,
+    ];
+
+    /// The cause of a tag, `None` when damaged.
+    pub fn from_tag(tag: u32) -> Option<EdgeCause> {
+        EdgeCause::ALL.into_iter().find(|&cause| cause as u32 == tag)
+    }
+
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EdgeCause::Explicit => "explicit",
+            EdgeCause::ReadAfterWrite => "read_after_write",
+            EdgeCause::WriteAfterWrite => "write_after_write",
+            EdgeCause::WriteAfterRead => "write_after_read",
+            EdgeCause::QueueOrder => "queue_order",
+            EdgeCause::Event => "event",
+            EdgeCause::HostWait => "host_wait",
+        }
+    }
+
     /// Packs the cause with the consumer's argument, as [`EdgeNode::cause`] holds it.
     pub const fn pack(self, arg_index: u16) -> u32 {
         (arg_index as u32) << 16 | self as u32

@@ -434,16 +434,10 @@ pub(crate) unsafe extern "C" fn record_edge(
     cause: u32,
     arg: u16,
 ) -> c_int {
-    let causes = [
-        EdgeCause::Explicit,
-        EdgeCause::ReadAfterWrite,
-        EdgeCause::WriteAfterWrite,
-        EdgeCause::WriteAfterRead,
-    ];
     // SAFETY: the header's contract.
     unsafe {
         with(r, |recorder| {
-            let found = causes.into_iter().find(|&known| known as u32 == cause);
+            let found = EdgeCause::from_tag(cause);
             let cause = found.ok_or_else(|| bad("cause", cause.into(), "give one of enum tt_edge_cause"))?;
             recorder.edge(producer, consumer, cause, arg).map(of_outcome)
         })

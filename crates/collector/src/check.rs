@@ -406,13 +406,7 @@ fn check_uncaptured(record: &UncapturedRecord) -> Result<(), RecordFault> {
 
 fn check_edge(record: &EdgeRecord) -> Result<(), RecordFault> {
     allow_flags(record.flags, 0)?;
-    let causes = [
-        EdgeCause::Explicit,
-        EdgeCause::ReadAfterWrite,
-        EdgeCause::WriteAfterWrite,
-        EdgeCause::WriteAfterRead,
-    ];
-    good(causes.into_iter().any(|cause| cause as u16 == record.cause), RecordFault::Reason)
+    EdgeCause::from_tag(record.cause.into()).map(|_| ()).ok_or(RecordFault::Reason)
 }
 
 /// Checks what every tensor says of itself; returns the bytes of its logical content.

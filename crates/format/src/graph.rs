@@ -27,7 +27,7 @@ pub struct Edge {
     pub to: u64,
     /// Argument of the task that waits.
     pub arg_index: u16,
-    /// `explicit`, `read_after_write`, `write_after_write` or `write_after_read`.
+    /// The name of an [`EdgeCause`](tensortap_abi::EdgeCause).
     pub why: &'static str,
 }
 

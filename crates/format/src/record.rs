@@ -39,10 +39,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::MAX_RECORD_BYTES;
 
-pub(crate) use self::{
-    check::JSON_LIMIT,
-    kinds::{EDGE_CAUSES, edge_cause_name},
-};
+pub(crate) use self::{check::JSON_LIMIT, kinds::edge_cause_name};
 
 /// Flags that a tensor keeps, whatever became of its payload.
 const KEPT_FLAGS: u32 = RECORD_HAS_HASH

@@ -24,11 +24,13 @@ pub enum Operation {
     Graph = 5,
     /// An operator of a framework.
     Operator = 6,
+    /// Moves and computes nothing: waits for others, and others for it.
+    Barrier = 7,
 }
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Operation; 7] = [
+    pub const ALL: [Operation; 8] = [
         Operation::Kernel,
         Operation::Copy,
         Operation::Fill,
@@ -36,6 +38,7 @@ impl Operation {
         Operation::HostWrite,
         Operation::Graph,
         Operation::Operator,
+        Operation::Barrier,
     ];
 
     /// The operation of a tag, `None` when damaged.
@@ -53,6 +56,7 @@ impl Operation {
             Operation::HostWrite => "host_write",
             Operation::Graph => "graph",
             Operation::Operator => "operator",
+            Operation::Barrier => "barrier",
         }
     }
 }

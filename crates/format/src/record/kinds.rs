@@ -1,7 +1,7 @@
 //! Records with more than fields: dispatches with their words, strings, kernels with their arguments.
 
 use tensortap_abi::{
-    DispatchParts, DispatchRecord, FinishedRecord, KernelArg, KernelRecord, MAX_DISPATCH_WORDS,
+    DispatchParts, DispatchRecord, EdgeCause, FinishedRecord, KernelArg, KernelRecord, MAX_DISPATCH_WORDS,
     MAX_TEXT_BYTES, ModuleRecord, RECORD_HAS_PAYLOAD, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RecordKind,
     SLOTS_PER_TASK, StringRecord,
 };
@@ -147,11 +147,7 @@ impl IndexRecord {
     }
 }
 
-/// Why one task waits for another, as `graph.json` says it, in the order of the tags.
-pub(crate) const EDGE_CAUSES: [&str; 4] =
-    ["explicit", "read_after_write", "write_after_write", "write_after_read"];
-
-/// The cause of a tag; `None` when the tag is damaged.
+/// Why one task waits for another, as `graph.json` says it; `None` when the tag is damaged.
 pub(crate) fn edge_cause_name(tag: u16) -> Option<&'static str> {
-    EDGE_CAUSES.get(usize::from(tag)).copied()
+    EdgeCause::from_tag(tag.into()).map(EdgeCause::name)
 }

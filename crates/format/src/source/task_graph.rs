@@ -10,7 +10,7 @@ use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
 };
-use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_abi::{EdgeCause, NO_KERNEL, SLOTS_PER_TASK};
 
 use super::{
     beside::{ForEach, MAX_HEAD_BYTES, json_reader},
@@ -18,7 +18,7 @@ use super::{
     metered::Meter,
     normalise::step,
 };
-use crate::{Edge, TaskFacts, TaskKey, record::EDGE_CAUSES};
+use crate::{Edge, TaskFacts, TaskKey};
 
 /// What such a file says.
 #[derive(Default)]
@@ -183,7 +183,8 @@ struct Word(Option<&'static str>);
 
 impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
-        let known = |text: &str| Some(EDGE_CAUSES.into_iter().find(|cause| *cause == text));
+        let known =
+            |text: &str| Some(EdgeCause::ALL.into_iter().map(EdgeCause::name).find(|cause| *cause == text));
         super::fields::Word { parse: known, what: "cause" }.deserialize(deserializer).map(Word)
     }
 }
