@@ -67,7 +67,7 @@ pub use thread::{KernelInfo, ThreadRecorder};
 
 pub use tensortap_abi::{
     ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, MAX_DIMS, MemorySpace,
-    Operation, Role,
+    Operation, Role, UncapturedReason,
 };
 pub use tensortap_collector::Summary;
 pub use tensortap_recorder::{Counters, DropReason, Outcome};

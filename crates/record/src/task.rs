@@ -216,6 +216,17 @@ impl Task {
         self.scalar_count = self.scalar_count.max(behind.saturating_sub(self.tensor_count));
     }
 
+    /// What it does begins by then: later than it was begun, where others waited before.
+    pub(crate) fn starts(&mut self, now_ns: u64) {
+        self.started_ns = now_ns;
+    }
+
+    /// It does nothing after all.
+    pub(crate) fn becomes_nothing(&mut self, name: u32) {
+        (self.operation, self.name) = (Operation::Barrier as u32, name);
+        self.func_id = [NO_KERNEL; SLOTS_PER_TASK];
+    }
+
     /// What it does was done by then; the first time that is said counts.
     pub(crate) fn completed(&mut self, now_ns: u64) {
         if self.completed_ns == 0 {

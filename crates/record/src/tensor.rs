@@ -174,6 +174,14 @@ impl<'a> Tensor<'a> {
         self
     }
 
+    /// Where its buffer begins for the device that uses it, when that is not where this process reads it.
+    #[must_use]
+    #[inline]
+    pub fn known_at(mut self, address: u64) -> Tensor<'a> {
+        self.known.address = address;
+        self
+    }
+
     /// What is but a guess.
     #[must_use]
     #[inline]

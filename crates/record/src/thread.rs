@@ -315,6 +315,56 @@ impl ThreadRecorder {
         Ok(self.lane.scalar(&ScalarCapture { task_id, stage, arg_index: arg, dtype, bits, marked, name }))
     }
 
+    /// Says that a task which was begun when it was submitted starts now.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn starts(&mut self, task: &mut Task) -> Result<(), RecordError> {
+        self.core.check()?;
+        if task.check()? {
+            task.starts(now_ns());
+        }
+        Ok(())
+    }
+
+    /// Ends a task that was begun and then refused by whoever was to run it: it has done nothing. The name says why.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::end`].
+    pub fn refused(&mut self, task: &mut Task, name: StringId) -> Result<Outcome, RecordError> {
+        task.becomes_nothing(name.0);
+        self.end(task)
+    }
+
+    /// Records that an argument is there and its content is not captured.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn not_captured(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        (arg, role, name): (u16, Role, StringId),
+        reason: UncapturedReason,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
+        }
+        check_position(arg)?;
+        task.has_tensor(arg);
+        let (task_id, marked) = (task.id(), task.is_marked());
+        Ok(self.lane.uncaptured(&UncapturedArg {
+            task_id,
+            stage,
+            role,
+            arg_index: arg,
+            reason,
+            marked,
+            name: name.0,
+        }))
+    }
+
     /// Ends a task.
     ///
     /// # Errors

@@ -49,6 +49,8 @@ pub struct Known {
     pub space: MemorySpace,
     /// What is a guess: [`RECORD_DTYPE_UNKNOWN`], [`RECORD_ROLE_UNKNOWN`] and [`RECORD_EXTENT_GUESSED`]; other flags count for nothing.
     pub guessed: u32,
+    /// Where its buffer begins for whoever uses it, when that is not where it is read; 0: there.
+    pub address: u64,
 }
 
 const GUESSED: u32 = RECORD_DTYPE_UNKNOWN | RECORD_ROLE_UNKNOWN | RECORD_EXTENT_GUESSED;
@@ -160,7 +162,7 @@ pub fn tensor_record(capture: &TensorCapture<'_>) -> TensorRecord {
     TensorRecord {
         task_id,
         start_offset: desc.start_offset,
-        address: desc.buffer_addr,
+        address: if known.address == 0 { desc.buffer_addr } else { known.address },
         stage: stage as u8,
         role: role.tag(),
         dtype: desc.dtype,

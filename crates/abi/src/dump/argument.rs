@@ -50,6 +50,10 @@ pub enum UncapturedReason {
     Unreadable = 5,
     /// The device died, and it is more than the host copies from a dead one.
     TooLarge = 6,
+    /// It is no memory but an object of a driver: an image, a sampler, a pipe.
+    Opaque = 7,
+    /// The device it lies on cannot be read in the order of its queues.
+    NoProbe = 8,
 }
 
 impl UncapturedReason {
@@ -62,6 +66,8 @@ impl UncapturedReason {
             4 => Some(UncapturedReason::NotInSignature),
             5 => Some(UncapturedReason::Unreadable),
             6 => Some(UncapturedReason::TooLarge),
+            7 => Some(UncapturedReason::Opaque),
+            8 => Some(UncapturedReason::NoProbe),
             _ => None,
         }
     }
@@ -75,6 +81,10 @@ impl UncapturedReason {
             UncapturedReason::NotInSignature => "no kernel of the task describes it",
             UncapturedReason::Unreadable => "the device died and its memory cannot be read",
             UncapturedReason::TooLarge => "the device died and it is more than is copied from a dead one",
+            UncapturedReason::Opaque => {
+                "it is no memory but an object of the driver (an image, a sampler, a pipe)"
+            }
+            UncapturedReason::NoProbe => "its device cannot be read in the order of its queues",
         }
     }
 }
