@@ -4,13 +4,14 @@ use std::fmt;
 
 use tensortap_abi::{
     AllocationRecord, BeginRecord, CommitRecord, DType, DeviceRange, DispatchRecord, DumpRecord, DumpStage,
-    EdgeCause, EdgeRecord, FilledRecord, FinishedRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, KernelArg,
-    KernelRecord, KindOfRecord, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_RECORD_ARGS, MAX_TEXT_BYTES, MemorySpace,
-    ModuleRecord, Operation, OrchestrationArgRecord, PieceRecord, RECORD_ALREADY_STORED,
-    RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER, RECORD_HAS_HASH, RECORD_HAS_PARENT,
-    RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_MARKED, RECORD_PAYLOAD_DROPPED,
-    RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, SLOTS_PER_TASK,
-    ScalarRecord, StringRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
+    EdgeCause, EdgeRecord, FilledRecord, FinishedRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, ImageRecord,
+    KernelArg, KernelRecord, KindOfRecord, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
+    MAX_TEXT_BYTES, MemorySpace, ModuleKind, ModuleRecord, Operation, OrchestrationArgRecord, PieceRecord,
+    RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN, RECORD_EXTENDED, RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER,
+    RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT,
+    RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN,
+    RECORD_TRUNCATED, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, StringRecord, TaskRecord, TensorRecord,
+    TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_geometry::Layout;
 use zerocopy::FromBytes;
@@ -132,6 +133,10 @@ pub(crate) enum Checked {
     Begin(BeginRecord),
     Piece(PieceRecord, Span),
     Commit(CommitRecord),
+    /// The image of a module follows.
+    Image(ImageRecord),
+    /// A module, and whether its image is said to have come.
+    Module(ModuleRecord),
     /// A dispatch, and its words unless they were dropped.
     Dispatch(DispatchRecord, Option<Span>),
     /// A string, and its text unless that is in the record.
@@ -154,7 +159,9 @@ impl Checked {
             | Checked::Stored(_)
             | Checked::Later(_)
             | Checked::Begin(_)
-            | Checked::Commit(_) => None,
+            | Checked::Commit(_)
+            | Checked::Image(_)
+            | Checked::Module(_) => None,
         }
     }
 }
@@ -181,7 +188,8 @@ pub(crate) fn check(bytes: &[u8], bounds: &Bounds) -> Result<Checked, RecordFaul
             check_orchestration_arg(fields(&record)?, bounds).map(|()| Checked::Plain(record))
         }
         RecordKind::Finished => check_finished(fields(&record)?).map(|()| Checked::Plain(record)),
-        RecordKind::Module => check_module(fields(&record)?).map(|()| Checked::Plain(record)),
+        RecordKind::Module => check_module(*fields(&record)?),
+        RecordKind::Image => check_image(*fields(&record)?),
         RecordKind::Allocation => check_allocation(fields(&record)?).map(|()| Checked::Plain(record)),
         RecordKind::Scope | RecordKind::Queue | RecordKind::Lane | RecordKind::Step => {
             good(record.flags == 0, RecordFault::Flags).map(|()| Checked::Plain(record))
@@ -201,6 +209,9 @@ fn fields<T: KindOfRecord>(record: &DumpRecord) -> Result<&T, RecordFault> {
 fn bytes_in_use(record: &DumpRecord) -> usize {
     if matches!(record.kind(), Some(RecordKind::Tensor | RecordKind::Begin | RecordKind::OrchestrationArg)) {
         return 2 * MAX_DIMS * size_of::<u64>();
+    }
+    if let Some(kind @ (RecordKind::Task | RecordKind::Module)) = record.kind() {
+        return kind.extended_bytes(record.flags);
     }
     if let Some(string) = record.get::<StringRecord>() {
         return Some(string.text_bytes as usize).filter(|&bytes| bytes <= INLINE_TEXT_BYTES).unwrap_or(0);
@@ -294,13 +305,14 @@ fn check_filled(record: FilledRecord, bounds: &Bounds) -> Result<Checked, Record
 }
 
 fn check_scalar(record: &ScalarRecord) -> Result<(), RecordFault> {
-    allow_flags(record.flags, ARGUMENT_FLAGS)?;
+    allow_flags(record.flags, ARGUMENT_FLAGS | RECORD_LOCAL_MEMORY)?;
     DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
     check_stage(record.stage)
 }
 
 fn check_task(task: &TaskRecord) -> Result<(), RecordFault> {
-    allow_flags(task.flags, RECORD_IN_FLIGHT | RECORD_HAS_PARENT)?;
+    allow_flags(task.flags, RECORD_IN_FLIGHT | RECORD_HAS_PARENT | RECORD_EXTENDED)?;
+    good(task.work_dims <= 3, RecordFault::Task)?;
     good(task.flags & RECORD_HAS_PARENT != 0 || task.parent_task == 0, RecordFault::Flags)?;
     Operation::from_tag(task.operation).ok_or(RecordFault::Task)?;
     check_counts(task.tensor_count, task.scalar_count, RecordFault::Task)
@@ -363,9 +375,20 @@ fn check_overflow(
     good(position == 0, RecordFault::Position).map(|()| None)
 }
 
-fn check_module(module: &ModuleRecord) -> Result<(), RecordFault> {
-    allow_flags(module.flags, 0)?;
-    good(module.bytes < NUMBER_LIMIT, RecordFault::Size)
+fn check_module(module: ModuleRecord) -> Result<Checked, RecordFault> {
+    allow_flags(module.flags, RECORD_EXTENDED | RECORD_HAS_PAYLOAD)?;
+    good(module.flags != RECORD_HAS_PAYLOAD, RecordFault::Flags)?;
+    good(module.bytes < NUMBER_LIMIT, RecordFault::Size)?;
+    good(module.reserved0 == [0; 7], RecordFault::Reserved)?;
+    ModuleKind::from_tag(module.image_kind).ok_or(RecordFault::Definition)?;
+    Ok(Checked::Module(module))
+}
+
+fn check_image(image: ImageRecord) -> Result<Checked, RecordFault> {
+    allow_flags(image.flags, 0)?;
+    good(image.bytes <= MAX_IMAGE_BYTES, RecordFault::Size)?;
+    ModuleKind::from_tag(image.image_kind).ok_or(RecordFault::Definition)?;
+    Ok(Checked::Image(image))
 }
 
 fn check_allocation(allocation: &AllocationRecord) -> Result<(), RecordFault> {

@@ -1,6 +1,7 @@
 //! Takes one lane's records out of the region, checks them and stores them.
 
 mod definitions;
+mod images;
 mod pieces;
 
 use tensortap_abi::{DeviceRange, DumpGeometry, RECORD_PAYLOAD_DROPPED, TensorRecord, TensorStats};
@@ -80,6 +81,8 @@ pub(crate) struct Drain {
     /// The first damaged record, until it is told.
     pub(crate) first_fault: Option<(u64, RecordFault)>,
     window: Window,
+    /// Hash of the image that the lane sent last and that is stored.
+    last_image: Option<[u8; 16]>,
 }
 
 impl Drain {
@@ -111,6 +114,7 @@ impl Drain {
             unfinished_payloads: 0,
             first_fault: None,
             window: Window::default(),
+            last_image: None,
         }
     }
 
@@ -246,6 +250,8 @@ impl Drain {
             (Checked::Begin(record), _) => self.begin(store, &record),
             (Checked::Piece(record, _), Some(extent)) => self.piece(memory, store, &record, extent)?,
             (Checked::Commit(record), _) => self.commit(store, &record)?,
+            (Checked::Image(record), _) => self.begin_image(store, &record)?,
+            (Checked::Module(record), _) => self.enter_module(record),
             (Checked::Dispatch(record, _), extent) => self.enter_dispatch(memory, &record, extent)?,
             (Checked::String(record, _), extent) => self.enter_string(memory, &record, extent)?,
             (Checked::Kernel(record, _), extent) => self.enter_kernel(memory, &record, extent)?,

@@ -3,12 +3,17 @@
 use std::{
     ops::Range,
     os::fd::{AsFd, BorrowedFd},
+    path::Path,
 };
 
 use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Totals};
 
 /// The files of a dump, as the collector needs them. Every call that succeeds has reached the operating system.
 pub trait Sink {
+    /// The dump's folder, for files of their own; `None` where there are to be none.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
     /// A range of the payload file that nobody else gets.
     fn reserve(&mut self, bytes: u64) -> u64;
     /// Takes back a reserved range that no record will refer to.
@@ -33,6 +38,10 @@ pub trait Sink {
 }
 
 impl Sink for DumpWriter {
+    fn folder(&self) -> Option<&Path> {
+        Some(DumpWriter::folder(self))
+    }
+
     fn reserve(&mut self, bytes: u64) -> u64 {
         DumpWriter::reserve(self, bytes)
     }

@@ -6,8 +6,8 @@ use rustix::{
     fs::{FallocateFlags, fallocate},
     io::pread,
 };
-use tensortap_abi::TensorRecord;
-use tensortap_format::{IndexRecord, Payload, Totals};
+use tensortap_abi::{ModuleKind, TensorRecord};
+use tensortap_format::{ImageWriter, IndexRecord, Payload, Totals};
 use tensortap_platform::PlatformError;
 use tensortap_values::ContentHasher;
 
@@ -128,6 +128,23 @@ impl<S: Sink> Store<S> {
         }
         self.remember(key, offset);
         Ok((offset, false))
+    }
+
+    /// Begins the file of a module's image, where the dump has a folder for them.
+    pub(crate) fn image(
+        &mut self,
+        kind: ModuleKind,
+        hash: u128,
+        bytes: u64,
+        place: (u32, u64),
+    ) -> Result<Option<ImageWriter>, StoreError> {
+        let Some(dir) = self.sink.folder() else { return Ok(None) };
+        Ok(Some(ImageWriter::create(dir, kind, hash, bytes, place)?))
+    }
+
+    /// Whether what is acknowledged survives a power cut.
+    pub(crate) fn syncs(&self) -> bool {
+        self.sync
     }
 
     /// A range of the payload file; no bytes need none.

@@ -145,6 +145,16 @@ pub enum FormatError {
         /// The name.
         name: String,
     },
+    /// The image of a module cannot be had.
+    #[error("module {id} (`{name}`): {reason}; record the program again, or put the file back")]
+    BadModule {
+        /// Its number.
+        id: u32,
+        /// What it is called.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// A record contradicts itself.
     #[error("record of task {task_id:#018x}, argument {arg_index}, cannot stand in a dump: {reason}")]
     BadRecord {

@@ -142,6 +142,12 @@ pub struct KernelTolerance {
     pub atol: f64,
 }
 
+/// Whether a number refers to nothing.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
 /// A kernel as the dump describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -170,6 +176,9 @@ pub struct KernelInfo {
     /// empty when not known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub build_id: String,
+    /// Number of the module that holds its code; 0 when not known.
+    #[serde(skip_serializing_if = "is_none")]
+    pub module: u32,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

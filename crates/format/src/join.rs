@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 
 use tensortap_abi::{
-    KernelArg, KernelRecord, NO_KERNEL, QueueRecord, SLOTS_PER_TASK, ScopeRecord, TaskRecord,
+    KernelArg, KernelRecord, ModuleKind, ModuleRecord, NO_KERNEL, QueueRecord, RECORD_HAS_PAYLOAD,
+    SLOTS_PER_TASK, ScopeRecord, TaskRecord,
 };
 
-use crate::{IndexRecord, KernelInfo, TaskKey};
+use crate::{IndexRecord, KernelInfo, Module, TaskKey};
 
 /// Definitions kept of each kind; what an index has beyond stays without a name.
 const MAX_DEFINITIONS: usize = 1 << 20;
@@ -257,6 +258,7 @@ pub(crate) struct Definitions {
     /// What a scope's number means in words, made once everything was seen.
     paths: HashMap<u32, Box<str>>,
     kernels: HashMap<u32, (KernelRecord, Box<[KernelArg]>)>,
+    modules: HashMap<u32, ModuleRecord>,
     /// String ids of the names of queues.
     queues: HashMap<u32, u32>,
     text_bytes: usize,
@@ -273,6 +275,10 @@ impl Definitions {
         } else if let Some(&QueueRecord { id, name, .. }) = record.get() {
             if self.queues.len() < MAX_DEFINITIONS {
                 self.queues.entry(id).or_insert(name);
+            }
+        } else if let Some(module) = record.get::<ModuleRecord>() {
+            if self.modules.len() < MAX_DEFINITIONS {
+                self.modules.entry(module.id).or_insert(*module);
             }
         } else if let Some((kernel, args)) = record.as_kernel()
             && self.kernels.len() < MAX_DEFINITIONS
@@ -328,6 +334,9 @@ impl Definitions {
         if info.name.is_empty() {
             info.name = self.string(kernel.name).unwrap_or_default().to_owned();
         }
+        if info.module == 0 {
+            info.module = kernel.module;
+        }
         if info.core_type.is_empty() {
             let core_type = KernelRecord::core_of(kernel.core_type).flatten();
             info.core_type = core_type.map(|core| core.name().to_owned()).unwrap_or_default();
@@ -339,6 +348,27 @@ impl Definitions {
         if info.arg_names.is_empty() && args.iter().any(|arg| arg.name != 0) {
             let names = args.iter().map(|arg| self.string(arg.name).unwrap_or_default().to_owned());
             info.arg_names = names.collect();
+        }
+    }
+
+    /// Modules, by their numbers.
+    pub(crate) fn modules(&self) -> Vec<Module> {
+        let mut modules: Vec<Module> = self.modules.values().map(|module| self.module(module)).collect();
+        modules.sort_unstable_by_key(|module| module.id);
+        modules
+    }
+
+    fn module(&self, module: &ModuleRecord) -> Module {
+        let text = |id: u32| self.string(id).unwrap_or_default().to_owned();
+        Module {
+            id: module.id,
+            name: text(module.name),
+            kind: ModuleKind::from_tag(module.image_kind).unwrap_or_default(),
+            options: text(module.options),
+            device: text(module.device),
+            bytes: module.bytes,
+            hash: u128::from_le_bytes(module.hash),
+            has_image: module.flags & RECORD_HAS_PAYLOAD != 0,
         }
     }
 

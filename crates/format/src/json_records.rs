@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, SLOTS_PER_TASK, TaskRecord};
+use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, Operation, SLOTS_PER_TASK, TaskRecord};
 
 use crate::{
-    ArgumentKind, Names, Record, StatsDocument, TaskFacts, join::TaskMeaning, json_text::JsonText,
+    ArgumentKind, Launch, Names, Record, StatsDocument, TaskFacts, join::TaskMeaning, json_text::JsonText,
     manifest::JsonInput, role_name, survey::active,
 };
 
@@ -41,6 +41,9 @@ pub(crate) fn write_record(text: &mut JsonText<'_>, record: &Record, arg_name: O
     if let (Some(bits), Some(value)) = (record.scalar_bits, record.value()) {
         text.raw(",\"scalar_value\":").hex64(bits);
         text.raw(",\"value\":").value(&value);
+        if record.is_local {
+            text.raw(",\"local_memory\":").bool(true);
+        }
     } else {
         text.raw(",\"hash\":");
         match record.hash {
@@ -155,9 +158,34 @@ impl<'i> Spelled<'i> {
         if let Some(core) = task.core {
             text.raw(",\"core_id\":").number(core);
         }
+        if task.operation != Operation::Kernel {
+            text.raw(",\"operation\":").word(task.operation.name());
+        }
+        if task.module != 0 {
+            text.raw(",\"module\":").number(task.module);
+        }
+        if let Some(launch) = task.launch.as_deref() {
+            write_launch(text, launch);
+        }
         let meaning = TaskMeaning { step: task.step, ..*self.input.tasks.by_id(task.task_id) };
         text.0.extend_from_slice(self.names(&meaning));
         text.raw("}");
+    }
+}
+
+/// How the work of a task is spread.
+fn write_launch(text: &mut JsonText<'_>, launch: &Launch) {
+    let &Launch { work_dims, grid, group, global_size, global_offset } = launch;
+    text.raw(",\"work_dims\":").number(work_dims);
+    for (name, sizes) in [
+        (",\"grid\":", grid.map(u64::from)),
+        (",\"group\":", group.map(u64::from)),
+        (",\"global_size\":", global_size),
+        (",\"global_offset\":", global_offset),
+    ] {
+        text.raw(name).list(sizes, |text, size| {
+            text.number(size);
+        });
     }
 }
 

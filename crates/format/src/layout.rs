@@ -109,5 +109,8 @@ pub(crate) const CLOSE_MARK_BYTES: usize = size_of::<CloseMark>();
 
 /// Whether records of this kind stand in an index.
 pub(crate) const fn is_indexed(kind: RecordKind) -> bool {
-    !matches!(kind, RecordKind::Begin | RecordKind::Piece | RecordKind::Commit | RecordKind::Filled)
+    !matches!(
+        kind,
+        RecordKind::Begin | RecordKind::Piece | RecordKind::Commit | RecordKind::Filled | RecordKind::Image
+    )
 }

@@ -46,6 +46,7 @@ mod json_text;
 mod layout;
 mod manifest;
 mod manifest_check;
+mod modules;
 mod names;
 mod payload;
 mod reader;
@@ -76,6 +77,7 @@ pub use info::{
 pub use join::Names;
 pub use layout::INDEX_VERSION;
 pub use manifest::SCHEMA_VERSION;
+pub use modules::{ImageWriter, MODULES_DIR, Module, image_file_name};
 pub use names::{choose_dir, choose_dir_named, find_newest, monotonic_ns, quoted, timestamp};
 pub use payload::{PayloadChunks, PayloadReader};
 pub use reader::{Dump, Records, Tail, Uncaptured};
@@ -86,7 +88,7 @@ pub use source::{DumpFormat, PassedOver, WhyPassedOver};
 pub use survey::Gap;
 pub use task::{
     Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, DispatchTimes, Finished,
-    Pending, RecordingThread, Renewed, Task, TaskFacts, TaskKey, TaskPart, Tasks, is_in_steps,
+    Launch, Pending, RecordingThread, Renewed, Task, TaskFacts, TaskKey, TaskPart, Tasks, is_in_steps,
 };
 pub use verify::{Findings, Problem, RecordName, Spread, verify, verify_spread};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};

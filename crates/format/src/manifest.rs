@@ -58,8 +58,8 @@ impl<'i> JsonInput<'i> {
 }
 
 /// Kinds of records that others refer to.
-const REFERRED_TO: [RecordKind; 4] =
-    [RecordKind::Task, RecordKind::String, RecordKind::Scope, RecordKind::Kernel];
+const REFERRED_TO: [RecordKind; 5] =
+    [RecordKind::Task, RecordKind::String, RecordKind::Scope, RecordKind::Kernel, RecordKind::Module];
 
 /// Why streaming stopped: the index could not be read, or the output could not take it.
 #[derive(Debug)]
@@ -271,6 +271,10 @@ impl JsonInput<'_> {
         lines.field("filtered_bytes", &self.footer.filtered_bytes)?;
         lines.field("held_up_ns", &self.footer.held_up_ns)?;
         lines.list("kernels", |list| info.kernels.iter().try_for_each(|kernel| list.push(kernel)))?;
+        let modules = self.definitions.modules();
+        if !modules.is_empty() {
+            lines.list("modules", |list| modules.iter().try_for_each(|module| list.push(module)))?;
+        }
         lines.list("args", |list| info.args.iter().try_for_each(|arg| list.push(arg)))?;
         if info.dump_args {
             // Absent without, as in manifests from before there were dispatches.
@@ -357,7 +361,7 @@ impl JsonInput<'_> {
 }
 
 /// The manifest's keys that unknown ones must not repeat.
-pub(crate) const MANIFEST_KEYS: [&str; 46] = [
+pub(crate) const MANIFEST_KEYS: [&str; 47] = [
     "schema_version",
     "run_dir",
     "status",
@@ -397,6 +401,7 @@ pub(crate) const MANIFEST_KEYS: [&str; 46] = [
     "filtered_bytes",
     "held_up_ns",
     "kernels",
+    "modules",
     "args",
     "dump_args",
     "total_dispatches",

@@ -11,11 +11,12 @@ use serde_json::{Map, Value};
 use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
 use crate::{
-    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Names, OrchestrationArg,
+    Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Module, Names, OrchestrationArg,
     OrchestrationScalar, Record, RunInfo, Status, TaskKey, Tasks, Totals,
     beside_writer::BesideWriter,
     index::ReadAhead,
     join::TaskMeaning,
+    modules::said_modules,
     names::{Located, locate},
     source::{PassedOver, Source, open_indexed, open_manifest},
 };
@@ -229,6 +230,16 @@ impl Dump {
         match &self.source {
             Source::Indexed(indexed) => indexed.queue_name(queue),
             Source::Held(_) => None,
+        }
+    }
+
+    /// The code that kernels come from, by number; nothing of a dump that says nothing of it. An image is read with
+    /// [`Module::image`], which proves it.
+    #[must_use]
+    pub fn modules(&self) -> Vec<Module> {
+        match &self.source {
+            Source::Indexed(indexed) => indexed.modules(),
+            Source::Held(_) => said_modules(self.info()),
         }
     }
 

@@ -6,7 +6,7 @@
 //! | --- | --- | --- | --- |
 //! | tensor | 1 | 64 | shape (u64 each), strides (i64 each); with flag 2, 64 bytes of [`TensorStats`]; with flag 128, the bytes stored (u64) |
 //! | scalar | 2 | 32 | |
-//! | task | 3 | 136 | |
+//! | task | 3 | 136 | with flag 16384, 48 bytes: its exact sizes |
 //! | dispatch | 4 | 96 | its words ([`tensortap_abi::DispatchWords`]), `words_bytes` of them |
 //! | uncaptured | 8 | 24 | |
 //! | edge | 9 | 32 | |
@@ -14,7 +14,7 @@
 //! | string | 12 | 32 | the text, zero filled to a multiple of 8 |
 //! | scope | 13 | 32 | |
 //! | kernel | 14 | 40 | its arguments, 8 bytes each |
-//! | queue, lane, step, module, allocation | 15–19 | 24, 32, 32, 48, 48 | |
+//! | queue, lane, step, module, allocation | 15–19 | 24, 32, 32, 48, 48 | of a module, with flag 16384, 16 bytes: what its image is |
 //! | finished | 20 | 48 | |
 //!
 //! The fields are those of `tensortap_abi`'s records; `docs/format.md` has them byte by byte. `payload_pos` of a tensor is its
@@ -22,7 +22,7 @@
 //!
 //! Flags of a tensor, of which a dispatch has 1, 8 and 16: 1 the payload is (or was) captured, 2 statistics follow, 4 the hash holds, 8 in flight,
 //! 16 the payload is lost, 32 a filter kept it out, 64 another record had stored the same payload before,
-//! 128 stored in part, the hash being that of the whole; 512 marked, 1024 dtype not known, 2048 role not known, 4096 extent guessed.
+//! 128 stored in part, the hash being that of the whole; 512 marked, 1024 dtype not known, 2048 role not known, 4096 extent guessed. Of a scalar: 32768 it is local memory of so many bytes.
 //! 1 and 16 together: it was captured and overwritten before the host read it.
 
 mod check;
@@ -31,9 +31,9 @@ mod kinds;
 use tensortap_abi::{
     DType, DumpRecord, DumpStage, KindOfRecord, MAX_DIMS, OrchestrationArgRecord, RECORD_ALREADY_STORED,
     RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
-    RECORD_IN_FLIGHT, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN,
-    RECORD_TRUNCATED, RecordKind, Role, ScalarRecord, TaskRecord, TensorRecord, TensorStats,
-    UncapturedRecord,
+    RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
+    RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, ScalarRecord, TaskRecord, TensorRecord,
+    TensorStats, UncapturedRecord,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -329,6 +329,12 @@ impl IndexRecord {
         !self.has(RECORD_DTYPE_UNKNOWN)
     }
 
+    /// Whether it is memory that each work group has for itself.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.kind() == RecordKind::Scalar && self.has(RECORD_LOCAL_MEMORY)
+    }
+
     /// Whether the orchestration marked it.
     #[must_use]
     pub fn is_marked(&self) -> bool {
@@ -398,7 +404,7 @@ impl IndexRecord {
     /// Appends the record's bytes.
     pub(crate) fn encode(&self, body: &mut Vec<u8>) {
         let start = body.len();
-        let fixed = self.kind().fixed_bytes();
+        let fixed = self.field_bytes();
         body.extend_from_slice(&self.record.as_bytes()[..fixed]);
         if let Some(view) = self.view() {
             let ndims = usize::from(view.ndims).min(MAX_DIMS);
@@ -412,7 +418,13 @@ impl IndexRecord {
     /// Bytes that [`IndexRecord::encode`] takes.
     pub(crate) fn encoded_bytes(&self) -> usize {
         let dims = self.view().map_or(0, |view| usize::from(view.ndims).min(MAX_DIMS));
-        self.kind().fixed_bytes() + 2 * dims * size_of::<u64>() + self.tail.as_bytes().len()
+        self.field_bytes() + 2 * dims * size_of::<u64>() + self.tail.as_bytes().len()
+    }
+
+    /// Bytes of its fields, with those that only some have.
+    fn field_bytes(&self) -> usize {
+        let kind = self.kind();
+        kind.fixed_bytes() + kind.extended_bytes(self.record.flags)
     }
 
     /// A record to decode into.
@@ -436,6 +448,8 @@ impl IndexRecord {
         let (fixed, variable) = self.record.as_mut_bytes().split_at_mut(kind.fixed_bytes());
         fixed.copy_from_slice(head);
         variable.fill(0);
+        let extended = kind.extended_bytes(self.record.flags);
+        take_into(&mut rest, &mut self.record.as_mut_bytes()[kind.fixed_bytes()..][..extended])?;
         if let Some(ndims) = self.view().map(|view| usize::from(view.ndims)) {
             self.decode_dims(ndims, &mut rest)?;
         }
@@ -450,8 +464,10 @@ impl IndexRecord {
     pub(crate) fn plain_bytes(bytes: &[u8]) -> Option<usize> {
         let kind = RecordKind::from_tag(*bytes.first()?)?;
         match kind {
-            RecordKind::Scalar | RecordKind::Task | RecordKind::Edge | RecordKind::Finished => {
-                Some(kind.fixed_bytes())
+            RecordKind::Scalar | RecordKind::Edge | RecordKind::Finished => Some(kind.fixed_bytes()),
+            RecordKind::Task => {
+                let flags = bytes.get(core::mem::offset_of!(TaskRecord, flags)..)?.first_chunk()?;
+                Some(kind.fixed_bytes() + kind.extended_bytes(u32::from_le_bytes(*flags)))
             }
             RecordKind::Tensor => {
                 let ndims = usize::from(*bytes.get(core::mem::offset_of!(TensorRecord, ndims))?);

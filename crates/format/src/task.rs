@@ -18,7 +18,8 @@ use tensortap_abi::UncapturedReason;
 
 pub use assembler::{ArgumentRecord, Assembler, Finished, Pending, TaskPart};
 pub use facts::{
-    ArgumentFacts, Captured, DispatchFacts, DispatchTimes, RecordingThread, Renewed, TaskFacts, TaskKey,
+    ArgumentFacts, Captured, DispatchFacts, DispatchTimes, Launch, RecordingThread, Renewed, TaskFacts,
+    TaskKey,
 };
 
 use crate::{ArgumentKind, Edge, KernelInfo, Names, dispatch_id};

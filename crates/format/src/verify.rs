@@ -196,6 +196,7 @@ pub fn verify_spread(dump: &Dump, spread: &Spread<'_>) -> Result<Findings, Forma
         Source::Indexed(indexed) => check_end(dump, indexed, &mut findings),
         Source::Held(held) => check_held(dump, held, &mut findings),
     }
+    check_modules(dump, &mut findings);
     let payload_bytes = dump.payload_file_bytes()?;
     let stored = collect_stored(dump, payload_bytes, &mut findings)?;
     check_overlaps(&stored, &mut findings);
@@ -217,6 +218,16 @@ pub fn verify_spread(dump: &Dump, spread: &Spread<'_>) -> Result<Findings, Forma
         }
     }
     Ok(findings)
+}
+
+/// Whether the images of modules are there, and what they were.
+fn check_modules(dump: &Dump, findings: &mut Findings) {
+    for module in dump.modules().iter().filter(|module| module.has_image) {
+        if let Err(error) = module.image(dump.dir()) {
+            let remedy = "kernels of this module cannot be replayed from this dump";
+            findings.problem(Problem::of_dump(error.to_string(), remedy));
+        }
+    }
 }
 
 /// Whether a closed dump has the JSON files that its closing writes.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{
-    DType, DumpStage, MAX_DIMS, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TaskId, TensorDesc,
-    TensorRecord, TensorStats,
+    DType, DumpStage, MAX_DIMS, MemorySpace, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TaskId,
+    TensorDesc, TensorRecord, TensorStats,
 };
 
 use tensortap_geometry::is_contiguous;
@@ -86,6 +86,10 @@ pub struct Record {
     pub hash: Option<u128>,
     /// Raw bits of a scalar.
     pub scalar_bits: Option<u64>,
+    /// Whether it is no value but memory that each work group has for itself: so many bytes as its bits say.
+    pub is_local: bool,
+    /// Whose memory a tensor lies in. One of the host's that a launch was given was given by value.
+    pub space: MemorySpace,
     /// Offset in the payload file, 0 when nothing is stored.
     pub bin_offset: u64,
     /// Bytes in the payload file, 0 when nothing is stored.
@@ -137,6 +141,8 @@ impl Argued {
             payload: PayloadState::None,
             hash: None,
             scalar_bits: Some(bits),
+            is_local: false,
+            space: MemorySpace::Device,
             bin_offset: 0,
             bin_size: 0,
             address: 0,
@@ -224,6 +230,8 @@ impl Record {
             payload: record.payload_state(),
             hash: record.hash(),
             scalar_bits: scalar.map(|scalar| scalar.bits),
+            is_local: record.is_local(),
+            space: tensor.and_then(|tensor| MemorySpace::from_tag(tensor.space)).unwrap_or_default(),
             bin_offset,
             bin_size,
             address: tensor.map_or(0, |tensor| tensor.address),
@@ -357,6 +365,9 @@ impl Record {
         if let (Some(bits), Some(value)) = (self.scalar_bits, self.value()) {
             map.serialize_entry("scalar_value", &Hex64(bits))?;
             map.serialize_entry("value", &value)?;
+            if self.is_local {
+                map.serialize_entry("local_memory", &true)?;
+            }
         } else {
             map.serialize_entry("hash", &self.hash.map(Hex128))?;
         }

@@ -96,6 +96,12 @@ impl DumpWriter {
         DumpWriter::create_with(dir, info, WriterOptions::default())
     }
 
+    /// The dump's folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.dir
+    }
+
     /// [`DumpWriter::create`] with options.
     pub fn create_with(
         dir: &Path,

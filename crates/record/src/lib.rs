@@ -63,11 +63,11 @@ pub use names::{KernelId, ModuleId, QueueId, ScopeId, StepId, StringId};
 pub use session::{Session, SessionCounters};
 pub use task::{Task, TaskInfo};
 pub use tensor::Tensor;
-pub use thread::{KernelInfo, ThreadRecorder};
+pub use thread::{KernelInfo, ModuleImage, ThreadRecorder};
 
 pub use tensortap_abi::{
     ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, MAX_DIMS, MemorySpace,
-    Operation, Role, UncapturedReason,
+    ModuleKind, Operation, Role, UncapturedReason,
 };
 pub use tensortap_collector::Summary;
 pub use tensortap_recorder::{Counters, DropReason, Outcome};

@@ -42,11 +42,31 @@ ids! {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     String(Box<str>),
-    Scope { name: u32, parent: u32 },
-    Kernel { name: u32, module: u32 },
-    Queue { name: u32 },
-    Step { name: u32 },
-    Module { name: u32 },
+    Scope {
+        name: u32,
+        parent: u32,
+    },
+    Kernel {
+        name: u32,
+        module: u32,
+    },
+    Queue {
+        name: u32,
+    },
+    Step {
+        name: u32,
+    },
+    Module {
+        name: u32,
+    },
+    /// A module whose image is known: told from others of its name by that, and by what it was built with.
+    Image {
+        name: u32,
+        options: u32,
+        device: u32,
+        kind: u8,
+        hash: u128,
+    },
 }
 
 impl Key {
@@ -58,7 +78,7 @@ impl Key {
             Key::Kernel { .. } => 2,
             Key::Queue { .. } => 3,
             Key::Step { .. } => 4,
-            Key::Module { .. } => 5,
+            Key::Module { .. } | Key::Image { .. } => 5,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use tensortap_abi::{NO_KERNEL, Operation, RECORD_HAS_PARENT, SLOTS_PER_TASK, TaskRecord};
+use tensortap_abi::{NO_KERNEL, Operation, RECORD_EXTENDED, RECORD_HAS_PARENT, SLOTS_PER_TASK, TaskRecord};
 use tensortap_recorder::Outcome;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -35,8 +35,14 @@ pub struct TaskInfo {
     pub blocks: u32,
     /// Work groups in each direction.
     pub grid: [u32; 3],
-    /// Work items of a group in each direction.
+    /// Work items of a group in each direction; 0 where the device chooses.
     pub group: [u32; 3],
+    /// Dimensions that a launch has, 1 to 3.
+    pub work_dims: u8,
+    /// Work items in each direction, where `grid` and `group` do not say it: groups need not divide them, or are not known.
+    pub global_size: [u64; 3],
+    /// Number of the first work item in each direction.
+    pub global_offset: [u64; 3],
     /// When it was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
     pub submitted_ns: u64,
     /// Whether all of its arguments are marked, for level `marked`.
@@ -87,7 +93,11 @@ pub struct Task {
     group: [u32; 3],
     /// Whether that it began was dropped.
     dropped: u32,
-    reserved: [u64; 14],
+    work_dims: u32,
+    reserved0: u32,
+    global_size: [u64; 3],
+    global_offset: [u64; 3],
+    reserved: [u64; 7],
 }
 // The header has room for as much, and finds the number where it is.
 const _: () = assert!(size_of::<Task>() == 256 && align_of::<Task>() == 8 && offset_of!(Task, id) == 8);
@@ -95,6 +105,7 @@ const _: () = assert!(size_of::<Task>() == 256 && align_of::<Task>() == 8 && off
 impl Task {
     pub(crate) fn new(id: u64, info: &TaskInfo, started_ns: u64) -> Task {
         let &TaskInfo { operation, kernels, name, scope, queue, step, module, source, parent, .. } = info;
+        let is_extended = info.global_size != [0; 3] || info.global_offset != [0; 3];
         Task {
             state: RECORDED,
             marked: info.marked.into(),
@@ -104,7 +115,8 @@ impl Task {
             started_ns,
             completed_ns: 0,
             capture_ns: 0,
-            flags: if parent.is_some() { RECORD_HAS_PARENT } else { 0 },
+            flags: if parent.is_some() { RECORD_HAS_PARENT } else { 0 }
+                | if is_extended { RECORD_EXTENDED } else { 0 },
             operation: operation as u32,
             func_id: kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 }),
             block_num: info.blocks.max(1),
@@ -120,7 +132,11 @@ impl Task {
             grid: info.grid,
             group: info.group,
             dropped: 0,
-            reserved: [0; 14],
+            work_dims: info.work_dims.into(),
+            reserved0: 0,
+            global_size: info.global_size,
+            global_offset: info.global_offset,
+            reserved: [0; 7],
         }
     }
 
@@ -147,6 +163,9 @@ impl Task {
             operation: u8::try_from(self.operation).unwrap_or(u8::MAX),
             grid: self.grid,
             group: self.group,
+            work_dims: u8::try_from(self.work_dims).unwrap_or(u8::MAX),
+            global_size: self.global_size,
+            global_offset: self.global_offset,
             parent_task: self.parent,
             ..TaskRecord::default()
         }

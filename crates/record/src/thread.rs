@@ -3,12 +3,14 @@
 use std::{collections::HashMap, time::Duration};
 
 use tensortap_abi::{
-    AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_RECORD_ARGS, MemorySpace,
-    ModuleRecord, Operation, QueueRecord, Role, StepRecord, UncapturedReason,
+    AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
+    MemorySpace, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD, Role,
+    StepRecord, UncapturedReason,
 };
 use tensortap_recorder::{
     Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
 };
+use tensortap_values::content_hash;
 
 use crate::{
     KernelId, ModuleId, QueueId, RecordError, ScopeId, Session, StepId, StringId, Task, TaskInfo, Tensor,
@@ -46,6 +48,21 @@ pub struct KernelInfo<'a> {
     pub module: ModuleId,
     /// Name and kind of each argument, in order; an empty name is none.
     pub args: &'a [(&'a str, Option<ArgKind>)],
+}
+
+/// Code that kernels come from, for [`ThreadRecorder::module_image`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModuleImage<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// What the image is.
+    pub kind: ModuleKind,
+    /// Options that it was built with, as its program wrote them.
+    pub options: &'a str,
+    /// Device that it was built for.
+    pub device: &'a str,
+    /// The image.
+    pub image: &'a [u8],
 }
 
 impl ThreadRecorder {
@@ -163,6 +180,34 @@ impl ThreadRecorder {
             lane.define(ModuleRecord { id, name, bytes, hash, ..ModuleRecord::default() })
         };
         Ok(ModuleId(self.core.define(&Key::Module { name }, &mut self.lane, define).0))
+    }
+
+    /// The number of a module whose image is kept in the dump, once for each content. Another image, other options or another device
+    /// make another module. The image goes with it at every level; where it is lost, its bytes are counted and the dump says that it
+    /// has none.
+    ///
+    /// # Errors
+    /// With an image of more than 4 GiB, and see [`ThreadRecorder`].
+    pub fn module_image(&mut self, module: &ModuleImage<'_>) -> Result<ModuleId, RecordError> {
+        let &ModuleImage { name, kind, options, device, image } = module;
+        let bytes = image.len() as u64;
+        if bytes > MAX_IMAGE_BYTES {
+            let remedy = "give an image of at most 4 GiB";
+            return Err(RecordError::BadArgument { what: "bytes of an image", value: bytes, remedy });
+        }
+        let name = self.string(name)?.0;
+        let (options, device) = (self.string(options)?.0, self.string(device)?.0);
+        let hash = content_hash(image);
+        let key = Key::Image { name, options, device, kind: kind as u8, hash };
+        let define = |lane: &mut Lane, id| {
+            let is_sent = lane.send_image(kind, hash, image) == Outcome::Recorded;
+            let flags = RECORD_EXTENDED | if is_sent { RECORD_HAS_PAYLOAD } else { 0 };
+            let (hash, image_kind) = (hash.to_le_bytes(), kind as u8);
+            let module =
+                ModuleRecord { flags, id, name, bytes, hash, options, device, ..ModuleRecord::default() };
+            lane.define(ModuleRecord { image_kind, ..module })
+        };
+        Ok(ModuleId(self.core.define(&key, &mut self.lane, define).0))
     }
 
     /// Begins a task, whether or not there is room to [say so](Task::is_dropped). Record what it is given, let it run, record what it made, and [end](ThreadRecorder::end) it.
@@ -304,15 +349,34 @@ impl ThreadRecorder {
         bits: u64,
         name: StringId,
     ) -> Result<Outcome, RecordError> {
+        let capture = ScalarCapture { dtype, bits, ..no_scalar(arg, name) };
+        self.scalar_argument(task, capture)
+    }
+
+    /// Records an argument that is memory which each work group has for itself: so many bytes.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn local_memory(
+        &mut self,
+        task: &mut Task,
+        arg: u16,
+        bytes: u64,
+        name: StringId,
+    ) -> Result<Outcome, RecordError> {
+        let capture = ScalarCapture { bits: bytes, is_local: true, ..no_scalar(arg, name) };
+        self.scalar_argument(task, capture)
+    }
+
+    fn scalar_argument(&mut self, task: &mut Task, capture: ScalarCapture) -> Result<Outcome, RecordError> {
         self.core.check()?;
         if !task.check()? {
             return Ok(Outcome::Filtered);
         }
-        check_position(arg)?;
-        task.has_scalar(arg);
-        let marked = task.is_marked();
-        let (task_id, stage, name) = (task.id(), DumpStage::BeforeDispatch, name.0);
-        Ok(self.lane.scalar(&ScalarCapture { task_id, stage, arg_index: arg, dtype, bits, marked, name }))
+        check_position(capture.arg_index)?;
+        task.has_scalar(capture.arg_index);
+        let (task_id, marked) = (task.id(), task.is_marked());
+        Ok(self.lane.scalar(&ScalarCapture { task_id, marked, ..capture }))
     }
 
     /// Says that a task which was begun when it was submitted starts now.
@@ -510,6 +574,21 @@ pub(crate) fn capture<'t>(task: &Task, stage: DumpStage, tensor: &'t Tensor<'_>)
         marked: tensor.marked || task.is_marked(),
         in_flight: false,
         known: tensor.known,
+    }
+}
+
+/// A scalar of no value yet, of no task.
+fn no_scalar(arg_index: u16, name: StringId) -> ScalarCapture {
+    let (stage, dtype) = (DumpStage::BeforeDispatch, DType::UInt64);
+    ScalarCapture {
+        task_id: 0,
+        stage,
+        arg_index,
+        dtype,
+        bits: 0,
+        is_local: false,
+        marked: false,
+        name: name.0,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use tensortap_abi::{
     BlockContext, CoreType, DType, DispatchRecord, DumpStage, EdgeCause, KernelArg, MemorySpace,
-    OrchestrationArgRecord, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_IN_FLIGHT, RECORD_MARKED,
-    RECORD_ROLE_UNKNOWN, Role, SLOTS_PER_TASK, ScalarRecord, TensorDesc, TensorRecord, UncapturedReason,
-    UncapturedRecord,
+    OrchestrationArgRecord, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_IN_FLIGHT,
+    RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_ROLE_UNKNOWN, Role, SLOTS_PER_TASK, ScalarRecord, TensorDesc,
+    TensorRecord, UncapturedReason, UncapturedRecord,
 };
 
 /// A task, for [`LaneRecorder::wants_task`](crate::LaneRecorder::wants_task).
@@ -68,6 +68,8 @@ pub struct ScalarCapture {
     pub dtype: DType,
     /// Its raw bits.
     pub bits: u64,
+    /// Whether it is no value but memory that each work group has for itself, `bits` bytes of it.
+    pub is_local: bool,
     /// Whether the orchestration marked it.
     pub marked: bool,
     /// String id of its name; 0: as its kernel declares it.
@@ -189,13 +191,13 @@ fn in_use<T: Copy + Default, const N: usize>(values: &[T; N], ndims: u8) -> [T; 
 }
 
 pub(crate) fn scalar_record(capture: &ScalarCapture) -> ScalarRecord {
-    let &ScalarCapture { task_id, stage, arg_index, dtype, bits, marked, name } = capture;
+    let &ScalarCapture { task_id, stage, arg_index, dtype, bits, is_local, marked, name } = capture;
     ScalarRecord {
         task_id,
         bits,
         stage: stage as u8,
         dtype: dtype.tag(),
-        flags: flag(RECORD_MARKED, marked),
+        flags: flag(RECORD_MARKED, marked) | flag(RECORD_LOCAL_MEMORY, is_local),
         arg_index,
         name,
         ..ScalarRecord::default()

@@ -98,6 +98,7 @@ pub enum Outcome {
 ///     arg_index: 2,
 ///     dtype: DType::UInt32,
 ///     bits: 16_384,
+///     is_local: false,
 ///     marked: false,
 ///     name: 0,
 /// };

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use tensortap_collector::Sink;
@@ -40,6 +41,10 @@ impl Files {
 }
 
 impl Sink for Files {
+    fn folder(&self) -> Option<&Path> {
+        Sink::folder(&self.writer)
+    }
+
     fn reserve(&mut self, bytes: u64) -> u64 {
         self.reserved += bytes;
         Sink::reserve(&mut self.writer, bytes)

@@ -170,6 +170,74 @@ dump_record! {
     }
 }
 
+/// What the image of a module is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ModuleKind {
+    /// Not known.
+    #[default]
+    Unknown = 0,
+    /// OpenCL C, as its program wrote it.
+    OpenClC = 1,
+    /// SPIR-V.
+    SpirV = 2,
+    /// What an OpenCL device calls a binary.
+    OpenClBinary = 3,
+    /// PTX.
+    Ptx = 4,
+    /// Code for one kind of NVIDIA device.
+    Cubin = 5,
+    /// Code for several.
+    Fatbin = 6,
+}
+
+impl ModuleKind {
+    /// Every kind.
+    pub const ALL: [ModuleKind; 7] = [
+        ModuleKind::Unknown,
+        ModuleKind::OpenClC,
+        ModuleKind::SpirV,
+        ModuleKind::OpenClBinary,
+        ModuleKind::Ptx,
+        ModuleKind::Cubin,
+        ModuleKind::Fatbin,
+    ];
+
+    /// The kind of a tag, `None` when damaged.
+    pub fn from_tag(tag: u8) -> Option<ModuleKind> {
+        ModuleKind::ALL.into_iter().find(|&kind| kind as u8 == tag)
+    }
+
+    /// Spelled as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ModuleKind::Unknown => "unknown",
+            ModuleKind::OpenClC => "opencl_c",
+            ModuleKind::SpirV => "spirv",
+            ModuleKind::OpenClBinary => "opencl_binary",
+            ModuleKind::Ptx => "ptx",
+            ModuleKind::Cubin => "cubin",
+            ModuleKind::Fatbin => "fatbin",
+        }
+    }
+
+    /// How the names of files end that hold such an image.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            ModuleKind::Unknown => "image",
+            ModuleKind::OpenClC => "cl",
+            ModuleKind::SpirV => "spv",
+            ModuleKind::OpenClBinary => "bin",
+            ModuleKind::Ptx => "ptx",
+            ModuleKind::Cubin => "cubin",
+            ModuleKind::Fatbin => "fatbin",
+        }
+    }
+}
+
+/// The largest image of a module that crosses.
+pub const MAX_IMAGE_BYTES: u64 = 1 << 32;
+
 dump_record! {
     /// Code that kernels come from.
     ModuleRecord = Module {
@@ -179,10 +247,37 @@ dump_record! {
         name: u32 = 20,
         /// Bytes of its image.
         bytes: u64 = 24,
-        /// `xxh3_128_tree4k` of its image, little endian; zero when not known.
+        /// `xxh3_128_tree4k` of its image, little endian; zero when not known. With [`crate::RECORD_HAS_PAYLOAD`] the image crossed, in
+        /// the same lane, right before this record.
         hash: [u8; 16] = 32,
+        /// With [`crate::RECORD_EXTENDED`]: string id of the options that it was built with; 0 for none.
+        options: u32 = 48,
+        /// With [`crate::RECORD_EXTENDED`]: string id of the device that it was built for; 0 when not known.
+        device: u32 = 52,
+        /// With [`crate::RECORD_EXTENDED`]: [`ModuleKind`] tag.
+        image_kind: u8 = 56,
         /// Zero.
-        reserved: [u64; 18] = 48,
+        reserved0: [u8; 7] = 57,
+        /// Zero.
+        reserved: [u64; 16] = 64,
+    }
+}
+
+dump_record! {
+    /// The image of a module, whose bytes follow in pieces, as a payload of which [`crate::PieceRecord`]s and a [`crate::CommitRecord`] speak.
+    ImageRecord = Image {
+        /// Unique in its lane among payloads that are open.
+        payload_id: u64 = 16,
+        /// Bytes of the image.
+        bytes: u64 = 24,
+        /// `xxh3_128_tree4k` of the image, little endian.
+        hash: [u8; 16] = 32,
+        /// [`ModuleKind`] tag.
+        image_kind: u8 = 48,
+        /// Zero.
+        reserved0: [u8; 7] = 49,
+        /// Zero.
+        reserved: [u64; 17] = 56,
     }
 }
 
@@ -224,5 +319,7 @@ mod tests {
         }
         assert!((5..=u8::MAX).all(|tag| KernelArg::kind_of(tag).is_none()));
         assert!((3..=u8::MAX).all(|tag| KernelRecord::core_of(tag).is_none()));
+        assert!(ModuleKind::ALL.iter().all(|&kind| ModuleKind::from_tag(kind as u8) == Some(kind)));
+        assert!((7..=u8::MAX).all(|tag| ModuleKind::from_tag(tag).is_none()));
     }
 }

@@ -76,6 +76,8 @@ record_kinds! {
     Allocation = 19,
     /// When and where a dispatch ran: a [`FinishedRecord`].
     Finished = 20,
+    /// The image of a module, which follows in pieces: an [`ImageRecord`](crate::ImageRecord).
+    Image = 21,
 }
 
 impl RecordKind {
@@ -123,6 +125,10 @@ pub const RECORD_ROLE_UNKNOWN: u32 = 1 << 11;
 pub const RECORD_EXTENT_GUESSED: u32 = 1 << 12;
 /// Flag of a [`TaskRecord`]: `parent_task` is the task that submitted it.
 pub const RECORD_HAS_PARENT: u32 = 1 << 13;
+/// Flag of a [`TaskRecord`] or a [`ModuleRecord`](crate::ModuleRecord): the fields that only some have are in use. Without it they are zero.
+pub const RECORD_EXTENDED: u32 = 1 << 14;
+/// Flag of a [`ScalarRecord`]: it is no value but memory that each work group has for itself; `bits` are its bytes.
+pub const RECORD_LOCAL_MEMORY: u32 = 1 << 15;
 
 /// Declares a record: the head of every kind, then fields of its own with their offsets.
 macro_rules! dump_record {
@@ -264,9 +270,18 @@ impl RecordKind {
             RecordKind::Task => 136,
             RecordKind::Dispatch => 96,
             RecordKind::Piece | RecordKind::Commit | RecordKind::Finished => 48,
-            RecordKind::Filled => 56,
+            RecordKind::Filled | RecordKind::Image => 56,
             RecordKind::Module | RecordKind::Allocation => 48,
             RecordKind::Kernel => 40,
+        }
+    }
+
+    /// Bytes behind those which a record has with these flags: of fields that only some have.
+    pub const fn extended_bytes(self, flags: u32) -> usize {
+        match self {
+            RecordKind::Task if flags & RECORD_EXTENDED != 0 => 48,
+            RecordKind::Module if flags & RECORD_EXTENDED != 0 => 16,
+            _ => 0,
         }
     }
 
@@ -277,12 +292,12 @@ impl RecordKind {
             RecordKind::Scalar => Some((29, 32)),
             RecordKind::Uncaptured => Some((22, 24)),
             RecordKind::Edge => Some((26, 32)),
-            RecordKind::Task => Some((101, 102)),
             RecordKind::Dispatch => Some((76, 80)),
             RecordKind::Finished => Some((28, 32)),
             RecordKind::Scope => Some((28, 32)),
             RecordKind::Kernel => Some((31, 32)),
             RecordKind::Allocation => Some((42, 48)),
+            RecordKind::Image => Some((49, 56)),
             _ => None,
         }
     }
@@ -334,7 +349,7 @@ mod tests {
             }
             assert!(!full(kind).has_zero_rest(193) && !empty.has_zero_rest(193), "{kind:?}");
         }
-        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(21).is_none());
+        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(22).is_none());
     }
 
     /// A field that means something is outside of what must be zero, and the reserved ones inside.
@@ -349,7 +364,7 @@ mod tests {
         zero(rests(ScalarRecord { reserved0: [0, 0, 1], ..ScalarRecord::default() }));
         zero(rests(UncapturedRecord { reserved0: [0, 1], ..UncapturedRecord::default() }));
         zero(rests(EdgeRecord { reserved0: [0, 0, 0, 0, 0, 1], ..EdgeRecord::default() }));
-        zero(rests(TaskRecord { reserved0: 1, ..TaskRecord::default() }));
+        zero(rests(ImageRecord { reserved0: [1; 7], ..ImageRecord::default() }));
         zero(rests(DispatchRecord { reserved0: 1, ..DispatchRecord::default() }));
         zero(rests(FinishedRecord { reserved0: 1, ..FinishedRecord::default() }));
         zero(rests(FinishedRecord { stage: 1, ..FinishedRecord::default() }));
@@ -363,6 +378,7 @@ mod tests {
             operation: 1,
             source_line: 1,
             core: u16::MAX,
+            work_dims: 3,
             ..TaskRecord::default()
         }));
         assert!(rests(FinishedRecord {

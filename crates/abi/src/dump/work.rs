@@ -46,6 +46,11 @@ impl Operation {
         Operation::ALL.into_iter().find(|&operation| operation as u8 == tag)
     }
 
+    /// The operation of a [name](Operation::name), `None` when there is none.
+    pub fn named(name: &str) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|operation| operation.name() == name)
+    }
+
     /// Spelled as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,19 +101,23 @@ dump_record! {
         source_line: u32 = 96,
         /// [`Operation`] tag.
         operation: u8 = 100,
-        /// Zero.
-        reserved0: u8 = 101,
+        /// Dimensions that the launch of a kernel has, 1 to 3; 0 when not known.
+        work_dims: u8 = 101,
         /// Number, plus one, of the core that it was first dispatched to: that of its first block and first active slot. 0 when
         /// not known, as before its dispatch.
         core: u16 = 102,
         /// Work groups in each direction; 0 when not known.
         grid: [u32; 3] = 104,
-        /// Work items of a group in each direction; 0 when not known.
+        /// Work items of a group in each direction; 0 when not known, or left to the device.
         group: [u32; 3] = 116,
         /// With [`RECORD_HAS_PARENT`]: the task that submitted it.
         parent_task: u64 = 128,
+        /// With [`RECORD_EXTENDED`]: work items in each direction, which groups need not divide; 0 when not known.
+        global_size: [u64; 3] = 136,
+        /// With [`RECORD_EXTENDED`]: number of the first work item in each direction.
+        global_offset: [u64; 3] = 160,
         /// Zero.
-        reserved: [u64; 7] = 136,
+        reserved: u64 = 184,
     }
 }
 

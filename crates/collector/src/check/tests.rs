@@ -63,7 +63,7 @@ fn each_damaged_field_is_named() {
     };
     let cases = [
         (with(|r| r.kind = 0), RecordFault::Kind),
-        (with(|r| r.kind = 21), RecordFault::Kind),
+        (with(|r| r.kind = 22), RecordFault::Kind),
         (with(|r| r.dtype = 18), RecordFault::DType),
         (with(|r| r.role = 0), RecordFault::Role),
         (with(|r| r.stage = 3), RecordFault::Stage),
@@ -172,7 +172,7 @@ fn edge() -> EdgeRecord {
 fn records_without_anything_in_the_arena_pass_as_they_are() {
     let parent = TaskRecord { flags: RECORD_HAS_PARENT | RECORD_IN_FLIGHT, parent_task: 3, ..task() };
     let operator = TaskRecord { operation: Operation::Operator as u8, ..task() };
-    let records: [DumpRecord; 12] = [
+    let records: [DumpRecord; 11] = [
         scalar().into(),
         task().into(),
         parent.into(),
@@ -183,7 +183,6 @@ fn records_without_anything_in_the_arena_pass_as_they_are() {
         tensortap_abi::QueueRecord { id: 1, name: 2, ..Default::default() }.into(),
         tensortap_abi::LaneRecord { tid: 77, lane: 3, ..Default::default() }.into(),
         tensortap_abi::StepRecord { id: 1, started_ns: 5, ..Default::default() }.into(),
-        ModuleRecord { id: 1, bytes: 100, ..ModuleRecord::default() }.into(),
         AllocationRecord { address: u64::MAX, bytes: 9, space: 1, freed: 1, ..AllocationRecord::default() }
             .into(),
     ];
@@ -201,16 +200,36 @@ fn records_without_anything_in_the_arena_pass_as_they_are() {
 fn other_kinds_are_checked_as_what_they_are() {
     assert_eq!(fault(ScalarRecord { dtype: 0, ..scalar() }), Some(RecordFault::DType));
     assert_eq!(fault(ScalarRecord { stage: 0, ..scalar() }), Some(RecordFault::Stage));
-    assert_eq!(fault(EdgeRecord { cause: 4, ..edge() }), Some(RecordFault::Reason));
-    assert_eq!(fault(UncapturedRecord { reason: 7, ..uncaptured() }), Some(RecordFault::Reason));
+    assert_eq!(fault(EdgeRecord { cause: 7, ..edge() }), Some(RecordFault::Reason));
+    assert_eq!(fault(UncapturedRecord { reason: 9, ..uncaptured() }), Some(RecordFault::Reason));
     assert_eq!(fault(UncapturedRecord { stage: 3, ..uncaptured() }), Some(RecordFault::Stage));
     assert_eq!(fault(UncapturedRecord { role: 4, ..uncaptured() }), Some(RecordFault::Role));
-    assert_eq!(fault(TaskRecord { operation: 7, ..task() }), Some(RecordFault::Task));
+    assert_eq!(fault(TaskRecord { operation: 8, ..task() }), Some(RecordFault::Task));
     assert_eq!(fault(TaskRecord { scalar_count: 5_536, ..task() }), Some(RecordFault::Task));
     assert_eq!(fault(TaskRecord { tensor_count: u32::MAX, ..task() }), Some(RecordFault::Task));
     assert_eq!(fault(TaskRecord { parent_task: 3, ..task() }), Some(RecordFault::Flags));
     let module = ModuleRecord { bytes: 1 << 53, ..ModuleRecord::default() };
     assert_eq!(fault(module), Some(RecordFault::Size));
+    let (extended, payload) = (RECORD_EXTENDED, RECORD_HAS_PAYLOAD);
+    let plain = ModuleRecord { id: 1, bytes: 100, ..ModuleRecord::default() };
+    assert_eq!(checked(plain), Ok(Checked::Module(plain)));
+    let whole = ModuleRecord { flags: extended | payload, options: 3, device: 4, image_kind: 6, ..plain };
+    assert_eq!(checked(whole), Ok(Checked::Module(whole)));
+    assert_eq!(fault(ModuleRecord { flags: payload, ..plain }), Some(RecordFault::Flags));
+    assert_eq!(fault(ModuleRecord { options: 3, ..plain }), Some(RecordFault::Reserved));
+    assert_eq!(fault(ModuleRecord { image_kind: 7, ..whole }), Some(RecordFault::Definition));
+    assert_eq!(fault(ModuleRecord { reserved0: [1; 7], ..whole }), Some(RecordFault::Reserved));
+    let image = ImageRecord { bytes: MAX_IMAGE_BYTES, ..ImageRecord::default() };
+    assert_eq!(checked(image), Ok(Checked::Image(image)));
+    assert_eq!(fault(ImageRecord { bytes: MAX_IMAGE_BYTES + 1, ..image }), Some(RecordFault::Size));
+    assert_eq!(fault(ImageRecord { image_kind: 7, ..image }), Some(RecordFault::Definition));
+    assert_eq!(fault(ImageRecord { flags: payload, ..image }), Some(RecordFault::Flags));
+    let sized = TaskRecord { flags: extended, global_size: [5, 1, 1], work_dims: 3, ..task() };
+    assert_eq!(checked(sized), Ok(Checked::Plain(sized.into())));
+    assert_eq!(fault(TaskRecord { flags: 0, ..sized }), Some(RecordFault::Reserved));
+    assert_eq!(fault(TaskRecord { work_dims: 4, ..sized }), Some(RecordFault::Task));
+    let local = ScalarRecord { flags: RECORD_LOCAL_MEMORY, ..scalar() };
+    assert_eq!(checked(local), Ok(Checked::Plain(local.into())));
     let allocation = AllocationRecord::default();
     assert_eq!(fault(AllocationRecord { space: 4, ..allocation }), Some(RecordFault::Address));
     assert_eq!(fault(AllocationRecord { freed: 2, ..allocation }), Some(RecordFault::Definition));
@@ -384,7 +403,7 @@ proptest! {
 
     /// Bytes of which nothing is sound give an answer too.
     #[test]
-    fn arbitrary_bytes_give_an_answer(mut bytes in prop::collection::vec(any::<u8>(), 192), kind in 0u8..21, zeros in 0usize..192) {
+    fn arbitrary_bytes_give_an_answer(mut bytes in prop::collection::vec(any::<u8>(), 192), kind in 0u8..22, zeros in 0usize..192) {
         bytes[zeros.max(1)..].fill(0);
         bytes[0] = kind;
         if let Ok(Some(span)) = check(&bytes, &BOUNDS).map(|checked| checked.span()) {

@@ -8,7 +8,7 @@ use tensortap_abi::{
 };
 use tensortap_format::Payload;
 
-use super::{Drain, DrainError};
+use super::{Drain, DrainError, images::OpenImage};
 use crate::{
     RecordFault, RegionMemory, Sink,
     check::content_bytes,
@@ -27,17 +27,40 @@ pub(super) struct Unfinished {
     /// Where in `open` a payload is, by its id.
     ids: BTreeMap<u64, u64>,
     waiting: BTreeMap<u64, TensorRecord>,
+    /// Images of modules, each by the sequence number of its first record.
+    pub(super) images: BTreeMap<u64, OpenImage>,
 }
 
 impl Unfinished {
     /// Sequence number of the first record that is not entered yet.
     pub(super) fn first_seq(&self) -> Option<u64> {
-        let firsts = [self.open.keys().next(), self.waiting.keys().next()];
+        let firsts = [self.open.keys().next(), self.waiting.keys().next(), self.images.keys().next()];
         firsts.into_iter().flatten().min().copied()
     }
 
     fn has_room(&self) -> bool {
-        self.open.len() + self.waiting.len() < MAX_UNFINISHED
+        self.open.len() + self.waiting.len() + self.images.len() < MAX_UNFINISHED
+    }
+
+    /// Takes note of a payload that begins with this record; whether it may.
+    pub(super) fn begins(&mut self, payload_id: u64, seq: u64) -> bool {
+        let may = self.has_room() && !self.ids.contains_key(&payload_id);
+        if may {
+            self.ids.insert(payload_id, seq);
+        }
+        may
+    }
+
+    /// The image that a payload is.
+    pub(super) fn image(&mut self, payload_id: u64) -> Option<&mut OpenImage> {
+        self.images.get_mut(self.ids.get(&payload_id)?)
+    }
+
+    /// The same, when it ends.
+    pub(super) fn take_image(&mut self, payload_id: u64) -> Option<OpenImage> {
+        let image = self.images.remove(self.ids.get(&payload_id)?)?;
+        self.ids.remove(&payload_id);
+        Some(image)
     }
 }
 
@@ -54,14 +77,13 @@ struct OpenPayload {
 
 impl Drain {
     pub(super) fn begin<S: Sink>(&mut self, store: &mut Store<S>, begin: &BeginRecord) {
-        if !self.unfinished.has_room() || self.unfinished.ids.contains_key(&begin.payload_id) {
+        if !self.unfinished.begins(begin.payload_id, self.seen) {
             return self.refuse(RecordFault::Order);
         }
         let tensor = begin.tensor();
         let bytes = content_bytes(&tensor).unwrap_or(0);
         // In a batch the bytes may be gone before the first piece is looked at.
         let offset = if self.batch { 0 } else { store.reserve(bytes) };
-        self.unfinished.ids.insert(begin.payload_id, self.seen);
         let open = OpenPayload { tensor, bytes, offset, received: 0, overwritten: false };
         self.unfinished.open.insert(self.seen, open);
     }
@@ -73,6 +95,9 @@ impl Drain {
         piece: &PieceRecord,
         extent: Extent,
     ) -> Result<(), DrainError> {
+        if self.unfinished.image(piece.payload_id).is_some() {
+            return self.image_piece(memory, piece, extent);
+        }
         let overwritten = self.is_overwritten(extent);
         let seq = self.unfinished.ids.get(&piece.payload_id);
         let fits = |open: &&mut OpenPayload| {
@@ -100,6 +125,9 @@ impl Drain {
         store: &mut Store<S>,
         commit: &CommitRecord,
     ) -> Result<(), DrainError> {
+        if let Some(image) = self.unfinished.take_image(commit.payload_id) {
+            return self.end_image(store, image, commit);
+        }
         let ends = |open: &OpenPayload| {
             let cut = commit.flags & RECORD_TRUNCATED != 0;
             let complete = open.received == commit.stored_bytes && (open.received == open.bytes || cut);
@@ -168,8 +196,8 @@ impl Drain {
 
     /// Gives up everything that is still coming. Of a record that waits, the metadata stays.
     pub(super) fn drop_unfinished(&mut self) {
-        let Unfinished { open, ids: _, waiting } = std::mem::take(&mut self.unfinished);
-        self.unfinished_payloads += (open.len() + waiting.len()) as u64;
+        let Unfinished { open, ids: _, waiting, images } = std::mem::take(&mut self.unfinished);
+        self.unfinished_payloads += (open.len() + waiting.len() + images.len()) as u64;
         for record in waiting.values() {
             self.enter(record, Payload::Dropped);
         }

@@ -150,6 +150,7 @@ fn a_transposed_view_a_scalar_and_an_edge_arrive_as_they_were() {
             arg_index: 1,
             dtype: DType::Float64,
             bits: 2.5f64.to_bits(),
+            is_local: false,
             marked: false,
             name: 0,
         });
@@ -263,6 +264,7 @@ fn definitions_reach_the_files_in_their_records_and_through_the_arena() {
                 arg_index: 39,
                 dtype: DType::Bool,
                 bits: 1,
+                is_local: false,
                 marked: true,
                 name: 0,
             };

@@ -21,8 +21,9 @@ impl IndexRecord {
         let kind = RecordKind::from_tag(self.record.kind).ok_or("its kind is unknown")?;
         sound(is_indexed(kind), "a step of a payload has no place in an index")?;
         sound(self.tail.len() == self.tail_words()?, "it carries what only another kind has")?;
-        let dims = self.view().map_or(0, |_| 192 - kind.fixed_bytes());
-        sound(self.record.has_zero_rest(dims), "reserved bytes are not zero")?;
+        let extended = kind.extended_bytes(self.record.flags);
+        let in_use = self.view().map_or(extended, |_| 192 - kind.fixed_bytes());
+        sound(self.record.has_zero_rest(in_use), "reserved bytes are not zero")?;
         match kind {
             RecordKind::Tensor => self.check_tensor(),
             RecordKind::Scalar => self.check_argument(),
@@ -104,6 +105,7 @@ fn check_task(task: &TaskRecord) -> Result<(), &'static str> {
     sound(Operation::from_tag(task.operation).is_some(), "its operation is unknown")?;
     let args = task.tensor_count.checked_add(task.scalar_count);
     sound(args.is_some_and(|args| args <= MAX_RECORD_ARGS), "it has more arguments than a task")?;
+    sound(task.work_dims <= 3, "it has more dimensions than work")?;
     let parent = task.flags & RECORD_HAS_PARENT != 0 || task.parent_task == 0;
     sound(parent, "its flags contradict one another")
 }

@@ -2,8 +2,8 @@
 
 use tensortap_abi::{
     DispatchParts, DispatchRecord, EdgeCause, FinishedRecord, KernelArg, KernelRecord, MAX_DISPATCH_WORDS,
-    MAX_TEXT_BYTES, ModuleRecord, RECORD_HAS_PAYLOAD, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED, RecordKind,
-    SLOTS_PER_TASK, StringRecord,
+    MAX_TEXT_BYTES, ModuleKind, ModuleRecord, RECORD_HAS_PAYLOAD, RECORD_IN_FLIGHT, RECORD_PAYLOAD_DROPPED,
+    RecordKind, SLOTS_PER_TASK, StringRecord,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -140,7 +140,10 @@ impl IndexRecord {
                 KernelRecord::core_of(kernel.core_type).is_some() && args.iter().all(arg)
             }),
             RecordKind::Allocation => return self.get().map_or(Ok(()), check_allocation),
-            RecordKind::Module => self.get().is_some_and(|module: &ModuleRecord| module.bytes < JSON_LIMIT),
+            RecordKind::Module => self.get().is_some_and(|module: &ModuleRecord| {
+                let known = ModuleKind::from_tag(module.image_kind).is_some() && module.reserved0 == [0; 7];
+                module.bytes < JSON_LIMIT && known
+            }),
             _ => true,
         };
         good.then_some(()).ok_or("it defines nothing")

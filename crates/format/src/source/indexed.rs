@@ -142,6 +142,11 @@ impl Indexed {
         self.definitions.queue(queue)
     }
 
+    /// Modules, by their numbers.
+    pub(crate) fn modules(&self) -> Vec<crate::Module> {
+        self.definitions.modules()
+    }
+
     pub(crate) fn edges(&self) -> Result<Vec<Edge>, FormatError> {
         let mut edges = Vec::new();
         let kinds = [RecordKind::Edge];

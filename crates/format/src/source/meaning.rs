@@ -137,7 +137,7 @@ impl ReadManifest {
         footer.totals = serde_json::from_value(head.clone()).map_err(not_understood)?;
         footer.extra = Map::new();
         let mut info: RunInfo = serde_json::from_value(head).map_err(not_understood)?;
-        info.extra.retain(|key, _| !MANIFEST_KEYS.contains(&key.as_str()));
+        info.extra.retain(|key, _| key == "modules" || !MANIFEST_KEYS.contains(&key.as_str()));
         Ok((info, footer))
     }
 

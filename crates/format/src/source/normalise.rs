@@ -1,8 +1,8 @@
 //! From what a manifest says to the one record that tools see.
 
 use tensortap_abi::{
-    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role,
-    SLOTS_PER_TASK, ScalarRecord, SimplerElements, TensorRecord, TensorStats,
+    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT,
+    RECORD_LOCAL_MEMORY, Role, SLOTS_PER_TASK, ScalarRecord, SimplerElements, TensorRecord, TensorStats,
 };
 
 use tensortap_values::from_f64;
@@ -199,6 +199,7 @@ fn scalar(raw: &RawRecord, head: Head) -> Result<IndexRecord, String> {
         (None, None) => return Err("a scalar without `value`".into()),
     };
     let dtype = dtype.tag();
+    let flags = flags | if raw.local_memory == Some(true) { RECORD_LOCAL_MEMORY } else { 0 };
     Ok(IndexRecord::plain(&ScalarRecord {
         task_id,
         stage,

@@ -24,6 +24,7 @@ pub(super) struct RawRecord {
     pub(super) kind: Option<ArgumentKind>,
     pub(super) dtype: Option<SimplerElements>,
     pub(super) dtype_known: Option<bool>,
+    pub(super) local_memory: Option<bool>,
     pub(super) ndims: Option<u64>,
     pub(super) shape: Option<Dims<u64>>,
     pub(super) strides: Option<Dims<i64>>,
@@ -88,6 +89,7 @@ enum Known {
     Kind,
     DType,
     HasDType,
+    LocalMemory,
     Ndims,
     Shape,
     Strides,
@@ -114,7 +116,7 @@ enum Known {
     RunEpoch,
 }
 
-const KEYS: [(&str, Known); 33] = [
+const KEYS: [(&str, Known); 34] = [
     ("task_id", Known::TaskId),
     ("func_id", Known::FuncId),
     ("subtask_id", Known::SubtaskId),
@@ -124,6 +126,7 @@ const KEYS: [(&str, Known); 33] = [
     ("kind", Known::Kind),
     ("dtype", Known::DType),
     ("dtype_known", Known::HasDType),
+    ("local_memory", Known::LocalMemory),
     ("ndims", Known::Ndims),
     ("shape", Known::Shape),
     ("strides", Known::Strides),
@@ -215,6 +218,7 @@ impl RawRecord {
             Known::Kind => put_word(&mut self.kind, name, parse_kind, map),
             Known::DType => put_word(&mut self.dtype, name, SimplerElements::of_name, map),
             Known::HasDType => put(&mut self.dtype_known, name, map),
+            Known::LocalMemory => put(&mut self.local_memory, name, map),
             Known::Payload => put_word(&mut self.payload, name, PayloadState::parse, map),
             Known::Stats => {
                 let stats: Option<RawStats> = map.next_value()?;

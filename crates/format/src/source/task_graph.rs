@@ -10,7 +10,7 @@ use serde::{
     Deserialize,
     de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
 };
-use tensortap_abi::{EdgeCause, NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_abi::{EdgeCause, NO_KERNEL, Operation, SLOTS_PER_TASK};
 
 use super::{
     beside::{ForEach, MAX_HEAD_BYTES, json_reader},
@@ -18,7 +18,7 @@ use super::{
     metered::Meter,
     normalise::step,
 };
-use crate::{Edge, TaskFacts, TaskKey};
+use crate::{Edge, Launch, TaskFacts, TaskKey};
 
 /// What such a file says.
 #[derive(Default)]
@@ -145,6 +145,18 @@ struct RawTask {
     #[serde(default)]
     in_flight: bool,
     core_id: Option<u32>,
+    operation: Option<String>,
+    module: Option<u32>,
+    #[serde(default)]
+    work_dims: u8,
+    #[serde(default)]
+    grid: [u32; 3],
+    #[serde(default)]
+    group: [u32; 3],
+    #[serde(default)]
+    global_size: [u64; 3],
+    #[serde(default)]
+    global_offset: [u64; 3],
     #[serde(default)]
     args: Vec<RawArg>,
 }
@@ -210,6 +222,8 @@ impl TaskGraph {
         let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
         // A file without times is about tasks that ran: it says nothing of any that did not.
         let completed = raw.completed_ns.unwrap_or(Some(Id(0)));
+        let &RawTask { work_dims, grid, group, global_size, global_offset, .. } = raw;
+        let launch = Launch { work_dims, grid, group, global_size, global_offset };
         self.tasks.push(TaskFacts {
             step,
             task_id,
@@ -221,6 +235,9 @@ impl TaskGraph {
             scalar_count: raw.scalar_count.unwrap_or(0),
             in_flight: raw.in_flight,
             core: raw.core_id,
+            operation: raw.operation.as_deref().and_then(Operation::named).unwrap_or_default(),
+            module: raw.module.unwrap_or(0),
+            launch: launch.known(),
             ..TaskFacts::unknown(key)
         });
         Ok(())

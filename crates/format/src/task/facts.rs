@@ -1,7 +1,7 @@
 //! What single records say of a task, and what is known of its arguments when they are put together.
 
 use tensortap_abi::{
-    CoreType, DType, DumpStage, NO_KERNEL, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskRecord,
+    CoreType, DType, DumpStage, NO_KERNEL, Operation, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskRecord,
 };
 
 use crate::{ArgumentKind, PayloadState, survey::active};
@@ -24,6 +24,33 @@ pub struct Renewed {
     pub address: u64,
     /// Its size.
     pub bytes: u64,
+}
+
+/// How the work of a launch is spread. 0 is not known, or left to the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// Dimensions, 1 to 3; 0 where the dump does not say.
+    pub work_dims: u8,
+    /// Work groups in each direction.
+    pub grid: [u32; 3],
+    /// Work items of a group in each direction.
+    pub group: [u32; 3],
+    /// Work items in each direction, which groups need not divide.
+    pub global_size: [u64; 3],
+    /// Number of the first work item in each direction.
+    pub global_offset: [u64; 3],
+}
+
+impl Launch {
+    fn of(record: &TaskRecord) -> Launch {
+        let &TaskRecord { work_dims, grid, group, global_size, global_offset, .. } = record;
+        Launch { work_dims, grid, group, global_size, global_offset }
+    }
+
+    /// `None` where nothing is known.
+    pub(crate) fn known(self) -> Option<Box<Launch>> {
+        (self != Launch::default()).then(|| Box::new(self))
+    }
 }
 
 /// What the records of a task itself say.
@@ -53,6 +80,12 @@ pub struct TaskFacts {
     pub core: Option<u32>,
     /// Queue that it was submitted to; 0 for none.
     pub queue: u32,
+    /// What it does.
+    pub operation: Operation,
+    /// Module that its code comes from; 0 when not known.
+    pub module: u32,
+    /// How its work is spread, where the dump says.
+    pub launch: Option<Box<Launch>>,
     /// Who recorded that it completed, or that it began where it did not: a place in [`Tasks::threads`](crate::Tasks::threads), where
     /// the dump says.
     pub thread: Option<u32>,
@@ -75,6 +108,9 @@ impl TaskFacts {
             capture_ns: 0,
             core: None,
             queue: 0,
+            operation: Operation::Kernel,
+            module: 0,
+            launch: None,
             thread: None,
         }
     }
@@ -118,6 +154,9 @@ impl From<&TaskRecord> for TaskFacts {
             capture_ns: record.capture_ns,
             core: record.core.checked_sub(1).map(u32::from),
             queue: record.queue,
+            operation: Operation::from_tag(record.operation).unwrap_or_default(),
+            module: record.module,
+            launch: Launch::of(record).known(),
             thread: None,
         }
     }

@@ -6,3 +6,4 @@ mod folder;
 mod host;
 mod later;
 mod loss;
+mod modules;

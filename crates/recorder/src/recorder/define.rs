@@ -4,12 +4,12 @@
 //! device that is read once, after its run, has nobody to wait for.
 
 use tensortap_abi::{
-    DumpRecord, INLINE_TEXT_BYTES, KernelRecord, KindOfRecord, MAX_TEXT_BYTES, SMALL_PAYLOAD_ALIGN,
-    ScopeRecord, StringRecord,
+    CommitRecord, DumpRecord, INLINE_TEXT_BYTES, ImageRecord, KernelRecord, KindOfRecord, MAX_TEXT_BYTES,
+    ModuleKind, PieceRecord, RECORD_TRUNCATED, SMALL_PAYLOAD_ALIGN, ScopeRecord, StringRecord,
 };
 use zerocopy::IntoBytes;
 
-use super::{LaneRecorder, Outcome};
+use super::{LaneRecorder, Outcome, payload::OpenPayload};
 use crate::lane::Need;
 use crate::{DropReason, HostLink, KernelDefinition};
 
@@ -67,6 +67,61 @@ impl<H: HostLink> LaneRecorder<'_, H> {
     pub fn define<D: KindOfRecord>(&mut self, definition: D) -> Outcome {
         const { assert!(D::KIND.is_definition()) };
         self.timed(|recorder| recorder.record_definition(None, |_, _| definition.into()))
+    }
+
+    /// Sends the image of a module, whose definition is to follow in this lane. It waits as a definition does.
+    pub fn send_image(&mut self, kind: ModuleKind, hash: u128, image: &[u8]) -> Outcome {
+        self.timed(|recorder| match recorder.record_image(kind, hash, image) {
+            Ok(()) => Outcome::Recorded,
+            Err(reason) => Outcome::Dropped(reason),
+        })
+    }
+
+    fn record_image(&mut self, kind: ModuleKind, hash: u128, image: &[u8]) -> Result<(), DropReason> {
+        let (bytes, waits) = (image.len() as u64, !self.rules.batch);
+        let reservation =
+            self.reserve_waiting(None, waits).inspect_err(|&reason| self.ledger.dropped(reason, bytes))?;
+        let payload = OpenPayload::image(reservation.seq(), bytes);
+        let hash = hash.to_le_bytes();
+        let (payload_id, image_kind) = (payload.id, kind as u8);
+        self.commit(
+            reservation,
+            ImageRecord { payload_id, bytes, hash, image_kind, ..ImageRecord::default() },
+        );
+        let mut sent = 0;
+        let mut align = self.lane.first_piece_align(bytes);
+        let mut ended = Ok(());
+        while let Some(rest) = image.get(sent..).filter(|rest| !rest.is_empty() && ended.is_ok()) {
+            let need = self.lane.next_piece(rest.len() as u64, align);
+            match self.reserve_waiting(Some(need), waits) {
+                Ok(reservation) => {
+                    let space = self.lane.payload(&reservation);
+                    let piece = &rest[..space.len()];
+                    space.write_copy_of_slice(piece);
+                    let (payload_pos, offset) = (reservation.position(), sent as u64);
+                    self.ledger.captured(need.bytes);
+                    self.commit(
+                        reservation,
+                        PieceRecord { payload_pos, offset, bytes: need.bytes, ..payload.piece() },
+                    );
+                    sent += piece.len();
+                    align = SMALL_PAYLOAD_ALIGN;
+                }
+                Err(reason) => ended = Err(reason),
+            }
+        }
+        // Also of one that was cut, so that nobody waits for the rest.
+        let end = self.reserve_waiting(None, waits);
+        let ended = ended.and(end.as_ref().map(|_| ()).map_err(|&reason| reason));
+        if let Err(reason) = ended {
+            self.ledger.dropped(reason, bytes - sent as u64);
+        }
+        if let Ok(reservation) = end {
+            let mut commit = CommitRecord { hash, ..payload.commit(sent as u64) };
+            commit.flags |= if ended.is_err() { RECORD_TRUNCATED } else { 0 };
+            self.commit(reservation, commit);
+        }
+        ended
     }
 
     fn define_with<D: KindOfRecord>(&mut self, content: &[u8], record: impl FnOnce(u64) -> D) -> Outcome {

@@ -3,8 +3,9 @@
 use core::mem::MaybeUninit;
 
 use tensortap_abi::{
-    BeginRecord, CommitRecord, DType, DumpGeometry, PieceRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_TRUNCATED, SMALL_PAYLOAD_ALIGN, TensorRecord, TensorStats,
+    BeginRecord, CommitRecord, DType, DumpGeometry, DumpStage, PieceRecord, RECORD_HAS_HASH,
+    RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_TRUNCATED, SMALL_PAYLOAD_ALIGN,
+    TensorRecord, TensorStats,
 };
 use zerocopy::IntoBytes;
 
@@ -185,9 +186,9 @@ impl<H: HostLink> LaneRecorder<'_, H> {
 }
 
 /// A payload that is sent in pieces: what each of its records says of it.
-struct OpenPayload {
+pub(super) struct OpenPayload {
     /// Sequence number of its beginning, which no other payload of the lane has.
-    id: u64,
+    pub id: u64,
     bytes: u64,
     task_id: u64,
     stage: u8,
@@ -201,7 +202,13 @@ impl OpenPayload {
         OpenPayload { id: begin_seq, bytes, task_id, stage, arg_index, in_flight: flags & RECORD_IN_FLIGHT }
     }
 
-    fn piece(&self) -> PieceRecord {
+    /// The image of a module, which is there before anything is dispatched.
+    pub fn image(begin_seq: u64, bytes: u64) -> OpenPayload {
+        let stage = DumpStage::BeforeDispatch as u8;
+        OpenPayload { id: begin_seq, bytes, task_id: 0, stage, arg_index: 0, in_flight: 0 }
+    }
+
+    pub fn piece(&self) -> PieceRecord {
         PieceRecord {
             task_id: self.task_id,
             stage: self.stage,
@@ -212,7 +219,7 @@ impl OpenPayload {
         }
     }
 
-    fn commit(&self, stored_bytes: u64) -> CommitRecord {
+    pub fn commit(&self, stored_bytes: u64) -> CommitRecord {
         CommitRecord {
             task_id: self.task_id,
             stage: self.stage,

@@ -30,6 +30,7 @@ fn a_filtered_argument_counts_with_its_bytes_and_costs_no_record() {
         arg_index,
         dtype: DType::Int8,
         bits: 0,
+        is_local: false,
         marked: false,
         name: 0,
     };

@@ -45,6 +45,7 @@ fn scalars_edges_and_uncaptured_arguments_hold_what_the_layout_says() {
         arg_index: 17,
         dtype: DType::Float32,
         bits,
+        is_local: false,
         marked: false,
         name: 0,
     });

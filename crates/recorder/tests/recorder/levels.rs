@@ -24,6 +24,7 @@ fn taken_at(level: DumpLevel, desc: impl Fn(&Rig) -> TensorDesc) -> (Vec<Outcome
             arg_index: 1,
             dtype: DType::Bool,
             bits: 1,
+            is_local: false,
             marked,
             name: 0,
         }));

@@ -419,6 +419,7 @@ fn scalar() -> ScalarCapture {
         arg_index: 0,
         dtype: DType::UInt8,
         bits: 1,
+        is_local: false,
         marked: false,
         name: 0,
     }

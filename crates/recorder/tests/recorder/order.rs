@@ -140,7 +140,7 @@ proptest! {
                 }
                 &Ask::Scalar(bits) => {
                     let (stage, dtype) = (DumpStage::BeforeDispatch, DType::UInt64);
-                    let scalar = ScalarCapture { task_id, stage, arg_index: 3, dtype, bits, marked: false, name: 0 };
+                    let scalar = ScalarCapture { task_id, stage, arg_index: 3, dtype, bits, is_local: false, marked: false, name: 0 };
                     prop_assert_eq!(recorder.scalar(&scalar), Outcome::Recorded);
                     expected.push((task_id, None, bits));
                 }

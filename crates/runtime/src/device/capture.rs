@@ -259,6 +259,7 @@ impl<'r, 'm> Capture<'r, 'm> {
                         arg_index,
                         dtype,
                         bits,
+                        is_local: false,
                         marked,
                         name: 0,
                     });

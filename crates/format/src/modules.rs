@@ -1,0 +1,255 @@
+//! `modules/`: the images of a dump's modules, each content once, in files named by their hashes.
+//!
+//! A dump is untrusted: a file's name is computed from hash and kind, never taken from the dump, and whoever reads an image
+//! gets it only if it has that hash.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde_json::Value;
+use tensortap_abi::{MAX_IMAGE_BYTES, ModuleKind};
+use tensortap_values::{ContentHasher, content_hash};
+
+use crate::{FormatError, RunInfo, error::AtPath, files::sync_dir, json::Hex128};
+
+/// Folder of a dump that holds the images of its modules.
+pub const MODULES_DIR: &str = "modules";
+
+/// Name of the file in [`MODULES_DIR`] that holds an image.
+///
+/// ```
+/// use tensortap_abi::ModuleKind;
+/// let name = tensortap_format::image_file_name(0xab, ModuleKind::OpenClC);
+/// assert_eq!(name, "000000000000000000000000000000ab.cl");
+/// ```
+#[must_use]
+pub fn image_file_name(hash: u128, kind: ModuleKind) -> String {
+    format!("{hash:032x}.{}", kind.extension())
+}
+
+/// Code that kernels come from, as a dump tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Number by which tasks and kernels refer to it.
+    pub id: u32,
+    /// What it is called.
+    pub name: String,
+    /// What its image is.
+    pub kind: ModuleKind,
+    /// Options that it was built with.
+    pub options: String,
+    /// Device that it was built for.
+    pub device: String,
+    /// Bytes of its image; 0 when not known.
+    pub bytes: u64,
+    /// `xxh3_128_tree4k` of its image; 0 when not known.
+    pub hash: u128,
+    /// Whether the dump says that it has the image.
+    pub has_image: bool,
+}
+
+impl Module {
+    /// The file that holds its image, relative to the dump's folder, where the dump says that it has it.
+    #[must_use]
+    pub fn file(&self) -> Option<PathBuf> {
+        self.has_image.then(|| Path::new(MODULES_DIR).join(image_file_name(self.hash, self.kind)))
+    }
+
+    /// The image, out of the dump in `dir`, proven by its hash.
+    ///
+    /// # Errors
+    /// When the dump does not have it, or another content in its place.
+    pub fn image(&self, dir: &Path) -> Result<Vec<u8>, FormatError> {
+        let bad = |reason: String| FormatError::BadModule { id: self.id, name: self.name.clone(), reason };
+        let file = self.file().ok_or_else(|| bad("its image was not stored".into()))?;
+        let path = dir.join(&file);
+        let most = self.bytes.min(MAX_IMAGE_BYTES);
+        let mut image = Vec::new();
+        open_plain(&path).at("open", &path)?.take(most + 1).read_to_end(&mut image).at("read", &path)?;
+        if image.len() as u64 != self.bytes || content_hash(&image) != self.hash {
+            return Err(bad(format!("{} does not hold what was recorded", path.display())));
+        }
+        Ok(image)
+    }
+}
+
+/// As the manifest has it.
+impl Serialize for Module {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(8))?;
+        map.serialize_entry("id", &self.id)?;
+        map.serialize_entry("name", &self.name)?;
+        map.serialize_entry("kind", self.kind.name())?;
+        map.serialize_entry("options", &self.options)?;
+        map.serialize_entry("device", &self.device)?;
+        map.serialize_entry("bytes", &self.bytes)?;
+        map.serialize_entry("hash", &Hex128(self.hash))?;
+        map.serialize_entry("file", &self.file())?;
+        map.end()
+    }
+}
+
+/// The modules that a manifest tells of, where there is no index. What makes no sense is left out.
+pub(crate) fn said_modules(info: &RunInfo) -> Vec<Module> {
+    let said = info.extra.get("modules").and_then(Value::as_array);
+    said.map_or(Vec::new(), |said| said.iter().filter_map(said_module).collect())
+}
+
+fn said_module(said: &Value) -> Option<Module> {
+    let text = |key: &str| said.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = text("kind");
+    Some(Module {
+        id: said.get("id")?.as_u64().and_then(|id| u32::try_from(id).ok())?,
+        name: text("name"),
+        kind: ModuleKind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or_default(),
+        options: text("options"),
+        device: text("device"),
+        bytes: said.get("bytes")?.as_u64()?,
+        hash: u128::from_str_radix(said.get("hash")?.as_str()?.strip_prefix("0x")?, 16).ok()?,
+        has_image: said.get("file").is_some_and(Value::is_string),
+    })
+}
+
+/// A regular file, whatever the name leads to: not a pipe that never ends, not a link out of the folder.
+fn open_plain(path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file"))
+}
+
+/// An image on its way into a folder: under a name of its own until all of it is there and proven.
+#[derive(Debug)]
+pub struct ImageWriter {
+    path: PathBuf,
+    temporary: PathBuf,
+    /// None once it has its name, or where the same image was there before.
+    file: Option<File>,
+    hasher: ContentHasher,
+    hash: u128,
+}
+
+impl ImageWriter {
+    /// Begins an image of so many bytes in a dump's folder. `place` tells it from others that are written at the same time.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn create(
+        dir: &Path,
+        kind: ModuleKind,
+        hash: u128,
+        bytes: u64,
+        place: (u32, u64),
+    ) -> Result<ImageWriter, FormatError> {
+        let folder = dir.join(MODULES_DIR);
+        fs::create_dir_all(&folder).at("create", &folder)?;
+        let name = image_file_name(hash, kind);
+        let path = folder.join(&name);
+        let temporary = folder.join(format!("{name}.{}-{}.tmp", place.0, place.1));
+        let is_there = open_plain(&path).and_then(|file| file.metadata()).is_ok_and(|is| is.len() == bytes);
+        let file = if is_there { None } else { Some(File::create(&temporary).at("create", &temporary)?) };
+        Ok(ImageWriter { path, temporary, file, hasher: ContentHasher::new(bytes), hash })
+    }
+
+    /// Adds the next bytes, never more than were announced.
+    ///
+    /// # Errors
+    /// When the file takes no more.
+    pub fn write(&mut self, piece: &[u8]) -> Result<(), FormatError> {
+        self.hasher.update(piece);
+        match &mut self.file {
+            Some(file) => file.write_all(piece).at("write", &self.temporary),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives it its name, if it is what was announced; whether it was.
+    ///
+    /// # Errors
+    /// When it cannot be synced or renamed.
+    pub fn finish(mut self, sync: bool) -> Result<bool, FormatError> {
+        if self.hasher.left_bytes() > 0 || self.hasher.clone().finish() != self.hash {
+            return Ok(false);
+        }
+        let Some(file) = self.file.take() else { return Ok(true) };
+        if sync {
+            file.sync_all().at("sync", &self.temporary)?;
+        }
+        fs::rename(&self.temporary, &self.path).at("create", &self.path)?;
+        if sync && let Some(folder) = self.path.parent() {
+            sync_dir(folder)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for ImageWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // What cannot be removed is no image: its name is none.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(image: &[u8]) -> Module {
+        let (bytes, hash) = (image.len() as u64, content_hash(image));
+        Module { id: 1, kind: ModuleKind::SpirV, bytes, hash, has_image: true, ..Module::default() }
+    }
+
+    fn write(dir: &Path, image: &[u8], hash: u128) -> bool {
+        let bytes = image.len() as u64;
+        let mut writer = ImageWriter::create(dir, ModuleKind::SpirV, hash, bytes, (0, 1)).unwrap();
+        image.chunks(1000).for_each(|piece| writer.write(piece).unwrap());
+        writer.finish(true).unwrap()
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir.join(MODULES_DIR)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_image_is_kept_once_under_its_hash_and_read_only_if_it_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let image: Vec<u8> = (0..10_000_u32).map(|at| (at * at >> 3) as u8).collect();
+        let module = module(&image);
+        assert!(write(dir.path(), &image, module.hash) && write(dir.path(), &image, module.hash));
+        assert_eq!(names(dir.path()), [image_file_name(module.hash, ModuleKind::SpirV)]);
+        assert_eq!(module.image(dir.path()).unwrap(), image);
+        let path = dir.path().join(module.file().unwrap());
+        let mut damaged = image.clone();
+        damaged[9_999] ^= 1;
+        for content in [&damaged[..], &image[..9_999], b""] {
+            fs::write(&path, content).unwrap();
+            assert!(matches!(module.image(dir.path()), Err(FormatError::BadModule { id: 1, .. })));
+        }
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(matches!(module.image(dir.path()), Err(FormatError::Io { action: "open", .. })));
+    }
+
+    #[test]
+    fn what_is_not_whole_or_not_what_was_announced_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = [7_u8; 5000];
+        assert!(!write(dir.path(), &image, 1));
+        let mut cut = ImageWriter::create(dir.path(), ModuleKind::SpirV, 2, 5000, (0, 1)).unwrap();
+        cut.write(&image[..100]).unwrap();
+        assert_eq!(names(dir.path()).len(), 1);
+        assert!(!cut.finish(false).unwrap());
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+}
