@@ -143,10 +143,11 @@ impl Queues {
         }
     }
 
-    /// Apart, so that who finds a task in its own queue does not pay for the loop.
+    /// Takes from the queues of other schedulers, after nothing was found in the own one. Apart, so that who finds a task in its own queue does
+    /// not pay for the loop.
     #[inline(never)]
-    fn pop_any(&self, scheduler: u32) -> Option<u32> {
-        self.own_first(scheduler).find_map(ReadyQueue::pop)
+    fn pop_other(&self, scheduler: u32) -> Option<u32> {
+        self.own_first(scheduler).skip(1).find_map(ReadyQueue::pop)
     }
 
     /// A scheduler's own queue, then those of the schedulers behind it, and of those before.
@@ -218,7 +219,7 @@ impl<'m> Run<'m> {
     pub fn pop_ready(&self, scheduler: u32, shape: Shape) -> Option<u32> {
         let queues = self.ready[usize::from(shape.0)].get()?;
         match queues.of(scheduler).pop() {
-            None if !queues.others.is_empty() => queues.pop_any(scheduler),
+            None if !queues.others.is_empty() => queues.pop_other(scheduler),
             own => own,
         }
     }
