@@ -8,7 +8,8 @@ use tensortap::analysis::labels::Label;
 use tensortap::format::{Dump, Task};
 use tensortap::judge::Detail;
 
-use crate::words::fault_option;
+use crate::blame_words::remarks;
+use crate::words::{fault_option, of_run};
 
 /// First wrong tasks that are shown with all that is known of them, each of other kernels.
 const DETAILED: usize = 3;
@@ -51,9 +52,18 @@ pub struct BlameReport<'a> {
     pub given: &'a [GivenReport],
     /// Options that a replay of a task takes, to run it as it was run again.
     pub replay_options: String,
+    /// What to know of the golden before believing what is said by it.
+    pub remarks: Vec<String>,
 }
 
 impl BlameReport<'_> {
+    /// What to know beside the labels: of the run, of the golden, and of what the labels rest on.
+    #[must_use]
+    pub fn all_remarks(&self) -> Vec<String> {
+        let of_run = of_run(self.dump).into_iter();
+        of_run.chain(self.remarks.iter().cloned()).chain(remarks(self.blame)).collect()
+    }
+
     /// The option that a replay of a task takes to make again what was captured: the fault of its run. Tasks that were run again were run
     /// without it.
     #[must_use]
@@ -75,13 +85,14 @@ pub struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Positions of the tasks of these labels: in dependency order, or, where there is a limit that not all are within, those
-    /// that are wrong first.
+    /// Positions of the tasks of these labels: [in the order of reports](tensortap::analysis::graph::TaskGraph::sort), or, where there is a
+    /// limit that not all are within, those that are wrong first.
     #[must_use]
     pub fn tasks(&self, blame: &Blame) -> Vec<usize> {
         let is_meant =
             |place: &usize| self.only.is_empty() || self.only.contains(&blame.findings[*place].label);
         let mut places: Vec<usize> = (0..blame.findings.len()).filter(is_meant).collect();
+        blame.graph.sort(&mut places);
         if let Some(limit) = self.limit.filter(|limit| *limit < places.len()) {
             places.sort_by_key(|&place| rank(blame, place));
             places.truncate(limit);
@@ -90,11 +101,19 @@ impl Listing<'_> {
     }
 }
 
-/// The place of a task's label in the order of reports.
+/// The place of a task's label in lists that begin with what is wrong: tasks at which an error began, however it did, come first and
+/// together, so that the first of them is the first that is spoken of.
 #[must_use]
 pub fn rank(blame: &Blame, place: usize) -> usize {
     let label = blame.findings[place].label;
-    Label::ALL.iter().position(|known| *known == label).unwrap_or(Label::ALL.len())
+    let after_roots = || Label::ALL.iter().position(|known| *known == label).unwrap_or(Label::ALL.len());
+    if label.is_root() { 0 } else { after_roots() }
+}
+
+/// Puts positions into the order of lists that begin with what is wrong.
+pub fn wrong_first(blame: &Blame, places: &mut [usize]) {
+    blame.graph.sort(places);
+    places.sort_by_key(|&place| rank(blame, place));
 }
 
 /// The first wrong tasks, with all that is known of them.
@@ -105,21 +124,35 @@ pub fn culprits(
     options: &BlameOptions<'_>,
 ) -> Result<Vec<Culprit>, AnalysisError> {
     let culprit = |place: usize| {
-        let mut outside = Vec::new();
-        for compared in blame.outside(place) {
-            let detail = blame.detail(dump, against, place, compared, options)?;
-            let kind = blame.kind(dump, against, place, compared, options)?;
-            outside.push(Outside { compared: compared.clone(), detail, kind });
-        }
+        let outside = outside(blame, dump, against, options, place)?;
         Ok(Culprit { place, outside, chain: blame.chain(place) })
     };
     first_of_each_kernel(blame).into_iter().map(culprit).collect()
 }
 
-/// Tasks at which an error began, whether or not another led to them.
+/// The records of a task that are not what they should be, with all that is known of them. Their contents are read.
+pub fn outside(
+    blame: &Blame,
+    dump: &Dump,
+    against: &Against<'_>,
+    options: &BlameOptions<'_>,
+    place: usize,
+) -> Result<Vec<Outside>, AnalysisError> {
+    let one = |compared: &ComparedArg| {
+        let detail = blame.detail(dump, against, place, compared, options)?;
+        let kind = blame.kind(dump, against, place, compared, options)?;
+        Ok(Outside { compared: compared.clone(), detail, kind })
+    };
+    blame.outside(place).map(one).collect()
+}
+
+/// Tasks at which an error began, whether or not another led to them, in the order of reports.
 #[must_use]
 pub fn roots(blame: &Blame) -> Vec<usize> {
-    (0..blame.findings.len()).filter(|&place| blame.findings[place].label.is_root()).collect()
+    let mut roots: Vec<usize> =
+        (0..blame.findings.len()).filter(|&place| blame.findings[place].label.is_root()).collect();
+    blame.graph.sort(&mut roots);
+    roots
 }
 
 /// The first wrong tasks, one for each set of kernels; then those of kernels that are wrong behind another error only.

@@ -151,6 +151,18 @@ pub fn kernels(blame: &Blame, place: usize) -> String {
     kernels_text(&blame.graph.task(place).kernel_names())
 }
 
+/// The label of a task, and why it has it: `raced: it raced with task 0x2 (mul): …`.
+#[must_use]
+pub fn label_words(blame: &Blame, place: usize) -> String {
+    let finding = &blame.findings[place];
+    let label = finding.label.name();
+    match (&finding.race, &finding.reason) {
+        (None, None) => label.into(),
+        (None, Some(reason)) => format!("{label}: {}", printable(reason)),
+        (Some(_), _) => format!("{label}: it {}", why(blame, place)),
+    }
+}
+
 /// What a task did, and why it is thought so.
 #[must_use]
 pub fn why(blame: &Blame, place: usize) -> String {

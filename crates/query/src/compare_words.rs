@@ -50,8 +50,37 @@ pub fn detail_lines(detail: &Detail) -> Vec<String> {
     let worst = detail.worst.iter().filter(|worst| worst.fails).take(WORST).enumerate();
     let worst =
         worst.map(|(n, w)| format!("{} {}", if n == 0 { "worst at" } else { "        " }, worst_text(w)));
+    worst.chain(place_lines(detail)).collect()
+}
+
+/// Errors by size, and each axis.
+pub fn place_lines(detail: &Detail) -> Vec<String> {
     let axes = detail.axes.iter().enumerate().filter_map(|(axis, profile)| axis_text(axis, profile));
-    worst.chain(sizes_text(detail)).chain(axes).collect()
+    sizes_text(detail).into_iter().chain(axes).collect()
+}
+
+/// The worst elements side by side, under a line that says what stands where; `expected` is what the dump was held against.
+pub fn worst_table(detail: &Detail, expected: &str) -> Vec<String> {
+    let failing = detail.worst.iter().filter(|worst| worst.fails).take(WORST);
+    let row = |worst: &Worst| {
+        let apart = match (worst.error, worst.ulps) {
+            (Some(error), Some(ulps)) => format!("{} ({} ulp)", significant(error, DIGITS), grouped(ulps)),
+            (Some(error), None) => significant(error, DIGITS),
+            (None, _) => String::new(),
+        };
+        [format!("{:?}", worst.coordinate), value_text(worst.dump), value_text(worst.golden), apart]
+    };
+    let mut rows: Vec<[String; 4]> = failing.map(row).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    rows.insert(0, ["worst elements".into(), "dump".into(), expected.into(), "difference".into()]);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let [at, ours, theirs] = [0, 1, 2].map(width);
+    let line = |[place, dump, golden, apart]: &[String; 4]| {
+        format!("{place:<at$}  {dump:>ours$}  {golden:>theirs$}  {apart}").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }
 
 /// An element: `[3, 7]: -9, should be 3, error 12`.

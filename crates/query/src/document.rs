@@ -48,7 +48,7 @@ pub use stats::{StatsHead, StatsRecord, StatsTail};
 pub use suite::SuiteDocument;
 pub use summary::SummaryDocument;
 pub use table::{Cell, Column, ColumnDocument, ColumnKind, TableDocument, TableMaker, cut};
-pub use task::{LabelDocument, TaskPageDocument};
+pub use task::TaskPageDocument;
 pub use trace::{TraceDocument, TraceDumpDocument};
 
 use std::io::{self, Write};

@@ -98,11 +98,13 @@ pub fn other_scene(dump: &Dump, golden: &Dump) -> Option<String> {
     differ.then(|| format!("the dump is of scene {}, the golden of {}", printable(here), printable(there)))
 }
 
-/// What a reader must know of a golden before believing what is said by it: that it is the dump itself, that it was wrong
-/// itself, or made with other parameters.
+/// What a reader must know of a golden before believing what is said by it: that it is of another scene, the dump itself, wrong
+/// itself, or made with other parameters. Where nothing was compared, another scene is why, and no remark.
 #[must_use]
-pub fn remarks(dump: &Dump, golden: &Dump) -> Vec<String> {
-    itself(dump, golden).into_iter().chain(wrong_itself(golden)).chain(other_params(dump, golden)).collect()
+pub fn remarks(dump: &Dump, golden: &Dump, compared: u64) -> Vec<String> {
+    let other = other_scene(dump, golden).filter(|_| compared > 0);
+    let itself = other.into_iter().chain(itself(dump, golden));
+    itself.chain(wrong_itself(golden)).chain(other_params(dump, golden)).collect()
 }
 
 fn itself(dump: &Dump, golden: &Dump) -> Option<String> {

@@ -64,7 +64,6 @@ struct Labelled<'a> {
     labelling: &'a Labelling,
     golden_path: Option<String>,
     suspicions: Suspicions<'a>,
-    remarks: Vec<String>,
 }
 
 impl Known<'_> {
@@ -124,7 +123,7 @@ pub fn member(
     let passes = blame.passes(false) && !orchestration && !unjudged;
     let right = labelling.golden().and_then(Golden::dump);
     let other = right.and_then(|golden| other_scene(dump, golden));
-    let of_golden = right.map_or_else(Vec::new, |golden| remarks(dump, golden));
+    let remarks = right.map_or_else(Vec::new, |golden| remarks(dump, golden, blame.compared));
     let golden_path = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let found = BlameReport {
         dump,
@@ -135,10 +134,10 @@ pub fn member(
         program: options.program,
         given: &[],
         replay_options: String::new(),
+        remarks,
     };
     let suspicions = Suspicions { passes, orchestration, unjudged, other_scene: other.as_deref() };
-    let remarks = other.iter().filter(|_| blame.compared > 0).cloned().chain(of_golden).collect();
-    let labelled = Some(Labelled { found, labelling, golden_path, suspicions, remarks });
+    let labelled = Some(Labelled { found, labelling, golden_path, suspicions });
     report(&Known { dump, options, summary, labelled }, name)
 }
 

@@ -1,7 +1,5 @@
 //! What there is to see and to do, without a terminal.
 
-use std::collections::HashSet;
-
 use ratatui::crossterm::event::{
     KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -9,9 +7,11 @@ use ratatui::layout::{Position, Rect};
 use tensortap::DumpStage;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::analysis::labels::{Finding, Label};
+use tensortap::analysis::labels::Finding;
 use tensortap::format::Dump;
 use tensortap_query::Labelling;
+use tensortap_query::blame::wrong_first;
+use tensortap_query::blame_words::label_words;
 use tensortap_query::words::task_words;
 use tensortap_query::{Neighbour, Selectors, around};
 
@@ -252,20 +252,10 @@ impl App {
 
     fn take_labels(&mut self, labels: Box<Labels>) {
         let Some(graph) = self.graph.here() else { return };
-        let first: HashSet<usize> = labels.blame.first_wrong.iter().copied().collect();
-        let mut ranked: Vec<_> = labels
-            .blame
-            .findings
-            .iter()
-            .enumerate()
-            .filter_map(|(place, finding)| {
-                let label = finding.label;
-                let own = graph.position(labels.blame.graph.task(place).key())?;
-                Some((!first.contains(&place), label.is_good(), label == Label::Unknown, own))
-            })
-            .collect();
-        ranked.sort_unstable();
-        self.diff_rows = ranked.into_iter().map(|(.., place)| place).collect();
+        let mut places: Vec<usize> = (0..labels.blame.findings.len()).collect();
+        wrong_first(&labels.blame, &mut places);
+        let own = |place: usize| graph.position(labels.blame.graph.task(place).key());
+        self.diff_rows = places.into_iter().filter_map(own).collect();
         self.labels = Awaited::Here(labels);
     }
 
@@ -511,7 +501,8 @@ impl App {
 
     fn open_task(&mut self, place: Option<usize>) {
         let (Some(graph), Some(place)) = (self.graph.here(), place) else { return };
-        match TaskRoom::open(&self.looked.dump, graph, place, self.finding(place)) {
+        let label = self.labelled(place).map(|(labels, place)| label_words(&labels.blame, place));
+        match TaskRoom::open(&self.looked.dump, graph, place, label.as_deref()) {
             Ok(room) => {
                 (self.task, self.tensor, self.room) = (Some(room), None, Room::Task);
             }

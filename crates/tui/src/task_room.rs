@@ -1,7 +1,6 @@
 //! One task: what `show TASK` says, with an argument chosen.
 
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::analysis::labels::Finding;
 use tensortap::format::{Dump, FormatError, Record};
 use tensortap_query::{TaskPage, argument_lines, page_head};
 
@@ -33,12 +32,12 @@ impl TaskRoom {
         dump: &Dump,
         graph: &TaskGraph,
         place: usize,
-        finding: Option<&Finding>,
+        label: Option<&str>,
     ) -> Result<TaskRoom, FormatError> {
         let page = TaskPage::of(dump, graph, place)?;
-        let head = page_head(graph, &page, finding).lines().map(String::from).collect();
+        let head = page_head(graph, &page, label).lines().map(String::from).collect();
         let args = page.args.iter().map(|arg| {
-            let lines: Vec<String> = argument_lines(graph, arg).lines().map(String::from).collect();
+            let lines: Vec<String> = argument_lines(graph, arg, None).lines().map(String::from).collect();
             ArgLines {
                 title: lines.first().cloned().unwrap_or_default(),
                 lines,

@@ -125,6 +125,12 @@ impl TaskGraph {
         self.depths[place]
     }
 
+    /// Puts positions into the order in which tasks are reported: by [depth](Self::depth), and tasks of equal depth by step and id. Like that of
+    /// positions it is a dependency order, but times of dispatch have no part in it: it is the same for every run.
+    pub fn sort(&self, places: &mut [usize]) {
+        places.sort_by_key(|&place| (self.depth(place), self.task(place).key()));
+    }
+
     /// For every task, the tasks that were given some of what it wrote, each once, in order.
     #[must_use]
     pub fn consumers(&self) -> Vec<Vec<usize>> {

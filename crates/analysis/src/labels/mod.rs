@@ -154,7 +154,7 @@ impl Finding {
     }
 }
 
-/// The tasks at which an error began and that no other error led to, in dependency order.
+/// The tasks at which an error began and that no other error led to, [in the order of reports](TaskGraph::sort).
 #[must_use]
 pub fn first_wrong(graph: &TaskGraph, findings: &[Finding]) -> Vec<usize> {
     let mut tainted = vec![false; graph.len()];
@@ -167,8 +167,7 @@ pub fn first_wrong(graph: &TaskGraph, findings: &[Finding]) -> Vec<usize> {
         }
         tainted[place] = led_to || finding.label.is_root();
     }
-    // Tasks of equal depth ran in an order that changes from run to run.
-    first.sort_by_key(|&place| (graph.depth(place), graph.task(place).key()));
+    graph.sort(&mut first);
     first
 }
 

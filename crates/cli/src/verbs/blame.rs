@@ -98,8 +98,6 @@ struct Report<'a> {
     found: BlameReport<'a>,
     /// That the golden is of another scene.
     other_scene: Option<String>,
-    /// What else to know of the golden.
-    remarks: Vec<String>,
     all: bool,
     allow_unmatched: bool,
     /// Which tasks are listed.
@@ -201,8 +199,7 @@ fn judge<T>(
     let passes = blame.passes(args.compare.allow_unmatched) && !suspects_orchestration && !suspects_unjudged;
     let right = opened.as_ref().and_then(Golden::dump);
     let other_scene = right.and_then(|golden| other_scene(dump, golden));
-    let of_golden = right.map_or_else(Vec::new, |golden| remarks(dump, golden));
-    let remarks = other_scene.iter().filter(|_| blame.compared > 0).cloned().chain(of_golden).collect();
+    let remarks = right.map_or_else(Vec::new, |golden| remarks(dump, golden, blame.compared));
     let golden = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
     let listing = Listing { only: &args.only, limit: args.limit };
     let given = rerun.as_ref().map_or(&[][..], |(_, given)| given);
@@ -220,12 +217,12 @@ fn judge<T>(
         program: program(),
         given,
         replay_options,
+        remarks,
     };
     let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
     tell(Report {
         found,
         other_scene,
-        remarks,
         all,
         allow_unmatched,
         listing,

@@ -1,8 +1,8 @@
 //! `tensortap graph`: the tasks of a dump and what passes between them, as a picture.
 
+use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use tensortap::analysis::blame::Blame;
@@ -20,6 +20,7 @@ use crate::error::{Exit, UsageError};
 use crate::labels::{LabelArgs, labels};
 use crate::output::Output;
 use crate::parse::whole;
+use crate::whole_file::write_whole;
 
 /// What `tensortap graph` takes.
 #[derive(Args)]
@@ -112,7 +113,7 @@ pub fn run(args: &GraphArgs, registry: &Registry, output: Output) -> anyhow::Res
         Format::Svg => drawing.svg(),
     };
     if let Some(path) = &args.output {
-        std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
+        write_whole(path, |out| Ok(out.write_all(text.as_bytes())?))?;
     }
     match &args.output {
         _ if output.json => output.document(&drawing.layout())?,

@@ -154,7 +154,32 @@ impl Verb {
         match self {
             Verb::Scenes(args) => args.scene.as_deref(),
             Verb::Run(args) => Some(&args.scene),
-            _ => None,
+            // Named one by one, so that of a new verb it is asked.
+            Verb::Test(_)
+            | Verb::NewScene(_)
+            | Verb::Record(_)
+            | Verb::List(_)
+            | Verb::Show(_)
+            | Verb::Summary(_)
+            | Verb::Graph(_)
+            | Verb::Report(_)
+            | Verb::Serve(_)
+            | Verb::Tui(_)
+            | Verb::Trace(_)
+            | Verb::Stats(_)
+            | Verb::Export(_)
+            | Verb::Diff(_)
+            | Verb::Blame(_)
+            | Verb::Replay(_)
+            | Verb::Extract(_)
+            | Verb::Verify(_)
+            | Verb::Repair(_)
+            | Verb::Bench(_)
+            | Verb::Completions(_)
+            | Verb::Man(_)
+            | Verb::Selectors(_)
+            | Verb::Faults(_)
+            | Verb::Rules(_) => None,
         }
     }
 }

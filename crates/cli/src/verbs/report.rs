@@ -1,5 +1,6 @@
 //! `tensortap report`: a dump as one page, to be sent to others.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -17,6 +18,7 @@ use crate::labels::LabelArgs;
 use crate::output::{self, Output};
 use crate::parse::JobsArg;
 use crate::program::program;
+use crate::whole_file::write_whole;
 use crate::{ranks, version};
 
 /// What `tensortap report` takes.
@@ -27,7 +29,7 @@ use crate::{ranks, version};
     tensortap report wrong --reference -o report.html      the same without a run that was right\n  \
     tensortap report run_folder --golden right_run -o report.html   every rank, or one with --rank\n\n\
     One file that opens in any browser and asks for nothing else. Of large dumps it has the rows that matter most and says which are left out.\n\
-    Exit status: 0 the report is written, whatever it says; 2 a dump cannot be read")]
+    Exit status: 0 the report is written, whatever it says; 1 it is written, and nothing could be compared; 2 a dump cannot be read")]
 pub struct ReportArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -50,25 +52,40 @@ pub struct ReportArgs {
 
 /// Writes the report.
 pub fn run(args: &ReportArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
-    let set = args.dump.open_set()?;
-    let folder = set.path().to_owned();
-    let pairs = ranks::pairs(set, args.labels.golden.as_deref(), &args.dump.rank)?;
-    let (mut members, count) = (Vec::new(), pairs.len());
-    for pair in pairs {
-        members.push(match pair {
-            Pair::Held { member, golden, .. } => args.member(registry, &member, golden.as_deref(), count)?,
-            Pair::Lonely { name, why, .. } => MemberReport::lonely(name, why),
-        });
-    }
-    let title = printable(&folder.display().to_string()).into_owned();
-    let report = of_members(title, format!("{} {}", program(), version::SHORT.as_str()), members);
-    let page = tensortap_web::report::page(&report).context("encoding the report")?;
-    std::fs::write(&args.output, &page).with_context(|| format!("writing {}", args.output.display()))?;
-    tell(args, &report, page.len(), output)?;
-    Ok(Exit::Good)
+    let (report, size) = write_whole(&args.output, |out| {
+        let report = args.report(registry)?;
+        let page = tensortap_web::report::page(&report).context("encoding the report")?;
+        out.write_all(page.as_bytes())?;
+        Ok((report, page.len()))
+    })?;
+    tell(args, &report, size, output)?;
+    let nothing = verdict(&report).is_some_and(VerdictDocument::compares_nothing);
+    Ok(if nothing { Exit::Difference } else { Exit::Good })
+}
+
+/// The verdict over everything that is in a report.
+fn verdict(report: &ReportDocument) -> Option<&VerdictDocument> {
+    report.verdict.as_ref().or(report.members.first().map(|member| &member.verdict))
 }
 
 impl ReportArgs {
+    fn report(&self, registry: &Registry) -> anyhow::Result<ReportDocument> {
+        let set = self.dump.open_set()?;
+        let folder = set.path().to_owned();
+        let pairs = ranks::pairs(set, self.labels.golden.as_deref(), &self.dump.rank)?;
+        let (mut members, count) = (Vec::new(), pairs.len());
+        for pair in pairs {
+            members.push(match pair {
+                Pair::Held { member, golden, .. } => {
+                    self.member(registry, &member, golden.as_deref(), count)?
+                }
+                Pair::Lonely { name, why, .. } => MemberReport::lonely(name, why),
+            });
+        }
+        let title = printable(&folder.display().to_string()).into_owned();
+        Ok(of_members(title, format!("{} {}", program(), version::SHORT.as_str()), members))
+    }
+
     fn member(
         &self,
         registry: &Registry,
@@ -94,7 +111,7 @@ impl ReportArgs {
 
 fn tell(args: &ReportArgs, report: &ReportDocument, size: usize, output: Output) -> anyhow::Result<()> {
     let path = args.output.display().to_string();
-    let verdict = report.verdict.as_ref().or(report.members.first().map(|member| &member.verdict));
+    let verdict = verdict(report);
     if output.json {
         let VerdictDocument { word, passes, sentence, .. } = verdict.context("a report of nothing")?;
         return output.document(&serde_json::json!({

@@ -16,6 +16,7 @@ use tensortap_query::{DumpSet, Member};
 use crate::dump_arg::DumpArg;
 use crate::error::{Exit, UsageError};
 use crate::output::Output;
+use crate::program::program;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
 use crate::whole_file::write_whole;
@@ -57,10 +58,11 @@ pub fn run(args: &TraceArgs, output: Output) -> anyhow::Result<Exit> {
     let set = args.dump.open_set()?;
     let (counts, dumps) = write_whole(&args.output, |out| {
         let mut trace = TraceWriter::new(format, out)?;
-        let mut dumps = Vec::new();
+        let (mut dumps, mut empty) = (Vec::new(), Vec::new());
         for (member, pid) in set.members().iter().zip(pids(&set)) {
-            dumps.push(args.add(&mut trace, member, pid, output)?);
+            dumps.push(args.add(&mut trace, member, pid, output, &mut empty)?);
         }
+        args.refuse_nothing(empty, &set, output)?;
         Ok((trace.finish()?, dumps))
     })?;
     if output.json {
@@ -98,9 +100,10 @@ impl TraceArgs {
         member: &Member,
         pid: u32,
         output: Output,
+        empty: &mut Vec<String>,
     ) -> anyhow::Result<TraceDumpDocument> {
         let graph = load(&member.dump, self.select.steps())?;
-        let shown = self.shown(member, &graph, output)?;
+        let shown = self.shown(member, &graph, output, empty)?;
         let timeline = Timeline::of(&member.dump, &graph, |place| shown.as_ref().is_none_or(|s| s[place]));
         if !timeline.is_timed && !timeline.slices.is_empty() {
             output.note(format_args!(
@@ -123,8 +126,31 @@ impl TraceArgs {
         Ok(TraceDumpDocument::new(member, pid, &timeline))
     }
 
-    /// Which tasks are meant, by place; all, without selectors.
-    fn shown(&self, member: &Member, graph: &TaskGraph, output: Output) -> anyhow::Result<Option<Vec<bool>>> {
+    /// A trace in which nothing of any dump is would replace one that has something.
+    fn refuse_nothing(&self, empty: Vec<String>, set: &DumpSet, output: Output) -> Result<(), UsageError> {
+        match empty.first() {
+            Some(first) if empty.len() == set.members().len() => Err(UsageError {
+                message: format!(
+                    "nothing is selected, and {} is not written: {first}",
+                    self.output.display()
+                ),
+                hint: format!("`{} list` with the same selectors shows what they mean", program()),
+            }),
+            _ => {
+                empty.into_iter().for_each(|why| output.note(format_args!("{why}")));
+                Ok(())
+            }
+        }
+    }
+
+    /// Which tasks are meant, by place; all, without selectors. Why none are is put to what is `empty`.
+    fn shown(
+        &self,
+        member: &Member,
+        graph: &TaskGraph,
+        output: Output,
+        empty: &mut Vec<String>,
+    ) -> anyhow::Result<Option<Vec<bool>>> {
         if !self.select.narrows_records() {
             return Ok(None);
         }
@@ -136,7 +162,7 @@ impl TraceArgs {
             }
         }
         if !shown.contains(&true) {
-            output.note(format_args!("{}: {}", member.name(), selection.why_empty(&member.dump)?));
+            empty.push(format!("{}: {}", member.name(), selection.why_empty(&member.dump)?));
         }
         Ok(Some(shown))
     }

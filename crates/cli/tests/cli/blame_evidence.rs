@@ -281,3 +281,28 @@ fn the_first_of_equal_culprits_is_the_same_in_every_run() {
     assert_eq!(firsts[0], serde_json::json!(["0x0000000100000000", "0x0000000100000001"]));
     assert!(firsts.iter().all(|first| *first == firsts[0]), "{firsts:?}");
 }
+
+#[test]
+fn the_first_task_is_the_same_in_the_sentence_the_list_and_wherever_one_is_shown() {
+    let folder = Folder::new();
+    folder.good("run tiny_llm --param tokens=6 --dump-tensor --out right");
+    wrong(&folder, "run tiny_llm --param tokens=6 --dump-tensor --out wrong --inject-fault softmax=last");
+    let text = folder.tensortap("blame wrong --golden right").stdout;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let after = |words: &str| {
+        let (_, rest) = text.split_once(words).unwrap_or_else(|| panic!("no {words} in {text}"));
+        rest.split_whitespace().next().expect("an id").to_owned()
+    };
+    let first = after("the first is task ");
+    assert_eq!(after("without those that are ok: wrong_here task "), first, "{text}");
+    let shown = folder.good("show wrong softmax --golden right").stdout;
+    assert!(shown.starts_with(&format!("task {first}: softmax\n")), "{shown}");
+    // In the order of reports, whatever ran first: by depth, then by id.
+    let listed = document(&folder, "blame wrong --golden right --json --only wrong_here", 1);
+    let listed: Vec<&str> =
+        listed["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].as_str().unwrap()).collect();
+    let firsts = document(&folder, "blame wrong --golden right --json --limit 0", 1);
+    let firsts: Vec<&str> =
+        firsts["first_wrong"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    assert!(firsts.len() > 1 && listed.starts_with(&firsts), "{firsts:?} {listed:?}");
+}

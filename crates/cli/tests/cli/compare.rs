@@ -279,7 +279,7 @@ fn a_golden_with_other_parameters_is_remarked_and_none_at_all_is_refused() {
 #[test]
 fn a_golden_that_is_wrong_itself_or_is_the_dump_itself_is_remarked() {
     let folder = right_and_wrong();
-    for verb in ["blame", "report -o page.html"] {
+    for verb in ["blame", "blame --json", "report -o page.html"] {
         let turned = folder.tensortap(&format!("{verb} right --golden wrong"));
         let said = "the golden is wrong itself: it ran with the fault ";
         assert!(turned.stdout.contains(said) || page(&folder).contains(said), "{turned:?}");
@@ -301,7 +301,7 @@ fn a_live_dump_lists_culprits_first_and_says_what_agreed() {
     folder.tensortap("run paged_attention --live golden --out live --inject-fault softmax=last");
     let blamed = folder.tensortap("blame live --reference");
     assert_eq!(blamed.code, Some(1), "{blamed:?}");
-    let (head, list) = blamed.stdout.split_once("tasks by label").expect("listed");
+    let (head, list) = blamed.stdout.split_once("tasks, what is wrong first").expect("listed");
     assert!(head.starts_with("FAIL: 29 tasks are wrong here, all softmax; the first is task "), "{head}");
     assert!(list.lines().nth(1).is_some_and(|row| row.starts_with("  wrong_here")), "{list}");
     assert!(head.contains("agreed with the golden while running"), "{head}");

@@ -275,3 +275,50 @@ fn names_of_a_dump_are_text_in_a_report() {
     assert!(refused.code == Some(3) && refused.stderr.contains("nowhere/report.html"), "{refused:?}");
     assert_eq!(folder.tensortap("report d").code, Some(2));
 }
+
+#[test]
+fn what_is_wrong_stands_first_in_the_tables() {
+    let folder = Folder::new();
+    folder.good("run vector_example --param n=64 --dump-tensor --out right");
+    folder.tensortap(
+        "run vector_example --param n=64 --dump-tensor --out wrong --inject-fault add_scalar=last",
+    );
+    folder.good("report wrong --golden right -o report.html");
+    let member = &data(&folder, "report.html")["members"][0];
+    let labels = column(&member["tasks"], "label");
+    assert_eq!(labels, ["wrong_here", "wrong_here", "inherited", "inherited", "ok"]);
+    let blame = document(&folder.tensortap("blame wrong --golden right --json"));
+    let first: Vec<String> = blame["first_wrong"]
+        .as_array()
+        .expect("tasks")
+        .iter()
+        .map(|id| format!("{:#x}", u64::from_str_radix(&id.as_str().expect("an id")[2..], 16).expect("hex")))
+        .collect();
+    assert_eq!(column(&member["tasks"], "task")[..2], first[..]);
+    let verdicts = column(&member["records"], "verdict");
+    let wrong = verdicts.iter().take_while(|verdict| *verdict == "fail").count();
+    assert!(wrong > 0 && !verdicts[wrong..].contains(&"fail".to_owned()), "{verdicts:?}");
+}
+
+#[test]
+fn a_report_in_which_nothing_is_compared_says_so_and_one_that_cannot_be_written_says_why() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out d");
+    folder.good("run scalar_data --dump-tensor --out other");
+    let nothing = folder.tensortap("report d --golden other -o report.html");
+    let said = "NOTHING COMPARED: Nothing could be compared: the dump is of scene vector_example, the golden of scalar_data.\n";
+    assert!(nothing.code == Some(1) && nothing.stdout.starts_with(said), "{nothing:?}");
+    assert_eq!(folder.tensortap("blame d --golden other").code, nothing.code, "as blame says it");
+    let told = document(&folder.tensortap("report d --golden other -o report.html --json"));
+    assert_eq!((&told["verdict"], &told["passes"]), (&"NOTHING COMPARED".into(), &false.into()));
+    assert_eq!(data(&folder, "report.html")["members"][0]["verdict"]["word"], "NOTHING COMPARED");
+
+    let nowhere = folder.tensortap("report d -o no/such/x.html");
+    assert_eq!(nowhere.code, Some(3), "{nowhere:?}");
+    assert!(
+        nowhere.stderr.contains("writing no/such/x.html: there is no folder no/such; make it first"),
+        "{nowhere:?}"
+    );
+    let drawn = folder.tensortap("graph d -o no/such/x.svg");
+    assert!(drawn.code == Some(3) && drawn.stderr.contains("there is no folder no/such"), "{drawn:?}");
+}

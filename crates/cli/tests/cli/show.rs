@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use tensortap::abi::Role;
-use tensortap::format::Payload;
+use tensortap::format::{Payload, WriterOptions};
 use tensortap::{DType, DumpStage};
 
 use crate::assert_snapshot;
@@ -143,7 +143,7 @@ fn elements_of_every_kind_are_exact() {
     let counts = document(&folder.good("show d 2 --json"));
     assert_eq!((&counts["stats"]["nan"], &counts["stats"]["inf"]), (&1.into(), &2.into()));
     assert_eq!(counts["histogram"]["counts"], json!([1]));
-    let all = folder.good("show d 1").stdout;
+    let all = folder.good("show d 0x1").stdout;
     assert!(
         all.contains("min 9223372036854775809  max 18446744073709551615"),
         "64 bits are not rounded: {all}"
@@ -403,6 +403,7 @@ fn a_whole_task_is_shown_with_its_neighbours_and_its_label() {
         let labelled = document(&folder.good(&format!("show bad mul {against} --json")));
         assert_eq!(labelled["label"]["label"], "wrong_here", "{labelled}");
     }
+    check_held_against_its_golden(&folder);
     // A word alone is a task of the newest dump.
     folder.good("run vector_example --dump-tensor");
     assert!(folder.good("show mul").stdout.starts_with("task 0x100000002: mul\n"));
@@ -414,6 +415,67 @@ fn a_whole_task_is_shown_with_its_neighbours_and_its_label() {
     // Of several tasks of a name, the one that is wrong.
     let several = folder.good("show d add").stdout;
     assert!(several.contains(" of that name: 0x"), "{several}");
+}
+
+/// What `show` says of a task's arguments against a golden is what `blame` says of a culprit, and what the bytes say.
+fn check_held_against_its_golden(folder: &Folder) {
+    folder.tensortap("run vector_example --dump-tensor --out last --inject-fault mul=last");
+    let text = folder.good("show last mul --golden d").stdout;
+    let without_times: String =
+        text.lines().filter(|line| !line.starts_with("  time ")).map(|line| format!("{line}\n")).collect();
+    assert_snapshot("show_task_golden", &without_times);
+    let page = document(&folder.good("show last mul --golden d --json"));
+    let blame = document(&folder.tensortap("blame last --golden d --json"));
+    let culprit = &blame["culprits"][0];
+    assert_eq!(page["task_id"], culprit["task_id"]);
+    let [left, _, product, _] = &page["arguments"].as_array().expect("arguments")[..] else {
+        panic!("{page}")
+    };
+    let compared = &product["after"]["compared"];
+    assert_eq!(
+        [&compared["kind"], &compared["detail"]],
+        [&culprit["records"][0]["kind"], &culprit["records"][0]["detail"]]
+    );
+    assert_eq!(
+        [&compared["verdict"], &compared["failing"], &compared["elements"]],
+        [&json!("fail"), &json!(1), &json!(16_384)]
+    );
+    assert_eq!(
+        [&left["before"]["compared"]["verdict"], &left["before"]["compared"]["kind"]],
+        [&json!("pass"), &Value::Null]
+    );
+    // The worst element is the last, and both values are those of the files.
+    let worst = &compared["detail"]["worst"][0];
+    let of = |dump: &str| {
+        let values = document(&folder.good(&format!("show {dump} mul product --slice -1 --json")));
+        values["values"]["elements"][0].as_f64().expect("a number")
+    };
+    assert_eq!(
+        [&worst["coordinate"], &worst["dump"], &worst["golden"]],
+        [&json!([16_383]), &json!(of("last")), &json!(of("d"))]
+    );
+    let itself = folder.good("show last mul --golden last").stdout;
+    for words in
+        ["label         ok", "note          the dump is held against itself", "as in the golden: identical"]
+    {
+        assert!(itself.contains(words), "no {words} in {itself}");
+    }
+}
+
+#[test]
+fn long_names_are_cut_in_rows_and_stand_whole_in_the_document() {
+    let name = "kernel_".repeat(40);
+    let folder = Folder::new();
+    let mut made = Made::named(&folder.path("d"), 2, WriterOptions::default(), &name);
+    made.task(1, 1, AFTER).tensor(Role::Output, 0, DType::Int32, &[2], &i32s(0..2));
+    made.task(7, 0, BEFORE).tensor(Role::Input, 0, DType::Int32, &[2], &i32s(0..2));
+    made.finish();
+    let text = folder.good("show d 0x7").stdout;
+    let given = text.lines().find(|line| line.starts_with("  given by")).expect("its producer");
+    assert!(given.ends_with("kernel_…") && given.chars().count() == 16 + "0x1 ".len() + 64, "{text}");
+    let giver = document(&folder.good("show d 0x7 --json"));
+    assert_eq!(giver["producers"][0]["kernels"][0], name);
+    assert!(folder.good("show d 0x1").stdout.starts_with(&format!("task 0x1: {name}\n")));
 }
 
 #[test]

@@ -252,6 +252,9 @@ fn what_cannot_be_written_or_is_not_understood_says_so_and_leaves_what_was_there
     assert!(nowhere.stderr.contains("there is no folder no/such/folder; make it first"), "{nowhere:?}");
     fs::write(folder.path("t.json"), "before").unwrap();
     assert_eq!(folder.tensortap("trace d --func nothing_like_it -o t.json").code, Some(2));
+    let nothing = folder.tensortap("trace d --func zz* -o t.json");
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    assert!(nothing.stderr.contains("t.json is not written: d: There is no kernel zz*;"), "{nothing:?}");
     assert_eq!(fs::read_to_string(folder.path("t.json")).unwrap(), "before");
     folder.good("trace d -o t.trace --format perfetto");
     assert!(fs::read(folder.path("t.trace")).unwrap().starts_with(&[0x0a]));

@@ -32,6 +32,8 @@ pub struct BlameDocument {
     /// Null with references and when tasks were run again.
     golden: Option<String>,
     incomplete: Option<String>,
+    /// What to know of the run, the golden and the labels, in words.
+    remarks: Vec<String>,
     /// What the run's own golden says; null when it was not judged.
     run_golden: Option<&'static str>,
     /// The fault that the run was given on purpose.
@@ -140,6 +142,7 @@ impl BlameDocument {
             given: report.given.iter().map(GivenDocument::of).collect(),
             golden: report.golden.clone(),
             incomplete: blame.graph.gap.clone(),
+            remarks: report.all_remarks(),
             run_golden: report.dump.footer().and_then(|footer| footer.golden).map(GoldenVerdict::name),
             inject_fault: report.dump.info().inject_fault.clone(),
             orchestration_suspected: blame.suspects_orchestration(report.dump),

@@ -23,7 +23,7 @@ pub struct ReportDocument {
 /// A verdict.
 #[derive(Clone, Serialize)]
 pub struct VerdictDocument {
-    /// `PASS`, `FAIL` or `NOT JUDGED`.
+    /// `PASS`, `FAIL`, `NOT JUDGED` or [`NOTHING_COMPARED`](Self::NOTHING_COMPARED).
     pub word: &'static str,
     /// Null when nothing was judged.
     pub passes: Option<bool>,
@@ -31,6 +31,18 @@ pub struct VerdictDocument {
     pub sentence: String,
     /// What is to be known beside it.
     pub remarks: Vec<String>,
+}
+
+impl VerdictDocument {
+    /// The word for what was held against something with which it has nothing in common: no error was looked for, so none is told, and yet it
+    /// does not pass.
+    pub const NOTHING_COMPARED: &'static str = "NOTHING COMPARED";
+
+    /// Whether nothing could be compared.
+    #[must_use]
+    pub fn compares_nothing(&self) -> bool {
+        self.word == VerdictDocument::NOTHING_COMPARED
+    }
 }
 
 /// A report of one dump.

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tensortap::TaskId;
 use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::labels::Finding;
 use tensortap::format::{Dump, ScalarValue, Task, role_name};
+use tensortap::{DumpStage, TaskId};
 
+use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use super::show::MeasuredDocument;
+use crate::kind_words::KindDocument;
 use crate::show::Histogram;
-use crate::task::{ArgPage, Moment, Neighbour, TaskPage};
+use crate::task::{ArgPage, HeldTask, Moment, Neighbour, TaskPage};
 
 /// One task and what is around it.
 #[derive(Serialize)]
@@ -37,6 +40,8 @@ pub struct TaskPageDocument<'a> {
     pub also_meant: Vec<String>,
     /// By golden or reference, where it was asked for.
     pub label: Option<LabelDocument>,
+    /// What to know of the golden before believing what is said by it.
+    pub remarks: Vec<String>,
 }
 
 /// What a task did, and why it is thought so.
@@ -48,6 +53,13 @@ pub struct LabelDocument {
     pub arg_index: Option<u16>,
     /// Why.
     pub reason: Option<String>,
+}
+
+impl LabelDocument {
+    fn of(finding: &Finding) -> LabelDocument {
+        let Finding { label, arg_index, reason, .. } = finding;
+        LabelDocument { label: label.name(), arg_index: *arg_index, reason: reason.clone() }
+    }
 }
 
 #[derive(Serialize)]
@@ -76,6 +88,34 @@ struct MomentDocument<'a> {
     stats: Option<MeasuredDocument>,
     histogram: Option<&'a Histogram>,
     damaged: bool,
+    /// How it compares with what it was held against; null where nothing was.
+    compared: Option<ComparedDocument>,
+}
+
+#[derive(Serialize)]
+struct ComparedDocument {
+    verdict: &'static str,
+    #[serde(flatten)]
+    measures: Measures,
+    /// Where its errors sit; null where there are none, or no bytes to look at.
+    detail: Option<DetailDocument>,
+    /// What kind of error it is; likewise.
+    kind: Option<KindDocument>,
+}
+
+impl ComparedDocument {
+    fn of(held: &HeldTask<'_>, arg_index: u16, stage: DumpStage) -> Option<ComparedDocument> {
+        let compared = held.compared(arg_index, stage)?;
+        let found = held.outside(arg_index, stage);
+        Some(ComparedDocument {
+            verdict: verdict_word(compared.outcome.verdict),
+            measures: measures(&compared.outcome, &compared.rule),
+            detail: found.and_then(|found| found.detail.as_ref()).map(detail_document),
+            kind: found
+                .and_then(|found| found.kind.as_ref())
+                .map(|kind| KindDocument::of(&held.blame.graph, kind)),
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -89,9 +129,14 @@ struct NeighbourDocument {
 }
 
 impl<'a> TaskPageDocument<'a> {
-    /// The document of a page.
+    /// The document of a page, and of what came of holding the task against something.
     #[must_use]
-    pub fn of(dump: &Dump, graph: &TaskGraph, page: &'a TaskPage<'a>) -> TaskPageDocument<'a> {
+    pub fn of(
+        dump: &Dump,
+        graph: &TaskGraph,
+        page: &'a TaskPage<'a>,
+        held: Option<&HeldTask<'_>>,
+    ) -> TaskPageDocument<'a> {
         let TaskPage { task, times, said, args, producers, consumers } = page;
         let nanoseconds = |time: Option<Duration>| time.and_then(|time| u64::try_from(time.as_nanos()).ok());
         let neighbours = |those: &[Neighbour]| {
@@ -112,11 +157,12 @@ impl<'a> TaskPageDocument<'a> {
             queue: said.queue.as_deref(),
             source: said.source_text(),
             parent: said.parent.map(|parent| TaskId(parent).to_string()),
-            arguments: args.iter().map(|arg| argument(graph, arg)).collect(),
+            arguments: args.iter().map(|arg| argument(graph, arg, held)).collect(),
             producers: neighbours(producers),
             consumers: neighbours(consumers),
             also_meant: Vec::new(),
-            label: None,
+            label: held.map(|held| LabelDocument::of(&held.blame.findings[held.place])),
+            remarks: Vec::new(),
         }
     }
 }
@@ -131,9 +177,14 @@ fn neighbour(task: Task<'_>, carries: bool) -> NeighbourDocument {
     }
 }
 
-fn argument<'a>(graph: &TaskGraph, page: &'a ArgPage<'a>) -> ArgumentDocument<'a> {
+fn argument<'a>(
+    graph: &TaskGraph,
+    page: &'a ArgPage<'a>,
+    held: Option<&HeldTask<'_>>,
+) -> ArgumentDocument<'a> {
     let arg = page.arg;
     let ids = |places: &[usize]| places.iter().map(|&p| TaskId(graph.task(p).task_id).to_string()).collect();
+    let compared = |stage| held.and_then(|held| ComparedDocument::of(held, arg.arg_index, stage));
     ArgumentDocument {
         arg_index: arg.arg_index,
         arg_name: page.name.as_deref(),
@@ -142,20 +193,21 @@ fn argument<'a>(graph: &TaskGraph, page: &'a ArgPage<'a>) -> ArgumentDocument<'a
         dtype: arg.dtype.name(),
         shape: arg.shape(),
         value: arg.scalar_bits.map(|bits| ScalarValue::decode(arg.dtype, bits)),
-        before: page.before.as_ref().map(moment),
-        after: page.after.as_ref().map(moment),
+        before: page.before.as_ref().map(|one| moment(one, compared(DumpStage::BeforeDispatch))),
+        after: page.after.as_ref().map(|one| moment(one, compared(DumpStage::AfterCompletion))),
         unchanged: arg.is_unchanged(),
         from: ids(&page.from),
         to: ids(&page.to),
     }
 }
 
-fn moment(moment: &Moment) -> MomentDocument<'_> {
+fn moment(moment: &Moment, compared: Option<ComparedDocument>) -> MomentDocument<'_> {
     MomentDocument {
         index: moment.record.index,
         payload: moment.record.payload.name(),
         stats: moment.stats.map(MeasuredDocument::of),
         histogram: moment.histogram.as_ref(),
         damaged: moment.damaged,
+        compared,
     }
 }

@@ -8,7 +8,7 @@ use tensortap::format::{ArgumentKind, Record, ScalarValue, Task, role_name};
 use tensortap::stats_each;
 
 use super::Known;
-use crate::blame::rank;
+use crate::blame::{rank, wrong_first};
 use crate::blame_words::why;
 use crate::compare_words::outside_or_why;
 use crate::document::{Cell, Column, ColumnKind, TableDocument, TableMaker, verdict_word};
@@ -56,23 +56,26 @@ const INF: Column = column("inf", "Inf", "Infinite elements", Number);
 /// Statistics of records, by their number.
 pub type Statistics = HashMap<u64, TensorStats>;
 
-/// The tasks that have rows: all, or those that are wrong and then those that took longest.
+/// The tasks that have rows: all, or those that are wrong and then those that took longest. What is wrong stands first, each label in
+/// the order of reports.
 pub fn chosen(known: &Known<'_>, rows: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..known.graph().len()).collect();
-    if places.len() <= rows {
-        return places;
+    if places.len() > rows {
+        let urgency = |&place: &usize| {
+            let label = known.blame().map_or(0, |blame| rank(blame, place));
+            (label, std::cmp::Reverse(known.summary.took(place)), place)
+        };
+        places.sort_by_cached_key(urgency);
+        places.truncate(rows);
     }
-    let urgency = |&place: &usize| {
-        let label = known.blame().map_or(0, |blame| rank(blame, place));
-        (label, std::cmp::Reverse(known.summary.took(place)), place)
-    };
-    places.sort_by_cached_key(urgency);
-    places.truncate(rows);
-    places.sort_unstable();
+    match known.blame() {
+        Some(blame) => wrong_first(blame, &mut places),
+        None => known.graph().sort(&mut places),
+    }
     places
 }
 
-/// The records that have rows: those of the tasks that have, in their order, first those that are not what they should be.
+/// The records that have rows: those of the tasks that have, first those that are not what they should be, both as captured.
 fn chosen_records(known: &Known<'_>, rows: usize) -> Result<Vec<Record>, QueryError> {
     let graph = known.graph();
     let tasks: HashSet<usize> = chosen(known, rows).into_iter().collect();
@@ -92,7 +95,6 @@ fn chosen_records(known: &Known<'_>, rows: usize) -> Result<Vec<Record>, QueryEr
     }
     others.truncate(most - wrong.len());
     wrong.extend(others);
-    wrong.sort_by_key(|record: &Record| record.index);
     Ok(wrong)
 }
 

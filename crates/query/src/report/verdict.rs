@@ -18,9 +18,14 @@ pub fn verdict(known: &Known<'_>) -> VerdictDocument {
     let blame = labelled.found.blame;
     let records = if labelled.golden_path.is_some() { "records" } else { "outputs" };
     let compared = format!("{} of {} {records} were compared", grouped(blame.compared), grouped(blame.of));
-    let remarks = more.into_iter().chain([compared]).chain(labelled.remarks.iter().cloned());
+    let remarks = more.into_iter().chain([compared]).chain(labelled.found.remarks.iter().cloned());
     let remarks = remarks.chain(blame_words::remarks(blame)).collect();
-    VerdictDocument { word: if passes { "PASS" } else { "FAIL" }, passes: Some(passes), sentence, remarks }
+    let word = match passes {
+        true => "PASS",
+        false if blame.compared == 0 => VerdictDocument::NOTHING_COMPARED,
+        false => "FAIL",
+    };
+    VerdictDocument { word, passes: Some(passes), sentence, remarks }
 }
 
 /// What went wrong first, and how many others did.
@@ -106,8 +111,9 @@ pub fn over_all(members: &[MemberReport]) -> VerdictDocument {
         None => ("PASS", Some(true), format!("All of {dumps} are as they should be.")),
         Some(first) => {
             let count = grouped(failing.len() as u64);
+            let nothing = members.iter().all(|member| member.verdict.compares_nothing());
             (
-                "FAIL",
+                if nothing { VerdictDocument::NOTHING_COMPARED } else { "FAIL" },
                 Some(false),
                 format!("{count} of {dumps} fail, first {}: {}", first.name, first.verdict.sentence),
             )

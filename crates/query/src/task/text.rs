@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use tensortap::DumpStage;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::analysis::labels::Finding;
 use tensortap::format::{ScalarValue, role_name};
 
-use super::{ArgPage, Moment, Neighbour, TaskPage, Times, sparkline};
+use super::{ArgPage, HeldTask, Moment, Neighbour, TaskPage, Times, sparkline};
 use crate::number::{bytes, grouped, significant, time};
 use crate::words::{kernels_text, printable, scalar_text, sizes_text, step_task, task_title, task_words};
 
@@ -15,9 +15,20 @@ const NAMED: usize = 6;
 /// Digits of a statistic.
 const DIGITS: usize = 4;
 
-/// What stands above the arguments: names, times, label, neighbours.
+/// Characters of a name in a row: those of templates have hundreds, and stand whole in the first line and in the document.
+const NAME: usize = 64;
+
+/// A name in a row, its end cut off where it is long.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME) {
+        Some(_) => name.chars().take(NAME - 1).chain(['…']).collect(),
+        None => name.to_owned(),
+    }
+}
+
+/// What stands above the arguments: names, times, label in words, neighbours.
 #[must_use]
-pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, finding: Option<&Finding>) -> String {
+pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) -> String {
     let task = page.task;
     let id = step_task(task.step, task.task_id);
     let mut text = format!("task {id}: {}\n", kernels_text(&task.kernel_names()));
@@ -43,10 +54,8 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, finding: Option<&Findin
     if task.is_unfinished() {
         fact("in flight", "it had not completed when the run ended: what it left may be a part of it");
     }
-    if let Some(finding) = finding {
-        let reason =
-            finding.reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-        fact("label", &format!("{}{reason}", finding.label.name()));
+    if let Some(label) = label {
+        fact("label", label);
     }
     fact("given by", &neighbours_text(graph, &page.producers));
     fact("taken by", &neighbours_text(graph, &page.consumers));
@@ -67,7 +76,7 @@ fn neighbours_text(graph: &TaskGraph, neighbours: &[Neighbour]) -> String {
     let one = |neighbour: &Neighbour| {
         let task = graph.task(neighbour.place);
         let waits = if neighbour.carries { "" } else { " (order alone)" };
-        format!("{} {}{waits}", step_task(task.step, task.task_id), task_words(task))
+        format!("{} {}{waits}", step_task(task.step, task.task_id), short(&task_words(task)))
     };
     let mut named: Vec<String> = neighbours.iter().take(NAMED).map(one).collect();
     if neighbours.len() > NAMED {
@@ -76,20 +85,27 @@ fn neighbours_text(graph: &TaskGraph, neighbours: &[Neighbour]) -> String {
     named.join("\n                ")
 }
 
-/// An argument in lines: what it is, and its content before and after.
+/// An argument in lines: what it is, and its content before and after, each with what came of holding it against something.
 #[must_use]
-pub fn argument_lines(graph: &TaskGraph, page: &ArgPage<'_>) -> String {
+pub fn argument_lines(graph: &TaskGraph, page: &ArgPage<'_>, held: Option<&HeldTask<'_>>) -> String {
     let mut text = String::new();
-    write_arg(&mut text, graph, page);
+    write_arg(&mut text, graph, page, held);
     text
 }
 
-fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>) {
+fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>, held: Option<&HeldTask<'_>>) {
+    let held_lines = |text: &mut String, stage: DumpStage| {
+        let lines = held.map(|held| held.lines(page.arg.arg_index, stage)).unwrap_or_default();
+        lines.iter().for_each(|line| {
+            let _ = writeln!(text, "          {line}");
+        });
+    };
     let arg = page.arg;
-    let name = page.name.as_ref().map(|name| format!(" ({})", printable(name))).unwrap_or_default();
+    let name = page.name.as_ref().map(|name| format!(" ({})", short(&printable(name)))).unwrap_or_default();
     let _ = write!(text, "argument {}{name}, {}, {}", arg.arg_index, role_name(arg.role), arg.dtype);
     if let Some(bits) = arg.scalar_bits {
         let _ = writeln!(text, " scalar: {}", scalar_text(ScalarValue::decode(arg.dtype, bits)));
+        held_lines(text, DumpStage::BeforeDispatch);
         return;
     }
     let size = arg.content_bytes().map(|size| format!(", {}", bytes(size))).unwrap_or_default();
@@ -101,12 +117,14 @@ fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>) {
             format!("  from {}", tasks_text(graph, &page.from))
         };
         let _ = writeln!(text, "  before  {}{from}", moment_text(before));
+        held_lines(text, DumpStage::BeforeDispatch);
     }
     if let Some(after) = &page.after {
         let unchanged = if arg.is_unchanged() { "  as it came" } else { "" };
         let to =
             if page.to.is_empty() { String::new() } else { format!("  to {}", tasks_text(graph, &page.to)) };
         let _ = writeln!(text, "  after   {}{unchanged}{to}", moment_text(after));
+        held_lines(text, DumpStage::AfterCompletion);
     }
 }
 

@@ -7,7 +7,7 @@ import { histogram, profile } from '../parts/histogram.js';
 import { timeline } from '../parts/timeline.js';
 import { graph } from '../parts/graph.js';
 
-const SIGNS = { PASS: '✓', FAIL: '✕', 'NOT JUDGED': '○' };
+const SIGNS = { PASS: '✓', FAIL: '✕', 'NOT JUDGED': '○', 'NOTHING COMPARED': '✕' };
 
 function showReport(report) {
   const main = document.getElementById('report');

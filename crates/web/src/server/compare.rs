@@ -15,6 +15,7 @@ use tensortap_query::blame::{BlameReport, Listing, culprits};
 use tensortap_query::diff::{Sort, ranked};
 use tensortap_query::document::BlameDocument;
 use tensortap_query::fields::{Cells, DIFF, Field, Row};
+use tensortap_query::golden::remarks;
 use tensortap_query::words::step_task;
 
 use super::State;
@@ -97,6 +98,10 @@ fn blamed(
     job.go_on()?;
     let culprits = culprits(&blame, dump, &against, &options)?;
     let passes = blame.passes(false) && !blame.suspects_orchestration(dump) && !blame.suspects_unjudged(dump);
+    let remarks = match right {
+        Held::Dump(golden) => remarks(dump, &golden.dump, blame.compared),
+        Held::Files | Held::Reference => Vec::new(),
+    };
     let golden = match right {
         Held::Dump(golden) => Some(golden.dump.dir().display().to_string()),
         Held::Files => state.shelf.files.as_ref().map(|(path, _)| path.display().to_string()),
@@ -111,6 +116,7 @@ fn blamed(
         program: &state.program,
         given: &[],
         replay_options: String::new(),
+        remarks,
     };
     let listing = Listing { only: &[], limit: Some(LISTED) };
     let document = serde_json::to_string(&BlameDocument::of(&report, listing)).map_err(Problem::new);

@@ -7,7 +7,7 @@ use tensortap::analysis::labels::Label;
 
 use super::Report;
 use super::text::{LISTED, width};
-use tensortap_query::blame::{Listing, rank};
+use tensortap_query::blame::{Listing, wrong_first};
 use tensortap_query::blame_words::{name, why};
 use tensortap_query::number::counted;
 use tensortap_query::words::printable;
@@ -23,13 +23,13 @@ pub(super) fn write_tasks(out: &mut dyn Write, report: &Report<'_>) -> anyhow::R
     if listed.is_empty() {
         return Ok(());
     }
-    listed.sort_by_key(|&place| rank(blame, place));
+    wrong_first(blame, &mut listed);
     let without = match only {
         _ if report.all && only.is_empty() => String::new(),
         [] => ", without those that are ok".into(),
         only => format!(", {} only", only.iter().map(|label| label.name()).collect::<Vec<_>>().join(", ")),
     };
-    writeln!(out, "\ntasks by label, then in dependency order{without}:")?;
+    writeln!(out, "\ntasks, what is wrong first, in dependency order{without}:")?;
     if report.all {
         return listed.into_iter().try_for_each(|place| write_task(out, blame, place));
     }

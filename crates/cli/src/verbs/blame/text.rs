@@ -15,13 +15,11 @@ use crate::dump_arg::quoted;
 use crate::output;
 use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit, Outside};
-use tensortap_query::blame_words::{by_kernel, given, name, remarks, why};
+use tensortap_query::blame_words::{by_kernel, given, name, why};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::kind_words::kind_words;
 use tensortap_query::number::{counted, counted_in, grouped};
-use tensortap_query::words::{
-    arg_words, kernels_text, of_run, printable, short_task, step_option, step_task,
-};
+use tensortap_query::words::{arg_words, kernels_text, printable, short_task, step_option, step_task};
 
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;
@@ -76,9 +74,7 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     writeln!(out, "{}", headline(report))?;
     writeln!(out, "  {}", compared(report))?;
     writeln!(out, "  {}", labels(blame))?;
-    for line in
-        of_run(report.found.dump).into_iter().chain(report.remarks.iter().cloned()).chain(remarks(blame))
-    {
+    for line in report.found.all_remarks() {
         writeln!(out, "  {line}")?;
     }
     for culprit in culprits {

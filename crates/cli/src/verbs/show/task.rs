@@ -2,24 +2,27 @@
 
 use std::fmt::Write;
 
-use tensortap::TaskId;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::{TaskGraph, load};
-use tensortap::analysis::labels::{Finding, Label};
 use tensortap::format::{Dump, is_in_steps};
 use tensortap::scene::Registry;
-use tensortap_query::document::{LabelDocument, TaskPageDocument};
+use tensortap::{DumpStage, TaskId};
+use tensortap_query::blame::wrong_first;
+use tensortap_query::blame_words::label_words;
+use tensortap_query::document::TaskPageDocument;
+use tensortap_query::golden::{Golden, remarks};
 use tensortap_query::number::counted;
 use tensortap_query::words::record_name;
-use tensortap_query::{TaskPage, argument_lines, find_tasks, page_head, tasks_text};
+use tensortap_query::{
+    ArgPage, HeldTask, Labelling, Moment, TaskPage, argument_lines, find_tasks, page_head, tasks_text,
+};
 
 use super::ShowArgs;
 use crate::error::Exit;
-use crate::labels::labels;
 use crate::output::Output;
 use crate::program::program;
 
-/// Shows the task that `name` means; of several, the first that is wrong, or else the first.
+/// Shows the task that `name` means; of several the first, where there are labels the first that is wrong.
 pub fn run(
     args: &ShowArgs,
     registry: &Registry,
@@ -27,58 +30,97 @@ pub fn run(
     name: &str,
     output: Output,
 ) -> anyhow::Result<Exit> {
-    let (graph, findings) = match labels(&args.labels, registry, dump, &[])? {
-        Some(Blame { graph, findings, .. }) => (graph, findings),
-        None => (load(dump, &[])?, Vec::new()),
-    };
-    let meant = find_tasks(graph.tasks(), name)?;
-    let in_steps: Vec<usize> = meant
-        .iter()
-        .copied()
-        .filter(|&place| is_in_steps(args.select.steps(), graph.task(place).step))
-        .collect();
-    // A step that the name does not have is answered with what it has.
-    let meant = if in_steps.is_empty() { meant } else { in_steps };
-    let is_wrong = |place: &&usize| findings.get(**place).is_some_and(|finding| finding.label != Label::Ok);
-    let place = *meant.iter().find(is_wrong).unwrap_or(&meant[0]);
-    let page = TaskPage::of(dump, &graph, place)?;
-    let others: Vec<usize> = meant.into_iter().filter(|&other| other != place).collect();
-    let finding = findings.get(place);
-    if output.json {
-        let mut document = TaskPageDocument::of(dump, &graph, &page);
-        document.also_meant =
-            others.iter().map(|&other| TaskId(graph.task(other).task_id).to_string()).collect();
-        document.label = finding.cloned().map(|finding| LabelDocument {
-            label: finding.label.name(),
-            arg_index: finding.arg_index,
-            reason: finding.reason,
-        });
-        output.document(&document)?;
-    } else {
-        output.text(&text(dump, &graph, &page, finding, &others))?;
+    if !args.labels.any() {
+        let graph = load(dump, &[])?;
+        let places = meant(args, &graph, None, name)?;
+        return Shown { dump, graph: &graph, held: None, remarks: Vec::new() }.print(&places, output);
     }
-    Ok(Exit::Good)
+    let labelling = Labelling::open(registry, dump, args.labels.golden.as_deref())?;
+    let (against, options) = (labelling.against(dump)?, labelling.options(dump, &[]));
+    let blame = Blame::of(dump, &against, &options)?;
+    let places = meant(args, &blame.graph, Some(&blame), name)?;
+    let held = Some(HeldTask::of(&blame, dump, &against, &options, places[0])?);
+    let golden = labelling.golden().and_then(Golden::dump);
+    let remarks = golden.map_or_else(Vec::new, |golden| remarks(dump, golden, blame.compared));
+    Shown { dump, graph: &blame.graph, held, remarks }.print(&places, output)
 }
 
-fn text(
-    dump: &Dump,
+/// The tasks that a name means, the one that is shown first: in the order of reports, and what is wrong before what is not.
+fn meant(
+    args: &ShowArgs,
     graph: &TaskGraph,
-    page: &TaskPage<'_>,
-    finding: Option<&Finding>,
-    others: &[usize],
-) -> String {
-    let mut text = page_head(graph, page, finding);
-    for arg in &page.args {
-        text.push('\n');
-        text += &argument_lines(graph, arg);
+    blame: Option<&Blame>,
+    name: &str,
+) -> anyhow::Result<Vec<usize>> {
+    let mut meant = find_tasks(graph.tasks(), name)?;
+    let is_asked_for = |place: &usize| is_in_steps(args.select.steps(), graph.task(*place).step);
+    // A step that the name does not have is answered with what it has.
+    if meant.iter().any(is_asked_for) {
+        meant.retain(is_asked_for);
     }
-    if let Some(first) = page.args.iter().find_map(|arg| arg.after.as_ref().or(arg.before.as_ref())) {
-        let dump = crate::dump_arg::quoted(dump.dir());
-        let _ = writeln!(text, "\nvalues of one: {} show {dump} {}", program(), record_name(&first.record));
+    match blame {
+        Some(blame) => wrong_first(blame, &mut meant),
+        None => graph.sort(&mut meant),
     }
-    if !others.is_empty() {
-        let count = counted(others.len() as u64, "further task");
-        let _ = writeln!(text, "{count} of that name: {}", tasks_text(graph, others));
+    Ok(meant)
+}
+
+/// What is said beside the page of a task.
+struct Shown<'a> {
+    dump: &'a Dump,
+    graph: &'a TaskGraph,
+    held: Option<HeldTask<'a>>,
+    /// What to know of the golden.
+    remarks: Vec<String>,
+}
+
+impl Shown<'_> {
+    /// Prints the page of the first of these tasks, and names the others.
+    fn print(&self, places: &[usize], output: Output) -> anyhow::Result<Exit> {
+        let page = TaskPage::of(self.dump, self.graph, places[0])?;
+        let others = &places[1..];
+        if output.json {
+            let mut document = TaskPageDocument::of(self.dump, self.graph, &page, self.held.as_ref());
+            document.also_meant =
+                others.iter().map(|&other| TaskId(self.graph.task(other).task_id).to_string()).collect();
+            document.remarks.clone_from(&self.remarks);
+            output.document(&document)?;
+        } else {
+            output.text(&self.text(&page, others))?;
+        }
+        Ok(Exit::Good)
     }
-    text
+
+    /// The record whose values are looked at next: one that is not what it should be, or any.
+    fn telling<'p>(&self, page: &'p TaskPage<'_>) -> Option<&'p Moment> {
+        let outside = self.held.as_ref().and_then(HeldTask::first_outside).map(|outside| &outside.compared);
+        let is_outside = |arg: &&ArgPage<'_>| outside.is_some_and(|one| one.arg_index == arg.arg.arg_index);
+        let wrong = page.args.iter().find(is_outside).and_then(|arg| match outside?.stage {
+            DumpStage::BeforeDispatch => arg.before.as_ref(),
+            DumpStage::AfterCompletion => arg.after.as_ref(),
+        });
+        wrong.or_else(|| page.args.iter().find_map(|arg| arg.after.as_ref().or(arg.before.as_ref())))
+    }
+
+    fn text(&self, page: &TaskPage<'_>, others: &[usize]) -> String {
+        let held = self.held.as_ref();
+        let label = held.map(|held| label_words(held.blame, held.place));
+        let mut text = page_head(self.graph, page, label.as_deref());
+        for remark in &self.remarks {
+            let _ = writeln!(text, "  {:<12}  {remark}", "note");
+        }
+        for arg in &page.args {
+            text.push('\n');
+            text += &argument_lines(self.graph, arg, held);
+        }
+        if let Some(one) = self.telling(page) {
+            let dump = crate::dump_arg::quoted(self.dump.dir());
+            let _ = writeln!(text, "\nvalues of one: {} show {dump} {}", program(), record_name(&one.record));
+        }
+        if !others.is_empty() {
+            let count = counted(others.len() as u64, "further task");
+            let _ = writeln!(text, "{count} of that name: {}", tasks_text(self.graph, others));
+        }
+        text
+    }
 }
