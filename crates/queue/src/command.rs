@@ -1,0 +1,166 @@
+//! A command with the ranges it is given.
+
+use tensortap_record::{
+    DType, DumpStage, MAX_DIMS, MemorySpace, RecordError, Role, StringId, Task, Tensor, ThreadRecorder,
+};
+
+/// What is known of how a command uses a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// By what the command is: it reads, writes or does both.
+    Known(Role),
+    /// Nothing: it is seen before and behind, and what is seen is said.
+    Observed,
+}
+
+impl Roles {
+    /// Whether the range is captured at a stage.
+    pub fn is_seen_at(self, stage: DumpStage) -> bool {
+        match (self, stage) {
+            (Roles::Observed | Roles::Known(Role::InOut), _) => true,
+            (Roles::Known(Role::Input), stage) => stage == DumpStage::BeforeDispatch,
+            (Roles::Known(Role::Output), stage) => stage == DumpStage::AfterCompletion,
+        }
+    }
+}
+
+/// Memory that a command is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// Where the memory begins that it lies in.
+    pub base: u64,
+    /// Size of that memory.
+    pub bytes: u64,
+    /// Whose memory it is.
+    pub space: MemorySpace,
+    /// Its elements; none when not known, which are bytes then.
+    pub dtype: Option<DType>,
+    /// Elements in each direction.
+    pub shape: [u64; 3],
+    /// Elements from one to the next in each direction.
+    pub strides: [i64; 3],
+    /// Directions in use.
+    pub ndims: usize,
+    /// Elements before the first.
+    pub start: u64,
+    /// Position among the arguments.
+    pub arg: u16,
+    /// What people call it.
+    pub name: StringId,
+    /// How it is used.
+    pub roles: Roles,
+    /// Whether it is certain to reach as far, and no farther.
+    pub is_exact: bool,
+}
+
+impl Range {
+    /// Part of a memory, in one piece. Elements that do not fit it are bytes.
+    pub fn dense((base, bytes): (u64, u64), at: u64, size: u64, dtype: Option<DType>) -> Range {
+        let fits = |dtype: &DType| {
+            let width = u64::from(dtype.bits() / 8);
+            width > 0 && at.is_multiple_of(width) && size.is_multiple_of(width)
+        };
+        let dtype = dtype.filter(fits);
+        let width = dtype.map_or(1, |dtype| u64::from(dtype.bits() / 8));
+        Range {
+            base,
+            bytes,
+            space: MemorySpace::Device,
+            dtype,
+            shape: [size / width, 0, 0],
+            strides: [1, 0, 0],
+            ndims: 1,
+            start: at / width,
+            arg: 0,
+            name: StringId::NONE,
+            roles: Roles::Observed,
+            is_exact: true,
+        }
+    }
+
+    /// A box of bytes in a memory: its size in bytes, rows and slices, and from one row and slice to the next.
+    pub fn boxed((base, bytes): (u64, u64), at: u64, size: [u64; 3], pitch: [u64; 2]) -> Range {
+        let stride = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let mut range = Range::dense((base, bytes), at, 0, None);
+        range.shape = [size[2], size[1], size[0]];
+        range.strides = [stride(pitch[1]), stride(pitch[0]), 1];
+        range.ndims = 3;
+        range
+    }
+
+    /// The tensor that it is, whose content this process reads from `content`, where its memory begins.
+    ///
+    /// # Errors
+    /// None that its own numbers can make.
+    fn tensor<'a>(&self, memory: Tensor<'a>) -> Result<Tensor<'a>, RecordError> {
+        let (role, is_observed) = match self.roles {
+            Roles::Known(role) => (role, false),
+            Roles::Observed => (Role::InOut, true),
+        };
+        let ndims = self.ndims.min(MAX_DIMS);
+        let view = memory.view(&self.shape[..ndims], &self.strides[..ndims], self.start)?;
+        Ok(view
+            .arg(self.arg)
+            .role(role)
+            .name(self.name)
+            .space(self.space)
+            .known_at(self.base)
+            .guessed(self.dtype.is_none(), is_observed, !self.is_exact))
+    }
+
+    /// What its elements are taken for.
+    pub fn elements(&self) -> DType {
+        self.dtype.unwrap_or(DType::UInt8)
+    }
+}
+
+/// A task that was submitted to a queue, with the ranges it is given. It is recorded by whoever is there when content is: the thread that submits it, and
+/// whatever runs probes.
+#[derive(Debug)]
+pub struct Command {
+    task: Task,
+    ranges: Vec<Range>,
+}
+
+impl Command {
+    /// A task that has begun.
+    pub fn new(task: Task, ranges: Vec<Range>) -> Command {
+        Command { task, ranges }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.task.id()
+    }
+
+    /// Its task, to be recorded with.
+    pub fn task(&mut self) -> &mut Task {
+        &mut self.task
+    }
+
+    /// The ranges that are captured at a stage.
+    pub fn seen_at(&self, stage: DumpStage) -> impl Iterator<Item = &Range> {
+        self.ranges.iter().filter(move |range| range.roles.is_seen_at(stage))
+    }
+
+    /// Records what it is given, or what it left, and that it starts, or has ended. `memory` gives the memory of each range that is captured at this stage, in
+    /// order, readable now.
+    ///
+    /// # Errors
+    /// The first of [`ThreadRecorder::tensor`]'s; the rest is recorded all the same.
+    pub fn observe<'a>(
+        &mut self,
+        recorder: &mut ThreadRecorder,
+        stage: DumpStage,
+        mut memory: impl FnMut(usize, &Range) -> Tensor<'a>,
+    ) -> Result<(), RecordError> {
+        let seen: Vec<Range> = self.seen_at(stage).copied().collect();
+        let told = recorder
+            .tensors_of(&mut self.task, stage, seen.len(), |at| seen[at].tensor(memory(at, &seen[at])));
+        let after = match stage {
+            DumpStage::BeforeDispatch => recorder.starts(&mut self.task),
+            DumpStage::AfterCompletion => recorder.end(&mut self.task).map(|_| ()),
+        };
+        told.map(|_| ()).and(after)
+    }
+}

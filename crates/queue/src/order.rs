@@ -1,0 +1,242 @@
+//! What is ordered with what: the order of queues, events, barriers, and what the host has waited for.
+
+use std::collections::HashMap;
+
+use tensortap_record::EdgeCause;
+
+/// A queue, by the driver's handle or any other number that no two live queues share.
+pub type QueueKey = usize;
+
+/// Why a task stands behind another.
+pub type Cause = EdgeCause;
+
+/// Waits that are known to a queue are folded into one task where there are more.
+const MOST_WAITS: usize = 16;
+
+/// One command in the order of its queue, as an event stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// Number of its task.
+    pub task: u64,
+    /// Its queue.
+    pub queue: QueueKey,
+    /// Commands of the queue before it.
+    pub place: u64,
+}
+
+/// A task that a submitted one stands behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// Number of the task that comes first.
+    pub on: u64,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What became of a command that was submitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Where it stands.
+    pub mark: Mark,
+    /// Those directly before it.
+    pub waits: Vec<Wait>,
+    /// Tasks that do nothing but stand between many and many, each with those before it. They are to be recorded first.
+    pub barriers: Vec<(u64, Vec<Wait>)>,
+}
+
+/// The order of all commands of a process, as it is submitted. Two commands are ordered if and only if waits lead from one to the other; times play
+/// no part.
+///
+/// ```
+/// use tensortap_queue::Orders;
+/// let (mut orders, mut next) = (Orders::default(), 1..);
+/// orders.queue(7, true);
+/// let first = orders.submit(7, 100, &[], &mut || next.next().unwrap());
+/// let second = orders.submit(7, 101, &[], &mut || next.next().unwrap());
+/// assert!(first.waits.is_empty() && second.waits[0].on == 100);
+/// ```
+#[derive(Debug, Default)]
+pub struct Orders {
+    queues: HashMap<QueueKey, Line>,
+    /// What the host has waited for, the latest last, numbered.
+    host: Vec<(u64, Mark)>,
+    host_waits: u64,
+}
+
+/// One queue.
+#[derive(Debug, Default)]
+struct Line {
+    keeps_order: bool,
+    submitted: u64,
+    /// The command that was submitted last, if the queue keeps its order.
+    last: Option<Mark>,
+    /// In a queue without order: what every later command stands behind.
+    behind: Option<Wait>,
+    /// In a queue without order: commands behind which no other command of it stands.
+    open: Vec<Mark>,
+    /// The latest of the host's waits that its commands stand behind.
+    host_waits: u64,
+}
+
+impl Orders {
+    /// A queue was made, which keeps its order or does not.
+    pub fn queue(&mut self, queue: QueueKey, keeps_order: bool) {
+        let host_waits = 0;
+        self.queues.insert(queue, Line { keeps_order, host_waits, ..Line::default() });
+    }
+
+    /// A queue is gone. What it has run is still waited for.
+    pub fn forget(&mut self, queue: QueueKey) {
+        self.queues.remove(&queue);
+    }
+
+    /// A command goes into a queue, behind those whose events it waits for. `next_task` numbers tasks that are needed to say it shortly.
+    pub fn submit(
+        &mut self,
+        queue: QueueKey,
+        task: u64,
+        events: &[Mark],
+        next_task: &mut impl FnMut() -> u64,
+    ) -> Submission {
+        let mut barriers = Vec::new();
+        self.fold_host_waits(&mut barriers, next_task);
+        let line = self.queues.entry(queue).or_insert_with(|| Line { keeps_order: true, ..Line::default() });
+        let mark = Mark { task, queue, place: line.submitted };
+        line.submitted += 1;
+        let waits = line.waits(queue, &self.host, events, &mut barriers, next_task);
+        line.host_waits = self.host_waits;
+        line.enter(mark, events);
+        Submission { mark, waits, barriers }
+    }
+
+    /// A barrier goes into a queue: behind these events or, without any, behind everything in it; later commands stand behind it. `blocks` is false
+    /// for a marker, which later commands pass by.
+    pub fn submit_barrier(
+        &mut self,
+        queue: QueueKey,
+        task: u64,
+        events: &[Mark],
+        blocks: bool,
+        next_task: &mut impl FnMut() -> u64,
+    ) -> Submission {
+        let waits_for_all = events.is_empty();
+        let open = match self.queues.get(&queue) {
+            Some(line) if waits_for_all && !line.keeps_order => line.open.clone(),
+            _ => Vec::new(),
+        };
+        let before = if waits_for_all { &open[..] } else { events };
+        let submission = self.submit(queue, task, before, next_task);
+        if let Some(line) = self.queues.get_mut(&queue)
+            && blocks
+            && !line.keeps_order
+        {
+            line.behind = Some(Wait { on: task, cause: Cause::Event });
+        }
+        submission
+    }
+
+    /// The host has waited for these commands, so all that is submitted from now on stands behind them.
+    pub fn host_waited(&mut self, marks: &[Mark]) {
+        for &mark in marks {
+            self.host_waits += 1;
+            let keeps_order = self.queues.get(&mark.queue).is_some_and(|line| line.keeps_order);
+            // In a queue with order the later one stands for the earlier.
+            self.host.retain(|(_, known)| {
+                known.queue != mark.queue || (known.task != mark.task && !(keeps_order && known.place <= mark.place))
+            });
+            self.host.push((self.host_waits, mark));
+        }
+    }
+
+    /// The host has waited for everything that was submitted to a queue.
+    pub fn finished(&mut self, queue: QueueKey) {
+        let Some(line) = self.queues.get(&queue) else { return };
+        let marks: Vec<Mark> = line.last.into_iter().chain(line.open.iter().copied()).collect();
+        self.host_waited(&marks);
+    }
+
+    /// The command that an event stands for which a queue gives out for all that it has; none where it has none.
+    pub fn last(&self, queue: QueueKey) -> Option<Mark> {
+        self.queues.get(&queue).and_then(|line| line.last)
+    }
+
+    /// Many waits become one, by a task between.
+    fn fold_host_waits(
+        &mut self,
+        barriers: &mut Vec<(u64, Vec<Wait>)>,
+        next_task: &mut impl FnMut() -> u64,
+    ) {
+        if self.host.len() <= MOST_WAITS {
+            return;
+        }
+        let task = next_task();
+        let waits = self.host.drain(..).map(|(_, mark)| Wait { on: mark.task, cause: Cause::HostWait }).collect();
+        barriers.push((task, waits));
+        self.host_waits += 1;
+        // In no queue, so nothing stands for it but itself.
+        self.host.push((self.host_waits, Mark { task, queue: usize::MAX, place: self.host_waits }));
+    }
+}
+
+impl Line {
+    /// What a new command stands directly behind.
+    fn waits(
+        &mut self,
+        queue: QueueKey,
+        host: &[(u64, Mark)],
+        events: &[Mark],
+        barriers: &mut Vec<(u64, Vec<Wait>)>,
+        next_task: &mut impl FnMut() -> u64,
+    ) -> Vec<Wait> {
+        let mut waits = Vec::new();
+        let new = host.iter().filter(|(number, mark)| {
+            *number > self.host_waits && !(self.keeps_order && mark.queue == queue)
+        });
+        let new: Vec<Wait> = new.map(|(_, mark)| Wait { on: mark.task, cause: Cause::HostWait }).collect();
+        if self.keeps_order {
+            waits.extend(self.last.map(|last| Wait { on: last.task, cause: Cause::QueueOrder }));
+            waits.extend(new);
+        } else {
+            self.stand_behind(new, barriers, next_task);
+            waits.extend(self.behind);
+        }
+        let of_events = events.iter().filter(|mark| !(self.keeps_order && mark.queue == queue));
+        waits.extend(of_events.map(|mark| Wait { on: mark.task, cause: Cause::Event }));
+        let mut seen = std::collections::HashSet::new();
+        waits.retain(|wait| seen.insert(wait.on));
+        waits
+    }
+
+    /// In a queue without order every later command stands behind these.
+    fn stand_behind(
+        &mut self,
+        new: Vec<Wait>,
+        barriers: &mut Vec<(u64, Vec<Wait>)>,
+        next_task: &mut impl FnMut() -> u64,
+    ) {
+        // What the queue stands behind anyway, and one wait alone, need no task between.
+        let known = self.behind;
+        let new: Vec<Wait> = new.into_iter().filter(|wait| known.is_none_or(|known| known.on != wait.on)).collect();
+        match (&new[..], known) {
+            ([], _) => {}
+            ([one], None) => self.behind = Some(*one),
+            _ => {
+                let task = next_task();
+                barriers.push((task, known.into_iter().chain(new).collect()));
+                self.behind = Some(Wait { on: task, cause: Cause::HostWait });
+            }
+        }
+    }
+
+    fn enter(&mut self, mark: Mark, events: &[Mark]) {
+        if self.keeps_order {
+            self.last = Some(mark);
+        } else {
+            self.open.retain(|open| !events.iter().any(|event| event.task == open.task));
+            self.open.push(mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

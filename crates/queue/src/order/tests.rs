@@ -1,0 +1,215 @@
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Orders with numbers for the tasks between, and everything that was said, to be asked what leads to what.
+#[derive(Default)]
+struct Rig {
+    orders: Orders,
+    between: u64,
+    behind: HashMap<u64, Vec<u64>>,
+}
+
+impl Rig {
+    fn take(&mut self, submission: &Submission) -> Mark {
+        for (task, waits) in &submission.barriers {
+            self.behind.insert(*task, waits.iter().map(|wait| wait.on).collect());
+        }
+        self.behind.insert(submission.mark.task, submission.waits.iter().map(|wait| wait.on).collect());
+        submission.mark
+    }
+
+    fn submit(&mut self, queue: QueueKey, task: u64, events: &[Mark]) -> Mark {
+        let between = &mut self.between;
+        let submission = self.orders.submit(queue, task, events, &mut || {
+            *between += 1;
+            1_000_000 + *between
+        });
+        self.take(&submission)
+    }
+
+    fn barrier(&mut self, queue: QueueKey, task: u64, events: &[Mark], blocks: bool) -> Mark {
+        let between = &mut self.between;
+        let submission = self.orders.submit_barrier(queue, task, events, blocks, &mut || {
+            *between += 1;
+            1_000_000 + *between
+        });
+        self.take(&submission)
+    }
+
+    fn is_before(&self, first: u64, second: u64) -> bool {
+        let (mut seen, mut left) = (HashSet::new(), vec![second]);
+        while let Some(task) = left.pop() {
+            for &before in self.behind.get(&task).into_iter().flatten() {
+                if before == first {
+                    return true;
+                }
+                if seen.insert(before) {
+                    left.push(before);
+                }
+            }
+        }
+        false
+    }
+}
+
+#[test]
+fn two_queues_are_unordered_until_an_event_or_the_host_orders_them() {
+    let mut rig = Rig::default();
+    rig.orders.queue(1, true);
+    rig.orders.queue(2, true);
+    let a = rig.submit(1, 10, &[]);
+    rig.submit(2, 20, &[]);
+    assert!(!rig.is_before(10, 20) && !rig.is_before(20, 10));
+    rig.submit(2, 21, &[a]);
+    assert!(rig.is_before(10, 21) && rig.is_before(20, 21));
+    rig.submit(1, 11, &[]);
+    rig.submit(2, 22, &[]);
+    assert!(rig.is_before(10, 11) && !rig.is_before(11, 22));
+    rig.orders.finished(1);
+    rig.submit(2, 23, &[]);
+    assert!(rig.is_before(11, 23));
+}
+
+#[test]
+fn a_queue_without_order_is_ordered_by_barriers_and_not_by_markers() {
+    let mut rig = Rig::default();
+    rig.orders.queue(1, false);
+    let a = rig.submit(1, 10, &[]);
+    rig.submit(1, 11, &[]);
+    rig.barrier(1, 12, &[], false);
+    rig.submit(1, 13, &[]);
+    assert!(!rig.is_before(10, 13), "a marker is passed by");
+    rig.barrier(1, 14, &[a], true);
+    rig.submit(1, 15, &[]);
+    assert!(rig.is_before(10, 15) && !rig.is_before(11, 15), "of a barrier with a list");
+    rig.barrier(1, 16, &[], true);
+    rig.submit(1, 17, &[]);
+    for task in [10, 11, 13, 15] {
+        assert!(rig.is_before(task, 17), "{task}");
+    }
+}
+
+#[test]
+fn many_waits_of_the_host_take_no_edge_for_each_pair() {
+    let mut rig = Rig::default();
+    rig.orders.queue(1, false);
+    rig.orders.queue(2, false);
+    for task in 0..100 {
+        rig.submit(1, task, &[]);
+    }
+    rig.orders.finished(1);
+    for task in 200..300 {
+        rig.submit(2, task, &[]);
+    }
+    assert!(rig.is_before(0, 299) && rig.is_before(99, 200));
+    let edges: usize = rig.behind.values().map(Vec::len).sum();
+    assert!(edges < 310, "{edges}");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit { queue: usize, waits: Vec<prop::sample::Index> },
+    Barrier { queue: usize, waits: Vec<prop::sample::Index>, blocks: bool },
+    Wait(Vec<prop::sample::Index>),
+    Finish(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let waits = || prop::collection::vec(any::<prop::sample::Index>(), 0..3);
+    prop_oneof![
+        6 => (0..4_usize, waits()).prop_map(|(queue, waits)| Step::Submit { queue, waits }),
+        1 => (0..4_usize, waits(), any::<bool>())
+            .prop_map(|(queue, waits, blocks)| Step::Barrier { queue, waits, blocks }),
+        1 => prop::collection::vec(any::<prop::sample::Index>(), 1..4).prop_map(Step::Wait),
+        1 => (0..4_usize).prop_map(Step::Finish),
+    ]
+}
+
+/// The rules, said as plainly as can be: who is before a command when it is submitted.
+#[derive(Default)]
+struct Model {
+    before: HashMap<u64, HashSet<u64>>,
+    queues: HashMap<usize, Vec<u64>>,
+    blocked: HashMap<usize, Vec<u64>>,
+    host: HashSet<u64>,
+}
+
+impl Model {
+    fn submit(&mut self, queue: usize, task: u64, waits: &[u64], kind: Option<bool>) {
+        let keeps_order = queue < 2;
+        let all = self.queues.get(&queue).cloned().unwrap_or_default();
+        let waits_for_all = keeps_order || (kind.is_some() && waits.is_empty());
+        let mut direct: Vec<u64> = waits.to_vec();
+        direct.extend(&self.host);
+        direct.extend(self.blocked.get(&queue).into_iter().flatten());
+        if waits_for_all {
+            direct.extend(&all);
+        }
+        let mut before: HashSet<u64> = direct.iter().copied().collect();
+        for task in direct {
+            before.extend(&self.before[&task]);
+        }
+        self.before.insert(task, before);
+        self.queues.entry(queue).or_default().push(task);
+        if kind == Some(true) {
+            self.blocked.entry(queue).or_default().push(task);
+        }
+    }
+
+    fn wait(&mut self, tasks: &[u64]) {
+        for task in tasks {
+            self.host.insert(*task);
+            self.host.extend(&self.before[task]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn order_is_that_of_the_rules_said_plainly(steps in prop::collection::vec(step(), 1..60)) {
+        let (mut rig, mut model) = (Rig::default(), Model::default());
+        for queue in 0..4 {
+            rig.orders.queue(queue, queue < 2);
+        }
+        let mut marks: Vec<Mark> = Vec::new();
+        let pick = |marks: &[Mark], indices: &[prop::sample::Index]| -> Vec<Mark> {
+            if marks.is_empty() { return Vec::new() }
+            indices.iter().map(|index| *index.get(marks)).collect()
+        };
+        let tasks = |marks: &[Mark]| marks.iter().map(|mark| mark.task).collect::<Vec<u64>>();
+        for (number, step) in (1_u64..).zip(steps) {
+            match step {
+                Step::Submit { queue, waits } => {
+                    let waits = pick(&marks, &waits);
+                    marks.push(rig.submit(queue, number, &waits));
+                    model.submit(queue, number, &tasks(&waits), None);
+                }
+                Step::Barrier { queue, waits, blocks } => {
+                    let waits = pick(&marks, &waits);
+                    marks.push(rig.barrier(queue, number, &waits, blocks));
+                    model.submit(queue, number, &tasks(&waits), Some(blocks));
+                }
+                Step::Wait(waits) => {
+                    let waits = pick(&marks, &waits);
+                    rig.orders.host_waited(&waits);
+                    model.wait(&tasks(&waits));
+                }
+                Step::Finish(queue) => {
+                    rig.orders.finished(queue);
+                    let all = model.queues.get(&queue).cloned().unwrap_or_default();
+                    model.wait(&all);
+                }
+            }
+        }
+        for second in tasks(&marks) {
+            for first in tasks(&marks) {
+                let expected = model.before[&second].contains(&first);
+                prop_assert_eq!(rig.is_before(first, second), expected, "{} before {}", first, second);
+            }
+        }
+    }
+}
