@@ -99,13 +99,11 @@ impl Range {
         };
         let ndims = self.ndims.min(MAX_DIMS);
         let view = memory.view(&self.shape[..ndims], &self.strides[..ndims], self.start)?;
-        Ok(view
-            .arg(self.arg)
-            .role(role)
-            .name(self.name)
-            .space(self.space)
-            .known_at(self.base)
-            .guessed(self.dtype.is_none(), is_observed, !self.is_exact))
+        Ok(view.arg(self.arg).role(role).name(self.name).space(self.space).known_at(self.base).guessed(
+            self.dtype.is_none(),
+            is_observed,
+            !self.is_exact,
+        ))
     }
 
     /// What its elements are taken for.
@@ -136,6 +134,11 @@ impl Command {
     /// Its task, to be recorded with.
     pub fn task(&mut self) -> &mut Task {
         &mut self.task
+    }
+
+    /// The ranges it is given.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
     }
 
     /// The ranges that are captured at a stage.

@@ -142,35 +142,27 @@ impl Orders {
             let keeps_order = self.queues.get(&mark.queue).is_some_and(|line| line.keeps_order);
             // In a queue with order the later one stands for the earlier.
             self.host.retain(|(_, known)| {
-                known.queue != mark.queue || (known.task != mark.task && !(keeps_order && known.place <= mark.place))
+                known.queue != mark.queue
+                    || (known.task != mark.task && !(keeps_order && known.place <= mark.place))
             });
             self.host.push((self.host_waits, mark));
         }
     }
 
-    /// The host has waited for everything that was submitted to a queue.
-    pub fn finished(&mut self, queue: QueueKey) {
-        let Some(line) = self.queues.get(&queue) else { return };
-        let marks: Vec<Mark> = line.last.into_iter().chain(line.open.iter().copied()).collect();
-        self.host_waited(&marks);
-    }
-
-    /// The command that an event stands for which a queue gives out for all that it has; none where it has none.
-    pub fn last(&self, queue: QueueKey) -> Option<Mark> {
-        self.queues.get(&queue).and_then(|line| line.last)
+    /// Commands of a queue that stand for all that was submitted to it so far: who has waited for them has waited for all.
+    pub fn submitted(&self, queue: QueueKey) -> Vec<Mark> {
+        let line = self.queues.get(&queue);
+        line.map(|line| line.last.into_iter().chain(line.open.iter().copied()).collect()).unwrap_or_default()
     }
 
     /// Many waits become one, by a task between.
-    fn fold_host_waits(
-        &mut self,
-        barriers: &mut Vec<(u64, Vec<Wait>)>,
-        next_task: &mut impl FnMut() -> u64,
-    ) {
+    fn fold_host_waits(&mut self, barriers: &mut Vec<(u64, Vec<Wait>)>, next_task: &mut impl FnMut() -> u64) {
         if self.host.len() <= MOST_WAITS {
             return;
         }
         let task = next_task();
-        let waits = self.host.drain(..).map(|(_, mark)| Wait { on: mark.task, cause: Cause::HostWait }).collect();
+        let waits =
+            self.host.drain(..).map(|(_, mark)| Wait { on: mark.task, cause: Cause::HostWait }).collect();
         barriers.push((task, waits));
         self.host_waits += 1;
         // In no queue, so nothing stands for it but itself.
@@ -189,9 +181,9 @@ impl Line {
         next_task: &mut impl FnMut() -> u64,
     ) -> Vec<Wait> {
         let mut waits = Vec::new();
-        let new = host.iter().filter(|(number, mark)| {
-            *number > self.host_waits && !(self.keeps_order && mark.queue == queue)
-        });
+        let new = host
+            .iter()
+            .filter(|(number, mark)| *number > self.host_waits && !(self.keeps_order && mark.queue == queue));
         let new: Vec<Wait> = new.map(|(_, mark)| Wait { on: mark.task, cause: Cause::HostWait }).collect();
         if self.keeps_order {
             waits.extend(self.last.map(|last| Wait { on: last.task, cause: Cause::QueueOrder }));
@@ -216,7 +208,8 @@ impl Line {
     ) {
         // What the queue stands behind anyway, and one wait alone, need no task between.
         let known = self.behind;
-        let new: Vec<Wait> = new.into_iter().filter(|wait| known.is_none_or(|known| known.on != wait.on)).collect();
+        let new: Vec<Wait> =
+            new.into_iter().filter(|wait| known.is_none_or(|known| known.on != wait.on)).collect();
         match (&new[..], known) {
             ([], _) => {}
             ([one], None) => self.behind = Some(*one),

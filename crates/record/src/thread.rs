@@ -208,6 +208,14 @@ impl ThreadRecorder {
             lane.define(ModuleRecord { image_kind, ..module })
         };
         Ok(ModuleId(self.core.define(&key, &mut self.lane, define).0))
+    /// The number of a task that is yet to begin, for [`TaskInfo::id`].
+    pub fn next_task_id(&self) -> u64 {
+        self.core.next_task()
+    }
+
+    /// The time, in nanoseconds of `CLOCK_MONOTONIC`, as tasks have it.
+    pub fn now(&self) -> u64 {
+        now_ns()
     }
 
     /// Begins a task, whether or not there is room to [say so](Task::is_dropped). Record what it is given, let it run, record what it made, and [end](ThreadRecorder::end) it.

@@ -1,0 +1,234 @@
+//! Kernels are launched.
+
+use std::{ffi::c_void, ptr, sync::Arc};
+
+use tensortap_queue::Range;
+use tensortap_record::{ArgKind, KernelId, KernelInfo, RecordError, StringId, TaskInfo, ThreadRecorder};
+
+use super::behind;
+use crate::{
+    enqueue::{Place, Value, Work, enqueue},
+    ffi::{Event, Kernel, Mem, NativeFunction, Queue, Status},
+    objects::{Arg, ArgFacts, KernelFacts, Objects, key},
+    probe::Source,
+    raw,
+};
+
+pub unsafe extern "C" fn nd_range(
+    queue: Queue,
+    kernel: Kernel,
+    dimensions: u32,
+    offset: *const usize,
+    global: *const usize,
+    local: *const usize,
+    count: u32,
+    waits: *const Event,
+    event: *mut Event,
+) -> Status {
+    // SAFETY: the program's promises.
+    unsafe {
+        let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
+        let sizes = Sizes {
+            offset: raw::sizes(dimensions, offset),
+            global: raw::sizes(dimensions, global),
+            local: raw::sizes(dimensions, local),
+        };
+        let work =
+            |objects: &mut Objects, recorder: &mut ThreadRecorder| launch(objects, recorder, kernel, sizes);
+        enqueue(&place, work, |waits, event| {
+            let (count, waits) = raw::wait_list(waits);
+            behind!(clEnqueueNDRangeKernel)(
+                queue, kernel, dimensions, offset, global, local, count, waits, event,
+            )
+        })
+    }
+}
+
+pub unsafe extern "C" fn task(
+    queue: Queue,
+    kernel: Kernel,
+    count: u32,
+    waits: *const Event,
+    event: *mut Event,
+) -> Status {
+    // SAFETY: the program's promises.
+    unsafe {
+        let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
+        let sizes = Sizes { offset: None, global: Some([1; 3]), local: Some([1; 3]) };
+        let work =
+            |objects: &mut Objects, recorder: &mut ThreadRecorder| launch(objects, recorder, kernel, sizes);
+        enqueue(&place, work, |waits, event| {
+            let (count, waits) = raw::wait_list(waits);
+            behind!(clEnqueueTask)(queue, kernel, count, waits, event)
+        })
+    }
+}
+
+pub unsafe extern "C" fn native(
+    queue: Queue,
+    function: NativeFunction,
+    args: *mut c_void,
+    bytes: usize,
+    mem_count: u32,
+    mems: *const Mem,
+    places: *const *const c_void,
+    count: u32,
+    waits: *const Event,
+    event: *mut Event,
+) -> Status {
+    // SAFETY: the program's promises.
+    unsafe {
+        let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
+        let given = raw::list(mem_count, mems);
+        let work = |objects: &mut Objects, recorder: &mut ThreadRecorder| {
+            let kernel = recorder.kernel("native kernel")?;
+            let mut work = Work { info: TaskInfo::of(kernel), ..Work::default() };
+            for (arg, &mem) in (0..).zip(given) {
+                work.memory(objects, arg, StringId::NONE, (mem, None));
+            }
+            Ok(work)
+        };
+        enqueue(&place, work, |waits, event| {
+            let (count, waits) = raw::wait_list(waits);
+            behind!(clEnqueueNativeKernel)(
+                queue, function, args, bytes, mem_count, mems, places, count, waits, event,
+            )
+        })
+    }
+}
+
+/// How large a launch is.
+#[derive(Clone, Copy)]
+struct Sizes {
+    offset: Option<[u64; 3]>,
+    global: Option<[u64; 3]>,
+    local: Option<[u64; 3]>,
+}
+
+impl Sizes {
+    /// Groups in each direction, and work items of a group; where the driver chooses, groups of one.
+    fn groups(&self) -> ([u32; 3], [u32; 3]) {
+        let word = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
+        let (global, local) = (self.global.unwrap_or([0; 3]), self.local.unwrap_or([1; 3]));
+        let groups = std::array::from_fn(|at| word(global[at].div_ceil(local[at].max(1))));
+        (groups, local.map(word))
+    }
+}
+
+/// What a launch of a kernel is given.
+fn launch(
+    objects: &mut Objects,
+    recorder: &mut ThreadRecorder,
+    kernel: Kernel,
+    sizes: Sizes,
+) -> Result<Work, RecordError> {
+    let Some(state) = objects.kernels.get(&key(kernel)).cloned() else {
+        let id = recorder.kernel("unknown kernel")?;
+        return Ok(Work { info: TaskInfo::of(id), ..Work::default() });
+    };
+    let id = match state.id {
+        Some(id) => id,
+        None => define(recorder, &state.facts)?,
+    };
+    if let Some(known) = objects.kernels.get_mut(&key(kernel)) {
+        known.id = Some(id);
+    }
+    let (grid, group) = sizes.groups();
+    let info = TaskInfo { grid, group, ..TaskInfo::of(id) };
+    let mut work = Work { info, ..Work::default() };
+    let facts = Arc::clone(&state.facts);
+    for (at, (arg, facts)) in state.args.into_iter().zip(&facts.args).enumerate() {
+        let arg_index = u16::try_from(at).unwrap_or(u16::MAX);
+        // The kernel's declaration has the name.
+        if let Some(arg) = arg {
+            work.argument(objects, arg_index, arg, facts);
+        }
+    }
+    let behind = u16::try_from(facts.args.len()).unwrap_or(u16::MAX);
+    for (at, address) in (behind..).zip(state.shared) {
+        work.shared(objects, at, address, None);
+    }
+    Ok(work)
+}
+
+fn define(recorder: &mut ThreadRecorder, facts: &KernelFacts) -> Result<KernelId, RecordError> {
+    let kind = |arg: &ArgFacts| match arg.is_pointer {
+        Some(false) => Some(ArgKind::Scalar),
+        _ => None,
+    };
+    let args: Vec<_> = facts.args.iter().map(|arg| (arg.name.as_str(), kind(arg))).collect();
+    recorder.define_kernel(&KernelInfo { name: &facts.name, args: &args, ..KernelInfo::default() })
+}
+
+impl Work {
+    /// An argument as it is set now.
+    fn argument(&mut self, objects: &Objects, at: u16, arg: Arg, facts: &ArgFacts) {
+        match arg {
+            // So much memory of a group is a number.
+            Arg::Local(bytes) => self.values.push(Value {
+                arg: at,
+                name: StringId::NONE,
+                dtype: None,
+                bytes: (bytes as u64).to_le_bytes().into(),
+            }),
+            Arg::Shared(address) => self.shared(objects, at, address, Some(facts)),
+            Arg::Bytes(bytes) => self.bytes(objects, at, bytes, facts),
+        }
+    }
+
+    fn bytes(&mut self, objects: &Objects, at: u16, bytes: Box<[u8]>, facts: &ArgFacts) {
+        let handle = <[u8; 8]>::try_from(&bytes[..]).map(usize::from_ne_bytes).ok();
+        let mem = handle.map(ptr::with_exposed_provenance_mut::<c_void>);
+        let is_object = |mem: Mem| {
+            let key = key(mem);
+            objects.regions.contains_key(&key) || objects.opaque.contains(&key)
+        };
+        match (mem, facts.is_pointer) {
+            // A pointer to nothing.
+            (Some(mem), Some(true)) if mem.is_null() => self.value(at, bytes, facts),
+            (Some(mem), Some(true)) => self.memory(objects, at, StringId::NONE, (mem, facts.dtype)),
+            // What is not declared a number is an object, if there is one with that handle.
+            (Some(mem), _) if facts.dtype.is_none() && is_object(mem) => {
+                self.memory(objects, at, StringId::NONE, (mem, None));
+            }
+            // A sampler, an event, a queue: a handle that says nothing.
+            (Some(_), Some(false)) if facts.dtype.is_none() => self.opaque.push((at, StringId::NONE)),
+            _ => self.value(at, bytes, facts),
+        }
+    }
+
+    fn value(&mut self, arg: u16, bytes: Box<[u8]>, facts: &ArgFacts) {
+        let dtype = if facts.is_pointer == Some(true) { None } else { facts.dtype };
+        self.values.push(Value { arg, name: StringId::NONE, dtype, bytes });
+    }
+
+    /// A memory object, all of it.
+    fn memory(
+        &mut self,
+        objects: &Objects,
+        arg: u16,
+        name: StringId,
+        (mem, dtype): (Mem, Option<tensortap_record::DType>),
+    ) {
+        match objects.regions.get(&key(mem)) {
+            Some(region) => {
+                let range = Range { arg, name, ..region.whole(dtype) };
+                self.ranges.push((range, Source::Buffer(region.root.0)));
+            }
+            None => self.opaque.push((arg, name)),
+        }
+    }
+
+    /// Shared memory: a pointer reaches all of the allocation it points into.
+    fn shared(&mut self, objects: &Objects, arg: u16, address: usize, facts: Option<&ArgFacts>) {
+        match objects.memories.find(address as u64) {
+            Some(memory) => {
+                let dtype = facts.and_then(|facts| facts.dtype);
+                let place = (memory.address, memory.bytes);
+                let range = Range { arg, space: memory.space, ..Range::dense(place, 0, memory.bytes, dtype) };
+                self.ranges.push((range, Source::Address(usize::try_from(memory.address).unwrap_or(0))));
+            }
+            None => self.opaque.push((arg, StringId::NONE)),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! A command goes into its queue, with probes before and behind it.
+
+use std::{
+    ptr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tensortap_queue::{Command, Mark, Range, Roles, Submission};
+use tensortap_record::{
+    DType, DumpStage, Operation, RecordError, Role, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    UncapturedReason,
+};
+
+use crate::{
+    ffi::{self, Event, Queue, Status},
+    layer::Layer,
+    objects::{Objects, OwnEvent, QueueState, key},
+    probe::{self, Source},
+    raw,
+};
+
+/// What a command is, and what it is given.
+#[derive(Default)]
+pub struct Work {
+    /// Its task.
+    pub info: TaskInfo,
+    /// What people call it, where no kernel does.
+    pub name: &'static str,
+    /// Memory, each with where a probe finds it.
+    pub ranges: Vec<(Range, Source)>,
+    /// Values.
+    pub values: Vec<Value>,
+    /// Objects that have no bytes to be read: their positions and names.
+    pub opaque: Vec<(u16, StringId)>,
+}
+
+/// A value that a command is given.
+pub struct Value {
+    /// Position among the arguments.
+    pub arg: u16,
+    /// What it is called.
+    pub name: StringId,
+    /// Its elements.
+    pub dtype: Option<DType>,
+    /// It.
+    pub bytes: Box<[u8]>,
+}
+
+impl Work {
+    /// A command that moves memory.
+    pub fn moving(operation: Operation, name: &'static str) -> Work {
+        Work { info: TaskInfo { operation, ..TaskInfo::default() }, name, ..Work::default() }
+    }
+
+    /// With a range whose use is known by what the command is. None: bytes that are not known.
+    #[must_use]
+    pub fn with(mut self, range: Option<(Range, Source)>, role: Role) -> Work {
+        let arg = u16::try_from(self.ranges.len() + self.opaque.len()).unwrap_or(u16::MAX);
+        match range {
+            Some((range, source)) => {
+                self.ranges.push((Range { arg, roles: Roles::Known(role), ..range }, source));
+            }
+            None => self.opaque.push((arg, StringId::NONE)),
+        }
+        self
+    }
+}
+
+/// What is common to all commands.
+pub struct Place<'a> {
+    /// The queue.
+    pub queue: Queue,
+    /// What the program lets it wait for.
+    pub waits: &'a [Event],
+    /// Where the program wants its event; may be null.
+    pub event: *mut Event,
+    /// Whether the program waits for it.
+    pub blocks: bool,
+}
+
+/// Puts a command into its queue. `call` does it, with a wait list and a place for an event, and does not wait.
+///
+/// # Safety
+/// As the program's call of the function: its queue and events live, and an event can be written where it wants one.
+pub unsafe fn enqueue(
+    place: &Place<'_>,
+    work: impl FnOnce(&mut Objects, &mut ThreadRecorder) -> Result<Work, RecordError>,
+    call: impl FnOnce(&[Event], *mut Event) -> Status,
+) -> Status {
+    let layer = Layer::get();
+    let Some(state) = queue_state(layer, place.queue) else { return call(place.waits, place.event) };
+    let guard = state.lock.lock().unwrap_or_else(PoisonError::into_inner);
+    let begun = layer.record(|recorder| begin(layer, place, &state, recorder, work));
+    let Some(begun) = begun else { return call(place.waits, place.event) };
+    let (status, event, own) = begun.run(layer, place, &state, call);
+    if status != ffi::SUCCESS {
+        return status;
+    }
+    hand_over(layer, place, (event, own), begun.mark, guard)
+}
+
+/// A command that is recorded, before it is in its queue.
+struct Begun {
+    command: Arc<Mutex<Command>>,
+    /// Of the ranges of the command, in order.
+    sources: Vec<Source>,
+    mark: Mark,
+    is_filtered: bool,
+}
+
+fn begin(
+    layer: &Layer,
+    place: &Place<'_>,
+    state: &QueueState,
+    recorder: &mut ThreadRecorder,
+    work: impl FnOnce(&mut Objects, &mut ThreadRecorder) -> Result<Work, RecordError>,
+) -> Result<Begun, RecordError> {
+    let mut objects = layer.objects();
+    let work = work(&mut objects, recorder)?;
+    let marks = objects.marks(place.waits);
+    let mut task = begin_task(recorder, state, &work)?;
+    let mut next = || recorder.next_task_id();
+    let submission = objects.orders.submit(key(place.queue), task.id(), &marks, &mut next);
+    drop(objects);
+    let is_filtered = task.is_filtered();
+    record_order(recorder, &submission)?;
+    record_values(recorder, &mut task, &work, state.can_probe)?;
+    let (ranges, sources) = match state.can_probe {
+        true => work.ranges.into_iter().unzip(),
+        false => (Vec::new(), Vec::new()),
+    };
+    let command = Arc::new(Mutex::new(Command::new(task, ranges)));
+    Ok(Begun { command, sources, mark: submission.mark, is_filtered })
+}
+
+fn begin_task(recorder: &mut ThreadRecorder, state: &QueueState, work: &Work) -> Result<Task, RecordError> {
+    let seen = |stage| work.ranges.iter().filter(|(range, _)| range.roles.is_seen_at(stage)).count();
+    let records = seen(DumpStage::BeforeDispatch) + seen(DumpStage::AfterCompletion) + work.values.len();
+    let (name, submitted_ns) = (recorder.string(work.name)?, recorder.now());
+    recorder.begin(&TaskInfo {
+        queue: state.id,
+        name,
+        submitted_ns,
+        records: u32::try_from(records).unwrap_or(u32::MAX),
+        ..work.info
+    })
+}
+
+/// Records what a command stands behind, and what stands between.
+pub fn record_order(recorder: &mut ThreadRecorder, submission: &Submission) -> Result<(), RecordError> {
+    for (task, waits) in &submission.barriers {
+        let info = TaskInfo { id: *task, operation: Operation::Barrier, ..TaskInfo::default() };
+        let mut barrier = recorder.begin(&info)?;
+        recorder.end(&mut barrier)?;
+        for wait in waits {
+            recorder.edge(wait.on, *task, wait.cause, 0)?;
+        }
+    }
+    for wait in &submission.waits {
+        recorder.edge(wait.on, submission.mark.task, wait.cause, 0)?;
+    }
+    Ok(())
+}
+
+/// Records what is known when a command is submitted: values, and what is not captured at all.
+fn record_values(
+    recorder: &mut ThreadRecorder,
+    task: &mut Task,
+    work: &Work,
+    can_probe: bool,
+) -> Result<(), RecordError> {
+    for value in &work.values {
+        record_value(recorder, task, value)?;
+    }
+    let stage = DumpStage::BeforeDispatch;
+    for &(arg, name) in &work.opaque {
+        recorder.not_captured(task, stage, (arg, Role::InOut, name), UncapturedReason::Opaque)?;
+    }
+    if !can_probe {
+        for (range, _) in &work.ranges {
+            let (arg, name) = (range.arg, range.name);
+            recorder.not_captured(task, stage, (arg, Role::InOut, name), UncapturedReason::NoProbe)?;
+        }
+    }
+    Ok(())
+}
+
+fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -> Result<(), RecordError> {
+    let Value { arg, name, dtype, bytes } = value;
+    let unsigned = match bytes.len() {
+        1 => Some(DType::UInt8),
+        2 => Some(DType::UInt16),
+        4 => Some(DType::UInt32),
+        8 => Some(DType::UInt64),
+        _ => None,
+    };
+    let fits = |dtype: &DType| dtype.bits() as usize == bytes.len() * 8;
+    match dtype.filter(fits).or(unsigned) {
+        Some(dtype) if dtype.bits() as usize == bytes.len() * 8 => {
+            let mut bits = [0; 8];
+            bits[..bytes.len()].copy_from_slice(bytes);
+            recorder.scalar(task, *arg, dtype, u64::from_le_bytes(bits), *name)?;
+        }
+        _ => {
+            let whole =
+                |dtype: &DType| dtype.bits() >= 8 && bytes.len().is_multiple_of(dtype.bits() as usize / 8);
+            let known = dtype.filter(whole);
+            let tensor = Tensor::of(&bytes[..], known.unwrap_or(DType::UInt8))?;
+            let tensor =
+                tensor.arg(*arg).role(Role::Input).name(*name).guessed(known.is_none(), false, false);
+            recorder.tensor(task, DumpStage::BeforeDispatch, &tensor)?;
+        }
+    }
+    Ok(())
+}
+
+impl Begun {
+    /// The probe before, the command, the probe behind: the event of the last, and the command's own.
+    fn run(
+        &self,
+        layer: &Layer,
+        place: &Place<'_>,
+        state: &QueueState,
+        call: impl FnOnce(&[Event], *mut Event) -> Status,
+    ) -> (Status, Event, Option<OwnEvent>) {
+        let probes = state.can_probe && !self.is_filtered;
+        let before = if probes {
+            self.probe(layer, place.queue, DumpStage::BeforeDispatch, place.waits)
+        } else {
+            None
+        };
+        let waits = before.as_ref().map_or(place.waits, std::slice::from_ref);
+        let mut own = ptr::null_mut();
+        let status = call(waits, &raw mut own);
+        if let Some(before) = before {
+            release(layer, before);
+        }
+        if status != ffi::SUCCESS {
+            self.refuse(layer, status);
+            return (status, ptr::null_mut(), None);
+        }
+        let after =
+            if probes { self.probe(layer, place.queue, DumpStage::AfterCompletion, &[own]) } else { None };
+        match after {
+            Some(after) => (status, after, Some(OwnEvent(own))),
+            None => {
+                self.end(layer);
+                (status, own, None)
+            }
+        }
+    }
+
+    /// None where there is nothing to be seen before, and where the driver refuses: which is recorded as no content.
+    fn probe(&self, layer: &Layer, queue: Queue, stage: DumpStage, waits: &[Event]) -> Option<Event> {
+        let sources = self.sources_at(stage);
+        if sources.is_empty() && stage == DumpStage::BeforeDispatch {
+            return None;
+        }
+        let probed = probe::enqueue(layer, queue, (&self.command, &sources), stage, waits);
+        if probed.is_err() {
+            self.not_seen(layer, stage);
+        }
+        probed.ok()
+    }
+
+    fn sources_at(&self, stage: DumpStage) -> Vec<Source> {
+        let command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = command.ranges().iter().zip(&self.sources);
+        seen.filter(|(range, _)| range.roles.is_seen_at(stage)).map(|(_, &source)| source).collect()
+    }
+
+    /// No probe: what would have been seen is recorded as not captured.
+    fn not_seen(&self, layer: &Layer, stage: DumpStage) {
+        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen: Vec<_> = command.seen_at(stage).map(|range| (range.arg, Role::InOut, range.name)).collect();
+        layer.record(|recorder| {
+            for arg in seen {
+                recorder.not_captured(command.task(), stage, arg, UncapturedReason::NoProbe)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// It ends with its submission, as nothing will tell when it does.
+    fn end(&self, layer: &Layer) {
+        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        layer.record(|recorder| recorder.end(command.task()));
+    }
+
+    /// The driver does not take it: it has done nothing.
+    fn refuse(&self, layer: &Layer, status: Status) {
+        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        layer.record(|recorder| {
+            let name = recorder.string(&format!("refused by the driver with status {status}"))?;
+            recorder.refused(command.task(), name)
+        });
+    }
+}
+
+/// The program's event, and its wait.
+fn hand_over(
+    layer: &Layer,
+    place: &Place<'_>,
+    (event, own): (Event, Option<OwnEvent>),
+    mark: Mark,
+    guard: MutexGuard<'_, ()>,
+) -> Status {
+    let wants_event = !place.event.is_null();
+    if wants_event {
+        layer.objects().give_event(event, mark, own);
+        // SAFETY: the program's promise.
+        unsafe { place.event.write(event) };
+    } else if let Some(OwnEvent(own)) = own {
+        release(layer, own);
+    }
+    // Others may have to put something into this queue for the wait to end.
+    drop(guard);
+    let mut status = ffi::SUCCESS;
+    if place.blocks {
+        status = wait(layer, event);
+        layer.objects().orders.host_waited(&[mark]);
+    }
+    if !wants_event {
+        release(layer, event);
+    }
+    status
+}
+
+fn wait(layer: &Layer, event: Event) -> Status {
+    match layer.target.clWaitForEvents {
+        // SAFETY: an event that is held here.
+        Some(call) => unsafe { call(1, &raw const event) },
+        None => ffi::INVALID_OPERATION,
+    }
+}
+
+/// An event of the layer's own is needed no more.
+pub fn release(layer: &Layer, event: Event) {
+    if let Some(call) = layer.target.clReleaseEvent {
+        // SAFETY: an event that was held here, once.
+        unsafe { call(event) };
+    }
+}
+
+/// What is known of a queue; one that was never seen being made is asked for what it is.
+pub fn queue_state(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
+    let known = layer.objects().queues.get(&key(queue)).map(Arc::clone);
+    known.or_else(|| meet_queue(layer, queue))
+}
+
+/// A queue that is new.
+pub fn meet_queue(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
+    let target = &layer.target;
+    let asked = |what| {
+        move |room, value, size| match target.clGetCommandQueueInfo {
+            // SAFETY: a queue of the program's, and what is written to is this call's.
+            Some(ask) => unsafe { ask(queue, what, room, value, size) },
+            None => ffi::INVALID_OPERATION,
+        }
+    };
+    let properties = raw::value::<u64>(asked(ffi::QUEUE_PROPERTIES))?;
+    let device = raw::value::<usize>(asked(ffi::QUEUE_DEVICE)).map(ptr::with_exposed_provenance_mut)?;
+    let of_device = |what| {
+        move |room, value, size| match target.clGetDeviceInfo {
+            // SAFETY: the queue's device, and what is written to is this call's.
+            Some(ask) => unsafe { ask(device, what, room, value, size) },
+            None => ffi::INVALID_OPERATION,
+        }
+    };
+    let abilities = raw::value::<u64>(of_device(ffi::DEVICE_EXECUTION_CAPABILITIES)).unwrap_or(0);
+    let device_name = raw::told_text(of_device(ffi::DEVICE_NAME)).unwrap_or_default();
+    let keeps_order = properties & ffi::QUEUE_OUT_OF_ORDER == 0;
+    let can_probe = abilities & ffi::EXEC_NATIVE_KERNEL != 0;
+    let number = layer.objects().count_queue();
+    let order = if keeps_order { "" } else { ", out of order" };
+    let id = layer.record(|recorder| recorder.queue(&format!("queue {number} ({device_name}{order})")))?;
+    let state = Arc::new(QueueState { id, can_probe, lock: Mutex::default() });
+    let mut objects = layer.objects();
+    objects.orders.queue(key(queue), keeps_order);
+    objects.queues.insert(key(queue), Arc::clone(&state));
+    Some(state)
+}

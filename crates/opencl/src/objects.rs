@@ -1,0 +1,104 @@
+//! The program's objects, as far as recording needs to know them.
+
+mod kernels;
+mod memory;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+};
+
+use tensortap_queue::{Mark, Memories, Orders};
+use tensortap_record::QueueId;
+
+pub use kernels::{Arg, ArgFacts, KernelFacts, KernelState, Programs};
+pub use memory::{Mapped, Region, Root};
+
+use crate::ffi::{Bits, Event, Handle};
+
+/// A handle as a key.
+pub type Key = usize;
+
+/// The key of a handle.
+pub fn key(handle: Handle) -> Key {
+    handle.addr()
+}
+
+/// The queue that stands for what the host itself does to memory.
+pub const HOST: Key = usize::MAX - 1;
+
+/// Everything that is known.
+#[derive(Default)]
+pub struct Objects {
+    /// Memory that lives.
+    pub memories: Memories,
+    /// What is ordered with what.
+    pub orders: Orders,
+    /// Buffers, and images that are made of buffers.
+    pub regions: HashMap<Key, Region>,
+    /// Memory objects without bytes that could be read.
+    pub opaque: HashSet<Key>,
+    /// Kernels with their arguments.
+    pub kernels: HashMap<Key, KernelState>,
+    /// Programs with what they were built with.
+    pub programs: Programs,
+    /// Queues.
+    pub queues: HashMap<Key, Arc<QueueState>>,
+    /// Events that the program holds.
+    pub events: HashMap<Key, EventState>,
+    queue_count: u64,
+    /// What the program has mapped, by the address it was given.
+    pub mapped: HashMap<(Key, usize), Vec<Mapped>>,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct QueueState {
+    /// Its number in the dump.
+    pub id: QueueId,
+    /// Whether functions of this process can run in it, and read its memory.
+    pub can_probe: bool,
+    /// Held while a command goes in with the probes around it, so that no other comes between.
+    pub lock: Mutex<()>,
+}
+
+/// An event that the program holds.
+#[derive(Clone, Copy, Debug)]
+pub struct EventState {
+    /// How often.
+    pub holds: u32,
+    /// The command it stands for.
+    pub mark: Mark,
+    /// The command's own event, where the program was given that of the probe behind it.
+    pub own: Option<OwnEvent>,
+}
+
+/// The event of a command itself.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnEvent(pub Event);
+
+// SAFETY: a handle, which any thread may use.
+unsafe impl Send for OwnEvent {}
+
+impl Objects {
+    /// The commands that events stand for. Those that are no commands' are passed over.
+    pub fn marks(&self, events: &[Event]) -> Vec<Mark> {
+        events.iter().filter_map(|&event| self.events.get(&key(event))).map(|state| state.mark).collect()
+    }
+
+    /// The number of a new queue, from 1.
+    pub fn count_queue(&mut self) -> u64 {
+        self.queue_count += 1;
+        self.queue_count
+    }
+
+    /// The event is the program's, for a command.
+    pub fn give_event(&mut self, event: Event, mark: Mark, own: Option<OwnEvent>) {
+        self.events.insert(key(event), EventState { holds: 1, mark, own });
+    }
+}
+
+/// What the flags of a memory object say of who may write it.
+pub fn is_host_writable(flags: Bits) -> bool {
+    flags & crate::ffi::MEM_USE_HOST_PTR != 0
+}

@@ -1,0 +1,99 @@
+//! Buffers.
+
+use tensortap_queue::{Memory, Range};
+use tensortap_record::DType;
+
+use crate::ffi::{Bits, Handle};
+
+/// The bytes of a memory object: all of a buffer, or part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// The buffer that has the memory.
+    pub root: Root,
+    /// That memory.
+    pub memory: Memory,
+    /// Bytes before it.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// The buffer that has the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root(pub Handle);
+
+// SAFETY: a handle, which any thread may use.
+unsafe impl Send for Root {}
+
+impl Region {
+    /// Some of its bytes; none when they are not in it.
+    pub fn part(&self, at: u64, size: u64, dtype: Option<DType>) -> Option<Range> {
+        let fits = at.checked_add(size).is_some_and(|end| end <= self.bytes);
+        let place = (self.memory.address, self.memory.bytes);
+        fits.then(|| Range { space: self.memory.space, ..Range::dense(place, self.offset + at, size, dtype) })
+    }
+
+    /// All of it.
+    pub fn whole(&self, dtype: Option<DType>) -> Range {
+        self.part(0, self.bytes, dtype).expect("all of it is in it")
+    }
+
+    /// A box of its bytes: origin and size in bytes, rows and slices. Pitches of 0 are as small as can be.
+    pub fn boxed(&self, origin: [u64; 3], size: [u64; 3], pitch: [u64; 2]) -> Option<Range> {
+        let row = if pitch[0] == 0 { size[0] } else { pitch[0] };
+        let slice = if pitch[1] == 0 { row.checked_mul(size[1])? } else { pitch[1] };
+        let at = |by: [u64; 3]| {
+            let rows = by[1].checked_mul(row)?;
+            by[2].checked_mul(slice)?.checked_add(rows)?.checked_add(by[0])
+        };
+        let (first, last) = (at(origin)?, at([size[0], size[1].checked_sub(1)?, size[2].checked_sub(1)?])?);
+        if first.checked_add(last)? > self.bytes {
+            return None;
+        }
+        let place = (self.memory.address, self.memory.bytes);
+        let range = Range::boxed(place, self.offset + first, size, [row, slice]);
+        Some(Range { space: self.memory.space, ..range })
+    }
+}
+
+/// What the program has mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    /// What for.
+    pub flags: Bits,
+    /// Where in its memory object; none where the bytes are not known.
+    pub part: Option<(u64, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tensortap_record::MemorySpace;
+
+    fn region() -> Region {
+        let memory = Memory { address: 1 << 20, bytes: 1000, space: MemorySpace::Device };
+        Region { root: Root(std::ptr::null_mut()), memory, offset: 100, bytes: 800 }
+    }
+
+    #[test]
+    fn a_part_that_leaves_its_object_is_none() {
+        let region = region();
+        assert!(region.part(0, 800, None).is_some() && region.part(800, 0, None).is_some());
+        assert!(region.part(1, 800, None).is_none() && region.part(u64::MAX, 2, None).is_none());
+        let part = region.part(4, 8, Some(DType::Float32)).unwrap();
+        assert_eq!((part.start, part.shape[0], part.dtype), (26, 2, Some(DType::Float32)));
+        let odd = region.part(3, 8, Some(DType::Float32)).unwrap();
+        assert_eq!((odd.start, odd.shape[0], odd.dtype), (103, 8, None), "no whole elements");
+    }
+
+    #[test]
+    fn a_box_is_a_view_of_its_rows_and_slices() {
+        let region = region();
+        let range = region.boxed([2, 1, 0], [4, 3, 2], [10, 50]).unwrap();
+        assert_eq!((range.start, range.shape, range.strides), (112, [2, 3, 4], [50, 10, 1]));
+        assert!(region.boxed([0, 0, 15], [4, 3, 2], [10, 50]).is_none(), "its last slice lies outside");
+        let tight = region.boxed([0, 0, 0], [4, 3, 2], [0, 0]).unwrap();
+        assert_eq!(tight.strides, [12, 4, 1]);
+        assert!(region.boxed([0, 0, 0], [4, 0, 1], [0, 0]).is_none());
+    }
+}
