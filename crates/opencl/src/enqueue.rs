@@ -12,6 +12,7 @@ use tensortap_record::{
 };
 
 use crate::{
+    calls::programs::device_name,
     ffi::{self, Event, Queue, Status},
     layer::Layer,
     objects::{Objects, OwnEvent, QueueState, key},
@@ -30,6 +31,8 @@ pub struct Work {
     pub ranges: Vec<(Range, Source)>,
     /// Values.
     pub values: Vec<Value>,
+    /// Memory that each group has for itself: positions and bytes.
+    pub local: Vec<(u16, u64)>,
     /// Objects that have no bytes to be read: their positions and names.
     pub opaque: Vec<(u16, StringId)>,
 }
@@ -171,6 +174,9 @@ fn record_values(
 ) -> Result<(), RecordError> {
     for value in &work.values {
         record_value(recorder, task, value)?;
+    }
+    for &(arg, bytes) in &work.local {
+        recorder.local_memory(task, arg, bytes, StringId::NONE)?;
     }
     let stage = DumpStage::BeforeDispatch;
     for &(arg, name) in &work.opaque {
@@ -360,15 +366,13 @@ pub fn meet_queue(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
     };
     let properties = raw::value::<u64>(asked(ffi::QUEUE_PROPERTIES))?;
     let device = raw::value::<usize>(asked(ffi::QUEUE_DEVICE)).map(ptr::with_exposed_provenance_mut)?;
-    let of_device = |what| {
-        move |room, value, size| match target.clGetDeviceInfo {
-            // SAFETY: the queue's device, and what is written to is this call's.
-            Some(ask) => unsafe { ask(device, what, room, value, size) },
-            None => ffi::INVALID_OPERATION,
-        }
-    };
-    let abilities = raw::value::<u64>(of_device(ffi::DEVICE_EXECUTION_CAPABILITIES)).unwrap_or(0);
-    let device_name = raw::told_text(of_device(ffi::DEVICE_NAME)).unwrap_or_default();
+    let abilities = raw::value::<u64>(|room, value, size| match target.clGetDeviceInfo {
+        // SAFETY: the queue's device, and what is written to is this call's.
+        Some(ask) => unsafe { ask(device, ffi::DEVICE_EXECUTION_CAPABILITIES, room, value, size) },
+        None => ffi::INVALID_OPERATION,
+    })
+    .unwrap_or(0);
+    let device_name = device_name(layer, device);
     let keeps_order = properties & ffi::QUEUE_OUT_OF_ORDER == 0;
     let can_probe = abilities & ffi::EXEC_NATIVE_KERNEL != 0;
     let number = layer.objects().count_queue();

@@ -51,12 +51,7 @@ pub const QUEUE_OUT_OF_ORDER: Bits = 1;
 pub const MEM_USE_HOST_PTR: Bits = 1 << 3;
 pub const MEM_COPY_HOST_PTR: Bits = 1 << 5;
 pub const MEM_SVM_FINE_GRAIN: Bits = 1 << 10;
-pub const MEM_SIZE: u32 = 0x1102;
-pub const MEM_OBJECT_BUFFER: u32 = 0x10F0;
-pub const MEM_TYPE: u32 = 0x1100;
-pub const MEM_FLAGS: u32 = 0x1101;
 
-pub const MAP_READ: Bits = 1;
 pub const MAP_WRITE: Bits = 2;
 pub const MAP_WRITE_INVALIDATE: Bits = 4;
 
@@ -64,19 +59,15 @@ pub const PROGRAM_SOURCE: u32 = 0x1164;
 pub const PROGRAM_BINARY_SIZES: u32 = 0x1165;
 pub const PROGRAM_BINARIES: u32 = 0x1166;
 pub const PROGRAM_IL: u32 = 0x1169;
-pub const PROGRAM_NUM_DEVICES: u32 = 0x1162;
 pub const PROGRAM_DEVICES: u32 = 0x1163;
 pub const PROGRAM_BUILD_OPTIONS: u32 = 0x1182;
 
 pub const KERNEL_FUNCTION_NAME: u32 = 0x1190;
 pub const KERNEL_NUM_ARGS: u32 = 0x1191;
 pub const KERNEL_PROGRAM: u32 = 0x1194;
-pub const KERNEL_ARG_ADDRESS_QUALIFIER: u32 = 0x1196;
 pub const KERNEL_ARG_TYPE_NAME: u32 = 0x1198;
 pub const KERNEL_ARG_NAME: u32 = 0x119A;
-pub const KERNEL_ARG_ADDRESS_LOCAL: u32 = 0x119C;
 pub const KERNEL_EXEC_INFO_SVM_PTRS: u32 = 0x11B6;
-pub const KERNEL_WORK_GROUP_SIZE_REQUIRED: u32 = 0x11B1;
 
 pub const EVENT_COMMAND_TYPE: u32 = 0x11D1;
 pub const EVENT_COMMAND_EXECUTION_STATUS: u32 = 0x11D3;

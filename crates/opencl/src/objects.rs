@@ -11,7 +11,7 @@ use std::{
 use tensortap_queue::{Mark, Memories, Orders};
 use tensortap_record::QueueId;
 
-pub use kernels::{Arg, ArgFacts, KernelFacts, KernelState, Programs};
+pub use kernels::{Arg, ArgFacts, Image, KernelFacts, KernelState, Programs};
 pub use memory::{Mapped, Region, Root};
 
 use crate::ffi::{Bits, Event, Handle};

@@ -25,15 +25,15 @@ pub fn wait_list(events: &[Event]) -> (u32, *const Event) {
     (u32::try_from(events.len()).unwrap_or(u32::MAX), start)
 }
 
-/// Up to three sizes of a launch.
+/// Up to three sizes of a launch, and `rest` in directions that it does not have.
 ///
 /// # Safety
 /// As many lie at `sizes`, unless it is null.
-pub unsafe fn sizes(count: u32, sizes: *const usize) -> Option<[u64; 3]> {
+pub unsafe fn sizes(count: u32, sizes: *const usize, rest: u64) -> Option<[u64; 3]> {
     if sizes.is_null() {
         return None;
     }
-    let mut all = [1; 3];
+    let mut all = [rest; 3];
     // SAFETY: the caller's promise.
     let given = unsafe { list(count.min(3), sizes) };
     for (size, &given) in all.iter_mut().zip(given) {
@@ -48,7 +48,7 @@ pub unsafe fn sizes(count: u32, sizes: *const usize) -> Option<[u64; 3]> {
 /// Three lie there, unless it is null.
 pub unsafe fn triple(sizes: *const usize) -> Option<[u64; 3]> {
     // SAFETY: the caller's promise.
-    unsafe { self::sizes(3, sizes) }
+    unsafe { self::sizes(3, sizes, 0) }
 }
 
 /// A text of a program.

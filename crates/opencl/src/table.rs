@@ -72,6 +72,7 @@ fn table(target: &Dispatch) -> Dispatch {
         programs {
             clBuildProgram => build,
             clCompileProgram => compile,
+            clLinkProgram => link,
             clGetProgramBuildInfo => build_info,
         }
         kernels {

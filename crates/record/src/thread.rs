@@ -208,6 +208,8 @@ impl ThreadRecorder {
             lane.define(ModuleRecord { image_kind, ..module })
         };
         Ok(ModuleId(self.core.define(&key, &mut self.lane, define).0))
+    }
+
     /// The number of a task that is yet to begin, for [`TaskInfo::id`].
     pub fn next_task_id(&self) -> u64 {
         self.core.next_task()

@@ -38,7 +38,7 @@ use tensortap_platform::PlatformError;
 use tensortap_platform::attach::AttachListener;
 
 use self::books::Books;
-use self::command::{Ended, Signaller};
+use self::command::{Ended, Libraries, Signaller};
 use self::place::Place;
 use self::run_file::RUNNING;
 use self::serve::{News, Serving};
@@ -86,6 +86,8 @@ pub struct RecordingConfig {
     pub out: Option<PathBuf>,
     /// The library that programs record with; `None`: looked for where this program is.
     pub library: Option<PathBuf>,
+    /// Whether commands of OpenCL are recorded: the layer that does it is looked for where this program is.
+    pub opencl: bool,
     /// Further variables whose values are kept in `run.json`.
     pub environment: Vec<String>,
     /// Asked before anything is written.
@@ -100,6 +102,7 @@ impl RecordingConfig {
             dump: RecordingConfig::dump(DumpLevel::Full),
             out: None,
             library: None,
+            opencl: true,
             environment: Vec::new(),
             disk: None,
         }
@@ -219,7 +222,7 @@ impl Recording {
     /// # Errors
     /// When that cannot be done; nothing is left behind then.
     pub fn start(config: RecordingConfig) -> Result<Recording, RecordingError> {
-        let RecordingConfig { command, dump, out, library, environment, disk } = config;
+        let RecordingConfig { command, dump, out, library, opencl, environment, disk } = config;
         let program = command.first().map(PathBuf::from).ok_or(RecordingError::NoCommand)?;
         let mut plan = Plan::new(dump, disk).map_err(RecordingError::Option)?;
         check_file_limit(plan.memory_bytes())?;
@@ -238,7 +241,9 @@ impl Recording {
         let serving = Arc::new(Serving::new(plan, listener, ended.clone(), to_books.clone()));
         serving.start().map_err(RecordingError::Thread)?;
         let wait_for = start_waiting(ended, to_books.clone()).inspect_err(|_| serving.listener.close())?;
-        let child = command::start(&command, &place.socket(), library.as_deref()).map_err(|error| {
+        let opencl = opencl.then(|| command::find_library(command::OPENCL_LAYER)).flatten();
+        let libraries = Libraries { record: library.clone(), opencl };
+        let child = command::start(&command, &place.socket(), &libraries).map_err(|error| {
             serving.listener.close();
             RecordingError::Command { program, error }
         })?;
@@ -342,7 +347,7 @@ fn chosen_library(named: Option<PathBuf>) -> Result<Option<PathBuf>, RecordingEr
             },
             _ => Err(RecordingError::NoLibrary(path)),
         },
-        None => Ok(command::find_library()),
+        None => Ok(command::find_library(command::LIBRARY)),
     }
 }
 

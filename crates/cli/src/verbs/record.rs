@@ -84,7 +84,8 @@ fn conclude(report: &RecordingReport, output: Output) -> anyhow::Result<()> {
     tensortap record --dump-last 1000 -- mpirun -n 4 ./solver\n  \
     tensortap list outputs/record_20260415_101500 --rank 2\n\n\
     The program has the terminal to itself. What is recorded, it says by calls of tensortap_record.h;\n\
-    every process of it that does so has a dump of its own in the run folder. Ctrl-C is the\n\
+    of a program that uses OpenCL every command is recorded as it is, without a change to it.\n\
+    Every process that records has a dump of its own in the run folder. Ctrl-C is the\n\
     program's; a second one closes the dumps. With --json the document follows the program's output.\n\n\
     Exit status: the program's, 128 and the signal where one ended it; 2 bad usage, 125 recording\n\
     could not start, or failed although the program did not, 126 not executable, 127 not found,\n\
@@ -112,6 +113,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 
+    /// Record nothing of what the program does with OpenCL
+    #[arg(long)]
+    no_opencl: bool,
+
     /// Keep the values of these variables in run.json, beside those that say ranks and devices
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     env: Vec<String>,
@@ -135,6 +140,7 @@ impl RecordArgs {
         config.dump = self.dump()?;
         config.out.clone_from(&self.out);
         config.library.clone_from(&self.library);
+        config.opencl = !self.no_opencl;
         config.environment.clone_from(&self.env);
         Ok(config)
     }

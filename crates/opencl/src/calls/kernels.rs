@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::behind;
+use super::{behind, programs::image_of};
 use crate::{
     ffi::{self, Kernel, Program, SUCCESS, Status},
     layer::Layer,
@@ -42,7 +42,8 @@ pub unsafe extern "C" fn create_all(
 fn meet(kernel: Kernel) {
     if !kernel.is_null() {
         let layer = Layer::get();
-        let facts = KernelFacts::ask(&layer.target, kernel);
+        let program = image_of(layer, kernel);
+        let facts = KernelFacts { program, ..KernelFacts::ask(&layer.target, kernel) };
         layer.objects().kernels.insert(key(kernel), KernelState::new(facts));
     }
 }

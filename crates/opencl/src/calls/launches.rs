@@ -3,7 +3,9 @@
 use std::{ffi::c_void, ptr, sync::Arc};
 
 use tensortap_queue::Range;
-use tensortap_record::{ArgKind, KernelId, KernelInfo, RecordError, StringId, TaskInfo, ThreadRecorder};
+use tensortap_record::{
+    ArgKind, KernelId, KernelInfo, ModuleId, ModuleImage, RecordError, StringId, TaskInfo, ThreadRecorder,
+};
 
 use super::behind;
 use crate::{
@@ -29,9 +31,10 @@ pub unsafe extern "C" fn nd_range(
     unsafe {
         let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
         let sizes = Sizes {
-            offset: raw::sizes(dimensions, offset),
-            global: raw::sizes(dimensions, global),
-            local: raw::sizes(dimensions, local),
+            dimensions: u8::try_from(dimensions).unwrap_or(0),
+            offset: raw::sizes(dimensions, offset, 0),
+            global: raw::sizes(dimensions, global, 1),
+            local: raw::sizes(dimensions, local, 1),
         };
         let work =
             |objects: &mut Objects, recorder: &mut ThreadRecorder| launch(objects, recorder, kernel, sizes);
@@ -54,7 +57,7 @@ pub unsafe extern "C" fn task(
     // SAFETY: the program's promises.
     unsafe {
         let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
-        let sizes = Sizes { offset: None, global: Some([1; 3]), local: Some([1; 3]) };
+        let sizes = Sizes { dimensions: 1, offset: None, global: Some([1; 3]), local: Some([1; 3]) };
         let work =
             |objects: &mut Objects, recorder: &mut ThreadRecorder| launch(objects, recorder, kernel, sizes);
         enqueue(&place, work, |waits, event| {
@@ -100,18 +103,29 @@ pub unsafe extern "C" fn native(
 /// How large a launch is.
 #[derive(Clone, Copy)]
 struct Sizes {
+    dimensions: u8,
     offset: Option<[u64; 3]>,
     global: Option<[u64; 3]>,
     local: Option<[u64; 3]>,
 }
 
 impl Sizes {
-    /// Groups in each direction, and work items of a group; where the driver chooses, groups of one.
-    fn groups(&self) -> ([u32; 3], [u32; 3]) {
+    /// A launch of a kernel that is so large. Where the driver chooses how large groups are, neither they nor their number is known.
+    fn of(&self, kernel: KernelId) -> TaskInfo {
         let word = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
-        let (global, local) = (self.global.unwrap_or([0; 3]), self.local.unwrap_or([1; 3]));
-        let groups = std::array::from_fn(|at| word(global[at].div_ceil(local[at].max(1))));
-        (groups, local.map(word))
+        let global = self.global.unwrap_or([0; 3]);
+        let group = self.local.map_or([0; 3], |local| local.map(word));
+        let groups = |at: usize| self.local.map_or(0, |local| word(global[at].div_ceil(local[at].max(1))));
+        let grid = std::array::from_fn(groups);
+        let is_said = (0..3).all(|at| u64::from(grid[at]) * u64::from(group[at]) == global[at]);
+        TaskInfo {
+            grid,
+            group,
+            work_dims: self.dimensions,
+            global_size: if is_said { [0; 3] } else { global },
+            global_offset: self.offset.unwrap_or([0; 3]),
+            ..TaskInfo::of(kernel)
+        }
     }
 }
 
@@ -133,9 +147,7 @@ fn launch(
     if let Some(known) = objects.kernels.get_mut(&key(kernel)) {
         known.id = Some(id);
     }
-    let (grid, group) = sizes.groups();
-    let info = TaskInfo { grid, group, ..TaskInfo::of(id) };
-    let mut work = Work { info, ..Work::default() };
+    let mut work = Work { info: sizes.of(id), ..Work::default() };
     let facts = Arc::clone(&state.facts);
     for (at, (arg, facts)) in state.args.into_iter().zip(&facts.args).enumerate() {
         let arg_index = u16::try_from(at).unwrap_or(u16::MAX);
@@ -157,20 +169,24 @@ fn define(recorder: &mut ThreadRecorder, facts: &KernelFacts) -> Result<KernelId
         _ => None,
     };
     let args: Vec<_> = facts.args.iter().map(|arg| (arg.name.as_str(), kind(arg))).collect();
-    recorder.define_kernel(&KernelInfo { name: &facts.name, args: &args, ..KernelInfo::default() })
+    let module = match &facts.program {
+        Some(image) => recorder.module_image(&ModuleImage {
+            name: &image.name,
+            kind: image.kind,
+            options: &image.options,
+            device: &image.device,
+            image: &image.bytes,
+        })?,
+        None => ModuleId::default(),
+    };
+    recorder.define_kernel(&KernelInfo { name: &facts.name, module, args: &args })
 }
 
 impl Work {
     /// An argument as it is set now.
     fn argument(&mut self, objects: &Objects, at: u16, arg: Arg, facts: &ArgFacts) {
         match arg {
-            // So much memory of a group is a number.
-            Arg::Local(bytes) => self.values.push(Value {
-                arg: at,
-                name: StringId::NONE,
-                dtype: None,
-                bytes: (bytes as u64).to_le_bytes().into(),
-            }),
+            Arg::Local(bytes) => self.local.push((at, bytes as u64)),
             Arg::Shared(address) => self.shared(objects, at, address, Some(facts)),
             Arg::Bytes(bytes) => self.bytes(objects, at, bytes, facts),
         }

@@ -11,7 +11,6 @@ use crate::{
     ffi::{self, Bits, BufferRegion, Context, Mem, Status},
     layer::Layer,
     objects::{HOST, Region, Root, is_host_writable, key},
-    raw,
 };
 
 pub unsafe extern "C" fn create_buffer(
@@ -164,12 +163,4 @@ unsafe extern "C" fn ended(mem: Mem, _: *mut c_void) {
     if let Some(memory) = gone {
         layer.record(|recorder| recorder.allocation(memory.address, memory.bytes, memory.space, true));
     }
-}
-
-/// The bytes of a memory object, for a command of unknown extent; none when they are not known.
-pub fn bytes_of(layer: &Layer, mem: Mem) -> Option<u64> {
-    let ask = layer.target.clGetMemObjectInfo?;
-    // SAFETY: an object of the program's, and what is written to is this call's.
-    raw::value::<usize>(|room, value, size| unsafe { ask(mem, ffi::MEM_SIZE, room, value, size) })
-        .map(|bytes| bytes as u64)
 }

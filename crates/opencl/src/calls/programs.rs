@@ -1,14 +1,23 @@
 //! Programs are built, with what kernels call their arguments.
 
-use std::ffi::{CString, c_char, c_void};
+use std::{
+    ffi::{CString, c_char, c_void},
+    ptr,
+    sync::Arc,
+};
+
+use tensortap_record::ModuleKind;
 
 use super::behind;
 use crate::{
-    ffi::{self, BuildCallback, Device, Program, SUCCESS, Status},
+    ffi::{self, BuildCallback, Context, Device, Kernel, Program, SUCCESS, Status},
     layer::Layer,
-    objects::key,
+    objects::{Image, KernelFacts, key},
     raw,
 };
+
+/// Larger images are not kept.
+const MOST_IMAGE_BYTES: usize = 1 << 30;
 
 /// Lets a driver keep what kernels call their arguments, and of which types they are.
 const KEEP_NAMES: &str = "-cl-kernel-arg-info";
@@ -40,15 +49,12 @@ pub unsafe extern "C" fn build(
     unsafe {
         let (given, all) = with_names(options);
         let layer = Layer::get();
-        let before = layer.objects().programs.options.insert(key(program), given);
+        layer.objects().programs.built(key(program), given);
         let build = behind!(clBuildProgram);
         let status = build(program, count, devices, all.as_ptr(), callback, data);
         if status == ffi::INVALID_BUILD_OPTIONS {
             // A driver that does not know the option, or options that are wrong anyway: it is asked what it says to the program's own.
             return build(program, count, devices, options, callback, data);
-        }
-        if let (true, Some(before)) = (status == ffi::INVALID_OPERATION, before) {
-            layer.objects().programs.options.insert(key(program), before);
         }
         status
     }
@@ -68,7 +74,7 @@ pub unsafe extern "C" fn compile(
     // SAFETY: the program's promises.
     unsafe {
         let (given, all) = with_names(options);
-        Layer::get().objects().programs.options.insert(key(program), given);
+        Layer::get().objects().programs.built(key(program), given);
         let compile = behind!(clCompileProgram);
         let call =
             |options| compile(program, count, devices, options, headers, programs, names, callback, data);
@@ -77,6 +83,83 @@ pub unsafe extern "C" fn compile(
             status => status,
         }
     }
+}
+
+/// A linked program is new, and its code is that of others.
+pub unsafe extern "C" fn link(
+    context: Context,
+    count: u32,
+    devices: *const Device,
+    options: *const c_char,
+    input_count: u32,
+    inputs: *const Program,
+    callback: BuildCallback,
+    data: *mut c_void,
+    status: *mut Status,
+) -> Program {
+    // SAFETY: the program's promises.
+    unsafe {
+        let link = behind!(clLinkProgram);
+        let made = link(context, count, devices, options, input_count, inputs, callback, data, status);
+        if !made.is_null() {
+            Layer::get().objects().programs.built(key(made), raw::text(options));
+        }
+        made
+    }
+}
+
+/// The code that a kernel comes from. It is asked for once for each program.
+pub fn image_of(layer: &Layer, kernel: Kernel) -> Option<Arc<Image>> {
+    let program = KernelFacts::program(&layer.target, kernel)?;
+    let known = layer.objects().programs.image(key(program));
+    known.or_else(|| {
+        let asked = ask_image(layer, program)?;
+        Some(layer.objects().programs.keep(key(program), asked))
+    })
+}
+
+/// Its source, its intermediate code, or what its first device runs: the first of them that there is.
+fn ask_image(layer: &Layer, program: Program) -> Option<(ModuleKind, String, Vec<u8>)> {
+    let ask = layer.target.clGetProgramInfo?;
+    let told = |what| {
+        // SAFETY: a program of which a kernel lives, and what is written to is this call's.
+        move |room, value, size| unsafe { ask(program, what, room, value, size) }
+    };
+    let devices = raw::all(1 << 16, told(ffi::PROGRAM_DEVICES))?;
+    let device = devices.first_chunk().map(|handle| usize::from_ne_bytes(*handle))?;
+    let device = device_name(layer, ptr::with_exposed_provenance_mut(device));
+    let mut source = raw::all(MOST_IMAGE_BYTES, told(ffi::PROGRAM_SOURCE)).unwrap_or_default();
+    // The text ends in a zero.
+    source.pop_if(|last| *last == 0);
+    if !source.is_empty() {
+        return Some((ModuleKind::OpenClC, device, source));
+    }
+    let code = raw::all(MOST_IMAGE_BYTES, told(ffi::PROGRAM_IL)).filter(|code| !code.is_empty());
+    if let Some(code) = code {
+        return Some((ModuleKind::SpirV, device, code));
+    }
+    let sizes = raw::all(1 << 16, told(ffi::PROGRAM_BINARY_SIZES))?;
+    let size = sizes
+        .first_chunk()
+        .map(|size| usize::from_ne_bytes(*size))
+        .filter(|&size| size <= MOST_IMAGE_BYTES)?;
+    let mut binary = vec![0_u8; size];
+    // One place for each device: those that are null are passed over.
+    let mut places = vec![ptr::null_mut::<u8>(); sizes.len() / size_of::<usize>()];
+    *places.first_mut()? = binary.as_mut_ptr();
+    let status =
+        told(ffi::PROGRAM_BINARIES)(size_of_val(&places[..]), places.as_mut_ptr().cast(), ptr::null_mut());
+    (status == SUCCESS && size > 0).then_some((ModuleKind::OpenClBinary, device, binary))
+}
+
+/// What a device is called.
+pub fn device_name(layer: &Layer, device: Device) -> String {
+    let told = |room, value, size| match layer.target.clGetDeviceInfo {
+        // SAFETY: a device of the program's, and what is written to is this call's.
+        Some(ask) => unsafe { ask(device, ffi::DEVICE_NAME, room, value, size) },
+        None => ffi::INVALID_OPERATION,
+    };
+    raw::told_text(told).unwrap_or_default()
 }
 
 /// What a program was built with is what it said.

@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, ffi::c_void, sync::Arc};
 
-use tensortap_record::{DType, KernelId};
+use tensortap_record::{DType, KernelId, ModuleKind};
 
 use super::Key;
 use crate::{
-    ffi::{self, Dispatch, Kernel, Status},
+    ffi::{self, Dispatch, Kernel, Program, Status},
     raw, types,
 };
 
@@ -19,7 +19,7 @@ pub struct KernelFacts {
     /// What it is called.
     pub name: String,
     /// The program it comes from.
-    pub program: Key,
+    pub program: Option<Arc<Image>>,
     /// Its arguments.
     pub args: Vec<ArgFacts>,
 }
@@ -33,8 +33,6 @@ pub struct ArgFacts {
     pub dtype: Option<DType>,
     /// Whether it points to memory; none when not known.
     pub is_pointer: Option<bool>,
-    /// Whether it is memory of a group.
-    pub is_local: bool,
 }
 
 /// What the program has set.
@@ -81,18 +79,30 @@ impl KernelState {
 impl KernelFacts {
     /// Asks the driver.
     pub fn ask(target: &Dispatch, kernel: Kernel) -> KernelFacts {
-        let info = |what: u32| {
-            move |room: usize, value: *mut c_void, size: *mut usize| match target.clGetKernelInfo {
-                // SAFETY: a kernel that the program has just been given, and what is written to is this call's.
-                Some(ask) => unsafe { ask(kernel, what, room, value, size) },
-                None => ffi::INVALID_OPERATION,
-            }
-        };
+        let info = |what| KernelFacts::info(target, kernel, what);
         let count = raw::value::<u32>(info(ffi::KERNEL_NUM_ARGS)).unwrap_or(0).min(MOST_ARGS);
         KernelFacts {
             name: raw::told_text(info(ffi::KERNEL_FUNCTION_NAME)).unwrap_or_default(),
-            program: raw::value::<usize>(info(ffi::KERNEL_PROGRAM)).unwrap_or(0),
+            program: None,
             args: (0..count).map(|at| ArgFacts::ask(target, kernel, at)).collect(),
+        }
+    }
+
+    /// The handle of the program that a kernel comes from.
+    pub fn program(target: &Dispatch, kernel: Kernel) -> Option<Program> {
+        let handle = raw::value::<usize>(KernelFacts::info(target, kernel, ffi::KERNEL_PROGRAM));
+        handle.map(std::ptr::with_exposed_provenance_mut)
+    }
+
+    fn info(
+        target: &Dispatch,
+        kernel: Kernel,
+        what: u32,
+    ) -> impl FnMut(usize, *mut c_void, *mut usize) -> Status {
+        move |room, value, size| match target.clGetKernelInfo {
+            // SAFETY: a kernel that the program has just been given, and what is written to is this call's.
+            Some(ask) => unsafe { ask(kernel, what, room, value, size) },
+            None => ffi::INVALID_OPERATION,
         }
     }
 }
@@ -112,19 +122,58 @@ impl ArgFacts {
             return ArgFacts::default();
         };
         let known = types::read(&type_name);
-        let space = raw::value::<u32>(info(ffi::KERNEL_ARG_ADDRESS_QUALIFIER));
         ArgFacts {
             name: raw::told_text(info(ffi::KERNEL_ARG_NAME)).unwrap_or_default(),
             dtype: known.dtype,
             is_pointer: Some(known.is_pointer),
-            is_local: space == Some(ffi::KERNEL_ARG_ADDRESS_LOCAL),
         }
     }
 }
 
-/// Programs.
+/// Programs that were built.
 #[derive(Debug, Default)]
 pub struct Programs {
     /// What each was built with, in the program's words.
     pub options: HashMap<Key, String>,
+    /// Images of those that kernels were taken from.
+    images: HashMap<Key, Arc<Image>>,
+    count: u64,
+}
+
+/// The code of a program.
+#[derive(Debug)]
+pub struct Image {
+    /// Which it is, by its number.
+    pub name: String,
+    /// What the bytes are.
+    pub kind: ModuleKind,
+    /// The options it was built with, in the program's words.
+    pub options: String,
+    /// The device it was built for.
+    pub device: String,
+    /// The code.
+    pub bytes: Vec<u8>,
+}
+
+impl Programs {
+    /// A program is built, with these options. What its handle stood for before is gone.
+    pub fn built(&mut self, program: Key, options: String) {
+        self.images.remove(&program);
+        self.options.insert(program, options);
+    }
+
+    /// The image of a program, where it is known.
+    pub fn image(&self, program: Key) -> Option<Arc<Image>> {
+        self.images.get(&program).map(Arc::clone)
+    }
+
+    /// The image of a program, as the driver tells it.
+    pub fn keep(&mut self, program: Key, (kind, device, bytes): (ModuleKind, String, Vec<u8>)) -> Arc<Image> {
+        self.count += 1;
+        let options = self.options.get(&program).cloned().unwrap_or_default();
+        let name = format!("program {}", self.count);
+        let image = Arc::new(Image { name, kind, options, device, bytes });
+        self.images.insert(program, Arc::clone(&image));
+        image
+    }
 }

@@ -16,25 +16,56 @@ use tensortap_platform::with_file_limits_as_given;
 use tensortap_record::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 
 /// What the library's file is called.
-const LIBRARY: &str = "libtensortap.so";
+pub const LIBRARY: &str = "libtensortap.so";
+/// What the file of OpenCL's layer is called.
+pub const OPENCL_LAYER: &str = "libtensortap_opencl.so";
+/// The variable by which OpenCL's loader finds layers: paths with colons between.
+const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
-/// Where the library lies that goes with this program: beside it, where cargo puts it, or where it is installed.
-pub fn find_library() -> Option<PathBuf> {
+/// Where a library lies that goes with this program: beside it, where cargo puts it, or where it is installed.
+pub fn find_library(name: &str) -> Option<PathBuf> {
     let executable = fs::canonicalize(std::env::current_exe().ok()?).ok()?;
     let dir = executable.parent()?;
-    let places = [dir.join(LIBRARY), dir.join("deps").join(LIBRARY)];
+    let places = [dir.join(name), dir.join("deps").join(name)];
     let installed = dir.parent().map(|root| root.join("lib"));
-    let installed = installed.iter().flat_map(|lib| [lib.join(LIBRARY), lib.join("tensortap").join(LIBRARY)]);
+    let installed = installed.iter().flat_map(|lib| [lib.join(name), lib.join("tensortap").join(name)]);
     places.into_iter().chain(installed).find(|path| path.is_file())
 }
 
+/// Libraries that a program is told of.
+#[derive(Clone, Debug, Default)]
+pub struct Libraries {
+    /// For programs that record themselves.
+    pub record: Option<PathBuf>,
+    /// For OpenCL's loader.
+    pub opencl: Option<PathBuf>,
+}
+
+/// Layers that a loader takes: those it takes anyway, and ours before them, next to the program. A path with a colon cannot be said.
+fn with_layer(layer: &Path, others: Option<OsString>) -> Option<OsString> {
+    if layer.as_os_str().as_encoded_bytes().contains(&b':') {
+        return None;
+    }
+    let mut layers = others.filter(|others| !others.is_empty()).unwrap_or_default();
+    if !layers.is_empty() {
+        layers.push(":");
+    }
+    layers.push(layer);
+    Some(layers)
+}
+
 /// Starts the program with this process's files, signals and group.
-pub fn start(command: &[OsString], socket: &Path, library: Option<&Path>) -> io::Result<Child> {
+pub fn start(command: &[OsString], socket: &Path, libraries: &Libraries) -> io::Result<Child> {
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(args).env(SOCKET_VARIABLE, socket);
-    if let Some(library) = library {
+    if let Some(library) = &libraries.record {
         command.env(LIBRARY_VARIABLE, library);
+    }
+    let layers =
+        libraries.opencl.as_deref().and_then(|layer| with_layer(layer, std::env::var_os(OPENCL_LAYERS)));
+    if let Some(layers) = layers {
+        command.env(OPENCL_LAYERS, layers);
     }
     with_file_limits_as_given(|| command.spawn())
 }
@@ -200,6 +231,16 @@ mod tests {
         assert_eq!(why(Path::new("/opt/mpi/bin/mpiexec.hydra"), None), WhyNothing::Launcher);
         assert_eq!(why(Path::new("/bin/sh"), None), WhyNothing::NoLibrary);
         assert_eq!(why(Path::new("/bin/sh"), library), WhyNothing::NoCall);
+    }
+
+    #[test]
+    fn a_layer_stands_behind_those_that_are_there_already() {
+        let layer = Path::new("/lib/libtensortap_opencl.so");
+        let with = |others: Option<&str>| with_layer(layer, others.map(Into::into));
+        assert_eq!(with(None), Some(layer.into()));
+        assert_eq!(with(Some("")), Some(layer.into()));
+        assert_eq!(with(Some("/a.so")), Some("/a.so:/lib/libtensortap_opencl.so".into()));
+        assert_eq!(with_layer(Path::new("/a:b/layer.so"), None), None);
     }
 
     #[test]
