@@ -5,14 +5,15 @@
 
 use std::{
     ffi::c_void,
-    ptr,
+    ptr, slice,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tensortap_queue::Command;
+use tensortap_queue::{Command, Range};
 use tensortap_record::{DumpStage, Tensor};
 
 use crate::{
+    enqueue::release,
     ffi::{self, Event, Mem, Queue, Status},
     layer::Layer,
     raw,
@@ -31,17 +32,35 @@ pub enum Source {
 struct Probe {
     command: Arc<Mutex<Command>>,
     stage: DumpStage,
-    /// Of each range that is seen at this stage: an address, or which of the buffers has it.
-    places: Vec<Place>,
+    /// Ranges that it looks at, by their places among those of the stage: at an address, or in the buffer that it is handed.
+    ranges: Vec<(usize, Option<usize>)>,
+    /// Whether it is the last of its stage.
+    is_last: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Place {
-    Word(usize),
-    Address(usize),
+/// Ranges that one probe can look at: those of one buffer, and whatever has an address.
+///
+/// A probe is never given two buffers, for there are drivers (PoCL 3.0) that hand over the memory of several in an order of their own.
+fn by_buffer(sources: &[Source]) -> Vec<(Option<Mem>, Vec<(usize, Option<usize>)>)> {
+    let mut groups: Vec<(Option<Mem>, Vec<_>)> = vec![(None, Vec::new())];
+    for (place, source) in sources.iter().enumerate() {
+        match *source {
+            Source::Address(address) => groups[0].1.push((place, Some(address))),
+            Source::Buffer(buffer) => match groups.iter_mut().find(|(known, _)| *known == Some(buffer)) {
+                Some((_, ranges)) => ranges.push((place, None)),
+                None => groups.push((Some(buffer), vec![(place, None)])),
+            },
+        }
+    }
+    // What has an address needs no probe of its own.
+    if groups.len() > 1 {
+        let (_, addressed) = groups.remove(0);
+        groups[0].1.extend(addressed);
+    }
+    groups
 }
 
-/// Puts a probe into a queue. Its event is for the caller to release.
+/// Puts probes into a queue, one behind the other, and the first behind `waits`. The event of the last is for the caller to release.
 ///
 /// # Errors
 /// What the driver says.
@@ -52,29 +71,40 @@ pub fn enqueue(
     stage: DumpStage,
     waits: &[Event],
 ) -> Result<Event, Status> {
-    let Some(call) = layer.target.clEnqueueNativeKernel else { return Err(ffi::INVALID_OPERATION) };
-    let mut buffers: Vec<Mem> = Vec::new();
-    let place = |source: &Source| match *source {
-        Source::Address(address) => Place::Address(address),
-        Source::Buffer(buffer) => {
-            let known = buffers.iter().position(|&known| known == buffer);
-            Place::Word(
-                1 + known.unwrap_or_else(|| {
-                    buffers.push(buffer);
-                    buffers.len() - 1
-                }),
-            )
+    let groups = by_buffer(sources);
+    let count = groups.len();
+    let mut last = None;
+    for (number, (buffer, ranges)) in groups.into_iter().enumerate() {
+        let is_last = number + 1 == count;
+        let probe = Probe { command: Arc::clone(command), stage, ranges, is_last };
+        let behind = last.as_ref().map_or(waits, slice::from_ref);
+        let put = put(layer, queue, probe, buffer, behind);
+        if let Some(before) = last.take() {
+            release(layer, before);
         }
+        last = Some(put?);
+    }
+    last.ok_or(ffi::INVALID_VALUE)
+}
+
+/// Puts one probe into a queue.
+fn put(
+    layer: &Layer,
+    queue: Queue,
+    probe: Probe,
+    buffer: Option<Mem>,
+    waits: &[Event],
+) -> Result<Event, Status> {
+    let call = layer.target.clEnqueueNativeKernel.ok_or(ffi::INVALID_OPERATION)?;
+    let probe = Box::into_raw(Box::new(probe));
+    // The driver copies these words, and writes the buffer's address into its copy.
+    let mut words = [probe.expose_provenance(), 0];
+    let slot: *const c_void = (&raw const words[1]).cast();
+    let (count, buffers, slots) = match &buffer {
+        Some(buffer) => (1, ptr::from_ref(buffer), &raw const slot),
+        None => (0, ptr::null(), ptr::null()),
     };
-    let places = sources.iter().map(place).collect();
-    let probe = Box::into_raw(Box::new(Probe { command: Arc::clone(command), stage, places }));
-    // The driver copies these words, and writes the buffers' addresses into its copy.
-    let mut words = vec![0_usize; 1 + buffers.len()];
-    words[0] = probe.expose_provenance();
-    let slots: Vec<*const c_void> = (1..words.len()).map(|at| (&raw const words[at]).cast()).collect();
     let (wait_count, wait_list) = raw::wait_list(waits);
-    let count = u32::try_from(buffers.len()).unwrap_or(u32::MAX);
-    let list = |is_empty: bool, start: *const c_void| if is_empty { ptr::null() } else { start };
     let mut event = ptr::null_mut();
     // SAFETY: the words and lists live during the call, the driver keeps none of them; `run` takes the words that it is handed for what they are.
     let status = unsafe {
@@ -82,10 +112,10 @@ pub fn enqueue(
             queue,
             Some(run),
             words.as_mut_ptr().cast(),
-            size_of_val(&words[..]),
+            size_of_val(&words),
             count,
-            list(buffers.is_empty(), buffers.as_ptr().cast()).cast(),
-            list(slots.is_empty(), slots.as_ptr().cast()).cast(),
+            buffers,
+            slots,
             wait_count,
             wait_list,
             &raw mut event,
@@ -102,26 +132,29 @@ pub fn enqueue(
 /// A probe's turn, in a thread of the driver.
 ///
 /// # Safety
-/// `words` are those of `enqueue`, once, with addresses of buffers that live and can be read as long as this runs.
+/// `words` are those of `put`, once, with the address of a buffer that lives and can be read as long as this runs.
 unsafe extern "C" fn run(words: *mut c_void) {
-    let words = words.cast::<usize>();
-    // SAFETY: the first word is a probe that nobody else has.
-    let probe = unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<Probe>(words.read())) };
-    let Probe { command, stage, places } = *probe;
-    let mut command = command.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: two words, as they were put.
+    let [probe, buffer] = unsafe { words.cast::<[usize; 2]>().read_unaligned() };
+    // SAFETY: the first is a probe that nobody else has.
+    let probe = unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<Probe>(probe)) };
     // A panic must not reach the driver.
-    let observed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        Layer::get().record(|recorder| {
-            command.observe(recorder, stage, |at, range| {
-                let start = match places[at] {
-                    Place::Address(address) => address,
-                    // SAFETY: there are as many words as buffers were named.
-                    Place::Word(word) => unsafe { words.add(word).read() },
-                };
-                // SAFETY: the range lies in this memory, which lives: the command that uses it has not completed for the program.
-                unsafe { Tensor::at(ptr::with_exposed_provenance(start), range.bytes, range.elements()) }
-            })
-        })
-    }));
+    let observed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| observe(&probe, buffer)));
     drop(observed);
+}
+
+fn observe(probe: &Probe, buffer: usize) {
+    let Probe { command, stage, ranges, is_last } = probe;
+    let mut command = command.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_stage: Vec<Range> = command.seen_at(*stage).copied().collect();
+    let seen: Vec<(usize, Tensor<'_>)> = ranges
+        .iter()
+        .map(|&(place, address)| {
+            let (range, start) = (&of_stage[place], address.unwrap_or(buffer));
+            let start = ptr::with_exposed_provenance(start);
+            // SAFETY: the range lies in this memory, which lives: the command that uses it has not completed for the program.
+            (place, unsafe { Tensor::at(start, range.bytes, range.elements()) })
+        })
+        .collect();
+    Layer::get().record(|recorder| command.observe(recorder, *stage, &seen, *is_last));
 }

@@ -146,21 +146,25 @@ impl Command {
         self.ranges.iter().filter(move |range| range.roles.is_seen_at(stage))
     }
 
-    /// Records what it is given, or what it left, and that it starts, or has ended. `memory` gives the memory of each range that is captured at this stage, in
-    /// order, readable now.
+    /// Records some of the ranges that it is given, or what it left there: places among [those that are captured at this stage](Command::seen_at), each with its
+    /// memory, which can be read now. With the last of them it starts, or has ended.
     ///
     /// # Errors
     /// The first of [`ThreadRecorder::tensor`]'s; the rest is recorded all the same.
-    pub fn observe<'a>(
+    pub fn observe(
         &mut self,
         recorder: &mut ThreadRecorder,
         stage: DumpStage,
-        mut memory: impl FnMut(usize, &Range) -> Tensor<'a>,
+        seen: &[(usize, Tensor<'_>)],
+        is_last: bool,
     ) -> Result<(), RecordError> {
-        let seen: Vec<Range> = self.seen_at(stage).copied().collect();
-        let told = recorder
-            .tensors_of(&mut self.task, stage, seen.len(), |at| seen[at].tensor(memory(at, &seen[at])));
+        let ranges: Vec<Range> = self.seen_at(stage).copied().collect();
+        let told = recorder.tensors_of(&mut self.task, stage, seen.len(), |at| {
+            let (place, memory) = seen[at];
+            ranges[place].tensor(memory)
+        });
         let after = match stage {
+            _ if !is_last => Ok(()),
             DumpStage::BeforeDispatch => recorder.starts(&mut self.task),
             DumpStage::AfterCompletion => recorder.end(&mut self.task).map(|_| ()),
         };

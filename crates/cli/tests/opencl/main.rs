@@ -1,0 +1,90 @@
+//! OpenCL programs recorded by the `tensortap` binary through OpenCL's own loader, on whatever device it finds (in CI: PoCL on the CPU).
+
+#[path = "../common/mod.rs"]
+mod common;
+mod plan;
+mod truth;
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+use tensortap::{RunFile, format::Dump};
+
+/// The interpreter with `pyopencl` and a device; none where there is none, which is said.
+fn python() -> Option<OsString> {
+    let python = std::env::var_os("TENSORTAP_PYTHON").unwrap_or_else(|| "python3".into());
+    let tried = Command::new(&python)
+        .args(["-c", "import pyopencl; assert pyopencl.get_platforms()[0].get_devices()"])
+        .stdin(Stdio::null())
+        .output();
+    if tried.is_ok_and(|said| said.status.success()) {
+        return Some(python);
+    }
+    let notice =
+        "there is no python3 with the package `pyopencl` and a device here; TENSORTAP_PYTHON names another";
+    assert!(std::env::var_os("TENSORTAP_SKIP_NOTHING").is_none(), "{notice}");
+    eprintln!("SKIPPED: OpenCL programs, as {notice}");
+    None
+}
+
+/// Where a test runs a program.
+struct Bench {
+    folder: TempDir,
+    python: OsString,
+}
+
+impl Bench {
+    fn new() -> Option<Bench> {
+        Some(Bench { python: python()?, folder: tempfile::tempdir().unwrap() })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A program of this folder's, recorded or not.
+    fn program(&self, recorded: Option<(&str, &str)>, script: &str) -> Command {
+        let mut command = match recorded {
+            Some((out, options)) => {
+                let mut command = Command::new(common::executable());
+                command
+                    .args(["record", "--out", out])
+                    .args(options.split_whitespace())
+                    .arg("--")
+                    .arg(&self.python);
+                command
+            }
+            None => Command::new(&self.python),
+        };
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opencl").join(script));
+        // What was built is kept apart from what the user builds.
+        command.env("XDG_CACHE_HOME", self.path("cache")).env("PYOPENCL_NO_CACHE", "1");
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// The dump of a run of one process.
+    fn dump(&self, run: &str) -> Dump {
+        let run_file = RunFile::read(&self.path(run)).expect("there is a run.json");
+        assert_eq!(run_file.processes.len(), 1, "{:?}", run_file.processes);
+        let dump = Dump::open(&self.path(run).join(&run_file.processes[0].folder)).unwrap();
+        let findings = tensortap::format::verify(&dump).unwrap();
+        assert!(findings.is_ok(), "{:?}", findings.problems.first());
+        dump
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).unwrap();
+    }
+}
+
+#[track_caller]
+fn succeeded(output: &Output) {
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+}

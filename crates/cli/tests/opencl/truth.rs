@@ -1,0 +1,203 @@
+//! What is captured before and behind every command is what an execution of its own finds there.
+
+use std::collections::HashMap;
+
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
+use tensortap::{DType, DumpStage};
+use tensortap::format::{ArgumentKind, Dump};
+
+use crate::{
+    Bench,
+    plan::{Buffer, Do, Given, Launch, Plan, Step},
+    succeeded,
+};
+
+/// Words of the larger buffers: more than one leaf of a hash.
+const WORDS: usize = 3000;
+
+/// Steps of a plan before anybody waits for anybody.
+fn steps(
+    count: usize,
+    queues: usize,
+    buffers: usize,
+) -> impl Strategy<Value = Vec<(usize, u32, [usize; 4], bool)>> {
+    let numbers = [0..buffers, 0..buffers, 0..WORDS, 1..WORDS];
+    prop::collection::vec((0..queues, 0..100_u32, numbers, any::<bool>()), count)
+}
+
+/// A plan in which whatever may not run at the same time is ordered by its queue or an event.
+fn make(queues: &[bool], steps: &[(usize, u32, [usize; 4], bool)]) -> Plan {
+    let part = |of, at, words| Buffer::Part { of, at, words };
+    let buffers = vec![
+        Buffer::Own { words: WORDS, seed: 1 },
+        Buffer::Own { words: WORDS, seed: 2 },
+        Buffer::Own { words: 64, seed: 3 },
+        part(0, 1024, 512),
+        part(0, 2048, 256),
+    ];
+    let mut plan = Plan { queues: queues.to_vec(), buffers, steps: Vec::new() };
+    for (queue, choice, numbers, flag) in steps {
+        let what = choose(&plan, *choice, *numbers, *flag);
+        let waits = ordering(&plan, *queue, &what);
+        let callback = *choice % 7 == 0 && !matches!(what, Do::Barrier | Do::Finish | Do::Wait);
+        plan.steps.push(Step { queue: *queue, what, waits, callback });
+    }
+    plan
+}
+
+/// One of the things that a step can do, within the buffers.
+fn choose(plan: &Plan, choice: u32, [one, other, at, words]: [usize; 4], flag: bool) -> Do {
+    let given = |buffer: usize| {
+        let size = plan.words(buffer);
+        let at = at % size;
+        Given { buffer, at, words: 1 + words % (size - at) }
+    };
+    let launch = |size: usize| {
+        let offset = if flag { 0 } else { at % (size / 2) };
+        let count = 1 + words % (size - offset);
+        Launch { size: count, group: 0, offset }
+    };
+    let overlaps = |x: usize, y: usize| plan.place(x).0 == plan.place(y).0;
+    match choice {
+        0..30 if !overlaps(one, other) => {
+            let size = plan.words(one).min(plan.words(other));
+            Do::Mix { x: one, y: other, k: choice * 77, launch: launch(size) }
+        }
+        0..45 => Do::Put { y: one, k: choice, launch: launch(plan.words(one)) },
+        45..52 => {
+            let groups = 1 + words % (plan.words(one) / 32);
+            Do::Rotate { y: one, launch: Launch { size: groups * 32, group: 32, offset: 0 } }
+        }
+        52..56 => Do::Look { x: one },
+        56..66 => Do::Write { to: given(one), seed: u64::from(choice), blocks: flag },
+        66..74 => Do::Read { from: given(one), blocks: flag },
+        74..82 if !overlaps(one, other) => {
+            let (from, to) = (given(one), given(other));
+            let words = from.words.min(to.words);
+            Do::Copy { from: Given { words, ..from }, to: Given { words, ..to } }
+        }
+        74..88 => Do::Fill { to: given(one), word: choice * 0x0101_0101 },
+        88..92 => Do::Map { at: given(one), seed: u64::from(choice) },
+        92..96 => Do::Barrier,
+        96..98 => Do::Finish,
+        _ => Do::Wait,
+    }
+}
+
+/// What a step must wait for: what conflicts with it and is not before it in a queue that keeps order. A mapping is the host's in between, so it waits for all.
+fn ordering(plan: &Plan, queue: usize, what: &Do) -> Vec<usize> {
+    let is_enqueued = |step: &Step| !matches!(step.what, Do::Gate | Do::Open { .. } | Do::Finish | Do::Wait);
+    let all = plan.steps.iter().enumerate().filter(|(_, step)| is_enqueued(step));
+    match what {
+        Do::Wait => all.map(|(number, _)| number).rev().take(3).collect(),
+        Do::Barrier | Do::Finish => Vec::new(),
+        _ => all
+            .filter(|(_, earlier)| plan.conflicts(&earlier.what, what))
+            .filter(|(_, earlier)| earlier.queue != queue || plan.queues[queue])
+            .map(|(number, _)| number)
+            .collect(),
+    }
+}
+
+/// Runs a plan recorded and compares everything.
+fn check(bench: &Bench, plan: &Plan, name: &str) {
+    bench.write("plan.json", &plan.json().to_string());
+    let args = ["plan.json", "results.json"];
+    let output = bench.program(Some((name, "")), "execute.py").args(args).output().unwrap();
+    succeeded(&output);
+    let (tasks, read) = plan.execute();
+    let results: Vec<String> =
+        serde_json::from_str(&std::fs::read_to_string(bench.path("results.json")).unwrap()).unwrap();
+    let hex = |words: &[u32]| -> String {
+        words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect()
+    };
+    assert_eq!(
+        results,
+        read.iter().map(|words| hex(words)).collect::<Vec<_>>(),
+        "what the program itself read"
+    );
+    compare(&bench.dump(name), plan, &tasks.concat());
+}
+
+/// Every range of every task, before and behind it.
+fn compare(dump: &Dump, plan: &Plan, expected: &[Vec<crate::plan::Seen>]) {
+    let tasks = dump.tasks().unwrap();
+    let own = plan.buffers.iter().filter(|buffer| matches!(buffer, Buffer::Own { .. })).count();
+    let mut ids: Vec<u64> = tasks
+        .iter()
+        .filter(|task| task.facts().operation.name() != "barrier")
+        .map(|task| task.key().task_id)
+        .collect();
+    ids.sort_unstable();
+    // What buffers were made with is written by tasks of their own.
+    let ids = &ids[own..];
+    assert_eq!(ids.len(), expected.len(), "a task for every command");
+    let places: HashMap<u64, usize> = ids.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+    let mut found: HashMap<(usize, u16, DumpStage), Vec<u8>> = HashMap::new();
+    for record in dump.records().map(Result::unwrap) {
+        let is_value = record.kind == ArgumentKind::Scalar || (record.shape() == [4] && record.dtype == DType::UInt32);
+        let Some(&place) = places.get(&record.task_id).filter(|_| !is_value) else { continue };
+        found.insert((place, record.arg_index, record.stage), dump.payload(&record).unwrap().to_vec());
+    }
+    for (place, seen) in expected.iter().enumerate() {
+        for range in seen {
+            for (stage, words) in
+                [(DumpStage::BeforeDispatch, &range.before), (DumpStage::AfterCompletion, &range.after)]
+            {
+                let bytes: Option<Vec<u8>> =
+                    words.as_ref().map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
+                let captured = found.remove(&(place, range.arg, stage));
+                let what = format!("command {place} ({:#x}), argument {}, {stage:?}", ids[place], range.arg);
+                assert!(captured == bytes, "{what}: {}", difference(captured.as_deref(), bytes.as_deref()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "nothing else is captured: {:?}", found.keys().next());
+}
+
+fn difference(captured: Option<&[u8]>, expected: Option<&[u8]>) -> String {
+    let (Some(captured), Some(expected)) = (captured, expected) else {
+        return format!(
+            "captured {:?} bytes, expected {:?}",
+            captured.map(<[u8]>::len),
+            expected.map(<[u8]>::len)
+        );
+    };
+    let at = captured.iter().zip(expected).position(|(captured, expected)| captured != expected);
+    format!("{} of {} bytes, the first difference at {at:?}", captured.len(), expected.len())
+}
+
+#[test]
+fn every_range_of_every_command_is_what_an_execution_of_its_own_finds() {
+    let Some(bench) = Bench::new() else { return };
+    // In order; out of order; two of one kind; both kinds.
+    let venues: [&[bool]; 5] = [&[false], &[true], &[false, false], &[true, true], &[false, true]];
+    let mut runner = TestRunner::deterministic();
+    for (number, queues) in venues.into_iter().enumerate() {
+        let strategy = steps(60, queues.len(), 5);
+        let chosen = strategy.new_tree(&mut runner).unwrap().current();
+        check(&bench, &make(queues, &chosen), &format!("run{number}"));
+    }
+}
+
+#[test]
+fn what_a_gate_holds_back_is_seen_when_it_runs_and_not_before() {
+    let Some(bench) = Bench::new() else { return };
+    let buffers = vec![Buffer::Own { words: WORDS, seed: 4 }, Buffer::Own { words: WORDS, seed: 5 }];
+    let all = |buffer| Given { buffer, at: 0, words: WORDS };
+    let launch = Launch { size: WORDS, group: 0, offset: 0 };
+    let step = |queue, what, waits: &[usize]| Step { queue, what, waits: waits.to_vec(), callback: false };
+    for queues in [[false, false], [true, true]] {
+        let steps = vec![
+            step(0, Do::Gate, &[]),
+            // Waits for the gate, and everything for it.
+            step(0, Do::Mix { x: 0, y: 1, k: 9, launch }, &[0]),
+            step(1, Do::Put { y: 1, k: 3, launch }, &[1]),
+            step(1, Do::Copy { from: all(1), to: all(0) }, &[2]),
+            step(0, Do::Open { gate: 0 }, &[]),
+            step(0, Do::Read { from: all(0), blocks: true }, &[3]),
+        ];
+        let plan = Plan { queues: queues.to_vec(), buffers: buffers.clone(), steps };
+        check(&bench, &plan, if queues[0] { "unordered" } else { "ordered" });
+    }
+}
