@@ -189,6 +189,16 @@ fn a_scheduler_takes_its_own_tasks_in_order_and_those_of_others_rather_than_noth
 }
 
 #[test]
+fn tasks_taken_one_by_one_are_the_own_first_then_those_of_every_other_scheduler() {
+    let drive = Drive::one_of(3, &[(AIC, 1); 40], &[], 4);
+    let mut taken = Vec::new();
+    while let Some(slot) = drive.run.pop_ready(1, Shape::of(AIC)) {
+        taken.push(slot);
+    }
+    assert_eq!(taken, (16..40).chain(0..16).collect::<Vec<u32>>());
+}
+
+#[test]
 fn a_mix_task_starts_all_its_slots_together_on_one_block() {
     let mut drive = Drive::new(&[(AIV, 1), (MIX, 1)], &[], 2);
     let events = drive.step();
