@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::browser::Browser;
 use crate::common::executable;
-use crate::serve::{hostile, run_tiny};
+use crate::serve::{hostile, run_tiny, run_tokens};
 
 /// Writes a report and opens it.
 fn open(browser: &Browser, folder: &Path, args: &[&str]) {
@@ -132,4 +132,36 @@ fn nothing_of_a_hostile_dump_runs_in_a_report() {
     browser.run("const s = document.createElement('script'); s.textContent = 'window.attacked = 1'; document.body.append(s)");
     assert_eq!(browser.run("return window.attacked ?? 0"), json!(0));
     assert!(browser.complaints().iter().any(|complaint| complaint.contains("Content Security Policy")));
+}
+
+/// How long it takes is printed, and is nothing that a test could hold anyone to.
+#[test]
+fn a_report_of_ten_thousand_tasks_has_all_their_rows_and_weighs_under_five_megabytes() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let right = run_tokens(folder.path(), "right", 90, None);
+    let wrong = run_tokens(folder.path(), "wrong", 90, Some(("softmax", "sign")));
+    let [right, wrong] = [&right, &wrong].map(|path| path.to_str().expect("text"));
+    open(&browser, folder.path(), &[wrong, "--golden", right]);
+    browser.wait("return document.querySelectorAll('#tasks tbody tr:not([aria-hidden])').length > 5");
+    let (rows, count) = first_cells(&browser, "tasks");
+    let tasks =
+        tensortap::format::Dump::open(Path::new(wrong)).and_then(|dump| dump.tasks()).expect("tasks").len();
+    assert!((9_500..10_000).contains(&tasks), "{tasks} tasks");
+    assert!(
+        rows.len() < 60 && count.replace(',', "") == format!("{tasks} rows"),
+        "{} rows in the page, {count}",
+        rows.len()
+    );
+    let label = browser
+        .run("return document.querySelector('#tasks tbody tr:not([aria-hidden])').cells[1].textContent");
+    assert!(label.as_str().is_some_and(|label| label.contains("wrong")), "the first row is {label}");
+    let bytes = std::fs::metadata(folder.path().join("report.html")).expect("a page").len();
+    assert!(bytes < 5_000_000, "{bytes} bytes");
+    let times = browser.run(
+        "const [open] = performance.getEntriesByType('navigation');
+         const [paint] = performance.getEntriesByName('first-contentful-paint');
+         return [open.domInteractive, paint?.startTime ?? null, open.loadEventEnd]",
+    );
+    eprintln!("a report of {tasks} tasks, {bytes} bytes: read, painted and loaded after {times} ms");
 }

@@ -72,7 +72,12 @@ impl Drop for Served {
 
 /// A small run of a language model, right or with a fault.
 pub fn run_tiny(folder: &Path, name: &str, fault: Option<(&str, &str)>) -> PathBuf {
-    let mut config = RunConfig::new("tiny_llm").param("tokens", 4).param("prompt", 2);
+    run_tokens(folder, name, 4, fault)
+}
+
+/// The same with more tokens: some 108 tasks each.
+pub fn run_tokens(folder: &Path, name: &str, tokens: u32, fault: Option<(&str, &str)>) -> PathBuf {
+    let mut config = RunConfig::new("tiny_llm").param("tokens", tokens).param("prompt", 2);
     config.device_mode = DeviceMode::Thread;
     config.dump = Some(DumpConfig::new(DumpLevel::Full));
     config.out = Some(folder.join(name));
