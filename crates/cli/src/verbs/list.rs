@@ -2,6 +2,7 @@
 
 mod foot;
 mod layout;
+mod shared_ids;
 mod table;
 
 use std::io::Write;

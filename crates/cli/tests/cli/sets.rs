@@ -42,6 +42,22 @@ fn of_each<'a>(document: &'a Value, field: &str) -> Vec<&'a Value> {
 }
 
 #[test]
+fn a_list_of_several_dumps_says_that_their_tasks_have_the_same_ids() {
+    let folder = two_runs();
+    let all = folder.good("list right").stdout;
+    assert!(
+        all.contains(
+            "Task ids are of their dump: several of these have tasks of the same id; --rank or --pid"
+        ),
+        "{all}"
+    );
+    // Whose ids differ, and who is alone, is not spoken of.
+    let different = folder.good("list right --index 0 --limit 1").stdout;
+    assert!(!different.contains("Task ids are"), "{different}");
+    assert!(!folder.good("list right --rank 1").stdout.contains("Task ids are"));
+}
+
+#[test]
 fn statistics_of_a_run_folder_carry_the_rank_of_each_row() {
     let folder = two_runs();
     let csv = folder.good("stats right --csv --kind tensor").stdout;

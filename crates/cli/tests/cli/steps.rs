@@ -57,8 +57,14 @@ fn runs_of_one_dump_have_a_column_and_a_selector() {
     assert!(csv.lines().next().expect("a head").ends_with(",step"), "{csv}");
     let nothing = folder.good("list d --step 3").stdout;
     assert!(nothing.contains("step 3") && nothing.contains("7, 8"), "{nothing}");
+    let shared = "Task ids are of their step: several have tasks of the same id;";
+    assert!(
+        table.contains(shared) && !folder.good("list d --step 8").stdout.contains("Task ids are"),
+        "{table}"
+    );
     // One run alone needs no column.
     foreign(&folder, "one", &[(7, 1.0)]);
+    assert!(!folder.good("list one").stdout.contains("Task ids are"));
     assert!(!folder.good("list one").stdout.contains("STEP"));
     assert!(!folder.good("stats one").stdout.contains("STEP"));
 }

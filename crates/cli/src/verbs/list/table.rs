@@ -8,6 +8,7 @@ use tensortap::format::{Dump, Record};
 
 use super::foot;
 use super::layout::{Choice, Column, Layout};
+use super::shared_ids::SharedIds;
 use crate::fit::left_out_line;
 use tensortap_query::fields::{Cells, Row};
 use tensortap_query::words::{printable_path, what_ran};
@@ -29,7 +30,13 @@ pub fn write(
     }
     writeln!(out)?;
     let mut table = Table::new(rows.parts(), choice, width);
-    let counts = rows.for_each(|part, record| table.add(out, part, record))?;
+    let mut ids = SharedIds::among(rows.parts());
+    let counts = rows.for_each(|part, record| {
+        if let Some(ids) = &mut ids {
+            ids.add(part, record);
+        }
+        table.add(out, part, record)
+    })?;
     table.end(out)?;
     if counts.records() == 0 {
         for Part { dump, selection, .. } in rows.parts() {
@@ -38,6 +45,7 @@ pub fn write(
     } else {
         write!(out, "{}", foot::text(&counts, rows.parts(), why_limited))?;
     }
+    write!(out, "{}", ids.map(|ids| ids.lines()).unwrap_or_default())?;
     for doubt in rows.parts().iter().filter_map(|part| part.selection.doubt()) {
         writeln!(out, "{doubt}.")?;
     }
