@@ -8,6 +8,6 @@ mod text;
 
 pub use find::{HOW as HOW_TASKS_ARE_NAMED, find_tasks};
 pub use held::HeldTask;
-pub use page::{ArgPage, Moment, Neighbour, Said, TaskIndex, TaskPage, Times, around};
+pub use page::{ArgPage, Moment, Neighbour, Said, TaskIndex, TaskPage, Times};
 pub use spark::sparkline;
 pub use text::{argument_lines, page_head, tasks_text};

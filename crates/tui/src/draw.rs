@@ -1,7 +1,7 @@
 //! The rooms, drawn. Only rows that are seen are made.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Rect, Size};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
@@ -12,10 +12,19 @@ use tensortap_query::number::{counted, grouped, significant, time};
 use tensortap_query::words::{kernels_text, printable, step_task, task_words, what_ran};
 
 use crate::app::{App, Awaited, Room};
-use crate::tensor_room::{NUMBER_WIDTH, Picture};
+use crate::request::Listed;
+use crate::tensor_room::{NUMBER_MARGIN, NUMBER_WIDTH, Picture};
 
 /// Less is no room for anything.
 const LEAST: (u16, u16) = (30, 6);
+
+/// Lines around the picture of a tensor: rooms, its name, its facts; a message, keys.
+const AROUND_PICTURE: u16 = 5;
+
+/// Lines and columns that the picture of a tensor has in a window.
+pub(crate) fn picture_size(window: Size) -> (usize, usize) {
+    (window.height.saturating_sub(AROUND_PICTURE).into(), window.width.into())
+}
 
 const HELP: &str = "\
 1 2 3 4 5, Tab   rooms: tasks, task, tensor, diff, graph
@@ -87,19 +96,19 @@ impl App {
 
     /// What stands above the keys when there is nothing else to say.
     fn told(&self) -> String {
-        match (self.room, &self.graph) {
+        match (self.room, &self.read) {
             (_, Awaited::Asked | Awaited::NotAsked) => {
                 format!("reading {}…", counted(self.looked.dump.len(), "record"))
             }
             (_, Awaited::Failed(why)) => printable(why).into_owned(),
-            (Room::Tasks, Awaited::Here(graph)) => {
-                let of = counted(graph.len() as u64, "task");
-                let shown = if self.filter.is_empty() {
-                    of
-                } else {
-                    format!("{} of {of}: {}", grouped(self.rows.len() as u64), printable(&self.filter))
+            (Room::Tasks, Awaited::Here(_)) if self.looks_for.is_some() => "looking for tasks…".into(),
+            (Room::Tasks, Awaited::Here(read)) => {
+                let (of, Listed { filter, sort }) = (counted(read.graph.len() as u64, "task"), &self.listed);
+                let shown = match filter.is_empty() {
+                    true => of,
+                    false => format!("{} of {of}: {}", grouped(self.rows.len() as u64), printable(filter)),
                 };
-                format!("{shown}, by {}", self.sort.name())
+                format!("{shown}, by {}", sort.name())
             }
             (Room::Diff, _) => self.told_of_labels(),
             _ => String::new(),
@@ -140,7 +149,7 @@ impl App {
     }
 
     fn waits(&self, frame: &mut Frame<'_>, body: Rect) -> bool {
-        let text = match &self.graph {
+        let text = match &self.read {
             Awaited::Here(_) => return false,
             Awaited::Failed(why) => printable(why).into_owned(),
             Awaited::Asked | Awaited::NotAsked => "reading the dump…".into(),
@@ -158,7 +167,7 @@ impl App {
         let title = format!("{:<13} {:>8} {:<16} {:<13} {}", "TASK", "TIME", "KERNEL", "NAME", "SCOPE");
         frame.render_widget(Paragraph::new(Line::from(title).style(self.look.title())), head);
         let seen = self.tasks.seen(self.rows.len(), list.height.into());
-        let Some(graph) = self.graph.here() else { return };
+        let Some(graph) = self.graph() else { return };
         let lines = seen.map(|row| {
             let style = if row == self.tasks.at { self.look.chosen() } else { Style::new() };
             Line::from(task_row(graph, self.rows[row])).style(style)
@@ -168,7 +177,10 @@ impl App {
 
     fn draw_task(&mut self, frame: &mut Frame<'_>, body: Rect) {
         self.areas.list = body;
-        let Some(task) = &mut self.task else { return };
+        let Some(task) = &mut self.task else {
+            frame.render_widget(Paragraph::new(self.waits_for_task()), body);
+            return;
+        };
         task.wrap(body.width.into());
         task.show_chosen(body.height.into());
         let lines = task.lines();
@@ -185,28 +197,31 @@ impl App {
         frame.render_widget(Paragraph::new(drawn.collect::<Vec<_>>()), body);
     }
 
+    /// What stands where a task, or a tensor of it, is to be seen.
+    fn waits_for_task(&self) -> String {
+        match (self.opened, self.graph()) {
+            (Some(place), Some(graph)) => format!("reading {}…", task_words(graph.task(place))),
+            _ => "choose an argument in room 2 and press Enter".into(),
+        }
+    }
+
     fn draw_tensor(&mut self, frame: &mut Frame<'_>, body: Rect) {
         let [head, facts, picture] =
             Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(body);
         self.areas.list = picture;
-        let golden = self.labels.here().and_then(|labels| labels.golden());
-        let Some(tensor) = &mut self.tensor else {
-            frame.render_widget(Paragraph::new("choose an argument in room 2 and press Enter"), body);
+        let Some(tensor) = &self.tensor else {
+            frame.render_widget(Paragraph::new(self.waits_for_task()), body);
             return;
         };
-        // Columns of numbers have their positions above them, rows before them.
-        let (down, across) = (usize::from(picture.height).saturating_sub(1), usize::from(picture.width));
-        let room = if tensor.as_heat { across } else { across.saturating_sub(8) };
-        tensor.read(&self.looked.dump, golden, if tensor.as_heat { down + 1 } else { down }, room);
         let title = format!("{}, {}", tensor.title, tensor.words());
         frame.render_widget(Paragraph::new(Line::from(title).style(self.look.title())), head);
-        let text = match &tensor.picture {
+        let text = match tensor.drawn() {
             Some(Ok(picture)) => tensor_facts(picture, tensor.row.at, tensor.column.at),
             Some(Err(why)) => printable(why).into_owned(),
-            None => String::new(),
+            None => "reading…".into(),
         };
         frame.render_widget(Paragraph::new(Line::from(text)), facts);
-        if let Some(Ok(read)) = &tensor.picture {
+        if let Some(Ok(read)) = tensor.drawn() {
             let lines = if tensor.as_heat {
                 heat_lines(self.look, read, (tensor.row.at, tensor.column.at))
             } else {
@@ -238,7 +253,7 @@ impl App {
         }
         self.areas.list = body;
         let seen = self.diff.seen(self.diff_rows.len(), body.height.into());
-        let Some(graph) = self.graph.here() else { return };
+        let Some(graph) = self.graph() else { return };
         let lines = seen.map(|row| {
             let place = self.diff_rows[row];
             let Some(finding) = self.finding(place) else { return Line::default() };
@@ -255,10 +270,11 @@ impl App {
         if self.waits(frame, body) {
             return;
         }
-        let (Awaited::Here(graph), Some(near)) = (&self.graph, &mut self.near) else {
+        let (Awaited::Here(read), Some(near)) = (&self.read, &mut self.near) else {
             frame.render_widget(Paragraph::new("choose a task in room 1 and press g"), body);
             return;
         };
+        let graph = &read.graph;
         let [middle, sides] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(body);
         let task = graph.task(near.place);
         let title = format!("{} {}", step_task(task.step, task.task_id), task_words(task));
@@ -340,14 +356,14 @@ fn number_lines(
 ) -> Vec<Line<'static>> {
     let tile = &picture.tile;
     let columns = tile.columns.cells;
-    let mut head = format!("{:<8}", "");
+    let mut head = format!("{:<NUMBER_MARGIN$}", "");
     for column in 0..columns {
         head += &format!("{:>NUMBER_WIDTH$}", top.1 + column);
     }
     let mut lines = vec![Line::from(head).style(look.quiet())];
     let Some(texts) = &tile.cells.text else { return lines };
     for (row, cells) in texts.chunks(columns.max(1)).enumerate() {
-        let mut spans = vec![Span::styled(format!("{:<8}", top.0 + row), look.quiet())];
+        let mut spans = vec![Span::styled(format!("{:<NUMBER_MARGIN$}", top.0 + row), look.quiet())];
         for (column, text) in cells.iter().enumerate() {
             let chosen = (top.0 + row, top.1 + column) == at;
             let style = if chosen { look.chosen() } else { Style::new() };

@@ -7,6 +7,7 @@
 mod app;
 mod draw;
 mod list;
+mod request;
 mod style;
 mod task_room;
 mod tensor_room;
@@ -18,7 +19,8 @@ use std::sync::Arc;
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
 
-pub use app::{App, Event, Labels, Request, Room};
+pub use app::{App, Event, Room};
+pub use request::{Answer, Request};
 pub use style::Look;
 pub use terminal::{Ended, run};
 

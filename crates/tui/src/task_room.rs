@@ -1,10 +1,10 @@
 //! One task: what `show TASK` says, with an argument chosen.
 
-use tensortap::analysis::graph::TaskGraph;
 use tensortap::format::{Dump, FormatError, Record};
 use tensortap_query::{TaskPage, argument_lines, page_head};
 
 use crate::list::Cursor;
+use crate::request::Read;
 
 /// The page of a task. Lines are made once, when it is opened.
 pub(crate) struct TaskRoom {
@@ -30,11 +30,11 @@ impl TaskRoom {
     /// Reads what the task was given and left.
     pub fn open(
         dump: &Dump,
-        graph: &TaskGraph,
+        Read { graph, index }: &Read,
         place: usize,
         label: Option<&str>,
     ) -> Result<TaskRoom, FormatError> {
-        let page = TaskPage::of(dump, graph, place)?;
+        let page = TaskPage::among(dump, graph, index, place)?;
         let head = page_head(graph, &page, label).lines().map(String::from).collect();
         let args = page.args.iter().map(|arg| {
             let lines: Vec<String> = argument_lines(graph, arg, None).lines().map(String::from).collect();

@@ -1,16 +1,20 @@
 //! One tensor: a slice of it as numbers or as a heat map, and the value under the cursor. Only what is seen is read.
 
+use std::sync::Arc;
+
 use ratatui::crossterm::event::KeyCode;
 use tensortap::DumpStage;
-use tensortap::format::{Dump, Record};
-use tensortap_query::picture::{Frame, Source, Subject, Tile};
+use tensortap::format::Record;
+use tensortap_query::picture::Tile;
 use tensortap_query::words::stage_word;
-use tensortap_query::{QueryError, Slice};
 
 use crate::list::Cursor;
+use crate::request::{Labels, Pictured};
 
 /// Digits of a number fit in as many columns.
 pub(crate) const NUMBER_WIDTH: usize = 14;
+/// Columns before the numbers of a row.
+pub(crate) const NUMBER_MARGIN: usize = 8;
 
 /// What of two tensors is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +38,23 @@ pub(crate) struct TensorRoom {
     pub fixed: Vec<u64>,
     pub row: Cursor,
     pub column: Cursor,
-    pub picture: Option<Result<Picture, String>>,
-    drawn: Option<(Seen, bool, String, usize, usize)>,
+    /// What was read last, and what of the tensor that is.
+    pub picture: Option<(View, Result<Picture, String>)>,
+    /// What was asked for last.
+    asked: Option<View>,
+}
+
+/// A part of a tensor as it is to be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub seen: Seen,
+    pub as_heat: bool,
+    /// As selectors have it: what is drawn, and the element under the cursor.
+    pub slice: String,
+    pub at: String,
+    /// Cells that there is room for.
+    pub lines: usize,
+    pub across: usize,
 }
 
 /// What was read to be seen.
@@ -51,7 +70,7 @@ impl TensorRoom {
         let fixed = vec![0; record.shape().len()];
         let seen = if after.is_some() { Seen::Left } else { Seen::Given };
         let (row, column) = Default::default();
-        let (picture, drawn, golden) = (None, None, None);
+        let (picture, asked, golden) = (None, None, None);
         Some(TensorRoom {
             title,
             before,
@@ -63,7 +82,7 @@ impl TensorRoom {
             row,
             column,
             picture,
-            drawn,
+            asked,
         })
     }
 
@@ -151,8 +170,8 @@ impl TensorRoom {
         if terms.is_empty() { "...".into() } else { terms.join(",") }
     }
 
-    /// Reads what fits into so many lines and columns, unless it is what was read last.
-    pub fn read(&mut self, dump: &Dump, golden: Option<&Dump>, lines: usize, width: usize) {
+    /// What is to be seen in so many lines and columns.
+    pub fn view(&mut self, lines: usize, width: usize) -> View {
         let (rows, columns) = self.sides();
         let len = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let across = if self.as_heat { width } else { (width / NUMBER_WIDTH).max(1) };
@@ -163,39 +182,31 @@ impl TensorRoom {
             self.slice(&format!("{}:{}", down.start, down.end), &format!("{}:{}", over.start, over.end))
         };
         let at = self.slice(&self.row.at.to_string(), &self.column.at.to_string());
-        let wanted = (self.seen, self.as_heat, format!("{slice} {at}"), lines, across);
-        if self.drawn.as_ref() == Some(&wanted) {
-            return;
-        }
-        let frame = Frame { rows: lines.max(1), columns: across.max(1) };
-        self.picture =
-            Some(self.pictured(dump, golden, &slice, &at, frame).map_err(|error| error.to_string()));
-        self.drawn = Some(wanted);
+        View { seen: self.seen, as_heat: self.as_heat, slice, at, lines, across }
     }
 
-    fn pictured(
-        &self,
-        dump: &Dump,
-        golden: Option<&Dump>,
-        slice: &str,
-        at: &str,
-        frame: Frame,
-    ) -> Result<Picture, QueryError> {
-        let nothing =
-            || QueryError::Record { message: "nothing was captured of it".into(), hint: String::new() };
-        let source = Source::of_record(dump, self.record().ok_or_else(nothing)?);
-        let other = golden.zip(self.golden.as_ref()).filter(|_| self.seen == Seen::Difference);
-        let other = other.map(|(golden, (_, record))| Source::of_record(golden, record));
-        let subject = match &other {
-            Some(other) => Subject::difference(&source, other)?,
-            None => Subject::tensor(&source),
+    /// What is to be read for it, unless that was asked for last.
+    pub fn wanted(&mut self, lines: usize, width: usize, labels: Option<Arc<Labels>>) -> Option<Pictured> {
+        // Columns of numbers have their positions above them, rows before them.
+        let (lines, width) = match self.as_heat {
+            true => (lines, width),
+            false => (lines.saturating_sub(1), width.saturating_sub(NUMBER_MARGIN)),
         };
-        let ndims = self.fixed.len();
-        let axes = (ndims.checked_sub(2), ndims.checked_sub(1));
-        let tile = Tile::of(subject, &Slice::parse(slice)?, axes, frame)?;
-        let one = Frame { rows: 1, columns: 1 };
-        let under = Tile::of(subject, &Slice::parse(at)?, (None, None), one)?;
-        let value = under.cells.text.and_then(|texts| texts.into_iter().next()).unwrap_or_default();
-        Ok(Picture { tile, value })
+        let view = self.view(lines, width);
+        if self.asked.as_ref() == Some(&view) {
+            return None;
+        }
+        self.asked = Some(view.clone());
+        let less = match self.seen {
+            Seen::Difference => labels.zip(self.golden.map(|(_, record)| record)),
+            Seen::Given | Seen::Left => None,
+        };
+        Some(Pictured { view, record: *self.record()?, less })
+    }
+
+    /// What was read, if it is what was asked for last.
+    pub fn drawn(&self) -> Option<&Result<Picture, String>> {
+        let (view, picture) = self.picture.as_ref()?;
+        (Some(view) == self.asked.as_ref()).then_some(picture)
     }
 }

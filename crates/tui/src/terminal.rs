@@ -16,13 +16,15 @@ use ratatui::crossterm::terminal::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tensortap::analysis::graph::load;
 
-use crate::app::{App, Event, Labels, Request};
-use crate::{Look, Looked, TuiError};
+use crate::app::{App, Event};
+use crate::{Look, Looked, Request, TuiError};
 
 /// Between two looks at what came from elsewhere.
 const TICK: Duration = Duration::from_millis(50);
+
+/// What takes no longer than this is waited for before anything is drawn.
+const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// Whether the terminal is ours at the moment.
 static TAKEN: Mutex<bool> = Mutex::new(false);
@@ -124,10 +126,19 @@ fn show(
 ) -> io::Result<Ended> {
     let mut is_new = true;
     loop {
-        for request in app.take_requests() {
-            answer(request, looked, send)?;
-        }
         if is_new {
+            let window = terminal.size()?;
+            app.prepare(window);
+            // What is there at once is drawn at once, without a word that it is being read.
+            while let Some(request) = app.take_request() {
+                answer(request, looked, send)?;
+                match came.recv_timeout(AT_ONCE) {
+                    Ok(Came::Event(event)) => app.update(event),
+                    Ok(Came::Signal(signal)) => return Ok(Ended::BySignal(signal)),
+                    Err(_) => {}
+                }
+                app.prepare(window);
+            }
             terminal.draw(|frame| app.draw(frame))?;
             is_new = false;
         }
@@ -161,14 +172,8 @@ fn show(
 fn answer(request: Request, looked: &Looked, send: &Sender<Came>) -> io::Result<()> {
     let (looked, send) = (looked.clone(), send.clone());
     thread::Builder::new().name("tt-reads".into()).spawn(move || {
-        let event = match request {
-            Request::Graph => {
-                Event::Graph(load(&looked.dump, &[]).map(Box::new).map_err(|error| error.to_string()))
-            }
-            Request::Labels => Event::Labels(Labels::of(&looked).map(Box::new)),
-        };
         // The viewer may be over.
-        let _ = send.send(Came::Event(event));
+        let _ = send.send(Came::Event(request.answer(&looked)));
     })?;
     Ok(())
 }

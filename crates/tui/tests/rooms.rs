@@ -7,10 +7,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::style::{Color, Modifier};
-use tensortap::analysis::graph::load;
 use tensortap::format::Dump;
 use tensortap::{DeviceMode, DumpConfig, DumpLevel, RunConfig};
-use tensortap_tui::{App, Event, Labels, Look, Looked, Request, Room};
+use tensortap_tui::{App, Event, Look, Looked, Room};
 
 /// A viewer with a window of its own.
 struct Seen {
@@ -43,15 +42,17 @@ impl Seen {
 
     /// Does what is asked for, as the loop would, and draws.
     fn screen(&mut self) -> String {
-        for request in self.app.take_requests() {
-            let event = match request {
-                Request::Graph => Event::Graph(
-                    load(&self.looked.dump, &[]).map(Box::new).map_err(|error| error.to_string()),
-                ),
-                Request::Labels => Event::Labels(Labels::of(&self.looked).map(Box::new)),
-            };
-            self.app.update(event);
+        let window = self.terminal.size().expect("a size");
+        self.app.prepare(window);
+        while let Some(request) = self.app.take_request() {
+            self.app.update(request.answer(&self.looked));
+            self.app.prepare(window);
         }
+        self.drawn()
+    }
+
+    /// What is seen as things are.
+    fn drawn(&mut self) -> String {
         self.terminal.draw(|frame| self.app.draw(frame)).expect("drawn");
         let buffer = self.terminal.backend().buffer();
         let rows = buffer.content.chunks(buffer.area.width.into());
@@ -151,7 +152,7 @@ fn labels_are_asked_for_once_and_a_difference_is_seen() {
     assert!(labels.contains("ok 5; compared 18 of 18"), "{labels}");
     let cell = seen.terminal.backend().buffer().cell((0, 1)).unwrap().clone();
     assert!(matches!(cell.bg, Color::Rgb(..)) && labels.contains("ok"), "a colour and its word");
-    assert!(seen.app.take_requests().is_empty());
+    assert!(seen.app.take_request().is_none());
     seen.press([KeyCode::Enter, KeyCode::Enter]);
     let difference = seen.words("t");
     let difference = if difference.contains("dump less golden") { difference } else { seen.words("t") };
@@ -182,5 +183,47 @@ fn the_mouse_chooses_opens_and_scrolls_and_any_window_will_do() {
     }
     assert!(!seen.app.is_over());
     seen.words("q");
+    assert!(seen.app.is_over());
+}
+
+#[test]
+fn keys_are_answered_while_a_task_and_a_tensor_are_read_and_what_is_no_longer_wanted_is_not_asked_for() {
+    let mut seen = Seen::new(false);
+    seen.screen();
+    let key =
+        |seen: &mut Seen, key: KeyCode| seen.app.update(Event::Key(KeyEvent::new(key, KeyModifiers::NONE)));
+    key(&mut seen, KeyCode::Enter);
+    assert!(seen.drawn().contains("reading t0: add…"), "{}", seen.drawn());
+    let slow = seen.app.take_request().expect("the page of t0");
+    key(&mut seen, KeyCode::Right);
+    key(&mut seen, KeyCode::Right);
+    assert!(seen.app.take_request().is_none(), "one is under way");
+    assert!(seen.drawn().contains("reading inner / t"), "{}", seen.drawn());
+    seen.app.update(slow.answer(&seen.looked));
+    assert!(seen.drawn().contains("reading inner / t"), "not what is wanted now: {}", seen.drawn());
+    let next = seen.app.take_request().expect("the newest");
+    assert!(seen.app.take_request().is_none(), "what was passed by is not read");
+    seen.app.update(next.answer(&seen.looked));
+    assert!(seen.drawn().contains(": add_scalar\n"), "{}", seen.drawn());
+
+    key(&mut seen, KeyCode::Enter);
+    let window = seen.terminal.size().expect("a size");
+    seen.app.prepare(window);
+    let slow = seen.app.take_request().expect("a picture");
+    assert!(seen.drawn().contains("reading…"), "{}", seen.drawn());
+    for _ in 0..3 {
+        key(&mut seen, KeyCode::Right);
+        seen.app.prepare(window);
+    }
+    assert!(seen.app.take_request().is_none(), "one is under way");
+    seen.app.update(slow.answer(&seen.looked));
+    assert!(seen.drawn().contains("reading…"), "that of another place is not shown: {}", seen.drawn());
+    let screen = seen.screen();
+    assert!(screen.contains("(0, 3) = ") && !screen.contains("reading…"), "{screen}");
+    // Leaving is possible meanwhile.
+    key(&mut seen, KeyCode::Char('m'));
+    seen.app.prepare(window);
+    let _unanswered = seen.app.take_request().expect("a heat map");
+    key(&mut seen, KeyCode::Char('q'));
     assert!(seen.app.is_over());
 }

@@ -213,22 +213,22 @@ impl TaskIndex {
         Ok(TaskIndex { first_start: first_start(graph), starts, takers, details: dump.details()? })
     }
 
+    /// The tasks beside one: those it was given something by or waited for, and those that were given something or waited for it. No
+    /// content is read.
+    #[must_use]
+    pub fn around(&self, graph: &TaskGraph, place: usize) -> (Vec<Neighbour>, Vec<Neighbour>) {
+        let task = graph.task(place);
+        let given = task.arguments().flat_map(|arg| graph.outputs_behind(arg)).map(|output| output.task);
+        let waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
+        let taken = self.takers(place).iter().map(|&taker| taker as usize);
+        let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
+        (neighbours(graph, given, waited), neighbours(graph, taken, waiting))
+    }
+
     /// Places of the tasks that were given what a task left.
     fn takers(&self, place: usize) -> &[u32] {
         &self.takers[self.starts[place] as usize..self.starts[place + 1] as usize]
     }
-}
-
-/// The tasks beside one: those it was given something by or waited for, and those that were given something or waited for it. No
-/// content is read.
-#[must_use]
-pub fn around(graph: &TaskGraph, place: usize) -> (Vec<Neighbour>, Vec<Neighbour>) {
-    let task = graph.task(place);
-    let given = task.arguments().flat_map(|arg| graph.outputs_behind(arg)).map(|output| output.task);
-    let waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
-    let taken = takers(graph, place, 0..graph.len()).into_iter().map(|(_, taker)| taker);
-    let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
-    (neighbours(graph, given, waited), neighbours(graph, taken, waiting))
 }
 
 /// The arguments of a task that others were given, each with the place of such a task; they are among `others`.
