@@ -11,10 +11,9 @@ use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::Finding;
 use tensortap_query::Neighbour;
 use tensortap_query::blame::wrong_first;
-use tensortap_query::blame_words::label_words;
 
 use crate::list::Cursor;
-use crate::request::{Answer, Answered, Asked, Labels, Listed, Newest, Paged, Pictured, Read, Request};
+use crate::request::{Answer, Answered, Asked, Labels, Listed, Newest, Pictured, Read, Request};
 use crate::task_room::TaskRoom;
 use crate::tensor_room::TensorRoom;
 use crate::{Look, Looked};
@@ -155,7 +154,7 @@ pub struct App {
     pub(crate) areas: Areas,
     requests: Vec<Request>,
     asked_rows: Newest<Listed>,
-    asked_page: Newest<Paged>,
+    asked_page: Newest<usize>,
     asked_picture: Newest<Box<Pictured>>,
     quits: bool,
 }
@@ -234,9 +233,9 @@ impl App {
                 self.take_rows(listed, rows);
                 next.into_iter().for_each(|next| self.request_rows(next));
             }
-            Answered::Page(paged, page) => {
+            Answered::Page(place, page) => {
                 let next = self.asked_page.came();
-                self.take_page(&paged, page);
+                self.take_page(place, page);
                 next.into_iter().for_each(|next| self.request_page(next));
             }
             Answered::Picture(view, picture) => {
@@ -275,8 +274,8 @@ impl App {
         }
     }
 
-    fn take_page(&mut self, paged: &Paged, page: Result<Box<TaskRoom>, String>) {
-        if self.opened != Some(paged.place) {
+    fn take_page(&mut self, place: usize, page: Result<Box<TaskRoom>, String>) {
+        if self.opened != Some(place) {
             return;
         }
         match page {
@@ -320,17 +319,17 @@ impl App {
 
     fn open_task(&mut self, place: Option<usize>) {
         let (Some(_), Some(place)) = (self.graph(), place) else { return };
-        let label = self.labelled(place).map(|(labels, place)| label_words(&labels.blame, place));
         (self.task, self.tensor, self.room) = (None, None, Room::Task);
         (self.opened, self.opens_tensor) = (Some(place), false);
-        if let Some(asked) = self.asked_page.ask(Paged { place, label }) {
+        if let Some(asked) = self.asked_page.ask(place) {
             self.request_page(asked);
         }
     }
 
-    fn request_page(&mut self, paged: Paged) {
+    fn request_page(&mut self, place: usize) {
         if let Some(read) = self.read.here().map(Arc::clone) {
-            self.requests.push(Request(Asked::Page(read, paged)));
+            let labels = self.labels.here().map(Arc::clone);
+            self.requests.push(Request(Asked::Page(read, labels, place)));
         }
     }
 

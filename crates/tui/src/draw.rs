@@ -33,7 +33,7 @@ q, Ctrl-C        quit
 /                selectors: softmax, func:mul*, scope:'layer 1', nan
 Up Down PgUp PgDn Home End, or j k, or the wheel: move
 Enter, or a click on what is chosen: open
-tasks            s sorts by order, start, time, kernel; g goes to the graph
+tasks            s sorts by order, start, time, kernel; g the graph
 task             Left Right: the task before, the next; Enter: a tensor
 tensor           arrows move, m numbers or heat map, t before, after or
                  less the golden, [ ] the slice before, the next
@@ -90,7 +90,7 @@ impl App {
             x += width;
         }
         let rest = Rect::new(x, area.y, area.right().saturating_sub(x), 1);
-        let name = what_ran(&self.looked.dump);
+        let name = shortened(&what_ran(&self.looked.dump), usize::from(rest.width).saturating_sub(1));
         frame.render_widget(Paragraph::new(Line::from(name).right_aligned().style(self.look.quiet())), rest);
     }
 
@@ -164,7 +164,7 @@ impl App {
         }
         let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(body);
         self.areas.list = list;
-        let title = format!("{:<13} {:>8} {:<16} {:<13} {}", "TASK", "TIME", "KERNEL", "NAME", "SCOPE");
+        let title = task_columns("TASK", "TIME", "KERNEL", "NAME", "SCOPE");
         frame.render_widget(Paragraph::new(Line::from(title).style(self.look.title())), head);
         let seen = self.tasks.seen(self.rows.len(), list.height.into());
         let Some(graph) = self.graph() else { return };
@@ -316,7 +316,21 @@ fn task_row(graph: &TaskGraph, place: usize) -> String {
     let id = step_task(task.step, task.task_id);
     let name = task.task_name().map(printable).unwrap_or_default();
     let scope = task.scope().map(printable).unwrap_or_default();
-    format!("{id:<13} {took:>8} {:<16} {name:<13} {scope}", kernels_text(&task.kernel_names()))
+    task_columns(&id, &took, &kernels_text(&task.kernel_names()), &name, &scope)
+}
+
+/// A row of the list of tasks. What is too long for its column is cut, but for what stands last.
+fn task_columns(id: &str, took: &str, kernels: &str, name: &str, scope: &str) -> String {
+    let (kernels, name) = (shortened(kernels, 16), shortened(name, 15));
+    format!("{id:<13} {took:>8} {kernels:<16} {name:<15} {scope}")
+}
+
+/// A text in so many columns, its end cut off where it has more.
+fn shortened(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain((width > 0).then_some('…')).collect(),
+        false => text.to_owned(),
+    }
 }
 
 /// What tells a task from its neighbours first: where it lies comes last, and may be cut.

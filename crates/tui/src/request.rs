@@ -9,7 +9,7 @@ use tensortap::format::{Dump, Record};
 use tensortap_query::golden::Golden;
 use tensortap_query::picture::{Frame, Source, Subject, Tile};
 use tensortap_query::words::task_words;
-use tensortap_query::{Labelling, QueryError, Selectors, Slice, TaskIndex};
+use tensortap_query::{HeldTask, Labelling, QueryError, Selectors, Slice, TaskIndex};
 
 use crate::Looked;
 use crate::app::{Event, Sort};
@@ -41,13 +41,6 @@ pub(crate) struct Listed {
     pub sort: Sort,
 }
 
-/// The page of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Paged {
-    pub place: usize,
-    pub label: Option<String>,
-}
-
 /// A part of a tensor, or of the difference of two.
 #[derive(Clone)]
 pub(crate) struct Pictured {
@@ -62,7 +55,8 @@ pub(crate) enum Asked {
     Graph,
     Labels,
     Rows(Arc<Read>, Listed),
-    Page(Arc<Read>, Paged),
+    /// The page of the task at this place, with its label where there are labels.
+    Page(Arc<Read>, Option<Arc<Labels>>, usize),
     Picture(Box<Pictured>),
 }
 
@@ -70,7 +64,7 @@ pub(crate) enum Answered {
     Graph(Result<Arc<Read>, String>),
     Labels(Result<Arc<Labels>, String>),
     Rows(Listed, Result<Vec<usize>, String>),
-    Page(Paged, Result<Box<TaskRoom>, String>),
+    Page(usize, Result<Box<TaskRoom>, String>),
     Picture(View, Result<Picture, String>),
 }
 
@@ -128,9 +122,9 @@ impl Request {
                 let rows = listed.rows(dump, &read.graph);
                 Answered::Rows(listed, rows)
             }
-            Asked::Page(read, paged) => {
-                let room = in_words(TaskRoom::open(dump, &read, paged.place, paged.label.as_deref()));
-                Answered::Page(paged, room.map(Box::new))
+            Asked::Page(read, labels, place) => {
+                let room = in_words(page(dump, &read, labels.as_deref(), place));
+                Answered::Page(place, room.map(Box::new))
             }
             Asked::Picture(pictured) => {
                 let picture = in_words(pictured.read(dump));
@@ -148,6 +142,19 @@ fn read(dump: &Dump) -> Result<Read, tensortap::format::FormatError> {
     let graph = load(dump, &[])?;
     let index = TaskIndex::of(dump, &graph)?;
     Ok(Read { graph, index })
+}
+
+fn page(dump: &Dump, read: &Read, labels: Option<&Labels>, place: usize) -> Result<TaskRoom, QueryError> {
+    let key = read.graph.task(place).key();
+    let labelled = labels.and_then(|labels| Some((labels, labels.blame.graph.position(key)?)));
+    let held = match labelled {
+        Some((Labels { blame, labelling }, place)) => {
+            let (against, options) = (labelling.against(dump)?, labelling.options(dump, &[]));
+            Some(HeldTask::of(blame, dump, &against, &options, place)?)
+        }
+        None => None,
+    };
+    Ok(TaskRoom::open(dump, read, place, held.as_ref())?)
 }
 
 impl Listed {

@@ -1,7 +1,8 @@
 //! One task: what `show TASK` says, with an argument chosen.
 
 use tensortap::format::{Dump, FormatError, Record};
-use tensortap_query::{TaskPage, argument_lines, page_head};
+use tensortap_query::blame_words::label_words;
+use tensortap_query::{HeldTask, TaskPage, argument_lines, page_head};
 
 use crate::list::Cursor;
 use crate::request::Read;
@@ -32,12 +33,13 @@ impl TaskRoom {
         dump: &Dump,
         Read { graph, index }: &Read,
         place: usize,
-        label: Option<&str>,
+        held: Option<&HeldTask<'_>>,
     ) -> Result<TaskRoom, FormatError> {
         let page = TaskPage::among(dump, graph, index, place)?;
-        let head = page_head(graph, &page, label).lines().map(String::from).collect();
+        let label = held.map(|held| label_words(held.blame, held.place));
+        let head = page_head(graph, &page, label.as_deref()).lines().map(String::from).collect();
         let args = page.args.iter().map(|arg| {
-            let lines: Vec<String> = argument_lines(graph, arg, None).lines().map(String::from).collect();
+            let lines: Vec<String> = argument_lines(graph, arg, held).lines().map(String::from).collect();
             ArgLines {
                 title: lines.first().cloned().unwrap_or_default(),
                 lines,
@@ -89,11 +91,16 @@ impl TaskRoom {
 /// What follows the first part of a line stands further in.
 const FURTHER_IN: usize = 10;
 
-/// A line in parts that fit, cut at spaces where there are some.
+/// A line in parts that fit, cut at spaces where there are some, but not inside a small picture between bars.
 fn folded(line: &str, width: usize) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::new();
-    for word in line.split_inclusive(' ') {
+    let mut in_picture = false;
+    let ends_word = |c: char| {
+        in_picture ^= c == '|';
+        c == ' ' && !in_picture
+    };
+    for word in line.split_inclusive(ends_word) {
         let begun = if parts.is_empty() { 0 } else { FURTHER_IN.min(width / 2) };
         let is_long = begun + part.chars().count() + word.trim_end().chars().count() > width;
         if is_long && !part.trim().is_empty() {
@@ -115,6 +122,12 @@ mod tests {
     fn long_lines_go_on_further_in_and_nothing_is_lost() {
         let parts = folded("  before  min -1.865  max 1.877  mean -0.1098", 24);
         assert_eq!(parts, ["  before  min -1.865", "          max 1.877", "          mean -0.1098"]);
+        let picture = folded("  after  mean 1.000  |█      █|  to 0x2", 24);
+        assert_eq!(
+            picture,
+            ["  after  mean 1.000", "          |█      █|  to", "          0x2"],
+            "a picture stays whole"
+        );
         assert_eq!(
             (folded("", 10), folded("a_word_that_is_long", 5)),
             (vec![String::new()], vec!["a_word_that_is_long".into()])
