@@ -2,6 +2,7 @@
 //! pointers lead to; these are the promises that the `unsafe` blocks here hand on.
 
 pub mod events;
+pub mod extensions;
 pub mod images;
 pub mod kernels;
 pub mod launches;

@@ -16,7 +16,7 @@ use crate::{
     ffi::{self, Event, Queue, Status},
     layer::Layer,
     objects::{Objects, OwnEvent, QueueState, key},
-    probe::{self, Source},
+    probe::{self, Running, Source},
     raw,
 };
 
@@ -92,19 +92,20 @@ pub unsafe fn enqueue(
 ) -> Status {
     let layer = Layer::get();
     let Some(state) = queue_state(layer, place.queue) else { return call(place.waits, place.event) };
+    layer.release_spent();
     let guard = state.lock.lock().unwrap_or_else(PoisonError::into_inner);
     let begun = layer.record(|recorder| begin(layer, place, &state, recorder, work));
     let Some(begun) = begun else { return call(place.waits, place.event) };
-    let (status, event, own) = begun.run(layer, place, &state, call);
-    if status != ffi::SUCCESS {
-        return status;
+    let ran = begun.run(layer, place, &state, call);
+    match ran {
+        Ok(events) => hand_over(layer, place, &begun, events, guard),
+        Err(status) => status,
     }
-    hand_over(layer, place, (event, own), begun.mark, guard)
 }
 
 /// A command that is recorded, before it is in its queue.
 struct Begun {
-    command: Arc<Mutex<Command>>,
+    running: Arc<Mutex<Running>>,
     /// Of the ranges of the command, in order.
     sources: Vec<Source>,
     mark: Mark,
@@ -132,8 +133,8 @@ fn begin(
         true => work.ranges.into_iter().unzip(),
         false => (Vec::new(), Vec::new()),
     };
-    let command = Arc::new(Mutex::new(Command::new(task, ranges)));
-    Ok(Begun { command, sources, mark: submission.mark, is_filtered })
+    let running = Arc::new(Mutex::new(Running::new(Command::new(task, ranges))));
+    Ok(Begun { running, sources, mark: submission.mark, is_filtered })
 }
 
 fn begin_task(recorder: &mut ThreadRecorder, state: &QueueState, work: &Work) -> Result<Task, RecordError> {
@@ -220,64 +221,75 @@ fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -
     Ok(())
 }
 
+/// The events of a command that went in.
+struct Events {
+    /// Completes when what it left was seen.
+    last: Event,
+    /// The command's own, where that is another.
+    own: Option<OwnEvent>,
+}
+
 impl Begun {
-    /// The probe before, the command, the probe behind: the event of the last, and the command's own.
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The probes before, the command, the probes behind.
     fn run(
         &self,
         layer: &Layer,
         place: &Place<'_>,
         state: &QueueState,
         call: impl FnOnce(&[Event], *mut Event) -> Status,
-    ) -> (Status, Event, Option<OwnEvent>) {
+    ) -> Result<Events, Status> {
         let probes = state.can_probe && !self.is_filtered;
-        let before = if probes {
-            self.probe(layer, place.queue, DumpStage::BeforeDispatch, place.waits)
-        } else {
-            None
+        let probe = |stage, waits: &[Event]| match probes {
+            true => self.probe(layer, place.queue, stage, waits),
+            false => Vec::new(),
         };
-        let waits = before.as_ref().map_or(place.waits, std::slice::from_ref);
+        let before = probe(DumpStage::BeforeDispatch, place.waits);
+        let waits = before.last().map_or(place.waits, std::slice::from_ref);
         let mut own = ptr::null_mut();
         let status = call(waits, &raw mut own);
-        if let Some(before) = before {
-            release(layer, before);
-        }
         if status != ffi::SUCCESS {
+            before.into_iter().for_each(|event| layer.release(event));
             self.refuse(layer, status);
-            return (status, ptr::null_mut(), None);
+            return Err(status);
         }
-        let after =
-            if probes { self.probe(layer, place.queue, DumpStage::AfterCompletion, &[own]) } else { None };
-        match after {
-            Some(after) => (status, after, Some(OwnEvent(own))),
+        let mut after = probe(DumpStage::AfterCompletion, &[own]);
+        let last = after.pop();
+        self.running().hold(layer, before.into_iter().chain(after));
+        Ok(match last {
+            Some(last) => Events { last, own: Some(OwnEvent(own)) },
             None => {
                 self.end(layer);
-                (status, own, None)
+                Events { last: own, own: None }
             }
-        }
+        })
     }
 
     /// None where there is nothing to be seen before, and where the driver refuses: which is recorded as no content.
-    fn probe(&self, layer: &Layer, queue: Queue, stage: DumpStage, waits: &[Event]) -> Option<Event> {
+    fn probe(&self, layer: &Layer, queue: Queue, stage: DumpStage, waits: &[Event]) -> Vec<Event> {
         let sources = self.sources_at(stage);
         if sources.is_empty() && stage == DumpStage::BeforeDispatch {
-            return None;
+            return Vec::new();
         }
-        let probed = probe::enqueue(layer, queue, (&self.command, &sources), stage, waits);
-        if probed.is_err() {
+        let probed = probe::enqueue(layer, queue, (&self.running, &sources), stage, waits);
+        probed.unwrap_or_else(|_| {
             self.not_seen(layer, stage);
-        }
-        probed.ok()
+            Vec::new()
+        })
     }
 
     fn sources_at(&self, stage: DumpStage) -> Vec<Source> {
-        let command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = command.ranges().iter().zip(&self.sources);
+        let running = self.running();
+        let seen = running.command.ranges().iter().zip(&self.sources);
         seen.filter(|(range, _)| range.roles.is_seen_at(stage)).map(|(_, &source)| source).collect()
     }
 
     /// No probe: what would have been seen is recorded as not captured.
     fn not_seen(&self, layer: &Layer, stage: DumpStage) {
-        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        let command = &mut self.running().command;
         let seen: Vec<_> = command.seen_at(stage).map(|range| (range.arg, Role::InOut, range.name)).collect();
         layer.record(|recorder| {
             for arg in seen {
@@ -289,13 +301,15 @@ impl Begun {
 
     /// It ends with its submission, as nothing will tell when it does.
     fn end(&self, layer: &Layer) {
-        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        let command = &mut self.running().command;
         layer.record(|recorder| recorder.end(command.task()));
     }
 
     /// The driver does not take it: it has done nothing.
     fn refuse(&self, layer: &Layer, status: Status) {
-        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running();
+        running.end(layer);
+        let command = &mut running.command;
         layer.record(|recorder| {
             let name = recorder.string(&format!("refused by the driver with status {status}"))?;
             recorder.refused(command.task(), name)
@@ -307,27 +321,27 @@ impl Begun {
 fn hand_over(
     layer: &Layer,
     place: &Place<'_>,
-    (event, own): (Event, Option<OwnEvent>),
-    mark: Mark,
+    begun: &Begun,
+    Events { last, own }: Events,
     guard: MutexGuard<'_, ()>,
 ) -> Status {
     let wants_event = !place.event.is_null();
     if wants_event {
-        layer.objects().give_event(event, mark, own);
+        layer.objects().give_event(last, begun.mark, own);
         // SAFETY: the program's promise.
-        unsafe { place.event.write(event) };
-    } else if let Some(OwnEvent(own)) = own {
-        release(layer, own);
+        unsafe { place.event.write(last) };
+    } else {
+        begun.running().hold(layer, own.map(|OwnEvent(own)| own));
     }
     // Others may have to put something into this queue for the wait to end.
     drop(guard);
     let mut status = ffi::SUCCESS;
     if place.blocks {
-        status = wait(layer, event);
-        layer.objects().orders.host_waited(&[mark]);
+        status = wait(layer, last);
+        layer.objects().orders.host_waited(&[begun.mark]);
     }
     if !wants_event {
-        release(layer, event);
+        layer.release(last);
     }
     status
 }
@@ -337,14 +351,6 @@ fn wait(layer: &Layer, event: Event) -> Status {
         // SAFETY: an event that is held here.
         Some(call) => unsafe { call(1, &raw const event) },
         None => ffi::INVALID_OPERATION,
-    }
-}
-
-/// An event of the layer's own is needed no more.
-pub fn release(layer: &Layer, event: Event) {
-    if let Some(call) = layer.target.clReleaseEvent {
-        // SAFETY: an event that was held here, once.
-        unsafe { call(event) };
     }
 }
 

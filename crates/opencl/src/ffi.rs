@@ -61,6 +61,7 @@ pub const PROGRAM_BINARIES: u32 = 0x1166;
 pub const PROGRAM_IL: u32 = 0x1169;
 pub const PROGRAM_DEVICES: u32 = 0x1163;
 pub const PROGRAM_BUILD_OPTIONS: u32 = 0x1182;
+pub const PROGRAM_BUILD_GLOBALS: u32 = 0x1185;
 
 pub const KERNEL_FUNCTION_NAME: u32 = 0x1190;
 pub const KERNEL_NUM_ARGS: u32 = 0x1191;

@@ -7,7 +7,10 @@ use std::{
 
 use tensortap_record::{RecordError, Session, ThreadRecorder};
 
-use crate::{ffi::Dispatch, objects::Objects};
+use crate::{
+    ffi::{Dispatch, Event},
+    objects::{Objects, OwnEvent},
+};
 
 /// The layer of this process, once a loader has taken it and somebody records.
 pub struct Layer {
@@ -16,6 +19,8 @@ pub struct Layer {
     session: Session,
     /// Held for a moment, and never while a function of the driver is called: drivers call back.
     objects: Mutex<Objects>,
+    /// Events that are held for nobody any more.
+    spent: Mutex<Vec<OwnEvent>>,
 }
 
 // SAFETY: the table's entries are addresses of code, which any thread may call.
@@ -39,7 +44,12 @@ impl Layer {
                 return None;
             }
         };
-        Some(LAYER.get_or_init(|| Layer { target, session, objects: Mutex::default() }))
+        Some(LAYER.get_or_init(|| Layer {
+            target,
+            session,
+            objects: Mutex::default(),
+            spent: Mutex::default(),
+        }))
     }
 
     /// The layer, which stands since before any of its functions could be called.
@@ -50,6 +60,27 @@ impl Layer {
     /// What is known of the program's objects.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events that are needed no more, of which a thread of the driver says so: it may not call the driver.
+    pub fn spend(&self, events: Vec<OwnEvent>) {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
+    }
+
+    /// Lets go of those events, in a thread of the program.
+    pub fn release_spent(&self) {
+        let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
+        for OwnEvent(event) in spent {
+            self.release(event);
+        }
+    }
+
+    /// An event that was held is let go, once.
+    pub fn release(&self, event: Event) {
+        if let Some(call) = self.target.clReleaseEvent {
+            // SAFETY: an event that was held here.
+            unsafe { call(event) };
+        }
     }
 
     /// Records in this thread. None where that cannot be: the session has ended, the process was forked, all lanes are taken, or the thread ends.

@@ -46,6 +46,8 @@ pub struct Objects {
     pub queues: HashMap<Key, Arc<QueueState>>,
     /// Events that the program holds.
     pub events: HashMap<Key, EventState>,
+    /// Functions of extensions that the program was told are not recorded.
+    pub extensions: HashSet<String>,
     queue_count: u64,
     /// What the program has mapped, by the address it was given.
     pub mapped: HashMap<(Key, usize), Vec<Mapped>>,

@@ -13,9 +13,9 @@ use tensortap_queue::{Command, Range};
 use tensortap_record::{DumpStage, Tensor};
 
 use crate::{
-    enqueue::release,
     ffi::{self, Event, Mem, Queue, Status},
     layer::Layer,
+    objects::OwnEvent,
     raw,
 };
 
@@ -28,9 +28,40 @@ pub enum Source {
     Address(usize),
 }
 
+/// A command that is in its queue, and the events around it. They are held until it was seen behind: a driver may lose its way (PoCL 3.0 does) when
+/// a command fails whose event nobody holds.
+pub struct Running {
+    /// The command.
+    pub command: Command,
+    held: Vec<OwnEvent>,
+    is_over: bool,
+}
+
+impl Running {
+    /// A command that goes into its queue.
+    pub fn new(command: Command) -> Running {
+        Running { command, held: Vec::new(), is_over: false }
+    }
+
+    /// Holds events until the command was seen.
+    pub fn hold(&mut self, layer: &Layer, events: impl IntoIterator<Item = Event>) {
+        let events = events.into_iter().map(OwnEvent);
+        match self.is_over {
+            true => layer.spend(events.collect()),
+            false => self.held.extend(events),
+        }
+    }
+
+    /// The command was seen behind, or never went in: nothing more is seen of it.
+    pub fn end(&mut self, layer: &Layer) {
+        self.is_over = true;
+        layer.spend(std::mem::take(&mut self.held));
+    }
+}
+
 /// What a probe does when its turn has come.
 struct Probe {
-    command: Arc<Mutex<Command>>,
+    running: Arc<Mutex<Running>>,
     stage: DumpStage,
     /// Ranges that it looks at, by their places among those of the stage: at an address, or in the buffer that it is handed.
     ranges: Vec<(usize, Option<usize>)>,
@@ -60,31 +91,33 @@ fn by_buffer(sources: &[Source]) -> Vec<(Option<Mem>, Vec<(usize, Option<usize>)
     groups
 }
 
-/// Puts probes into a queue, one behind the other, and the first behind `waits`. The event of the last is for the caller to release.
+/// Puts probes into a queue, one behind the other, and the first behind `waits`. Their events, of which there is one at least, are for the caller to hold and release.
 ///
 /// # Errors
 /// What the driver says.
 pub fn enqueue(
     layer: &Layer,
     queue: Queue,
-    (command, sources): (&Arc<Mutex<Command>>, &[Source]),
+    (running, sources): (&Arc<Mutex<Running>>, &[Source]),
     stage: DumpStage,
     waits: &[Event],
-) -> Result<Event, Status> {
+) -> Result<Vec<Event>, Status> {
     let groups = by_buffer(sources);
     let count = groups.len();
-    let mut last = None;
+    let mut events: Vec<Event> = Vec::with_capacity(count);
     for (number, (buffer, ranges)) in groups.into_iter().enumerate() {
         let is_last = number + 1 == count;
-        let probe = Probe { command: Arc::clone(command), stage, ranges, is_last };
-        let behind = last.as_ref().map_or(waits, slice::from_ref);
-        let put = put(layer, queue, probe, buffer, behind);
-        if let Some(before) = last.take() {
-            release(layer, before);
+        let probe = Probe { running: Arc::clone(running), stage, ranges, is_last };
+        let behind = events.last().map_or(waits, slice::from_ref);
+        match put(layer, queue, probe, buffer, behind) {
+            Ok(event) => events.push(event),
+            Err(status) => {
+                events.into_iter().for_each(|event| layer.release(event));
+                return Err(status);
+            }
         }
-        last = Some(put?);
     }
-    last.ok_or(ffi::INVALID_VALUE)
+    Ok(events)
 }
 
 /// Puts one probe into a queue.
@@ -144,8 +177,13 @@ unsafe extern "C" fn run(words: *mut c_void) {
 }
 
 fn observe(probe: &Probe, buffer: usize) {
-    let Probe { command, stage, ranges, is_last } = probe;
-    let mut command = command.lock().unwrap_or_else(PoisonError::into_inner);
+    let Probe { running, stage, ranges, is_last } = probe;
+    let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    if running.is_over {
+        // The driver did not take its command.
+        return;
+    }
+    let command = &mut running.command;
     let of_stage: Vec<Range> = command.seen_at(*stage).copied().collect();
     let seen: Vec<(usize, Tensor<'_>)> = ranges
         .iter()
@@ -156,5 +194,9 @@ fn observe(probe: &Probe, buffer: usize) {
             (place, unsafe { Tensor::at(start, range.bytes, range.elements()) })
         })
         .collect();
-    Layer::get().record(|recorder| command.observe(recorder, *stage, &seen, *is_last));
+    let layer = Layer::get();
+    layer.record(|recorder| command.observe(recorder, *stage, &seen, *is_last));
+    if *is_last && *stage == DumpStage::AfterCompletion {
+        running.end(layer);
+    }
 }

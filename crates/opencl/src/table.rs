@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::{
-    calls::{events, images, kernels, launches, memory, programs, queues, shared, transfers},
+    calls::{events, extensions, images, kernels, launches, memory, programs, queues, shared, transfers},
     ffi::Dispatch,
     layer::Layer,
 };
@@ -111,6 +111,10 @@ fn table(target: &Dispatch) -> Dispatch {
             clEnqueueSVMMap => map,
             clEnqueueSVMUnmap => unmap,
             clEnqueueSVMMigrateMem => migrate,
+        }
+        extensions {
+            clGetExtensionFunctionAddress => address,
+            clGetExtensionFunctionAddressForPlatform => address_for_platform,
         }
         events {
             clWaitForEvents => wait,

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod plan;
+mod transparency;
 mod truth;
 
 use std::{
@@ -61,7 +62,9 @@ impl Bench {
             }
             None => Command::new(&self.python),
         };
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opencl").join(script));
+        command
+            .args(["-W", "ignore"])
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opencl").join(script));
         // What was built is kept apart from what the user builds.
         command.env("XDG_CACHE_HOME", self.path("cache")).env("PYOPENCL_NO_CACHE", "1");
         command.current_dir(self.folder.path()).stdin(Stdio::null());

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
-use tensortap::{DType, DumpStage};
 use tensortap::format::{ArgumentKind, Dump};
+use tensortap::{DType, DumpStage};
 
 use crate::{
     Bench,
@@ -135,7 +135,8 @@ fn compare(dump: &Dump, plan: &Plan, expected: &[Vec<crate::plan::Seen>]) {
     let places: HashMap<u64, usize> = ids.iter().enumerate().map(|(place, &id)| (id, place)).collect();
     let mut found: HashMap<(usize, u16, DumpStage), Vec<u8>> = HashMap::new();
     for record in dump.records().map(Result::unwrap) {
-        let is_value = record.kind == ArgumentKind::Scalar || (record.shape() == [4] && record.dtype == DType::UInt32);
+        let is_value =
+            record.kind == ArgumentKind::Scalar || (record.shape() == [4] && record.dtype == DType::UInt32);
         let Some(&place) = places.get(&record.task_id).filter(|_| !is_value) else { continue };
         found.insert((place, record.arg_index, record.stage), dump.payload(&record).unwrap().to_vec());
     }

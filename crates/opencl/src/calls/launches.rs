@@ -157,8 +157,13 @@ fn launch(
         }
     }
     let behind = u16::try_from(facts.args.len()).unwrap_or(u16::MAX);
+    let shared = u16::try_from(state.shared.len()).unwrap_or(u16::MAX);
     for (at, address) in (behind..).zip(state.shared) {
         work.shared(objects, at, address, None);
+    }
+    if facts.program.as_ref().is_some_and(|program| program.globals > 0) {
+        let name = recorder.string("variables of the program")?;
+        work.opaque.push((behind.saturating_add(shared), name));
     }
     Ok(work)
 }

@@ -118,38 +118,54 @@ pub fn image_of(layer: &Layer, kernel: Kernel) -> Option<Arc<Image>> {
     })
 }
 
+/// What a driver tells of a program: its first device, and the code.
+fn ask_image(layer: &Layer, program: Program) -> Option<Image> {
+    let ask = layer.target.clGetProgramInfo?;
+    // SAFETY: a program of which a kernel lives, and what is written to is this call's.
+    let devices = raw::all(1 << 16, |room, value, size| unsafe {
+        ask(program, ffi::PROGRAM_DEVICES, room, value, size)
+    })?;
+    let device = devices.first_chunk().map(|handle| usize::from_ne_bytes(*handle))?;
+    let device = ptr::with_exposed_provenance_mut(device);
+    let (kind, bytes) = ask_code(layer, program)?;
+    let globals = raw::value::<usize>(|room, value, size| match layer.target.clGetProgramBuildInfo {
+        // SAFETY: as above, and one of its devices.
+        Some(ask) => unsafe { ask(program, device, ffi::PROGRAM_BUILD_GLOBALS, room, value, size) },
+        None => ffi::INVALID_OPERATION,
+    });
+    let device = device_name(layer, device);
+    Some(Image { kind, device, bytes, globals: globals.unwrap_or(0), ..Image::default() })
+}
+
 /// Its source, its intermediate code, or what its first device runs: the first of them that there is.
-fn ask_image(layer: &Layer, program: Program) -> Option<(ModuleKind, String, Vec<u8>)> {
+fn ask_code(layer: &Layer, program: Program) -> Option<(ModuleKind, Vec<u8>)> {
     let ask = layer.target.clGetProgramInfo?;
     let told = |what| {
         // SAFETY: a program of which a kernel lives, and what is written to is this call's.
         move |room, value, size| unsafe { ask(program, what, room, value, size) }
     };
-    let devices = raw::all(1 << 16, told(ffi::PROGRAM_DEVICES))?;
-    let device = devices.first_chunk().map(|handle| usize::from_ne_bytes(*handle))?;
-    let device = device_name(layer, ptr::with_exposed_provenance_mut(device));
     let mut source = raw::all(MOST_IMAGE_BYTES, told(ffi::PROGRAM_SOURCE)).unwrap_or_default();
     // The text ends in a zero.
     source.pop_if(|last| *last == 0);
     if !source.is_empty() {
-        return Some((ModuleKind::OpenClC, device, source));
+        return Some((ModuleKind::OpenClC, source));
     }
     let code = raw::all(MOST_IMAGE_BYTES, told(ffi::PROGRAM_IL)).filter(|code| !code.is_empty());
     if let Some(code) = code {
-        return Some((ModuleKind::SpirV, device, code));
+        return Some((ModuleKind::SpirV, code));
     }
     let sizes = raw::all(1 << 16, told(ffi::PROGRAM_BINARY_SIZES))?;
-    let size = sizes
-        .first_chunk()
-        .map(|size| usize::from_ne_bytes(*size))
-        .filter(|&size| size <= MOST_IMAGE_BYTES)?;
+    let size = sizes.first_chunk().map(|size| usize::from_ne_bytes(*size))?;
+    if size == 0 || size > MOST_IMAGE_BYTES {
+        return None;
+    }
     let mut binary = vec![0_u8; size];
     // One place for each device: those that are null are passed over.
     let mut places = vec![ptr::null_mut::<u8>(); sizes.len() / size_of::<usize>()];
     *places.first_mut()? = binary.as_mut_ptr();
-    let status =
-        told(ffi::PROGRAM_BINARIES)(size_of_val(&places[..]), places.as_mut_ptr().cast(), ptr::null_mut());
-    (status == SUCCESS && size > 0).then_some((ModuleKind::OpenClBinary, device, binary))
+    let (room, value) = (size_of_val(&places[..]), places.as_mut_ptr().cast());
+    let status = told(ffi::PROGRAM_BINARIES)(room, value, ptr::null_mut());
+    (status == SUCCESS).then_some((ModuleKind::OpenClBinary, binary))
 }
 
 /// What a device is called.

@@ -141,7 +141,7 @@ pub struct Programs {
 }
 
 /// The code of a program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Image {
     /// Which it is, by its number.
     pub name: String,
@@ -153,6 +153,8 @@ pub struct Image {
     pub device: String,
     /// The code.
     pub bytes: Vec<u8>,
+    /// Bytes of variables that live as long as the program, and that no argument leads to.
+    pub globals: usize,
 }
 
 impl Programs {
@@ -167,12 +169,12 @@ impl Programs {
         self.images.get(&program).map(Arc::clone)
     }
 
-    /// The image of a program, as the driver tells it.
-    pub fn keep(&mut self, program: Key, (kind, device, bytes): (ModuleKind, String, Vec<u8>)) -> Arc<Image> {
+    /// The image of a program, as the driver tells it; its name and options are given here.
+    pub fn keep(&mut self, program: Key, image: Image) -> Arc<Image> {
         self.count += 1;
         let options = self.options.get(&program).cloned().unwrap_or_default();
         let name = format!("program {}", self.count);
-        let image = Arc::new(Image { name, kind, options, device, bytes });
+        let image = Arc::new(Image { name, options, ..image });
         self.images.insert(program, Arc::clone(&image));
         image
     }

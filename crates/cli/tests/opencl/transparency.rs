@@ -1,0 +1,42 @@
+//! A program is told the same whether or not it is recorded.
+
+use crate::{Bench, succeeded};
+
+#[test]
+fn events_programs_and_memory_answer_as_without_a_recorder() {
+    let Some(bench) = Bench::new() else { return };
+    let plain = bench.program(None, "events.py").output().unwrap();
+    succeeded(&plain);
+    let recorded = bench.program(Some(("run", "")), "events.py").output().unwrap();
+    succeeded(&recorded);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&recorded.stdout), text(&plain.stdout));
+    assert!(text(&plain.stdout).lines().count() > 20, "it asks a good deal");
+
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    // Three launches went in, of which one never ran; three more were refused, one of them a read.
+    let launches: Vec<_> = tasks.iter().filter(|task| task.kernel_names() == ["add"]).collect();
+    assert_eq!(launches.len(), 3);
+    assert_eq!(launches.iter().filter(|task| task.is_unfinished()).count(), 1, "it waited for what failed");
+    assert!(String::from_utf8_lossy(&recorded.stderr).contains("recorded 1 process"));
+}
+
+#[test]
+fn without_the_layer_or_a_recorder_nothing_is_recorded_and_the_program_runs() {
+    let Some(bench) = Bench::new() else { return };
+    let output = bench.program(Some(("run", "--no-opencl")), "events.py").output().unwrap();
+    succeeded(&output);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("nothing was recorded") || told.contains("recorded 0 processes"), "{told}");
+    // A layer that is named where nobody records hands every call on.
+    let layer = crate::common::executable().with_file_name("libtensortap_opencl.so");
+    let layer = if layer.exists() {
+        layer
+    } else {
+        crate::common::executable().with_file_name("deps/libtensortap_opencl.so")
+    };
+    let output = bench.program(None, "events.py").env("OPENCL_LAYERS", layer).output().unwrap();
+    succeeded(&output);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("tensortap"));
+}
