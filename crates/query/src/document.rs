@@ -36,9 +36,9 @@ pub use record::{KernelNames, OfProgram, RecordDocument};
 pub use recording::RecordingDocument;
 pub use replay::{ReplayDocument, Spread, replay_verdict};
 pub use report::{
-    AxisReport, CommandDocument, CulpritReport, FlaggedReport, GraphReport, LabelCount, LinkReport,
-    MemberReport, OutsideReport, ReportDocument, TimelineDocument, TrackDocument, VerdictDocument,
-    WorstReport,
+    AxisReport, CommandDocument, CulpritReport, FlaggedReport, FoundDocument, GraphReport, LabelCount,
+    LinkReport, MemberReport, OutsideReport, ReportDocument, TimelineDocument, TrackDocument,
+    VerdictDocument, WorstReport,
 };
 pub use run::{DumpDocument, LiveDocument, RunDocument};
 pub use scenes::SceneDocument;

@@ -3,10 +3,11 @@
 
 mod dot;
 mod svg;
+mod through;
 
 pub use svg::Layout;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Finding, Label};
@@ -29,6 +30,8 @@ pub struct DrawOptions<'a> {
     pub fold: Option<usize>,
     /// Scopes that are drawn as what is in them all the same, by their whole paths.
     pub open: &'a [String],
+    /// Whether lines also join tasks between which others lie that are not drawn.
+    pub through: bool,
 }
 
 /// A picture of a graph.
@@ -66,6 +69,8 @@ pub struct Line {
     pub to: usize,
     /// Whether content passes; otherwise one only waits for the other.
     pub carries: bool,
+    /// Whether it passes through tasks that are not drawn.
+    pub through: bool,
 }
 
 impl Drawing {
@@ -87,13 +92,34 @@ impl Drawing {
                 }
             }
         }
-        let lines = lines.into_iter().map(|((from, to), carries)| Line { from, to, carries }).collect();
+        let mut all: Vec<Line> =
+            lines.iter().map(|(&(from, to), &carries)| Line { from, to, carries, through: false }).collect();
+        if options.through && groups.of_task.len() <= FEW {
+            let ends = |(from, to)| (groups.of_task[&from], groups.of_task[&to]);
+            let further: BTreeSet<(usize, usize)> =
+                through::joined(graph, &|place| groups.of_task.contains_key(&place))
+                    .into_iter()
+                    .map(ends)
+                    .collect();
+            let further = further.into_iter().filter(|ends| ends.0 != ends.1 && !lines.contains_key(ends));
+            all.extend(further.map(|(from, to)| Line { from, to, carries: true, through: true }));
+            all.sort_unstable();
+        }
         let boxes = groups
             .members
             .iter()
             .map(|(folded, places)| drawn(graph, folded.as_ref(), places, options.findings))
             .collect();
-        Drawing { boxes, lines, title: printable(title).into_owned() }
+        Drawing { boxes, lines: all, title: printable(title).into_owned() }
+    }
+
+    /// The task of each box, as commands name it; `None` of one that stands for several.
+    #[must_use]
+    pub fn tasks(&self, graph: &TaskGraph) -> Vec<Option<String>> {
+        let id = |place: usize| step_task(graph.task(place).step, graph.task(place).task_id);
+        let task =
+            |one: &DrawnBox| one.places.first().filter(|_| one.scope.is_none()).map(|&place| id(place));
+        self.boxes.iter().map(task).collect()
     }
 }
 

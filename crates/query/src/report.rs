@@ -5,6 +5,7 @@
 
 mod culprit;
 mod graphs;
+mod labelled;
 mod lines;
 mod tables;
 mod verdict;
@@ -16,10 +17,7 @@ use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Finding, Label};
 use tensortap::format::{Dump, quoted};
 
-use crate::blame::{BlameReport, culprits};
-use crate::blame_words::Suspicions;
-use crate::document::{CommandDocument, FlaggedReport, LabelCount, MemberReport, ReportDocument};
-use crate::golden::{Golden, other_scene, remarks};
+use crate::document::{CommandDocument, FlaggedReport, FoundDocument, MemberReport, ReportDocument};
 use crate::ids::IdRange;
 use crate::number::{bytes, counted, grouped, time};
 use crate::summary::{Flagged, Summary, SummaryOptions};
@@ -28,6 +26,7 @@ use crate::words::{
 };
 use crate::{Labelling, QueryError};
 
+pub use labelled::Labelled;
 pub use verdict::over_all;
 
 /// Bytes that a document may have as JSON. The page around it has some tens of thousands more.
@@ -58,14 +57,6 @@ struct Known<'a> {
     labelled: Option<Labelled<'a>>,
 }
 
-/// What tasks were held against, and what came of it.
-struct Labelled<'a> {
-    found: BlameReport<'a>,
-    labelling: &'a Labelling,
-    golden_path: Option<String>,
-    suspicions: Suspicions<'a>,
-}
-
 impl Known<'_> {
     fn graph(&self) -> &TaskGraph {
         self.labelled.as_ref().map_or(&self.summary.graph, |labelled| &labelled.found.blame.graph)
@@ -86,13 +77,7 @@ impl Known<'_> {
 
     /// The options that say what tasks are held against: ` --golden right`.
     fn against_option(&self) -> String {
-        match &self.labelled {
-            None => String::new(),
-            Some(Labelled { golden_path: Some(golden), .. }) => {
-                format!(" --golden {}", quoted(Path::new(golden)))
-            }
-            Some(_) => " --reference".into(),
-        }
+        self.labelled.as_ref().map_or_else(String::new, Labelled::against_option)
     }
 }
 
@@ -116,29 +101,10 @@ pub fn member(
     let Some((labelling, golden)) = labelling else {
         return report(&Known { dump, options, summary, labelled: None }, name);
     };
-    let (against, blame_options) = (labelling.against(dump)?, labelling.options(dump, options.steps));
     let blame = labelling.blame(dump, options.steps)?;
-    let culprits = culprits(&blame, dump, &against, &blame_options)?;
-    let (orchestration, unjudged) = (blame.suspects_orchestration(dump), blame.suspects_unjudged(dump));
-    let passes = blame.passes(false) && !orchestration && !unjudged;
-    let right = labelling.golden().and_then(Golden::dump);
-    let other = right.and_then(|golden| other_scene(dump, golden));
-    let remarks = right.map_or_else(Vec::new, |golden| remarks(dump, golden, blame.compared));
-    let golden_path = golden.map(|path| right.map_or(path, Dump::dir).display().to_string());
-    let found = BlameReport {
-        dump,
-        golden: golden_path.clone(),
-        blame: &blame,
-        culprits,
-        passes,
-        program: options.program,
-        given: &[],
-        replay_options: String::new(),
-        remarks,
-    };
-    let suspicions = Suspicions { passes, orchestration, unjudged, other_scene: other.as_deref() };
-    let labelled = Some(Labelled { found, labelling, golden_path, suspicions });
-    report(&Known { dump, options, summary, labelled }, name)
+    let blame_options = labelling.options(dump, options.steps);
+    let labelled = Labelled::of(dump, &blame, labelling, golden, &blame_options, options.program)?;
+    report(&Known { dump, options, summary, labelled: Some(labelled) }, name)
 }
 
 /// A report of these dumps.
@@ -162,7 +128,7 @@ fn report(known: &Known<'_>, name: &str) -> Result<MemberReport, QueryError> {
     // What is left are pictures; a graph is seen with another verb.
     report.graphs.clear();
     if weight(&report) > known.options.most_bytes {
-        report.way = None;
+        report.found.way = None;
         report.left_out.push("pictures of the graph: `graph` draws them".into());
     }
     Ok(report)
@@ -176,20 +142,16 @@ fn weight(report: &MemberReport) -> usize {
 /// All but the rows.
 fn frame(known: &Known<'_>, name: &str) -> Result<MemberReport, QueryError> {
     let summary = &known.summary;
-    let (way, graphs, left_out) = graphs::graphs(known);
+    let (graphs, left_out) = graphs::graphs(known);
     Ok(MemberReport {
         name: name.into(),
-        verdict: verdict::verdict(known),
-        expected: match &known.labelled {
-            Some(Labelled { golden_path: None, .. }) => "reference",
-            _ => "golden",
+        found: match &known.labelled {
+            Some(labelled) => labelled.document()?,
+            None => FoundDocument::only(verdict::not_judged(known)),
         },
         facts: facts(known),
-        labels: labels(known),
-        culprits: culprit::culprits(known)?,
         flagged: summary.flagged.iter().map(|one| flagged(known, one)).collect(),
         flagged_count: summary.flagged_count,
-        way,
         graphs,
         timeline: None,
         tasks: crate::document::TableDocument::default(),
@@ -209,7 +171,7 @@ fn facts(known: &Known<'_>) -> Vec<(&'static str, String)> {
         facts.push(("Ran", ran));
     }
     if let Some(labelled) = &known.labelled {
-        let against = labelled.golden_path.as_deref().map(shown);
+        let against = labelled.found.golden.as_deref().map(shown);
         facts.push(("Held against", against.unwrap_or_else(|| "the references of its kernels".into())));
     }
     let span = summary.span.map(|span| format!(" in {}", time(span))).unwrap_or_default();
@@ -232,17 +194,6 @@ fn facts(known: &Known<'_>) -> Vec<(&'static str, String)> {
         facts.push(("Longest way", format!("{tasks}, {}", time(critical.1))));
     }
     facts
-}
-
-fn labels(known: &Known<'_>) -> Vec<LabelCount> {
-    let Some(blame) = known.blame() else { return Vec::new() };
-    let count = |label: Label| LabelCount {
-        label: label.name(),
-        tasks: blame.count(label) as u64,
-        text: grouped(blame.count(label) as u64),
-        about: about(label),
-    };
-    Label::ALL.into_iter().map(count).filter(|one| one.tasks > 0).collect()
 }
 
 /// What a label means, for those who see it for the first time.

@@ -34,6 +34,7 @@ pub const PARTS: &[Asset] = assets![
     "parts/histogram.js",
     "parts/timeline.js",
     "parts/graph.js",
+    "parts/found.js",
 ];
 
 /// The report, behind [`PARTS`].
@@ -41,6 +42,7 @@ pub const REPORT: &[Asset] = assets!["report/report.js"];
 
 /// The page of the server, beside [`PARTS`].
 pub const APP: &[Asset] = assets![
+    "app/actions.js",
     "app/api.js",
     "app/bits.js",
     "app/compare.js",

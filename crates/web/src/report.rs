@@ -12,8 +12,12 @@ use crate::palette;
 /// # Errors
 /// The report cannot be JSON.
 pub fn page(report: &ReportDocument) -> serde_json::Result<String> {
-    let verdicts: String =
-        report.verdict.iter().chain(report.members.iter().map(|member| &member.verdict)).map(said).collect();
+    let verdicts: String = report
+        .verdict
+        .iter()
+        .chain(report.members.iter().map(|member| &member.found.verdict))
+        .map(said)
+        .collect();
     let body = format!(
         "<main id=\"report\">\n<h1>{}</h1>\n{verdicts}<noscript><p>Pictures and tables of this report are drawn by its own script, which \
          this browser does not run.</p></noscript>\n</main>",

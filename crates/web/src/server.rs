@@ -39,6 +39,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tensortap::format::quoted;
 use tensortap::scene::Registry;
 use tensortap_query::QueryError;
 use tokio::net::{TcpListener, TcpStream};
@@ -80,7 +81,7 @@ pub enum ServeError {
     #[error(transparent)]
     Query(#[from] QueryError),
     /// Nothing can be listened on.
-    #[error("cannot listen on 127.0.0.1:{port}: {source}")]
+    #[error("cannot listen on 127.0.0.1:{port}")]
     Listen {
         /// The port asked for.
         port: u16,
@@ -98,6 +99,8 @@ pub(crate) struct State {
     jobs: Jobs,
     guard: Guard,
     allow_actions: bool,
+    /// The command that would start it with leave to act.
+    allowing: String,
     registry: Registry,
     program: String,
 }
@@ -121,8 +124,9 @@ impl Server {
         listener.set_nonblocking(true).map_err(listen)?;
         let port = listener.local_addr().map_err(listen)?.port();
         let guard = Guard::new(port, config.allow_actions).map_err(ServeError::Start)?;
+        let allowing = allowing(&config);
         let ServeConfig { allow_actions, registry, program, .. } = config;
-        let state = State { shelf, jobs: Jobs::default(), guard, allow_actions, registry, program };
+        let state = State { shelf, jobs: Jobs::default(), guard, allow_actions, allowing, registry, program };
         Ok(Server { listener, state: Arc::new(state) })
     }
 
@@ -168,6 +172,15 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// The command that starts such a server with leave to act.
+fn allowing(config: &ServeConfig) -> String {
+    let dumps = config.dumps.iter().map(|dump| format!(" {}", quoted(dump)));
+    let golden = config.golden.iter().map(|golden| format!(" --golden {}", quoted(golden)));
+    let port = config.port.map(|port| format!(" --port {port}"));
+    let words: String = dumps.chain(golden).chain(port).collect();
+    format!("{} serve{words} --allow-actions", config.program)
 }
 
 /// One connection, until it ends.

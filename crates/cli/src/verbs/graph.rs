@@ -175,7 +175,8 @@ impl GraphArgs {
             Some(depth) => Some(depth),
             None => fold_for(graph, only),
         };
-        let drawing = Drawing::of(graph, &what_ran(dump), &DrawOptions { findings, only, fold, open: &[] });
+        let options = DrawOptions { findings, only, fold, open: &[], through: self.way };
+        let drawing = Drawing::of(graph, &what_ran(dump), &options);
         if let (Some(depth), None) = (fold, self.fold) {
             let tasks = counted(only.map_or(graph.len(), <[usize]>::len) as u64, "task");
             output.note(format_args!(

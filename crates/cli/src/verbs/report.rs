@@ -65,7 +65,7 @@ pub fn run(args: &ReportArgs, registry: &Registry, output: Output) -> anyhow::Re
 
 /// The verdict over everything that is in a report.
 fn verdict(report: &ReportDocument) -> Option<&VerdictDocument> {
-    report.verdict.as_ref().or(report.members.first().map(|member| &member.verdict))
+    report.verdict.as_ref().or(report.members.first().map(|member| &member.found.verdict))
 }
 
 impl ReportArgs {

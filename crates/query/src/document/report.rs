@@ -51,21 +51,14 @@ pub struct MemberReport {
     /// What sets it apart from the other dumps of its run; empty when there is one.
     pub name: String,
     /// What was found.
-    pub verdict: VerdictDocument,
-    /// What tasks were held against, in a word: `golden` or `reference`.
-    pub expected: &'static str,
+    #[serde(flatten)]
+    pub found: FoundDocument,
     /// What the dump is: pairs of a word and what there is to say.
     pub facts: Vec<(&'static str, String)>,
-    /// How many tasks have each label.
-    pub labels: Vec<LabelCount>,
-    /// The first wrong tasks.
-    pub culprits: Vec<CulpritReport>,
     /// Outputs whose values stand out.
     pub flagged: Vec<FlaggedReport>,
     /// How many there are.
     pub flagged_count: u64,
-    /// The ways that errors took.
-    pub way: Option<GraphReport>,
     /// The graph, folded more and less.
     pub graphs: Vec<GraphReport>,
     /// What ran when.
@@ -82,6 +75,29 @@ pub struct MemberReport {
     pub left_out: Vec<String>,
 }
 
+/// What came of holding the tasks of a dump against something: what a report begins with, and what a page shows of it.
+#[derive(Serialize)]
+pub struct FoundDocument {
+    /// What was found.
+    pub verdict: VerdictDocument,
+    /// What tasks were held against, in a word: `golden` or `reference`.
+    pub expected: &'static str,
+    /// How many tasks have each label.
+    pub labels: Vec<LabelCount>,
+    /// The first wrong tasks.
+    pub culprits: Vec<CulpritReport>,
+    /// The ways that errors took.
+    pub way: Option<GraphReport>,
+}
+
+impl FoundDocument {
+    /// That a verdict is all there is to say.
+    #[must_use]
+    pub fn only(verdict: VerdictDocument) -> FoundDocument {
+        FoundDocument { verdict, expected: "golden", labels: Vec::new(), culprits: Vec::new(), way: None }
+    }
+}
+
 impl MemberReport {
     /// That there is nothing to hold a dump of a run against.
     #[must_use]
@@ -94,14 +110,10 @@ impl MemberReport {
         };
         MemberReport {
             name,
-            verdict,
-            expected: "golden",
+            found: FoundDocument::only(verdict),
             facts: Vec::new(),
-            labels: Vec::new(),
-            culprits: Vec::new(),
             flagged: Vec::new(),
             flagged_count: 0,
-            way: None,
             graphs: Vec::new(),
             timeline: None,
             tasks: TableDocument::default(),
@@ -171,6 +183,8 @@ pub struct OutsideReport {
     pub argument: String,
     /// What `show` finds it by.
     pub name: String,
+    /// Its position in the dump; null where there is none.
+    pub record: Option<u64>,
     /// `before the task` or `after the task`.
     pub when: &'static str,
     /// Dtype and shape.
@@ -241,6 +255,8 @@ pub struct GraphReport {
     pub name: String,
     /// The picture.
     pub layout: Layout,
+    /// The task of each box; null of one that stands for several.
+    pub tasks: Vec<Option<String>>,
 }
 
 /// A command to copy.

@@ -21,7 +21,11 @@ impl Drawing {
             );
         }
         for line in &self.lines {
-            let style = if line.carries { "" } else { " [style=dashed]" };
+            let style = match (line.carries, line.through) {
+                (_, true) => " [style=dotted]",
+                (true, false) => "",
+                (false, false) => " [style=dashed]",
+            };
             let _ = writeln!(text, "  t{} -> t{}{style};", line.from, line.to);
         }
         text + "}\n"
@@ -36,7 +40,11 @@ impl Drawing {
             let _ = writeln!(text, "  t{place}[\"{}\"]", words.join("<br/>"));
         }
         for line in &self.lines {
-            let arrow = if line.carries { "-->" } else { "-.->" };
+            let arrow = match (line.carries, line.through) {
+                (_, true) => "-. through others .->",
+                (true, false) => "-->",
+                (false, false) => "-.->",
+            };
             let _ = writeln!(text, "  t{} {arrow} t{}", line.from, line.to);
         }
         for (place, one) in self.boxes.iter().enumerate() {

@@ -256,7 +256,11 @@ fn write_line(text: &mut String, line: &Line, places: &[Place]) {
         (from.y + from.height / 2.0, to.y - to.height / 2.0)
     };
     let middle = f64::midpoint(start, end);
-    let dashes = if line.carries { "" } else { " stroke-dasharray=\"4 3\"" };
+    let dashes = match (line.carries, line.through) {
+        (_, true) => " stroke-dasharray=\"1 3\" stroke-linecap=\"round\"",
+        (true, false) => "",
+        (false, false) => " stroke-dasharray=\"4 3\"",
+    };
     let _ = writeln!(
         text,
         "<path d=\"M{:.1} {start:.1}C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {end:.1}\" fill=\"none\" \
@@ -284,8 +288,9 @@ mod tests {
             scope: None,
             places: vec![number],
         };
-        let lines =
-            (0..count).flat_map(|from| (from + 1..count).map(move |to| Line { from, to, carries: true }));
+        let lines = (0..count).flat_map(|from| {
+            (from + 1..count).map(move |to| Line { from, to, carries: true, through: false })
+        });
         Drawing { boxes: (0..count).map(one).collect(), lines: lines.collect(), title: String::new() }
     }
 
@@ -305,7 +310,11 @@ mod tests {
     fn a_line_that_leads_up_ends_below_its_box() {
         let place = |y| Place { x: 10.0, y, width: 10.0, height: 10.0 };
         let mut text = String::new();
-        write_line(&mut text, &Line { from: 0, to: 1, carries: true }, &[place(100.0), place(20.0)]);
+        write_line(
+            &mut text,
+            &Line { from: 0, to: 1, carries: true, through: false },
+            &[place(100.0), place(20.0)],
+        );
         assert!(text.contains("M10.0 95.0C") && text.contains("10.0 25.0\""), "{text}");
     }
 }

@@ -1,9 +1,10 @@
 //! The first wrong tasks, with pictures of what they wrote.
 
 use tensortap::DumpStage;
+use tensortap::format::quoted;
 use tensortap::judge::{Detail, Worst};
 
-use super::{Known, Labelled};
+use super::labelled::Labelled;
 use crate::blame::{Culprit, Outside};
 use crate::blame_words::{given, why};
 use crate::compare_words::{detail_lines, evidence, rule_text, value_text};
@@ -30,12 +31,11 @@ const LINKS: usize = 24;
 /// Digits of an error.
 const DIGITS: usize = 4;
 
-pub fn culprits(known: &Known<'_>) -> Result<Vec<CulpritReport>, QueryError> {
-    let Some(labelled) = &known.labelled else { return Ok(Vec::new()) };
-    labelled.found.culprits.iter().map(|culprit| one(known, labelled, culprit)).collect()
+pub fn culprits(labelled: &Labelled<'_>) -> Result<Vec<CulpritReport>, QueryError> {
+    labelled.found.culprits.iter().map(|culprit| one(labelled, culprit)).collect()
 }
 
-fn one(known: &Known<'_>, labelled: &Labelled<'_>, culprit: &Culprit) -> Result<CulpritReport, QueryError> {
+fn one(labelled: &Labelled<'_>, culprit: &Culprit) -> Result<CulpritReport, QueryError> {
     let blame = labelled.found.blame;
     let task = blame.graph.task(culprit.place);
     let pictured = culprit.outside.iter().take(PICTURED);
@@ -46,13 +46,11 @@ fn one(known: &Known<'_>, labelled: &Labelled<'_>, culprit: &Culprit) -> Result<
         label: blame.findings[culprit.place].label.name(),
         why: why(blame, culprit.place),
         wrong_kernels: blame.told_kernels(culprit.place).map(kernels_text),
-        records: pictured
-            .map(|outside| record(known, labelled, culprit, outside))
-            .collect::<Result<_, _>>()?,
+        records: pictured.map(|outside| record(labelled, culprit, outside)).collect::<Result<_, _>>()?,
         more_records: culprit.outside.len().saturating_sub(PICTURED),
         given: given(blame, culprit.place),
         chain: chain(labelled, culprit),
-        commands: commands(known, labelled, culprit),
+        commands: commands(labelled, culprit),
     })
 }
 
@@ -75,10 +73,11 @@ fn chain(labelled: &Labelled<'_>, culprit: &Culprit) -> Vec<LinkReport> {
     links
 }
 
-fn commands(known: &Known<'_>, labelled: &Labelled<'_>, culprit: &Culprit) -> Vec<CommandDocument> {
+fn commands(labelled: &Labelled<'_>, culprit: &Culprit) -> Vec<CommandDocument> {
     let blame = labelled.found.blame;
     let task = blame.graph.task(culprit.place);
-    let (program, dump, against) = (known.options.program, known.path(), known.against_option());
+    let (program, dump, against) =
+        (labelled.found.program, quoted(labelled.found.dump.dir()), labelled.against_option());
     let (id, step) = (short_task(task.task_id), step_option(blame.graph.tasks().steps(), task.step));
     let named = step_task(task.step, task.task_id);
     let command = |about: &str, command: String| CommandDocument {
@@ -90,11 +89,11 @@ fn commands(known: &Known<'_>, labelled: &Labelled<'_>, culprit: &Culprit) -> Ve
         let record = task
             .argument(outside.compared.arg_index)
             .and_then(|arg| arg.captured(outside.compared.stage).copied());
-        if let Some(record) = record.and_then(|captured| known.dump.record(captured.record).ok()) {
+        if let Some(record) = record.and_then(|captured| labelled.found.dump.record(captured.record).ok()) {
             commands.push(command("See its values", format!("show {dump} {}", record_name(&record))));
         }
     }
-    if !known.dump.info().is_of_program() {
+    if !labelled.found.dump.info().is_of_program() {
         let fault = labelled.found.fault_option(task);
         commands.push(command("Run it again, alone", format!("replay {dump}{step} --task {id}{fault}")));
         commands.push(command(
@@ -108,7 +107,6 @@ fn commands(known: &Known<'_>, labelled: &Labelled<'_>, culprit: &Culprit) -> Ve
 }
 
 fn record(
-    known: &Known<'_>,
     labelled: &Labelled<'_>,
     culprit: &Culprit,
     outside: &Outside,
@@ -120,12 +118,13 @@ fn record(
     let tensor = arg.map_or(String::new(), |arg| format!("{} {}", arg.dtype, sizes_text(arg.shape())));
     let captured = arg.and_then(|arg| arg.captured(compared.stage).copied());
     let name = match captured {
-        Some(captured) => record_name(&known.dump.record(captured.record)?),
+        Some(captured) => record_name(&labelled.found.dump.record(captured.record)?),
         None => String::new(),
     };
     let mut report = OutsideReport {
         argument: arg_words(task, compared.arg_index),
         name,
+        record: captured.map(|captured| captured.record),
         when: match compared.stage {
             DumpStage::BeforeDispatch => "before the task",
             DumpStage::AfterCompletion => "after the task",
@@ -148,8 +147,8 @@ fn record(
         ends: (String::new(), String::new()),
         axes: Vec::new(),
     };
-    let against = labelled.labelling.against(known.dump)?;
-    if let Some((ours, golden)) = blame.sides(known.dump, &against, culprit.place, compared)? {
+    let against = labelled.labelling.against(labelled.found.dump)?;
+    if let Some((ours, golden)) = blame.sides(labelled.found.dump, &against, culprit.place, compared)? {
         let (ours, golden) = (Source::of_side(ours), Source::of_side(golden));
         // What cannot be pictured, such as tensors of different shapes, is told in words.
         match paint(&mut report, &ours, &golden, detail.as_ref()) {

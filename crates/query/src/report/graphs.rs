@@ -1,5 +1,9 @@
 //! Pictures of the graph: the way of the error, what is near the first wrong task, and all of it, folded.
 
+use tensortap::analysis::blame::Blame;
+use tensortap::analysis::graph::TaskGraph;
+use tensortap::format::Dump;
+
 use super::Known;
 use crate::document::GraphReport;
 use crate::drawing::{DrawOptions, Drawing, FEW, fold_for, neighbourhood};
@@ -13,22 +17,25 @@ const MOST_LINES: usize = 2_000;
 /// Pictures of the whole graph, folded more and less.
 const FOLDS: usize = 3;
 
-/// The way of the error, pictures of the graph, and what could not be drawn.
-pub fn graphs(known: &Known<'_>) -> (Option<GraphReport>, Vec<GraphReport>, Vec<String>) {
+/// Pictures of the graph, and what could not be drawn.
+pub fn graphs(known: &Known<'_>) -> (Vec<GraphReport>, Vec<String>) {
     let graph = known.graph();
     let (mut graphs, mut left_out) = (Vec::new(), Vec::new());
-    let way = way(known);
+    let draw = |name: String, only: Option<&[usize]>, fold: Option<usize>| {
+        let options = DrawOptions { findings: known.findings(), only, fold, ..DrawOptions::default() };
+        draw(known.dump, graph, name, &options)
+    };
     if let Some(&first) = known.blame().and_then(|blame| blame.first_wrong.first()) {
         let near = neighbourhood(graph, first, 1);
-        graphs.extend(draw(known, "Near the first wrong task".into(), Some(&near), None));
+        graphs.extend(draw("Near the first wrong task".into(), Some(&near), None));
     }
     match fold_for(graph, None) {
-        None => graphs.extend(draw(known, "Every task".into(), None, None)),
+        None => graphs.extend(draw("Every task".into(), None, None)),
         Some(deepest) => {
             let (from, mut boxes) = (graphs.len(), 1);
             for depth in 1..=deepest {
                 // Scopes that go no deeper make the same picture again.
-                let drawn = draw(known, format!("Scopes of depth {depth}"), None, Some(depth));
+                let drawn = draw(format!("Scopes of depth {depth}"), None, Some(depth));
                 if let Some(drawn) = drawn.filter(|drawn| drawn.layout.boxes() > boxes) {
                     boxes = drawn.layout.boxes();
                     graphs.insert(from, drawn);
@@ -43,11 +50,11 @@ pub fn graphs(known: &Known<'_>) -> (Option<GraphReport>, Vec<GraphReport>, Vec<
             }
         }
     }
-    (way, graphs, left_out)
+    (graphs, left_out)
 }
 
-fn way(known: &Known<'_>) -> Option<GraphReport> {
-    let blame = known.blame()?;
+/// The ways that errors took.
+pub fn way(dump: &Dump, blame: &Blame) -> Option<GraphReport> {
     let first = *blame.first_wrong.first()?;
     // One way is read from top to bottom; those of all errors together only where they are few.
     let mut all: Vec<usize> = blame.first_wrong.iter().flat_map(|&task| blame.chain(task)).collect();
@@ -60,13 +67,19 @@ fn way(known: &Known<'_>) -> Option<GraphReport> {
         (true, count) => format!("The ways of {} errors", grouped(count as u64)),
         (false, _) => "The way of the first error".into(),
     };
-    draw(known, name, Some(&places), fold_for(&blame.graph, Some(&places))).filter(|_| places.len() > 1)
+    let options = DrawOptions {
+        findings: &blame.findings,
+        only: Some(&places),
+        fold: fold_for(&blame.graph, Some(&places)),
+        through: true,
+        ..DrawOptions::default()
+    };
+    draw(dump, &blame.graph, name, &options).filter(|_| places.len() > 1)
 }
 
 /// `None` when there would be too much in it.
-fn draw(known: &Known<'_>, name: String, only: Option<&[usize]>, fold: Option<usize>) -> Option<GraphReport> {
-    let options = DrawOptions { findings: known.findings(), only, fold, ..DrawOptions::default() };
-    let drawing = Drawing::of(known.graph(), &what_ran(known.dump), &options);
+fn draw(dump: &Dump, graph: &TaskGraph, name: String, options: &DrawOptions<'_>) -> Option<GraphReport> {
+    let drawing = Drawing::of(graph, &what_ran(dump), options);
     let fits = drawing.boxes.len() <= MOST_BOXES && drawing.lines.len() <= MOST_LINES;
-    fits.then(|| GraphReport { name, layout: drawing.layout() })
+    fits.then(|| GraphReport { name, tasks: drawing.tasks(graph), layout: drawing.layout() })
 }

@@ -13,6 +13,7 @@ use crate::blame_words::why;
 use crate::compare_words::outside_or_why;
 use crate::document::{Cell, Column, ColumnKind, TableDocument, TableMaker, verdict_word};
 use crate::number::{bytes, grouped, significant, time};
+use crate::summary::KernelSummary;
 use crate::words::{
     arg_words, kernels_text, printable, record_name, scalar_text, shape_text, step_task, task_title,
 };
@@ -191,9 +192,12 @@ fn finish(table: TableMaker, rows: usize, of: u64, which: &str) -> TableDocument
 
 fn records(known: &Known<'_>, statistics: &Statistics, rows: usize) -> Result<TableDocument, QueryError> {
     let labelled = known.blame().is_some();
-    let head = [RECORD, WHERE, KERNELS, ARGUMENT, ROLE, STAGE, DTYPE, SHAPE, BYTES];
-    let judged = [VERDICT, OUTSIDE, ERROR].into_iter().filter(|_| labelled);
-    let columns: Vec<Column> = head.into_iter().chain(judged).chain([MIN, MAX, MEAN, NAN, INF]).collect();
+    // The verdict stands where narrow screens show it.
+    let judged = [VERDICT].into_iter().filter(|_| labelled);
+    let head = [WHERE, KERNELS, ARGUMENT, ROLE, STAGE, DTYPE, SHAPE, BYTES];
+    let measured = [OUTSIDE, ERROR].into_iter().filter(|_| labelled);
+    let columns = [RECORD].into_iter().chain(judged).chain(head).chain(measured);
+    let columns: Vec<Column> = columns.chain([MIN, MAX, MEAN, NAN, INF]).collect();
     let mut table = TableMaker::new(&columns);
     let chosen = chosen_records(known, rows)?;
     for record in &chosen {
@@ -214,8 +218,12 @@ fn record_cells(known: &Known<'_>, record: &Record, place: usize, stats: Option<
         Some(bits) => scalar_text(ScalarValue::decode(record.dtype, bits)),
         None => shape_text(record),
     };
-    let mut cells = vec![
-        Cell::text(record_name(record)),
+    let compared = compared(known, place, record);
+    let mut cells = vec![Cell::text(record_name(record))];
+    if known.blame().is_some() {
+        cells.push(Cell::text(compared.map_or("", |one| verdict_word(one.outcome.verdict))));
+    }
+    cells.extend([
         Cell::text(task_title(task.scope(), task.task_name()).unwrap_or_default()),
         Cell::text(kernels_text(&task.kernel_names())),
         Cell::text(arg_words(task, record.arg_index).replace("argument ", "")),
@@ -224,11 +232,9 @@ fn record_cells(known: &Known<'_>, record: &Record, place: usize, stats: Option<
         Cell::text(record.dtype.to_string()),
         Cell::text(shape),
         count(Some(record.content_bytes()), bytes),
-    ];
+    ]);
     if known.blame().is_some() {
-        let compared = compared(known, place, record);
         let outside = compared.filter(|one| one.outcome.verdict != tensortap::judge::Verdict::Within);
-        cells.push(Cell::text(compared.map_or("", |one| verdict_word(one.outcome.verdict))));
         cells.push(Cell::text(
             outside.map_or(String::new(), |one| printable(&outside_or_why(&one.outcome)).into_owned()),
         ));
@@ -254,8 +260,8 @@ fn count(value: Option<u64>, text: impl Fn(u64) -> String) -> Cell {
 pub fn kernels(known: &Known<'_>) -> TableDocument {
     let columns = [
         column("kernels", "Kernels", "What ran together", Text),
-        column("tasks", "Tasks", "That ran them", Number),
         column("wrong", "Wrong", "Tasks at which an error began", Number),
+        column("tasks", "Tasks", "That ran them", Number),
         column("time", "Time", "Of all of them, one after the other", Number),
         column("share", "Share", "Of the time of all kernels", Number),
         column("longest", "Longest", "Of one task", Number),
@@ -273,14 +279,17 @@ pub fn kernels(known: &Known<'_>) -> TableDocument {
     }
     let all: std::time::Duration = known.summary.kernels.iter().map(|kernel| kernel.time).sum();
     let mut table = TableMaker::new(&shown);
-    for kernel in &known.summary.kernels {
+    let wrong = |kernel: &KernelSummary| wrong.get(&kernel.kernels).copied().unwrap_or(0);
+    let mut all_kernels: Vec<&KernelSummary> = known.summary.kernels.iter().collect();
+    all_kernels.sort_by_key(|kernel| std::cmp::Reverse(wrong(kernel)));
+    for kernel in all_kernels {
         let share = (!all.is_zero()).then(|| 100.0 * kernel.time.as_secs_f64() / all.as_secs_f64());
         let measured = |count: u64| known.options.measures.then_some(count);
         let timed = |time| (!all.is_zero()).then_some(time);
         let cells = [
             Some(Cell::text(kernel.kernels.clone())),
+            labelled.then(|| count(Some(wrong(kernel)), grouped)),
             Some(count(Some(kernel.tasks), grouped)),
-            labelled.then(|| count(Some(wrong.get(&kernel.kernels).copied().unwrap_or(0)), grouped)),
             Some(duration(timed(kernel.time))),
             Some(Cell::some(share, |share| format!("{share:.0} %"), |share| share)),
             Some(duration(timed(kernel.longest))),

@@ -2,7 +2,8 @@
 
 use tensortap::analysis::labels::Label;
 
-use super::{Known, Labelled};
+use super::Known;
+use super::labelled::Labelled;
 use crate::blame::{Culprit, Outside};
 use crate::blame_words::{self, headline, name, why};
 use crate::compare_words::evidence;
@@ -11,12 +12,11 @@ use crate::kind_words::kind_words;
 use crate::number::{counted, grouped};
 use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
 
-pub fn verdict(known: &Known<'_>) -> VerdictDocument {
-    let Some(labelled) = &known.labelled else { return not_judged(known) };
+pub fn verdict(labelled: &Labelled<'_>) -> VerdictDocument {
     let passes = labelled.found.passes;
     let (sentence, more) = sentence(labelled);
     let blame = labelled.found.blame;
-    let records = if labelled.golden_path.is_some() { "records" } else { "outputs" };
+    let records = if labelled.found.golden.is_some() { "records" } else { "outputs" };
     let compared = format!("{} of {} {records} were compared", grouped(blame.compared), grouped(blame.of));
     let remarks = more.into_iter().chain([compared]).chain(labelled.found.remarks.iter().cloned());
     let remarks = remarks.chain(blame_words::remarks(blame)).collect();
@@ -30,7 +30,7 @@ pub fn verdict(known: &Known<'_>) -> VerdictDocument {
 
 /// What went wrong first, and how many others did.
 fn sentence(labelled: &Labelled<'_>) -> (String, Option<String>) {
-    let headline = capital(&headline(labelled.found.blame, labelled.suspicions));
+    let headline = capital(&headline(labelled.found.blame, labelled.suspicions()));
     match labelled.found.culprits.first().filter(|_| !labelled.found.passes) {
         Some(first) => (of_culprit(labelled, first), Some(headline)),
         None => (headline + ".", None),
@@ -74,7 +74,7 @@ fn outside_words(labelled: &Labelled<'_>, culprit: &Culprit, outside: &Outside) 
 }
 
 /// That nothing was held against the dump, and what stands out nonetheless.
-fn not_judged(known: &Known<'_>) -> VerdictDocument {
+pub fn not_judged(known: &Known<'_>) -> VerdictDocument {
     let summary = &known.summary;
     let sentence = match summary.flagged.first() {
         None if !known.options.measures => "Nothing was held against this dump, and its contents were not read.".into(),
@@ -100,9 +100,9 @@ fn not_judged(known: &Known<'_>) -> VerdictDocument {
 /// The verdict over all dumps of a run.
 #[must_use]
 pub fn over_all(members: &[MemberReport]) -> VerdictDocument {
-    let judged = members.iter().filter(|member| member.verdict.passes.is_some()).count();
+    let judged = members.iter().filter(|member| member.found.verdict.passes.is_some()).count();
     let failing: Vec<&MemberReport> =
-        members.iter().filter(|member| member.verdict.passes == Some(false)).collect();
+        members.iter().filter(|member| member.found.verdict.passes == Some(false)).collect();
     let dumps = counted(members.len() as u64, "dump");
     let (word, passes, sentence) = match failing.first() {
         _ if judged == 0 => {
@@ -111,11 +111,11 @@ pub fn over_all(members: &[MemberReport]) -> VerdictDocument {
         None => ("PASS", Some(true), format!("All of {dumps} are as they should be.")),
         Some(first) => {
             let count = grouped(failing.len() as u64);
-            let nothing = members.iter().all(|member| member.verdict.compares_nothing());
+            let nothing = members.iter().all(|member| member.found.verdict.compares_nothing());
             (
                 if nothing { VerdictDocument::NOTHING_COMPARED } else { "FAIL" },
                 Some(false),
-                format!("{count} of {dumps} fail, first {}: {}", first.name, first.verdict.sentence),
+                format!("{count} of {dumps} fail, first {}: {}", first.name, first.found.verdict.sentence),
             )
         }
     };

@@ -11,6 +11,11 @@ export function taskLink(task, text) {
   return link(text ?? task, 'task', { task }, { class: 'mono' });
 }
 
+// An id without the zeros at its head, as commands take it too.
+export function shortId(id) {
+  return id.replace(/^0x0*(?=.)/, '0x');
+}
+
 // A problem as it is told to people.
 export function trouble(problem) {
   const hint = problem.hint ? el('p', { class: 'soft' }, problem.hint) : null;

@@ -1,89 +1,107 @@
 // The room of comparing: which task is wrong first, and every record beside what it should be.
 
-import { chip, command, el, replace } from '../parts/dom.js';
+import { chip, el, replace } from '../parts/dom.js';
+import { culpritSection, verdict } from '../parts/found.js';
+import { graph } from '../parts/graph.js';
 import { table } from '../parts/table.js';
-import { about, ask, finished, go, place } from './api.js';
-import { link, progress, taskLink, trouble } from './bits.js';
+import { runJob } from './actions.js';
+import { about, ask, go, place, stay } from './api.js';
+import { link, shortId, taskLink, trouble } from './bits.js';
+
+const ORDERS = [['order', 'in the order of tasks'], ['error', 'the greatest error before'], ['share', 'the most elements outside before'], ['ulps', 'the greatest distance in ulps before']];
 
 export async function compareRoom(room) {
-  const { golden } = place().params;
+  const { golden, run } = place().params;
   if (!golden) {
     return [el('h1', {}, 'Compare'), el('p', { class: 'card' }, 'Choose above what the dump is held against: another dump, files, or the references of its kernels.')];
   }
-  const verdict = el('div');
+  const found = el('div');
   const records = el('div');
   const blame = el('button', { type: 'button', class: 'main', onclick: runBlame }, 'Find the first wrong task');
   const compare = el('button', { type: 'button', onclick: runCompare }, 'Compare every record');
 
-  async function runBlame() {
-    const bar = progress('Labelling tasks');
-    replace(verdict, bar.element);
-    try {
-      const found = await finished('blame', about(), bar.told, () => room.left);
-      if (found) replace(verdict, verdictCard(found));
-    } catch (problem) {
-      replace(verdict, trouble(problem));
-    }
+  // What was asked for stands in the address, so that Back shows it again.
+  function runBlame() {
+    stay('compare', { run: 'blame' });
+    return runJob(found, room, { words: 'Labelling tasks', path: 'blame', params: about(), done: foundParts });
   }
 
-  async function runCompare() {
-    const bar = progress('Comparing records');
-    replace(records, bar.element);
-    try {
-      const found = await finished('compare', about(), bar.told, () => room.left);
-      if (found) replace(records, compared(found));
-    } catch (problem) {
-      replace(records, trouble(problem));
-    }
+  function runCompare() {
+    stay('compare', { run: 'compare' });
+    return runJob(records, room, { words: 'Comparing records', path: 'compare', params: about(), done: compared });
   }
 
-  if (place().params.run === 'blame') runBlame();
-  if (place().params.run === 'compare') runCompare();
-  return [el('h1', {}, 'Compare'), el('div', { class: 'controls' }, blame, golden === 'reference' ? null : compare), verdict, records];
+  if (run === 'blame') runBlame();
+  if (run === 'compare') runCompare();
+  return [el('h1', {}, 'Compare'), el('div', { class: 'controls' }, blame, golden === 'reference' ? null : compare), found, records];
 }
 
-function verdictCard(found) {
-  const counts = Object.entries(found.labels).filter(([, count]) => count > 0);
-  const label = ([name, count]) => el('li', {}, link([chip(name), ` ${count.toLocaleString('en')}`], 'tasks', { q: `label:${name}` }));
-  const told = new Map(found.tasks.map((task) => [task.task_id, task]));
-  const culprits = found.culprits.map((culprit) => {
-    const task = told.get(culprit.task_id);
-    const name = task ? [task.scope, task.task_name ?? task.kernels.join(' + ')].filter(Boolean).join(' / ') : '';
-    return el('li', { class: 'culprit' }, taskLink(shortId(culprit), name || shortId(culprit)), ' ', task ? chip(task.label) : null,
-      task?.reason ? el('p', { class: 'small' }, task.reason) : null,
-      el('p', { class: 'soft small' }, `its error reached ${Math.max(0, culprit.chain.length - 1).toLocaleString('en')} tasks on its longest way`),
-      culprit.replay ? command(culprit.replay) : null);
-  });
-  const pass = found.verdict === 'pass';
-  return el('section', { class: 'card verdict' }, el('h2', {}, pass ? 'Nothing is wrong' : found.culprits.length ? 'Wrong first' : 'Something is wrong'),
-    el('p', {}, `Compared ${found.compared.toLocaleString('en')} of ${found.of.toLocaleString('en')} records.`),
-    found.orchestration_suspected ? el('p', {}, 'Every kernel is right by its reference and the result is not: look at the orchestration.') : null,
-    culprits.length ? el('ol', { class: 'plain-list' }, culprits) : null,
-    el('h3', {}, 'Tasks by label'), el('ul', { class: 'labels' }, counts.map(label)),
-    pass ? null : link('The way of the error through the graph', 'graph', { way: 1 }));
+// All that `blame` and a report say, with a way to every task.
+function foundParts({ found, blame }) {
+  const counted = (one) => link([chip(one.label), ` ${one.text}`], 'tasks', { q: `label:${one.label}` }, { class: 'count', title: one.about });
+  const leads = { expected: found.expected, task: (id, text) => taskLink(id, text), record: (index, text) => link(text, 'tensor', { record: index }) };
+  return [
+    verdict(found.verdict, found.labels, counted),
+    found.culprits.map((culprit, at) => culpritSection(culprit, at, leads)),
+    found.way ? el('section', { class: 'part' }, el('h2', {}, found.way.name),
+      el('p', { class: 'about' }, 'Each task was given what the one above it left: directly, or, where the line is dotted, through tasks that are not drawn. ', link('In the room of the graph', 'graph', { way: 1 })),
+      graph(found.way.layout, { label: found.way.name, onpick: (at) => (found.way.tasks[at] ? go('task', { task: found.way.tasks[at] }) : go('graph', { way: 1 })) })) : null,
+    began(blame),
+    wiring(blame),
+  ];
 }
 
-function shortId({ step, task_id }) {
-  const id = task_id.replace(/^0x0*(?=.)/, '0x');
-  return step ? `${step}@${id}` : id;
+// Every task at which an error began.
+function began(blame) {
+  const roots = blame.tasks.filter((task) => ['wrong_here', 'raced', 'fed'].includes(task.label));
+  if (roots.length < 2) return null;
+  const row = (task) => {
+    const [first] = task.outside;
+    const argument = first ? `${first.arg_name ?? `argument ${first.arg_index}`} ${first.stage === 'before_dispatch' ? 'before' : 'after'}` : '';
+    const outside = first?.failing ? `${first.failing.toLocaleString('en')} of ${first.elements?.toLocaleString('en')}` : first?.evidence === 'none' ? '' : (first?.reason ?? '');
+    return el('tr', {}, el('td', {}, taskLink(nameOf(task))), el('td', {}, chip(task.label)), el('td', {}, (task.wrong_kernels.length ? task.wrong_kernels : task.kernels).join(' + ')),
+      el('td', {}, [task.scope, task.task_name].filter(Boolean).join(' / ')), el('td', {}, argument), el('td', {}, outside), isTold ? el('td', {}, task.reason ?? '') : null);
+  };
+  const isTold = roots.some((task) => task.reason);
+  const heads = ['Task', 'Label', 'Kernel', 'Where', 'Argument', 'Outside', ...(isTold ? ['Why'] : [])].map((text) => el('th', { scope: 'col' }, text));
+  const all = blame.labels.wrong_here + blame.labels.raced + blame.labels.fed;
+  return el('section', { class: 'part' }, el('h2', {}, 'Where errors began'),
+    el('p', { class: 'about' }, all > roots.length ? `The first ${roots.length.toLocaleString('en')} of ${all.toLocaleString('en')} tasks.` : `${all.toLocaleString('en')} tasks.`),
+    el('div', { class: 'scrolled', tabindex: '0', role: 'region', 'aria-label': 'Where errors began' }, el('table', { class: 'plain began' }, el('thead', {}, el('tr', {}, heads)), el('tbody', {}, roots.map(row)))));
+}
+
+// Where the orchestration is another than that of the golden, and what has no partner there.
+function wiring(blame) {
+  const words = { view: 'takes another view', source: 'is given content of other tasks', waits: 'waits for a task that it does not wait for in the golden', does_not_wait: 'does not wait for a task that it waits for in the golden' };
+  const lines = blame.wiring.map((one) => el('li', {}, taskLink(shortId(one.task_id)), ` ${one.arg_index === null ? '' : `argument ${one.arg_index} `}${words[one.what] ?? one.what}`));
+  const lonely = blame.unmatched.map((one) => el('li', {}, `${one.side}: `, one.task_id ? (one.side === 'dump' ? taskLink(shortId(one.task_id)) : el('code', {}, shortId(one.task_id))) : el('code', {}, one.array ?? ''), ` ${one.reason}`));
+  const part = (title, items) => (items.length ? el('details', {}, el('summary', {}, `${title}: ${items.length.toLocaleString('en')}`), el('ul', {}, items.slice(0, 200))) : null);
+  return [part('Orchestrated otherwise than in the golden', lines), part('Without a partner', lonely)];
+}
+
+function nameOf({ step, task_id }) {
+  return step ? `${step}@${shortId(task_id)}` : shortId(task_id);
 }
 
 function compared(found) {
   const words = `${found.compared.toLocaleString('en')} of ${found.of.toLocaleString('en')} records compared: ${found.outside.toLocaleString('en')} outside their rule, ${found.within.toLocaleString('en')} within, ${found.unknown.toLocaleString('en')} not known; ${found.unmatched.toLocaleString('en')} without a partner.`;
   const wide = new Set(['task_name', 'rule', 'evidence']);
   const holder = el('div');
+  const order = el('select', { 'aria-label': 'Order' }, ORDERS.map(([value, name]) => el('option', { value }, name)));
   (async () => {
     const head = await ask('compare/rows', about({ count: 1 }));
-    const columns = head.columns.map(([key, title, end]) => ({ key, title: title[0] + title.slice(1).toLowerCase(), end, wide: wide.has(key) }));
+    const columns = head.columns.map(([key, title, end]) => ({ key, title: title === 'NAN' ? 'NaN' : title[0] + title.slice(1).toLowerCase(), end, wide: wide.has(key) }));
     const provider = {
       patience: 150,
       async rows({ filter, from, count }) {
-        const answer = await ask('compare/rows', about({ q: filter, from, count }));
+        const answer = await ask('compare/rows', about({ q: filter, from, count, sort: order.value }));
         const rows = answer.rows.map((row) => Object.assign(row.cells.map((text, at) => (columns[at].key === 'verdict' ? { text, class: `outcome-${row.verdict}` } : text)), { record: row.record }));
         return { total: answer.total, of: answer.of, rows };
       },
     };
-    replace(holder, table(columns, provider, { label: 'Compared records', onopen: (row) => go('tensor', { record: row.record }) }));
+    const list = table(columns, provider, { label: 'Compared records', sortable: false, onopen: (row) => go('tensor', { record: row.record }) });
+    order.addEventListener('change', () => list.refresh());
+    replace(holder, list);
   })().catch((problem) => replace(holder, trouble(problem)));
-  return el('section', {}, el('h2', {}, found.verdict === 'pass' ? 'Every record is within its rule' : 'Records'), el('p', {}, words), holder);
+  return el('section', { class: 'part' }, el('h2', {}, found.verdict === 'pass' ? 'Every record is within its rule' : 'Records'), el('p', {}, words), el('p', {}, el('label', { class: 'small' }, 'Those outside their rule first, ', order)), holder);
 }

@@ -2,15 +2,16 @@
 
 import { chip, el } from '../parts/dom.js';
 import { table } from '../parts/table.js';
-import { about, ask, go, place } from './api.js';
-import { trouble } from './bits.js';
+import { exporter } from './actions.js';
+import { about, ask, go, place, stay } from './api.js';
+import { shortId, trouble } from './bits.js';
 
 // Milliseconds until a list that is not complete is asked for again.
 const AGAIN = 250;
 
 // A list of `tasks` or `records`.
-export async function listRoom(what, room) {
-  const { q } = place().params;
+export async function listRoom(what, room, served) {
+  const { q, sort } = place().params;
   const head = await ask(what, about({ q, count: 1 }));
   const note = el('p', { class: 'soft small', role: 'status' });
   const problem = el('div');
@@ -20,7 +21,8 @@ export async function listRoom(what, room) {
 
   function cell(text, key) {
     if (key === 'label' && text) return { text, node: () => chip(text) };
-    if (key === 'task' || key === 'task_id' || key === 'hash') return { text, class: 'mono' };
+    if (key === 'task_id') return { text: shortId(text), class: 'mono' };
+    if (key === 'task' || key === 'hash') return { text, class: 'mono' };
     return text;
   }
 
@@ -41,10 +43,13 @@ export async function listRoom(what, room) {
   }
 
   const list = table(columns, { rows }, {
+    sorted: sort ? { key: sort.replace(/^-/, ''), descending: sort.startsWith('-') } : null,
+    // The order stands in the address, and Back leaves the list.
+    onsort: (key, descending) => stay(what, { q, sort: key && (descending ? '-' : '') + key }),
     label: what === 'tasks' ? 'Tasks' : 'Records', filter: false, height: Math.max(320, innerHeight - 250),
     onopen: (row) => (what === 'tasks' ? go('task', { task: row.task }) : go('tensor', { record: row.record })),
   });
   room.onchange = () => list.refresh();
   const searched = q ? el('p', { class: 'searched' }, what === 'tasks' ? 'Tasks with ' : 'Records with ', el('code', {}, q)) : null;
-  return [searched, problem, list, note];
+  return [searched, problem, list, note, what === 'records' ? exporter(served, room, q, q ? 'Export these records' : 'Export all records') : null];
 }

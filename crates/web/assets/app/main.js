@@ -1,6 +1,7 @@
 // The page: what it is about stands at its top, and below one room at a time.
 
-import { el, replace } from '../parts/dom.js';
+import { add, el, replace } from '../parts/dom.js';
+import { signOf } from '../parts/found.js';
 import { about, ask, finished, go, place } from './api.js';
 import { link, trouble, waiting } from './bits.js';
 import { compareRoom } from './compare.js';
@@ -12,12 +13,14 @@ import { timelineRoom } from './timeline.js';
 
 // Milliseconds between looks at a dump that is still written.
 const FOLLOW = 700;
+// What a verdict of tasks was, by the dump, what it was held against, and how often the dump had changed.
+const verdicts = new Map();
 // Records of a dump that is held against a golden without being asked.
 const FEW = 50_000;
 
 const ROOMS = {
-  tasks: { title: 'Tasks', make: (room) => listRoom('tasks', room) },
-  records: { title: 'Records', make: (room) => listRoom('records', room) },
+  tasks: { title: 'Tasks', make: async (room, served) => [verdictLine(), await listRoom('tasks', room, served)] },
+  records: { title: 'Records', make: (room, served) => listRoom('records', room, served) },
   graph: { title: 'Graph', make: graphRoom },
   timeline: { title: 'Timeline', make: timelineRoom },
   compare: { title: 'Compare', make: compareRoom },
@@ -70,7 +73,7 @@ async function show() {
   room = mine;
   showHead();
   const { room: name } = place();
-  const made = ROOMS[name] ?? ROOMS.tasks;
+  const made = ROOMS[name] ?? { title: 'Nothing', make: () => nowhere(name) };
   document.title = `${made.title} · ${dumpNow().name} · tensortap`;
   const soon = setTimeout(() => replace(main, waiting('Reading the dump …')), 150);
   let parts;
@@ -80,7 +83,38 @@ async function show() {
     parts = trouble(problem);
   }
   clearTimeout(soon);
-  if (!mine.left) replace(main, parts);
+  if (mine.left) return;
+  replace(main, parts);
+  label();
+}
+
+function nowhere(name) {
+  const rooms = Object.entries(ROOMS).filter(([, one]) => !one.hidden).map(([room, one]) => [link(one.title, room), ' ']);
+  return el('div', { class: 'card trouble', role: 'alert' }, el('p', {}, 'There is no room ', el('code', {}, name), ' here.'), el('p', {}, rooms));
+}
+
+// What names a verdict.
+function verdictKey() {
+  return [dumpNow().id, place().params.golden, dumpNow().generation].join(' ');
+}
+
+// The verdict in a line, above the tasks; where it takes long to find out, how to have it.
+function verdictLine() {
+  const { golden } = place().params;
+  const frame = el('div', { id: 'verdict', 'aria-live': 'polite' });
+  if (!golden) return frame;
+  const known = verdicts.get(verdictKey());
+  if (known) {
+    const kind = known.passes ? 'good' : 'bad';
+    return add(frame, el('p', { class: `verdict verdict-${kind} verdict-line` }, el('strong', { class: 'verdict-word' }, `${signOf(known.word)} ${known.word}`), ' ', known.sentence, ' ',
+      link(known.passes ? 'What was compared' : 'Where, and what kind of error', 'compare', { run: 'blame' })));
+  }
+  return add(frame, el('p', { class: 'verdict verdict-open verdict-line' }, isSoonDone() ? 'Holding every task against what it should be …' : link('Find the first wrong task', 'compare', { run: 'blame' })));
+}
+
+// Whether labels are found out without being asked.
+function isSoonDone() {
+  return place().params.golden !== 'reference' && dumpNow().records <= FEW;
 }
 
 // Looks at a dump that is still written, and tells the room when there is more.
@@ -100,16 +134,19 @@ async function follow() {
 
 // Finds out the labels of tasks without being asked, where that is soon done.
 async function label() {
-  const { golden } = place().params;
-  if (!golden || golden === 'reference' || dumpNow().records > FEW) return;
-  const mine = room;
+  if (!place().params.golden || !isSoonDone() || verdicts.has(verdictKey())) return;
+  const [mine, key] = [room, verdictKey()];
   try {
-    await finished('blame', about(), null, () => mine.left);
+    const made = await finished('blame', about(), null, () => mine.left);
+    if (!made) return;
+    verdicts.set(key, made.found.verdict);
   } catch {
     // The room of comparing says why.
     return;
   }
-  if (!mine.left) mine.onchange?.();
+  if (mine.left) return;
+  document.getElementById('verdict')?.replaceWith(verdictLine());
+  mine.onchange?.();
 }
 
 async function begin() {
@@ -128,7 +165,6 @@ async function begin() {
   });
   setInterval(follow, FOLLOW);
   await show();
-  label();
 }
 
 begin();

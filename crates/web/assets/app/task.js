@@ -1,10 +1,11 @@
 // The room of one task: what it was given and left, by whom and to whom.
 
-import { add, chip, el, replace } from '../parts/dom.js';
+import { chip, el, replace } from '../parts/dom.js';
 import { heatmap } from '../parts/heatmap.js';
 import { sparkline } from '../parts/histogram.js';
-import { about, ask, finished, place } from './api.js';
-import { facts, link, progress, taskLink, trouble } from './bits.js';
+import { exporter, replayer } from './actions.js';
+import { about, ask, place } from './api.js';
+import { facts, link, taskLink } from './bits.js';
 
 // Cells of a small picture.
 const SMALL = 48;
@@ -23,7 +24,7 @@ export async function taskRoom(room, served) {
     ]),
     el('p', { class: 'links' }, link('Around it in the graph', 'graph', { around: page.task }), ' ',
       link('Its records', 'records', { q: `task:${page.task}` })),
-    served.actions ? replayer(page, room) : null);
+    el('div', { class: 'controls' }, replayer(served, room, page.task), exporter(served, room, `task:${page.task}`, 'Export its records')));
   const sides = el('div', { class: 'sides' },
     neighbours('Given by', page.producers, page.further[0]), neighbours('Taken by', page.consumers, page.further[1]));
   const also = page.also.length ? el('details', { class: 'also' }, el('summary', {}, `${page.also.length} further tasks of that name`),
@@ -102,27 +103,4 @@ export function tilePicture(tile, label) {
     return el('p', { class: 'soft small equal' }, tile.looked_at === tile.elements ? 'no difference' : 'no difference in what was looked at');
   }
   return heatmap(tile, { label });
-}
-
-// Runs the task again, with leave.
-function replayer(page, room) {
-  const out = el('div');
-  const button = el('button', { type: 'button', onclick: begin }, 'Replay this task');
-  async function begin() {
-    const bar = progress('Replaying');
-    const cancel = el('button', { type: 'button' }, 'Cancel');
-    replace(out, bar.element, cancel);
-    try {
-      const told = (job) => {
-        bar.told(job);
-        cancel.onclick = () => ask('cancel', { job: job.job }, 'POST');
-      };
-      const report = await finished('replay', about({ task: page.task }), told, () => room.left, 'POST');
-      if (report) replace(out, el('p', { class: `outcome outcome-${report.verdict === 'pass' ? 'within' : 'outside'}` },
-        `Replay: ${report.verdict}; ${report.bitexact} of ${report.tasks} bit-exact, ${report.within_rule} within rule.`));
-    } catch (problem) {
-      replace(out, trouble(problem));
-    }
-  }
-  return add(el('div', { class: 'actions' }), button, out);
 }

@@ -4,7 +4,7 @@ import { el, svgEl } from './dom.js';
 
 let pictures = 0;
 
-// `layout`: `query`'s laid out drawing: `{ title, width, height, boxes: [{ x, y, width, height, lines, label }], lines: [{ from, to, carries }] }`;
+// `layout`: `query`'s laid out drawing: `{ title, width, height, boxes: [{ x, y, width, height, lines, label }], lines: [{ from, to, carries, through }] }`;
 // `x` and `y` are the middle of a box. `options`: `label`; `onpick(place)` is called when a box is clicked or Enter is pressed on it, and
 // then boxes can be reached by keyboard.
 export function graph(layout, options = {}) {
@@ -28,7 +28,7 @@ function joined(from, to, line, arrow) {
   const middle = (start + end) / 2;
   return svgEl('path', {
     d: `M${from.x} ${start}C${from.x} ${middle} ${to.x} ${middle} ${to.x} ${end}`,
-    class: line.carries ? 'line' : 'line waits', 'marker-end': `url(#${arrow})`,
+    class: line.through ? 'line through' : line.carries ? 'line' : 'line waits', 'marker-end': `url(#${arrow})`,
   });
 }
 

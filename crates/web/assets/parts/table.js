@@ -11,10 +11,12 @@ const TALLEST = 10_000_000;
 // `columns`: `[{ key, title, end, wide, about }]`; `end` puts numbers at the end of their cell.
 // `provider.rows({ sort, descending, filter, from, count })` gives, at once or later, `{ total, of, rows }`: how many rows the filter
 // leaves, of how many, and those asked for, each a list of cells: text, or `{ text, title, node, class }`, where `node` makes an element.
-// `options`: `label` says what it is, `filter: false` leaves the field away, `onopen(row, index)` is called for Enter and clicks,
-// `height` is that of the rows in sight.
+// `options`: `label` says what it is, `filter: false` leaves the field away, `sortable: false` the buttons that sort, `onopen(row, index)` is called for Enter and clicks,
+// `height` is that of the rows in sight, `sorted` is the order to begin with, `{ key, descending }`, and `onsort(key, descending)` hears of
+// another; `key` is null for the order they come in.
 export function table(columns, provider, options = {}) {
-  const state = { sort: null, descending: false, filter: '', from: 0, total: 0, asked: 0, at: -1 };
+  const begun = columns.findIndex((column) => column.key === options.sorted?.key);
+  const state = { sort: begun < 0 ? null : begun, descending: begun >= 0 && Boolean(options.sorted.descending), filter: '', from: 0, total: 0, asked: 0, at: -1 };
   const counted = el('span', { class: 'table-count', role: 'status' });
   const field = el('input', {
     type: 'search', class: 'table-filter', placeholder: 'Filter', 'aria-label': `Filter ${options.label ?? 'rows'}`,
@@ -31,6 +33,7 @@ export function table(columns, provider, options = {}) {
   scroller.style.maxHeight = `${options.height ?? 420}px`;
 
   function head(column, onclick) {
+    if (options.sortable === false) return el('th', { scope: 'col', class: column.end ? 'end plain-head' : 'plain-head', title: column.about }, column.title, el('span', { class: 'sort' }));
     const button = el('button', { type: 'button', onclick, title: column.about }, column.title, el('span', { class: 'sort' }));
     return el('th', { scope: 'col', class: column.end ? 'end' : null }, button);
   }
@@ -40,6 +43,7 @@ export function table(columns, provider, options = {}) {
     if (state.sort !== place) Object.assign(state, { sort: place, descending: Boolean(columns[place].end) });
     else if (state.descending === Boolean(columns[place].end)) state.descending = !state.descending;
     else state.sort = null;
+    options.onsort?.(state.sort === null ? null : columns[state.sort].key, state.descending);
     scroller.scrollTop = 0;
     refresh();
   }

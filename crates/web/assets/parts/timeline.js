@@ -4,6 +4,8 @@ import { colour, context, drawn, el } from './dom.js';
 
 const TRACK = 18;
 const NAMES = 112;
+// The same on a narrow screen, where they are written narrower.
+const FEW_NAMES = 64;
 const AXIS = 20;
 // Labels of tasks at which an error began.
 const ROOTS = ['wrong_here', 'raced', 'fed'];
@@ -29,7 +31,7 @@ export function timeline(lines, options = {}) {
     wide = width;
     options.onview?.({ from: view.from, to: view.from + view.length });
     const drawing = context(canvas, width, height);
-    const named = width > 500 ? NAMES : 0;
+    const named = width > 500 ? NAMES : FEW_NAMES;
     const room = width - named;
     const toX = (time) => named + ((time / span - view.from) / view.length) * room;
     drawing.font = '11px system-ui, sans-serif';
@@ -43,7 +45,7 @@ export function timeline(lines, options = {}) {
       drawing.clip();
       slices(drawing, track, y, toX, named, width);
       drawing.restore();
-      if (named) {
+      {
         drawing.fillStyle = colour('soft');
         drawing.fillText(track.name, 0, y + TRACK / 2, named - 6);
       }
@@ -85,14 +87,16 @@ export function timeline(lines, options = {}) {
       const x = named + ((time / span - view.from) / view.length) * room;
       drawing.moveTo(x, AXIS - 4);
       drawing.lineTo(x, height);
-      drawing.fillText(timeText(time, step), x + 3, AXIS / 2);
+      const words = timeText(time, step);
+      // One that does not fit is left away: half a number is another one.
+      if (x + 3 + drawing.measureText(words).width <= named + room) drawing.fillText(words, x + 3, AXIS / 2);
     }
     drawing.stroke();
   }
 
   // What lies under a point of the picture.
   function hit(x, y) {
-    const named = wide > 500 ? NAMES : 0;
+    const named = wide > 500 ? NAMES : FEW_NAMES;
     const track = tracks[Math.floor((y - AXIS) / TRACK)];
     if (!track || x < named) return null;
     const time = (view.from + ((x - named) / (wide - named)) * view.length) * span;

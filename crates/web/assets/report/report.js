@@ -1,13 +1,10 @@
 // The page of a report: its document is in the page, and everything is drawn from it.
 
-import { chip, command, el, replace } from '../parts/dom.js';
+import { chip, el, replace } from '../parts/dom.js';
 import { localRows, table } from '../parts/table.js';
-import { heatmap } from '../parts/heatmap.js';
-import { histogram, profile } from '../parts/histogram.js';
+import { commands, culpritSection, signOf, verdict } from '../parts/found.js';
 import { timeline } from '../parts/timeline.js';
 import { graph } from '../parts/graph.js';
-
-const SIGNS = { PASS: '✓', FAIL: '✕', 'NOT JUDGED': '○', 'NOTHING COMPARED': '✕' };
 
 function showReport(report) {
   const main = document.getElementById('report');
@@ -25,7 +22,7 @@ function showReport(report) {
 function members(list, show) {
   const buttons = list.map((member) => {
     const { word } = member.verdict;
-    return el('button', { type: 'button', class: 'member-button', onclick: () => choose(member) }, `${SIGNS[word] ?? ''} ${member.name}`, el('span', { class: 'soft small' }, ` ${word}`));
+    return el('button', { type: 'button', class: 'member-button', onclick: () => choose(member) }, `${signOf(word)} ${member.name}`, el('span', { class: 'soft small' }, ` ${word}`));
   });
   function choose(member) {
     list.forEach((other, place) => buttons[place].setAttribute('aria-pressed', String(other === member)));
@@ -41,8 +38,8 @@ function memberPage(member, named) {
     verdict(member.verdict, member.labels),
     facts(member.facts),
     contents(member),
-    member.culprits.map((culprit, place) => culpritSection(culprit, place, member.expected)),
-    member.way ? section('way', member.way.name, 'Each task was given what the one above it left. Dashed lines only wait.', graph(member.way.layout, { label: member.way.name })) : null,
+    member.culprits.map((culprit, place) => culpritSection(culprit, place, member)),
+    member.way ? section('way', member.way.name, 'Each task was given what the one above it left: directly, or, where the line is dotted, through tasks that are not drawn. Dashed lines only wait.', graph(member.way.layout, { label: member.way.name })) : null,
     member.flagged.length > 0 ? flagged(member) : null,
     member.timeline ? section('timeline', 'What ran when', member.timeline.note, timeline(labelled(member), { label: 'Timeline of tasks', about: (task) => task })) : null,
     member.graphs.length > 0 ? graphs(member.graphs) : null,
@@ -58,15 +55,6 @@ function memberPage(member, named) {
 function labelled(member) {
   const lines = member.timeline;
   return lines.labels.length > 0 ? lines : { ...lines, labels: null };
-}
-
-function verdict({ word, passes, sentence, remarks }, labels) {
-  const kind = passes === null ? 'open' : passes ? 'good' : 'bad';
-  return el('section', { class: `verdict verdict-${kind}`, 'aria-label': 'Verdict' },
-    el('p', { class: 'verdict-word' }, el('span', { 'aria-hidden': 'true' }, SIGNS[word] ?? ''), ` ${word}`),
-    el('p', { class: 'verdict-sentence' }, sentence),
-    labels.length > 0 ? el('p', { class: 'chips' }, labels.map((one) => el('span', { class: 'count', title: one.about }, chip(one.label), ` ${one.text}`))) : null,
-    remarks.length > 0 ? el('ul', { class: 'remarks' }, remarks.map((remark) => el('li', {}, remark))) : null);
 }
 
 function facts(list) {
@@ -85,56 +73,6 @@ function contents(member) {
 
 function section(id, title, about, ...children) {
   return el('section', { id, class: 'part', 'aria-labelledby': `${id}-title` }, el('h2', { id: `${id}-title` }, title), about ? el('p', { class: 'about' }, about) : null, children);
-}
-
-function commands(list) {
-  return list.map((one) => el('div', { class: 'next' }, el('span', { class: 'small soft' }, one.about), command(one.command)));
-}
-
-function culpritSection(culprit, place, expected) {
-  const id = `culprit-${place}`;
-  return el('section', { id, class: 'part', 'aria-labelledby': `${id}-title` },
-    el('h2', { id: `${id}-title` }, `${place === 0 ? 'First' : 'Also'}: `, el('code', {}, culprit.kernels), ' ', chip(culprit.label)),
-    el('p', { class: 'about' }, culprit.title ? `${culprit.title} · ` : '', el('code', {}, `task ${culprit.task}`), ` ${culprit.why}.`,
-      culprit.wrong_kernels ? ` Of its kernels, ${culprit.wrong_kernels} is wrong.` : ''),
-    culprit.records.map((record) => recordCard(record, expected)),
-    culprit.more_records > 0 ? el('p', { class: 'soft small' }, `${culprit.more_records} more of its records are outside their rules.`) : null,
-    culprit.given.length > 0 ? givenBy(culprit.given) : null,
-    culprit.chain.length > 1 ? chainOf(culprit.chain) : null,
-    commands(culprit.commands));
-}
-
-function givenBy(given) {
-  const rows = given.map(([argument, from]) => el('div', {}, el('dt', {}, argument), el('dd', {}, from === 'no task' ? 'from no task' : `from ${from}`)));
-  return el('details', {}, el('summary', {}, `Given ${given.length === 1 ? 'one tensor' : `${given.length} tensors`}`), el('dl', { class: 'facts' }, rows));
-}
-
-function chainOf(chain) {
-  const links = chain.map((link) => el('li', {}, link.task ? [el('code', {}, link.task), ' '] : null, link.words, ' ', link.label ? chip(link.label) : null));
-  return el('details', {}, el('summary', {}, `Its error reached the end through ${chain.length - 1} ${chain.length === 2 ? 'task' : 'tasks'}`), el('ol', { class: 'chain' }, links));
-}
-
-function recordCard(record, expected) {
-  const part = record.slice ? `, the part ${record.slice} that holds the worst element` : '';
-  return el('div', { class: 'card record' },
-    el('h3', {}, record.argument, ' ', el('span', { class: 'soft' }, `${record.when}, ${record.tensor}`)),
-    record.kind ? el('p', { class: 'kind' }, el('strong', {}, 'Kind of error: '), record.kind.words, '.') : null,
-    el('p', { class: 'small soft' }, `${record.evidence}; rule: ${record.rule}`),
-    record.difference ? heatmap(record.difference, { label: `Dump less ${expected}${part}`, low: 'too low', high: 'too high', zero: 'in the middle: as it should be' }) : null,
-    el('div', { class: 'pictures' },
-      record.spread ? histogram(record.spread, { label: 'Values of both, over one another', names: ['dump', expected], ends: record.ends }) : null,
-      record.axes.map((axis) => profile(axis.bins, { label: `Where the error sits: ${axis.words}` }))),
-    record.worst.length > 0 ? worst(record.worst) : null,
-    record.dump ? el('details', {}, el('summary', {}, `Dump and ${expected} side by side`), el('div', { class: 'pictures' },
-      heatmap(record.dump, { label: 'Dump' }), record.golden ? heatmap(record.golden, { label: expected === 'golden' ? 'Golden' : 'Reference' }) : null)) : null,
-    record.detail.length > 0 ? el('details', {}, el('summary', {}, 'In words'), el('pre', { class: 'words' }, record.detail.join('\n'))) : null);
-}
-
-function worst(list) {
-  const rows = list.map((one) => el('tr', {}, [one.at, one.dump, one.golden, one.error].map((text) => el('td', {}, text))));
-  const heads = ['Element', 'Is', 'Should be', 'Error'].map((text) => el('th', { scope: 'col' }, text));
-  return el('details', { open: list.length <= 4 }, el('summary', {}, `The worst ${list.length === 1 ? 'element' : `${list.length} elements`}`),
-    el('table', { class: 'plain' }, el('thead', {}, el('tr', {}, heads)), el('tbody', {}, rows)));
 }
 
 function flagged(member) {

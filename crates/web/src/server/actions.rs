@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 use tensortap::{ExportConfig, ExportFormat, ReplayConfig, Selection as ReplaySelection, TaskChoice};
 use tensortap_query::Selectors;
 use tensortap_query::document::ReplayDocument;
+use tensortap_query::number::{bytes, counted};
 
 use super::State;
 use super::answer::{Answer, Params, Problem};
@@ -37,8 +38,11 @@ pub(crate) fn replay(state: &Arc<State>, params: &Params) -> Result<Answer, Prob
 struct ExportedDocument {
     folder: String,
     selected: u64,
+    selected_text: String,
     files: u64,
+    files_text: String,
     bytes: u64,
+    bytes_text: String,
     skipped: usize,
 }
 
@@ -60,19 +64,20 @@ pub(crate) fn export(state: &Arc<State>, params: &Params) -> Result<Answer, Prob
             of = of.saturating_add(record?.readable_bytes());
         }
         job.reach(0, of);
-        let config = ExportConfig::new(format, new_folder(opened.dump.dir(), format.name())?);
+        let partial = Partial::begin(opened.dump.dir(), format.name(), job.id)?;
+        let config = ExportConfig::new(format, partial.path.clone());
         let records = selection.records(&opened.dump);
         let report = tensortap::export_records(&opened.dump, records, &config, &|by| job.advance(by));
-        let report = report.map_err(|error| {
-            // Goes if nothing was written into it.
-            let _ = fs::remove_dir(&config.out);
-            Problem::new(error)
-        })?;
+        let report = report.map_err(Problem::new)?;
+        job.go_on()?;
         let document = ExportedDocument {
-            folder: config.out.display().to_string(),
+            folder: partial.finish()?.display().to_string(),
             selected: report.selected,
+            selected_text: counted(report.selected, "record"),
             files: report.files,
+            files_text: counted(report.files, "file"),
             bytes: report.file_bytes,
+            bytes_text: bytes(report.file_bytes),
             skipped: report.skipped.len(),
         };
         serde_json::to_string(&document).map_err(Problem::new)
@@ -80,11 +85,47 @@ pub(crate) fn export(state: &Arc<State>, params: &Params) -> Result<Answer, Prob
     Ok(Answer::json(job.text()))
 }
 
+/// A folder beside a dump that is being filled, under a name that says so: what has its own name is whole, also when the server is
+/// killed. Goes with all that is in it unless it is finished.
+struct Partial {
+    path: PathBuf,
+    dump: PathBuf,
+    format: String,
+}
+
+impl Partial {
+    fn begin(dump: &Path, format: &str, job: u64) -> Result<Partial, Problem> {
+        let dump = dump.canonicalize().map_err(Problem::new)?;
+        let name = format!(".{}_{format}.{}-{job}.partial", base_name(&dump), std::process::id());
+        let path = dump.parent().unwrap_or(&dump).join(name);
+        let cannot = |error| Problem::new(format!("cannot create {}: {error}", path.display()));
+        fs::create_dir(&path).map_err(cannot)?;
+        Ok(Partial { path, dump, format: format.to_owned() })
+    }
+
+    /// Gives it a name of its own.
+    fn finish(self) -> Result<PathBuf, Problem> {
+        let named = new_folder(&self.dump, &self.format)?;
+        // The new folder is empty, and so gives way to it.
+        let renamed = fs::rename(&self.path, &named);
+        renamed.map_err(|error| Problem::new(format!("cannot create {}: {error}", named.display())))?;
+        Ok(named)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn base_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "dump".into(), |name| name.to_string_lossy().into_owned())
+}
+
 /// Makes a folder beside the dump that was not there yet, so that no other export has it: no request names one.
-fn new_folder(dump: &std::path::Path, format: &str) -> Result<PathBuf, Problem> {
-    let dump = dump.canonicalize().map_err(Problem::new)?;
-    let name = dump.file_name().map_or_else(|| "dump".into(), |name| name.to_string_lossy().into_owned());
-    let parent = dump.parent().unwrap_or(&dump);
+fn new_folder(dump: &Path, format: &str) -> Result<PathBuf, Problem> {
+    let (name, parent) = (base_name(dump), dump.parent().unwrap_or(dump));
     let names =
         std::iter::once(format!("{name}_{format}")).chain((2..1000).map(|n| format!("{name}_{format}_{n}")));
     for path in names.map(|name| parent.join(name)) {
@@ -119,6 +160,33 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn an_export_has_its_name_when_it_is_whole_and_leaves_nothing_when_it_is_not() {
+        let folder = std::env::temp_dir().join(format!("tensortap-web-partial-{}", std::process::id()));
+        let dump = folder.join("dump");
+        fs::create_dir_all(&dump).expect("made");
+        let names = || -> BTreeSet<String> {
+            let entries = fs::read_dir(&folder).expect("a folder");
+            entries.map(|entry| entry.expect("read").file_name().to_string_lossy().into_owned()).collect()
+        };
+        let given_up = Partial::begin(&dump, "npy", 1).expect("begun");
+        fs::write(given_up.path.join("half"), "half").expect("written");
+        // Whoever looks now, or after the server was killed now, finds no export.
+        assert!(!folder.join("dump_npy").exists());
+        assert!(names().iter().any(|name| name.ends_with(".partial")), "{:?}", names());
+        drop(given_up);
+        assert_eq!(names(), BTreeSet::from(["dump".to_owned()]));
+        for expected in ["dump_npy", "dump_npy_2"] {
+            let whole = Partial::begin(&dump, "npy", 2).expect("begun");
+            fs::write(whole.path.join("file"), "all").expect("written");
+            let named = whole.finish().expect("renamed");
+            assert_eq!(fs::read(named.join("file")).expect("there"), b"all");
+            assert!(named.ends_with(expected), "{named:?}");
+        }
+        assert_eq!(names().len(), 3, "{:?}", names());
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 
     #[test]
     fn no_two_exports_get_the_same_folder_and_a_link_is_none() {

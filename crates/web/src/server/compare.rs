@@ -1,21 +1,21 @@
 //! A dump beside a golden: labels of its tasks, and every record with what it should be.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tensortap::analysis::AnalysisError;
 use tensortap::analysis::Work;
-use tensortap::analysis::blame::{Against, Blame, BlameOptions};
+use tensortap::analysis::blame::{Blame, BlameOptions};
 use tensortap::analysis::compare::with_kernels_of;
-use tensortap::analysis::diff::{Diff, DiffOptions, diff_arrays, diff_dumps};
+use tensortap::analysis::diff::{Diff, DiffOptions};
 use tensortap::format::{FormatError, Record};
 use tensortap::judge::{RuleBook, Verdict};
-use tensortap::scene::Registry;
-use tensortap_query::blame::{BlameReport, Listing, culprits};
+use tensortap_query::Labelling;
+use tensortap_query::blame::Listing;
 use tensortap_query::diff::{Sort, ranked};
-use tensortap_query::document::BlameDocument;
+use tensortap_query::document::{BlameDocument, FoundDocument};
 use tensortap_query::fields::{Cells, DIFF, Field, Row};
-use tensortap_query::golden::remarks;
+use tensortap_query::report::Labelled;
 use tensortap_query::words::step_task;
 
 use super::State;
@@ -32,120 +32,79 @@ const MOST_RECORDS: u64 = 2_000_000;
 /// Rows of one answer.
 const MOST_ROWS: usize = 500;
 
-/// A golden that a job may keep.
-enum Held {
-    Dump(Arc<Opened>),
-    /// Arrays of the server, which outlives its jobs: they are found through it again.
-    Files,
-    Reference,
+/// What a job works on: a dump, and where that which it is held against lies.
+struct Pair {
+    opened: Arc<Opened>,
+    /// As requests name it.
+    name: String,
+    /// `None`: the references of its kernels.
+    golden: Option<PathBuf>,
 }
 
-fn held(state: &State, params: &Params) -> Result<(Held, String), Problem> {
-    let name = params.get("golden").unwrap_or_default().to_owned();
-    let held = match state.shelf.right(params)? {
-        Some(Right::Dump(opened)) => Held::Dump(opened),
-        Some(Right::Files(_)) => Held::Files,
-        Some(Right::Reference) => Held::Reference,
-        None => return Err(Problem::with_hint("nothing to hold the dump against", "choose a golden")),
-    };
-    Ok((held, name))
-}
-
-fn job_name(what: &str, opened: &Arc<Opened>, held: &Held, name: &str) -> String {
-    let theirs = match held {
-        Held::Dump(golden) => golden.generation,
-        Held::Files | Held::Reference => 0,
-    };
-    format!("{what} {:p} {} {name} {theirs}", Arc::as_ptr(opened), opened.generation)
-}
-
-/// Labels every task; asked again it says how far it has come, and in the end what came of it.
-pub(crate) fn blame(state: &Arc<State>, params: &Params) -> Result<Answer, Problem> {
-    let opened = state.shelf.dump(params)?;
-    let (right, name) = held(state, params)?;
-    let key = job_name("blame", &opened, &right, &name);
-    let state_too = Arc::clone(state);
-    let job = state.jobs.begin(key, move |job| blamed(&state_too, &opened, &right, &name, job))?;
-    Ok(Answer::json(job.text()))
-}
-
-fn blamed(
-    state: &State,
-    opened: &Arc<Opened>,
-    right: &Held,
-    name: &str,
-    job: &Job,
-) -> Result<String, Problem> {
-    let dump = &opened.dump;
-    let registry = scenes_of(&state.registry, dump, right)?;
-    let scene = registry.find(&dump.info().scene);
-    let progress = |done: u64, of: u64| job.reach_or_unwind(done, of);
-    let options = BlameOptions {
-        rules: with_kernels_of(RuleBook::default(), dump.info()),
-        scene,
-        work: Work { threads: THREADS, progress: &progress },
-        ..BlameOptions::default()
-    };
-    let against = match right {
-        Held::Dump(golden) => Against::Golden(&golden.dump),
-        Held::Files => Against::Arrays(files(state)?),
-        Held::Reference => {
-            let unknown = || AnalysisError::UnknownScene { scene: dump.info().scene.clone() };
-            Against::Reference(scene.ok_or_else(unknown)?)
-        }
-    };
-    let blame = Blame::of(dump, &against, &options)?;
-    job.go_on()?;
-    let culprits = culprits(&blame, dump, &against, &options)?;
-    let passes = blame.passes(false) && !blame.suspects_orchestration(dump) && !blame.suspects_unjudged(dump);
-    let remarks = match right {
-        Held::Dump(golden) => remarks(dump, &golden.dump, blame.compared),
-        Held::Files | Held::Reference => Vec::new(),
-    };
-    let golden = match right {
-        Held::Dump(golden) => Some(golden.dump.dir().display().to_string()),
-        Held::Files => state.shelf.files.as_ref().map(|(path, _)| path.display().to_string()),
-        Held::Reference => None,
-    };
-    let report = BlameReport {
-        dump,
-        golden,
-        blame: &blame,
-        culprits,
-        passes,
-        program: &state.program,
-        given: &[],
-        replay_options: String::new(),
-        remarks,
-    };
-    let listing = Listing { only: &[], limit: Some(LISTED) };
-    let document = serde_json::to_string(&BlameDocument::of(&report, listing)).map_err(Problem::new);
-    drop(report);
-    opened.keep_blame(name, blame);
-    document
-}
-
-fn files(state: &State) -> Result<&tensortap::interchange::NamedArrays, Problem> {
-    state.shelf.files.as_ref().map(|(_, files)| files).ok_or_else(|| Problem::new("there is no such golden"))
-}
-
-/// The scenes with that of the dump. References need it; beside a golden it only sharpens the verdict.
-fn scenes_of(registry: &Registry, dump: &tensortap::format::Dump, right: &Held) -> Result<Registry, Problem> {
-    match (tensortap::with_scene_of(registry, dump, None), right) {
-        (Ok(found), _) => Ok(found),
-        (Err(error), Held::Reference) => Err(Problem::new(error)),
-        (Err(_), _) => Ok(registry.clone()),
+impl Pair {
+    /// Opened anew by every job: a golden may be a run that goes on.
+    fn labelling(&self, state: &State) -> Result<Labelling, Problem> {
+        Ok(Labelling::open(&state.registry, &self.opened.dump, self.golden.as_deref())?)
     }
 }
 
-/// Compares every record; asked again it says how far it has come.
-pub(crate) fn compare(state: &Arc<State>, params: &Params) -> Result<Answer, Problem> {
+/// Begins a job about a dump and a golden, or finds the one that was begun; asked again it says how far it has come, and in the end
+/// what came of it.
+fn begin(
+    state: &Arc<State>,
+    params: &Params,
+    what: &str,
+    work: fn(&State, &Pair, &Job) -> Result<String, Problem>,
+) -> Result<Answer, Problem> {
     let opened = state.shelf.dump(params)?;
-    let (right, name) = held(state, params)?;
-    let key = job_name("compare", &opened, &right, &name);
-    let state_too = Arc::clone(state);
-    let job = state.jobs.begin(key, move |job| compared(&state_too, &opened, &right, &name, job))?;
+    let name = params.get("golden").unwrap_or_default().to_owned();
+    let (golden, theirs) = match state.shelf.right(params)? {
+        Some(Right::Dump(golden)) => (Some(golden.dump.dir().to_owned()), golden.generation),
+        Some(Right::Files(path, _)) => (Some(path.to_owned()), 0),
+        Some(Right::Reference) => (None, 0),
+        None => return Err(Problem::with_hint("nothing to hold the dump against", "choose a golden")),
+    };
+    let key = format!("{what} {:p} {} {name} {theirs}", Arc::as_ptr(&opened), opened.generation);
+    let pair = Pair { opened, name, golden };
+    let mine = Arc::clone(state);
+    let job = state.jobs.begin(key, move |job| work(&mine, &pair, job))?;
     Ok(Answer::json(job.text()))
+}
+
+/// Labels every task.
+pub(crate) fn blame(state: &Arc<State>, params: &Params) -> Result<Answer, Problem> {
+    begin(state, params, "blame", blamed)
+}
+
+/// What `blame` prints as JSON, and what a report says of it.
+#[derive(Serialize)]
+struct BlamedDocument {
+    found: FoundDocument,
+    blame: BlameDocument,
+}
+
+fn blamed(state: &State, pair: &Pair, job: &Job) -> Result<String, Problem> {
+    let dump = &pair.opened.dump;
+    let labelling = pair.labelling(state)?;
+    let progress = |done: u64, of: u64| job.reach_or_unwind(done, of);
+    let work = Work { threads: THREADS, progress: &progress };
+    let options = BlameOptions { work, ..labelling.options(dump, &[]) };
+    let blame = Blame::of(dump, &labelling.against(dump)?, &options)?;
+    job.go_on()?;
+    let golden = pair.golden.as_deref();
+    let labelled = Labelled::of(dump, &blame, &labelling, golden, &options, &state.program)?;
+    let listing = Listing { only: &[], limit: Some(LISTED) };
+    let document =
+        BlamedDocument { found: labelled.document()?, blame: BlameDocument::of(&labelled.found, listing) };
+    let document = serde_json::to_string(&document).map_err(Problem::new);
+    drop(labelled);
+    pair.opened.keep_blame(&pair.name, blame);
+    document
+}
+
+/// Compares every record.
+pub(crate) fn compare(state: &Arc<State>, params: &Params) -> Result<Answer, Problem> {
+    begin(state, params, "compare", compared)
 }
 
 #[derive(Serialize)]
@@ -159,14 +118,8 @@ struct CompareDocument {
     unmatched: usize,
 }
 
-fn compared(
-    state: &State,
-    opened: &Arc<Opened>,
-    right: &Held,
-    name: &str,
-    job: &Job,
-) -> Result<String, Problem> {
-    let dump = &opened.dump;
+fn compared(state: &State, pair: &Pair, job: &Job) -> Result<String, Problem> {
+    let dump = &pair.opened.dump;
     if dump.len() > MOST_RECORDS {
         return Err(Problem::with_hint(
             format!("{} records are more than the {MOST_RECORDS} that a page compares", dump.len()),
@@ -181,16 +134,11 @@ fn compared(
         work: Work { threads: THREADS, progress: &progress },
         ..DiffOptions::default()
     };
-    let diff = match right {
-        Held::Dump(golden) => diff_dumps(dump, &golden.dump, &records, &options)?,
-        Held::Files => diff_arrays(dump, files(state)?, &records, &options)?,
-        Held::Reference => {
-            return Err(Problem::with_hint(
-                "records are compared with a dump or files",
-                "references label tasks: blame",
-            ));
-        }
-    };
+    let labelling = pair.labelling(state)?;
+    let golden = labelling.golden().ok_or_else(|| {
+        Problem::with_hint("records are compared with a dump or files", "references label tasks: blame")
+    })?;
+    let diff = golden.diff(dump, &records, &options)?;
     let count = |verdict| diff.rows.iter().filter(|row| row.outcome.verdict == verdict).count();
     let document = CompareDocument {
         verdict: if diff.passes(false) { "pass" } else { "fail" },
@@ -201,7 +149,7 @@ fn compared(
         unknown: count(Verdict::Unknown),
         unmatched: diff.unmatched.len(),
     };
-    opened.keep_diff(name, diff);
+    pair.opened.keep_diff(&pair.name, diff);
     serde_json::to_string(&document).map_err(Problem::new)
 }
 
@@ -230,10 +178,18 @@ pub(crate) fn compare_rows(state: &State, params: &Params) -> Result<Answer, Pro
         (params.number("from")?.unwrap_or(0), params.number("count")?.unwrap_or(100).min(MOST_ROWS));
     let wanted = params.get("q").unwrap_or_default().to_lowercase();
     let mut cells = Cells::new(&opened.dump);
-    let fields: Vec<&'static Field> = DIFF.iter().filter_map(|key| Field::named(key)).collect();
+    // The verdict stands where narrow screens show it.
+    let others = DIFF[1..].iter().filter(|key| **key != "verdict");
+    let keys = [DIFF[0], "verdict"].into_iter().chain(others.copied());
+    let fields: Vec<&'static Field> = keys.filter_map(Field::named).collect();
+    let sort = params.get("sort").unwrap_or_else(|| Sort::default().name());
+    let sort = Sort::ALL.into_iter().find(|known| known.name() == sort).ok_or_else(|| {
+        let names = Sort::ALL.map(Sort::name).join(", ");
+        Problem::with_hint(format!("there is no order `{sort}`"), format!("records are sorted by {names}"))
+    })?;
     let mut rows = Vec::new();
     let mut total = 0;
-    for row in ranked(&diff, Sort::default()) {
+    for row in ranked(&diff, sort) {
         let shown = || -> Vec<String> { Vec::new() };
         let mut texts = shown();
         if !wanted.is_empty() || (total >= from && rows.len() < count) {

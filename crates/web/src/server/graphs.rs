@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tensortap_query::drawing::{DrawOptions, Drawing, FEW, Layout, fold_for, neighbourhood};
 use tensortap_query::find_tasks;
-use tensortap_query::words::{step_task, what_ran};
+use tensortap_query::words::what_ran;
 
 use super::State;
 use super::answer::{Answer, Params, Problem};
@@ -55,17 +55,13 @@ pub(crate) fn graph(state: &State, params: &Params) -> Result<Answer, Problem> {
         None => fold_for(&graph, only),
     };
     let open: Vec<String> = params.all("open").map(String::from).collect();
-    let drawing =
-        Drawing::of(&graph, &what_ran(&opened.dump), &DrawOptions { findings, only, fold, open: &open });
+    let through = params.get("way").is_some();
+    let options = DrawOptions { findings, only, fold, open: &open, through };
+    let drawing = Drawing::of(&graph, &what_ran(&opened.dump), &options);
     let count = drawing.boxes.len();
     let fits = count <= MOST_BOXES;
-    let task = |place: usize| step_task(graph.task(place).step, graph.task(place).task_id);
-    let tasks = drawing.boxes.iter().map(|one| match (&one.scope, one.places.first()) {
-        (None, Some(&place)) => Some(task(place)),
-        _ => None,
-    });
     Ok(Answer::document(&GraphDocument {
-        tasks: if fits { tasks.collect() } else { Vec::new() },
+        tasks: if fits { drawing.tasks(&graph) } else { Vec::new() },
         layout: fits.then(|| drawing.layout()),
         fold,
         count,

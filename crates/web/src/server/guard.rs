@@ -59,7 +59,8 @@ impl Guard {
         }
         match head.method {
             Method::GET => Ok(()),
-            Method::POST if self.may_act => Ok(()),
+            // Who may ask for a job may give it up.
+            Method::POST if self.may_act || head.uri.path() == "/api/cancel" => Ok(()),
             _ => Err(Answer::plain(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "Nothing is changed or run from a page: start `tensortap serve` with --allow-actions for that.\n",
@@ -222,6 +223,7 @@ mod tests {
             let guard = guard(may_act);
             let headers = [OURS, ("x-tensortap-token", guard.token.as_str())];
             assert_eq!(status(&guard, method, "/api/replay", &headers), expected, "{method}");
+            assert_eq!(status(&guard, "POST", "/api/cancel", &headers), 200, "a job can be given up");
         }
     }
 }

@@ -173,13 +173,13 @@ fn record_places(opened: &Arc<Opened>, asked: &Asked) -> Result<Page, Problem> {
 /// What rows of tasks have, and what they can be sorted by.
 const TASK_COLUMNS: [(&str, &str, bool); 8] = [
     ("task", "Task", false),
+    ("label", "Label", false),
     ("name", "Name", false),
     ("kernels", "Kernels", false),
     ("scope", "Scope", false),
     ("started", "Started", true),
     ("took", "Took", true),
     ("arguments", "Arguments", true),
-    ("label", "Label", false),
 ];
 
 /// Tasks of a dump.
@@ -218,13 +218,13 @@ fn task_cells(task: Task<'_>, first: u64, blame: Option<&Blame>) -> Vec<String> 
     let started = task.start_time().map(|at| Duration::from_nanos(at.saturating_sub(first)));
     vec![
         step_task(task.step, task.task_id),
+        label_of(task, blame).map(|label| label.name().to_owned()).unwrap_or_default(),
         name(task.task_name()),
         kernels_text(&task.kernel_names()),
         name(task.scope()),
         started.map(time).unwrap_or_default(),
         took(task).map(|took| time(Duration::from_nanos(took))).unwrap_or_default(),
         grouped(task.arguments().count() as u64),
-        label_of(task, blame).map(|label| label.name().to_owned()).unwrap_or_default(),
     ]
 }
 
@@ -246,6 +246,9 @@ fn task_places(
     asked: &Asked,
 ) -> Result<Page, Problem> {
     let Asked { search, sort, from, count } = asked;
+    // Where something is wrong, that comes first unless another order is asked for.
+    let sort =
+        sort.as_deref().or_else(|| blame.filter(|blame| !blame.first_wrong.is_empty()).map(|_| "label"));
     if search.is_empty() && sort.is_none() {
         let total = graph.len();
         let places =
@@ -254,7 +257,7 @@ fn task_places(
     }
     let (label, search) = label_word(search)?;
     let selectors: Selectors = search.parse()?;
-    let by = sort.as_deref().map(TaskOrder::parse).transpose()?;
+    let by = sort.map(TaskOrder::parse).transpose()?;
     let labelled = blame.map_or(0, |blame| Arc::as_ptr(blame).addr());
     let order = by.as_ref().map(|by| (by.key, by.descending));
     let name = format!("tasks {label:?} {selectors:?} by {order:?} {golden:?} {labelled}");

@@ -60,7 +60,7 @@ impl<'s> Asked<'s> {
                 let theirs = partner.map(|partner| Source::of_record(&golden.dump, &partner));
                 draw(&ours, theirs.as_ref())
             }
-            Some(Right::Files(files)) => {
+            Some(Right::Files(_, files)) => {
                 let rules = with_kernels_of(RuleBook::default(), self.opened.dump.info());
                 let options = DiffOptions { rules, ..DiffOptions::default() };
                 let records = std::slice::from_ref(&self.record);

@@ -56,6 +56,7 @@ pub(crate) fn api(state: &Arc<State>, head: &Parts) -> Answer {
     let params = Params::of(&head.uri);
     let made = match (&head.method, head.uri.path()) {
         (&Method::GET, path) => asked(state, path, &params),
+        (&Method::POST, "/api/cancel") => Some(actions::cancel(state, &params)),
         (&Method::POST, path) if state.allow_actions => acted(state, path, &params),
         _ => return missing(),
     };
@@ -91,7 +92,6 @@ fn acted(state: &Arc<State>, path: &str, params: &Params) -> Option<Result<Answe
     Some(match path {
         "/api/replay" => actions::replay(state, params),
         "/api/export" => actions::export(state, params),
-        "/api/cancel" => actions::cancel(state, params),
         _ => return None,
     })
 }

@@ -53,7 +53,7 @@ pub(crate) struct Slot {
 /// What a dump is held against.
 pub(crate) enum Right<'s> {
     Dump(Arc<Opened>),
-    Files(&'s NamedArrays),
+    Files(&'s Path, &'s NamedArrays),
     Reference,
 }
 
@@ -128,7 +128,8 @@ impl Shelf {
             None => Ok(None),
             Some("reference") => Ok(Some(Right::Reference)),
             Some("files") => {
-                Ok(Some(Right::Files(self.files.as_ref().map(|(_, files)| files).ok_or_else(no_golden)?)))
+                let (path, files) = self.files.as_ref().ok_or_else(no_golden)?;
+                Ok(Some(Right::Files(path, files)))
             }
             Some(place) => {
                 let place: usize = place.parse().map_err(|_| no_golden())?;

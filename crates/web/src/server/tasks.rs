@@ -40,6 +40,8 @@ struct DumpsDocument<'s> {
     files: Option<String>,
     /// Whether pages may replay tasks and write files.
     actions: bool,
+    /// The command that lets them.
+    allowing: &'s str,
 }
 
 #[derive(Serialize)]
@@ -84,6 +86,7 @@ pub(crate) fn dumps(state: &State) -> Answer {
         golden: state.shelf.golden.as_deref(),
         files: state.shelf.files.as_ref().map(|(path, _)| path.display().to_string()),
         actions: state.allow_actions,
+        allowing: &state.allowing,
     })
 }
 
@@ -228,7 +231,7 @@ impl Golden {
             Some(Right::Dump(opened)) => {
                 Some(Golden { opened, name: params.get("golden").unwrap_or_default().to_owned() })
             }
-            Some(Right::Files(_) | Right::Reference) | None => None,
+            Some(Right::Files(..) | Right::Reference) | None => None,
         })
     }
 }
