@@ -155,6 +155,19 @@ pub fn roots(blame: &Blame) -> Vec<usize> {
     roots
 }
 
+/// The tasks on the ways that errors took to the end, in the order of the graph. Where no error is seen to go anywhere, as with references,
+/// which judge every task by what it was given, the tasks at which errors began: content passes between them nonetheless.
+#[must_use]
+pub fn ways(blame: &Blame) -> Vec<usize> {
+    let mut places: Vec<usize> = blame.first_wrong.iter().flat_map(|&task| blame.chain(task)).collect();
+    if places.len() == blame.first_wrong.len() {
+        places = roots(blame);
+    }
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
 /// The first wrong tasks, one for each set of kernels; then those of kernels that are wrong behind another error only.
 fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
     let mut seen = Vec::new();

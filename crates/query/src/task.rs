@@ -6,6 +6,7 @@ mod page;
 mod spark;
 mod text;
 
+pub(crate) use find::way_fits;
 pub use find::{HOW as HOW_TASKS_ARE_NAMED, find_tasks};
 pub use held::HeldTask;
 pub use page::{ArgPage, Moment, Neighbour, Said, TaskIndex, TaskPage, Times};

@@ -10,6 +10,7 @@ use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::labels::Finding;
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
+use tensortap_query::blame::ways;
 use tensortap_query::drawing::{DrawOptions, Drawing, FEW, fold_for, neighbourhood};
 use tensortap_query::find_tasks;
 use tensortap_query::number::{counted, counted_in};
@@ -30,7 +31,7 @@ use crate::whole_file::write_whole;
     tensortap graph my_dump --around softmax --hops 2   what is near a task\n  \
     tensortap graph my_dump --fold 2 --format mermaid\n  \
     tensortap graph my_dump --format dot | dot -Tpdf > graph.pdf\n\n\
-    A line is drawn from the task that wrote content to each that was given it, dashed where one only waits for the other.")]
+    A line is drawn from the task that wrote content to each that was given it, dashed where one only waits for the other, and with --way dotted where content passes through tasks that are not drawn.")]
 pub struct GraphArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -150,9 +151,7 @@ impl GraphArgs {
     /// The tasks on the ways of errors, where these are asked for.
     fn only(&self, blame: Option<&Blame>) -> Result<Option<Vec<usize>>, UsageError> {
         let Some(blame) = blame.filter(|_| self.way) else { return Ok(None) };
-        let mut places: Vec<usize> = blame.first_wrong.iter().flat_map(|&task| blame.chain(task)).collect();
-        places.sort_unstable();
-        places.dedup();
+        let places = ways(blame);
         if places.is_empty() {
             return Err(UsageError {
                 message: "no task is wrong, so no error went any way".into(),

@@ -5,6 +5,7 @@ use tensortap::analysis::graph::TaskGraph;
 use tensortap::format::Dump;
 
 use super::Known;
+use crate::blame::ways;
 use crate::document::GraphReport;
 use crate::drawing::{DrawOptions, Drawing, FEW, fold_for, neighbourhood};
 use crate::number::{counted, grouped};
@@ -57,15 +58,21 @@ pub fn graphs(known: &Known<'_>) -> (Vec<GraphReport>, Vec<String>) {
 pub fn way(dump: &Dump, blame: &Blame) -> Option<GraphReport> {
     let first = *blame.first_wrong.first()?;
     // One way is read from top to bottom; those of all errors together only where they are few.
-    let mut all: Vec<usize> = blame.first_wrong.iter().flat_map(|&task| blame.chain(task)).collect();
-    all.sort_unstable();
-    all.dedup();
-    let few = all.len() <= FEW / 4;
-    let places = if few { all } else { blame.chain(first) };
-    let name = match (few, blame.first_wrong.len()) {
-        (_, 1) => "The way of the error".into(),
-        (true, count) => format!("The ways of {} errors", grouped(count as u64)),
-        (false, _) => "The way of the first error".into(),
+    let all = ways(blame);
+    let began = all.len() > 1 && all.iter().all(|&place| blame.findings[place].label.is_root());
+    let count = |count: usize| grouped(count as u64);
+    let (places, name) = match (all.len() <= FEW / 4, blame.first_wrong.len()) {
+        (true, _) if began => {
+            (all.clone(), format!("Where {} errors began, one after the other", count(all.len())))
+        }
+        (false, _) if began => {
+            let name = format!("Where the first {} of {} errors began", FEW / 4, count(all.len()));
+            (all[..FEW / 4].to_vec(), name)
+        }
+        (true, 1) => (all, "The way of the error".into()),
+        (true, errors) => (all, format!("The ways of {} errors", count(errors))),
+        (false, 1) => (blame.chain(first), "The way of the error".into()),
+        (false, _) => (blame.chain(first), "The way of the first error".into()),
     };
     let options = DrawOptions {
         findings: &blame.findings,

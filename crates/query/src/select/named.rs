@@ -8,8 +8,10 @@ use tensortap::format::{
     Dump, FormatError, Names, Record, TaskKey, func_ids, is_pattern, scope_fits, task_fits, word_fits,
 };
 
+use super::text::{KEYS, NAN};
 use crate::QueryError;
 use crate::ids::{ArgChoice, IdRange, holds};
+use crate::task::way_fits;
 use crate::words::printable;
 
 /// Names that a message lists.
@@ -29,8 +31,10 @@ impl NamedTasks {
     /// Adds what a word means in a dump; whether it means anything there.
     pub fn add(&mut self, word: &str, dump: &Dump) -> Result<bool, FormatError> {
         let funcs = func_ids(&dump.info().kernels, word);
-        let tasks =
-            tasks_where(dump, |names, kernels| task_fits(word, names.scope, names.task_name, kernels))?;
+        let tasks = tasks_where(dump, |names, kernels| {
+            let (scope, name) = (names.scope, names.task_name);
+            task_fits(word, scope, name, kernels) || way_fits(word, scope, name, kernels)
+        })?;
         let known = !funcs.is_empty() || !tasks.is_empty();
         self.funcs.extend(funcs);
         self.tasks.extend(tasks);
@@ -80,6 +84,14 @@ fn tasks_where(
 
 /// What a task could have been called instead.
 pub fn unknown_task(name: &str, dump: &Dump) -> QueryError {
+    // `size:3` is no task that somebody forgot, but a selector that there is not.
+    if let Some((key, value)) = name.split_once(':')
+        && !key.is_empty()
+        && !value.starts_with(':')
+        && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    {
+        return QueryError::Unknown(Unknown::new("selector", key, KEYS.into_iter().chain([NAN])));
+    }
     let kernels = dump.info().kernels.iter().map(|kernel| kernel.name.as_str());
     unknown("task or kernel", name, kernels.chain(dump.all_task_names().filter_map(|names| names.task_name)))
 }

@@ -10,11 +10,11 @@ use crate::SelectorError;
 use crate::ids::{IdRange, parse_arg_choice, parse_range, parse_task_choice, split_list};
 
 /// The selectors that have a value.
-const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 15] = [
     "task", "step", "func", "scope", "stage", "role", "arg", "index", "kind", "dtype", "shape", "hash",
     "dispatch", "core", "block",
 ];
-const NAN: &str = "nan";
+pub(super) const NAN: &str = "nan";
 
 impl FromStr for Selectors {
     type Err = SelectorError;

@@ -44,15 +44,25 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
 }
 
-/// Whether the way ends at the task, by its name or a kernel's, and passes through scopes of it in their order.
+/// Whether the way ends at the task.
 fn leads_to(way: &[String], task: Task<'_>) -> bool {
+    leads(way, task.scope(), task.task_name(), &task.kernel_names())
+}
+
+/// Whether a way ends at a task, by its name or a kernel's, and passes through scopes of it in their order.
+fn leads(way: &[String], scope: Option<&str>, task_name: Option<&str>, kernels: &[String]) -> bool {
     let Some((last, before)) = way.split_last() else { return false };
     let is_called = |name: &str| plain(name) == *last;
-    if !task.task_name().is_some_and(is_called) && !task.kernel_names().iter().any(|name| is_called(name)) {
+    if !task_name.is_some_and(is_called) && !kernels.iter().any(|name| is_called(name)) {
         return false;
     }
-    let mut scopes = self::way(task.scope().unwrap_or_default()).into_iter();
+    let mut scopes = self::way(scope.unwrap_or_default()).into_iter();
     before.iter().all(|name| scopes.any(|scope| scope == *name))
+}
+
+/// Whether text that is a way through scopes, `layer1/k_proj`, leads to a task of these names: what [`find_tasks`] finds by it.
+pub(crate) fn way_fits(text: &str, scope: Option<&str>, task_name: Option<&str>, kernels: &[String]) -> bool {
+    text.contains('/') && leads(&way(text), scope, task_name, kernels)
 }
 
 fn missing(tasks: &Tasks, text: &str, rest: &str) -> QueryError {

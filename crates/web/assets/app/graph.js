@@ -50,5 +50,5 @@ export async function graphRoom(room) {
 
   room.onchange = draw;
   draw();
-  return [bar, frame, el('p', { class: 'soft small' }, 'A line goes from the task that wrote content to each that was given it, dashed where one only waits for the other. A scope unfolds when it is clicked.')];
+  return [bar, frame, el('p', { class: 'soft small' }, 'A line goes from the task that wrote content to each that was given it, dashed where one only waits for the other; on the way of an error dotted where it passes through tasks that are not drawn. A scope unfolds when it is clicked.')];
 }

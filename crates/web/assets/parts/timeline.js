@@ -45,10 +45,8 @@ export function timeline(lines, options = {}) {
       drawing.clip();
       slices(drawing, track, y, toX, named, width);
       drawing.restore();
-      {
-        drawing.fillStyle = colour('soft');
-        drawing.fillText(track.name, 0, y + TRACK / 2, named - 6);
-      }
+      drawing.fillStyle = colour('soft');
+      drawing.fillText(track.name, 0, y + TRACK / 2, named - 6);
     });
   }
 

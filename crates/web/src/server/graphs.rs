@@ -1,6 +1,7 @@
 //! The graph of tasks, folded by scope or around one task.
 
 use serde::Serialize;
+use tensortap_query::blame::ways;
 use tensortap_query::drawing::{DrawOptions, Drawing, FEW, Layout, fold_for, neighbourhood};
 use tensortap_query::find_tasks;
 use tensortap_query::words::what_ran;
@@ -39,13 +40,7 @@ pub(crate) fn graph(state: &State, params: &Params) -> Result<Answer, Problem> {
             let hops = params.number("hops")?.unwrap_or(2).min(MOST_HOPS);
             Some(neighbourhood(&graph, find_tasks(graph.tasks(), name)?[0], hops))
         }
-        (None, Some(_), Some(blame)) => {
-            let mut places: Vec<usize> =
-                blame.first_wrong.iter().flat_map(|&task| blame.chain(task)).collect();
-            places.sort_unstable();
-            places.dedup();
-            Some(places)
-        }
+        (None, Some(_), Some(blame)) => Some(ways(blame)),
         _ => None,
     };
     let only = only.as_deref();
