@@ -10,7 +10,7 @@ use crate::arrays::{Assigned, NO_ARRAY};
 use crate::blame::{RuleTable, match_options};
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
-use crate::graph::{TaskGraph, load, steps_of_golden};
+use crate::graph::{TaskGraph, load_watched, steps_of_golden};
 use crate::matching::{Matching, match_tasks};
 use crate::parallel::{Work, both};
 
@@ -112,7 +112,12 @@ pub fn diff_dumps(
 ) -> Result<Diff, AnalysisError> {
     let threads = options.work.threads;
     let golden_steps = steps_of_golden(golden, &options.steps, &options.golden_steps);
-    let (ours, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &golden_steps));
+    let work = options.work;
+    let (ours, theirs) = both(
+        threads,
+        || load_watched(dump, &options.steps, &|| work.look_up()),
+        || load_watched(golden, &golden_steps, &|| work.look_up()),
+    );
     let (ours, theirs) = (ours?, theirs?);
     let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes, threads));
     let rules = RuleTable::of(&options.rules, &ours);
@@ -175,7 +180,8 @@ pub fn diff_arrays(
     records: &[Record],
     options: &DiffOptions<'_>,
 ) -> Result<Diff, AnalysisError> {
-    let graph = load(dump, &options.steps)?;
+    let work = options.work;
+    let graph = load_watched(dump, &options.steps, &|| work.look_up())?;
     let assigned = Assigned::of(dump, &graph, arrays)?;
     assigned.check(arrays)?;
     let rules = RuleTable::of(&options.rules, &graph);

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::thread;
 
-/// Told now and then how far the work has come: items done, items in all.
+/// Told now and then how far the work has come: items done, items in all; none of none before that is known.
 pub type Progress<'a> = dyn Fn(u64, u64) + Sync + 'a;
 
 /// How the work is done.
@@ -23,6 +23,11 @@ impl Default for Work<'_> {
 }
 
 impl Work<'_> {
+    /// For what comes before it is known how much there is to do: tells nothing, and gives whoever is told the chance to end it.
+    pub(crate) fn look_up(&self) {
+        (self.progress)(0, 0);
+    }
+
     /// Applies `each` to every item. The first error, in the order of the items that were begun, ends the work.
     pub(crate) fn map<T: Sync, R: Send, E: Send>(
         &self,

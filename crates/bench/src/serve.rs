@@ -30,7 +30,8 @@ const NOTES: [&str; 3] = [
     "an answer: a connection of its own, the request, and the whole answer read; from the page cache",
     "first of a search: a search that nobody asked before, answered with what is found in the first 60 ms while it goes on in the \
      background; the pages behind it are of a search that is complete",
-    "memory: RssAnon of the server after all of it, with the graph of all tasks, and the most it ever was (VmHWM, with file pages)",
+    "memory: RssAnon of the server after all of it, with the graph of all tasks, and the most it ever was (VmHWM, with file pages): while \
+     that graph was put together; of the page, the heap of its script in chromium, where that is installed",
 ];
 
 /// What to measure.
@@ -108,13 +109,15 @@ pub struct ServeCase {
     pub met: bool,
 }
 
-/// Memory of the server.
+/// Memory of server and page.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ServeMemory {
     /// Anonymous, in the end.
     pub anonymous_bytes: u64,
     /// The most that was resident.
     pub peak_bytes: u64,
+    /// What the script of a page that lists the tasks takes in a browser; `None` where there is none.
+    pub page_bytes: Option<u64>,
 }
 
 /// Measures everything.
@@ -340,7 +343,21 @@ impl Server {
             let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
             kib.map_or(0, |kib| kib << 10)
         };
-        Ok(ServeMemory { anonymous_bytes: field("RssAnon:"), peak_bytes: field("VmHWM:") })
+        let page_bytes = self.page_bytes();
+        Ok(ServeMemory { anonymous_bytes: field("RssAnon:"), peak_bytes: field("VmHWM:"), page_bytes })
+    }
+
+    /// The heap of the page's script, as the page itself says when a browser has shown it.
+    fn page_bytes(&self) -> Option<u64> {
+        let address = format!("http://127.0.0.1:{}/#token={}", self.port, self.token);
+        let shown = Command::new("chromium")
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args(["--enable-precise-memory-info", "--virtual-time-budget=8000", "--dump-dom", &address])
+            .stderr(Stdio::null())
+            .output();
+        let page = String::from_utf8(shown.ok()?.stdout).ok()?;
+        let told = page.split_once("data-heap-bytes=\"")?.1;
+        told.split('"').next()?.parse().ok().filter(|_| page.contains("aria-rowindex"))
     }
 }
 

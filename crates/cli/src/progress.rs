@@ -142,8 +142,11 @@ impl StepProgress {
         self.bar.get().inc(1);
     }
 
-    /// So many steps are done, of so many.
+    /// So many steps are done, of so many; of none before it is known how many there are.
     pub fn at(&self, done: u64, of: u64) {
+        if of == 0 {
+            return;
+        }
         self.bar.get().set_length(of);
         self.bar.get().set_position(done);
     }

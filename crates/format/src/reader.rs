@@ -214,9 +214,14 @@ impl Dump {
 
     /// Every task with its kernels, arguments, dispatches and edges, put together from one walk over the dump.
     pub fn tasks(&self) -> Result<Tasks, FormatError> {
+        self.tasks_watched(&|| ())
+    }
+
+    /// The same; `watch` is called again and again meanwhile, and may unwind to give it up.
+    pub fn tasks_watched(&self, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
         let mut tasks = match &self.source {
-            Source::Indexed(indexed) => indexed.tasks(self.payload_limit)?,
-            Source::Held(held) => held.tasks(self.payload_limit)?,
+            Source::Indexed(indexed) => indexed.tasks(self.payload_limit, watch)?,
+            Source::Held(held) => held.tasks(self.payload_limit, watch)?,
         };
         tasks.give_names(|task| self.task_names(task));
         let definitions = self.source.names().1;

@@ -134,13 +134,13 @@ impl<'t> Task<'t> {
     /// What its orchestration calls it.
     #[must_use]
     pub fn task_name(&self) -> Option<&'t str> {
-        self.entry().name.as_deref()
+        self.tasks.name(self.entry().name)
     }
 
     /// The scope that it lies in and those around it, outermost first: `layer 1 / attention`.
     #[must_use]
     pub fn scope(&self) -> Option<&'t str> {
-        self.entry().scope.as_deref()
+        self.tasks.name(self.entry().scope)
     }
 
     /// What an argument is called: by its own record, or by the first of the kernels that knows it.
@@ -184,13 +184,13 @@ impl<'t> Task<'t> {
     /// Arguments of which anything was captured, by `arg_index`.
     pub fn arguments(&self) -> impl DoubleEndedIterator<Item = Argument<'t>> + ExactSizeIterator + use<'t> {
         let tasks = self.tasks;
-        self.entry().arguments.clone().map(move |number| Argument { tasks, number })
+        wide(&self.entry().arguments).map(move |number| Argument { tasks, number })
     }
 
     /// The argument of an index.
     #[must_use]
     pub fn argument(&self, arg_index: u16) -> Option<Argument<'t>> {
-        let range = self.entry().arguments.clone();
+        let range = wide(&self.entry().arguments);
         let place =
             self.tasks.arguments[range.clone()].binary_search_by_key(&arg_index, |a| a.arg_index).ok()?;
         Some(Argument { tasks: self.tasks, number: range.start + place })
@@ -209,13 +209,13 @@ impl<'t> Task<'t> {
     /// Its dispatches (`--dump-args`), by slot and block.
     #[must_use]
     pub fn dispatches(&self) -> &'t [DispatchFacts] {
-        &self.tasks.dispatches[self.entry().dispatches.clone()]
+        &self.tasks.dispatches[wide(&self.entry().dispatches)]
     }
 
     /// When they were handed over and ran, in the same order.
     #[must_use]
     pub fn dispatch_times(&self) -> &'t [DispatchTimes] {
-        &self.tasks.dispatch_times[self.entry().dispatches.clone()]
+        &self.tasks.dispatch_times[wide(&self.entry().dispatches)]
     }
 
     /// The name of one of its dispatches; see [`dispatch_id`].
@@ -274,12 +274,14 @@ pub struct Tasks {
     /// By task and argument.
     uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
     kernels: Arc<[KernelInfo]>,
+    /// Names and scopes of tasks, each once.
+    names: Vec<Box<str>>,
     /// Own names of arguments, by string id.
     arg_names: HashMap<u32, Box<str>>,
     /// Whether the numbers of arguments leave some out.
     pub(crate) counts_are_partial: bool,
     /// Positions by name, made when a task is first looked for.
-    by_key: OnceLock<Vec<usize>>,
+    by_key: OnceLock<Vec<u32>>,
     sorted_edges: OnceLock<SortedEdges>,
     steps: OnceLock<Vec<u32>>,
 }
@@ -289,10 +291,20 @@ struct Entry {
     facts: TaskFacts,
     is_recorded: bool,
     is_repeated: bool,
-    name: Option<Arc<str>>,
-    scope: Option<Arc<str>>,
-    arguments: std::ops::Range<usize>,
-    dispatches: std::ops::Range<usize>,
+    /// Places of its names in [`Tasks::names`], or [`NO_NAME`].
+    name: u32,
+    scope: u32,
+    /// There may be millions of tasks, so places are as small as they can be.
+    arguments: std::ops::Range<u32>,
+    dispatches: std::ops::Range<u32>,
+}
+
+/// The place of a name that is none.
+const NO_NAME: u32 = u32::MAX;
+
+/// A range of places as lists take it.
+fn wide(range: &std::ops::Range<u32>) -> std::ops::Range<usize> {
+    range.start as usize..range.end as usize
 }
 
 /// Positions of edges, in the order of the tasks at either end.
@@ -369,12 +381,14 @@ impl Tasks {
     #[must_use]
     pub fn find(&self, key: TaskKey) -> Option<Task<'_>> {
         let by_key = self.by_key.get_or_init(|| {
-            let mut places: Vec<usize> = (0..self.len()).collect();
-            places.sort_unstable_by_key(|&place| self.entries[place].facts.key());
+            // As with arguments, there is no room for 2^32 of them.
+            let mut places: Vec<u32> = (0..u32::MAX).take(self.len()).collect();
+            places.sort_unstable_by_key(|&place| self.entries[place as usize].facts.key());
             places
         });
-        let place = by_key.binary_search_by_key(&key, |&place| self.entries[place].facts.key()).ok()?;
-        Some(Task { tasks: self, place: by_key[place] })
+        let key_of = |&place: &u32| self.entries[place as usize].facts.key();
+        let place = by_key.binary_search_by_key(&key, key_of).ok()?;
+        Some(Task { tasks: self, place: by_key[place] as usize })
     }
 
     /// Every dependency, in the order of the dump.
@@ -470,12 +484,26 @@ impl Tasks {
 
     /// Gives every task the names that a dump has for it. Equal names are kept once.
     pub fn give_names<'n>(&mut self, names: impl Fn(TaskKey) -> Names<'n>) {
-        let mut known: HashMap<&str, Arc<str>> = HashMap::new();
-        let mut keep = |name: &'n str| Arc::clone(known.entry(name).or_insert_with(|| name.into()));
+        let mut known: HashMap<&str, u32> = HashMap::new();
+        let mut kept: Vec<Box<str>> = Vec::new();
+        let mut keep = |name: Option<&'n str>| {
+            let Some(name) = name else { return NO_NAME };
+            *known.entry(name).or_insert_with(|| {
+                // A dump has no 2^32 names: those that would be too many are left away.
+                let place = u32::try_from(kept.len()).unwrap_or(NO_NAME);
+                kept.push(name.into());
+                place
+            })
+        };
         for entry in &mut self.entries {
             let Names { task_name, scope, .. } = names(entry.facts.key());
-            (entry.name, entry.scope) = (task_name.map(&mut keep), scope.map(&mut keep));
+            (entry.name, entry.scope) = (keep(task_name), keep(scope));
         }
+        self.names = kept;
+    }
+
+    fn name(&self, place: u32) -> Option<&str> {
+        self.names.get(place as usize).filter(|_| place != NO_NAME).map(AsRef::as_ref)
     }
 
     /// Gives arguments the names that their own records say, by string id.

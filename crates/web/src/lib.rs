@@ -2,7 +2,7 @@
 //!
 //! What stands in `assets/` is plain modules and one style sheet, served as written; [`bundle`] makes one script of modules, for a
 //! page that must stand alone. Whatever comes out of a dump is text in a page, never markup: [`page`] is the one way in.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod assets;
 pub mod bundle;

@@ -12,6 +12,8 @@
 //! | searches and orders of lists per dump | 6, of 16,777,216 places each |
 //! | searches under way, of all dumps | 6 |
 //! | graph and timeline of a dump; its labels and its comparison | one of each; for two goldens |
+//!
+//! The graph, which grows with the tasks, goes when nobody has asked about its dump for two minutes, and comes back when somebody does.
 
 mod actions;
 mod answer;
@@ -19,6 +21,8 @@ mod compare;
 mod connections;
 mod graphs;
 mod guard;
+#[expect(unsafe_code, reason = "asking the allocator to give free memory back")]
+mod heap;
 mod jobs;
 mod lists;
 mod pictures;
@@ -32,7 +36,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -55,6 +59,8 @@ const ANSWERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often is asked whether to stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
+/// How often is looked for what nobody needs any more.
+const TIDY: Duration = Duration::from_secs(10);
 /// Bytes of a request's head.
 const HEAD_BYTES: usize = 16 << 10;
 
@@ -157,7 +163,14 @@ impl Server {
     async fn serve(self, stop: impl Fn() -> bool) -> Result<(), ServeError> {
         let listener = TcpListener::from_std(self.listener).map_err(ServeError::Start)?;
         let mut open = Connections::default();
+        let mut tidied = Instant::now();
         while !stop() {
+            if tidied.elapsed() > TIDY {
+                tidied = Instant::now();
+                if self.state.shelf.release_idle() {
+                    heap::give_back();
+                }
+            }
             let Ok(accepted) = tokio::time::timeout(LOOK_UP, listener.accept()).await else { continue };
             // A connection that broke before it was taken is nobody's concern, and neither is one too many.
             let Ok((stream, peer)) = accepted else { continue };

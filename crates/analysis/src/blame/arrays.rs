@@ -17,7 +17,7 @@ use crate::carry::Carried;
 use crate::compare::{Side, compare};
 use crate::diff::side_of;
 use crate::error::AnalysisError;
-use crate::graph::{TaskGraph, load};
+use crate::graph::{TaskGraph, load_watched};
 use crate::labels::{ArgStatus, Finding, Inputs, Label, Status, TaskStatus, label_tasks};
 use crate::matching::{Matching, Unmatched};
 
@@ -26,7 +26,8 @@ pub(super) fn blame(
     arrays: &NamedArrays,
     options: &BlameOptions<'_>,
 ) -> Result<Blame, AnalysisError> {
-    let graph = load(dump, &options.steps)?;
+    let work = options.work;
+    let graph = load_watched(dump, &options.steps, &|| work.look_up())?;
     let assigned = Assigned::of(dump, &graph, arrays)?;
     assigned.check(arrays)?;
     let places: Vec<usize> = (0..graph.len()).collect();

@@ -15,7 +15,7 @@ use super::{
 use crate::carry::Carried;
 use crate::compare::{Lender, Side, compare, record_side};
 use crate::error::AnalysisError;
-use crate::graph::{TaskGraph, load, steps_of_golden};
+use crate::graph::{TaskGraph, load_watched, steps_of_golden};
 use crate::labels::{ArgStatus, Inputs, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 use crate::parallel::both;
@@ -23,7 +23,12 @@ use crate::parallel::both;
 pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> Result<Blame, AnalysisError> {
     let threads = options.work.threads;
     let golden_steps = steps_of_golden(golden, &options.steps, &options.golden_steps);
-    let (graph, theirs) = both(threads, || load(dump, &options.steps), || load(golden, &golden_steps));
+    let work = options.work;
+    let (graph, theirs) = both(
+        threads,
+        || load_watched(dump, &options.steps, &|| work.look_up()),
+        || load_watched(golden, &golden_steps, &|| work.look_up()),
+    );
     let (graph, theirs) = (graph?, theirs?);
     let matching = match_tasks(&graph, &theirs, match_options(dump, golden, options.other_dtypes, threads));
     let pairs: Vec<(usize, usize)> =

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::compare::{Side, compare, damage};
 use crate::error::AnalysisError;
-use crate::graph::{TaskGraph, load};
+use crate::graph::{TaskGraph, load_watched};
 use crate::labels::{Finding, Label, Status};
 use crate::matching::Matching;
 use crate::reference::given::{Given, is_of_outputs_alone};
@@ -27,7 +27,8 @@ pub(super) fn blame(
     scene: &dyn Scene,
     options: &BlameOptions<'_>,
 ) -> Result<Blame, AnalysisError> {
-    let graph = load(dump, &options.steps)?;
+    let work = options.work;
+    let graph = load_watched(dump, &options.steps, &|| work.look_up())?;
     let references = References::of(scene);
     let mut rules = options.rules.clone();
     rules.kernels.extend(references.tolerances());

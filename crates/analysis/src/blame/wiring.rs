@@ -127,17 +127,17 @@ fn other_source(
     let in_golden = |o: &OutputRef| Some(OutputRef { task: golden_of(o.task)?, arg_index: o.arg_index });
     // Mostly they stand in the same order, and an input may have come from thousands.
     if here.outputs.len() == there.outputs.len()
-        && here.outputs.iter().zip(&there.outputs).all(|(ours, golden)| in_golden(ours) == Some(*golden))
+        && here.outputs.iter().zip(there.outputs).all(|(ours, golden)| in_golden(ours) == Some(*golden))
     {
         return None;
     }
     let mut ours: Vec<OutputRef> = here.outputs.iter().map(in_golden).collect::<Option<_>>()?;
-    let mut golden = there.outputs.clone();
+    let mut golden = there.outputs.to_vec();
     ours.sort_unstable();
     golden.sort_unstable();
     (ours != golden).then(|| Rewired::Source {
         arg_index: arg.arg_index,
-        dump: here.outputs.clone(),
-        golden: there.outputs.clone(),
+        dump: here.outputs.to_vec(),
+        golden: there.outputs.to_vec(),
     })
 }

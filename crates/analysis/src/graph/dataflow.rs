@@ -6,9 +6,13 @@ use tensortap_abi::DType;
 use tensortap_format::{Argument, Edge, Task, Tasks};
 
 use super::order::dependency_order;
+use super::origins::Origins;
 use super::places::{EdgesAt, Places};
 use super::writes::WriteMap;
-use super::{Basis, Origin, OutputRef, TaskGraph, TensorView};
+use super::{Basis, OutputRef, TaskGraph, TensorView};
+
+/// Tasks between two looks at whether to go on.
+const WATCHED: usize = 4096;
 
 /// An edge of the dump between two tasks that it has. Small, because there may be many times as many as tasks.
 struct Dependency {
@@ -30,7 +34,12 @@ impl TaskGraph {
     /// of them: the memory was used for something else meanwhile. Where a dump has no addresses its dependencies must do, and
     /// without those, equal content.
     #[must_use]
-    pub fn build(mut tasks: Tasks, gap: Option<String>) -> TaskGraph {
+    pub fn build(tasks: Tasks, gap: Option<String>) -> TaskGraph {
+        TaskGraph::build_watched(tasks, gap, &|| ())
+    }
+
+    /// The same; `watch` is called again and again meanwhile.
+    pub(super) fn build_watched(mut tasks: Tasks, gap: Option<String>, watch: &dyn Fn()) -> TaskGraph {
         let mut dependencies = dependencies(&tasks);
         let pairs: Vec<_> = dependencies.iter().map(|d| (d.from, d.to)).collect();
         let order = dependency_order(&starts(&tasks), &pairs);
@@ -41,19 +50,24 @@ impl TaskGraph {
         }
         tasks.put_in_order(&order);
         let mut finder = Finder::new(&tasks, dependencies, gap.is_none());
-        let mut origins = vec![Origin::default(); tasks.argument_count()];
+        let mut origins = Origins::new(tasks.argument_count());
         let mut renewed = tasks.renewed().iter().peekable();
         for task in tasks.iter() {
+            if task.place() % WATCHED == 0 {
+                watch();
+            }
             let start = task.start_time().unwrap_or(0);
             while let Some(memory) = renewed.next_if(|memory| memory.at_ns <= start) {
                 finder.writes.forget(memory.address, memory.bytes);
             }
             finder.begin(task.place());
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
-                origins[arg.number()] = finder.origin(&tasks, task.place(), arg);
+                let (outputs, basis) = finder.origin(&tasks, task.place(), arg);
+                origins.set(arg.number(), &outputs, basis);
             }
             task.outputs().for_each(|arg| finder.wrote(task.step, task.place(), arg));
         }
+        origins.shrink();
         let depths = depths(&tasks, &origins);
         TaskGraph { tasks, origins, depths, gap, others_write: false }
     }
@@ -93,10 +107,10 @@ fn starts(tasks: &Tasks) -> Vec<u64> {
     times.unwrap_or_else(|| (0..).take(tasks.len()).collect())
 }
 
-fn depths(tasks: &Tasks, origins: &[Origin]) -> Vec<u32> {
+fn depths(tasks: &Tasks, origins: &Origins) -> Vec<u32> {
     let mut depths: Vec<u32> = Vec::with_capacity(tasks.len());
     for task in tasks.iter() {
-        let outputs = task.arguments().flat_map(|arg| &origins[arg.number()].outputs);
+        let outputs = task.arguments().flat_map(|arg| origins.get(arg.number()).outputs);
         depths.push(outputs.map(|output| depths[output.task] + 1).max().unwrap_or(0));
     }
     depths
@@ -138,23 +152,23 @@ impl Finder {
     }
 
     /// Where an input of the task that it turned to came from.
-    fn origin(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> Origin {
+    fn origin(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> (Vec<OutputRef>, Basis) {
         if let Some(view) = TensorView::of(arg) {
             let mut outputs = self.writes.last(&view);
             if self.are_derived {
                 outputs.retain(|output| self.waited_for_by[output.task] == place + 1);
             }
-            return Origin { outputs, basis: Basis::Bytes };
+            return (outputs, Basis::Bytes);
         }
         let Some(contents) = &self.contents else { return self.origin_by_edges(tasks, place, arg) };
         let found = arg.hash_before().and_then(|hash| contents.get(&(tasks.at(place).step, hash, arg.dtype)));
         match found {
-            Some(&output) => Origin { outputs: vec![output], basis: Basis::Content },
-            None => Origin { outputs: Vec::new(), basis: Basis::Nothing },
+            Some(&output) => (vec![output], Basis::Content),
+            None => (Vec::new(), Basis::Nothing),
         }
     }
 
-    fn origin_by_edges(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> Origin {
+    fn origin_by_edges(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> (Vec<OutputRef>, Basis) {
         let incoming = self.incoming.task(place);
         let first = incoming.partition_point(|&edge| self.dependencies[edge].arg_index < arg.arg_index);
         let edges = incoming[first..].iter().map(|&edge| &self.dependencies[edge]);
@@ -164,7 +178,7 @@ impl Finder {
             from.filter(|&from| from < place).flat_map(|from| outputs_like(tasks.at(from), arg)).collect();
         outputs.sort_unstable_by(|a, b| b.cmp(a));
         outputs.dedup();
-        Origin { outputs, basis: Basis::Edges }
+        (outputs, Basis::Edges)
     }
 
     fn wrote(&mut self, step: u32, place: usize, arg: Argument<'_>) {
@@ -199,6 +213,7 @@ fn outputs_like(task: Task<'_>, input: Argument<'_>) -> Vec<OutputRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Origin;
     use crate::graph::testing::{TaskMaker, graph_of, hash_of, tasks_with};
     use tensortap_format::{Renewed, TaskKey};
 
@@ -216,7 +231,7 @@ mod tests {
         Edge { step: 0, from_step: 0, from, to, arg_index: 0, why }
     }
 
-    fn origin(graph: &TaskGraph, place: usize, arg: u16) -> &Origin {
+    fn origin(graph: &TaskGraph, place: usize, arg: u16) -> Origin<'_> {
         graph.origin(graph.task(place).argument(arg).unwrap())
     }
 
@@ -309,8 +324,8 @@ mod tests {
             TaskMaker::new(1, "use").input(0, "q").input(0, "other").output(0, "r"),
         ];
         let graph = graph_of(tasks, &[edge(0, 1, "read_after_write")], None);
-        let expected = Origin { outputs: vec![OutputRef { task: 0, arg_index: 1 }], basis: Basis::Edges };
-        assert_eq!(origin(&graph, 1, 0), &expected);
+        let expected = Origin { outputs: &[OutputRef { task: 0, arg_index: 1 }], basis: Basis::Edges };
+        assert_eq!(origin(&graph, 1, 0), expected);
         assert!(origin(&graph, 1, 1).is_external());
     }
 

@@ -2,6 +2,7 @@
 
 mod dataflow;
 mod order;
+mod origins;
 mod places;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -14,6 +15,7 @@ use tensortap_values::content_hash;
 
 use crate::compare::unless_gone;
 
+use origins::Origins;
 pub use view::TensorView;
 pub(crate) use writes::WriteMap;
 
@@ -23,7 +25,7 @@ pub struct TaskGraph {
     /// In dependency order: every task stands behind those whose content it was given.
     tasks: Tasks,
     /// By the numbers of arguments.
-    origins: Vec<Origin>,
+    origins: Origins,
     /// By the positions of tasks.
     depths: Vec<u32>,
     /// Why writes may be missing from the dump; `None` when every one was captured.
@@ -33,11 +35,11 @@ pub struct TaskGraph {
 }
 
 /// Where the content of an input came from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'g> {
     /// The outputs that hold it, the one written last first. None for what no captured task wrote; what several wrote may
     /// have gaps between that nobody did.
-    pub outputs: Vec<OutputRef>,
+    pub outputs: &'g [OutputRef],
     /// How that is known.
     pub basis: Basis,
 }
@@ -65,7 +67,7 @@ pub enum Basis {
     Nothing,
 }
 
-impl Origin {
+impl Origin<'_> {
     /// Whether it is known that no captured task wrote it.
     #[must_use]
     pub fn is_external(&self) -> bool {
@@ -103,14 +105,14 @@ impl TaskGraph {
 
     /// Where the content of an argument of one of these tasks came from.
     #[must_use]
-    pub fn origin(&self, arg: Argument<'_>) -> &Origin {
-        &self.origins[arg.number()]
+    pub fn origin(&self, arg: Argument<'_>) -> Origin<'_> {
+        self.origins.get(arg.number())
     }
 
     /// The outputs that an argument was taken from.
     #[must_use]
     pub fn outputs_behind(&self, arg: Argument<'_>) -> &[OutputRef] {
-        &self.origin(arg).outputs
+        self.origin(arg).outputs
     }
 
     /// The argument that an output is.
@@ -156,18 +158,24 @@ impl TaskGraph {
 /// Reads the tasks of a dump and finds where every input came from. Contents are read only where the dump has no hashes: then
 /// each is hashed here. `steps` are those that are asked for; none stand for all.
 pub fn load(dump: &Dump, steps: &[(u64, u64)]) -> Result<TaskGraph, FormatError> {
-    let mut tasks = dump.tasks()?;
+    load_watched(dump, steps, &|| ())
+}
+
+/// The same; `watch` is called again and again meanwhile, and may unwind to give it up.
+pub fn load_watched(dump: &Dump, steps: &[(u64, u64)], watch: &dyn Fn()) -> Result<TaskGraph, FormatError> {
+    let mut tasks = dump.tasks_watched(watch)?;
     tasks.keep_steps(steps);
     tasks.forget_in_flight();
     tasks.fill_hashes(|captured| match captured.is_stored() {
         true => {
+            watch();
             let content = unless_gone(dump.payload(&dump.record(captured.record)?))?;
             Ok(content.map(|content| content_hash(&content)))
         }
         false => Ok(None),
     })?;
     let gap = gap(dump, &tasks);
-    Ok(TaskGraph { others_write: dump.info().is_of_program(), ..TaskGraph::build(tasks, gap) })
+    Ok(TaskGraph { others_write: dump.info().is_of_program(), ..TaskGraph::build_watched(tasks, gap, watch) })
 }
 
 /// The steps of a golden that steps of a dump are held against: those that were asked for, else the same where it has them. So both are

@@ -280,7 +280,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             Carried::Same => self.of_producers(arg, Cause::Within),
             Carried::Changed(output) => self.changed(task, arg, output),
             Carried::Unknown(_) => {
-                let [output, ..] = origin.outputs.as_slice() else { return Cause::Within };
+                let [output, ..] = origin.outputs else { return Cause::Within };
                 self.of_producers(arg, self.behind(task, arg, *output))
             }
         }

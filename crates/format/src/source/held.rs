@@ -13,6 +13,9 @@ use crate::{
     layout::MAX_ARGUMENT_BYTES,
 };
 
+/// Records between two looks at whether to go on.
+const WATCHED: u64 = 4096;
+
 /// A counter as the manifest says it, and as its records have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SaidCounter {
@@ -146,7 +149,7 @@ impl Held {
         usize::try_from(index).map(|place| self.table.unknown(place)).unwrap_or_default()
     }
 
-    pub(crate) fn tasks(&self, payload_limit: u64) -> Result<Tasks, FormatError> {
+    pub(crate) fn tasks(&self, payload_limit: u64, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
         self.check_graph()?;
         let mut assembler = Assembler::default();
         let (tasks, edges) = match &self.graph {
@@ -157,6 +160,11 @@ impl Held {
         self.table
             .iter()
             .map(|record| record.within(payload_limit))
+            .inspect(|record| {
+                if record.index % WATCHED == 0 {
+                    watch();
+                }
+            })
             .for_each(|record| assembler.take(TaskPart::Argument(ArgumentRecord::from(&record))));
         edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
         self.uncaptured.iter().for_each(|uncaptured| assembler.take(TaskPart::Uncaptured(*uncaptured)));

@@ -19,6 +19,9 @@ use crate::{
     survey::Survey,
 };
 
+/// Records between two looks at whether to go on.
+const WATCHED: u64 = 4096;
+
 /// An index that was surveyed once.
 pub(crate) struct Indexed {
     pub(crate) index: Index,
@@ -112,7 +115,7 @@ impl Indexed {
         }
     }
 
-    pub(crate) fn tasks(&self, payload_limit: u64) -> Result<Tasks, FormatError> {
+    pub(crate) fn tasks(&self, payload_limit: u64, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
         let mut assembler = Assembler::default();
         let mut threads = Threads::default();
         let mut next = 0;
@@ -126,6 +129,9 @@ impl Indexed {
                         .is_some_and(|(at, bytes)| bytes > 0 && at.saturating_add(bytes) > payload_limit)
                 {
                     argument.payload = PayloadState::Missing;
+                }
+                if assembler.taken() % WATCHED == 0 {
+                    watch();
                 }
                 next += u64::from(matches!(part, TaskPart::Argument(_)));
                 assembler.take(part);

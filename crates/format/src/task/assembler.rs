@@ -9,8 +9,8 @@ use tensortap_abi::{
 };
 
 use super::{
-    ArgumentFacts, Captured, Dims, DispatchFacts, DispatchTimes, Entry, RecordingThread, Renewed, TaskFacts,
-    TaskKey, Tasks,
+    ArgumentFacts, Captured, Dims, DispatchFacts, DispatchTimes, Entry, NO_NAME, RecordingThread, Renewed,
+    TaskFacts, TaskKey, Tasks,
 };
 use crate::{ArgumentKind, Edge, IndexRecord, KernelInfo, PayloadState, Record, Uncaptured};
 
@@ -272,6 +272,11 @@ impl<'a> Pending<'a> {
 }
 
 impl Assembler {
+    /// Records that were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Takes what a record says.
     pub fn take(&mut self, part: TaskPart<'_>) {
         self.taken += 1;
@@ -376,6 +381,10 @@ impl Parts {
             in_flight: record.in_flight,
         };
         let captured = Some(captured.with_hash(record.hash));
+        // Most tasks have few, and there may be millions of tasks: no room for more than there are.
+        if self.arguments.len() == self.arguments.capacity() {
+            self.arguments.reserve_exact((self.arguments.len() / 2).max(1));
+        }
         let is_before = record.stage == DumpStage::BeforeDispatch;
         self.arguments.push(ArgumentFacts {
             arg_index: record.arg_index,
@@ -461,12 +470,17 @@ impl Tasks {
             facts: parts.facts,
             is_recorded: parts.recorded_at.is_some(),
             is_repeated: parts.completions > 1,
-            name: None,
-            scope: None,
-            arguments: first..self.arguments.len(),
-            dispatches: first_dispatch..self.dispatches.len(),
+            name: NO_NAME,
+            scope: NO_NAME,
+            arguments: small(first)..small(self.arguments.len()),
+            dispatches: small(first_dispatch)..small(self.dispatches.len()),
         });
     }
+}
+
+/// A place in a list of arguments or dispatches, which has fewer: each takes a hundred bytes and more.
+fn small(place: usize) -> u32 {
+    u32::try_from(place).expect("2^32 arguments do not fit in memory")
 }
 
 /// The stage of an argument that has one.

@@ -117,8 +117,14 @@ function isSoonDone() {
   return place().params.golden !== 'reference' && dumpNow().records <= FEW;
 }
 
+// Says in the page what its script takes, where the browser tells: for measurements.
+function noteHeap() {
+  if (performance.memory) document.documentElement.dataset.heapBytes = performance.memory.usedJSHeapSize;
+}
+
 // Looks at a dump that is still written, and tells the room when there is more.
 async function follow() {
+  noteHeap();
   if (document.hidden || dumpNow().state !== 'open') return;
   const before = dumpNow().generation;
   try {

@@ -51,6 +51,8 @@ fn begin(found: &Arc<Found>, work: Work) -> Result<(), Problem> {
             while let Some((found, work)) = next() {
                 found.look_for(work);
             }
+            // Sorting took more than the list does.
+            super::heap::give_back();
         });
         if let Err(error) = begun {
             pool.waiting.pop_back();

@@ -25,6 +25,8 @@ const FRESH: Duration = Duration::from_millis(400);
 const SHARE: u32 = 8;
 /// An answer that needs the graph waits for it so long.
 const FOR_GRAPH: Duration = Duration::from_secs(20);
+/// What is put together again when it is asked for goes when nobody has asked about a dump for so long.
+const IDLE: Duration = Duration::from_secs(120);
 /// Goldens for which what was found out is kept, per dump.
 const GOLDENS: usize = 2;
 
@@ -121,6 +123,12 @@ impl Shelf {
         self.slots.get(place).map(Slot::current).ok_or_else(|| Problem::new("there is no such dump"))
     }
 
+    /// Lets go what nobody has asked for in a while; whether anything went.
+    pub fn release_idle(&self) -> bool {
+        let opened = self.slots.iter().map(|slot| Arc::clone(&lock(&slot.now).0));
+        opened.filter(|opened| opened.release_after(IDLE)).count() > 0
+    }
+
     /// What it is to be held against, if anything.
     pub fn right(&self, params: &Params) -> Result<Option<Right<'_>>, Problem> {
         let no_golden = || Problem::new("there is no such golden");
@@ -185,6 +193,8 @@ pub(crate) struct Opened {
     pub searches: Searches,
     graph: Mutex<GraphState>,
     graph_there: Condvar,
+    /// When the graph was last asked for.
+    asked: Mutex<Instant>,
     blames: Mutex<Vec<(String, Arc<Blame>)>>,
     diffs: Mutex<Vec<(String, Arc<Diff>)>>,
     partners: Mutex<Vec<(String, Arc<Matching>)>>,
@@ -226,6 +236,7 @@ impl Opened {
             searches: Searches::default(),
             graph: Mutex::new(GraphState::Unasked),
             graph_there: Condvar::new(),
+            asked: Mutex::new(Instant::now()),
             blames: Mutex::default(),
             diffs: Mutex::default(),
             partners: Mutex::default(),
@@ -234,6 +245,7 @@ impl Opened {
 
     /// The graph of its tasks; `None` while it is built and that takes longer than one wants to wait.
     pub fn graph_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Arc<Graph>>, Problem> {
+        *lock(&self.asked) = Instant::now();
         let mut state = lock(&self.graph);
         if matches!(*state, GraphState::Unasked) {
             *state = GraphState::Building;
@@ -252,6 +264,8 @@ impl Opened {
                     };
                     *lock(&mine.graph) = GraphState::There(built);
                     mine.graph_there.notify_all();
+                    // Putting it together took more than it takes.
+                    super::heap::give_back();
                 })
                 .map_err(Problem::new)?;
         }
@@ -262,6 +276,19 @@ impl Opened {
             GraphState::There(built) => built.clone().map(Some),
             GraphState::Unasked | GraphState::Building => Ok(None),
         }
+    }
+
+    /// Lets the graph go, and what is found with it, when it was not asked for so long; whether it was there. Who holds it keeps it.
+    fn release_after(&self, idle: Duration) -> bool {
+        let mut graph = lock(&self.graph);
+        let is_there = matches!(*graph, GraphState::There(Ok(_)));
+        if !is_there || lock(&self.asked).elapsed() < idle {
+            return false;
+        }
+        *graph = GraphState::Unasked;
+        lock(&self.partners).clear();
+        self.searches.abandon();
+        true
     }
 
     /// The graph, for an answer that is nothing without it.
@@ -335,4 +362,26 @@ fn keep<T>(list: &Mutex<Vec<(String, Arc<T>)>>, name: &str, one: T) -> Arc<T> {
         list.remove(0);
     }
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use tensortap::format::{DumpWriter, Footer, RunInfo, Status};
+
+    use super::*;
+
+    #[test]
+    fn a_graph_that_nobody_asks_for_goes_and_comes_back() {
+        let folder = std::env::temp_dir().join(format!("tensortap-shelf-{}", std::process::id()));
+        let writer = DumpWriter::create(&folder, &RunInfo::default()).expect("created");
+        writer.finish(&Footer::new(Status::Complete)).expect("finished");
+        let opened = Arc::new(Opened::new(Dump::open(&folder).expect("opened"), 0));
+        assert!(!opened.release_after(Duration::ZERO), "there is none yet");
+        let first = opened.graph().expect("built");
+        assert!(!opened.release_after(Duration::from_secs(1000)), "it was asked for just now");
+        assert!(opened.release_after(Duration::ZERO) && !opened.release_after(Duration::ZERO));
+        assert_eq!(Arc::strong_count(&first), 1, "nobody else holds it");
+        assert!(!Arc::ptr_eq(&first, &opened.graph().expect("built again")));
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 }

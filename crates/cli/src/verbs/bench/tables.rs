@@ -365,10 +365,12 @@ pub fn serve_case(row: &ServeCase) -> String {
     format!("{what:<26} {:>7} {median:>10} {p99:>10}  {}\n", grouped(asked.into()), met_word(met))
 }
 
-/// Memory of a server.
+/// Memory of a server and its page.
 pub fn serve_memory(memory: &ServeMemory) -> String {
-    let ServeMemory { anonymous_bytes, peak_bytes } = *memory;
-    format!("\nmemory of the server: {} anonymous, {} at most\n", bytes(anonymous_bytes), bytes(peak_bytes))
+    let ServeMemory { anonymous_bytes, peak_bytes, page_bytes } = *memory;
+    let [anonymous, peak] = [anonymous_bytes, peak_bytes].map(bytes);
+    let page = page_bytes.map_or("not measured: there is no chromium".into(), bytes);
+    format!("\nmemory of the server: {anonymous} anonymous, {peak} at most; of the page: {page}\n")
 }
 
 /// Begins the rows of [`stats`] and [`export`].
