@@ -26,13 +26,13 @@ fn found(names: &[&str]) -> Option<std::path::PathBuf> {
 }
 
 impl Browser {
-    /// Starts one; `None`, with a notice, where there is none. Where `TENSORTAP_NEEDS_BROWSER` is set, as in CI, that is a failure.
+    /// Starts one; `None`, with a notice, where there is none. Where `TENSORTAP_SKIP_NOTHING` is set, as in CI, that is a failure.
     pub fn start() -> Option<Browser> {
         let (driver, browser) =
             (found(&["chromedriver"]), found(&["chromium", "chromium-browser", "google-chrome"]));
         let (Some(driver), Some(browser)) = (driver, browser) else {
             assert!(
-                std::env::var_os("TENSORTAP_NEEDS_BROWSER").is_none(),
+                std::env::var_os("TENSORTAP_SKIP_NOTHING").is_none(),
                 "there must be chromium and chromedriver"
             );
             eprintln!("skipped: there is no chromium with its chromedriver");

@@ -4,5 +4,11 @@
 mod common;
 
 mod browser;
+mod camera;
 mod report;
-mod serve;
+mod serve_actions;
+mod serve_guard;
+mod serve_lists;
+mod serve_live;
+mod serve_pages;
+mod served;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::browser::Browser;
 use crate::common::executable;
-use crate::serve::{hostile, run_tiny, run_tokens};
+use crate::served::{hostile, run_tiny, run_tokens};
 
 /// Writes a report and opens it.
 fn open(browser: &Browser, folder: &Path, args: &[&str]) {
@@ -62,7 +62,7 @@ fn a_report_opens_from_a_file_and_is_read_sorted_and_filtered() {
 
     // Sorted by tasks, most first and fewest first.
     browser.wait("return document.querySelectorAll('#kernels tbody tr:not([aria-hidden])').length > 5");
-    let column = "return [...document.querySelectorAll('#kernels tbody tr:not([aria-hidden])')].map((row) => Number(row.cells[1].textContent.replaceAll(',', '')))";
+    let column = "return [...document.querySelectorAll('#kernels tbody tr:not([aria-hidden])')].map((row) => Number(row.cells[2].textContent.replaceAll(',', '')))";
     let sorted = |descending: bool| {
         browser.click("#kernels th button", "Tasks");
         let numbers = browser.run(column);
@@ -164,4 +164,25 @@ fn a_report_of_ten_thousand_tasks_has_all_their_rows_and_weighs_under_five_megab
          return [open.domInteractive, paint?.startTime ?? null, open.loadEventEnd]",
     );
     eprintln!("a report of {tasks} tasks, {bytes} bytes: read, painted and loaded after {times} ms");
+
+#[test]
+fn a_report_of_a_failure_begins_with_what_is_wrong_also_on_a_narrow_screen() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let wrong = run_tiny(folder.path(), "wrong", Some(("softmax", "sign")));
+    browser.look(390, 844, false);
+    open(&browser, folder.path(), &[wrong.to_str().expect("text"), "--reference"]);
+    browser.says("FAIL");
+    for (table, wanted) in [("tasks", "wrong here"), ("records", "✕ fail"), ("kernels", "20")] {
+        let script = format!(
+            "const row = document.querySelector('#{table} tbody tr:not([aria-hidden])'); if (!row) return null;
+             return [row.cells[1].textContent, row.cells[1].getBoundingClientRect().right <= innerWidth]"
+        );
+        assert_eq!(browser.wait(&script), json!([wanted, true]), "{table}");
+    }
+    // By references no error goes on: what joins the tasks at which they began is what was passed between them.
+    let joined = browser.run("return document.querySelectorAll('#way .through').length").as_u64();
+    assert!(joined >= Some(10), "{joined:?} lines");
+    let camera = crate::camera::Camera::new(&browser);
+    camera.take("report");
 }

@@ -366,9 +366,33 @@ fn keep<T>(list: &Mutex<Vec<(String, Arc<T>)>>, name: &str, one: T) -> Arc<T> {
 
 #[cfg(test)]
 mod tests {
-    use tensortap::format::{DumpWriter, Footer, RunInfo, Status};
+    use tensortap::abi::TaskRecord;
+    use tensortap::analysis::graph::load_watched;
+    use tensortap::format::{DumpWriter, Footer, IndexRecord, RunInfo, Status};
 
     use super::*;
+
+    #[test]
+    fn who_watches_a_graph_being_read_can_give_it_up() {
+        let folder = std::env::temp_dir().join(format!("tensortap-watched-{}", std::process::id()));
+        let mut writer = DumpWriter::create(&folder, &RunInfo::default()).expect("created");
+        let task = TaskRecord { task_id: 1, started_ns: 1, completed_ns: 2, ..TaskRecord::default() };
+        writer.append(0, 0..1, &[IndexRecord::plain(&task)]).expect("appended");
+        writer.finish(&Footer::new(Status::Complete)).expect("finished");
+        let dump = Dump::open(&folder).expect("opened");
+        // While records are read, and again while origins are looked for.
+        for let_pass in 0..2 {
+            let left = Mutex::new(let_pass);
+            let watch = || match &mut *lock(&left) {
+                0 => super::super::jobs::unwind(),
+                left => *left -= 1,
+            };
+            let loaded =
+                std::panic::AssertUnwindSafe(|| load_watched(&dump, &[], &watch).map(|graph| graph.len()));
+            assert!(std::panic::catch_unwind(loaded).is_err(), "{let_pass}");
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 
     #[test]
     fn a_graph_that_nobody_asks_for_goes_and_comes_back() {

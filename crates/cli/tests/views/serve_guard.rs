@@ -1,0 +1,111 @@
+//! `tensortap serve`: who gets nothing, and who locks nobody out.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::common::executable;
+use crate::served::{Served, hostile};
+
+#[test]
+fn whoever_has_no_token_or_comes_from_elsewhere_gets_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    hostile(&folder.path().join("dump"));
+    let served = Served::start(&[folder.path().join("dump").to_str().expect("text")]);
+    let host = format!("Host: 127.0.0.1:{}", served.port());
+    let token = served.token();
+    let get = "GET /api/dumps HTTP/1.1";
+    let refused = |lines: &[&str]| {
+        let answer = served.raw(lines);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{lines:?}: {answer}");
+        assert!(!answer.contains("onerror") && !answer.contains("records"), "{answer}");
+        assert!(!answer.to_lowercase().contains("access-control"), "{answer}");
+    };
+    refused(&[get, &host]);
+    refused(&[get, &host, "Cookie: tensortap_1=x"]);
+    let cookie = token.replace("X-Tensortap-Token: ", &format!("Cookie: tensortap_{}=", served.port()));
+    refused(&[get, &host, &cookie]);
+    refused(&["GET / HTTP/1.1", "Host: evil.example"]);
+    refused(&["GET /assets/app/main.js HTTP/1.1", &host, "Sec-Fetch-Site: same-site"]);
+    refused(&[get, &host, &token, "Sec-Fetch-Site: cross-site"]);
+    refused(&["GET http://evil.example/api/dumps HTTP/1.1", &host, &token]);
+    refused(&[get, "Host: evil.example", &token]);
+    refused(&[get, &host, &token, "Origin: http://evil.example"]);
+    refused(&[
+        "OPTIONS /api/dumps HTTP/1.1",
+        &host,
+        "Origin: http://evil.example",
+        "Access-Control-Request-Method: GET",
+    ]);
+    let post = served.raw(&["POST /api/export?format=npy HTTP/1.1", &host, &token]);
+    assert!(post.starts_with("HTTP/1.1 405"), "{post}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was written");
+    // The page itself is everybody's, leaves nothing with the browser and says nothing of a dump.
+    let page = served.raw(&["GET / HTTP/1.1", &host]);
+    assert!(page.starts_with("HTTP/1.1 200") && !page.to_lowercase().contains("set-cookie"), "{page}");
+    assert!(!page.contains("onerror"), "{page}");
+    let answer = served.raw(&[get, &host, &token]).to_lowercase();
+    assert!(answer.starts_with("http/1.1 200"), "{answer}");
+    for header in [
+        "content-security-policy: default-src 'none'; script-src 'self'",
+        "x-content-type-options: nosniff",
+        "referrer-policy: no-referrer",
+        "cache-control: no-store",
+        "content-type: application/json",
+    ] {
+        assert!(answer.contains(header), "{answer}");
+    }
+    // No request names a file.
+    for path in [
+        "/../../etc/passwd",
+        "/assets/../Cargo.toml",
+        "/api/records?dump=/etc",
+        "/api/records?dump=7",
+        "/etc/passwd",
+    ] {
+        let answer = served.raw(&[&format!("GET {path} HTTP/1.1"), &host, &token]);
+        assert!(answer.starts_with("HTTP/1.1 40") && !answer.contains("root:"), "{path}: {answer}");
+    }
+}
+
+/// Asks again and again without reading an answer, until nothing more can be sent.
+fn ask_and_never_read(port: u16) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_nonblocking(true).expect("not waiting");
+    let many = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").repeat(200);
+    while stream.write(many.as_bytes()).is_ok() {}
+    stream
+}
+
+#[test]
+fn connections_that_never_read_or_never_ask_lock_nobody_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    hostile(&folder.path().join("dump"));
+    let served = Served::start(&[folder.path().join("dump").to_str().expect("text")]);
+    let port = served.port();
+    let silent = || TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    for hold in [&(|| ask_and_never_read(port)) as &dyn Fn() -> TcpStream, &silent] {
+        let held: Vec<TcpStream> = (0..80).map(|_| hold()).collect();
+        for _ in 0..3 {
+            assert!(served.document("/api/dumps")["dumps"].is_array());
+        }
+        drop(held);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    hostile(&folder.path().join("dump"));
+    let dump = folder.path().join("dump");
+    let served = Served::start(&[dump.to_str().expect("text")]);
+    let port = served.port().to_string();
+    let second = Command::new(executable())
+        .args(["serve", "--no-open", "--port", &port])
+        .arg(&dump)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && said.contains(&port), "{said}");
+    assert_eq!(said.matches("in use").count(), 1, "{said}");
+}
