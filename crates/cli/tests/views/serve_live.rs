@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use tensortap::format::{DumpWriter, Footer, IndexRecord, KernelInfo, Payload, RunInfo, Status};
 
 use crate::browser::Browser;
+use crate::camera::Camera;
 use crate::served::{Served, hostile, task, tensor};
 
 #[test]
@@ -29,6 +30,7 @@ fn a_run_that_goes_on_is_followed_and_a_hostile_dump_is_text() {
     append(3, 40);
     browser.wait("return document.querySelector('.table-count')?.textContent === '40 rows'");
     browser.says("40 records");
+    Camera::new(&browser).take("serve-live");
     writer.finish(&Footer::new(Status::Complete)).expect("finished");
     browser.wait("return !document.body.innerText.includes('still being written')");
 

@@ -174,8 +174,8 @@ fn record_places(opened: &Arc<Opened>, asked: &Asked) -> Result<Page, Problem> {
 const TASK_COLUMNS: [(&str, &str, bool); 8] = [
     ("task", "Task", false),
     ("label", "Label", false),
-    ("name", "Name", false),
     ("kernels", "Kernels", false),
+    ("name", "Name", false),
     ("scope", "Scope", false),
     ("started", "Started", true),
     ("took", "Took", true),
@@ -192,12 +192,14 @@ pub(crate) fn tasks(state: &State, params: &Params) -> Result<Answer, Problem> {
         end,
         sortable: true,
     };
-    let columns = TASK_COLUMNS.iter().map(column).collect();
+    let golden = params.get("golden");
+    // Labels are there by what a dump is held against.
+    let is_shown = |key: &str| golden.is_some() || key != "label";
+    let columns = TASK_COLUMNS.iter().filter(|(key, ..)| is_shown(key)).map(column).collect();
     let Some(graph) = opened.graph_within(FOR_GRAPH)? else {
         let page = Page { places: Vec::new(), total: 0, complete: false, cut: false };
         return Ok(Answer::document(&document(columns, &page, 0, asked.from, Vec::new(), &opened)));
     };
-    let golden = params.get("golden");
     let blame = opened.blame(golden);
     let page = task_places(&opened, &graph, blame.as_ref(), golden, &asked)?;
     let first = graph.index.first_start.unwrap_or(0);
@@ -206,26 +208,28 @@ pub(crate) fn tasks(state: &State, params: &Params) -> Result<Answer, Problem> {
         ListRow {
             task: step_task(task.step, task.task_id),
             record: None,
-            cells: task_cells(task, first, blame.as_deref()),
+            cells: task_cells(task, first, golden.is_some().then_some(blame.as_deref())),
         }
     };
     let rows = page.places.iter().map(row).collect();
     Ok(Answer::document(&document(columns, &page, graph.len() as u64, asked.from, rows, &opened)))
 }
 
-fn task_cells(task: Task<'_>, first: u64, blame: Option<&Blame>) -> Vec<String> {
+/// The cells of a task; a label, known or not yet, where `labels` asks for one.
+fn task_cells(task: Task<'_>, first: u64, labels: Option<Option<&Blame>>) -> Vec<String> {
     let name = |text: Option<&str>| text.map(|text| printable(text).into_owned()).unwrap_or_default();
     let started = task.start_time().map(|at| Duration::from_nanos(at.saturating_sub(first)));
-    vec![
-        step_task(task.step, task.task_id),
-        label_of(task, blame).map(|label| label.name().to_owned()).unwrap_or_default(),
-        name(task.task_name()),
+    let label = |blame| label_of(task, blame).map(|label| label.name().to_owned()).unwrap_or_default();
+    let head = [step_task(task.step, task.task_id)].into_iter().chain(labels.map(label));
+    let rest = [
         kernels_text(&task.kernel_names()),
+        name(task.task_name()),
         name(task.scope()),
         started.map(time).unwrap_or_default(),
         took(task).map(|took| time(Duration::from_nanos(took))).unwrap_or_default(),
         grouped(task.arguments().count() as u64),
-    ]
+    ];
+    head.chain(rest).collect()
 }
 
 fn took(task: Task<'_>) -> Option<u64> {
