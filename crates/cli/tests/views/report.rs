@@ -166,6 +166,7 @@ fn a_report_of_ten_thousand_tasks_has_all_their_rows_and_weighs_under_five_megab
          return [open.domInteractive, paint?.startTime ?? null, open.loadEventEnd]",
     );
     eprintln!("a report of {tasks} tasks, {bytes} bytes: read, painted and loaded after {times} ms");
+}
 
 #[test]
 fn a_report_of_a_failure_begins_with_what_is_wrong_also_on_a_narrow_screen() {

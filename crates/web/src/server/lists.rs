@@ -8,6 +8,7 @@ use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::Label;
 use tensortap::format::Task;
+use tensortap_query::blame::rank;
 use tensortap_query::fields::{Cells, Field, LIST, LIST_DISPATCHES, Row};
 use tensortap_query::number::{grouped, time};
 use tensortap_query::words::{kernels_text, printable, step_task};
@@ -273,6 +274,8 @@ fn task_places(
         }
         found.go_on()?;
         if let Some(by) = by {
+            // Of equals the one stands first that reports speak of first.
+            graph.sort(&mut places);
             by.sort(&mut places, &graph, blame.as_deref());
         }
         let places: Vec<u64> = places.into_iter().map(|place| place as u64).collect();
@@ -348,9 +351,9 @@ impl TaskOrder {
                 "started" => task.start_time(),
                 "took" => took(task),
                 "arguments" => Some(task.arguments().count() as u64),
-                "label" => label_of(task, blame)
-                    .and_then(|label| Label::ALL.iter().position(|known| *known == label))
-                    .map(|place| place as u64),
+                "label" => {
+                    blame.and_then(|blame| Some(rank(blame, blame.graph.position(task.key())?) as u64))
+                }
                 _ => None,
             }
         };
