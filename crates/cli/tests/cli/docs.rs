@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::{OPENCL, python};
 use crate::{command, tensortap};
 
 /// A command line and the exit status promised for it (`# exit N`, 0 when nothing is said).
@@ -52,6 +53,11 @@ fn every_command_in_the_documentation_does_what_it_says() {
     let mut count = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).expect("readable");
+        // A page about programs in Python shows one, which all of its commands are about.
+        let uses_opencl = text.contains("import pyopencl");
+        if uses_opencl && python(OPENCL, &format!("{}", page.display())).is_none() {
+            continue;
+        }
         for block in blocks(&text) {
             count += block.len();
             keep(&page, &block, |folder| make_program(&text, folder));
@@ -63,6 +69,10 @@ fn every_command_in_the_documentation_does_what_it_says() {
 /// Compiles what a page shows in C, as the page says, into the folder where its commands find it: first the program, then kernels for it.
 /// A page about anything else shows neither.
 fn make_program(page: &str, folder: &Path) {
+    if let Some((_, program)) = page.split_once("```python\n") {
+        let program = program.split("```").next().unwrap_or_default();
+        std::fs::write(folder.join("program.py"), program).expect("writable");
+    }
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
     let builds = [("program.c", "-o program"), ("kernels.c", "-shared -fPIC -o kernels.so")];
     let sources = page.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -89,7 +99,10 @@ fn keep(page: &Path, block: &[Promise], prepare: impl Fn(&Path)) {
     let folder = tempfile::tempdir().expect("a folder");
     prepare(folder.path());
     for Promise { words, exit } in block {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let named = std::env::var("TENSORTAP_PYTHON");
+        let python = named.as_deref().unwrap_or("python3");
+        let words = words.iter().map(|word| if word == "python3" { python } else { word.as_str() });
+        let words: Vec<&str> = words.collect();
         let output = command(&words).current_dir(folder.path()).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
         let line = words.join(" ");

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::common::python;
 use crate::dumps::Folder;
 use crate::json::{document, keys};
 
@@ -64,15 +65,8 @@ fn chrome(path: &Path) -> Value {
 
 /// The same of a trace in Perfetto's format, decoded by Perfetto's own messages; `None` where Python or these are not there.
 fn perfetto(path: &Path) -> Option<Value> {
-    let python = std::env::var_os("TENSORTAP_PYTHON").unwrap_or_else(|| "python3".into());
     let module = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
-    let tried = Command::new(&python).args(["-c", module]).output();
-    if !tried.is_ok_and(|said| said.status.success()) {
-        let notice = "there is no python3 with the package `perfetto` here; TENSORTAP_PYTHON names another";
-        assert!(std::env::var_os("TENSORTAP_SKIP_NOTHING").is_none(), "{notice}");
-        eprintln!("SKIPPED: Perfetto's own view of a trace, as {notice}");
-        return None;
-    }
+    let python = python(module, "Perfetto's own view of a trace")?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/decode_trace.py");
     let said = Command::new(&python).arg(script).arg(path).output().expect("it starts");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));

@@ -140,3 +140,20 @@ pub fn count_call(args: &[&str]) {
         count_run();
     }
 }
+
+/// The interpreter that `TENSORTAP_PYTHON` names, else `python3`, if this line runs in it. Else that `what` is skipped is said, or fails where nothing may be.
+pub fn python(line: &str, what: &str) -> Option<std::ffi::OsString> {
+    let python = std::env::var_os("TENSORTAP_PYTHON").unwrap_or_else(|| "python3".into());
+    let tried =
+        std::process::Command::new(&python).args(["-c", line]).stdin(std::process::Stdio::null()).output();
+    if tried.is_ok_and(|said| said.status.success()) {
+        return Some(python);
+    }
+    let notice = format!("there is no python3 here in which `{line}` runs; TENSORTAP_PYTHON names another");
+    assert!(std::env::var_os("TENSORTAP_SKIP_NOTHING").is_none(), "{notice}");
+    eprintln!("SKIPPED: {what}, as {notice}");
+    None
+}
+
+/// What runs where OpenCL can be used from Python.
+pub const OPENCL: &str = "import pyopencl; assert pyopencl.get_platforms()[0].get_devices()";

@@ -16,23 +16,6 @@ use std::{
 use tempfile::TempDir;
 use tensortap::{RunFile, format::Dump};
 
-/// The interpreter with `pyopencl` and a device; none where there is none, which is said.
-fn python() -> Option<OsString> {
-    let python = std::env::var_os("TENSORTAP_PYTHON").unwrap_or_else(|| "python3".into());
-    let tried = Command::new(&python)
-        .args(["-c", "import pyopencl; assert pyopencl.get_platforms()[0].get_devices()"])
-        .stdin(Stdio::null())
-        .output();
-    if tried.is_ok_and(|said| said.status.success()) {
-        return Some(python);
-    }
-    let notice =
-        "there is no python3 with the package `pyopencl` and a device here; TENSORTAP_PYTHON names another";
-    assert!(std::env::var_os("TENSORTAP_SKIP_NOTHING").is_none(), "{notice}");
-    eprintln!("SKIPPED: OpenCL programs, as {notice}");
-    None
-}
-
 /// Where a test runs a program.
 struct Bench {
     folder: TempDir,
@@ -41,7 +24,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Option<Bench> {
-        Some(Bench { python: python()?, folder: tempfile::tempdir().unwrap() })
+        let python = common::python(common::OPENCL, "OpenCL programs")?;
+        Some(Bench { python, folder: tempfile::tempdir().unwrap() })
     }
 
     fn path(&self, name: &str) -> PathBuf {
