@@ -248,6 +248,12 @@ impl Dump {
         }
     }
 
+    /// Whether it keeps programs of OpenCL, so that launches of their kernels can be run again.
+    #[must_use]
+    pub fn has_opencl_programs(&self) -> bool {
+        self.modules().iter().any(|module| module.kind.is_opencl())
+    }
+
     /// Hands over every entry of the index that is of one of these kinds; none of a dump that has no index.
     pub(crate) fn for_each_of(
         &self,

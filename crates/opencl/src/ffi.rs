@@ -41,6 +41,7 @@ pub const INVALID_OPERATION: Status = -59;
 pub const INVALID_COMPILER_OPTIONS: Status = -66;
 
 pub const DEVICE_NAME: u32 = 0x102B;
+pub const DRIVER_VERSION: u32 = 0x102D;
 pub const DEVICE_EXECUTION_CAPABILITIES: u32 = 0x1029;
 pub const EXEC_NATIVE_KERNEL: Bits = 2;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 use tensortap_abi::{BLOCK_CONTEXT_SLOT, DType, DumpStage, MAX_PASSED_TENSORS, MAX_SCALARS, can_be_passed};
-use tensortap_format::{Argument, GoldenVerdict, KernelInfo, RECORD_RUNTIME, Task, TaskKey, Tasks};
+use tensortap_format::{Argument, Dump, GoldenVerdict, KernelInfo, RECORD_RUNTIME, Task, TaskKey, Tasks};
 use tensortap_geometry::{GeometryError, Layout};
 
 use crate::foreign::FOREIGN_PLATFORM;
@@ -127,6 +127,11 @@ pub trait Capture: Sync {
     /// What whoever reads a report should know of it.
     fn notes(&self) -> &[String] {
         &[]
+    }
+
+    /// The dump, where its tasks are launches whose programs it keeps.
+    fn launches(&self) -> Option<&Dump> {
+        None
     }
 
     /// The libraries that the user names for its kernels, where it has no others.

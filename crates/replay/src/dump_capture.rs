@@ -151,6 +151,11 @@ impl Capture for DumpCapture {
         self.foreign.as_ref().map_or(of_program, |foreign| &foreign.code)
     }
 
+    fn launches(&self) -> Option<&Dump> {
+        let is_given = self.program.is_some() || self.foreign.is_some();
+        (!is_given && self.dump.has_opencl_programs()).then_some(&self.dump)
+    }
+
     fn notes(&self) -> &[String] {
         self.program.as_ref().map_or(&[], |program| &program.notes)
     }

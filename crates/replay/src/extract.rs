@@ -22,6 +22,7 @@ use crate::item::{find_scene, with_folders};
 use crate::libraries::Libraries;
 use crate::noise::{noise, summary};
 use crate::open::open;
+use crate::opencl;
 use crate::replay::{declared_tolerance, in_steps, is_chosen, names_kernel, one_step, unknown_task};
 use crate::{ArgReport, GiveKernels, KernelCode, OpenFolder, ReplayError};
 
@@ -94,6 +95,9 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let capture = &**capture;
     let task = find_task(capture, config.task.as_ref(), &config.steps)?;
     refuse_taken(&config.out)?;
+    if let Some(dump) = capture.launches() {
+        return opencl::extract(config, capture, dump, task);
+    }
     let mut registry = with_folders(config.registry.clone(), [capture], config.open_folder.as_ref())?;
     check_block_num(config.block_num, &opened.captures)?;
     let give = config.give_kernels.as_ref();

@@ -16,6 +16,7 @@ use crate::foreign::ForeignWishes;
 use crate::given::{check_options, give_kernels, notes, user_code};
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene, with_folders};
 use crate::open::{Opened, open};
+use crate::opencl;
 use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
 
 /// How far a replay has come.
@@ -53,6 +54,12 @@ pub fn replay(
     }
     let Opened { name, captures, broken, several, is_dump } =
         open(&config.source, ForeignWishes { kernels: &config.kernels, block_num: config.block_num })?;
+    if let [capture] = &captures[..]
+        && let Some(dump) = capture.launches()
+    {
+        check_named(&config, &captures)?;
+        return opencl::replay(&config, &**capture, dump, observe, on_output);
+    }
     config.registry =
         with_folders(config.registry, captures.iter().map(|c| &**c), config.open_folder.as_ref())?;
     check_trust(&config)?;
@@ -148,7 +155,7 @@ fn default_jobs() -> usize {
     available_parallelism().map_or(1, usize::from).min(MAX_DEFAULT_JOBS)
 }
 
-fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+pub fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = Vec::new();
     names.for_each(|name| {
         if !seen.contains(&name) {
@@ -379,7 +386,7 @@ pub fn one_step(capture: &dyn Capture, tasks: &[Task<'_>], task_id: u64) -> Resu
 /// Steps that a message names.
 const MOST_STEPS: usize = 8;
 
-fn select<'s>(
+pub fn select<'s>(
     config: &ReplayConfig,
     capture: &'s dyn Capture,
 ) -> Result<(Vec<Task<'s>>, Option<OneDispatch>), ReplayError> {

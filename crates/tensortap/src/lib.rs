@@ -86,8 +86,8 @@ pub use tensortap_record as record;
 pub use tensortap_recorder as recorder;
 pub use tensortap_replay::{
     ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, GivenReport,
-    Grade, KernelCode, Outcome, OutputReport, Placement, ReplayConfig, ReplayError, ReplayProgress,
-    ReplayReport, Selection, TaskReport, Timing,
+    Grade, KernelCode, OpenClDevice, Outcome, OutputReport, Placement, ReplayConfig, ReplayError,
+    ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{
     BuildMode, DEFAULT_RING_SLOTS, MAX_RING_SLOTS, Overrun, Phase, Progress, RUNTIMES, RunFailure, Runtime,

@@ -221,6 +221,11 @@ impl ModuleKind {
         }
     }
 
+    /// Whether an OpenCL device can build it.
+    pub const fn is_opencl(self) -> bool {
+        matches!(self, ModuleKind::OpenClC | ModuleKind::SpirV | ModuleKind::OpenClBinary)
+    }
+
     /// How the names of files end that hold such an image.
     pub const fn extension(self) -> &'static str {
         match self {

@@ -67,6 +67,11 @@ pub struct BlameArgs {
     #[arg(long)]
     allow_inexact: bool,
 
+    /// Of launches of OpenCL, the device that --reference or --rerun runs them on: part of its name, or its place in the loader's list
+    /// [default: with --reference another than they were captured on, with --rerun the same]
+    #[arg(long, value_name = "NAME or N", conflicts_with = "golden")]
+    device: Option<String>,
+
     /// Folder of the scene, instead of the one that the dump names
     #[arg(long, value_name = "DIR")]
     scene: Option<PathBuf>,
@@ -180,7 +185,9 @@ fn judge<T>(
         scene: registry.find(&dump.info().scene),
         work: Work { threads: args.jobs.get(), progress: &show },
     };
-    let rerun = if args.rerun { Some(rerun::run(args, registry, dump, &options, output)?) } else { None };
+    // Launches have no references but what other devices make of them.
+    let runs = args.rerun || args.reference && dump.has_opencl_programs();
+    let rerun = if runs { Some(rerun::run(args, registry, dump, &options, output)?) } else { None };
     let against = match (&opened, &rerun) {
         (Some(Golden::Dump(golden)), _) => Against::Golden(golden),
         (Some(Golden::Files(arrays)), _) => Against::Arrays(arrays),

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
-use tensortap::{DEFAULT_DEVICE_FAILURES, ReplayConfig, ReplayReport, Selection, TaskChoice};
+use tensortap::{DEFAULT_DEVICE_FAILURES, OpenClDevice, ReplayConfig, ReplayReport, Selection, TaskChoice};
 use tensortap_query::document::{ReplayDocument, replay_verdict};
 use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
 use tensortap_query::number::counted;
@@ -84,7 +84,8 @@ const DEBUGGING: &str = "Debugging";
     tensortap replay --task 3 --bench                   how long its kernel takes\n  \
     tensortap replay --task 3 --guard                   does its kernel leave its arguments?\n  \
     tensortap replay --task 3 --debugger --trust        in gdb, at the kernel's first instruction\n  \
-    tensortap replay cases                              every case of a folder, as tests\n\n\
+    tensortap replay cases                              every case of a folder, as tests\n  \
+    tensortap replay gpu_run --all --device pocl        launches of OpenCL, on the CPU\n\n\
     Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
     input; 3 no device; 130, 143, 129 interrupted")]
 pub struct ReplayArgs {
@@ -126,6 +127,11 @@ pub struct ReplayArgs {
     /// Platform to replay on [default: the one it was captured on]
     #[arg(long, value_name = "NAME", help_heading = DEVICE)]
     pub platform: Option<String>,
+
+    /// Of launches of OpenCL, the device to replay on: part of its name, or its place in the loader's list [default: the one they were
+    /// captured on, or else the first]
+    #[arg(long = "device", value_name = "NAME or N", help_heading = DEVICE)]
+    pub opencl_device: Option<String>,
 
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -200,6 +206,8 @@ impl ReplayArgs {
         config.kernels = self.kernels.code();
         config.block_num = self.kernels.block_num;
         config.platform.clone_from(&self.platform);
+        config.opencl_device =
+            self.opencl_device.clone().map_or_else(OpenClDevice::default, OpenClDevice::Named);
         config.device_mode = self.device.device_mode;
         config.trust = self.trust;
         config.device_memory = self.device.device_memory;
@@ -236,7 +244,8 @@ impl ReplayArgs {
         if self.selects_by_kernel() {
             return Ok(Selection::Given);
         }
-        if self.all || !self.func.is_empty() || Dump::open(source).is_err() {
+        let has_many = |dump: &Dump| dump.tasks().map_or(true, |tasks| tasks.len() > 1);
+        if self.all || !self.func.is_empty() || !Dump::open(source).is_ok_and(|dump| has_many(&dump)) {
             return Ok(Selection::All);
         }
         Err(UsageError {

@@ -133,7 +133,9 @@ fn ask_image(layer: &Layer, program: Program) -> Option<Image> {
         Some(ask) => unsafe { ask(program, device, ffi::PROGRAM_BUILD_GLOBALS, room, value, size) },
         None => ffi::INVALID_OPERATION,
     });
-    let device = device_name(layer, device);
+    // With its driver: on the same, a replay comes out bit for bit the same.
+    let driver = device_text(layer, device, ffi::DRIVER_VERSION);
+    let device = format!("{} / {driver}", device_name(layer, device));
     Some(Image { kind, device, bytes, globals: globals.unwrap_or(0), ..Image::default() })
 }
 
@@ -170,9 +172,13 @@ fn ask_code(layer: &Layer, program: Program) -> Option<(ModuleKind, Vec<u8>)> {
 
 /// What a device is called.
 pub fn device_name(layer: &Layer, device: Device) -> String {
+    device_text(layer, device, ffi::DEVICE_NAME)
+}
+
+fn device_text(layer: &Layer, device: Device, what: u32) -> String {
     let told = |room, value, size| match layer.target.clGetDeviceInfo {
         // SAFETY: a device of the program's, and what is written to is this call's.
-        Some(ask) => unsafe { ask(device, ffi::DEVICE_NAME, room, value, size) },
+        Some(ask) => unsafe { ask(device, what, room, value, size) },
         None => ffi::INVALID_OPERATION,
     };
     raw::told_text(told).unwrap_or_default()

@@ -1,0 +1,201 @@
+//! Launches that cannot be run again, or do not come to their end.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use tensortap::abi::{
+    DType, DumpStage, KernelRecord, ModuleKind, ModuleRecord, NO_KERNEL, RECORD_EXTENDED, RECORD_HAS_HASH,
+    RECORD_HAS_PAYLOAD, Role, ScalarRecord, TaskRecord, TensorRecord,
+};
+use tensortap::format::{Dump, DumpWriter, Footer, ImageWriter, IndexRecord, Payload, RunInfo, Status};
+use tensortap::record::{DumpLevel, FolderOptions};
+use tensortap::values::content_hash;
+use tensortap::{Outcome, ReplayConfig};
+
+use crate::common::executable;
+use crate::made::{Made, OPTIONS, SOURCE, device, one_buffer, opaque, saxpy};
+
+fn reason(outcome: &Outcome) -> (&'static str, String) {
+    (outcome.name(), outcome.reason().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_launch_that_hangs_or_crashes_is_named_and_the_next_ones_run() {
+    let Some(device) = device() else { return };
+    let made = Made::new(&device, |recorder, kernel| {
+        for name in ["forever", "astray"] {
+            let id = kernel(recorder, name);
+            one_buffer(recorder, id, 2);
+            saxpy(recorder, kernel, [16, 0, 0], [0; 3], 2.0, 16, false);
+        }
+    });
+    let config = ReplayConfig { stall_timeout: Some(Duration::from_secs(5)), ..made.config() };
+    let report = tensortap::replay(&config).unwrap();
+    let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
+    assert_eq!(told[0], ("failed", "it did not end within 5 s".to_owned()), "{told:?}");
+    assert!(told[2].0 == "failed" && told[2].1.contains("it crashed: its process"), "{told:?}");
+    assert_eq!([told[1].0, told[3].0], ["bitexact"; 2], "{told:?}");
+    let one = ReplayConfig { max_device_failures: Some(1), ..config };
+    let report = tensortap::replay(&one).unwrap();
+    assert!(reason(&report.tasks[1].outcome).1.contains("--max-device-failures"));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let Some(device) = device() else { return };
+    let made = Made::new(&device, |recorder, kernel| {
+        let id = kernel(recorder, "saxpy");
+        opaque(recorder, id);
+        // The kernel has four arguments.
+        one_buffer(recorder, id, 4);
+        let id = kernel(recorder, "no_such_kernel");
+        one_buffer(recorder, id, 4);
+        saxpy(recorder, kernel, [16, 0, 0], [0; 3], 2.0, 16, false);
+    });
+    let report = made.replay();
+    let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
+    assert!(told[0].0 == "refused" && told[0].1.contains("an image, a sampler"), "{told:?}");
+    assert!(told[1].0 == "refused" && told[1].1.contains("declares 4 arguments, and 1 were"), "{told:?}");
+    assert!(told[2].0 == "refused" && told[2].1.contains("CL_INVALID_KERNEL_NAME"), "{told:?}");
+    assert_eq!(told[3].0, "bitexact");
+    let module = Dump::open(&made.dump()).unwrap().modules().remove(0);
+    let file = made.dump().join(module.file().unwrap());
+    let image = fs::read_to_string(&file).unwrap();
+    fs::write(&file, image.replacen("a * x[at]", "a + x[at]", 1)).unwrap();
+    let report = made.replay();
+    let why = reason(&report.tasks[3].outcome);
+    assert!(why.0 == "refused" && why.1.contains("does not hold what was recorded"), "{why:?}");
+    fs::remove_file(&file).unwrap();
+    let why = reason(&made.replay().tasks[3].outcome);
+    assert!(why.0 == "refused" && why.1.contains("cannot open"), "{why:?}");
+}
+
+#[test]
+fn without_content_a_launch_is_refused_unless_that_is_allowed_and_never_called_right() {
+    let Some(device) = device() else { return };
+    let options = FolderOptions { level: DumpLevel::Hash, ..FolderOptions::default() };
+    let made = Made::with(&device, &options, |recorder, kernel| {
+        saxpy(recorder, kernel, [16, 0, 0], [0; 3], 2.0, 16, false);
+    });
+    let why = reason(&made.replay().tasks[0].outcome);
+    assert!(why.0 == "refused" && why.1.contains("argument 0 is zero"), "{why:?}");
+    let report = tensortap::replay(&ReplayConfig { allow_inexact: true, ..made.config() }).unwrap();
+    let why = reason(&report.tasks[0].outcome);
+    assert_eq!(why, ("failed", "argument 0: its content has another hash than captured".to_owned()));
+    for (option, word) in
+        [("--set-arg=0=1", "--set-arg"), ("--bench", "--bench"), ("--reference", "--reference")]
+    {
+        let (code, _, stderr) = made.call(&["replay", "dump", "--all", option]);
+        assert!(code == Some(2) && stderr.contains(word), "{stderr}");
+    }
+}
+
+/// One launch of `saxpy` over 16 elements, by hand: at each stage, whether content is stored or its hash alone is known.
+fn by_hand(
+    task_id: u64,
+    stored: [bool; 2],
+    contents: [&[u8]; 3],
+    writer: &mut DumpWriter,
+) -> Vec<IndexRecord> {
+    let [before, after, x] = contents;
+    let task = TaskRecord {
+        task_id,
+        func_id: [1, NO_KERNEL, NO_KERNEL],
+        started_ns: task_id,
+        completed_ns: task_id + 1,
+        tensor_count: 2,
+        scalar_count: 2,
+        module: 1,
+        work_dims: 1,
+        flags: RECORD_EXTENDED,
+        global_size: [16, 0, 0],
+        ..TaskRecord::default()
+    };
+    let mut records = vec![IndexRecord::plain(&task)];
+    let stages = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
+    for (stage, (is_stored, y)) in stages.into_iter().zip(stored.into_iter().zip([before, after])) {
+        for (arg_index, content) in [(0, y), (1, x)] {
+            let tensor = TensorRecord {
+                task_id,
+                stage: stage as u8,
+                arg_index,
+                flags: RECORD_HAS_HASH,
+                hash: content_hash(content).to_le_bytes(),
+                address: 0x1000 + 0x1000 * u64::from(arg_index),
+                dtype: DType::Float32.tag(),
+                ndims: 1,
+                role: Role::InOut.tag(),
+                shape: [16, 0, 0, 0, 0, 0, 0, 0],
+                strides: [1, 0, 0, 0, 0, 0, 0, 0],
+                ..TensorRecord::default()
+            };
+            let payload = if is_stored {
+                let offset = writer.reserve(64);
+                writer.payload_file().unwrap().write_all_at(content, offset).unwrap();
+                Payload::Stored { offset, bytes: 64 }
+            } else {
+                Payload::Dropped
+            };
+            records.push(IndexRecord::tensor(&tensor, payload));
+        }
+    }
+    let stage = DumpStage::BeforeDispatch as u8;
+    for (arg_index, dtype, bits) in [(2, DType::Float32, 2.0_f32.to_bits()), (3, DType::Int32, 16)] {
+        let (dtype, bits) = (dtype.tag(), bits.into());
+        let scalar = ScalarRecord { task_id, stage, arg_index, dtype, bits, ..ScalarRecord::default() };
+        records.push(IndexRecord::plain(&scalar));
+    }
+    records
+}
+
+#[test]
+fn content_that_is_known_by_its_hash_alone_is_taken_from_where_it_is_stored() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump");
+    let info =
+        RunInfo { runtime: "record".into(), platform: "host".into(), dump_level: 2, ..RunInfo::default() };
+    let mut writer = DumpWriter::create(&dump, &info).unwrap();
+    let (bytes, hash) = (SOURCE.len() as u64, content_hash(SOURCE.as_bytes()));
+    let mut image = ImageWriter::create(&dump, ModuleKind::OpenClC, hash, bytes, (0, 0)).unwrap();
+    image.write(SOURCE.as_bytes()).unwrap();
+    assert!(image.finish(false).unwrap());
+    let module = ModuleRecord {
+        flags: RECORD_EXTENDED | RECORD_HAS_PAYLOAD,
+        id: 1,
+        bytes,
+        hash: hash.to_le_bytes(),
+        options: 2,
+        device: 3,
+        image_kind: ModuleKind::OpenClC as u8,
+        ..ModuleRecord::default()
+    };
+    let kernel = KernelRecord { func_id: 1, name: 1, module: 1, ..KernelRecord::default() };
+    let mut records = vec![
+        IndexRecord::string(1, "saxpy"),
+        IndexRecord::string(2, OPTIONS),
+        IndexRecord::string(3, &device),
+        IndexRecord::plain(&module),
+        IndexRecord::kernel(&kernel, &[]),
+    ];
+    let floats =
+        |value: &dyn Fn(u16) -> f32| -> Vec<u8> { (0..16).flat_map(|at| value(at).to_le_bytes()).collect() };
+    let (before, x) = (floats(&|at| f32::from(at) - 3.0), floats(&|at| f32::from(at) * 0.5));
+    let after = floats(&|at| 2.0 * f32::from(at) * 0.5 + f32::from(at) - 3.0);
+    let other = floats(&|at| f32::from(at));
+    // The second has hashes of what the first has stored; of what the third was given, nothing is.
+    for (task_id, stored, before) in
+        [(1, [true; 2], &before), (2, [false; 2], &before), (3, [false, true], &other)]
+    {
+        records.extend(by_hand(task_id, stored, [before, &after, &x], &mut writer));
+    }
+    writer.append(0, 0..records.len() as u64, &records).unwrap();
+    writer.finish(&Footer::new(Status::Complete)).unwrap();
+    let mut config = ReplayConfig::new(&dump, tensortap_cli::scenes());
+    config.device_executable = Some(executable());
+    let report = tensortap::replay(&config).unwrap();
+    let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
+    assert_eq!([told[0].0, told[1].0, told[2].0], ["bitexact", "bitexact", "refused"], "{told:?}");
+    assert!(told[2].1.contains("argument 0 is zero: what it held before the launch"), "{told:?}");
+}

@@ -1,0 +1,176 @@
+//! What crosses between a process that wants a launch and the one that runs it.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+
+use serde::{Deserialize, Serialize};
+
+/// A device that launches can run on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceName {
+    /// `CL_PLATFORM_NAME`.
+    pub platform: String,
+    /// `CL_DEVICE_NAME`.
+    pub name: String,
+    /// `CL_DRIVER_VERSION`.
+    pub driver: String,
+}
+
+impl DeviceName {
+    /// As a dump names it: a launch that ran on a device of this name comes out bit for bit the same there.
+    ///
+    /// ```
+    /// use tensortap_opencl_host::DeviceName;
+    /// let device = DeviceName { platform: "p".into(), name: "cpu".into(), driver: "6.0".into() };
+    /// assert_eq!(device.text(), "cpu / 6.0");
+    /// ```
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{} / {}", self.name, self.driver)
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arg {
+    /// These bytes.
+    Value(Vec<u8>),
+    /// So many bytes for each work group.
+    Local(u64),
+    /// Part of a memory of the launch.
+    Memory(Memory),
+}
+
+/// Part of one of the memories of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Which.
+    pub memory: usize,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// One launch of a kernel. The image of its program and the content of each memory go with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Place among the devices.
+    pub device: usize,
+    /// Tag of the image's [`ModuleKind`](tensortap_abi::ModuleKind).
+    pub image_kind: u8,
+    /// Options that the program is built with.
+    pub options: String,
+    /// The kernel.
+    pub kernel: String,
+    /// Dimensions, 1 to 3.
+    pub work_dims: u32,
+    /// Work items in each.
+    pub global_size: [u64; 3],
+    /// Number of the first work item in each.
+    pub global_offset: [u64; 3],
+    /// Work items of a group in each; `None` leaves it to the device.
+    pub group: Option<[u64; 3]>,
+    /// Arguments, in order.
+    pub args: Vec<Arg>,
+    /// Whether it is run although its program has variables of its own, which hold whatever they begin with.
+    pub allow_variables: bool,
+}
+
+/// What is asked; bytes follow it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Which devices there are.
+    Devices,
+    /// The image follows, then each memory.
+    Launch(Launch),
+}
+
+/// What is answered; bytes follow it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Devices(Vec<DeviceName>),
+    /// The program is there: what takes time from now on is the kernel.
+    Built,
+    /// Each memory follows.
+    Ran,
+    Failed(String),
+}
+
+/// The largest part of a message that is believed to be one.
+const MAX_PART_BYTES: u64 = 1 << 40;
+/// Parts that one message may have.
+const MAX_PARTS: u64 = 1 << 16;
+
+/// Sends a text and bytes, each behind its length.
+pub(crate) fn send(to: &mut impl Write, text: &impl Serialize, parts: &[impl AsRef<[u8]>]) -> Result<()> {
+    to.write_all(&(parts.len() as u64).to_le_bytes())?;
+    let text = serde_json::to_vec(text)?;
+    for part in std::iter::once(&text[..]).chain(parts.iter().map(AsRef::as_ref)) {
+        to.write_all(&(part.len() as u64).to_le_bytes())?;
+        to.write_all(part)?;
+    }
+    to.flush()
+}
+
+/// Receives what [`send`] sends.
+pub(crate) fn receive<T: for<'d> Deserialize<'d>>(from: &mut impl Read) -> Result<(T, Vec<Vec<u8>>)> {
+    let count = number(from)?;
+    if count > MAX_PARTS {
+        return Err(Error::other("a message of too many parts"));
+    }
+    let text = part(from)?;
+    let parts = (0..count).map(|_| part(from)).collect::<Result<Vec<_>>>()?;
+    Ok((serde_json::from_slice(&text)?, parts))
+}
+
+fn number(from: &mut impl Read) -> Result<u64> {
+    let mut bytes = [0; 8];
+    from.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn part(from: &mut impl Read) -> Result<Vec<u8>> {
+    let length = number(from)?;
+    if length > MAX_PART_BYTES {
+        return Err(Error::other("a message that is too long"));
+    }
+    let mut part = Vec::new();
+    // Memory grows with what comes, not with what was announced.
+    from.take(length).read_to_end(&mut part)?;
+    if part.len() as u64 == length { Ok(part) } else { Err(ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_as_they_were_sent_and_what_is_none_is_refused() {
+        let launch = Launch {
+            device: 1,
+            image_kind: 2,
+            options: "-DX=\"1\"".into(),
+            kernel: "k".into(),
+            work_dims: 2,
+            global_size: [5, 3, 1],
+            global_offset: [1, 0, 0],
+            group: None,
+            args: vec![
+                Arg::Value(vec![1, 2]),
+                Arg::Local(9),
+                Arg::Memory(Memory { memory: 0, offset: 4, bytes: 8 }),
+            ],
+            allow_variables: true,
+        };
+        let mut sent = Vec::new();
+        send(&mut sent, &Request::Launch(launch.clone()), &[vec![7_u8; 300], Vec::new()]).unwrap();
+        let (Request::Launch(got), parts) = receive(&mut &sent[..]).unwrap() else { panic!() };
+        assert_eq!((got, parts), (launch, vec![vec![7_u8; 300], Vec::new()]));
+        for cut in [0, 7, 20, sent.len() - 1] {
+            assert!(receive::<Request>(&mut &sent[..cut]).is_err());
+        }
+        let huge = [1_u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
+        assert!(receive::<Request>(&mut &huge[..]).is_err());
+        assert!(receive::<Request>(&mut &u64::MAX.to_le_bytes()[..]).is_err());
+    }
+}
