@@ -1,0 +1,118 @@
+/*
+ * The content hash and the statistics of memory ranges, on a device.
+ *
+ * One source, compiled as OpenCL C 1.2 and as CUDA C (NVRTC). What differs between the two is said here and nowhere
+ * else: address spaces, who a work item is, barriers, a few conversions. Devices are little endian.
+ *
+ * A *leaf* is 4,096 bytes of a range, the last one may be shorter. A *bundle* is 64 leaves: their hashes are 1,024
+ * bytes, which is one block of the root's XXH3. A work group has one bundle; TT_LANES work items share a leaf, each
+ * with the accumulators of its own 16 bytes of every 64, so that none needs what another one reads.
+ *
+ * Options of a build: TT_GROUP (work items of a group), TT_LANES (1 or 4), TT_DEEP and
+ * TT_MEASURED_DEEP (loads in flight of a work item without and with statistics, the second no greater), TT_FP64 where the device has 64-bit floats: without it mean and deviation are left out.
+ */
+#ifdef __CUDACC_RTC__
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef double f64;
+typedef unsigned long long tt_address;
+#define GLOBAL
+#define LOCAL
+#define LOCAL_ARRAY __shared__
+#define CONSTANT static __device__ const
+#define FN static __device__ __forceinline__
+/* `resident` groups of a multiprocessor at a time, for which registers are kept. */
+#define KERNEL(items, resident) extern "C" __global__ void __launch_bounds__(items, resident)
+#define MY_GROUP blockIdx.x
+#define MY_ITEM threadIdx.x
+#define MY_PLACE (blockIdx.x * blockDim.x + threadIdx.x)
+#define BARRIER() __syncthreads()
+#define MUL_HIGH(a, b) __umul64hi(a, b)
+#define AS_F64(bits) __longlong_as_double((i64)(bits))
+#define F64_BITS(value) ((u64)__double_as_longlong(value))
+#define F64_OF_F32(bits) ((f64)__uint_as_float(bits))
+#define F64_OF_WORDS(high, low) __hiloint2double((i32)(high), (i32)(low))
+#define SWAP_IF_EQUAL(at, old, new) atomicCAS(at, old, new)
+typedef ulonglong2 tt_words;
+#else
+typedef uchar u8;
+typedef uint u32;
+typedef int i32;
+typedef ulong u64;
+typedef long i64;
+typedef size_t tt_address;
+#ifdef TT_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double f64;
+#define AS_F64(bits) as_double((u64)(bits))
+#define F64_BITS(value) as_ulong(value)
+#define F64_OF_WORDS(high, low) as_double((u64)(high) << 32 | (low))
+/* By integers, so that a device that flushes small 32-bit floats to zero loses none of them. */
+#define F64_OF_F32(bits) \
+    (as_double((u64)((bits) & 0x7fffffffu) << 29 | (u64)((bits) >> 31) << 63) * as_double(0x77f0000000000000ul))
+#endif
+#define GLOBAL __global
+#define LOCAL __local
+#define LOCAL_ARRAY __local
+#define CONSTANT __constant
+#define FN static inline
+#define KERNEL(items, resident) __kernel __attribute__((reqd_work_group_size(items, 1, 1))) void
+#define MY_GROUP ((u32)get_group_id(0))
+#define MY_ITEM ((u32)get_local_id(0))
+#define MY_PLACE ((u32)get_global_id(0))
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define MUL_HIGH(a, b) mul_hi((u64)(a), (u64)(b))
+#define SWAP_IF_EQUAL(at, old, new) atomic_cmpxchg(at, old, new)
+typedef ulong2 tt_words;
+#endif
+
+#define LEAF_BYTES 4096u
+#define BUNDLE_LEAVES 64u
+/* Accumulators of a leaf go in pairs: 16 bytes of a stripe make two. */
+#define PAIRS (4 / TT_LANES)
+
+/* A range of memory; twin of `Range` of the host. */
+typedef struct {
+    /* CUDA: its address. OpenCL: its offset in the buffer. */
+    u64 address;
+    u64 bytes;
+    /* Which argument it lies in; OpenCL alone. */
+    u32 buffer;
+    /* Its first bundle among those of the launch; increases from range to range. */
+    u32 first_bundle;
+    /* Tag of its dtype; 0: no statistics. */
+    u32 dtype;
+    /* Elements that its last byte lacks: 1 if an odd nibble is none. */
+    u32 missing;
+    /* Where its result goes. */
+    u32 slot;
+    u32 reserved;
+} tt_range;
+
+/* Statistics of a part of a range; twin of `Part`. Floats are kept as bits. */
+typedef struct {
+    /* Least and greatest, as integers in the order of the values; see `tt_element`. */
+    i64 min;
+    i64 max;
+    /* Mean, and sum of squared distances from it. */
+    u64 mean;
+    u64 squares;
+    u64 zeros;
+    u64 nan;
+    u64 inf;
+    /* Finite elements; the top bit: mean is multiplied by 2^-600, and squares twice. */
+    u64 finite;
+} tt_part;
+
+/* What is found out about a range; twin of `RangeResult`. */
+typedef struct {
+    u64 hash[2];
+    tt_part part;
+} tt_result;
+
+FN u32 tt_leaves_of(u64 bytes) {
+    return bytes == 0 ? 1 : (u32)((bytes + LEAF_BYTES - 1) / LEAF_BYTES);
+}

@@ -1,0 +1,205 @@
+/* Roots: what is left to do when the leaves of a range are done. */
+
+#ifdef __CUDACC_RTC__
+/* Past the first cache, which does not see what other groups have just written. */
+#define FRESH(at) __ldcg(at)
+/* Memory before and after, for all groups of the device. */
+#define ORDERED() asm volatile("fence.acq_rel.gpu;" ::: "memory")
+#else
+#define FRESH(at) (*(at))
+#endif
+
+/* Bundles that the chain takes in one go. */
+#define SEGMENT 128u
+
+/* The serial part of a root: one accumulator over whole blocks, whose sums lie eight words apart. */
+FN u64 tt_chain(u64 acc, LOCAL const u64 *sums, u32 blocks, u64 key) {
+    if (blocks == 0)
+        return acc;
+    acc += sums[0];
+#pragma unroll 8
+    for (u32 block = 1; block < blocks; block++)
+        acc = tt_scramble(acc, key) + sums[8 * block];
+    return tt_scramble(acc, key);
+}
+
+/* The accumulators over the leaf hashes behind the last whole block: up to 16 stripes and the last one. `secret` is seeded. */
+FN void tt_root_tail(LOCAL u64 *accs, GLOBAL const u64 *hashes, u32 leaves, LOCAL const u64 *secret, LOCAL u64 *room) {
+    u32 stripes = (leaves * 16 - 1) / 64, first = (leaves - 1) / BUNDLE_LEAVES * 16;
+    for (u32 place = MY_ITEM; place < 8 * (stripes - first + 1); place += TT_GROUP) {
+        u32 stripe = first + place / 8, i = place % 8, last = stripe == stripes;
+        u64 word = last ? (u64)2 * leaves - 8 : (u64)8 * stripe;
+        u64 key = last ? tt_secret_at(secret, SECRET_LAST + 8 * i) : secret[stripe % 16 + i];
+        u64 x = FRESH(hashes + word + i) ^ key;
+        room[place] = (x & 0xffffffffu) * (x >> 32) + FRESH(hashes + word + (i ^ 1));
+    }
+    BARRIER();
+    for (u32 i = MY_ITEM; i < 8; i += TT_GROUP) {
+        for (u32 stripe = first; stripe <= stripes; stripe++)
+            accs[i] += room[8 * (stripe - first) + i];
+    }
+    BARRIER();
+}
+
+/* A range of fewer than 16 leaves: its leaf hashes are hashed in one go, or are one. `secret` is the default one. */
+FN void tt_small_root(const tt_range *range, GLOBAL const u64 *hashes, u32 leaves, LOCAL const u64 *secret, u64 *hash) {
+    hash[0] = hashes[0];
+    hash[1] = hashes[1];
+    if (leaves > 1)
+        tt_hash_short((GLOBAL const u8 *)hashes, leaves * 16, secret, range->bytes, hash);
+}
+
+/* The hash from all accumulators. */
+FN void tt_large_root(LOCAL const u64 *accs, u32 leaves, LOCAL const u64 *secret, u64 *hash) {
+    u64 shares[2];
+    shares[0] = shares[1] = 0;
+    for (u32 i = 0; i < 4; i++) {
+        u64 pair[2];
+        pair[0] = accs[2 * i];
+        pair[1] = accs[2 * i + 1];
+        tt_merge_pair(pair, i, secret, shares);
+    }
+    tt_finish_long(shares, (u64)leaves * 16, hash);
+}
+
+FN void tt_seed_secret(LOCAL u64 *secret, u64 seed) {
+    for (u32 i = MY_ITEM; i < SECRET_WORDS; i += TT_GROUP)
+        secret[i] += i % 2 ? 0 - seed : seed;
+}
+
+/* Bundles from `begin` to `end` of a range: their blocks go into the accumulators, their parts into that of the range so
+   far, which the first work item has. All of them are done; `sums` has room for a segment. */
+FN void tt_segment(const tt_range *range, u32 begin, u32 end, GLOBAL const u64 *bundle_sums, GLOBAL const tt_part *parts,
+                   u32 measured, LOCAL const u64 *secret, LOCAL u64 *sums, LOCAL u64 *accs, LOCAL tt_part *group_parts,
+                   tt_part *part) {
+    u32 whole = (tt_leaves_of(range->bytes) - 1) / BUNDLE_LEAVES, blocks = (end < whole ? end : whole) - begin;
+    for (u32 i = MY_ITEM; i < 8 * blocks; i += TT_GROUP)
+        sums[i] = FRESH(bundle_sums + (u64)8 * (range->first_bundle + begin) + i);
+    BARRIER();
+    for (u32 i = MY_ITEM; i < 8; i += TT_GROUP)
+        accs[i] = tt_chain(accs[i], sums + i, blocks, secret[16 + i]);
+    if (measured && range->dtype) {
+        tt_part mine;
+        tt_part_of_nothing(&mine);
+        for (u32 i = begin + MY_ITEM; i < end; i += TT_GROUP) {
+            tt_part other = parts[range->first_bundle + i];
+            tt_merge(&mine, &other);
+        }
+        tt_merge_group(group_parts, &mine);
+        if (MY_ITEM == 0)
+            tt_merge(part, &mine);
+    }
+    BARRIER();
+}
+
+FN void tt_put_hash(GLOBAL tt_result *result, const u64 *hash) {
+    result->hash[0] = hash[0];
+    result->hash[1] = hash[1];
+}
+
+#ifdef TT_CHAINED
+/*
+ * Roots in the launch of the leaves. A gate counts who has arrived at a segment of a range: its bundles, and the chain, which
+ * comes from the segment before. Whoever arrives last takes the chain over the segment and arrives with it at the next one.
+ * So the chain goes on while other groups have leaves, behind the last leaf there is one segment left, and nobody waits.
+ * Gates are 0 before and after a launch. On its way from group to group the chain lies in the sums of the last bundle that it
+ * went over, and the statistics in the range's result.
+ */
+FN u32 tt_arrives_last(GLOBAL u32 *gate, u32 expected, LOCAL u64 *word) {
+    /* What this group has written is there before it is counted; what others have is there when all are counted. One work item
+       stands for the group, by the barriers on both sides. */
+    BARRIER();
+    if (MY_ITEM == 0) {
+        ORDERED();
+        *word = atomicAdd(gate, 1u) + 1 == expected;
+        ORDERED();
+        if (*word)
+            *gate = 0;
+    }
+    BARRIER();
+    return (u32)*word;
+}
+
+FN void tt_chain_on(const tt_range *range, u32 bundle, GLOBAL const u64 *leaf_hashes, GLOBAL u64 *sums,
+                    GLOBAL const tt_part *parts, GLOBAL u32 *gates, GLOBAL tt_result *results, const u32 measured,
+                    LOCAL u64 *secret, LOCAL u64 *room, LOCAL tt_part *group_parts) {
+    u32 leaves = tt_leaves_of(range->bytes), bundles = (leaves + BUNDLE_LEAVES - 1) / BUNDLE_LEAVES;
+    u32 segment = (bundle - range->first_bundle) / SEGMENT, entered = 0;
+    GLOBAL const u64 *hashes = leaf_hashes + (u64)2 * BUNDLE_LEAVES * range->first_bundle;
+    GLOBAL u64 *state = sums + (u64)8 * range->first_bundle;
+    GLOBAL tt_result *result = results + range->slot;
+    LOCAL u64 *accs = room + 8 * SEGMENT, *word = accs + 8;
+    tt_part part;
+    for (;; segment++) {
+        u32 begin = segment * SEGMENT, end = begin + SEGMENT < bundles ? begin + SEGMENT : bundles;
+        if (!tt_arrives_last(gates + range->first_bundle + begin, end - begin + (segment > 0), word))
+            return;
+        if (!entered) {
+            entered = 1;
+            if (leaves >= 16)
+                tt_seed_secret(secret, range->bytes);
+            if (MY_ITEM < 8)
+                accs[MY_ITEM] = segment == 0 ? tt_first[MY_ITEM] : FRESH(state + (u64)8 * (begin - 1) + MY_ITEM);
+            tt_part_of_nothing(&part);
+            if (segment > 0 && measured && MY_ITEM == 0)
+                part = result->part;
+            BARRIER();
+        }
+        tt_segment(range, begin, end, sums, parts, measured, secret, room, accs, group_parts, &part);
+        if (end == bundles)
+            break;
+        if (MY_ITEM < 8)
+            state[(u64)8 * (end - 1) + MY_ITEM] = accs[MY_ITEM];
+        if (measured && MY_ITEM == 0)
+            result->part = part;
+    }
+    if (leaves >= 16)
+        tt_root_tail(accs, hashes, leaves, secret, room);
+    if (MY_ITEM == 0) {
+        u64 hash[2];
+        if (leaves < 16)
+            tt_small_root(range, hashes, leaves, secret, hash);
+        else
+            tt_large_root(accs, leaves, secret, hash);
+        tt_put_hash(result, hash);
+        result->part = part;
+    }
+}
+#else
+/* Roots in a launch of their own, behind that of the leaves: a group for each range. */
+KERNEL(TT_GROUP, 1)
+tt_roots(GLOBAL const tt_range *ranges, GLOBAL const u64 *leaf_hashes, GLOBAL const u64 *sums,
+         GLOBAL const tt_part *parts, GLOBAL tt_result *results, u32 measured) {
+    LOCAL_ARRAY u64 secret[SECRET_WORDS];
+    LOCAL_ARRAY u64 room[8 * SEGMENT];
+    LOCAL_ARRAY u64 accs[8];
+    LOCAL_ARRAY tt_part group_parts[TT_GROUP];
+    tt_range range = ranges[MY_GROUP];
+    GLOBAL const u64 *hashes = leaf_hashes + (u64)2 * BUNDLE_LEAVES * range.first_bundle;
+    u32 leaves = tt_leaves_of(range.bytes), bundles = (leaves + BUNDLE_LEAVES - 1) / BUNDLE_LEAVES;
+    tt_part part;
+    tt_part_of_nothing(&part);
+    tt_load_secret(secret);
+    BARRIER();
+    if (leaves >= 16)
+        tt_seed_secret(secret, range.bytes);
+    for (u32 i = MY_ITEM; i < 8; i += TT_GROUP)
+        accs[i] = tt_first[i];
+    BARRIER();
+    for (u32 begin = 0; begin < bundles; begin += SEGMENT) {
+        u32 end = begin + SEGMENT < bundles ? begin + SEGMENT : bundles;
+        tt_segment(&range, begin, end, sums, parts, measured, secret, room, accs, group_parts, &part);
+    }
+    if (leaves >= 16)
+        tt_root_tail(accs, hashes, leaves, secret, room);
+    if (MY_ITEM == 0) {
+        u64 hash[2];
+        if (leaves < 16)
+            tt_small_root(&range, hashes, leaves, secret, hash);
+        else
+            tt_large_root(accs, leaves, secret, hash);
+        tt_put_hash(results + range.slot, hash);
+        results[range.slot].part = part;
+    }
+}
+#endif
