@@ -84,12 +84,33 @@ fn is_plain(text: &str, newlines: Newlines) -> bool {
     text.bytes().fold(true, |all, byte| all & plain(byte))
 }
 
+/// Bytes that are looked at together where not all of a text is plain: a table has an ellipsis here and there.
+const TOGETHER: usize = 64;
+
+/// Where the first character stands that acts; stretches that are plain are passed over.
+fn first_acting(text: &str, newlines: Newlines, acts: impl Fn(char) -> bool) -> Option<usize> {
+    let mut at = 0;
+    while at < text.len() {
+        let mut end = text.len().min(at + TOGETHER);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let stretch = &text[at..end];
+        let first = if is_plain(stretch, newlines) { None } else { stretch.find(&acts) };
+        if let Some(first) = first {
+            return Some(at + first);
+        }
+        at = end;
+    }
+    None
+}
+
 fn escaped(text: &str, newlines: Newlines, spell: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if is_plain(text, newlines) {
         return text.into();
     }
     let acts = |c| acts(c) && (c != '\n' || newlines == Newlines::Act);
-    let Some(first) = text.find(acts) else { return text.into() };
+    let Some(first) = first_acting(text, newlines, acts) else { return text.into() };
     let mut out = String::with_capacity(text.len() + 16);
     out += &text[..first];
     for c in text[first..].chars() {
@@ -132,6 +153,20 @@ mod tests {
         ] {
             let shown = printable(acts);
             assert!(shown.is_ascii() && shown.starts_with("\\u{"), "{acts:?}: {shown}");
+        }
+    }
+
+    #[test]
+    fn what_acts_is_found_wherever_it_stands_in_a_long_text() {
+        // Across the borders of stretches, of characters of one, two and three bytes.
+        for filling in ["x", "é", "…"] {
+            for before in 0..3 * TOGETHER {
+                let (head, tail) = (filling.repeat(before), filling.repeat(TOGETHER));
+                let shown = printable_lines(&format!("{head}\u{202e}{tail}\n")).into_owned();
+                assert_eq!(shown, format!("{head}\\u{{202e}}{tail}\n"));
+                let plain = format!("{head}\n{tail}");
+                assert_eq!(printable_lines(&plain), plain);
+            }
         }
     }
 

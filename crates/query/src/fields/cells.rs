@@ -215,12 +215,25 @@ const MOST_OF_A_NAME: usize = 40;
 
 /// The end of a long name, which tells more than where it begins.
 pub(super) fn ending(name: &str) -> String {
-    let skipped = name.chars().count().saturating_sub(MOST_OF_A_NAME);
-    if skipped == 0 {
-        name.into()
-    } else {
-        std::iter::once('…').chain(name.chars().skip(skipped + 1)).collect()
+    // As many bytes are no more characters.
+    let end =
+        if name.len() <= MOST_OF_A_NAME { None } else { name.char_indices().nth_back(MOST_OF_A_NAME - 2) };
+    match end {
+        Some((begin, _)) if name[..begin].chars().nth(1).is_some() => format!("…{}", &name[begin..]),
+        _ => name.into(),
     }
+}
+
+#[cfg(test)]
+#[test]
+fn the_end_of_a_long_name_is_kept_and_a_name_that_fits_whole() {
+    let fits = "é".repeat(MOST_OF_A_NAME);
+    assert_eq!(
+        (ending(""), ending("softmax"), ending(&fits)),
+        (String::new(), "softmax".into(), fits.clone())
+    );
+    assert_eq!(ending(&format!("ab{}", &fits)), format!("…{}", "é".repeat(MOST_OF_A_NAME - 1)));
+    assert_eq!(ending(&format!("a{}", "b".repeat(MOST_OF_A_NAME))).chars().count(), MOST_OF_A_NAME);
 }
 
 /// A name without what a terminal would act upon; `-` for none.
