@@ -1,20 +1,8 @@
 /* Does what the header forbids, or warns of, and counts answers that it did not expect. */
-#include <tensortap_record.h>
+#include "expect.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <time.h>
-
-static int surprises;
-
-static void expect(int good, const char *what)
-{
-    if (!good) {
-        fprintf(stderr, "not as expected: %s (%s)\n", what, tt_last_error());
-        surprises++;
-    }
-}
-#define EXPECT(what) expect((what) ? 1 : 0, #what)
 
 static unsigned char bytes[10000];
 

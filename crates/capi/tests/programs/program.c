@@ -1,21 +1,9 @@
 /* Records in the way that its first argument says, and counts what it did not expect. The test computes the same values. */
-#include <tensortap_record.h>
+#include "expect.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int surprises;
-
-static void expect(int good, const char *what)
-{
-    if (!good) {
-        fprintf(stderr, "not as expected: %s (%s)\n", what, tt_last_error());
-        surprises++;
-    }
-}
-#define EXPECT(what) expect((what) ? 1 : 0, #what)
 
 /* Element i of a tensor: the test knows it, too. */
 static unsigned char byte_at(uint64_t seed, uint64_t i) { return (unsigned char)(seed * 131 + i * 7 + i / 256); }
