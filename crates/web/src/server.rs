@@ -6,7 +6,7 @@
 //!
 //! | kept | at most |
 //! | --- | --- |
-//! | connections | 64; those that never showed the token make room |
+//! | connections | 64; those that never showed the token make room, and end after 64 questions without it |
 //! | answers in the making | 8 |
 //! | jobs (blame, compare, replay, export) at once / waiting / remembered | 2 / 16 / 32 |
 //! | searches and orders of lists per dump | 6, of 16,777,216 places each |
@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -217,9 +218,11 @@ async fn answered(
 ) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
     let (head, _) = request.into_parts();
     let admitted = if peer.ip().is_loopback() { state.guard.admit(&head) } else { Err(guard::refused()) };
-    if admitted.is_ok() && state.guard.has_token(&head) {
+    let has_token = state.guard.has_token(&head);
+    if admitted.is_ok() && has_token {
         shown.set();
     }
+    let is_last = !has_token && shown.is_enough();
     let answer = match admitted {
         Err(answer) => answer,
         Ok(()) => match routes::quick(&state, &head) {
@@ -232,5 +235,9 @@ async fn answered(
             }
         },
     };
-    Ok(answer.response())
+    let mut response = answer.response();
+    if is_last {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
 }

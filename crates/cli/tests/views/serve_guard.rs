@@ -1,6 +1,6 @@
 //! `tensortap serve`: who gets nothing, and who locks nobody out.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -91,6 +91,26 @@ fn connections_that_never_read_or_never_ask_lock_nobody_out() {
         }
         drop(held);
     }
+}
+
+#[test]
+fn a_stranger_asks_so_often_on_one_connection_and_no_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    hostile(&folder.path().join("dump"));
+    let served = Served::start(&[folder.path().join("dump").to_str().expect("text")]);
+    let host = format!("Host: 127.0.0.1:{}", served.port());
+    let answered = |ask: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", served.port())).expect("it listens");
+        stream.write_all(ask.repeat(200).as_bytes()).expect("sent");
+        stream.shutdown(std::net::Shutdown::Write).expect("no more is asked");
+        let mut all = Vec::new();
+        // What was sent behind the last answer may reset the connection.
+        let _ = stream.read_to_end(&mut all);
+        String::from_utf8_lossy(&all).matches("HTTP/1.1 200").count()
+    };
+    assert_eq!(answered(&format!("GET /api/ping HTTP/1.1\r\n{host}\r\n{}\r\n\r\n", served.token())), 200);
+    let strange = answered(&format!("GET / HTTP/1.1\r\n{host}\r\n\r\n"));
+    assert!((1..=64).contains(&strange), "{strange}");
 }
 
 #[test]

@@ -16,17 +16,27 @@ use super::shelf::lock;
 /// Connections at once; a browser has six.
 pub(crate) const MOST: usize = 64;
 
-/// Whether a connection ever brought the token.
+/// Questions without the token that one connection may ask: the page and its files are fewer.
+const STRANGE: u32 = 64;
+
+/// Whether a connection ever brought the token, and how often it asked without.
 #[derive(Clone, Default)]
-pub(crate) struct Shown(Arc<Mutex<bool>>);
+pub(crate) struct Shown(Arc<Mutex<(bool, u32)>>);
 
 impl Shown {
     pub fn set(&self) {
-        *lock(&self.0) = true;
+        lock(&self.0).0 = true;
     }
 
     fn get(&self) -> bool {
-        *lock(&self.0)
+        lock(&self.0).0
+    }
+
+    /// Counts a question without the token; whether these are enough, as whoever sends thousands at once keeps others waiting.
+    pub fn is_enough(&self) -> bool {
+        let mut state = lock(&self.0);
+        state.1 = state.1.saturating_add(1);
+        state.1 >= STRANGE
     }
 }
 

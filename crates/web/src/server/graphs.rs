@@ -11,6 +11,8 @@ use super::answer::{Answer, Params, Problem};
 
 /// Boxes that a page draws at most; laying out more takes longer than people wait.
 const MOST_BOXES: usize = 3 * FEW;
+/// Lines that a page draws at most: more make a black square, and megabytes.
+const MOST_LINES: usize = 5_000;
 /// Lines from a task that its neighbourhood reaches at most.
 const MOST_HOPS: usize = 6;
 
@@ -54,13 +56,16 @@ pub(crate) fn graph(state: &State, params: &Params) -> Result<Answer, Problem> {
     let options = DrawOptions { findings, only, fold, open: &open, through };
     let drawing = Drawing::of(&graph, &what_ran(&opened.dump), &options);
     let count = drawing.boxes.len();
-    let fits = count <= MOST_BOXES;
+    let lines = drawing.lines.len();
+    let fits = count <= MOST_BOXES && lines <= MOST_LINES;
     Ok(Answer::document(&GraphDocument {
         tasks: if fits { drawing.tasks(&graph) } else { Vec::new() },
         layout: fits.then(|| drawing.layout()),
         fold,
         count,
-        too_many: (!fits).then(|| format!("{count} boxes are more than the {MOST_BOXES} that a page draws: fold scopes, or look around one task")),
+        too_many: (!fits).then(|| format!(
+            "{count} boxes and {lines} lines are more than the {MOST_BOXES} and {MOST_LINES} that a page draws: fold scopes, or look around one task"
+        )),
         all_tasks: graph.len(),
     }))
 }
