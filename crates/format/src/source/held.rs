@@ -157,15 +157,12 @@ impl Held {
             None => (tasks_of(self.table.iter(), self.format), &[][..]),
         };
         tasks.into_iter().for_each(|task| assembler.take(TaskPart::Task(task)));
-        self.table
-            .iter()
-            .map(|record| record.within(payload_limit))
-            .inspect(|record| {
-                if record.index % WATCHED == 0 {
-                    watch();
-                }
-            })
-            .for_each(|record| assembler.take(TaskPart::Argument(ArgumentRecord::from(&record))));
+        for record in self.table.iter().map(|record| record.within(payload_limit)) {
+            if record.index % WATCHED == 0 {
+                watch();
+            }
+            assembler.take(TaskPart::Argument(ArgumentRecord::from(&record)));
+        }
         edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
         self.uncaptured.iter().for_each(|uncaptured| assembler.take(TaskPart::Uncaptured(*uncaptured)));
         let mut tasks = assembler.finish(&self.info.kernels);
