@@ -215,7 +215,7 @@ impl App {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key),
             Event::Mouse(mouse) => self.mouse(mouse),
             Event::Key(_) | Event::Resized => {}
-            Event::Answer(Answer(answered)) => self.take(answered),
+            Event::Answer(Answer(answered)) => self.take(*answered),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::tensor_room::{Picture, View};
 pub struct Request(pub(crate) Asked);
 
 /// What came of a request.
-pub struct Answer(pub(crate) Answered);
+pub struct Answer(pub(crate) Box<Answered>);
 
 /// The tasks of a dump, and what pages of them share.
 pub(crate) struct Read {
@@ -65,7 +65,7 @@ pub(crate) enum Answered {
     Labels(Result<Arc<Labels>, String>),
     Rows(Listed, Result<Vec<usize>, String>),
     Page(usize, Result<Box<TaskRoom>, String>),
-    Picture(View, Result<Picture, String>),
+    Picture(View, Result<Box<Picture>, String>),
 }
 
 /// A kind of question of which the newest matters.
@@ -115,7 +115,7 @@ impl Request {
     #[must_use]
     pub fn answer(self, looked: &Looked) -> Event {
         let dump = &looked.dump;
-        Event::Answer(Answer(match self.0 {
+        Event::Answer(Answer(Box::new(match self.0 {
             Asked::Graph => Answered::Graph(in_words(read(dump)).map(Arc::new)),
             Asked::Labels => Answered::Labels(in_words(Labels::of(looked)).map(Arc::new)),
             Asked::Rows(read, listed) => {
@@ -127,10 +127,10 @@ impl Request {
                 Answered::Page(place, room.map(Box::new))
             }
             Asked::Picture(pictured) => {
-                let picture = in_words(pictured.read(dump));
+                let picture = in_words(pictured.read(dump)).map(Box::new);
                 Answered::Picture(pictured.view, picture)
             }
-        }))
+        })))
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct TensorRoom {
     pub row: Cursor,
     pub column: Cursor,
     /// What was read last, and what of the tensor that is.
-    pub picture: Option<(View, Result<Picture, String>)>,
+    pub picture: Option<(View, Result<Box<Picture>, String>)>,
     /// What was asked for last.
     asked: Option<View>,
 }
@@ -205,7 +205,7 @@ impl TensorRoom {
     }
 
     /// What was read, if it is what was asked for last.
-    pub fn drawn(&self) -> Option<&Result<Picture, String>> {
+    pub fn drawn(&self) -> Option<&Result<Box<Picture>, String>> {
         let (view, picture) = self.picture.as_ref()?;
         (Some(view) == self.asked.as_ref()).then_some(picture)
     }
