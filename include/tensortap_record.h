@@ -285,9 +285,34 @@ typedef struct tt_kernel_arg {
     uint32_t reserved; /* zero */
 } tt_kernel_arg;
 
+/* What the image of a module is. */
+enum tt_image_kind {
+    TT_IMAGE_UNKNOWN = 0,
+    TT_IMAGE_OPENCL_C = 1,
+    TT_IMAGE_SPIRV = 2,
+    TT_IMAGE_OPENCL_BINARY = 3,
+    TT_IMAGE_PTX = 4,
+    TT_IMAGE_CUBIN = 5,
+    TT_IMAGE_FATBIN = 6
+};
+
+/* Code that kernels come from, with its image. Texts may be NULL. */
+typedef struct tt_module_image_info {
+    const char *name;
+    const char *options;  /* that it was built with */
+    const char *device;   /* that it was built for */
+    const void *image;
+    uint64_t bytes;       /* of the image; at most 4 GiB */
+    uint32_t kind;        /* enum tt_image_kind */
+    uint32_t reserved0;   /* zero */
+    uint64_t reserved[2]; /* zero */
+} tt_module_image_info;
+
 /* ---- The table ---------------------------------------------------------------------------------------------------- */
 
 #define TT_RECORD_VERSION 1
+/* The table of the first libraries; what is behind it is asked for before it is called. */
+#define TT_RECORD_LEAST_BYTES (8 + 29 * sizeof(void (*)(void)))
 
 typedef struct tt_record_api {
     uint32_t version; /* TT_RECORD_VERSION */
@@ -321,14 +346,16 @@ typedef struct tt_record_api {
     int (*set_max_wait)(tt_recorder *r, uint64_t milliseconds);
     const char *(*status_text)(int status);
     const char *(*last_error)(void);
+    uint32_t (*module_image)(tt_recorder *r, const tt_module_image_info *module);
 } tt_record_api;
 
 TT_STATIC_ASSERT(sizeof(tt_task_info) == 136, "a task has 136 bytes");
 TT_STATIC_ASSERT(sizeof(tt_recorded_task) == 256, "a task that has begun has 256 bytes");
 TT_STATIC_ASSERT(sizeof(tt_view) == 192, "a view has 192 bytes");
 TT_STATIC_ASSERT(sizeof(tt_reserved_space) == 24 && sizeof(tt_counts) == 64, "results");
+TT_STATIC_ASSERT(sizeof(tt_module_image_info) == 64, "a module with its image has 64 bytes");
 TT_STATIC_ASSERT(sizeof(tt_folder_options) == 64 && sizeof(tt_kernel_arg) == 16, "options");
-TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 29 * sizeof(void (*)(void)), "the table of the library");
+TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 30 * sizeof(void (*)(void)), "the table of the library");
 
 struct tt_session {
     const tt_record_api *api;
@@ -362,7 +389,7 @@ static inline const tt_record_api *tt_record_find(void)
     if (!library)
         return NULL;
     api = (const tt_record_api *)dlsym(library, "tensortap_record_1");
-    return api && api->version == TT_RECORD_VERSION && api->bytes >= sizeof *api ? api : NULL;
+    return api && api->version == TT_RECORD_VERSION && api->bytes >= TT_RECORD_LEAST_BYTES ? api : NULL;
 #endif
 }
 
@@ -466,6 +493,13 @@ static inline uint32_t tt_step_id(tt_recorder *r, const char *name) { return r ?
 static inline uint32_t tt_module_id(tt_recorder *r, const char *name, uint64_t bytes, const uint8_t *hash)
 {
     return r ? r->api->module_id(r, name, bytes, hash) : 0;
+}
+
+/* The same with its image, which is kept in the dump, each content once: at every level, whatever is filtered, in as many pieces as it
+ * takes. Another image, other options or another device make another module. 0 where the library is older than this call. */
+static inline uint32_t tt_module_image(tt_recorder *r, const tt_module_image_info *module)
+{
+    return r && r->api->bytes >= offsetof(tt_record_api, module_image) + sizeof r->api->module_image ? r->api->module_image(r, module) : 0;
 }
 
 /* ---- Tasks ---------------------------------------------------------------------------------------------------------- */

@@ -13,8 +13,8 @@ use std::{
 
 use tensortap_record::{
     ArgKind, DType, DumpLevel, DumpPolicy, DumpStage, EdgeCause, FolderOptions, KernelId, KernelInfo,
-    MAX_DIMS, MemorySpace, ModuleId, Operation, QueueId, RecordError, Role, ScopeId, Session,
-    SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    MAX_DIMS, MemorySpace, ModuleId, ModuleImage, ModuleKind, Operation, QueueId, RecordError, Role, ScopeId,
+    Session, SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
 };
 use zerocopy::FromZeros;
 
@@ -22,8 +22,9 @@ use crate::{
     handles::{self, Handle, RecorderHandle, SessionHandle},
     status::{self, DROPPED, FILTERED, NOT_FLUSHED, OFF, OK, answer, give, of_outcome},
     types::{
-        Counts, FolderSettings, KernelArg, RecordedTask, ReservedSpace, TASK_HAS_PARENT, TASK_MARKED,
-        TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED, VIEW_ROLE_GUESSED, View,
+        Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TASK_HAS_PARENT,
+        TASK_MARKED, TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED,
+        VIEW_ROLE_GUESSED, View,
     },
 };
 
@@ -262,6 +263,29 @@ pub(crate) unsafe extern "C" fn module_id(r: R, name: *const c_char, bytes: u64,
     // SAFETY: the header's contract.
     unsafe {
         number(r, |recorder| recorder.module(&text(name), bytes, hash_at(hash).unwrap_or(0)).map(|id| id.0))
+    }
+}
+
+pub(crate) unsafe extern "C" fn module_image(r: R, module: *const ModuleImageInfo) -> u32 {
+    // SAFETY: the header's contract.
+    unsafe {
+        number(r, |recorder| {
+            let module = given(module, "module")?;
+            let kind = u8::try_from(module.kind).ok().and_then(ModuleKind::from_tag);
+            let kind = kind
+                .ok_or_else(|| bad("kind of image", module.kind.into(), "give one of enum tt_image_kind"))?;
+            let image = match usize::try_from(module.bytes) {
+                Ok(0) => &[][..],
+                Ok(bytes) if !module.image.is_null() => {
+                    std::slice::from_raw_parts(module.image.cast(), bytes)
+                }
+                _ => return Err(bad("image at NULL", module.bytes, "give its address, or no bytes")),
+            };
+            let (name, options) = (text(module.name), text(module.options));
+            let device = text(module.device);
+            let module = ModuleImage { name: &name, kind, options: &options, device: &device, image };
+            recorder.module_image(&module).map(|id| id.0)
+        })
     }
 }
 

@@ -11,4 +11,6 @@ mod types;
 
 pub use status::STATUSES;
 pub use table::{RecordApi, tensortap_record_1};
-pub use types::{Counts, FolderSettings, KernelArg, RecordedTask, ReservedSpace, TaskDescription, View};
+pub use types::{
+    Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TaskDescription, View,
+};

@@ -5,7 +5,10 @@ use std::ffi::{c_char, c_int, c_void};
 use crate::{
     calls,
     handles::{RecorderHandle, SessionHandle},
-    types::{Counts, FolderSettings, KernelArg, RecordedTask, ReservedSpace, TaskDescription, View},
+    types::{
+        Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TaskDescription,
+        View,
+    },
 };
 
 type S = *mut SessionHandle;
@@ -47,9 +50,10 @@ pub struct RecordApi {
     pub set_max_wait: unsafe extern "C" fn(R, u64) -> c_int,
     pub status_text: extern "C" fn(c_int) -> Text,
     pub last_error: extern "C" fn() -> Text,
+    pub module_image: unsafe extern "C" fn(R, *const ModuleImageInfo) -> u32,
 }
 
-const TABLE_BYTES: u32 = 8 + 29 * 8;
+const TABLE_BYTES: u32 = 8 + 30 * 8;
 const _: () = assert!(size_of::<RecordApi>() == TABLE_BYTES as usize);
 
 /// What programs find by name.
@@ -87,4 +91,5 @@ pub static tensortap_record_1: RecordApi = RecordApi {
     set_max_wait: calls::set_max_wait,
     status_text: calls::status_text,
     last_error: calls::last_error,
+    module_image: calls::module_image,
 };

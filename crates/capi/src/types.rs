@@ -120,6 +120,22 @@ pub struct FolderSettings {
 }
 const _: () = assert!(size_of::<FolderSettings>() == 64);
 
+/// `tt_module_image_info`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the header says what they are")]
+pub struct ModuleImageInfo {
+    pub name: *const c_char,
+    pub options: *const c_char,
+    pub device: *const c_char,
+    pub image: *const c_void,
+    pub bytes: u64,
+    pub kind: u32,
+    pub reserved0: u32,
+    pub reserved: [u64; 2],
+}
+const _: () = assert!(size_of::<ModuleImageInfo>() == 64);
+
 /// `tt_kernel_arg`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -4,10 +4,12 @@
 use std::{fmt::Write as _, mem::offset_of};
 
 use tensortap::{
-    Counts, FolderSettings, KernelArg, RecordApi, RecordedTask, ReservedSpace, STATUSES, TaskDescription,
-    View,
+    Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordApi, RecordedTask, ReservedSpace, STATUSES,
+    TaskDescription, View,
 };
-use tensortap_abi::{DType, DumpLevel, DumpStage, EdgeCause, MAX_DIMS, MemorySpace, Operation, Role};
+use tensortap_abi::{
+    DType, DumpLevel, DumpStage, EdgeCause, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role,
+};
 
 use crate::compile::{STRICT, compile};
 
@@ -70,9 +72,13 @@ fn asserts() -> String {
     offsets!(is, "tt_counts", Counts: recorded dropped bytes lost_bytes filtered refused uncaptured reserved);
     offsets!(is, "tt_folder_options", FolderSettings: level drops lanes reserved0 arena_bytes reserved);
     offsets!(is, "tt_kernel_arg", KernelArg: name role reserved);
+    offsets!(is, "tt_module_image_info", ModuleImageInfo: name options device image bytes kind reserved0 reserved);
+    for kind in ModuleKind::ALL {
+        is(&format!("TT_IMAGE_{}", kind.name().to_uppercase()), kind as usize);
+    }
     offsets!(is, "tt_record_api", RecordApi: version bytes attach attach_to open_folder close counters level thread
         recorder_open recorder_close string scope_id kernel_id queue_id step_id module_id task_begin record record_scalar
-        task_end record_edge wrote allocation reserve commit give_up flush set_max_wait status_text last_error);
+        task_end record_edge wrote allocation reserve commit give_up flush set_max_wait status_text last_error module_image);
     for (name, value) in STATUSES {
         let _ = writeln!(text, "TT_STATIC_ASSERT(TT_{name} == {value}, \"TT_{name} is {value} in Rust\");");
     }

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use tensortap_format::{ArgumentKind, Dump, PayloadState, Record};
-use tensortap_record::{DType, DumpStage, Role};
+use tensortap_record::{DType, DumpStage, ModuleKind, Role};
 use tensortap_sync::lease::Tenancy;
 
 use crate::{
@@ -77,6 +77,10 @@ fn check_views(dump: &Dump) {
     assert_eq!(dump.names(&wrote).task_name, Some("from a file"));
     let tasks = dump.tasks().unwrap();
     assert!(tasks.iter().all(|task| !task.is_unfinished()));
+    let [module] = &dump.modules()[..] else { panic!("{:?}", dump.modules()) };
+    assert_eq!((&module.name[..], &module.options[..], module.kind), ("libk.so", "-O2", ModuleKind::Cubin));
+    let code: Vec<u8> = (0..5000).map(|i| byte_at(77, i)).collect();
+    assert!(module.image(dump.dir()).unwrap() == code);
     assert_eq!(tasks.iter().filter(|task| task.kernel_names() == ["gather"]).count(), 17);
     assert_eq!((tasks.iter().count(), dump.edges().unwrap().len()), (18, 16));
 }

@@ -21,7 +21,14 @@ static void views(void)
     tt_recorder *r = tt_thread(session);
     unsigned char bytes[12 * 8];
     tt_kernel_arg args[2] = {{"x", TT_IN, 0}, {"factor", 4, 0}};
-    tt_task_info info = tt_task_of(tt_kernel_with(r, "gather", tt_module_id(r, "libk.so", 0, NULL), args, 2));
+    unsigned char code[5000];
+    tt_module_image_info module = {"libk.so", "-O2", NULL, code, sizeof code, TT_IMAGE_CUBIN, 0, {0, 0}};
+    fill(code, sizeof code, 77);
+    uint32_t id = tt_module_image(r, &module);
+    EXPECT((id != 0) == (r != NULL) && tt_module_image(r, &module) == id);
+    module.kind = 99;
+    EXPECT(tt_module_image(r, &module) == 0);
+    tt_task_info info = tt_task_of(tt_kernel_with(r, "gather", id, args, 2));
     info.scope = tt_scope_id(r, "inner", tt_scope_id(r, "outer", 0));
     info.queue = tt_queue_id(r, "stream 3");
     info.step = tt_step_id(r, "step 1");
