@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod plan;
+mod replayed;
 mod transparency;
 mod truth;
 

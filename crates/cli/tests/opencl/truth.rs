@@ -117,6 +117,8 @@ fn check(bench: &Bench, plan: &Plan, name: &str) {
         "what the program itself read"
     );
     compare(&bench.dump(name), plan, &tasks.concat());
+    // What is true of every range lets every launch be run again.
+    assert!(bench.replay_all(name) > 0);
 }
 
 /// Every range of every task, before and behind it.

@@ -1,0 +1,51 @@
+"""Launches with every kind of argument."""
+
+import numpy as np
+import pyopencl as cl
+
+SOURCE = """
+typedef struct { int a; float b; int c; } three;
+
+kernel void add(global const float *a, global const float *b, global float *c, float s)
+{
+    int i = get_global_id(0);
+    c[i] = a[i] + b[i] * s;
+}
+
+kernel void turned(global int *x, local int *tmp, int k)
+{
+    tmp[get_local_id(0)] = x[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    x[get_global_id(0)] = tmp[get_local_size(0) - 1 - get_local_id(0)] + k;
+}
+
+kernel void several(global float *x, three t, float4 v, uchar u, ulong w)
+{
+    x[get_global_id(0)] += t.a + t.b + t.c + v.x + v.w + u + (float)w;
+}
+
+kernel void ends(global int *p, global int *q)
+{
+    q[get_global_id(0)] = p[get_global_id(0)] + 1;
+}
+"""
+
+context = cl.create_some_context(interactive=False)
+queue = cl.CommandQueue(context)
+program = cl.Program(context, SOURCE).build(options=["-DX=1"])
+add, turned, several, ends = (cl.Kernel(program, name) for name in ["add", "turned", "several", "ends"])
+N = 1000
+a = np.arange(N, dtype=np.float32)
+flags = cl.mem_flags
+A, B = (cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x) for x in [a, np.sin(a)])
+C = cl.Buffer(context, flags.READ_WRITE, a.nbytes)
+add(queue, (N,), None, A, B, C, np.float32(2.5))
+# One buffer as two arguments; not all of it.
+add(queue, (500,), None, A, C, C, np.float32(0.5), global_offset=(100,))
+X = cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=np.arange(64, dtype=np.int32))
+turned(queue, (64,), (16,), X, cl.LocalMemory(64), np.int32(7))
+three = np.array((1, 2.5, 3), dtype=[("a", np.int32), ("b", np.float32), ("c", np.int32)])
+several(queue, (N,), None, C, three, cl.cltypes.make_float4(1, 2, 3, 4), np.uint8(200), np.uint64(5))
+# The second half is an argument of its own.
+ends(queue, (32,), None, X, X.get_sub_region(128, 128))
+queue.finish()

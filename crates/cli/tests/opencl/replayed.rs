@@ -1,0 +1,67 @@
+//! Launches of programs that were recorded as they are, run again from their dumps.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{Bench, common, succeeded};
+
+/// Prints the loader that `pyopencl` uses, drivers beside it, or nothing where it is the system's.
+const LOADER: &str = "import glob, os, pyopencl as cl; \
+    print(next(iter(glob.glob(os.path.dirname(cl.__file__) + '/.libs/libOpenCL*')), ''))";
+
+impl Bench {
+    /// The command line, with OpenCL to replay with.
+    pub fn call(&self, args: &[&str]) -> (Option<i32>, Value, String) {
+        let mut command = Command::new(common::executable());
+        command
+            .current_dir(self.folder.path())
+            .args(args)
+            .arg("--json")
+            .env("XDG_CACHE_HOME", self.path("cache"));
+        if std::env::var_os("TENSORTAP_OPENCL").is_none() {
+            let said = Command::new(&self.python).args(["-c", LOADER]).output().unwrap();
+            let loader = PathBuf::from(String::from_utf8(said.stdout).unwrap().trim());
+            if loader.is_file() {
+                command.env("TENSORTAP_OPENCL", loader);
+            }
+        }
+        let said = command.output().unwrap();
+        let document = serde_json::from_slice(&said.stdout).unwrap_or(Value::Null);
+        (said.status.code(), document, String::from_utf8_lossy(&said.stderr).into_owned())
+    }
+
+    /// Every launch of a run comes out bit for bit again; how many there are.
+    #[track_caller]
+    pub fn replay_all(&self, run: &str) -> u64 {
+        let (code, said, stderr) = self.call(&["replay", run, "--all", "--stall-timeout", "5min"]);
+        let tasks = said["tasks"].as_u64().unwrap_or(0);
+        assert_eq!((code, &said["bitexact"]), (Some(0), &tasks.into()), "{said} {stderr}");
+        tasks
+    }
+}
+
+#[test]
+fn structs_vectors_local_memory_offsets_and_parts_of_buffers_are_given_again() {
+    let Some(bench) = Bench::new() else { return };
+    succeeded(&bench.program(Some(("run", "")), "replayed.py").output().unwrap());
+    let dump = bench.dump("run");
+    let [module] = &dump.modules()[..] else { panic!("one program: {:?}", dump.modules()) };
+    assert!(module.image(dump.dir()).unwrap().starts_with(b"\ntypedef struct"));
+    assert_eq!(bench.replay_all("run"), 5);
+    let (code, said, stderr) = bench.call(&["extract", "run", "--task", "several", "--out", "case"]);
+    assert_eq!(code, Some(0), "{said} {stderr}");
+    std::fs::remove_dir_all(bench.path("run")).unwrap();
+    assert_eq!(bench.replay_all("case"), 1);
+}
+
+#[test]
+fn at_level_hash_a_launch_is_refused_by_name() {
+    let Some(bench) = Bench::new() else { return };
+    succeeded(&bench.program(Some(("run", "--dump-tensor=hash")), "replayed.py").output().unwrap());
+    let (code, said, stderr) = bench.call(&["replay", "run", "--all"]);
+    assert_eq!((code, &said["verdict"]), (Some(1), &"fail".into()), "{said} {stderr}");
+    let reason = said["refused"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("is zero: what it held before the launch"), "{reason}");
+}
