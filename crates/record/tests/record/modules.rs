@@ -10,7 +10,7 @@ const GEOMETRY: DumpGeometry = DumpGeometry { lanes: 4, buffers: 4, records: 16,
 
 /// Bytes that no shorter pattern repeats.
 fn image(bytes: u64, seed: u64) -> Vec<u8> {
-    (0..bytes).map(|at| ((at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
+    (0..bytes).map(|at| (at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[5]).collect()
 }
 
 /// Records modules in a folder of their own, and what came of it.

@@ -254,7 +254,6 @@ fn one<'t>(
 }
 
 /// Memories of which none overlaps another, all zero, and where in them each argument lies, in the order given.
-#[expect(clippy::type_complexity, reason = "said once")]
 fn lay_out(given: &[Given<'_>]) -> Result<(Vec<Vec<u8>>, Vec<Range>), String> {
     let mut order: Vec<usize> = (0..given.len()).collect();
     order.sort_by_key(|&at| (given[at].address, std::cmp::Reverse(given[at].bytes)));
