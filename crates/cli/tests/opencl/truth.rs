@@ -53,9 +53,10 @@ fn choose(plan: &Plan, choice: u32, [one, other, at, words]: [usize; 4], flag: b
         Given { buffer, at, words: 1 + words % (size - at) }
     };
     let launch = |size: usize| {
+        // Of a multiple of 32, and groups that the driver chooses or not: PoCL compiles a kernel for every size of its groups.
         let offset = if flag { 0 } else { at % (size / 2) };
-        let count = 1 + words % (size - offset);
-        Launch { size: count, group: 0, offset }
+        let count = 32 * (1 + words % ((size - offset) / 32));
+        Launch { size: count, group: if choice.is_multiple_of(3) { 0 } else { 16 }, offset }
     };
     let overlaps = |x: usize, y: usize| plan.place(x).0 == plan.place(y).0;
     match choice {
