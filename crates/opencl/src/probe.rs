@@ -59,12 +59,14 @@ impl Running {
     }
 }
 
+/// A range that a probe looks at, by its place among those of the stage: at an address, or in the buffer that the probe is handed.
+type Looked = (usize, Option<usize>);
+
 /// What a probe does when its turn has come.
 struct Probe {
     running: Arc<Mutex<Running>>,
     stage: DumpStage,
-    /// Ranges that it looks at, by their places among those of the stage: at an address, or in the buffer that it is handed.
-    ranges: Vec<(usize, Option<usize>)>,
+    ranges: Vec<Looked>,
     /// Whether it is the last of its stage.
     is_last: bool,
 }
@@ -72,8 +74,8 @@ struct Probe {
 /// Ranges that one probe can look at: those of one buffer, and whatever has an address.
 ///
 /// A probe is never given two buffers, for there are drivers (PoCL 3.0) that hand over the memory of several in an order of their own.
-fn by_buffer(sources: &[Source]) -> Vec<(Option<Mem>, Vec<(usize, Option<usize>)>)> {
-    let mut groups: Vec<(Option<Mem>, Vec<_>)> = vec![(None, Vec::new())];
+fn by_buffer(sources: &[Source]) -> Vec<(Option<Mem>, Vec<Looked>)> {
+    let mut groups: Vec<(Option<Mem>, Vec<Looked>)> = vec![(None, Vec::new())];
     for (place, source) in sources.iter().enumerate() {
         match *source {
             Source::Address(address) => groups[0].1.push((place, Some(address))),
