@@ -33,7 +33,7 @@ pub fn carried(
     task: usize,
     arg: Argument<'_>,
 ) -> Result<Carried, FormatError> {
-    let [output, others @ ..] = graph.outputs_behind(arg) else { return Ok(Carried::Same) };
+    let [output, others @ ..] = graph.left_behind(arg) else { return Ok(Carried::Same) };
     if let Some(answer) = by_hash(graph, arg, *output, others.is_empty()) {
         return Ok(answer);
     }
@@ -69,7 +69,7 @@ fn by_hash(graph: &TaskGraph, arg: Argument<'_>, output: OutputRef, is_only: boo
 fn among(graph: &TaskGraph, arg: Argument<'_>) -> Carried {
     let hash = arg.hash_before();
     let holds_it = |output: &OutputRef| graph.output(*output).and_then(|o| o.hash_after()) == hash;
-    if hash.is_some() && graph.outputs_behind(arg).iter().any(holds_it) {
+    if hash.is_some() && graph.left_behind(arg).iter().any(holds_it) {
         Carried::Same
     } else {
         Carried::Unknown("the dump does not say which bytes came from which task".into())
@@ -84,7 +84,7 @@ fn by_bytes(dump: &Dump, graph: &TaskGraph, arg: Argument<'_>) -> Result<Option<
     let record = dump.record(before.record)?;
     let Some(own) = pieces(&here).filter(|_| record.bin_size <= MAX_BYTES) else { return Ok(None) };
     let mut outputs = Vec::new();
-    for &output in graph.outputs_behind(arg) {
+    for &output in graph.left_behind(arg) {
         let Some(written) = graph.output(output) else { return Ok(None) };
         let after = written.after.filter(Captured::is_stored);
         let Some((there, after)) = TensorView::of(written).zip(after) else { return Ok(None) };

@@ -12,6 +12,7 @@
 //! | [`kind`] | what kind of error does a tensor show? |
 //! | [`labels`] | which task is wrong, and which only passed an error on? |
 //! | [`matching`] | which task of one dump is which of another? |
+//! | [`observation`] | what is known of arguments whose roles are not, and which tasks are ordered? |
 //! | [`outputs`] | does what a run left in its outputs agree with a golden of the whole run? |
 //! | [`reference`](mod@reference) | what should a task have made of what it was given? |
 //! | [`repeat`] | did tasks that were given the same make the same of it? |
@@ -27,6 +28,7 @@ pub mod graph;
 pub mod kind;
 pub mod labels;
 pub mod matching;
+pub mod observation;
 pub mod outputs;
 mod parallel;
 pub mod reference;

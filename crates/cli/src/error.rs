@@ -160,7 +160,7 @@ fn tell_query(error: &QueryError, scene: Option<&str>) -> Told {
         QueryError::Analysis(error) => tell_analysis(error),
         QueryError::Tensortap(error) => tell_tensortap(error, scene),
         QueryError::Io(_) => Told { message: error.to_string(), hint: None, exit: Exit::Failed },
-        QueryError::Format(_) | QueryError::NoRank { .. } => {
+        QueryError::Format(_) | QueryError::NoRank { .. } | QueryError::Types { .. } => {
             Told { message: error.to_string(), hint: None, exit: Exit::Usage }
         }
     }

@@ -30,6 +30,7 @@ mod progress;
 mod ranks;
 mod select;
 mod stream_table;
+mod types_arg;
 mod usage;
 mod verbs;
 mod version;

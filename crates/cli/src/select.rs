@@ -3,8 +3,10 @@
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tensortap::abi::Role;
+use tensortap::analysis::observation::Observed;
 use tensortap::format::{ArgumentKind, Dump};
 use tensortap::{DType, DumpStage, TaskChoice};
+use tensortap_query::RoleChoice;
 use tensortap_query::ids::{
     ArgChoice, IdRange, parse_arg_choice, parse_range, parse_task_choice, split_list,
 };
@@ -40,9 +42,9 @@ pub struct SelectArgs {
     #[arg(long, value_name = "STAGE", ignore_case = true, value_parser = stages())]
     stage: Option<DumpStage>,
 
-    /// Arguments of this role
+    /// Arguments of this role; where it is not known, of which this was observed
     #[arg(long, value_name = "ROLE", value_delimiter = ',', ignore_case = true, value_parser = roles())]
-    role: Vec<Role>,
+    role: Vec<RoleChoice>,
 
     /// Arguments of these names, or at these positions, tensors first: 0,scores,softmax.scores
     #[arg(long, value_name = "LIST", value_parser = words(parse_arg_choice))]
@@ -162,17 +164,15 @@ fn stages() -> impl TypedValueParser<Value = DumpStage> {
     })
 }
 
-fn roles() -> impl TypedValueParser<Value = Role> {
+fn roles() -> impl TypedValueParser<Value = RoleChoice> {
     let words = [
         PossibleValue::new("input").alias("in"),
         PossibleValue::new("output").alias("out"),
         PossibleValue::new("inout"),
     ];
-    PossibleValuesParser::new(words).map(|word| match word.to_ascii_lowercase().as_str() {
-        "input" | "in" => Role::Input,
-        "output" | "out" => Role::Output,
-        _ => Role::InOut,
-    })
+    let observed = Observed::ALL.map(|observed| PossibleValue::new(observed.name()));
+    PossibleValuesParser::new(words.into_iter().chain(observed))
+        .map(|word| RoleChoice::parse(&word).unwrap_or(RoleChoice::Known(Role::InOut)))
 }
 
 fn kinds() -> impl TypedValueParser<Value = ArgumentKind> {
@@ -219,7 +219,8 @@ comma is given in double quotes, or with a backslash before the comma:
   --scope LIST   a scope that the task lies in: 'layer 1', 'token 3/layer 1';
                  what lies in scopes below it is meant, too
   --stage STAGE  before: what tasks were given; after: what they produced
-  --role LIST    input, output, inout
+  --role LIST    input, output, inout; where roles are not known, what was
+                 observed: same, changed, ambiguous, unobserved
   --arg LIST     place among the task's arguments, tensors first: 0, 2-3; or
                  name: scores, softmax.scores
   --index LIST   place in the dump, as `list` shows it: 17, 100-199

@@ -31,6 +31,14 @@ pub enum FormatError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A record cannot be read as a types file says.
+    #[error("{said_in}: {reason}")]
+    Types {
+        /// File and line.
+        said_in: String,
+        /// Why not.
+        reason: String,
+    },
     /// A dump never mixes with other files.
     #[error("{} exists and is not empty; name another folder with --out, or empty it", dir.display())]
     OutputNotEmpty {

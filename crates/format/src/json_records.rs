@@ -24,6 +24,15 @@ pub(crate) fn write_record(text: &mut JsonText<'_>, record: &Record, arg_name: O
     if !record.dtype_known {
         text.raw(",\"dtype_known\":").bool(false);
     }
+    if !record.role_known {
+        text.raw(",\"role_known\":").bool(false);
+    }
+    if !record.extent_known {
+        text.raw(",\"extent_known\":").bool(false);
+    }
+    if record.host_writable {
+        text.raw(",\"host_writable\":").bool(true);
+    }
     text.raw(",\"ndims\":").number(record.shape().len() as u64);
     text.raw(",\"shape\":").list(record.shape(), |text, dim| {
         text.number(*dim);
@@ -161,6 +170,9 @@ impl<'i> Spelled<'i> {
         if task.operation != Operation::Kernel {
             text.raw(",\"operation\":").word(task.operation.name());
         }
+        if task.queue != 0 {
+            text.raw(",\"queue\":").number(task.queue);
+        }
         if task.module != 0 {
             text.raw(",\"module\":").number(task.module);
         }
@@ -193,7 +205,10 @@ fn write_launch(text: &mut JsonText<'_>, launch: &Launch) {
 mod tests {
     use super::*;
     use crate::{Edge, IndexRecord, NamedRecord, Payload, json::Hex64};
-    use tensortap_abi::{DType, DumpStage, RECORD_HAS_HASH, Role, ScalarRecord, TensorRecord, TensorStats};
+    use tensortap_abi::{
+        DType, DumpStage, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH,
+        RECORD_ROLE_UNKNOWN, Role, ScalarRecord, TensorRecord, TensorStats,
+    };
 
     fn spelled(record: &Record, names: Names<'_>) -> String {
         let mut of_task = Vec::new();
@@ -230,12 +245,15 @@ mod tests {
             ..Default::default()
         };
         let plain = TensorRecord { flags: 0, ndims: 0, ..tensor };
+        let guesses = RECORD_DTYPE_UNKNOWN | RECORD_ROLE_UNKNOWN | RECORD_EXTENT_GUESSED;
+        let guessed = TensorRecord { flags: guesses, space: MemorySpace::Managed as u8, ..tensor };
         let stats = TensorStats { numel: 1600, min: f64::NEG_INFINITY, max: 1.5, ..Default::default() };
         let records = [
             IndexRecord::tensor(&tensor, Payload::Stored { offset: 4096, bytes: 3200 }),
             IndexRecord::tensor(&tensor, Payload::Truncated { offset: 4096, bytes: 100 }),
             IndexRecord::tensor(&tensor, Payload::Overwritten),
             IndexRecord::tensor(&plain, Payload::Stats(stats)),
+            IndexRecord::tensor(&guessed, Payload::None),
             IndexRecord::plain(&scalar),
         ];
         let named = Names { arg_name: Some("x"), task_name: Some("a \"b\"\n"), scope: Some("layer 1 / ü") };

@@ -58,6 +58,7 @@ mod scalar;
 mod source;
 mod survey;
 mod task;
+mod types;
 mod verify;
 mod view;
 mod window;
@@ -92,6 +93,7 @@ pub use task::{
     Argument, ArgumentFacts, ArgumentRecord, Assembler, Captured, DispatchFacts, DispatchTimes, Finished,
     Launch, Pending, RecordingThread, Renewed, Task, TaskFacts, TaskKey, TaskPart, Tasks, is_in_steps,
 };
+pub use types::{ReadAs, TypeRule, TypedArg};
 pub use verify::{Findings, Problem, RecordName, Spread, verify, verify_spread};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};
 pub use writer::{DumpWriter, WriterOptions};

@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Map, Value};
 use tensortap_abi::{UncapturedReason, UncapturedRecord};
 
+use crate::types::Types;
 use crate::{
     Dispatch, DumpFormat, Edge, Footer, FormatError, Gap, IndexRecord, Module, Names, OrchestrationArg,
     OrchestrationScalar, Record, RunInfo, Status, TaskKey, Tasks, Totals,
@@ -75,6 +76,8 @@ pub struct Dump {
     payload_limit: u64,
     /// Set when somebody writes it.
     pub(crate) beside_writer: Option<BesideWriter>,
+    /// What records of an unknown type are read as.
+    pub(crate) types: Types,
 }
 
 const _: () = {
@@ -93,8 +96,14 @@ impl Dump {
             Source::Indexed(indexed) => BesideWriter::of(&indexed.index, &indexed.tail())?,
             Source::Held(_) => None,
         };
-        let mut dump =
-            Dump { dir, source, payloads: OnceLock::new(), payload_limit: u64::MAX, beside_writer };
+        let mut dump = Dump {
+            dir,
+            source,
+            payloads: OnceLock::new(),
+            payload_limit: u64::MAX,
+            beside_writer,
+            types: Types::default(),
+        };
         if dump.tail() != Tail::Open {
             dump.payload_limit = limit(&dump.payload_path());
         }
@@ -189,7 +198,7 @@ impl Dump {
     pub fn record(&self, index: u64) -> Result<Record, FormatError> {
         let no_record = || FormatError::NoRecord { index, records: self.len() };
         let record = self.source.record(index).ok_or_else(no_record)??;
-        Ok(record.within(self.payload_limit))
+        self.types.read(self, record.within(self.payload_limit))
     }
 
     /// Every record, in the order of the index or manifest.
@@ -427,7 +436,10 @@ impl Iterator for Records<'_> {
         if let Ok(record) = &mut record {
             record.limit(self.payload_limit);
         }
-        Some(record)
+        match self.dump.types.is_empty() {
+            true => Some(record),
+            false => Some(record.and_then(|record| self.dump.types.read(self.dump, record))),
+        }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

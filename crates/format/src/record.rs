@@ -29,11 +29,11 @@ mod check;
 mod kinds;
 
 use tensortap_abi::{
-    DType, DumpRecord, DumpStage, KindOfRecord, MAX_DIMS, OrchestrationArgRecord, RECORD_ALREADY_STORED,
-    RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
-    RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
-    RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, ScalarRecord, TaskRecord, TensorRecord,
-    TensorStats, UncapturedRecord,
+    DType, DumpRecord, DumpStage, KindOfRecord, MAX_DIMS, MemorySpace, OrchestrationArgRecord,
+    RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED,
+    RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role, ScalarRecord,
+    TaskRecord, TensorRecord, TensorStats, UncapturedRecord,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -333,6 +333,27 @@ impl IndexRecord {
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.kind() == RecordKind::Scalar && self.has(RECORD_LOCAL_MEMORY)
+    }
+
+    /// Whether it is known if the task reads or writes it; where not, what was captured is all that is.
+    #[must_use]
+    pub fn is_role_known(&self) -> bool {
+        !self.has(RECORD_ROLE_UNKNOWN)
+    }
+
+    /// Whether it is known how far it reaches.
+    #[must_use]
+    pub fn is_extent_known(&self) -> bool {
+        !self.has(RECORD_EXTENT_GUESSED)
+    }
+
+    /// Whether it lies in memory that the host may change at any time.
+    #[must_use]
+    pub fn is_host_writable(&self) -> bool {
+        let tensor: Option<&TensorRecord> = self.get();
+        tensor
+            .and_then(|tensor| MemorySpace::from_tag(tensor.space))
+            .is_some_and(MemorySpace::is_host_writable)
     }
 
     /// Whether the orchestration marked it.

@@ -71,6 +71,12 @@ pub struct Record {
     pub dtype: DType,
     /// Whether that is what the elements are; where not, `dtype` is [`DType::UInt8`], bytes of whatever they are.
     pub dtype_known: bool,
+    /// Whether the task is known to read or write it as `role` says; where not, that is `inout` and only what changed is known.
+    pub role_known: bool,
+    /// Whether it is known how far it reaches.
+    pub extent_known: bool,
+    /// Whether it lies in memory that the host may change at any time.
+    pub host_writable: bool,
     ndims: usize,
     shape: [u64; MAX_DIMS],
     strides: [i64; MAX_DIMS],
@@ -132,6 +138,9 @@ impl Argued {
             kind: ArgumentKind::Scalar,
             dtype,
             dtype_known: true,
+            role_known: true,
+            extent_known: true,
+            host_writable: false,
             ndims: 0,
             shape: [0; MAX_DIMS],
             strides: [0; MAX_DIMS],
@@ -221,6 +230,9 @@ impl Record {
             kind,
             dtype: record.dtype()?,
             dtype_known: record.is_dtype_known(),
+            role_known: record.is_role_known(),
+            extent_known: record.is_extent_known(),
+            host_writable: record.is_host_writable(),
             ndims: tensor.map_or(0, |tensor| usize::from(tensor.ndims).min(MAX_DIMS)),
             shape: tensor.map_or([0; MAX_DIMS], |tensor| tensor.shape),
             strides: tensor.map_or([0; MAX_DIMS], |tensor| tensor.strides),
@@ -240,6 +252,20 @@ impl Record {
             dispatch: None,
             name: tensor.map(|tensor| tensor.name).or(scalar.map(|scalar| scalar.name)).unwrap_or(0),
         })
+    }
+
+    /// The same with its bytes as a dense view of other elements.
+    pub(crate) fn with_shape(mut self, dtype: DType, shape: &[u64], numel: u64) -> Record {
+        (self.shape, self.strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+        let mut next = 1_i64;
+        for (at, &size) in shape.iter().enumerate().rev() {
+            (self.shape[at], self.strides[at]) = (size, next);
+            next = next.saturating_mul(i64::try_from(size).unwrap_or(i64::MAX));
+        }
+        (self.dtype, self.dtype_known, self.ndims, self.start_offset) = (dtype, true, shape.len(), 0);
+        // Recorded statistics are of bytes.
+        (self.numel, self.stats) = (numel, None);
+        self
     }
 
     /// What names its task.
@@ -351,6 +377,16 @@ impl Record {
         map.serialize_entry("dtype", self.dtype.name())?;
         if !self.dtype_known {
             map.serialize_entry("dtype_known", &false)?;
+        }
+        // What most dumps know is not said: their files are as they were.
+        if !self.role_known {
+            map.serialize_entry("role_known", &false)?;
+        }
+        if !self.extent_known {
+            map.serialize_entry("extent_known", &false)?;
+        }
+        if self.host_writable {
+            map.serialize_entry("host_writable", &true)?;
         }
         map.serialize_entry("ndims", &self.ndims)?;
         map.serialize_entry("shape", self.shape())?;

@@ -61,6 +61,9 @@ fn nothing_found(blame: &Blame) -> String {
 /// The other task of a race; the wrong kernels of a mix task.
 fn more(blame: &Blame, place: usize) -> String {
     match (&blame.findings[place].race, blame.told_kernels(place)) {
+        (Some(race), _) if race.kind == RaceKind::Unattributed => {
+            format!(": an unattributed change since {}", name(blame, race.other))
+        }
         (Some(race), _) => format!(" with {}", name(blame, race.other)),
         (None, Some(told)) => format!(", in {}", kernels_text(told)),
         (None, None) => String::new(),
@@ -180,6 +183,24 @@ pub fn why(blame: &Blame, place: usize) -> String {
                 format!(" with {other}, which ran out of its order and overwrote {argument}")
             }
             RaceKind::Changed => format!(" with {other}: {argument} is not what that task wrote"),
+            RaceKind::Unattributed => {
+                let host = match blame
+                    .graph
+                    .observations()
+                    .zip(finding.arg_index.and_then(|at| task.argument(at)))
+                {
+                    Some((seen, arg)) if seen.is_host_writable(task, arg) => {
+                        "; the host may change that memory at any time"
+                    }
+                    _ => "",
+                };
+                format!(
+                    " with nobody: an unattributed change. {argument} is not what {other} left there, and no task is between{host}"
+                )
+            }
+            RaceKind::Unordered => format!(
+                " with {other}: nothing orders the two, as the golden does, and that task may have written {argument}"
+            ),
             RaceKind::Overlapped => {
                 format!(" with {other}, which ran at the same time and wrote the same bytes")
             }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tensortap::format::{Dump, FormatError, find_newest};
+use tensortap::format::{Dump, FormatError, TypeRule, find_newest};
 
 use crate::QueryError;
 use crate::ids::{IdRange, holds, parse_id};
@@ -87,6 +87,11 @@ impl DumpSet {
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Reads records of an unknown type, of all of them, as these rules say.
+    pub fn read_as(&mut self, rules: &[TypeRule]) {
+        self.members.iter_mut().for_each(|member| member.dump.read_as(rules));
     }
 
     /// The dumps, given away one by one.

@@ -49,7 +49,9 @@ pub enum SelectorError {
     #[error("a stage is before or after")]
     NoStage,
     /// No role.
-    #[error("a role is input, output or inout")]
+    #[error(
+        "a role is input, output or inout, or what was observed where it is not known: same, changed, ambiguous or unobserved"
+    )]
     NoRole,
     /// No kind.
     #[error("a kind is tensor or scalar")]
@@ -126,6 +128,14 @@ pub enum QueryError {
         message: String,
         /// What would do.
         hint: String,
+    },
+    /// A file of types cannot be read or understood.
+    #[error("{said_in}: {message}")]
+    Types {
+        /// File and line.
+        said_in: String,
+        /// What is wrong.
+        message: String,
     },
     /// A golden cannot be read.
     #[error(transparent)]

@@ -6,7 +6,7 @@ mod cells;
 mod columns;
 mod row;
 
-use tensortap::format::{ArgumentKind, Names, role_name};
+use tensortap::format::{ArgumentKind, Names};
 
 pub use cells::{Cells, csv_head, quote};
 pub use columns::*;
@@ -235,7 +235,7 @@ pub static FIELDS: [Field; 54] = [
         .people(|_, row, out| *out += stage_word(row.record.stage))
         .width(6)
         .sorted(|row| Some(row.record.stage as u64)),
-    Field::new("role", "ROLE", |_, row, out| *out += role_name(row.record.role))
+    Field::new("role", "ROLE", |cells, row, out| *out += cells.role(row))
         .width(6)
         .sorted(|row| Some(row.record.role.tag().into())),
     Field::new("arg_index", "ARG", |_, row, out| push_number(out, row.record.arg_index.into()))

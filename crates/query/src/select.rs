@@ -8,13 +8,16 @@ mod nan;
 mod pattern;
 mod text;
 
-use tensortap::abi::Role;
+use std::collections::HashMap;
+
+use tensortap::analysis::graph::load;
 use tensortap::format::{
     ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, is_pattern, numbered,
 };
 use tensortap::{DType, DumpStage, Unknown};
 
 use crate::ids::{ArgChoice, IdRange};
+use crate::observed::{RoleChoice, observed_records};
 use crate::words::printable;
 use crate::{QueryError, SelectorError};
 use condition::Condition;
@@ -63,7 +66,7 @@ pub struct Selectors {
     /// When the argument was captured.
     pub stage: Option<DumpStage>,
     /// Directions.
-    pub role: Vec<Role>,
+    pub role: Vec<RoleChoice>,
     /// Arguments, by place or name.
     pub arg: Vec<ArgChoice>,
     /// Places in the dump.
@@ -118,7 +121,15 @@ impl Selectors {
             conditions.push(Condition::Scope { tasks, given: scope.clone() });
         }
         conditions.extend(stage.map(Condition::Stage));
-        push_list(&mut conditions, role, Condition::Role);
+        if !role.is_empty() {
+            // Whoever asks for a role alone needs no graph.
+            let asks = role.iter().any(|role| matches!(role, RoleChoice::Observed(_)));
+            let observed = match asks {
+                true => observed_records(&load(dump, &[])?),
+                false => HashMap::new(),
+            };
+            conditions.push(Condition::Role(role.clone(), observed));
+        }
         if !arg.is_empty() {
             conditions.push(Condition::Arg(NamedArgs::of(arg, dump)?));
         }

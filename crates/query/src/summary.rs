@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tensortap::analysis::graph::{TaskGraph, load};
+use tensortap::analysis::observation::UnattributedChanges;
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 use tensortap::{Flag, Measured, stats_each};
 
@@ -10,6 +11,8 @@ use crate::words::kernels_text;
 
 /// As many stand in each list of what is greatest.
 const LISTED: usize = 5;
+/// Bytes that are compared to find what changed between tasks, where hashes do not tell.
+const COMPARED: u64 = 1 << 28;
 
 /// What is asked of a dump.
 #[derive(Clone, Copy)]
@@ -45,6 +48,8 @@ pub struct Summary {
     pub flagged_count: u64,
     /// Records whose content was not measured.
     pub unmeasured: u64,
+    /// What changed between tasks, where roles are not known.
+    pub unattributed: UnattributedChanges,
 }
 
 /// What tasks of one set of kernels did together.
@@ -105,9 +110,22 @@ impl Summary {
         for task in graph.tasks().iter().filter(|task| took(&graph, task.place()) > Duration::ZERO) {
             keep_greatest(&mut slowest, task.place(), |&place| took(&graph, place));
         }
+        let budget = if options.measures { COMPARED } else { 0 };
+        let unattributed = graph.unattributed_changes(dump, budget)?;
         let (span, critical) = (span(&graph), critical(&graph));
         let kernels = kernels.sorted();
-        Ok(Summary { span, critical, kernels, slowest, largest, flagged, flagged_count, unmeasured, graph })
+        Ok(Summary {
+            span,
+            critical,
+            kernels,
+            slowest,
+            largest,
+            flagged,
+            flagged_count,
+            unmeasured,
+            unattributed,
+            graph,
+        })
     }
 
     /// How long a task took; nothing when the dump does not say.

@@ -9,9 +9,10 @@ mod perfetto;
 use std::io::{self, Write};
 
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::{Argument, DispatchFacts, DispatchTimes, ScalarValue, Task, role_name};
+use tensortap::format::{Argument, DispatchFacts, DispatchTimes, ScalarValue, Task};
 
 use crate::number::bytes;
+use crate::observed::role_word;
 use crate::timeline::{Counter, Slice, Timeline, Track, What};
 use crate::words::{arg_words, kernels_text, printable, scalar_text, short_task, sizes_text};
 
@@ -187,7 +188,7 @@ impl<W: Write> TraceWriter<W> {
                 What::Task(place) => {
                     self.counts.tasks += 1;
                     let (leaving, entering) = flows.at(place);
-                    (task_name(task), task_facts(task, slice), leaving, entering)
+                    (task_name(task), task_facts(process.graph, task, slice), leaving, entering)
                 }
                 What::Dispatch { number, .. } => {
                     self.counts.dispatches += 1;
@@ -286,7 +287,7 @@ fn task_name(task: Task<'_>) -> String {
     }
 }
 
-fn task_facts(task: Task<'_>, slice: &Slice) -> Vec<(&'static str, Fact)> {
+fn task_facts(graph: &TaskGraph, task: Task<'_>, slice: &Slice) -> Vec<(&'static str, Fact)> {
     let text = |text: &str| Fact::Text(printable(text).into_owned());
     let mut facts = vec![("task_id", Fact::Text(short_task(task.task_id)))];
     if task.step != 0 {
@@ -299,7 +300,7 @@ fn task_facts(task: Task<'_>, slice: &Slice) -> Vec<(&'static str, Fact)> {
     if task.capture_ns != 0 {
         facts.push(("held_up_ns", Fact::Number(task.capture_ns)));
     }
-    let arguments: Vec<_> = task.arguments().map(|arg| argument_words(task, arg)).collect();
+    let arguments: Vec<_> = task.arguments().map(|arg| argument_words(graph, task, arg)).collect();
     if !arguments.is_empty() {
         facts.push(("arguments", Fact::Texts(arguments)));
     }
@@ -308,12 +309,12 @@ fn task_facts(task: Task<'_>, slice: &Slice) -> Vec<(&'static str, Fact)> {
 }
 
 /// An argument: what it is called, and what it is.
-fn argument_words(task: Task<'_>, arg: Argument<'_>) -> (String, String) {
+fn argument_words(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> (String, String) {
     let name = arg_words(task, arg.arg_index);
     if let Some(bits) = arg.scalar_bits {
         return (name, format!("{} {}", arg.dtype.name(), scalar_text(ScalarValue::decode(arg.dtype, bits))));
     }
-    let role = role_name(arg.role);
+    let role = role_word(graph, arg);
     let size = arg.content_bytes().map(|size| format!(", {}", bytes(size))).unwrap_or_default();
     (name, format!("{role} {} {}{size}", arg.dtype.name(), sizes_text(arg.shape())))
 }

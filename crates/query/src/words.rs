@@ -5,13 +5,27 @@ use std::fmt;
 use std::path::Path;
 
 use tensortap::format::{
-    ArgumentKind, Dump, Loss, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, quoted,
+    ArgumentKind, Dump, Launch, Loss, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, quoted,
 };
 use tensortap::scene::FaultKind;
 use tensortap::{DumpStage, GoldenVerdict};
 
 use crate::number::{counted, grouped, significant};
 pub use crate::printable::{printable, printable_path};
+
+/// `grid 4 x 1 x 1, group 64 x 1 x 1`; what is not known is left out.
+#[must_use]
+pub fn launch_text(launch: &Launch) -> String {
+    let Launch { work_dims: _, grid, group, global_size, global_offset } = *launch;
+    let wide = |sizes: [u32; 3]| sizes.map(u64::from);
+    let all =
+        [("grid", wide(grid)), ("group", wide(group)), ("items", global_size), ("from item", global_offset)];
+    let known = all.iter().filter(|(_, sizes)| *sizes != [0; 3]);
+    let one = |(what, sizes): &(&str, [u64; 3])| {
+        format!("{what} {}", sizes.map(|size| size.to_string()).join(" x "))
+    };
+    known.map(one).collect::<Vec<_>>().join(", ")
+}
 
 /// A stage as selectors spell it.
 #[must_use]

@@ -105,6 +105,11 @@ pub enum MemorySpace {
 }
 
 impl MemorySpace {
+    /// Whether the host may change it while a device uses it, so that what changed there was not changed by a task for certain.
+    pub const fn is_host_writable(self) -> bool {
+        matches!(self, MemorySpace::Pinned | MemorySpace::Managed)
+    }
+
     /// The space of a tag, `None` when damaged.
     pub const fn from_tag(tag: u8) -> Option<MemorySpace> {
         match tag {

@@ -62,7 +62,7 @@ pub(super) fn blame(
         derived.insert(input.0);
     }
     let unknown = Carried::Unknown("it was not compared".into());
-    let inputs = Inputs { near, rewired: HashSet::new() };
+    let inputs = Inputs { near, ..Inputs::default() };
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
     });

@@ -6,6 +6,7 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError};
 use tensortap_judge::{Depth, Outcome, Rule, TensorType, compare_hashes};
 
+use super::observed;
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::wiring::{self, Rewired, WiringDifference};
 use super::{
@@ -55,7 +56,8 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let derived = derive(&graph, &mut statuses, &lacking, &carried);
     let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
-    let inputs = Inputs { near, rewired: rewired(&wiring) };
+    let (uninitialised, lost_order) = observed::compared((&graph, &theirs), &matching, &statuses);
+    let inputs = Inputs { near, rewired: rewired(&wiring), uninitialised, lost_order };
     let unknown = Carried::Unknown("it was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
@@ -111,7 +113,11 @@ fn rewired(wiring: &[WiringDifference]) -> HashSet<(usize, u16)> {
         Rewired::View { arg_index, .. } | Rewired::Source { arg_index, .. } => {
             Some((difference.task, *arg_index))
         }
-        Rewired::Waits(_) | Rewired::DoesNotWait(_) => None,
+        Rewired::Waits(_)
+        | Rewired::DoesNotWait(_)
+        | Rewired::LostOrder(_)
+        | Rewired::Launch { .. }
+        | Rewired::Scalar { .. } => None,
     };
     wiring.iter().filter_map(of).collect()
 }

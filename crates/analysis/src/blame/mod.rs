@@ -3,6 +3,7 @@
 mod alone;
 mod arrays;
 mod golden;
+mod observed;
 mod producers;
 mod reference;
 mod rerun;
@@ -331,7 +332,7 @@ fn outside_inputs(graph: &TaskGraph, statuses: &[TaskStatus]) -> Vec<(usize, u16
     for (task, status) in graph.tasks().iter().zip(statuses) {
         let TaskStatus::Compared(args) = status else { continue };
         for (arg, status) in task.arguments().zip(args) {
-            if status.before == Status::Outside && !graph.outputs_behind(arg).is_empty() {
+            if status.before == Status::Outside && !graph.left_behind(arg).is_empty() {
                 outside.push((task.place(), arg.arg_index));
             }
         }

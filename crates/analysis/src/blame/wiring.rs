@@ -1,9 +1,10 @@
-//! Where the orchestration of a dump is not that of its golden: views of arguments, where inputs came from, tasks waited for.
+//! Where the orchestration of a dump is not that of its golden: views of arguments, where inputs came from, tasks waited for, sizes
+//! of launches, scalars.
 
 use std::collections::{BTreeSet, HashSet};
 
 use tensortap_abi::Role;
-use tensortap_format::{Argument, Dump};
+use tensortap_format::{Argument, Dump, Launch, Task};
 
 use crate::graph::{Basis, OutputRef, TaskGraph, TensorView};
 use crate::matching::Matching;
@@ -44,6 +45,24 @@ pub enum Rewired {
     Waits(usize),
     /// It does not wait for a task, by its position in the golden, for which it waits there.
     DoesNotWait(usize),
+    /// Nothing orders it behind a task of the dump whose partner the golden orders before its own.
+    LostOrder(usize),
+    /// It was launched in another size.
+    Launch {
+        /// In the dump.
+        dump: Launch,
+        /// In the golden.
+        golden: Launch,
+    },
+    /// A scalar has another value.
+    Scalar {
+        /// Argument.
+        arg_index: u16,
+        /// Its bits in the dump.
+        dump: u64,
+        /// Its bits in the golden.
+        golden: u64,
+    },
 }
 
 /// One difference between two orchestrations.
@@ -70,15 +89,33 @@ pub(super) fn differences(
         .then(|| (waited_for(graph), waited_for(theirs)));
     let are_partners: HashSet<usize> = matching.partner.iter().copied().flatten().collect();
     let golden_of = |task: usize| matching.partner[task];
+    let mut partner_here = vec![None; theirs.len()];
+    matching.partner.iter().enumerate().for_each(|(ours, other)| {
+        if let Some(other) = *other {
+            partner_here[other] = Some(ours);
+        }
+    });
     let mut found = Vec::new();
     for (task, partner) in matching.partner.iter().enumerate().filter_map(|(t, p)| Some((t, (*p)?))) {
-        for arg in graph.task(task).arguments().filter(|arg| !arg.is_scalar()) {
+        found.extend(
+            other_launch(graph.task(task), theirs.task(partner)).map(|what| WiringDifference { task, what }),
+        );
+        for arg in graph.task(task).arguments() {
             let Some(other) = theirs.task(partner).argument(arg.arg_index) else { continue };
+            if arg.is_scalar() {
+                found.extend(other_scalar(graph, arg, other).map(|what| WiringDifference { task, what }));
+                continue;
+            }
             found.extend(other_view(arg, other).map(|what| WiringDifference { task, what }));
-            if are_whole && arg.role == Role::Input {
+            // Of memory whose role is not known the tasks that changed it are what was observed, not what was meant.
+            if are_whole && arg.role == Role::Input && graph.observations().is_none() {
                 let what = other_source((graph, arg), (theirs, other), golden_of);
                 found.extend(what.map(|what| WiringDifference { task, what }));
             }
+        }
+        if are_whole {
+            let lost = lost_order((graph, theirs), (task, partner), &partner_here, golden_of);
+            found.extend(lost.into_iter().map(|on| WiringDifference { task, what: Rewired::LostOrder(on) }));
         }
         if let Some((ours, golden)) = &waits {
             let (here, there) = (&ours[task], &golden[partner]);
@@ -102,6 +139,49 @@ fn waited_for(graph: &TaskGraph) -> Vec<BTreeSet<usize>> {
         }
     }
     waits
+}
+
+/// Tasks of the dump that nothing orders before a task, though their partners are ordered before its own in the golden: directly, or
+/// through tasks that the dump does not have, such as a barrier that is gone.
+fn lost_order(
+    (graph, theirs): (&TaskGraph, &TaskGraph),
+    (task, partner): (usize, usize),
+    partner_here: &[Option<usize>],
+    golden_of: impl Fn(usize) -> Option<usize>,
+) -> Vec<usize> {
+    let Some(seen) = graph.observations() else { return Vec::new() };
+    let (mut lost, mut open, mut walked) = (Vec::new(), vec![partner], HashSet::new());
+    while let Some(at) = open.pop() {
+        for edge in theirs.task(at).producers() {
+            let Some(from) = theirs.position(edge.producer()).filter(|from| walked.insert(*from)) else {
+                continue;
+            };
+            match partner_here[from] {
+                Some(ours) if !seen.order().is_before(ours, task) => lost.push(ours),
+                Some(_) => {}
+                None if walked.len() <= MOST_WALKED => open.push(from),
+                None => {}
+            }
+        }
+    }
+    lost.retain(|&ours| golden_of(ours).is_some() && ours != task);
+    lost.sort_unstable();
+    lost
+}
+
+/// Tasks that are walked back through to find one that the dump has.
+const MOST_WALKED: usize = 1000;
+
+fn other_launch(task: Task<'_>, golden: Task<'_>) -> Option<Rewired> {
+    let (dump, golden) = (**task.launch.as_ref()?, **golden.launch.as_ref()?);
+    (dump != golden).then_some(Rewired::Launch { dump, golden })
+}
+
+/// Scalars of scenes are told as what a task was fed.
+fn other_scalar(graph: &TaskGraph, arg: Argument<'_>, other: Argument<'_>) -> Option<Rewired> {
+    graph.observations()?;
+    let (dump, golden) = arg.scalar_bits.zip(other.scalar_bits)?;
+    (dump != golden).then_some(Rewired::Scalar { arg_index: arg.arg_index, dump, golden })
 }
 
 fn other_view(arg: Argument<'_>, other: Argument<'_>) -> Option<Rewired> {

@@ -10,6 +10,7 @@ use super::origins::Origins;
 use super::places::{EdgesAt, Places};
 use super::writes::WriteMap;
 use super::{Basis, OutputRef, TaskGraph, TensorView};
+use crate::observation::Observations;
 
 /// Tasks between two looks at whether to go on.
 const WATCHED: usize = 4096;
@@ -32,7 +33,7 @@ impl TaskGraph {
     /// an input comes from the last tasks, in an order that respects the dependencies and then the time of dispatch, that
     /// wrote its bytes. Where the runtime derived dependencies from reads and writes, a task that it did not wait for is none
     /// of them: the memory was used for something else meanwhile. Where a dump has no addresses its dependencies must do, and
-    /// without those, equal content.
+    /// without those, equal content. Where roles are not known, what was observed says who wrote; see [`crate::observation`].
     #[must_use]
     pub fn build(tasks: Tasks, gap: Option<String>) -> TaskGraph {
         TaskGraph::build_watched(tasks, gap, &|| ())
@@ -49,6 +50,11 @@ impl TaskGraph {
             (d.from, d.to) = (rank[d.from as usize], rank[d.to as usize]);
         }
         tasks.put_in_order(&order);
+        if tasks.iter().flat_map(|task| task.arguments()).any(|arg| !arg.role_known) {
+            let (observations, origins) = Observations::of(&tasks);
+            let (depths, observations) = (depths(&tasks, &origins), Some(Box::new(observations)));
+            return TaskGraph { tasks, origins, depths, gap, others_write: false, observations };
+        }
         let mut finder = Finder::new(&tasks, dependencies, gap.is_none());
         let mut origins = Origins::new(tasks.argument_count());
         let mut renewed = tasks.renewed().iter().peekable();
@@ -69,7 +75,7 @@ impl TaskGraph {
         }
         origins.shrink();
         let depths = depths(&tasks, &origins);
-        TaskGraph { tasks, origins, depths, gap, others_write: false }
+        TaskGraph { tasks, origins, depths, gap, others_write: false, observations: None }
     }
 
     /// For each view of memory, the outputs that held its bytes when the run ended, the one written last first.
@@ -263,7 +269,7 @@ mod tests {
                 TaskMaker::new(2, "use").input(0x1000, "new").input(0x2000, "x").output(0x3000, "y").at(30),
             ]
         };
-        let renewed = |at_ns| Renewed { at_ns, address: 0x1010, bytes: 8 };
+        let renewed = |at_ns| Renewed { at_ns, address: 0x1010, bytes: 8, freed: true, host_writable: false };
         let from = |at_ns| {
             let mut made = tasks_with(tasks(), &[renewed(at_ns)]);
             made.forget_in_flight();
@@ -272,7 +278,7 @@ mod tests {
         };
         // Freed between the two that read it: half of what the second finds there is nobody's.
         assert_eq!(from(25), (vec![0], vec![0], vec![1]));
-        let all = Renewed { at_ns: 25, address: 0x1000, bytes: 64 };
+        let all = Renewed { at_ns: 25, address: 0x1000, bytes: 64, freed: true, host_writable: false };
         let graph = TaskGraph::build(tasks_with(tasks(), &[all]), None);
         assert_eq!((sources(&graph, 1, 0), sources(&graph, 2, 0)), (vec![0], vec![]));
         let early = Renewed { at_ns: 5, ..all };

@@ -3,7 +3,7 @@
 mod dataflow;
 mod order;
 mod origins;
-mod places;
+pub(crate) mod places;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod view;
@@ -14,8 +14,10 @@ use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks, 
 use tensortap_values::content_hash;
 
 use crate::compare::unless_gone;
+use crate::observation::{Observations, Observed};
 
-use origins::Origins;
+pub(crate) use origins::Origins;
+pub(crate) use places::Places;
 pub use view::TensorView;
 pub(crate) use writes::WriteMap;
 
@@ -32,6 +34,8 @@ pub struct TaskGraph {
     pub gap: Option<String>,
     /// Whether code that is no task may have written between tasks, as in a program that was recorded.
     pub others_write: bool,
+    /// Where some roles are not known.
+    observations: Option<Box<Observations>>,
 }
 
 /// Where the content of an input came from.
@@ -113,6 +117,25 @@ impl TaskGraph {
     #[must_use]
     pub fn outputs_behind(&self, arg: Argument<'_>) -> &[OutputRef] {
         self.origin(arg).outputs
+    }
+
+    /// What was observed of arguments whose roles are not known; `None` of a dump that knows them all.
+    #[must_use]
+    pub fn observations(&self) -> Option<&Observations> {
+        self.observations.as_deref()
+    }
+
+    /// What was observed of an argument; `None` where its role is known.
+    #[must_use]
+    pub fn observed(&self, arg: Argument<'_>) -> Option<Observed> {
+        self.observations.as_ref()?.observed(arg)
+    }
+
+    /// The outputs that an argument is held against, to see whether it changed on the way: those of the last tasks that were given its
+    /// bytes where it is not known who wrote them, else those that it was taken from.
+    #[must_use]
+    pub fn left_behind(&self, arg: Argument<'_>) -> &[OutputRef] {
+        self.observations.as_ref().map_or_else(|| self.outputs_behind(arg), |seen| seen.left_by(arg))
     }
 
     /// The argument that an output is.

@@ -4,7 +4,7 @@ use super::{Basis, Origin, OutputRef};
 
 /// Origins by the numbers of arguments.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origins {
+pub(crate) struct Origins {
     /// Where the outputs of each begin, how many there are, and how that is known.
     spans: Vec<(u32, u32, Basis)>,
     outputs: Vec<OutputRef>,

@@ -4,7 +4,7 @@
 use tensortap_format::{TaskKey, Tasks};
 
 /// Positions of tasks by name. Neighbouring ids are found by counting from the first of them.
-pub(super) struct Places {
+pub(crate) struct Places {
     /// First name of each run of neighbouring ids, and where it begins in `places`.
     runs: Vec<(TaskKey, usize)>,
     places: Vec<usize>,

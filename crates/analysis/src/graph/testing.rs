@@ -30,6 +30,8 @@ pub(crate) struct TaskMaker {
 #[derive(Clone)]
 pub(crate) struct MadeArg {
     pub role: Role,
+    pub role_known: bool,
+    pub host_writable: bool,
     dtype: DType,
     address: u64,
     layout: Layout,
@@ -61,6 +63,13 @@ impl TaskMaker {
 
     pub fn inout(self, address: u64, before: &str, after: &str) -> TaskMaker {
         self.tensor(address, Role::InOut, Some(before), Some(after))
+    }
+
+    /// Memory that it was given, to do with it nobody knows what.
+    pub fn given(mut self, address: u64, before: &str, after: &str) -> TaskMaker {
+        self = self.inout(address, before, after);
+        self.args.last_mut().unwrap().role_known = false;
+        self
     }
 
     pub fn scalar(mut self, bits: u64) -> TaskMaker {
@@ -98,6 +107,8 @@ impl TaskMaker {
     fn tensor(mut self, address: u64, role: Role, before: Option<&str>, after: Option<&str>) -> TaskMaker {
         self.args.push(MadeArg {
             role,
+            role_known: true,
+            host_writable: false,
             dtype: DType::Float32,
             address,
             layout: Layout::contiguous(&[16], 32).unwrap(),
@@ -130,6 +141,9 @@ impl TaskMaker {
                 role: arg.role,
                 dtype: arg.dtype,
                 dtype_known: true,
+                role_known: arg.role_known,
+                extent_known: true,
+                host_writable: arg.host_writable,
                 shape: if is_scalar { &[] } else { arg.layout.shape() },
                 strides: if is_scalar { &[] } else { arg.layout.strides() },
                 start_offset: arg.layout.start_offset(),
@@ -174,7 +188,7 @@ pub(crate) fn tasks_with(made: Vec<TaskMaker>, renewed: &[Renewed]) -> Tasks {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tests hand over what they made")]
-fn assembled(mut assembler: Assembler, made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
+pub(crate) fn assembled(mut assembler: Assembler, made: Vec<TaskMaker>, edges: &[Edge]) -> Tasks {
     let mut kernels: Vec<KernelInfo> = Vec::new();
     for task in &made {
         let known = kernels.iter().position(|kernel| kernel.name == task.kernel);

@@ -34,22 +34,22 @@ pub fn label_alone(
     Labeller::new(graph, statuses, &Inputs::default(), carried, true).label_all()
 }
 
-struct Labeller<'a, C> {
-    graph: &'a TaskGraph,
+pub(super) struct Labeller<'a, C> {
+    pub(super) graph: &'a TaskGraph,
     races: Races<'a>,
     statuses: &'a [TaskStatus],
-    inputs: &'a Inputs,
-    carried: C,
+    pub(super) inputs: &'a Inputs,
+    pub(super) carried: C,
     /// Outputs were judged by the captured inputs.
     alone: bool,
     /// Arguments that were set aside, by task.
-    aside: HashSet<OutputRef>,
+    pub(super) aside: HashSet<OutputRef>,
     /// Whether an error reached each task that was labelled.
     reached: Vec<bool>,
 }
 
 /// Where an input outside its rule came from.
-enum Cause {
+pub(super) enum Cause {
     /// Its producer is wrong.
     Inherited,
     Raced(Race),
@@ -103,7 +103,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         let set_aside = self.set_aside(task, node, statuses);
         let args: Vec<_> =
             node.arguments().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
-        Finding { set_aside, ..self.judge(task, node, &args) }
+        let found = self.judge(task, node, &args);
+        let found =
+            if graph.observations().is_some() { self.fed_aside(&set_aside, node, found) } else { found };
+        Finding { set_aside, ..found }
     }
 
     /// In-outs that came from nobody and were left alone.
@@ -111,11 +114,12 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         let mut set_aside = Vec::new();
         for (arg, status) in node.arguments().zip(statuses) {
             let differs = arg.role == Role::InOut && status.before == Status::Outside;
-            if differs
-                && arg.is_unchanged()
-                && self.came_from_nobody(arg)
-                && self.races.overwriter(task, arg).is_none()
-            {
+            // Where roles are not known, memory is nobody's only if the golden says so, too: there may have been an order.
+            let is_nobodys = || match self.graph.observations() {
+                Some(_) => self.inputs.uninitialised.contains(&(task, arg.arg_index)),
+                None => self.races.overwriter(task, arg).is_none(),
+            };
+            if differs && arg.is_unchanged() && self.came_from_nobody(arg) && is_nobodys() {
                 self.aside.insert(OutputRef { task, arg_index: arg.arg_index });
                 set_aside.push(arg.arg_index);
             }
@@ -197,6 +201,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
 
     /// A task that alone made a wrong output of right inputs, unless another wrote into them, or into the output, meanwhile.
     fn wrong_here(&self, task: usize, wrong: Argument<'_>) -> Finding {
+        if let Some(seen) = self.graph.observations() {
+            return self.observed_wrong_here(seen, task, wrong);
+        }
         match self.races.overlapping(task) {
             Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, Some(wrong.arg_index)) },
             None => finding(Label::WrongHere, None, Some(wrong.arg_index)),
@@ -254,6 +261,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         if arg.is_scalar() {
             return Cause::Fed("a scalar that differs".into());
         }
+        if let Some(seen) = self.graph.observations() {
+            return self.observed_cause(seen, task, arg);
+        }
         let origin = self.graph.origin(arg);
         if origin.outputs.is_empty() || self.came_from_nobody(arg) {
             if let Some(race) = self.races.overwriter(task, arg) {
@@ -286,7 +296,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         }
     }
 
-    fn is_rewired(&self, task: usize, arg: Argument<'_>) -> bool {
+    pub(super) fn is_rewired(&self, task: usize, arg: Argument<'_>) -> bool {
         self.inputs.rewired.contains(&(task, arg.arg_index))
     }
 
@@ -320,7 +330,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         if self.graph.outputs_behind(arg).iter().all(within) { if_within } else { Cause::Inherited }
     }
 
-    fn after(&self, output: OutputRef) -> Option<&Status> {
+    pub(super) fn after(&self, output: OutputRef) -> Option<&Status> {
         let TaskStatus::Compared(statuses) = &self.statuses[output.task] else { return None };
         let place = self.graph.task(output.task).arguments().position(|a| a.arg_index == output.arg_index)?;
         statuses.get(place).map(|s| &s.after)
@@ -362,7 +372,7 @@ fn missing_output(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option
         })
 }
 
-fn finding(label: Label, reason: Option<String>, arg_index: Option<u16>) -> Finding {
+pub(super) fn finding(label: Label, reason: Option<String>, arg_index: Option<u16>) -> Finding {
     Finding {
         label,
         reason,

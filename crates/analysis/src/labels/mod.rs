@@ -12,6 +12,7 @@
 //! with the bytes it came with is set aside: scratch that holds garbage must not hide the culprit.
 
 mod labeller;
+mod observed;
 mod race;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -123,6 +124,10 @@ pub struct Inputs {
     pub near: HashSet<(usize, u16)>,
     /// Other views than in the golden, or from other tasks.
     pub rewired: HashSet<(usize, u16)>,
+    /// Memory that no task ever wrote, neither here nor in the golden; where roles are not known.
+    pub uninitialised: HashSet<(usize, u16)>,
+    /// A task that may have written the argument and that nothing orders with its task, though the golden does.
+    pub lost_order: HashMap<(usize, u16), usize>,
 }
 
 /// The label of a task, and what it rests on.

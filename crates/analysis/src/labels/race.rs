@@ -24,6 +24,10 @@ pub enum RaceKind {
     Changed,
     /// The other task, which should have come before or after, ran at the same time and wrote the same bytes.
     Overlapped,
+    /// It is not what the other task, the last that was given it, left there, and no task is between.
+    Unattributed,
+    /// The other task may have written it; nothing orders the two here, though the golden does.
+    Unordered,
 }
 
 /// The tasks of a graph, found by time, for questions about races.

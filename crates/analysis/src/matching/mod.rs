@@ -12,6 +12,9 @@
 //! Names that people gave to scopes and tasks come second: among tasks that look alike those of one name belong together, and what
 //! structure leaves over is paired by name before anything vague decides. They never part what structure joins.
 //!
+//! Where roles are not known, where content came from is what was observed, and differs where something is wrong. Then tasks of one
+//! queue that look alike by themselves are paired from its beginning and from its end, before anything else decides.
+//!
 //! Where one dump holds several runs, a task belongs to its own step alone: to that of the same number in the other dump, or,
 //! where the two have no number in common, to the one that stands in the same place.
 
@@ -76,6 +79,9 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
     let by_shape = Traits { scalars: false, external_inputs: false, ..any_inout };
 
     let mut pairing = Pairing::new(first, second, options.threads);
+    if first.observations().is_some() && second.observations().is_some() {
+        pairing.pair_queues(&by_shape);
+    }
     pairing.pair_alike(&exact, true);
     while pairing.pair_alike(&any_inout, false) || pairing.pair_alike(&scratch, false) {}
     pairing.pair_alike(&any_inout, true);

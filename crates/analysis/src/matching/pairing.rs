@@ -55,6 +55,28 @@ impl<'g> Pairing<'g> {
         found
     }
 
+    /// Pairs tasks of one queue that look alike by themselves and stand in the same place, counted from its beginning or from its end.
+    pub fn pair_queues(&mut self, traits: &Traits) {
+        let [ours, theirs] = self.locals(traits);
+        let queues = |graph: &TaskGraph| {
+            let mut queues: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+            let tasks = graph.tasks().iter().filter(|task| task.queue != 0);
+            tasks.for_each(|task| queues.entry((task.step, task.queue)).or_default().push(task.place()));
+            queues
+        };
+        let mut others = queues(self.second);
+        for (queue, first) in queues(self.first) {
+            let Some(second) = others.remove(&queue) else { continue };
+            let alike = |(a, b): &(&usize, &usize)| ours[**a] == theirs[**b];
+            let begin = first.iter().zip(&second).take_while(alike).count();
+            let (rest, other_rest) = (&first[begin..], &second[begin..]);
+            let end = rest.iter().rev().zip(other_rest.iter().rev()).take_while(alike).count();
+            let begins = first[..begin].iter().zip(&second[..begin]);
+            let ends = rest[rest.len() - end..].iter().zip(&other_rest[other_rest.len() - end..]);
+            begins.chain(ends).for_each(|(&a, &b)| self.pair(a, b));
+        }
+    }
+
     /// Pairs tasks of one scope and name that look alike by themselves, where there are as many of them on both sides.
     pub fn pair_names(&mut self, traits: &Traits) {
         if self.is_done() {

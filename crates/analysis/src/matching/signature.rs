@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tensortap_abi::Role;
+use tensortap_abi::{Operation, Role};
 use tensortap_format::{Argument, Task, Tasks};
 
 use crate::graph::TaskGraph;
@@ -65,6 +65,10 @@ impl Traits {
                 KernelKey::FuncId => func_id.hash(&mut hasher),
                 KernelKey::Nothing => {}
             }
+        }
+        // A scene's tasks all run kernels; dumps of others do not say.
+        if task.operation != Operation::Kernel {
+            (task.operation as u8).hash(&mut hasher);
         }
         if !self.ignore_blocks {
             task.block_count().hash(&mut hasher);

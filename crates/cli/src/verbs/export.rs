@@ -20,6 +20,7 @@ use crate::output::Output;
 use crate::parse::JobsArg;
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
+use crate::types_arg::TypesArg;
 
 /// What `tensortap export` takes.
 #[derive(Args)]
@@ -58,6 +59,8 @@ pub struct ExportArgs {
     #[command(flatten)]
     jobs: JobsArg,
     #[command(flatten)]
+    types: TypesArg,
+    #[command(flatten)]
     select: SelectArgs,
 }
 
@@ -70,7 +73,8 @@ fn formats() -> impl TypedValueParser<Value = ExportFormat> {
 /// Writes the files and says what came of it.
 pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
     let layout = args.layout()?;
-    let dump = args.dump.open()?;
+    let mut dump = args.dump.open()?;
+    args.types.apply(&mut dump)?;
     let selection = args.select.selection(&dump, output)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&dump, args.format));
     let interrupt = Interrupt::install(GRACE).context("taking over signals")?;

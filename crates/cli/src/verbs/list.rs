@@ -22,6 +22,7 @@ use crate::output::Output;
 use crate::parse::whole;
 use crate::program::program;
 use crate::select::SelectArgs;
+use crate::types_arg::TypesArg;
 
 /// What `tensortap list` takes.
 #[derive(Args)]
@@ -60,6 +61,8 @@ pub struct ListArgs {
     #[arg(long, value_name = "N", value_parser = whole(0_usize..))]
     width: Option<usize>,
     #[command(flatten)]
+    types: TypesArg,
+    #[command(flatten)]
     select: SelectArgs,
 }
 
@@ -72,7 +75,8 @@ fn columns() -> impl TypedValueParser<Value = &'static Field> {
 
 /// Lists the records.
 pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
-    let set = args.dump.open_set()?;
+    let mut set = args.dump.open_set()?;
+    args.types.apply_to_all(&mut set)?;
     let selected = |member: &Member| args.select.selection(&member.dump, output);
     let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
     let parts = set.members().iter().zip(&selections);

@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::Args;
 use tensortap::DumpStage;
 use tensortap::abi::TensorStats;
-use tensortap::format::{ArgumentKind, Dump, Record, role_name};
+use tensortap::format::{ArgumentKind, Dump, ReadAs, Record, role_name};
 use tensortap::scene::Registry;
 use tensortap::values::{F16_OVERFLOW, Summary};
 
@@ -28,8 +28,10 @@ use crate::output::{Output, terminal_width};
 use crate::program::program;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
+use crate::types_arg::TypesArg;
 use tensortap_query::QueryError;
 use tensortap_query::number::grouped;
+use tensortap_query::types::parse_read_as;
 use tensortap_query::words::short_float;
 
 /// Characters in a line of values where there is no terminal.
@@ -52,6 +54,7 @@ const FEW: u64 = 1000;
     tensortap show 1:2/after/2 --slice 0:4,:,-1    a part of it, sliced as in numpy\n  \
     tensortap show --func mul --stage after        any selectors that leave one record\n  \
     tensortap show 3 --delta                       what the kernel changed in an in-out argument\n  \
+    tensortap show 3 --as bfloat16[4,512]          bytes of an unknown type, read as told\n  \
     tensortap show 3 --hex --full > bytes.txt\n\n\
     `tensortap list` shows which records there are. With --json, elements stand in one list, the last axis changing \
     fastest."
@@ -74,6 +77,9 @@ pub struct ShowArgs {
     /// Show what the kernel changed in an in-out argument
     #[arg(long)]
     delta: bool,
+    /// Read the bytes of a record whose type is not known as this: bfloat16[4,512,1024], or float32 for as many as there are
+    #[arg(long = "as", value_name = "DTYPE[SHAPE]", value_parser = parse_read_as)]
+    read_as: Option<ReadAs>,
     /// Ranges of the histogram; 0 leaves it out
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200))]
     bins: u16,
@@ -82,13 +88,32 @@ pub struct ShowArgs {
     #[command(flatten)]
     rank: RankArg,
     #[command(flatten)]
+    types: TypesArg,
+    #[command(flatten)]
     select: SelectArgs,
 }
 
 impl ShowArgs {
     /// Whether an option is about the content of one record.
     fn asks_for_record(&self) -> bool {
-        self.full || self.slice.is_some() || self.hex || self.delta || self.select.narrows_records()
+        self.full
+            || self.read_as.is_some()
+            || self.slice.is_some()
+            || self.hex
+            || self.delta
+            || self.select.narrows_records()
+    }
+}
+
+impl ShowArgs {
+    /// The record as it is to be read.
+    fn read(&self, record: &Record) -> Result<Record, UsageError> {
+        let Some(read_as) = &self.read_as else { return Ok(*record) };
+        read_as.apply(record).map_err(|message| UsageError {
+            message,
+            hint: "--as is for records whose `dtype_known` is false, and takes as many bytes as they have"
+                .into(),
+        })
     }
 }
 
@@ -96,11 +121,12 @@ impl ShowArgs {
 pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let (path, name) = record_arg::split(&args.words)?;
     let word = name.as_ref().and_then(RecordName::word).filter(|_| path.is_none());
-    let dump = match (DumpArg::named(path, &args.rank).open(), word) {
+    let mut dump = match (DumpArg::named(path, &args.rank).open(), word) {
         // Without any dump the word can only have been meant for one.
         (Err(_), Some(word)) => DumpArg::named(Some(word.into()), &args.rank).open()?,
         (opened, _) => opened?,
     };
+    args.types.apply(&mut dump)?;
     if let Some(task) = name.as_ref().and_then(RecordName::whole_task).filter(|_| !args.asks_for_record()) {
         return task::run(args, registry, &dump, &task, output).map_err(|error| neither(error, word, &dump));
     }
@@ -113,10 +139,13 @@ pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Resu
     }
     let selection = args.select.selection(&dump, output)?;
     let record = match find(&dump, name.as_ref(), &selection)? {
-        Found::Record(record) => *record,
+        Found::Record(record) => args.read(&record)?,
         Found::Nothing(why) => return nothing(&dump, &why, output),
     };
-    let related = Related::of(&dump, &record)?;
+    let mut related = Related::of(&dump, &record)?;
+    if let Some(other) = &mut related.other_stage {
+        *other = args.read(other)?;
+    }
     let shown = Shown { args, dump: &dump, record: &record, related: &related, output };
     if output.json {
         let mut kernels = KernelNames::new(dump.info());

@@ -14,6 +14,7 @@ use crate::output::Output;
 use crate::parse::{JobsArg, whole};
 use crate::progress::ByteProgress;
 use crate::select::SelectArgs;
+use crate::types_arg::TypesArg;
 use crate::verbs::list::which_dump;
 use tensortap_query::document::{OfMember, StatsHead};
 use tensortap_query::fields::{Cells, Field, Row, STATS_CSV, csv_head, fields};
@@ -47,6 +48,8 @@ pub struct StatsArgs {
     #[command(flatten)]
     jobs: JobsArg,
     #[command(flatten)]
+    types: TypesArg,
+    #[command(flatten)]
     select: SelectArgs,
 }
 
@@ -66,7 +69,8 @@ struct Seen {
 
 /// Measures the records and prints each as it is done.
 pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
-    let set = args.dump.open_set()?;
+    let mut set = args.dump.open_set()?;
+    args.types.apply_to_all(&mut set)?;
     let selected = |member: &Member| args.select.selection(&member.dump, output);
     let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
     let parts = set.members().iter().zip(&selections);

@@ -6,6 +6,7 @@ use clap::Args;
 use tensortap::format::{Dump, FormatError};
 use tensortap_query::document::SummaryDocument;
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
+use tensortap_query::observed::observed_lines;
 use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions};
 use tensortap_query::words::{printable, record_name, run_words, step_task, task_words, what_ran};
 
@@ -82,6 +83,12 @@ fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
         bytes(dump.totals().stored_bytes)
     );
     write_repeated(&mut text, summary);
+    for line in observed_lines(&summary.graph, &summary.unattributed) {
+        let _ = writeln!(text, "{line}");
+    }
+    if summary.graph.observations().is_some() {
+        text.push('\n');
+    }
     write_kernels(&mut text, summary, no_values);
     write_tasks(&mut text, summary);
     write_records(&mut text, dump, summary, no_values);

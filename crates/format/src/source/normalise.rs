@@ -1,8 +1,9 @@
 //! From what a manifest says to the one record that tools see.
 
 use tensortap_abi::{
-    DType, DTypeKind, MAX_DIMS, NO_KERNEL, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT,
-    RECORD_LOCAL_MEMORY, Role, SLOTS_PER_TASK, ScalarRecord, SimplerElements, TensorRecord, TensorStats,
+    DType, DTypeKind, MAX_DIMS, MemorySpace, NO_KERNEL, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED,
+    RECORD_HAS_HASH, RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_ROLE_UNKNOWN, Role, SLOTS_PER_TASK,
+    ScalarRecord, SimplerElements, TensorRecord, TensorStats,
 };
 
 use tensortap_values::from_f64;
@@ -55,13 +56,16 @@ impl Head {
     fn of(raw: &RawRecord) -> Result<Head, String> {
         let elements = raw.dtype.ok_or("it has no `dtype`")?;
         let is_unknown = elements == SimplerElements::Bytes || raw.dtype_known == Some(false);
-        let in_flight = if raw.in_flight == Some(true) { RECORD_IN_FLIGHT } else { 0 };
+        let flag = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         Ok(Head {
             task_id: raw.task_id.ok_or("it has no `task_id`")?.0,
             stage: raw.stage.ok_or("it has no `stage`")? as u8,
             dtype: elements.dtype(),
             arg_index: raw.arg_index.ok_or("it has no `arg_index`")?,
-            flags: in_flight | if is_unknown { RECORD_DTYPE_UNKNOWN } else { 0 },
+            flags: flag(raw.in_flight == Some(true), RECORD_IN_FLIGHT)
+                | flag(is_unknown, RECORD_DTYPE_UNKNOWN)
+                | flag(raw.role_known == Some(false), RECORD_ROLE_UNKNOWN)
+                | flag(raw.extent_known == Some(false), RECORD_EXTENT_GUESSED),
         })
     }
 }
@@ -95,6 +99,8 @@ fn tensor(raw: &RawRecord, head: Head, has_payloads: bool) -> Result<IndexRecord
         strides,
         start_offset,
         address: raw.address.unwrap_or_default().0,
+        // Which of the two is not said.
+        space: if raw.host_writable == Some(true) { MemorySpace::Managed } else { MemorySpace::Device } as u8,
         ..TensorRecord::default()
     };
     if let Some(Some(hash)) = raw.hash {

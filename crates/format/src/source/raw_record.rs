@@ -25,6 +25,9 @@ pub(super) struct RawRecord {
     pub(super) dtype: Option<SimplerElements>,
     pub(super) dtype_known: Option<bool>,
     pub(super) local_memory: Option<bool>,
+    pub(super) role_known: Option<bool>,
+    pub(super) extent_known: Option<bool>,
+    pub(super) host_writable: Option<bool>,
     pub(super) ndims: Option<u64>,
     pub(super) shape: Option<Dims<u64>>,
     pub(super) strides: Option<Dims<i64>>,
@@ -90,6 +93,9 @@ enum Known {
     DType,
     HasDType,
     LocalMemory,
+    HasRole,
+    HasExtent,
+    HostWritable,
     Ndims,
     Shape,
     Strides,
@@ -116,7 +122,7 @@ enum Known {
     RunEpoch,
 }
 
-const KEYS: [(&str, Known); 34] = [
+const KEYS: [(&str, Known); 37] = [
     ("task_id", Known::TaskId),
     ("func_id", Known::FuncId),
     ("subtask_id", Known::SubtaskId),
@@ -127,6 +133,9 @@ const KEYS: [(&str, Known); 34] = [
     ("dtype", Known::DType),
     ("dtype_known", Known::HasDType),
     ("local_memory", Known::LocalMemory),
+    ("role_known", Known::HasRole),
+    ("extent_known", Known::HasExtent),
+    ("host_writable", Known::HostWritable),
     ("ndims", Known::Ndims),
     ("shape", Known::Shape),
     ("strides", Known::Strides),
@@ -219,6 +228,9 @@ impl RawRecord {
             Known::DType => put_word(&mut self.dtype, name, SimplerElements::of_name, map),
             Known::HasDType => put(&mut self.dtype_known, name, map),
             Known::LocalMemory => put(&mut self.local_memory, name, map),
+            Known::HasRole => put(&mut self.role_known, name, map),
+            Known::HasExtent => put(&mut self.extent_known, name, map),
+            Known::HostWritable => put(&mut self.host_writable, name, map),
             Known::Payload => put_word(&mut self.payload, name, PayloadState::parse, map),
             Known::Stats => {
                 let stats: Option<RawStats> = map.next_value()?;

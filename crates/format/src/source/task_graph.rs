@@ -157,6 +157,7 @@ struct RawTask {
     global_size: [u64; 3],
     #[serde(default)]
     global_offset: [u64; 3],
+    queue: Option<u32>,
     #[serde(default)]
     args: Vec<RawArg>,
 }
@@ -238,6 +239,7 @@ impl TaskGraph {
             operation: raw.operation.as_deref().and_then(Operation::named).unwrap_or_default(),
             module: raw.module.unwrap_or(0),
             launch: launch.known(),
+            queue: raw.queue.unwrap_or(0),
             ..TaskFacts::unknown(key)
         });
         Ok(())

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tensortap_abi::{
-    AllocationRecord, DType, DumpStage, FinishedRecord, NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK,
-    ScalarRecord, TensorRecord,
+    AllocationRecord, DType, DumpStage, FinishedRecord, MemorySpace, NO_KERNEL, RecordKind, Role,
+    SLOTS_PER_TASK, ScalarRecord, TensorRecord,
 };
 
 use super::{
@@ -90,8 +90,9 @@ impl<'r> TaskPart<'r> {
                 Uncaptured::new(record, step_of(record.task_id())).map(TaskPart::Uncaptured)
             }
             RecordKind::Allocation => {
-                let &AllocationRecord { address, bytes, at_ns, .. } = record.get()?;
-                Some(TaskPart::Renewed(Renewed { at_ns, address, bytes }))
+                let &AllocationRecord { address, bytes, at_ns, space, freed, .. } = record.get()?;
+                let host_writable = MemorySpace::from_tag(space)?.is_host_writable();
+                Some(TaskPart::Renewed(Renewed { at_ns, address, bytes, freed: freed != 0, host_writable }))
             }
             _ => None,
         }
@@ -132,6 +133,12 @@ pub struct ArgumentRecord<'r> {
     pub dtype: DType,
     /// Whether that is what the elements are.
     pub dtype_known: bool,
+    /// Whether the role is what the task does.
+    pub role_known: bool,
+    /// Whether it is known how far it reaches.
+    pub extent_known: bool,
+    /// Whether the host may change it at any time.
+    pub host_writable: bool,
     /// Size of each dimension.
     pub shape: &'r [u64],
     /// Strides in elements, as many.
@@ -170,6 +177,9 @@ impl<'r> ArgumentRecord<'r> {
             role: record.role()?,
             dtype: record.dtype()?,
             dtype_known: record.is_dtype_known(),
+            role_known: record.is_role_known(),
+            extent_known: record.is_extent_known(),
+            host_writable: record.is_host_writable(),
             shape: tensor.map_or(&[], |tensor| &tensor.shape[..ndims]),
             strides: tensor.map_or(&[], |tensor| &tensor.strides[..ndims]),
             start_offset: tensor.map_or(0, |tensor| tensor.start_offset),
@@ -196,6 +206,9 @@ impl<'r> From<&'r Record> for ArgumentRecord<'r> {
             role: record.role,
             dtype: record.dtype,
             dtype_known: record.dtype_known,
+            role_known: record.role_known,
+            extent_known: record.extent_known,
+            host_writable: record.host_writable,
             shape: record.shape(),
             strides: record.strides(),
             start_offset: record.start_offset,
@@ -392,6 +405,9 @@ impl Parts {
             role: record.role,
             dtype: record.dtype,
             dtype_known: record.dtype_known,
+            role_known: record.role_known,
+            extent_known: record.extent_known,
+            host_writable: record.host_writable,
             is_consistent: true,
             is_repeated: false,
             start_offset: record.start_offset,
@@ -440,7 +456,7 @@ impl Tasks {
                 Some(before) if before.arg_index == record.arg_index => {
                     let same_dims = self.dims.shape(before) == shape && self.dims.strides(before) == strides;
                     let view = |f: &ArgumentFacts| {
-                        (f.kind, f.dtype, f.dtype_known, f.role, f.address, f.start_offset)
+                        (f.kind, f.dtype, f.dtype_known, f.role, f.role_known, f.address, f.start_offset)
                     };
                     before.is_consistent = same_dims && view(before) == view(&record);
                     before.is_repeated |= record.is_repeated;

@@ -24,6 +24,10 @@ pub struct Renewed {
     pub address: u64,
     /// Its size.
     pub bytes: u64,
+    /// Freed; otherwise allocated.
+    pub freed: bool,
+    /// Whether the host may change what is there at any time.
+    pub host_writable: bool,
 }
 
 /// How the work of a launch is spread. 0 is not known, or left to the device.
@@ -222,6 +226,13 @@ pub struct ArgumentFacts {
     pub dtype: DType,
     /// Whether that is what the elements are; where not, they are bytes.
     pub dtype_known: bool,
+    /// Whether the task is known to read or write it as its role says; where not, what was captured before and after is all that is
+    /// known.
+    pub role_known: bool,
+    /// Whether it is known how far it reaches.
+    pub extent_known: bool,
+    /// Whether it lies in memory that the host may change at any time.
+    pub host_writable: bool,
     /// Whether the records of both stages describe the same kind, direction, element type and view.
     pub is_consistent: bool,
     /// Whether a stage was recorded more than once; then the first record counts, and one of a task that completed before

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tensortap::analysis::blame::{Blame, ComparedArg, Rewired, TakenView, WiringDifference};
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
-use tensortap::format::{Task, quoted};
+use tensortap::format::{Launch, Task, quoted};
 use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
@@ -185,6 +185,8 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
                 RaceKind::Overwritten => "overwritten",
                 RaceKind::Changed => "changed",
                 RaceKind::Overlapped => "overlapped",
+                RaceKind::Unattributed => "unattributed_change",
+                RaceKind::Unordered => "unordered",
             },
         }),
         set_aside: finding.set_aside.clone(),
@@ -232,6 +234,10 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
     let ours = |place: usize| id(blame.graph.task(place).task_id);
     let theirs = |place: usize| blame.golden.as_ref().map(|golden| id(golden.task(place).task_id));
     let view = |view: &TakenView| json!({"shape": view.shape, "strides": view.strides, "start_offset": view.start_offset});
+    let launch = |size: &Launch| {
+        let Launch { work_dims, grid, group, global_size, global_offset } = size;
+        json!({"work_dims": work_dims, "grid": grid, "group": group, "global_size": global_size, "global_offset": global_offset})
+    };
     let outputs = |outputs: &[OutputRef], name: &dyn Fn(usize) -> Option<String>| -> Value {
         let of = |o: &OutputRef| json!({"task_id": name(o.task), "arg_index": o.arg_index});
         outputs.iter().map(of).collect()
@@ -243,6 +249,11 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
         }
         Rewired::Waits(on) => (None, "waits", json!({"task_id": ours(*on)}), Value::Null),
         Rewired::DoesNotWait(on) => (None, "does_not_wait", Value::Null, json!({"task_id": theirs(*on)})),
+        Rewired::LostOrder(on) => (None, "lost_order", json!({"task_id": ours(*on)}), Value::Null),
+        Rewired::Launch { dump, golden } => (None, "launch", launch(dump), launch(golden)),
+        Rewired::Scalar { arg_index, dump, golden } => {
+            (Some(*arg_index), "scalar", json!(format!("{dump:#018x}")), json!(format!("{golden:#018x}")))
+        }
     };
     WiringDocument { task_id: ours(difference.task), arg_index, what, dump, golden }
 }

@@ -112,7 +112,7 @@ impl<'a> Head<'a> {
 struct Shared<'a> {
     kernels: KernelNames<'a>,
     rank: Option<u64>,
-    program: OfProgram,
+    program: OfProgram<'a>,
 }
 
 fn shared_by<'a>(rows: &Rows<'a>) -> Result<Vec<Shared<'a>>, FormatError> {

@@ -5,9 +5,11 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tensortap::abi::SLOTS_PER_TASK;
+use tensortap::analysis::observation::Observed;
 use tensortap::format::{Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskDetails};
 
 use crate::fields::{Row, flags};
+use crate::observed::ObservedRoles;
 use crate::words::write_record_name;
 
 /// One record.
@@ -28,6 +30,9 @@ pub struct RecordDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     name: Name<'a>,
+    /// What was observed of it, where its role is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<&'static str>,
     #[serde(flatten)]
     record: NamedRecord<'a>,
     kernels: &'a [String],
@@ -54,6 +59,7 @@ impl<'a> RecordDocument<'a> {
             queue: None,
             source: None,
             name: Name(record),
+            observed: None,
             record: NamedRecord { record: *record, names: dump.names(record) },
             kernels,
             bytes: record.content_bytes(),
@@ -67,32 +73,47 @@ impl<'a> RecordDocument<'a> {
 }
 
 /// What records of one dump of a program share.
-pub struct OfProgram {
+pub struct OfProgram<'d> {
     /// The process, where there are several dumps.
     pid: Option<u64>,
     details: Option<Details>,
+    roles: ObservedRoles<'d>,
 }
 
-impl OfProgram {
+impl<'d> OfProgram<'d> {
     /// Of a dump, which may be of no program; then nothing.
     ///
     /// # Errors
     /// The dump cannot be read.
-    pub fn of(dump: &Dump, is_of_several: bool) -> Result<OfProgram, FormatError> {
+    pub fn of(dump: &'d Dump, is_of_several: bool) -> Result<OfProgram<'d>, FormatError> {
         let details = dump.info().is_of_program().then(|| dump.details()).transpose()?;
-        Ok(OfProgram { pid: dump.info().process().filter(|_| is_of_several), details })
+        Ok(OfProgram {
+            pid: dump.info().process().filter(|_| is_of_several),
+            details,
+            roles: ObservedRoles::of(dump),
+        })
     }
 }
 
 impl<'a> RecordDocument<'a> {
     /// The same with what a program says of the record's task.
     #[must_use]
-    pub fn told_by(self, program: &'a OfProgram, record: &Record) -> Self {
+    pub fn told_by(self, program: &'a OfProgram<'_>, record: &Record) -> Self {
         let details =
             program.details.as_ref().map(|details| details.of(record.task_key())).unwrap_or_default();
         let TaskDetails { queue, step_name, source, .. } = details;
         let source = source.map(|(file, line)| format!("{file}:{line}"));
-        RecordDocument { pid: program.pid, step_name, queue, source, ..self }
+        let observed = program.roles.observed(record).map(Observed::name);
+        RecordDocument { pid: program.pid, step_name, queue, source, observed, ..self }
+    }
+}
+
+impl RecordDocument<'_> {
+    /// The same with what was observed of the record, where its role is not known.
+    #[must_use]
+    pub fn observed_in(self, dump: &Dump, record: &Record) -> Self {
+        let observed = ObservedRoles::of(dump).observed(record).map(Observed::name);
+        RecordDocument { observed, ..self }
     }
 }
 

@@ -82,7 +82,7 @@ impl<'a> ShowDocument<'a> {
     ) -> ShowDocument<'a> {
         ShowDocument {
             dump: dump.dir().display().to_string(),
-            record: RecordDocument::of(dump, &Row::of(record), kernels, None),
+            record: RecordDocument::of(dump, &Row::of(record), kernels, None).observed_in(dump, record),
             unknown: dump.unknown(record),
             same_content: related.same_content.iter().map(|other| other.index).collect(),
             same_content_count: related.same_content_count,

@@ -67,7 +67,7 @@ impl<'a> StatsRecord<'a> {
         record: &'a Record,
         measured: &'a Measured,
         kernels: &'a [String],
-        (rank, program): (Option<u64>, &'a OfProgram),
+        (rank, program): (Option<u64>, &'a OfProgram<'_>),
     ) -> StatsRecord<'a> {
         let range = measured.summary.and_then(|summary| summary.exact_range);
         let scalar = measured.summary.filter(|_| record.scalar_bits.is_some());
@@ -98,8 +98,8 @@ impl StatsHead {
             parts.iter().map(|part| KernelNames::new(part.dump.info())).collect();
         // A dump alone has no rank among others.
         let rank = |part: usize| parts[part].rank.filter(|_| parts.len() > 1);
-        let program = |part: &Part<'_>| OfProgram::of(part.dump, parts.len() > 1).map_err(io::Error::other);
-        let programs = parts.iter().map(program).collect::<io::Result<Vec<_>>>()?;
+        let programs = parts.iter().map(|part| OfProgram::of(part.dump, parts.len() > 1));
+        let programs = programs.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let mut flagged = 0;
         source(&mut |part, measured| {
             flagged += u64::from(measured.is_flagged());

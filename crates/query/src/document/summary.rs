@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tensortap::TaskId;
+use tensortap::analysis::observation::{ObservedCounts, UnattributedChanges};
 use tensortap::format::{Dump, Task};
 
+use super::task::UnattributedDocument;
 use crate::summary::{KernelSummary, Summary};
 use crate::words::{record_name, state_name};
 
@@ -33,7 +35,24 @@ pub struct SummaryDocument {
     repeated_ids: Vec<String>,
     /// Records whose values were not looked at.
     unmeasured: u64,
+    /// Of arguments whose roles are not known; null when all are.
+    observed: Option<ObservedDocument>,
 }
+
+#[derive(Serialize)]
+struct ObservedDocument {
+    same: u64,
+    changed: u64,
+    ambiguous: u64,
+    unobserved: u64,
+    unattributed_changes: Vec<UnattributedDocument>,
+    unattributed_count: usize,
+    /// Arguments of which it is not decided whether something changed between tasks.
+    undecided: u64,
+}
+
+/// Unattributed changes that are listed.
+const LISTED: usize = 100;
 
 #[derive(Serialize)]
 struct KernelDocument {
@@ -117,8 +136,24 @@ impl SummaryDocument {
                 .map(|task| TaskId(task.task_id).to_string())
                 .collect(),
             unmeasured: summary.unmeasured,
+            observed: observed(summary),
         }
     }
+}
+
+fn observed(summary: &Summary) -> Option<ObservedDocument> {
+    let ObservedCounts { same, changed, ambiguous, unobserved } = summary.graph.observations()?.counts();
+    let UnattributedChanges { changes, undecided } = &summary.unattributed;
+    let listed = changes.iter().take(LISTED).map(|change| UnattributedDocument::of(&summary.graph, change));
+    Some(ObservedDocument {
+        same,
+        changed,
+        ambiguous,
+        unobserved,
+        unattributed_changes: listed.collect(),
+        unattributed_count: changes.len(),
+        undecided: *undecided,
+    })
 }
 
 fn nanoseconds(time: Duration) -> u64 {

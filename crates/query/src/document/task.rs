@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::graph::{OutputRef, TaskGraph};
 use tensortap::analysis::labels::Finding;
+use tensortap::analysis::observation::{Observed, Unattributed};
 use tensortap::format::{Dump, ScalarValue, Task, role_name};
 use tensortap::{DumpStage, TaskId};
 
@@ -67,6 +68,13 @@ struct ArgumentDocument<'a> {
     arg_index: u16,
     arg_name: Option<&'a str>,
     role: &'static str,
+    /// Whether that is known; otherwise `observed` says what was.
+    role_known: bool,
+    observed: Option<&'static str>,
+    /// Why it is ambiguous; null when it is not.
+    ambiguity: Option<AmbiguityDocument>,
+    /// Who left something else there, with no task between; null when nothing changed so.
+    unattributed_change: Option<UnattributedDocument>,
     kind: &'static str,
     dtype: &'static str,
     shape: &'a [u64],
@@ -79,6 +87,47 @@ struct ArgumentDocument<'a> {
     from: Vec<String>,
     /// Tasks that were given what it left.
     to: Vec<String>,
+}
+
+/// Who else may have changed an argument.
+#[derive(Serialize)]
+struct AmbiguityDocument {
+    /// The first of the tasks that are unordered with its own and may have written there.
+    tasks: Vec<String>,
+    /// How many there are; 100 stands for as many or more.
+    count: usize,
+    host_writable: bool,
+}
+
+/// Content that differs from what the last task left, with no task between: both ends.
+#[derive(Serialize)]
+pub struct UnattributedDocument {
+    /// The task that found it, and its argument.
+    found_by: EndDocument,
+    /// The last task that was given those bytes, and its argument.
+    left_by: EndDocument,
+    host_writable: bool,
+}
+
+#[derive(Serialize)]
+struct EndDocument {
+    step: u32,
+    task_id: String,
+    arg_index: u16,
+}
+
+impl UnattributedDocument {
+    /// The document of a change.
+    #[must_use]
+    pub fn of(graph: &TaskGraph, change: &Unattributed) -> UnattributedDocument {
+        let end = |end: OutputRef| EndDocument {
+            step: graph.task(end.task).step,
+            task_id: TaskId(graph.task(end.task).task_id).to_string(),
+            arg_index: end.arg_index,
+        };
+        let Unattributed { found, left, host_writable } = *change;
+        UnattributedDocument { found_by: end(found), left_by: end(left), host_writable }
+    }
 }
 
 #[derive(Serialize)]
@@ -189,6 +238,14 @@ fn argument<'a>(
         arg_index: arg.arg_index,
         arg_name: page.name.as_deref(),
         role: role_name(arg.role),
+        role_known: arg.role_known,
+        observed: graph.observed(arg).map(Observed::name),
+        ambiguity: graph.observations().and_then(|seen| seen.ambiguity(arg)).map(|why| AmbiguityDocument {
+            tasks: ids(&why.others),
+            count: why.count,
+            host_writable: why.host_writable,
+        }),
+        unattributed_change: page.unattributed.as_ref().map(|change| UnattributedDocument::of(graph, change)),
         kind: arg.kind.name(),
         dtype: arg.dtype.name(),
         shape: arg.shape(),

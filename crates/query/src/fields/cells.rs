@@ -10,6 +10,7 @@ use tensortap::format::{Details, Dump, Names, Record, TaskDetails};
 use super::{Field, Row, STATISTIC_DIGITS};
 pub(super) use crate::number::push_number;
 use crate::number::{push_grouped, significant};
+use crate::observed::ObservedRoles;
 use crate::rows::Part;
 use crate::words::{kernels_text, printable};
 
@@ -25,6 +26,7 @@ pub struct Cells<'d> {
     pub(super) pid: Option<u64>,
     /// What a program says of its tasks, read when a column asks for it. What cannot be read is not said.
     details: OnceCell<Details>,
+    roles: ObservedRoles<'d>,
     /// Whether tasks go without leading zeros.
     pub short_tasks: bool,
     /// Whether a scalar's value stands where a tensor has its hash.
@@ -42,6 +44,7 @@ impl<'d> Cells<'d> {
             rank: None,
             pid: dump.info().process(),
             details: OnceCell::new(),
+            roles: ObservedRoles::of(dump),
             short_tasks: false,
             values_for_hashes: false,
             labels: BTreeMap::new(),
@@ -58,6 +61,11 @@ impl<'d> Cells<'d> {
     pub(super) fn details(&self, row: &Row<'_>) -> TaskDetails<'_> {
         let details = self.details.get_or_init(|| self.dump.details().unwrap_or_default());
         details.of(row.record.task_key())
+    }
+
+    /// The role, or what was observed instead.
+    pub(super) fn role(&self, row: &Row<'_>) -> &'static str {
+        self.roles.choice(row.record).name()
     }
 
     /// What people call the argument.

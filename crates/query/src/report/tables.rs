@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tensortap::abi::TensorStats;
 use tensortap::analysis::blame::ComparedArg;
-use tensortap::format::{ArgumentKind, Record, ScalarValue, Task, role_name};
+use tensortap::format::{ArgumentKind, Record, ScalarValue, Task};
 use tensortap::stats_each;
 
 use super::Known;
@@ -13,6 +13,7 @@ use crate::blame_words::why;
 use crate::compare_words::outside_or_why;
 use crate::document::{Cell, Column, ColumnKind, TableDocument, TableMaker, verdict_word};
 use crate::number::{bytes, grouped, significant, time};
+use crate::observed::record_role_word;
 use crate::summary::KernelSummary;
 use crate::words::{
     arg_words, kernels_text, printable, record_name, scalar_text, shape_text, step_task, task_title,
@@ -40,7 +41,12 @@ const WHY: Column = column("why", "Why", "What its label rests on", Wide);
 
 const RECORD: Column = column("record", "Record", "As `show` takes it", Text);
 const ARGUMENT: Column = column("argument", "Argument", "Its place and name", Text);
-const ROLE: Column = column("role", "Role", "What the task may do with it", Text);
+const ROLE: Column = column(
+    "role",
+    "Role",
+    "What the task may do with it; where that is not known, what was observed over the task",
+    Text,
+);
 const STAGE: Column = column("stage", "Stage", "Before or after the task", Text);
 const DTYPE: Column = column("dtype", "Dtype", "What its elements are", Text);
 const SHAPE: Column = column("shape", "Shape", "Its sizes; of a scalar its value", Text);
@@ -227,7 +233,7 @@ fn record_cells(known: &Known<'_>, record: &Record, place: usize, stats: Option<
         Cell::text(task_title(task.scope(), task.task_name()).unwrap_or_default()),
         Cell::text(kernels_text(&task.kernel_names())),
         Cell::text(arg_words(task, record.arg_index).replace("argument ", "")),
-        Cell::text(role_name(record.role)),
+        Cell::text(record_role_word(known.graph(), record)),
         Cell::text(stage_word(record.stage)),
         Cell::text(record.dtype.to_string()),
         Cell::text(shape),

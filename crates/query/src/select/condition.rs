@@ -1,9 +1,9 @@
 //! What one selector asks of a record.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use tensortap::abi::Role;
-use tensortap::format::{ArgumentKind, Dump, Record, TaskKey, role_name};
+use tensortap::analysis::observation::Observed;
+use tensortap::format::{ArgumentKind, Dump, Record, TaskKey};
 use tensortap::{DType, DumpStage};
 
 use super::dispatches::Dispatches;
@@ -12,6 +12,7 @@ use super::nan::NanRecords;
 use super::pattern::{HashPrefix, ShapePattern};
 use crate::ids::{IdRange, holds};
 use crate::number::counted;
+use crate::observed::RoleChoice;
 use crate::words::{printable, record_kernels, shape_text, short_task, stage_word};
 
 /// One selector with its values.
@@ -32,7 +33,7 @@ pub enum Condition {
     },
     Step(Vec<IdRange>),
     Stage(DumpStage),
-    Role(Vec<Role>),
+    Role(Vec<RoleChoice>, HashMap<u64, Observed>),
     Arg(NamedArgs),
     Index(Vec<IdRange>),
     Kind(ArgumentKind),
@@ -61,7 +62,7 @@ impl Condition {
             Condition::Step(ranges) => holds(ranges, record.step.into()),
             Condition::Func { funcs, .. } => runs_any(record, funcs),
             Condition::Stage(stage) => record.stage == *stage,
-            Condition::Role(roles) => roles.contains(&record.role),
+            Condition::Role(roles, observed) => roles.contains(&role_of(record, observed)),
             Condition::Arg(args) => args.holds(record),
             Condition::Index(ranges) => holds(ranges, record.index),
             Condition::Kind(kind) => record.kind == *kind,
@@ -89,7 +90,7 @@ impl Condition {
             }
             Condition::Func { given, .. } => (format!("kernel {given}"), "kernels"),
             Condition::Stage(stage) => (format!("stage {}", stage_word(*stage)), "stages"),
-            Condition::Role(roles) => (format!("role {}", joined(roles, |role| role_name(*role))), "roles"),
+            Condition::Role(roles, _) => (format!("role {}", joined(roles, |role| role.name())), "roles"),
             Condition::Scope { given, .. } => (format!("scope {}", given.join(",")), "scopes"),
             Condition::Step(ranges) => (format!("step {}", ranges_text(ranges)), "steps"),
             Condition::Arg(args) => (format!("argument {}", args.given.join(",")), "arguments"),
@@ -113,7 +114,9 @@ impl Condition {
             }
             Condition::Task { .. } | Condition::Func { .. } => Some((0, record_kernels(record, info))),
             Condition::Stage(_) => Some((record.stage as u64, stage_word(record.stage).into())),
-            Condition::Role(_) => Some((record.role.tag().into(), role_name(record.role).into())),
+            Condition::Role(_, observed) => {
+                Some((record.role.tag().into(), role_of(record, observed).name().into()))
+            }
             Condition::Scope { .. } => {
                 dump.names(record).scope.map(|scope| (0, printable(scope).into_owned()))
             }
@@ -141,6 +144,14 @@ impl Condition {
             )),
             _ => None,
         }
+    }
+}
+
+/// The role of a record, or what was observed instead.
+fn role_of(record: &Record, observed: &HashMap<u64, Observed>) -> RoleChoice {
+    match record.role_known {
+        true => RoleChoice::Known(record.role),
+        false => RoleChoice::Observed(observed.get(&record.index).copied().unwrap_or(Observed::Unobserved)),
     }
 }
 

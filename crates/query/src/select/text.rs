@@ -2,12 +2,11 @@
 
 use std::str::FromStr;
 
-use tensortap::abi::Role;
 use tensortap::format::ArgumentKind;
 
 use super::{HashPrefix, Selectors, ShapePattern, parse_dtype, parse_stage};
-use crate::SelectorError;
 use crate::ids::{IdRange, parse_arg_choice, parse_range, parse_task_choice, split_list};
+use crate::{RoleChoice, SelectorError};
 
 /// The selectors that have a value.
 pub(super) const KEYS: [&str; 15] = [
@@ -152,13 +151,8 @@ fn ranges(list: &mut Vec<IdRange>, value: &str) -> Result<(), SelectorError> {
     extend(list, value, parse_range)
 }
 
-fn parse_role(word: &str) -> Result<Role, SelectorError> {
-    match word.to_ascii_lowercase().as_str() {
-        "input" | "in" => Ok(Role::Input),
-        "output" | "out" => Ok(Role::Output),
-        "inout" => Ok(Role::InOut),
-        _ => Err(SelectorError::NoRole),
-    }
+fn parse_role(word: &str) -> Result<RoleChoice, SelectorError> {
+    RoleChoice::parse(word).ok_or(SelectorError::NoRole)
 }
 
 #[cfg(test)]
@@ -176,7 +170,7 @@ mod tests {
             func: vec!["add*".into()],
             scope: vec!["layer 1".into(), "heads 0,1".into()],
             stage: Some(DumpStage::AfterCompletion),
-            role: vec![Role::Input, Role::InOut],
+            role: ["input", "inout", "changed"].map(|word| RoleChoice::parse(word).unwrap()).to_vec(),
             arg: vec![parse_arg_choice("scores").unwrap()],
             index: vec![(17, 17)],
             kind: Some(ArgumentKind::Tensor),
@@ -188,10 +182,10 @@ mod tests {
             block: vec![(1, 1)],
             nan: true,
         };
-        let short = "mul step:2,5-7 func:add* scope:'layer 1,\"heads 0,1\"' stage:after role:in,inout arg:scores \
+        let short = "mul step:2,5-7 func:add* scope:'layer 1,\"heads 0,1\"' stage:after role:in,inout,changed arg:scores \
                      index:17 kind:tensor dtype:f32 shape:16x* hash:765e dispatch:3 core:0-5 block:1 nan";
         let long = "--task mul --step 2,5-7 --func add* --scope 'layer 1,\"heads 0,1\"' --stage after \
-                    --role in,inout --arg scores --index 17 --kind tensor --dtype f32 --shape 16x* --hash 765e \
+                    --role in,inout,Changed --arg scores --index 17 --kind tensor --dtype f32 --shape 16x* --hash 765e \
                     --dispatch 3 --core 0-5 --block 1 --nan";
         assert_eq!(short.parse(), Ok(wanted.clone()));
         assert_eq!(long.parse(), Ok(wanted));
@@ -203,7 +197,7 @@ mod tests {
         for (text, part) in [
             ("--size 3", "task, step, func"),
             ("--func", "wants a value"),
-            ("role:left", "input, output or inout"),
+            ("role:left", "same, changed"),
             ("kind:vector", "tensor or scalar"),
             ("dtype:float5", "float32"),
             ("stage:later", "before or after"),

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use tensortap::DType;
 use tensortap::abi::TensorStats;
 use tensortap::analysis::graph::TaskGraph;
+use tensortap::analysis::observation::Unattributed;
 use tensortap::format::{Argument, Captured, Details, Dump, FormatError, Record, Task, TaskDetails};
 
 use crate::show::{Content, Histogram};
@@ -78,6 +80,27 @@ pub struct ArgPage<'g> {
     pub from: Vec<usize>,
     /// Places of the tasks that were given what it left.
     pub to: Vec<usize>,
+    /// What it held before the task is not what the last task left there, and no task is between.
+    pub unattributed: Option<Unattributed>,
+}
+
+impl ArgPage<'_> {
+    fn record(&self) -> Option<&Record> {
+        let moment = self.before.as_ref().or(self.after.as_ref());
+        moment.map(|moment| &moment.record)
+    }
+
+    /// What its elements are, or are read as.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.record().map_or(self.arg.dtype, |record| record.dtype)
+    }
+
+    /// Size of each dimension, as it is read.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        self.record().map_or(self.arg.shape(), |record| record.shape())
+    }
 }
 
 /// An argument at one stage.
@@ -148,6 +171,7 @@ impl<'g> TaskPage<'g> {
                 after: moment(dump, arg.after)?,
                 from: once(graph, graph.outputs_behind(arg).iter().map(|output| output.task)),
                 to: once(graph, to),
+                unattributed: graph.unattributed_change(dump, place, arg)?,
             });
         }
         let given = args.iter().flat_map(|arg| arg.from.iter().copied());

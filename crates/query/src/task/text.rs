@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use tensortap::DumpStage;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::{ScalarValue, role_name};
+use tensortap::format::ScalarValue;
 
 use super::{ArgPage, HeldTask, Moment, Neighbour, TaskPage, Times, sparkline};
 use crate::number::{bytes, grouped, significant, time};
+use crate::observed::{ambiguity_words, role_word, unattributed_words};
 use crate::words::{kernels_text, printable, scalar_text, sizes_text, step_task, task_title, task_words};
 
 /// Neighbours that are named, on either side.
@@ -102,14 +103,20 @@ fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>, held: Opt
     };
     let arg = page.arg;
     let name = page.name.as_ref().map(|name| format!(" ({})", short(&printable(name)))).unwrap_or_default();
-    let _ = write!(text, "argument {}{name}, {}, {}", arg.arg_index, role_name(arg.role), arg.dtype);
+    let _ = write!(text, "argument {}{name}, {}, {}", arg.arg_index, role_word(graph, arg), page.dtype());
     if let Some(bits) = arg.scalar_bits {
         let _ = writeln!(text, " scalar: {}", scalar_text(ScalarValue::decode(arg.dtype, bits)));
         held_lines(text, DumpStage::BeforeDispatch);
         return;
     }
     let size = arg.content_bytes().map(|size| format!(", {}", bytes(size))).unwrap_or_default();
-    let _ = writeln!(text, " {}{size}", sizes_text(arg.shape()));
+    let _ = writeln!(text, " {}{size}", sizes_text(page.shape()));
+    if let Some(why) = ambiguity_words(graph, arg) {
+        let _ = writeln!(text, "  ambiguous: {why}");
+    }
+    if let Some(change) = &page.unattributed {
+        let _ = writeln!(text, "  {}", unattributed_words(graph, change));
+    }
     if let Some(before) = &page.before {
         let from = if page.from.is_empty() {
             String::new()

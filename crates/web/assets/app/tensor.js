@@ -24,7 +24,7 @@ export async function tensorRoom(room) {
     el('h1', {}, record.arg_name ?? `Argument ${record.arg_index}`, ' ', el('span', { class: 'soft' }, `${record.stage === 'before_dispatch' ? 'before' : 'after'} `), taskLink(page.task)),
     facts([
       ['Record', `${record.index}`], ['Name', el('code', {}, page.name)], ['Kernel', (record.kernels ?? []).join(' + ')], ['Scope', record.scope],
-      ['Role', record.role], ['Type', record.dtype], ['Shape', page.shape_text], ['Content', record.payload],
+      ['Role', record.observed ?? record.role], ['Type', record.dtype], ['Shape', page.shape_text], ['Content', record.payload],
       ['Hash', record.hash && el('code', {}, String(record.hash).slice(0, 10))],
     ]),
     page.other_stage !== null ? el('p', {}, link('The same argument at the other stage', 'tensor', { record: page.other_stage })) : null);

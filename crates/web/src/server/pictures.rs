@@ -183,7 +183,8 @@ pub(crate) fn record(state: &State, params: &Params) -> Result<Answer, Problem> 
         name: record_name(record),
         shape_text: shape_text(record),
         task: tensortap_query::words::step_task(record.step, record.task_id),
-        record: RecordDocument::of(dump, &Row::of(record), kernels.of(record), None),
+        record: RecordDocument::of(dump, &Row::of(record), kernels.of(record), None)
+            .observed_in(dump, record),
         other_stage: other_stage.map(|captured| captured.record),
         golden,
     }))

@@ -6,12 +6,13 @@ use serde::Serialize;
 use tensortap::DumpStage;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::{ScalarValue, TaskKey, role_name};
+use tensortap::format::{ScalarValue, TaskKey};
 use tensortap::judge::{Outcome, Verdict};
 use tensortap_query::compare_words::outside_or_why;
 use tensortap_query::document::SummaryDocument;
 use tensortap_query::ids::parse_task;
 use tensortap_query::number::{bytes, counted, grouped, significant, time};
+use tensortap_query::observed::role_word;
 use tensortap_query::summary::{Summary, SummaryOptions};
 use tensortap_query::words::{
     kernels_text, printable, record_name, scalar_text, sizes_text, state_name, step_task, task_words,
@@ -310,7 +311,7 @@ impl Maker<'_> {
         Ok(ArgumentDocument {
             argument: arg.arg_index,
             name: page.name.as_ref().map(|name| printable(name).into_owned()),
-            role: role_name(arg.role),
+            role: role_word(self.graph, arg),
             dtype: arg.dtype.name(),
             shape: arg.shape().to_vec(),
             shape_text: sizes_text(arg.shape()),

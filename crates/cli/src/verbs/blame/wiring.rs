@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
+use tensortap::DType;
 use tensortap::analysis::blame::{Rewired, TakenView, WiringDifference};
 use tensortap::analysis::graph::{OutputRef, TaskGraph};
+use tensortap::format::ScalarValue;
 
 use super::Report;
 use super::text::LISTED;
@@ -12,7 +14,7 @@ use crate::dump_arg::quoted;
 use crate::program::program;
 use tensortap_query::blame_words::name;
 use tensortap_query::number::counted;
-use tensortap_query::words::{arg_words, sizes_text, step_task, task_words};
+use tensortap_query::words::{arg_words, launch_text, scalar_text, sizes_text, step_task, task_words};
 
 pub(super) fn write_wiring(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let blame = report.found.blame;
@@ -72,6 +74,20 @@ fn words(report: &Report<'_>, difference: &WiringDifference) -> Vec<String> {
             let on = golden.task(*on);
             let task = format!("task {} ({}) of the golden", step_task(on.step, on.task_id), task_words(on));
             vec![format!("does not wait for {task}, as it does there")]
+        }
+        Rewired::LostOrder(on) => {
+            vec![format!("nothing orders it behind {}, as the golden does", name(blame, *on))]
+        }
+        Rewired::Launch { dump, golden } => vec![
+            "is launched in another size:".into(),
+            format!("  in the dump    {}", launch_text(dump)),
+            format!("  in the golden  {}", launch_text(golden)),
+        ],
+        Rewired::Scalar { arg_index, dump, golden } => {
+            let dtype = task.argument(*arg_index).map_or(DType::UInt64, |arg| arg.dtype);
+            let value = |bits: u64| scalar_text(ScalarValue::decode(dtype, bits));
+            let argument = arg_words(task, *arg_index);
+            vec![format!("{argument} is {}, {} in the golden", value(*dump), value(*golden))]
         }
     }
 }

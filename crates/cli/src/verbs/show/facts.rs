@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use tensortap::DumpLevel;
 use tensortap::TaskId;
-use tensortap::format::{ArgumentKind, DispatchFacts, Dump, Loss, Names, PayloadState, Record, role_name};
+use tensortap::format::{ArgumentKind, DispatchFacts, Dump, Loss, Names, PayloadState, Record};
 use tensortap::values::Element;
 
 use tensortap_query::Related;
 use tensortap_query::number::{bytes, grouped};
+use tensortap_query::observed::ObservedRoles;
 use tensortap_query::stage_word;
 use tensortap_query::words::{printable, record_kernels, record_name, task_title};
 
@@ -31,7 +32,7 @@ pub fn text(dump: &Dump, record: &Record, related: &Related) -> String {
             &format!("{id:#018x}, block {block_idx}, slot {subtask_id}, core {core_id} ({core})"),
         );
     }
-    let (role, stage) = (role_name(record.role), record.stage.name());
+    let (role, stage) = (ObservedRoles::of(dump).choice(record).name(), record.stage.name());
     let named = arg_name.map(|name| format!(" ({})", printable(name))).unwrap_or_default();
     facts.add("argument", &format!("{}{named}, {role}, {stage}", record.arg_index));
     match record.kind {

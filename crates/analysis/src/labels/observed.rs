@@ -1,0 +1,115 @@
+//! Why an argument differs, where roles are not known: who was ordered, what the last task left, who else may have written.
+
+use tensortap_format::{Argument, Task};
+
+use super::labeller::{Cause, Labeller, finding};
+use super::{Finding, Label, Race, RaceKind, Status};
+use crate::carry::Carried;
+use crate::graph::OutputRef;
+use crate::observation::Observations;
+
+impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
+    /// Why what an argument held before its task is outside its rule.
+    pub(super) fn observed_cause(&self, seen: &Observations, task: usize, arg: Argument<'_>) -> Cause {
+        let node = self.graph.task(task);
+        let left: Vec<OutputRef> =
+            seen.left_by(arg).iter().copied().filter(|output| !self.aside.contains(output)).collect();
+        if left.is_empty() {
+            return self.of_nobody(seen, node, arg);
+        }
+        let is_wrong = left.iter().any(|output| self.after(*output) == Some(&Status::Outside));
+        match (self.carried)(task, arg) {
+            Carried::Changed(output) => match seen.unattributed(self.graph, task, arg, output) {
+                Some(_) => Cause::Raced(Race { other: output.task, kind: RaceKind::Unattributed }),
+                None => self.of_unordered(seen, node, arg),
+            },
+            _ if is_wrong => Cause::Inherited,
+            Carried::Same if seen.unordered(node, arg).is_empty() => match self.is_rewired(task, arg) {
+                true => Cause::Fed(format!(
+                    "taken otherwise than in the golden, from task {:#x}",
+                    self.graph.task(left[0].task).task_id
+                )),
+                false => Cause::Within,
+            },
+            Carried::Unknown(reason) if seen.unordered(node, arg).is_empty() => Cause::Unknown(reason),
+            Carried::Same | Carried::Unknown(_) => self.of_unordered(seen, node, arg),
+        }
+    }
+
+    /// Of an argument that no task ordered before has written.
+    fn of_nobody(&self, seen: &Observations, task: Task<'_>, arg: Argument<'_>) -> Cause {
+        let key = (task.place(), arg.arg_index);
+        if !seen.unordered(task, arg).is_empty() {
+            return self.of_unordered(seen, task, arg);
+        }
+        match self.inputs.uninitialised.contains(&key) {
+            true => Cause::Fed(UNINITIALISED.into()),
+            false => Cause::Fed("memory that no recorded task wrote before".into()),
+        }
+    }
+
+    /// Of an argument that tasks may have written which are unordered with its own: a race where the golden orders them. Where it does
+    /// not either, what was captured is no evidence against anybody.
+    fn of_unordered(&self, seen: &Observations, task: Task<'_>, arg: Argument<'_>) -> Cause {
+        if let Some(&other) = self.inputs.lost_order.get(&(task.place(), arg.arg_index)) {
+            return Cause::Raced(Race { other, kind: RaceKind::Unordered });
+        }
+        let others = seen.unordered(task, arg);
+        match others.is_empty() {
+            true => Cause::Unknown(format!("argument {} changed between tasks", arg.arg_index)),
+            false => Cause::Unknown(format!(
+                "argument {} is ambiguous: {}",
+                arg.arg_index,
+                self.unordered_words(&others)
+            )),
+        }
+    }
+
+    /// A task whose arguments were all right before it, and one is not after: it did that, unless others may have.
+    pub(super) fn observed_wrong_here(
+        &self,
+        seen: &Observations,
+        task: usize,
+        wrong: Argument<'_>,
+    ) -> Finding {
+        let key = (task, wrong.arg_index);
+        if let Some(&other) = self.inputs.lost_order.get(&key) {
+            let race = Some(Race { other, kind: RaceKind::Unordered });
+            return Finding { race, ..finding(Label::Raced, None, Some(wrong.arg_index)) };
+        }
+        let reason = seen.ambiguity(wrong).map(|why| {
+            let host = why.host_writable.then(|| HOST_WRITABLE.to_owned());
+            let others = (!why.others.is_empty()).then(|| self.unordered_words(&why.others));
+            let whys: Vec<String> = [others, host].into_iter().flatten().collect();
+            format!("argument {} is ambiguous: {}", wrong.arg_index, whys.join("; "))
+        });
+        finding(Label::WrongHere, reason, Some(wrong.arg_index))
+    }
+
+    /// The same where it was also given memory that nobody initialised and that it left alone: whether it read that is not known.
+    pub(super) fn fed_aside(&self, set_aside: &[u16], node: Task<'_>, found: Finding) -> Finding {
+        let is_unknown = |&&index: &&u16| node.argument(index).is_some_and(|arg| !arg.role_known);
+        let Some(&arg_index) = set_aside.iter().find(is_unknown) else { return found };
+        if found.label != Label::WrongHere {
+            return found;
+        }
+        let reason = format!("argument {arg_index} is {UNINITIALISED}");
+        finding(Label::Fed, Some(reason), Some(arg_index))
+    }
+
+    /// `nothing orders it with task 0x3, task 0x4, which may have written there`.
+    fn unordered_words(&self, others: &[usize]) -> String {
+        let named = others.iter().take(crate::observation::NAMED);
+        let named: Vec<String> =
+            named.map(|&other| format!("task {:#x}", self.graph.task(other).task_id)).collect();
+        let more = match others.len().saturating_sub(crate::observation::NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("nothing orders it with {}{more}, which may have written there", named.join(", "))
+    }
+}
+
+/// What memory is that differs between two runs though no task of either ever wrote it.
+const UNINITIALISED: &str = "an uninitialised buffer: no task ever wrote it, in both runs. If the task does not read it, the task is wrong here";
+const HOST_WRITABLE: &str = "the host may change this memory at any time";

@@ -1,0 +1,29 @@
+//! Programs whose launches were recorded without knowing what they do: what every verb says of what was observed, and whom `blame`
+//! finds.
+
+mod blame;
+#[path = "../common/mod.rs"]
+mod common;
+mod program;
+mod types;
+mod words;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Calls the binary: its exit status, and what it printed.
+fn call(folder: &Path, line: &[&str]) -> (i32, String) {
+    let output = Command::new(common::executable()).current_dir(folder).args(line).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let status = output.status.code().unwrap();
+    assert!(status < 2, "{line:?}: {said}");
+    (status, String::from_utf8(output.stdout).unwrap())
+}
+
+/// The same, as a document.
+fn document(folder: &Path, line: &[&str]) -> Value {
+    let line: Vec<&str> = line.iter().copied().chain(["--json"]).collect();
+    serde_json::from_str(&call(folder, &line).1).unwrap()
+}

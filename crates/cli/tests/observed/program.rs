@@ -1,0 +1,137 @@
+//! A program on a device with queues, recorded as a door does: for every launch the memory it was given, before and after, and
+//! nothing of what it does with it; copies, fills and what the host does with their roles; and the order of all of them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use tensortap::abi::{EdgeCause, MemorySpace, Operation, Role};
+use tensortap::record::{
+    FolderOptions, KernelId, QueueId, Session, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+};
+use tensortap::{DType, DumpStage};
+
+/// Bytes of a buffer: its number, the first, and how many.
+#[derive(Clone, Copy, Debug)]
+pub struct Range(pub usize, pub usize, pub usize);
+
+/// How a launch is put into a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Launch<'a> {
+    /// The queue; one that is called `out of order` keeps none.
+    pub queue: &'a str,
+    /// Tasks whose events it waits for.
+    pub waits: &'a [u64],
+    pub grid: u32,
+    pub scalar: Option<u32>,
+}
+
+/// In a queue, behind what is in it.
+pub fn on(queue: &str) -> Launch<'_> {
+    Launch { queue, grid: 4, ..Launch::default() }
+}
+
+pub struct Program {
+    session: Session,
+    recorder: ThreadRecorder,
+    pub memory: Vec<Box<[u8]>>,
+    spaces: Vec<MemorySpace>,
+    queues: HashMap<String, (QueueId, Option<u64>)>,
+    folder: PathBuf,
+}
+
+impl Program {
+    pub fn new(folder: &Path) -> Program {
+        let session = Session::in_folder(folder, &FolderOptions::default()).unwrap();
+        let recorder = session.thread().unwrap();
+        let (memory, spaces, queues) = (Vec::new(), Vec::new(), HashMap::new());
+        Program { session, recorder, memory, spaces, queues, folder: folder.to_owned() }
+    }
+
+    /// A buffer that holds this, whoever wrote it.
+    pub fn buffer(&mut self, content: &[u8], space: MemorySpace) -> usize {
+        let bytes: Box<[u8]> = content.into();
+        self.recorder.allocation(bytes.as_ptr().addr() as u64, bytes.len() as u64, space, false).unwrap();
+        self.memory.push(bytes);
+        self.spaces.push(space);
+        self.memory.len() - 1
+    }
+
+    /// A kernel that is given ranges; what it does with them is `body`'s.
+    pub fn launch(
+        &mut self,
+        kernel: &str,
+        launch: Launch<'_>,
+        given: &[Range],
+        body: impl FnOnce(&mut [Box<[u8]>]),
+    ) -> u64 {
+        let kernel = self.recorder.kernel(kernel).unwrap();
+        let mut task = self.begin(Operation::Kernel, kernel, launch);
+        self.capture(&mut task, DumpStage::BeforeDispatch, given, None);
+        if let Some(bits) = launch.scalar {
+            let place = u16::try_from(given.len()).unwrap();
+            self.recorder.scalar(&mut task, place, DType::UInt32, bits.into(), StringId::NONE).unwrap();
+        }
+        body(&mut self.memory);
+        self.capture(&mut task, DumpStage::AfterCompletion, given, None);
+        self.recorder.end(&mut task).unwrap();
+        task.id()
+    }
+
+    /// The host writes a range.
+    pub fn write(&mut self, launch: Launch<'_>, range: Range, content: &[u8]) -> u64 {
+        let mut task = self.begin(Operation::HostWrite, KernelId::NONE, launch);
+        let Range(buffer, from, len) = range;
+        self.memory[buffer][from..from + len].copy_from_slice(content);
+        self.capture(&mut task, DumpStage::AfterCompletion, &[range], Some(Role::Output));
+        self.recorder.end(&mut task).unwrap();
+        task.id()
+    }
+
+    /// Moves nothing, and orders.
+    pub fn barrier(&mut self, launch: Launch<'_>) -> u64 {
+        let mut task = self.begin(Operation::Barrier, KernelId::NONE, launch);
+        self.recorder.end(&mut task).unwrap();
+        task.id()
+    }
+
+    /// Ends the program; where its dump is.
+    pub fn end(self) -> PathBuf {
+        drop(self.recorder);
+        self.session.close().unwrap();
+        self.folder
+    }
+
+    fn begin(&mut self, operation: Operation, kernel: KernelId, launch: Launch<'_>) -> Task {
+        let Launch { queue, waits, grid, .. } = launch;
+        let id = self.recorder.queue(queue).unwrap();
+        let last = self.queues.entry(queue.into()).or_insert((id, None)).1;
+        let info = TaskInfo {
+            operation,
+            queue: id,
+            grid: if operation == Operation::Kernel { [grid, 1, 1] } else { [0; 3] },
+            group: if operation == Operation::Kernel { [16, 1, 1] } else { [0; 3] },
+            ..TaskInfo::of(kernel)
+        };
+        let task = self.recorder.begin(&info).unwrap();
+        if queue != "out of order" {
+            let before = last.into_iter();
+            before
+                .for_each(|last| _ = self.recorder.edge(last, task.id(), EdgeCause::QueueOrder, 0).unwrap());
+            self.queues.get_mut(queue).unwrap().1 = Some(task.id());
+        }
+        for &wait in waits {
+            self.recorder.edge(wait, task.id(), EdgeCause::Event, 0).unwrap();
+        }
+        task
+    }
+
+    /// Records ranges; without a role, as what nobody knows.
+    fn capture(&mut self, task: &mut Task, stage: DumpStage, given: &[Range], role: Option<Role>) {
+        for (place, &Range(buffer, from, len)) in (0..).zip(given) {
+            let tensor = Tensor::of(&self.memory[buffer][from..from + len], DType::UInt8).unwrap();
+            let tensor = tensor.arg(place).role(role.unwrap_or(Role::InOut)).space(self.spaces[buffer]);
+            let tensor = tensor.guessed(true, role.is_none(), false);
+            self.recorder.tensor(task, stage, &tensor).unwrap();
+        }
+    }
+}

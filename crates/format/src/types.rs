@@ -1,0 +1,124 @@
+//! What bytes of an unknown type are to be read as.
+
+use tensortap_abi::{DType, MAX_DIMS};
+
+use crate::{ArgumentKind, Dump, FormatError, PayloadState, Record, func_ids};
+
+/// A dtype and, where it is said, a shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadAs {
+    /// Elements.
+    pub dtype: DType,
+    /// Size of each dimension; without, one dimension of as many elements as there are.
+    pub shape: Option<Vec<u64>>,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypedArg {
+    /// By its place.
+    Place(u16),
+    /// By its name.
+    Name(String),
+}
+
+/// What an argument of kernels is to be read as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeRule {
+    /// Name, pattern or number of the kernels.
+    pub kernel: String,
+    /// Which of their arguments.
+    pub arg: TypedArg,
+    /// What its bytes are.
+    pub read_as: ReadAs,
+    /// Where that was said, for messages: `types.toml, line 3`.
+    pub said_in: String,
+}
+
+/// Rules with the kernels of a dump that they are about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Types {
+    rules: Vec<(Vec<u32>, TypeRule)>,
+}
+
+impl ReadAs {
+    /// The record with its bytes read so. Where it is not known how far the record reaches, the first bytes may be read alone.
+    ///
+    /// # Errors
+    /// It is no tensor, its type is known, or it has another number of bytes: in words.
+    pub fn apply(&self, record: &Record) -> Result<Record, String> {
+        if record.kind != ArgumentKind::Tensor {
+            return Err(format!("{record} is a scalar, and its type is known"));
+        }
+        if record.dtype_known {
+            return Err(format!("{record} is {}: its type is known", record.dtype.name()));
+        }
+        let held = record.content_bytes();
+        let shape = match &self.shape {
+            Some(shape) => shape.clone(),
+            None => vec![held.saturating_mul(8) / u64::from(self.dtype.bits())],
+        };
+        let numel = shape.iter().try_fold(1_u64, |numel, &size| numel.checked_mul(size));
+        let wanted = numel.and_then(|numel| Some((numel, self.dtype.packed_bytes(numel)?)));
+        let fits = |bytes: u64| bytes == held || bytes < held && !record.extent_known;
+        match wanted.filter(|(_, bytes)| shape.len() <= MAX_DIMS && fits(*bytes)) {
+            Some((numel, bytes)) => Ok(self.retyped(record, &shape, (numel, bytes))),
+            None => {
+                let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+                let bytes = wanted.map_or("too many".into(), |(_, bytes)| bytes.to_string());
+                Err(format!(
+                    "{record} has {held} bytes, and {}[{}] is {bytes}",
+                    self.dtype.name(),
+                    sizes.join(",")
+                ))
+            }
+        }
+    }
+
+    fn retyped(&self, record: &Record, shape: &[u64], (numel, bytes): (u64, u64)) -> Record {
+        let mut read = record.with_shape(self.dtype, shape, numel);
+        if bytes < record.content_bytes() {
+            // The hash is of all of it.
+            read.hash = None;
+            read.bin_size = read.bin_size.min(bytes);
+            if read.payload == PayloadState::Truncated && read.bin_size == bytes {
+                read.payload = PayloadState::Stored;
+            }
+        }
+        read
+    }
+}
+
+impl Types {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The record as it is to be read: by the first rule that is about it.
+    pub(crate) fn read(&self, dump: &Dump, record: Record) -> Result<Record, FormatError> {
+        if self.is_empty() || record.dtype_known || record.kind != ArgumentKind::Tensor {
+            return Ok(record);
+        }
+        let is_meant = |(kernels, rule): &&(Vec<u32>, TypeRule)| {
+            record.func_ids().any(|id| kernels.contains(&id))
+                && match &rule.arg {
+                    TypedArg::Place(place) => record.arg_index == *place,
+                    TypedArg::Name(name) => dump.names(&record).arg_name == Some(name),
+                }
+        };
+        let Some((_, rule)) = self.rules.iter().find(is_meant) else { return Ok(record) };
+        rule.read_as
+            .apply(&record)
+            .map_err(|reason| FormatError::Types { said_in: rule.said_in.clone(), reason })
+    }
+}
+
+impl Dump {
+    /// From now on, reads records whose type is not known as these rules say. Rules about kernels that the dump does not have say
+    /// nothing.
+    pub fn read_as(&mut self, rules: &[TypeRule]) {
+        let kernels = &self.info().kernels;
+        let rules = rules.iter().map(|rule| (func_ids(kernels, &rule.kernel), rule.clone())).collect();
+        self.types = Types { rules };
+    }
+}

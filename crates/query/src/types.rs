@@ -1,0 +1,123 @@
+//! What bytes of an unknown type are: `bfloat16[4,512,1024]`, said for one record or for arguments of kernels in a file.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use tensortap::format::{ReadAs, TypeRule, TypedArg};
+use toml::Spanned;
+
+use crate::words::printable;
+use crate::{QueryError, parse_dtype};
+
+/// A file that says more is none that somebody wrote.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Reads `bfloat16[4,512,1024]`; without sizes, as many elements as there are.
+///
+/// ```
+/// use tensortap_query::types::parse_read_as;
+/// let read = parse_read_as("bf16[4, 512]").unwrap();
+/// assert_eq!((read.dtype.name(), read.shape), ("bfloat16", Some(vec![4, 512])));
+/// assert_eq!(parse_read_as("f32").unwrap().shape, None);
+/// assert!(parse_read_as("f32[").is_err() && parse_read_as("f33[2]").is_err() && parse_read_as("f32[-1]").is_err());
+/// ```
+///
+/// # Errors
+/// It is none, in words.
+pub fn parse_read_as(text: &str) -> Result<ReadAs, String> {
+    let text = text.trim();
+    let (dtype, sizes) = match text.split_once('[') {
+        Some((dtype, sizes)) => {
+            let sizes = sizes.strip_suffix(']').ok_or_else(|| format!("`{}` has no `]`", printable(text)))?;
+            (dtype.trim(), Some(sizes))
+        }
+        None => (text, None),
+    };
+    let known = parse_dtype(dtype)
+        .ok_or_else(|| format!("`{}` is no dtype; float32, bf16 and int8 are some", printable(dtype)))?;
+    let size = |size: &str| {
+        let size = size.trim();
+        size.parse::<u64>().map_err(|_| format!("`{}` is no size", printable(size)))
+    };
+    let shape = match sizes.map(str::trim) {
+        None => None,
+        Some("") => Some(Vec::new()),
+        Some(sizes) => Some(sizes.split(',').map(size).collect::<Result<_, _>>()?),
+    };
+    Ok(ReadAs { dtype: known, shape })
+}
+
+/// Reads a file of types: a table for each kernel, by name or pattern, with a line for each argument, by place or name. The first line
+/// that is about an argument counts.
+///
+/// # Errors
+/// The file cannot be read or understood; the line is named.
+pub fn read_types(path: &Path) -> Result<Vec<TypeRule>, QueryError> {
+    let wrong = |line: Option<usize>, message: String| {
+        let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
+        QueryError::Types { said_in: format!("{}{line}", path.display()), message }
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(None, error.to_string()))?;
+    if text.len() > MAX_BYTES {
+        return Err(wrong(
+            None,
+            format!("it has {} bytes; a file of types has at most {MAX_BYTES}", text.len()),
+        ));
+    }
+    parse_types(&text, &path.display().to_string()).map_err(|(line, message)| wrong(Some(line), message))
+}
+
+type Lines = BTreeMap<String, BTreeMap<String, Spanned<String>>>;
+
+/// The rules of a text, in its order, or what is wrong in which line.
+fn parse_types(text: &str, name: &str) -> Result<Vec<TypeRule>, (usize, String)> {
+    let line = |span: &Range<usize>| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count() + 1;
+    let read: Lines = toml::from_str(text)
+        .map_err(|error| (line(&error.span().unwrap_or_default()), error.message().to_owned()))?;
+    let mut rules = Vec::new();
+    for (kernel, arguments) in read {
+        for (arg, meant) in arguments {
+            let at = meant.span();
+            let read_as = parse_read_as(meant.as_ref()).map_err(|message| (line(&at), message))?;
+            let arg = arg.parse().map_or(TypedArg::Name(arg), TypedArg::Place);
+            let said_in = format!("{name}, line {}", line(&at));
+            rules.push((at.start, TypeRule { kernel: kernel.clone(), arg, read_as, said_in }));
+        }
+    }
+    rules.sort_by_key(|(start, _)| *start);
+    Ok(rules.into_iter().map(|(_, rule)| rule).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_in_its_order_and_mistakes_have_lines() {
+        let text =
+            "[scale]\nout = \"f32[2]\"\n\n['gemm*']\n0 = 'bf16[4,8]'\n1 = 'int8'\n[\"a.b\"]\n2 = 'f16'\n";
+        let rules = parse_types(text, "t.toml").unwrap();
+        let all: Vec<_> =
+            rules.iter().map(|rule| (rule.kernel.as_str(), &rule.arg, rule.said_in.as_str())).collect();
+        assert_eq!(
+            all,
+            [
+                ("scale", &TypedArg::Name("out".into()), "t.toml, line 2"),
+                ("gemm*", &TypedArg::Place(0), "t.toml, line 5"),
+                ("gemm*", &TypedArg::Place(1), "t.toml, line 6"),
+                ("a.b", &TypedArg::Place(2), "t.toml, line 8"),
+            ]
+        );
+        for (text, line, part) in [
+            ("[a]\n0 = 'f32'\n1 = 'f33'\n", 3, "is no dtype"),
+            ("[a]\n0 = 'f32[2'\n", 2, "no `]`"),
+            ("[a]\n0 = 'f32[x]'\n", 2, "is no size"),
+            ("[a]\n0 = 5\n", 2, "string"),
+            ("[a\n", 1, ""),
+        ] {
+            let (found, message) = parse_types(text, "t").unwrap_err();
+            assert!(found == line && message.contains(part), "{text}: line {found}, {message}");
+        }
+    }
+}
