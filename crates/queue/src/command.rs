@@ -146,6 +146,28 @@ impl Command {
         self.ranges.iter().filter(move |range| range.roles.is_seen_at(stage))
     }
 
+    /// Records the ranges of a stage without their content, for levels that want none.
+    ///
+    /// # Errors
+    /// The first of [`ThreadRecorder::reserve`]'s; the rest is recorded all the same.
+    pub fn mention(&mut self, recorder: &mut ThreadRecorder, stage: DumpStage) -> Result<(), RecordError> {
+        let ranges: Vec<Range> = self.seen_at(stage).copied().collect();
+        let mut told = Ok(());
+        for range in ranges {
+            let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
+            let reserved =
+                range.tensor(memory).and_then(|tensor| recorder.reserve(&mut self.task, stage, &tensor));
+            // Where space was reserved after all, nothing comes to fill it.
+            let settled = match reserved {
+                Ok(Some(ticket)) => recorder.give_up(ticket.number).map(|_| ()),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            told = told.and(settled);
+        }
+        told
+    }
+
     /// Records some of the ranges that it is given, or what it left there: places among [those that are captured at this stage](Command::seen_at), each with its
     /// memory, which can be read now. With the last of them it starts, or has ended.
     ///

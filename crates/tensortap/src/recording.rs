@@ -88,6 +88,10 @@ pub struct RecordingConfig {
     pub library: Option<PathBuf>,
     /// Whether commands of OpenCL are recorded: the layer that does it is looked for where this program is.
     pub opencl: bool,
+    /// Whether launches and copies of CUDA are recorded: the library that does it is looked for where this program is.
+    pub cuda: bool,
+    /// Bytes that are captured at most of a range whose end is not known; `None`: 64 MiB.
+    pub max_range: Option<u64>,
     /// Further variables whose values are kept in `run.json`.
     pub environment: Vec<String>,
     /// Asked before anything is written.
@@ -103,6 +107,8 @@ impl RecordingConfig {
             out: None,
             library: None,
             opencl: true,
+            cuda: true,
+            max_range: None,
             environment: Vec::new(),
             disk: None,
         }
@@ -135,6 +141,12 @@ pub enum RecordingError {
         /// What is wrong with it.
         why: String,
     },
+    /// CUDA's driver is to load another library already.
+    #[error(
+        "CUDA_INJECTION64_PATH is set already, to {}: CUDA loads one library alone; unset it, or record nothing of CUDA with --no-cuda",
+        tensortap_format::quoted(.0)
+    )]
+    InjectionTaken(PathBuf),
     /// The run folder cannot be made.
     #[error(transparent)]
     Folder(#[from] FormatError),
@@ -183,7 +195,8 @@ impl RecordingError {
             RecordingError::NoCommand
             | RecordingError::Option(_)
             | RecordingError::NoLibrary(_)
-            | RecordingError::BadLibrary { .. } => 2,
+            | RecordingError::BadLibrary { .. }
+            | RecordingError::InjectionTaken(_) => 2,
             RecordingError::Folder(error) if error.is_usage() => 2,
             RecordingError::Command { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
             RecordingError::Command { .. } => 126,
@@ -222,11 +235,13 @@ impl Recording {
     /// # Errors
     /// When that cannot be done; nothing is left behind then.
     pub fn start(config: RecordingConfig) -> Result<Recording, RecordingError> {
-        let RecordingConfig { command, dump, out, library, opencl, environment, disk } = config;
+        let RecordingConfig { command, dump, out, library, opencl, cuda, max_range, environment, disk } =
+            config;
         let program = command.first().map(PathBuf::from).ok_or(RecordingError::NoCommand)?;
         let mut plan = Plan::new(dump, disk).map_err(RecordingError::Option)?;
         check_file_limit(plan.memory_bytes())?;
         let library = chosen_library(library)?;
+        let cuda = cuda_library(cuda)?;
         let place = Place::make().map_err(RecordingError::Place)?;
         let listener = AttachListener::bind(&place.socket())?;
         let started = SystemTime::now();
@@ -242,7 +257,7 @@ impl Recording {
         serving.start().map_err(RecordingError::Thread)?;
         let wait_for = start_waiting(ended, to_books.clone()).inspect_err(|_| serving.listener.close())?;
         let opencl = opencl.then(|| command::find_library(command::OPENCL_LAYER)).flatten();
-        let libraries = Libraries { record: library.clone(), opencl };
+        let libraries = Libraries { record: library.clone(), opencl, cuda, max_range };
         let child = command::start(&command, &place.socket(), &libraries).map_err(|error| {
             serving.listener.close();
             RecordingError::Command { program, error }
@@ -277,6 +292,16 @@ impl Recording {
         // Others hold on to theirs as long as there is news.
         drop(control);
         books.keep(&news, observe)
+    }
+}
+
+/// The library that CUDA's driver is to load, if any.
+fn cuda_library(wanted: bool) -> Result<Option<PathBuf>, RecordingError> {
+    let library = wanted.then(|| command::find_library(command::CUDA_LIBRARY)).flatten();
+    let taken = std::env::var_os(command::CUDA_INJECTION).filter(|path| !path.is_empty());
+    match (library, taken) {
+        (Some(_), Some(taken)) => Err(RecordingError::InjectionTaken(taken.into())),
+        (library, _) => Ok(library),
     }
 }
 

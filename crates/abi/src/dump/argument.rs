@@ -54,6 +54,10 @@ pub enum UncapturedReason {
     Opaque = 7,
     /// The device it lies on cannot be read in the order of its queues.
     NoProbe = 8,
+    /// There was no room for its content on its way from the device.
+    NoRoom = 9,
+    /// It lies in memory that the device may not read, or that is not known.
+    NoAccess = 10,
 }
 
 impl UncapturedReason {
@@ -68,6 +72,8 @@ impl UncapturedReason {
             6 => Some(UncapturedReason::TooLarge),
             7 => Some(UncapturedReason::Opaque),
             8 => Some(UncapturedReason::NoProbe),
+            9 => Some(UncapturedReason::NoRoom),
+            10 => Some(UncapturedReason::NoAccess),
             _ => None,
         }
     }
@@ -85,6 +91,8 @@ impl UncapturedReason {
                 "it is no memory but an object of the driver (an image, a sampler, a pipe)"
             }
             UncapturedReason::NoProbe => "its device cannot be read in the order of its queues",
+            UncapturedReason::NoRoom => "there was no room for its content on its way from the device",
+            UncapturedReason::NoAccess => "it lies in memory that its device may not read, or that is not known",
         }
     }
 }

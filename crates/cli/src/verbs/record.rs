@@ -17,7 +17,7 @@ use self::signals::Signals;
 use crate::dump_args::{HowArgs, parse_level};
 use crate::error::{Exit, UsageError};
 use crate::output::{self, Output};
-use crate::parse::whole;
+use crate::parse::{parse_size, whole};
 
 /// Recording could not start, or failed although the program did not.
 const FAILED: Exit = Exit::Program { status: 125 };
@@ -84,7 +84,7 @@ fn conclude(report: &RecordingReport, output: Output) -> anyhow::Result<()> {
     tensortap record --dump-last 1000 -- mpirun -n 4 ./solver\n  \
     tensortap list outputs/record_20260415_101500 --rank 2\n\n\
     The program has the terminal to itself. What is recorded, it says by calls of tensortap_record.h;\n\
-    of a program that uses OpenCL every command is recorded as it is, without a change to it.\n\
+    of a program that uses OpenCL or CUDA every command is recorded as it is, without a change to it.\n\
     Every process that records has a dump of its own in the run folder. Ctrl-C is the\n\
     program's; a second one closes the dumps. With --json the document follows the program's output.\n\n\
     Exit status: the program's, 128 and the signal where one ended it; 2 bad usage, 125 recording\n\
@@ -117,6 +117,14 @@ pub struct RecordArgs {
     #[arg(long)]
     no_opencl: bool,
 
+    /// Record nothing of what the program does with CUDA
+    #[arg(long)]
+    no_cuda: bool,
+
+    /// Bytes captured at most of memory that a CUDA kernel is given by a pointer [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Dump")]
+    max_range: Option<u64>,
+
     /// Keep the values of these variables in run.json, beside those that say ranks and devices
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     env: Vec<String>,
@@ -136,11 +144,18 @@ pub struct RecordArgs {
 impl RecordArgs {
     /// The same for the library.
     fn config(&self) -> Result<RecordingConfig, UsageError> {
+        if self.max_range == Some(0) {
+            let (message, hint) =
+                ("--max-range 0 captures nothing", "give more, or record with --dump-tensor=meta");
+            return Err(UsageError { message: message.into(), hint: hint.into() });
+        }
         let mut config = RecordingConfig::new(&self.command);
         config.dump = self.dump()?;
         config.out.clone_from(&self.out);
         config.library.clone_from(&self.library);
         config.opencl = !self.no_opencl;
+        config.cuda = !self.no_cuda;
+        config.max_range = self.max_range;
         config.environment.clone_from(&self.env);
         Ok(config)
     }

@@ -19,6 +19,12 @@ use tensortap_record::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub const LIBRARY: &str = "libtensortap.so";
 /// What the file of OpenCL's layer is called.
 pub const OPENCL_LAYER: &str = "libtensortap_opencl.so";
+/// What the file that CUDA's driver loads is called.
+pub const CUDA_LIBRARY: &str = "libtensortap_cuda.so";
+/// The variable by which CUDA's driver finds a library to load: one path.
+pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// The variable that says how many bytes of a range are captured at most.
+const MAX_RANGE: &str = "TENSORTAP_MAX_RANGE";
 /// The variable by which OpenCL's loader finds layers: paths with colons between.
 const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
@@ -39,6 +45,10 @@ pub struct Libraries {
     pub record: Option<PathBuf>,
     /// For OpenCL's loader.
     pub opencl: Option<PathBuf>,
+    /// For CUDA's driver.
+    pub cuda: Option<PathBuf>,
+    /// Bytes of a range that are captured at most, where its end is not known.
+    pub max_range: Option<u64>,
 }
 
 /// Layers that a loader takes: those it takes anyway, and ours before them, next to the program. A path with a colon cannot be said.
@@ -66,6 +76,12 @@ pub fn start(command: &[OsString], socket: &Path, libraries: &Libraries) -> io::
         libraries.opencl.as_deref().and_then(|layer| with_layer(layer, std::env::var_os(OPENCL_LAYERS)));
     if let Some(layers) = layers {
         command.env(OPENCL_LAYERS, layers);
+    }
+    if let Some(library) = &libraries.cuda {
+        command.env(CUDA_INJECTION, library);
+    }
+    if let Some(bytes) = libraries.max_range {
+        command.env(MAX_RANGE, bytes.to_string());
     }
     with_file_limits_as_given(|| command.spawn())
 }

@@ -1,0 +1,611 @@
+// A driver of CUDA and a CUPTI in one library: device memory is this process's, and each stream is a thread that does one thing after the other.
+#define _GNU_SOURCE
+#include "fake.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SUCCESS = 0, INVALID = 1, DRIVER = 1, RESOURCES = 3, MODULE_LOADED = 6, MOST_WAITS = 64, MOST_STREAMS = 16 };
+
+static void fail(const char *what) {
+  fprintf(stderr, "fake driver: %s\n", what);
+  _exit(70);
+}
+
+// ---------------------------------------------------------------- streams
+
+struct wait {
+  struct stream *stream;
+  uint64_t count;
+};
+
+struct op {
+  void (*run)(void *);
+  void *data;
+  struct wait waits[MOST_WAITS];
+  int wait_count;
+  int is_quick;
+  struct op *next;
+};
+
+struct stream {
+  unsigned flags;
+  int captures;
+  uint64_t submitted, done;
+  struct op *first, *last;
+};
+
+struct event {
+  struct wait waits[MOST_WAITS];
+  int count;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct stream *streams[MOST_STREAMS];
+static int stream_count;
+
+static int is_over(struct wait wait) { return wait.stream->done >= wait.count; }
+
+static void *work(void *of) {
+  struct stream *stream = of;
+  unsigned seed = (unsigned)(uintptr_t)stream;
+  pthread_mutex_lock(&lock);
+  for (;;) {
+    while (!stream->first) pthread_cond_wait(&changed, &lock);
+    struct op *op = stream->first;
+    for (int at = 0; at < op->wait_count; at++)
+      while (!is_over(op->waits[at])) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    if (!op->is_quick && rand_r(&seed) % 4 == 0) usleep(rand_r(&seed) % 300);
+    op->run(op->data);
+    pthread_mutex_lock(&lock);
+    stream->first = op->next;
+    if (!stream->first) stream->last = NULL;
+    stream->done++;
+    free(op->data);
+    free(op);
+    pthread_cond_broadcast(&changed);
+  }
+  return NULL;
+}
+
+static struct stream *new_stream(unsigned flags) {
+  struct stream *stream = calloc(1, sizeof *stream);
+  stream->flags = flags;
+  pthread_mutex_lock(&lock);
+  if (stream_count == MOST_STREAMS) fail("too many streams");
+  streams[stream_count++] = stream;
+  pthread_mutex_unlock(&lock);
+  pthread_t thread;
+  pthread_create(&thread, NULL, work, stream);
+  pthread_detach(thread);
+  return stream;
+}
+
+// Streams 0 and 1 are the legacy one, which is made first.
+static struct stream *stream_of(CUstream handle) { return (uintptr_t)handle <= 1 ? streams[0] : handle; }
+
+// The lock is held.
+static int legacy_waits(struct stream *stream, struct wait *waits) {
+  int count = 0;
+  if (stream == streams[0]) {
+    for (int at = 1; at < stream_count; at++)
+      if (!(streams[at]->flags & 1)) waits[count++] = (struct wait){streams[at], streams[at]->submitted};
+  } else if (!(stream->flags & 1)) {
+    waits[count++] = (struct wait){streams[0], streams[0]->submitted};
+  }
+  return count;
+}
+
+static uint64_t submit_waiting(CUstream handle, void (*run)(void *), const void *data, size_t bytes, const struct event *event) {
+  struct stream *stream = stream_of(handle);
+  struct op *op = calloc(1, sizeof *op);
+  op->run = run;
+  op->data = malloc(bytes ? bytes : 1);
+  if (bytes) memcpy(op->data, data, bytes);
+  pthread_mutex_lock(&lock);
+  if (stream->captures) fail("something was put into a stream that is captured");
+  op->wait_count = legacy_waits(stream, op->waits);
+  for (int at = 0; event && at < event->count; at++) op->waits[op->wait_count++] = event->waits[at];
+  if (stream->last) stream->last->next = op;
+  else stream->first = op;
+  stream->last = op;
+  uint64_t number = ++stream->submitted;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+  return number;
+}
+
+static void submit(CUstream handle, void (*run)(void *), const void *data, size_t bytes) {
+  submit_waiting(handle, run, data, bytes, NULL);
+}
+
+static void wait_for(struct stream *stream, uint64_t count) {
+  pthread_mutex_lock(&lock);
+  while (stream->done < count) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+}
+
+// ---------------------------------------------------------------- CUPTI
+
+typedef void (*callback)(void *, unsigned domain, unsigned id, const void *data);
+struct call_data {
+  unsigned site;
+  const char *function_name;
+  const void *params;
+  void *status;
+  const char *symbol;
+  void *context;
+  uint32_t context_id;
+  uint64_t *correlation_data;
+  uint32_t correlation;
+};
+struct resource_data {
+  void *context, *stream;
+  const void *descriptor;
+};
+struct module_data {
+  uint32_t id;
+  size_t bytes;
+  const void *image;
+};
+
+static callback subscriber;
+static unsigned char wanted[4][1024];
+
+CUresult cuptiSubscribe(void **handle, callback function, void *data) {
+  (void)data;
+  if (getenv("FAKE_SUBSCRIBED")) return 39;
+  *handle = &subscriber;
+  subscriber = function;
+  return SUCCESS;
+}
+
+CUresult cuptiEnableCallback(uint32_t enable, void *handle, unsigned domain, unsigned id) {
+  if (handle != (void *)&subscriber || domain > 3 || id >= 1024) return INVALID;
+  wanted[domain][id] = (unsigned char)enable;
+  return SUCCESS;
+}
+
+// Tells of a call before it and behind it.
+static CUresult told(unsigned id, const void *params, const char *symbol, CUresult (*call)(const void *)) {
+  static uint32_t calls;
+  CUresult status = SUCCESS;
+  uint64_t between = 0;
+  int is_wanted = subscriber && wanted[DRIVER][id];
+  struct call_data data = {0, "", params, &status, symbol, (void *)&calls, 1, &between, __sync_add_and_fetch(&calls, 1)};
+  if (is_wanted) subscriber(NULL, DRIVER, id, &data);
+  status = call(params);
+  data.site = 1;
+  if (is_wanted) subscriber(NULL, DRIVER, id, &data);
+  return status;
+}
+
+CUresult cuInit(unsigned flags) {
+  (void)flags;
+  new_stream(0);
+  const char *injection = getenv("CUDA_INJECTION64_PATH");
+  if (injection) {
+    void *library = dlopen(injection, RTLD_NOW);
+    int (*start)(void) = library ? (int (*)(void))dlsym(library, "InitializeInjection") : NULL;
+    if (!start) fail(dlerror());
+    start();
+  }
+  return SUCCESS;
+}
+
+// ---------------------------------------------------------------- kernels
+
+struct kernel {
+  const char *name;
+  // Whether its handle is that of a library's kernel, which functions for functions do not take.
+  int is_kernel;
+  int is_loaded;
+  int count;
+  size_t offsets[4], sizes[4];
+  void (*run)(void **);
+};
+
+struct pack {
+  uint64_t count;
+  uint32_t *x, *y;
+  uint32_t k, unused;
+};
+
+static void mix(void **parameters) {
+  uint32_t *x = *(uint32_t **)parameters[0], *y = *(uint32_t **)parameters[1];
+  uint32_t k = *(uint32_t *)parameters[2], count = *(uint32_t *)parameters[3];
+  for (uint32_t at = 0; at < count; at++) y[at] = y[at] * 3 + x[at] + k;
+}
+
+static void put(void **parameters) {
+  uint32_t *y = *(uint32_t **)parameters[0];
+  uint32_t k = *(uint32_t *)parameters[1], count = *(uint32_t *)parameters[2];
+  for (uint32_t at = 0; at < count; at++) y[at] = k + at;
+}
+
+static void fold(void **parameters) {
+  struct pack *pack = parameters[0];
+  for (uint64_t at = 0; at < pack->count; at++) pack->y[at] ^= pack->x[at] + pack->k;
+}
+
+static struct kernel kernels[] = {
+    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix},
+    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put},
+    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold},
+};
+
+// An image that has the sections of a kernel, and nothing else.
+static void load(struct kernel *kernel) {
+  if (kernel->is_loaded) return;
+  kernel->is_loaded = 1;
+  static char image[3][512];
+  char *bytes = image[kernel - kernels];
+  memcpy(bytes, "\x7f" "ELF\x02\x01", 6);
+  int text = snprintf(bytes + 64, 128, "%c.text.%s", 0, kernel->name) + 1;
+  uint64_t sections = 256, texts = 64, size = (uint64_t)text;
+  memcpy(bytes + 40, &sections, 8);
+  bytes[58] = 64, bytes[60] = 2;
+  memcpy(bytes + 256 + 24, &texts, 8), memcpy(bytes + 256 + 32, &size, 8);
+  bytes[256 + 64] = 1;
+  struct module_data module = {1, sizeof image[0], bytes};
+  struct resource_data data = {NULL, NULL, &module};
+  if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &data);
+}
+
+CUfunction fake_kernel(const char *name) {
+  for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
+    if (!strcmp(kernels[at].name, name)) return &kernels[at];
+  fail("no such kernel");
+  return NULL;
+}
+
+static CUresult parameter(struct kernel *kernel, size_t at, size_t *offset, size_t *size) {
+  if (at >= (size_t)kernel->count) return INVALID;
+  *offset = kernel->offsets[at], *size = kernel->sizes[at];
+  return SUCCESS;
+}
+CUresult cuFuncGetParamInfo(CUfunction kernel, size_t at, size_t *offset, size_t *size) {
+  return kernel->is_kernel ? INVALID : parameter(kernel, at, offset, size);
+}
+CUresult cuKernelGetParamInfo(CUfunction kernel, size_t at, size_t *offset, size_t *size) {
+  return kernel->is_kernel ? parameter(kernel, at, offset, size) : INVALID;
+}
+CUresult cuKernelGetFunction(CUfunction *function, CUfunction kernel) {
+  *function = kernel;
+  return kernel->is_kernel ? SUCCESS : INVALID;
+}
+CUresult cuFuncLoad(CUfunction kernel) {
+  load(kernel);
+  return SUCCESS;
+}
+
+struct launch {
+  struct kernel *kernel;
+  char bytes[64];
+};
+
+static void run_launch(void *data) {
+  struct launch *launch = data;
+  void *parameters[4];
+  for (int at = 0; at < launch->kernel->count; at++) parameters[at] = launch->bytes + launch->kernel->offsets[at];
+  launch->kernel->run(parameters);
+}
+
+static CUresult launch(struct kernel *kernel, CUstream stream, unsigned grid, void **parameters, void **extra) {
+  if (grid == 0) return INVALID;
+  if (stream_of(stream)->captures) return SUCCESS;
+  load(kernel);
+  struct launch launch = {kernel, {0}};
+  if (parameters)
+    for (int at = 0; at < kernel->count; at++)
+      memcpy(launch.bytes + kernel->offsets[at], parameters[at], kernel->sizes[at]);
+  else
+    memcpy(launch.bytes, extra[1], *(size_t *)extra[3]);
+  submit(stream, run_launch, &launch, sizeof launch);
+  return SUCCESS;
+}
+
+struct launch_params {
+  CUfunction kernel;
+  unsigned grid[3], block[3], shared;
+  CUstream stream;
+  void **parameters, **extra;
+};
+static CUresult do_launch(const void *params) {
+  const struct launch_params *p = params;
+  return launch(p->kernel, p->stream, p->grid[0], p->parameters, p->extra);
+}
+CUresult cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream stream, void **parameters, void **extra) {
+  struct launch_params p = {kernel, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra};
+  return told(307, &p, kernel->name, do_launch);
+}
+
+struct launch_ex_params {
+  const CUlaunchConfig *config;
+  CUfunction kernel;
+  void **parameters, **extra;
+};
+static CUresult do_launch_ex(const void *params) {
+  const struct launch_ex_params *p = params;
+  return launch(p->kernel, p->config->stream, p->config->grid[0], p->parameters, p->extra);
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void **parameters, void **extra) {
+  struct launch_ex_params p = {config, kernel, parameters, extra};
+  return told(652, &p, kernel->name, do_launch_ex);
+}
+
+// ---------------------------------------------------------------- memory
+
+// Virtual memory that nobody may read: a driver would end with an error here.
+static struct {
+  CUdeviceptr at;
+  size_t bytes;
+} forbidden;
+
+static void check_read(CUdeviceptr at, size_t bytes) {
+  if (forbidden.bytes && at < forbidden.at + forbidden.bytes && forbidden.at < at + bytes) fail("memory is read that may not be");
+}
+
+struct alloc_params {
+  CUdeviceptr *at;
+  size_t bytes;
+};
+static CUresult do_alloc(const void *params) {
+  const struct alloc_params *p = params;
+  *p->at = (CUdeviceptr)malloc(p->bytes);
+  // Nobody finds zeros by chance.
+  memset((void *)*p->at, 0xA5, p->bytes);
+  return SUCCESS;
+}
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
+  struct alloc_params p = {at, bytes};
+  return told(243, &p, NULL, do_alloc);
+}
+static CUresult do_free(const void *params) {
+  free(*(void *const *)params);
+  return SUCCESS;
+}
+CUresult cuMemFree_v2(CUdeviceptr at) { return told(245, &at, NULL, do_free); }
+
+struct map_params {
+  CUdeviceptr at;
+  size_t bytes, offset;
+  uint64_t handle;
+  unsigned long long flags;
+};
+static CUresult do_map(const void *params) {
+  const struct map_params *p = params;
+  forbidden.at = p->at, forbidden.bytes = p->bytes;
+  return SUCCESS;
+}
+CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags) {
+  struct map_params p = {at, bytes, offset, handle, flags};
+  return told(551, &p, NULL, do_map);
+}
+struct access_params {
+  CUdeviceptr at;
+  size_t bytes;
+  const CUmemAccessDesc *descriptions;
+  size_t count;
+};
+static CUresult do_access(const void *params) {
+  (void)params;
+  forbidden.bytes = 0;
+  return SUCCESS;
+}
+CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *descriptions, size_t count) {
+  struct access_params p = {at, bytes, descriptions, count};
+  return told(553, &p, NULL, do_access);
+}
+static CUresult nothing(const void *params) {
+  (void)params;
+  return SUCCESS;
+}
+CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
+  struct {
+    void *at;
+    size_t bytes;
+    unsigned flags;
+  } p = {at, bytes, flags};
+  return told(379, &p, NULL, nothing);
+}
+
+struct copy_params {
+  CUdeviceptr to, from;
+  size_t bytes;
+  CUstream stream;
+};
+static void run_copy(void *data) {
+  struct copy_params *copy = data;
+  memmove((void *)copy->to, (void *)copy->from, copy->bytes);
+}
+static CUresult do_copy(const void *params) {
+  const struct copy_params *p = params;
+  check_read(p->from, p->bytes);
+  submit(p->stream, run_copy, p, sizeof *p);
+  return SUCCESS;
+}
+// A copy that waits, in the legacy stream.
+static CUresult do_copy_now(const void *params) {
+  struct copy_params p = {0};
+  memcpy(&p, params, offsetof(struct copy_params, stream));
+  check_read(p.from, p.bytes);
+  wait_for(streams[0], submit_waiting(NULL, run_copy, &p, sizeof p, NULL));
+  return SUCCESS;
+}
+static CUresult copy(unsigned id, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, CUresult (*how)(const void *)) {
+  struct copy_params p = {to, from, bytes, stream};
+  return told(id, &p, NULL, how);
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) { return copy(276, to, (CUdeviceptr)from, bytes, NULL, do_copy_now); }
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) { return copy(278, (CUdeviceptr)to, from, bytes, NULL, do_copy_now); }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) { return copy(277, to, (CUdeviceptr)from, bytes, stream, do_copy); }
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) { return copy(279, (CUdeviceptr)to, from, bytes, stream, do_copy); }
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { return copy(281, to, from, bytes, stream, do_copy); }
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { return copy(306, to, from, bytes, stream, do_copy); }
+
+static void run_box(void *data) {
+  CUDA_MEMCPY2D *copy = data;
+  for (size_t row = 0; row < copy->height; row++)
+    memcpy((char *)copy->dst_device + (copy->dst_y + row) * copy->dst_pitch + copy->dst_x,
+           (char *)copy->src_device + (copy->src_y + row) * copy->src_pitch + copy->src_x, copy->width);
+}
+struct box_params {
+  const CUDA_MEMCPY2D *copy;
+  CUstream stream;
+};
+static CUresult do_box(const void *params) {
+  const struct box_params *p = params;
+  submit(p->stream, run_box, p->copy, sizeof *p->copy);
+  return SUCCESS;
+}
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream) {
+  struct box_params p = {copy, stream};
+  return told(289, &p, NULL, do_box);
+}
+
+struct fill_params {
+  CUdeviceptr at;
+  unsigned value;
+  size_t count;
+  CUstream stream;
+};
+static void run_fill(void *data) {
+  struct fill_params *fill = data;
+  for (size_t at = 0; at < fill->count; at++) ((uint32_t *)fill->at)[at] = fill->value;
+}
+static CUresult do_fill(const void *params) {
+  const struct fill_params *p = params;
+  submit(p->stream, run_fill, p, sizeof *p);
+  return SUCCESS;
+}
+CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t count, CUstream stream) {
+  struct fill_params p = {at, value, count, stream};
+  return told(220, &p, NULL, do_fill);
+}
+
+// ---------------------------------------------------------------- streams and events, as programs call them
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+  *stream = new_stream(flags);
+  return SUCCESS;
+}
+CUresult cuStreamGetFlags(CUstream stream, unsigned *flags) {
+  *flags = stream_of(stream)->flags;
+  return SUCCESS;
+}
+CUresult cuStreamIsCapturing(CUstream stream, int *captures) {
+  *captures = stream_of(stream)->captures;
+  return SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+  *mode = 0;
+  return SUCCESS;
+}
+CUresult cuStreamBeginCapture(CUstream stream, int mode) {
+  (void)mode;
+  stream_of(stream)->captures = 1;
+  return SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, void **graph) {
+  stream_of(stream)->captures = 0;
+  *graph = stream;
+  return SUCCESS;
+}
+static CUresult do_graph(const void *params) {
+  (void)params;
+  return SUCCESS;
+}
+CUresult cuGraphLaunch(void *graph, CUstream stream) {
+  struct {
+    void *graph;
+    CUstream stream;
+  } p = {graph, stream};
+  return told(514, &p, NULL, do_graph);
+}
+static CUresult do_sync(const void *params) {
+  struct stream *stream = stream_of(*(const CUstream *)params);
+  wait_for(stream, stream->submitted);
+  return SUCCESS;
+}
+CUresult cuStreamSynchronize(CUstream stream) { return told(126, &stream, NULL, do_sync); }
+static CUresult do_sync_all(const void *params) {
+  (void)params;
+  for (int at = 0; at < stream_count; at++) wait_for(streams[at], streams[at]->submitted);
+  return SUCCESS;
+}
+CUresult cuCtxSynchronize(void) { return told(17, NULL, NULL, do_sync_all); }
+
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+  (void)flags;
+  *event = calloc(1, sizeof **event);
+  return SUCCESS;
+}
+struct event_params {
+  CUevent event;
+  CUstream stream;
+};
+static CUresult do_record(const void *params) {
+  const struct event_params *p = params;
+  struct stream *stream = stream_of(p->stream);
+  pthread_mutex_lock(&lock);
+  p->event->count = legacy_waits(stream, p->event->waits);
+  p->event->waits[p->event->count++] = (struct wait){stream, stream->submitted};
+  pthread_mutex_unlock(&lock);
+  return SUCCESS;
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  struct event_params p = {event, stream};
+  return told(119, &p, NULL, do_record);
+}
+static CUresult do_event_sync(const void *params) {
+  CUevent event = *(const CUevent *)params;
+  for (int at = 0; at < event->count; at++) wait_for(event->waits[at].stream, event->waits[at].count);
+  return SUCCESS;
+}
+CUresult cuEventSynchronize(CUevent event) { return told(121, &event, NULL, do_event_sync); }
+static void run_nothing(void *data) { (void)data; }
+struct wait_params {
+  CUstream stream;
+  CUevent event;
+  unsigned flags;
+};
+static CUresult do_wait(const void *params) {
+  const struct wait_params *p = params;
+  submit_waiting(p->stream, run_nothing, NULL, 0, p->event);
+  return SUCCESS;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  struct wait_params p = {stream, event, flags};
+  return told(295, &p, NULL, do_wait);
+}
+struct host_function {
+  void (*function)(void *);
+  void *data;
+};
+static void run_function(void *data) {
+  struct host_function *call = data;
+  call->function(call->data);
+}
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data) {
+  struct host_function call = {function, data};
+  submit(stream, run_function, &call, sizeof call);
+  return SUCCESS;
+}
+
+CUresult cuCtxGetDevice(int *device) {
+  *device = 0;
+  return SUCCESS;
+}
+CUresult cuDeviceGetName(char *name, int bytes, int device) {
+  (void)device;
+  snprintf(name, (size_t)bytes, "fake device");
+  return SUCCESS;
+}

@@ -1,0 +1,68 @@
+// What programs of these tests call: a driver of CUDA whose device is this process, with the names and numbers of NVIDIA's.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef uint64_t CUdeviceptr;
+typedef struct stream *CUstream;
+typedef struct event *CUevent;
+typedef struct kernel *CUfunction;
+
+typedef struct {
+  unsigned grid[3], block[3], shared;
+  CUstream stream;
+  void *attributes;
+  unsigned attribute_count;
+} CUlaunchConfig;
+
+typedef struct {
+  size_t src_x, src_y;
+  unsigned src_type;
+  const void *src_host;
+  CUdeviceptr src_device;
+  void *src_array;
+  size_t src_pitch;
+  size_t dst_x, dst_y;
+  unsigned dst_type;
+  void *dst_host;
+  CUdeviceptr dst_device;
+  void *dst_array;
+  size_t dst_pitch;
+  size_t width, height;
+} CUDA_MEMCPY2D;
+
+typedef struct {
+  int kind, number, may;
+} CUmemAccessDesc;
+
+CUresult cuInit(unsigned flags);
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes);
+CUresult cuMemFree_v2(CUdeviceptr at);
+CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags);
+CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *descriptions, size_t count);
+CUresult cuStreamCreate(CUstream *stream, unsigned flags);
+CUresult cuStreamSynchronize(CUstream stream);
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+CUresult cuStreamBeginCapture(CUstream stream, int mode);
+CUresult cuStreamEndCapture(CUstream stream, void **graph);
+CUresult cuGraphLaunch(void *graph, CUstream stream);
+CUresult cuEventCreate(CUevent *event, unsigned flags);
+CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuEventSynchronize(CUevent event);
+CUresult cuCtxSynchronize(void);
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data);
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
+CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t count, CUstream stream);
+CUresult cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream stream, void **parameters, void **extra);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void **parameters, void **extra);
+
+// Not NVIDIA's: a kernel by its name, whose code is loaded when it is first asked for.
+CUfunction fake_kernel(const char *name);

@@ -1,0 +1,98 @@
+//! CUDA programs recorded by the `tensortap` binary, on a driver of these tests' own: its device is the process, its streams are threads. What holds on
+//! a GPU alone is tried there (`tests/gpu`).
+
+#[path = "../common/mod.rs"]
+mod common;
+mod plan;
+mod truth;
+mod words;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use tempfile::TempDir;
+use tensortap::{RunFile, format::Dump};
+
+/// The driver and the program, compiled once.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<TempDir> = OnceLock::new();
+    let folder = BUILT.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let source = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda").join(name);
+        let library = folder.path().join("libcuda.so.1");
+        compile(&["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"], &[&source("fake.c")], &library);
+        // One file under two names is loaded once: the driver tells its CUPTI.
+        symlink(&library, folder.path().join("libcupti.so.13")).unwrap();
+        let rpath = format!("-Wl,-rpath,{}", folder.path().display());
+        compile(&[&rpath], &[&source("program.c"), &library], &folder.path().join("program"));
+        folder
+    });
+    folder.path()
+}
+
+fn compile(options: &[&str], sources: &[&Path], out: &Path) {
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).args(options).args(sources);
+    let output = command.args(["-lpthread", "-ldl", "-o"]).arg(out).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Where a test runs its program.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The program with a plan, recorded into a folder or not.
+    fn program(&self, plan: &str, recorded: Option<(&str, &str)>) -> Command {
+        fs::write(self.path("plan"), plan).unwrap();
+        let program = built().join("program");
+        let mut command = match recorded {
+            Some((out, options)) => {
+                let mut command = Command::new(common::executable());
+                command
+                    .args(["record", "--out", out])
+                    .args(options.split_whitespace())
+                    .arg("--")
+                    .arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.arg("plan").current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env("TENSORTAP_CUPTI", built().join("libcupti.so.13"));
+        command.env_remove("CUDA_INJECTION64_PATH");
+        command
+    }
+
+    /// The dump of a run of one process.
+    fn dump(&self, run: &str) -> Dump {
+        let run_file = RunFile::read(&self.path(run)).expect("there is a run.json");
+        assert_eq!(run_file.processes.len(), 1, "{:?}", run_file.processes);
+        let dump = Dump::open(&self.path(run).join(&run_file.processes[0].folder)).unwrap();
+        let findings = tensortap::format::verify(&dump).unwrap();
+        assert!(findings.is_ok(), "{:?}", findings.problems.first());
+        dump
+    }
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, said(&output.stdout), said(&output.stderr));
+    said(&output.stdout)
+}

@@ -1,0 +1,257 @@
+//! Plans of what a program does, and what is to be found before and behind each of its commands, by an execution of their own.
+
+use std::fmt::Write as _;
+
+/// Words of each buffer.
+pub const WORDS: [usize; 4] = [3000, 3000, 1500, 256];
+
+/// A part of a buffer: which, from which word, how many.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub buffer: usize,
+    pub at: usize,
+    pub words: usize,
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+pub enum Do {
+    Mix {
+        x: Part,
+        y: Part,
+        k: u32,
+        how: usize,
+    },
+    Put {
+        y: Part,
+        k: u32,
+        how: usize,
+    },
+    Fold {
+        x: Part,
+        y: Part,
+        k: u32,
+        how: usize,
+    },
+    Write {
+        to: Part,
+        seed: u32,
+        waits: bool,
+    },
+    Read {
+        from: Part,
+        waits: bool,
+    },
+    Copy {
+        to: Part,
+        from: Part,
+        any: bool,
+    },
+    Fill {
+        to: Part,
+        word: u32,
+    },
+    /// Buffers, and width and rows of a box: rows of both are 64 words apart.
+    Box {
+        to: usize,
+        from: usize,
+        width: usize,
+        rows: usize,
+    },
+}
+
+/// What is found of an argument.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub arg: u16,
+    pub before: Option<Vec<u32>>,
+    pub after: Option<Vec<u32>>,
+}
+
+/// Content that a program writes.
+pub fn content(seed: u32, words: usize) -> Vec<u32> {
+    (0..)
+        .take(words)
+        .map(|at: u32| seed.wrapping_mul(2_654_435_761).wrapping_add(at.wrapping_mul(40_503)))
+        .collect()
+}
+
+/// What a program prints of what it reads.
+pub fn printed(words: &[u32]) -> String {
+    let sum = words.iter().fold(14_695_981_039_346_656_037_u64, |sum, &word| {
+        (sum ^ u64::from(word)).wrapping_mul(1_099_511_628_211)
+    });
+    format!("{sum:016x}\n")
+}
+
+impl Do {
+    /// Buffers that it touches.
+    pub fn buffers(&self) -> Vec<usize> {
+        match *self {
+            Do::Mix { x, y, .. } | Do::Fold { x, y, .. } => vec![x.buffer, y.buffer],
+            Do::Put { y: part, .. }
+            | Do::Write { to: part, .. }
+            | Do::Read { from: part, .. }
+            | Do::Fill { to: part, .. } => {
+                vec![part.buffer]
+            }
+            Do::Copy { to, from, .. } => vec![to.buffer, from.buffer],
+            Do::Box { to, from, .. } => vec![to, from],
+        }
+    }
+
+    /// Whether it goes into the legacy stream whatever it was given.
+    pub fn is_legacy(&self) -> bool {
+        matches!(self, Do::Write { waits: true, .. } | Do::Read { waits: true, .. })
+    }
+
+    /// Its line of the plan.
+    pub fn line(&self, stream: usize) -> String {
+        let at = |part: &Part| format!("{} {}", part.buffer, part.at);
+        match self {
+            Do::Mix { x, y, k, how } => format!("mix {stream} {} {} {k} {} {how}", at(x), at(y), y.words),
+            Do::Put { y, k, how } => format!("put {stream} {} {k} {} {how}", at(y), y.words),
+            Do::Fold { x, y, k, how } => format!("fold {stream} {} {} {k} {} {how}", at(x), at(y), y.words),
+            Do::Write { to, seed, waits } => {
+                format!("write {stream} {} {} {seed} {}", at(to), to.words, u8::from(*waits))
+            }
+            Do::Read { from, waits } => {
+                format!("read {stream} {} {} {}", at(from), from.words, u8::from(*waits))
+            }
+            Do::Copy { to, from, any } => {
+                format!("copy {stream} {} {} {} {}", at(to), at(from), to.words, u8::from(*any))
+            }
+            Do::Fill { to, word } => format!("fill {stream} {} {word} {}", at(to), to.words),
+            Do::Box { to, from, width, rows } => format!("box {stream} {to} {from} {width} {rows}"),
+        }
+    }
+}
+
+/// The device's memory, and what a program has printed.
+#[derive(Default)]
+pub struct World {
+    pub buffers: Vec<Vec<u32>>,
+    pub printed: String,
+}
+
+impl World {
+    /// Memory as it is before anything was written.
+    pub fn new() -> World {
+        let buffers = WORDS.iter().map(|&words| vec![0xA5A5_A5A5; words]).collect();
+        World { buffers, printed: String::new() }
+    }
+
+    fn words(&self, part: Part) -> Vec<u32> {
+        self.buffers[part.buffer][part.at..part.at + part.words].to_vec()
+    }
+
+    /// All that a pointer reaches.
+    fn reach(&self, part: Part) -> Vec<u32> {
+        self.buffers[part.buffer][part.at..].to_vec()
+    }
+
+    fn set(&mut self, part: Part, words: &[u32]) {
+        self.buffers[part.buffer][part.at..part.at + part.words].copy_from_slice(words);
+    }
+
+    fn boxed(&self, buffer: usize, x: usize, width: usize, rows: usize) -> Vec<u32> {
+        let row = |row: usize| &self.buffers[buffer][64 * (row + 1) + x..][..width];
+        (0..rows).flat_map(row).copied().collect()
+    }
+
+    /// A kernel: what its pointers reach, each at the position of its argument, before and behind.
+    fn kernel(&mut self, pointers: &[(u16, Part)], run: impl FnOnce(&mut World)) -> Vec<Seen> {
+        let before: Vec<_> = pointers.iter().map(|&(_, part)| self.reach(part)).collect();
+        run(self);
+        let seen = pointers.iter().zip(before);
+        seen.map(|(&(arg, part), before)| Seen { arg, before: Some(before), after: Some(self.reach(part)) })
+            .collect()
+    }
+
+    /// Does it.
+    pub fn run(&mut self, what: Do) -> Vec<Seen> {
+        let only = |arg, before, after| Seen { arg, before, after };
+        match what {
+            Do::Mix { x, y, k, .. } => self.kernel(&[(0, x), (1, y)], |world| {
+                for at in 0..y.words {
+                    let x = world.buffers[x.buffer][x.at + at];
+                    let y = &mut world.buffers[y.buffer][y.at + at];
+                    *y = y.wrapping_mul(3).wrapping_add(x).wrapping_add(k);
+                }
+            }),
+            Do::Put { y, k, .. } => self.kernel(&[(0, y)], |world| {
+                let words: Vec<u32> = (0..).take(y.words).map(|at: u32| k.wrapping_add(at)).collect();
+                world.set(y, &words);
+            }),
+            // Its pointers are inside of a structure: behind the one parameter there is.
+            Do::Fold { x, y, k, .. } => self.kernel(&[(1, x), (2, y)], |world| {
+                for at in 0..y.words {
+                    let x = world.buffers[x.buffer][x.at + at];
+                    world.buffers[y.buffer][y.at + at] ^= x.wrapping_add(k);
+                }
+            }),
+            Do::Write { to, seed, .. } => {
+                let words = content(seed, to.words);
+                self.set(to, &words);
+                vec![only(0, None, Some(words))]
+            }
+            Do::Read { from, .. } => {
+                let words = self.words(from);
+                self.printed.push_str(&printed(&words));
+                vec![only(0, Some(words), None)]
+            }
+            Do::Copy { to, from, .. } => {
+                let words = self.words(from);
+                self.set(to, &words);
+                vec![only(0, Some(words.clone()), None), only(1, None, Some(words))]
+            }
+            Do::Fill { to, word } => {
+                let words = vec![word; to.words];
+                self.set(to, &words);
+                vec![only(0, None, Some(words))]
+            }
+            Do::Box { to, from, width, rows } => {
+                let words = self.boxed(from, 1, width, rows);
+                for row in 0..rows {
+                    let part = Part { buffer: to, at: 64 * (row + 1) + 2, words: width };
+                    self.set(part, &words[row * width..][..width]);
+                }
+                vec![only(0, Some(words.clone()), None), only(1, None, Some(words))]
+            }
+        }
+    }
+}
+
+/// A plan as the program reads it: buffers, streams by their flags (1: does not wait for the legacy stream), and commands, each in a stream, ordered by events
+/// wherever two that may not run at the same time are not ordered by their streams.
+pub fn text(flags: &[u32], commands: &[(usize, Do)]) -> String {
+    let mut text = String::new();
+    for (stream, flags) in flags.iter().enumerate() {
+        writeln!(text, "stream {} {flags}", stream + 1).unwrap();
+    }
+    for (buffer, words) in WORDS.iter().enumerate() {
+        writeln!(text, "alloc {buffer} {words}").unwrap();
+    }
+    let blocks = |stream: usize| stream == 0 || flags[stream - 1] == 0;
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); WORDS.len()];
+    let mut events = 0;
+    for (stream, what) in commands {
+        let stream = if what.is_legacy() { 0 } else { *stream };
+        let others = what.buffers().into_iter().flat_map(|buffer| users[buffer].clone());
+        let mut others: Vec<usize> = others.filter(|&other| other != stream).collect();
+        others.sort_unstable();
+        others.dedup();
+        for other in others {
+            let is_ordered = (stream == 0 || other == 0) && blocks(stream) && blocks(other);
+            if !is_ordered {
+                writeln!(text, "record {other} {events}\nwait {stream} {events}").unwrap();
+                events += 1;
+            }
+        }
+        for buffer in what.buffers() {
+            users[buffer] = vec![stream];
+        }
+        writeln!(text, "{}", what.line(stream)).unwrap();
+    }
+    text
+}

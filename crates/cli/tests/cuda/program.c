@@ -1,0 +1,133 @@
+// Does what a plan says, line by line, and prints what it reads.
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void need(CUresult status, const char *what) {
+  if (status) {
+    fprintf(stderr, "%s: status %d\n", what, status);
+    exit(1);
+  }
+}
+#define NEED(call) need(call, #call)
+
+static CUdeviceptr buffers[16];
+static CUstream streams[8];
+static CUevent events[4096];
+static volatile int is_open;
+
+static void gate(void *data) {
+  (void)data;
+  while (!is_open) {
+  }
+}
+
+static CUdeviceptr at(unsigned buffer, unsigned word) { return buffers[buffer] + 4 * (CUdeviceptr)word; }
+
+// Launched in one of three ways.
+static void launch(const char *name, unsigned how, CUstream stream, void **parameters, void *packed, size_t bytes) {
+  CUfunction kernel = fake_kernel(name);
+  CUlaunchConfig config = {{2, 1, 1}, {32, 1, 1}, 0, stream, NULL, 0};
+  void *extra[] = {(void *)1, packed, (void *)2, &bytes, NULL};
+  switch (how % 3) {
+  case 0: NEED(cuLaunchKernel(kernel, 2, 1, 1, 32, 1, 1, 0, stream, parameters, NULL)); break;
+  case 1: NEED(cuLaunchKernelEx(&config, kernel, parameters, NULL)); break;
+  default: NEED(cuLaunchKernel(kernel, 2, 1, 1, 32, 1, 1, 0, stream, NULL, extra)); break;
+  }
+}
+
+static uint32_t *content(unsigned seed, unsigned words) {
+  // Never freed: copies read it whenever their turn comes.
+  uint32_t *content = malloc(4 * (size_t)words);
+  for (unsigned at = 0; at < words; at++) content[at] = seed * 2654435761u + at * 40503u;
+  return content;
+}
+
+static void print(const uint32_t *words, unsigned count) {
+  uint64_t sum = 14695981039346656037u;
+  for (unsigned at = 0; at < count; at++) sum = (sum ^ words[at]) * 1099511628211u;
+  printf("%016llx\n", (unsigned long long)sum);
+}
+
+int main(int count, char **args) {
+  FILE *plan = fopen(args[count - 1], "r");
+  char line[256], what[32];
+  NEED(cuInit(0));
+  while (plan && fgets(line, sizeof line, plan)) {
+    unsigned n[10] = {0};
+    sscanf(line, "%31s %u %u %u %u %u %u %u %u %u", what, n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7, n + 8);
+    CUstream stream = streams[n[0] % 8];
+    if (!strcmp(what, "stream")) NEED(cuStreamCreate(&streams[n[0]], n[1]));
+    else if (!strcmp(what, "alloc")) NEED(cuMemAlloc_v2(&buffers[n[0]], 4 * (size_t)n[1]));
+    else if (!strcmp(what, "free")) NEED(cuMemFree_v2(buffers[n[0]]));
+    else if (!strcmp(what, "mix")) {
+      struct {
+        CUdeviceptr x, y;
+        uint32_t k, count;
+      } p = {at(n[1], n[2]), at(n[3], n[4]), n[5], n[6]};
+      void *parameters[] = {&p.x, &p.y, &p.k, &p.count};
+      launch("mix", n[7], stream, parameters, &p, sizeof p);
+    } else if (!strcmp(what, "put")) {
+      struct {
+        CUdeviceptr y;
+        uint32_t k, count;
+      } p = {at(n[1], n[2]), n[3], n[4]};
+      void *parameters[] = {&p.y, &p.k, &p.count};
+      launch("put", n[5], stream, parameters, &p, sizeof p);
+    } else if (!strcmp(what, "fold")) {
+      struct {
+        uint64_t count;
+        CUdeviceptr x, y;
+        uint32_t k, unused;
+      } p = {n[6], at(n[1], n[2]), at(n[3], n[4]), n[5], 0};
+      void *parameters[] = {&p};
+      launch("fold", n[7], stream, parameters, &p, sizeof p);
+    } else if (!strcmp(what, "write")) {
+      size_t bytes = 4 * (size_t)n[3];
+      if (n[5]) NEED(cuMemcpyHtoD_v2(at(n[1], n[2]), content(n[4], n[3]), bytes));
+      else NEED(cuMemcpyHtoDAsync_v2(at(n[1], n[2]), content(n[4], n[3]), bytes, stream));
+    } else if (!strcmp(what, "read")) {
+      uint32_t *words = malloc(4 * (size_t)n[3]);
+      if (n[4]) NEED(cuMemcpyDtoH_v2(words, at(n[1], n[2]), 4 * (size_t)n[3]));
+      else {
+        NEED(cuMemcpyDtoHAsync_v2(words, at(n[1], n[2]), 4 * (size_t)n[3], stream));
+        NEED(cuStreamSynchronize(stream));
+      }
+      print(words, n[3]);
+      free(words);
+    } else if (!strcmp(what, "copy")) {
+      size_t bytes = 4 * (size_t)n[5];
+      if (n[6]) NEED(cuMemcpyAsync(at(n[1], n[2]), at(n[3], n[4]), bytes, stream));
+      else NEED(cuMemcpyDtoDAsync_v2(at(n[1], n[2]), at(n[3], n[4]), bytes, stream));
+    } else if (!strcmp(what, "fill")) NEED(cuMemsetD32Async(at(n[1], n[2]), n[3], n[4], stream));
+    else if (!strcmp(what, "box")) {
+      // To, from, width, rows; rows of both are 64 words apart, and the box begins in the second.
+      CUDA_MEMCPY2D copy = {4, 1, 2, NULL, buffers[n[2]], NULL, 256, 8, 1, 2, NULL, buffers[n[1]], NULL, 256, 4 * (size_t)n[3], n[4]};
+      NEED(cuMemcpy2DAsync_v2(&copy, stream));
+    } else if (!strcmp(what, "record")) {
+      if (!events[n[1]]) NEED(cuEventCreate(&events[n[1]], 0));
+      NEED(cuEventRecord(events[n[1]], stream));
+    } else if (!strcmp(what, "wait")) NEED(cuStreamWaitEvent(stream, events[n[1]], 0));
+    else if (!strcmp(what, "sync")) NEED(cuStreamSynchronize(stream));
+    else if (!strcmp(what, "syncall")) NEED(cuCtxSynchronize());
+    else if (!strcmp(what, "gate")) NEED(cuLaunchHostFunc(stream, gate, NULL));
+    else if (!strcmp(what, "open")) is_open = 1;
+    else if (!strcmp(what, "map")) NEED(cuMemMap(buffers[n[0]], 4 * (size_t)n[1], 0, 1, 0));
+    else if (!strcmp(what, "access")) {
+      CUmemAccessDesc description = {1, 0, 3};
+      NEED(cuMemSetAccess(buffers[n[0]], 4 * (size_t)n[1], &description, 1));
+    } else if (!strcmp(what, "capture")) NEED(cuStreamBeginCapture(stream, 0));
+    else if (!strcmp(what, "captured")) {
+      void *graph;
+      NEED(cuStreamEndCapture(stream, &graph));
+      NEED(cuGraphLaunch(graph, stream));
+    } else if (!strcmp(what, "refused")) {
+      void *parameters[] = {&buffers[0], &n[1], &n[1]};
+      printf("%d\n", cuLaunchKernel(fake_kernel("put"), 0, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    } else need(1, line);
+  }
+  NEED(cuCtxSynchronize());
+  return 0;
+}

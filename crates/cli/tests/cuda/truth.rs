@@ -1,0 +1,99 @@
+//! What is captured before and behind every command is what an execution of its own finds there.
+
+use std::collections::HashMap;
+
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
+use tensortap::DumpStage;
+use tensortap::format::{ArgumentKind, Dump};
+
+use crate::{
+    Bench,
+    plan::{Do, Part, Seen, WORDS, World, text},
+    succeeded,
+};
+
+/// A command out of numbers.
+fn command(choice: u32, [one, other, at, count]: [usize; 4], flag: bool) -> Do {
+    let part = |buffer: usize, words: usize| {
+        let at = at % WORDS[buffer];
+        Part { buffer, at, words: words.min(WORDS[buffer] - at).max(1) }
+    };
+    let apart = if one == other { (one + 1) % WORDS.len() } else { other };
+    let (x, y) = (part(one, count), part(apart, count));
+    let words = x.words.min(y.words);
+    let (x, y) = (Part { words, ..x }, Part { words, ..y });
+    let how = count;
+    match choice {
+        0..25 => Do::Mix { x, y, k: choice * 77, how },
+        25..35 => Do::Put { y, k: choice, how },
+        35..55 => Do::Fold { x, y, k: choice * 31, how },
+        55..65 => Do::Write { to: y, seed: choice, waits: flag },
+        65..75 => Do::Read { from: x, waits: flag },
+        75..85 => Do::Copy { to: y, from: x, any: flag },
+        85..93 => Do::Fill { to: y, word: choice * 0x0101_0101 },
+        _ => Do::Box { to: apart, from: one, width: 1 + at % 60, rows: 1 + count % 2 },
+    }
+}
+
+fn commands(count: usize, streams: usize) -> impl Strategy<Value = Vec<(usize, Do)>> {
+    let numbers = [0..WORDS.len(), 0..WORDS.len(), 0..3000_usize, 1..3000_usize];
+    let one = (0..=streams, 0..100_u32, numbers, any::<bool>());
+    prop::collection::vec(
+        one.prop_map(|(stream, choice, numbers, flag)| (stream, command(choice, numbers, flag))),
+        count,
+    )
+}
+
+/// Records a plan and compares everything.
+fn check(bench: &Bench, flags: &[u32], commands: &[(usize, Do)], run: &str) {
+    let plan = text(flags, commands);
+    let mut world = World::new();
+    let expected: Vec<Vec<Seen>> = commands.iter().map(|(_, what)| world.run(*what)).collect();
+    let unrecorded = succeeded(&bench.program(&plan, None).output().unwrap());
+    assert_eq!(unrecorded, world.printed, "what the program finds when nobody records");
+    let recorded = succeeded(&bench.program(&plan, Some((run, ""))).output().unwrap());
+    assert_eq!(recorded, world.printed, "and when it is recorded");
+    compare(&bench.dump(run), &expected);
+}
+
+/// Every range of every task, before and behind it.
+fn compare(dump: &Dump, expected: &[Vec<Seen>]) {
+    let tasks = dump.tasks().unwrap();
+    let all = tasks.iter().filter(|task| task.facts().operation.name() != "barrier");
+    let mut ids: Vec<u64> = all.map(|task| task.key().task_id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids.len(), expected.len(), "a task for every command");
+    let places: HashMap<u64, usize> = ids.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+    let mut found: HashMap<(usize, u16, DumpStage), Vec<u8>> = HashMap::new();
+    for record in dump.records().map(Result::unwrap) {
+        // The structure that `fold` is given is a value.
+        let is_value = record.kind == ArgumentKind::Scalar || record.shape() == [32];
+        let Some(&place) = places.get(&record.task_id).filter(|_| !is_value) else { continue };
+        let content = dump.payload(&record).unwrap().to_vec();
+        found.insert((place, record.arg_index, record.stage), content);
+    }
+    for (place, seen) in expected.iter().enumerate() {
+        for Seen { arg, before, after } in seen {
+            for (stage, words) in [(DumpStage::BeforeDispatch, before), (DumpStage::AfterCompletion, after)] {
+                let bytes: Option<Vec<u8>> =
+                    words.as_ref().map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
+                let captured = found.remove(&(place, *arg, stage));
+                let lengths = (captured.as_ref().map(Vec::len), bytes.as_ref().map(Vec::len));
+                assert!(captured == bytes, "command {place}, argument {arg}, {stage:?}: {lengths:?} bytes");
+            }
+        }
+    }
+    assert!(found.is_empty(), "nothing else is captured: {:?}", found.keys().next());
+}
+
+#[test]
+fn every_range_of_every_command_is_what_an_execution_of_its_own_finds() {
+    let bench = Bench::new();
+    // The legacy stream alone; beside it one that waits for it; one that does not; several of both.
+    let venues: [&[u32]; 4] = [&[], &[0], &[1], &[0, 1, 0, 1]];
+    let mut runner = TestRunner::deterministic();
+    for (number, flags) in venues.into_iter().enumerate() {
+        let chosen = commands(70, flags.len()).new_tree(&mut runner).unwrap().current();
+        check(&bench, flags, &chosen, &format!("run{number}"));
+    }
+}

@@ -1,0 +1,153 @@
+//! What cannot be captured is said, and the program runs as it would.
+
+use tensortap::abi::UncapturedReason;
+
+use crate::{
+    Bench, built,
+    plan::{Part, World, content, printed},
+    succeeded,
+};
+
+fn reasons(bench: &Bench, run: &str) -> Vec<UncapturedReason> {
+    bench.dump(run).uncaptured().unwrap().iter().map(|argument| argument.reason).collect()
+}
+
+#[test]
+fn a_range_is_as_long_as_is_wanted() {
+    let bench = Bench::new();
+    let plan = "alloc 0 3000\nput 0 0 100 7 50 0\n";
+    succeeded(&bench.program(plan, Some(("run", "--max-range 400"))).output().unwrap());
+    let dump = bench.dump("run");
+    let sizes: Vec<u64> = dump
+        .records()
+        .map(Result::unwrap)
+        .filter(|record| !record.shape().is_empty())
+        .map(|record| record.shape()[0])
+        .collect();
+    assert_eq!(sizes, [400, 400]);
+    let output = bench.program(plan, Some(("none", "--max-range 0"))).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn launches_behind_a_gate_go_in_although_there_is_no_room_and_say_so() {
+    let bench = Bench::new();
+    // Each launch takes two rooms of 12,032 bytes; only the program opens the gate.
+    let mut plan = String::from("stream 1 1\nalloc 0 3000\nwrite 0 0 0 3000 5 1\ngate 1\n");
+    (0..6).for_each(|turn| plan += &format!("put 1 0 0 {turn} 3000 {turn}\n"));
+    plan += "open 0\nread 1 0 0 3000 0\n";
+    let mut command = bench.program(&plan, Some(("run", "")));
+    let output = command.env("TENSORTAP_CUDA_RING", "50000").output().unwrap();
+    assert_eq!(succeeded(&output), printed(&(5..3005).collect::<Vec<u32>>()));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("no room").count(), 1, "said once: {said}");
+    let reasons = reasons(&bench, "run");
+    assert!(
+        reasons.len() >= 6 && reasons.iter().all(|reason| *reason == UncapturedReason::NoRoom),
+        "{reasons:?}"
+    );
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    assert_eq!(tasks.iter().filter(|task| task.facts().operation.name() == "kernel").count(), 6);
+    assert!(tasks.iter().all(|task| task.facts().completed_ns.is_some()), "all of them have ended");
+}
+
+#[test]
+fn virtual_memory_is_read_once_its_device_may() {
+    let bench = Bench::new();
+    // The driver ends the program where memory is read that may not be.
+    let plan = "alloc 3 256\nmap 3 256\nput 0 3 0 1 256 0\nsyncall\naccess 3 256\nput 0 3 0 9 256 0\n";
+    succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap());
+    assert_eq!(reasons(&bench, "run"), [UncapturedReason::NoAccess]);
+    let dump = bench.dump("run");
+    let records = dump.records().map(Result::unwrap);
+    let contents: Vec<Vec<u8>> = records
+        .filter(|record| record.shape() == [1024])
+        .map(|record| dump.payload(&record).unwrap().to_vec())
+        .collect();
+    let words = |from: u32| (from..from + 256).flat_map(u32::to_le_bytes).collect::<Vec<u8>>();
+    assert_eq!(contents, [words(1), words(9)]);
+}
+
+#[test]
+fn nothing_goes_into_a_graph_and_its_launch_is_one_task() {
+    let bench = Bench::new();
+    let plan = "stream 1 0\nalloc 3 256\ncapture 1\nput 1 3 0 5 256 0\ncaptured 1\nput 1 3 0 6 256 0\n";
+    let output = bench.program(plan, Some(("run", ""))).output().unwrap();
+    succeeded(&output);
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let operations: Vec<&str> = tasks.iter().map(|task| task.facts().operation.name()).collect();
+    assert_eq!(operations, ["graph", "kernel"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("graph that is captured"));
+}
+
+#[test]
+fn a_launch_that_the_driver_refuses_has_done_nothing() {
+    let bench = Bench::new();
+    let plan = "alloc 0 3000\nrefused 0 4\nwrite 0 0 0 3000 2 0\n";
+    assert_eq!(succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap()), "1\n");
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let operations: Vec<&str> = tasks.iter().map(|task| task.facts().operation.name()).collect();
+    assert_eq!(operations, ["barrier", "host_write"]);
+}
+
+#[test]
+fn code_is_kept_once_and_named_by_its_kernels() {
+    let bench = Bench::new();
+    let plan = "alloc 0 3000\nput 0 0 0 1 9 0\nput 0 0 0 2 9 1\nfold 0 0 0 0 100 3 5 0\n";
+    succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap());
+    let dump = bench.dump("run");
+    let modules = dump.modules();
+    let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();
+    assert_eq!(names, ["put", "fold"]);
+}
+
+#[test]
+fn without_cupti_to_itself_the_program_runs_and_hears_why_it_is_not_recorded() {
+    let bench = Bench::new();
+    let mut world = World::new();
+    let part = Part { buffer: 0, at: 0, words: 3000 };
+    world.run(crate::plan::Do::Write { to: part, seed: 4, waits: true });
+    let plan = "alloc 0 3000\nwrite 0 0 0 3000 4 1\nread 0 0 0 3000 1\n";
+    let cases = [
+        ("FAKE_SUBSCRIBED", "1".into(), "another tool has subscribed"),
+        ("TENSORTAP_CUPTI", "/nowhere/libcupti.so".into(), "libcupti was not found"),
+        ("CUDA_INJECTION64_PATH", built().join("libcuda.so.1").into_os_string(), ""),
+    ];
+    for (number, (variable, value, why)) in cases.into_iter().enumerate() {
+        let mut command = bench.program(plan, Some((&format!("run{number}"), "")));
+        let output = command.env(variable, value).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if why.is_empty() {
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(
+                said.contains("CUDA_INJECTION64_PATH is set already") && said.contains("--no-cuda"),
+                "{said}"
+            );
+            continue;
+        }
+        assert_eq!(succeeded(&output), printed(&content(4, 3000)));
+        assert!(said.contains(why), "{said}");
+    }
+    // What is not wanted is not loaded.
+    let output = bench.program(plan, Some(("not", "--no-cuda"))).output().unwrap();
+    assert_eq!(succeeded(&output), printed(&content(4, 3000)));
+    assert!(!bench.path("not").join("tensor_dump.idx").exists());
+}
+
+#[test]
+fn without_content_there_are_ranges_all_the_same() {
+    let bench = Bench::new();
+    let plan = "alloc 0 3000\nput 0 0 8 1 9 0\n";
+    succeeded(&bench.program(plan, Some(("run", "--dump-tensor=meta"))).output().unwrap());
+    let dump = bench.dump("run");
+    let shapes: Vec<Vec<u64>> = dump
+        .records()
+        .map(Result::unwrap)
+        .filter(|record| !record.shape().is_empty())
+        .map(|record| record.shape().to_vec())
+        .collect();
+    assert_eq!(shapes, [[11_968], [11_968]]);
+}

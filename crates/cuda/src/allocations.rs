@@ -1,0 +1,142 @@
+//! The memory that a program has, as far as its addresses say.
+
+use std::collections::HashMap;
+
+use tensortap_queue::{Memories, Memory};
+use tensortap_record::MemorySpace;
+
+/// A device, by its number.
+pub type Device = i32;
+
+/// Live memory. Pieces of virtual memory that touch one another are one to whoever points into them.
+#[derive(Debug, Default)]
+pub struct Allocations {
+    memories: Memories,
+    /// Virtual memory by where a piece begins, with the devices that may read it.
+    mapped: HashMap<u64, Vec<Device>>,
+}
+
+/// Memory from an address to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Bytes that follow the address.
+    pub bytes: u64,
+    /// Whose they are.
+    pub space: MemorySpace,
+    /// Whether the device may read them.
+    pub is_readable: bool,
+}
+
+impl Allocations {
+    /// Memory is there from now on.
+    pub fn add(&mut self, memory: Memory) {
+        self.mapped.remove(&memory.address);
+        self.memories.add(memory);
+    }
+
+    /// The memory that begins at an address goes.
+    pub fn remove(&mut self, address: u64) -> Option<Memory> {
+        self.mapped.remove(&address);
+        self.memories.remove(address)
+    }
+
+    /// Memory was mapped at an address; nobody may touch it yet.
+    pub fn map(&mut self, address: u64, bytes: u64) -> Memory {
+        let memory = Memory { address, bytes, space: MemorySpace::Device };
+        self.memories.add(memory);
+        self.mapped.insert(address, Vec::new());
+        memory
+    }
+
+    /// What was mapped between two addresses is so no more.
+    pub fn unmap(&mut self, address: u64, bytes: u64) -> Vec<Memory> {
+        let pieces = self.pieces(address, bytes);
+        pieces.into_iter().filter_map(|piece| self.remove(piece)).collect()
+    }
+
+    /// A device may read what is mapped between two addresses, or may not any more.
+    pub fn set_access(&mut self, address: u64, bytes: u64, device: Device, may_read: bool) {
+        for piece in self.pieces(address, bytes) {
+            if let Some(devices) = self.mapped.get_mut(&piece) {
+                devices.retain(|known| *known != device);
+                if may_read {
+                    devices.push(device);
+                }
+            }
+        }
+    }
+
+    /// Where mapped pieces begin that lie between two addresses.
+    fn pieces(&self, address: u64, bytes: u64) -> Vec<u64> {
+        let end = address.saturating_add(bytes);
+        let inside = self.mapped.keys().filter(|piece| (address..end).contains(*piece));
+        inside.copied().collect()
+    }
+
+    /// What lies behind an address, `most` bytes at most; none where no memory is known.
+    pub fn reach(&self, address: u64, device: Device, most: u64) -> Option<Reach> {
+        let memory = self.memories.find(address)?;
+        let mut bytes = memory.address + memory.bytes - address;
+        let Some(devices) = self.mapped.get(&memory.address) else {
+            return Some(Reach { bytes: bytes.min(most), space: memory.space, is_readable: true });
+        };
+        let is_readable = devices.contains(&device);
+        // A program that maps piece by piece uses them as one.
+        while bytes < most
+            && let Some(next) = self.memories.find(address + bytes)
+            && self.mapped.get(&next.address).is_some_and(|devices| devices.contains(&device) == is_readable)
+            && next.bytes > 0
+        {
+            bytes += next.bytes;
+        }
+        Some(Reach { bytes: bytes.min(most), space: memory.space, is_readable })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICE: MemorySpace = MemorySpace::Device;
+
+    #[test]
+    fn a_pointer_reaches_to_the_end_of_its_allocation_and_no_farther_than_is_wanted() {
+        let mut live = Allocations::default();
+        live.add(Memory { address: 1000, bytes: 100, space: DEVICE });
+        live.add(Memory { address: 1100, bytes: 100, space: MemorySpace::Managed });
+        let reach = |live: &Allocations, address, most| live.reach(address, 0, most);
+        assert_eq!(reach(&live, 1010, 1 << 20).unwrap().bytes, 90, "what touches it is not its own");
+        assert_eq!(reach(&live, 1010, 7).unwrap().bytes, 7);
+        assert_eq!(reach(&live, 1100, 1000).unwrap().space, MemorySpace::Managed);
+        assert_eq!(reach(&live, 1200, 1), None);
+        live.remove(1000);
+        assert_eq!(reach(&live, 1010, 1), None);
+    }
+
+    #[test]
+    fn virtual_memory_is_read_where_its_device_may_and_as_far_as_it_is_mapped() {
+        let mut live = Allocations::default();
+        live.map(4096, 4096);
+        live.map(8192, 4096);
+        live.map(16384, 4096);
+        assert!(!live.reach(5000, 0, 9000).unwrap().is_readable, "nobody may, yet");
+        live.set_access(4096, 8192, 0, true);
+        live.set_access(16384, 4096, 0, true);
+        let reach = live.reach(5000, 0, 1 << 20).unwrap();
+        assert_eq!((reach.bytes, reach.is_readable), (12288 - 5000, true), "up to the hole");
+        assert!(!live.reach(5000, 1, 1).unwrap().is_readable, "another device");
+        live.set_access(8192, 4096, 0, false);
+        assert_eq!(live.reach(5000, 0, 1 << 20).unwrap().bytes, 8192 - 5000);
+        assert_eq!(live.unmap(4096, 8192).len(), 2);
+        assert_eq!(live.reach(5000, 0, 1), None);
+        assert!(live.reach(16384, 0, 1).unwrap().is_readable);
+    }
+
+    #[test]
+    fn memory_that_takes_the_place_of_mapped_memory_is_not_mapped() {
+        let mut live = Allocations::default();
+        live.map(4096, 4096);
+        live.add(Memory { address: 4096, bytes: 10, space: DEVICE });
+        assert_eq!(live.reach(4096, 0, 100).map(|reach| (reach.bytes, reach.is_readable)), Some((10, true)));
+    }
+}

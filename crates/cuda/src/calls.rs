@@ -1,0 +1,191 @@
+//! What is made of a call of the driver, before it and behind.
+
+pub mod kernels;
+pub mod launches;
+pub mod memory;
+pub mod modules;
+pub mod transfers;
+
+use std::cell::Cell;
+
+use tensortap_queue::Mark;
+
+use crate::{
+    door::{Door, Taken},
+    enqueue::{Begun, Place},
+    raw::Call,
+    streams::Stream,
+    table::{Does, Function},
+};
+
+/// A call between its two callbacks.
+pub enum Going {
+    /// A command goes into its stream.
+    Command(Begun),
+    /// The host waits for these, and has if the call succeeds.
+    Wait(Vec<Mark>),
+}
+
+/// The call has not run yet.
+pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going> {
+    // SAFETY: words that this function has, as the table says.
+    let word = |at| unsafe { call.word(at) };
+    let streams = || stream_of(function, call, handle(word(0)));
+    match function.does {
+        Does::Launch { .. }
+        | Does::LaunchEx
+        | Does::LaunchOld(_)
+        | Does::Graph(_)
+        | Does::Move(..)
+        | Does::CopyMany(_)
+        | Does::CopyBox(..)
+        | Does::CopyArray(..)
+        | Does::Fill(..)
+        | Does::FillRows(..) => command(door, function, call).map(Going::Command),
+        Does::Free(stream) => {
+            let is_captured = stream.is_some_and(|at| is_captured(door, function, call, word(at)));
+            if !is_captured {
+                memory::goes(door, word(0));
+            }
+            None
+        }
+        Does::Unmap => {
+            memory::unmapped(door, word(0), word(1));
+            None
+        }
+        Does::EventRecord => {
+            let stream = stream_of(function, call, handle(word(1)));
+            if !door.driver.is_capturing(stream.handle()) {
+                door.state().streams.record(handle(word(0)), stream);
+            }
+            None
+        }
+        Does::EventGone => {
+            door.state().streams.forget_event(handle(word(0)));
+            None
+        }
+        Does::StreamGone => {
+            let mut state = door.state();
+            state.lines.remove(&streams());
+            state.streams.forget(streams());
+            None
+        }
+        Does::EventSeen => Some(Going::Wait(door.state().streams.of_event(handle(word(0))))),
+        Does::StreamSeen => Some(Going::Wait(door.state().streams.of_stream(streams()))),
+        Does::ContextSeen { is_named } if is_named && handle(word(0)) != call.data.context => None,
+        Does::ContextSeen { .. } => Some(Going::Wait(door.state().streams.of_context(call.data.context_id))),
+        Does::Alloc(..)
+        | Does::AllocPitch
+        | Does::Register
+        | Does::Map
+        | Does::SetAccess
+        | Does::EventWait => None,
+    }
+}
+
+/// The call has succeeded.
+pub fn after(door: &Door, function: &Function, call: Call<'_>) {
+    // SAFETY: words that this function has, as the table says.
+    let word = |at| unsafe { call.word(at) };
+    match function.does {
+        Does::Alloc(space, stream) => {
+            let is_captured = stream.is_some_and(|at| is_captured(door, function, call, word(at)));
+            if !is_captured {
+                // SAFETY: the driver has written an address there just now.
+                memory::comes(door, unsafe { crate::raw::at(word(0)) }, word(1), space);
+            }
+        }
+        Does::AllocPitch => {
+            // SAFETY: the driver has written both just now.
+            let (address, pitch): (u64, u64) = unsafe { (crate::raw::at(word(0)), crate::raw::at(word(1))) };
+            memory::comes(door, address, pitch.saturating_mul(word(3)), crate::table::Space::Device);
+        }
+        Does::Register => memory::comes(door, word(0), word(1), crate::table::Space::Pinned),
+        Does::Map => memory::mapped(door, word(0), word(1)),
+        // SAFETY: the driver has read as many descriptions there just now.
+        Does::SetAccess => unsafe { memory::access(door, word(0), word(1), (word(2), word(3))) },
+        Does::EventWait => {
+            let stream = stream_of(function, call, handle(word(0)));
+            if !door.driver.is_capturing(stream.handle())
+                && door.stream(stream, call.data.context_id).is_some()
+            {
+                door.state().streams.wait(stream, handle(word(1)));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A handle, as it stands in a word.
+fn handle(word: u64) -> usize {
+    usize::try_from(word).unwrap_or(0)
+}
+
+/// The stream that a call means by a handle.
+fn stream_of(function: &Function, call: Call<'_>, handle: usize) -> Stream {
+    Stream::of(handle, function.means_thread, call.data.context_id, thread_number())
+}
+
+fn is_captured(door: &Door, function: &Function, call: Call<'_>, stream: u64) -> bool {
+    door.driver.is_capturing(stream_of(function, call, handle(stream)).handle())
+}
+
+/// A number that no other thread of this process has.
+fn thread_number() -> u64 {
+    static NEXT: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    let known = NUMBER.with(Cell::get);
+    if known != 0 {
+        return known;
+    }
+    let mut next = NEXT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    *next += 1;
+    NUMBER.with(|number| number.set(*next));
+    *next
+}
+
+/// A command goes into its stream.
+fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
+    // SAFETY: words that this function has, as the table says.
+    let word = |at| unsafe { call.word(at) };
+    let (stream_at, blocks) = match function.does {
+        Does::Launch { .. } => (Some(5), false),
+        Does::LaunchEx => return launches::launch_ex(door, function, call),
+        Does::Graph(at) | Does::CopyMany(at) => (Some(at), false),
+        Does::LaunchOld(at) | Does::Fill(_, at) | Does::FillRows(_, at) => (at, false),
+        // Copies that say no stream are done when they return; fills are not.
+        Does::Move(_, _, at) | Does::CopyArray(_, at) | Does::CopyBox(_, at) => (at, at.is_none()),
+        _ => return None,
+    };
+    let stream = stream_at.map_or(0, |at| handle(word(at)));
+    let place = place(door, function, call, stream, blocks)?;
+    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
+    match function.does {
+        Does::Launch { extra } => {
+            let launch = launches::Launch {
+                function: handle(word(0)),
+                sizes: [word(1), word(2), word(3)],
+                parameters: word(6),
+                extra: if extra { word(7) } else { 0 },
+            };
+            launches::launch(door, call, &place, taken, &launch)
+        }
+        Does::LaunchOld(_) => launches::launch_unknown(door, call, &place, taken, handle(word(0))),
+        Does::Graph(_) => launches::launch_graph(door, function, &place, taken),
+        _ => transfers::transfer(door, function, call, &place, taken),
+    }
+}
+
+/// Where a command goes; none while a stream is captured, for then it only becomes part of a graph.
+fn place(door: &Door, function: &Function, call: Call<'_>, stream: usize, blocks: bool) -> Option<Place> {
+    let stream = stream_of(function, call, stream);
+    if door.driver.is_capturing(stream.handle()) {
+        door.tell_once(
+            "some launches go into a graph that is captured: each launch of the graph is one task, without what its parts are given",
+        );
+        return None;
+    }
+    Some(Place { stream, context: (call.data.context, call.data.context_id), blocks })
+}

@@ -1,0 +1,202 @@
+//! Kernels and graphs are launched.
+
+use tensortap_queue::Range;
+use tensortap_record::{Operation, RecordError, TaskInfo, ThreadRecorder, UncapturedReason};
+
+use super::kernels::KernelFacts;
+use crate::{
+    allocations::Device,
+    calls::{handle, place},
+    door::{Door, Taken},
+    enqueue::{Begun, Place, Work},
+    parameters::{self, Given},
+    raw::{self, Call},
+    table::Function,
+};
+
+/// A launch as it is called.
+pub struct Launch {
+    /// Handle of the kernel.
+    pub function: usize,
+    /// Two sizes in each: groups in three directions, then threads.
+    pub sizes: [u64; 3],
+    /// Where pointers to parameters lie; 0 for none.
+    pub parameters: u64,
+    /// Where settings lie that say where parameters are; 0 for none.
+    pub extra: u64,
+}
+
+/// Sizes and the stream of `cuLaunchKernelEx`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Config {
+    sizes: [u64; 3],
+    shared: u64,
+    stream: u64,
+}
+const _: () = assert!(std::mem::offset_of!(Config, stream) == 32);
+
+/// A launch whose sizes and stream stand in a structure.
+pub fn launch_ex(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
+    // SAFETY: the four words of this function.
+    let [config, kernel, parameters, extra] = [0, 1, 2, 3].map(|at| unsafe { call.word(at) });
+    if config == 0 {
+        return None;
+    }
+    // SAFETY: the program's launch has it there.
+    let config: Config = unsafe { raw::at(config) };
+    let place = place(door, function, call, handle(config.stream), false)?;
+    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
+    let launch = Launch { function: handle(kernel), sizes: config.sizes, parameters, extra };
+    self::launch(door, call, &place, taken, &launch)
+}
+
+/// A launch of a kernel.
+pub fn launch(door: &Door, call: Call<'_>, place: &Place, taken: Taken, launch: &Launch) -> Option<Begun> {
+    let facts = KernelFacts::of(door, call, launch.function);
+    let device = taken.stream.device;
+    // SAFETY: the program's launch has its parameters where it says, until it returns.
+    let given = unsafe { given(door, &facts, launch, device) };
+    Begun::new(door, place, taken, |recorder| {
+        let mut work = Work { info: info(facts.id(door, recorder)?, launch.sizes), ..Work::default() };
+        match given {
+            Some(given) => work.give(door, recorder, given, device)?,
+            None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
+        }
+        Ok(work)
+    })
+}
+
+/// A launch whose parameters were set before, by functions that are not told of.
+pub fn launch_unknown(
+    door: &Door,
+    call: Call<'_>,
+    place: &Place,
+    taken: Taken,
+    function: usize,
+) -> Option<Begun> {
+    let facts = KernelFacts::of(door, call, function);
+    Begun::new(door, place, taken, |recorder| {
+        let info = TaskInfo::of(facts.id(door, recorder)?);
+        let parameters = (0, recorder.string("parameters")?, UncapturedReason::Opaque);
+        Ok(Work { info, unread: vec![parameters], ..Work::default() })
+    })
+}
+
+/// A launch of a graph: one task, of which no range is known.
+pub fn launch_graph(door: &Door, function: &Function, place: &Place, taken: Taken) -> Option<Begun> {
+    Begun::new(door, place, taken, |recorder| {
+        let mut work = Work::moving(Operation::Graph, function.name);
+        work.unread.push((0, recorder.string("memory of the graph")?, UncapturedReason::Opaque));
+        Ok(work)
+    })
+}
+
+/// The task of a launch.
+fn info(kernel: tensortap_record::KernelId, sizes: [u64; 3]) -> TaskInfo {
+    let half = |word: u64, at: u32| u32::try_from(word >> (32 * at) & 0xffff_ffff).unwrap_or(0);
+    let [x, y, z] = sizes;
+    let grid = [half(x, 0), half(x, 1), half(y, 0)];
+    let group = [half(y, 1), half(z, 0), half(z, 1)];
+    TaskInfo { grid, group, work_dims: 3, ..TaskInfo::of(kernel) }
+}
+
+/// What a launch is given; none where the driver does not say what its parameters are.
+///
+/// # Safety
+/// As the program's launch: parameters lie where it says.
+unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch, device: Device) -> Option<Vec<Given>> {
+    let is_live = |state: &crate::door::State, address| state.allocations.reach(address, device, 1).is_some();
+    let places = facts.parameters.as_deref();
+    if launch.parameters != 0 {
+        let places = places?;
+        let state = door.state();
+        let each = places.iter().enumerate().map(|(at, place)| {
+            // SAFETY: the caller's promise.
+            let start: u64 = unsafe { raw::at(launch.parameters + 8 * at as u64) };
+            // SAFETY: the caller's promise.
+            unsafe { raw::bytes(start, place.size) }
+        });
+        return Some(parameters::scan(each, |address| is_live(&state, address)));
+    }
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { buffer(launch.extra) };
+    let state = door.state();
+    match places {
+        Some(places) => {
+            let each =
+                places.iter().map(|place| buffer.get(place.offset..place.offset + place.size).unwrap_or(&[]));
+            Some(parameters::scan(each, |address| is_live(&state, address)))
+        }
+        // All of them as one: words in it point wherever they do.
+        None if !buffer.is_empty() => {
+            Some(parameters::scan([buffer].into_iter(), |address| is_live(&state, address)))
+        }
+        None => None,
+    }
+}
+
+const END: u64 = 0;
+const BUFFER: u64 = 1;
+const BUFFER_BYTES: u64 = 2;
+/// Settings that a launch has at most.
+const MOST_SETTINGS: u64 = 16;
+/// Bytes of parameters that a launch has at most.
+const MOST_BYTES: usize = 1 << 16;
+
+/// Parameters that lie in one buffer.
+///
+/// # Safety
+/// As the program's launch: settings lie there, up to one that ends them.
+unsafe fn buffer<'a>(extra: u64) -> &'a [u8] {
+    let (mut start, mut bytes) = (0, 0);
+    if extra == 0 {
+        return &[];
+    }
+    for at in 0..MOST_SETTINGS {
+        // SAFETY: the caller's promise; none lies behind the end.
+        match unsafe { raw::at::<u64>(extra + 16 * at) } {
+            END => break,
+            // SAFETY: as above, a setting has a value.
+            BUFFER => start = unsafe { raw::at(extra + 16 * at + 8) },
+            // SAFETY: as above, and this one's value is where the size lies.
+            BUFFER_BYTES => bytes = unsafe { raw::at::<u64>(raw::at(extra + 16 * at + 8)) },
+            _ => {}
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { raw::bytes(start, usize::try_from(bytes).unwrap_or(0).min(MOST_BYTES)) }
+}
+
+impl Work {
+    /// Gives it what a launch is given.
+    fn give(
+        &mut self,
+        door: &Door,
+        recorder: &mut ThreadRecorder,
+        given: Vec<Given>,
+        device: Device,
+    ) -> Result<(), RecordError> {
+        for given in given {
+            let (arg, address, name) = match given {
+                Given::Value { arg, bytes } => {
+                    self.values.push((arg, bytes));
+                    continue;
+                }
+                Given::Pointer { arg, address } => (arg, address, tensortap_record::StringId::NONE),
+                Given::Inside { arg, of: (of, at), address } => {
+                    (arg, address, recorder.string(&format!("{of}+{at}"))?)
+                }
+            };
+            let reach = door.state().allocations.reach(address, device, door.max_range);
+            match reach {
+                Some(reach) if reach.is_readable => {
+                    let range = Range::dense((address, reach.bytes), 0, reach.bytes, None);
+                    self.ranges.push(Range { arg, name, space: reach.space, is_exact: false, ..range });
+                }
+                _ => self.unread.push((arg, name, UncapturedReason::NoAccess)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Memory comes and goes.
+
+use tensortap_queue::Memory;
+use tensortap_record::MemorySpace;
+
+use crate::{door::Door, raw, table::Space};
+
+/// Memory is there.
+pub fn comes(door: &Door, address: u64, bytes: u64, space: Space) {
+    let space = match space {
+        Space::Device => MemorySpace::Device,
+        Space::Managed => MemorySpace::Managed,
+        Space::Pinned => MemorySpace::Pinned,
+    };
+    if address == 0 {
+        return;
+    }
+    door.state().allocations.add(Memory { address, bytes, space });
+    door.record(|recorder| recorder.allocation(address, bytes, space, false));
+}
+
+/// Memory goes: nothing may read it from now on.
+pub fn goes(door: &Door, address: u64) {
+    let gone = door.state().allocations.remove(address);
+    freed(door, gone);
+}
+
+/// Virtual memory is mapped.
+pub fn mapped(door: &Door, address: u64, bytes: u64) {
+    let memory = door.state().allocations.map(address, bytes);
+    door.record(|recorder| recorder.allocation(memory.address, memory.bytes, memory.space, false));
+}
+
+/// Virtual memory is mapped no more.
+pub fn unmapped(door: &Door, address: u64, bytes: u64) {
+    let gone = door.state().allocations.unmap(address, bytes);
+    freed(door, gone);
+}
+
+fn freed(door: &Door, gone: impl IntoIterator<Item = Memory>) {
+    for Memory { address, bytes, space } in gone {
+        door.record(|recorder| recorder.allocation(address, bytes, space, true));
+    }
+}
+
+/// Who may touch memory: kind of place, its number, and what may be done.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Access {
+    kind: i32,
+    number: i32,
+    may: i32,
+}
+const _: () = assert!(size_of::<Access>() == 12);
+
+const DEVICE: i32 = 1;
+/// More descriptions than a call has in earnest.
+const MOST: u64 = 1024;
+
+/// Devices may touch virtual memory, or may not any more.
+///
+/// # Safety
+/// As many descriptions lie there.
+pub unsafe fn access(door: &Door, address: u64, bytes: u64, (descriptions, count): (u64, u64)) {
+    for at in 0..count.min(MOST) {
+        // SAFETY: the caller's promise.
+        let access: Access = unsafe { raw::at(descriptions + at * size_of::<Access>() as u64) };
+        if access.kind == DEVICE {
+            let may_read = access.may & 1 != 0;
+            door.state().allocations.set_access(address, bytes, access.number, may_read);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Memory is copied and filled.
+
+use tensortap_queue::Range;
+use tensortap_record::{MemorySpace, Operation, Role, UncapturedReason};
+
+use crate::{
+    allocations::Device,
+    door::{Door, Taken},
+    enqueue::{Begun, Place, Work},
+    raw::{self, Call},
+    table::{Dims, Does, Ends, Function},
+};
+
+/// A copy or a fill.
+pub fn transfer(
+    door: &Door,
+    function: &Function,
+    call: Call<'_>,
+    place: &Place,
+    taken: Taken,
+) -> Option<Begun> {
+    // SAFETY: words that this function has, as the table says.
+    let word = |at| unsafe { call.word(at) };
+    let memory = Memory { door, device: taken.stream.device };
+    let work = match function.does {
+        Does::Move(ends, [to, from, bytes], _) => {
+            memory.copy(function.name, ends, &[(word(to), word(from), word(bytes))])
+        }
+        Does::CopyMany(_) => {
+            // SAFETY: the program's call has as many of each there.
+            let pieces = unsafe { many([word(0), word(1), word(2)], word(3)) };
+            memory.copy(function.name, Ends::Any, &pieces)
+        }
+        // SAFETY: the program's call has the structure there.
+        Does::CopyBox(dims, _) => memory.copy_box(function.name, unsafe { BoxCopy::read(dims, word(0)) }),
+        Does::CopyArray(ends, _) => opaque_copy(function.name, ends),
+        Does::Fill(width, _) => {
+            let mut work = Work::moving(Operation::Fill, function.name);
+            work.push(memory.part(word(0), word(2).saturating_mul(width)), Role::Output);
+            work
+        }
+        Does::FillRows(width, _) => {
+            let mut work = Work::moving(Operation::Fill, function.name);
+            let size = [word(3).saturating_mul(width), word(4), 1];
+            work.push(memory.rows(word(0), size, [word(1), 0]), Role::Output);
+            work
+        }
+        _ => return None,
+    };
+    Begun::new(door, place, taken, |_| Ok(work))
+}
+
+/// What is copied between memory and an array, which has no bytes that could be read.
+fn opaque_copy(name: &'static str, ends: Ends) -> Work {
+    let mut work = Work::moving(operation(ends), name);
+    work.push(Err(UncapturedReason::Opaque), Role::InOut);
+    work
+}
+
+fn operation(ends: Ends) -> Operation {
+    match ends {
+        Ends::ToDevice => Operation::HostWrite,
+        Ends::ToHost => Operation::HostRead,
+        Ends::Within | Ends::Any => Operation::Copy,
+    }
+}
+
+/// More pieces of one copy are not looked at.
+const MOST_PIECES: u64 = 256;
+
+/// Pieces of a copy: to, from, bytes.
+///
+/// # Safety
+/// As many words lie at each.
+unsafe fn many(at: [u64; 3], count: u64) -> Vec<(u64, u64, u64)> {
+    let piece = |number: u64| {
+        // SAFETY: the caller's promise.
+        let [to, from, bytes] = at.map(|start| unsafe { raw::at::<u64>(start + 8 * number) });
+        (to, from, bytes)
+    };
+    (0..count.min(MOST_PIECES)).map(piece).collect()
+}
+
+/// One end of a copy of a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    kind: u32,
+    address: u64,
+    origin: [u64; 3],
+    pitch: u64,
+    height: u64,
+}
+
+/// A copy of a box: its ends, and its size in bytes, rows and slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BoxCopy {
+    from: End,
+    to: End,
+    size: [u64; 3],
+}
+
+const HOST: u32 = 1;
+const ARRAY: u32 = 3;
+
+impl BoxCopy {
+    /// Reads what a program has written.
+    ///
+    /// # Safety
+    /// The structure for so many directions lies there.
+    unsafe fn read(dims: Dims, at: u64) -> BoxCopy {
+        match dims {
+            // SAFETY: the caller's promise: it has so many words.
+            Dims::Two => BoxCopy::two(&unsafe { raw::at::<[u64; 16]>(at) }),
+            // SAFETY: the caller's promise.
+            Dims::Three => BoxCopy::three(&unsafe { raw::at::<[u64; 25]>(at) }),
+        }
+    }
+
+    fn two(words: &[u64; 16]) -> BoxCopy {
+        let end = |at: usize| End {
+            kind: low(words[at + 2]),
+            address: words[at + 4],
+            origin: [words[at], words[at + 1], 0],
+            pitch: words[at + 6],
+            height: 0,
+        };
+        BoxCopy { from: end(0), to: end(7), size: [words[14], words[15], 1] }
+    }
+
+    fn three(words: &[u64; 25]) -> BoxCopy {
+        let end = |at: usize| End {
+            kind: low(words[at + 4]),
+            address: words[at + 6],
+            origin: [words[at], words[at + 1], words[at + 2]],
+            pitch: words[at + 9],
+            height: words[at + 10],
+        };
+        BoxCopy { from: end(0), to: end(11), size: [words[22], words[23], words[24]] }
+    }
+}
+
+/// The narrower number that a word begins with.
+fn low(word: u64) -> u32 {
+    u32::try_from(word & 0xffff_ffff).unwrap_or(0)
+}
+
+/// Memory as one device sees it.
+#[derive(Clone, Copy)]
+struct Memory<'a> {
+    door: &'a Door,
+    device: Device,
+}
+
+impl Memory<'_> {
+    /// A copy of pieces.
+    fn copy(&self, name: &'static str, ends: Ends, pieces: &[(u64, u64, u64)]) -> Work {
+        let is_device = |address| match ends {
+            Ends::Any => self.is_device(address),
+            _ => true,
+        };
+        let first = pieces.first().copied().unwrap_or_default();
+        let ends = match ends {
+            Ends::Any => match (is_device(first.1), is_device(first.0)) {
+                (false, true) => Ends::ToDevice,
+                (true, false) => Ends::ToHost,
+                _ => Ends::Within,
+            },
+            known => known,
+        };
+        let mut work = Work::moving(operation(ends), name);
+        for &(to, from, bytes) in pieces {
+            if ends != Ends::ToDevice && is_device(from) {
+                work.push(self.part(from, bytes), Role::Input);
+            }
+            if ends != Ends::ToHost && is_device(to) {
+                work.push(self.part(to, bytes), Role::Output);
+            }
+        }
+        work
+    }
+
+    /// A copy of a box.
+    fn copy_box(&self, name: &'static str, copy: BoxCopy) -> Work {
+        let is_device = |end: &End| match end.kind {
+            HOST => false,
+            ARRAY => true,
+            _ => self.is_device(end.address),
+        };
+        let ends = match (is_device(&copy.from), is_device(&copy.to)) {
+            (false, true) => Ends::ToDevice,
+            (true, false) => Ends::ToHost,
+            _ => Ends::Within,
+        };
+        let mut work = Work::moving(operation(ends), name);
+        for (end, role) in [(copy.from, Role::Input), (copy.to, Role::Output)] {
+            if is_device(&end) {
+                work.push(self.end(&end, copy.size), role);
+            }
+        }
+        work
+    }
+
+    fn end(&self, end: &End, size: [u64; 3]) -> Result<Range, UncapturedReason> {
+        if end.kind == ARRAY {
+            return Err(UncapturedReason::Opaque);
+        }
+        let pitch = if end.pitch == 0 { size[0] } else { end.pitch };
+        let height = if end.height == 0 { size[1] } else { end.height };
+        let slice = pitch.saturating_mul(height);
+        let [x, y, z] = end.origin;
+        let before = z.saturating_mul(slice).saturating_add(y.saturating_mul(pitch)).saturating_add(x);
+        self.rows(end.address.saturating_add(before), size, [pitch, slice])
+    }
+
+    /// Whether memory of a device begins there. What is not known at all is the host's.
+    fn is_device(&self, address: u64) -> bool {
+        let reach = self.door.state().allocations.reach(address, self.device, 1);
+        reach.is_some_and(|reach| matches!(reach.space, MemorySpace::Device | MemorySpace::Managed))
+    }
+
+    /// Bytes from an address on, as many as may be captured.
+    fn part(&self, address: u64, bytes: u64) -> Result<Range, UncapturedReason> {
+        let most = bytes.min(self.door.max_range);
+        let reach = self.door.state().allocations.reach(address, self.device, most);
+        let reach = reach.filter(|reach| reach.is_readable).ok_or(UncapturedReason::NoAccess)?;
+        let range = Range::dense((address, reach.bytes), 0, reach.bytes, None);
+        Ok(Range { space: reach.space, is_exact: reach.bytes == bytes, ..range })
+    }
+
+    /// A box of bytes; its size in bytes, rows and slices, and from one to the next.
+    fn rows(&self, address: u64, size: [u64; 3], pitch: [u64; 2]) -> Result<Range, UncapturedReason> {
+        let bytes = span(size, pitch).ok_or(UncapturedReason::NoAccess)?;
+        if bytes > self.door.max_range {
+            return Err(UncapturedReason::NoRoom);
+        }
+        let reach = self.door.state().allocations.reach(address, self.device, bytes);
+        let is_whole = |reach: &crate::allocations::Reach| reach.is_readable && reach.bytes == bytes;
+        let reach = reach.filter(is_whole).ok_or(UncapturedReason::NoAccess)?;
+        Ok(Range { space: reach.space, ..Range::boxed((address, bytes), 0, size, pitch) })
+    }
+}
+
+/// Bytes from the first of a box to its last; none where it has none, or too many.
+fn span(size: [u64; 3], pitch: [u64; 2]) -> Option<u64> {
+    let [width, rows, slices] = size;
+    let rows = rows.checked_sub(1)?.checked_mul(pitch[0])?;
+    let slices = slices.checked_sub(1)?.checked_mul(pitch[1])?;
+    width.checked_add(rows)?.checked_add(slices).filter(|_| width > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_reaches_from_its_first_byte_to_its_last() {
+        assert_eq!(span([4, 3, 2], [10, 50]), Some(4 + 20 + 50));
+        assert_eq!(span([4, 1, 1], [0, 0]), Some(4));
+        assert_eq!(span([0, 1, 1], [10, 50]), None);
+        assert_eq!(span([4, 0, 1], [10, 50]), None);
+        assert_eq!(span([4, u64::MAX, 1], [10, 50]), None);
+    }
+
+    #[test]
+    fn structures_are_read_as_the_driver_lays_them_out() {
+        let words: [u64; 16] = std::array::from_fn(|at| at as u64 + 100);
+        let two = BoxCopy::two(&words);
+        assert_eq!((two.from.kind, two.from.address, two.from.pitch), (102, 104, 106));
+        assert_eq!(
+            (two.to.kind, two.to.address, two.to.pitch, two.to.origin),
+            (109, 111, 113, [107, 108, 0])
+        );
+        assert_eq!(two.size, [114, 115, 1]);
+        let words: [u64; 25] = std::array::from_fn(|at| at as u64 + 100);
+        let three = BoxCopy::three(&words);
+        assert_eq!(
+            (three.from.kind, three.from.address, three.from.pitch, three.from.height),
+            (104, 106, 109, 110)
+        );
+        assert_eq!((three.to.address, three.to.origin, three.to.height), (117, [111, 112, 113], 121));
+        assert_eq!(three.size, [122, 123, 124]);
+    }
+}

@@ -1,0 +1,255 @@
+//! What the library has: the driver, the session, and what it knows of the program's objects.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use tensortap_record::{DumpLevel, QueueId, RecordError, Session, ThreadRecorder};
+
+use crate::{
+    allocations::{Allocations, Device},
+    calls::{kernels::KernelFacts, modules::Modules},
+    library::{Driver, SUCCESS},
+    rooms::Pool,
+    streams::{ContextId, Stream, Streams},
+};
+
+/// Bytes of a range that are captured at most, unless the variable says otherwise.
+const MAX_RANGE: u64 = 64 << 20;
+const MAX_RANGE_VARIABLE: &str = "TENSORTAP_MAX_RANGE";
+/// Bytes that may be on their way from devices.
+const RING: u64 = 256 << 20;
+const RING_VARIABLE: &str = "TENSORTAP_CUDA_RING";
+
+/// The library in this process, once it records.
+pub struct Door {
+    /// Functions of the driver.
+    pub driver: Driver,
+    session: Session,
+    /// Held for a moment, and never while a function of the driver is called.
+    state: Mutex<State>,
+    pool: OnceLock<Option<Pool>>,
+    /// The context for which the pool is registered.
+    registered: Mutex<Option<usize>>,
+    /// Bytes of a range that are captured at most.
+    pub max_range: u64,
+    /// Whether content is wanted of anything.
+    pub wants_content: bool,
+}
+
+/// What is known of the program's objects.
+#[derive(Default)]
+pub struct State {
+    /// Memory that lives.
+    pub allocations: Allocations,
+    /// Streams and events.
+    pub streams: Streams,
+    /// Streams, as they stand in the dump.
+    pub lines: HashMap<Stream, Arc<StreamState>>,
+    /// Kernels that were launched.
+    pub kernels: HashMap<usize, Arc<KernelFacts>>,
+    /// Modules that were loaded.
+    pub modules: Modules,
+    lines_met: u64,
+    told: HashSet<&'static str>,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct StreamState {
+    /// Its number in the dump.
+    pub id: QueueId,
+    /// The device it is of.
+    pub device: Device,
+    gate: Gate,
+}
+
+static DOOR: OnceLock<Door> = OnceLock::new();
+
+thread_local! {
+    static RECORDER: RefCell<Option<ThreadRecorder>> = const { RefCell::new(None) };
+}
+
+impl Door {
+    /// Begins to record. None where nobody does.
+    pub fn open() -> Option<&'static Door> {
+        let session = match Session::attach() {
+            Ok(session) => session?,
+            Err(error) => {
+                say(&format!("nothing of CUDA is recorded: {error}"));
+                return None;
+            }
+        };
+        let Some(driver) = Driver::find() else {
+            say(
+                "nothing of CUDA is recorded: its driver lacks functions that recording needs (CUDA 11 or later has them)",
+            );
+            return None;
+        };
+        let level = session.level().unwrap_or(DumpLevel::Full);
+        Some(DOOR.get_or_init(|| Door {
+            driver,
+            session,
+            state: Mutex::default(),
+            pool: OnceLock::new(),
+            registered: Mutex::default(),
+            max_range: bytes_of(MAX_RANGE_VARIABLE, MAX_RANGE),
+            wants_content: matches!(level, DumpLevel::Full | DumpLevel::Hash),
+        }))
+    }
+
+    /// The library, which records since before any of its functions could be called.
+    pub fn get() -> Option<&'static Door> {
+        DOOR.get()
+    }
+
+    /// What is known of the program's objects.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for content on its way. It is made when first needed, and known to the driver as long as a context is.
+    pub fn pool(&self, context: usize) -> Option<&Pool> {
+        let pool = self.pool.get_or_init(|| Pool::new(bytes_of(RING_VARIABLE, RING))).as_ref()?;
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if registered.is_none() {
+            *registered = Some(context);
+            drop(registered);
+            let (start, bytes) = pool.memory();
+            let status = self.driver.register(start, bytes);
+            if status != SUCCESS {
+                self.tell_once("memory for content could not be pinned: copies from the device are slower");
+            }
+        }
+        Some(pool)
+    }
+
+    /// Content came from the pool; its room is free.
+    pub fn known_pool(&self) -> Option<&Pool> {
+        self.pool.get()?.as_ref()
+    }
+
+    /// A context goes, and with it that memory was registered for it.
+    pub fn context_goes(&self, context: usize) {
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if *registered == Some(context) {
+            *registered = None;
+        }
+    }
+
+    /// The stream that a call means, met if it is new.
+    pub fn stream(&self, stream: Stream, context: ContextId) -> Option<Arc<StreamState>> {
+        let known = self.state().lines.get(&stream).map(Arc::clone);
+        known.or_else(|| self.meet(stream, context))
+    }
+
+    fn meet(&self, stream: Stream, context: ContextId) -> Option<Arc<StreamState>> {
+        let is_blocking = match stream {
+            Stream::Made(handle) => self.driver.is_blocking(handle),
+            Stream::Legacy(_) | Stream::OfThread(..) => true,
+        };
+        let (device, device_name) = self.driver.device();
+        let number = {
+            let mut state = self.state();
+            state.lines_met += 1;
+            state.lines_met
+        };
+        let name = match stream {
+            Stream::Legacy(_) => format!("stream {number} ({device_name}, legacy default)"),
+            Stream::OfThread(..) => format!("stream {number} ({device_name}, default of a thread)"),
+            Stream::Made(_) if is_blocking => format!("stream {number} ({device_name})"),
+            Stream::Made(_) => format!("stream {number} ({device_name}, non-blocking)"),
+        };
+        let id = self.record(|recorder| recorder.queue(&name))?;
+        let met = Arc::new(StreamState { id, device, gate: Gate::default() });
+        let mut state = self.state();
+        // Another thread may have met it meanwhile.
+        if !state.streams.meet(stream, context, is_blocking) {
+            return state.lines.get(&stream).map(Arc::clone);
+        }
+        state.lines.insert(stream, Arc::clone(&met));
+        Some(met)
+    }
+
+    /// Records in this thread. None where that cannot be: the session has ended, the process was forked, all lanes are taken, or the thread ends.
+    pub fn record<T>(&self, call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>) -> Option<T> {
+        let mut call = Some(call);
+        let recorded = RECORDER.try_with(|recorder| {
+            let mut recorder = recorder.try_borrow_mut().ok()?;
+            if recorder.as_ref().is_none_or(|known| !known.is_of(&self.session)) {
+                *recorder = Some(self.session.thread().ok()?);
+            }
+            let recorder = recorder.as_mut()?;
+            let told = call.take()?(recorder);
+            if let Err(error) = &told {
+                recorder.count_refusal(error);
+            }
+            told.ok()
+        });
+        recorded.ok().flatten()
+    }
+
+    /// Says something that need not be said again.
+    pub fn tell_once(&self, what: &'static str) {
+        if self.state().told.insert(what) {
+            say(what);
+        }
+    }
+}
+
+/// Bytes that a variable says.
+fn bytes_of(variable: &str, otherwise: u64) -> u64 {
+    let said = std::env::var(variable).ok().and_then(|said| said.trim().parse::<u64>().ok());
+    said.filter(|&bytes| bytes > 0).unwrap_or(otherwise)
+}
+
+/// Lets one command at a time into a stream, with what goes before and behind it.
+#[derive(Debug, Default)]
+struct Gate {
+    is_taken: Mutex<bool>,
+    opens: Condvar,
+}
+
+/// How long a command waits for another thread's to be in. What holds that up may be something that this thread has yet to do.
+const GATE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A stream, taken until this is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    /// The stream.
+    pub stream: Arc<StreamState>,
+    is_own: bool,
+}
+
+impl Taken {
+    /// Takes a stream, or goes on without after a while.
+    pub fn new(stream: Arc<StreamState>) -> Taken {
+        let gate = &stream.gate;
+        let taken = gate.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = gate.opens.wait_timeout_while(taken, GATE_PATIENCE, |taken| *taken);
+        let (mut taken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_own = !waited.timed_out();
+        *taken = true;
+        drop(taken);
+        Taken { stream, is_own }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.is_own {
+            *self.stream.gate.is_taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            self.stream.gate.opens.notify_one();
+        }
+    }
+}
+
+/// One sentence on standard error.
+pub fn say(what: &str) {
+    use std::io::Write as _;
+    // A program that has closed it is not told.
+    let _ = writeln!(std::io::stderr(), "tensortap: {what}");
+}

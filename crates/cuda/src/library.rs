@@ -1,0 +1,330 @@
+//! Functions of CUDA's driver and of CUPTI, found at run time in the libraries that the program has.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_void},
+    path::{Path, PathBuf},
+    ptr,
+};
+
+/// What a function of either answers; 0 is success.
+pub type Status = i32;
+/// It went well.
+pub const SUCCESS: Status = 0;
+
+/// A function that a stream calls when its turn has come.
+pub type HostFunction = unsafe extern "C" fn(*mut c_void);
+/// A function that CUPTI calls: what it was given, domain, id, data.
+pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+/// A library that stays loaded.
+#[derive(Clone, Copy)]
+struct Library(*mut c_void);
+
+impl Library {
+    /// The library of a name or path, if it is loaded already; otherwise loaded, where `may_load` says so.
+    fn open(name: &CStr, may_load: bool) -> Option<Library> {
+        let flags = libc::RTLD_NOW | if may_load { 0 } else { libc::RTLD_NOLOAD };
+        // SAFETY: a name that ends; the constructors of libraries of CUDA may run at any time.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+        (!handle.is_null()).then_some(Library(handle))
+    }
+
+    fn symbol(self, name: &CStr) -> *mut c_void {
+        // SAFETY: a handle that stays open, and a name that ends.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    }
+}
+
+macro_rules! functions {
+    ($(#[$of:meta])* $table:ident { $($field:ident: $symbol:literal fn($($arg:ty),*);)* }) => {
+        $(#[$of])*
+        pub struct $table {
+            $($field: Option<unsafe extern "C" fn($($arg),*) -> Status>,)*
+        }
+
+        impl $table {
+            fn of(library: Library) -> $table {
+                $table { $($field: {
+                    let symbol = library.symbol($symbol);
+                    // SAFETY: null, which is none, or a function that is declared so by its library.
+                    unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($arg),*) -> Status>>(symbol) }
+                },)* }
+            }
+        }
+    };
+}
+
+functions! {
+    /// Functions of the driver. Handles are numbers here: nobody follows them.
+    Driver {
+        copy_to_host: c"cuMemcpyDtoHAsync_v2" fn(usize, u64, usize, usize);
+        host_function: c"cuLaunchHostFunc" fn(usize, HostFunction, *mut c_void);
+        is_capturing: c"cuStreamIsCapturing" fn(usize, *mut i32);
+        stream_flags: c"cuStreamGetFlags" fn(usize, *mut u32);
+        exchange_capture_mode: c"cuThreadExchangeStreamCaptureMode" fn(*mut i32);
+        register: c"cuMemHostRegister_v2" fn(usize, usize, u32);
+        context_device: c"cuCtxGetDevice" fn(*mut i32);
+        device_name: c"cuDeviceGetName" fn(*mut c_char, i32, i32);
+        function_parameter: c"cuFuncGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
+        kernel_parameter: c"cuKernelGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
+        kernel_function: c"cuKernelGetFunction" fn(*mut usize, usize);
+        load_function: c"cuFuncLoad" fn(usize);
+        function_name: c"cuFuncGetName" fn(*mut *const c_char, usize);
+        kernel_name: c"cuKernelGetName" fn(*mut *const c_char, usize);
+    }
+}
+
+functions! {
+    /// Functions of CUPTI.
+    Cupti {
+        subscribe: c"cuptiSubscribe" fn(*mut usize, Callback, *mut c_void);
+        enable: c"cuptiEnableCallback" fn(u32, usize, u32, u32);
+    }
+}
+
+/// A status for a function that is not there.
+const NOT_FOUND: Status = 500;
+/// Memory that is registered is so for every context.
+const REGISTER_PORTABLE: u32 = 1;
+/// Calls in this thread concern no capture of another.
+const CAPTURE_RELAXED: i32 = 2;
+/// A stream that neither waits for the legacy stream nor holds it up.
+const STREAM_NON_BLOCKING: u32 = 1;
+/// More parameters than any kernel has.
+const MOST_PARAMETERS: usize = 8192;
+
+impl Driver {
+    /// The driver that called us.
+    pub fn find() -> Option<Driver> {
+        let library =
+            Library::open(c"libcuda.so.1", false).or_else(|| Library::open(c"libcuda.so.1", true))?;
+        let driver = Driver::of(library);
+        let is_whole = driver.copy_to_host.is_some() && driver.host_function.is_some();
+        (is_whole && driver.is_capturing.is_some()).then_some(driver)
+    }
+
+    /// Puts a copy from the device into a stream. What it fills is not read before the stream has come so far.
+    ///
+    /// # Safety
+    /// The memory it fills is there until then, and nobody else has it.
+    pub unsafe fn copy_to_host(&self, to: usize, from: u64, bytes: u64, stream: usize) -> Status {
+        let (Some(call), Ok(bytes)) = (self.copy_to_host, usize::try_from(bytes)) else { return NOT_FOUND };
+        // SAFETY: the caller's promise.
+        unsafe { call(to, from, bytes, stream) }
+    }
+
+    /// Puts a function of this process into a stream.
+    ///
+    /// # Safety
+    /// It can be called with `data` from any thread, once, and calls nothing of CUDA.
+    pub unsafe fn host_function(&self, stream: usize, function: HostFunction, data: *mut c_void) -> Status {
+        // SAFETY: the caller's promise.
+        self.host_function.map_or(NOT_FOUND, |call| unsafe { call(stream, function, data) })
+    }
+
+    /// Whether what goes into a stream is captured into a graph, or may not go in as another is.
+    pub fn is_capturing(&self, stream: usize) -> bool {
+        let mut captures = 0;
+        // SAFETY: a stream of the program's call, and a place of this one's.
+        let asked = self.is_capturing.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut captures) });
+        asked != SUCCESS || captures != 0
+    }
+
+    /// Whether a stream waits for the legacy one.
+    pub fn is_blocking(&self, stream: usize) -> bool {
+        let mut flags = 0;
+        // SAFETY: as above.
+        let asked = self.stream_flags.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut flags) });
+        asked == SUCCESS && flags & STREAM_NON_BLOCKING == 0
+    }
+
+    /// Lets devices write memory of this process without a detour. Memory that is not registered is only slower.
+    pub fn register(&self, start: usize, bytes: u64) -> Status {
+        let (Some(call), Ok(bytes)) = (self.register, usize::try_from(bytes)) else { return NOT_FOUND };
+        let mut mode = CAPTURE_RELAXED;
+        let exchange = |mode: &mut i32| {
+            // SAFETY: a place of this call's.
+            self.exchange_capture_mode.map_or(NOT_FOUND, |call| unsafe { call(mode) })
+        };
+        let relaxed = exchange(&mut mode) == SUCCESS;
+        // SAFETY: memory that is there until the process ends.
+        let status = unsafe { call(start, bytes, REGISTER_PORTABLE) };
+        if relaxed {
+            exchange(&mut mode);
+        }
+        status
+    }
+
+    /// The device of the context that is current, and its name.
+    pub fn device(&self) -> (i32, String) {
+        let mut device = 0;
+        // SAFETY: a place of this call's.
+        let asked = self.context_device.map_or(NOT_FOUND, |call| unsafe { call(&raw mut device) });
+        let mut name = [0_u8; 256];
+        let named = self.device_name.filter(|_| asked == SUCCESS).map_or(NOT_FOUND, |call| {
+            // SAFETY: as many bytes as are said.
+            unsafe { call(name.as_mut_ptr().cast(), 255, device) }
+        });
+        let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| named == SUCCESS);
+        (device, name.map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned()))
+    }
+
+    /// Lets the driver load the code of a kernel, if it has not.
+    pub fn load(&self, function: usize) {
+        let mut of_kernel = 0;
+        // SAFETY: a handle that the program launches, of either kind, and a place of this call's.
+        let asked =
+            self.kernel_function.map_or(NOT_FOUND, |call| unsafe { call(&raw mut of_kernel, function) });
+        let function = if asked == SUCCESS { of_kernel } else { function };
+        if let Some(call) = self.load_function {
+            // SAFETY: as above. What cannot be loaded now is loaded by the launch.
+            let _ = unsafe { call(function) };
+        }
+    }
+
+    /// Where parameters of a kernel lie, in order; none when the driver cannot say. What a launch is given as function may be either kind of handle.
+    pub fn parameters(&self, function: usize) -> Option<Vec<(usize, usize)>> {
+        let asks = [self.function_parameter, self.kernel_parameter];
+        asks.iter().all(Option::is_some).then_some(())?;
+        let of = |ask: unsafe extern "C" fn(usize, usize, *mut usize, *mut usize) -> Status| {
+            let place = |index| {
+                let (mut offset, mut size) = (0, 0);
+                // SAFETY: a handle that the program launches, and places of this call's.
+                let status = unsafe { ask(function, index, &raw mut offset, &raw mut size) };
+                (status == SUCCESS).then_some((offset, size))
+            };
+            (0..MOST_PARAMETERS).map_while(place).collect::<Vec<_>>()
+        };
+        let found = asks.into_iter().flatten().map(of).find(|places| !places.is_empty());
+        Some(found.unwrap_or_default())
+    }
+
+    /// What a kernel is called.
+    pub fn name(&self, function: usize) -> Option<String> {
+        let asks = [self.function_name, self.kernel_name].into_iter().flatten();
+        let mut names = asks.filter_map(|ask| {
+            let mut name = ptr::null();
+            // SAFETY: a handle that the program launches, and a place of this call's.
+            let status = unsafe { ask(&raw mut name, function) };
+            (status == SUCCESS && !name.is_null()).then_some(name)
+        });
+        // SAFETY: a text of the driver's, which is there as long as the kernel.
+        names.next().map(|name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+}
+
+/// Why nothing can be subscribed to.
+pub enum NotSubscribed {
+    /// No CUPTI was found.
+    NoCupti,
+    /// CUPTI refuses with a status.
+    Refused(Status),
+}
+
+/// CUPTI's way to say that another tool has subscribed.
+pub const MULTIPLE_SUBSCRIBERS: Status = 39;
+
+/// Lets a function be called for these ids of these domains.
+///
+/// # Safety
+/// The function takes whatever CUPTI gives for them, from any thread, as long as the process lives.
+pub unsafe fn subscribe(
+    function: Callback,
+    wanted: impl Iterator<Item = (u32, u32)>,
+) -> Result<(), NotSubscribed> {
+    let cupti = find_cupti().ok_or(NotSubscribed::NoCupti)?;
+    let (Some(subscribe), Some(enable)) = (cupti.subscribe, cupti.enable) else {
+        return Err(NotSubscribed::NoCupti);
+    };
+    let mut subscriber = 0;
+    // SAFETY: the caller's promise.
+    let status = unsafe { subscribe(&raw mut subscriber, function, ptr::null_mut()) };
+    if status != SUCCESS {
+        return Err(NotSubscribed::Refused(status));
+    }
+    for (domain, id) in wanted {
+        // A function that this CUPTI does not know yet is none that its driver has.
+        // SAFETY: a subscriber that was made above.
+        let _ = unsafe { enable(1, subscriber, domain, id) };
+    }
+    Ok(())
+}
+
+/// Versions of CUPTI, the latest first.
+const CUPTI_NAMES: [&CStr; 4] = [c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so", c"libcupti.so.11.8"];
+/// The variable that names one.
+const CUPTI_VARIABLE: &str = "TENSORTAP_CUPTI";
+
+/// The CUPTI that the program has loaded; otherwise one that lies where they usually do. Two in one process disturb one another.
+fn find_cupti() -> Option<Cupti> {
+    let loaded = CUPTI_NAMES.iter().find_map(|name| Library::open(name, false));
+    let named = || {
+        let path = std::env::var_os(CUPTI_VARIABLE)?;
+        Library::open(&CString::new(path.into_encoded_bytes()).ok()?, true)
+    };
+    let beside = || {
+        let files = places().into_iter().flat_map(|place| CUPTI_NAMES.map(|name| place.join(file(name))));
+        let files = files.filter(|file| file.is_file());
+        files
+            .filter_map(|file| CString::new(file.into_os_string().into_encoded_bytes()).ok())
+            .find_map(|file| Library::open(&file, true))
+    };
+    let usual = || CUPTI_NAMES.iter().find_map(|name| Library::open(name, true));
+    loaded.or_else(named).or_else(beside).or_else(usual).map(Cupti::of)
+}
+
+fn file(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+/// Folders that may have a CUPTI: beside packages that the program has loaded libraries of, and where CUDA is installed.
+fn places() -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut places: Vec<PathBuf> = packages(&maps)
+        .into_iter()
+        .flat_map(|packages| {
+            ["nvidia/cu13/lib", "nvidia/cuda_cupti/lib"].map(|place| Path::new(&packages).join(place))
+        })
+        .collect();
+    if let Some(environment) = std::env::var_os("VIRTUAL_ENV") {
+        let versions = std::fs::read_dir(Path::new(&environment).join("lib")).into_iter().flatten().flatten();
+        let packages = versions.map(|version| version.path().join("site-packages/nvidia"));
+        places.extend(packages.flat_map(|nvidia| [nvidia.join("cu13/lib"), nvidia.join("cuda_cupti/lib")]));
+    }
+    let cuda = std::env::var_os("CUDA_HOME").map(PathBuf::from).into_iter().chain(["/usr/local/cuda".into()]);
+    places.extend(cuda.flat_map(|cuda| [cuda.join("extras/CUPTI/lib64"), cuda.join("lib64")]));
+    places
+}
+
+/// Folders of Python packages that a process has files mapped of.
+fn packages(maps: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in maps.lines() {
+        let Some(path) = line.find('/').map(|at| &line[at..]) else { continue };
+        for kind in ["/site-packages/", "/dist-packages/"] {
+            if let Some(at) = path.find(kind) {
+                let folder = path[..at + kind.len()].to_owned();
+                if !found.contains(&folder) {
+                    found.push(folder);
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_of_a_process_are_found_once_each() {
+        let maps = "7f0 r-xp 00 08:01 1 /opt/venv/lib/python3.12/site-packages/torch/lib/libc10.so\n\
+                    7f1 r-xp 00 08:01 1 /opt/venv/lib/python3.12/site-packages/numpy/a.so\n\
+                    7f2 rw-p 00 00:00 0 [heap]\n7f3 r--p 00 08:01 2 /usr/lib/python3/dist-packages/x.so\n";
+        assert_eq!(
+            packages(maps),
+            ["/opt/venv/lib/python3.12/site-packages/", "/usr/lib/python3/dist-packages/"]
+        );
+    }
+}

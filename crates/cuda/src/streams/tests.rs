@@ -1,0 +1,114 @@
+use tensortap_queue::Cause;
+
+use super::*;
+
+const LEGACY_STREAM: Stream = Stream::Legacy(1);
+
+struct World {
+    streams: Streams,
+    next: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let mut streams = Streams::default();
+        assert!(streams.meet(LEGACY_STREAM, 1, true));
+        assert!(!streams.meet(LEGACY_STREAM, 1, true), "met once");
+        streams.meet(Stream::Made(100), 1, true);
+        streams.meet(Stream::Made(200), 1, true);
+        streams.meet(Stream::Made(300), 1, false);
+        World { streams, next: 0 }
+    }
+
+    fn host_saw(&mut self, what: impl FnOnce(&Streams) -> Vec<Mark>) {
+        let marks = what(&self.streams);
+        self.streams.host_waited(&marks);
+    }
+
+    /// Submits a task; its number and those it stands directly behind.
+    fn submit(&mut self, stream: Stream) -> (u64, Vec<u64>) {
+        self.next += 1;
+        let task = self.next;
+        let mut none = || unreachable!("nothing is folded here");
+        let submission = self.streams.submit(stream, task, &mut none).unwrap();
+        let mut waits: Vec<u64> = submission.waits.iter().map(|wait| wait.on).collect();
+        waits.sort_unstable();
+        (task, waits)
+    }
+}
+
+#[test]
+fn null_means_another_stream_in_functions_of_threads() {
+    assert_eq!(Stream::of(0, false, 3, 9), Stream::Legacy(3));
+    assert_eq!(Stream::of(1, true, 3, 9), Stream::Legacy(3));
+    assert_eq!(Stream::of(0, true, 3, 9), Stream::OfThread(3, 9));
+    assert_eq!(Stream::of(2, false, 3, 9), Stream::OfThread(3, 9));
+    assert_eq!(Stream::of(4096, true, 3, 9), Stream::Made(4096));
+    assert_eq!([0, 1, 2, 77].map(|handle| Stream::of(handle, true, 3, 9).handle()), [2, 1, 2, 77]);
+}
+
+#[test]
+fn the_legacy_stream_stands_between_blocking_streams_and_beside_others() {
+    let mut world = World::new();
+    let (a, b, free) = (Stream::Made(100), Stream::Made(200), Stream::Made(300));
+    assert_eq!(world.submit(a), (1, vec![]));
+    assert_eq!(world.submit(b), (2, vec![]), "two streams have no order");
+    assert_eq!(world.submit(free), (3, vec![]));
+    assert_eq!(world.submit(LEGACY_STREAM), (4, vec![1, 2]), "behind those that block, not the other");
+    assert_eq!(world.submit(free), (5, vec![3]));
+    assert_eq!(world.submit(a), (6, vec![1, 4]));
+    assert_eq!(world.submit(a), (7, vec![6]), "said once");
+    assert_eq!(world.submit(b), (8, vec![2, 4]));
+    assert_eq!(world.submit(LEGACY_STREAM), (9, vec![4, 7, 8]));
+}
+
+#[test]
+fn an_event_carries_what_its_stream_was_given_and_waits_for() {
+    let mut world = World::new();
+    let (a, b, free) = (Stream::Made(100), Stream::Made(200), Stream::Made(300));
+    world.submit(a);
+    world.streams.record(7, a);
+    world.submit(a);
+    world.streams.wait(free, 7);
+    // Nothing was submitted between: the second event stands for the first all the same.
+    world.streams.record(8, free);
+    world.streams.wait(b, 8);
+    assert_eq!(world.submit(b), (3, vec![1]), "not what came behind the event");
+    assert_eq!(world.submit(free), (4, vec![1]));
+    assert_eq!(world.submit(free), (5, vec![4]), "waited for once");
+    world.streams.record(7, free);
+    world.streams.wait(a, 7);
+    assert_eq!(world.submit(a), (6, vec![2, 5]), "recorded anew");
+    world.streams.forget_event(7);
+    world.streams.wait(b, 7);
+    assert_eq!(world.submit(b), (7, vec![3]), "an event that was never recorded orders nothing");
+}
+
+#[test]
+fn what_the_host_has_waited_for_comes_before_all_that_follows() {
+    let mut world = World::new();
+    let (a, b, free) = (Stream::Made(100), Stream::Made(200), Stream::Made(300));
+    world.submit(a);
+    world.host_saw(|streams| streams.of_stream(a));
+    let mut none = || unreachable!();
+    let submission = world.streams.submit(b, 20, &mut none).unwrap();
+    assert_eq!((submission.waits[0].on, submission.waits[0].cause), (1, Cause::HostWait));
+    world.next = 20;
+    world.submit(b);
+    world.host_saw(|streams| streams.of_context(1));
+    assert_eq!(world.submit(free), (22, vec![1, 21]));
+    world.host_saw(|streams| streams.of_context(2));
+    assert_eq!(world.submit(a).1, [1, 21]);
+}
+
+#[test]
+fn a_stream_that_is_made_anew_has_no_past() {
+    let mut world = World::new();
+    let a = Stream::Made(100);
+    world.submit(a);
+    world.streams.forget(a);
+    assert!(world.streams.meet(a, 1, true));
+    assert_eq!(world.submit(a), (2, vec![]));
+    let mut none = || unreachable!();
+    assert_eq!(world.streams.submit(Stream::Made(5), 9, &mut none), None, "one that was never met");
+}

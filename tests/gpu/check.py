@@ -1,0 +1,74 @@
+"""Compares a dump with what a program expects, by reading the dump's files and nothing else."""
+import argparse
+import glob
+import json
+import sys
+import zlib
+
+parser = argparse.ArgumentParser()
+parser.add_argument("run")
+parser.add_argument("--expected", help="what the program has written")
+parser.add_argument("--kernels", type=int, help="launches of kernels, at least")
+parser.add_argument("--graphs", type=int, help="launches of graphs, exactly")
+options = parser.parse_args()
+
+(folder,) = [name.rsplit("/", 1)[0] for name in glob.glob(options.run + "/*/tensor_dump.json")]
+manifest = json.load(open(folder + "/tensor_dump.json"))
+graph = json.load(open(folder + "/graph.json"))
+payloads = open(folder + "/tensor_dump.bin", "rb") if manifest["bin_file"] else None
+operations = {}
+for task in graph["tasks"]:
+    operation = task.get("operation", "kernel")
+    operations[operation] = operations.get(operation, 0) + 1
+print(f"{operations}, {manifest['total_tensors']} records, {manifest['stored_bytes']} bytes stored, "
+      f"{manifest['dropped_records']} dropped, {len(manifest['uncaptured'])} uncaptured")
+wrong = 0
+if manifest["dropped_records"] or manifest["corrupt_records"]:
+    print("records are lost")
+    wrong += 1
+if options.kernels and operations.get("kernel", 0) < options.kernels:
+    print(f"fewer than {options.kernels} kernels")
+    wrong += 1
+if options.graphs is not None and operations.get("graph", 0) != options.graphs:
+    print(f"not {options.graphs} graphs")
+    wrong += 1
+
+
+def content(record, at, size):
+    payloads.seek(record["bin_offset"] + at)
+    return payloads.read(size)
+
+
+def check(memory):
+    """Every task that is given exactly this memory, in the order of submission: it finds what the last left, and leaves the next state or nothing new."""
+    start, size, states = memory["address"], memory["bytes"], memory["states"]
+    tasks = {}
+    for record in manifest["tensors"]:
+        if record["kind"] == "tensor" and int(record["address"], 16) == start and record["bin_size"] >= size:
+            tasks.setdefault(int(record["task_id"], 16), {})[record["stage"]] = zlib.crc32(content(record, 0, size))
+    at, found = -1, []
+    for task in sorted(tasks):
+        before, after = tasks[task].get("before_dispatch"), tasks[task].get("after_completion")
+        if at < 0:
+            # What comes before the first state is how the program got there.
+            at = 0 if after == states[0] else at
+            continue
+        if before is not None and before != states[at]:
+            found.append(f"task {task:#x} finds another state than {at}")
+        if after is not None and after != states[at]:
+            if at + 1 < len(states) and after == states[at + 1]:
+                at += 1
+            else:
+                found.append(f"task {task:#x} leaves neither state {at} nor the next")
+    if at + 1 != len(states):
+        found.append(f"{at + 1} of {len(states)} states were seen, by {len(tasks)} tasks")
+    print(f"{memory['name']}: {len(states)} states, {len(tasks)} tasks, {len(found)} wrong")
+    for line in found[:5]:
+        print("  " + line)
+    return len(found)
+
+
+if options.expected:
+    for memory in json.load(open(options.expected))["memory"]:
+        wrong += check(memory)
+sys.exit(1 if wrong else 0)
