@@ -174,7 +174,9 @@ impl Observations {
     /// [`COUNTED`].
     #[must_use]
     pub fn unordered(&self, task: Task<'_>, arg: Argument<'_>) -> Vec<usize> {
-        let Some(view) = self.memory.view_of(arg) else { return Vec::new() };
+        // Where every task is before or behind every other, touches are not even kept.
+        let view = self.memory.view_of(arg).filter(|_| !self.order.is_total());
+        let Some(view) = view else { return Vec::new() };
         self.touches.unordered(&self.order, &self.memory, task.place(), view)
     }
 
@@ -207,10 +209,7 @@ impl Observations {
                 if self.observed[arg.number()] != Some(Observed::Changed) {
                     continue;
                 }
-                let mut others = match self.order.is_total() {
-                    true => Vec::new(),
-                    false => self.unordered(task, arg),
-                };
+                let mut others = self.unordered(task, arg);
                 let host_writable = self.is_host_writable(task, arg);
                 if others.is_empty() && !host_writable {
                     continue;

@@ -1,5 +1,6 @@
 //! OpenCL programs recorded by the `tensortap` binary through OpenCL's own loader, on whatever device it finds (in CI: PoCL on the CPU).
 
+mod blamed;
 #[path = "../common/mod.rs"]
 mod common;
 mod plan;

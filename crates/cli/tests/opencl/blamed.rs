@@ -1,0 +1,57 @@
+//! Of two recordings of a program, one of them wrong, blame names the launch.
+
+use std::process::Command;
+
+use crate::{Bench, common, succeeded};
+
+/// What blame of a run against the right one says first, on one line, and everything else.
+fn blame(bench: &Bench, run: &str) -> (String, String) {
+    let mut command = Command::new(common::executable());
+    let output =
+        command.args(["blame", run, "--golden", "right"]).current_dir(bench.path("")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{run}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (
+        said.lines().next().unwrap_or_default().to_owned(),
+        said.split_whitespace().collect::<Vec<_>>().join(" "),
+    )
+}
+
+#[test]
+fn the_launch_is_named_whatever_is_wrong() {
+    let Some(bench) = Bench::new() else { return };
+    let record = |how: &str| {
+        let mut program = bench.program(Some((how, "")), "blamed.py");
+        // What was never written is not zeros by chance.
+        program.env("MALLOC_PERTURB_", if how == "uninitialised" { "90" } else { "0" });
+        succeeded(&program.arg(how).output().unwrap());
+    };
+    record("right");
+    let cases = [
+        ("kernel", "(scale) is wrong here", "values off by the constant 1.000"),
+        ("size", "(gather) is wrong here", "is launched in another size: in the dump grid 2 x 1 x 1"),
+        ("barrier", "(gather) raced with", "nothing orders the two, as the golden does"),
+        ("event", "(gather) raced with", "nothing orders the two, as the golden does"),
+        ("uninitialised", "(gather) was fed a wrong input", "is memory that no recorded task wrote before"),
+    ];
+    for (how, first, also) in cases {
+        record(how);
+        let (verdict, all) = blame(&bench, how);
+        assert!(verdict.starts_with("FAIL: ") && verdict.contains(first), "{how}: {verdict}");
+        assert!(all.contains(also), "{how}: {all}");
+    }
+}
+
+#[test]
+fn two_recordings_of_one_program_differ_in_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    for run in ["right", "again"] {
+        succeeded(
+            &bench.program(Some((run, "--dump-tensor=hash")), "blamed.py").arg("right").output().unwrap(),
+        );
+    }
+    let mut command = Command::new(common::executable());
+    succeeded(
+        &command.args(["blame", "again", "--golden", "right"]).current_dir(bench.path("")).output().unwrap(),
+    );
+}
