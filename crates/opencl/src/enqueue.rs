@@ -124,7 +124,7 @@ fn begin(
     let marks = objects.marks(place.waits);
     let mut task = begin_task(recorder, state, &work)?;
     let mut next = || recorder.next_task_id();
-    let submission = objects.orders.submit(key(place.queue), task.id(), &marks, &mut next);
+    let submission = objects.orders.submit(state.number, task.id(), &marks, &mut next);
     drop(objects);
     let is_filtered = task.is_filtered();
     record_order(recorder, &submission)?;
@@ -384,9 +384,9 @@ pub fn meet_queue(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
     let number = layer.objects().count_queue();
     let order = if keeps_order { "" } else { ", out of order" };
     let id = layer.record(|recorder| recorder.queue(&format!("queue {number} ({device_name}{order})")))?;
-    let state = Arc::new(QueueState { id, can_probe, lock: Mutex::default() });
+    let state = Arc::new(QueueState { number, id, can_probe, lock: Mutex::default() });
     let mut objects = layer.objects();
-    objects.orders.queue(key(queue), keeps_order);
+    objects.orders.queue(number, keeps_order);
     objects.queues.insert(key(queue), Arc::clone(&state));
     Some(state)
 }

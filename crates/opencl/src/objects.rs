@@ -48,7 +48,7 @@ pub struct Objects {
     pub events: HashMap<Key, EventState>,
     /// Functions of extensions that the program was told are not recorded.
     pub extensions: HashSet<String>,
-    queue_count: u64,
+    queue_count: usize,
     /// What the program has mapped, by the address it was given.
     pub mapped: HashMap<(Key, usize), Vec<Mapped>>,
 }
@@ -56,6 +56,8 @@ pub struct Objects {
 /// A queue.
 #[derive(Debug)]
 pub struct QueueState {
+    /// Its number among all that there were: a handle may stand for several, one after the other.
+    pub number: usize,
     /// Its number in the dump.
     pub id: QueueId,
     /// Whether functions of this process can run in it, and read its memory.
@@ -89,7 +91,7 @@ impl Objects {
     }
 
     /// The number of a new queue, from 1.
-    pub fn count_queue(&mut self) -> u64 {
+    pub fn count_queue(&mut self) -> usize {
         self.queue_count += 1;
         self.queue_count
     }

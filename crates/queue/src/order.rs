@@ -72,6 +72,8 @@ struct Line {
     last: Option<Mark>,
     /// In a queue without order: what every later command stands behind.
     behind: Option<Wait>,
+    /// Commands that had been submitted when it was set: later ones stand behind it.
+    behind_since: u64,
     /// In a queue without order: commands behind which no other command of it stands.
     open: Vec<Mark>,
     /// The latest of the host's waits that its commands stand behind.
@@ -102,9 +104,8 @@ impl Orders {
         self.fold_host_waits(&mut barriers, next_task);
         let line = self.queues.entry(queue).or_insert_with(|| Line { keeps_order: true, ..Line::default() });
         let mark = Mark { task, queue, place: line.submitted };
-        line.submitted += 1;
         let waits = line.waits(queue, &self.host, events, &mut barriers, next_task);
-        line.host_waits = self.host_waits;
+        (line.host_waits, line.submitted) = (self.host_waits, line.submitted + 1);
         line.enter(mark, events);
         Submission { mark, waits, barriers }
     }
@@ -130,7 +131,7 @@ impl Orders {
             && blocks
             && !line.keeps_order
         {
-            line.behind = Some(Wait { on: task, cause: Cause::Event });
+            line.set_behind(Wait { on: task, cause: Cause::Event });
         }
         submission
     }
@@ -139,13 +140,19 @@ impl Orders {
     pub fn host_waited(&mut self, marks: &[Mark]) {
         for &mark in marks {
             self.host_waits += 1;
-            let keeps_order = self.queues.get(&mark.queue).is_some_and(|line| line.keeps_order);
-            // In a queue with order the later one stands for the earlier.
+            let line = self.queues.get(&mark.queue);
+            let keeps_order = line.is_some_and(|line| line.keeps_order);
+            let behind = line.filter(|line| mark.place >= line.behind_since).and_then(|line| line.behind);
+            // It stands for those that it stands behind.
             self.host.retain(|(_, known)| {
-                known.queue != mark.queue
-                    || (known.task != mark.task && !(keeps_order && known.place <= mark.place))
+                let is_before = keeps_order && known.queue == mark.queue && known.place <= mark.place;
+                known.task != mark.task && !is_before && behind.is_none_or(|behind| behind.on != known.task)
             });
             self.host.push((self.host_waits, mark));
+            // Whatever comes stands behind it anyway.
+            if let Some(line) = self.queues.get_mut(&mark.queue) {
+                line.open.retain(|open| open.task != mark.task);
+            }
         }
     }
 
@@ -184,12 +191,13 @@ impl Line {
         let new = host
             .iter()
             .filter(|(number, mark)| *number > self.host_waits && !(self.keeps_order && mark.queue == queue));
-        let new: Vec<Wait> = new.map(|(_, mark)| Wait { on: mark.task, cause: Cause::HostWait }).collect();
+        let new: Vec<Mark> = new.map(|(_, mark)| *mark).collect();
+        let of_host = |mark: &Mark| Wait { on: mark.task, cause: Cause::HostWait };
         if self.keeps_order {
             waits.extend(self.last.map(|last| Wait { on: last.task, cause: Cause::QueueOrder }));
-            waits.extend(new);
+            waits.extend(new.iter().map(of_host));
         } else {
-            self.stand_behind(new, barriers, next_task);
+            self.stand_behind(queue, new, barriers, next_task);
             waits.extend(self.behind);
         }
         let of_events = events.iter().filter(|mark| !(self.keeps_order && mark.queue == queue));
@@ -202,23 +210,29 @@ impl Line {
     /// In a queue without order every later command stands behind these.
     fn stand_behind(
         &mut self,
-        new: Vec<Wait>,
+        queue: QueueKey,
+        mut new: Vec<Mark>,
         barriers: &mut Vec<(u64, Vec<Wait>)>,
         next_task: &mut impl FnMut() -> u64,
     ) {
-        // What the queue stands behind anyway, and one wait alone, need no task between.
         let known = self.behind;
-        let new: Vec<Wait> =
-            new.into_iter().filter(|wait| known.is_none_or(|known| known.on != wait.on)).collect();
-        match (&new[..], known) {
-            ([], _) => {}
-            ([one], None) => self.behind = Some(*one),
+        new.retain(|mark| known.is_none_or(|known| known.on != mark.task));
+        // What the queue stands behind anyway needs no task between, nor does one wait alone, or for one that stands behind all that is known.
+        let stands_behind = |mark: &Mark| mark.queue == queue && mark.place >= self.behind_since;
+        let wait = |mark: &Mark| Wait { on: mark.task, cause: Cause::HostWait };
+        match &new[..] {
+            [] => {}
+            [one] if known.is_none() || stands_behind(one) => self.set_behind(wait(one)),
             _ => {
                 let task = next_task();
-                barriers.push((task, known.into_iter().chain(new).collect()));
-                self.behind = Some(Wait { on: task, cause: Cause::HostWait });
+                barriers.push((task, known.into_iter().chain(new.iter().map(wait)).collect()));
+                self.set_behind(Wait { on: task, cause: Cause::HostWait });
             }
         }
+    }
+
+    fn set_behind(&mut self, wait: Wait) {
+        (self.behind, self.behind_since) = (Some(wait), self.submitted);
     }
 
     fn enter(&mut self, mark: Mark, events: &[Mark]) {

@@ -92,7 +92,9 @@ impl UncapturedReason {
             }
             UncapturedReason::NoProbe => "its device cannot be read in the order of its queues",
             UncapturedReason::NoRoom => "there was no room for its content on its way from the device",
-            UncapturedReason::NoAccess => "it lies in memory that its device may not read, or that is not known",
+            UncapturedReason::NoAccess => {
+                "it lies in memory that its device may not read, or that is not known"
+            }
         }
     }
 }

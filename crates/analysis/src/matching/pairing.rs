@@ -130,7 +130,7 @@ impl<'g> Pairing<'g> {
         let (few, many) = (counts(&ours), counts(&theirs));
         let only = |open: Vec<usize>, graph: &TaskGraph, locals: &[u64], other: &str| -> Vec<Unmatched> {
             let reason = |task: usize| {
-                let kernels = graph.task(task).kernel_names().join("+");
+                let kernels = what_runs(graph.task(task));
                 let count = |counts: &HashMap<u64, usize>| counts.get(&locals[task]).copied().unwrap_or(0);
                 match (count(&few), count(&many)) {
                     (0, _) | (_, 0) => format!("the {other} has no task of {kernels} with such arguments"),
@@ -248,4 +248,12 @@ fn pairs_behind(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> G
 /// Hashes of what a task was given.
 fn contents(task: Task<'_>) -> Vec<Option<u128>> {
     task.inputs().map(|arg| arg.hash_before()).collect()
+}
+
+/// The kernels of a task, or what it is called where it runs none: a copy, a write by the host.
+fn what_runs(task: Task<'_>) -> String {
+    match &task.kernel_names()[..] {
+        [] => task.task_name().unwrap_or(task.facts().operation.name()).to_owned(),
+        kernels => kernels.join("+"),
+    }
 }

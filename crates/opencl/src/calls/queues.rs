@@ -8,7 +8,6 @@ use crate::{
     enqueue,
     ffi::{Bits, Context, Device, Event, Queue, SUCCESS, Status},
     layer::Layer,
-    objects::key,
     raw,
 };
 
@@ -54,7 +53,8 @@ pub unsafe extern "C" fn release(queue: Queue) -> Status {
 
 pub unsafe extern "C" fn finish(queue: Queue) -> Status {
     let layer = Layer::get();
-    let submitted = layer.objects().orders.submitted(key(queue));
+    let state = enqueue::queue_state(layer, queue);
+    let submitted = state.map(|state| layer.objects().orders.submitted(state.number)).unwrap_or_default();
     // SAFETY: the program's promises.
     let status = unsafe { behind!(clFinish)(queue) };
     if status == SUCCESS {
@@ -93,8 +93,8 @@ unsafe fn order(
             let knows_all = marks.len() == waits.len();
             let mut next = || recorder.next_task_id();
             match knows_all || !marks.is_empty() {
-                true => objects.orders.submit_barrier(key(queue), task.id(), &marks, blocks, &mut next),
-                false => objects.orders.submit(key(queue), task.id(), &[], &mut next),
+                true => objects.orders.submit_barrier(state.number, task.id(), &marks, blocks, &mut next),
+                false => objects.orders.submit(state.number, task.id(), &[], &mut next),
             }
         };
         enqueue::record_order(recorder, &submission)?;

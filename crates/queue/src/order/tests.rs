@@ -218,3 +218,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_waits_for_every_command_keeps_nothing_of_them_and_needs_no_tasks_between() {
+    let mut rig = Rig::default();
+    rig.orders.queue(1, false);
+    for task in 1..1000 {
+        let mark = rig.submit(1, task, &[]);
+        rig.orders.host_waited(&[mark]);
+    }
+    assert!(rig.is_before(1, 999) && rig.between == 0);
+    assert_eq!(rig.orders.submitted(1), [], "the host knows of all");
+    let edges: usize = rig.behind.values().map(Vec::len).sum();
+    assert_eq!(edges, 998);
+}
