@@ -12,15 +12,18 @@ parser.add_argument("--kernels", type=int, help="launches of kernels, at least")
 parser.add_argument("--graphs", type=int, help="launches of graphs, exactly")
 options = parser.parse_args()
 
-(folder,) = [name.rsplit("/", 1)[0] for name in glob.glob(options.run + "/*/tensor_dump.json")]
-manifest = json.load(open(folder + "/tensor_dump.json"))
+folders = [name.rsplit("/", 1)[0] for name in glob.glob(options.run + "/*/tensor_dump.json")]
+manifests = [(json.load(open(folder + "/tensor_dump.json")), folder) for folder in folders]
+# Compilers start processes that do nothing on the GPU.
+manifest, folder = max(manifests, key=lambda manifest: manifest[0]["total_tensors"])
 graph = json.load(open(folder + "/graph.json"))
 payloads = open(folder + "/tensor_dump.bin", "rb") if manifest["bin_file"] else None
 operations = {}
 for task in graph["tasks"]:
     operation = task.get("operation", "kernel")
     operations[operation] = operations.get(operation, 0) + 1
-print(f"{operations}, {manifest['total_tensors']} records, {manifest['stored_bytes']} bytes stored, "
+images = glob.glob(folder + "/modules/*")
+print(f"{operations}, {len(images)} images, {manifest['total_tensors']} records, {manifest['stored_bytes']} bytes stored, "
       f"{manifest['dropped_records']} dropped, {len(manifest['uncaptured'])} uncaptured")
 wrong = 0
 if manifest["dropped_records"] or manifest["corrupt_records"]:
