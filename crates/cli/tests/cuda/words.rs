@@ -1,6 +1,6 @@
 //! What cannot be captured is said, and the program runs as it would.
 
-use tensortap::abi::UncapturedReason;
+use tensortap::abi::{Role, UncapturedReason};
 
 use crate::{
     Bench, built,
@@ -50,6 +50,25 @@ fn launches_behind_a_gate_go_in_although_there_is_no_room_and_say_so() {
     let tasks = dump.tasks().unwrap();
     assert_eq!(tasks.iter().filter(|task| task.facts().operation.name() == "kernel").count(), 6);
     assert!(tasks.iter().all(|task| task.facts().completed_ns.is_some()), "all of them have ended");
+}
+
+#[test]
+fn what_a_copy_that_waits_has_left_is_seen_before_the_program_goes_on() {
+    let bench = Bench::new();
+    let mut plan = String::from("stream 1 1\nalloc 0 3000\n");
+    // The second stream does not wait for the first; the program has.
+    (0..30).for_each(|turn| plan += &format!("write 0 0 0 3000 {turn} 1\nput 1 0 0 7 3000 0\nsync 1\n"));
+    succeeded(&bench.program(&plan, Some(("run", ""))).output().unwrap());
+    let dump = bench.dump("run");
+    let written = dump.records().map(Result::unwrap).filter(|record| record.role == Role::Output);
+    let mut contents: Vec<(u64, Vec<u8>)> =
+        written.map(|record| (record.task_id, dump.payload(&record).unwrap().to_vec())).collect();
+    contents.sort_unstable();
+    assert_eq!(contents.len(), 30);
+    for (turn, (_, bytes)) in (0..).zip(contents) {
+        let words: Vec<u8> = content(turn, 3000).into_iter().flat_map(u32::to_le_bytes).collect();
+        assert!(bytes == words, "write {turn}");
+    }
 }
 
 #[test]
