@@ -14,19 +14,24 @@ use crate::{
 
 /// A command out of numbers.
 fn command(choice: u32, [one, other, at, count]: [usize; 4], flag: bool) -> Do {
-    let part = |buffer: usize, words: usize| {
+    let part = |buffer: usize, at: usize, words: usize| {
         let at = at % WORDS[buffer];
         Part { buffer, at, words: words.min(WORDS[buffer] - at).max(1) }
     };
     let apart = if one == other { (one + 1) % WORDS.len() } else { other };
-    let (x, y) = (part(one, count), part(apart, count));
-    let words = x.words.min(y.words);
-    let (x, y) = (Part { words, ..x }, Part { words, ..y });
+    let pair = |one, other| {
+        let (x, y) = (part(one, at, count), part(other, at * 7 + count, count));
+        let words = x.words.min(y.words);
+        (Part { words, ..x }, Part { words, ..y })
+    };
+    // Kernels may be given two parts of one buffer, and of those which overlap.
+    let (given_x, given_y) = pair(one, other);
+    let (x, y) = pair(one, apart);
     let how = count;
     match choice {
-        0..25 => Do::Mix { x, y, k: choice * 77, how },
+        0..25 => Do::Mix { x: given_x, y: given_y, k: choice * 77, how },
         25..35 => Do::Put { y, k: choice, how },
-        35..55 => Do::Fold { x, y, k: choice * 31, how },
+        35..55 => Do::Fold { x: given_x, y: given_y, k: choice * 31, how },
         55..65 => Do::Write { to: y, seed: choice, waits: flag },
         65..75 => Do::Read { from: x, waits: flag },
         75..85 => Do::Copy { to: y, from: x, any: flag },
