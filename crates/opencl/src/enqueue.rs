@@ -75,6 +75,8 @@ pub struct Place<'a> {
     pub queue: Queue,
     /// What the program lets it wait for.
     pub waits: &'a [Event],
+    /// Whether that is a list: as many events as it says.
+    pub is_valid: bool,
     /// Where the program wants its event; may be null.
     pub event: *mut Event,
     /// Whether the program waits for it.
@@ -91,16 +93,40 @@ pub unsafe fn enqueue(
     call: impl FnOnce(&[Event], *mut Event) -> Status,
 ) -> Status {
     let layer = Layer::get();
-    let Some(state) = queue_state(layer, place.queue) else { return call(place.waits, place.event) };
+    if !place.is_valid {
+        return ffi::INVALID_EVENT_WAIT_LIST;
+    }
+    let Some(state) = queue_state(layer, place.queue) else { return unrecorded(layer, place, call) };
     layer.release_spent();
     let guard = state.lock.lock().unwrap_or_else(PoisonError::into_inner);
     let begun = layer.record(|recorder| begin(layer, place, &state, recorder, work));
-    let Some(begun) = begun else { return call(place.waits, place.event) };
+    let Some(begun) = begun else {
+        drop(guard);
+        return unrecorded(layer, place, call);
+    };
     let ran = begun.run(layer, place, &state, call);
     match ran {
         Ok(events) => hand_over(layer, place, &begun, events, guard),
         Err(status) => status,
     }
+}
+
+/// A command that cannot be recorded goes in as it is. `call` does not wait, so whoever wants to is waited for here.
+fn unrecorded(layer: &Layer, place: &Place<'_>, call: impl FnOnce(&[Event], *mut Event) -> Status) -> Status {
+    if !place.blocks {
+        return call(place.waits, place.event);
+    }
+    let mut event = ptr::null_mut();
+    let mut status = call(place.waits, &raw mut event);
+    if status == ffi::SUCCESS {
+        status = wait(layer, event);
+        match place.event.is_null() {
+            true => layer.release(event),
+            // SAFETY: the program's promise.
+            false => unsafe { place.event.write(event) },
+        }
+    }
+    status
 }
 
 /// A command that is recorded, before it is in its queue.

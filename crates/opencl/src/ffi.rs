@@ -37,6 +37,7 @@ pub type MemCallback = Option<unsafe extern "C" fn(Mem, *mut c_void)>;
 pub const SUCCESS: Status = 0;
 pub const INVALID_VALUE: Status = -30;
 pub const INVALID_BUILD_OPTIONS: Status = -43;
+pub const INVALID_EVENT_WAIT_LIST: Status = -57;
 pub const INVALID_OPERATION: Status = -59;
 pub const INVALID_COMPILER_OPTIONS: Status = -66;
 

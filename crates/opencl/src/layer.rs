@@ -17,6 +17,8 @@ pub struct Layer {
     /// The functions behind it.
     pub target: Dispatch,
     session: Session,
+    /// Keeps the session open until the process ends.
+    open: Mutex<Option<Session>>,
     /// Held for a moment, and never while a function of the driver is called: drivers call back.
     objects: Mutex<Objects>,
     /// Events that are held for nobody any more.
@@ -29,6 +31,17 @@ unsafe impl Sync for Layer {}
 unsafe impl Send for Layer {}
 
 static LAYER: OnceLock<Layer> = OnceLock::new();
+
+/// Called when the process ends by itself, behind everything that the program lets be called then.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = process_ends;
+
+extern "C" fn process_ends() {
+    if let Some(layer) = LAYER.get() {
+        layer.close();
+    }
+}
 
 thread_local! {
     static RECORDER: RefCell<Option<ThreadRecorder>> = const { RefCell::new(None) };
@@ -46,7 +59,8 @@ impl Layer {
         };
         Some(LAYER.get_or_init(|| Layer {
             target,
-            session,
+            session: session.for_a_while(),
+            open: Mutex::new(Some(session)),
             objects: Mutex::default(),
             spent: Mutex::default(),
         }))
@@ -55,6 +69,11 @@ impl Layer {
     /// The layer, which stands since before any of its functions could be called.
     pub fn get() -> &'static Layer {
         LAYER.get().expect("the loader has its table from here")
+    }
+
+    /// Tells the recorder that nothing more comes.
+    fn close(&self) {
+        drop(self.open.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// What is known of the program's objects.

@@ -19,12 +19,18 @@ pub fn read(name: &str) -> TypeName {
     let words = name.split(|c: char| c.is_whitespace() || c == '*').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.filter(|word| !QUALIFIERS.contains(word)).collect();
     let dtype = match &words[..] {
-        [word] => element(word.trim_end_matches(|c: char| c.is_ascii_digit())),
+        [word] => element(without_lanes(word)),
         ["unsigned", word] => element(&format!("u{word}")),
         ["signed", word] => element(word),
         _ => None,
     };
     TypeName { dtype, is_pointer }
+}
+
+/// A vector's type is that of its parts and how many there are; any other number belongs to a name of the program's own.
+fn without_lanes(word: &str) -> &str {
+    let part = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    if ["2", "3", "4", "8", "16"].contains(&&word[part.len()..]) { part } else { word }
 }
 
 const QUALIFIERS: [&str; 14] = [
@@ -82,6 +88,9 @@ mod tests {
         is("struct thing*", None, true);
         is("image2d_t", None, false);
         is("void*", None, true);
+        is("int64*", None, true);
+        is("float1", None, false);
+        is("double8*", Some(DType::Float64), true);
         is("", None, false);
     }
 }

@@ -57,6 +57,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
     let (uninitialised, lost_order) = observed::compared((&graph, &theirs), &matching, &statuses);
+    observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
     let inputs = Inputs { near, rewired: rewired(&wiring), uninitialised, lost_order };
     let unknown = Carried::Unknown("it was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {

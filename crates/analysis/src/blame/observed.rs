@@ -2,11 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tensortap_format::{Argument, Task};
+use tensortap_abi::DumpStage;
+use tensortap_format::{Argument, Dump, FormatError, Task};
 
+use crate::compare::unless_gone;
 use crate::graph::TaskGraph;
 use crate::labels::{Status, TaskStatus};
 use crate::matching::Matching;
+
+/// Larger contents are not looked into.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Arguments of the dump, by task and position there.
 type Args<T> = HashMap<(usize, u16), T>;
@@ -62,4 +67,70 @@ pub(super) fn compared(
         }
     }
     (uninitialised, lost_order)
+}
+
+/// Memory that no task of either run ever wrote held something in the golden, too, which is right all the same: that it differs is held against nobody. Nor is
+/// what a task left alone of it, in both runs, where contents can tell.
+///
+/// # Errors
+/// A file cannot be read.
+pub(super) fn excuse(
+    dumps: (&Dump, &Dump),
+    (graph, theirs): (&TaskGraph, &TaskGraph),
+    matching: &Matching,
+    uninitialised: &HashSet<(usize, u16)>,
+    statuses: &mut [TaskStatus],
+) -> Result<(), FormatError> {
+    for &(place, arg_index) in uninitialised {
+        let TaskStatus::Compared(args) = &mut statuses[place] else { continue };
+        let task = graph.task(place);
+        let at = task.arguments().position(|arg| arg.arg_index == arg_index);
+        let there = matching.partner[place].and_then(|partner| theirs.task(partner).argument(arg_index));
+        let (Some(status), Some(here), Some(there)) =
+            (at.and_then(|at| args.get_mut(at)), task.argument(arg_index), there)
+        else {
+            continue;
+        };
+        let is_left_alone = here.is_unchanged() && there.is_unchanged();
+        // What was left alone is what it was: the labels set it aside.
+        if !is_left_alone {
+            status.before = Status::Within;
+        }
+        if status.after == Status::Outside && !is_left_alone && differs_in_rest_alone(dumps, here, there)? {
+            status.after = Status::Within;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what two tasks left differs only in bytes that both of them left as they were.
+fn differs_in_rest_alone(
+    (dump, golden): (&Dump, &Dump),
+    here: Argument<'_>,
+    there: Argument<'_>,
+) -> Result<bool, FormatError> {
+    let content = |dump: &Dump, arg: Argument<'_>, stage: DumpStage| {
+        let captured =
+            arg.captured(stage).filter(|captured| captured.is_stored() && captured.bytes <= MOST_BYTES);
+        let Some(captured) = captured else { return Ok(None) };
+        unless_gone(dump.payload(&dump.record(captured.record)?))
+    };
+    let (Some(before), Some(after)) =
+        (content(dump, here, DumpStage::BeforeDispatch)?, content(dump, here, DumpStage::AfterCompletion)?)
+    else {
+        return Ok(false);
+    };
+    let (Some(their_before), Some(their_after)) = (
+        content(golden, there, DumpStage::BeforeDispatch)?,
+        content(golden, there, DumpStage::AfterCompletion)?,
+    ) else {
+        return Ok(false);
+    };
+    let lengths = [before.len(), after.len(), their_before.len(), their_after.len()];
+    let ours = before.iter().zip(after.iter());
+    let golden = their_before.iter().zip(their_after.iter());
+    Ok(lengths.iter().all(|&length| length == after.len())
+        && ours.zip(golden).all(|((before, after), (their_before, their_after))| {
+            after == their_after || (before == after && their_before == their_after)
+        }))
 }

@@ -140,7 +140,11 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             .filter(|(_, cause)| !matches!(cause, Cause::Within))
             .collect();
         let at = |arg: &Argument<'_>| Some(arg.arg_index);
-        let wrong = args.iter().find(|(_, s)| s.after == Status::Outside);
+        // Where roles are not known, what was left as it came is nobody's doing here.
+        let is_left = |arg: &Argument<'_>, s: &ArgStatus| {
+            !arg.role_known && arg.is_unchanged() && s.before == Status::Outside
+        };
+        let wrong = args.iter().find(|(arg, s)| s.after == Status::Outside && !is_left(arg, s));
         if let Some((wrong, _)) = wrong.filter(|_| self.alone) {
             return self.wrong_here(task, *wrong);
         }

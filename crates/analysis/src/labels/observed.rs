@@ -83,6 +83,8 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             let whys: Vec<String> = [others, host].into_iter().flatten().collect();
             format!("argument {} is ambiguous: {}", wrong.arg_index, whys.join("; "))
         });
+        let never_written = || format!("argument {} is {UNINITIALISED}", wrong.arg_index);
+        let reason = reason.or_else(|| self.inputs.uninitialised.contains(&key).then(never_written));
         finding(Label::WrongHere, reason, Some(wrong.arg_index))
     }
 
@@ -94,7 +96,7 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             return found;
         }
         let reason = format!("argument {arg_index} is {UNINITIALISED}");
-        finding(Label::Fed, Some(reason), Some(arg_index))
+        Finding { reason: found.reason.or(Some(reason)), ..found }
     }
 
     /// `nothing orders it with task 0x3, task 0x4, which may have written there`.
@@ -111,5 +113,6 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
 }
 
 /// What memory is that differs between two runs though no task of either ever wrote it.
-const UNINITIALISED: &str = "an uninitialised buffer: no task ever wrote it, in both runs. If the task does not read it, the task is wrong here";
+const UNINITIALISED: &str =
+    "an uninitialised buffer: no task ever wrote it, in both runs. If the task reads it, that may be why";
 const HOST_WRITABLE: &str = "the host may change this memory at any time";

@@ -62,6 +62,9 @@ impl<'g> Pairing<'g> {
             let mut queues: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
             let tasks = graph.tasks().iter().filter(|task| task.queue != 0);
             tasks.for_each(|task| queues.entry((task.step, task.queue)).or_default().push(task.place()));
+            // In the order of their numbers, which is that of their submission: when they ran is another matter.
+            let number = |place: &usize| graph.task(*place).task_id;
+            queues.values_mut().for_each(|places| places.sort_by_key(number));
             queues
         };
         let mut others = queues(self.second);

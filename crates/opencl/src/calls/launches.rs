@@ -7,9 +7,9 @@ use tensortap_record::{
     ArgKind, KernelId, KernelInfo, ModuleId, ModuleImage, RecordError, StringId, TaskInfo, ThreadRecorder,
 };
 
-use super::behind;
+use super::{behind, transfers::place};
 use crate::{
-    enqueue::{Place, Value, Work, enqueue},
+    enqueue::{Value, Work, enqueue},
     ffi::{Event, Kernel, Mem, NativeFunction, Queue, Status},
     objects::{Arg, ArgFacts, KernelFacts, Objects, key},
     probe::Source,
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn nd_range(
 ) -> Status {
     // SAFETY: the program's promises.
     unsafe {
-        let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
+        let place = place(queue, 0, (count, waits), event);
         let sizes = Sizes {
             dimensions: u8::try_from(dimensions).unwrap_or(0),
             offset: raw::sizes(dimensions, offset, 0),
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn task(
 ) -> Status {
     // SAFETY: the program's promises.
     unsafe {
-        let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
+        let place = place(queue, 0, (count, waits), event);
         let sizes = Sizes { dimensions: 1, offset: None, global: Some([1; 3]), local: Some([1; 3]) };
         let work =
             |objects: &mut Objects, recorder: &mut ThreadRecorder| launch(objects, recorder, kernel, sizes);
@@ -74,14 +74,14 @@ pub unsafe extern "C" fn native(
     bytes: usize,
     mem_count: u32,
     mems: *const Mem,
-    places: *const *const c_void,
+    slots: *const *const c_void,
     count: u32,
     waits: *const Event,
     event: *mut Event,
 ) -> Status {
     // SAFETY: the program's promises.
     unsafe {
-        let place = Place { queue, waits: raw::list(count, waits), event, blocks: false };
+        let place = place(queue, 0, (count, waits), event);
         let given = raw::list(mem_count, mems);
         let work = |objects: &mut Objects, recorder: &mut ThreadRecorder| {
             let kernel = recorder.kernel("native kernel")?;
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn native(
         enqueue(&place, work, |waits, event| {
             let (count, waits) = raw::wait_list(waits);
             behind!(clEnqueueNativeKernel)(
-                queue, function, args, bytes, mem_count, mems, places, count, waits, event,
+                queue, function, args, bytes, mem_count, mems, slots, count, waits, event,
             )
         })
     }

@@ -26,7 +26,9 @@ pub unsafe fn place<'a>(
     event: *mut Event,
 ) -> Place<'a> {
     // SAFETY: the caller's promise.
-    Place { queue, waits: unsafe { raw::list(count, waits) }, event, blocks: blocks != 0 }
+    let list = unsafe { raw::list(count, waits) };
+    let is_valid = (count == 0) == waits.is_null();
+    Place { queue, waits: list, is_valid, event, blocks: blocks != 0 }
 }
 
 /// Part of a memory object.

@@ -34,7 +34,13 @@ impl Statistics {
         // NaN and infinity stay in a sum; values whose squares do not fit become infinity there.
         let usual =
             pass.squares.is_finite() && pass.max <= HUGE && pass.min >= -HUGE && !self.moments.is_scaled();
-        if !usual || !self.take_pass(&pass, count, guess) {
+        // Of values that lie far from those before, as on a slope, the first pass tells where: a second one is exact.
+        let is_taken = usual
+            && (self.take_pass(&pass, count, guess) || {
+                let nearer = pass.mean(count, guess);
+                self.take_pass(&Pass::over(self.dtype, bytes, count, nearer), count, nearer)
+            });
+        if !is_taken {
             self.take_decoded(bytes, count);
         } else if pass.max >= F16_OVERFLOW || pass.min <= -F16_OVERFLOW {
             self.f16_overflow += each_decoded(self.dtype, bytes, CountOverflow { count });
@@ -47,8 +53,7 @@ impl Statistics {
         if count == 0 {
             return true;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a divisor")]
-        let distance = sum / count as f64;
+        let distance = pass.mean(count, 0.0);
         let deviation = squares - sum * distance;
         // No squares: every element is the guess.
         if squares != 0.0 && sum * distance > GUESS_LIMIT * deviation {
@@ -111,6 +116,13 @@ impl Statistics {
 }
 
 impl Pass {
+    /// The mean of so many values, as far as a pass around this guess tells it.
+    fn mean(&self, count: usize, guess: f64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a divisor")]
+        let distance = self.sum / count as f64;
+        guess + distance
+    }
+
     fn over(dtype: DType, bytes: &[u8], count: usize, guess: f64) -> Pass {
         Level::detect().run(PassOver { dtype, bytes, over: Over { dtype, count, guess } })
     }
