@@ -143,7 +143,7 @@ fn elements_of_every_kind_are_exact() {
     let counts = document(&folder.good("show d 2 --json"));
     assert_eq!((&counts["stats"]["nan"], &counts["stats"]["inf"]), (&1.into(), &2.into()));
     assert_eq!(counts["histogram"]["counts"], json!([1]));
-    let all = folder.good("show d 0x1").stdout;
+    let all = folder.good("show d 1").stdout;
     assert!(
         all.contains("min 9223372036854775809  max 18446744073709551615"),
         "64 bits are not rounded: {all}"

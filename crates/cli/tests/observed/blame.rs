@@ -182,7 +182,7 @@ fn an_uninitialised_buffer_is_said_in_those_words() {
     let garbage = |content| Wrong { garbage: Some(content), ..Wrong::default() };
     let (document, text) = blamed(garbage(17), garbage(0));
     let (kernel, label, task) = first(&document);
-    assert_eq!((&kernel[..], &label[..], &task["arg_index"]), ("add", "fed", &2.into()), "{task:#}");
+    assert_eq!((&kernel[..], &label[..], &task["arg_index"]), ("add", "wrong_here", &2.into()), "{task:#}");
     assert!(text.contains("an uninitialised buffer: no task ever wrote it, in both runs"), "{text}");
 }
 

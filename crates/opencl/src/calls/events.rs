@@ -20,6 +20,7 @@ pub unsafe extern "C" fn wait(count: u32, events: *const Event) -> Status {
     unsafe {
         let marks = layer.objects().marks(raw::list(count, events));
         let status = behind!(clWaitForEvents)(count, events);
+        layer.release_spent();
         if status == SUCCESS {
             layer.objects().orders.host_waited(&marks);
         }

@@ -54,7 +54,8 @@ pub unsafe extern "C" fn build(
         let status = build(program, count, devices, all.as_ptr(), callback, data);
         if status == ffi::INVALID_BUILD_OPTIONS {
             // A driver that does not know the option, or options that are wrong anyway: it is asked what it says to the program's own.
-            return build(program, count, devices, options, callback, data);
+            // Whoever asked to be called was.
+            return build(program, count, devices, options, None, ptr::null_mut());
         }
         status
     }
@@ -76,10 +77,12 @@ pub unsafe extern "C" fn compile(
         let (given, all) = with_names(options);
         Layer::get().objects().programs.built(key(program), given);
         let compile = behind!(clCompileProgram);
-        let call =
-            |options| compile(program, count, devices, options, headers, programs, names, callback, data);
-        match call(all.as_ptr()) {
-            ffi::INVALID_COMPILER_OPTIONS => call(options),
+        let call = |options: *const c_char, callback: BuildCallback| {
+            compile(program, count, devices, options, headers, programs, names, callback, data)
+        };
+        match call(all.as_ptr(), callback) {
+            // Whoever asked to be called was.
+            ffi::INVALID_COMPILER_OPTIONS => call(options, None),
             status => status,
         }
     }

@@ -47,6 +47,7 @@ pub unsafe extern "C" fn retain(queue: Queue) -> Status {
 }
 
 pub unsafe extern "C" fn release(queue: Queue) -> Status {
+    Layer::get().release_spent();
     // SAFETY: the program's promises.
     unsafe { behind!(clReleaseCommandQueue)(queue) }
 }
@@ -57,6 +58,7 @@ pub unsafe extern "C" fn finish(queue: Queue) -> Status {
     let submitted = state.map(|state| layer.objects().orders.submitted(state.number)).unwrap_or_default();
     // SAFETY: the program's promises.
     let status = unsafe { behind!(clFinish)(queue) };
+    layer.release_spent();
     if status == SUCCESS {
         layer.objects().orders.host_waited(&submitted);
     }

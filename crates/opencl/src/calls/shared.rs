@@ -5,7 +5,10 @@ use std::ffi::c_void;
 use tensortap_queue::{Memory, Range};
 use tensortap_record::{MemorySpace, Operation, Role};
 
-use super::{behind, transfers::place};
+use super::{
+    behind,
+    transfers::{end_map, last_map, place},
+};
 use crate::{
     enqueue::{Work, enqueue},
     ffi::{self, Bits, Context, Event, FreeCallback, Queue, Status},
@@ -185,9 +188,8 @@ pub unsafe extern "C" fn unmap(
     waits: *const Event,
     event: *mut Event,
 ) -> Status {
-    let known = Layer::get().objects().mapped.remove(&(0, start.addr())).and_then(|mut maps| maps.pop());
-    let writes = ffi::MAP_WRITE | ffi::MAP_WRITE_INVALIDATE;
-    let written = known.filter(|known| known.flags & writes != 0).and_then(|known| known.part);
+    let map = (0, start.addr());
+    let written = last_map(map).filter(Mapped::is_written).and_then(|known| known.part);
     // SAFETY: the program's promises.
     unsafe {
         let place = place(queue, 0, (count, waits), event);
@@ -201,10 +203,14 @@ pub unsafe extern "C" fn unmap(
                 None => Work::moving(Operation::Barrier, name),
             })
         };
-        enqueue(&place, work, |waits, event| {
+        let status = enqueue(&place, work, |waits, event| {
             let (count, waits) = raw::wait_list(waits);
             behind!(clEnqueueSVMUnmap)(queue, start, count, waits, event)
-        })
+        });
+        if status == ffi::SUCCESS {
+            end_map(map);
+        }
+        status
     }
 }
 

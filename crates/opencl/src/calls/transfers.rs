@@ -10,7 +10,7 @@ use crate::{
     enqueue::{Place, Work, enqueue},
     ffi::{self, Bits, Event, Mem, Queue, Status},
     layer::Layer,
-    objects::{Mapped, Objects, Region, key},
+    objects::{Key, Mapped, Objects, Region, key},
     probe::Source,
     raw,
 };
@@ -351,15 +351,8 @@ pub unsafe extern "C" fn unmap(
     waits: *const Event,
     event: *mut Event,
 ) -> Status {
-    let known = {
-        let mut objects = Layer::get().objects();
-        let maps = objects.mapped.get_mut(&(key(mem), mapped.addr()));
-        let last = maps.and_then(Vec::pop);
-        objects.mapped.retain(|_, maps| !maps.is_empty());
-        last
-    };
-    let writes = ffi::MAP_WRITE | ffi::MAP_WRITE_INVALIDATE;
-    let written = known.filter(|known| known.flags & writes != 0).map(|known| known.part);
+    let map = (key(mem), mapped.addr());
+    let written = last_map(map).filter(Mapped::is_written).map(|known| known.part);
     // SAFETY: the program's promises.
     unsafe {
         let place = place(queue, 0, (count, waits), event);
@@ -373,10 +366,33 @@ pub unsafe extern "C" fn unmap(
                 None => Work::moving(Operation::Barrier, name),
             })
         };
-        enqueue(&place, work, |waits, event| {
+        let status = enqueue(&place, work, |waits, event| {
             let (count, waits) = raw::wait_list(waits);
             behind!(clEnqueueUnmapMemObject)(queue, mem, mapped, count, waits, event)
-        })
+        });
+        if status == ffi::SUCCESS {
+            end_map(map);
+        }
+        status
+    }
+}
+
+/// What was mapped at an address and is to be unmapped next: a map that writes before one that reads, for what was written is there by then.
+pub fn last_map(map: (Key, usize)) -> Option<Mapped> {
+    let objects = Layer::get().objects();
+    let maps = objects.mapped.get(&map)?;
+    maps.iter().rev().find(|map| map.is_written()).or(maps.last()).copied()
+}
+
+/// It was unmapped.
+pub fn end_map(map: (Key, usize)) {
+    let mut objects = Layer::get().objects();
+    if let Some(maps) = objects.mapped.get_mut(&map) {
+        let at = maps.iter().rposition(Mapped::is_written).or(maps.len().checked_sub(1));
+        at.map(|at| maps.remove(at));
+        if maps.is_empty() {
+            objects.mapped.remove(&map);
+        }
     }
 }
 

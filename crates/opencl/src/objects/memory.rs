@@ -3,7 +3,7 @@
 use tensortap_queue::{Memory, Range};
 use tensortap_record::DType;
 
-use crate::ffi::{Bits, Handle};
+use crate::ffi::{self, Bits, Handle};
 
 /// The bytes of a memory object: all of a buffer, or part of it.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,13 @@ pub struct Mapped {
     pub flags: Bits,
     /// Where in its memory object; none where the bytes are not known.
     pub part: Option<(u64, u64)>,
+}
+
+impl Mapped {
+    /// Whether the program may have written it.
+    pub fn is_written(&self) -> bool {
+        self.flags & (ffi::MAP_WRITE | ffi::MAP_WRITE_INVALIDATE) != 0
+    }
 }
 
 #[cfg(test)]
