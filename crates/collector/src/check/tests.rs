@@ -201,7 +201,7 @@ fn other_kinds_are_checked_as_what_they_are() {
     assert_eq!(fault(ScalarRecord { dtype: 0, ..scalar() }), Some(RecordFault::DType));
     assert_eq!(fault(ScalarRecord { stage: 0, ..scalar() }), Some(RecordFault::Stage));
     assert_eq!(fault(EdgeRecord { cause: 7, ..edge() }), Some(RecordFault::Reason));
-    assert_eq!(fault(UncapturedRecord { reason: 9, ..uncaptured() }), Some(RecordFault::Reason));
+    assert_eq!(fault(UncapturedRecord { reason: 99, ..uncaptured() }), Some(RecordFault::Reason));
     assert_eq!(fault(UncapturedRecord { stage: 3, ..uncaptured() }), Some(RecordFault::Stage));
     assert_eq!(fault(UncapturedRecord { role: 4, ..uncaptured() }), Some(RecordFault::Role));
     assert_eq!(fault(TaskRecord { operation: 8, ..task() }), Some(RecordFault::Task));

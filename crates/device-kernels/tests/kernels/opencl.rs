@@ -2,7 +2,7 @@
 //! the one of the Python package `pyopencl`.
 
 use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use crate::library::{Library, functions};
@@ -76,6 +76,10 @@ impl Device {
     /// The device, or why there is none.
     pub fn find() -> Result<Device, String> {
         if let Ok(name) = std::env::var("TENSORTAP_OPENCL") {
+            // One that lies in the package needs what the package would tell it.
+            let home =
+                Path::new(&name).parent().filter(|folder| folder.ends_with(".libs")).and_then(Path::parent);
+            home.and_then(loader_of);
             return Device::of(&name);
         }
         Device::of("libOpenCL.so.1").or_else(|reason| {
@@ -229,14 +233,18 @@ fn packaged_loader() -> Option<String> {
     let script = "import importlib.util as u; print(u.find_spec('pyopencl').submodule_search_locations[0])";
     let said =
         Command::new(python).args(["-c", script]).output().ok().filter(|said| said.status.success())?;
-    let home = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
+    loader_of(Path::new(String::from_utf8(said.stdout).ok()?.trim()))
+}
+
+/// The loader in the folder of that package, ready.
+fn loader_of(home: &Path) -> Option<String> {
     let beside = std::fs::read_dir(home.join(".libs")).ok()?.flatten();
     let libraries: Vec<String> = beside.map(|entry| entry.path().to_string_lossy().into_owned()).collect();
     let named = |part: &str| libraries.iter().find(|path| path.contains(part));
     // The loader looks for it by a name without a folder, and finds what is loaded.
     named("/libpocl").map(|path| Library::open(path));
     // SAFETY: in these tests the environment is read by the standard library, which locks it, and by the loader, which is called after this.
-    unsafe { std::env::set_var("PYOPENCL_HOME", &home) };
+    unsafe { std::env::set_var("PYOPENCL_HOME", home) };
     named("/libOpenCL").cloned()
 }
 
