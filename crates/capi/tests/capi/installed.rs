@@ -109,7 +109,9 @@ fn a_cmake_project_finds_the_library() {
     let prefix = installed(dir.path());
     let project = dir.path().join("project");
     std::fs::create_dir(&project).unwrap();
-    std::fs::copy(source("program.c"), project.join("program.c")).unwrap();
+    for file in ["program.c", "expect.h"] {
+        std::fs::copy(source(file), project.join(file)).unwrap();
+    }
     let lists = "cmake_minimum_required(VERSION 3.13)\nproject(user C)\nfind_package(tensortap 0.1 REQUIRED)\n\
         find_package(Threads REQUIRED)\nadd_compile_definitions(_GNU_SOURCE)\n\
         foreach(kind tensortap static header)\n  add_executable(${kind} program.c)\n  \
