@@ -326,6 +326,10 @@ fn devices(library: &Library) -> Result<Vec<(Handle, DeviceName)>, String> {
         });
         let platform = name.unwrap_or_default();
         for device in found {
+            // A driver that is named twice is one.
+            if devices.iter().any(|(known, _)| *known == device) {
+                continue;
+            }
             let said = |what: u32| {
                 // SAFETY: as `text` promises; the device is the library's.
                 text(|bytes, at, length| unsafe {

@@ -85,7 +85,7 @@ const DEBUGGING: &str = "Debugging";
     tensortap replay --task 3 --guard                   does its kernel leave its arguments?\n  \
     tensortap replay --task 3 --debugger --trust        in gdb, at the kernel's first instruction\n  \
     tensortap replay cases                              every case of a folder, as tests\n  \
-    tensortap replay gpu_run --all --device pocl        launches of OpenCL, on the CPU\n\n\
+    tensortap replay gpu_run --all --device portable     launches of OpenCL, on the CPU\n\n\
     Exit status: 0 every task came out as captured, or as its references say; 1 one did not or was refused; 2 bad usage or unreadable \
     input; 3 no device; 130, 143, 129 interrupted")]
 pub struct ReplayArgs {

@@ -19,7 +19,8 @@ fn events_programs_and_memory_answer_as_without_a_recorder() {
     let launches: Vec<_> = tasks.iter().filter(|task| task.kernel_names() == ["add"]).collect();
     assert_eq!(launches.len(), 3);
     assert_eq!(launches.iter().filter(|task| task.is_unfinished()).count(), 1, "it waited for what failed");
-    assert!(String::from_utf8_lossy(&recorded.stderr).contains("recorded 1 process"));
+    let told = text(&recorded.stderr);
+    assert!(told.contains("recorded 1 process") && !told.contains("without closing"), "{told}");
 }
 
 #[test]
@@ -39,4 +40,13 @@ fn without_the_layer_or_a_recorder_nothing_is_recorded_and_the_program_runs() {
     let output = bench.program(None, "events.py").env("OPENCL_LAYERS", layer).output().unwrap();
     succeeded(&output);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("tensortap"));
+}
+
+#[test]
+fn a_thread_that_finds_no_place_to_record_waits_for_what_it_reads_all_the_same() {
+    let Some(bench) = Bench::new() else { return };
+    let output = bench.program(Some(("run", "--dump-threads 1")), "threads.py").output().unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(said(&output.stdout), "wrong []\n", "{}", said(&output.stderr));
+    assert!(said(&output.stderr).contains("could not record"), "{}", said(&output.stderr));
 }

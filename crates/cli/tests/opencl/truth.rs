@@ -185,6 +185,25 @@ fn every_range_of_every_command_is_what_an_execution_of_its_own_finds() {
 }
 
 #[test]
+fn commands_that_a_filter_keeps_out_still_order_the_others() {
+    let Some(bench) = Bench::new() else { return };
+    let buffers = vec![Buffer::Own { words: 64, seed: 4 }, Buffer::Own { words: 64, seed: 5 }];
+    let launch = Launch { size: 64, group: 16, offset: 0 };
+    let step = |what| Step { queue: 0, what, waits: Vec::new(), callback: false };
+    let mix = |k| step(Do::Mix { x: 0, y: 1, k, launch });
+    let put = |k| step(Do::Put { y: 1, k, launch });
+    let plan = Plan { queues: vec![false], buffers, steps: vec![put(1), mix(1), put(2), mix(2), put(3)] };
+    bench.write("plan.json", &plan.json().to_string());
+    let mut program = bench.program(Some(("run", "--dump-func put")), "execute.py");
+    succeeded(&program.args(["plan.json", "results.json"]).output().unwrap());
+    let mut list = std::process::Command::new(crate::common::executable());
+    let output = list.args(["list", "run"]).current_dir(bench.path("")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.matches(" changed ").count(), 6, "{text}");
+    assert!(!text.contains("ambiguous") && !text.contains("blend"), "{text}");
+}
+
+#[test]
 fn what_a_gate_holds_back_is_seen_when_it_runs_and_not_before() {
     let Some(bench) = Bench::new() else { return };
     let buffers = vec![Buffer::Own { words: WORDS, seed: 4 }, Buffer::Own { words: WORDS, seed: 5 }];
