@@ -5,9 +5,11 @@ use std::{
     ffi::c_void,
 };
 
+use tensortap_queue::say;
+
 use crate::{
     calls::{self, Going},
-    door::{Door, say},
+    door::Door,
     library::{self, MULTIPLE_SUBSCRIBERS, NotSubscribed, SUCCESS},
     raw::{Call, ENTER, ResourceData},
     table::{self, FUNCTIONS},

@@ -1,13 +1,13 @@
 //! What the library has: the driver, the session, and what it knows of the program's objects.
 
 use std::{
-    cell::RefCell,
     collections::{HashMap, HashSet},
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
-use tensortap_record::{DumpLevel, QueueId, RecordError, Session, ThreadRecorder};
+use tensortap_queue::{Attached, say};
+use tensortap_record::{DumpLevel, QueueId, RecordError, ThreadRecorder};
 
 use crate::{
     allocations::{Allocations, Device},
@@ -28,7 +28,7 @@ const RING_VARIABLE: &str = "TENSORTAP_CUDA_RING";
 pub struct Door {
     /// Functions of the driver.
     pub driver: Driver,
-    session: Session,
+    attached: Attached,
     /// Held for a moment, and never while a function of the driver is called.
     state: Mutex<State>,
     pool: OnceLock<Option<Pool>>,
@@ -69,30 +69,31 @@ pub struct StreamState {
 
 static DOOR: OnceLock<Door> = OnceLock::new();
 
-thread_local! {
-    static RECORDER: RefCell<Option<ThreadRecorder>> = const { RefCell::new(None) };
+/// Called when the process ends by itself, behind everything that the program lets be called then.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = process_ends;
+
+extern "C" fn process_ends() {
+    if let Some(door) = DOOR.get() {
+        door.attached.close();
+    }
 }
 
 impl Door {
     /// Begins to record. None where nobody does.
     pub fn open() -> Option<&'static Door> {
-        let session = match Session::attach() {
-            Ok(session) => session?,
-            Err(error) => {
-                say(&format!("nothing of CUDA is recorded: {error}"));
-                return None;
-            }
-        };
+        let attached = Attached::new("CUDA")?;
         let Some(driver) = Driver::find() else {
             say(
                 "nothing of CUDA is recorded: its driver lacks functions that recording needs (CUDA 11 or later has them)",
             );
             return None;
         };
-        let level = session.level().unwrap_or(DumpLevel::Full);
+        let level = attached.session().level().unwrap_or(DumpLevel::Full);
         Some(DOOR.get_or_init(|| Door {
             driver,
-            session,
+            attached,
             state: Mutex::default(),
             pool: OnceLock::new(),
             registered: Mutex::default(),
@@ -174,22 +175,9 @@ impl Door {
         Some(met)
     }
 
-    /// Records in this thread. None where that cannot be: the session has ended, the process was forked, all lanes are taken, or the thread ends.
+    /// Records in this thread, where that can be.
     pub fn record<T>(&self, call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>) -> Option<T> {
-        let mut call = Some(call);
-        let recorded = RECORDER.try_with(|recorder| {
-            let mut recorder = recorder.try_borrow_mut().ok()?;
-            if recorder.as_ref().is_none_or(|known| !known.is_of(&self.session)) {
-                *recorder = Some(self.session.thread().ok()?);
-            }
-            let recorder = recorder.as_mut()?;
-            let told = call.take()?(recorder);
-            if let Err(error) = &told {
-                recorder.count_refusal(error);
-            }
-            told.ok()
-        });
-        recorded.ok().flatten()
+        self.attached.record(call)
     }
 
     /// Says something that need not be said again.
@@ -245,11 +233,4 @@ impl Drop for Taken {
             self.stream.gate.opens.notify_one();
         }
     }
-}
-
-/// One sentence on standard error.
-pub fn say(what: &str) {
-    use std::io::Write as _;
-    // A program that has closed it is not told.
-    let _ = writeln!(std::io::stderr(), "tensortap: {what}");
 }

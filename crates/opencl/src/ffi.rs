@@ -129,7 +129,7 @@ dispatch! {
     clReleaseContext;
     clGetContextInfo;
     clCreateCommandQueue = fn(Context, Device, Bits, *mut Status) -> Queue;
-    clRetainCommandQueue = fn(Queue) -> Status;
+    clRetainCommandQueue;
     clReleaseCommandQueue = fn(Queue) -> Status;
     clGetCommandQueueInfo = fn(Queue, u32, usize, *mut c_void, *mut usize) -> Status;
     clSetCommandQueueProperty;

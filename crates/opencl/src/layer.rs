@@ -1,11 +1,9 @@
 //! What the layer has: the functions behind it, the session, and what it knows of the program's objects.
 
-use std::{
-    cell::RefCell,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tensortap_record::{RecordError, Session, ThreadRecorder};
+use tensortap_queue::Attached;
+use tensortap_record::{RecordError, ThreadRecorder};
 
 use crate::{
     ffi::{Dispatch, Event},
@@ -16,9 +14,7 @@ use crate::{
 pub struct Layer {
     /// The functions behind it.
     pub target: Dispatch,
-    session: Session,
-    /// Keeps the session open until the process ends.
-    open: Mutex<Option<Session>>,
+    attached: Attached,
     /// Held for a moment, and never while a function of the driver is called: drivers call back.
     objects: Mutex<Objects>,
     /// Events that are held for nobody any more.
@@ -39,28 +35,17 @@ static AT_END: extern "C" fn() = process_ends;
 
 extern "C" fn process_ends() {
     if let Some(layer) = LAYER.get() {
-        layer.close();
+        layer.attached.close();
     }
-}
-
-thread_local! {
-    static RECORDER: RefCell<Option<ThreadRecorder>> = const { RefCell::new(None) };
 }
 
 impl Layer {
     /// Begins to record. None where nobody does: the recorder cannot be reached, or there is none.
     pub fn start(target: Dispatch) -> Option<&'static Layer> {
-        let session = match Session::attach() {
-            Ok(session) => session?,
-            Err(error) => {
-                say(&format!("nothing of OpenCL is recorded: {error}"));
-                return None;
-            }
-        };
+        let attached = Attached::new("OpenCL")?;
         Some(LAYER.get_or_init(|| Layer {
             target,
-            session: session.for_a_while(),
-            open: Mutex::new(Some(session)),
+            attached,
             objects: Mutex::default(),
             spent: Mutex::default(),
         }))
@@ -69,11 +54,6 @@ impl Layer {
     /// The layer, which stands since before any of its functions could be called.
     pub fn get() -> &'static Layer {
         LAYER.get().expect("the loader has its table from here")
-    }
-
-    /// Tells the recorder that nothing more comes.
-    fn close(&self) {
-        drop(self.open.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// What is known of the program's objects.
@@ -102,29 +82,8 @@ impl Layer {
         }
     }
 
-    /// Records in this thread. None where that cannot be: the session has ended, the process was forked, all lanes are taken, or the thread ends.
+    /// Records in this thread, where that can be.
     pub fn record<T>(&self, call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>) -> Option<T> {
-        let mut call = Some(call);
-        let recorded = RECORDER.try_with(|recorder| {
-            // A callback may come while this thread records.
-            let mut recorder = recorder.try_borrow_mut().ok()?;
-            if recorder.as_ref().is_none_or(|known| !known.is_of(&self.session)) {
-                *recorder = Some(self.session.thread().ok()?);
-            }
-            let recorder = recorder.as_mut()?;
-            let told = call.take()?(recorder);
-            if let Err(error) = &told {
-                recorder.count_refusal(error);
-            }
-            told.ok()
-        });
-        recorded.ok().flatten()
+        self.attached.record(call)
     }
-}
-
-/// One sentence on standard error.
-pub fn say(what: &str) {
-    use std::io::Write as _;
-    // A program that has closed it is not told.
-    let _ = writeln!(std::io::stderr(), "tensortap: {what}");
 }

@@ -41,7 +41,6 @@ fn table(target: &Dispatch) -> Dispatch {
         queues {
             clCreateCommandQueue => create,
             clCreateCommandQueueWithProperties => create_with_properties,
-            clRetainCommandQueue => retain,
             clReleaseCommandQueue => release,
             clFinish => finish,
             clEnqueueMarker => marker,

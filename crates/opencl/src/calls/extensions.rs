@@ -2,12 +2,10 @@
 
 use std::ffi::{c_char, c_void};
 
+use tensortap_queue::say;
+
 use super::behind;
-use crate::{
-    ffi::Handle,
-    layer::{Layer, say},
-    raw,
-};
+use crate::{ffi::Handle, layer::Layer, raw};
 
 pub unsafe extern "C" fn address(name: *const c_char) -> *mut c_void {
     // SAFETY: the program's promises.

@@ -41,11 +41,6 @@ fn met(queue: Queue) -> Queue {
     queue
 }
 
-pub unsafe extern "C" fn retain(queue: Queue) -> Status {
-    // SAFETY: the program's promises.
-    unsafe { behind!(clRetainCommandQueue)(queue) }
-}
-
 pub unsafe extern "C" fn release(queue: Queue) -> Status {
     Layer::get().release_spent();
     // SAFETY: the program's promises.

@@ -1,0 +1,69 @@
+//! The session of a library that was loaded into somebody's program, and a recorder for each thread that comes by.
+
+use std::{
+    cell::RefCell,
+    io::Write as _,
+    sync::{Mutex, PoisonError},
+};
+
+use tensortap_record::{RecordError, Session, ThreadRecorder};
+
+thread_local! {
+    static RECORDER: RefCell<Option<ThreadRecorder>> = const { RefCell::new(None) };
+}
+
+/// The session of this process with its recorder.
+#[derive(Debug)]
+pub struct Attached {
+    session: Session,
+    /// Keeps the session open until the process ends.
+    open: Mutex<Option<Session>>,
+}
+
+impl Attached {
+    /// Attaches; none where nobody records, and where the recorder cannot be reached, which is said: nothing of `what` is recorded then.
+    pub fn new(what: &str) -> Option<Attached> {
+        match Session::attach() {
+            Ok(session) => session
+                .map(|session| Attached { session: session.for_a_while(), open: Mutex::new(Some(session)) }),
+            Err(error) => {
+                say(&format!("nothing of {what} is recorded: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Records in this thread. None where that cannot be: the session has ended, the process was forked, all lanes are taken, or the thread ends.
+    pub fn record<T>(&self, call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>) -> Option<T> {
+        let recorded = RECORDER.try_with(|recorder| {
+            // A callback may come while this thread records.
+            let mut recorder = recorder.try_borrow_mut().ok()?;
+            if recorder.as_ref().is_none_or(|known| !known.is_of(&self.session)) {
+                *recorder = Some(self.session.thread().ok()?);
+            }
+            let recorder = recorder.as_mut()?;
+            let told = call(recorder);
+            if let Err(error) = &told {
+                recorder.count_refusal(error);
+            }
+            told.ok()
+        });
+        recorded.ok().flatten()
+    }
+
+    /// Tells the recorder that nothing more comes: the process ends by itself.
+    pub fn close(&self) {
+        drop(self.open.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// One sentence on standard error.
+pub fn say(what: &str) {
+    // A program that has closed it is not told.
+    let _ = writeln!(std::io::stderr(), "tensortap: {what}");
+}
