@@ -5,13 +5,14 @@ use std::fmt;
 use tensortap_abi::{
     AllocationRecord, BeginRecord, CommitRecord, DType, DeviceRange, DispatchRecord, DumpRecord, DumpStage,
     EdgeCause, EdgeRecord, FilledRecord, FinishedRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, ImageRecord,
-    KernelArg, KernelRecord, KindOfRecord, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
-    MAX_TEXT_BYTES, MemorySpace, ModuleKind, ModuleRecord, Operation, OrchestrationArgRecord, PieceRecord,
-    RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN, RECORD_EXTENDED, RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER,
-    RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT,
-    RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN,
-    RECORD_TRUNCATED, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, StringRecord, TaskRecord, TensorRecord,
-    TensorStats, UncapturedReason, UncapturedRecord,
+    KernelArg, KernelRecord, KindOfRecord, LAUNCH_FLAGS, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_IMAGE_BYTES,
+    MAX_RECORD_ARGS, MAX_TEXT_BYTES, MemorySpace, ModuleKind, ModuleRecord, Operation,
+    OrchestrationArgRecord, PieceRecord, RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN, RECORD_EXTENDED,
+    RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER, RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_LAUNCH_DETAILS, RECORD_LOCAL_MEMORY, RECORD_MARKED,
+    RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, Role,
+    SLOTS_PER_TASK, ScalarRecord, StringRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason,
+    UncapturedRecord,
 };
 use tensortap_geometry::Layout;
 use zerocopy::FromBytes;
@@ -311,8 +312,8 @@ fn check_scalar(record: &ScalarRecord) -> Result<(), RecordFault> {
 }
 
 fn check_task(task: &TaskRecord) -> Result<(), RecordFault> {
-    allow_flags(task.flags, RECORD_IN_FLIGHT | RECORD_HAS_PARENT | RECORD_EXTENDED)?;
-    good(task.work_dims <= 3, RecordFault::Task)?;
+    allow_flags(task.flags, RECORD_IN_FLIGHT | RECORD_HAS_PARENT | RECORD_EXTENDED | RECORD_LAUNCH_DETAILS)?;
+    good(task.work_dims <= 3 && task.launch_flags & !LAUNCH_FLAGS == 0, RecordFault::Task)?;
     good(task.flags & RECORD_HAS_PARENT != 0 || task.parent_task == 0, RecordFault::Flags)?;
     Operation::from_tag(task.operation).ok_or(RecordFault::Task)?;
     check_counts(task.tensor_count, task.scalar_count, RecordFault::Task)

@@ -116,6 +116,11 @@ pub fn after(door: &Door, function: &Function, call: Call<'_>) {
     }
 }
 
+/// Flags of a launch by the function that it is called with.
+fn cooperative(has_extra: bool) -> u8 {
+    if has_extra { 0 } else { tensortap_record::LAUNCH_COOPERATIVE }
+}
+
 /// A handle, as it stands in a word.
 fn handle(word: u64) -> usize {
     usize::try_from(word).unwrap_or(0)
@@ -169,6 +174,11 @@ fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
                 sizes: [word(1), word(2), word(3)],
                 parameters: word(6),
                 extra: if extra { word(7) } else { 0 },
+                // The function that takes no settings is the one for cooperative launches.
+                details: launches::Details {
+                    flags: cooperative(extra),
+                    ..launches::Details::shared(word(4))
+                },
             };
             launches::launch(door, call, &place, taken, &launch)
         }

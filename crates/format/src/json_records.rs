@@ -187,7 +187,8 @@ impl<'i> Spelled<'i> {
 
 /// How the work of a task is spread.
 fn write_launch(text: &mut JsonText<'_>, launch: &Launch) {
-    let &Launch { work_dims, grid, group, global_size, global_offset } = launch;
+    let &Launch { work_dims, grid, group, global_size, global_offset, shared_bytes, cluster, is_cooperative } =
+        launch;
     text.raw(",\"work_dims\":").number(work_dims);
     for (name, sizes) in [
         (",\"grid\":", grid.map(u64::from)),
@@ -198,6 +199,18 @@ fn write_launch(text: &mut JsonText<'_>, launch: &Launch) {
         text.raw(name).list(sizes, |text, size| {
             text.number(size);
         });
+    }
+    // Most launches have none of these.
+    if shared_bytes != 0 {
+        text.raw(",\"shared_bytes\":").number(shared_bytes);
+    }
+    if cluster != [0; 3] {
+        text.raw(",\"cluster\":").list(cluster, |text, size| {
+            text.number(size);
+        });
+    }
+    if is_cooperative {
+        text.raw(",\"cooperative\":true");
     }
 }
 

@@ -16,15 +16,32 @@ pub use crate::printable::{printable, printable_path};
 /// `grid 4 x 1 x 1, group 64 x 1 x 1`; what is not known is left out.
 #[must_use]
 pub fn launch_text(launch: &Launch) -> String {
-    let Launch { work_dims: _, grid, group, global_size, global_offset } = *launch;
+    let Launch {
+        work_dims: _,
+        grid,
+        group,
+        global_size,
+        global_offset,
+        shared_bytes,
+        cluster,
+        is_cooperative,
+    } = *launch;
     let wide = |sizes: [u32; 3]| sizes.map(u64::from);
-    let all =
-        [("grid", wide(grid)), ("group", wide(group)), ("items", global_size), ("from item", global_offset)];
+    let all = [
+        ("grid", wide(grid)),
+        ("group", wide(group)),
+        ("items", global_size),
+        ("from item", global_offset),
+        ("cluster", cluster.map(u64::from)),
+    ];
     let known = all.iter().filter(|(_, sizes)| *sizes != [0; 3]);
     let one = |(what, sizes): &(&str, [u64; 3])| {
         format!("{what} {}", sizes.map(|size| size.to_string()).join(" x "))
     };
-    known.map(one).collect::<Vec<_>>().join(", ")
+    let shared =
+        (shared_bytes != 0).then(|| format!("{} of shared memory", counted(shared_bytes.into(), "byte")));
+    let cooperative = is_cooperative.then(|| "cooperative".to_owned());
+    known.map(one).chain(shared).chain(cooperative).collect::<Vec<_>>().join(", ")
 }
 
 /// A stage as selectors spell it.

@@ -66,8 +66,8 @@ pub use tensor::Tensor;
 pub use thread::{KernelInfo, ModuleImage, ThreadRecorder};
 
 pub use tensortap_abi::{
-    ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, MAX_DIMS, MemorySpace,
-    ModuleKind, Operation, Role, UncapturedReason,
+    ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, LAUNCH_COOPERATIVE,
+    LAUNCH_EARLY, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, UncapturedReason,
 };
 pub use tensortap_collector::Summary;
 pub use tensortap_recorder::{Counters, DropReason, Outcome};

@@ -2,7 +2,10 @@
 
 use std::mem::offset_of;
 
-use tensortap_abi::{NO_KERNEL, Operation, RECORD_EXTENDED, RECORD_HAS_PARENT, SLOTS_PER_TASK, TaskRecord};
+use tensortap_abi::{
+    LAUNCH_FLAGS, NO_KERNEL, Operation, RECORD_EXTENDED, RECORD_HAS_PARENT, RECORD_LAUNCH_DETAILS,
+    SLOTS_PER_TASK, TaskRecord,
+};
 use tensortap_recorder::Outcome;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -43,6 +46,12 @@ pub struct TaskInfo {
     pub global_size: [u64; 3],
     /// Number of the first work item in each direction.
     pub global_offset: [u64; 3],
+    /// Bytes that each work group has for itself beside those which its kernel declares.
+    pub shared_bytes: u32,
+    /// Work groups of a cluster in each direction; 0 for none.
+    pub cluster: [u8; 3],
+    /// `LAUNCH_…` flags of [`tensortap_abi`].
+    pub launch_flags: u8,
     /// When it was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
     pub submitted_ns: u64,
     /// Whether all of its arguments are marked, for level `marked`.
@@ -97,7 +106,10 @@ pub struct Task {
     reserved0: u32,
     global_size: [u64; 3],
     global_offset: [u64; 3],
-    reserved: [u64; 7],
+    shared_bytes: u32,
+    cluster: [u8; 3],
+    launch_flags: u8,
+    reserved: [u64; 6],
 }
 // The header has room for as much, and finds the number where it is.
 const _: () = assert!(size_of::<Task>() == 256 && align_of::<Task>() == 8 && offset_of!(Task, id) == 8);
@@ -106,6 +118,8 @@ impl Task {
     pub(crate) fn new(id: u64, info: &TaskInfo, started_ns: u64) -> Task {
         let &TaskInfo { operation, kernels, name, scope, queue, step, module, source, parent, .. } = info;
         let is_extended = info.global_size != [0; 3] || info.global_offset != [0; 3];
+        let launch_flags = info.launch_flags & LAUNCH_FLAGS;
+        let has_details = info.shared_bytes != 0 || info.cluster != [0; 3] || launch_flags != 0;
         Task {
             state: RECORDED,
             marked: info.marked.into(),
@@ -116,7 +130,8 @@ impl Task {
             completed_ns: 0,
             capture_ns: 0,
             flags: if parent.is_some() { RECORD_HAS_PARENT } else { 0 }
-                | if is_extended { RECORD_EXTENDED } else { 0 },
+                | if is_extended { RECORD_EXTENDED } else { 0 }
+                | if has_details { RECORD_LAUNCH_DETAILS } else { 0 },
             operation: operation as u32,
             func_id: kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 }),
             block_num: info.blocks.max(1),
@@ -136,7 +151,10 @@ impl Task {
             reserved0: 0,
             global_size: info.global_size,
             global_offset: info.global_offset,
-            reserved: [0; 7],
+            shared_bytes: info.shared_bytes,
+            cluster: info.cluster,
+            launch_flags,
+            reserved: [0; 6],
         }
     }
 
@@ -166,6 +184,9 @@ impl Task {
             work_dims: u8::try_from(self.work_dims).unwrap_or(u8::MAX),
             global_size: self.global_size,
             global_offset: self.global_offset,
+            shared_bytes: self.shared_bytes,
+            cluster: self.cluster,
+            launch_flags: self.launch_flags,
             parent_task: self.parent,
             ..TaskRecord::default()
         }

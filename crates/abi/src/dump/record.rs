@@ -130,6 +130,9 @@ pub const RECORD_EXTENDED: u32 = 1 << 14;
 /// Flag of a [`ScalarRecord`]: it is no value but memory that each work group has for itself; `bits` are its bytes.
 pub const RECORD_LOCAL_MEMORY: u32 = 1 << 15;
 
+/// Flag of a [`TaskRecord`](crate::TaskRecord): shared memory, cluster and flags of its launch are in use. Without it they are zero.
+pub const RECORD_LAUNCH_DETAILS: u32 = 1 << 16;
+
 /// Declares a record: the head of every kind, then fields of its own with their offsets.
 macro_rules! dump_record {
     ($(#[$doc:meta])* $name:ident = $kind:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty = $offset:literal),+ $(,)? }) => {
@@ -279,6 +282,7 @@ impl RecordKind {
     /// Bytes behind those which a record has with these flags: of fields that only some have.
     pub const fn extended_bytes(self, flags: u32) -> usize {
         match self {
+            RecordKind::Task if flags & RECORD_LAUNCH_DETAILS != 0 => 56,
             RecordKind::Task if flags & RECORD_EXTENDED != 0 => 48,
             RecordKind::Module if flags & RECORD_EXTENDED != 0 => 16,
             _ => 0,

@@ -116,10 +116,21 @@ dump_record! {
         global_size: [u64; 3] = 136,
         /// With [`RECORD_EXTENDED`]: number of the first work item in each direction.
         global_offset: [u64; 3] = 160,
-        /// Zero.
-        reserved: u64 = 184,
+        /// With [`RECORD_LAUNCH_DETAILS`]: bytes that each work group has for itself beside those which its kernel declares.
+        shared_bytes: u32 = 184,
+        /// With [`RECORD_LAUNCH_DETAILS`]: work groups of a cluster in each direction; 0 for none.
+        cluster: [u8; 3] = 188,
+        /// With [`RECORD_LAUNCH_DETAILS`]: `LAUNCH_…` flags.
+        launch_flags: u8 = 191,
     }
 }
+
+/// Flag of a launch: its work groups may wait for one another.
+pub const LAUNCH_COOPERATIVE: u8 = 1 << 0;
+/// Flag of a launch: it may begin before the one in front of it in its queue has ended.
+pub const LAUNCH_EARLY: u8 = 1 << 1;
+/// All of them.
+pub const LAUNCH_FLAGS: u8 = LAUNCH_COOPERATIVE | LAUNCH_EARLY;
 
 dump_record! {
     /// One (task, slot, block) handed to one core. Its `args[]` lie in the arena, as [`crate::DispatchWords`].

@@ -1,7 +1,9 @@
 //! Kernels and graphs are launched.
 
 use tensortap_queue::Range;
-use tensortap_record::{Operation, RecordError, TaskInfo, ThreadRecorder, UncapturedReason};
+use tensortap_record::{
+    LAUNCH_COOPERATIVE, LAUNCH_EARLY, Operation, RecordError, TaskInfo, ThreadRecorder, UncapturedReason,
+};
 
 use super::kernels::KernelFacts;
 use crate::{
@@ -24,17 +26,84 @@ pub struct Launch {
     pub parameters: u64,
     /// Where settings lie that say where parameters are; 0 for none.
     pub extra: u64,
+    /// How else it is to run.
+    pub details: Details,
 }
 
-/// Sizes and the stream of `cuLaunchKernelEx`.
+/// How a launch is to run, beside its sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Bytes that each group has for itself beside those which its kernel declares.
+    pub shared_bytes: u32,
+    /// Groups of a cluster in each direction; 0 for none.
+    pub cluster: [u8; 3],
+    /// `LAUNCH_…` flags of a task.
+    pub flags: u8,
+}
+
+impl Details {
+    /// With so many bytes of shared memory, of which the word of a call has the lower half.
+    pub fn shared(word: u64) -> Details {
+        Details { shared_bytes: u32::try_from(word & 0xffff_ffff).unwrap_or(0), ..Details::default() }
+    }
+
+    /// With an attribute. Those which change nothing that a kernel computes are not kept.
+    fn with(mut self, attribute: &Attribute) -> Details {
+        let [first, ..] = attribute.value;
+        match attribute.id {
+            COOPERATIVE if first != 0 => self.flags |= LAUNCH_COOPERATIVE,
+            PROGRAMMATIC if first != 0 => self.flags |= LAUNCH_EARLY,
+            CLUSTER => {
+                let [x, y, z, ..] = attribute.value;
+                self.cluster = [x, y, z].map(|size| u8::try_from(size).unwrap_or(u8::MAX));
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+/// Sizes, the stream and attributes of `cuLaunchKernelEx`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Config {
     sizes: [u64; 3],
     shared: u64,
     stream: u64,
+    attributes: u64,
+    attribute_count: u32,
 }
 const _: () = assert!(std::mem::offset_of!(Config, stream) == 32);
+const _: () = assert!(std::mem::offset_of!(Config, attribute_count) == 48);
+
+/// One attribute of `cuLaunchKernelEx`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Attribute {
+    id: u32,
+    padding: u32,
+    value: [u32; 16],
+}
+const _: () = assert!(size_of::<Attribute>() == 72);
+
+const COOPERATIVE: u32 = 2;
+const CLUSTER: u32 = 4;
+const PROGRAMMATIC: u32 = 6;
+/// Attributes that a launch has at most.
+const MOST_ATTRIBUTES: u32 = 64;
+
+impl Config {
+    /// # Safety
+    /// As the program's launch: attributes lie where it says.
+    unsafe fn details(&self) -> Details {
+        let count = if self.attributes == 0 { 0 } else { self.attribute_count.min(MOST_ATTRIBUTES) };
+        (0..count).fold(Details::shared(self.shared), |details, at| {
+            // SAFETY: the caller's promise.
+            let attribute: Attribute = unsafe { raw::at(self.attributes + 72 * u64::from(at)) };
+            details.with(&attribute)
+        })
+    }
+}
 
 /// A launch whose sizes and stream stand in a structure.
 pub fn launch_ex(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
@@ -47,7 +116,9 @@ pub fn launch_ex(door: &Door, function: &Function, call: Call<'_>) -> Option<Beg
     let config: Config = unsafe { raw::at(config) };
     let place = place(door, function, call, handle(config.stream), false)?;
     let taken = Taken::new(door.stream(place.stream, place.context.1)?);
-    let launch = Launch { function: handle(kernel), sizes: config.sizes, parameters, extra };
+    // SAFETY: the program's launch has them there.
+    let details = unsafe { config.details() };
+    let launch = Launch { function: handle(kernel), sizes: config.sizes, parameters, extra, details };
     self::launch(door, call, &place, taken, &launch)
 }
 
@@ -58,7 +129,7 @@ pub fn launch(door: &Door, call: Call<'_>, place: &Place, taken: Taken, launch: 
     // SAFETY: the program's launch has its parameters where it says, until it returns.
     let given = unsafe { given(door, &facts, launch, device) };
     Begun::new(door, place, taken, |recorder| {
-        let mut work = Work { info: info(facts.id(door, recorder)?, launch.sizes), ..Work::default() };
+        let mut work = Work { info: info(facts.id(door, recorder)?, launch), ..Work::default() };
         match given {
             Some(given) => work.give(door, recorder, given, device)?,
             None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
@@ -93,12 +164,13 @@ pub fn launch_graph(door: &Door, function: &Function, place: &Place, taken: Take
 }
 
 /// The task of a launch.
-fn info(kernel: tensortap_record::KernelId, sizes: [u64; 3]) -> TaskInfo {
+fn info(kernel: tensortap_record::KernelId, launch: &Launch) -> TaskInfo {
     let half = |word: u64, at: u32| u32::try_from(word >> (32 * at) & 0xffff_ffff).unwrap_or(0);
-    let [x, y, z] = sizes;
+    let [x, y, z] = launch.sizes;
     let grid = [half(x, 0), half(x, 1), half(y, 0)];
     let group = [half(y, 1), half(z, 0), half(z, 1)];
-    TaskInfo { grid, group, work_dims: 3, ..TaskInfo::of(kernel) }
+    let Details { shared_bytes, cluster, flags: launch_flags } = launch.details;
+    TaskInfo { grid, group, work_dims: 3, shared_bytes, cluster, launch_flags, ..TaskInfo::of(kernel) }
 }
 
 /// What a launch is given; none where the driver does not say what its parameters are.

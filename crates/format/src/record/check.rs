@@ -1,9 +1,9 @@
 //! Whether a record makes sense; the same before it is written and after it was read.
 
 use tensortap_abi::{
-    AllocationRecord, DumpStage, EdgeRecord, MAX_RECORD_ARGS, MemorySpace, Operation, OrchestrationArgRecord,
-    RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RecordKind, Role, TaskRecord, TensorRecord,
-    UncapturedReason, UncapturedRecord,
+    AllocationRecord, DumpStage, EdgeRecord, LAUNCH_FLAGS, MAX_RECORD_ARGS, MemorySpace, Operation,
+    OrchestrationArgRecord, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RecordKind, Role,
+    TaskRecord, TensorRecord, UncapturedReason, UncapturedRecord,
 };
 
 use super::{IndexRecord, PayloadState, TOO_MANY_DIMS, kinds::edge_cause_name};
@@ -106,6 +106,7 @@ fn check_task(task: &TaskRecord) -> Result<(), &'static str> {
     let args = task.tensor_count.checked_add(task.scalar_count);
     sound(args.is_some_and(|args| args <= MAX_RECORD_ARGS), "it has more arguments than a task")?;
     sound(task.work_dims <= 3, "it has more dimensions than work")?;
+    sound(task.launch_flags & !LAUNCH_FLAGS == 0, "flags of its launch are unknown")?;
     let parent = task.flags & RECORD_HAS_PARENT != 0 || task.parent_task == 0;
     sound(parent, "its flags contradict one another")
 }

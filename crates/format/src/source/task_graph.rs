@@ -157,6 +157,12 @@ struct RawTask {
     global_size: [u64; 3],
     #[serde(default)]
     global_offset: [u64; 3],
+    #[serde(default)]
+    shared_bytes: u32,
+    #[serde(default)]
+    cluster: [u8; 3],
+    #[serde(default)]
+    cooperative: bool,
     queue: Option<u32>,
     #[serde(default)]
     args: Vec<RawArg>,
@@ -223,8 +229,18 @@ impl TaskGraph {
         let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
         // A file without times is about tasks that ran: it says nothing of any that did not.
         let completed = raw.completed_ns.unwrap_or(Some(Id(0)));
-        let &RawTask { work_dims, grid, group, global_size, global_offset, .. } = raw;
-        let launch = Launch { work_dims, grid, group, global_size, global_offset };
+        let &RawTask { work_dims, grid, group, global_size, global_offset, shared_bytes, cluster, .. } = raw;
+        let is_cooperative = raw.cooperative;
+        let launch = Launch {
+            work_dims,
+            grid,
+            group,
+            global_size,
+            global_offset,
+            shared_bytes,
+            cluster,
+            is_cooperative,
+        };
         self.tasks.push(TaskFacts {
             step,
             task_id,

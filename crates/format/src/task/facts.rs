@@ -1,7 +1,8 @@
 //! What single records say of a task, and what is known of its arguments when they are put together.
 
 use tensortap_abi::{
-    CoreType, DType, DumpStage, NO_KERNEL, Operation, RECORD_IN_FLIGHT, Role, SLOTS_PER_TASK, TaskRecord,
+    CoreType, DType, DumpStage, LAUNCH_COOPERATIVE, NO_KERNEL, Operation, RECORD_IN_FLIGHT, Role,
+    SLOTS_PER_TASK, TaskRecord,
 };
 
 use crate::{ArgumentKind, PayloadState, survey::active};
@@ -43,12 +44,29 @@ pub struct Launch {
     pub global_size: [u64; 3],
     /// Number of the first work item in each direction.
     pub global_offset: [u64; 3],
+    /// Bytes that each work group has for itself beside those which its kernel declares.
+    pub shared_bytes: u32,
+    /// Work groups of a cluster in each direction; 0 for none.
+    pub cluster: [u8; 3],
+    /// Whether its work groups may wait for one another.
+    pub is_cooperative: bool,
 }
 
 impl Launch {
     fn of(record: &TaskRecord) -> Launch {
-        let &TaskRecord { work_dims, grid, group, global_size, global_offset, .. } = record;
-        Launch { work_dims, grid, group, global_size, global_offset }
+        let &TaskRecord {
+            work_dims,
+            grid,
+            group,
+            global_size,
+            global_offset,
+            shared_bytes,
+            cluster,
+            launch_flags,
+            ..
+        } = record;
+        let is_cooperative = launch_flags & LAUNCH_COOPERATIVE != 0;
+        Launch { work_dims, grid, group, global_size, global_offset, shared_bytes, cluster, is_cooperative }
     }
 
     /// `None` where nothing is known.

@@ -235,8 +235,17 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
     let theirs = |place: usize| blame.golden.as_ref().map(|golden| id(golden.task(place).task_id));
     let view = |view: &TakenView| json!({"shape": view.shape, "strides": view.strides, "start_offset": view.start_offset});
     let launch = |size: &Launch| {
-        let Launch { work_dims, grid, group, global_size, global_offset } = size;
-        json!({"work_dims": work_dims, "grid": grid, "group": group, "global_size": global_size, "global_offset": global_offset})
+        let Launch {
+            work_dims,
+            grid,
+            group,
+            global_size,
+            global_offset,
+            shared_bytes,
+            cluster,
+            is_cooperative,
+        } = size;
+        json!({"work_dims": work_dims, "grid": grid, "group": group, "global_size": global_size, "global_offset": global_offset, "shared_bytes": shared_bytes, "cluster": cluster, "cooperative": is_cooperative})
     };
     let outputs = |outputs: &[OutputRef], name: &dyn Fn(usize) -> Option<String>| -> Value {
         let of = |o: &OutputRef| json!({"task_id": name(o.task), "arg_index": o.arg_index});

@@ -166,13 +166,20 @@ fn how_a_launch_was_spread_and_its_local_memory_are_told() {
         let mut plain =
             recorder.begin(&TaskInfo { operation: Operation::Barrier, ..TaskInfo::of(kernel) }).unwrap();
         recorder.end(&mut plain).unwrap();
+        let shared =
+            TaskInfo { shared_bytes: 70_000, cluster: [2, 1, 4], launch_flags: 0xff, ..TaskInfo::of(kernel) };
+        let mut shared = recorder.begin(&shared).unwrap();
+        recorder.end(&mut shared).unwrap();
     });
+    let details =
+        Launch { shared_bytes: 70_000, cluster: [2, 1, 4], is_cooperative: true, ..Launch::default() };
     let expected = Launch {
         work_dims: 2,
         grid: [3, 1, 1],
         group: [4, 2, 1],
         global_size: [10, 2, 0],
         global_offset: [1 << 33, 0, 0],
+        ..Launch::default()
     };
     let copy = tempfile::tempdir().unwrap();
     for name in ["tensor_dump.json", "graph.json"] {
@@ -182,6 +189,7 @@ fn how_a_launch_was_spread_and_its_local_memory_are_told() {
         let tasks = dump.tasks().unwrap();
         let facts: Vec<_> = tasks.iter().map(|task| task.facts().clone()).collect();
         assert_eq!(facts[0].launch.as_deref(), Some(&expected));
+        assert_eq!(facts[2].launch.as_deref(), Some(&details));
         assert_eq!((facts[1].launch.as_deref(), facts[1].operation), (None, Operation::Barrier));
         assert_eq!((facts[0].operation, facts[0].module), (Operation::Kernel, 0));
         let locals: Vec<_> =
