@@ -107,6 +107,7 @@ fn status_of(error: &RecordError) -> c_int {
         RecordError::Closed | RecordError::ThreadEnds => CLOSED,
         RecordError::RecorderGone => NOT_FLUSHED,
         RecordError::CommitFirst => COMMIT_FIRST,
+        RecordError::Lost => DROPPED,
         RecordError::TooLarge { .. } => TOO_LARGE,
         RecordError::NotReserved { .. }
         | RecordError::BadArgument { .. }

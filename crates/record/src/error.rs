@@ -44,6 +44,9 @@ pub enum RecordError {
     /// Only a commit of the caller's own makes room.
     #[error("there is no room before an earlier reservation is committed: commit first")]
     CommitFirst,
+    /// The recorder takes no more of content that comes in pieces.
+    #[error("the recorder takes no more of this content, which is lost: see why with its summary")]
+    Lost,
     /// Nothing that large can be reserved.
     #[error(
         "{bytes} bytes cannot be reserved at a time: {most} at most; give each lane a larger arena (--dump-arena)"

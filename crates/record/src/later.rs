@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use tensortap_abi::DumpStage;
-use tensortap_recorder::{NotReserved, Outcome, Reserved};
+use tensortap_recorder::{Found, NotReserved, Outcome, Pieces, Reserved};
 
 use crate::{
     RecordError, Task, Tensor, ThreadRecorder,
@@ -23,6 +23,14 @@ pub struct Ticket {
     pub start: *mut u8,
     /// Bytes of the content.
     pub bytes: u64,
+}
+
+/// Content whose hash is known and whose space is [given out](ThreadRecorder::next_space) piece by piece.
+#[derive(Debug)]
+pub struct Incoming {
+    /// All of it, where it goes in one.
+    whole: Option<Ticket>,
+    pieces: Option<Pieces>,
 }
 
 /// The lane of a handle for content that comes later.
@@ -79,10 +87,36 @@ impl Later {
         tensor: &Tensor<'_>,
     ) -> Result<Ticket, NotReserved> {
         let reserved = self.lane.reserve_tensor(&capture(task, stage, tensor), beside)?;
+        Ok(self.open(reserved))
+    }
+
+    fn open(&mut self, reserved: Reserved) -> Ticket {
         let (start, bytes) = (self.lane.space(&reserved).as_mut_ptr().cast(), reserved.bytes());
         let number = self.first + self.queue.len() as u64;
         self.queue.push_back(Place { reserved, state: State::Open });
-        Ok(Ticket { number, start, bytes })
+        Ticket { number, start, bytes }
+    }
+
+    /// A record that waits for nothing but those before it.
+    fn say(&mut self, reserved: Reserved) -> Outcome {
+        self.queue.push_back(Place { reserved, state: State::Filled(None) });
+        self.publish()
+    }
+
+    fn next_space(&mut self, incoming: &mut Incoming) -> Result<Option<Ticket>, NotReserved> {
+        if let Some(ticket) = incoming.whole.take() {
+            return Ok(Some(ticket));
+        }
+        let Some(pieces) = &mut incoming.pieces else { return Ok(None) };
+        match self.lane.reserve_piece(pieces)? {
+            Some(piece) if piece.bytes() > 0 => Ok(Some(self.open(piece))),
+            Some(end) => {
+                self.say(end);
+                incoming.pieces = None;
+                Ok(None)
+            }
+            None => Ok(None),
+        }
     }
 
     fn settle_place(&mut self, ticket: u64, state: State) -> Result<Outcome, RecordError> {
@@ -127,25 +161,133 @@ impl ThreadRecorder {
         stage: DumpStage,
         tensor: &Tensor<'_>,
     ) -> Result<Option<Ticket>, RecordError> {
+        if !self.takes(task, stage, tensor)? {
+            return Ok(None);
+        }
+        let (later, lane) = self.later()?;
+        let reserved = later.reserve(lane, task, stage, tensor);
+        self.reserved(tensor, reserved)
+    }
+
+    /// Whether a task and its argument are recorded at all.
+    fn takes(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> Result<bool, RecordError> {
         self.core.check()?;
         if !task.check()? {
-            return Ok(None);
+            return Ok(false);
         }
         check_position(tensor.arg)?;
         task.has_tensor(tensor.arg);
-        if !tensor.is_recordable() {
-            return Err(self.not_recordable(task, stage, tensor));
-        }
+        if tensor.is_recordable() { Ok(true) } else { Err(self.not_recordable(task, stage, tensor)) }
+    }
+
+    /// The lane for what comes later, and the one beside it.
+    fn later(&mut self) -> Result<(&mut Later, &mut Lane), RecordError> {
         let later = match &mut self.later {
             Some(later) => later,
             none => none.insert(Later::new(&self.core, &self.name, self.max_wait)?),
         };
-        match later.reserve(&mut self.lane, task, stage, tensor) {
-            Ok(ticket) => Ok(Some(ticket)),
+        Ok((later, &mut self.lane))
+    }
+
+    /// What is told of a reservation; none where there was nothing to be reserved.
+    fn reserved<T>(
+        &self,
+        tensor: &Tensor<'_>,
+        reserved: Result<T, NotReserved>,
+    ) -> Result<Option<T>, RecordError> {
+        match reserved {
+            Ok(reserved) => Ok(Some(reserved)),
             Err(NotReserved::Done(Outcome::Uncaptured)) => Err(self.uncaptured(tensor)),
             Err(NotReserved::Done(_)) => Ok(None),
             Err(NotReserved::CommitFirst) => Err(RecordError::CommitFirst),
             Err(NotReserved::TooLarge { bytes, most }) => Err(RecordError::TooLarge { bytes, most }),
+        }
+    }
+
+    /// Records a tensor by what somebody else has found out about its content, such as a device: hash and statistics. Both are believed. Its payload, where the level
+    /// wants it, counts as dropped.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn found(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+        found: &Found,
+    ) -> Result<Outcome, RecordError> {
+        if !self.takes(task, stage, tensor)? {
+            return Ok(Outcome::Filtered);
+        }
+        match self.lane.found(&capture(task, stage, tensor), found) {
+            Outcome::Uncaptured => Err(self.uncaptured(tensor)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// The same of content that [came in](ThreadRecorder::incoming) by this handle before: it is not stored again. Where the collector does not have it after all, the
+    /// record says that its payload was dropped.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::reserve`].
+    pub fn found_again(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+        found: &Found,
+    ) -> Result<(), RecordError> {
+        if !self.takes(task, stage, tensor)? {
+            return Ok(());
+        }
+        let (later, lane) = self.later()?;
+        let said = later.lane.reserve_stored(&capture(task, stage, tensor), found, lane);
+        let said = said.map(|reserved| later.say(reserved));
+        self.reserved(tensor, said).map(|_| ())
+    }
+
+    /// Begins a tensor whose content comes later and whose hash is known already. Its space is asked for by [`ThreadRecorder::next_space`]. None when there is nothing to be
+    /// filled, as with [`ThreadRecorder::reserve`].
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::reserve`], but that nothing is too large.
+    pub fn incoming(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+        found: &Found,
+    ) -> Result<Option<Incoming>, RecordError> {
+        if !self.takes(task, stage, tensor)? {
+            return Ok(None);
+        }
+        let (later, lane) = self.later()?;
+        let begun = later.lane.reserve_found(&capture(task, stage, tensor), found, lane);
+        let begun = begun.map(|(reserved, pieces)| match pieces {
+            None => Incoming { whole: Some(later.open(reserved)), pieces: None },
+            pieces => {
+                later.say(reserved);
+                Incoming { whole: None, pieces }
+            }
+        });
+        self.reserved(tensor, begun)
+    }
+
+    /// Space for the next bytes of content that comes, in order; none when all has space. Whoever gives up a piece does not ask for more: content that is not whole is none.
+    ///
+    /// # Errors
+    /// [`RecordError::CommitFirst`] as [`ThreadRecorder::reserve`]. [`RecordError::Lost`] when the recorder takes no more of it.
+    pub fn next_space(&mut self, incoming: &mut Incoming) -> Result<Option<Ticket>, RecordError> {
+        self.core.check()?;
+        match self.later()?.0.next_space(incoming) {
+            Ok(ticket) => Ok(ticket),
+            Err(NotReserved::CommitFirst) => Err(RecordError::CommitFirst),
+            Err(NotReserved::Done(_) | NotReserved::TooLarge { .. }) => Err(RecordError::Lost),
         }
     }
 

@@ -58,7 +58,7 @@ pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub use error::{RecordError, ViewFault};
 pub use folder::{ANY_MEMORY, FolderOptions};
 pub use kernels::MEANT_BY_NAME;
-pub use later::Ticket;
+pub use later::{Incoming, Ticket};
 pub use names::{KernelId, ModuleId, QueueId, ScopeId, StepId, StringId};
 pub use session::{Session, SessionCounters};
 pub use task::{Task, TaskInfo};
@@ -67,7 +67,7 @@ pub use thread::{KernelInfo, ModuleImage, ThreadRecorder};
 
 pub use tensortap_abi::{
     ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, LAUNCH_COOPERATIVE,
-    LAUNCH_EARLY, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, UncapturedReason,
+    LAUNCH_EARLY, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, TensorStats, UncapturedReason,
 };
 pub use tensortap_collector::Summary;
-pub use tensortap_recorder::{Counters, DropReason, Outcome};
+pub use tensortap_recorder::{Counters, DropReason, Found, Outcome};

@@ -47,6 +47,6 @@ pub use error::{GatherError, RegionError, SetupError};
 pub use gather::Gather;
 pub use host::HostLink;
 pub use open::Region;
-pub use recorder::{LaneRecorder, NotReserved, Outcome, Reserved};
+pub use recorder::{Found, LaneRecorder, NotReserved, Outcome, Pieces, Reserved};
 pub use region::Memory;
 pub use setup::{SetupBytes, SetupOptions, setup_bytes};

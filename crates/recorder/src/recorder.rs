@@ -1,9 +1,11 @@
 //! The recorder of one lane.
 
 mod define;
+mod found;
 mod later;
 mod payload;
 
+pub use found::{Found, Pieces};
 pub use later::{NotReserved, Reserved};
 
 use core::fmt;

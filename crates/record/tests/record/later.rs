@@ -4,7 +4,7 @@ use tensortap_format::PayloadState;
 use tensortap_record::*;
 use tensortap_values::content_hash;
 
-use crate::host::{Host, PLAIN};
+use crate::host::{Host, Kind, PLAIN};
 
 fn fill(ticket: &Ticket, byte: u8) {
     // SAFETY: the space is this ticket's until it is committed.
@@ -92,4 +92,117 @@ fn a_reservation_that_waits_for_nobody_but_the_caller_says_so_and_one_that_canno
     drop((recorder, session));
     let (_dir, _dump, summary) = host.dump();
     assert_eq!((summary.counters.dropped_records, summary.counters.corrupt_records), (open, 0));
+}
+
+/// Content of so many bytes, and what a device has found out about it.
+fn found(seed: u8, bytes: usize) -> (Vec<u8>, Found) {
+    let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8 ^ seed).collect();
+    let stats = TensorStats { min: 1.0, max: 2.0, numel: bytes as u64, ..TensorStats::default() };
+    let found = Found { hash: content_hash(&content), stats: Some(stats) };
+    (content, found)
+}
+
+fn elsewhere(bytes: usize) -> Tensor<'static> {
+    let bytes = bytes as u64;
+    Tensor::elsewhere(0xdead_0000, bytes, DType::UInt8, MemorySpace::Device).shape(&[bytes]).unwrap()
+}
+
+/// Lets content come in; how many pieces it took.
+fn come_in(recorder: &mut ThreadRecorder, mut incoming: Incoming, content: &[u8]) -> usize {
+    let (mut at, mut open, mut pieces) = (0, Vec::new(), 0);
+    loop {
+        match recorder.next_space(&mut incoming) {
+            Ok(Some(ticket)) => {
+                let bytes = usize::try_from(ticket.bytes).unwrap();
+                // SAFETY: the space is this ticket's until it is committed.
+                unsafe { ticket.start.copy_from_nonoverlapping(content[at..].as_ptr(), bytes) };
+                at += bytes;
+                pieces += 1;
+                open.push(ticket.number);
+            }
+            Ok(None) => break,
+            Err(RecordError::CommitFirst) => {
+                for ticket in open.drain(..) {
+                    recorder.commit(ticket, None).unwrap();
+                }
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    for ticket in open {
+        recorder.commit(ticket, None).unwrap();
+    }
+    assert_eq!(at, content.len());
+    pieces
+}
+
+#[test]
+fn content_that_a_device_has_hashed_comes_in_at_any_size_and_is_referred_to_again() {
+    let host = Host::new(PLAIN);
+    let session = host.session();
+    let mut recorder = session.thread().unwrap();
+    let sizes = [1_usize, 1000, 16 << 10, (16 << 10) + 1, 300_000];
+    let mut task = recorder.begin(&TaskInfo::default()).unwrap();
+    let (before, after) = (DumpStage::BeforeDispatch, DumpStage::AfterCompletion);
+    for (arg, bytes) in (0..).zip(sizes) {
+        let (content, found) = found(u8::try_from(arg).unwrap(), bytes);
+        let tensor = elsewhere(bytes).arg(arg);
+        let incoming = recorder.incoming(&mut task, before, &tensor, &found).unwrap().unwrap();
+        let pieces = come_in(&mut recorder, incoming, &content);
+        assert_eq!(pieces > 1, bytes > 16 << 10, "an arena of 64 KiB takes a quarter at a time");
+        recorder.found_again(&mut task, after, &tensor.role(Role::Output), &found).unwrap();
+    }
+    // What nobody has stored is not said to be; neither is what was lost.
+    let (_, never) = found(99, 700);
+    recorder.found_again(&mut task, after, &elsewhere(700).arg(9), &never).unwrap();
+    assert!(matches!(
+        recorder.found(&mut task, after, &elsewhere(700).arg(10), &never).unwrap(),
+        Outcome::Dropped(_)
+    ));
+    recorder.end(&mut task).unwrap();
+    drop((recorder, session));
+
+    let (_dir, dump, summary) = host.dump();
+    let (mut seen, mut places) = (0, std::collections::HashMap::new());
+    for record in dump.records().map(Result::unwrap) {
+        if record.arg_index >= 9 {
+            assert_eq!(record.payload, PayloadState::Dropped);
+            assert_eq!(record.hash, Some(never.hash));
+            continue;
+        }
+        seen += 1;
+        let (content, found) =
+            found(u8::try_from(record.arg_index).unwrap(), sizes[usize::from(record.arg_index)]);
+        assert_eq!(dump.payload(&record).unwrap(), content);
+        assert_eq!(record.hash, Some(found.hash));
+        let place = places.entry(record.arg_index).or_insert(record.bin_offset);
+        assert_eq!(*place, record.bin_offset, "stored once");
+    }
+    assert_eq!(seen, 2 * sizes.len());
+    assert_eq!((summary.counters.dropped_records, summary.counters.corrupt_records), (1, 0));
+}
+
+#[test]
+fn what_a_device_has_found_out_is_all_that_a_level_without_payloads_takes() {
+    let host = Host::new(Kind { level: DumpLevel::Hash, ..PLAIN });
+    let session = host.session();
+    let mut recorder = session.thread().unwrap();
+    let mut task = recorder.begin(&TaskInfo::default()).unwrap();
+    let (_, whole) = found(1, 5000);
+    let bare = Found { stats: None, ..whole };
+    let stage = DumpStage::AfterCompletion;
+    recorder.found(&mut task, stage, &elsewhere(5000), &whole).unwrap();
+    recorder.found(&mut task, stage, &elsewhere(5000).arg(1), &bare).unwrap();
+    assert!(recorder.incoming(&mut task, stage, &elsewhere(5000).arg(2), &whole).unwrap().is_none());
+    recorder.found_again(&mut task, stage, &elsewhere(5000).arg(3), &whole).unwrap();
+    recorder.end(&mut task).unwrap();
+    drop((recorder, session));
+    let (_dir, dump, summary) = host.dump();
+    let records: Vec<_> = dump.records().map(Result::unwrap).collect();
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_eq!(record.hash, Some(whole.hash));
+        assert_eq!(record.stats.map(|stats| stats.max), (record.arg_index != 1).then_some(2.0));
+    }
+    assert_eq!(summary.counters.dropped_records, 0);
 }

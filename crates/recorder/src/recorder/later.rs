@@ -7,8 +7,8 @@
 use core::mem::MaybeUninit;
 
 use tensortap_abi::{
-    DType, DumpGeometry, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_PAYLOAD_DROPPED,
-    SMALL_PAYLOAD_ALIGN, TensorRecord, TensorStats,
+    DType, DumpGeometry, DumpRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
+    RECORD_PAYLOAD_DROPPED, SMALL_PAYLOAD_ALIGN, TensorRecord, TensorStats,
 };
 use tensortap_geometry::Layout;
 use tensortap_values::{ContentHasher, Statistics};
@@ -26,11 +26,18 @@ const STATS_BYTES: u64 = size_of::<TensorStats>() as u64;
 #[derive(Debug)]
 #[must_use = "space that is never committed holds up all that is reserved behind it"]
 pub struct Reserved {
-    reservation: Reservation,
-    record: TensorRecord,
-    dtype: DType,
-    depth: Depth,
-    bytes: u64,
+    pub(super) reservation: Reservation,
+    pub(super) said: Said,
+    pub(super) bytes: u64,
+}
+
+/// What is said when the space is filled.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// A tensor, whose hash is taken then if it is not known.
+    Tensor { record: TensorRecord, dtype: DType, depth: Depth, hash: Option<u128> },
+    /// Nothing is left to be added.
+    Whole(DumpRecord),
 }
 
 impl Reserved {
@@ -92,10 +99,21 @@ impl<H: HostLink> LaneRecorder<'_, H> {
     /// # Panics
     /// As [`commit_reserved`](Self::commit_reserved).
     pub fn give_up_reserved(&mut self, reserved: Reserved) -> Outcome {
-        let Reserved { reservation, mut record, bytes, .. } = reserved;
-        record.flags |= RECORD_PAYLOAD_DROPPED;
-        // The host gives the space back with this record.
-        record.payload_pos = reservation.end();
+        let Reserved { reservation, said, bytes } = reserved;
+        let record = match said {
+            Said::Tensor { mut record, hash, .. } => {
+                record.flags |= RECORD_PAYLOAD_DROPPED;
+                // The host gives the space back with this record.
+                record.payload_pos = reservation.end();
+                if let Some(hash) = hash {
+                    record.hash = hash.to_le_bytes();
+                    record.flags |= RECORD_HAS_HASH;
+                }
+                record.into()
+            }
+            // A piece: without the end of its payload nothing refers to it.
+            Said::Whole(record) => record,
+        };
         self.timed(|recorder| {
             recorder.ledger.dropped(DropReason::NoSpace, bytes);
             recorder.commit(reservation, record);
@@ -133,7 +151,10 @@ impl<H: HostLink> LaneRecorder<'_, H> {
             Depth::Payload => return done(beside.record_capped(record, bytes)),
         };
         match self.reserve_space(need) {
-            Ok(reservation) => Ok(Reserved { reservation, record, dtype, depth, bytes }),
+            Ok(reservation) => {
+                let said = Said::Tensor { record, dtype, depth, hash: None };
+                Ok(Reserved { reservation, said, bytes })
+            }
             Err(None) => {
                 if depth == Depth::Payload {
                     // It will be asked for again.
@@ -146,28 +167,37 @@ impl<H: HostLink> LaneRecorder<'_, H> {
     }
 
     /// `None` instead of a reason: there is none before this lane's own reservations are committed.
-    fn reserve_space(&mut self, need: Need) -> Result<Reservation, Option<DropReason>> {
+    pub(super) fn reserve_space(&mut self, need: impl Into<Option<Need>>) -> Result<Reservation, Option<DropReason>> {
+        let need = need.into();
         loop {
             if self.discards() {
                 return Err(Some(DropReason::NoHost));
             }
-            let refused = match self.lane.reserve(Some(need)) {
+            let refused = match self.lane.reserve(need) {
                 Ok(reservation) => return Ok(reservation),
                 Err(refused) => refused,
             };
             if self.lane.is_held_up_by_itself(refused) {
                 return Err(None);
             }
-            if !self.waits() || !self.wait_for(Some(need)) {
+            if !self.waits() || !self.wait_for(need) {
                 return Err(Some(self.reason(refused)));
             }
         }
     }
 
     fn commit_content(&mut self, reserved: Reserved, hash: Option<u128>) -> Outcome {
-        let Reserved { reservation, mut record, dtype, depth, bytes } = reserved;
+        let Reserved { reservation, said, bytes } = reserved;
+        let (mut record, dtype, depth, known) = match said {
+            Said::Tensor { record, dtype, depth, hash } => (record, dtype, depth, hash),
+            Said::Whole(record) => {
+                self.ledger.captured(bytes);
+                self.commit(reservation, record);
+                return Outcome::Recorded;
+            }
+        };
         let content = self.lane.filled(&reservation, bytes);
-        let hash = hash.unwrap_or_else(|| {
+        let hash = hash.or(known).unwrap_or_else(|| {
             let mut hasher = ContentHasher::new(bytes);
             hasher.update(content);
             hasher.finish()
@@ -194,7 +224,7 @@ impl<H: HostLink> LaneRecorder<'_, H> {
 }
 
 /// Type and bytes of the content that a view has; `None` when it is no view.
-fn content_of(capture: &TensorCapture<'_>) -> Option<(DType, u64)> {
+pub(super) fn content_of(capture: &TensorCapture<'_>) -> Option<(DType, u64)> {
     let desc = capture.desc;
     let dtype = desc.dtype()?;
     if usize::from(desc.ndims) > desc.shape.len() {

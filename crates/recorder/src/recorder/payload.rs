@@ -186,10 +186,12 @@ impl<H: HostLink> LaneRecorder<'_, H> {
 }
 
 /// A payload that is sent in pieces: what each of its records says of it.
+#[derive(Debug)]
 pub(super) struct OpenPayload {
     /// Sequence number of its beginning, which no other payload of the lane has.
     pub id: u64,
-    bytes: u64,
+    /// All of its bytes.
+    pub bytes: u64,
     task_id: u64,
     stage: u8,
     arg_index: u16,
@@ -197,7 +199,7 @@ pub(super) struct OpenPayload {
 }
 
 impl OpenPayload {
-    fn of(record: &TensorRecord, begin_seq: u64, bytes: u64) -> OpenPayload {
+    pub fn of(record: &TensorRecord, begin_seq: u64, bytes: u64) -> OpenPayload {
         let &TensorRecord { task_id, stage, arg_index, flags, .. } = record;
         OpenPayload { id: begin_seq, bytes, task_id, stage, arg_index, in_flight: flags & RECORD_IN_FLIGHT }
     }
