@@ -12,6 +12,8 @@ pub enum Decision {
     New,
     /// It was not, and there is no room: whoever comes next with it is told the same.
     NewUnkept,
+    /// That was not asked.
+    Undecided,
 }
 
 impl Decision {
@@ -22,6 +24,7 @@ impl Decision {
             0 => Some(Decision::Stored),
             1 => Some(Decision::New),
             2 => Some(Decision::NewUnkept),
+            3 => Some(Decision::Undecided),
             _ => None,
         }
     }

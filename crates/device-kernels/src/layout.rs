@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout};
 
 /// A range of memory, in the order of their bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -22,8 +22,8 @@ pub struct Range {
     pub missing: u32,
     /// Where its result and decision go.
     pub slot: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// CUDA: 1 if it is to be decided whether its content is new.
+    pub decided: u32,
 }
 
 /// Statistics of a part of a range, as the device has them.
@@ -58,7 +58,103 @@ pub struct RangeResult {
     pub part: Part,
 }
 
+/// Ranges that go with a launch of CUDA; more lie in a table.
+pub const FEW: usize = 16;
+/// Bytes that a group of [`KEEP`](crate::KEEP) copies.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+
+/// What a launch of CUDA is given: ranges, memory to work in, and where findings go, which may be memory of the host. All by address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Side {
+    /// Ranges, where they are more than [`FEW`].
+    pub table: u64,
+    /// [`Scratch::leaf_hashes`](crate::Scratch).
+    pub leaf_hashes: u64,
+    /// [`Scratch::sums`](crate::Scratch).
+    pub sums: u64,
+    /// [`Scratch::parts`](crate::Scratch).
+    pub parts: u64,
+    /// [`Scratch::gates`](crate::Scratch).
+    pub gates: u64,
+    /// A word of 32 bits that is 0 before and after.
+    pub finished: u64,
+    /// [`RangeResult`]s, by their slots.
+    pub results: u64,
+    /// Words of 32 bits by slots: what is decided, for kernels that follow.
+    pub decisions: u64,
+    /// The same for the host.
+    pub told: u64,
+    /// The set of stored hashes; 0: nothing is decided.
+    pub stored: u64,
+    /// Where `ticket` is put when all findings are there; 0: nowhere.
+    pub done: u64,
+    /// What is put there.
+    pub ticket: u64,
+    /// Ranges.
+    pub count: u32,
+    /// Mask of the set.
+    pub mask: u32,
+    /// The ranges, where they are few enough.
+    pub few: [Range; FEW],
+}
+
+/// Content that is kept if it was decided to be new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Kept {
+    /// Where it lies.
+    pub from: u64,
+    /// Where it goes: as many bytes behind a multiple of 16 as `from`.
+    pub to: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// Its first chunk among those of the launch.
+    pub first_chunk: u32,
+    /// Where its decision is.
+    pub slot: u32,
+}
+
+/// What a launch of [`KEEP`](crate::KEEP) is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Keeping {
+    /// As [`Side::decisions`].
+    pub decisions: u64,
+    /// A word of 32 bits that is 0 before and after.
+    pub finished: u64,
+    /// As [`Side::done`].
+    pub done: u64,
+    /// What is put there.
+    pub ticket: u64,
+    /// Contents.
+    pub count: u32,
+    /// Groups of the launch.
+    pub groups: u32,
+    /// The contents.
+    pub few: [Kept; FEW],
+}
+
+impl Keeping {
+    /// A launch for contents of which each has its place and size; first chunks are counted here.
+    #[must_use]
+    pub fn of(contents: &[Kept]) -> Keeping {
+        let mut keeping = Keeping::new_zeroed();
+        for (place, content) in keeping.few.iter_mut().zip(contents) {
+            *place = Kept { first_chunk: keeping.groups, ..*content };
+            let chunks = content.bytes.div_ceil(CHUNK_BYTES);
+            keeping.groups = keeping.groups.saturating_add(u32::try_from(chunks).unwrap_or(u32::MAX));
+            keeping.count += 1;
+        }
+        keeping
+    }
+}
+
 const _: () = {
+    assert!(size_of::<Side>() == 104 + FEW * 40 && offset_of!(Side, ticket) == 88);
+    assert!(offset_of!(Side, count) == 96 && offset_of!(Side, few) == 104);
+    assert!(size_of::<Kept>() == 32 && offset_of!(Kept, first_chunk) == 24 && offset_of!(Kept, slot) == 28);
+    assert!(size_of::<Keeping>() == 40 + FEW * 32 && offset_of!(Keeping, count) == 32);
     assert!(size_of::<Range>() == 40 && align_of::<Range>() == 8);
     assert!(offset_of!(Range, bytes) == 8 && offset_of!(Range, buffer) == 16);
     assert!(offset_of!(Range, first_bundle) == 20 && offset_of!(Range, dtype) == 24);

@@ -153,7 +153,7 @@ impl Plan {
         let bundles = u64::from(self.bundles) + bundles_of(bytes);
         let bundles = u32::try_from(bundles).ok().filter(|count| u64::from(*count) <= MAX_BUNDLES);
         let first_bundle = std::mem::replace(&mut self.bundles, bundles.ok_or(PlanError::TooMany)?);
-        self.ranges.push(Range { address, bytes, buffer, first_bundle, dtype, missing, slot, reserved: 0 });
+        self.ranges.push(Range { address, bytes, buffer, first_bundle, dtype, missing, slot, decided: 0 });
         self.measures |= dtype != 0;
         Ok(())
     }

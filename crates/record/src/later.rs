@@ -170,12 +170,7 @@ impl ThreadRecorder {
     }
 
     /// Whether a task and its argument are recorded at all.
-    fn takes(
-        &mut self,
-        task: &mut Task,
-        stage: DumpStage,
-        tensor: &Tensor<'_>,
-    ) -> Result<bool, RecordError> {
+    fn takes(&mut self, task: &mut Task, stage: DumpStage, tensor: &Tensor<'_>) -> Result<bool, RecordError> {
         self.core.check()?;
         if !task.check()? {
             return Ok(false);

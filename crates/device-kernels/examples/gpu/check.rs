@@ -157,5 +157,41 @@ fn check_decisions(kernels: &Kernels<'_>, content: &[u8], memory: &Memory<'_>) -
         return Err("content that was stored is new again".into());
     }
     report("decisions, each content new once", asked.len());
+    check_kept(kernels, content, memory)
+}
+
+/// What is new is copied, wherever it begins and ends, and what is stored is not.
+fn check_kept(kernels: &Kernels<'_>, content: &[u8], memory: &Memory<'_>) -> Result<(), String> {
+    let mut stored = StoredHashes::with_room(1000);
+    stored.insert(content_hash(&content[100..5100]));
+    let set = kernels.device.upload(stored.slots().as_bytes())?;
+    let sizes = [5000, 1, 15, 16, 17, 65_535, 65_536, 65_537, 1 << 20, (3 << 20) + 5, 40, 9_000_000];
+    let asked: Vec<Asked> =
+        sizes.iter().zip(0..).map(|(&bytes, at)| plain(100 + 1_000_003 * at, bytes)).collect();
+    let sources: Vec<Source> = asked.iter().map(|asked| source(memory.address, asked)).collect();
+    let prepared = kernels.prepare(Plan::by_address(&sources).map_err(|error| error.to_string())?)?;
+    let decisions = kernels.decide(&prepared, &set, &stored)?;
+    let room = kernels.device.upload(&vec![0x5a; 16 << 20])?;
+    let (mut at, mut places) = (room.address, Vec::new());
+    for (place, asked) in asked.iter().enumerate() {
+        let to = at + (memory.address + asked.offset as u64) % 16;
+        places.push((place, to));
+        at += (asked.bytes as u64 + 16).next_multiple_of(256);
+    }
+    kernels.kept(&prepared, &places)?;
+    let kept: Vec<u8> = room.read(16 << 20)?;
+    let mut expected = vec![0x5a; 16 << 20];
+    for ((&(_, to), asked), decision) in places.iter().zip(&asked).zip(&decisions) {
+        if *decision == Decision::New {
+            let to = usize::try_from(to - room.address).expect("in the room");
+            expected[to..][..asked.bytes].copy_from_slice(&content[asked.offset..][..asked.bytes]);
+        }
+    }
+    if decisions.iter().filter(|decision| **decision == Decision::New).count() != asked.len() - 1
+        || kept != expected
+    {
+        return Err("what is kept is not what is new".into());
+    }
+    report("content that is kept", asked.len());
     Ok(())
 }

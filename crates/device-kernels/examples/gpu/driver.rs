@@ -68,13 +68,6 @@ pub struct Stream(Handle);
 #[derive(Clone, Copy)]
 pub struct Event(Handle);
 
-/// An argument of a kernel, as the driver takes it.
-#[derive(Clone, Copy)]
-pub enum Arg {
-    Address(u64),
-    Word(u32),
-}
-
 impl Device {
     /// The first device, or why there is none.
     pub fn open() -> Result<Device, String> {
@@ -198,14 +191,12 @@ impl Device {
         kernel: Kernel,
         groups: u32,
         group: u32,
-        args: &[Arg],
+        arg: &[u8],
         stream: Stream,
     ) -> Result<(), String> {
-        let mut words: Vec<u64> = args.iter().map(Arg::bits).collect();
-        let mut places: Vec<*mut c_void> = words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
+        let mut places = [arg.as_ptr().cast::<c_void>().cast_mut()];
         let none = null_mut();
-        // SAFETY: an argument of four bytes lies in the low half of its word, one of eight is the word; their number and sizes are those
-        // that the kernel declares. The driver has copied them when it returns.
+        // SAFETY: the kernel declares one argument, of as many bytes. The driver has copied them when it returns.
         let status = unsafe {
             (self.functions.launch)(
                 kernel.0,
@@ -222,15 +213,6 @@ impl Device {
             )
         };
         self.checked("cuLaunchKernel", status)
-    }
-}
-
-impl Arg {
-    fn bits(&self) -> u64 {
-        match *self {
-            Arg::Address(address) => address,
-            Arg::Word(word) => word.into(),
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! One plan on a CUDA device.
 
 use tensortap_device_kernels::{
-    Build, DECIDE, Decision, HASH_LEAVES, MEASURE_LEAVES, Plan, RangeResult, StoredHashes,
+    Build, Decision, FEW, HASH_LEAVES, KEEP, Keeping, Kept, MEASURE_LEAVES, Plan, RangeResult, Side,
+    StoredHashes,
 };
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
-use crate::driver::{Arg, Device, Kernel, Memory, Stream};
+use crate::driver::{Device, Kernel, Memory, Stream};
 
 pub const BUILD: Build = Build::CUDA;
 
@@ -14,7 +15,7 @@ pub struct Kernels<'d> {
     pub device: &'d Device,
     hash_leaves: Kernel,
     measure_leaves: Kernel,
-    decide: Kernel,
+    keep: Kernel,
 }
 
 /// A plan with the device memory that it needs.
@@ -26,6 +27,9 @@ pub struct Prepared<'d> {
     parts: Memory<'d>,
     gates: Memory<'d>,
     results: Memory<'d>,
+    /// A count of 32 bits, and 8 bytes farther the word that says that all is done.
+    words: Memory<'d>,
+    decisions: Memory<'d>,
 }
 
 impl<'d> Kernels<'d> {
@@ -36,7 +40,7 @@ impl<'d> Kernels<'d> {
             device,
             hash_leaves: kernel(HASH_LEAVES)?,
             measure_leaves: kernel(MEASURE_LEAVES)?,
-            decide: kernel(DECIDE)?,
+            keep: kernel(KEEP)?,
         })
     }
 
@@ -51,18 +55,21 @@ impl<'d> Kernels<'d> {
             gates: self.device.upload(&vec![0; usize::try_from(scratch.gates).expect("fits into memory")])?,
             // What a kernel leaves out must not look like a result.
             results: self.device.upload(&vec![0xa5; plan.ranges().len() * size_of::<RangeResult>()])?,
+            words: self.device.upload(&[0; 16])?,
+            decisions: self.device.upload(&vec![0xff; plan.ranges().len() * 4])?,
             plan,
         })
     }
 
     /// Everything about the ranges of a plan, in one launch.
     pub fn launch(&self, prepared: &Prepared<'_>, stream: Stream) -> Result<(), String> {
-        let Prepared { plan, ranges, leaf_hashes, sums, parts, gates, results } = prepared;
+        self.launch_side(&prepared.side(TICKET), prepared, stream)
+    }
+
+    fn launch_side(&self, side: &Side, prepared: &Prepared<'_>, stream: Stream) -> Result<(), String> {
+        let plan = &prepared.plan;
         let kernel = if plan.measures() { self.measure_leaves } else { self.hash_leaves };
-        let memory =
-            [ranges, leaf_hashes, sums, parts, gates, results].map(|memory| Arg::Address(memory.address));
-        let args = [&[Arg::Word(prepared.count())][..], &memory].concat();
-        self.device.launch(kernel, plan.bundles(), BUILD.group, &args, stream)
+        self.device.launch(kernel, plan.bundles(), BUILD.group, side.as_bytes(), stream)
     }
 
     /// Results of a plan, in the order of its sources.
@@ -70,36 +77,103 @@ impl<'d> Kernels<'d> {
         let stream = Stream::default_stream();
         self.launch(prepared, stream)?;
         self.device.finish(stream)?;
+        prepared.is_done(TICKET)?;
         prepared.results.read(prepared.plan.ranges().len())
     }
 
-    /// What is new of a plan that has run.
+    /// What is new of a plan, which is hashed for it.
     pub fn decide(
         &self,
         prepared: &Prepared<'_>,
         set: &Memory<'_>,
         stored: &StoredHashes,
     ) -> Result<Vec<Decision>, String> {
-        let Prepared { plan, ranges, results, .. } = prepared;
-        let decisions = self.device.upload(&vec![0xff; plan.ranges().len() * 4])?;
-        let [ranges, results, set, out] =
-            [ranges, results, set, &decisions].map(|memory| Arg::Address(memory.address));
-        let args = [Arg::Word(prepared.count()), ranges, results, set, Arg::Word(stored.mask()), out];
-        let (groups, stream) =
-            (u32::try_from(plan.decide_groups(&BUILD)).expect("few ranges"), Stream::default_stream());
-        self.device.launch(self.decide, groups, BUILD.group, &args, stream)?;
-        self.device.finish(stream)?;
-        let words: Vec<u32> = decisions.read(plan.ranges().len())?;
+        let decided: Vec<_> = prepared
+            .plan
+            .ranges()
+            .iter()
+            .map(|range| tensortap_device_kernels::Range { decided: 1, ..*range })
+            .collect();
+        let (table, told) =
+            (self.device.upload(decided.as_bytes())?, self.device.allocate(decided.len() * 4)?);
+        let mut side = prepared.side(TICKET + 1);
+        (side.table, side.stored, side.mask, side.told) =
+            (table.address, set.address, stored.mask(), told.address);
+        side.few.iter_mut().for_each(|range| range.decided = 1);
+        self.launch_side(&side, prepared, Stream::default_stream())?;
+        self.device.finish(Stream::default_stream())?;
+        prepared.is_done(TICKET + 1)?;
+        let words: Vec<u32> = prepared.decisions.read(decided.len())?;
+        if words != told.read::<u32>(decided.len())? {
+            return Err("the host is told something else than the device".into());
+        }
         words
             .into_iter()
             .map(|word| Decision::from_word(word).ok_or(format!("{word} is no decision")))
             .collect()
     }
+
+    /// Keeps some of a plan's ranges that was decided about: their places, and where each goes.
+    pub fn keep(&self, prepared: &Prepared<'_>, kept: &[(usize, u64)], stream: Stream) -> Result<(), String> {
+        let kept: Vec<Kept> = kept
+            .iter()
+            .map(|&(place, to)| {
+                let range = &prepared.plan.ranges()[place];
+                Kept { from: range.address, to, bytes: range.bytes, first_chunk: 0, slot: range.slot }
+            })
+            .collect();
+        let words = prepared.words.address;
+        let keeping = Keeping {
+            decisions: prepared.decisions.address,
+            finished: words,
+            done: words + 8,
+            ticket: TICKET + 2,
+            ..Keeping::of(&kept)
+        };
+        self.device.launch(self.keep, keeping.groups, BUILD.group, keeping.as_bytes(), stream)
+    }
+
+    /// The same, waited for.
+    pub fn kept(&self, prepared: &Prepared<'_>, kept: &[(usize, u64)]) -> Result<(), String> {
+        self.keep(prepared, kept, Stream::default_stream())?;
+        self.device.finish(Stream::default_stream())?;
+        prepared.is_done(TICKET + 2)
+    }
 }
 
+/// What says that a launch is done.
+const TICKET: u64 = 0x7454_0000_0001;
+
 impl Prepared<'_> {
-    fn count(&self) -> u32 {
-        u32::try_from(self.plan.ranges().len()).expect("ranges have slots of 32 bits")
+    fn side(&self, ticket: u64) -> Side {
+        let Prepared { plan, ranges, leaf_hashes, sums, parts, gates, results, words, decisions } = self;
+        let mut side = Side {
+            table: ranges.address,
+            leaf_hashes: leaf_hashes.address,
+            sums: sums.address,
+            parts: parts.address,
+            gates: gates.address,
+            finished: words.address,
+            results: results.address,
+            decisions: decisions.address,
+            done: words.address + 8,
+            ticket,
+            count: u32::try_from(plan.ranges().len()).expect("ranges have slots of 32 bits"),
+            ..Side::new_zeroed()
+        };
+        if plan.ranges().len() <= FEW {
+            side.table = 0;
+            side.few[..plan.ranges().len()].copy_from_slice(plan.ranges());
+        }
+        side
+    }
+
+    /// Whether a launch has said that it is done, and has left its count as it was.
+    fn is_done(&self, ticket: u64) -> Result<(), String> {
+        match self.words.read::<u64>(2)?[..] {
+            [0, done] if done == ticket => Ok(()),
+            ref words => Err(format!("a launch did not say that it was done: {words:x?}")),
+        }
     }
 
     /// What the leaves left, for the host to finish.

@@ -13,18 +13,21 @@ use std::process::ExitCode;
 
 use driver::Device;
 use launch::{BUILD, Kernels};
-use tensortap_device_kernels::SOURCE;
+use tensortap_device_kernels::{PTX, PTX_ARCHITECTURE, SOURCE, ptx_origin};
 
-const USAGE: &str = "usage: gpu compile FILE [ARCHITECTURE] | gpu check FILE | gpu speed FILE";
+const USAGE: &str = "usage: gpu ptx | gpu compile FILE [ARCHITECTURE] | gpu check [FILE] | gpu speed [FILE]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
+        ["ptx"] => make_ptx(),
         ["compile", file] => compile(file, "sm_90"),
         ["compile", file, architecture] => compile(file, architecture),
-        ["check", file] => with_kernels(file, check::check),
-        ["speed", file] => with_kernels(file, speed::speed),
+        ["check"] => with_kernels(None, check::check),
+        ["check", file] => with_kernels(Some(file), check::check),
+        ["speed"] => with_kernels(None, speed::speed),
+        ["speed", file] => with_kernels(Some(file), speed::speed),
         _ => Err(USAGE.into()),
     };
     match done {
@@ -43,8 +46,26 @@ fn compile(file: &str, architecture: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn with_kernels(file: &str, work: fn(&Kernels<'_>) -> Result<(), String>) -> Result<(), String> {
-    let code = std::fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+/// Makes the code again that the library has.
+fn make_ptx() -> Result<(), String> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/source/cuda.ptx");
+    let code = nvrtc::Compiler::find()?.compile(SOURCE, &BUILD.nvrtc_options(PTX_ARCHITECTURE))?;
+    let code = String::from_utf8_lossy(&code);
+    // Comments and empty lines say nothing to drivers, nor do names of files.
+    let said = code.lines().filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let lines: Vec<&str> = said.map(|line| line.trim_matches('\0')).collect();
+    let text = format!("{}\n{}\n", ptx_origin(), lines.join("\n"));
+    std::fs::write(file, &text).map_err(|error| format!("{file}: {error}"))?;
+    println!("{file}: {} bytes for {PTX_ARCHITECTURE}", text.len());
+    Ok(())
+}
+
+/// Works with the code of a file, or with what the library has.
+fn with_kernels(file: Option<&str>, work: fn(&Kernels<'_>) -> Result<(), String>) -> Result<(), String> {
+    let read = |file: &str| std::fs::read(file).map_err(|error| format!("{file}: {error}"));
+    // Text ends with a zero.
+    let mut code = file.map_or_else(|| Ok(PTX.as_bytes().to_vec()), read)?;
+    code.push(0);
     let device = Device::open()?;
     println!("device: {}", device.name);
     work(&Kernels::load(&device, &code)?)

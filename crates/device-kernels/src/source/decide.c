@@ -1,45 +1,47 @@
-/* The third kernel of a launch: which ranges have content that is not stored yet. */
+/* The kernel behind the leaves: which ranges have content that is not stored yet. Where roots are chained, that is decided with them. */
 
-#define PROBES 64u
-#define IS_STORED 0u
-#define IS_NEW 1u
-#define IS_NEW_UNKEPT 2u
-
-/*
- * Hashes of stored content are a set in device memory: slots of four words, of which 0 is an empty one (a word of a hash
- * that is 0 is taken for 1). A hash claims the words of a slot one after the other, each by one exchange. Words that are
- * set never change, so a hash that meets another's word leaves for good, and one that gets past a word belongs to those
- * that agree with all of them so far: whoever sets the last word has put the hash there, and is the only one. Nobody
- * waits, so any number of launches may do this at a time.
- */
-FN u32 tt_insert(volatile GLOBAL u32 *slots, u32 mask, GLOBAL const u64 *hash) {
-    u32 words[4];
-    words[0] = (u32)hash[0];
-    words[1] = (u32)(hash[0] >> 32);
-    words[2] = (u32)hash[1];
-    words[3] = (u32)(hash[1] >> 32);
-    for (u32 i = 0; i < 4; i++)
-        words[i] = words[i] == 0 ? 1 : words[i];
-#pragma unroll 1
-    for (u32 probe = 0; probe < PROBES; probe++) {
-        volatile GLOBAL u32 *slot = slots + (u64)4 * ((words[0] + probe) & mask);
-        u32 before = 0, place = 0;
-        for (; place < 4; place++) {
-            before = SWAP_IF_EQUAL((GLOBAL u32 *)slot + place, 0u, words[place]);
-            if (before != 0 && before != words[place])
-                break;
-        }
-        if (place == 4)
-            return before == 0 ? IS_NEW : IS_STORED;
-    }
-    return IS_NEW_UNKEPT;
-}
-
+#ifndef TT_CHAINED
 KERNEL(TT_GROUP, 1)
 tt_decide(u32 count, GLOBAL const tt_range *ranges, GLOBAL const tt_result *results, GLOBAL u32 *slots, u32 mask,
           GLOBAL u32 *decisions) {
     if (MY_PLACE < count) {
         u32 slot = ranges[MY_PLACE].slot;
-        decisions[slot] = tt_insert(slots, mask, results[slot].hash);
+        decisions[slot] = tt_insert(slots, mask, results[slot].hash[0], results[slot].hash[1]);
     }
 }
+#else
+/* Bytes that a group copies. */
+#define CHUNK_BYTES 65536u
+
+/* Content that was decided to be new goes to where it is kept. Both ends lie at the same place of 16 bytes. */
+FN void tt_copy_chunk(const u8 *from, u8 *to, u32 bytes) {
+    u32 head = (u32)(-(tt_address)from & 15);
+    head = head < bytes ? head : bytes;
+    u32 words = (bytes - head) / 16, tail = head + words * 16;
+    const tt_words *source = (const tt_words *)(from + head);
+    tt_words *target = (tt_words *)(to + head);
+    if (MY_ITEM < head)
+        to[MY_ITEM] = from[MY_ITEM];
+    if (MY_ITEM < bytes - tail)
+        to[tail + MY_ITEM] = from[tail + MY_ITEM];
+#pragma unroll 8
+    for (u32 i = MY_ITEM; i < words; i += TT_GROUP)
+        target[i] = source[i];
+}
+
+KERNEL(TT_GROUP, 1)
+tt_keep(const __grid_constant__ tt_keeping keeping) {
+    u32 place = 0;
+    while (place + 1 < keeping.count && keeping.few[place + 1].first_chunk <= MY_GROUP)
+        place++;
+    const tt_kept *kept = keeping.few + place;
+    u32 decision = keeping.decisions[kept->slot];
+    if (decision == IS_NEW || decision == IS_NEW_UNKEPT) {
+        u64 offset = (u64)(MY_GROUP - kept->first_chunk) * CHUNK_BYTES, left = kept->bytes - offset;
+        tt_copy_chunk(kept->from + offset, kept->to + offset, left < CHUNK_BYTES ? (u32)left : CHUNK_BYTES);
+    }
+    BARRIER();
+    if (MY_ITEM == 0)
+        tt_finish(keeping.finished, keeping.groups, keeping.done, keeping.ticket);
+}
+#endif

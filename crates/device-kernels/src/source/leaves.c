@@ -251,17 +251,27 @@ FN void tt_bundle(const u32 measured, GLOBAL const u8 *first, const tt_range *ra
     }
 }
 
-#ifdef TT_CHAINED
-#define CHAINED , GLOBAL u32 *gates, GLOBAL tt_result *results
-#define CHAIN(measured) tt_chain_on(&range, bundle, leaf_hashes, sums, parts, gates, results, measured, secret, shares, group_parts)
-#else
-#define CHAINED
-#define CHAIN(measured)
-#endif
+/* Shares of two halves; later the sums of a segment, and a few words more. */
+#define SHARES (2 * TT_GROUP > 8 * SEGMENT + 40 ? 2 * TT_GROUP : 8 * SEGMENT + 40)
 
-#ifdef __CUDACC_RTC__
-#define CONTENT
-#define FIRST_OF(range) ((const u8 *)(range).address)
+#ifdef TT_CHAINED
+#define LEAVES_KERNEL(name, measured, part_count, resident)                                                   \
+    KERNEL(TT_GROUP, resident)                                                                                \
+    name(const __grid_constant__ tt_side side) {                                                              \
+        LOCAL_ARRAY u64 secret[SECRET_WORDS];                                                                 \
+        LOCAL_ARRAY u64 shares[SHARES];                                                                       \
+        LOCAL_ARRAY u64 added[2 * BUNDLE_LEAVES];                                                             \
+        LOCAL_ARRAY tt_part group_parts[part_count];                                                          \
+        u32 bundle = MY_GROUP;                                                                                \
+        tt_range range;                                                                                       \
+        if (side.count > FEW)                                                                                 \
+            range = side.table[tt_range_of(side.table, side.count, bundle)];                                  \
+        else                                                                                                  \
+            range = side.few[tt_range_of(side.few, side.count, bundle)];                                      \
+        tt_bundle(measured, (const u8 *)range.address, &range, bundle, side.leaf_hashes, side.sums,           \
+                  side.parts, secret, shares, added, group_parts);                                            \
+        tt_chain_on(&side, &range, bundle, measured, secret, shares, group_parts);                            \
+    }
 #else
 /* A kernel cannot be handed the addresses of buffers in a table, so they are arguments. */
 #define CONTENT                                                                                               \
@@ -270,15 +280,11 @@ FN void tt_bundle(const u32 measured, GLOBAL const u8 *first, const tt_range *ra
 #define BUFFER_OF(n)                                                                                          \
     ((n) == 0 ? b0 : (n) == 1 ? b1 : (n) == 2 ? b2 : (n) == 3 ? b3 : (n) == 4 ? b4 : (n) == 5 ? b5 : (n) == 6 ? b6 : b7)
 #define FIRST_OF(range) (BUFFER_OF((range).buffer) + (range).address)
-#endif
-
-/* Shares of two halves; later the sums of a segment, and a few words more. */
-#define SHARES (2 * TT_GROUP > 8 * SEGMENT + 40 ? 2 * TT_GROUP : 8 * SEGMENT + 40)
 
 #define LEAVES_KERNEL(name, measured, part_count, resident)                                                            \
     KERNEL(TT_GROUP, resident)                                                                                \
     name(u32 count, GLOBAL const tt_range *ranges, GLOBAL u64 *leaf_hashes, GLOBAL u64 *sums,                 \
-         GLOBAL tt_part *parts CHAINED CONTENT) {                                                                     \
+         GLOBAL tt_part *parts CONTENT) {                                                                     \
         LOCAL_ARRAY u64 secret[SECRET_WORDS];                                                                 \
         LOCAL_ARRAY u64 shares[SHARES];                                                                       \
         LOCAL_ARRAY u64 added[2 * BUNDLE_LEAVES];                                                             \
@@ -287,8 +293,8 @@ FN void tt_bundle(const u32 measured, GLOBAL const u8 *first, const tt_range *ra
         tt_range range = ranges[tt_range_of(ranges, count, bundle)];                                          \
         tt_bundle(measured, FIRST_OF(range), &range, bundle, leaf_hashes, sums, parts, secret, shares, added, \
                   group_parts);                                                                               \
-        CHAIN(measured);                                                                                      \
     }
+#endif
 
 /* Hashes alone, and hashes with statistics of those ranges that have a dtype. */
 LEAVES_KERNEL(tt_hash_leaves, 0, 1, 2)

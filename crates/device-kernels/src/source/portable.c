@@ -89,7 +89,8 @@ typedef struct {
     u32 missing;
     /* Where its result goes. */
     u32 slot;
-    u32 reserved;
+    /* CUDA: 1 if it is to be decided whether its content is new. */
+    u32 decided;
 } tt_range;
 
 /* Statistics of a part of a range; twin of `Part`. Floats are kept as bits. */
@@ -112,6 +113,55 @@ typedef struct {
     u64 hash[2];
     tt_part part;
 } tt_result;
+
+#ifdef TT_CHAINED
+/* Ranges that go with a launch; more lie in a table. */
+#define FEW 16u
+
+/* One launch over ranges: memory to work in, and where findings go; twin of `Side`. Those may go to memory of the host. */
+typedef struct {
+    const tt_range *table;
+    u64 *leaf_hashes;
+    u64 *sums;
+    tt_part *parts;
+    u32 *gates;
+    /* Ranges that are finished: 0 before and after. */
+    u32 *finished;
+    tt_result *results;
+    /* What is decided, for kernels that follow and for the host; none where no set is given. */
+    u32 *decisions;
+    u32 *told;
+    u32 *stored;
+    /* Where the ticket is put when all findings are there; none: nowhere. */
+    u64 *done;
+    u64 ticket;
+    u32 count;
+    u32 mask;
+    tt_range few[FEW];
+} tt_side;
+
+/* Content that is kept if it is new; twin of `Kept`. */
+typedef struct {
+    const u8 *from;
+    u8 *to;
+    u64 bytes;
+    /* Its first chunk among those of the launch; increases. */
+    u32 first_chunk;
+    u32 slot;
+} tt_kept;
+
+/* Copies of what is new; twin of `Keeping`. */
+typedef struct {
+    const u32 *decisions;
+    /* Groups that are finished: 0 before and after. */
+    u32 *finished;
+    u64 *done;
+    u64 ticket;
+    u32 count;
+    u32 groups;
+    tt_kept few[FEW];
+} tt_keeping;
+#endif
 
 FN u32 tt_leaves_of(u64 bytes) {
     return bytes == 0 ? 1 : (u32)((bytes + LEAF_BYTES - 1) / LEAF_BYTES);

@@ -5,6 +5,8 @@
 #define FRESH(at) __ldcg(at)
 /* Memory before and after, for all groups of the device. */
 #define ORDERED() asm volatile("fence.acq_rel.gpu;" ::: "memory")
+/* The same for the host as well. */
+#define ORDERED_FOR_HOST() asm volatile("fence.acq_rel.sys;" ::: "memory")
 #else
 #define FRESH(at) (*(at))
 #endif
@@ -103,7 +105,7 @@ FN void tt_put_hash(GLOBAL tt_result *result, const u64 *hash) {
  * comes from the segment before. Whoever arrives last takes the chain over the segment and arrives with it at the next one.
  * So the chain goes on while other groups have leaves, behind the last leaf there is one segment left, and nobody waits.
  * Gates are 0 before and after a launch. On its way from group to group the chain lies in the sums of the last bundle that it
- * went over, and the statistics in the range's result.
+ * went over, and the statistics in its part.
  */
 FN u32 tt_arrives_last(GLOBAL u32 *gate, u32 expected, LOCAL u64 *word) {
     /* What this group has written is there before it is counted; what others have is there when all are counted. One work item
@@ -120,19 +122,45 @@ FN u32 tt_arrives_last(GLOBAL u32 *gate, u32 expected, LOCAL u64 *word) {
     return (u32)*word;
 }
 
-FN void tt_chain_on(const tt_range *range, u32 bundle, GLOBAL const u64 *leaf_hashes, GLOBAL u64 *sums,
-                    GLOBAL const tt_part *parts, GLOBAL u32 *gates, GLOBAL tt_result *results, const u32 measured,
-                    LOCAL u64 *secret, LOCAL u64 *room, LOCAL tt_part *group_parts) {
+/* One of so many has written all it has to say. When the last has, the ticket says so. */
+FN void tt_finish(u32 *finished, u32 expected, u64 *done, u64 ticket) {
+    if (done == 0)
+        return;
+    ORDERED_FOR_HOST();
+    if (atomicAdd(finished, 1u) + 1 == expected) {
+        *finished = 0;
+        ORDERED_FOR_HOST();
+        *(volatile u64 *)done = ticket;
+    }
+}
+
+/* A range is finished: its findings go to where they are wanted. */
+FN void tt_found(const tt_side *side, const tt_range *range, const u64 *hash, const tt_part *part) {
+    tt_result *result = side->results + range->slot;
+    tt_put_hash(result, hash);
+    result->part = *part;
+    if (side->stored) {
+        u32 decision = range->decided ? tt_insert(side->stored, side->mask, hash[0], hash[1]) : IS_UNDECIDED;
+        side->decisions[range->slot] = decision;
+        side->told[range->slot] = decision;
+    }
+    tt_finish(side->finished, side->count, side->done, side->ticket);
+}
+
+FN void tt_chain_on(const tt_side *side, const tt_range *range, u32 bundle, const u32 measured, LOCAL u64 *secret,
+                    LOCAL u64 *room, LOCAL tt_part *group_parts) {
+    const u64 *leaf_hashes = side->leaf_hashes;
+    u64 *sums = side->sums;
+    tt_part *parts = side->parts;
     u32 leaves = tt_leaves_of(range->bytes), bundles = (leaves + BUNDLE_LEAVES - 1) / BUNDLE_LEAVES;
     u32 segment = (bundle - range->first_bundle) / SEGMENT, entered = 0;
     GLOBAL const u64 *hashes = leaf_hashes + (u64)2 * BUNDLE_LEAVES * range->first_bundle;
     GLOBAL u64 *state = sums + (u64)8 * range->first_bundle;
-    GLOBAL tt_result *result = results + range->slot;
     LOCAL u64 *accs = room + 8 * SEGMENT, *word = accs + 8;
     tt_part part;
     for (;; segment++) {
         u32 begin = segment * SEGMENT, end = begin + SEGMENT < bundles ? begin + SEGMENT : bundles;
-        if (!tt_arrives_last(gates + range->first_bundle + begin, end - begin + (segment > 0), word))
+        if (!tt_arrives_last(side->gates + range->first_bundle + begin, end - begin + (segment > 0), word))
             return;
         if (!entered) {
             entered = 1;
@@ -142,7 +170,7 @@ FN void tt_chain_on(const tt_range *range, u32 bundle, GLOBAL const u64 *leaf_ha
                 accs[MY_ITEM] = segment == 0 ? tt_first[MY_ITEM] : FRESH(state + (u64)8 * (begin - 1) + MY_ITEM);
             tt_part_of_nothing(&part);
             if (segment > 0 && measured && MY_ITEM == 0)
-                part = result->part;
+                part = parts[range->first_bundle + begin - 1];
             BARRIER();
         }
         tt_segment(range, begin, end, sums, parts, measured, secret, room, accs, group_parts, &part);
@@ -151,7 +179,7 @@ FN void tt_chain_on(const tt_range *range, u32 bundle, GLOBAL const u64 *leaf_ha
         if (MY_ITEM < 8)
             state[(u64)8 * (end - 1) + MY_ITEM] = accs[MY_ITEM];
         if (measured && MY_ITEM == 0)
-            result->part = part;
+            parts[range->first_bundle + end - 1] = part;
     }
     if (leaves >= 16)
         tt_root_tail(accs, hashes, leaves, secret, room);
@@ -161,8 +189,7 @@ FN void tt_chain_on(const tt_range *range, u32 bundle, GLOBAL const u64 *leaf_ha
             tt_small_root(range, hashes, leaves, secret, hash);
         else
             tt_large_root(accs, leaves, secret, hash);
-        tt_put_hash(result, hash);
-        result->part = part;
+        tt_found(side, range, hash, &part);
     }
 }
 #else

@@ -15,6 +15,8 @@ functions! {
         log: fn(*mut c_void, *mut u8) -> c_int = "nvrtcGetProgramLog",
         cubin_size: fn(*mut c_void, *mut usize) -> c_int = "nvrtcGetCUBINSize",
         cubin: fn(*mut c_void, *mut u8) -> c_int = "nvrtcGetCUBIN",
+        ptx_size: fn(*mut c_void, *mut usize) -> c_int = "nvrtcGetPTXSize",
+        ptx: fn(*mut c_void, *mut u8) -> c_int = "nvrtcGetPTX",
     }
 }
 
@@ -43,11 +45,11 @@ impl Compiler {
         Err(format!("no compiler library of CUDA: {}", reasons.join("; ")))
     }
 
-    /// Machine code of a source, or what the compiler says against it.
-    pub fn compile(&self, source: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    /// Code of a source, for a device (`sm_90`) or for drivers to compile (`compute_75`); or what the compiler says against it.
+    pub fn compile(&self, source: &str, options_said: &[String]) -> Result<Vec<u8>, String> {
         let source = CString::new(source).map_err(|error| error.to_string())?;
         let options: Vec<CString> =
-            options.iter().map(|option| CString::new(option.as_str()).unwrap()).collect();
+            options_said.iter().map(|option| CString::new(option.as_str()).unwrap()).collect();
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program = std::ptr::null_mut();
         let no_headers = std::ptr::null();
@@ -61,7 +63,10 @@ impl Compiler {
             }
             let count = c_int::try_from(options.len()).expect("a few options");
             let status = (self.functions.compile)(program, count, options.as_ptr());
-            let compiled = if status == 0 {
+            let is_text = options_said.iter().any(|option| option.contains("=compute_"));
+            let compiled = if status == 0 && is_text {
+                read(program, self.functions.ptx_size, self.functions.ptx)
+            } else if status == 0 {
                 read(program, self.functions.cubin_size, self.functions.cubin)
             } else {
                 let log = read(program, self.functions.log_size, self.functions.log)?;

@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use opencl::{Arg, Buffer, Device, Program};
 use tensortap_abi::DType;
 use tensortap_device_kernels::{
-    BUFFERS, Build, DECIDE, Decision, HASH_LEAVES, MEASURE_LEAVES, Measured, Outcome, Part, Plan, ROOTS,
-    RangeResult, SOURCE, Source, StoredHashes,
+    BUFFERS, Build, DECIDE, Decision, HASH_LEAVES, KEEP, MEASURE_LEAVES, Measured, Outcome, Part, Plan,
+    ROOTS, RangeResult, SOURCE, Source, StoredHashes,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -154,7 +154,7 @@ fn the_compiler_of_cuda_takes_the_source() {
     let Some(compiler) = or_skip(nvrtc::Compiler::find(), "the kernels as CUDA C", remedy) else { return };
     let options = Build::CUDA.nvrtc_options("sm_90");
     let code = compiler.compile(SOURCE, &options).unwrap_or_else(|log| panic!("{log}"));
-    for name in [HASH_LEAVES, MEASURE_LEAVES, DECIDE] {
+    for name in [HASH_LEAVES, MEASURE_LEAVES, KEEP] {
         let symbol = format!(".text.{name}\0");
         assert!(
             code.windows(symbol.len()).any(|bytes| bytes == symbol.as_bytes()),

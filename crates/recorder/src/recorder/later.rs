@@ -167,7 +167,10 @@ impl<H: HostLink> LaneRecorder<'_, H> {
     }
 
     /// `None` instead of a reason: there is none before this lane's own reservations are committed.
-    pub(super) fn reserve_space(&mut self, need: impl Into<Option<Need>>) -> Result<Reservation, Option<DropReason>> {
+    pub(super) fn reserve_space(
+        &mut self,
+        need: impl Into<Option<Need>>,
+    ) -> Result<Reservation, Option<DropReason>> {
         let need = need.into();
         loop {
             if self.discards() {
