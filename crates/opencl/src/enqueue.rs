@@ -2,7 +2,7 @@
 
 use std::{
     ptr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use tensortap_queue::{Command, Mark, Range, Roles, Submission};
@@ -13,12 +13,16 @@ use tensortap_record::{
 
 use crate::{
     calls::programs::device_name,
-    ffi::{self, Event, Queue, Status},
+    ffi::{self, Context, Device, Event, Queue, Status},
     layer::Layer,
-    objects::{Objects, OwnEvent, QueueState, key},
-    probe::{self, Running, Source},
+    objects::{KnownQueue, Objects, OwnEvent, QueueState, key},
+    probe::{self, Asked, Probes, Running, Source},
     raw,
+    ring::Ring,
 };
+
+/// Says how memory is seen: `copies` on devices that could run functions of this process as well.
+const PROBES_VARIABLE: &str = "TENSORTAP_OPENCL_PROBES";
 
 /// What a command is, and what it is given.
 #[derive(Default)]
@@ -35,6 +39,8 @@ pub struct Work {
     pub local: Vec<(u16, u64)>,
     /// Objects that have no bytes to be read: their positions and names.
     pub opaque: Vec<(u16, StringId)>,
+    /// What the driver may read until the command has run.
+    pub kept: Option<Arc<[usize]>>,
 }
 
 /// A value that a command is given.
@@ -154,12 +160,14 @@ fn begin(
     drop(objects);
     let is_filtered = task.is_filtered();
     record_order(recorder, &submission)?;
-    record_values(recorder, &mut task, &work, state.can_probe)?;
-    let (ranges, sources) = match state.can_probe {
+    let is_seen = !matches!(state.probes, Probes::None);
+    record_values(recorder, &mut task, &work, is_seen)?;
+    let kept = work.kept.clone();
+    let (ranges, sources) = match is_seen {
         true => work.ranges.into_iter().unzip(),
         false => (Vec::new(), Vec::new()),
     };
-    let running = Arc::new(Mutex::new(Running::new(Command::new(task, ranges))));
+    let running = Arc::new(Mutex::new(Running::new(Command::new(task, ranges), kept)));
     Ok(Begun { running, sources, mark: submission.mark, is_filtered })
 }
 
@@ -197,7 +205,7 @@ fn record_values(
     recorder: &mut ThreadRecorder,
     task: &mut Task,
     work: &Work,
-    can_probe: bool,
+    is_seen: bool,
 ) -> Result<(), RecordError> {
     for value in &work.values {
         record_value(recorder, task, value)?;
@@ -209,7 +217,7 @@ fn record_values(
     for &(arg, name) in &work.opaque {
         recorder.not_captured(task, stage, (arg, Role::InOut, name), UncapturedReason::Opaque)?;
     }
-    if !can_probe {
+    if !is_seen {
         for (range, _) in &work.ranges {
             let (arg, name) = (range.arg, range.name);
             recorder.not_captured(task, stage, (arg, Role::InOut, name), UncapturedReason::NoProbe)?;
@@ -247,6 +255,9 @@ fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -
     Ok(())
 }
 
+const NO_ROOM: &str = "content of some arguments is not captured: there is no room for it on its way from the device; \
+    give more with TENSORTAP_OPENCL_RING, in bytes";
+
 /// The events of a command that went in.
 struct Events {
     /// Completes when what it left was seen.
@@ -263,17 +274,16 @@ impl Begun {
     /// The probes before, the command, the probes behind.
     fn run(
         &self,
-        layer: &Layer,
+        layer: &'static Layer,
         place: &Place<'_>,
         state: &QueueState,
         call: impl FnOnce(&[Event], *mut Event) -> Status,
     ) -> Result<Events, Status> {
-        let probes = state.can_probe && !self.is_filtered;
-        let probe = |stage, waits: &[Event]| match probes {
-            true => self.probe(layer, place.queue, stage, waits),
-            false => Vec::new(),
+        let probe = |stage, waits: &[Event]| match self.is_filtered {
+            true => None,
+            false => self.probe(layer, (place.queue, &state.probes), stage, waits),
         };
-        let before = probe(DumpStage::BeforeDispatch, place.waits);
+        let before = probe(DumpStage::BeforeDispatch, place.waits).unwrap_or_default();
         let waits = before.last().map_or(place.waits, std::slice::from_ref);
         let mut own = ptr::null_mut();
         let status = call(waits, &raw mut own);
@@ -282,29 +292,53 @@ impl Begun {
             self.refuse(layer, status);
             return Err(status);
         }
-        let mut after = probe(DumpStage::AfterCompletion, &[own]);
+        let after = probe(DumpStage::AfterCompletion, &[own]);
+        if after.is_none() {
+            self.end(layer);
+        }
+        let mut after = after.unwrap_or_default();
         let last = after.pop();
         self.running().hold(layer, before.into_iter().chain(after));
         Ok(match last {
             Some(last) => Events { last, own: Some(OwnEvent(own)) },
-            None => {
-                self.end(layer);
-                Events { last: own, own: None }
-            }
+            None => Events { last: own, own: None },
         })
     }
 
-    /// None where there is nothing to be seen before, and where the driver refuses: which is recorded as no content.
-    fn probe(&self, layer: &Layer, queue: Queue, stage: DumpStage, waits: &[Event]) -> Vec<Event> {
+    /// Probes of one side, by their events. None where nobody will tell when the queue has come so far: there is nothing to be seen before, content is not wanted, or
+    /// the driver refuses, which is recorded as no content.
+    fn probe(
+        &self,
+        layer: &'static Layer,
+        (queue, probes): (Queue, &Probes),
+        stage: DumpStage,
+        waits: &[Event],
+    ) -> Option<Vec<Event>> {
         let sources = self.sources_at(stage);
         if sources.is_empty() && stage == DumpStage::BeforeDispatch {
-            return Vec::new();
+            return None;
         }
-        let probed = probe::enqueue(layer, queue, (&self.running, &sources), stage, waits);
-        probed.unwrap_or_else(|_| {
-            self.not_seen(layer, stage);
-            Vec::new()
-        })
+        match probes {
+            Probes::None => return None,
+            Probes::Mentions => {
+                let command = &mut self.running().command;
+                layer.record(|recorder| command.mention(recorder, stage));
+                return None;
+            }
+            Probes::Functions | Probes::Copies(_) => {}
+        }
+        let asked = Asked { running: &self.running, sources: &sources, stage };
+        match probe::enqueue(layer, (queue, probes), asked, waits) {
+            Ok(probed) => {
+                let missed = |place| probed.missed.iter().find(|(at, _)| *at == place).map(|(_, why)| *why);
+                self.not_seen(layer, stage, missed);
+                Some(probed.events)
+            }
+            Err(_) => {
+                self.not_seen(layer, stage, |_| Some(UncapturedReason::NoProbe));
+                None
+            }
+        }
     }
 
     fn sources_at(&self, stage: DumpStage) -> Vec<Source> {
@@ -313,13 +347,18 @@ impl Begun {
         seen.filter(|(range, _)| range.roles.is_seen_at(stage)).map(|(_, &source)| source).collect()
     }
 
-    /// No probe: what would have been seen is recorded as not captured.
-    fn not_seen(&self, layer: &Layer, stage: DumpStage) {
+    /// Some ranges are not seen: by their places among those of the side, the reasons why.
+    fn not_seen(&self, layer: &Layer, stage: DumpStage, why: impl Fn(usize) -> Option<UncapturedReason>) {
         let command = &mut self.running().command;
-        let seen: Vec<_> = command.seen_at(stage).map(|range| (range.arg, Role::InOut, range.name)).collect();
+        let seen = command.seen_at(stage).enumerate();
+        let missed: Vec<_> =
+            seen.filter_map(|(at, range)| Some((why(at)?, (range.arg, Role::InOut, range.name)))).collect();
+        if missed.iter().any(|(why, _)| *why == UncapturedReason::NoRoom) {
+            layer.tell_once(NO_ROOM);
+        }
         layer.record(|recorder| {
-            for arg in seen {
-                recorder.not_captured(command.task(), stage, arg, UncapturedReason::NoProbe)?;
+            for (why, arg) in missed {
+                recorder.not_captured(command.task(), stage, arg, why)?;
             }
             Ok(())
         });
@@ -381,13 +420,13 @@ fn wait(layer: &Layer, event: Event) -> Status {
 }
 
 /// What is known of a queue; one that was never seen being made is asked for what it is.
-pub fn queue_state(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
-    let known = layer.objects().queues.get(&key(queue)).map(Arc::clone);
+pub fn queue_state(layer: &'static Layer, queue: Queue) -> Option<Arc<QueueState>> {
+    let known = layer.objects().queues.get(&key(queue)).map(|known| Arc::clone(&known.state));
     known.or_else(|| meet_queue(layer, queue))
 }
 
 /// A queue that is new.
-pub fn meet_queue(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
+pub fn meet_queue(layer: &'static Layer, queue: Queue) -> Option<Arc<QueueState>> {
     let target = &layer.target;
     let asked = |what| {
         move |room, value, size| match target.clGetCommandQueueInfo {
@@ -406,13 +445,38 @@ pub fn meet_queue(layer: &Layer, queue: Queue) -> Option<Arc<QueueState>> {
     .unwrap_or(0);
     let device_name = device_name(layer, device);
     let keeps_order = properties & ffi::QUEUE_OUT_OF_ORDER == 0;
-    let can_probe = abilities & ffi::EXEC_NATIVE_KERNEL != 0;
+    let context = raw::value::<usize>(asked(ffi::QUEUE_CONTEXT)).map(ptr::with_exposed_provenance_mut)?;
+    let probes = probes(layer, (context, device), abilities & ffi::EXEC_NATIVE_KERNEL != 0);
     let number = layer.objects().count_queue();
     let order = if keeps_order { "" } else { ", out of order" };
     let id = layer.record(|recorder| recorder.queue(&format!("queue {number} ({device_name}{order})")))?;
-    let state = Arc::new(QueueState { number, id, can_probe, lock: Mutex::default() });
+    let state = Arc::new(QueueState { number, id, probes, lock: Mutex::default() });
     let mut objects = layer.objects();
     objects.orders.queue(number, keeps_order);
-    objects.queues.insert(key(queue), Arc::clone(&state));
+    objects.queues.insert(key(queue), KnownQueue { holds: 1, state: Arc::clone(&state) });
     Some(state)
+}
+
+/// How the memory of a device is seen: queues of one context and device share what they need for it.
+fn probes(layer: &'static Layer, (context, device): (Context, Device), runs_functions: bool) -> Probes {
+    let wants_copies = std::env::var_os(PROBES_VARIABLE).is_some_and(|said| said == "copies");
+    if runs_functions && !wants_copies {
+        return Probes::Functions;
+    }
+    if !layer.wants_content {
+        return Probes::Mentions;
+    }
+    let place = (key(context), key(device));
+    let known = layer.objects().rings.get(&place).and_then(Weak::upgrade);
+    let ring = known.or_else(|| {
+        let ring = Arc::new(Ring::new(layer, context, device)?);
+        let mut objects = layer.objects();
+        objects.rings.retain(|_, ring| ring.strong_count() > 0);
+        objects.rings.insert(place, Arc::downgrade(&ring));
+        Some(ring)
+    });
+    match ring.filter(|_| layer.reader().is_there()) {
+        Some(ring) => Probes::Copies(ring),
+        None => Probes::None,
+    }
 }

@@ -41,15 +41,19 @@ pub const INVALID_EVENT_WAIT_LIST: Status = -57;
 pub const INVALID_OPERATION: Status = -59;
 pub const INVALID_COMPILER_OPTIONS: Status = -66;
 
+pub const DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
+pub const DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
 pub const DEVICE_NAME: u32 = 0x102B;
 pub const DRIVER_VERSION: u32 = 0x102D;
 pub const DEVICE_EXECUTION_CAPABILITIES: u32 = 0x1029;
 pub const EXEC_NATIVE_KERNEL: Bits = 2;
 
+pub const QUEUE_CONTEXT: u32 = 0x1090;
 pub const QUEUE_DEVICE: u32 = 0x1091;
 pub const QUEUE_PROPERTIES: u32 = 0x1093;
 pub const QUEUE_OUT_OF_ORDER: Bits = 1;
 
+pub const MEM_READ_WRITE: Bits = 1;
 pub const MEM_USE_HOST_PTR: Bits = 1 << 3;
 pub const MEM_COPY_HOST_PTR: Bits = 1 << 5;
 pub const MEM_SVM_FINE_GRAIN: Bits = 1 << 10;
@@ -129,7 +133,7 @@ dispatch! {
     clReleaseContext;
     clGetContextInfo;
     clCreateCommandQueue = fn(Context, Device, Bits, *mut Status) -> Queue;
-    clRetainCommandQueue;
+    clRetainCommandQueue = fn(Queue) -> Status;
     clReleaseCommandQueue = fn(Queue) -> Status;
     clGetCommandQueueInfo = fn(Queue, u32, usize, *mut c_void, *mut usize) -> Status;
     clSetCommandQueueProperty;
@@ -137,7 +141,7 @@ dispatch! {
     clCreateImage2D = fn(Context, Bits, *const c_void, usize, usize, usize, *mut c_void, *mut Status) -> Mem;
     clCreateImage3D = fn(Context, Bits, *const c_void, usize, usize, usize, usize, usize, *mut c_void, *mut Status) -> Mem;
     clRetainMemObject;
-    clReleaseMemObject;
+    clReleaseMemObject = fn(Mem) -> Status;
     clGetSupportedImageFormats;
     clGetMemObjectInfo = fn(Mem, u32, usize, *mut c_void, *mut usize) -> Status;
     clGetImageInfo;

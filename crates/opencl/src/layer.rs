@@ -2,12 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tensortap_queue::Attached;
-use tensortap_record::{RecordError, ThreadRecorder};
+use tensortap_queue::{Attached, say};
+use tensortap_record::{DumpLevel, RecordError, ThreadRecorder};
 
 use crate::{
     ffi::{Dispatch, Event},
     objects::{Objects, OwnEvent},
+    reader::Reader,
 };
 
 /// The layer of this process, once a loader has taken it and somebody records.
@@ -19,6 +20,11 @@ pub struct Layer {
     objects: Mutex<Objects>,
     /// Events that are held for nobody any more.
     spent: Mutex<Vec<OwnEvent>>,
+    /// Reads and records what devices copy, where they do.
+    reader: OnceLock<Reader>,
+    /// Whether content is wanted of anything.
+    pub wants_content: bool,
+    process: u32,
 }
 
 // SAFETY: the table's entries are addresses of code, which any thread may call.
@@ -43,11 +49,16 @@ impl Layer {
     /// Begins to record. None where nobody does: the recorder cannot be reached, or there is none.
     pub fn start(target: Dispatch) -> Option<&'static Layer> {
         let attached = Attached::new("OpenCL")?;
+        let level = attached.session().level().unwrap_or(DumpLevel::Off);
+        let wants_content = matches!(level, DumpLevel::Full | DumpLevel::Hash);
         Some(LAYER.get_or_init(|| Layer {
             target,
             attached,
             objects: Mutex::default(),
             spent: Mutex::default(),
+            reader: OnceLock::new(),
+            wants_content,
+            process: std::process::id(),
         }))
     }
 
@@ -59,6 +70,24 @@ impl Layer {
     /// What is known of the program's objects.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread that reads what devices copy, which starts with the first who asks for it.
+    pub fn reader(&self) -> &Reader {
+        self.reader.get_or_init(Reader::start)
+    }
+
+    /// Whether this is the process that the layer was loaded into, and no child of it.
+    pub fn is_own_process(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// One sentence on standard error, once.
+    pub fn tell_once(&self, what: &str) {
+        let is_new = self.objects().told.insert(what.to_owned());
+        if is_new {
+            say(what);
+        }
     }
 
     /// Events that are needed no more, of which a thread of the driver says so: it may not call the driver.

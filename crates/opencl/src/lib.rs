@@ -13,6 +13,8 @@ mod layer;
 mod objects;
 mod probe;
 mod raw;
+mod reader;
+mod ring;
 mod table;
 mod types;
 

@@ -5,7 +5,7 @@ mod memory;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
 };
 
 use tensortap_queue::{Mark, Memories, Orders};
@@ -14,7 +14,11 @@ use tensortap_record::QueueId;
 pub use kernels::{Arg, ArgFacts, Image, KernelFacts, KernelState, Programs};
 pub use memory::{Mapped, Region, Root};
 
-use crate::ffi::{Bits, Event, Handle};
+use crate::{
+    ffi::{Bits, Event, Handle},
+    probe::Probes,
+    ring::Ring,
+};
 
 /// A handle as a key.
 pub type Key = usize;
@@ -43,14 +47,25 @@ pub struct Objects {
     /// Programs with what they were built with.
     pub programs: Programs,
     /// Queues.
-    pub queues: HashMap<Key, Arc<QueueState>>,
+    pub queues: HashMap<Key, KnownQueue>,
     /// Events that the program holds.
     pub events: HashMap<Key, EventState>,
-    /// Functions of extensions that the program was told are not recorded.
-    pub extensions: HashSet<String>,
+    /// What was said on standard error, once.
+    pub told: HashSet<String>,
+    /// Memory for copies, by context and device.
+    pub rings: HashMap<(Key, Key), Weak<Ring>>,
     queue_count: usize,
     /// What the program has mapped, by the address it was given.
     pub mapped: HashMap<(Key, usize), Vec<Mapped>>,
+}
+
+/// A queue that the program holds.
+#[derive(Debug)]
+pub struct KnownQueue {
+    /// How often.
+    pub holds: u32,
+    /// The queue.
+    pub state: Arc<QueueState>,
 }
 
 /// A queue.
@@ -60,8 +75,8 @@ pub struct QueueState {
     pub number: usize,
     /// Its number in the dump.
     pub id: QueueId,
-    /// Whether functions of this process can run in it, and read its memory.
-    pub can_probe: bool,
+    /// How the memory of its device is seen.
+    pub probes: Probes,
     /// Held while a command goes in with the probes around it, so that no other comes between.
     pub lock: Mutex<()>,
 }

@@ -41,6 +41,7 @@ fn table(target: &Dispatch) -> Dispatch {
         queues {
             clCreateCommandQueue => create,
             clCreateCommandQueueWithProperties => create_with_properties,
+            clRetainCommandQueue => retain,
             clReleaseCommandQueue => release,
             clFinish => finish,
             clEnqueueMarker => marker,

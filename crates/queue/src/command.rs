@@ -106,6 +106,19 @@ impl Range {
         ))
     }
 
+    /// The bytes of its memory from its first to its last: how many stand before them, and how many they are. Bytes between its rows are among them.
+    pub fn span(&self) -> (u64, u64) {
+        let width = u64::from(self.elements().bits()).div_ceil(8);
+        let (shape, strides) = (&self.shape[..self.ndims.min(3)], &self.strides[..self.ndims.min(3)]);
+        let last =
+            |(&size, &stride): (&u64, &i64)| size.saturating_sub(1).saturating_mul(stride.unsigned_abs());
+        let elements = match shape.contains(&0) {
+            true => 0,
+            false => shape.iter().zip(strides).map(last).fold(1, u64::saturating_add),
+        };
+        (self.start.saturating_mul(width), elements.saturating_mul(width))
+    }
+
     /// What its elements are taken for.
     pub fn elements(&self) -> DType {
         self.dtype.unwrap_or(DType::UInt8)
@@ -191,5 +204,19 @@ impl Command {
             DumpStage::AfterCompletion => recorder.end(&mut self.task).map(|_| ()),
         };
         told.map(|_| ()).and(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_goes_from_the_first_byte_of_a_range_to_its_last() {
+        let place = (4096, 1000);
+        assert_eq!(Range::dense(place, 16, 40, Some(DType::Float32)).span(), (16, 40));
+        assert_eq!(Range::dense(place, 3, 0, None).span(), (3, 0));
+        assert_eq!(Range::boxed(place, 5, [4, 3, 2], [10, 50]).span(), (5, 50 + 20 + 4));
+        assert_eq!(Range::boxed(place, 5, [4, 1, 1], [10, 50]).span(), (5, 4));
     }
 }

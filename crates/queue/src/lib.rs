@@ -9,8 +9,10 @@ mod attached;
 mod command;
 mod memory;
 mod order;
+mod rooms;
 
 pub use attached::{Attached, say};
 pub use command::{Command, Range, Roles};
 pub use memory::{FIRST_ADDRESS, Memories, Memory};
 pub use order::{Cause, Mark, Orders, QueueKey, Submission, Wait};
+pub use rooms::{PATIENCE, Room, Rooms};

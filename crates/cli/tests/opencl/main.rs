@@ -22,12 +22,23 @@ use tensortap::{RunFile, format::Dump};
 struct Bench {
     folder: TempDir,
     python: OsString,
+    /// How content is seen.
+    probes: &'static str,
 }
+
+/// The ways in which content is seen: by functions of the process that the device runs, or by copies and code of ours on the device. Devices that know the first know the second.
+const WAYS: [&str; 2] = ["functions", "copies"];
 
 impl Bench {
     fn new() -> Option<Bench> {
         let python = common::python(common::OPENCL, "OpenCL programs")?;
-        Some(Bench { python, folder: tempfile::tempdir().unwrap() })
+        Some(Bench { python, folder: tempfile::tempdir().unwrap(), probes: WAYS[0] })
+    }
+
+    /// The same, where content is seen in another way.
+    fn seeing_by(&mut self, probes: &'static str) -> &Bench {
+        self.probes = probes;
+        self
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -53,6 +64,7 @@ impl Bench {
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opencl").join(script));
         // What was built is kept apart from what the user builds.
         command.env("XDG_CACHE_HOME", self.path("cache")).env("PYOPENCL_NO_CACHE", "1");
+        command.env("TENSORTAP_OPENCL_PROBES", self.probes);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }

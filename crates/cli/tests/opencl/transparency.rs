@@ -1,19 +1,25 @@
 //! A program is told the same whether or not it is recorded.
 
-use crate::{Bench, succeeded};
+use crate::{Bench, WAYS, succeeded};
 
 #[test]
 fn events_programs_and_memory_answer_as_without_a_recorder() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(mut bench) = Bench::new() else { return };
     let plain = bench.program(None, "events.py").output().unwrap();
     succeeded(&plain);
-    let recorded = bench.program(Some(("run", "")), "events.py").output().unwrap();
+    assert!(plain.stdout.iter().filter(|&&byte| byte == b'\n').count() > 20, "it asks a good deal");
+    for way in WAYS {
+        answers_as(bench.seeing_by(way), &plain.stdout, way);
+    }
+}
+
+fn answers_as(bench: &Bench, plain: &[u8], run: &str) {
+    let recorded = bench.program(Some((run, "")), "events.py").output().unwrap();
     succeeded(&recorded);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert_eq!(text(&recorded.stdout), text(&plain.stdout));
-    assert!(text(&plain.stdout).lines().count() > 20, "it asks a good deal");
+    assert_eq!(text(&recorded.stdout), text(plain), "{run}");
 
-    let dump = bench.dump("run");
+    let dump = bench.dump(run);
     let tasks = dump.tasks().unwrap();
     // Three launches went in, of which one never ran; three more were refused, one of them a read.
     let launches: Vec<_> = tasks.iter().filter(|task| task.kernel_names() == ["add"]).collect();
@@ -44,9 +50,12 @@ fn without_the_layer_or_a_recorder_nothing_is_recorded_and_the_program_runs() {
 
 #[test]
 fn a_thread_that_finds_no_place_to_record_waits_for_what_it_reads_all_the_same() {
-    let Some(bench) = Bench::new() else { return };
-    let output = bench.program(Some(("run", "--dump-threads 1")), "threads.py").output().unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert_eq!(said(&output.stdout), "wrong []\n", "{}", said(&output.stderr));
-    assert!(said(&output.stderr).contains("could not record"), "{}", said(&output.stderr));
+    let Some(mut bench) = Bench::new() else { return };
+    for way in WAYS {
+        let run = Some((way, "--dump-threads 1"));
+        let output = bench.seeing_by(way).program(run, "threads.py").output().unwrap();
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(said(&output.stdout), "wrong []\n", "{}", said(&output.stderr));
+        assert!(said(&output.stderr).contains("could not record"), "{}", said(&output.stderr));
+    }
 }

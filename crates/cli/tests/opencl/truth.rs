@@ -7,7 +7,7 @@ use tensortap::format::{ArgumentKind, Dump};
 use tensortap::{DType, DumpStage};
 
 use crate::{
-    Bench,
+    Bench, WAYS,
     plan::{Buffer, Do, Given, Launch, Plan, Step},
     succeeded,
 };
@@ -173,14 +173,16 @@ fn difference(captured: Option<&[u8]>, expected: Option<&[u8]>) -> String {
 
 #[test]
 fn every_range_of_every_command_is_what_an_execution_of_its_own_finds() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(mut bench) = Bench::new() else { return };
     // In order; out of order; two of one kind; both kinds.
     let venues: [&[bool]; 5] = [&[false], &[true], &[false, false], &[true, true], &[false, true]];
     let mut runner = TestRunner::deterministic();
     for (number, queues) in venues.into_iter().enumerate() {
         let strategy = steps(60, queues.len(), 5);
         let chosen = strategy.new_tree(&mut runner).unwrap().current();
-        check(&bench, &make(queues, &chosen), &format!("run{number}"));
+        for way in WAYS {
+            check(bench.seeing_by(way), &make(queues, &chosen), &format!("{way}{number}"));
+        }
     }
 }
 
@@ -205,7 +207,7 @@ fn commands_that_a_filter_keeps_out_still_order_the_others() {
 
 #[test]
 fn what_a_gate_holds_back_is_seen_when_it_runs_and_not_before() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(mut bench) = Bench::new() else { return };
     let buffers = vec![Buffer::Own { words: WORDS, seed: 4 }, Buffer::Own { words: WORDS, seed: 5 }];
     let all = |buffer| Given { buffer, at: 0, words: WORDS };
     let launch = Launch { size: WORDS, group: 0, offset: 0 };
@@ -221,6 +223,36 @@ fn what_a_gate_holds_back_is_seen_when_it_runs_and_not_before() {
             step(0, Do::Read { from: all(0), blocks: true }, &[3]),
         ];
         let plan = Plan { queues: queues.to_vec(), buffers: buffers.clone(), steps };
-        check(&bench, &plan, if queues[0] { "unordered" } else { "ordered" });
+        for way in WAYS {
+            let order = if queues[0] { "unordered" } else { "ordered" };
+            check(bench.seeing_by(way), &plan, &format!("{way}, {order}"));
+        }
     }
+}
+
+#[test]
+fn room_on_the_device_is_given_back_when_its_content_was_read() {
+    let Some(mut bench) = Bench::new() else { return };
+    let buffers = vec![Buffer::Own { words: 1024, seed: 4 }, Buffer::Own { words: 1024, seed: 5 }];
+    let launch = Launch { size: 1024, group: 16, offset: 0 };
+    let step = |what| Step { queue: 0, what, waits: Vec::new(), callback: false };
+    let steps = (0..40).flat_map(|k| [step(Do::Mix { x: 0, y: 1, k, launch }), step(Do::Finish)]).collect();
+    let plan = Plan { queues: vec![false], buffers, steps };
+    bench.write("plan.json", &plan.json().to_string());
+    let mut program = bench.seeing_by("copies").program(Some(("run", "")), "execute.py");
+    // For two launches at a time.
+    program.env("TENSORTAP_OPENCL_RING", "32768").args(["plan.json", "results.json"]);
+    succeeded(&program.output().unwrap());
+    let dump = bench.dump("run");
+    let captured = dump.records().map(Result::unwrap).filter(|record| record.shape() == [1024]).count();
+    // A call waits for room 100 ms at most, so on a busy machine some may find none.
+    assert!(captured > 100, "{captured} of 160 ranges are there");
+
+    let mut program = bench.program(Some(("small", "")), "execute.py");
+    program.env("TENSORTAP_OPENCL_RING", "2048").args(["plan.json", "results.json"]);
+    let output = program.output().unwrap();
+    succeeded(&output);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(told.matches("there is no room for it on its way from the device").count(), 1, "{told}");
+    assert!(bench.dump("small").records().map(Result::unwrap).all(|record| record.shape() != [1024]));
 }

@@ -2,8 +2,6 @@
 
 use std::ffi::{c_char, c_void};
 
-use tensortap_queue::say;
-
 use super::behind;
 use crate::{ffi::Handle, layer::Layer, raw};
 
@@ -30,10 +28,8 @@ pub unsafe extern "C" fn address_for_platform(platform: Handle, name: *const c_c
 unsafe fn asked(name: *const c_char, function: *mut c_void) -> *mut c_void {
     // SAFETY: the caller's promise.
     let name = unsafe { raw::text(name) };
-    let is_new =
-        !function.is_null() && puts_commands(&name) && Layer::get().objects().extensions.insert(name.clone());
-    if is_new {
-        say(&format!("what the program does with {name} of an extension is not recorded"));
+    if !function.is_null() && puts_commands(&name) {
+        Layer::get().tell_once(&format!("what the program does with {name} of an extension is not recorded"));
     }
     function
 }

@@ -8,6 +8,7 @@ use crate::{
     enqueue,
     ffi::{Bits, Context, Device, Event, Queue, SUCCESS, Status},
     layer::Layer,
+    objects::key,
     raw,
 };
 
@@ -41,10 +42,39 @@ fn met(queue: Queue) -> Queue {
     queue
 }
 
-pub unsafe extern "C" fn release(queue: Queue) -> Status {
-    Layer::get().release_spent();
+pub unsafe extern "C" fn retain(queue: Queue) -> Status {
     // SAFETY: the program's promises.
-    unsafe { behind!(clReleaseCommandQueue)(queue) }
+    let status = unsafe { behind!(clRetainCommandQueue)(queue) };
+    if status == SUCCESS
+        && let Some(known) = Layer::get().objects().queues.get_mut(&key(queue))
+    {
+        known.holds += 1;
+    }
+    status
+}
+
+/// With its last hold a queue is forgotten; its handle may then be that of another. What it has run is still known.
+pub unsafe extern "C" fn release(queue: Queue) -> Status {
+    let layer = Layer::get();
+    layer.release_spent();
+    let gone = {
+        let mut objects = layer.objects();
+        let known = objects.queues.get_mut(&key(queue));
+        let is_last = known.is_some_and(|known| {
+            known.holds = known.holds.saturating_sub(1);
+            known.holds == 0
+        });
+        let gone = if is_last { objects.queues.remove(&key(queue)) } else { None };
+        if let Some(gone) = &gone {
+            objects.orders.forget(gone.state.number);
+        }
+        gone
+    };
+    // SAFETY: the program's promises.
+    let status = unsafe { behind!(clReleaseCommandQueue)(queue) };
+    // With the last queue of a context goes what was made for it there.
+    drop(gone);
+    status
 }
 
 pub unsafe extern "C" fn finish(queue: Queue) -> Status {

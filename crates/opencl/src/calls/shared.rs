@@ -1,6 +1,6 @@
 //! Shared virtual memory.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
 use tensortap_queue::{Memory, Range};
 use tensortap_record::{MemorySpace, Operation, Role};
@@ -64,10 +64,16 @@ pub unsafe extern "C" fn enqueue_free(
     unsafe {
         let place = place(queue, 0, (count, waits), event);
         let gone = raw::list(start_count, starts.cast_const()).to_vec();
-        let work = |_: &mut Objects, _: &mut _| Ok(Work::moving(Operation::Barrier, "clEnqueueSVMFree"));
+        // There are drivers (PoCL 3.0) that read the list when the command runs, which is later where it is recorded: they are given one that lives as long.
+        let list: Arc<[usize]> = gone.iter().map(|start| start.expose_provenance()).collect();
+        let kept = Arc::clone(&list);
+        let work = |_: &mut Objects, _: &mut _| {
+            Ok(Work { kept: Some(kept), ..Work::moving(Operation::Barrier, "clEnqueueSVMFree") })
+        };
         let status = enqueue(&place, work, |waits, event| {
             let (count, waits) = raw::wait_list(waits);
-            behind!(clEnqueueSVMFree)(queue, start_count, starts, callback, data, count, waits, event)
+            let given = if starts.is_null() { starts } else { list.as_ptr().cast_mut().cast() };
+            behind!(clEnqueueSVMFree)(queue, start_count, given, callback, data, count, waits, event)
         });
         if status == ffi::SUCCESS {
             gone.into_iter().for_each(freed);

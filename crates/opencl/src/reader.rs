@@ -1,0 +1,131 @@
+//! The thread that reads and records what devices have copied.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+};
+
+use tensortap_queue::PATIENCE;
+use tensortap_record::DumpStage;
+
+use crate::{
+    layer::Layer,
+    probe::{self, Running},
+};
+
+/// What a driver tells of a command.
+pub struct Note {
+    /// The command.
+    pub running: Arc<Mutex<Running>>,
+    /// Which side of it was copied.
+    pub stage: DumpStage,
+    /// It, or what it waited for, has failed.
+    pub has_failed: bool,
+}
+
+/// The thread, as others see it.
+pub struct Reader {
+    notes: Mutex<Option<mpsc::Sender<Note>>>,
+    progress: Mutex<Progress>,
+    moved: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// Sides that are in their queues or on their way from there.
+    expected: u64,
+    /// Sides that were read.
+    read: u64,
+}
+
+impl Reader {
+    /// Starts the thread. Signals are the program's: it takes none.
+    pub fn start() -> Reader {
+        let (sender, notes) = mpsc::channel::<Note>();
+        let started = without_signals(|| {
+            let read = move || {
+                let layer = Layer::get();
+                for note in notes {
+                    probe::copied(layer, &note);
+                    drop(note);
+                    layer.reader().has_read();
+                }
+            };
+            thread::Builder::new().name("tt-opencl".to_owned()).spawn(read)
+        });
+        // SAFETY: a function without arguments, of a library that is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+        let notes = Mutex::new(started.is_ok().then_some(sender));
+        Reader { notes, progress: Mutex::default(), moved: Condvar::new() }
+    }
+
+    /// Whether there is a thread.
+    pub fn is_there(&self) -> bool {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A note will come.
+    pub fn expects(&self) {
+        self.progress().expected += 1;
+    }
+
+    /// It will not.
+    pub fn expects_no_more(&self) {
+        self.progress().expected -= 1;
+    }
+
+    /// A note, from a thread of the driver.
+    pub fn hand_over(&self, note: Note) {
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let handed = notes.as_ref().map(|notes| notes.send(note));
+        drop(notes);
+        if !matches!(handed, Some(Ok(()))) {
+            self.expects_no_more();
+        }
+    }
+
+    fn has_read(&self) {
+        let mut progress = self.progress();
+        progress.read += 1;
+        drop(progress);
+        self.moved.notify_all();
+    }
+
+    /// Waits until all that was copied is recorded, as long as something is.
+    fn settle(&self) {
+        let mut progress = self.progress();
+        while progress.read < progress.expected {
+            let before = progress.read;
+            let waited = self.moved.wait_timeout_while(progress, PATIENCE, |now| now.read == before);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if progress.read == before {
+                break;
+            }
+        }
+    }
+}
+
+/// The process ends by itself. What the program has waited for is there, and the driver still is: it was loaded before.
+extern "C" fn at_exit() {
+    let layer = Layer::get();
+    if layer.is_own_process() {
+        layer.reader().settle();
+    }
+}
+
+/// Calls something with all signals blocked, so that a thread which begins there takes none.
+fn without_signals<T>(call: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of this function's own, which are written before they are read.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let told = call();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        told
+    }
+}
