@@ -1,6 +1,6 @@
 //! The memory that a program has, as far as its addresses say.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tensortap_queue::{Memories, Memory};
 use tensortap_record::MemorySpace;
@@ -14,6 +14,17 @@ pub struct Allocations {
     memories: Memories,
     /// Virtual memory by where a piece begins, with the devices that may read it.
     mapped: HashMap<u64, Vec<Device>>,
+    /// What an allocator of the program's has made of its memory, by where each block begins. No two overlap; what was given back stays until its place is
+    /// given out again, for graphs go on using it.
+    blocks: BTreeMap<u64, Block>,
+}
+
+/// A piece that an allocator of the program's has given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    bytes: u64,
+    /// Whether it was not given back.
+    is_live: bool,
 }
 
 /// Memory from an address to its end.
@@ -25,19 +36,67 @@ pub struct Reach {
     pub space: MemorySpace,
     /// Whether the device may read them.
     pub is_readable: bool,
+    /// Whether they end where what the pointer was given for does.
+    pub is_exact: bool,
 }
 
 impl Allocations {
     /// Memory is there from now on.
     pub fn add(&mut self, memory: Memory) {
         self.mapped.remove(&memory.address);
+        self.forget_blocks(memory.address, memory.bytes);
         self.memories.add(memory);
     }
 
     /// The memory that begins at an address goes.
     pub fn remove(&mut self, address: u64) -> Option<Memory> {
         self.mapped.remove(&address);
-        self.memories.remove(address)
+        let gone = self.memories.remove(address)?;
+        self.forget_blocks(gone.address, gone.bytes);
+        Some(gone)
+    }
+
+    /// An allocator of the program's has given out a block.
+    pub fn add_block(&mut self, address: u64, bytes: u64) {
+        self.forget_blocks(address, bytes);
+        self.blocks.insert(address, Block { bytes, is_live: true });
+    }
+
+    /// And has it back; its bytes, if it was known.
+    pub fn free_block(&mut self, address: u64) -> Option<u64> {
+        let block = self.blocks.get_mut(&address).filter(|block| block.is_live)?;
+        block.is_live = false;
+        Some(block.bytes)
+    }
+
+    /// Whose memory lies at an address; the device's where none is known.
+    pub fn space(&self, address: u64) -> MemorySpace {
+        self.memories.find(address).map_or(MemorySpace::Device, |memory| memory.space)
+    }
+
+    /// Nothing is known any more of blocks that share bytes with a range.
+    fn forget_blocks(&mut self, address: u64, bytes: u64) {
+        let end = address.saturating_add(bytes);
+        let before = self.blocks.range(..address).next_back();
+        let first = match before {
+            Some((&start, block)) if start.saturating_add(block.bytes) > address => start,
+            _ => address,
+        };
+        while let Some((&gone, _)) = self.blocks.range(first..end).next() {
+            self.blocks.remove(&gone);
+        }
+    }
+
+    /// What a pointer is given for, `most` bytes at most: up to the end of its block where an allocator of the program's has made one, otherwise of its memory.
+    pub fn extent(&self, address: u64, device: Device, most: u64) -> Option<Reach> {
+        let reach = self.reach(address, device, most)?;
+        let (end, is_exact) = match self.blocks.range(..=address).next_back() {
+            Some((start, block)) if start + block.bytes > address => (start + block.bytes, block.is_live),
+            // Between blocks: what the next one has is not meant.
+            _ => (self.blocks.range(address..).next().map_or(u64::MAX, |(&next, _)| next), false),
+        };
+        let bytes = reach.bytes.min(end - address);
+        Some(Reach { bytes, is_exact: is_exact && bytes == end - address, ..reach })
     }
 
     /// Memory was mapped at an address; nobody may touch it yet.
@@ -78,7 +137,12 @@ impl Allocations {
         let memory = self.memories.find(address)?;
         let mut bytes = memory.address + memory.bytes - address;
         let Some(devices) = self.mapped.get(&memory.address) else {
-            return Some(Reach { bytes: bytes.min(most), space: memory.space, is_readable: true });
+            return Some(Reach {
+                bytes: bytes.min(most),
+                space: memory.space,
+                is_readable: true,
+                is_exact: false,
+            });
         };
         let is_readable = devices.contains(&device);
         // A program that maps piece by piece uses them as one.
@@ -89,7 +153,7 @@ impl Allocations {
         {
             bytes += next.bytes;
         }
-        Some(Reach { bytes: bytes.min(most), space: memory.space, is_readable })
+        Some(Reach { bytes: bytes.min(most), space: memory.space, is_readable, is_exact: false })
     }
 }
 
@@ -130,6 +194,45 @@ mod tests {
         assert_eq!(live.unmap(4096, 8192).len(), 2);
         assert_eq!(live.reach(5000, 0, 1), None);
         assert!(live.reach(16384, 0, 1).unwrap().is_readable);
+    }
+
+    #[test]
+    fn a_pointer_reaches_to_the_end_of_its_block_where_an_allocator_has_made_one() {
+        let mut live = Allocations::default();
+        live.add(Memory { address: 1 << 20, bytes: 1 << 20, space: DEVICE });
+        let extent = |live: &Allocations, into: u64| {
+            live.extent((1 << 20) + into, 0, 1 << 30).map(|reach| (reach.bytes, reach.is_exact)).unwrap()
+        };
+        assert_eq!(extent(&live, 512), ((1 << 20) - 512, false), "no allocator is known");
+        live.add_block((1 << 20) + 512, 1024);
+        live.add_block((1 << 20) + 1536, 512);
+        assert_eq!((extent(&live, 512), extent(&live, 700)), ((1024, true), (836, true)));
+        assert_eq!(extent(&live, 0), (512, false), "before the first");
+        assert_eq!(extent(&live, 2048), ((1 << 20) - 2048, false), "behind the last");
+        let short = live.extent((1 << 20) + 512, 0, 100).unwrap();
+        assert_eq!((short.bytes, short.is_exact), (100, false), "not all of it");
+        assert_eq!(live.free_block((1 << 20) + 512), Some(1024));
+        assert_eq!((live.free_block((1 << 20) + 512), live.free_block(7)), (None, None));
+        assert_eq!(extent(&live, 600), (936, false), "it was given back");
+        live.add_block((1 << 20) + 1000, 100);
+        assert_eq!(extent(&live, 1000), (100, true), "and out again");
+        assert_eq!(extent(&live, 600), (400, false), "what the old one had is nobody's");
+        assert_eq!(extent(&live, 1536), (512, true));
+        live.remove(1 << 20);
+        live.add(Memory { address: 1 << 20, bytes: 1 << 20, space: DEVICE });
+        assert_eq!(extent(&live, 1536), ((1 << 20) - 1536, false), "blocks go with their memory");
+    }
+
+    #[test]
+    fn blocks_lie_over_pieces_of_virtual_memory() {
+        let mut live = Allocations::default();
+        [4096, 8192].map(|piece| live.map(piece, 4096));
+        live.set_access(4096, 8192, 0, true);
+        live.add_block(6000, 4000);
+        let reach = live.extent(6100, 0, 1 << 20).unwrap();
+        assert_eq!((reach.bytes, reach.is_exact, reach.is_readable), (3900, true, true));
+        live.unmap(8192, 4096);
+        assert!(!live.extent(6100, 0, 1 << 20).unwrap().is_exact, "a part of it is gone");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
     raw::Call,
     streams::Stream,
     table::{Does, Function},
+    torch,
 };
 
 /// A call between its two callbacks.
@@ -74,12 +75,12 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
         Does::StreamSeen => Some(Going::Wait(door.state().streams.of_stream(streams()))),
         Does::ContextSeen { is_named } if is_named && handle(word(0)) != call.data.context => None,
         Does::ContextSeen { .. } => Some(Going::Wait(door.state().streams.of_context(call.data.context_id))),
-        Does::Alloc(..)
-        | Does::AllocPitch
-        | Does::Register
-        | Does::Map
-        | Does::SetAccess
-        | Does::EventWait => None,
+        Does::Alloc(..) | Does::AllocPitch | Does::Map => {
+            // Who hands out parts of it has not begun to.
+            torch::look();
+            None
+        }
+        Does::Register | Does::SetAccess | Does::EventWait => None,
     }
 }
 
@@ -156,18 +157,6 @@ fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
     // SAFETY: words that this function has, as the table says.
     let word = |at| unsafe { call.word(at) };
     let (stream_at, blocks) = match function.does {
-        Does::Launch { .. } => (Some(5), false),
-        Does::LaunchEx => return launches::launch_ex(door, function, call),
-        Does::Graph(at) | Does::CopyMany(at) => (Some(at), false),
-        Does::LaunchOld(at) | Does::Fill(_, at) | Does::FillRows(_, at) => (at, false),
-        // Copies that say no stream are done when they return; fills are not.
-        Does::Move(_, _, at) | Does::CopyArray(_, at) | Does::CopyBox(_, at) => (at, at.is_none()),
-        _ => return None,
-    };
-    let stream = stream_at.map_or(0, |at| handle(word(at)));
-    let place = place(door, function, call, stream, blocks)?;
-    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
-    match function.does {
         Does::Launch { extra } => {
             let launch = launches::Launch {
                 function: handle(word(0)),
@@ -180,8 +169,19 @@ fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
                     ..launches::Details::shared(word(4))
                 },
             };
-            launches::launch(door, call, &place, taken, &launch)
+            return launches::launch(door, function, call, handle(word(5)), &launch);
         }
+        Does::LaunchEx => return launches::launch_ex(door, function, call),
+        Does::Graph(at) | Does::CopyMany(at) => (Some(at), false),
+        Does::LaunchOld(at) | Does::Fill(_, at) | Does::FillRows(_, at) => (at, false),
+        // Copies that say no stream are done when they return; fills are not.
+        Does::Move(_, _, at) | Does::CopyArray(_, at) | Does::CopyBox(_, at) => (at, at.is_none()),
+        _ => return None,
+    };
+    let stream = stream_at.map_or(0, |at| handle(word(at)));
+    let place = place(door, function, call, stream, blocks)?;
+    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
+    match function.does {
         Does::LaunchOld(_) => launches::launch_unknown(door, call, &place, taken, handle(word(0))),
         Does::Graph(_) => launches::launch_graph(door, function, &place, taken),
         _ => transfers::transfer(door, function, call, &place, taken),

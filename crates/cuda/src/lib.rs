@@ -20,6 +20,7 @@ mod raw;
 mod rooms;
 mod streams;
 mod table;
+mod torch;
 
 /// Begins to record, where somebody records.
 #[unsafe(no_mangle)]

@@ -202,8 +202,7 @@ impl Line {
         }
         let of_events = events.iter().filter(|mark| !(self.keeps_order && mark.queue == queue));
         waits.extend(of_events.map(|mark| Wait { on: mark.task, cause: Cause::Event }));
-        let mut seen = std::collections::HashSet::new();
-        waits.retain(|wait| seen.insert(wait.on));
+        keep_first(&mut waits);
         waits
     }
 
@@ -243,6 +242,23 @@ impl Line {
             self.open.push(mark);
         }
     }
+}
+
+/// Keeps the first wait for each task. A command of most queues has one or two, which are compared without more ado.
+fn keep_first(waits: &mut Vec<Wait>) {
+    if waits.len() <= MOST_WAITS {
+        let mut at = 1;
+        while at < waits.len() {
+            if waits[..at].iter().any(|wait| wait.on == waits[at].on) {
+                waits.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        return;
+    }
+    let mut seen = std::collections::HashSet::new();
+    waits.retain(|wait| seen.insert(wait.on));
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Task {
                 | if is_extended { RECORD_EXTENDED } else { 0 }
                 | if has_details { RECORD_LAUNCH_DETAILS } else { 0 },
             operation: operation as u32,
-            func_id: kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 }),
+            func_id: kernels_of(kernels),
             block_num: info.blocks.max(1),
             tensor_count: 0,
             scalar_count: 0,
@@ -282,6 +282,12 @@ impl Task {
     pub(crate) fn end(&mut self) {
         self.state = ENDED;
     }
+}
+
+/// Kernels by the numbers that records have.
+#[inline]
+pub(crate) fn kernels_of(kernels: [KernelId; SLOTS_PER_TASK]) -> [u32; SLOTS_PER_TASK] {
+    kernels.map(|kernel| if kernel == KernelId::NONE { NO_KERNEL } else { kernel.0 })
 }
 
 fn bad(task: u64, remedy: &'static str) -> RecordError {

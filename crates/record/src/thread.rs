@@ -7,7 +7,7 @@ use std::{collections::HashMap, time::Duration};
 use tensortap_abi::{
     AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
     MemorySpace, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD, Role,
-    StepRecord, UncapturedReason,
+    SLOTS_PER_TASK, StepRecord, UncapturedReason,
 };
 use tensortap_recorder::{
     Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
@@ -20,6 +20,7 @@ use crate::{
     later::Later,
     link::now_ns,
     names::Key,
+    task::kernels_of,
     tensor::{NUMBER_LIMIT, check_position},
 };
 
@@ -90,6 +91,25 @@ impl ThreadRecorder {
         now_ns()
     }
 
+    /// The number of a task that is yet to begin, for [`TaskInfo::id`], if a filter may let it pass; none where none does, and so many records count as filtered.
+    /// For tasks that take effort to describe: what is refused here needs none.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    #[inline]
+    pub fn claim(&mut self, kernel: KernelId, records: u32) -> Result<Option<u64>, RecordError> {
+        self.core.check()?;
+        let task_id = self.core.next_task();
+        let func_ids = self.filtered_as(kernels_of([kernel, KernelId::NONE, KernelId::NONE]));
+        Ok(self.lane.may_want_task(&TaskHead { task_id, func_ids, records }).then_some(task_id))
+    }
+
+    /// The kernels of a task as the filter is to see them.
+    #[inline]
+    fn filtered_as(&self, kernels: [u32; SLOTS_PER_TASK]) -> [u32; SLOTS_PER_TASK] {
+        self.core.kernels.as_ref().map_or(kernels, |meant| meant.as_filtered(kernels))
+    }
+
     /// Begins a task, whether or not there is room to [say so](Task::is_dropped). Record what it is given, let it run, record what it made, and [end](ThreadRecorder::end) it.
     ///
     /// # Errors
@@ -99,8 +119,7 @@ impl ThreadRecorder {
         let id = if info.id == 0 { self.core.next_task() } else { info.id };
         let now = self.lane.begin();
         let mut task = Task::new(id, info, now);
-        let kernels = task.kernels();
-        let func_ids = self.core.kernels.as_ref().map_or(kernels, |meant| meant.as_filtered(kernels));
+        let func_ids = self.filtered_as(task.kernels());
         let head = TaskHead { task_id: id, func_ids, records: info.records };
         if self.lane.wants_task(&head) {
             let outcome = self.lane.task(&task.record());

@@ -161,6 +161,18 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         passes
     }
 
+    /// Whether the filter may let a task pass, before anything is made for it. A refused one is counted as [`LaneRecorder::wants_task`] does; one that may
+    /// pass is still to be asked for there.
+    pub fn may_want_task(&mut self, task: &TaskHead) -> bool {
+        let most = self.rules.filter.first_tasks;
+        let is_early = most == u64::MAX || self.live.tasks_captured().get() < most;
+        let may_pass = is_early && self.rules.passes_task(task.task_id, &task.func_ids);
+        if !may_pass {
+            self.ledger.filtered(task.records.into(), 0);
+        }
+        may_pass
+    }
+
     /// Records a task at one of its stages.
     pub fn task(&mut self, task: &TaskRecord) -> Outcome {
         self.timed(|recorder| recorder.record_plain(*task))

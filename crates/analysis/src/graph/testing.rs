@@ -99,6 +99,11 @@ impl TaskMaker {
         self
     }
 
+    pub fn submitted(mut self, at: u64) -> TaskMaker {
+        self.facts.submitted_ns = at;
+        self
+    }
+
     pub fn until(mut self, end: u64) -> TaskMaker {
         self.facts.completed_ns = Some(end + 1);
         self

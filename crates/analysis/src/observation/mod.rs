@@ -236,8 +236,8 @@ impl Observations {
         let (mut writes, mut touched) = (WriteMap::default(), WriteMap::default());
         let mut renewed = tasks.renewed().iter().peekable();
         for task in tasks.iter() {
-            let start = task.start_time().unwrap_or(0);
-            while let Some(memory) = renewed.next_if(|memory| memory.at_ns <= start) {
+            let given = task.given_time().unwrap_or(0);
+            while let Some(memory) = renewed.next_if(|memory| memory.at_ns <= given) {
                 writes.forget(memory.address, memory.bytes);
                 touched.forget(memory.address, memory.bytes);
             }
@@ -274,7 +274,7 @@ impl Observations {
                     origins.set(arg.number(), &[], Basis::Nothing);
                     continue;
                 };
-                let renewed = self.memory.renewed_by(view, task.start_time().unwrap_or(0));
+                let renewed = self.memory.renewed_by(view, task.given_time().unwrap_or(0));
                 let mut last = |which| {
                     let find = || self.touches.last(tasks, &self.order, &self.memory, task, view, which);
                     match self.order.shared_before(task.place()) {

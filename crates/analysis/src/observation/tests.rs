@@ -184,6 +184,24 @@ fn what_was_freed_meanwhile_is_nobodys() {
     }
 }
 
+#[test]
+fn memory_is_that_of_the_time_when_a_task_was_submitted_however_long_it_waited() {
+    for edges in [vec![edge(1, 2)], in_order(&[1, 2, 3])] {
+        let from = |at_ns| {
+            let made = vec![
+                TaskMaker::new(1, "a").given(0x1000, "0", "1").submitted(5).at(100),
+                TaskMaker::new(2, "b").given(0x1000, "x", "x").submitted(15).at(110),
+                TaskMaker::new(3, "c").given(0x9000, "x", "x").submitted(16).at(120),
+            ];
+            let renewed = Renewed { at_ns, address: 0x1000, bytes: 64, freed: true, host_writable: false };
+            let mut assembler = Assembler::default();
+            assembler.take(TaskPart::Renewed(renewed));
+            producers(&TaskGraph::build(assembled(assembler, made, &edges), None), 2, 0)
+        };
+        assert_eq!((from(10), from(2), from(20), from(105)), (vec![], vec![1], vec![1], vec![1]));
+    }
+}
+
 /// Who may have written between two tasks: nobody, by the definition.
 fn is_clear(graph: &TaskGraph, found: (u64, u16), left: (u64, u16)) -> bool {
     let (task, arg_found) = arg(graph, found.0, found.1);

@@ -166,7 +166,7 @@ impl Touches {
             all.flat_map(|met| self.last_of_chains(order, task.place(), met, which)).collect()
         });
         let is_renewed = |&(from, _, met): &Held| {
-            let times = (tasks.at(from).start_time().unwrap_or(0), task.start_time().unwrap_or(0));
+            let times = (tasks.at(from).given_time().unwrap_or(0), task.given_time().unwrap_or(0));
             memory.is_renewed(view, met, times)
         };
         shown(order, memory, view, found.into_iter().filter(|held| !is_renewed(held)).collect())

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod plan;
+mod torch;
 mod truth;
 mod words;
 
@@ -29,16 +30,35 @@ fn built() -> &'static Path {
         // One file under two names is loaded once: the driver tells its CUPTI.
         symlink(&library, folder.path().join("libcupti.so.13")).unwrap();
         let rpath = format!("-Wl,-rpath,{}", folder.path().display());
-        compile(&[&rpath], &[&source("program.c"), &library], &folder.path().join("program"));
+        compile(&[&rpath, "-rdynamic"], &[&source("program.c"), &library], &folder.path().join("program"));
+        // An allocator like PyTorch's, whose pointers to functions are filled in when they are used, and when it is loaded.
+        let c10 = folder.path().join("libc10.so");
+        compile_as("c++", &["-shared", "-fPIC", "-Wl,-soname,libc10.so"], &[&source("c10.cpp")], &c10);
+        for (name, binding) in
+            [("libc10_cuda.so", "-Wl,-z,lazy"), ("libc10_cuda.so.bound", "-Wl,-z,relro,-z,now")]
+        {
+            let options = ["-shared", "-fPIC", "-fvisibility=hidden", binding, &rpath];
+            let parts = [source("c10_cuda.cpp"), c10.clone(), library.clone()];
+            compile_as("c++", &options, &parts.each_ref().map(PathBuf::as_path), &folder.path().join(name));
+        }
         folder
     });
     folder.path()
 }
 
 fn compile(options: &[&str], sources: &[&Path], out: &Path) {
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    compile_as("c", options, sources, out);
+}
+
+/// Compiles C or C++.
+fn compile_as(language: &str, options: &[&str], sources: &[&Path], out: &Path) {
+    let (variable, usual, standard) = match language {
+        "c" => ("CC", "cc", "-std=gnu11"),
+        _ => ("CXX", "c++", "-std=c++17"),
+    };
+    let compiler = std::env::var_os(variable).unwrap_or_else(|| usual.into());
     let mut command = Command::new(compiler);
-    command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).args(options).args(sources);
+    command.args([standard, "-O1", "-Wall", "-Wextra", "-Werror"]).args(options).args(sources);
     let output = command.args(["-lpthread", "-ldl", "-o"]).arg(out).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

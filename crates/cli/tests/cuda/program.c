@@ -1,6 +1,7 @@
 // Does what a plan says, line by line, and prints what it reads.
 #include "fake.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,24 @@ static void gate(void *data) {
   (void)data;
   while (!is_open) {
   }
+}
+
+// An allocator like PyTorch's, which is loaded when a plan wants it.
+static CUdeviceptr (*torch_malloc)(size_t);
+static void (*torch_free)(CUdeviceptr);
+static uint64_t (*told_to_profiler)(void);
+
+static void *symbol(void *library, const char *name) {
+  void *found = library ? dlsym(library, name) : NULL;
+  if (!found) need(1, dlerror());
+  return found;
+}
+
+static void load_torch(int is_bound_at_once) {
+  void *library = dlopen(is_bound_at_once ? "libc10_cuda.so.bound" : "libc10_cuda.so", RTLD_LAZY);
+  torch_malloc = (CUdeviceptr(*)(size_t))symbol(library, "torch_malloc");
+  torch_free = (void (*)(CUdeviceptr))symbol(library, "torch_free");
+  told_to_profiler = (uint64_t(*)(void))symbol(library, "told_to_profiler");
 }
 
 static CUdeviceptr at(unsigned buffer, unsigned word) { return buffers[buffer] + 4 * (CUdeviceptr)word; }
@@ -62,6 +81,10 @@ int main(int count, char **args) {
     if (!strcmp(what, "stream")) NEED(cuStreamCreate(&streams[n[0]], n[1]));
     else if (!strcmp(what, "alloc")) NEED(cuMemAlloc_v2(&buffers[n[0]], 4 * (size_t)n[1]));
     else if (!strcmp(what, "free")) NEED(cuMemFree_v2(buffers[n[0]]));
+    else if (!strcmp(what, "torch")) load_torch((int)n[0]);
+    else if (!strcmp(what, "torch_alloc")) buffers[n[0]] = torch_malloc(4 * (size_t)n[1]);
+    else if (!strcmp(what, "torch_free")) torch_free(buffers[n[0]]);
+    else if (!strcmp(what, "torch_told")) printf("%016llx\n", (unsigned long long)told_to_profiler());
     else if (!strcmp(what, "mix")) {
       struct {
         CUdeviceptr x, y;

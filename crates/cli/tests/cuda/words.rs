@@ -170,3 +170,27 @@ fn without_content_there_are_ranges_all_the_same() {
         .collect();
     assert_eq!(shapes, [[11_968], [11_968]]);
 }
+
+#[test]
+fn launches_that_a_filter_leaves_out_are_counted_and_what_is_behind_them_stands_behind_what_is_before() {
+    let bench = Bench::new();
+    // In a second stream, behind an event that is recorded behind a launch which is left out, another that is not.
+    let plan = "stream 1 1\nstream 2 1\nalloc 0 3000\nalloc 1 3000\nput 1 0 0 1 9 0\nmix 1 0 0 1 0 2 9 0\nput 1 0 0 2 9 1\n\
+                record 1 0\nwait 2 0\nput 2 0 0 3 9 2\nput 2 0 0 4 9 0\nmix 2 0 0 1 0 2 9 1\nread 2 1 0 9\n";
+    let alone = succeeded(&bench.program(plan, None).output().unwrap());
+    let output = bench.program(plan, Some(("run", "--dump-func put"))).output().unwrap();
+    assert_eq!(succeeded(&output), alone);
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let kernels: Vec<u64> = tasks.iter().map(|task| task.key().task_id).collect();
+    assert_eq!(kernels.len(), 4, "launches of `put`; the read has no kernel");
+    let manifest = std::fs::read_to_string(dump.dir().join("tensor_dump.json")).unwrap();
+    // Two launches of four parameters, and the read's one range.
+    assert!(manifest.contains("\"filtered_records\": 9"), "{manifest}");
+    let mut edges: Vec<(u64, u64)> = dump.edges().unwrap().iter().map(|edge| (edge.from, edge.to)).collect();
+    edges.retain(|(from, to)| kernels.contains(from) && kernels.contains(to));
+    edges.sort_unstable();
+    assert_eq!(edges, [(kernels[0], kernels[1]), (kernels[1], kernels[2]), (kernels[2], kernels[3])]);
+    succeeded(&bench.program(plan, Some(("first", "--dump-first 2"))).output().unwrap());
+    assert_eq!(bench.dump("first").tasks().unwrap().iter().count(), 2);
+}

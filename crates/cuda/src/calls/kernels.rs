@@ -35,6 +35,18 @@ impl KernelFacts {
         facts
     }
 
+    /// The number of a task that launches it, if a filter may let that pass.
+    pub fn claim(&self, door: &Door) -> Option<u64> {
+        // Each parameter is a record at least.
+        let records = self.parameters.as_ref().map_or(1, Vec::len);
+        let records = u32::try_from(records).unwrap_or(u32::MAX);
+        let claimed = door.record(|recorder| {
+            let kernel = self.id(door, recorder)?;
+            recorder.claim(kernel, records)
+        });
+        claimed.flatten()
+    }
+
     /// Its number in the dump.
     pub fn id(&self, door: &Door, recorder: &mut ThreadRecorder) -> Result<KernelId, RecordError> {
         if let Some(&id) = self.id.get() {

@@ -7,7 +7,7 @@ use tensortap_record::{
 
 use super::kernels::KernelFacts;
 use crate::{
-    allocations::Device,
+    allocations::{Device, Reach},
     calls::{handle, place},
     door::{Door, Taken},
     enqueue::{Begun, Place, Work},
@@ -114,22 +114,30 @@ pub fn launch_ex(door: &Door, function: &Function, call: Call<'_>) -> Option<Beg
     }
     // SAFETY: the program's launch has it there.
     let config: Config = unsafe { raw::at(config) };
-    let place = place(door, function, call, handle(config.stream), false)?;
-    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
     // SAFETY: the program's launch has them there.
     let details = unsafe { config.details() };
     let launch = Launch { function: handle(kernel), sizes: config.sizes, parameters, extra, details };
-    self::launch(door, call, &place, taken, &launch)
+    self::launch(door, function, call, handle(config.stream), &launch)
 }
 
-/// A launch of a kernel.
-pub fn launch(door: &Door, call: Call<'_>, place: &Place, taken: Taken, launch: &Launch) -> Option<Begun> {
+/// A launch of a kernel. What a filter leaves out is left alone: it is in nobody's order, and what stands behind it stands behind what is before it.
+pub fn launch(
+    door: &Door,
+    function: &Function,
+    call: Call<'_>,
+    stream: usize,
+    launch: &Launch,
+) -> Option<Begun> {
     let facts = KernelFacts::of(door, call, launch.function);
+    let id = facts.claim(door)?;
+    let place = place(door, function, call, stream, false)?;
+    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
     let device = taken.stream.device;
     // SAFETY: the program's launch has its parameters where it says, until it returns.
     let given = unsafe { given(door, &facts, launch, device) };
-    Begun::new(door, place, taken, |recorder| {
-        let mut work = Work { info: info(facts.id(door, recorder)?, launch), ..Work::default() };
+    Begun::new(door, &place, taken, |recorder| {
+        let info = TaskInfo { id, ..info(facts.id(door, recorder)?, launch) };
+        let mut work = Work { info, ..Work::default() };
         match given {
             Some(given) => work.give(door, recorder, given, device)?,
             None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
@@ -260,11 +268,12 @@ impl Work {
                     (arg, address, recorder.string(&format!("{of}+{at}"))?)
                 }
             };
-            let reach = door.state().allocations.reach(address, device, door.max_range);
-            match reach {
-                Some(reach) if reach.is_readable => {
-                    let range = Range::dense((address, reach.bytes), 0, reach.bytes, None);
-                    self.ranges.push(Range { arg, name, space: reach.space, is_exact: false, ..range });
+            let extent = door.state().allocations.extent(address, device, door.max_range);
+            match extent {
+                Some(extent) if extent.is_readable => {
+                    let range = Range::dense((address, extent.bytes), 0, extent.bytes, None);
+                    let Reach { space, is_exact, .. } = extent;
+                    self.ranges.push(Range { arg, name, space, is_exact, ..range });
                 }
                 _ => self.unread.push((arg, name, UncapturedReason::NoAccess)),
             }

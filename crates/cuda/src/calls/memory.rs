@@ -43,6 +43,28 @@ fn freed(door: &Door, gone: impl IntoIterator<Item = Memory>) {
     }
 }
 
+/// An allocator of the program's has given out a block.
+pub fn block_comes(door: &Door, address: u64, bytes: u64) {
+    let space = {
+        let mut state = door.state();
+        state.allocations.add_block(address, bytes);
+        state.allocations.space(address)
+    };
+    door.record(|recorder| recorder.allocation(address, bytes, space, false));
+}
+
+/// And has it back: what is there next has nothing to do with it.
+pub fn block_goes(door: &Door, address: u64) {
+    let gone = {
+        let mut state = door.state();
+        let space = state.allocations.space(address);
+        state.allocations.free_block(address).map(|bytes| (bytes, space))
+    };
+    if let Some((bytes, space)) = gone {
+        door.record(|recorder| recorder.allocation(address, bytes, space, true));
+    }
+}
+
 /// Who may touch memory: kind of place, its number, and what may be done.
 #[repr(C)]
 #[derive(Clone, Copy)]

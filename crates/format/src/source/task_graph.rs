@@ -246,6 +246,7 @@ impl TaskGraph {
             task_id,
             func_id,
             block_num: raw.block_num.unwrap_or(1),
+            submitted_ns: 0,
             dispatched_ns: raw.dispatched_ns.unwrap_or_default().0,
             completed_ns: completed.map(|at| at.0),
             tensor_count: raw.tensor_count.unwrap_or(args),

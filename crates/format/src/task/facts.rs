@@ -86,6 +86,8 @@ pub struct TaskFacts {
     pub func_id: [u32; SLOTS_PER_TASK],
     /// Times each kernel is dispatched.
     pub block_num: u32,
+    /// When it was submitted, on the same clock; 0 where the dump does not say.
+    pub submitted_ns: u64,
     /// Device time of the first dispatch; 0 where the dump has no times.
     pub dispatched_ns: u64,
     /// Device time of completion; `None` for a task that did not complete.
@@ -122,6 +124,7 @@ impl TaskFacts {
             task_id: key.task_id,
             func_id: [NO_KERNEL; SLOTS_PER_TASK],
             block_num: 1,
+            submitted_ns: 0,
             dispatched_ns: 0,
             completed_ns: None,
             tensor_count: 0,
@@ -154,6 +157,12 @@ impl TaskFacts {
         (self.dispatched_ns != 0).then_some(self.dispatched_ns)
     }
 
+    /// When it was given its memory: what was allocated or freed later, while it waited in its queue, concerns those behind it.
+    #[must_use]
+    pub fn given_time(&self) -> Option<u64> {
+        if self.submitted_ns == 0 { self.start_time() } else { Some(self.submitted_ns) }
+    }
+
     /// Device time of completion, where the dump has times and the task completed.
     #[must_use]
     pub fn end_time(&self) -> Option<u64> {
@@ -168,6 +177,7 @@ impl From<&TaskRecord> for TaskFacts {
             task_id: record.task_id,
             func_id: record.func_id,
             block_num: record.block_num,
+            submitted_ns: record.submitted_ns,
             dispatched_ns: record.started_ns,
             completed_ns: (record.completed_ns != 0).then_some(record.completed_ns),
             tensor_count: record.tensor_count,
