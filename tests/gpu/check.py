@@ -9,6 +9,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("run")
 parser.add_argument("--expected", help="what the program has written")
 parser.add_argument("--kernels", type=int, help="launches of kernels, at least")
+parser.add_argument("--extents", help="blocks of PyTorch's allocator, as the program has written them")
 parser.add_argument("--graphs", type=int, help="launches of graphs, exactly")
 options = parser.parse_args()
 
@@ -71,6 +72,31 @@ def check(memory):
     return len(found)
 
 
+def check_extents(blocks, most):
+    """Arguments of launches that begin in one of these blocks end with it, and say so; each block is given to some launch."""
+    kernels = {int(task["task_id"], 16) for task in graph["tasks"] if task.get("operation", "kernel") == "kernel"}
+    found, met = [], set()
+    for record in manifest["tensors"]:
+        if record["kind"] != "tensor" or int(record["task_id"], 16) not in kernels:
+            continue
+        address, size = int(record["address"], 16), record["bin_size"]
+        for start, length in blocks:
+            if start <= address < start + length:
+                met.add(start)
+                want = min(start + length - address, most)
+                known = record.get("extent_known", True)
+                if size != want or known != (want < most):
+                    found.append(f"task {record['task_id']}: {size} bytes, known {known}, of a block's {want}")
+    found.extend(f"no launch is given the block at {start:#x}" for start, _ in blocks if start not in met)
+    print(f"extents: {len(blocks)} blocks, {len(found)} wrong")
+    for line in found[:5]:
+        print("  " + line)
+    return len(found)
+
+
+if options.extents:
+    told = json.load(open(options.extents))
+    wrong += check_extents([tuple(block) for block in told["blocks"]], told["most"])
 if options.expected:
     for memory in json.load(open(options.expected))["memory"]:
         wrong += check(memory)

@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn blocks_lie_over_pieces_of_virtual_memory() {
         let mut live = Allocations::default();
-        [4096, 8192].map(|piece| live.map(piece, 4096));
+        live.map(4096, 4096);
+        live.map(8192, 4096);
         live.set_access(4096, 8192, 0, true);
         live.add_block(6000, 4000);
         let reach = live.extent(6100, 0, 1 << 20).unwrap();
