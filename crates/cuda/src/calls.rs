@@ -1,5 +1,6 @@
 //! What is made of a call of the driver, before it and behind.
 
+pub mod graphs;
 pub mod kernels;
 pub mod launches;
 pub mod memory;
@@ -80,7 +81,20 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
             torch::look();
             None
         }
-        Does::Register | Does::SetAccess | Does::EventWait => None,
+        Does::GraphGone => {
+            graphs::gone(door, handle(word(0)));
+            None
+        }
+        Does::GraphPlanGone => {
+            graphs::plan_gone(door, handle(word(0)));
+            None
+        }
+        Does::Register
+        | Does::SetAccess
+        | Does::EventWait
+        | Does::GraphMade
+        | Does::GraphUpdated
+        | Does::GraphSet(_) => None,
     }
 }
 
@@ -101,6 +115,13 @@ pub fn after(door: &Door, function: &Function, call: Call<'_>) {
             let (address, pitch): (u64, u64) = unsafe { (crate::raw::at(word(0)), crate::raw::at(word(1))) };
             memory::comes(door, address, pitch.saturating_mul(word(3)), crate::table::Space::Device);
         }
+        // SAFETY: the driver has written a handle there just now.
+        Does::GraphMade => graphs::made(door, handle(unsafe { crate::raw::at(word(0)) }), handle(word(1))),
+        Does::GraphUpdated => graphs::made(door, handle(word(0)), handle(word(1))),
+        // SAFETY: the program's call has given it there.
+        Does::GraphSet(what) => unsafe {
+            graphs::set(door, handle(word(0)), handle(word(1)), (what, word(2)))
+        },
         Does::Register => memory::comes(door, word(0), word(1), crate::table::Space::Pinned),
         Does::Map => memory::mapped(door, word(0), word(1)),
         // SAFETY: the driver has read as many descriptions there just now.
@@ -183,7 +204,7 @@ fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
     let taken = Taken::new(door.stream(place.stream, place.context.1)?);
     match function.does {
         Does::LaunchOld(_) => launches::launch_unknown(door, call, &place, taken, handle(word(0))),
-        Does::Graph(_) => launches::launch_graph(door, function, &place, taken),
+        Does::Graph(_) => graphs::launch(door, function, handle(word(0)), &place, taken),
         _ => transfers::transfer(door, function, call, &place, taken),
     }
 }
@@ -192,9 +213,6 @@ fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
 fn place(door: &Door, function: &Function, call: Call<'_>, stream: usize, blocks: bool) -> Option<Place> {
     let stream = stream_of(function, call, stream);
     if door.driver.is_capturing(stream.handle()) {
-        door.tell_once(
-            "some launches go into a graph that is captured: each launch of the graph is one task, without what its parts are given",
-        );
         return None;
     }
     Some(Place { stream, context: (call.data.context, call.data.context_id), blocks })

@@ -11,7 +11,7 @@ use tensortap_record::{DumpLevel, QueueId, RecordError, ThreadRecorder};
 
 use crate::{
     allocations::{Allocations, Device},
-    calls::{kernels::KernelFacts, modules::Modules},
+    calls::{graphs::Graphs, kernels::KernelFacts, modules::Modules},
     library::{Driver, SUCCESS},
     rooms::Pool,
     streams::{ContextId, Stream, Streams},
@@ -53,6 +53,8 @@ pub struct State {
     pub kernels: HashMap<usize, Arc<KernelFacts>>,
     /// Modules that were loaded.
     pub modules: Modules,
+    /// Graphs that can be launched.
+    pub graphs: Graphs,
     lines_met: u64,
     told: HashSet<&'static str>,
 }

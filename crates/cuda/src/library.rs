@@ -71,6 +71,14 @@ functions! {
         load_function: c"cuFuncLoad" fn(usize);
         function_name: c"cuFuncGetName" fn(*mut *const c_char, usize);
         kernel_name: c"cuKernelGetName" fn(*mut *const c_char, usize);
+        capture_info: c"cuStreamGetCaptureInfo_v2" fn(usize, *mut i32, *mut u64, *mut usize, *mut *const usize, *mut usize);
+        graph_nodes: c"cuGraphGetNodes" fn(usize, *mut usize, *mut usize);
+        node_kind: c"cuGraphNodeGetType" fn(usize, *mut i32);
+        kernel_node: c"cuGraphKernelNodeGetParams_v2" fn(usize, *mut u64);
+        old_kernel_node: c"cuGraphKernelNodeGetParams" fn(usize, *mut u64);
+        copy_node: c"cuGraphMemcpyNodeGetParams" fn(usize, *mut u64);
+        fill_node: c"cuGraphMemsetNodeGetParams" fn(usize, *mut u64);
+        child_graph: c"cuGraphChildGraphNodeGetGraph" fn(usize, *mut usize);
     }
 }
 
@@ -199,6 +207,61 @@ impl Driver {
         Some(found.unwrap_or_default())
     }
 
+    /// The graph that a stream is captured into; 0 where the driver cannot say.
+    pub fn captured_graph(&self, stream: usize) -> usize {
+        let (mut status, mut id, mut graph) = (0, 0, 0);
+        let (mut before, mut count) = (ptr::null(), 0);
+        let asked = self.capture_info.map_or(NOT_FOUND, |call| {
+            // SAFETY: a stream of the program's call, and places of this one's.
+            unsafe {
+                call(stream, &raw mut status, &raw mut id, &raw mut graph, &raw mut before, &raw mut count)
+            }
+        });
+        if asked == SUCCESS { graph } else { 0 }
+    }
+
+    /// The nodes of a graph; none where the driver cannot say.
+    pub fn graph_nodes(&self, graph: usize) -> Option<Vec<usize>> {
+        let (call, mut count) = (self.graph_nodes?, 0);
+        // SAFETY: a graph of the program's, and a place of this call's.
+        let asked = unsafe { call(graph, ptr::null_mut(), &raw mut count) };
+        let mut nodes = vec![0; count];
+        // SAFETY: as above, and room for as many as were said.
+        let told = asked == SUCCESS && unsafe { call(graph, nodes.as_mut_ptr(), &raw mut count) } == SUCCESS;
+        nodes.truncate(count);
+        told.then_some(nodes)
+    }
+
+    /// What a node of a graph is.
+    pub fn node_kind(&self, node: usize) -> Option<i32> {
+        let mut kind = 0;
+        // SAFETY: a node of the program's, and a place of this call's.
+        let asked = self.node_kind.map_or(NOT_FOUND, |call| unsafe { call(node, &raw mut kind) });
+        (asked == SUCCESS).then_some(kind)
+    }
+
+    /// What a node of a graph is given: as many words as the driver's structure has, or more.
+    pub fn node_given(&self, node: usize, what: GivenTo) -> Option<[u64; NODE_WORDS]> {
+        let mut words = [0; NODE_WORDS];
+        let calls = match what {
+            GivenTo::Kernel => [self.kernel_node, self.old_kernel_node],
+            GivenTo::Copy => [self.copy_node, None],
+            GivenTo::Fill => [self.fill_node, None],
+        };
+        let call = calls.into_iter().flatten().next()?;
+        // SAFETY: a node of the program's, of that kind, and room for all that the driver says of one.
+        let asked = unsafe { call(node, words.as_mut_ptr()) };
+        (asked == SUCCESS).then_some(words)
+    }
+
+    /// The graph that a node of another stands for.
+    pub fn child_graph(&self, node: usize) -> Option<usize> {
+        let mut graph = 0;
+        // SAFETY: a node of the program's, and a place of this call's.
+        let asked = self.child_graph.map_or(NOT_FOUND, |call| unsafe { call(node, &raw mut graph) });
+        (asked == SUCCESS).then_some(graph)
+    }
+
     /// What a kernel is called.
     pub fn name(&self, function: usize) -> Option<String> {
         let asks = [self.function_name, self.kernel_name].into_iter().flatten();
@@ -211,6 +274,20 @@ impl Driver {
         // SAFETY: a text of the driver's, which is there as long as the kernel.
         names.next().map(|name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
+}
+
+/// Words that the driver says of a node at most; the largest structure, that of a copy, has 25.
+pub const NODE_WORDS: usize = 64;
+
+/// Nodes of graphs that the driver tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenTo {
+    /// One that launches.
+    Kernel,
+    /// One that copies.
+    Copy,
+    /// One that fills.
+    Fill,
 }
 
 /// Why nothing can be subscribed to.

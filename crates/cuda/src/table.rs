@@ -14,6 +14,16 @@ pub enum Does {
     LaunchOld(Option<usize>),
     /// Launches a graph in the stream at this word.
     Graph(usize),
+    /// A graph can be launched: a place for its handle, and the graph it is made of.
+    GraphMade,
+    /// Parts of one that can be launched are those of another graph now: it, and the graph.
+    GraphUpdated,
+    /// A node of one that can be launched is given something else: it, the node, and what.
+    GraphSet(Node),
+    /// One that can be launched goes.
+    GraphGone,
+    /// A graph goes.
+    GraphPlanGone,
     /// Copies: to, from, bytes, and the stream's place.
     Move(Ends, [usize; 3], Option<usize>),
     /// Copies many pieces: arrays of to, from, bytes, their number, and the stream's place.
@@ -57,6 +67,21 @@ pub enum Does {
         /// Whether it is.
         is_named: bool,
     },
+}
+
+/// What a node of a graph is given, by the function that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A kernel and its parameters.
+    Kernel,
+    /// A copy.
+    Copy,
+    /// A fill.
+    Fill,
+    /// Another graph.
+    Graph,
+    /// Any of these, behind words that say which.
+    Any,
 }
 
 /// What a copy has at its ends.
@@ -123,8 +148,8 @@ const WORDS: [usize; 3] = [0, 1, 2];
 const PEER: [usize; 3] = [0, 2, 4];
 use Does::{
     Alloc, AllocPitch, ContextSeen, CopyArray, CopyBox, CopyMany, EventGone, EventRecord, EventSeen,
-    EventWait, Fill, FillRows, Free, Graph, Launch, LaunchEx, LaunchOld, Map, Move, Register, SetAccess,
-    StreamGone, StreamSeen, Unmap,
+    EventWait, Fill, FillRows, Free, Graph, GraphGone, GraphMade, GraphPlanGone, GraphSet, GraphUpdated,
+    Launch, LaunchEx, LaunchOld, Map, Move, Register, SetAccess, StreamGone, StreamSeen, Unmap,
 };
 use Ends::{Any, ToDevice, ToHost, Within};
 
@@ -185,6 +210,8 @@ pub const FUNCTIONS: &[Function] = &[
     of(307, "cuLaunchKernel", Launch { extra: true }),
     of(318, "cuMemcpyPeer", Move(Within, PEER, None)),
     of(319, "cuMemcpyPeerAsync", Move(Within, PEER, Some(5))),
+    of(320, "cuMemcpy3DPeer", CopyBox(Dims::Three, None)),
+    of(321, "cuMemcpy3DPeerAsync", CopyBox(Dims::Three, Some(1))),
     of(325, "cuEventDestroy", EventGone),
     of(326, "cuStreamDestroy", StreamGone),
     of(371, "cuMemAllocManaged", Alloc(Space::Managed, None)),
@@ -202,6 +229,7 @@ pub const FUNCTIONS: &[Function] = &[
     th(407, "cuMemcpy3D", CopyBox(Dims::Three, None)),
     th(408, "cuMemcpy", Move(Any, WORDS, None)),
     th(409, "cuMemcpyPeer", Move(Within, PEER, None)),
+    th(410, "cuMemcpy3DPeer", CopyBox(Dims::Three, None)),
     th(411, "cuMemsetD8", Fill(1, None)),
     th(412, "cuMemsetD16", Fill(2, None)),
     th(413, "cuMemsetD32", Fill(4, None)),
@@ -217,6 +245,7 @@ pub const FUNCTIONS: &[Function] = &[
     th(424, "cuMemcpy2DAsync", CopyBox(Dims::Two, Some(1))),
     th(425, "cuMemcpy3DAsync", CopyBox(Dims::Three, Some(1))),
     th(426, "cuMemcpyPeerAsync", Move(Within, PEER, Some(5))),
+    th(427, "cuMemcpy3DPeerAsync", CopyBox(Dims::Three, Some(1))),
     th(428, "cuMemsetD8Async", Fill(1, Some(3))),
     th(429, "cuMemsetD16Async", Fill(2, Some(3))),
     th(430, "cuMemsetD32Async", Fill(4, Some(3))),
@@ -230,11 +259,20 @@ pub const FUNCTIONS: &[Function] = &[
     th(442, "cuLaunchKernel", Launch { extra: true }),
     of(477, "cuLaunchCooperativeKernel", Launch { extra: false }),
     th(478, "cuLaunchCooperativeKernel", Launch { extra: false }),
+    of(513, "cuGraphInstantiate", GraphMade),
     of(514, "cuGraphLaunch", Graph(1)),
     th(515, "cuGraphLaunch", Graph(1)),
+    of(516, "cuGraphExecDestroy", GraphGone),
+    of(517, "cuGraphDestroy", GraphPlanGone),
+    of(538, "cuGraphExecKernelNodeSetParams", GraphSet(Node::Kernel)),
     of(551, "cuMemMap", Map),
     of(552, "cuMemUnmap", Unmap),
     of(553, "cuMemSetAccess", SetAccess),
+    of(561, "cuGraphExecUpdate", GraphUpdated),
+    of(562, "cuGraphExecMemcpyNodeSetParams", GraphSet(Node::Copy)),
+    of(563, "cuGraphExecMemsetNodeSetParams", GraphSet(Node::Fill)),
+    of(578, "cuGraphInstantiate", GraphMade),
+    of(586, "cuGraphExecChildGraphNodeSetParams", GraphSet(Node::Graph)),
     of(587, "cuEventRecordWithFlags", EventRecord),
     th(588, "cuEventRecordWithFlags", EventRecord),
     of(598, "cuMemAllocAsync", Alloc(Space::Device, Some(2))),
@@ -243,8 +281,14 @@ pub const FUNCTIONS: &[Function] = &[
     th(601, "cuMemFreeAsync", Free(Some(1))),
     of(611, "cuMemAllocFromPoolAsync", Alloc(Space::Device, Some(3))),
     th(612, "cuMemAllocFromPoolAsync", Alloc(Space::Device, Some(3))),
+    of(643, "cuGraphInstantiate", GraphMade),
     of(652, "cuLaunchKernelEx", LaunchEx),
     th(653, "cuLaunchKernelEx", LaunchEx),
+    of(656, "cuGraphInstantiate", GraphMade),
+    th(657, "cuGraphInstantiate", GraphMade),
+    of(692, "cuGraphExecKernelNodeSetParams", GraphSet(Node::Kernel)),
+    of(696, "cuGraphExecUpdate", GraphUpdated),
+    of(714, "cuGraphExecNodeSetParams", GraphSet(Node::Any)),
     of(776, "cuMemcpyBatchAsync", CopyMany(8)),
     th(777, "cuMemcpyBatchAsync", CopyMany(8)),
     of(796, "cuMemcpyBatchAsync", CopyMany(7)),

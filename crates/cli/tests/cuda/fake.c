@@ -1,6 +1,7 @@
 // A driver of CUDA and a CUPTI in one library: device memory is this process's, and each stream is a thread that does one thing after the other.
 #define _GNU_SOURCE
 #include "fake.h"
+#include "graphs.h"
 #include "streams.h"
 
 #include <dlfcn.h>
@@ -144,6 +145,8 @@ CUfunction fake_kernel(const char *name) {
   return NULL;
 }
 
+int fake_is_kernel(CUfunction kernel) { return kernel->is_kernel; }
+
 static CUresult parameter(struct kernel *kernel, size_t at, size_t *offset, size_t *size) {
   if (at >= (size_t)kernel->count) return INVALID;
   *offset = kernel->offsets[at], *size = kernel->sizes[at];
@@ -176,16 +179,33 @@ static void run_launch(void *data) {
   launch->kernel->run(parameters);
 }
 
-static CUresult launch(struct kernel *kernel, CUstream stream, unsigned grid, void **parameters, void **extra) {
-  if (grid == 0) return INVALID;
-  if (stream_of(stream)->captures) return SUCCESS;
-  load(kernel);
-  struct launch launch = {kernel, {0}};
+static void pack(struct launch *launch, void **parameters, void **extra) {
+  struct kernel *kernel = launch->kernel;
   if (parameters)
     for (int at = 0; at < kernel->count; at++)
-      memcpy(launch.bytes + kernel->offsets[at], parameters[at], kernel->sizes[at]);
+      memcpy(launch->bytes + kernel->offsets[at], parameters[at], kernel->sizes[at]);
   else
-    memcpy(launch.bytes, extra[1], *(size_t *)extra[3]);
+    memcpy(launch->bytes, extra[1], *(size_t *)extra[3]);
+}
+
+// A launch as a node of a graph.
+static struct node *launch_node(CUgraph graph, const struct launch *launch) {
+  struct node *node = new_node(graph, NODE_KERNEL, run_launch, launch, sizeof *launch);
+  node->kernel = launch->kernel;
+  for (int at = 0; at < launch->kernel->count; at++)
+    node->parameters[at] = ((struct launch *)(void *)node->data)->bytes + launch->kernel->offsets[at];
+  return node;
+}
+
+static CUresult launch(struct kernel *kernel, CUstream stream, unsigned grid, void **parameters, void **extra) {
+  if (grid == 0) return INVALID;
+  struct launch launch = {kernel, {0}};
+  pack(&launch, parameters, extra);
+  if (stream_of(stream)->captures) {
+    launch_node(stream_of(stream)->graph, &launch);
+    return SUCCESS;
+  }
+  load(kernel);
   submit(stream, run_launch, &launch, sizeof launch);
   return SUCCESS;
 }
@@ -307,6 +327,10 @@ static void run_copy(void *data) {
 }
 static CUresult do_copy(const void *params) {
   const struct copy_params *p = params;
+  if (stream_of(p->stream)->captures) {
+    new_node(stream_of(p->stream)->graph, NODE_COPY, run_copy, p, sizeof *p);
+    return SUCCESS;
+  }
   check_read(p->from, p->bytes);
   submit(p->stream, run_copy, p, sizeof *p);
   return SUCCESS;
@@ -362,6 +386,10 @@ static void run_fill(void *data) {
 }
 static CUresult do_fill(const void *params) {
   const struct fill_params *p = params;
+  if (stream_of(p->stream)->captures) {
+    new_node(stream_of(p->stream)->graph, NODE_FILL, run_fill, p, sizeof *p);
+    return SUCCESS;
+  }
   submit(p->stream, run_fill, p, sizeof *p);
   return SUCCESS;
 }
@@ -391,22 +419,81 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
 CUresult cuStreamBeginCapture(CUstream stream, int mode) {
   (void)mode;
   stream_of(stream)->captures = 1;
-  return SUCCESS;
+  return cuGraphCreate(&stream_of(stream)->graph, 0);
 }
-CUresult cuStreamEndCapture(CUstream stream, void **graph) {
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   stream_of(stream)->captures = 0;
-  *graph = stream;
+  *graph = stream_of(stream)->graph;
   return SUCCESS;
 }
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *params) {
+  (void)before, (void)count;
+  struct launch launch = {params->func ? params->func : params->kern, {0}};
+  pack(&launch, params->parameters, params->extra);
+  *node = launch_node(graph, &launch);
+  return SUCCESS;
+}
+struct made_params {
+  CUgraphExec *exec;
+  CUgraph graph;
+  unsigned long long flags;
+};
+static CUresult do_made(const void *params) {
+  const struct made_params *p = params;
+  *p->exec = calloc(1, sizeof **p->exec);
+  flatten(*p->exec, p->graph);
+  return SUCCESS;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+  struct made_params p = {exec, graph, flags};
+  return told(643, &p, NULL, do_made);
+}
+struct set_params {
+  CUgraphExec exec;
+  CUgraphNode node;
+  const CUDA_KERNEL_NODE_PARAMS *params;
+};
+static CUresult do_set(const void *params) {
+  const struct set_params *p = params;
+  for (int at = 0; at < p->exec->count; at++)
+    if (p->exec->of[at] == p->node) pack((struct launch *)(void *)p->exec->nodes[at].data, p->params->parameters, p->params->extra);
+  return SUCCESS;
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
+  struct set_params p = {exec, node, params};
+  return told(692, &p, NULL, do_set);
+}
+struct update_params {
+  CUgraphExec exec;
+  CUgraph graph;
+  void *result;
+};
+static CUresult do_update(const void *params) {
+  const struct update_params *p = params;
+  p->exec->count = 0;
+  flatten(p->exec, p->graph);
+  return SUCCESS;
+}
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *result) {
+  struct update_params p = {exec, graph, result};
+  return told(696, &p, NULL, do_update);
+}
+static CUresult do_exec_free(const void *params) {
+  free(*(void *const *)params);
+  return SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec exec) { return told(516, &exec, NULL, do_exec_free); }
+struct graph_params {
+  CUgraphExec exec;
+  CUstream stream;
+};
 static CUresult do_graph(const void *params) {
-  (void)params;
+  const struct graph_params *p = params;
+  for (int at = 0; at < p->exec->count; at++) submit(p->stream, p->exec->nodes[at].run, p->exec->nodes[at].data, p->exec->nodes[at].size);
   return SUCCESS;
 }
-CUresult cuGraphLaunch(void *graph, CUstream stream) {
-  struct {
-    void *graph;
-    CUstream stream;
-  } p = {graph, stream};
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  struct graph_params p = {exec, stream};
   return told(514, &p, NULL, do_graph);
 }
 static CUresult do_sync(const void *params) {

@@ -8,6 +8,9 @@ typedef uint64_t CUdeviceptr;
 typedef struct stream *CUstream;
 typedef struct event *CUevent;
 typedef struct kernel *CUfunction;
+typedef struct graph *CUgraph;
+typedef struct node *CUgraphNode;
+typedef struct exec *CUgraphExec;
 
 typedef struct {
   unsigned grid[3], block[3], shared;
@@ -36,6 +39,14 @@ typedef struct {
   int kind, number, may;
 } CUmemAccessDesc;
 
+typedef struct {
+  CUfunction func;
+  unsigned grid[3], block[3], shared;
+  void **parameters, **extra;
+  CUfunction kern;
+  void *context;
+} CUDA_KERNEL_NODE_PARAMS;
+
 CUresult cuInit(unsigned flags);
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr at);
@@ -45,8 +56,15 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult cuStreamBeginCapture(CUstream stream, int mode);
-CUresult cuStreamEndCapture(CUstream stream, void **graph);
-CUresult cuGraphLaunch(void *graph, CUstream stream);
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags);
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, CUgraph child);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, void *result);
+CUresult cuGraphExecDestroy(CUgraphExec exec);
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuEventRecord(CUevent event, CUstream stream);
 CUresult cuEventSynchronize(CUevent event);
@@ -66,3 +84,5 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void 
 
 // Not NVIDIA's: a kernel by its name, whose code is loaded when it is first asked for.
 CUfunction fake_kernel(const char *name);
+// Whether its handle is that of a library's kernel.
+int fake_is_kernel(CUfunction kernel);

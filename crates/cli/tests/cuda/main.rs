@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod graphs;
 mod plan;
 mod torch;
 mod truth;

@@ -18,6 +18,9 @@ static CUdeviceptr buffers[16];
 static CUstream streams[8];
 static CUevent events[4096];
 static volatile int is_open;
+static CUgraph graphs[8];
+static CUgraphExec execs[8];
+static CUgraphNode nodes[8];
 
 static void gate(void *data) {
   (void)data;
@@ -142,10 +145,22 @@ int main(int count, char **args) {
       CUmemAccessDesc description = {1, 0, 3};
       NEED(cuMemSetAccess(buffers[n[0]], 4 * (size_t)n[1], &description, 1));
     } else if (!strcmp(what, "capture")) NEED(cuStreamBeginCapture(stream, 0));
-    else if (!strcmp(what, "captured")) {
-      void *graph;
-      NEED(cuStreamEndCapture(stream, &graph));
-      NEED(cuGraphLaunch(graph, stream));
+    else if (!strcmp(what, "captured")) NEED(cuStreamEndCapture(stream, &graphs[n[1]]));
+    else if (!strcmp(what, "graph")) NEED(cuGraphCreate(&graphs[n[0]], 0));
+    else if (!strcmp(what, "make")) NEED(cuGraphInstantiateWithFlags(&execs[n[0]], graphs[n[1]], 0));
+    else if (!strcmp(what, "update")) NEED(cuGraphExecUpdate_v2(execs[n[0]], graphs[n[1]], NULL));
+    else if (!strcmp(what, "destroy")) NEED(cuGraphExecDestroy(execs[n[0]]));
+    else if (!strcmp(what, "child")) {
+      CUgraphNode child;
+      NEED(cuGraphAddChildGraphNode(&child, graphs[n[0]], NULL, 0, graphs[n[1]]));
+    } else if (!strcmp(what, "run")) NEED(cuGraphLaunch(execs[n[1]], stream));
+    else if (!strcmp(what, "node") || !strcmp(what, "set")) {
+      // A node of a graph, or of one that can be launched: which, number, buffer, word, k, words of `put`.
+      CUdeviceptr y = at(n[2], n[3]);
+      void *parameters[] = {&y, &n[4], &n[5]};
+      CUDA_KERNEL_NODE_PARAMS params = {NULL, {2, 1, 1}, {32, 1, 1}, 0, parameters, NULL, fake_kernel("put"), NULL};
+      if (what[0] == 'n') NEED(cuGraphAddKernelNode_v2(&nodes[n[1]], graphs[n[0]], NULL, 0, &params));
+      else NEED(cuGraphExecKernelNodeSetParams_v2(execs[n[0]], nodes[n[1]], &params));
     } else if (!strcmp(what, "refused")) {
       void *parameters[] = {&buffers[0], &n[1], &n[1]};
       printf("%d\n", cuLaunchKernel(fake_kernel("put"), 0, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));

@@ -32,6 +32,8 @@ struct op {
 struct stream {
   unsigned flags;
   int captures;
+  // What it is captured into.
+  CUgraph graph;
   uint64_t submitted, done;
   struct op *first, *last;
 };

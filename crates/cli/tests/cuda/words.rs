@@ -89,19 +89,6 @@ fn virtual_memory_is_read_once_its_device_may() {
 }
 
 #[test]
-fn nothing_goes_into_a_graph_and_its_launch_is_one_task() {
-    let bench = Bench::new();
-    let plan = "stream 1 0\nalloc 3 256\ncapture 1\nput 1 3 0 5 256 0\ncaptured 1\nput 1 3 0 6 256 0\n";
-    let output = bench.program(plan, Some(("run", ""))).output().unwrap();
-    succeeded(&output);
-    let dump = bench.dump("run");
-    let tasks = dump.tasks().unwrap();
-    let operations: Vec<&str> = tasks.iter().map(|task| task.facts().operation.name()).collect();
-    assert_eq!(operations, ["graph", "kernel"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("graph that is captured"));
-}
-
-#[test]
 fn a_launch_that_the_driver_refuses_has_done_nothing() {
     let bench = Bench::new();
     let plan = "alloc 0 3000\nrefused 0 4\nwrite 0 0 0 3000 2 0\n";

@@ -17,7 +17,7 @@ pub struct KernelFacts {
 
 impl KernelFacts {
     /// The kernel of a handle, asked for once.
-    pub fn of(door: &Door, call: Call<'_>, function: usize) -> Arc<KernelFacts> {
+    pub fn of(door: &Door, call: Option<Call<'_>>, function: usize) -> Arc<KernelFacts> {
         let known = door.state().kernels.get(&function).map(Arc::clone);
         if let Some(known) = known {
             return known;
@@ -28,7 +28,7 @@ impl KernelFacts {
             .driver
             .parameters(function)
             .map(|places| places.into_iter().map(|(offset, size)| Place { offset, size }).collect());
-        let name = call.symbol().or_else(|| door.driver.name(function));
+        let name = call.and_then(Call::symbol).or_else(|| door.driver.name(function));
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown kernel".to_owned());
         let facts = Arc::new(KernelFacts { name, parameters, id: OnceLock::new() });
         door.state().kernels.insert(function, Arc::clone(&facts));

@@ -2,13 +2,13 @@
 
 use tensortap_queue::Range;
 use tensortap_record::{
-    LAUNCH_COOPERATIVE, LAUNCH_EARLY, Operation, RecordError, TaskInfo, ThreadRecorder, UncapturedReason,
+    LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, TaskInfo, ThreadRecorder, UncapturedReason,
 };
 
-use super::kernels::KernelFacts;
+use super::{graphs, kernels::KernelFacts};
 use crate::{
     allocations::{Device, Reach},
-    calls::{handle, place},
+    calls::{handle, place, stream_of},
     door::{Door, Taken},
     enqueue::{Begun, Place, Work},
     parameters::{self, Given},
@@ -128,9 +128,13 @@ pub fn launch(
     stream: usize,
     launch: &Launch,
 ) -> Option<Begun> {
-    let facts = KernelFacts::of(door, call, launch.function);
+    let facts = KernelFacts::of(door, Some(call), launch.function);
     let id = facts.claim(door)?;
-    let place = place(door, function, call, stream, false)?;
+    let Some(place) = place(door, function, call, stream, false) else {
+        // SAFETY: the program's launch has its parameters where it says, until it returns.
+        unsafe { graphs::note(door, stream_of(function, call, stream).handle(), &facts, launch) };
+        return None;
+    };
     let taken = Taken::new(door.stream(place.stream, place.context.1)?);
     let device = taken.stream.device;
     // SAFETY: the program's launch has its parameters where it says, until it returns.
@@ -154,20 +158,11 @@ pub fn launch_unknown(
     taken: Taken,
     function: usize,
 ) -> Option<Begun> {
-    let facts = KernelFacts::of(door, call, function);
+    let facts = KernelFacts::of(door, Some(call), function);
     Begun::new(door, place, taken, |recorder| {
         let info = TaskInfo::of(facts.id(door, recorder)?);
         let parameters = (0, recorder.string("parameters")?, UncapturedReason::Opaque);
         Ok(Work { info, unread: vec![parameters], ..Work::default() })
-    })
-}
-
-/// A launch of a graph: one task, of which no range is known.
-pub fn launch_graph(door: &Door, function: &Function, place: &Place, taken: Taken) -> Option<Begun> {
-    Begun::new(door, place, taken, |recorder| {
-        let mut work = Work::moving(Operation::Graph, function.name);
-        work.unread.push((0, recorder.string("memory of the graph")?, UncapturedReason::Opaque));
-        Ok(work)
     })
 }
 
@@ -185,7 +180,7 @@ fn info(kernel: tensortap_record::KernelId, launch: &Launch) -> TaskInfo {
 ///
 /// # Safety
 /// As the program's launch: parameters lie where it says.
-unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch, device: Device) -> Option<Vec<Given>> {
+pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch, device: Device) -> Option<Vec<Given>> {
     let is_live = |state: &crate::door::State, address| state.allocations.reach(address, device, 1).is_some();
     let places = facts.parameters.as_deref();
     if launch.parameters != 0 {

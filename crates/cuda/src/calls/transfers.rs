@@ -91,6 +91,18 @@ struct End {
     height: u64,
 }
 
+impl End {
+    /// Where a box of a size begins in it, and bytes from one row and slice to the next.
+    fn place(&self, size: [u64; 3]) -> (u64, [u64; 2]) {
+        let pitch = if self.pitch == 0 { size[0] } else { self.pitch };
+        let height = if self.height == 0 { size[1] } else { self.height };
+        let slice = pitch.saturating_mul(height);
+        let [x, y, z] = self.origin;
+        let before = z.saturating_mul(slice).saturating_add(y.saturating_mul(pitch)).saturating_add(x);
+        (self.address.saturating_add(before), [pitch, slice])
+    }
+}
+
 /// A copy of a box: its ends, and its size in bytes, rows and slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BoxCopy {
@@ -137,6 +149,20 @@ impl BoxCopy {
         };
         BoxCopy { from: end(0), to: end(11), size: [words[22], words[23], words[24]] }
     }
+}
+
+/// Where the ends of a copy of a box lie, from their first bytes to their last; none for an array, and nothing for the host's.
+pub fn ends_of_box(words: &[u64; 25]) -> Vec<Option<(u64, u64)>> {
+    let copy = BoxCopy::three(words);
+    let ends = [copy.from, copy.to].into_iter().filter(|end| end.kind != HOST);
+    ends.filter_map(|end| {
+        if end.kind == ARRAY {
+            return Some(None);
+        }
+        let (address, pitch) = end.place(copy.size);
+        Some(Some((address, span(copy.size, pitch)?)))
+    })
+    .collect()
 }
 
 /// The narrower number that a word begins with.
@@ -204,12 +230,8 @@ impl Memory<'_> {
         if end.kind == ARRAY {
             return Err(UncapturedReason::Opaque);
         }
-        let pitch = if end.pitch == 0 { size[0] } else { end.pitch };
-        let height = if end.height == 0 { size[1] } else { end.height };
-        let slice = pitch.saturating_mul(height);
-        let [x, y, z] = end.origin;
-        let before = z.saturating_mul(slice).saturating_add(y.saturating_mul(pitch)).saturating_add(x);
-        self.rows(end.address.saturating_add(before), size, [pitch, slice])
+        let (address, pitch) = end.place(size);
+        self.rows(address, size, pitch)
     }
 
     /// Whether memory of a device begins there. What is not known at all is the host's.
