@@ -9,6 +9,7 @@ use tensortap_queue::say;
 
 use crate::{
     calls::{self, Going},
+    content,
     door::Door,
     library::{self, MULTIPLE_SUBSCRIBERS, NotSubscribed, SUCCESS},
     raw::{Call, ENTER, ResourceData},
@@ -20,6 +21,7 @@ const DRIVER: u32 = 1;
 /// Contexts, streams, modules.
 const RESOURCES: u32 = 3;
 
+const CONTEXT_COMES: u32 = 1;
 const CONTEXT_GOES: u32 = 2;
 const MODULE_LOADED: u32 = 6;
 const MODULE_GOES: u32 = 7;
@@ -36,7 +38,7 @@ pub fn start() {
     if Door::open().is_none() {
         return;
     }
-    let resources = [CONTEXT_GOES, MODULE_LOADED, MODULE_GOES].map(|id| (RESOURCES, id));
+    let resources = [CONTEXT_COMES, CONTEXT_GOES, MODULE_LOADED, MODULE_GOES].map(|id| (RESOURCES, id));
     let functions = FUNCTIONS.iter().map(|function| (DRIVER, function.id));
     // SAFETY: `called` takes what CUPTI gives for these.
     match unsafe { library::subscribe(called, resources.into_iter().chain(functions)) } {
@@ -71,6 +73,11 @@ impl Drop for Inside {
     }
 }
 
+/// What this thread calls from now on is not the program's.
+pub fn stay_inside() {
+    let _ = IS_INSIDE.try_with(|inside| inside.set(true));
+}
+
 /// # Safety
 /// As CUPTI calls it: data of the domain and the id.
 unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
@@ -91,7 +98,7 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
     drop(told);
 }
 
-fn driver_called(door: &Door, id: u32, call: Call<'_>) {
+fn driver_called(door: &'static Door, id: u32, call: Call<'_>) {
     let Some(function) = table::function(id) else { return };
     if call.data.site == ENTER {
         if let Some(going) = calls::before(door, function, call) {
@@ -112,10 +119,14 @@ fn driver_called(door: &Door, id: u32, call: Call<'_>) {
         None if call.status() == SUCCESS => calls::after(door, function, call),
         None => {}
     }
+    door.contents.call_over(door, call.data.context);
 }
 
 fn resource_told(door: &Door, id: u32, resource: ResourceData) {
     match id {
+        CONTEXT_COMES if door.wants_content => door.contents.context_comes(resource.context),
+        // Our own code is none of the program's.
+        MODULE_LOADED | MODULE_GOES if content::is_loading() => {}
         CONTEXT_GOES => door.context_goes(resource.context),
         // SAFETY: a module, whose image is there until this returns.
         MODULE_LOADED => calls::modules::loaded(door, unsafe { resource.image() }),

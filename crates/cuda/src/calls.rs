@@ -91,6 +91,8 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
         }
         Does::Register
         | Does::SetAccess
+        | Does::ContextMade
+        | Does::ContextUsed
         | Does::EventWait
         | Does::GraphMade
         | Does::GraphUpdated
@@ -99,7 +101,7 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
 }
 
 /// The call has succeeded.
-pub fn after(door: &Door, function: &Function, call: Call<'_>) {
+pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
     // SAFETY: words that this function has, as the table says.
     let word = |at| unsafe { call.word(at) };
     match function.does {
@@ -126,6 +128,9 @@ pub fn after(door: &Door, function: &Function, call: Call<'_>) {
         Does::Map => memory::mapped(door, word(0), word(1)),
         // SAFETY: the driver has read as many descriptions there just now.
         Does::SetAccess => unsafe { memory::access(door, word(0), word(1), (word(2), word(3))) },
+        // SAFETY: the driver has written a handle there just now.
+        Does::ContextMade => door.contents.call_over(door, handle(unsafe { crate::raw::at(word(0)) })),
+        Does::ContextUsed => door.contents.call_over(door, handle(word(0))),
         Does::EventWait => {
             let stream = stream_of(function, call, handle(word(0)));
             if !door.driver.is_capturing(stream.handle())

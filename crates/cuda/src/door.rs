@@ -12,6 +12,7 @@ use tensortap_record::{DumpLevel, QueueId, RecordError, ThreadRecorder};
 use crate::{
     allocations::{Allocations, Device},
     calls::{graphs::Graphs, kernels::KernelFacts, modules::Modules},
+    content::{Contents, Scratch},
     library::{Driver, SUCCESS},
     rooms::Pool,
     streams::{ContextId, Stream, Streams},
@@ -20,7 +21,7 @@ use crate::{
 /// Bytes of a range that are captured at most, unless the variable says otherwise.
 const MAX_RANGE: u64 = 64 << 20;
 const MAX_RANGE_VARIABLE: &str = "TENSORTAP_MAX_RANGE";
-/// Bytes that may be on their way from devices.
+/// Bytes that may be on their way from devices that our code is not in.
 const RING: u64 = 256 << 20;
 const RING_VARIABLE: &str = "TENSORTAP_CUDA_RING";
 
@@ -38,6 +39,8 @@ pub struct Door {
     pub max_range: u64,
     /// Whether content is wanted of anything.
     pub wants_content: bool,
+    /// What devices find out about content.
+    pub contents: Contents,
 }
 
 /// What is known of the program's objects.
@@ -66,6 +69,10 @@ pub struct StreamState {
     pub id: QueueId,
     /// The device it is of.
     pub device: Device,
+    /// A number that no other stream of this process has, or had.
+    pub line: u64,
+    /// What it has of the device to work in.
+    pub scratch: Mutex<Scratch>,
     gate: Gate,
 }
 
@@ -78,8 +85,23 @@ static AT_END: extern "C" fn() = process_ends;
 
 extern "C" fn process_ends() {
     if let Some(door) = DOOR.get() {
+        door.contents.close();
         door.attached.close();
     }
+}
+
+/// Lets what is under way be recorded when the process ends by itself, before the driver is gone.
+pub fn at_exit() {
+    extern "C" fn ends() {
+        let ended = std::panic::catch_unwind(|| {
+            if let Some(door) = DOOR.get() {
+                door.contents.close();
+            }
+        });
+        drop(ended);
+    }
+    // SAFETY: a function that may be called then.
+    let _ = unsafe { libc::atexit(ends) };
 }
 
 impl Door {
@@ -101,6 +123,7 @@ impl Door {
             registered: Mutex::default(),
             max_range: bytes_of(MAX_RANGE_VARIABLE, MAX_RANGE),
             wants_content: matches!(level, DumpLevel::Full | DumpLevel::Hash),
+            contents: Contents::new(level == DumpLevel::Full),
         }))
     }
 
@@ -141,6 +164,8 @@ impl Door {
         if *registered == Some(context) {
             *registered = None;
         }
+        drop(registered);
+        self.contents.context_goes(context);
     }
 
     /// The stream that a call means, met if it is new.
@@ -167,7 +192,8 @@ impl Door {
             Stream::Made(_) => format!("stream {number} ({device_name}, non-blocking)"),
         };
         let id = self.record(|recorder| recorder.queue(&name))?;
-        let met = Arc::new(StreamState { id, device, gate: Gate::default() });
+        let (scratch, gate) = (Mutex::default(), Gate::default());
+        let met = Arc::new(StreamState { id, device, line: number, scratch, gate });
         let mut state = self.state();
         // Another thread may have met it meanwhile.
         if !state.streams.meet(stream, context, is_blocking) {
@@ -182,12 +208,37 @@ impl Door {
         self.attached.record(call)
     }
 
+    /// This thread records no more.
+    pub fn record_no_more(&self) {
+        self.attached.leave();
+    }
+
     /// Says something that need not be said again.
     pub fn tell_once(&self, what: &'static str) {
         if self.state().told.insert(what) {
             say(what);
         }
     }
+
+    /// The same, with a reason.
+    pub fn tell_once_because(&self, what: &'static str, why: &str) {
+        if self.state().told.insert(what) {
+            say(&format!("{what}: {why}"));
+        }
+    }
+
+    /// There was no room for content on its way.
+    pub fn no_room(&self) {
+        self.tell_once(
+            "content of some arguments is not captured: there is no room for it on its way from the device; \
+             give more with TENSORTAP_CUDA_RING, in bytes, or shorten ranges with --max-range",
+        );
+    }
+}
+
+/// Bytes of the ring that were asked for.
+pub fn ring_bytes() -> Option<u64> {
+    Some(bytes_of(RING_VARIABLE, 0)).filter(|&bytes| bytes > 0)
 }
 
 /// Bytes that a variable says.
@@ -215,6 +266,11 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// What the stream has of the device to work in.
+    pub fn scratch(&self) -> MutexGuard<'_, Scratch> {
+        self.stream.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes a stream, or goes on without after a while.
     pub fn new(stream: Arc<StreamState>) -> Taken {
         let gate = &stream.gate;

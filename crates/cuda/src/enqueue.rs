@@ -9,6 +9,7 @@ use tensortap_record::{
 };
 
 use crate::{
+    content::{self, Asked, Device, NotSeen, Seen},
     door::{Door, Taken},
     probe::{self, Running, Shared, Target},
     streams::{ContextId, Stream},
@@ -63,6 +64,8 @@ pub struct Begun {
     is_filtered: bool,
     blocks: bool,
     taken: Taken,
+    /// The device that looks at its ranges itself, and the ranges.
+    on_device: Option<(Arc<Device>, Vec<Range>)>,
 }
 
 impl Begun {
@@ -86,10 +89,19 @@ impl Begun {
         });
         let (task, ranges, mark) = begun.flatten()?;
         let is_filtered = task.is_filtered();
+        let wants = door.wants_content && !is_filtered && !ranges.is_empty();
+        let device = if wants { door.contents.device(target.context) } else { None };
+        let on_device = device
+            .filter(|_| content::can_see(door, &door.contents, taken.stream.device, &ranges))
+            .map(|device| (device, ranges.clone()));
         let shared = Shared::new(Command::new(task, ranges));
-        let begun = Begun { shared, mark, target, is_filtered, blocks: place.blocks, taken };
+        let begun = Begun { shared, mark, target, is_filtered, blocks: place.blocks, taken, on_device };
         if !begun.is_filtered && begun.sees_anything(DumpStage::BeforeDispatch) {
-            begun.probe(door, DumpStage::BeforeDispatch);
+            if begun.on_device.is_some() {
+                begun.look(door, DumpStage::BeforeDispatch);
+            } else {
+                begun.probe(door, DumpStage::BeforeDispatch);
+            }
         }
         Some(begun)
     }
@@ -99,7 +111,35 @@ impl Begun {
     }
 
     fn sees_anything(&self, stage: DumpStage) -> bool {
+        if let Some((_, ranges)) = &self.on_device {
+            return ranges.iter().any(|range| range.roles.is_seen_at(stage));
+        }
         self.running().command.seen_at(stage).next().is_some()
+    }
+
+    /// Lets the device look at the ranges of a stage; what tells when it has.
+    fn look(&self, door: &Door, stage: DumpStage) -> Option<Seen> {
+        let (device, ranges) = self.on_device.as_ref()?;
+        let ranges: Vec<Range> =
+            ranges.iter().filter(|range| range.roles.is_seen_at(stage)).copied().collect();
+        if ranges.is_empty() {
+            return None;
+        }
+        let asked = Asked {
+            device,
+            target: self.target,
+            line: self.taken.stream.line,
+            shared: &self.shared,
+            stage,
+            ranges: &ranges,
+        };
+        let seen = content::enqueue(door, &door.contents, &mut self.taken.scratch(), &asked);
+        match seen {
+            Ok(seen) => return Some(seen),
+            Err(NotSeen::NoRoom) => self.not_seen(door, stage, |_| Some(UncapturedReason::NoRoom)),
+            Err(NotSeen::Refused) => self.not_seen(door, stage, |_| Some(UncapturedReason::NoAccess)),
+        }
+        None
     }
 
     /// Puts a probe into the stream. Whether somebody will tell when the stream has come so far.
@@ -133,10 +173,7 @@ impl Begun {
             return;
         }
         if missed.iter().any(|(reason, ..)| *reason == UncapturedReason::NoRoom) {
-            door.tell_once(
-                "content of some arguments is not captured: there is no room for it on its way from the device; \
-                 give more with TENSORTAP_CUDA_RING, in bytes, or shorten ranges with --max-range",
-            );
+            door.no_room();
         }
         let task = running.command.task();
         door.record(|recorder| {
@@ -153,6 +190,10 @@ impl Begun {
             self.refuse(door, status);
             return;
         }
+        if self.on_device.is_some() {
+            self.finish_on_device(door);
+            return;
+        }
         if self.is_filtered || !self.probe(door, DumpStage::AfterCompletion) {
             // It ends with its submission, as nothing will tell when it does.
             let mut running = self.running();
@@ -166,6 +207,20 @@ impl Begun {
         drop(taken);
         // The program takes it for done when the call returns, so what it left is seen before.
         if blocks && shared.wait() {
+            door.state().streams.host_waited(&[mark]);
+        }
+    }
+
+    /// The same, where the device looks by itself.
+    fn finish_on_device(self, door: &Door) {
+        let seen = self.look(door, DumpStage::AfterCompletion);
+        if let (None, Some((device, _))) = (seen, &self.on_device) {
+            // It ends when what was before it is recorded.
+            content::end(&door.contents, device, self.taken.stream.line, &self.shared);
+        }
+        let Begun { shared, mark, blocks, taken, .. } = self;
+        drop(taken);
+        if blocks && seen.is_none_or(|seen| shared.wait_seen(|| seen.is_over())) {
             door.state().streams.host_waited(&[mark]);
         }
     }

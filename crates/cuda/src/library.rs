@@ -79,6 +79,22 @@ functions! {
         copy_node: c"cuGraphMemcpyNodeGetParams" fn(usize, *mut u64);
         fill_node: c"cuGraphMemsetNodeGetParams" fn(usize, *mut u64);
         child_graph: c"cuGraphChildGraphNodeGetGraph" fn(usize, *mut usize);
+        load_module: c"cuModuleLoadData" fn(*mut usize, *const c_void);
+        module_function: c"cuModuleGetFunction" fn(*mut usize, usize, *const c_char);
+        allocate: c"cuMemAlloc_v2" fn(*mut u64, usize);
+        memory_info: c"cuMemGetInfo_v2" fn(*mut usize, *mut usize);
+        fill: c"cuMemsetD32Async" fn(u64, u32, usize, usize);
+        launch: c"cuLaunchKernel" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *mut *const c_void, *mut *mut c_void);
+        push_context: c"cuCtxPushCurrent_v2" fn(usize);
+        pop_context: c"cuCtxPopCurrent_v2" fn(*mut usize);
+        set_context: c"cuCtxSetCurrent" fn(usize);
+        make_stream: c"cuStreamCreate" fn(*mut usize, u32);
+        wait_stream: c"cuStreamSynchronize" fn(usize);
+        make_event: c"cuEventCreate" fn(*mut usize, u32);
+        record_event: c"cuEventRecord" fn(usize, usize);
+        ask_event: c"cuEventQuery" fn(usize);
+        device_pointer: c"cuMemHostGetDevicePointer_v2" fn(*mut u64, usize, u32);
+        pointer_attribute: c"cuPointerGetAttribute" fn(*mut c_void, i32, u64);
     }
 }
 
@@ -92,8 +108,14 @@ functions! {
 
 /// A status for a function that is not there.
 const NOT_FOUND: Status = 500;
-/// Memory that is registered is so for every context.
-const REGISTER_PORTABLE: u32 = 1;
+/// Memory that is registered is so for every context, and kernels may write it.
+const REGISTER_PORTABLE_MAPPED: u32 = 1 | 2;
+/// An event that is only asked whether it has happened.
+const EVENT_WITHOUT_TIMES: u32 = 2;
+/// What has not happened yet.
+const NOT_READY: Status = 600;
+/// The number of the device that memory lies on.
+const POINTER_DEVICE: i32 = 9;
 /// Calls in this thread concern no capture of another.
 const CAPTURE_RELAXED: i32 = 2;
 /// A stream that neither waits for the legacy stream nor holds it up.
@@ -146,21 +168,165 @@ impl Driver {
         asked == SUCCESS && flags & STREAM_NON_BLOCKING == 0
     }
 
-    /// Lets devices write memory of this process without a detour. Memory that is not registered is only slower.
-    pub fn register(&self, start: usize, bytes: u64) -> Status {
-        let (Some(call), Ok(bytes)) = (self.register, usize::try_from(bytes)) else { return NOT_FOUND };
+    /// Lets calls of this thread concern no capture of another while `call` runs.
+    pub fn relaxed<T>(&self, call: impl FnOnce() -> T) -> T {
         let mut mode = CAPTURE_RELAXED;
         let exchange = |mode: &mut i32| {
             // SAFETY: a place of this call's.
             self.exchange_capture_mode.map_or(NOT_FOUND, |call| unsafe { call(mode) })
         };
         let relaxed = exchange(&mut mode) == SUCCESS;
-        // SAFETY: memory that is there until the process ends.
-        let status = unsafe { call(start, bytes, REGISTER_PORTABLE) };
+        let answer = call();
         if relaxed {
             exchange(&mut mode);
         }
-        status
+        answer
+    }
+
+    /// Lets devices write memory of this process without a detour. Memory that is not registered is only slower.
+    pub fn register(&self, start: usize, bytes: u64) -> Status {
+        let (Some(call), Ok(bytes)) = (self.register, usize::try_from(bytes)) else { return NOT_FOUND };
+        // SAFETY: memory that is there until the process ends.
+        self.relaxed(|| unsafe { call(start, bytes, REGISTER_PORTABLE_MAPPED) })
+    }
+
+    /// Where a device finds registered memory of this process.
+    pub fn device_pointer(&self, start: usize) -> Result<u64, Status> {
+        let mut address = 0;
+        // SAFETY: a place of this call's.
+        let asked = self.device_pointer.map_or(NOT_FOUND, |call| unsafe { call(&raw mut address, start, 0) });
+        succeeded(asked, address)
+    }
+
+    /// Runs with a context as the current one.
+    pub fn within<T>(&self, context: usize, call: impl FnOnce() -> T) -> Result<T, Status> {
+        // SAFETY: a context that lives.
+        let pushed = self.push_context.map_or(NOT_FOUND, |push| unsafe { push(context) });
+        succeeded(pushed, ())?;
+        let answer = self.relaxed(call);
+        let mut popped = 0;
+        // SAFETY: a place of this call's.
+        let _ = self.pop_context.map_or(NOT_FOUND, |pop| unsafe { pop(&raw mut popped) });
+        Ok(answer)
+    }
+
+    /// Makes a context current in this thread.
+    pub fn set_context(&self, context: usize) -> Status {
+        // SAFETY: a context that lives, or one that the driver refuses.
+        self.set_context.map_or(NOT_FOUND, |call| unsafe { call(context) })
+    }
+
+    /// Loads code, a text that ends with a zero, and finds its kernels.
+    pub fn load_code<const N: usize>(&self, code: &CStr, names: [&CStr; N]) -> Result<[usize; N], Status> {
+        let mut module = 0;
+        // SAFETY: a text that ends, and a place of this call's.
+        let loaded =
+            self.load_module.map_or(NOT_FOUND, |call| unsafe { call(&raw mut module, code.as_ptr().cast()) });
+        succeeded(loaded, ())?;
+        let mut kernels = [0; N];
+        for (kernel, name) in kernels.iter_mut().zip(names) {
+            // SAFETY: a module that stays loaded, a name that ends, and a place of this call's.
+            let found = self
+                .module_function
+                .map_or(NOT_FOUND, |call| unsafe { call(&raw mut *kernel, module, name.as_ptr()) });
+            succeeded(found, ())?;
+        }
+        Ok(kernels)
+    }
+
+    /// Memory of the device that is current. It is never freed.
+    pub fn allocate(&self, bytes: u64) -> Result<u64, Status> {
+        let (mut address, bytes) = (0, usize::try_from(bytes).unwrap_or(usize::MAX));
+        // SAFETY: a place of this call's.
+        let allocated = self.allocate.map_or(NOT_FOUND, |call| unsafe { call(&raw mut address, bytes) });
+        succeeded(allocated, address)
+    }
+
+    /// All memory of the device that is current.
+    pub fn memory_bytes(&self) -> u64 {
+        let (mut free, mut all) = (0, 0);
+        // SAFETY: places of this call's.
+        let asked = self.memory_info.map_or(NOT_FOUND, |call| unsafe { call(&raw mut free, &raw mut all) });
+        if asked == SUCCESS { all as u64 } else { 0 }
+    }
+
+    /// The device that memory lies on.
+    pub fn device_of(&self, address: u64) -> Option<i32> {
+        let mut device = -1_i32;
+        // SAFETY: a place of this call's, of the type that is asked for.
+        let asked = self
+            .pointer_attribute
+            .map_or(NOT_FOUND, |call| unsafe { call((&raw mut device).cast(), POINTER_DEVICE, address) });
+        (asked == SUCCESS).then_some(device)
+    }
+
+    /// Fills words of 32 bits, in the order of a stream.
+    ///
+    /// # Safety
+    /// As many words of the device lie there, and are ours.
+    pub unsafe fn fill(&self, at: u64, word: u32, words: u64, stream: usize) -> Status {
+        let words = usize::try_from(words).unwrap_or(usize::MAX);
+        // SAFETY: the caller's promise.
+        self.fill.map_or(NOT_FOUND, |call| unsafe { call(at, word, words, stream) })
+    }
+
+    /// Puts a kernel into a stream that takes one parameter, these bytes.
+    ///
+    /// # Safety
+    /// It takes as many, and they say the truth of memory.
+    pub unsafe fn launch(
+        &self,
+        kernel: usize,
+        (groups, group): (u32, u32),
+        stream: usize,
+        parameter: &[u8],
+    ) -> Status {
+        let mut parameters = [parameter.as_ptr().cast::<c_void>()];
+        let Some(call) = self.launch else { return NOT_FOUND };
+        // SAFETY: the caller's promise; the driver has copied the parameter when it returns.
+        unsafe {
+            call(kernel, groups, 1, 1, group, 1, 1, 0, stream, parameters.as_mut_ptr(), ptr::null_mut())
+        }
+    }
+
+    /// A stream of our own, which waits for no other.
+    pub fn make_stream(&self) -> Result<usize, Status> {
+        let mut stream = 0;
+        // SAFETY: a place of this call's.
+        let made =
+            self.make_stream.map_or(NOT_FOUND, |call| unsafe { call(&raw mut stream, STREAM_NON_BLOCKING) });
+        succeeded(made, stream)
+    }
+
+    /// Waits for a stream of ours.
+    pub fn wait_stream(&self, stream: usize) -> Status {
+        // SAFETY: a stream that lives.
+        self.wait_stream.map_or(NOT_FOUND, |call| unsafe { call(stream) })
+    }
+
+    /// An event.
+    pub fn make_event(&self) -> Result<usize, Status> {
+        let mut event = 0;
+        // SAFETY: a place of this call's.
+        let made =
+            self.make_event.map_or(NOT_FOUND, |call| unsafe { call(&raw mut event, EVENT_WITHOUT_TIMES) });
+        succeeded(made, event)
+    }
+
+    /// Lets an event happen when a stream has come so far.
+    pub fn record_event(&self, event: usize, stream: usize) -> Status {
+        // SAFETY: both are ours.
+        self.record_event.map_or(NOT_FOUND, |call| unsafe { call(event, stream) })
+    }
+
+    /// Whether an event has happened.
+    pub fn has_happened(&self, event: usize) -> Result<bool, Status> {
+        // SAFETY: an event of ours.
+        match self.ask_event.map_or(NOT_FOUND, |call| unsafe { call(event) }) {
+            SUCCESS => Ok(true),
+            NOT_READY => Ok(false),
+            status => Err(status),
+        }
     }
 
     /// The device of the context that is current, and its name.
@@ -288,6 +454,10 @@ pub enum GivenTo {
     Copy,
     /// One that fills.
     Fill,
+}
+
+fn succeeded<T>(status: Status, answer: T) -> Result<T, Status> {
+    if status == SUCCESS { Ok(answer) } else { Err(status) }
 }
 
 /// Why nothing can be subscribed to.

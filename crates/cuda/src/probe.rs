@@ -1,4 +1,4 @@
-//! Probes: what is read before and behind a command, in its own stream.
+//! Probes: what is read before and behind a command, in its own stream, where a device cannot find out about it by itself (`content`).
 //!
 //! Copies from the device go into the stream, and behind them a function of this process, which records what they brought. It calls nothing of CUDA.
 
@@ -6,7 +6,7 @@ use std::{
     ffi::c_void,
     ptr,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tensortap_queue::{Command, Range};
@@ -36,6 +36,9 @@ pub struct Shared {
 
 /// A call that waits for its command waits so long for what it left to be seen, which stands right behind it.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// It looks for it so often.
+const SHORTEST: Duration = Duration::from_micros(2);
+const LONGEST: Duration = Duration::from_micros(100);
 
 impl Shared {
     /// A command that goes into its stream.
@@ -48,7 +51,28 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until what it left was seen, for a while; whether it was.
+    /// Nothing more is seen of it: whoever waits goes on.
+    pub fn told(&self) {
+        self.over.notify_all();
+    }
+
+    /// Waits until what it left was seen, for a while; whether it was. `is_seen` says so before it is recorded.
+    pub fn wait_seen(&self, is_seen: impl Fn() -> bool) -> bool {
+        let began = Instant::now();
+        let mut pause = SHORTEST;
+        // What a device has just begun is over soon.
+        let is_over = || is_seen() || self.running.try_lock().is_ok_and(|running| running.is_over);
+        while !is_over() {
+            if began.elapsed() > PATIENCE {
+                return false;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST);
+        }
+        true
+    }
+
+    /// Waits until what it left was seen and recorded, for a while; whether it was.
     pub fn wait(&self) -> bool {
         let waited = self.over.wait_timeout_while(self.running(), PATIENCE, |running| !running.is_over);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_over
@@ -171,6 +195,6 @@ fn observe(probe: &Probe) {
     if *stage == DumpStage::AfterCompletion {
         running.is_over = true;
         drop(running);
-        shared.over.notify_all();
+        shared.told();
     }
 }

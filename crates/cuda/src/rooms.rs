@@ -64,36 +64,19 @@ impl Rooms {
     }
 }
 
-/// The memory, which is there until the process ends: whoever fills it may do so until then.
+/// Memory of some kind, given out in pieces.
 #[derive(Debug)]
-pub struct Pool {
-    start: usize,
+pub struct Space {
     bytes: u64,
     rooms: Mutex<Rooms>,
     given_back: Condvar,
 }
 
-impl Pool {
-    /// So much memory, none where that is not to be had.
-    pub fn new(bytes: u64) -> Option<Pool> {
+impl Space {
+    /// So much of it, all free.
+    pub fn new(bytes: u64) -> Space {
         let bytes = (bytes / GRAIN * GRAIN).max(GRAIN);
-        let layout = Layout::from_size_align(usize::try_from(bytes).ok()?, 4096).ok()?;
-        // SAFETY: of a size that is not zero.
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let rooms = Mutex::new(Rooms::new(bytes));
-        let pool = Pool { start: start.expose_provenance(), bytes, rooms, given_back: Condvar::new() };
-        (!start.is_null()).then_some(pool)
-    }
-
-    /// Where it begins, and its bytes.
-    pub fn memory(&self) -> (usize, u64) {
-        (self.start, self.bytes)
-    }
-
-    /// Where a piece begins.
-    pub fn start_of(&self, room: Room) -> usize {
-        // Within the pool, so within what a process can address.
-        self.start + usize::try_from(room.at).unwrap_or(0)
+        Space { bytes, rooms: Mutex::new(Rooms::new(bytes)), given_back: Condvar::new() }
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms> {
@@ -132,6 +115,46 @@ impl Pool {
     }
 }
 
+/// The memory, which is there until the process ends: whoever fills it may do so until then.
+#[derive(Debug)]
+pub struct Pool {
+    start: usize,
+    space: Space,
+}
+
+impl Pool {
+    /// So much memory, none where that is not to be had.
+    pub fn new(bytes: u64) -> Option<Pool> {
+        let space = Space::new(bytes);
+        let layout = Layout::from_size_align(usize::try_from(space.bytes).ok()?, 4096).ok()?;
+        // SAFETY: of a size that is not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let pool = Pool { start: start.expose_provenance(), space };
+        (!start.is_null()).then_some(pool)
+    }
+
+    /// Where it begins, and its bytes.
+    pub fn memory(&self) -> (usize, u64) {
+        (self.start, self.space.bytes)
+    }
+
+    /// Where a piece begins.
+    pub fn start_of(&self, room: Room) -> usize {
+        // Within the pool, so within what a process can address.
+        self.start + usize::try_from(room.at).unwrap_or(0)
+    }
+
+    /// As [`Space::take`].
+    pub fn take(&self, bytes: u64) -> Option<Room> {
+        self.space.take(bytes)
+    }
+
+    /// As [`Space::give`].
+    pub fn give(&self, rooms: impl IntoIterator<Item = Room>) {
+        self.space.give(rooms);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +187,7 @@ mod tests {
         assert_ne!(pool.start_of(first), pool.start_of(second));
         assert_eq!(pool.take(GRAIN * 3), None, "more than there is");
         assert_eq!(pool.take(1), None, "waited in vain");
-        assert_eq!(pool.rooms().in_vain, Some(0), "so the next does not wait");
+        assert_eq!(pool.space.rooms().in_vain, Some(0), "so the next does not wait");
         std::thread::scope(|scope| {
             pool.give([first]);
             let waits = scope.spawn(|| pool.take(GRAIN * 2));

@@ -50,6 +50,10 @@ pub enum Does {
     Unmap,
     /// Who may touch it: address, bytes, descriptions, their number.
     SetAccess,
+    /// A context is made: a place for its handle.
+    ContextMade,
+    /// A context is used: its handle.
+    ContextUsed,
     /// An event is recorded: event, stream.
     EventRecord,
     /// A stream waits for an event: stream, event.
@@ -147,9 +151,10 @@ const fn th(id: u32, name: &'static str, does: Does) -> Function {
 const WORDS: [usize; 3] = [0, 1, 2];
 const PEER: [usize; 3] = [0, 2, 4];
 use Does::{
-    Alloc, AllocPitch, ContextSeen, CopyArray, CopyBox, CopyMany, EventGone, EventRecord, EventSeen,
-    EventWait, Fill, FillRows, Free, Graph, GraphGone, GraphMade, GraphPlanGone, GraphSet, GraphUpdated,
-    Launch, LaunchEx, LaunchOld, Map, Move, Register, SetAccess, StreamGone, StreamSeen, Unmap,
+    Alloc, AllocPitch, ContextMade, ContextSeen, ContextUsed, CopyArray, CopyBox, CopyMany, EventGone,
+    EventRecord, EventSeen, EventWait, Fill, FillRows, Free, Graph, GraphGone, GraphMade, GraphPlanGone,
+    GraphSet, GraphUpdated, Launch, LaunchEx, LaunchOld, Map, Move, Register, SetAccess, StreamGone,
+    StreamSeen, Unmap,
 };
 use Ends::{Any, ToDevice, ToHost, Within};
 
@@ -173,6 +178,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(222, "cuMemsetD2D8Async", FillRows(1, Some(5))),
     of(224, "cuMemsetD2D16Async", FillRows(2, Some(5))),
     of(226, "cuMemsetD2D32Async", FillRows(4, Some(5))),
+    of(235, "cuCtxCreate", ContextMade),
     of(243, "cuMemAlloc", Alloc(Space::Device, None)),
     of(244, "cuMemAllocPitch", AllocPitch),
     of(245, "cuMemFree", Free(None)),
@@ -205,6 +211,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(295, "cuStreamWaitEvent", EventWait),
     of(301, "cuMemHostRegister", Register),
     of(302, "cuMemHostUnregister", Free(None)),
+    of(303, "cuCtxSetCurrent", ContextUsed),
     of(305, "cuMemcpy", Move(Any, WORDS, None)),
     of(306, "cuMemcpyAsync", Move(Any, WORDS, Some(3))),
     of(307, "cuLaunchKernel", Launch { extra: true }),
@@ -212,10 +219,12 @@ pub const FUNCTIONS: &[Function] = &[
     of(319, "cuMemcpyPeerAsync", Move(Within, PEER, Some(5))),
     of(320, "cuMemcpy3DPeer", CopyBox(Dims::Three, None)),
     of(321, "cuMemcpy3DPeerAsync", CopyBox(Dims::Three, Some(1))),
+    of(323, "cuCtxPushCurrent", ContextUsed),
     of(325, "cuEventDestroy", EventGone),
     of(326, "cuStreamDestroy", StreamGone),
     of(371, "cuMemAllocManaged", Alloc(Space::Managed, None)),
     of(379, "cuMemHostRegister", Register),
+    of(386, "cuDevicePrimaryCtxRetain", ContextMade),
     th(397, "cuMemcpyHtoD", Move(ToDevice, WORDS, None)),
     th(398, "cuMemcpyDtoH", Move(ToHost, WORDS, None)),
     th(399, "cuMemcpyDtoD", Move(Within, WORDS, None)),
@@ -282,6 +291,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(611, "cuMemAllocFromPoolAsync", Alloc(Space::Device, Some(3))),
     th(612, "cuMemAllocFromPoolAsync", Alloc(Space::Device, Some(3))),
     of(643, "cuGraphInstantiate", GraphMade),
+    of(645, "cuCtxCreate", ContextMade),
     of(652, "cuLaunchKernelEx", LaunchEx),
     th(653, "cuLaunchKernelEx", LaunchEx),
     of(656, "cuGraphInstantiate", GraphMade),
@@ -289,6 +299,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(692, "cuGraphExecKernelNodeSetParams", GraphSet(Node::Kernel)),
     of(696, "cuGraphExecUpdate", GraphUpdated),
     of(714, "cuGraphExecNodeSetParams", GraphSet(Node::Any)),
+    of(757, "cuCtxCreate", ContextMade),
     of(776, "cuMemcpyBatchAsync", CopyMany(8)),
     th(777, "cuMemcpyBatchAsync", CopyMany(8)),
     of(796, "cuMemcpyBatchAsync", CopyMany(7)),

@@ -56,6 +56,11 @@ impl Attached {
         recorded.ok().flatten()
     }
 
+    /// This thread records no more: what it has open is given up.
+    pub fn leave(&self) {
+        let _ = RECORDER.try_with(|recorder| recorder.try_borrow_mut().map(|mut recorder| recorder.take()));
+    }
+
     /// Tells the recorder that nothing more comes: the process ends by itself.
     pub fn close(&self) {
         drop(self.open.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -181,6 +181,31 @@ impl Command {
         told
     }
 
+    /// A range that is captured at a stage, by its place among [them](Command::seen_at), as a tensor that this process does not read, with the task to record it for.
+    ///
+    /// # Errors
+    /// None that its own numbers can make.
+    pub fn elsewhere(
+        &mut self,
+        stage: DumpStage,
+        place: usize,
+    ) -> Result<Option<(&mut Task, Tensor<'static>)>, RecordError> {
+        let Some(range) = self.seen_at(stage).nth(place).copied() else { return Ok(None) };
+        let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
+        Ok(Some((&mut self.task, range.tensor(memory)?)))
+    }
+
+    /// All ranges of a stage are recorded: it starts, or has ended.
+    ///
+    /// # Errors
+    /// Those of [`ThreadRecorder::starts`] and [`ThreadRecorder::end`].
+    pub fn seen(&mut self, recorder: &mut ThreadRecorder, stage: DumpStage) -> Result<(), RecordError> {
+        match stage {
+            DumpStage::BeforeDispatch => recorder.starts(&mut self.task),
+            DumpStage::AfterCompletion => recorder.end(&mut self.task).map(|_| ()),
+        }
+    }
+
     /// Records some of the ranges that it is given, or what it left there: places among [those that are captured at this stage](Command::seen_at), each with its
     /// memory, which can be read now. With the last of them it starts, or has ended.
     ///
@@ -198,11 +223,7 @@ impl Command {
             let (place, memory) = seen[at];
             ranges[place].tensor(memory)
         });
-        let after = match stage {
-            _ if !is_last => Ok(()),
-            DumpStage::BeforeDispatch => recorder.starts(&mut self.task),
-            DumpStage::AfterCompletion => recorder.end(&mut self.task).map(|_| ()),
-        };
+        let after = if is_last { self.seen(recorder, stage) } else { Ok(()) };
         told.map(|_| ()).and(after)
     }
 }

@@ -286,6 +286,16 @@ impl ThreadRecorder {
         }
     }
 
+    /// Where all content of this handle goes that comes later: where it begins, and its bytes. For whoever makes that memory known to a device.
+    ///
+    /// # Errors
+    /// [`RecordError::NoLane`], and see [`ThreadRecorder`].
+    pub fn all_space(&mut self) -> Result<(usize, u64), RecordError> {
+        self.core.check()?;
+        let range = self.later()?.0.lane.all_space();
+        Ok((usize::try_from(range.addr).unwrap_or(0), range.bytes))
+    }
+
     /// The content has come. Without its `xxh3_128_tree4k`, that is taken here, from the bytes that were filled.
     ///
     /// # Errors

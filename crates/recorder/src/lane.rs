@@ -236,6 +236,11 @@ impl<'m> Lane<'m> {
         self.space.restate();
     }
 
+    /// Where its arena lies.
+    pub fn arena_range(&self) -> DeviceRange {
+        self.arena.range()
+    }
+
     /// Its number.
     pub fn number(&self) -> u32 {
         self.lane

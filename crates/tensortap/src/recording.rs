@@ -238,6 +238,7 @@ impl Recording {
         let RecordingConfig { command, dump, out, library, opencl, cuda, max_range, environment, disk } =
             config;
         let program = command.first().map(PathBuf::from).ok_or(RecordingError::NoCommand)?;
+        let stores_all = !dump.dedup || dump.last.is_some();
         let mut plan = Plan::new(dump, disk).map_err(RecordingError::Option)?;
         check_file_limit(plan.memory_bytes())?;
         let library = chosen_library(library)?;
@@ -257,7 +258,7 @@ impl Recording {
         serving.start().map_err(RecordingError::Thread)?;
         let wait_for = start_waiting(ended, to_books.clone()).inspect_err(|_| serving.listener.close())?;
         let opencl = opencl.then(|| command::find_library(command::OPENCL_LAYER)).flatten();
-        let libraries = Libraries { record: library.clone(), opencl, cuda, max_range };
+        let libraries = Libraries { record: library.clone(), opencl, cuda, max_range, stores_all };
         let child = command::start(&command, &place.socket(), &libraries).map_err(|error| {
             serving.listener.close();
             RecordingError::Command { program, error }

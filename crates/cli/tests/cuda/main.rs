@@ -7,6 +7,7 @@ mod graphs;
 mod plan;
 mod torch;
 mod truth;
+mod ways;
 mod words;
 
 use std::{

@@ -2,9 +2,11 @@
 #include "fake.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void need(CUresult status, const char *what) {
   if (status) {
@@ -140,6 +142,10 @@ int main(int count, char **args) {
     else if (!strcmp(what, "syncall")) NEED(cuCtxSynchronize());
     else if (!strcmp(what, "gate")) NEED(cuLaunchHostFunc(stream, gate, NULL));
     else if (!strcmp(what, "open")) is_open = 1;
+    // What was seen by now is recorded soon.
+    else if (!strcmp(what, "rest")) usleep(300000);
+    else if (!strcmp(what, "leave")) exit(0);
+    else if (!strcmp(what, "die")) kill(getpid(), SIGKILL);
     else if (!strcmp(what, "map")) NEED(cuMemMap(buffers[n[0]], 4 * (size_t)n[1], 0, 1, 0));
     else if (!strcmp(what, "access")) {
       CUmemAccessDesc description = {1, 0, 3};

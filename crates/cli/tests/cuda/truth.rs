@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use tensortap::DumpStage;
-use tensortap::format::{ArgumentKind, Dump};
+use tensortap::format::{ArgumentKind, Dump, Record};
 
 use crate::{
     Bench,
@@ -49,26 +49,94 @@ fn commands(count: usize, streams: usize) -> impl Strategy<Value = Vec<(usize, D
     )
 }
 
+/// Where content is hashed.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    Device,
+    Host,
+}
+
 /// Records a plan and compares everything.
-fn check(bench: &Bench, flags: &[u32], commands: &[(usize, Do)], run: &str) {
+fn check(bench: &Bench, flags: &[u32], commands: &[(usize, Do)], run: &str, place: Where) {
     let plan = text(flags, commands);
     let mut world = World::new();
     let expected: Vec<Vec<Seen>> = commands.iter().map(|(_, what)| world.run(*what)).collect();
     let unrecorded = succeeded(&bench.program(&plan, None).output().unwrap());
     assert_eq!(unrecorded, world.printed, "what the program finds when nobody records");
-    let recorded = succeeded(&bench.program(&plan, Some((run, ""))).output().unwrap());
-    assert_eq!(recorded, world.printed, "and when it is recorded");
-    compare(&bench.dump(run), &expected);
+    // A device takes no statistics of bytes whose type is not known; here none is.
+    let findings =
+        |dump: &Dump, expected: &[Vec<Seen>]| compare_findings(dump, expected, place == Where::Host);
+    for (level, compare) in [("full", &compare as &dyn Fn(&Dump, &[Vec<Seen>])), ("hash", &findings)] {
+        let (run, options) = (format!("{run}-{level}"), format!("--dump-tensor={level}"));
+        let mut command = bench.program(&plan, Some((&run, &options)));
+        if place == Where::Host {
+            command.env("FAKE_LOADS_NOTHING", "1");
+        }
+        let recorded = succeeded(&command.output().unwrap());
+        assert_eq!(recorded, world.printed, "and when it is recorded");
+        compare(&bench.dump(&run), &expected);
+    }
 }
 
-/// Every range of every task, before and behind it.
-fn compare(dump: &Dump, expected: &[Vec<Seen>]) {
+/// The place of each task among the commands.
+fn places(dump: &Dump, expected: &[Vec<Seen>]) -> HashMap<u64, usize> {
     let tasks = dump.tasks().unwrap();
     let all = tasks.iter().filter(|task| task.facts().operation.name() != "barrier");
     let mut ids: Vec<u64> = all.map(|task| task.key().task_id).collect();
     ids.sort_unstable();
     assert_eq!(ids.len(), expected.len(), "a task for every command");
-    let places: HashMap<u64, usize> = ids.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+    assert!(tasks.iter().all(|task| task.facts().completed_ns.is_some()), "all of them have ended");
+    ids.iter().enumerate().map(|(place, &id)| (id, place)).collect()
+}
+
+/// Hash and statistics of every range of every task, before and behind it, computed here from the words.
+fn compare_findings(dump: &Dump, expected: &[Vec<Seen>], has_statistics: bool) {
+    let places = places(dump, expected);
+    let mut found: HashMap<(usize, u16, DumpStage), Record> = HashMap::new();
+    for record in dump.records().map(Result::unwrap) {
+        let is_value = record.kind == ArgumentKind::Scalar || record.shape() == [32];
+        let Some(&place) = places.get(&record.task_id).filter(|_| !is_value) else { continue };
+        found.insert((place, record.arg_index, record.stage), record);
+    }
+    for (place, seen) in expected.iter().enumerate() {
+        for Seen { arg, before, after } in seen {
+            for (stage, words) in [(DumpStage::BeforeDispatch, before), (DumpStage::AfterCompletion, after)] {
+                let record = found.remove(&(place, *arg, stage));
+                let Some(words) = words else {
+                    assert!(record.is_none(), "command {place}, argument {arg}, {stage:?}");
+                    continue;
+                };
+                let what = || format!("command {place}, argument {arg}, {stage:?}");
+                let record = record.unwrap_or_else(|| panic!("{} is not there", what()));
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                assert_eq!(record.hash, Some(tensortap::values::content_hash(&bytes)), "{}", what());
+                // Boxes are gathered, and so measured, by the host in any case.
+                assert!(
+                    record.stats.is_some() == (has_statistics || record.shape().len() == 3),
+                    "{}",
+                    what()
+                );
+                let Some(stats) = record.stats else { continue };
+                let mean = bytes.iter().map(|&byte| f64::from(byte)).sum::<f64>() / bytes.len() as f64;
+                let squares = bytes.iter().map(|&byte| (f64::from(byte) - mean).powi(2)).sum::<f64>();
+                let (min, max) = (bytes.iter().min().copied().unwrap(), bytes.iter().max().copied().unwrap());
+                let zeros = bytes.iter().filter(|byte| **byte == 0).count() as u64;
+                assert_eq!((stats.min, stats.max), (min.into(), max.into()), "{}", what());
+                assert_eq!(
+                    (stats.zeros, stats.nan, stats.inf, stats.numel),
+                    (zeros, 0, 0, bytes.len() as u64)
+                );
+                assert!((stats.mean - mean).abs() < 1e-9, "{}: {} {mean}", what(), stats.mean);
+                assert!((stats.std - (squares / bytes.len() as f64).sqrt()).abs() < 1e-9, "{}", what());
+            }
+        }
+    }
+    assert!(found.is_empty(), "nothing else is captured: {:?}", found.keys().next());
+}
+
+/// Every range of every task, before and behind it.
+fn compare(dump: &Dump, expected: &[Vec<Seen>]) {
+    let places = places(dump, expected);
     let mut found: HashMap<(usize, u16, DumpStage), Vec<u8>> = HashMap::new();
     for record in dump.records().map(Result::unwrap) {
         // The structure that `fold` is given is a value.
@@ -99,6 +167,8 @@ fn every_range_of_every_command_is_what_an_execution_of_its_own_finds() {
     let mut runner = TestRunner::deterministic();
     for (number, flags) in venues.into_iter().enumerate() {
         let chosen = commands(70, flags.len()).new_tree(&mut runner).unwrap().current();
-        check(&bench, flags, &chosen, &format!("run{number}"));
+        for (name, place) in [("device", Where::Device), ("host", Where::Host)] {
+            check(&bench, flags, &chosen, &format!("{name}{number}"), place);
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! What cannot be captured is said, and the program runs as it would.
 
-use tensortap::abi::{Role, UncapturedReason};
+use tensortap::{
+    DumpStage,
+    abi::{Role, UncapturedReason},
+    format::{PayloadState, Record},
+};
 
 use crate::{
     Bench, built,
@@ -32,7 +36,7 @@ fn a_range_is_as_long_as_is_wanted() {
 #[test]
 fn launches_behind_a_gate_go_in_although_there_is_no_room_and_say_so() {
     let bench = Bench::new();
-    // Each launch takes two rooms of 12,032 bytes; only the program opens the gate.
+    // Each launch wants two rooms of 12,032 bytes; only the program opens the gate.
     let mut plan = String::from("stream 1 1\nalloc 0 3000\nwrite 0 0 0 3000 5 1\ngate 1\n");
     (0..6).for_each(|turn| plan += &format!("put 1 0 0 {turn} 3000 {turn}\n"));
     plan += "open 0\nread 1 0 0 3000 0\n";
@@ -41,15 +45,49 @@ fn launches_behind_a_gate_go_in_although_there_is_no_room_and_say_so() {
     assert_eq!(succeeded(&output), printed(&(5..3005).collect::<Vec<u32>>()));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.matches("no room").count(), 1, "said once: {said}");
+    let dump = bench.dump("run");
+    let hash_of = |words: Vec<u32>| {
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        Some(tensortap::values::content_hash(&bytes))
+    };
+    let is_range = |record: &Record| record.shape() == [12_000];
+    let ranges: Vec<Record> = dump.records().map(Result::unwrap).filter(is_range).collect();
+    let lost = ranges.iter().filter(|record| record.payload == PayloadState::Dropped).count();
+    assert!((1..12).contains(&lost), "those that find no room, and no others: {lost}");
+    let mut puts: Vec<&Record> = ranges
+        .iter()
+        .filter(|record| record.stage == DumpStage::AfterCompletion && record.role == Role::InOut)
+        .collect();
+    puts.sort_by_key(|record| record.task_id);
+    assert_eq!(puts.len(), 6);
+    for (turn, record) in (0..).zip(puts) {
+        assert_eq!(record.hash, hash_of((turn..turn + 3000).collect()), "what put {turn} left, by its hash");
+    }
+    let tasks = dump.tasks().unwrap();
+    assert_eq!(tasks.iter().filter(|task| task.facts().operation.name() == "kernel").count(), 6);
+    assert!(tasks.iter().all(|task| task.facts().completed_ns.is_some()), "all of them have ended");
+}
+
+#[test]
+fn without_our_code_in_the_device_launches_behind_a_gate_go_in_as_well() {
+    let bench = Bench::new();
+    let mut plan = String::from("stream 1 1\nalloc 0 3000\nwrite 0 0 0 3000 5 1\ngate 1\n");
+    (0..6).for_each(|turn| plan += &format!("put 1 0 0 {turn} 3000 {turn}\n"));
+    plan += "open 0\nread 1 0 0 3000 0\n";
+    let mut command = bench.program(&plan, Some(("run", "")));
+    let output = command.env("TENSORTAP_CUDA_RING", "50000").env("FAKE_LOADS_NOTHING", "1").output().unwrap();
+    assert_eq!(succeeded(&output), printed(&(5..3005).collect::<Vec<u32>>()));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        (said.matches("no room").count(), said.matches("status 218").count()),
+        (1, 1),
+        "said once: {said}"
+    );
     let reasons = reasons(&bench, "run");
     assert!(
         reasons.len() >= 6 && reasons.iter().all(|reason| *reason == UncapturedReason::NoRoom),
         "{reasons:?}"
     );
-    let dump = bench.dump("run");
-    let tasks = dump.tasks().unwrap();
-    assert_eq!(tasks.iter().filter(|task| task.facts().operation.name() == "kernel").count(), 6);
-    assert!(tasks.iter().all(|task| task.facts().completed_ns.is_some()), "all of them have ended");
 }
 
 #[test]

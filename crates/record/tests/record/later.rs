@@ -96,7 +96,7 @@ fn a_reservation_that_waits_for_nobody_but_the_caller_says_so_and_one_that_canno
 
 /// Content of so many bytes, and what a device has found out about it.
 fn found(seed: u8, bytes: usize) -> (Vec<u8>, Found) {
-    let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8 ^ seed).collect();
+    let content: Vec<u8> = (0..=250).cycle().take(bytes).map(|byte: u8| byte ^ seed).collect();
     let stats = TensorStats { min: 1.0, max: 2.0, numel: bytes as u64, ..TensorStats::default() };
     let found = Found { hash: content_hash(&content), stats: Some(stats) };
     (content, found)

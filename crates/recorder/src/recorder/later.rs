@@ -7,7 +7,7 @@
 use core::mem::MaybeUninit;
 
 use tensortap_abi::{
-    DType, DumpGeometry, DumpRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
+    DType, DeviceRange, DumpGeometry, DumpRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
     RECORD_PAYLOAD_DROPPED, SMALL_PAYLOAD_ALIGN, TensorRecord, TensorStats,
 };
 use tensortap_geometry::Layout;
@@ -78,6 +78,11 @@ impl<H: HostLink> LaneRecorder<'_, H> {
         let reserved = self.reserve_content(capture, beside);
         beside.end();
         reserved
+    }
+
+    /// Where all content of this lane goes that comes later, for whoever makes that memory known to a device.
+    pub fn all_space(&self) -> DeviceRange {
+        self.lane.arena_range()
     }
 
     /// Where the content goes: logical, contiguous.

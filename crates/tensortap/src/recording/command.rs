@@ -25,6 +25,8 @@ pub const CUDA_LIBRARY: &str = "libtensortap_cuda.so";
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// The variable that says how many bytes of a range are captured at most.
 const MAX_RANGE: &str = "TENSORTAP_MAX_RANGE";
+/// The variable that says that content which was sent may be stored no more.
+const STORE_ALL: &str = "TENSORTAP_STORE_ALL";
 /// The variable by which OpenCL's loader finds layers: paths with colons between.
 const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
@@ -49,6 +51,8 @@ pub struct Libraries {
     pub cuda: Option<PathBuf>,
     /// Bytes of a range that are captured at most, where its end is not known.
     pub max_range: Option<u64>,
+    /// Whether equal content is sent again: the collector may not have it any more.
+    pub stores_all: bool,
 }
 
 /// Layers that a loader takes: those it takes anyway, and ours before them, next to the program. A path with a colon cannot be said.
@@ -82,6 +86,9 @@ pub fn start(command: &[OsString], socket: &Path, libraries: &Libraries) -> io::
     }
     if let Some(bytes) = libraries.max_range {
         command.env(MAX_RANGE, bytes.to_string());
+    }
+    if libraries.stores_all {
+        command.env(STORE_ALL, "1");
     }
     with_file_limits_as_given(|| command.spawn())
 }

@@ -1,0 +1,228 @@
+//! Our code and our memory in one context.
+
+use std::{
+    cell::Cell,
+    ffi::{CStr, CString},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tensortap_device_kernels::{HASH_LEAVES, KEEP, MEASURE_LEAVES, PTX, StoredHashes};
+use tensortap_sync::Counter;
+
+use super::Contents;
+use crate::{
+    door::Door,
+    library::{Driver, SUCCESS, Status},
+    rooms::Space,
+};
+
+/// Bundles that launches of all streams work in at a time: 8 GiB of content. 1,156 bytes each.
+const BUNDLES: u64 = 32 << 10;
+/// Pieces of it are of so many bundles at least: 64 MiB of content.
+pub const FEWEST_BUNDLES: u64 = 256;
+/// Bytes of the counts that a stream has.
+const COUNTS_BYTES: u64 = 64;
+/// Ranges that a side may have.
+pub const MOST_RANGES: usize = 1024;
+const DECISIONS_BYTES: u64 = MOST_RANGES as u64 * 4;
+/// Streams that have words.
+const STREAMS: u64 = 512;
+/// Hashes that the device knows: fewer than the collector remembers.
+const STORED: u32 = 1 << 16;
+/// Bytes of the ring: a thirty-second of the device's memory, within these.
+const RING: std::ops::RangeInclusive<u64> = (64 << 20)..=(1 << 30);
+/// The decision that content is new, as it stands where nothing is compared.
+const IS_NEW: u32 = 1;
+
+thread_local! {
+    static LOADS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread loads our own code: it is no module of the program's.
+pub fn is_loading() -> bool {
+    LOADS.try_with(Cell::get).unwrap_or(false)
+}
+
+/// Loads our own code in this thread.
+pub fn loading<T>(load: impl FnOnce() -> T) -> T {
+    let _ = LOADS.try_with(|loads| loads.set(true));
+    let loaded = load();
+    let _ = LOADS.try_with(|loads| loads.set(false));
+    loaded
+}
+
+/// Code and memory in a context.
+pub struct Device {
+    /// The context.
+    pub context: usize,
+    /// Kernels: hashes alone, hashes and statistics, copies of what is new.
+    pub hash: usize,
+    /// As above.
+    pub measure: usize,
+    /// As above.
+    pub keep: usize,
+    /// What is added to an address of findings so that the device finds them.
+    pub findings_at: u64,
+    /// Memory that launches work in: leaf hashes, sums, parts, gates.
+    scratch: [u64; 4],
+    /// Its bundles.
+    pub bundles: Space,
+    /// Counts of every stream, and what was decided of its ranges.
+    words: [u64; 2],
+    words_taken: Counter,
+    /// Hashes of what is stored: where they lie, and their mask.
+    pub stored: Option<(u64, u32)>,
+    /// Where new content is kept until it is copied: where it begins, and its bytes.
+    pub ring: Option<(u64, Space)>,
+    /// The stream of ours that copies.
+    pub copies: usize,
+    /// Held while our thread calls the driver for this context; whether it is gone.
+    calls: Mutex<bool>,
+}
+
+impl Device {
+    /// Puts our code and memory into a context.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub fn load(door: &Door, contents: &Contents, context: usize) -> Result<Device, String> {
+        let driver = &door.driver;
+        let findings = contents.findings().ok_or("there is no memory for what it finds")?;
+        let code = CString::new(PTX).map_err(|error| error.to_string())?;
+        let loaded = driver.within(context, || {
+            let names =
+                [HASH_LEAVES, MEASURE_LEAVES, KEEP].map(|name| CString::new(name).unwrap_or_default());
+            let names = names.each_ref().map(CString::as_c_str);
+            Device::load_here(driver, contents, context, (&code, names), findings.memory())
+        });
+        let said = |what: &str, status: Status| format!("{what}: status {status}");
+        loaded
+            .map_err(|status| said("its context cannot be used", status))?
+            .map_err(|(what, status)| said(what, status))
+    }
+
+    fn load_here(
+        driver: &Driver,
+        contents: &Contents,
+        context: usize,
+        (code, names): (&CStr, [&CStr; 3]),
+        findings: (usize, u64),
+    ) -> Result<Device, (&'static str, Status)> {
+        let failed = |what| move |status| (what, status);
+        let [hash, measure, keep] =
+            driver.load_code(code, names).map_err(failed("the driver does not load it"))?;
+        let registered = driver.register(findings.0, findings.1);
+        let findings_device = driver.device_pointer(findings.0).map_err(|status| {
+            (
+                "memory of this process cannot be written by it",
+                if registered == SUCCESS { status } else { registered },
+            )
+        })?;
+        let memory = "there is no device memory for it";
+        let allocate = |bytes| driver.allocate(bytes).map_err(failed(memory));
+        let mut scratch = [0; 4];
+        for (place, bytes) in scratch.iter_mut().zip([1024, 64, 64, 4]) {
+            *place = allocate(BUNDLES * bytes)?;
+        }
+        let words = [allocate(STREAMS * COUNTS_BYTES)?, allocate(STREAMS * DECISIONS_BYTES)?];
+        let copies = driver.make_stream().map_err(failed("the driver makes no stream"))?;
+        let (mut stored, mut ring) = (None, None);
+        if contents.wants_payloads {
+            let set = StoredHashes::with_room(STORED);
+            let bytes = set.slots().len() as u64 * 16;
+            stored = contents.compares.then(|| Ok((allocate(bytes)?, set.mask()))).transpose()?;
+            ring = Some(make_ring(driver).map_err(failed(memory))?);
+        }
+        let device = Device {
+            context,
+            hash,
+            measure,
+            keep,
+            findings_at: findings_device.wrapping_sub(findings.0 as u64),
+            scratch,
+            // In units of its pieces' grain: a bundle is one of its bytes.
+            bundles: Space::new(BUNDLES),
+            words,
+            words_taken: Counter::new(),
+            stored,
+            ring,
+            copies,
+            calls: Mutex::new(false),
+        };
+        device.clear(driver).map_err(failed(memory))?;
+        Ok(device)
+    }
+
+    /// Everything that has to be zero is.
+    fn clear(&self, driver: &Driver) -> Result<(), Status> {
+        let first = if self.stored.is_none() { IS_NEW } else { 0 };
+        // SAFETY: memory that was allocated just now, as much of it.
+        let cleared = unsafe {
+            [
+                driver.fill(self.scratch[3], 0, BUNDLES, self.copies),
+                driver.fill(self.words[0], 0, STREAMS * COUNTS_BYTES / 4, self.copies),
+                // Where nothing is compared, everything is new.
+                driver.fill(self.words[1], first, STREAMS * DECISIONS_BYTES / 4, self.copies),
+                self.forget_stored(driver),
+            ]
+        };
+        let cleared = cleared.into_iter().find(|&status| status != SUCCESS).unwrap_or(SUCCESS);
+        let waited = driver.wait_stream(self.copies);
+        match if cleared == SUCCESS { waited } else { cleared } {
+            SUCCESS => Ok(()),
+            status => Err(status),
+        }
+    }
+
+    /// Lets the device take nothing for stored any more: some of it was lost.
+    pub fn forget_stored(&self, driver: &Driver) -> Status {
+        let Some((at, mask)) = self.stored else { return SUCCESS };
+        // SAFETY: the whole set, which is ours. Whoever inserts meanwhile leaves words that are no hash, or content that is stored.
+        unsafe { driver.fill(at, 0, (u64::from(mask) + 1) * 4, self.copies) }
+    }
+
+    /// Counts and decisions for a stream; none when all are taken.
+    pub fn take_words(&self) -> Option<[u64; 2]> {
+        let place = self.words_taken.next();
+        let [counts, decisions] = self.words;
+        (place < STREAMS).then(|| [counts + place * COUNTS_BYTES, decisions + place * DECISIONS_BYTES])
+    }
+
+    /// Memory to work in from a bundle on: leaf hashes, sums, parts, gates.
+    pub fn scratch(&self, bundle: u64) -> [u64; 4] {
+        let [hashes, sums, parts, gates] = self.scratch;
+        [hashes + bundle * 1024, sums + bundle * 64, parts + bundle * 64, gates + bundle * 4]
+    }
+
+    fn calls(&self) -> MutexGuard<'_, bool> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the driver for this context in our thread. None once the context is gone.
+    pub fn call<T>(&self, driver: &Driver, call: impl FnOnce() -> T) -> Option<T> {
+        let gone = self.calls();
+        if *gone || driver.set_context(self.context) != SUCCESS {
+            return None;
+        }
+        Some(call())
+    }
+
+    /// The context goes: nothing of it is used from now on.
+    pub fn goes(&self) {
+        *self.calls() = true;
+    }
+}
+
+/// The ring, or half of it where there is less memory, and so on.
+fn make_ring(driver: &Driver) -> Result<(u64, Space), Status> {
+    let wanted = crate::door::ring_bytes()
+        .unwrap_or_else(|| (driver.memory_bytes() / 32).clamp(*RING.start(), *RING.end()));
+    let mut bytes = wanted.max(4096);
+    loop {
+        match driver.allocate(bytes) {
+            Ok(at) => return Ok((at, Space::new(bytes))),
+            Err(_) if bytes / 2 >= *RING.start() => bytes /= 2,
+            Err(status) => return Err(status),
+        }
+    }
+}

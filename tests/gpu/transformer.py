@@ -1,0 +1,143 @@
+"""A transformer stack (8 layers, hidden 1024, batch 4 x 512, bf16, a fresh input each step): what a step costs, unrecorded, recorded and beside a hook.
+
+    transformer.py steps N [hook FOLDER]     runs steps and prints milliseconds of one
+    transformer.py table FOLDER              runs all of them, with tensortap of FOLDER, and prints ratios
+"""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+WARM_UP = 5
+
+
+def stack():
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, hidden=1024, heads=16):
+            super().__init__()
+            self.heads = heads
+            self.before, self.between = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+            self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+            self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+        def forward(self, x):
+            batch, length, hidden = x.shape
+            q, k, v = self.qkv(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, length, hidden))
+            return x + self.down(nn.functional.gelu(self.up(self.between(x))))
+
+    torch.manual_seed(1)
+    return nn.Sequential(*[Block() for _ in range(8)]).cuda().bfloat16()
+
+
+def saving(folder):
+    """Saves what every operator is given and makes, each tensor into a file."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_flatten
+
+    class Saving(TorchDispatchMode):
+        count = 0
+
+        def save(self, values):
+            for value in tree_flatten(values)[0]:
+                if isinstance(value, torch.Tensor):
+                    Saving.count += 1
+                    bytes_of = value.detach().contiguous().view(-1).view(torch.uint8).cpu().numpy()
+                    bytes_of.tofile(f"{folder}/{Saving.count}.bin")
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.save((args, kwargs))
+            made = function(*args, **(kwargs or {}))
+            self.save(made)
+            return made
+
+    return Saving()
+
+
+def steps(count, folder=None):
+    import contextlib
+
+    import torch
+
+    model = stack()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+    def step():
+        return model(torch.randn(4, 512, 1024, device="cuda", dtype=torch.bfloat16))
+
+    with torch.no_grad():
+        for _ in range(WARM_UP):
+            made = step()
+        torch.cuda.synchronize()
+        # What is still on its way is not counted.
+        time.sleep(1)
+        with saving(folder) if folder else contextlib.nullcontext():
+            began = time.perf_counter()
+            begin.record()
+            for _ in range(count):
+                made = step()
+            end.record()
+            torch.cuda.synchronize()
+            took = time.perf_counter() - began
+    print(json.dumps({"wall_ms": took / count * 1e3, "device_ms": begin.elapsed_time(end) / count,
+                      "finite": bool(torch.isfinite(made).all())}))
+
+
+def run(command, **environment):
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    said = [line for line in done.stderr.splitlines() if line.startswith("tensortap")]
+    for line in said[:6]:
+        print("    " + line)
+    if done.returncode:
+        print(done.stderr[-2000:])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def recorded(folder, out, options, count):
+    shutil.rmtree(out, ignore_errors=True)
+    command = [folder + "/tensortap", "record", "--out", out, *options, "--", sys.executable, __file__, "steps", str(count)]
+    took = run(command)
+    manifests = [json.load(open(name)) for name in glob.glob(out + "/*/tensor_dump.json")]
+    manifest = max(manifests, key=lambda manifest: manifest["total_tensors"])
+    launches = len(json.load(open(glob.glob(out + "/*/graph.json")[0]))["tasks"])
+    took["stored"], took["dropped"], took["launches"] = manifest["stored_bytes"], manifest["dropped_records"], launches
+    took["uncaptured"] = len(manifest["uncaptured"])
+    shutil.rmtree(out, ignore_errors=True)
+    return took
+
+
+def table(folder, count=20, pinned_rate=55e9):
+    shm = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    plain = run([sys.executable, __file__, "steps", str(count)])
+    print("unrecorded      ", plain)
+    meta = recorded(folder, shm + "/meta", ["--dump-tensor=meta"], count)
+    print("record, meta    ", meta, f"{meta['wall_ms'] / plain['wall_ms']:.2f} x")
+    hashed = recorded(folder, shm + "/hash", ["--dump-tensor=hash"], count)
+    ratio = hashed["wall_ms"] / plain["wall_ms"]
+    print("record, hash    ", hashed, f"{ratio:.2f} x", "held" if ratio <= 2 else "NOT HELD: 2 x")
+    few = recorded(folder, shm + "/few", ["--dump-arena=1GiB"], 2)
+    full = recorded(folder, shm + "/full", ["--dump-arena=1GiB"], count)
+    new = (full["stored"] - few["stored"]) / (count - 2)
+    most = 1.25 * max(hashed["wall_ms"], new / pinned_rate * 1e3)
+    print("record, full    ", full, f"{full['wall_ms'] / plain['wall_ms']:.2f} x; {new / 1e6:.0f} MB new a step, {new / full['wall_ms'] / 1e6:.1f} GB/s;",
+          "held" if full["wall_ms"] <= most else "NOT HELD:", f"{most:.2f} ms")
+    os.mkdir(shm + "/hook")
+    hook = run([sys.executable, __file__, "steps", "2", "hook", shm + "/hook"])
+    print("hook, files     ", hook, f"{hook['wall_ms'] / plain['wall_ms']:.2f} x")
+    shutil.rmtree(shm, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "table":
+        table(sys.argv[2])
+    else:
+        steps(int(sys.argv[2]), sys.argv[4] if len(sys.argv) > 4 else None)
