@@ -149,9 +149,15 @@ fn start(options: &WorkerOptions) -> std::io::Result<Running> {
     let mut command = Command::new(executable);
     command.env(WORKER_VARIABLE, "1");
     RECORDING.iter().for_each(|name| _ = command.env_remove(name));
+    let library = std::env::var_os(LIBRARY_VARIABLE);
+    // The loader of a wheel does not run without it, wherever its drivers are.
+    if std::env::var_os(WHEEL_VARIABLE).is_none()
+        && let Some(wheel) = library.as_ref().and_then(|library| Path::new(library).parent()?.parent())
+    {
+        command.env(WHEEL_VARIABLE, wheel);
+    }
     if std::env::var_os(VENDORS_VARIABLE).is_none()
-        && let Some(library) = std::env::var_os(LIBRARY_VARIABLE)
-        && let Some(folder) = drivers_beside(Path::new(&library))
+        && let Some(folder) = library.as_ref().and_then(|library| drivers_beside(Path::new(library)))
     {
         let mut libraries = folder.clone().into_os_string();
         if let Some(others) = std::env::var_os(LIBRARIES_VARIABLE) {
@@ -159,9 +165,6 @@ fn start(options: &WorkerOptions) -> std::io::Result<Running> {
             libraries.push(others);
         }
         command.env(LIBRARIES_VARIABLE, libraries);
-        if std::env::var_os(WHEEL_VARIABLE).is_none() {
-            command.env(WHEEL_VARIABLE, folder.parent().unwrap_or(&folder));
-        }
         command.env(VENDORS_VARIABLE, folder);
     }
     let child =

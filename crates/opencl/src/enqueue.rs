@@ -21,7 +21,7 @@ use crate::{
     ring::Ring,
 };
 
-/// Says how memory is seen: `copies` on devices that could run functions of this process as well.
+/// Says how memory is seen: `device`, as on devices that run no functions of this process, on others as well; `copies`, the same without our code on the device.
 const PROBES_VARIABLE: &str = "TENSORTAP_OPENCL_PROBES";
 
 /// What a command is, and what it is given.
@@ -31,6 +31,8 @@ pub struct Work {
     pub info: TaskInfo,
     /// What people call it, where no kernel does.
     pub name: &'static str,
+    /// What its kernel is called.
+    pub kernel: Option<String>,
     /// Memory, each with where a probe finds it.
     pub ranges: Vec<(Range, Source)>,
     /// Values.
@@ -51,6 +53,8 @@ pub struct Value {
     pub name: StringId,
     /// Its elements.
     pub dtype: Option<DType>,
+    /// How many of them it has, as its type says.
+    pub lanes: u64,
     /// It.
     pub bytes: Box<[u8]>,
 }
@@ -119,6 +123,7 @@ pub unsafe fn enqueue(
 
 /// A command that cannot be recorded goes in as it is. `call` does not wait, so whoever wants to is waited for here.
 fn unrecorded(layer: &Layer, place: &Place<'_>, call: impl FnOnce(&[Event], *mut Event) -> Status) -> Status {
+    layer.not_recorded();
     if !place.blocks {
         return call(place.waits, place.event);
     }
@@ -142,6 +147,8 @@ struct Begun {
     sources: Vec<Source>,
     mark: Mark,
     is_filtered: bool,
+    /// What people call it.
+    name: String,
 }
 
 fn begin(
@@ -162,13 +169,13 @@ fn begin(
     record_order(recorder, &submission)?;
     let is_seen = !matches!(state.probes, Probes::None);
     record_values(recorder, &mut task, &work, is_seen)?;
-    let kept = work.kept.clone();
+    let (kept, name) = (work.kept.clone(), work.kernel.unwrap_or_else(|| work.name.to_owned()));
     let (ranges, sources) = match is_seen {
         true => work.ranges.into_iter().unzip(),
         false => (Vec::new(), Vec::new()),
     };
     let running = Arc::new(Mutex::new(Running::new(Command::new(task, ranges), kept)));
-    Ok(Begun { running, sources, mark: submission.mark, is_filtered })
+    Ok(Begun { running, sources, mark: submission.mark, is_filtered, name })
 }
 
 fn begin_task(recorder: &mut ThreadRecorder, state: &QueueState, work: &Work) -> Result<Task, RecordError> {
@@ -227,7 +234,7 @@ fn record_values(
 }
 
 fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -> Result<(), RecordError> {
-    let Value { arg, name, dtype, bytes } = value;
+    let Value { arg, name, dtype, lanes, bytes } = value;
     let unsigned = match bytes.len() {
         1 => Some(DType::UInt8),
         2 => Some(DType::UInt16),
@@ -236,7 +243,8 @@ fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -
         _ => None,
     };
     let fits = |dtype: &DType| dtype.bits() as usize == bytes.len() * 8;
-    match dtype.filter(fits).or(unsigned) {
+    let is_vector = dtype.is_some() && *lanes > 1;
+    match dtype.filter(fits).or(unsigned).filter(|_| !is_vector) {
         Some(dtype) if dtype.bits() as usize == bytes.len() * 8 => {
             let mut bits = [0; 8];
             bits[..bytes.len()].copy_from_slice(bytes);
@@ -299,6 +307,10 @@ impl Begun {
         let mut after = after.unwrap_or_default();
         let last = after.pop();
         self.running().hold(layer, before.into_iter().chain(after));
+        // What waits for nothing that could fail needs nobody who looks.
+        if let Some(last) = last.filter(|_| !place.waits.is_empty()) {
+            layer.watch(last, &self.running);
+        }
         Ok(match last {
             Some(last) => Events { last, own: Some(OwnEvent(own)) },
             None => Events { last: own, own: None },
@@ -332,6 +344,9 @@ impl Begun {
             Ok(probed) => {
                 let missed = |place| probed.missed.iter().find(|(at, _)| *at == place).map(|(_, why)| *why);
                 self.not_seen(layer, stage, missed);
+                if probed.told.contains(&UncapturedReason::NoRoom) {
+                    layer.tell_once(NO_ROOM);
+                }
                 Some(probed.events)
             }
             Err(_) => {
@@ -376,7 +391,8 @@ impl Begun {
         running.end(layer);
         let command = &mut running.command;
         layer.record(|recorder| {
-            let name = recorder.string(&format!("refused by the driver with status {status}"))?;
+            let name =
+                recorder.string(&format!("{}, refused by the driver with status {status}", self.name))?;
             recorder.refused(command.task(), name)
         });
     }
@@ -459,8 +475,8 @@ pub fn meet_queue(layer: &'static Layer, queue: Queue) -> Option<Arc<QueueState>
 
 /// How the memory of a device is seen: queues of one context and device share what they need for it.
 fn probes(layer: &'static Layer, (context, device): (Context, Device), runs_functions: bool) -> Probes {
-    let wants_copies = std::env::var_os(PROBES_VARIABLE).is_some_and(|said| said == "copies");
-    if runs_functions && !wants_copies {
+    let said = std::env::var(PROBES_VARIABLE).unwrap_or_default();
+    if runs_functions && said != "copies" && said != "device" {
         return Probes::Functions;
     }
     if !layer.wants_content {
@@ -469,7 +485,7 @@ fn probes(layer: &'static Layer, (context, device): (Context, Device), runs_func
     let place = (key(context), key(device));
     let known = layer.objects().rings.get(&place).and_then(Weak::upgrade);
     let ring = known.or_else(|| {
-        let ring = Arc::new(Ring::new(layer, context, device)?);
+        let ring = Arc::new(Ring::new(layer, (context, device), said != "copies")?);
         let mut objects = layer.objects();
         objects.rings.retain(|_, ring| ring.strong_count() > 0);
         objects.rings.insert(place, Arc::downgrade(&ring));

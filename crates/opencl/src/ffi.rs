@@ -41,8 +41,12 @@ pub const INVALID_EVENT_WAIT_LIST: Status = -57;
 pub const INVALID_OPERATION: Status = -59;
 pub const INVALID_COMPILER_OPTIONS: Status = -66;
 
+pub const DEVICE_TYPE: u32 = 0x1000;
+pub const DEVICE_MAX_WORK_GROUP_SIZE: u32 = 0x1004;
 pub const DEVICE_MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 pub const DEVICE_GLOBAL_MEM_SIZE: u32 = 0x101F;
+pub const DEVICE_DOUBLE_FP_CONFIG: u32 = 0x1032;
+pub const DEVICE_TYPE_CPU: Bits = 2;
 pub const DEVICE_NAME: u32 = 0x102B;
 pub const DRIVER_VERSION: u32 = 0x102D;
 pub const DEVICE_EXECUTION_CAPABILITIES: u32 = 0x1029;
@@ -54,6 +58,8 @@ pub const QUEUE_PROPERTIES: u32 = 0x1093;
 pub const QUEUE_OUT_OF_ORDER: Bits = 1;
 
 pub const MEM_READ_WRITE: Bits = 1;
+pub const MEM_WRITE_ONLY: Bits = 1 << 1;
+pub const MEM_FLAGS: u32 = 0x1101;
 pub const MEM_USE_HOST_PTR: Bits = 1 << 3;
 pub const MEM_COPY_HOST_PTR: Bits = 1 << 5;
 pub const MEM_SVM_FINE_GRAIN: Bits = 1 << 10;
@@ -149,10 +155,10 @@ dispatch! {
     clRetainSampler;
     clReleaseSampler;
     clGetSamplerInfo;
-    clCreateProgramWithSource;
+    clCreateProgramWithSource = fn(Context, u32, *const *const c_char, *const usize, *mut Status) -> Program;
     clCreateProgramWithBinary;
     clRetainProgram;
-    clReleaseProgram;
+    clReleaseProgram = fn(Program) -> Status;
     clBuildProgram = fn(Program, u32, *const Device, *const c_char, BuildCallback, *mut c_void) -> Status;
     clUnloadCompiler;
     clGetProgramInfo = fn(Program, u32, usize, *mut c_void, *mut usize) -> Status;

@@ -9,6 +9,7 @@
 mod calls;
 mod enqueue;
 mod ffi;
+mod finder;
 mod layer;
 mod objects;
 mod probe;

@@ -1,17 +1,19 @@
 //! Probes: what is read before and behind a command, in its own queue.
 //!
 //! On a device that runs functions of this process, a probe is such a function ([`functions`]). On any other, content is copied to memory of ours in the
-//! command's queue, and a thread of ours reads and records it from there ([`copies`]).
+//! command's queue, and hashed there by code of ours ([`copies`]); a thread of ours reads and records what came of it ([`harvest`]).
 
 mod copies;
 mod functions;
+mod harvest;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tensortap_queue::Command;
 use tensortap_record::{DumpStage, UncapturedReason};
 
-pub use copies::{Side, copied};
+pub use copies::Side;
+pub use harvest::told;
 
 use crate::{
     ffi::{self, Event, Mem, Queue, Status},
@@ -34,7 +36,7 @@ pub enum Source {
 pub enum Probes {
     /// By functions of this process that the device runs.
     Functions,
-    /// By copies to memory of ours.
+    /// By copies to memory of ours, and code of ours on the device.
     Copies(Arc<Ring>),
     /// Content is not wanted: what is known of ranges is recorded.
     Mentions,
@@ -47,8 +49,10 @@ pub enum Probes {
 pub struct Running {
     /// The command.
     pub command: Command,
-    /// What copies bring of its two sides, until it was read.
+    /// What is on its way of its two sides, until it was read.
     sides: [Option<Side>; 2],
+    /// Functions that were put into its queue and have not run, by their addresses.
+    waiting: Vec<usize>,
     held: Vec<OwnEvent>,
     /// What the driver may read until the command has run.
     kept: Option<Arc<[usize]>>,
@@ -58,7 +62,7 @@ pub struct Running {
 impl Running {
     /// A command that goes into its queue.
     pub fn new(command: Command, kept: Option<Arc<[usize]>>) -> Running {
-        Running { command, sides: [None, None], held: Vec::new(), kept, is_over: false }
+        Running { command, sides: [None, None], waiting: Vec::new(), held: Vec::new(), kept, is_over: false }
     }
 
     /// Holds events until the command was seen.
@@ -78,6 +82,28 @@ impl Running {
     }
 }
 
+/// A command, held for a moment.
+pub fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a command is over. One that has failed, or whose wait has, as the driver says of the event of its last probe, is over then: what has not run of its probes never does.
+/// There are drivers (PoCL 3.0) that tell nobody of it who does not ask.
+pub fn is_over(layer: &Layer, running: &Mutex<Running>, status: Option<i32>) -> bool {
+    let mut known = lock(running);
+    if known.is_over || status.is_some_and(|status| status >= 0) {
+        return known.is_over;
+    }
+    let waiting = std::mem::take(&mut known.waiting);
+    let sides = known.sides.each_mut().map(Option::take);
+    known.end(layer);
+    drop(known);
+    // SAFETY: probes of a command are a chain, of which the last has failed: none of them runs any more.
+    unsafe { functions::forget(waiting) };
+    sides.into_iter().flatten().for_each(|side| side.free(layer));
+    true
+}
+
 /// What probes came of one side of a command.
 #[derive(Default)]
 pub struct Probed {
@@ -85,6 +111,8 @@ pub struct Probed {
     pub events: Vec<Event>,
     /// Ranges that are not seen, by their places among those of the side, and why.
     pub missed: Vec<(usize, UncapturedReason)>,
+    /// Why content of others is not.
+    pub told: Vec<UncapturedReason>,
 }
 
 /// One side of a command, for its probes.

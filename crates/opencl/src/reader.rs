@@ -10,6 +10,7 @@ use tensortap_record::DumpStage;
 
 use crate::{
     layer::Layer,
+    objects::OwnEvent,
     probe::{self, Running},
 };
 
@@ -19,8 +20,8 @@ pub struct Note {
     pub running: Arc<Mutex<Running>>,
     /// Which side of it was copied.
     pub stage: DumpStage,
-    /// It, or what it waited for, has failed.
-    pub has_failed: bool,
+    /// The event that it was told of, which is held.
+    pub event: OwnEvent,
 }
 
 /// The thread, as others see it.
@@ -46,9 +47,8 @@ impl Reader {
             let read = move || {
                 let layer = Layer::get();
                 for note in notes {
-                    probe::copied(layer, &note);
-                    drop(note);
-                    layer.reader().has_read();
+                    probe::told(layer, &note);
+                    layer.release(note.event.0);
                 }
             };
             thread::Builder::new().name("tt-opencl".to_owned()).spawn(read)
@@ -88,7 +88,8 @@ impl Reader {
         }
     }
 
-    fn has_read(&self) {
+    /// What a note stands for was read, or will not be.
+    pub fn has_read(&self) {
         let mut progress = self.progress();
         progress.read += 1;
         drop(progress);

@@ -1,12 +1,14 @@
 //! Memory of a context to which content is copied on its way from a device, and the queue by which it is read from there.
 
-use std::{ffi::c_void, ptr};
+use std::{ffi::c_void, ptr, sync::OnceLock};
 
+use tensortap_device_kernels::RangeResult;
 use tensortap_queue::{Room, Rooms};
 use tensortap_record::UncapturedReason;
 
 use crate::{
     ffi::{self, Context, Device, Event, Mem, Queue, SUCCESS},
+    finder::{Finder, Finding, name_of},
     layer::Layer,
     probe::Source,
     raw,
@@ -14,6 +16,8 @@ use crate::{
 
 /// Bytes of the memory, where nothing says otherwise and the device has eight times as much.
 const BYTES: u64 = 256 << 20;
+/// Bytes of shared memory, at most.
+const SHARED_BYTES: u64 = 64 << 20;
 /// Names another size.
 const BYTES_VARIABLE: &str = "TENSORTAP_OPENCL_RING";
 
@@ -24,6 +28,10 @@ pub struct Ring {
     queue: Queue,
     memory: Mem,
     rooms: Rooms,
+    /// The same for shared memory, which is allocated when the first is copied: where it begins.
+    shared: OnceLock<Option<(usize, Rooms)>>,
+    /// Our code on the device, where it could be built.
+    finder: Option<Finder>,
 }
 
 // SAFETY: handles, which any thread may use.
@@ -32,17 +40,17 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 /// Content that a device copies, or has copied.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Copy {
     /// To a piece of the memory: so many bytes of it.
     Buffer(Room, u64),
-    /// Of shared memory, to some that was allocated for it: address and bytes.
-    Shared(usize, u64),
+    /// Of shared memory, to a piece of shared memory: so many bytes of it.
+    Shared(Room, u64),
 }
 
 impl Ring {
-    /// Memory in a context, for one of its devices; none where it is not to be had.
-    pub fn new(layer: &Layer, context: Context, device: Device) -> Option<Ring> {
+    /// Memory in a context, for one of its devices; none where it is not to be had. With `finds`, our code is built for the device.
+    pub fn new(layer: &Layer, (context, device): (Context, Device), finds: bool) -> Option<Ring> {
         let ask = |what| {
             raw::value::<u64>(|room, value, size| match layer.target.clGetDeviceInfo {
                 // SAFETY: a device of the program's, and what is written to is this call's.
@@ -65,8 +73,35 @@ impl Ring {
             let (flags, nothing) = (ffi::MEM_READ_WRITE, ptr::null_mut());
             target.clCreateBuffer?(context, flags, size, nothing, &raw mut status)
         };
-        let ring = Ring { context, queue, memory, rooms: Rooms::new(bytes) };
+        let finder = finds.then(|| Finder::new(layer, context, device)).and_then(|built| {
+            built
+                .inspect_err(|status| {
+                    layer.tell_once(&format!(
+                        "content of OpenCL launches is hashed by the host, for our code could not be built for a device: status {status}"
+                    ));
+                })
+                .ok()
+        });
+        let ring = Ring { context, queue, memory, rooms: Rooms::new(bytes), shared: OnceLock::new(), finder };
         (status == SUCCESS && !memory.is_null()).then_some(ring)
+    }
+
+    /// Our code on the device, where it could be built.
+    pub fn finder(&self) -> Option<&Finder> {
+        self.finder.as_ref()
+    }
+
+    /// What a launch of our code has found, read by the queue of our own.
+    pub fn results(&self, layer: &Layer, finding: &Finding) -> Option<Vec<Option<RangeResult>>> {
+        self.finder.as_ref()?.results(layer, self.queue, finding)
+    }
+
+    /// Where a copy of a buffer lies, as a plan names it: the memory, and bytes before it.
+    pub fn place_of(&self, copy: &Copy) -> Option<(u64, u64)> {
+        match copy {
+            Copy::Buffer(room, _) => Some((name_of(self.memory), room.at)),
+            Copy::Shared(..) => None,
+        }
     }
 
     /// Puts a copy of some bytes into a queue: from how many on in their memory, and how many. The event is the caller's.
@@ -85,12 +120,12 @@ impl Ring {
         let at = usize::try_from(at).map_err(|_| refused)?;
         let (count, list) = raw::wait_list(waits);
         let mut event = ptr::null_mut();
+        let flush = || {
+            // SAFETY: the program's queue, which lives.
+            layer.target.clFlush.map(|flush| unsafe { flush(queue) });
+        };
         match source {
             Source::Buffer(buffer) => {
-                let flush = || {
-                    // SAFETY: the program's queue, which lives.
-                    layer.target.clFlush.map(|flush| unsafe { flush(queue) });
-                };
                 let room = self.rooms.take(bytes, flush).ok_or(UncapturedReason::NoRoom)?;
                 let copy = layer.target.clEnqueueCopyBuffer.ok_or(refused)?;
                 let to = usize::try_from(room.at).map_err(|_| refused)?;
@@ -104,24 +139,33 @@ impl Ring {
                 Ok((Copy::Buffer(room, bytes), event))
             }
             Source::Address(start) => {
-                let (allocate, copy) =
-                    layer.target.clSVMAlloc.zip(layer.target.clEnqueueSVMMemcpy).ok_or(refused)?;
-                // SAFETY: the context lives with its queues.
-                let to = unsafe { allocate(self.context, ffi::MEM_READ_WRITE, size, 0) };
-                if to.is_null() {
-                    return Err(UncapturedReason::NoRoom);
-                }
+                let copy = layer.target.clEnqueueSVMMemcpy.ok_or(refused)?;
+                let (memory, rooms) = self.shared(layer).ok_or(UncapturedReason::NoRoom)?;
+                let room = rooms.take(bytes, flush).ok_or(UncapturedReason::NoRoom)?;
+                let to = ptr::with_exposed_provenance_mut::<c_void>(*memory + offset(room));
                 let from = ptr::with_exposed_provenance::<c_void>(start).wrapping_byte_add(at);
                 // SAFETY: as many bytes lie at both places, until the copy is made.
                 let status = unsafe { copy(queue, 0, to, from, size, count, list, &raw mut event) };
-                let copy = Copy::Shared(to.expose_provenance(), bytes);
                 if status != SUCCESS {
-                    self.free(layer, vec![copy]);
+                    rooms.give([room]);
                     return Err(refused);
                 }
-                Ok((copy, event))
+                Ok((Copy::Shared(room, bytes), event))
             }
         }
+    }
+
+    /// Shared memory to copy shared memory to; none where it is not to be had. All of it is allocated at once: drivers do not like to allocate it beside a thread that frees some.
+    fn shared(&self, layer: &Layer) -> Option<&(usize, Rooms)> {
+        let allocate = || {
+            let bytes = self.rooms.bytes().min(SHARED_BYTES);
+            // SAFETY: the context lives with its queues.
+            let start = unsafe {
+                layer.target.clSVMAlloc?(self.context, ffi::MEM_READ_WRITE, usize::try_from(bytes).ok()?, 0)
+            };
+            (!start.is_null()).then(|| (start.expose_provenance(), Rooms::new(bytes)))
+        };
+        self.shared.get_or_init(allocate).as_ref()
     }
 
     /// Waits for content that was copied, by a queue of its own; none when the driver does not give it.
@@ -129,41 +173,63 @@ impl Ring {
         let (&Copy::Buffer(_, bytes) | &Copy::Shared(_, bytes)) = copy;
         let size = usize::try_from(bytes).ok()?;
         let mut content = vec![0_u8; size];
-        let (to, none) = (content.as_mut_ptr().cast::<c_void>(), ptr::null_mut());
-        // SAFETY: as many bytes lie at both places, and the call returns when they were moved.
+        // SAFETY: the content has room for as many.
+        let is_read = unsafe { self.read_to(layer, copy, (0, size), content.as_mut_ptr()) };
+        is_read.then_some(content)
+    }
+
+    /// The same of some bytes of it: how many stand before them, and how many they are. Whether they were read.
+    ///
+    /// # Safety
+    /// As many can be written there.
+    pub unsafe fn read_to(
+        &self,
+        layer: &Layer,
+        copy: &Copy,
+        (at, size): (usize, usize),
+        to: *mut u8,
+    ) -> bool {
+        let (target, to, none) = (&layer.target, to.cast::<c_void>(), ptr::null_mut());
+        let (Some(read), copied) = (target.clEnqueueReadBuffer, target.clEnqueueSVMMemcpy) else {
+            return false;
+        };
+        // SAFETY: as many bytes lie at both places, and the calls return when they were moved.
         let status = unsafe {
-            match *copy {
-                Copy::Buffer(room, _) => {
-                    let at = usize::try_from(room.at).ok()?;
-                    let read = layer.target.clEnqueueReadBuffer?;
+            match (*copy, copied) {
+                (Copy::Buffer(room, _), _) => {
+                    let at = offset(room) + at;
                     read(self.queue, self.memory, 1, at, size, to, 0, ptr::null(), none)
                 }
-                Copy::Shared(from, _) => {
-                    let from = ptr::with_exposed_provenance(from);
-                    let copy = layer.target.clEnqueueSVMMemcpy?;
+                (Copy::Shared(room, _), Some(copy)) => {
+                    let Some((memory, _)) = self.shared(layer) else { return false };
+                    let from = ptr::with_exposed_provenance::<c_void>(*memory + offset(room) + at);
                     copy(self.queue, 1, to, from, size, 0, ptr::null(), none)
                 }
+                (Copy::Shared(..), None) => ffi::INVALID_OPERATION,
             }
         };
-        (status == SUCCESS).then_some(content)
+        status == SUCCESS
     }
 
     /// What was copied was read, or is not wanted.
-    pub fn free(&self, layer: &Layer, copies: Vec<Copy>) {
-        let mut rooms = Vec::new();
+    pub fn free(&self, copies: Vec<Copy>) {
+        let (mut rooms, mut shared) = (Vec::new(), Vec::new());
         for copy in copies {
             match copy {
                 Copy::Buffer(room, _) => rooms.push(room),
-                Copy::Shared(start, _) => {
-                    if let Some(free) = layer.target.clSVMFree {
-                        // SAFETY: allocated for this copy, which is over.
-                        unsafe { free(self.context, ptr::with_exposed_provenance_mut(start)) };
-                    }
-                }
+                Copy::Shared(room, _) => shared.push(room),
             }
         }
         self.rooms.give(rooms);
+        if let Some(Some((_, rooms))) = self.shared.get() {
+            rooms.give(shared);
+        }
     }
+}
+
+/// Bytes before a piece. It lies in memory of this process, or of a size that it can say.
+fn offset(room: Room) -> usize {
+    usize::try_from(room.at).unwrap_or(0)
 }
 
 /// A queue of our own.
@@ -190,6 +256,9 @@ impl Drop for Ring {
         unsafe {
             if let Some(release) = target.clReleaseMemObject.filter(|_| !self.memory.is_null()) {
                 release(self.memory);
+            }
+            if let (Some(free), Some(Some((start, _)))) = (target.clSVMFree, self.shared.get()) {
+                free(self.context, ptr::with_exposed_provenance_mut(*start));
             }
             if let Some(release) = target.clReleaseCommandQueue {
                 release(self.queue);

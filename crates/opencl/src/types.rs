@@ -7,30 +7,39 @@ use tensortap_record::DType;
 pub struct TypeName {
     /// Its elements, or those it points to; none when they are no numbers.
     pub dtype: Option<DType>,
+    /// How many of them lie in a vector; a vector of three has room for four.
+    pub lanes: u64,
     /// Whether it is a pointer.
     pub is_pointer: bool,
 }
 
 /// Reads the name of a type, as `clGetKernelArgInfo` tells it.
-///
-/// Vectors have the elements of their parts.
 pub fn read(name: &str) -> TypeName {
     let is_pointer = name.contains('*');
     let words = name.split(|c: char| c.is_whitespace() || c == '*').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.filter(|word| !QUALIFIERS.contains(word)).collect();
-    let dtype = match &words[..] {
-        [word] => element(without_lanes(word)),
-        ["unsigned", word] => element(&format!("u{word}")),
-        ["signed", word] => element(word),
-        _ => None,
+    let (dtype, lanes) = match &words[..] {
+        [word] => {
+            let (word, lanes) = parts(word);
+            (element(word), lanes)
+        }
+        ["unsigned", word] => (element(&format!("u{word}")), 1),
+        ["signed", word] => (element(word), 1),
+        _ => (None, 1),
     };
-    TypeName { dtype, is_pointer }
+    TypeName { dtype, lanes: if dtype.is_some() { lanes } else { 1 }, is_pointer }
 }
 
 /// A vector's type is that of its parts and how many there are; any other number belongs to a name of the program's own.
-fn without_lanes(word: &str) -> &str {
+fn parts(word: &str) -> (&str, u64) {
     let part = word.trim_end_matches(|c: char| c.is_ascii_digit());
-    if ["2", "3", "4", "8", "16"].contains(&&word[part.len()..]) { part } else { word }
+    match &word[part.len()..] {
+        "2" => (part, 2),
+        "3" | "4" => (part, 4),
+        "8" => (part, 8),
+        "16" => (part, 16),
+        _ => (word, 1),
+    }
 }
 
 const QUALIFIERS: [&str; 14] = [
@@ -74,13 +83,15 @@ mod tests {
 
     #[test]
     fn elements_of_pointers_vectors_and_qualified_types_are_read() {
-        let is = |name: &str, dtype: Option<DType>, is_pointer: bool| {
-            assert_eq!(read(name), TypeName { dtype, is_pointer }, "{name}");
+        let vector = |name: &str, dtype: Option<DType>, lanes: u64, is_pointer: bool| {
+            assert_eq!(read(name), TypeName { dtype, lanes, is_pointer }, "{name}");
         };
+        let is = |name: &str, dtype: Option<DType>, is_pointer: bool| vector(name, dtype, 1, is_pointer);
         is("float*", Some(DType::Float32), true);
         is("const float *", Some(DType::Float32), true);
-        is("float4*", Some(DType::Float32), true);
-        is("uchar16", Some(DType::UInt8), false);
+        vector("float4*", Some(DType::Float32), 4, true);
+        vector("int3*", Some(DType::Int32), 4, true);
+        vector("uchar16", Some(DType::UInt8), 16, false);
         is("unsigned int*", Some(DType::UInt32), true);
         is("__global const ushort* restrict", Some(DType::UInt16), true);
         is("half*", Some(DType::Float16), true);
@@ -90,7 +101,7 @@ mod tests {
         is("void*", None, true);
         is("int64*", None, true);
         is("float1", None, false);
-        is("double8*", Some(DType::Float64), true);
+        vector("double8*", Some(DType::Float64), 8, true);
         is("", None, false);
     }
 }

@@ -38,22 +38,22 @@ impl Attached {
         &self.session
     }
 
-    /// Records in this thread. None where that cannot be: the session has ended, the process was forked, all lanes are taken, or the thread ends.
+    /// Records in this thread. None where that cannot be: the session has ended, the process was forked, or all lanes are taken.
     pub fn record<T>(&self, call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>) -> Option<T> {
+        let mut call = Some(call);
         let recorded = RECORDER.try_with(|recorder| {
             // A callback may come while this thread records.
             let mut recorder = recorder.try_borrow_mut().ok()?;
             if recorder.as_ref().is_none_or(|known| !known.is_of(&self.session)) {
                 *recorder = Some(self.session.thread().ok()?);
             }
-            let recorder = recorder.as_mut()?;
-            let told = call(recorder);
-            if let Err(error) = &told {
-                recorder.count_refusal(error);
-            }
-            told.ok()
+            told(recorder.as_mut()?, call.take()?)
         });
-        recorded.ok().flatten()
+        recorded.unwrap_or_else(|_| {
+            // The thread ends and its recorder is gone, but what it does then is done all the same.
+            let mut recorder = self.session.thread().ok()?;
+            told(&mut recorder, call.take()?)
+        })
     }
 
     /// This thread records no more: what it has open is given up.
@@ -65,6 +65,14 @@ impl Attached {
     pub fn close(&self) {
         drop(self.open.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
+}
+
+/// What a call recorded; what it could not is counted.
+fn told<T>(
+    recorder: &mut ThreadRecorder,
+    call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>,
+) -> Option<T> {
+    call(recorder).inspect_err(|error| recorder.count_refusal(error)).ok()
 }
 
 /// One sentence on standard error.

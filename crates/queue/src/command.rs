@@ -88,6 +88,16 @@ impl Range {
         range
     }
 
+    /// The same as so many vectors: its elements belong together, as many to each. Where they do not come out even, or lie in rows already, it is what it was.
+    #[must_use]
+    pub fn of_vectors(mut self, lanes: u64) -> Range {
+        if lanes > 1 && self.ndims == 1 && self.dtype.is_some() && self.shape[0].is_multiple_of(lanes) {
+            let stride = i64::try_from(lanes).unwrap_or(1);
+            (self.shape, self.strides, self.ndims) = ([self.shape[0] / lanes, lanes, 0], [stride, 1, 0], 2);
+        }
+        self
+    }
+
     /// The tensor that it is, whose content this process reads from `content`, where its memory begins.
     ///
     /// # Errors
@@ -117,6 +127,19 @@ impl Range {
             false => shape.iter().zip(strides).map(last).fold(1, u64::saturating_add),
         };
         (self.start.saturating_mul(width), elements.saturating_mul(width))
+    }
+
+    /// Whether all bytes of its [span](Range::span) are its own, in order.
+    pub fn is_dense(&self) -> bool {
+        let ndims = self.ndims.min(3);
+        let mut next = 1_u64;
+        for (&size, &stride) in self.shape[..ndims].iter().zip(&self.strides[..ndims]).rev() {
+            if size > 1 && u64::try_from(stride) != Ok(next) {
+                return false;
+            }
+            next = next.saturating_mul(size);
+        }
+        true
     }
 
     /// What its elements are taken for.
@@ -239,5 +262,11 @@ mod tests {
         assert_eq!(Range::dense(place, 3, 0, None).span(), (3, 0));
         assert_eq!(Range::boxed(place, 5, [4, 3, 2], [10, 50]).span(), (5, 50 + 20 + 4));
         assert_eq!(Range::boxed(place, 5, [4, 1, 1], [10, 50]).span(), (5, 4));
+        let vectors = Range::dense(place, 16, 40, Some(DType::Float32)).of_vectors(2);
+        assert_eq!((vectors.span(), vectors.shape, vectors.ndims), ((16, 40), [5, 2, 0], 2));
+        assert!(vectors.is_dense() && Range::dense(place, 3, 0, None).is_dense());
+        assert!(!Range::boxed(place, 5, [4, 3, 2], [10, 50]).is_dense());
+        assert!(Range::boxed(place, 5, [10, 5, 2], [10, 50]).is_dense());
+        assert_eq!(Range::dense(place, 16, 40, Some(DType::Float32)).of_vectors(4).ndims, 1, "not even");
     }
 }

@@ -75,6 +75,11 @@ impl Rooms {
         Rooms { bytes, pieces, given_back: Condvar::new() }
     }
 
+    /// Bytes of the memory.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,8 +26,9 @@ struct Bench {
     probes: &'static str,
 }
 
-/// The ways in which content is seen: by functions of the process that the device runs, or by copies and code of ours on the device. Devices that know the first know the second.
-const WAYS: [&str; 2] = ["functions", "copies"];
+/// The ways in which content is seen: by functions of the process that the device runs, by copies and code of ours on the device, or by copies alone. A device that knows the first
+/// knows the others.
+const WAYS: [&str; 3] = ["functions", "device", "copies"];
 
 impl Bench {
     fn new() -> Option<Bench> {

@@ -58,17 +58,13 @@ pub unsafe extern "C" fn info(
 
 /// How far a command is. It has completed when what it left was seen; if it failed, it says how.
 fn execution_status(event: Event, known: &EventState) -> Option<i32> {
-    let of = |event: Event| {
-        let ask = behind!(clGetEventInfo);
-        // SAFETY: an event that is held.
-        raw::value::<i32>(|room, value, size| unsafe {
-            ask(event, ffi::EVENT_COMMAND_EXECUTION_STATUS, room, value, size)
-        })
-    };
+    let of = |event: Event| Layer::get().status(event);
     let status = of(event)?;
     let Some(OwnEvent(own)) = known.own else { return Some(status) };
     Some(match (status, of(own)?) {
         (COMPLETE, _) => COMPLETE,
+        // The command is done, whatever became of the probe behind it.
+        (..0, COMPLETE) => COMPLETE,
         (_, COMPLETE) => RUNNING,
         (_, own) => own,
     })
@@ -170,11 +166,8 @@ unsafe extern "C" fn relayed(_: Event, status: i32, relay: *mut c_void) {
     let Relay { callback, data, event, own, mark } = *unsafe { Box::from_raw(relay.cast::<Relay>()) };
     let mut status = status;
     if let Some(OwnEvent(own)) = own {
-        let ask = behind!(clGetEventInfo);
-        // SAFETY: held by the relay, for as long.
-        let told = raw::value::<i32>(|room, value, size| unsafe {
-            ask(own, ffi::EVENT_COMMAND_EXECUTION_STATUS, room, value, size)
-        });
+        // Held by the relay, for as long.
+        let told = Layer::get().status(own);
         // What waited for a command that failed fails for that: the program is told how its command did.
         if status < 0 {
             status = told.filter(|&told| told < 0).unwrap_or(status);

@@ -85,9 +85,9 @@ pub unsafe extern "C" fn native(
         let given = raw::list(mem_count, mems);
         let work = |objects: &mut Objects, recorder: &mut ThreadRecorder| {
             let kernel = recorder.kernel("native kernel")?;
-            let mut work = Work { info: TaskInfo::of(kernel), ..Work::default() };
+            let mut work = Work { info: TaskInfo::of(kernel), name: "native kernel", ..Work::default() };
             for (arg, &mem) in (0..).zip(given) {
-                work.memory(objects, arg, StringId::NONE, (mem, None));
+                work.memory(objects, arg, mem, None);
             }
             Ok(work)
         };
@@ -147,7 +147,8 @@ fn launch(
     if let Some(known) = objects.kernels.get_mut(&key(kernel)) {
         known.id = Some(id);
     }
-    let mut work = Work { info: sizes.of(id), ..Work::default() };
+    let kernel = Some(state.facts.name.clone());
+    let mut work = Work { info: sizes.of(id), kernel, ..Work::default() };
     let facts = Arc::clone(&state.facts);
     for (at, (arg, facts)) in state.args.into_iter().zip(&facts.args).enumerate() {
         let arg_index = u16::try_from(at).unwrap_or(u16::MAX);
@@ -207,10 +208,10 @@ impl Work {
         match (mem, facts.is_pointer) {
             // A pointer to nothing.
             (Some(mem), Some(true)) if mem.is_null() => self.value(at, bytes, facts),
-            (Some(mem), Some(true)) => self.memory(objects, at, StringId::NONE, (mem, facts.dtype)),
+            (Some(mem), Some(true)) => self.memory(objects, at, mem, Some(facts)),
             // What is not declared a number is an object, if there is one with that handle.
             (Some(mem), _) if facts.dtype.is_none() && is_object(mem) => {
-                self.memory(objects, at, StringId::NONE, (mem, None));
+                self.memory(objects, at, mem, None);
             }
             // A sampler, an event, a queue: a handle that says nothing.
             (Some(_), Some(false)) if facts.dtype.is_none() => self.opaque.push((at, StringId::NONE)),
@@ -220,23 +221,18 @@ impl Work {
 
     fn value(&mut self, arg: u16, bytes: Box<[u8]>, facts: &ArgFacts) {
         let dtype = if facts.is_pointer == Some(true) { None } else { facts.dtype };
-        self.values.push(Value { arg, name: StringId::NONE, dtype, bytes });
+        self.values.push(Value { arg, name: StringId::NONE, dtype, lanes: facts.lanes, bytes });
     }
 
     /// A memory object, all of it.
-    fn memory(
-        &mut self,
-        objects: &Objects,
-        arg: u16,
-        name: StringId,
-        (mem, dtype): (Mem, Option<tensortap_record::DType>),
-    ) {
+    fn memory(&mut self, objects: &Objects, arg: u16, mem: Mem, facts: Option<&ArgFacts>) {
+        let (dtype, lanes) = ArgFacts::elements(facts);
         match objects.regions.get(&key(mem)) {
             Some(region) => {
-                let range = Range { arg, name, ..region.whole(dtype) };
+                let range = Range { arg, ..region.whole(dtype).of_vectors(lanes) };
                 self.ranges.push((range, Source::Buffer(region.root.0)));
             }
-            None => self.opaque.push((arg, name)),
+            None => self.opaque.push((arg, StringId::NONE)),
         }
     }
 
@@ -244,9 +240,10 @@ impl Work {
     fn shared(&mut self, objects: &Objects, arg: u16, address: usize, facts: Option<&ArgFacts>) {
         match objects.memories.find(address as u64) {
             Some(memory) => {
-                let dtype = facts.and_then(|facts| facts.dtype);
+                let (dtype, lanes) = ArgFacts::elements(facts);
                 let place = (memory.address, memory.bytes);
-                let range = Range { arg, space: memory.space, ..Range::dense(place, 0, memory.bytes, dtype) };
+                let range = Range::dense(place, 0, memory.bytes, dtype).of_vectors(lanes);
+                let range = Range { arg, space: memory.space, ..range };
                 self.ranges.push((range, Source::Address(usize::try_from(memory.address).unwrap_or(0))));
             }
             None => self.opaque.push((arg, StringId::NONE)),

@@ -155,6 +155,7 @@ unsafe extern "C" fn ended(mem: Mem, _: *mut c_void) {
     let gone = {
         let mut objects = layer.objects();
         objects.opaque.remove(&key(mem));
+        objects.mapped.retain(|(mapped, _), _| *mapped != key(mem));
         let region = objects.regions.remove(&key(mem));
         region
             .filter(|region| region.root.0 == mem)

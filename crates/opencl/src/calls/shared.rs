@@ -35,7 +35,14 @@ pub unsafe extern "C" fn alloc(context: Context, flags: Bits, size: usize, align
 
 fn freed(start: *mut c_void) {
     let layer = Layer::get();
-    let gone = layer.objects().memories.remove(start.addr() as u64);
+    let gone = {
+        let mut objects = layer.objects();
+        let gone = objects.memories.remove(start.addr() as u64);
+        if let Some(gone) = gone {
+            objects.mapped.retain(|&(mem, at), _| mem != 0 || !gone.holds(at as u64));
+        }
+        gone
+    };
     if let Some(memory) = gone {
         layer.record(|recorder| recorder.allocation(memory.address, memory.bytes, memory.space, true));
     }

@@ -25,12 +25,14 @@ pub struct KernelFacts {
 }
 
 /// What is known of an argument.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ArgFacts {
     /// What it is called; empty when not known.
     pub name: String,
     /// Its elements, or those it points to.
     pub dtype: Option<DType>,
+    /// How many of those belong together, in a vector.
+    pub lanes: u64,
     /// Whether it points to memory; none when not known.
     pub is_pointer: Option<bool>,
 }
@@ -108,6 +110,11 @@ impl KernelFacts {
 }
 
 impl ArgFacts {
+    /// What the memory of an argument has: elements, and how many of them belong together.
+    pub fn elements(facts: Option<&ArgFacts>) -> (Option<DType>, u64) {
+        facts.map_or((None, 1), |facts| (facts.dtype, facts.lanes))
+    }
+
     fn ask(target: &Dispatch, kernel: Kernel, at: u32) -> ArgFacts {
         let info = |what: u32| {
             move |room: usize, value: *mut c_void, size: *mut usize| -> Status {
@@ -119,12 +126,13 @@ impl ArgFacts {
             }
         };
         let Some(type_name) = raw::told_text(info(ffi::KERNEL_ARG_TYPE_NAME)) else {
-            return ArgFacts::default();
+            return ArgFacts { name: String::new(), dtype: None, lanes: 1, is_pointer: None };
         };
         let known = types::read(&type_name);
         ArgFacts {
             name: raw::told_text(info(ffi::KERNEL_ARG_NAME)).unwrap_or_default(),
             dtype: known.dtype,
+            lanes: known.lanes,
             is_pointer: Some(known.is_pointer),
         }
     }

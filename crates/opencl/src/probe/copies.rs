@@ -1,40 +1,75 @@
-//! Probes that are copies in the queue of a command, to memory of ours. When the device has made them, its driver says so, and a thread of ours reads and records
-//! what they brought.
+//! Probes that are copies in the queue of a command, to memory of ours, and launches of our code, which finds hash and statistics of what is there. When the device has
+//! come so far, its driver says so, and a thread of ours reads and records ([`harvest`](super::harvest)).
 
 use std::{
     ffi::c_void,
-    ptr, slice,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    slice,
+    sync::{Arc, Mutex},
 };
 
+use tensortap_device_kernels::{Measured, Plan, Source as Looked};
 use tensortap_queue::Range;
-use tensortap_record::{DumpStage, Tensor, UncapturedReason};
+use tensortap_record::{DumpStage, UncapturedReason};
 
-use super::{Asked, Probed, Running, Source};
+use super::{Asked, Probed, Running, Source, harvest, lock};
 use crate::{
-    ffi::{self, COMPLETE, Event, Queue, Status},
+    ffi::{self, COMPLETE, Event, Mem, Queue, Status},
+    finder::{Finding, name_of},
     layer::Layer,
+    objects::OwnEvent,
+    raw,
     reader::Note,
     ring::{Copy, Ring},
 };
 
-/// What copies bring of one side of a command.
+/// Ranges up to this many bytes, a leaf of the hash, are read whole: to look at them first would take longer.
+const FEW_BYTES: u64 = 4096;
+
+/// What is on its way of one side of a command.
 pub struct Side {
-    ring: Arc<Ring>,
-    copies: Vec<Copy>,
-    /// Ranges by their places among those of the side, each with the copy that has it. None: it has no bytes.
-    ranges: Vec<(usize, Option<usize>)>,
+    pub ring: Arc<Ring>,
+    pub copies: Vec<Copy>,
+    pub findings: Vec<Finding>,
+    /// Ranges by their places among those of the side.
+    pub ranges: Vec<(usize, Seen)>,
+    /// Whether the driver was asked to tell of it.
+    pub is_expected: bool,
 }
 
-fn place(stage: DumpStage) -> usize {
-    usize::from(stage == DumpStage::AfterCompletion)
+/// How a range is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It has no bytes.
+    Empty,
+    /// It is read whole: which copy has it.
+    Copied(usize),
+    /// Our code looks at it: which launch, its place there, and which copy has it, where there is one.
+    Found(usize, usize, Option<usize>),
 }
 
-fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
+impl Side {
+    /// What was on its way is read, or means nothing: its place is free.
+    pub fn free(self, layer: &Layer) {
+        self.ring.free(self.copies);
+        for finding in self.findings {
+            self.ring.finder().map(|finder| finder.give(finding));
+        }
+        if self.is_expected {
+            layer.reader().has_read();
+        }
+    }
 }
 
-/// Puts copies into a queue, one behind the other, and asks to be told of the last.
+/// The place of a stage.
+pub fn place(stage: DumpStage) -> usize {
+    usize::from(is_behind(stage))
+}
+
+pub fn is_behind(stage: DumpStage) -> bool {
+    stage == DumpStage::AfterCompletion
+}
+
+/// Puts the probes of a side into a queue, one behind the other, and asks to be told of the last.
 pub fn enqueue(
     layer: &'static Layer,
     (queue, ring): (Queue, &Arc<Ring>),
@@ -42,58 +77,149 @@ pub fn enqueue(
     waits: &[Event],
 ) -> Result<Probed, Status> {
     let ranges: Vec<Range> = lock(running).command.seen_at(stage).copied().collect();
-    let mut side = Side { ring: Arc::clone(ring), copies: Vec::new(), ranges: Vec::new() };
-    let mut probed = Probed::default();
-    // What several ranges share is copied once.
-    let mut known: Vec<(Source, (u64, u64))> = Vec::new();
+    let mut going = Going::new(layer, (queue, ring), waits);
     for (at, (range, &source)) in ranges.iter().zip(sources).enumerate() {
-        let span = range.span();
-        if span.1 == 0 {
-            side.ranges.push((at, None));
-            continue;
-        }
-        if let Some(copy) = known.iter().position(|known| *known == (source, span)) {
-            side.ranges.push((at, Some(copy)));
-            continue;
-        }
-        let behind = probed.events.last().map_or(waits, slice::from_ref);
-        match ring.copy(layer, queue, (source, span), behind) {
-            Ok((copy, event)) => {
-                side.ranges.push((at, Some(side.copies.len())));
-                side.copies.push(copy);
-                known.push((source, span));
-                probed.events.push(event);
-            }
-            Err(reason) => probed.missed.push((at, reason)),
-        }
+        going.range(at, range, source);
     }
+    going.look();
+    let Going { mut side, probed, .. } = going;
     let told_by = probed.events.last().or_else(|| waits.first().filter(|_| is_behind(stage))).copied();
+    side.is_expected = told_by.is_some();
     lock(running).sides[place(stage)] = Some(side);
     match told_by {
         Some(event) => watch(layer, event, running, stage).inspect_err(|_| {
-            // Copies are in the queue: their rooms are theirs for good.
-            lock(running).sides[place(stage)] = None;
+            // It is in the queue, so what it was given stays its own.
+            std::mem::forget(lock(running).sides[place(stage)].take());
             probed.events.iter().for_each(|&event| layer.release(event));
         })?,
-        // Nothing is copied, so there is nothing to wait for.
-        None => record(layer, running, stage),
+        // Nothing goes in, so there is nothing to wait for.
+        None => harvest::record(layer, running, stage),
     }
     Ok(probed)
 }
 
-fn is_behind(stage: DumpStage) -> bool {
-    stage == DumpStage::AfterCompletion
+/// A side that is going into its queue.
+struct Going<'a> {
+    layer: &'a Layer,
+    queue: Queue,
+    waits: &'a [Event],
+    side: Side,
+    probed: Probed,
+    /// What is copied: what several ranges share is so once.
+    copied: Vec<(Source, (u64, u64))>,
+    /// Ranges that our code is to look at, each with its place and the copy that has it.
+    looked: Vec<(usize, Looked, Option<usize>)>,
+}
+
+impl<'a> Going<'a> {
+    fn new(layer: &'a Layer, (queue, ring): (Queue, &Arc<Ring>), waits: &'a [Event]) -> Going<'a> {
+        let side = Side {
+            ring: Arc::clone(ring),
+            copies: Vec::new(),
+            findings: Vec::new(),
+            ranges: Vec::new(),
+            is_expected: false,
+        };
+        let (probed, copied, looked) = (Probed::default(), Vec::new(), Vec::new());
+        Going { layer, queue, waits, side, probed, copied, looked }
+    }
+
+    /// Puts in what one range needs to be seen.
+    fn range(&mut self, at: usize, range: &Range, source: Source) {
+        let span = range.span();
+        let is_looked_at = span.1 > FEW_BYTES && range.is_dense() && self.side.ring.finder().is_some();
+        match source {
+            _ if span.1 == 0 => self.side.ranges.push((at, Seen::Empty)),
+            Source::Buffer(buffer) if is_looked_at => self.look_at(at, range, buffer),
+            _ => match self.copy(source, span) {
+                Ok(copy) => self.side.ranges.push((at, Seen::Copied(copy))),
+                Err(reason) => self.probed.missed.push((at, reason)),
+            },
+        }
+    }
+
+    /// Puts in a copy of some bytes.
+    fn copy(&mut self, source: Source, span: (u64, u64)) -> Result<usize, UncapturedReason> {
+        if let Some(known) = self.copied.iter().position(|known| *known == (source, span)) {
+            return Ok(known);
+        }
+        let behind = self.probed.events.last().map_or(self.waits, slice::from_ref);
+        let (copy, event) = self.side.ring.copy(self.layer, self.queue, (source, span), behind)?;
+        self.side.copies.push(copy);
+        self.copied.push((source, span));
+        self.probed.events.push(event);
+        Ok(self.side.copies.len() - 1)
+    }
+
+    /// A range that our code looks at: where payloads are wanted, at a copy of it, which is what is stored then. Without room for one, it is looked at where it is.
+    fn look_at(&mut self, at: usize, range: &Range, buffer: Mem) {
+        let (before, bytes) = range.span();
+        let wants_payloads = self.layer.wants_payloads;
+        let copy = match wants_payloads || !can_be_read(self.layer, buffer) {
+            true => self.copy(Source::Buffer(buffer), (before, bytes)),
+            false => Err(UncapturedReason::NoRoom),
+        };
+        let place = copy.ok().and_then(|copy| self.side.ring.place_of(&self.side.copies[copy]));
+        if let Err(reason) = copy
+            && wants_payloads
+        {
+            self.probed.told.push(reason);
+        }
+        let (buffer, address) = place.unwrap_or((name_of(buffer), before));
+        let measured = (!wants_payloads).then(|| Measured::whole(range.elements(), bytes));
+        self.looked.push((at, Looked { buffer, address, bytes, measured }, copy.ok()));
+    }
+
+    /// Puts in the launches that look at ranges.
+    fn look(&mut self) {
+        let looked = std::mem::take(&mut self.looked);
+        let sources: Vec<Looked> = looked.iter().map(|(_, source, _)| *source).collect();
+        let plans = Plan::by_buffer(&sources).unwrap_or_default();
+        let mut seen: Vec<Option<Seen>> = vec![None; looked.len()];
+        for plan in plans {
+            let slots: Vec<usize> = plan.ranges().iter().map(|range| range.slot as usize).collect();
+            let behind = self.probed.events.last().map_or(self.waits, slice::from_ref);
+            let put = self.side.ring.finder().map(|finder| finder.put(self.layer, self.queue, plan, behind));
+            let Some(Ok((finding, events))) = put else { continue };
+            for (at, slot) in slots.into_iter().enumerate() {
+                seen[slot] = Some(Seen::Found(self.side.findings.len(), at, looked[slot].2));
+            }
+            self.side.findings.push(finding);
+            self.probed.events.extend(events);
+        }
+        for ((at, _, copy), seen) in looked.into_iter().zip(seen) {
+            // What cannot be looked at is read whole, where there is a copy of it.
+            match seen.or(copy.map(Seen::Copied)) {
+                Some(seen) => self.side.ranges.push((at, seen)),
+                None => self.probed.missed.push((at, UncapturedReason::NoRoom)),
+            }
+        }
+    }
+}
+
+/// Whether a kernel may read a buffer.
+fn can_be_read(layer: &Layer, buffer: Mem) -> bool {
+    let Some(ask) = layer.target.clGetMemObjectInfo else { return false };
+    // SAFETY: a buffer that lives, and what is written to is this call's.
+    let flags =
+        raw::value::<u64>(|room, value, size| unsafe { ask(buffer, ffi::MEM_FLAGS, room, value, size) });
+    flags.is_some_and(|flags| flags & ffi::MEM_WRITE_ONLY == 0)
 }
 
 /// Lets the driver tell when a side of a command can be read.
 fn watch(layer: &Layer, event: Event, running: &Arc<Mutex<Running>>, stage: DumpStage) -> Result<(), Status> {
     let set = layer.target.clSetEventCallback.ok_or(ffi::INVALID_OPERATION)?;
-    let note = Box::into_raw(Box::new(Note { running: Arc::clone(running), stage, has_failed: false }));
+    let retain = layer.target.clRetainEvent.ok_or(ffi::INVALID_OPERATION)?;
+    let note = Box::new(Note { running: Arc::clone(running), stage, event: OwnEvent(event) });
+    let note = Box::into_raw(note);
     layer.reader().expects();
+    // SAFETY: an event that lives.
+    unsafe { retain(event) };
     // SAFETY: an event that lives; the note is the callback's alone.
     let status = unsafe { set(event, COMPLETE, Some(told), note.cast()) };
     if status != ffi::SUCCESS {
         layer.reader().expects_no_more();
+        layer.release(event);
         // SAFETY: made above, and nobody was given it.
         drop(unsafe { Box::from_raw(note) });
         return Err(status);
@@ -102,92 +228,8 @@ fn watch(layer: &Layer, event: Event, running: &Arc<Mutex<Running>>, stage: Dump
 }
 
 /// The driver tells, in a thread of its own, in which nothing is called of it and nothing waits.
-unsafe extern "C" fn told(_: Event, status: i32, note: *mut c_void) {
+unsafe extern "C" fn told(_: Event, _: i32, note: *mut c_void) {
     // SAFETY: made by `watch`, and handed over once.
     let note = *unsafe { Box::from_raw(note.cast::<Note>()) };
-    Layer::get().reader().hand_over(Note { has_failed: status != COMPLETE, ..note });
-}
-
-/// A side of a command has been copied, or never will be. In the thread that reads.
-pub fn copied(layer: &'static Layer, note: &Note) {
-    let Note { running, stage, has_failed } = note;
-    if *has_failed {
-        give_up(layer, running, *stage);
-        return;
-    }
-    // Drivers tell in any order, and what was copied before a command was so when it is told of behind.
-    record(layer, running, DumpStage::BeforeDispatch);
-    if is_behind(*stage) {
-        record(layer, running, *stage);
-    }
-}
-
-/// The command failed, or what it waited for: nothing was copied that would mean anything, and the rooms are free.
-fn give_up(layer: &Layer, running: &Mutex<Running>, stage: DumpStage) {
-    let mut running = lock(running);
-    let side = running.sides[place(stage)].take();
-    if is_behind(stage) {
-        running.end(layer);
-    }
-    drop(running);
-    if let Some(side) = side {
-        side.ring.free(layer, side.copies);
-    }
-}
-
-/// Reads what copies have brought and records it.
-fn record(layer: &'static Layer, running: &Mutex<Running>, stage: DumpStage) {
-    let Some(Side { ring, copies, ranges }) = lock(running).sides[place(stage)].take() else { return };
-    // What belongs to a command that the driver did not take is not read.
-    let wanted = !lock(running).is_over;
-    let contents: Vec<Option<Vec<u8>>> =
-        copies.iter().map(|copy| if wanted { ring.read(layer, copy) } else { None }).collect();
-    ring.free(layer, copies);
-    let mut running = lock(running);
-    if running.is_over {
-        return;
-    }
-    let command = &mut running.command;
-    let of_stage: Vec<Range> = command.seen_at(stage).copied().collect();
-    let content = |copy: Option<usize>| match copy {
-        Some(copy) => contents[copy].as_deref(),
-        None => Some(&[][..]),
-    };
-    let (mut seen, mut missed) = (Vec::new(), Vec::new());
-    for &(at, copy) in &ranges {
-        let range = &of_stage[at];
-        match content(copy) {
-            // SAFETY: of the memory that the range lies in, its own bytes are there, and nothing else of it is read.
-            Some(bytes) => seen.push((at, unsafe { memory_of(range, bytes) })),
-            None => missed.push((range.arg, range.name)),
-        }
-    }
-    layer.record(|recorder| {
-        let reason = UncapturedReason::NoAccess;
-        for (arg, name) in missed {
-            recorder.not_captured(
-                command.task(),
-                stage,
-                (arg, tensortap_record::Role::InOut, name),
-                reason,
-            )?;
-        }
-        command.observe(recorder, stage, &seen, true)
-    });
-    if is_behind(stage) {
-        running.end(layer);
-    }
-}
-
-/// The memory that a range lies in, of which its own bytes alone are here.
-///
-/// # Safety
-/// Nothing but the range is read of it, while `bytes` live.
-unsafe fn memory_of<'a>(range: &Range, bytes: &'a [u8]) -> Tensor<'a> {
-    let (before, _) = range.span();
-    // Where nothing is read, any address will do that is not null.
-    let start = if bytes.is_empty() { ptr::dangling() } else { bytes.as_ptr() };
-    let start = start.wrapping_sub(usize::try_from(before).unwrap_or(0));
-    // SAFETY: the caller's promise.
-    unsafe { Tensor::at(start, range.bytes, range.elements()) }
+    Layer::get().reader().hand_over(note);
 }

@@ -4,13 +4,13 @@
 use std::{
     ffi::c_void,
     ptr, slice,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tensortap_queue::Range;
 use tensortap_record::{DumpStage, Tensor};
 
-use super::{Asked, Probed, Running, Source};
+use super::{Asked, Probed, Running, Source, lock};
 use crate::{
     ffi::{self, Event, Mem, Queue, Status},
     layer::Layer,
@@ -73,7 +73,7 @@ pub fn enqueue(
             }
         }
     }
-    Ok(Probed { events, missed: Vec::new() })
+    Ok(Probed { events, ..Probed::default() })
 }
 
 /// Puts one probe into a queue.
@@ -85,7 +85,9 @@ fn put(
     waits: &[Event],
 ) -> Result<Event, Status> {
     let call = layer.target.clEnqueueNativeKernel.ok_or(ffi::INVALID_OPERATION)?;
+    let running = Arc::clone(&probe.running);
     let probe = Box::into_raw(Box::new(probe));
+    lock(&running).waiting.push(probe.expose_provenance());
     // The driver copies these words, and writes the buffer's address into its copy.
     let mut words = [probe.expose_provenance(), 0];
     let slot: *const c_void = (&raw const words[1]).cast();
@@ -111,11 +113,23 @@ fn put(
         )
     };
     if status != ffi::SUCCESS {
+        lock(&running).waiting.retain(|waiting| *waiting != probe.addr());
         // SAFETY: made above, and nobody was given it.
         drop(unsafe { Box::from_raw(probe) });
         return Err(status);
     }
     Ok(event)
+}
+
+/// Functions that a driver will not run any more go.
+///
+/// # Safety
+/// They are of `put`, and neither the driver nor anybody else knows of them.
+pub unsafe fn forget(waiting: Vec<usize>) {
+    for probe in waiting {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<Probe>(probe)) });
+    }
 }
 
 /// A probe's turn, in a thread of the driver.
@@ -134,7 +148,8 @@ unsafe extern "C" fn run(words: *mut c_void) {
 
 fn observe(probe: &Probe, buffer: usize) {
     let Probe { running, stage, ranges, is_last } = probe;
-    let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut running = lock(running);
+    running.waiting.retain(|waiting| *waiting != ptr::from_ref(probe).addr());
     if running.is_over {
         // The driver did not take its command.
         return;
