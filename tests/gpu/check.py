@@ -10,6 +10,7 @@ parser.add_argument("run")
 parser.add_argument("--expected", help="what the program has written")
 parser.add_argument("--kernels", type=int, help="launches of kernels, at least")
 parser.add_argument("--extents", help="blocks of PyTorch's allocator, as the program has written them")
+parser.add_argument("--names", help="arguments that launches are given by these names")
 parser.add_argument("--graphs", type=int, help="launches of graphs, exactly")
 options = parser.parse_args()
 
@@ -36,6 +37,12 @@ if options.kernels and operations.get("kernel", 0) < options.kernels:
 if options.graphs is not None and operations.get("graph", 0) != options.graphs:
     print(f"not {options.graphs} graphs")
     wrong += 1
+
+names = {record.get("arg_name") for record in manifest["tensors"]}
+for name in filter(None, (options.names or "").split(",")):
+    if not any(known and name in known for known in names):
+        print(f"nothing is called {name}")
+        wrong += 1
 
 
 def content(record, at, size):

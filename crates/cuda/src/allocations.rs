@@ -14,6 +14,8 @@ pub struct Allocations {
     memories: Memories,
     /// Virtual memory by where a piece begins, with the devices that may read it.
     mapped: HashMap<u64, Vec<Device>>,
+    /// By where memory begins, the context that it goes with.
+    contexts: HashMap<u64, usize>,
     /// What an allocator of the program's has made of its memory, by where each block begins. No two overlap; what was given back stays until its place is
     /// given out again, for graphs go on using it.
     blocks: BTreeMap<u64, Block>,
@@ -41,9 +43,13 @@ pub struct Reach {
 }
 
 impl Allocations {
-    /// Memory is there from now on.
-    pub fn add(&mut self, memory: Memory) {
+    /// Memory is there from now on, until it is freed or its context goes.
+    pub fn add(&mut self, memory: Memory, context: Option<usize>) {
         self.mapped.remove(&memory.address);
+        match context {
+            Some(context) => _ = self.contexts.insert(memory.address, context),
+            None => _ = self.contexts.remove(&memory.address),
+        }
         self.forget_blocks(memory.address, memory.bytes);
         self.memories.add(memory);
     }
@@ -51,9 +57,28 @@ impl Allocations {
     /// The memory that begins at an address goes.
     pub fn remove(&mut self, address: u64) -> Option<Memory> {
         self.mapped.remove(&address);
+        self.contexts.remove(&address);
         let gone = self.memories.remove(address)?;
         self.forget_blocks(gone.address, gone.bytes);
         Some(gone)
+    }
+
+    /// A context goes; the memory that goes with it.
+    pub fn forget_context(&mut self, context: usize) -> Vec<Memory> {
+        let of_it = self.contexts.iter().filter(|(_, own)| **own == context).map(|(&address, _)| address);
+        let of_it: Vec<u64> = of_it.collect();
+        of_it.into_iter().filter_map(|address| self.remove(address)).collect()
+    }
+
+    /// Whether memory of so many bytes begins at an address.
+    pub fn has(&self, address: u64, bytes: u64) -> bool {
+        let found = self.memories.find(address);
+        found.is_some_and(|memory| (memory.address, memory.bytes) == (address, bytes))
+    }
+
+    /// Whether memory is known at an address.
+    pub fn holds(&self, address: u64) -> bool {
+        self.memories.find(address).is_some()
     }
 
     /// An allocator of the program's has given out a block.
@@ -166,8 +191,8 @@ mod tests {
     #[test]
     fn a_pointer_reaches_to_the_end_of_its_allocation_and_no_farther_than_is_wanted() {
         let mut live = Allocations::default();
-        live.add(Memory { address: 1000, bytes: 100, space: DEVICE });
-        live.add(Memory { address: 1100, bytes: 100, space: MemorySpace::Managed });
+        live.add(Memory { address: 1000, bytes: 100, space: DEVICE }, None);
+        live.add(Memory { address: 1100, bytes: 100, space: MemorySpace::Managed }, None);
         let reach = |live: &Allocations, address, most| live.reach(address, 0, most);
         assert_eq!(reach(&live, 1010, 1 << 20).unwrap().bytes, 90, "what touches it is not its own");
         assert_eq!(reach(&live, 1010, 7).unwrap().bytes, 7);
@@ -199,7 +224,7 @@ mod tests {
     #[test]
     fn a_pointer_reaches_to_the_end_of_its_block_where_an_allocator_has_made_one() {
         let mut live = Allocations::default();
-        live.add(Memory { address: 1 << 20, bytes: 1 << 20, space: DEVICE });
+        live.add(Memory { address: 1 << 20, bytes: 1 << 20, space: DEVICE }, None);
         let extent = |live: &Allocations, into: u64| {
             live.extent((1 << 20) + into, 0, 1 << 30).map(|reach| (reach.bytes, reach.is_exact)).unwrap()
         };
@@ -219,7 +244,7 @@ mod tests {
         assert_eq!(extent(&live, 600), (400, false), "what the old one had is nobody's");
         assert_eq!(extent(&live, 1536), (512, true));
         live.remove(1 << 20);
-        live.add(Memory { address: 1 << 20, bytes: 1 << 20, space: DEVICE });
+        live.add(Memory { address: 1 << 20, bytes: 1 << 20, space: DEVICE }, None);
         assert_eq!(extent(&live, 1536), ((1 << 20) - 1536, false), "blocks go with their memory");
     }
 
@@ -237,10 +262,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_context_has_had_goes_with_it() {
+        let mut live = Allocations::default();
+        let memory = |address| Memory { address, bytes: 10, space: DEVICE };
+        live.add(memory(100), Some(1));
+        live.add(memory(200), Some(2));
+        live.add(memory(300), None);
+        live.add(memory(400), Some(1));
+        live.remove(400);
+        live.add(memory(400), Some(2));
+        assert_eq!(live.forget_context(1), [memory(100)]);
+        assert!(live.forget_context(1).is_empty());
+        assert_eq!([100, 200, 300, 400].map(|at| live.has(at, 10)), [false, true, true, true]);
+    }
+
+    #[test]
     fn memory_that_takes_the_place_of_mapped_memory_is_not_mapped() {
         let mut live = Allocations::default();
         live.map(4096, 4096);
-        live.add(Memory { address: 4096, bytes: 10, space: DEVICE });
+        live.add(Memory { address: 4096, bytes: 10, space: DEVICE }, None);
         assert_eq!(live.reach(4096, 0, 100).map(|reach| (reach.bytes, reach.is_readable)), Some((10, true)));
     }
 }

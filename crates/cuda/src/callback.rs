@@ -127,10 +127,18 @@ fn resource_told(door: &Door, id: u32, resource: ResourceData) {
         CONTEXT_COMES if door.wants_content => door.contents.context_comes(resource.context),
         // Our own code is none of the program's.
         MODULE_LOADED | MODULE_GOES if content::is_loading() => {}
-        CONTEXT_GOES => door.context_goes(resource.context),
-        // SAFETY: a module, whose image is there until this returns.
-        MODULE_LOADED => calls::modules::loaded(door, unsafe { resource.image() }),
-        MODULE_GOES => calls::modules::goes(door),
+        CONTEXT_GOES => {
+            calls::memory::context_goes(door, resource.context);
+            door.context_goes(resource.context);
+        }
+        MODULE_LOADED | MODULE_GOES => {
+            // SAFETY: a module, whose image is there until this returns.
+            let Some(module) = (unsafe { resource.module() }) else { return };
+            match id {
+                MODULE_LOADED => calls::modules::loaded(door, module),
+                _ => calls::modules::goes(door, module.number),
+            }
+        }
         _ => {}
     }
 }

@@ -94,6 +94,7 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
         | Does::ContextMade
         | Does::ContextUsed
         | Does::EventWait
+        | Does::Variable(_)
         | Does::GraphMade
         | Does::GraphUpdated
         | Does::GraphSet(_) => None,
@@ -109,13 +110,15 @@ pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
             let is_captured = stream.is_some_and(|at| is_captured(door, function, call, word(at)));
             if !is_captured {
                 // SAFETY: the driver has written an address there just now.
-                memory::comes(door, unsafe { crate::raw::at(word(0)) }, word(1), space);
+                let address = unsafe { crate::raw::at(word(0)) };
+                memory::comes(door, call.data.context, (address, word(1)), space);
             }
         }
         Does::AllocPitch => {
             // SAFETY: the driver has written both just now.
             let (address, pitch): (u64, u64) = unsafe { (crate::raw::at(word(0)), crate::raw::at(word(1))) };
-            memory::comes(door, address, pitch.saturating_mul(word(3)), crate::table::Space::Device);
+            let bytes = pitch.saturating_mul(word(3));
+            memory::comes(door, call.data.context, (address, bytes), crate::table::Space::Device);
         }
         // SAFETY: the driver has written a handle there just now.
         Does::GraphMade => graphs::made(door, handle(unsafe { crate::raw::at(word(0)) }), handle(word(1))),
@@ -124,7 +127,15 @@ pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
         Does::GraphSet(what) => unsafe {
             graphs::set(door, handle(word(0)), handle(word(1)), (what, word(2)))
         },
-        Does::Register => memory::comes(door, word(0), word(1), crate::table::Space::Pinned),
+        Does::Register => {
+            memory::comes(door, call.data.context, (word(0), word(1)), crate::table::Space::Pinned);
+        }
+        Does::Variable(space) => {
+            // SAFETY: the driver has written a word there just now, if there is a place for it.
+            let written = |at: u64| if at == 0 { 0 } else { unsafe { crate::raw::at(at) } };
+            let (address, bytes) = (written(word(0)), written(word(1)));
+            memory::variable(door, handle(word(2)), (address, bytes), space);
+        }
         Does::Map => memory::mapped(door, word(0), word(1)),
         // SAFETY: the driver has read as many descriptions there just now.
         Does::SetAccess => unsafe { memory::access(door, word(0), word(1), (word(2), word(3))) },

@@ -1,31 +1,119 @@
-//! Names of the kernels in an image of code: an ELF file that has a section `.text.NAME` for each.
+//! Kernels and variables in an image of code: an ELF file that has a section `.text.NAME` for each kernel, and variables among its symbols.
 
-/// Sections that are looked at at most.
+/// Sections and symbols that are looked at at most.
 const MOST_SECTIONS: usize = 1 << 20;
+const MOST_SYMBOLS: usize = 1 << 20;
 
-/// What the kernels of an image are called. Images that are none, or damaged, have none.
-pub fn kernels(image: &[u8]) -> Vec<String> {
-    names(image).unwrap_or_default()
+/// What an image has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// What its kernels are called.
+    pub kernels: Vec<String>,
+    /// Its variables.
+    pub variables: Vec<Variable>,
 }
 
-fn names(image: &[u8]) -> Option<Vec<String>> {
-    // 64 bits, little endian.
-    image.starts_with(b"\x7fELF\x02\x01").then_some(())?;
-    let start = word(image, 40)?;
-    let (size, count, names_at) = (half(image, 58)?, half(image, 60)?, half(image, 62)?);
-    let header = |number: usize| image.get(start.checked_add(number.checked_mul(size)?)?..);
-    // A file with more sections than fit says how many in its first.
-    let count = if count == 0 { word(header(0)?, 32)? } else { count };
-    let names_at = if names_at == 0xffff { half(header(0)?, 40)? } else { names_at };
-    let names = header(names_at)?;
-    let names = image.get(word(names, 24)?..)?.get(..word(names, 32)?)?;
-    let name = |number| {
-        let at = u32::from_le_bytes(header(number)?.get(..4)?.try_into().ok()?);
-        let name = names.get(usize::try_from(at).ok()?..)?.split(|&byte| byte == 0).next()?;
-        let kernel = std::str::from_utf8(name).ok()?.strip_prefix(".text.")?;
-        Some(kernel.to_owned())
-    };
-    Some((0..count.min(MOST_SECTIONS)).filter_map(name).collect())
+/// A variable that outlives launches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// What it is called.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether the host may change it at any time.
+    pub is_managed: bool,
+}
+
+/// What an image has. Images that are none, or damaged, have nothing.
+pub fn contents(image: &[u8]) -> Contents {
+    let Some(file) = File::of(image) else { return Contents::default() };
+    let kernels =
+        (0..file.count).filter_map(|number| file.name(number)?.strip_prefix(".text.").map(str::to_owned));
+    Contents { kernels: kernels.collect(), variables: file.variables().unwrap_or_default() }
+}
+
+/// Kind of the section that has symbols, and of a symbol that is a variable.
+const SYMBOLS: u32 = 2;
+const OBJECT: u8 = 1;
+/// Mark of a symbol that is managed.
+const MANAGED: u8 = 4;
+/// Sections that have variables: without a value at first, with one, and constants.
+const OF_VARIABLES: [&str; 3] = [".nv.global", ".nv.global.init", ".nv.constant3"];
+/// Bytes of a symbol.
+const SYMBOL_BYTES: usize = 24;
+
+/// A file in the form that images have: 64 bits, little endian.
+struct File<'i> {
+    image: &'i [u8],
+    start: usize,
+    size: usize,
+    count: usize,
+    names: &'i [u8],
+}
+
+impl<'i> File<'i> {
+    fn of(image: &'i [u8]) -> Option<File<'i>> {
+        image.starts_with(b"\x7fELF\x02\x01").then_some(())?;
+        let start = word(image, 40)?;
+        let (size, count, names_at) = (half(image, 58)?, half(image, 60)?, half(image, 62)?);
+        let mut file = File { image, start, size, count, names: &[] };
+        // A file with more sections than fit says how many in its first.
+        file.count = if count == 0 { word(file.header(0)?, 32)? } else { count }.min(MOST_SECTIONS);
+        let names_at = if names_at == 0xffff { half(file.header(0)?, 40)? } else { names_at };
+        file.names = file.content(names_at)?;
+        Some(file)
+    }
+
+    fn header(&self, number: usize) -> Option<&'i [u8]> {
+        self.image.get(self.start.checked_add(number.checked_mul(self.size)?)?..)
+    }
+
+    fn content(&self, number: usize) -> Option<&'i [u8]> {
+        let header = self.header(number)?;
+        self.image.get(word(header, 24)?..)?.get(..word(header, 32)?)
+    }
+
+    /// What a section is called.
+    fn name(&self, number: usize) -> Option<&'i str> {
+        text(self.names, quarter(self.header(number)?, 0)?)
+    }
+
+    fn variables(&self) -> Option<Vec<Variable>> {
+        let at = (0..self.count).find(|&number| self.kind(number) == Some(SYMBOLS))?;
+        let symbols = self.content(at)?;
+        let names = self.content(usize::try_from(quarter(self.header(at)?, 40)?).ok()?)?;
+        let symbols = symbols.chunks_exact(SYMBOL_BYTES).take(MOST_SYMBOLS);
+        Some(symbols.filter_map(|symbol| self.variable(symbol, names)).collect())
+    }
+
+    fn kind(&self, number: usize) -> Option<u32> {
+        quarter(self.header(number)?, 4)
+    }
+
+    fn variable(&self, symbol: &[u8], names: &[u8]) -> Option<Variable> {
+        let section = self.name(half(symbol, 6)?).filter(|_| symbol[4] & 0xf == OBJECT)?;
+        let (name, bytes) = (text(names, quarter(symbol, 0)?)?, word(symbol, 16)? as u64);
+        let is_one = OF_VARIABLES.contains(&section) && bytes > 0 && !is_of_compiler(name, bytes);
+        is_one.then(|| Variable { name: name.to_owned(), bytes, is_managed: symbol[5] & MANAGED != 0 })
+    }
+}
+
+/// Texts that compilers make of what stands in code, and objects of libraries that are types and nothing else, of a byte each: nobody changes them.
+fn is_of_compiler(name: &str, bytes: u64) -> bool {
+    let is_text = name.starts_with(['$', '.'])
+        || name.starts_with("__unnamed_")
+        || ["__PRETTY_FUNCTION__", "__FUNCTION__", "__func__"].iter().any(|text| name.contains(text));
+    let is_tag = bytes == 1 && ["6thrust", "4cuda3std", "3cub"].iter().any(|space| name.contains(space));
+    is_text || is_tag
+}
+
+fn text(texts: &[u8], at: u32) -> Option<&str> {
+    let text = texts.get(usize::try_from(at).ok()?..)?.split(|&byte| byte == 0).next()?;
+    std::str::from_utf8(text).ok()
+}
+
+fn quarter(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk::<4>().copied()?))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
@@ -66,20 +154,71 @@ mod tests {
     #[test]
     fn sections_of_code_name_kernels() {
         assert_eq!(
-            kernels(&image(&[".shstrtab", ".text.add", ".nv.info.add", ".text._Z3mulPf"])),
+            contents(&image(&[".shstrtab", ".text.add", ".nv.info.add", ".text._Z3mulPf"])).kernels,
             ["add", "_Z3mulPf"]
         );
     }
 
+    /// An image with two variables, a text of the compiler's, a constant and a function.
+    fn with_variables() -> Vec<u8> {
+        let mut image =
+            image(&[".shstrtab", ".nv.global", ".nv.constant3", ".symtab", ".strtab", ".text.add"]);
+        let sections = usize::try_from(u64::from_le_bytes(*image[40..48].first_chunk().unwrap())).unwrap();
+        let texts = b"\0count\0table\0$str\0weights\0add\0";
+        // Name, kind, mark, section, bytes.
+        let symbols = [
+            (1, 1, 0, 1, 4_u64),
+            (7, 1, 4, 1, 400),
+            (13, 1, 0, 1, 9),
+            (18, 17, 0, 2, 256),
+            (26, 2, 0, 5, 64),
+        ];
+        let content = image.len();
+        for (name, kind, mark, section, bytes) in symbols {
+            let mut symbol = [0; SYMBOL_BYTES];
+            (symbol[0], symbol[4], symbol[5], symbol[6]) = (name, kind, mark, section);
+            symbol[16..].copy_from_slice(&bytes.to_le_bytes());
+            image.extend(symbol);
+        }
+        let strings = image.len();
+        image.extend(texts);
+        let mut set = |section: usize, at: usize, value: usize| {
+            let at = sections + 64 * section + at;
+            image[at..at + 8].copy_from_slice(&(value as u64).to_le_bytes());
+        };
+        set(3, 24, content);
+        set(3, 32, strings - content);
+        set(3, 40, 4);
+        set(4, 24, strings);
+        set(4, 32, texts.len());
+        image[sections + 64 * 3 + 4] = 2;
+        image
+    }
+
+    #[test]
+    fn symbols_of_some_sections_are_variables() {
+        let variable = |name: &str, bytes, is_managed| Variable { name: name.to_owned(), bytes, is_managed };
+        let found = contents(&with_variables());
+        assert_eq!(found.kernels, ["add"]);
+        let expected =
+            [variable("count", 4, false), variable("table", 400, true), variable("weights", 256, false)];
+        assert_eq!(found.variables, expected);
+        assert!(is_of_compiler("_ZN34_INTERNAL_8_x_cu_y6thrust12placeholders2_1E", 1));
+        assert!(is_of_compiler("_ZZN2at6kernelEvE19__PRETTY_FUNCTION__", 90) && !is_of_compiler("table", 1));
+    }
+
     #[test]
     fn what_is_no_image_has_no_kernels_however_it_is_damaged() {
-        assert!(kernels(b"").is_empty() && kernels(b"//\n.version 8.0\n").is_empty());
-        let whole = image(&[".shstrtab", ".text.add"]);
+        assert_eq!(
+            (contents(b""), contents(b"//\n.version 8.0\n")),
+            (Contents::default(), Contents::default())
+        );
+        let whole = with_variables();
         for at in 0..whole.len() {
-            kernels(&whole[..at]);
+            contents(&whole[..at]);
             let mut damaged = whole.clone();
             damaged[at] = 0xff;
-            kernels(&damaged);
+            contents(&damaged);
         }
     }
 }

@@ -71,6 +71,8 @@ functions! {
         load_function: c"cuFuncLoad" fn(usize);
         function_name: c"cuFuncGetName" fn(*mut *const c_char, usize);
         kernel_name: c"cuKernelGetName" fn(*mut *const c_char, usize);
+        function_module: c"cuFuncGetModule" fn(*mut usize, usize);
+        module_variable: c"cuModuleGetGlobal_v2" fn(*mut u64, *mut usize, usize, *const c_char);
         capture_info: c"cuStreamGetCaptureInfo_v2" fn(usize, *mut i32, *mut u64, *mut usize, *mut *const usize, *mut usize);
         graph_nodes: c"cuGraphGetNodes" fn(usize, *mut usize, *mut usize);
         node_kind: c"cuGraphNodeGetType" fn(usize, *mut i32);
@@ -343,8 +345,25 @@ impl Driver {
         (device, name.map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned()))
     }
 
-    /// Lets the driver load the code of a kernel, if it has not.
-    pub fn load(&self, function: usize) {
+    /// The module that a function is of; 0 where the driver cannot say.
+    pub fn module(&self, function: usize) -> usize {
+        let mut module = 0;
+        // SAFETY: a handle that the program launches, and a place of this call's.
+        let asked = self.function_module.map_or(NOT_FOUND, |call| unsafe { call(&raw mut module, function) });
+        if asked == SUCCESS { module } else { 0 }
+    }
+
+    /// Where a variable of a module lies, and its bytes.
+    pub fn variable(&self, module: usize, name: &str) -> Option<(u64, u64)> {
+        let (call, name) = (self.module_variable?, CString::new(name).ok()?);
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: a module of the program's, a name that ends, and places of this call's.
+        let asked = unsafe { call(&raw mut address, &raw mut bytes, module, name.as_ptr()) };
+        (asked == SUCCESS && address != 0).then_some((address, bytes as u64))
+    }
+
+    /// Lets the driver load the code of a kernel, if it has not. The function that the kernel is.
+    pub fn load(&self, function: usize) -> usize {
         let mut of_kernel = 0;
         // SAFETY: a handle that the program launches, of either kind, and a place of this call's.
         let asked =
@@ -354,6 +373,7 @@ impl Driver {
             // SAFETY: as above. What cannot be loaded now is loaded by the launch.
             let _ = unsafe { call(function) };
         }
+        function
     }
 
     /// Where parameters of a kernel lie, in order; none when the driver cannot say. What a launch is given as function may be either kind of handle.

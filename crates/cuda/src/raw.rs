@@ -102,22 +102,33 @@ impl ResourceData {
         unsafe { data.cast::<ResourceData>().read() }
     }
 
-    /// The image of a module that was loaded.
+    /// A module that was loaded, or goes.
     ///
     /// # Safety
     /// It is told of a module, and the image is read before CUPTI is answered.
-    pub unsafe fn image<'a>(&self) -> &'a [u8] {
+    pub unsafe fn module<'a>(&self) -> Option<LoadedImage<'a>> {
         if self.descriptor.is_null() {
-            return &[];
+            return None;
         }
         // SAFETY: the caller's promise.
-        let ModuleData { id: _, bytes, image } = unsafe { self.descriptor.read() };
-        if image.is_null() {
-            return &[];
-        }
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts(image, bytes) }
+        let ModuleData { id: number, bytes, image } = unsafe { self.descriptor.read() };
+        let image = if image.is_null() {
+            &[]
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { std::slice::from_raw_parts(image, bytes) }
+        };
+        Some(LoadedImage { number, image })
     }
+}
+
+/// A module, by the number that CUPTI has for it, with its image.
+#[derive(Clone, Copy)]
+pub struct LoadedImage<'a> {
+    /// Its number.
+    pub number: u32,
+    /// Its image; empty where it is not told.
+    pub image: &'a [u8],
 }
 
 /// A value of the program's at an address that a call has given.

@@ -42,6 +42,8 @@ pub enum Does {
     AllocPitch,
     /// Memory of the program is the device's as well: address, bytes.
     Register,
+    /// A program knows where a variable lies: places for the address and for its bytes, and the module or library.
+    Variable(Space),
     /// Memory goes: its address; in the order of the stream at this word.
     Free(Option<usize>),
     /// Virtual memory is mapped: address, bytes.
@@ -154,7 +156,7 @@ use Does::{
     Alloc, AllocPitch, ContextMade, ContextSeen, ContextUsed, CopyArray, CopyBox, CopyMany, EventGone,
     EventRecord, EventSeen, EventWait, Fill, FillRows, Free, Graph, GraphGone, GraphMade, GraphPlanGone,
     GraphSet, GraphUpdated, Launch, LaunchEx, LaunchOld, Map, Move, Register, SetAccess, StreamGone,
-    StreamSeen, Unmap,
+    StreamSeen, Unmap, Variable,
 };
 use Ends::{Any, ToDevice, ToHost, Within};
 
@@ -179,6 +181,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(224, "cuMemsetD2D16Async", FillRows(2, Some(5))),
     of(226, "cuMemsetD2D32Async", FillRows(4, Some(5))),
     of(235, "cuCtxCreate", ContextMade),
+    of(241, "cuModuleGetGlobal", Variable(Space::Device)),
     of(243, "cuMemAlloc", Alloc(Space::Device, None)),
     of(244, "cuMemAllocPitch", AllocPitch),
     of(245, "cuMemFree", Free(None)),
@@ -296,6 +299,8 @@ pub const FUNCTIONS: &[Function] = &[
     th(653, "cuLaunchKernelEx", LaunchEx),
     of(656, "cuGraphInstantiate", GraphMade),
     th(657, "cuGraphInstantiate", GraphMade),
+    of(684, "cuLibraryGetGlobal", Variable(Space::Device)),
+    of(685, "cuLibraryGetManaged", Variable(Space::Managed)),
     of(692, "cuGraphExecKernelNodeSetParams", GraphSet(Node::Kernel)),
     of(696, "cuGraphExecUpdate", GraphUpdated),
     of(714, "cuGraphExecNodeSetParams", GraphSet(Node::Any)),

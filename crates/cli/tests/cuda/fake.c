@@ -97,6 +97,13 @@ struct kernel {
   // Of the library's own kernels: the one structure that they are given, and what they do.
   size_t ours;
   void (*run_ours)(const void *);
+  // Variables of its module; of managed ones symbols have a mark.
+  struct variable {
+    const char *name;
+    void *at;
+    size_t bytes;
+    int is_constant, is_managed;
+  } variables[4];
 };
 
 struct pack {
@@ -122,24 +129,42 @@ static void fold(void **parameters) {
   for (uint64_t at = 0; at < pack->count; at++) pack->y[at] ^= pack->x[at] + pack->k;
 }
 
+// Variables of two modules that have a kernel of one name.
+static uint32_t total, bias[4] = {1, 20, 300, 4000}, seen_by_host[2] = {5, 6}, other_total = 1000;
+
+static void tally(void **parameters) {
+  uint32_t *y = *(uint32_t **)parameters[0], count = *(uint32_t *)parameters[1];
+  for (uint32_t at = 0; at < count; at++) y[at] += bias[at % 4] + total;
+  total += count;
+  seen_by_host[1]++;
+}
+
+static void other_tally(void **parameters) {
+  uint32_t *y = *(uint32_t **)parameters[0], count = *(uint32_t *)parameters[1];
+  for (uint32_t at = 0; at < count; at++) y[at] -= other_total++;
+}
+
 static struct kernel kernels[] = {
-    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL},
-    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL},
-    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL},
+    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}},
+    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}},
+    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}},
+    {"tally", 0, 0, 2, {0, 8}, {8, 4}, tally, 0, NULL,
+     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}},
+    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}},
 };
 
 // What the library loads itself, where it is let.
 static struct kernel our_kernels[] = {
-    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash},
-    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure},
-    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep},
+    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}},
+    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}},
+    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}},
 };
 static int is_current;
 CUresult cuModuleLoadData(void **module, const void *image) {
   if (getenv("FAKE_LOADS_NOTHING")) return 218;
   if (strncmp(image, "// tensortap device-kernels ", 28) || !is_current) return INVALID;
   *module = our_kernels;
-  struct module_data data = {2, strlen(image), image};
+  struct module_data data = {99, strlen(image), image};
   struct resource_data resource = {&context, NULL, &data};
   if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &resource);
   return SUCCESS;
@@ -160,26 +185,72 @@ CUresult cuCtxPopCurrent_v2(void **popped) {
 }
 CUresult cuCtxSetCurrent(void *set) { return set == &context ? SUCCESS : INVALID; }
 
-// An image that has the sections of a kernel, and nothing else.
+// An image that has the sections of a kernel, and symbols for its variables.
 static void load(struct kernel *kernel) {
   if (kernel->is_loaded) return;
   kernel->is_loaded = 1;
-  static char image[3][512];
-  char *bytes = image[kernel - kernels];
+  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 512, SECTIONS = 768, MOST = 2048 };
+  static char images[sizeof kernels / sizeof *kernels][MOST];
+  char *bytes = images[kernel - kernels];
   memcpy(bytes, "\x7f" "ELF\x02\x01", 6);
-  int text = snprintf(bytes + 64, 128, "%c.text.%s", 0, kernel->name) + 1;
-  uint64_t sections = 256, texts = 64, size = (uint64_t)text;
+  const char *names[] = {"", ".text.", ".nv.global", ".nv.constant3", ".symtab", ".strtab"};
+  uint64_t at = TEXTS, sections = SECTIONS;
   memcpy(bytes + 40, &sections, 8);
-  bytes[58] = 64, bytes[60] = 2;
-  memcpy(bytes + 256 + 24, &texts, 8), memcpy(bytes + 256 + 32, &size, 8);
-  bytes[256 + 64] = 1;
-  struct module_data module = {1, sizeof image[0], bytes};
+  bytes[58] = 64, bytes[60] = 6;
+  for (int section = 0; section < 6; section++) {
+    uint32_t name = (uint32_t)(at - TEXTS);
+    memcpy(bytes + SECTIONS + 64 * section, &name, 4);
+    at += (uint64_t)sprintf(bytes + at, "%s%s", names[section], section == 1 ? kernel->name : "") + 1;
+  }
+  uint64_t strings = STRINGS + 1, count = 0;
+  for (struct variable *variable = kernel->variables; variable < kernel->variables + 4 && variable->name; variable++, count++) {
+    char *symbol = bytes + SYMBOLS + 24 * count;
+    uint32_t name = (uint32_t)(strings - STRINGS);
+    memcpy(symbol, &name, 4), memcpy(symbol + 16, &variable->bytes, 8);
+    symbol[4] = 1, symbol[5] = variable->is_managed ? 4 : 0, symbol[6] = variable->is_constant ? 3 : 2;
+    strings += (uint64_t)sprintf(bytes + strings, "%s", variable->name) + 1;
+  }
+  struct {
+    int section;
+    uint64_t start, bytes;
+  } contents[] = {{0, TEXTS, at - TEXTS}, {4, SYMBOLS, 24 * count}, {5, STRINGS, strings - STRINGS}};
+  for (int place = 0; place < 3; place++) memcpy(bytes + SECTIONS + 64 * contents[place].section + 24, &contents[place].start, 16);
+  bytes[SECTIONS + 64 * 4 + 4] = 2, bytes[SECTIONS + 64 * 4 + 40] = 5;
+  struct module_data module = {(uint32_t)(kernel - kernels) + 1, MOST, bytes};
   struct resource_data data = {NULL, NULL, &module};
   if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &data);
 }
 
+// A module has one kernel, and its handle.
+CUresult cuFuncGetModule(CUmodule *module, CUfunction function) {
+  *module = function;
+  return SUCCESS;
+}
+struct variable_params {
+  CUdeviceptr *at;
+  size_t *bytes;
+  CUmodule module;
+  const char *name;
+};
+static CUresult do_variable(const void *params) {
+  const struct variable_params *p = params;
+  for (struct variable *variable = p->module->variables; variable < p->module->variables + 4 && variable->name; variable++)
+    if (!strcmp(variable->name, p->name)) {
+      *p->at = (CUdeviceptr)variable->at, *p->bytes = variable->bytes;
+      return SUCCESS;
+    }
+  return INVALID;
+}
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, const char *name) {
+  struct variable_params p = {at, bytes, module, name};
+  return told(241, &p, NULL, do_variable);
+}
+
+// Of two of one name the second is asked for with a mark.
 CUfunction fake_kernel(const char *name) {
-  for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
+  size_t last = sizeof kernels / sizeof *kernels - 1;
+  if (!strcmp(name, "tally'")) return &kernels[last];
+  for (size_t at = 0; at < last; at++)
     if (!strcmp(kernels[at].name, name)) return &kernels[at];
   fail("no such kernel");
   return NULL;

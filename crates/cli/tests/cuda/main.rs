@@ -7,6 +7,7 @@ mod graphs;
 mod plan;
 mod torch;
 mod truth;
+mod variables;
 mod ways;
 mod words;
 

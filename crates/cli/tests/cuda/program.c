@@ -112,6 +112,17 @@ int main(int count, char **args) {
       } p = {n[6], at(n[1], n[2]), at(n[3], n[4]), n[5], 0};
       void *parameters[] = {&p};
       launch("fold", n[7], stream, parameters, &p, sizeof p);
+    } else if (!strcmp(what, "tally")) {
+      // Stream, buffer, word, words, and which of two modules.
+      CUdeviceptr y = at(n[1], n[2]);
+      void *parameters[] = {&y, &n[3]};
+      NEED(cuLaunchKernel(fake_kernel(n[4] ? "tally'" : "tally"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+    } else if (!strcmp(what, "total")) {
+      // A value for the variable of one of them.
+      CUdeviceptr variable;
+      size_t bytes;
+      NEED(cuModuleGetGlobal_v2(&variable, &bytes, fake_kernel(n[0] ? "tally'" : "tally"), "total"));
+      NEED(cuMemcpyHtoD_v2(variable, &n[1], bytes));
     } else if (!strcmp(what, "write")) {
       size_t bytes = 4 * (size_t)n[3];
       if (n[5]) NEED(cuMemcpyHtoD_v2(at(n[1], n[2]), content(n[4], n[3]), bytes));

@@ -285,9 +285,19 @@ impl Walk<'_> {
             return unseen("parameters of a kernel of the graph");
         };
         let state = self.door.state();
-        let pieces =
-            given.iter().filter_map(pointer).filter_map(|address| self.piece(&state.allocations, address));
-        Touched { pieces: pieces.collect(), unseen: BTreeSet::new() }
+        let pointers = given.iter().filter_map(pointer);
+        let pieces = pointers.filter_map(|address| self.piece(&state.allocations, address));
+        let mut touched = Touched { pieces: pieces.collect(), unseen: BTreeSet::new() };
+        for variable in &facts.code.variables {
+            match variable.at {
+                Some((address, bytes)) => touched.pieces.push(Piece { address, bytes, is_exact: true }),
+                None => _ = touched.unseen.insert("variables of a kernel of the graph"),
+            }
+        }
+        if facts.code.has_more {
+            touched.unseen.insert("more variables of a kernel of the graph");
+        }
+        touched
     }
 
     /// What a pointer reaches: as far as when its launch was captured, or as it does now.

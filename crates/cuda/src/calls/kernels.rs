@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tensortap_record::{KernelId, KernelInfo, RecordError, ThreadRecorder};
 
+use super::modules::{self, Code};
 use crate::{door::Door, parameters::Place, raw::Call};
 
 /// What is known of a kernel.
@@ -12,6 +13,8 @@ pub struct KernelFacts {
     name: String,
     /// Its parameters; none where the driver cannot say.
     pub parameters: Option<Vec<Place>>,
+    /// What it is of.
+    pub code: Code,
     id: OnceLock<KernelId>,
 }
 
@@ -23,14 +26,15 @@ impl KernelFacts {
             return known;
         }
         // Code that is loaded when it is first needed is needed now: its image is told of while this is asked.
-        door.driver.load(function);
+        let (name, code) = modules::code(door, function, || {
+            let name = call.and_then(Call::symbol).or_else(|| door.driver.name(function));
+            name.filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown kernel".to_owned())
+        });
         let parameters = door
             .driver
             .parameters(function)
             .map(|places| places.into_iter().map(|(offset, size)| Place { offset, size }).collect());
-        let name = call.and_then(Call::symbol).or_else(|| door.driver.name(function));
-        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown kernel".to_owned());
-        let facts = Arc::new(KernelFacts { name, parameters, id: OnceLock::new() });
+        let facts = Arc::new(KernelFacts { name, parameters, code, id: OnceLock::new() });
         door.state().kernels.insert(function, Arc::clone(&facts));
         facts
     }
@@ -41,18 +45,18 @@ impl KernelFacts {
         let records = self.parameters.as_ref().map_or(1, Vec::len);
         let records = u32::try_from(records).unwrap_or(u32::MAX);
         let claimed = door.record(|recorder| {
-            let kernel = self.id(door, recorder)?;
+            let kernel = self.id(recorder)?;
             recorder.claim(kernel, records)
         });
         claimed.flatten()
     }
 
     /// Its number in the dump.
-    pub fn id(&self, door: &Door, recorder: &mut ThreadRecorder) -> Result<KernelId, RecordError> {
+    pub fn id(&self, recorder: &mut ThreadRecorder) -> Result<KernelId, RecordError> {
         if let Some(&id) = self.id.get() {
             return Ok(id);
         }
-        let module = door.state().modules.of(&self.name).unwrap_or_default();
+        let module = self.code.module.unwrap_or_default();
         let id = recorder.define_kernel(&KernelInfo { name: &self.name, module, args: &[] })?;
         Ok(*self.id.get_or_init(|| id))
     }

@@ -5,7 +5,7 @@ use tensortap_record::{
     LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, TaskInfo, ThreadRecorder, UncapturedReason,
 };
 
-use super::{graphs, kernels::KernelFacts};
+use super::{graphs, kernels::KernelFacts, modules::Code};
 use crate::{
     allocations::{Device, Reach},
     calls::{handle, place, stream_of},
@@ -140,12 +140,13 @@ pub fn launch(
     // SAFETY: the program's launch has its parameters where it says, until it returns.
     let given = unsafe { given(door, &facts, launch, device) };
     Begun::new(door, &place, taken, |recorder| {
-        let info = TaskInfo { id, ..info(facts.id(door, recorder)?, launch) };
+        let info = TaskInfo { id, ..info(facts.id(recorder)?, launch) };
         let mut work = Work { info, ..Work::default() };
         match given {
             Some(given) => work.give(door, recorder, given, device)?,
             None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
         }
+        work.give_variables(door, recorder, &facts.code, device)?;
         Ok(work)
     })
 }
@@ -160,7 +161,7 @@ pub fn launch_unknown(
 ) -> Option<Begun> {
     let facts = KernelFacts::of(door, Some(call), function);
     Begun::new(door, place, taken, |recorder| {
-        let info = TaskInfo::of(facts.id(door, recorder)?);
+        let info = TaskInfo::of(facts.id(recorder)?);
         let parameters = (0, recorder.string("parameters")?, UncapturedReason::Opaque);
         Ok(Work { info, unread: vec![parameters], ..Work::default() })
     })
@@ -244,6 +245,43 @@ unsafe fn buffer<'a>(extra: u64) -> &'a [u8] {
 }
 
 impl Work {
+    /// Gives it the variables of its kernel's module, behind all else: which of them the kernel uses is not known.
+    fn give_variables(
+        &mut self,
+        door: &Door,
+        recorder: &mut ThreadRecorder,
+        code: &Code,
+        device: Device,
+    ) -> Result<(), RecordError> {
+        let known = self.ranges.iter().map(|range| range.arg).chain(self.values.iter().map(|(arg, _)| *arg));
+        let known = known.chain(self.unread.iter().map(|(arg, ..)| *arg));
+        let behind = known.max().map_or(0, |last| last.saturating_add(1));
+        let mut args = behind..u16::MAX;
+        for variable in &code.variables {
+            let (Some(arg), name) = (args.next(), recorder.string(&variable.name)?) else { break };
+            let reach = variable.at.and_then(|(address, bytes)| {
+                let reach = door.state().allocations.reach(address, device, bytes.min(door.max_range))?;
+                reach.is_readable.then_some((address, bytes, reach))
+            });
+            match reach {
+                Some((address, bytes, reach)) => {
+                    let range = Range::dense((address, reach.bytes), 0, reach.bytes, None);
+                    let is_exact = reach.bytes == bytes;
+                    self.ranges.push(Range { arg, name, space: reach.space, is_exact, ..range });
+                }
+                None => self.unread.push((arg, name, UncapturedReason::NoAccess)),
+            }
+        }
+        if let Some(arg) = args.next().filter(|_| code.has_more) {
+            self.unread.push((
+                arg,
+                recorder.string("more variables of the module")?,
+                UncapturedReason::NoRoom,
+            ));
+        }
+        Ok(())
+    }
+
     /// Gives it what a launch is given.
     fn give(
         &mut self,

@@ -5,18 +5,38 @@ use tensortap_record::MemorySpace;
 
 use crate::{door::Door, raw, table::Space};
 
-/// Memory is there.
-pub fn comes(door: &Door, address: u64, bytes: u64, space: Space) {
+/// Memory is there, of a context.
+pub fn comes(door: &Door, context: usize, (address, bytes): (u64, u64), space: Space) {
     let space = match space {
         Space::Device => MemorySpace::Device,
         Space::Managed => MemorySpace::Managed,
         Space::Pinned => MemorySpace::Pinned,
     };
+    comes_as(door, Memory { address, bytes, space }, Some(context));
+}
+
+/// Memory is there, and goes with its context if it has one.
+pub fn comes_as(door: &Door, memory: Memory, context: Option<usize>) {
+    let Memory { address, bytes, space } = memory;
     if address == 0 {
         return;
     }
-    door.state().allocations.add(Memory { address, bytes, space });
+    door.state().allocations.add(memory, context);
     door.record(|recorder| recorder.allocation(address, bytes, space, false));
+}
+
+/// A program has asked where a variable of a module or library lies.
+pub fn variable(door: &Door, module: usize, (address, bytes): (u64, u64), space: Space) {
+    let space = if space == Space::Managed { MemorySpace::Managed } else { MemorySpace::Device };
+    if address != 0 && bytes != 0 && !door.state().allocations.holds(address) {
+        super::modules::place(door, module, Memory { address, bytes, space });
+    }
+}
+
+/// A context goes, and with it all memory that it has had.
+pub fn context_goes(door: &Door, context: usize) {
+    let gone = door.state().allocations.forget_context(context);
+    freed(door, gone);
 }
 
 /// Memory goes: nothing may read it from now on.
