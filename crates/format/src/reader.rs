@@ -257,10 +257,10 @@ impl Dump {
         }
     }
 
-    /// Whether it keeps programs of OpenCL, so that launches of their kernels can be run again.
+    /// Whether it keeps programs of OpenCL or CUDA, so that launches of their kernels can be run again.
     #[must_use]
-    pub fn has_opencl_programs(&self) -> bool {
-        self.modules().iter().any(|module| module.kind.is_opencl())
+    pub fn has_programs(&self) -> bool {
+        self.modules().iter().any(|module| module.kind.is_opencl() || module.kind.is_cuda())
     }
 
     /// Hands over every entry of the index that is of one of these kinds; none of a dump that has no index.

@@ -64,6 +64,7 @@ mod signal;
 mod sim;
 mod thread;
 mod wire;
+mod worker;
 
 pub use address::{RANKS, abandoned_devices, base_of_rank};
 pub use api::{
@@ -82,3 +83,6 @@ pub use signal::{
     tell_crashes_in_this_process, with_file_limits_as_given,
 };
 pub use sim::{DEFAULT_PLATFORM, PLATFORMS, find};
+pub use worker::{
+    WorkerFate, WorkerMessage, WorkerProcess, receive_message, send_message, worker_requests, worker_socket,
+};

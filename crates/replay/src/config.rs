@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::OpenClDevice;
+use crate::LaunchDevice;
 use tensortap_abi::KernelAbi;
 use tensortap_format::TaskChoice;
 use tensortap_platform::{DeviceMode, Sanitizer};
@@ -73,8 +73,8 @@ pub struct ReplayConfig {
     pub trust: bool,
     /// Bytes of device memory; `None` for half of what is available.
     pub device_memory: Option<u64>,
-    /// Of launches of OpenCL, the device to replay on.
-    pub opencl_device: OpenClDevice,
+    /// Of launches of OpenCL and CUDA, the device to replay on.
+    pub launch_device: LaunchDevice,
     /// Executable to start as the device; `None` for this one.
     pub device_executable: Option<PathBuf>,
     /// Blocks of the device; `None` for one per CPU.
@@ -133,7 +133,7 @@ impl ReplayConfig {
             device_mode: DeviceMode::default(),
             trust: false,
             device_memory: None,
-            opencl_device: OpenClDevice::default(),
+            launch_device: LaunchDevice::default(),
             device_executable: None,
             blocks: None,
             schedulers: 1,

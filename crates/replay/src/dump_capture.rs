@@ -153,7 +153,7 @@ impl Capture for DumpCapture {
 
     fn launches(&self) -> Option<&Dump> {
         let is_given = self.program.is_some() || self.foreign.is_some();
-        (!is_given && self.dump.has_opencl_programs()).then_some(&self.dump)
+        (!is_given && self.dump.has_programs()).then_some(&self.dump)
     }
 
     fn notes(&self) -> &[String] {

@@ -19,10 +19,10 @@ use crate::expect::{Expect, outside, references};
 use crate::foreign::ForeignWishes;
 use crate::given::{check_block_num, give_kernels};
 use crate::item::{find_scene, with_folders};
+use crate::launches;
 use crate::libraries::Libraries;
 use crate::noise::{noise, summary};
 use crate::open::open;
-use crate::opencl;
 use crate::replay::{declared_tolerance, in_steps, is_chosen, names_kernel, one_step, unknown_task};
 use crate::{ArgReport, GiveKernels, KernelCode, OpenFolder, ReplayError};
 
@@ -96,7 +96,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let task = find_task(capture, config.task.as_ref(), &config.steps)?;
     refuse_taken(&config.out)?;
     if let Some(dump) = capture.launches() {
-        return opencl::extract(config, capture, dump, task);
+        return launches::extract(config, capture, dump, task);
     }
     let mut registry = with_folders(config.registry.clone(), [capture], config.open_folder.as_ref())?;
     check_block_num(config.block_num, &opened.captures)?;

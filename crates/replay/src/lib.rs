@@ -8,7 +8,7 @@
 //! | `item` | kernels found, arguments graded, memory counted: what can be run and what must be refused |
 //! | `spans`, `strided`, `image` | which bytes a task touches, and how content gets there and back |
 //! | `batch`, `launch`, `engine` | many tasks in one launch, several devices, tasks that take a device down |
-//! | `opencl` | launches of OpenCL, with the programs that a dump keeps, on devices of this machine |
+//! | `launches` | launches of OpenCL and CUDA, with the programs that a dump keeps, on devices of this machine |
 //! | `judge`, `check`, `expect` | outputs against captured ones, or against the references of the kernels |
 //! | `extract`, `case_file`, `case_writer`, `libraries`, `noise` | cases |
 //!
@@ -39,10 +39,10 @@ mod image;
 mod item;
 mod judge;
 mod launch;
+mod launches;
 mod libraries;
 mod noise;
 mod open;
-mod opencl;
 mod program;
 mod replay;
 mod report;
@@ -56,10 +56,11 @@ pub use error::ReplayError;
 pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};
 pub use foreign::FOREIGN_SCENE;
-pub use opencl::OpenClDevice;
+pub use launches::LaunchDevice;
 pub use replay::{OnOutput, ReplayProgress, replay};
 pub use report::{
     ArgReport, Check, Difference, GivenReport, Grade, Outcome, OutputReport, Placement, ReplayReport,
     TaskReport, Timing,
 };
+pub use tensortap_cuda_host::become_cuda_worker_if_asked;
 pub use tensortap_opencl_host::become_opencl_worker_if_asked;

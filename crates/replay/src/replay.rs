@@ -15,8 +15,8 @@ use crate::engine;
 use crate::foreign::ForeignWishes;
 use crate::given::{check_options, give_kernels, notes, user_code};
 use crate::item::{Item, Kernels, OneDispatch, Wishes, find_scene, with_folders};
+use crate::launches;
 use crate::open::{Opened, open};
-use crate::opencl;
 use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
 
 /// How far a replay has come.
@@ -58,7 +58,7 @@ pub fn replay(
         && let Some(dump) = capture.launches()
     {
         check_named(&config, &captures)?;
-        return opencl::replay(&config, &**capture, dump, observe, on_output);
+        return launches::replay(&config, &**capture, dump, observe, on_output);
     }
     config.registry =
         with_folders(config.registry, captures.iter().map(|c| &**c), config.open_folder.as_ref())?;

@@ -86,7 +86,7 @@ pub use tensortap_record as record;
 pub use tensortap_recorder as recorder;
 pub use tensortap_replay::{
     ArgReport, Check, DEFAULT_DEVICE_FAILURES, Difference, Expect, ExtractConfig, ExtractReport, GivenReport,
-    Grade, KernelCode, OpenClDevice, Outcome, OutputReport, Placement, ReplayConfig, ReplayError,
+    Grade, KernelCode, LaunchDevice, Outcome, OutputReport, Placement, ReplayConfig, ReplayError,
     ReplayProgress, ReplayReport, Selection, TaskReport, Timing,
 };
 pub use tensortap_runtime::{

@@ -49,7 +49,7 @@ pub fn rerun(
         let on_output =
             |task: TaskKey, arg_index: u16, content: &[u8]| rerunning.output(task, arg_index, content);
         let replayed = report.insert(replay_outputs(&config, observe, &on_output)?);
-        let is_program = dump.info().is_of_program() && !dump.has_opencl_programs();
+        let is_program = dump.info().is_of_program() && !dump.has_programs();
         let is_given = dump.format().is_foreign() || is_program;
         Ok::<_, Error>(outcomes(replayed, is_given))
     })?;

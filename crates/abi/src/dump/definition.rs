@@ -226,6 +226,11 @@ impl ModuleKind {
         matches!(self, ModuleKind::OpenClC | ModuleKind::SpirV | ModuleKind::OpenClBinary)
     }
 
+    /// Whether a CUDA driver can load it.
+    pub const fn is_cuda(self) -> bool {
+        matches!(self, ModuleKind::Ptx | ModuleKind::Cubin | ModuleKind::Fatbin)
+    }
+
     /// How the names of files end that hold such an image.
     pub const fn extension(self) -> &'static str {
         match self {

@@ -67,7 +67,7 @@ pub struct BlameArgs {
     #[arg(long)]
     allow_inexact: bool,
 
-    /// Of launches of OpenCL, the device that --reference or --rerun runs them on: part of its name, or its place in the loader's list
+    /// Of launches of OpenCL and CUDA, the device that --reference or --rerun runs them on: part of its name, or its place in the list of its loader or driver
     /// [default: with --reference another than they were captured on, with --rerun the same]
     #[arg(long, value_name = "NAME or N", conflicts_with = "golden")]
     device: Option<String>,
@@ -186,7 +186,7 @@ fn judge<T>(
         work: Work { threads: args.jobs.get(), progress: &show },
     };
     // Launches have no references but what other devices make of them.
-    let runs = args.rerun || args.reference && dump.has_opencl_programs();
+    let runs = args.rerun || args.reference && dump.has_programs();
     let rerun = if runs { Some(rerun::run(args, registry, dump, &options, output)?) } else { None };
     let against = match (&opened, &rerun) {
         (Some(Golden::Dump(golden)), _) => Against::Golden(golden),

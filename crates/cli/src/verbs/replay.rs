@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
-use tensortap::{DEFAULT_DEVICE_FAILURES, OpenClDevice, ReplayConfig, ReplayReport, Selection, TaskChoice};
+use tensortap::{DEFAULT_DEVICE_FAILURES, LaunchDevice, ReplayConfig, ReplayReport, Selection, TaskChoice};
 use tensortap_query::document::{ReplayDocument, replay_verdict};
 use tensortap_query::ids::{escaped, parse_id, parse_task_choice};
 use tensortap_query::number::counted;
@@ -128,10 +128,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "NAME", help_heading = DEVICE)]
     pub platform: Option<String>,
 
-    /// Of launches of OpenCL, the device to replay on: part of its name, or its place in the loader's list [default: the one they were
+    /// Of launches of OpenCL and CUDA, the device to replay on: part of its name, or its place in the list of its loader or driver [default: the one they were
     /// captured on, or else the first]
     #[arg(long = "device", value_name = "NAME or N", help_heading = DEVICE)]
-    pub opencl_device: Option<String>,
+    pub launch_device: Option<String>,
 
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -206,8 +206,8 @@ impl ReplayArgs {
         config.kernels = self.kernels.code();
         config.block_num = self.kernels.block_num;
         config.platform.clone_from(&self.platform);
-        config.opencl_device =
-            self.opencl_device.clone().map_or_else(OpenClDevice::default, OpenClDevice::Named);
+        config.launch_device =
+            self.launch_device.clone().map_or_else(LaunchDevice::default, LaunchDevice::Named);
         config.device_mode = self.device.device_mode;
         config.trust = self.trust;
         config.device_memory = self.device.device_memory;

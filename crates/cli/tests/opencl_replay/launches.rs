@@ -1,7 +1,7 @@
 //! Launches that can be run again.
 
 use tensortap::record::{DType, DumpStage, MemorySpace, Operation, Role, StringId, TaskInfo, Tensor};
-use tensortap::{OpenClDevice, Outcome, ReplayReport};
+use tensortap::{LaunchDevice, Outcome, ReplayReport};
 
 use crate::made::{Made, Range, bytes, call, device, saxpy, spread};
 
@@ -95,21 +95,21 @@ fn what_a_launch_did_not_leave_is_named_and_on_another_device_a_rule_decides() {
     };
     let (here, elsewhere) = (record(&device), record("gpu / 535"));
     for (made, wish) in [
-        (&here, OpenClDevice::Captured),
-        (&here, OpenClDevice::Named("0".into())),
-        (&elsewhere, OpenClDevice::Captured),
-        (&elsewhere, OpenClDevice::Other),
+        (&here, LaunchDevice::Captured),
+        (&here, LaunchDevice::Named("0".into())),
+        (&elsewhere, LaunchDevice::Captured),
+        (&elsewhere, LaunchDevice::Other),
     ] {
         let report = made.replay_on(wish);
         assert_eq!(words(&report), ["bitexact", "failed"]);
         let why = report.tasks[1].outcome.reason().unwrap();
         assert!(why.starts_with("argument 0: 1 of 64 elements differ, first at [63]"), "{why}");
     }
-    let other = here.replay_on(OpenClDevice::Other);
+    let other = here.replay_on(LaunchDevice::Other);
     assert!(
         matches!(&other.tasks[0].outcome, Outcome::Refused(why) if why.contains("no OpenCL device here but"))
     );
-    let unknown = here.replay_on(OpenClDevice::Named("no such".into()));
+    let unknown = here.replay_on(LaunchDevice::Named("no such".into()));
     assert!(matches!(&unknown.tasks[0].outcome, Outcome::Refused(why) if why.contains(&device)));
     // Without a golden: each launch is held against another device.
     let (code, said, stderr) = call(elsewhere.folder.path(), &["blame", "dump", "--reference"]);

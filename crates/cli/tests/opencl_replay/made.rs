@@ -9,7 +9,7 @@ use tensortap::record::{
     DType, DumpStage, FolderOptions, KernelId, KernelInfo, ModuleImage, ModuleKind, Role, Session, StringId,
     Task, TaskInfo, Tensor, ThreadRecorder, UncapturedReason,
 };
-use tensortap::{OpenClDevice, ReplayConfig, ReplayReport};
+use tensortap::{LaunchDevice, ReplayConfig, ReplayReport};
 
 use crate::common::executable;
 
@@ -120,8 +120,8 @@ impl Made {
         tensortap::replay(&self.config()).unwrap()
     }
 
-    pub fn replay_on(&self, device: OpenClDevice) -> ReplayReport {
-        tensortap::replay(&ReplayConfig { opencl_device: device, ..self.config() }).unwrap()
+    pub fn replay_on(&self, device: LaunchDevice) -> ReplayReport {
+        tensortap::replay(&ReplayConfig { launch_device: device, ..self.config() }).unwrap()
     }
 
     /// The command line, with `--json`, over this dump.

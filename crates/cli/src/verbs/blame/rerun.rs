@@ -4,7 +4,7 @@ use anyhow::Context;
 use tensortap::analysis::blame::{BlameOptions, Rerun};
 use tensortap::format::Dump;
 use tensortap::scene::Registry;
-use tensortap::{GivenReport, OpenClDevice, ReplayConfig};
+use tensortap::{GivenReport, LaunchDevice, ReplayConfig};
 
 use super::BlameArgs;
 use crate::error::Interrupted;
@@ -25,10 +25,10 @@ pub(super) fn run(
     config.kernels = args.kernels.code();
     config.block_num = args.kernels.block_num;
     config.allow_inexact = args.allow_inexact;
-    config.opencl_device = match &args.device {
-        Some(name) => OpenClDevice::Named(name.clone()),
-        None if args.reference => OpenClDevice::Other,
-        None => OpenClDevice::Captured,
+    config.launch_device = match &args.device {
+        Some(name) => LaunchDevice::Named(name.clone()),
+        None if args.reference => LaunchDevice::Other,
+        None => LaunchDevice::Captured,
     };
     config.scene_folder.clone_from(&args.scene);
     config.jobs = Some(args.jobs.get());

@@ -1,29 +1,29 @@
-//! What a captured launch is given: its arguments, and the memory that they share.
+//! What a captured launch was given: values and memory, by argument.
 
 use std::collections::HashMap;
 
-use tensortap_abi::{DumpStage, MemorySpace, ModuleKind};
-use tensortap_format::{Argument, Dump, Module, Task};
+use tensortap_abi::{DumpStage, MemorySpace};
+use tensortap_format::{Argument, Dump, Task};
 use tensortap_geometry::is_contiguous;
-use tensortap_opencl_host::{Arg, Launch, Memory};
 
 use crate::capture::{Blob, Capture, Content};
 use crate::{ArgReport, Grade, ReplayError};
 
-/// Arguments that a launch may have; OpenCL promises no device of more.
-const MOST_ARGS: u32 = 4096;
+/// Arguments that a launch may have; no kernel has more, nor points into more memory.
+const MOST_ARGS: u32 = 8192;
 /// Memory of a launch of which the dump need not hold every byte.
 const MOST_UNKNOWN_BYTES: u64 = 1 << 32;
 
 /// Where content is stored, also of records that have its hash alone.
 pub struct Contents<'c> {
-    capture: &'c dyn Capture,
+    pub capture: &'c dyn Capture,
+    pub dump: &'c Dump,
     by_hash: HashMap<u128, Blob>,
 }
 
 impl<'c> Contents<'c> {
     /// Goes over all that was captured.
-    pub fn new(capture: &'c dyn Capture, dump: &Dump) -> Contents<'c> {
+    pub fn new(capture: &'c dyn Capture, dump: &'c Dump) -> Contents<'c> {
         let mut by_hash = HashMap::new();
         // Only where some have a hash and no content.
         let totals = dump.totals();
@@ -36,7 +36,7 @@ impl<'c> Contents<'c> {
                 }
             }
         }
-        Contents { capture, by_hash }
+        Contents { capture, dump, by_hash }
     }
 
     /// What an argument held at a stage.
@@ -52,110 +52,126 @@ impl<'c> Contents<'c> {
     }
 }
 
+/// Part of one of the memories of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub memory: usize,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// An argument's place in the memories of its launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The argument.
     pub arg_index: u16,
-    part: Memory,
+    /// Where.
+    pub part: Part,
 }
 
 impl Range {
     /// Its bytes.
     pub fn of<'m>(&self, memories: &'m [Vec<u8>]) -> &'m [u8] {
-        let Memory { memory, offset, bytes } = self.part;
+        let Part { memory, offset, bytes } = self.part;
         let (from, bytes) = (usize::try_from(offset).unwrap_or(0), usize::try_from(bytes).unwrap_or(0));
         memories.get(memory).and_then(|all| all.get(from..from.checked_add(bytes)?)).unwrap_or(&[])
     }
 }
 
-/// A launch with all it is given.
-pub struct Plan {
-    kernel: String,
-    work_dims: u32,
-    global_size: [u64; 3],
-    global_offset: [u64; 3],
-    group: Option<[u64; 3]>,
-    args: Vec<Arg>,
-    /// What lies in each memory before the launch.
-    pub memories: Vec<Vec<u8>>,
+/// One argument of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// These bytes.
+    Value(Vec<u8>),
+    /// So many bytes for each work group.
+    Local(u64),
+    /// Memory that lay at an address.
+    Memory(u64, Part),
+}
+
+/// A memory of a launch, of which none overlaps another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Where it lay.
+    pub address: u64,
+    /// What it held.
+    pub content: Vec<u8>,
+}
+
+/// All that a launch was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// Every argument, by its index.
+    pub passed: Vec<Passed>,
+    /// Memory that arguments share, then that which stands alone.
+    pub memories: Vec<Memory>,
+    /// How many of them arguments share.
+    pub shared: usize,
     /// Arguments that are memory.
     pub ranges: Vec<Range>,
 }
 
 /// Memory that an argument was given.
 struct Given<'t> {
-    arg_index: u16,
     argument: Argument<'t>,
     address: u64,
     bytes: u64,
+    stands_alone: bool,
 }
 
-impl Plan {
-    /// Puts a launch together, and grades its arguments. The inner error is why it cannot be.
+impl Gathered {
+    /// Gathers what a launch was given, and grades its arguments. Memory of arguments that `stands_alone` names is shared with no other's. The inner
+    /// error is why it cannot be given again.
     pub fn of(
-        capture: &dyn Capture,
-        dump: &Dump,
         contents: &Contents<'_>,
         task: Task<'_>,
+        stands_alone: impl Fn(u16) -> bool,
         grades: &mut Vec<ArgReport>,
-    ) -> Result<Result<Plan, String>, ReplayError> {
-        if let Some(why) = damage(task) {
+    ) -> Result<Result<Gathered, String>, ReplayError> {
+        let total = argument_total(task);
+        if let Some(why) = damage(task, total) {
             return Ok(Err(why));
         }
-        let (mut args, mut given) = (Vec::new(), Vec::new());
-        let total = task.tensor_count.saturating_add(task.scalar_count);
+        let (mut passed, mut given) = (Vec::new(), Vec::new());
         for arg_index in (0..=u16::MAX).take_while(|&at| u32::from(at) < total) {
             let Some(argument) = task.argument(arg_index) else {
-                let why = capture.why_missing(task, arg_index);
+                let why = contents.capture.why_missing(task, arg_index);
                 grades.push(graded(arg_index, Grade::Zero, Some(why.clone())));
                 return Ok(Err(format!("argument {arg_index} cannot be given: {why}")));
             };
-            match one(capture, dump, contents, task, argument, grades)? {
-                Ok(Passed::Arg(arg)) => args.push(arg),
-                Ok(Passed::Memory(memory)) => {
+            match one(contents, task, argument, grades)? {
+                Ok(One::Passed(one)) => passed.push(one),
+                Ok(One::Memory(memory)) => {
                     // Its place is known when all ranges are.
-                    args.push(Arg::Local(0));
-                    given.push(memory);
+                    passed.push(Passed::Local(0));
+                    given.push(Given { stands_alone: stands_alone(arg_index), ..memory });
                 }
                 Err(why) => return Ok(Err(format!("argument {arg_index}: {why}"))),
             }
         }
-        let (mut memories, ranges) = match lay_out(&given) {
-            Ok(laid) => laid,
+        let mut gathered = match lay_out(&given) {
+            Ok(laid) => Gathered { passed, ..laid },
             Err(why) => return Ok(Err(why)),
         };
-        for (range, memory) in ranges.iter().zip(&given) {
-            fill(capture, contents, task, range, memory, &mut memories)?;
-            args[usize::from(range.arg_index)] = Arg::Memory(range.part);
+        for (range, given) in gathered.ranges.iter().zip(&given) {
+            fill(contents, task, range, given, &mut gathered.memories)?;
+            gathered.passed[usize::from(range.arg_index)] = Passed::Memory(given.address, range.part);
         }
-        Ok(spread(task).map(|plan| Plan { args, memories, ranges, ..plan }))
-    }
-
-    /// What is asked of a worker.
-    pub fn launch(&self, device: usize, module: &Module, allow_variables: bool) -> Launch {
-        let image_kind = match module.kind {
-            // A dump without an index does not tell one from the other.
-            ModuleKind::Unknown => ModuleKind::OpenClC,
-            kind => kind,
-        };
-        Launch {
-            device,
-            image_kind: image_kind as u8,
-            options: module.options.clone(),
-            kernel: self.kernel.clone(),
-            work_dims: self.work_dims,
-            global_size: self.global_size,
-            global_offset: self.global_offset,
-            group: self.group,
-            args: self.args.clone(),
-            allow_variables,
-        }
+        Ok(Ok(gathered))
     }
 }
 
+/// Arguments that a launch has: as its end says, or, where it has none, as far as any were recorded.
+fn argument_total(task: Task<'_>) -> u32 {
+    let last = task.arguments().next_back().map_or(0, |argument| u32::from(argument.arg_index) + 1);
+    task.tensor_count.saturating_add(task.scalar_count).max(last)
+}
+
 /// Why the records of a task make no launch.
-fn damage(task: Task<'_>) -> Option<String> {
-    let total = task.tensor_count.saturating_add(task.scalar_count);
+fn damage(task: Task<'_>, total: u32) -> Option<String> {
     if total > MOST_ARGS {
         return Some(format!("its record says {total} arguments; no kernel has as many"));
     }
@@ -163,68 +179,34 @@ fn damage(task: Task<'_>) -> Option<String> {
     repeated.map(|a| format!("argument {} is recorded twice for the same stage", a.arg_index))
 }
 
-/// How the work is spread, without arguments.
-fn spread(task: Task<'_>) -> Result<Plan, String> {
-    let [kernel] = &task.kernel_names()[..] else {
-        return Err("it launches not one kernel but several".into());
-    };
-    let launch = task.launch.as_deref().copied().unwrap_or_default();
-    let known = |sizes: [u64; 3]| sizes.iter().any(|&size| size != 0);
-    let group = launch.group.map(u64::from);
-    let global_size = if known(launch.global_size) {
-        launch.global_size
-    } else {
-        let product = |at: usize| u64::from(launch.grid[at]) * group[at];
-        [product(0), product(1), product(2)]
-    };
-    let last_used = (0..3).rev().find(|&at| global_size[at] > 1).map_or(1, |at| at + 1);
-    let work_dims = match launch.work_dims {
-        0 => u32::try_from(last_used).unwrap_or(3),
-        dims => dims.into(),
-    };
-    if global_size[0] == 0 {
-        return Err("the dump does not say how many work items it had".into());
-    }
-    Ok(Plan {
-        kernel: kernel.clone(),
-        work_dims,
-        global_size,
-        global_offset: launch.global_offset,
-        group: known(group).then_some(group),
-        args: Vec::new(),
-        memories: Vec::new(),
-        ranges: Vec::new(),
-    })
-}
-
-fn graded(arg_index: u16, grade: Grade, reason: Option<String>) -> ArgReport {
+/// What is known of how true an argument is.
+pub fn graded(arg_index: u16, grade: Grade, reason: Option<String>) -> ArgReport {
     ArgReport { arg_index, role: None, grade, reason }
 }
 
-enum Passed<'t> {
-    Arg(Arg),
+enum One<'t> {
+    Passed(Passed),
     Memory(Given<'t>),
 }
 
 /// One argument. The inner error is why it cannot be passed.
 fn one<'t>(
-    capture: &dyn Capture,
-    dump: &Dump,
     contents: &Contents<'_>,
     task: Task<'_>,
     argument: Argument<'t>,
     grades: &mut Vec<ArgReport>,
-) -> Result<Result<Passed<'t>, String>, ReplayError> {
+) -> Result<Result<One<'t>, String>, ReplayError> {
     let arg_index = argument.arg_index;
     let Some(captured) = argument.before.or(argument.after) else {
         return Ok(Err("nothing was captured of it".into()));
     };
-    let record = dump.record(captured.record)?;
+    let record = contents.dump.record(captured.record)?;
     if let Some(bits) = argument.scalar_bits {
         grades.push(graded(arg_index, Grade::Exact, None));
         let bytes = usize::try_from(argument.dtype.bits() / 8).unwrap_or(8).clamp(1, 8);
         let value = bits.to_le_bytes()[..bytes].to_vec();
-        return Ok(Ok(Passed::Arg(if record.is_local { Arg::Local(bits) } else { Arg::Value(value) })));
+        let passed = if record.is_local { Passed::Local(bits) } else { Passed::Value(value) };
+        return Ok(Ok(One::Passed(passed)));
     }
     let content = contents.of(task, argument, DumpStage::BeforeDispatch);
     let (grade, reason) = match &content {
@@ -236,10 +218,13 @@ fn one<'t>(
     };
     grades.push(ArgReport { role: Some(argument.role), ..graded(arg_index, grade, reason) });
     if record.space == MemorySpace::Host {
-        let Content::Whole(blob) = content else { return Ok(Err("its value was not stored".into())) };
         let mut value = Vec::new();
-        capture.read(&blob, &mut value)?;
-        return Ok(Ok(Passed::Arg(Arg::Value(value))));
+        match content {
+            Content::Whole(blob) => contents.capture.read(&blob, &mut value)?,
+            _ if argument.content_bytes() == Some(0) => {}
+            _ => return Ok(Err("its value was not stored".into())),
+        }
+        return Ok(Ok(One::Passed(Passed::Value(value))));
     }
     if !is_contiguous(argument.shape(), argument.strides()) || !argument.is_consistent {
         return Ok(Err("its records describe no one range of memory".into()));
@@ -249,13 +234,13 @@ fn one<'t>(
     let range = address.zip(argument.content_bytes());
     Ok(range
         .filter(|(address, bytes)| address.checked_add(*bytes).is_some())
-        .map(|(address, bytes)| Passed::Memory(Given { arg_index, argument, address, bytes }))
+        .map(|(address, bytes)| One::Memory(Given { argument, address, bytes, stands_alone: false }))
         .ok_or_else(|| "its range leaves all memory".into()))
 }
 
-/// Memories of which none overlaps another, all zero, and where in them each argument lies, in the order given.
-fn lay_out(given: &[Given<'_>]) -> Result<(Vec<Vec<u8>>, Vec<Range>), String> {
-    let mut order: Vec<usize> = (0..given.len()).collect();
+/// Memories, all zero, and where in them each argument lies, in the order given.
+fn lay_out(given: &[Given<'_>]) -> Result<Gathered, String> {
+    let mut order: Vec<usize> = (0..given.len()).filter(|&at| !given[at].stands_alone).collect();
     order.sort_by_key(|&at| (given[at].address, std::cmp::Reverse(given[at].bytes)));
     // First address and the one behind the last, of each memory.
     let mut spans: Vec<(u64, u64)> = Vec::new();
@@ -268,28 +253,36 @@ fn lay_out(given: &[Given<'_>]) -> Result<(Vec<Vec<u8>>, Vec<Range>), String> {
         }
         places[at] = spans.len() - 1;
     }
+    let shared = spans.len();
+    for (given, place) in given.iter().zip(&mut places).filter(|(given, _)| given.stands_alone) {
+        *place = spans.len();
+        spans.push((given.address, given.address + given.bytes));
+    }
     let total: u64 = spans.iter().map(|(start, end)| end - start).fold(0, u64::saturating_add);
     let stored: u64 =
         given.iter().filter_map(|g| g.argument.before).map(|c| c.bytes).fold(0, u64::saturating_add);
     if total > stored.max(MOST_UNKNOWN_BYTES) {
         return Err(format!("it was given {total} bytes of memory, of which {stored} were stored"));
     }
-    let memories = spans.iter().map(|(start, end)| vec![0; usize::try_from(end - start).unwrap_or(0)]);
+    let memory = |(start, end): &(u64, u64)| Memory {
+        address: *start,
+        content: vec![0; usize::try_from(end - start).unwrap_or(0)],
+    };
     let ranges = given.iter().zip(&places).map(|(given, &memory)| Range {
-        arg_index: given.arg_index,
-        part: Memory { memory, offset: given.address - spans[memory].0, bytes: given.bytes },
+        arg_index: given.argument.arg_index,
+        part: Part { memory, offset: given.address - spans[memory].0, bytes: given.bytes },
     });
-    Ok((memories.collect(), ranges.collect()))
+    let ranges = ranges.collect();
+    Ok(Gathered { passed: Vec::new(), memories: spans.iter().map(memory).collect(), shared, ranges })
 }
 
 /// Puts what was captured of an argument into its place.
 fn fill(
-    capture: &dyn Capture,
     contents: &Contents<'_>,
     task: Task<'_>,
     range: &Range,
     given: &Given<'_>,
-    memories: &mut [Vec<u8>],
+    memories: &mut [Memory],
 ) -> Result<(), ReplayError> {
     let (Content::Whole(blob) | Content::Part(blob)) =
         contents.of(task, given.argument, DumpStage::BeforeDispatch)
@@ -297,9 +290,9 @@ fn fill(
         return Ok(());
     };
     let mut bytes = Vec::new();
-    capture.read(&blob, &mut bytes)?;
+    contents.capture.read(&blob, &mut bytes)?;
     let from = usize::try_from(range.part.offset).unwrap_or(usize::MAX);
-    let there = memories[range.part.memory].get_mut(from..).unwrap_or(&mut []);
+    let there = memories[range.part.memory].content.get_mut(from..).unwrap_or(&mut []);
     let count = bytes.len().min(there.len());
     there[..count].copy_from_slice(&bytes[..count]);
     Ok(())

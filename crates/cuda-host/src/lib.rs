@@ -1,0 +1,28 @@
+//! Runs single launches on CUDA devices, in processes of their own.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `library` | the functions of a `libcuda` that is found at run time, and nothing of CUDA to build with |
+//! | `host` | devices, images of code and launches over them, without a pointer |
+//! | `image` | what an image has, without loading it |
+//! | `memory` | memory of a launch, back where it was or moved |
+//! | `message` | what crosses between a process that wants a launch and the worker that runs it |
+//! | `worker` | both ends of that: [`Worker`] asks, [`become_cuda_worker_if_asked`] answers |
+//!
+//! What is run may come out of a dump that nobody vouches for, and a driver cannot be confined. It runs in a worker, which is this very executable started
+//! again: a launch that touches what it may not ends its worker's context and with it the worker, and is told. The worker can gain no privileges, and
+//! records nothing of itself.
+//!
+//! The crate knows no dump: a [`Launch`] says all there is.
+#![deny(unsafe_code)]
+
+mod host;
+mod image;
+mod library;
+mod memory;
+mod message;
+mod worker;
+
+pub use image::{has_kernel, variables};
+pub use message::{DeviceName, Launch, Pointer, Span, Target};
+pub use worker::{LaunchError, Left, Worker, WorkerOptions, become_cuda_worker_if_asked};

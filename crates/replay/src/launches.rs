@@ -1,0 +1,529 @@
+//! Launches of OpenCL and CUDA, run again with the programs that a dump keeps, on a device of this machine.
+//!
+//! Nothing is assumed of what an argument is used for: each range is filled with what it held before the launch, and what it holds
+//! afterwards is held against what was captured, bit for bit on the device that it was captured on, by rule on another.
+
+mod contents;
+mod cuda;
+mod cut;
+mod opencl;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use tensortap_abi::{DumpStage, Operation};
+use tensortap_format::{Dump, Module, Task};
+use tensortap_judge::Verdict;
+use tensortap_values::content_hash;
+
+use crate::capture::{Capture, Content};
+use crate::check::{OutputCheck, describe};
+use crate::replay::{distinct, select};
+use crate::{
+    ArgReport, Check, Grade, OnOutput, Outcome, OutputReport, Placement, ReplayConfig, ReplayError,
+    ReplayProgress, ReplayReport, Selection, TaskReport,
+};
+
+use self::contents::{Contents, Gathered, Range};
+use self::cuda::Cuda;
+use self::opencl::OpenCl;
+
+pub use self::cut::extract;
+
+/// Which device launches are replayed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LaunchDevice {
+    /// The one they were captured on, or else the first.
+    #[default]
+    Captured,
+    /// This one: part of its name, or its place in the list of its loader or driver, from 0.
+    Named(String),
+    /// Any but the one they were captured on.
+    Other,
+}
+
+/// What runs launches of one kind again.
+trait Door {
+    /// One launch, as the door runs it.
+    type Launch;
+
+    /// What a launch was given. The inner error is why it cannot be given again.
+    fn gather(
+        contents: &Contents<'_>,
+        task: Task<'_>,
+        grades: &mut Vec<ArgReport>,
+    ) -> Result<Result<Gathered, String>, ReplayError>;
+
+    /// Makes a launch of it, and grades arguments down for what the door knows. The error is why there is none.
+    fn plan(
+        &self,
+        contents: &Contents<'_>,
+        task: Task<'_>,
+        module: &Module,
+        image: &[u8],
+        gathered: &Gathered,
+        grades: &mut Vec<ArgReport>,
+    ) -> Result<Planned<Self::Launch>, String>;
+
+    /// Runs it with these contents of its memories.
+    fn run(&mut self, launch: &Self::Launch, image: &[u8], memories: &[Vec<u8>])
+    -> Result<Ran, LaunchFailed>;
+}
+
+/// A launch that can be run.
+struct Planned<L> {
+    launch: L,
+    /// The device, as a dump names it.
+    on: String,
+    /// Whether it is the device that it was captured on.
+    by_bits: bool,
+}
+
+/// What a launch leaves.
+struct Ran {
+    /// In each memory.
+    left: Vec<Vec<u8>>,
+    placement: Placement,
+    /// An argument that turned out to be less than exact.
+    doubt: Option<ArgReport>,
+}
+
+/// Why a launch did not come to its end.
+enum LaunchFailed {
+    /// It was not run.
+    Refused(String),
+    /// It took its process with it, or never ended.
+    Died(String),
+}
+
+/// Whether an image is one of CUDA's.
+fn is_cuda(module: &Module) -> bool {
+    module.kind.is_cuda()
+}
+
+/// Replays the launches of a dump.
+pub fn replay(
+    config: &ReplayConfig,
+    capture: &dyn Capture,
+    dump: &Dump,
+    observe: &mut dyn FnMut(ReplayProgress) -> bool,
+    on_output: OnOutput<'_>,
+) -> Result<ReplayReport, ReplayError> {
+    let started = Instant::now();
+    let modules: HashMap<u32, Module> =
+        dump.modules().into_iter().map(|module| (module.id, module)).collect();
+    // A program that uses both is replayed by the door that its programs are of first.
+    let is_of_cuda = modules.values().all(is_cuda);
+    check_options(config, if is_of_cuda { "CUDA" } else { "OpenCL" })?;
+    let (selected, _) = select(config, capture)?;
+    let is_launch = |task: &Task<'_>| task.operation == Operation::Kernel;
+    // Whoever names a task is told why it is not run; of all, those that launch nothing are not meant.
+    let is_named = matches!(config.select, Selection::Tasks(_));
+    let (tasks, others): (Vec<_>, Vec<_>) =
+        selected.into_iter().partition(|task| is_named || is_launch(task));
+    let mut report = blank(config, capture, &modules);
+    if !others.is_empty() {
+        report.notes.push(format!("{} tasks that launch no kernel are not run", others.len()));
+    }
+    let contents = Contents::new(capture, dump);
+    let shared = Shared {
+        config,
+        contents,
+        modules,
+        images: HashMap::new(),
+        failures: 0,
+        used: Vec::new(),
+        on_output,
+    };
+    let refused = |option| move |reason| ReplayError::Option { option, reason };
+    if is_of_cuda {
+        let door = Cuda::start(config).map_err(refused("replaying launches of CUDA"))?;
+        Session { shared, door }.all(&tasks, observe, &mut report)?;
+    } else {
+        let door = OpenCl::start(config).map_err(refused("replaying launches of OpenCL"))?;
+        Session { shared, door }.all(&tasks, observe, &mut report)?;
+    }
+    report.wall = started.elapsed();
+    Ok(report)
+}
+
+/// Whoever replays a dump from elsewhere has to know it.
+const NOT_CONFINED: &str = "its programs were built and run by the driver of the device, in a process of their own that is not \
+     confined: a driver needs files and threads; replay only dumps that you trust (--trust leaves this sentence out)";
+
+fn check_options(config: &ReplayConfig, what: &str) -> Result<(), ReplayError> {
+    let refuse = |option, reason: String| Err(ReplayError::Option { option, reason });
+    match () {
+        () if config.platform.is_some() => refuse(
+            "--platform",
+            format!("launches of {what} run on a device of this machine; --device NAME chooses it"),
+        ),
+        () if config.reference => refuse(
+            "--reference",
+            format!("launches of {what} have no references; --device NAME holds them against another device"),
+        ),
+        () if !config.set_args.is_empty() => {
+            refuse("--set-arg", format!("launches of {what} run with what was captured"))
+        }
+        () if config.bench => refuse("--bench", format!("launches of {what} are not measured")),
+        () if config.inject_fault.is_some() => {
+            refuse("--inject-fault", format!("a program of {what} is run as it is"))
+        }
+        () if config.guard || config.sanitizer.is_some() => refuse(
+            "--guard and --sanitize",
+            format!("they watch devices of ours, and launches of {what} run on others"),
+        ),
+        () if matches!(config.select, Selection::Dispatch(_) | Selection::Given) => {
+            refuse("--dispatch", format!("a launch of {what} is one task; name it with --task"))
+        }
+        () => Ok(()),
+    }
+}
+
+fn blank(config: &ReplayConfig, capture: &dyn Capture, modules: &HashMap<u32, Module>) -> ReplayReport {
+    let devices = modules.values().map(|module| module.device.clone());
+    let mut captured_on: Vec<String> = distinct(devices.filter(|device| !device.is_empty()));
+    captured_on.sort();
+    ReplayReport {
+        source: capture.name(),
+        scenes: vec![capture.run().scene.clone()],
+        captured_on,
+        replayed_on: Vec::new(),
+        inject_fault: None,
+        golden: capture.run().golden,
+        of_dump: true,
+        tasks: Vec::new(),
+        notes: Vec::new(),
+        given: Vec::new(),
+        confinement: None,
+        allow_inexact: config.allow_inexact,
+        interrupted: false,
+        wall: std::time::Duration::ZERO,
+    }
+}
+
+/// What launches of one replay share.
+struct Shared<'c> {
+    config: &'c ReplayConfig,
+    contents: Contents<'c>,
+    modules: HashMap<u32, Module>,
+    /// Images that were read and proven, or why they are not to be had.
+    images: HashMap<u32, Result<Vec<u8>, String>>,
+    /// Workers that died.
+    failures: u64,
+    /// Devices that ran something.
+    used: Vec<String>,
+    on_output: OnOutput<'c>,
+}
+
+/// Launches, and what runs them.
+struct Session<'c, D> {
+    shared: Shared<'c>,
+    door: D,
+}
+
+impl<D: Door> Session<'_, D> {
+    fn all(
+        mut self,
+        tasks: &[Task<'_>],
+        observe: &mut dyn FnMut(ReplayProgress) -> bool,
+        report: &mut ReplayReport,
+    ) -> Result<(), ReplayError> {
+        for task in tasks {
+            let done = self.task(*task)?;
+            report.tasks.push(done);
+            let progress = ReplayProgress {
+                tasks: tasks.len() as u64,
+                finished: report.tasks.len() as u64,
+                device_failures: self.shared.failures,
+            };
+            if !observe(progress) {
+                report.interrupted = true;
+                break;
+            }
+        }
+        report.replayed_on = distinct(self.shared.used.into_iter());
+        if !report.replayed_on.is_empty() && !self.shared.config.trust {
+            report.notes.push(NOT_CONFINED.into());
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, task: Task<'_>) -> Result<TaskReport, ReplayError> {
+        let mut report = TaskReport {
+            step: task.step,
+            task_id: task.task_id,
+            kernels: task.kernel_names(),
+            scope: task.scope().map(str::to_owned),
+            task_name: task.task_name().map(str::to_owned),
+            ..TaskReport::unknown(None, Check::Captured)
+        };
+        report.outcome = match self.run(task, &mut report)? {
+            Ok(outcome) => outcome,
+            Err(why) => Outcome::Refused(why),
+        };
+        Ok(report)
+    }
+
+    /// The inner error is why it was not run.
+    fn run(
+        &mut self,
+        task: Task<'_>,
+        report: &mut TaskReport,
+    ) -> Result<Result<Outcome, String>, ReplayError> {
+        if let Some(why) = no_launch(task).or_else(|| self.shared.given_up()) {
+            return Ok(Err(why));
+        }
+        let (module, image) = match self.shared.program(task) {
+            Ok(program) => program,
+            Err(why) => return Ok(Err(why)),
+        };
+        let gathered = match D::gather(&self.shared.contents, task, &mut report.args)? {
+            Ok(gathered) => gathered,
+            Err(why) => return Ok(Err(why)),
+        };
+        let planned =
+            self.door.plan(&self.shared.contents, task, &module, &image, &gathered, &mut report.args);
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Some(why) = inexact(task, &report.args).filter(|_| !self.shared.config.allow_inexact) {
+            return Ok(Err(format!("{why}; --allow-inexact replays it all the same")));
+        }
+        if !self.shared.used.contains(&planned.on) {
+            self.shared.used.push(planned.on.clone());
+        }
+        self.repeat(task, report, gathered, &planned, &image)
+    }
+
+    fn repeat(
+        &mut self,
+        task: Task<'_>,
+        report: &mut TaskReport,
+        gathered: Gathered,
+        planned: &Planned<D::Launch>,
+        image: &[u8],
+    ) -> Result<Result<Outcome, String>, ReplayError> {
+        let Gathered { memories, ranges, .. } = gathered;
+        let memories: Vec<Vec<u8>> = memories.into_iter().map(|memory| memory.content).collect();
+        let mut results: Vec<u128> = Vec::new();
+        let mut outcome = Outcome::Refused("it was not run".into());
+        for _ in 0..self.shared.config.repeat.max(1) {
+            let ran = match self.door.run(&planned.launch, image, &memories) {
+                Ok(ran) => ran,
+                Err(LaunchFailed::Refused(why)) => return Ok(Err(why)),
+                Err(LaunchFailed::Died(why)) => {
+                    self.shared.failures += 1;
+                    return Ok(Ok(Outcome::Failed(why)));
+                }
+            };
+            report.placement = Some(ran.placement);
+            if let Some(doubt) = ran.doubt {
+                report.args.retain(|arg| arg.arg_index != doubt.arg_index);
+                report.args.push(doubt);
+            }
+            report.runs += 1;
+            let result = content_hash(&ran.left.concat());
+            if !results.contains(&result) {
+                results.push(result);
+            }
+            let (outputs, judged) = self.shared.judge(task, &ranges, &ran.left, planned.by_bits)?;
+            if !matches!(outcome, Outcome::Failed(_)) {
+                (report.outputs, outcome) = (outputs, judged);
+            }
+        }
+        report.distinct_results = u32::try_from(results.len()).unwrap_or(u32::MAX);
+        Ok(Ok(outcome))
+    }
+}
+
+impl Shared<'_> {
+    /// Holds what a launch left against what was captured.
+    fn judge(
+        &self,
+        task: Task<'_>,
+        ranges: &[Range],
+        left: &[Vec<u8>],
+        by_bits: bool,
+    ) -> Result<(Vec<OutputReport>, Outcome), ReplayError> {
+        let (mut outputs, mut unknown, mut other_hash) = (Vec::new(), None, None);
+        for range in ranges {
+            let Some(argument) = task.argument(range.arg_index) else { continue };
+            let actual = range.of(left);
+            (self.on_output)(task.key(), range.arg_index, actual);
+            let content = self.contents.of(task, argument, DumpStage::AfterCompletion);
+            let (expected, elements) = match content {
+                Content::Whole(blob) | Content::Part(blob) => {
+                    let mut bytes = Vec::new();
+                    self.contents.capture.read(&blob, &mut bytes)?;
+                    (bytes, argument.numel().unwrap_or(0))
+                }
+                // What is known by its hash alone is known well enough to be the same.
+                Content::Missing(_) if argument.hash_after() == Some(content_hash(actual)) => {
+                    (actual.to_vec(), argument.numel().unwrap_or(0))
+                }
+                Content::Missing(_) if argument.hash_after().is_some() => {
+                    other_hash.get_or_insert(range.arg_index);
+                    continue;
+                }
+                Content::Missing(why) => {
+                    unknown.get_or_insert(format!("argument {}: {why}", range.arg_index));
+                    continue;
+                }
+                Content::Noise(_) => continue,
+            };
+            let check = OutputCheck {
+                arg_index: range.arg_index,
+                dtype: argument.dtype,
+                shape: argument.shape(),
+                elements,
+                tolerance: None,
+                before: None,
+            };
+            outputs.push(check.report(actual, &expected));
+        }
+        let outcome = outcome(&outputs, by_bits, other_hash, unknown);
+        Ok((outputs, outcome))
+    }
+
+    /// Why nothing more is run.
+    fn given_up(&self) -> Option<String> {
+        let most = self.config.max_device_failures.filter(|&most| self.failures >= most)?;
+        Some(format!("{most} devices have failed; --max-device-failures allows more"))
+    }
+
+    /// The program that a launch's kernel is of, with its image.
+    fn program(&mut self, task: Task<'_>) -> Result<(Module, Vec<u8>), String> {
+        let of_kernel =
+            || task.func_ids().find_map(|id| self.contents.capture.run().kernel(id)).map_or(0, |k| k.module);
+        let id = if task.module == 0 { of_kernel() } else { task.module };
+        let module = match self.modules.get(&id) {
+            Some(module) => module.clone(),
+            None => self.only_program(task)?,
+        };
+        let image = self.image(&module)?;
+        Ok((module, image))
+    }
+
+    /// The only program that has the kernel of a launch of which the dump does not say it.
+    fn only_program(&mut self, task: Task<'_>) -> Result<Module, String> {
+        let unknown = || "the dump does not say which program its kernel is of".to_owned();
+        let [kernel] = &task.kernel_names()[..] else { return Err(unknown()) };
+        let mut of_cuda: Vec<Module> =
+            self.modules.values().filter(|module| is_cuda(module)).cloned().collect();
+        of_cuda.sort_by_key(|module| module.id);
+        of_cuda.dedup_by_key(|module| module.hash);
+        of_cuda.retain(|module| {
+            self.image(module).is_ok_and(|image| tensortap_cuda_host::has_kernel(&image, kernel))
+        });
+        match &of_cuda[..] {
+            [module] => Ok(module.clone()),
+            [] => Err(unknown()),
+            several => {
+                Err(format!("{}: {} of its images have a kernel of this name", unknown(), several.len()))
+            }
+        }
+    }
+
+    fn image(&mut self, module: &Module) -> Result<Vec<u8>, String> {
+        let dir = self.contents.dump.dir();
+        let image =
+            self.images.entry(module.id).or_insert_with(|| module.image(dir).map_err(|e| e.to_string()));
+        image.clone()
+    }
+}
+
+/// Why a task is no launch.
+fn no_launch(task: Task<'_>) -> Option<String> {
+    if task.operation != Operation::Kernel {
+        return Some(format!("it launches no kernel: it is a {}", task.operation.name().replace('_', " ")));
+    }
+    (task.launch.is_none()).then(|| "the dump does not say how its work was spread".into())
+}
+
+/// Why a launch is not run as it was captured.
+fn inexact(task: Task<'_>, args: &[ArgReport]) -> Option<String> {
+    if task.is_unfinished() {
+        return Some("it had not ended when its recording did: nobody knows what it leaves".into());
+    }
+    let arg = args.iter().find(|arg| arg.grade != Grade::Exact)?;
+    let why = arg.reason.as_deref().unwrap_or("not as captured");
+    Some(format!("argument {} is {}: {why}", arg.arg_index, arg.grade.name()))
+}
+
+/// The device to run on: what runs there, devices as dumps name them, and as people may.
+fn by_wish(
+    (what, devices, searched): (&str, &[String], &[String]),
+    wish: &LaunchDevice,
+    captured: &str,
+) -> Result<usize, String> {
+    let is_captured = |device: &String| device == captured;
+    let listed = || {
+        let names = devices.iter().enumerate().map(|(at, device)| format!("{at} ({device})"));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    match wish {
+        LaunchDevice::Captured => Ok(devices.iter().position(is_captured).unwrap_or(0)),
+        LaunchDevice::Other => devices.iter().position(|device| !is_captured(device)).ok_or_else(|| {
+            format!("there is no {what} device here but the one it was captured on, {captured}; --rerun runs it there again")
+        }),
+        LaunchDevice::Named(name) => {
+            let by_place = name.parse().ok().filter(|&at: &usize| at < devices.len());
+            let fits = |device: &String| device.to_lowercase().contains(&name.to_lowercase());
+            let found = by_place.or_else(|| searched.iter().position(fits));
+            found.ok_or_else(|| format!("there is no {what} device `{name}`; there are: {}", listed()))
+        }
+    }
+}
+
+fn outcome(
+    outputs: &[OutputReport],
+    by_bits: bool,
+    other_hash: Option<u16>,
+    unknown: Option<String>,
+) -> Outcome {
+    let is_wrong = |output: &&OutputReport| {
+        if by_bits { !output.bitexact() } else { output.verdict() != Verdict::Within }
+    };
+    if let Some(output) = outputs.iter().find(is_wrong) {
+        return Outcome::Failed(describe(output, Check::Captured));
+    }
+    if let Some(arg_index) = other_hash {
+        let why = format!("argument {arg_index}: its content has another hash than captured");
+        return if by_bits {
+            Outcome::Failed(why)
+        } else {
+            Outcome::Unchecked(format!("{why}, and the content, which a rule needs, was not stored"))
+        };
+    }
+    match unknown {
+        Some(why) => Outcome::Unchecked(format!("its outputs cannot be checked: {why}")),
+        None if outputs.is_empty() => Outcome::Unchecked("it was given no memory".into()),
+        None if outputs.iter().all(|output| output.different == 0) => Outcome::BitExact,
+        None => Outcome::WithinRule,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_chosen_by_place_name_or_what_was_captured() {
+        let devices = ["gpu / 1", "cpu / 1"].map(str::to_owned);
+        let searched = ["P / gpu / 1", "P / cpu / 1"].map(str::to_owned);
+        let chosen =
+            |wish: &LaunchDevice, captured: &str| by_wish(("OpenCL", &devices, &searched), wish, captured);
+        let named = |name: &str| LaunchDevice::Named(name.into());
+        assert_eq!(chosen(&LaunchDevice::Captured, "cpu / 1"), Ok(1));
+        assert_eq!(chosen(&LaunchDevice::Captured, "cpu / 2"), Ok(0), "another driver is another device");
+        assert_eq!(chosen(&LaunchDevice::Other, "gpu / 1"), Ok(1));
+        assert!(by_wish(("CUDA", &devices[..1], &searched[..1]), &LaunchDevice::Other, "gpu / 1").is_err());
+        assert_eq!(chosen(&named("1"), ""), Ok(1));
+        assert_eq!(chosen(&named("CPU"), "gpu / 1"), Ok(1));
+        assert_eq!(chosen(&named("p / cpu"), "gpu / 1"), Ok(1));
+        let refused = chosen(&named("fpga"), "").unwrap_err();
+        assert!(refused.contains("0 (gpu / 1), 1 (cpu / 1)"), "{refused}");
+    }
+}
