@@ -310,10 +310,16 @@ fn check_parameters(recorded: &[Vec<u8>], sizes: &[(usize, usize)]) -> Result<bo
     {
         return Ok(true);
     }
-    let list = |sizes: Vec<usize>| sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let (takes, were) =
-        (list(sizes.iter().map(|(_, size)| *size).collect()), list(recorded.iter().map(Vec::len).collect()));
-    Err(format!("the kernel takes parameters of {takes} bytes, and {were} were recorded"))
+    let list = |sizes: Vec<usize>| match &sizes[..] {
+        [] => "no parameters".to_owned(),
+        sizes => {
+            let texts: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+            format!("parameters of {} bytes", texts.join(", "))
+        }
+    };
+    let takes = list(sizes.iter().map(|(_, size)| *size).collect());
+    let were = list(recorded.iter().map(Vec::len).collect());
+    Err(format!("the kernel takes {takes}, and {were} were recorded"))
 }
 
 #[cfg(test)]

@@ -3,19 +3,16 @@
 //! and answers until its host is gone.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tensortap_abi::DType;
-use tensortap_platform::DeathCause;
+use tensortap_platform::{
+    WorkerFate, WorkerProcess, receive_message, send_message, worker_requests, worker_socket,
+};
 use tensortap_scene::Scene;
 
 use crate::call::{Memory, call};
@@ -24,13 +21,9 @@ use crate::scene::{FolderScene, OpenOptions};
 
 /// Set for a worker by its host.
 const WORKER_VARIABLE: &str = "TENSORTAP_WORKER";
-const THIS_EXECUTABLE: &str = "/proc/self/exe";
 
 /// How long an orchestration or a reference may take: neither computes much, and nobody can be asked meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The largest message that is believed to be one.
-const MAX_PART_BYTES: u64 = 1 << 40;
 
 /// What is asked; tensors follow it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,20 +50,7 @@ pub(crate) struct Worker {
     plan: Vec<u8>,
     executable: Option<PathBuf>,
     environment: Vec<(String, OsString)>,
-    running: Mutex<Option<Running>>,
-}
-
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    socket: UnixStream,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    running: Mutex<Option<WorkerProcess>>,
 }
 
 impl Worker {
@@ -87,34 +67,27 @@ impl Worker {
             *running = Some(self.start()?);
         }
         let worker = running.as_mut().expect("just started");
-        match worker.ask(request, tensors) {
+        match ask(worker, request, tensors) {
             Ok((Answer::Failed(why), _)) => Err(why),
             Ok(answer) => Ok(answer),
             Err(error) => {
                 // It is in no state that anybody knows.
-                let why = running.take().map_or_else(String::new, |worker| worker.fate(&error));
+                let why = running.take().map_or_else(String::new, |worker| told(worker, &error));
                 Err(why)
             }
         }
     }
 
-    fn start(&self) -> Result<Running, String> {
-        let odd =
-            |error: &dyn std::fmt::Display| format!("starting a process for code of the folder: {error}");
-        let (socket, theirs) = UnixStream::pair().map_err(|error| odd(&error))?;
-        let executable = self.executable.clone().unwrap_or_else(|| THIS_EXECUTABLE.into());
-        let child = Command::new(&executable)
-            .env(WORKER_VARIABLE, "1")
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(std::io::stderr()))
-            .spawn()
-            .map_err(|error| odd(&error))?;
-        let mut running = Running { child, socket };
-        match running.greet(&self.plan) {
+    fn start(&self) -> Result<WorkerProcess, String> {
+        let started = WorkerProcess::start(WORKER_VARIABLE, self.executable.as_deref(), |command| {
+            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        });
+        let mut running =
+            started.map_err(|error| format!("starting a process for code of the folder: {error}"))?;
+        match greet(&mut running, &self.plan) {
             Ok(()) => Ok(running),
             Err(Greeting::Refused(why)) => Err(why),
-            Err(Greeting::Silence(error)) => Err(running.fate(&error)),
+            Err(Greeting::Silence(error)) => Err(told(running, &error)),
         }
     }
 }
@@ -124,81 +97,40 @@ enum Greeting {
     Silence(std::io::Error),
 }
 
-impl Running {
-    fn greet(&mut self, plan: &[u8]) -> Result<(), Greeting> {
-        let mut talk = || -> std::io::Result<Answer> {
-            self.socket.set_read_timeout(Some(PATIENCE))?;
-            send(&mut self.socket, plan, &[])?;
-            receive_as(&mut self.socket).map(|(answer, _)| answer)
-        };
-        match talk().map_err(Greeting::Silence)? {
-            Answer::Failed(why) => Err(Greeting::Refused(why)),
-            _ => Ok(()),
-        }
-    }
-
-    fn ask(&mut self, request: &Request, tensors: &[&[u8]]) -> std::io::Result<(Answer, Vec<Vec<u8>>)> {
-        let patience = (!matches!(request, Request::Golden { .. })).then_some(PATIENCE);
-        self.socket.set_read_timeout(patience)?;
-        send(&mut self.socket, &serde_json::to_vec(request)?, tensors)?;
-        receive_as(&mut self.socket)
-    }
-
-    /// What became of a worker that does not answer.
-    fn fate(mut self, error: &std::io::Error) -> String {
-        if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) {
-            return format!("it did not return within {} seconds", PATIENCE.as_secs());
-        }
-        // The socket closes a moment before the process is gone.
-        match self.child.wait() {
-            Ok(status) => match (status.signal(), status.code()) {
-                (None, Some(code)) => format!("it called exit, with code {code}"),
-                (signal, code) => format!("it crashed: its process {}", DeathCause { signal, code }),
-            },
-            Err(error) => error.to_string(),
-        }
-    }
-}
-
-/// A message: its text, then tensors, each behind its length.
-fn send(socket: &mut impl Write, text: &[u8], tensors: &[&[u8]]) -> std::io::Result<()> {
-    socket.write_all(&(tensors.len() as u64).to_le_bytes())?;
-    for part in std::iter::once(&text).chain(tensors) {
-        socket.write_all(&(part.len() as u64).to_le_bytes())?;
-        socket.write_all(part)?;
-    }
-    socket.flush()
-}
-
-fn receive(socket: &mut impl Read) -> std::io::Result<(Vec<u8>, Vec<Vec<u8>>)> {
-    let mut number = || -> std::io::Result<u64> {
-        let mut bytes = [0; 8];
-        socket.read_exact(&mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
+fn greet(running: &mut WorkerProcess, plan: &[u8]) -> Result<(), Greeting> {
+    let mut talk = || {
+        running.say(plan, &[], Some(PATIENCE))?;
+        hear(running, Some(PATIENCE))
     };
-    let count = number()?.min(1 << 16);
-    let mut parts = Vec::new();
-    for _ in 0..=count {
-        let mut bytes = [0; 8];
-        socket.read_exact(&mut bytes)?;
-        let length = u64::from_le_bytes(bytes);
-        if length > MAX_PART_BYTES {
-            return Err(std::io::Error::other("a message that is too long"));
-        }
-        let mut part = Vec::new();
-        socket.by_ref().take(length).read_to_end(&mut part)?;
-        if part.len() as u64 != length {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        parts.push(part);
+    match talk().map_err(Greeting::Silence)? {
+        (Answer::Failed(why), _) => Err(Greeting::Refused(why)),
+        _ => Ok(()),
     }
-    let text = parts.remove(0);
-    Ok((text, parts))
 }
 
-fn receive_as<T: for<'d> Deserialize<'d>>(socket: &mut impl Read) -> std::io::Result<(T, Vec<Vec<u8>>)> {
-    let (text, tensors) = receive(socket)?;
+fn ask(
+    running: &mut WorkerProcess,
+    request: &Request,
+    tensors: &[&[u8]],
+) -> std::io::Result<(Answer, Vec<Vec<u8>>)> {
+    let patience = (!matches!(request, Request::Golden { .. })).then_some(PATIENCE);
+    running.say(&serde_json::to_vec(request)?, tensors, patience)?;
+    hear(running, patience)
+}
+
+fn hear(running: &mut WorkerProcess, patience: Option<Duration>) -> std::io::Result<(Answer, Vec<Vec<u8>>)> {
+    let (text, tensors) = running.hear(patience)?;
     Ok((serde_json::from_slice(&text)?, tensors))
+}
+
+/// What became of a worker that does not answer, in words.
+fn told(running: WorkerProcess, error: &std::io::Error) -> String {
+    match running.fate(error) {
+        WorkerFate::Late => format!("it did not return within {} seconds", PATIENCE.as_secs()),
+        WorkerFate::Exited(code) => format!("it called exit, with code {code}"),
+        WorkerFate::Crashed(cause) => format!("it crashed: its process {cause}"),
+        WorkerFate::Odd(why) => why,
+    }
 }
 
 /// Becomes a worker when the host that started this process asked for it; then it never returns. Otherwise it returns at once.
@@ -218,11 +150,8 @@ pub fn become_worker_if_asked() {
 
 fn work() -> std::io::Result<()> {
     let _ = rustix::thread::set_name(c"tt-worker");
-    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    let null = std::fs::File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    let mut socket = UnixStream::from(socket);
-    let (plan, _) = receive(&mut socket)?;
+    let mut socket = worker_socket()?;
+    let (plan, _) = receive_message(&mut socket)?;
     let scene = match FolderScene::load(&plan) {
         Ok(scene) => scene,
         Err(why) => return answer(&mut socket, &Answer::Failed(why), &[]),
@@ -230,19 +159,8 @@ fn work() -> std::io::Result<()> {
     // What it computes with may come out of a dump that nobody vouches for.
     tensortap_platform::confine_this_process();
     answer(&mut socket, &Answer::Tensors, &[])?;
-    let mut ears = socket.try_clone()?;
-    let (heard, requests) = channel();
-    // A function that never returns must not outlive the host.
-    std::thread::Builder::new().name("tt-ears".into()).spawn(move || {
-        while let Ok(request) = receive_as::<Request>(&mut ears) {
-            if heard.send(request).is_err() {
-                break;
-            }
-        }
-        std::process::exit(0)
-    })?;
-    for (request, tensors) in requests {
-        match serve(scene, request, &tensors) {
+    for (text, tensors) in worker_requests(&socket)? {
+        match serve(scene, serde_json::from_slice(&text)?, &tensors) {
             Ok((said, tensors)) => answer(&mut socket, &said, &tensors)?,
             Err(why) => answer(&mut socket, &Answer::Failed(why), &[])?,
         }
@@ -252,7 +170,7 @@ fn work() -> std::io::Result<()> {
 
 fn answer(socket: &mut UnixStream, said: &Answer, tensors: &[Vec<u8>]) -> std::io::Result<()> {
     let tensors: Vec<&[u8]> = tensors.iter().map(Vec::as_slice).collect();
-    send(socket, &serde_json::to_vec(said)?, &tensors)
+    send_message(socket, &serde_json::to_vec(said)?, &tensors)
 }
 
 fn serve(

@@ -4,12 +4,12 @@
 //! gets it only if it has that hash.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value;
 use tensortap_abi::{MAX_IMAGE_BYTES, ModuleKind};
@@ -115,11 +115,14 @@ fn said_module(said: &Value) -> Option<Module> {
     })
 }
 
-/// A regular file, whatever the name leads to: not a pipe that never ends, not a link out of the folder.
+/// A regular file, whatever the name leads to: not a pipe that never ends, not a link out of its folder, and no folder that is a link.
 fn open_plain(path: &Path) -> std::io::Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or(0);
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no file in a folder"));
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let file = File::from(rustix::fs::openat(&folder, name, flags | OFlags::NONBLOCK, Mode::empty())?);
     if file.metadata()?.is_file() {
         return Ok(file);
     }
@@ -238,6 +241,14 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(matches!(module.image(dir.path()), Err(FormatError::Io { action: "open", .. })));
+        // Nor is a folder followed that is a link, although the image lies there.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &image).unwrap();
+        assert_eq!(module.image(dir.path()).unwrap(), image);
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(dir.path().join(MODULES_DIR), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, dir.path().join(MODULES_DIR)).unwrap();
         assert!(matches!(module.image(dir.path()), Err(FormatError::Io { action: "open", .. })));
     }
 

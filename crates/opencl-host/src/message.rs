@@ -1,7 +1,5 @@
 //! What crosses between a process that wants a launch and the one that runs it.
 
-use std::io::{Error, ErrorKind, Read, Result, Write};
-
 use serde::{Deserialize, Serialize};
 
 /// A device that launches can run on.
@@ -96,50 +94,6 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// The largest part of a message that is believed to be one.
-const MAX_PART_BYTES: u64 = 1 << 40;
-/// Parts that one message may have.
-const MAX_PARTS: u64 = 1 << 16;
-
-/// Sends a text and bytes, each behind its length.
-pub(crate) fn send(to: &mut impl Write, text: &impl Serialize, parts: &[impl AsRef<[u8]>]) -> Result<()> {
-    to.write_all(&(parts.len() as u64).to_le_bytes())?;
-    let text = serde_json::to_vec(text)?;
-    for part in std::iter::once(&text[..]).chain(parts.iter().map(AsRef::as_ref)) {
-        to.write_all(&(part.len() as u64).to_le_bytes())?;
-        to.write_all(part)?;
-    }
-    to.flush()
-}
-
-/// Receives what [`send`] sends.
-pub(crate) fn receive<T: for<'d> Deserialize<'d>>(from: &mut impl Read) -> Result<(T, Vec<Vec<u8>>)> {
-    let count = number(from)?;
-    if count > MAX_PARTS {
-        return Err(Error::other("a message of too many parts"));
-    }
-    let text = part(from)?;
-    let parts = (0..count).map(|_| part(from)).collect::<Result<Vec<_>>>()?;
-    Ok((serde_json::from_slice(&text)?, parts))
-}
-
-fn number(from: &mut impl Read) -> Result<u64> {
-    let mut bytes = [0; 8];
-    from.read_exact(&mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
-}
-
-fn part(from: &mut impl Read) -> Result<Vec<u8>> {
-    let length = number(from)?;
-    if length > MAX_PART_BYTES {
-        return Err(Error::other("a message that is too long"));
-    }
-    let mut part = Vec::new();
-    // Memory grows with what comes, not with what was announced.
-    from.take(length).read_to_end(&mut part)?;
-    if part.len() as u64 == length { Ok(part) } else { Err(ErrorKind::UnexpectedEof.into()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,15 +116,9 @@ mod tests {
             ],
             allow_variables: true,
         };
-        let mut sent = Vec::new();
-        send(&mut sent, &Request::Launch(launch.clone()), &[vec![7_u8; 300], Vec::new()]).unwrap();
-        let (Request::Launch(got), parts) = receive(&mut &sent[..]).unwrap() else { panic!() };
-        assert_eq!((got, parts), (launch, vec![vec![7_u8; 300], Vec::new()]));
-        for cut in [0, 7, 20, sent.len() - 1] {
-            assert!(receive::<Request>(&mut &sent[..cut]).is_err());
-        }
-        let huge = [1_u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
-        assert!(receive::<Request>(&mut &huge[..]).is_err());
-        assert!(receive::<Request>(&mut &u64::MAX.to_le_bytes()[..]).is_err());
+        let sent = serde_json::to_vec(&Request::Launch(launch.clone())).unwrap();
+        let Request::Launch(got) = serde_json::from_slice(&sent).unwrap() else { panic!() };
+        assert_eq!(got, launch);
+        assert!(serde_json::from_slice::<Request>(&sent[..sent.len() - 1]).is_err());
     }
 }

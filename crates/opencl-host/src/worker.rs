@@ -1,25 +1,20 @@
 //! Both ends of a worker: a process that runs launches, and whoever wants some.
 
-use std::fs::File;
-use std::io::{Error, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::io::Error;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
+use std::process::Command;
 use std::time::Duration;
 
-use tensortap_platform::DeathCause;
+use tensortap_platform::{WorkerFate, WorkerProcess, send_message, worker_requests, worker_socket};
 
 use crate::host::Host;
 use crate::library::LIBRARY_VARIABLE;
-use crate::message::{Answer, Request, receive, send};
+use crate::message::{Answer, Request};
 use crate::{DeviceName, Launch};
 
 /// Set for a worker by whoever starts it.
 const WORKER_VARIABLE: &str = "TENSORTAP_OPENCL_WORKER";
-const THIS_EXECUTABLE: &str = "/proc/self/exe";
 /// Where a loader looks for drivers, and where a system looks for their libraries.
 const VENDORS_VARIABLE: &str = "OCL_ICD_VENDORS";
 const LIBRARIES_VARIABLE: &str = "LD_LIBRARY_PATH";
@@ -54,22 +49,8 @@ pub enum LaunchError {
 #[derive(Debug)]
 pub struct Worker {
     options: WorkerOptions,
-    running: Option<Running>,
+    running: Option<WorkerProcess>,
     devices: Vec<DeviceName>,
-}
-
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    socket: UnixStream,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Worker {
@@ -106,8 +87,18 @@ impl Worker {
         let Some(running) = self.running.as_mut() else {
             return Err(LaunchError::Died("there is no process to run it".into()));
         };
-        let (result, patience) = running.launch(launch, image, memories, limit);
-        match result {
+        let parts: Vec<&[u8]> = std::iter::once(image).chain(memories.iter().map(Vec::as_slice)).collect();
+        let mut patience = Some(PATIENCE);
+        let mut talk = || {
+            running.say(&serde_json::to_vec(&Request::Launch(launch.clone()))?, &parts, Some(PATIENCE))?;
+            let first = hear(running, Some(PATIENCE))?;
+            if !matches!(first.0, Answer::Built) {
+                return Ok(first);
+            }
+            patience = limit;
+            hear(running, limit)
+        };
+        match talk() {
             Ok((Answer::Ran, left)) if left.len() == memories.len() => Ok(left),
             Ok((Answer::Failed(why), _)) => Err(LaunchError::Refused(why)),
             Ok(_) => Err(self.died(&Error::other("an answer to something else"), patience)),
@@ -116,21 +107,26 @@ impl Worker {
     }
 
     fn died(&mut self, error: &Error, patience: Option<Duration>) -> LaunchError {
-        let fate = self.running.take().map_or_else(String::new, |running| running.fate(error, patience));
+        let fate = self.running.take().map_or_else(String::new, |running| told(running, error, patience));
         LaunchError::Died(fate)
     }
 
     fn again(&mut self) -> Result<(), LaunchError> {
-        let mut running = start(&self.options)
-            .map_err(|error| LaunchError::Died(format!("starting a process for OpenCL: {error}")))?;
-        match running.ask(&Request::Devices, Some(PATIENCE)) {
-            Ok(Answer::Devices(devices)) => {
+        let started = WorkerProcess::start(WORKER_VARIABLE, self.options.executable.as_deref(), prepare);
+        let mut running =
+            started.map_err(|error| LaunchError::Died(format!("starting a process for OpenCL: {error}")))?;
+        let mut talk = || {
+            running.say(&serde_json::to_vec(&Request::Devices)?, &[], Some(PATIENCE))?;
+            hear(&mut running, Some(PATIENCE))
+        };
+        match talk() {
+            Ok((Answer::Devices(devices), _)) => {
                 (self.running, self.devices) = (Some(running), devices);
                 Ok(())
             }
-            Ok(Answer::Failed(why)) => Err(LaunchError::Refused(why)),
+            Ok((Answer::Failed(why), _)) => Err(LaunchError::Refused(why)),
             Ok(_) => Err(LaunchError::Died("it answers something else".into())),
-            Err(error) => Err(LaunchError::Died(running.fate(&error, Some(PATIENCE)))),
+            Err(error) => Err(LaunchError::Died(told(running, &error, Some(PATIENCE)))),
         }
     }
 }
@@ -143,11 +139,8 @@ fn drivers_beside(library: &Path) -> Option<PathBuf> {
     is_there.then(|| folder.to_owned())
 }
 
-fn start(options: &WorkerOptions) -> std::io::Result<Running> {
-    let (socket, theirs) = UnixStream::pair()?;
-    let executable = options.executable.clone().unwrap_or_else(|| THIS_EXECUTABLE.into());
-    let mut command = Command::new(executable);
-    command.env(WORKER_VARIABLE, "1");
+/// What a worker is started with: it records nothing of itself, and finds drivers that lie beside a loader which is named.
+fn prepare(command: &mut Command) {
     RECORDING.iter().for_each(|name| _ = command.env_remove(name));
     let library = std::env::var_os(LIBRARY_VARIABLE);
     // The loader of a wheel does not run without it, wherever its drivers are.
@@ -167,64 +160,20 @@ fn start(options: &WorkerOptions) -> std::io::Result<Running> {
         command.env(LIBRARIES_VARIABLE, libraries);
         command.env(VENDORS_VARIABLE, folder);
     }
-    let child =
-        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(std::io::stderr())).spawn()?;
-    Ok(Running { child, socket })
 }
 
-impl Running {
-    fn ask(&mut self, request: &Request, patience: Option<Duration>) -> std::io::Result<Answer> {
-        self.socket.set_read_timeout(patience)?;
-        send(&mut self.socket, request, &[] as &[Vec<u8>])?;
-        receive(&mut self.socket).map(|(answer, _)| answer)
-    }
+fn hear(running: &mut WorkerProcess, patience: Option<Duration>) -> std::io::Result<(Answer, Vec<Vec<u8>>)> {
+    let (text, parts) = running.hear(patience)?;
+    Ok((serde_json::from_slice(&text)?, parts))
+}
 
-    /// The answer, and how long it was waited for in the end.
-    #[expect(clippy::type_complexity, reason = "said once")]
-    fn launch(
-        &mut self,
-        launch: &Launch,
-        image: &[u8],
-        memories: &[Vec<u8>],
-        limit: Option<Duration>,
-    ) -> (std::io::Result<(Answer, Vec<Vec<u8>>)>, Option<Duration>) {
-        let mut parts = vec![image];
-        parts.extend(memories.iter().map(Vec::as_slice));
-        let mut built = || {
-            self.socket.set_read_timeout(Some(PATIENCE))?;
-            self.socket.set_write_timeout(Some(PATIENCE))?;
-            send(&mut self.socket, &Request::Launch(launch.clone()), &parts)?;
-            receive::<Answer>(&mut self.socket)
-        };
-        match built() {
-            Ok((Answer::Built, _)) => {
-                let answer = self.socket.set_read_timeout(limit).and_then(|()| receive(&mut self.socket));
-                (answer, limit)
-            }
-            other => (other, Some(PATIENCE)),
-        }
-    }
-
-    /// What became of a worker that does not answer.
-    fn fate(mut self, error: &Error, patience: Option<Duration>) -> String {
-        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-            let seconds = patience.unwrap_or_default().as_secs_f64();
-            return format!("it did not end within {seconds} s");
-        }
-        if !matches!(
-            error.kind(),
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-        ) {
-            return format!("its process cannot be understood: {error}");
-        }
-        // The socket closes a moment before the process is gone.
-        match self.child.wait() {
-            Ok(status) => match (status.signal(), status.code()) {
-                (None, Some(code)) => format!("its process ended, with code {code}"),
-                (signal, code) => format!("it crashed: its process {}", DeathCause { signal, code }),
-            },
-            Err(error) => error.to_string(),
-        }
+/// What became of a worker that does not answer, in words.
+fn told(running: WorkerProcess, error: &Error, patience: Option<Duration>) -> String {
+    match running.fate(error) {
+        WorkerFate::Late => format!("it did not end within {} s", patience.unwrap_or_default().as_secs_f64()),
+        WorkerFate::Exited(code) => format!("its process ended, with code {code}"),
+        WorkerFate::Crashed(cause) => format!("it crashed: its process {cause}"),
+        WorkerFate::Odd(why) => why,
     }
 }
 
@@ -244,28 +193,18 @@ pub fn become_opencl_worker_if_asked() {
 }
 
 fn work() -> std::io::Result<()> {
-    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
-    let mut socket = UnixStream::from(socket);
+    let mut socket = worker_socket()?;
     // Where a system cannot, the launch is no worse than any other program of the user.
     let _ = rustix::thread::set_no_new_privs(true);
-    let mut ears = socket.try_clone()?;
-    let (heard, requests) = channel();
-    // A kernel that never ends must not outlive whoever wanted it.
-    std::thread::Builder::new().name("tt-ears".into()).spawn(move || {
-        while let Ok(request) = receive::<Request>(&mut ears) {
-            if heard.send(request).is_err() {
-                break;
-            }
-        }
-        std::process::exit(0)
-    })?;
     let mut host = None;
-    for (request, parts) in requests {
-        match serve(&mut host, request, parts, &mut socket) {
-            Ok((answer, parts)) => send(&mut socket, &answer, &parts)?,
-            Err(why) => send(&mut socket, &Answer::Failed(why), &[] as &[Vec<u8>])?,
-        }
+    for (text, parts) in worker_requests(&socket)? {
+        let request = serde_json::from_slice(&text)?;
+        let (answer, parts) = match serve(&mut host, request, parts, &mut socket) {
+            Ok(answer) => answer,
+            Err(why) => (Answer::Failed(why), Vec::new()),
+        };
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        send_message(&mut socket, &serde_json::to_vec(&answer)?, &parts)?;
     }
     Ok(())
 }
@@ -286,7 +225,8 @@ fn serve(
         Request::Launch(launch) => {
             let image = parts.remove(0);
             let program = host.build(&launch, image)?;
-            send(socket, &Answer::Built, &[] as &[Vec<u8>]).map_err(|error| error.to_string())?;
+            let built = serde_json::to_vec(&Answer::Built).map_err(|error| error.to_string())?;
+            send_message(socket, &built, &[]).map_err(|error| error.to_string())?;
             host.run(&program, &launch, &mut parts)?;
             Ok((Answer::Ran, parts))
         }

@@ -112,9 +112,8 @@ pub fn replay(
     let started = Instant::now();
     let modules: HashMap<u32, Module> =
         dump.modules().into_iter().map(|module| (module.id, module)).collect();
-    // A program that uses both is replayed by the door that its programs are of first.
-    let is_of_cuda = modules.values().all(is_cuda);
-    check_options(config, if is_of_cuda { "CUDA" } else { "OpenCL" })?;
+    let what = if modules.values().all(is_cuda) { "CUDA" } else { "OpenCL" };
+    check_options(config, what)?;
     let (selected, _) = select(config, capture)?;
     let is_launch = |task: &Task<'_>| task.operation == Operation::Kernel;
     // Whoever names a task is told why it is not run; of all, those that launch nothing are not meant.
@@ -126,7 +125,7 @@ pub fn replay(
         report.notes.push(format!("{} tasks that launch no kernel are not run", others.len()));
     }
     let contents = Contents::new(capture, dump);
-    let shared = Shared {
+    let mut shared = Shared {
         config,
         contents,
         modules,
@@ -135,13 +134,21 @@ pub fn replay(
         used: Vec::new(),
         on_output,
     };
+    // A program may use both.
+    let (of_cuda, of_opencl): (Vec<Task<'_>>, Vec<_>) =
+        tasks.iter().partition(|task| shared.module(**task).map_or(what == "CUDA", is_cuda));
     let refused = |option| move |reason| ReplayError::Option { option, reason };
-    if is_of_cuda {
-        let door = Cuda::start(config).map_err(refused("replaying launches of CUDA"))?;
-        Session { shared, door }.all(&tasks, observe, &mut report)?;
-    } else {
+    if what == "OpenCL" {
         let door = OpenCl::start(config).map_err(refused("replaying launches of OpenCL"))?;
-        Session { shared, door }.all(&tasks, observe, &mut report)?;
+        Session { shared: &mut shared, door }.all(&of_opencl, observe, &mut report)?;
+    }
+    if (what == "CUDA" || !of_cuda.is_empty()) && !report.interrupted {
+        let door = Cuda::start(config).map_err(refused("replaying launches of CUDA"))?;
+        Session { shared: &mut shared, door }.all(&of_cuda, observe, &mut report)?;
+    }
+    report.replayed_on = distinct(shared.used.into_iter());
+    if !report.replayed_on.is_empty() && !config.trust {
+        report.notes.push(NOT_CONFINED.into());
     }
     report.wall = started.elapsed();
     Ok(report)
@@ -192,6 +199,7 @@ fn blank(config: &ReplayConfig, capture: &dyn Capture, modules: &HashMap<u32, Mo
         inject_fault: None,
         golden: capture.run().golden,
         of_dump: true,
+        has_references: false,
         tasks: Vec::new(),
         notes: Vec::new(),
         given: Vec::new(),
@@ -217,12 +225,12 @@ struct Shared<'c> {
 }
 
 /// Launches, and what runs them.
-struct Session<'c, D> {
-    shared: Shared<'c>,
+struct Session<'s, 'c, D> {
+    shared: &'s mut Shared<'c>,
     door: D,
 }
 
-impl<D: Door> Session<'_, D> {
+impl<D: Door> Session<'_, '_, D> {
     fn all(
         mut self,
         tasks: &[Task<'_>],
@@ -241,10 +249,6 @@ impl<D: Door> Session<'_, D> {
                 report.interrupted = true;
                 break;
             }
-        }
-        report.replayed_on = distinct(self.shared.used.into_iter());
-        if !report.replayed_on.is_empty() && !self.shared.config.trust {
-            report.notes.push(NOT_CONFINED.into());
         }
         Ok(())
     }
@@ -393,12 +397,17 @@ impl Shared<'_> {
         Some(format!("{most} devices have failed; --max-device-failures allows more"))
     }
 
-    /// The program that a launch's kernel is of, with its image.
-    fn program(&mut self, task: Task<'_>) -> Result<(Module, Vec<u8>), String> {
+    /// The program that a launch's kernel is of, where the dump says it.
+    fn module(&self, task: Task<'_>) -> Option<&Module> {
         let of_kernel =
             || task.func_ids().find_map(|id| self.contents.capture.run().kernel(id)).map_or(0, |k| k.module);
         let id = if task.module == 0 { of_kernel() } else { task.module };
-        let module = match self.modules.get(&id) {
+        self.modules.get(&id)
+    }
+
+    /// The same with its image, also where only one can be meant.
+    fn program(&mut self, task: Task<'_>) -> Result<(Module, Vec<u8>), String> {
+        let module = match self.module(task) {
             Some(module) => module.clone(),
             None => self.only_program(task)?,
         };

@@ -94,6 +94,7 @@ pub fn replay(
         inject_fault: run.and_then(|run| run.inject_fault.clone()),
         golden: run.and_then(|run| run.golden),
         of_dump: is_dump,
+        has_references: captures.iter().any(|capture| !capture.run().is_of_program()),
         source: name,
         scenes: distinct(captures.iter().map(|s| s.run().scene.clone())),
         captured_on: distinct(captures.iter().map(|s| s.run().captured_on().to_owned())),

@@ -302,6 +302,8 @@ pub struct ReplayReport {
     pub golden: Option<GoldenVerdict>,
     /// Whether a dump was replayed, which knows of its run's golden; not cases.
     pub of_dump: bool,
+    /// Whether its kernels may have references, as those of scenes do; launches of programs have none.
+    pub has_references: bool,
     /// Every task, in the order of the capture.
     pub tasks: Vec<TaskReport>,
     /// What the user should know: kernels whose code is not the captured one, say.

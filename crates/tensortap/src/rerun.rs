@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tensortap_abi::Operation;
 use tensortap_analysis::blame::{BlameOptions, Rerun, RerunTask};
 use tensortap_format::{Dump, TaskKey};
 use tensortap_replay::{Outcome, ReplayConfig, ReplayProgress, ReplayReport, Selection, TaskReport};
@@ -51,7 +52,16 @@ pub fn rerun(
         let replayed = report.insert(replay_outputs(&config, observe, &on_output)?);
         let is_program = dump.info().is_of_program() && !dump.has_programs();
         let is_given = dump.format().is_foreign() || is_program;
-        Ok::<_, Error>(outcomes(replayed, is_given))
+        let mut outcomes = outcomes(replayed, is_given);
+        if dump.has_programs() {
+            // Copies and fills compute nothing that could be run again, and nothing is wrong because of that.
+            for task in dump.tasks()?.iter().filter(|task| task.operation != Operation::Kernel) {
+                let what = task.operation.name().replace('_', " ");
+                let why = RerunTask::NoKernel(format!("it launches no kernel: it is a {what}"));
+                outcomes.entry(task.key()).or_insert(why);
+            }
+        }
+        Ok::<_, Error>(outcomes)
     })?;
     Ok((rerun, report.expect("the closure was called")))
 }

@@ -4,6 +4,7 @@
 #include "graphs.h"
 #include "streams.h"
 #include "ours.h"
+#include "again.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -86,6 +87,11 @@ CUresult cuInit(unsigned flags) {
 
 // ---------------------------------------------------------------- kernels
 
+// How a launch is to run.
+struct spread {
+  unsigned grid[3], block[3], shared, cluster[3], is_cooperative;
+};
+
 struct kernel {
   const char *name;
   // Whether its handle is that of a library's kernel, which functions for functions do not take.
@@ -104,6 +110,8 @@ struct kernel {
     size_t bytes;
     int is_constant, is_managed;
   } variables[4];
+  // Bytes of shared memory that it may be given beside the usual.
+  unsigned most_shared;
 };
 
 struct pack {
@@ -144,36 +152,28 @@ static void other_tally(void **parameters) {
   for (uint32_t at = 0; at < count; at++) y[at] -= other_total++;
 }
 
+// How the launch that is running was to run; only the thread of its stream asks.
+static __thread const struct spread *running;
+
+static void spread(void **parameters) { memcpy(*(void **)parameters[0], running, sizeof *running); }
+
 static struct kernel kernels[] = {
-    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}},
-    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}},
-    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}},
+    {"spread", 0, 0, 1, {0}, {8}, spread, 0, NULL, {{0}}, 0},
+    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}, 0},
+    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}, 0},
+    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}, 0},
     {"tally", 0, 0, 2, {0, 8}, {8, 4}, tally, 0, NULL,
-     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}},
-    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}},
+     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}, 0},
+    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}, 0},
 };
 
 // What the library loads itself, where it is let.
 static struct kernel our_kernels[] = {
-    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}},
-    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}},
-    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}},
+    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0},
+    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}, 0},
+    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}, 0},
 };
 static int is_current;
-CUresult cuModuleLoadData(void **module, const void *image) {
-  if (getenv("FAKE_LOADS_NOTHING")) return 218;
-  if (strncmp(image, "// tensortap device-kernels ", 28) || !is_current) return INVALID;
-  *module = our_kernels;
-  struct module_data data = {99, strlen(image), image};
-  struct resource_data resource = {&context, NULL, &data};
-  if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &resource);
-  return SUCCESS;
-}
-CUresult cuModuleGetFunction(CUfunction *function, void *module, const char *name) {
-  for (int at = 0; module == our_kernels && at < 3; at++)
-    if (!strcmp(our_kernels[at].name, name)) return *function = &our_kernels[at], SUCCESS;
-  return NOT_FOUND;
-}
 CUresult cuCtxPushCurrent_v2(void *pushed) {
   is_current++;
   return pushed == &context ? SUCCESS : INVALID;
@@ -183,26 +183,30 @@ CUresult cuCtxPopCurrent_v2(void **popped) {
   *popped = &context;
   return SUCCESS;
 }
+CUresult cuDevicePrimaryCtxRetain(void **retained, int device) {
+  *retained = &context;
+  return device;
+}
 CUresult cuCtxSetCurrent(void *set) { return set == &context ? SUCCESS : INVALID; }
 
 // An image that has the sections of a kernel, and symbols for its variables.
-static void load(struct kernel *kernel) {
-  if (kernel->is_loaded) return;
-  kernel->is_loaded = 1;
-  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 512, SECTIONS = 768, MOST = 2048 };
-  static char images[sizeof kernels / sizeof *kernels][MOST];
+static const char *image_of(struct kernel *kernel) {
+  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 512, SECTIONS = 768, COUNT = 7 };
+  static char images[sizeof kernels / sizeof *kernels][IMAGE_BYTES];
   char *bytes = images[kernel - kernels];
-  memcpy(bytes, "\x7f" "ELF\x02\x01", 6);
-  const char *names[] = {"", ".text.", ".nv.global", ".nv.constant3", ".symtab", ".strtab"};
+  if (*bytes) return bytes;
+  memcpy(bytes, "\x7f" "ELF\x02\x01\x01", 7);
+  const char *names[COUNT] = {"", ".text.", ".nv.global", ".nv.constant3", ".symtab", ".strtab", ".shstrtab"};
   uint64_t at = TEXTS, sections = SECTIONS;
   memcpy(bytes + 40, &sections, 8);
-  bytes[58] = 64, bytes[60] = 6;
-  for (int section = 0; section < 6; section++) {
+  bytes[48] = ARCHITECTURE, bytes[58] = 64, bytes[60] = COUNT, bytes[62] = COUNT - 1;
+  for (int section = 0; section < COUNT; section++) {
     uint32_t name = (uint32_t)(at - TEXTS);
     memcpy(bytes + SECTIONS + 64 * section, &name, 4);
     at += (uint64_t)sprintf(bytes + at, "%s%s", names[section], section == 1 ? kernel->name : "") + 1;
   }
-  uint64_t strings = STRINGS + 1, count = 0;
+  // The first symbol is none.
+  uint64_t strings = STRINGS + 1, count = 1;
   for (struct variable *variable = kernel->variables; variable < kernel->variables + 4 && variable->name; variable++, count++) {
     char *symbol = bytes + SYMBOLS + 24 * count;
     uint32_t name = (uint32_t)(strings - STRINGS);
@@ -211,14 +215,70 @@ static void load(struct kernel *kernel) {
     strings += (uint64_t)sprintf(bytes + strings, "%s", variable->name) + 1;
   }
   struct {
-    int section;
+    int section, kind;
     uint64_t start, bytes;
-  } contents[] = {{0, TEXTS, at - TEXTS}, {4, SYMBOLS, 24 * count}, {5, STRINGS, strings - STRINGS}};
-  for (int place = 0; place < 3; place++) memcpy(bytes + SECTIONS + 64 * contents[place].section + 24, &contents[place].start, 16);
-  bytes[SECTIONS + 64 * 4 + 4] = 2, bytes[SECTIONS + 64 * 4 + 40] = 5;
-  struct module_data module = {(uint32_t)(kernel - kernels) + 1, MOST, bytes};
+  } contents[] = {{4, 2, SYMBOLS, 24 * count}, {5, 3, STRINGS, strings - STRINGS}, {6, 3, TEXTS, at - TEXTS}};
+  for (int place = 0; place < 3; place++) {
+    char *section = bytes + SECTIONS + 64 * contents[place].section;
+    memcpy(section + 24, &contents[place].start, 16);
+    section[4] = (char)contents[place].kind;
+  }
+  bytes[SECTIONS + 64 * 4 + 40] = 5, bytes[SECTIONS + 64 * 4 + 56] = 24;
+  for (int section = 1; section < 4; section++) bytes[SECTIONS + 64 * section + 4] = section == 2 ? 8 : 1;
+  return bytes;
+}
+
+static void load(struct kernel *kernel) {
+  if (kernel->is_loaded) return;
+  kernel->is_loaded = 1;
+  struct module_data module = {(uint32_t)(kernel - kernels) + 1, IMAGE_BYTES, image_of(kernel)};
   struct resource_data data = {NULL, NULL, &module};
   if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &data);
+}
+
+// What variables hold when their module is loaded.
+static char initial[sizeof kernels / sizeof *kernels][4][16];
+__attribute__((constructor)) static void keep_initial(void) {
+  for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
+    for (int which = 0; which < 4 && kernels[at].variables[which].name; which++)
+      memcpy(initial[at][which], kernels[at].variables[which].at, kernels[at].variables[which].bytes);
+}
+
+// An image is loaded again, by whoever has kept it: a module of its own, whose one kernel is a function.
+static CUresult load_image(CUmodule *module, const char *image) {
+  int architecture = 0;
+  cuDeviceGetAttribute(&architecture, 75, 0);
+  if (image[48] / 10 != architecture) return NO_BINARY;
+  for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++) {
+    if (memcmp(image_of(&kernels[at]), image, IMAGE_BYTES)) continue;
+    for (int which = 0; which < 4 && kernels[at].variables[which].name; which++)
+      memcpy(kernels[at].variables[which].at, initial[at][which], kernels[at].variables[which].bytes);
+    *module = malloc(sizeof **module);
+    **module = kernels[at];
+    (*module)->is_kernel = 0, (*module)->is_loaded = 1;
+    return SUCCESS;
+  }
+  return INVALID_IMAGE;
+}
+CUresult cuModuleUnload(CUmodule module) {
+  free(module);
+  return SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  if (getenv("FAKE_LOADS_NOTHING")) return 218;
+  if (!memcmp(image, "\x7f" "ELF", 4)) return load_image(module, image);
+  if (strncmp(image, "// tensortap device-kernels ", 28) || !is_current) return INVALID;
+  *module = our_kernels;
+  struct module_data data = {99, strlen(image), image};
+  struct resource_data resource = {&context, NULL, &data};
+  if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &resource);
+  return SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  for (int at = 0; at < (module == our_kernels ? 3 : 1); at++)
+    if (!strcmp(module[at].name, name)) return *function = &module[at], SUCCESS;
+  return NOT_FOUND;
 }
 
 // A module has one kernel, and its handle.
@@ -234,6 +294,7 @@ struct variable_params {
 };
 static CUresult do_variable(const void *params) {
   const struct variable_params *p = params;
+  if (getenv("FAKE_HIDES_VARIABLES")) return INVALID;
   for (struct variable *variable = p->module->variables; variable < p->module->variables + 4 && variable->name; variable++)
     if (!strcmp(variable->name, p->name)) {
       *p->at = (CUdeviceptr)variable->at, *p->bytes = variable->bytes;
@@ -257,7 +318,6 @@ CUfunction fake_kernel(const char *name) {
 }
 
 int fake_is_kernel(CUfunction kernel) { return kernel->is_kernel; }
-
 static CUresult parameter(struct kernel *kernel, size_t at, size_t *offset, size_t *size) {
   if (at >= (size_t)kernel->count) return INVALID;
   *offset = kernel->offsets[at], *size = kernel->sizes[at];
@@ -278,16 +338,25 @@ CUresult cuFuncLoad(CUfunction kernel) {
   return SUCCESS;
 }
 
+CUresult cuFuncSetAttribute(CUfunction kernel, int attribute, int value) {
+  if (attribute == 8) kernel->most_shared = (unsigned)value;
+  return SUCCESS;
+}
+
 struct launch {
   struct kernel *kernel;
   char bytes[64];
+  struct spread spread;
 };
 
 static void run_launch(void *data) {
   struct launch *launch = data;
   void *parameters[4];
   for (int at = 0; at < launch->kernel->count; at++) parameters[at] = launch->bytes + launch->kernel->offsets[at];
+  running = &launch->spread;
+  int is_wrong = go_wrong(goes_wrong(launch->kernel->name));
   launch->kernel->run(parameters);
+  if (is_wrong) **(uint32_t **)parameters[0] += 1;
 }
 
 struct our_launch {
@@ -317,15 +386,15 @@ static struct node *launch_node(CUgraph graph, const struct launch *launch) {
   return node;
 }
 
-static CUresult launch(struct kernel *kernel, CUstream stream, unsigned grid, void **parameters, void **extra) {
-  if (grid == 0) return INVALID;
+static CUresult launch(struct kernel *kernel, CUstream stream, struct spread spread, void **parameters, void **extra) {
+  if (spread.grid[0] == 0 || (spread.shared > 48 << 10 && spread.shared > kernel->most_shared)) return INVALID;
   if (kernel->ours) {
     struct our_launch ours = {kernel, {0}};
     memcpy(ours.bytes, parameters[0], kernel->ours);
     submit(stream, run_our_launch, &ours, sizeof ours);
     return SUCCESS;
   }
-  struct launch launch = {kernel, {0}};
+  struct launch launch = {kernel, {0}, spread};
   pack(&launch, parameters, extra);
   if (stream_of(stream)->captures) {
     launch_node(stream_of(stream)->graph, &launch);
@@ -344,7 +413,8 @@ struct launch_params {
 };
 static CUresult do_launch(const void *params) {
   const struct launch_params *p = params;
-  return launch(p->kernel, p->stream, p->grid[0], p->parameters, p->extra);
+  struct spread spread = {{p->grid[0], p->grid[1], p->grid[2]}, {p->block[0], p->block[1], p->block[2]}, p->shared, {0}, 0};
+  return launch(p->kernel, p->stream, spread, p->parameters, p->extra);
 }
 CUresult cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, CUstream stream, void **parameters, void **extra) {
@@ -359,7 +429,14 @@ struct launch_ex_params {
 };
 static CUresult do_launch_ex(const void *params) {
   const struct launch_ex_params *p = params;
-  return launch(p->kernel, p->config->stream, p->config->grid[0], p->parameters, p->extra);
+  const CUlaunchConfig *c = p->config;
+  struct spread spread = {{c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, c->shared, {0}, 0};
+  for (unsigned at = 0; at < c->attribute_count; at++) {
+    const CUlaunchAttribute *attribute = c->attributes + at;
+    if (attribute->id == 2) spread.is_cooperative = attribute->value[0];
+    if (attribute->id == 4) memcpy(spread.cluster, attribute->value, sizeof spread.cluster);
+  }
+  return launch(p->kernel, c->stream, spread, p->parameters, p->extra);
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void **parameters, void **extra) {
   struct launch_ex_params p = {config, kernel, parameters, extra};
@@ -421,8 +498,9 @@ struct access_params {
   size_t count;
 };
 static CUresult do_access(const void *params) {
-  (void)params;
+  const struct access_params *p = params;
   forbidden.bytes = 0;
+  may_touch(p->at, p->bytes);
   return SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *descriptions, size_t count) {
@@ -641,7 +719,7 @@ CUresult cuStreamSynchronize(CUstream stream) { return told(126, &stream, NULL, 
 static CUresult do_sync_all(const void *params) {
   (void)params;
   for (int at = 0; at < stream_count; at++) wait_for(streams[at], streams[at]->submitted);
-  return SUCCESS;
+  return context_status;
 }
 CUresult cuCtxSynchronize(void) { return told(17, NULL, NULL, do_sync_all); }
 

@@ -14,9 +14,13 @@ typedef struct node *CUgraphNode;
 typedef struct exec *CUgraphExec;
 
 typedef struct {
+  unsigned id, padding, value[16];
+} CUlaunchAttribute;
+
+typedef struct {
   unsigned grid[3], block[3], shared;
   CUstream stream;
-  void *attributes;
+  const CUlaunchAttribute *attributes;
   unsigned attribute_count;
 } CUlaunchConfig;
 
@@ -82,6 +86,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
 CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t count, CUstream stream);
 CUresult cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, CUstream stream, void **parameters, void **extra);
+CUresult cuFuncSetAttribute(CUfunction kernel, int attribute, int value);
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void **parameters, void **extra);
 
 // Not NVIDIA's: a kernel by its name, whose code is loaded when it is first asked for.

@@ -5,6 +5,7 @@
 mod common;
 mod graphs;
 mod plan;
+mod replayed;
 mod torch;
 mod truth;
 mod variables;

@@ -100,6 +100,11 @@ impl Do {
         }
     }
 
+    /// Whether it launches a kernel.
+    pub fn is_kernel(&self) -> bool {
+        matches!(self, Do::Mix { .. } | Do::Put { .. } | Do::Fold { .. })
+    }
+
     /// Whether it goes into the legacy stream whatever it was given.
     pub fn is_legacy(&self) -> bool {
         matches!(self, Do::Write { waits: true, .. } | Do::Read { waits: true, .. })

@@ -123,6 +123,15 @@ int main(int count, char **args) {
       size_t bytes;
       NEED(cuModuleGetGlobal_v2(&variable, &bytes, fake_kernel(n[0] ? "tally'" : "tally"), "total"));
       NEED(cuMemcpyHtoD_v2(variable, &n[1], bytes));
+    } else if (!strcmp(what, "spread")) {
+      // Shared memory, a cluster, and whether its groups may wait for one another.
+      CUfunction kernel = fake_kernel("spread");
+      CUlaunchAttribute attributes[] = {{4, 0, {n[3], n[4], 1}}, {8, 0, {1}}, {2, 0, {n[5]}}};
+      CUlaunchConfig config = {{2, 3, 4}, {5, 6, 7}, n[2], stream, attributes, 3};
+      CUdeviceptr y = at(n[1], 0);
+      void *parameters[] = {&y};
+      NEED(cuFuncSetAttribute(kernel, 8, (int)n[2]));
+      NEED(cuLaunchKernelEx(&config, kernel, parameters, NULL));
     } else if (!strcmp(what, "write")) {
       size_t bytes = 4 * (size_t)n[3];
       if (n[5]) NEED(cuMemcpyHtoD_v2(at(n[1], n[2]), content(n[4], n[3]), bytes));
@@ -141,7 +150,12 @@ int main(int count, char **args) {
       if (n[6]) NEED(cuMemcpyAsync(at(n[1], n[2]), at(n[3], n[4]), bytes, stream));
       else NEED(cuMemcpyDtoDAsync_v2(at(n[1], n[2]), at(n[3], n[4]), bytes, stream));
     } else if (!strcmp(what, "fill")) NEED(cuMemsetD32Async(at(n[1], n[2]), n[3], n[4], stream));
-    else if (!strcmp(what, "box")) {
+    else if (!strcmp(what, "link")) {
+      // An address in one buffer, as content of another.
+      CUdeviceptr *link = malloc(sizeof *link);
+      *link = at(n[3], n[4]);
+      NEED(cuMemcpyHtoD_v2(at(n[1], n[2]), link, sizeof *link));
+    } else if (!strcmp(what, "box")) {
       // To, from, width, rows; rows of both are 64 words apart, and the box begins in the second.
       CUDA_MEMCPY2D copy = {4, 1, 2, NULL, buffers[n[2]], NULL, 256, 8, 1, 2, NULL, buffers[n[1]], NULL, 256, 4 * (size_t)n[3], n[4]};
       NEED(cuMemcpy2DAsync_v2(&copy, stream));

@@ -40,7 +40,7 @@ fn command(choice: u32, [one, other, at, count]: [usize; 4], flag: bool) -> Do {
     }
 }
 
-fn commands(count: usize, streams: usize) -> impl Strategy<Value = Vec<(usize, Do)>> {
+pub fn commands(count: usize, streams: usize) -> impl Strategy<Value = Vec<(usize, Do)>> {
     let numbers = [0..WORDS.len(), 0..WORDS.len(), 0..3000_usize, 1..3000_usize];
     let one = (0..=streams, 0..100_u32, numbers, any::<bool>());
     prop::collection::vec(

@@ -1,4 +1,6 @@
-"""Launches with every kind of argument."""
+"""Launches with every kind of argument, of a program from source or, with an argument, from a binary."""
+
+import sys
 
 import numpy as np
 import pyopencl as cl
@@ -33,6 +35,9 @@ kernel void ends(global int *p, global int *q)
 context = cl.create_some_context(interactive=False)
 queue = cl.CommandQueue(context)
 program = cl.Program(context, SOURCE).build(options=["-DX=1"])
+if sys.argv[1:]:
+    binaries = program.get_info(cl.program_info.BINARIES)
+    program = cl.Program(context, context.devices, binaries).build()
 add, turned, several, ends = (cl.Kernel(program, name) for name in ["add", "turned", "several", "ends"])
 N = 1000
 a = np.arange(N, dtype=np.float32)

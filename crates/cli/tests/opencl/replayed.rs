@@ -52,8 +52,22 @@ fn structs_vectors_local_memory_offsets_and_parts_of_buffers_are_given_again() {
     assert_eq!(bench.replay_all("run"), 5);
     let (code, said, stderr) = bench.call(&["extract", "run", "--task", "several", "--out", "case"]);
     assert_eq!(code, Some(0), "{said} {stderr}");
+    let readme = std::fs::read_to_string(bench.path("case/README.md")).unwrap();
+    assert!(readme.contains("# One launch of `several`") && readme.contains("- options: `-DX=1"), "{readme}");
     std::fs::remove_dir_all(bench.path("run")).unwrap();
     assert_eq!(bench.replay_all("case"), 1);
+}
+
+#[test]
+fn launches_of_programs_that_come_as_binaries_are_given_again() {
+    let Some(bench) = Bench::new() else { return };
+    succeeded(&bench.program(Some(("run", "")), "replayed.py").arg("binary").output().unwrap());
+    let dump = bench.dump("run");
+    let is_binary = |module: &tensortap::format::Module| module.kind.name() == "opencl_binary";
+    assert!(dump.modules().iter().any(is_binary), "{:?}", dump.modules());
+    assert_eq!(bench.replay_all("run"), 5);
+    let (code, said, stderr) = bench.call(&["blame", "run", "--rerun"]);
+    assert_eq!((code, &said["verdict"]), (Some(0), &"pass".into()), "{said} {stderr}");
 }
 
 #[test]

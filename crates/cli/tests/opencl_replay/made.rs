@@ -221,3 +221,15 @@ pub fn opaque(recorder: &mut ThreadRecorder, kernel: KernelId) {
     recorder.not_captured(&mut task, before, argument, UncapturedReason::Opaque).unwrap();
     recorder.end(&mut task).unwrap();
 }
+
+/// A launch of `saxpy` that nobody saw the end of.
+pub fn unfinished(recorder: &mut ThreadRecorder, kernel: KernelId) {
+    let content = vec![0_u8; 16];
+    let mut task = recorder.begin(&spread(kernel, 1, [4, 0, 0], [0; 3], [0; 3])).unwrap();
+    for (arg, address) in [(0, 0x5_0000_0000), (1, 0x6_0000_0000)] {
+        let range = Range { arg, address, dtype: DType::Float32, before: &content, after: &content };
+        range.record(recorder, &mut task, DumpStage::BeforeDispatch);
+    }
+    recorder.scalar(&mut task, 2, DType::Float32, 0, StringId::NONE).unwrap();
+    recorder.scalar(&mut task, 3, DType::Int32, 4, StringId::NONE).unwrap();
+}

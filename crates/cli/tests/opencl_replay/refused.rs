@@ -14,7 +14,7 @@ use tensortap::values::content_hash;
 use tensortap::{Outcome, ReplayConfig};
 
 use crate::common::executable;
-use crate::made::{Made, OPTIONS, SOURCE, device, one_buffer, opaque, saxpy};
+use crate::made::{Made, OPTIONS, SOURCE, device, one_buffer, opaque, saxpy, unfinished};
 
 fn reason(outcome: &Outcome) -> (&'static str, String) {
     (outcome.name(), outcome.reason().unwrap_or_default().to_owned())
@@ -39,6 +39,20 @@ fn a_launch_that_hangs_or_crashes_is_named_and_the_next_ones_run() {
     let one = ReplayConfig { max_device_failures: Some(1), ..config };
     let report = tensortap::replay(&one).unwrap();
     assert!(reason(&report.tasks[1].outcome).1.contains("--max-device-failures"));
+}
+
+#[test]
+fn a_launch_that_had_not_ended_is_said_to_and_runs_where_that_is_allowed() {
+    let Some(device) = device() else { return };
+    let made = Made::new(&device, |recorder, kernel| {
+        let id = kernel(recorder, "saxpy");
+        unfinished(recorder, id);
+    });
+    let (outcome, why) = reason(&made.replay().tasks[0].outcome);
+    assert!(outcome == "refused" && why.contains("had not ended"), "{outcome}: {why}");
+    let allowed = ReplayConfig { allow_inexact: true, ..made.config() };
+    let (outcome, why) = reason(&tensortap::replay(&allowed).unwrap().tasks[0].outcome);
+    assert!(outcome == "unchecked" && why.contains("cannot be checked"), "{outcome}: {why}");
 }
 
 #[test]

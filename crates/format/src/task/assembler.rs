@@ -39,7 +39,7 @@ pub enum TaskPart<'r> {
 
 impl<'r> TaskPart<'r> {
     /// Kinds of records that a task is put together from.
-    pub(crate) const KINDS: [RecordKind; 7] = [
+    pub(crate) const KINDS: [RecordKind; 8] = [
         RecordKind::Task,
         RecordKind::Tensor,
         RecordKind::Scalar,
@@ -47,6 +47,7 @@ impl<'r> TaskPart<'r> {
         RecordKind::Finished,
         RecordKind::Edge,
         RecordKind::Uncaptured,
+        RecordKind::Allocation,
     ];
 
     /// What a record of an index says; `None` when it is about no task. `number` is given to an argument, and `thread` is who

@@ -22,7 +22,9 @@ pub fn extract(
     task: Task<'_>,
 ) -> Result<ExtractReport, ReplayError> {
     let modules = dump.modules();
-    let is_of_cuda = modules.iter().all(is_cuda);
+    let of_kernel = task.func_ids().find_map(|id| capture.run().kernel(id)).map_or(0, |kernel| kernel.module);
+    let module = modules.iter().find(|module| module.id == of_kernel.max(task.module));
+    let is_of_cuda = module.map_or_else(|| modules.iter().all(is_cuda), is_cuda);
     let what = if is_of_cuda { "CUDA" } else { "OpenCL" };
     let refuse = |option, reason: String| Err(ReplayError::Option { option, reason });
     if config.redact.is_some() {
@@ -46,7 +48,7 @@ pub fn extract(
         return Err(not_extracted(format!("{why}; --allow-inexact")));
     }
     let mut cut = dump.cut_task(task.task_id, &config.out)?;
-    cut.bytes += explain(&config.out, capture, task, &modules)?;
+    cut.bytes += explain(&config.out, task, module)?;
     Ok(ExtractReport {
         out: config.out.clone(),
         task_id: task.task_id,
@@ -62,15 +64,8 @@ pub fn extract(
 }
 
 /// Writes what the case is, for people; its size.
-fn explain(
-    out: &Path,
-    capture: &dyn Capture,
-    task: Task<'_>,
-    modules: &[Module],
-) -> Result<u64, ReplayError> {
+fn explain(out: &Path, task: Task<'_>, module: Option<&Module>) -> Result<u64, ReplayError> {
     let kernels = task.kernel_names().join(", ");
-    let of_kernel = task.func_ids().find_map(|id| capture.run().kernel(id)).map_or(0, |kernel| kernel.module);
-    let module = modules.iter().find(|module| module.id == of_kernel.max(task.module));
     let mut text = format!(
         "# One launch of `{kernels}`\n\nTask {:#x} of a recorded program, with its program and what its memory held before and after it. `tensortap replay` of \
          this folder runs it again and compares what it leaves; `tensortap show` and `list` show what it was given.\n\n",

@@ -37,9 +37,25 @@ fn head(report: &ReplayReport) -> String {
     let mut text = format!("replay of {}: {word}\n", report.source);
     match report.tasks.first() {
         Some(TaskReport { check: Check::Captured, .. }) if report.nothing_compared() => {
-            text += "  check      none: the capture has no outputs to compare; --reference judges by the kernels' references\n";
+            text += "  check      none: the capture has no outputs to compare";
+            text += if report.has_references {
+                "; --reference judges by the kernels' references\n"
+            } else {
+                "\n"
+            };
         }
-        Some(task) => text += &format!("  check      {}\n", meaning(task.check, report.passed())),
+        Some(task) => {
+            let remedy = if task.check == Check::Captured && report.has_references {
+                if report.passed() {
+                    "; --reference says whether that is right"
+                } else {
+                    "; --reference says whether it is right"
+                }
+            } else {
+                ""
+            };
+            text += &format!("  check      {}{remedy}\n", meaning(task.check, report.passed()));
+        }
         None => {}
     }
     let (scenes, on) = (report.scenes.join(", "), report.replayed_on.join(", "));
@@ -47,7 +63,9 @@ fn head(report: &ReplayReport) -> String {
     text += &format!("  scene      {scenes}, captured on {captured}");
     text += &if on.is_empty() || on == captured { "\n".into() } else { format!(", replayed on {on}\n") };
     match &report.inject_fault {
-        fault if report.of_dump => text += &wrapped("captured", &run_words(report.golden, fault.as_deref())),
+        fault if report.of_dump && report.has_references => {
+            text += &wrapped("captured", &run_words(report.golden, fault.as_deref()))
+        }
         Some(fault) => {
             text += &wrapped("captured", &format!("the fault {} was injected on purpose", printable(fault)));
         }
@@ -63,10 +81,8 @@ fn head(report: &ReplayReport) -> String {
 /// What the verdict says.
 fn meaning(check: Check, passed: bool) -> &'static str {
     match (check, passed) {
-        (Check::Captured, true) => "reproduces what was captured; --reference says whether that is right",
-        (Check::Captured, false) => {
-            "does not reproduce what was captured; --reference says whether it is right"
-        }
+        (Check::Captured, true) => "reproduces what was captured",
+        (Check::Captured, false) => "does not reproduce what was captured",
         (Check::Reference, true) => "agrees with the f64 references of its kernels",
         (Check::Reference, false) => "does not agree with the f64 references of its kernels",
         (Check::CaseReference, true) => "agrees with the reference's outputs in the case",

@@ -1,0 +1,27 @@
+"""Whether launches that were run again came out as they should, by the document that `tensortap replay --json` prints."""
+import argparse
+import json
+import sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("document")
+parser.add_argument("--launches", type=int, default=1, help="launches that came out bit for bit, at least")
+parser.add_argument("--moved", action="store_true", help="memory of every launch lay elsewhere")
+parser.add_argument("--kernels", help="of these alone, comma between")
+parser.add_argument("--refused", help="what every launch of the kernels is refused for, instead")
+options = parser.parse_args()
+
+document = json.load(open(options.document))
+if "results" not in document:
+    sys.exit(f"nothing was replayed: {document}")
+kernels = options.kernels.split(",") if options.kernels else None
+tasks = [task for task in document["results"] if not kernels or any(k in name for k in kernels for name in task["kernels"])]
+wanted = "refused" if options.refused else "bitexact"
+wrong = [task for task in tasks if task["outcome"] != wanted or options.refused and options.refused not in task["reason"]]
+if options.moved:
+    wrong += [task for task in tasks if task["placement"] != "relocated"]
+places = {place: sum(task["placement"] == place for task in tasks) for place in ("captured", "relocated")}
+print(f"{len(tasks)} launches, {len(wrong)} wrong, memory {places}")
+for task in wrong[:5]:
+    print(f"  {task['task_id']} {task['kernels']}: {task['outcome']}, {task['reason']}, {task['placement']}")
+sys.exit(1 if wrong or len(tasks) < options.launches else 0)
