@@ -642,7 +642,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 }
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *params) {
   (void)before, (void)count;
-  struct launch launch = {params->func ? params->func : params->kern, {0}};
+  struct launch launch = {params->func ? params->func : params->kern, {0}, {{1, 1, 1}, {1, 1, 1}, 0, {0}, 0}};
   pack(&launch, params->parameters, params->extra);
   *node = launch_node(graph, &launch);
   return SUCCESS;
