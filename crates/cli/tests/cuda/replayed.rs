@@ -177,7 +177,7 @@ fn what_is_missing_is_said_and_nothing_is_run() {
 fn images_that_are_not_as_recorded(bench: &Bench) {
     let modules = bench.process().join("modules");
     let images: Vec<PathBuf> = fs::read_dir(&modules).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(images.len(), 4);
+    assert_eq!(images.len(), 4, "{images:?}");
     let is_mix = |image: &&PathBuf| fs::read(image).unwrap().windows(9).any(|bytes| bytes == b".text.mix");
     let mix = images.iter().find(is_mix).unwrap();
     let whole = fs::read(mix).unwrap();
@@ -247,6 +247,30 @@ fn memory_that_may_hold_pointers_is_moved_only_where_that_is_allowed() {
         "{report}"
     );
     assert_eq!(counts(&out.replay("run --func put --allow-inexact", &[])), (1, 1));
+}
+
+#[test]
+fn variables_are_set_before_a_launch_and_compared_behind_it_whatever_image_has_one_of_the_name() {
+    let bench = Bench::new();
+    // Two images have a kernel of this name, and a variable of one name; each launch changes it.
+    let mut plan = String::from("alloc 3 256\nfill 0 3 0 1 256\ntotal 0 50\n");
+    (0..6).for_each(|turn| plan += &format!("tally 0 3 {} 40 {}\n", turn * 30, turn % 2));
+    bench.recorded(&plan, "");
+    for variables in [&[][..], &[("TENSORTAP_REPLAY_MOVE", "1")]] {
+        let report = bench.replay("run --all", variables);
+        let said = (reasons(&report, "failed"), reasons(&report, "refused"));
+        assert_eq!(counts(&report), (6, 6), "{said:?}");
+    }
+    // Without them a launch is not what it was.
+    let hidden = Bench::new();
+    let mut command = hidden.program(&plan.replace("total 0 50\n", ""), Some(("run", "")));
+    succeeded(&command.env("FAKE_HIDES_VARIABLES", "1").output().unwrap());
+    let report = hidden.replay("run --all", &[]);
+    let refused = reasons(&report, "refused");
+    assert!(
+        refused.iter().any(|why| why.contains("the variable `bias` of its image was not captured")),
+        "{report}"
+    );
 }
 
 #[test]
