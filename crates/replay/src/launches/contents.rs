@@ -90,6 +90,8 @@ pub enum Passed {
     Local(u64),
     /// Memory that lay at an address.
     Memory(u64, Part),
+    /// Nothing is known of it.
+    Nothing,
 }
 
 /// A memory of a launch, of which none overlaps another.
@@ -123,12 +125,13 @@ struct Given<'t> {
 }
 
 impl Gathered {
-    /// Gathers what a launch was given, and grades its arguments. Memory of arguments that `stands_alone` names is shared with no other's. The inner
-    /// error is why it cannot be given again.
+    /// Gathers what a launch was given, and grades its arguments. Memory of arguments that `stands_alone` names is shared with no other's; a launch may lack
+    /// arguments where `may_lack` says so. The inner error is why it cannot be given again.
     pub fn of(
         contents: &Contents<'_>,
         task: Task<'_>,
         stands_alone: impl Fn(u16) -> bool,
+        may_lack: bool,
         grades: &mut Vec<ArgReport>,
     ) -> Result<Result<Gathered, String>, ReplayError> {
         let total = argument_total(task);
@@ -140,6 +143,10 @@ impl Gathered {
             let Some(argument) = task.argument(arg_index) else {
                 let why = contents.capture.why_missing(task, arg_index);
                 grades.push(graded(arg_index, Grade::Zero, Some(why.clone())));
+                if may_lack {
+                    passed.push(Passed::Nothing);
+                    continue;
+                }
                 return Ok(Err(format!("argument {arg_index} cannot be given: {why}")));
             };
             match one(contents, task, argument, grades)? {

@@ -53,7 +53,8 @@ impl Door for Cuda {
         grades: &mut Vec<ArgReport>,
     ) -> Result<Result<Gathered, String>, ReplayError> {
         let is_variable = |arg_index| matches!(Kind::of(task.arg_name(arg_index)), Kind::Variable(_));
-        Gathered::of(contents, task, is_variable, grades)
+        // Memory that a word points into, or a variable, may not be there; that no parameter is missing is seen by the sizes of those which are.
+        Gathered::of(contents, task, is_variable, true, grades)
     }
 
     fn plan(
@@ -148,6 +149,7 @@ fn pass(task: Task<'_>, gathered: &Gathered, launch: &mut Launch) -> Result<(), 
     launch.variables = vec![String::new(); alone.len()];
     for (arg_index, passed) in (0..).zip(&gathered.passed) {
         match (Kind::of(task.arg_name(arg_index)), passed) {
+            (_, Passed::Nothing) => {}
             (_, Passed::Local(_)) => return Err(format!("argument {arg_index} is none of CUDA's")),
             (Kind::Parameter, _) if launch.parameters.len() != usize::from(arg_index) => {
                 return Err(format!("argument {arg_index} stands behind what is no parameter"));

@@ -35,7 +35,7 @@ impl Door for OpenCl {
         task: Task<'_>,
         grades: &mut Vec<ArgReport>,
     ) -> Result<Result<Gathered, String>, ReplayError> {
-        Gathered::of(contents, task, |_| false, grades)
+        Gathered::of(contents, task, |_| false, false, grades)
     }
 
     fn plan(
@@ -62,6 +62,8 @@ impl Door for OpenCl {
             Passed::Memory(_, part) => {
                 Arg::Memory(Memory { memory: part.memory, offset: part.offset, bytes: part.bytes })
             }
+            // Such a launch was refused.
+            Passed::Nothing => Arg::Value(Vec::new()),
         });
         let launch = Launch {
             device,
