@@ -14,7 +14,7 @@ use tensortap_values::ContentHasher;
 use crate::{
     RegionMemory, Sink, WriteError,
     check::content_bytes,
-    dedup::{ContentKey, DedupTable},
+    dedup::{ContentKey, DedupTable, Found},
     payload::{Extent, PayloadError, PayloadWriter},
 };
 
@@ -186,13 +186,15 @@ impl<S: Sink> Store<S> {
         Ok((known, true))
     }
 
-    /// Where content is that the device says is stored already.
-    pub(crate) fn already_stored(&mut self, record: &TensorRecord) -> Result<Payload, StoreError> {
+    /// Where content is that the device says is stored already. What is stored is not proven for it: there is no other copy that could be stored instead, and whoever reads
+    /// the dump proves it.
+    pub(crate) fn already_stored(&mut self, record: &TensorRecord) -> Payload {
         let bytes = content_bytes(record).unwrap_or(0);
-        Ok(match self.known(Some(ContentKey { hash: record.hash, bytes }))? {
-            Some(offset) => Payload::Deduplicated { offset, bytes },
+        let key = ContentKey { hash: record.hash, bytes };
+        match self.dedup.find(key).filter(|_| bytes > 0) {
+            Some(Found { offset, .. }) => Payload::Deduplicated { offset, bytes },
             None => Payload::Dropped,
-        })
+        }
     }
 
     /// Enters records in the index after their payloads have reached the file.

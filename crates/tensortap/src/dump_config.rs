@@ -14,7 +14,7 @@ use tensortap_scene::{KernelDef, Scene};
 use crate::{Error, LiveConfig, Unknown};
 
 /// The most memory that the dump region may take of the device, all threads together.
-const MAX_REGION_BYTES: u64 = 8 << 30;
+const MAX_REGION_BYTES: u64 = 64 << 30;
 
 /// Threads of a process that can record at the same time, unless memory allows fewer.
 const PROGRAM_LANES: u32 = 256;

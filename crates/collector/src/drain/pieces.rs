@@ -189,7 +189,7 @@ impl Drain {
             return self.store_payload(memory, store, &record, extent);
         }
         let stored = filled.flags & RECORD_ALREADY_STORED != 0;
-        let payload = if stored { store.already_stored(&record)? } else { Payload::Dropped };
+        let payload = if stored { store.already_stored(&record) } else { Payload::Dropped };
         self.enter(&record, payload);
         Ok(())
     }

@@ -53,6 +53,8 @@ struct Harvest {
 
 impl Harvest {
     fn run(&mut self, door: &Door, contents: &Contents) {
+        // Memory is made known before anything comes, for that takes a while.
+        door.contents.devices().iter().for_each(|device| self.moving.register(door, device));
         let (mut pause, mut still_since) = (SHORTEST, Instant::now());
         loop {
             self.take_in(contents);
@@ -102,8 +104,8 @@ impl Harvest {
         self.lose(door, None, lost);
         let lines: Vec<u64> = self.lines.keys().copied().collect();
         for line in lines {
-            while let Some(side) = self.next_seen(line, contents) {
-                self.record(door, contents, &side);
+            while let Some((side, findings)) = self.next_seen(line, contents) {
+                self.record(door, contents, &side, &findings);
                 has_moved = true;
             }
         }
@@ -112,7 +114,7 @@ impl Harvest {
     }
 
     /// The next side of a stream that was seen and can be recorded.
-    fn next_seen(&mut self, line: u64, contents: &Contents) -> Option<Pending> {
+    fn next_seen(&mut self, line: u64, contents: &Contents) -> Option<(Pending, Findings)> {
         let sides = self.lines.get_mut(&line)?;
         let first = sides.front().filter(|side| side.is_seen(contents))?;
         let findings = first.findings(contents);
@@ -127,17 +129,16 @@ impl Harvest {
             return None;
         }
         self.waiting = None;
-        sides.pop_front()
+        Some((sides.pop_front()?, findings))
     }
 
     /// Records a side.
-    fn record(&mut self, door: &Door, contents: &Contents, side: &Pending) {
-        let findings = side.findings(contents);
+    fn record(&mut self, door: &Door, contents: &Contents, side: &Pending, findings: &Findings) {
         side.give_back(contents);
         let mut running = side.shared.running();
         if running.is_over {
             // The driver did not take its command.
-            for (kept, (found, decision)) in side.kept.iter().zip(&findings) {
+            for (kept, (found, decision)) in side.kept.iter().zip(findings) {
                 kept.iter().for_each(|kept| give(&side.device, *kept));
                 if is_new(*decision) {
                     self.lose(door, Some(&side.device), vec![found.hash]);
@@ -270,6 +271,9 @@ impl Harvest {
         }
     }
 }
+
+/// What was found of each range of a side, and decided.
+type Findings = Vec<(Found, Decision)>;
 
 fn is_new(decision: Decision) -> bool {
     matches!(decision, Decision::New | Decision::NewUnkept)

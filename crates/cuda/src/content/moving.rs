@@ -76,8 +76,8 @@ impl Moving {
     }
 
     /// Lets the driver know the memory that content goes to, once for each context: copies are slower otherwise.
-    fn register(&mut self, door: &Door, device: &Arc<Device>) {
-        if self.registered.contains(&device.context) {
+    pub fn register(&mut self, door: &Door, device: &Arc<Device>) {
+        if self.registered.contains(&device.context) || device.ring.is_none() {
             return;
         }
         self.registered.push(device.context);

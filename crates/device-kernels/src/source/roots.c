@@ -126,7 +126,8 @@ FN u32 tt_arrives_last(GLOBAL u32 *gate, u32 expected, LOCAL u64 *word) {
 FN void tt_finish(u32 *finished, u32 expected, u64 *done, u64 ticket) {
     if (done == 0)
         return;
-    ORDERED_FOR_HOST();
+    /* What each has written comes before its count, for the device; what all have written comes before the ticket, for the host. */
+    ORDERED();
     if (atomicAdd(finished, 1u) + 1 == expected) {
         *finished = 0;
         ORDERED_FOR_HOST();
@@ -135,10 +136,11 @@ FN void tt_finish(u32 *finished, u32 expected, u64 *done, u64 ticket) {
 }
 
 /* A range is finished: its findings go to where they are wanted. */
-FN void tt_found(const tt_side *side, const tt_range *range, const u64 *hash, const tt_part *part) {
+FN void tt_found(const tt_side *side, const tt_range *range, const u64 *hash, const u32 measured, const tt_part *part) {
     tt_result *result = side->results + range->slot;
     tt_put_hash(result, hash);
-    result->part = *part;
+    if (measured)
+        result->part = *part;
     if (side->stored) {
         u32 decision = range->decided ? tt_insert(side->stored, side->mask, hash[0], hash[1]) : IS_UNDECIDED;
         side->decisions[range->slot] = decision;
@@ -189,7 +191,7 @@ FN void tt_chain_on(const tt_side *side, const tt_range *range, u32 bundle, cons
             tt_small_root(range, hashes, leaves, secret, hash);
         else
             tt_large_root(accs, leaves, secret, hash);
-        tt_found(side, range, hash, &part);
+        tt_found(side, range, hash, measured, &part);
     }
 }
 #else
