@@ -1,6 +1,6 @@
 //! The memory that a program has, as far as its addresses say.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tensortap_queue::{Memories, Memory};
 use tensortap_record::MemorySpace;
@@ -14,6 +14,9 @@ pub struct Allocations {
     memories: Memories,
     /// Virtual memory by where a piece begins, with the devices that may read it.
     mapped: HashMap<u64, Vec<Device>>,
+    /// Handles of what several devices write at once, and where such is mapped: nothing reads it as it does memory.
+    multicast: HashSet<u64>,
+    unreadable: HashSet<u64>,
     /// By where memory begins, the context that it goes with.
     contexts: HashMap<u64, usize>,
     /// What an allocator of the program's has made of its memory, by where each block begins. No two overlap; what was given back stays until its place is
@@ -124,8 +127,18 @@ impl Allocations {
         Some(Reach { bytes, is_exact: is_exact && bytes == end - address, ..reach })
     }
 
-    /// Memory was mapped at an address; nobody may touch it yet.
-    pub fn map(&mut self, address: u64, bytes: u64) -> Memory {
+    /// There is a handle of what several devices write at once.
+    pub fn add_multicast(&mut self, handle: u64) {
+        self.multicast.insert(handle);
+    }
+
+    /// Memory of a handle was mapped at an address; nobody may touch it yet.
+    pub fn map(&mut self, address: u64, bytes: u64, handle: u64) -> Memory {
+        if self.multicast.contains(&handle) {
+            self.unreadable.insert(address);
+        } else {
+            self.unreadable.remove(&address);
+        }
         let memory = Memory { address, bytes, space: MemorySpace::Device };
         self.memories.add(memory);
         self.mapped.insert(address, Vec::new());
@@ -141,7 +154,7 @@ impl Allocations {
     /// A device may read what is mapped between two addresses, or may not any more.
     pub fn set_access(&mut self, address: u64, bytes: u64, device: Device, may_read: bool) {
         for piece in self.pieces(address, bytes) {
-            if let Some(devices) = self.mapped.get_mut(&piece) {
+            if let Some(devices) = self.mapped.get_mut(&piece).filter(|_| !self.unreadable.contains(&piece)) {
                 devices.retain(|known| *known != device);
                 if may_read {
                     devices.push(device);
@@ -205,9 +218,9 @@ mod tests {
     #[test]
     fn virtual_memory_is_read_where_its_device_may_and_as_far_as_it_is_mapped() {
         let mut live = Allocations::default();
-        live.map(4096, 4096);
-        live.map(8192, 4096);
-        live.map(16384, 4096);
+        live.map(4096, 4096, 1);
+        live.map(8192, 4096, 1);
+        live.map(16384, 4096, 1);
         assert!(!live.reach(5000, 0, 9000).unwrap().is_readable, "nobody may, yet");
         live.set_access(4096, 8192, 0, true);
         live.set_access(16384, 4096, 0, true);
@@ -251,14 +264,29 @@ mod tests {
     #[test]
     fn blocks_lie_over_pieces_of_virtual_memory() {
         let mut live = Allocations::default();
-        live.map(4096, 4096);
-        live.map(8192, 4096);
+        live.map(4096, 4096, 1);
+        live.map(8192, 4096, 1);
         live.set_access(4096, 8192, 0, true);
         live.add_block(6000, 4000);
         let reach = live.extent(6100, 0, 1 << 20).unwrap();
         assert_eq!((reach.bytes, reach.is_exact, reach.is_readable), (3900, true, true));
         live.unmap(8192, 4096);
         assert!(!live.extent(6100, 0, 1 << 20).unwrap().is_exact, "a part of it is gone");
+    }
+
+    #[test]
+    fn what_several_devices_write_at_once_is_never_read() {
+        let mut live = Allocations::default();
+        live.add_multicast(7);
+        live.map(4096, 4096, 7);
+        live.map(8192, 4096, 8);
+        live.set_access(4096, 8192, 0, true);
+        let is_readable = |live: &Allocations, address| live.reach(address, 0, 1 << 20).unwrap().is_readable;
+        assert!(!is_readable(&live, 5000) && is_readable(&live, 9000));
+        live.unmap(4096, 4096);
+        live.map(4096, 4096, 8);
+        live.set_access(4096, 4096, 0, true);
+        assert!(is_readable(&live, 5000), "something else is there");
     }
 
     #[test]
@@ -279,7 +307,7 @@ mod tests {
     #[test]
     fn memory_that_takes_the_place_of_mapped_memory_is_not_mapped() {
         let mut live = Allocations::default();
-        live.map(4096, 4096);
+        live.map(4096, 4096, 1);
         live.add(Memory { address: 4096, bytes: 10, space: DEVICE }, None);
         assert_eq!(live.reach(4096, 0, 100).map(|reach| (reach.bytes, reach.is_readable)), Some((10, true)));
     }

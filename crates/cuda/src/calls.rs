@@ -95,6 +95,8 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
         | Does::ContextUsed
         | Does::EventWait
         | Does::Variable(_)
+        | Does::Open
+        | Does::Multicast
         | Does::GraphMade
         | Does::GraphUpdated
         | Does::GraphSet(_) => None,
@@ -136,7 +138,11 @@ pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
             let (address, bytes) = (written(word(0)), written(word(1)));
             memory::variable(door, handle(word(2)), (address, bytes), space);
         }
-        Does::Map => memory::mapped(door, word(0), word(1)),
+        Does::Map => memory::mapped(door, word(0), word(1), word(3)),
+        // SAFETY: the driver has written an address there just now.
+        Does::Open => memory::opened(door, unsafe { crate::raw::at(word(0)) }),
+        // SAFETY: the driver has written a handle there just now.
+        Does::Multicast => door.state().allocations.add_multicast(unsafe { crate::raw::at(word(0)) }),
         // SAFETY: the driver has read as many descriptions there just now.
         Does::SetAccess => unsafe { memory::access(door, word(0), word(1), (word(2), word(3))) },
         // SAFETY: the driver has written a handle there just now.

@@ -1,12 +1,12 @@
 //! What the library has: the driver, the session, and what it knows of the program's objects.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
-use tensortap_queue::{Attached, say};
+use tensortap_queue::{Attached, ByNumber, say};
 use tensortap_record::{DumpLevel, QueueId, RecordError, ThreadRecorder};
 
 use crate::{
@@ -51,9 +51,9 @@ pub struct State {
     /// Streams and events.
     pub streams: Streams,
     /// Streams, as they stand in the dump.
-    pub lines: HashMap<Stream, Arc<StreamState>>,
+    pub lines: ByNumber<Stream, Arc<StreamState>>,
     /// Kernels that were launched.
-    pub kernels: HashMap<usize, Arc<KernelFacts>>,
+    pub kernels: ByNumber<usize, Arc<KernelFacts>>,
     /// Modules that were loaded.
     pub modules: Modules,
     /// Graphs that can be launched.
@@ -250,8 +250,21 @@ fn bytes_of(variable: &str, otherwise: u64) -> u64 {
 /// Lets one command at a time into a stream, with what goes before and behind it.
 #[derive(Debug, Default)]
 struct Gate {
-    is_taken: Mutex<bool>,
+    state: Mutex<GateState>,
     opens: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_taken: bool,
+    /// Commands that went in although another was going in.
+    passed: u64,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// How long a command waits for another thread's to be in. What holds that up may be something that this thread has yet to do.
@@ -263,6 +276,8 @@ pub struct Taken {
     /// The stream.
     pub stream: Arc<StreamState>,
     is_own: bool,
+    /// Commands that had passed others when it was taken.
+    passed: u64,
 }
 
 impl Taken {
@@ -274,20 +289,26 @@ impl Taken {
     /// Takes a stream, or goes on without after a while.
     pub fn new(stream: Arc<StreamState>) -> Taken {
         let gate = &stream.gate;
-        let taken = gate.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = gate.opens.wait_timeout_while(taken, GATE_PATIENCE, |taken| *taken);
-        let (mut taken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let waited = gate.opens.wait_timeout_while(gate.state(), GATE_PATIENCE, |state| state.is_taken);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         let is_own = !waited.timed_out();
-        *taken = true;
-        drop(taken);
-        Taken { stream, is_own }
+        state.is_taken = true;
+        state.passed += u64::from(!is_own);
+        let passed = state.passed;
+        drop(state);
+        Taken { stream, is_own, passed }
+    }
+
+    /// Whether nothing of another thread may be between what goes in now and what went in since it was taken.
+    pub fn is_alone(&self) -> bool {
+        self.is_own && self.stream.gate.state().passed == self.passed
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         if self.is_own {
-            *self.stream.gate.is_taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            self.stream.gate.state().is_taken = false;
             self.stream.gate.opens.notify_one();
         }
     }

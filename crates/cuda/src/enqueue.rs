@@ -78,14 +78,23 @@ impl Begun {
     ) -> Option<Begun> {
         let target = Target { stream: place.stream.handle(), context: place.context.0 };
         let begun = door.record(|recorder| {
-            let work = work(recorder)?;
-            let mut task = begin_task(recorder, &taken, &work)?;
-            let mut next = || recorder.next_task_id();
-            let submission = door.state().streams.submit(place.stream, task.id(), &mut next);
-            let Some(submission) = submission else { return Ok(None) };
-            record_order(recorder, &submission)?;
-            record_values(recorder, &mut task, &work)?;
-            Ok(Some((task, work.ranges, submission.mark)))
+            let mut work = work(recorder)?;
+            if !taken.is_alone() {
+                // Another thread's command may come between it and whatever looks.
+                let unseen =
+                    work.ranges.drain(..).map(|range| (range.arg, range.name, UncapturedReason::NoProbe));
+                work.unread.extend(unseen);
+            }
+            let info = task_info(recorder, &taken, &work)?;
+            let (task, mark) = recorder.begin_with(&info, |recorder, task| {
+                let mut next = || recorder.next_task_id();
+                let submission = door.state().streams.submit(place.stream, task.id(), &mut next);
+                let Some(submission) = submission else { return Ok(None) };
+                record_order(recorder, &submission)?;
+                record_values(recorder, task, &work)?;
+                Ok(Some(submission.mark))
+            })?;
+            Ok(mark.map(|mark| (task, work.ranges, mark)))
         });
         let (task, ranges, mark) = begun.flatten()?;
         let is_filtered = task.is_filtered();
@@ -190,11 +199,15 @@ impl Begun {
             self.refuse(door, status);
             return;
         }
+        let is_alone = self.taken.is_alone();
+        if !is_alone && !self.is_filtered {
+            self.not_seen(door, DumpStage::AfterCompletion, |_| Some(UncapturedReason::NoProbe));
+        }
         if self.on_device.is_some() {
-            self.finish_on_device(door);
+            self.finish_on_device(door, is_alone);
             return;
         }
-        if self.is_filtered || !self.probe(door, DumpStage::AfterCompletion) {
+        if self.is_filtered || !is_alone || !self.probe(door, DumpStage::AfterCompletion) {
             // It ends with its submission, as nothing will tell when it does.
             let mut running = self.running();
             if !running.is_over {
@@ -212,8 +225,8 @@ impl Begun {
     }
 
     /// The same, where the device looks by itself.
-    fn finish_on_device(self, door: &Door) {
-        let seen = self.look(door, DumpStage::AfterCompletion);
+    fn finish_on_device(self, door: &Door, is_alone: bool) {
+        let seen = if is_alone { self.look(door, DumpStage::AfterCompletion) } else { None };
         if let (None, Some((device, _))) = (seen, &self.on_device) {
             // It ends when what was before it is recorded.
             content::end(&door.contents, device, self.taken.stream.line, &self.shared);
@@ -236,12 +249,12 @@ impl Begun {
     }
 }
 
-fn begin_task(recorder: &mut ThreadRecorder, taken: &Taken, work: &Work) -> Result<Task, RecordError> {
+fn task_info(recorder: &mut ThreadRecorder, taken: &Taken, work: &Work) -> Result<TaskInfo, RecordError> {
     let seen = |stage| work.ranges.iter().filter(|range| range.roles.is_seen_at(stage)).count();
     let records = seen(DumpStage::BeforeDispatch) + seen(DumpStage::AfterCompletion) + work.values.len();
-    let (name, submitted_ns) = (recorder.string(work.name)?, recorder.now());
+    let name = if work.name.is_empty() { StringId::NONE } else { recorder.string(work.name)? };
     let records = u32::try_from(records).unwrap_or(u32::MAX);
-    recorder.begin(&TaskInfo { queue: taken.stream.id, name, submitted_ns, records, ..work.info })
+    Ok(TaskInfo { queue: taken.stream.id, name, records, ..work.info })
 }
 
 /// Records what a command stands behind, and what stands between.

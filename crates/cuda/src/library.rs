@@ -71,6 +71,7 @@ functions! {
         load_function: c"cuFuncLoad" fn(usize);
         function_name: c"cuFuncGetName" fn(*mut *const c_char, usize);
         kernel_name: c"cuKernelGetName" fn(*mut *const c_char, usize);
+        address_range: c"cuMemGetAddressRange_v2" fn(*mut u64, *mut usize, u64);
         function_module: c"cuFuncGetModule" fn(*mut usize, usize);
         module_variable: c"cuModuleGetGlobal_v2" fn(*mut u64, *mut usize, usize, *const c_char);
         capture_info: c"cuStreamGetCaptureInfo_v2" fn(usize, *mut i32, *mut u64, *mut usize, *mut *const usize, *mut usize);
@@ -343,6 +344,16 @@ impl Driver {
         });
         let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| named == SUCCESS);
         (device, name.map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned()))
+    }
+
+    /// Where memory begins that an address lies in, and its bytes.
+    pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
+        let (mut start, mut bytes) = (0, 0);
+        // SAFETY: places of this call's.
+        let asked = self
+            .address_range
+            .map_or(NOT_FOUND, |call| unsafe { call(&raw mut start, &raw mut bytes, address) });
+        (asked == SUCCESS).then_some((start, bytes as u64))
     }
 
     /// The module that a function is of; 0 where the driver cannot say.

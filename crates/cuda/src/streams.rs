@@ -1,8 +1,6 @@
 //! Streams and events: what is ordered with what.
 
-use std::collections::HashMap;
-
-use tensortap_queue::{Mark, Orders, QueueKey, Submission};
+use tensortap_queue::{ByNumber, Mark, Orders, QueueKey, Submission};
 
 /// A context, by a number that no other of this process has.
 pub type ContextId = u32;
@@ -61,8 +59,8 @@ struct Line {
 #[derive(Debug, Default)]
 pub struct Streams {
     orders: Orders,
-    lines: HashMap<Stream, Line>,
-    events: HashMap<usize, Vec<Mark>>,
+    lines: ByNumber<Stream, Line>,
+    events: ByNumber<usize, Vec<Mark>>,
     next_key: QueueKey,
 }
 

@@ -46,7 +46,11 @@ pub enum Does {
     Variable(Space),
     /// Memory goes: its address; in the order of the stream at this word.
     Free(Option<usize>),
-    /// Virtual memory is mapped: address, bytes.
+    /// Memory of another process is there: a place for the address.
+    Open,
+    /// A handle is there of what several devices write at once: a place for it.
+    Multicast,
+    /// Virtual memory is mapped: address, bytes, an offset, and the handle of what is mapped.
     Map,
     /// And is no more.
     Unmap,
@@ -155,8 +159,8 @@ const PEER: [usize; 3] = [0, 2, 4];
 use Does::{
     Alloc, AllocPitch, ContextMade, ContextSeen, ContextUsed, CopyArray, CopyBox, CopyMany, EventGone,
     EventRecord, EventSeen, EventWait, Fill, FillRows, Free, Graph, GraphGone, GraphMade, GraphPlanGone,
-    GraphSet, GraphUpdated, Launch, LaunchEx, LaunchOld, Map, Move, Register, SetAccess, StreamGone,
-    StreamSeen, Unmap, Variable,
+    GraphSet, GraphUpdated, Launch, LaunchEx, LaunchOld, Map, Move, Multicast, Open, Register, SetAccess,
+    StreamGone, StreamSeen, Unmap, Variable,
 };
 use Ends::{Any, ToDevice, ToHost, Within};
 
@@ -225,6 +229,8 @@ pub const FUNCTIONS: &[Function] = &[
     of(323, "cuCtxPushCurrent", ContextUsed),
     of(325, "cuEventDestroy", EventGone),
     of(326, "cuStreamDestroy", StreamGone),
+    of(329, "cuIpcOpenMemHandle", Open),
+    of(330, "cuIpcCloseMemHandle", Free(None)),
     of(371, "cuMemAllocManaged", Alloc(Space::Managed, None)),
     of(379, "cuMemHostRegister", Register),
     of(386, "cuDevicePrimaryCtxRetain", ContextMade),
@@ -283,6 +289,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(561, "cuGraphExecUpdate", GraphUpdated),
     of(562, "cuGraphExecMemcpyNodeSetParams", GraphSet(Node::Copy)),
     of(563, "cuGraphExecMemsetNodeSetParams", GraphSet(Node::Fill)),
+    of(567, "cuIpcOpenMemHandle", Open),
     of(578, "cuGraphInstantiate", GraphMade),
     of(586, "cuGraphExecChildGraphNodeSetParams", GraphSet(Node::Graph)),
     of(587, "cuEventRecordWithFlags", EventRecord),
@@ -303,6 +310,7 @@ pub const FUNCTIONS: &[Function] = &[
     of(685, "cuLibraryGetManaged", Variable(Space::Managed)),
     of(692, "cuGraphExecKernelNodeSetParams", GraphSet(Node::Kernel)),
     of(696, "cuGraphExecUpdate", GraphUpdated),
+    of(706, "cuMulticastCreate", Multicast),
     of(714, "cuGraphExecNodeSetParams", GraphSet(Node::Any)),
     of(757, "cuCtxCreate", ContextMade),
     of(776, "cuMemcpyBatchAsync", CopyMany(8)),

@@ -187,21 +187,23 @@ impl Command {
     /// # Errors
     /// The first of [`ThreadRecorder::reserve`]'s; the rest is recorded all the same.
     pub fn mention(&mut self, recorder: &mut ThreadRecorder, stage: DumpStage) -> Result<(), RecordError> {
-        let ranges: Vec<Range> = self.seen_at(stage).copied().collect();
-        let mut told = Ok(());
-        for range in ranges {
-            let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
-            let reserved =
-                range.tensor(memory).and_then(|tensor| recorder.reserve(&mut self.task, stage, &tensor));
-            // Where space was reserved after all, nothing comes to fill it.
-            let settled = match reserved {
-                Ok(Some(ticket)) => recorder.give_up(ticket.number).map(|_| ()),
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            };
-            told = told.and(settled);
-        }
-        told
+        let Command { task, ranges } = self;
+        let ranges = ranges.iter().filter(|range| range.roles.is_seen_at(stage));
+        recorder.together(task, |recorder, task| {
+            let mut told = Ok(());
+            for range in ranges {
+                let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
+                let reserved = range.tensor(memory).and_then(|tensor| recorder.reserve(task, stage, &tensor));
+                // Where space was reserved after all, nothing comes to fill it.
+                let settled = match reserved {
+                    Ok(Some(ticket)) => recorder.give_up(ticket.number).map(|_| ()),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                told = told.and(settled);
+            }
+            told
+        })
     }
 
     /// A range that is captured at a stage, by its place among [them](Command::seen_at), as a tensor that this process does not read, with the task to record it for.

@@ -8,11 +8,13 @@
 mod attached;
 mod command;
 mod memory;
+mod numbers;
 mod order;
 mod rooms;
 
 pub use attached::{Attached, say};
 pub use command::{Command, Range, Roles};
 pub use memory::{FIRST_ADDRESS, Memories, Memory};
+pub use numbers::{ByNumber, NumberHasher};
 pub use order::{Cause, Mark, Orders, QueueKey, Submission, Wait};
 pub use rooms::{PATIENCE, Room, Rooms};

@@ -1,8 +1,8 @@
 //! What is ordered with what: the order of queues, events, barriers, and what the host has waited for.
 
-use std::collections::HashMap;
-
 use tensortap_record::EdgeCause;
+
+use crate::ByNumber;
 
 /// A queue, by the driver's handle or any other number that no two live queues share.
 pub type QueueKey = usize;
@@ -57,7 +57,7 @@ pub struct Submission {
 /// ```
 #[derive(Debug, Default)]
 pub struct Orders {
-    queues: HashMap<QueueKey, Line>,
+    queues: ByNumber<QueueKey, Line>,
     /// What the host has waited for, the latest last, numbered.
     host: Vec<(u64, Mark)>,
     host_waits: u64,

@@ -131,6 +131,40 @@ impl ThreadRecorder {
         Ok(task)
     }
 
+    /// Records several things of a task, under one reading of the clock.
+    pub fn together<T>(
+        &mut self,
+        task: &mut Task,
+        call: impl FnOnce(&mut ThreadRecorder, &mut Task) -> T,
+    ) -> T {
+        self.lane.begin();
+        let told = call(self, task);
+        task.captured_for(self.lane.end());
+        told
+    }
+
+    /// Begins a task and says at once what is known of it, under one reading of the clock.
+    ///
+    /// # Errors
+    /// Those of [`ThreadRecorder::begin`], and of `then`.
+    pub fn begin_with<T>(
+        &mut self,
+        info: &TaskInfo,
+        then: impl FnOnce(&mut ThreadRecorder, &mut Task) -> Result<T, RecordError>,
+    ) -> Result<(Task, T), RecordError> {
+        self.core.check()?;
+        let submitted_ns = self.lane.begin();
+        let info = TaskInfo {
+            submitted_ns: if info.submitted_ns == 0 { submitted_ns } else { info.submitted_ns },
+            ..*info
+        };
+        let begun = self.begin(&info).and_then(|mut task| Ok((then(self, &mut task)?, task)));
+        let took_ns = self.lane.end();
+        let (told, mut task) = begun?;
+        task.captured_for(took_ns);
+        Ok((task, told))
+    }
+
     /// Records a tensor before or after its task has run. With the first that is recorded after, the task has run.
     ///
     /// # Errors

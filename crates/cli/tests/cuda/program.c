@@ -2,6 +2,7 @@
 #include "fake.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,15 @@ static void load_torch(int is_bound_at_once) {
   torch_malloc = (CUdeviceptr(*)(size_t))symbol(library, "torch_malloc");
   torch_free = (void (*)(CUdeviceptr))symbol(library, "torch_free");
   told_to_profiler = (uint64_t(*)(void))symbol(library, "told_to_profiler");
+}
+
+// A launch that takes long to go in: stream, buffer, k, words.
+static void *slowly(void *of) {
+  unsigned *n = of;
+  CUdeviceptr y = buffers[n[1]];
+  void *parameters[] = {&y, &n[2], &n[3]};
+  NEED(cuLaunchKernel(fake_kernel("put"), 777, 1, 1, 32, 1, 1, 0, streams[n[0]], parameters, NULL));
+  return NULL;
 }
 
 static CUdeviceptr at(unsigned buffer, unsigned word) { return buffers[buffer] + 4 * (CUdeviceptr)word; }
@@ -192,6 +202,15 @@ int main(int count, char **args) {
       CUDA_KERNEL_NODE_PARAMS params = {NULL, {2, 1, 1}, {32, 1, 1}, 0, parameters, NULL, fake_kernel("put"), NULL};
       if (what[0] == 'n') NEED(cuGraphAddKernelNode_v2(&nodes[n[1]], graphs[n[0]], NULL, 0, &params));
       else NEED(cuGraphExecKernelNodeSetParams_v2(execs[n[0]], nodes[n[1]], &params));
+    } else if (!strcmp(what, "pair")) {
+      // Two threads launch into one stream, and the first takes long.
+      pthread_t other;
+      pthread_create(&other, NULL, slowly, n);
+      usleep(100000);
+      CUdeviceptr y = buffers[n[1]];
+      void *parameters[] = {&y, &n[2], &n[3]};
+      NEED(cuLaunchKernel(fake_kernel("put"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+      pthread_join(other, NULL);
     } else if (!strcmp(what, "refused")) {
       void *parameters[] = {&buffers[0], &n[1], &n[1]};
       printf("%d\n", cuLaunchKernel(fake_kernel("put"), 0, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));

@@ -219,3 +219,43 @@ fn launches_that_a_filter_leaves_out_are_counted_and_what_is_behind_them_stands_
     succeeded(&bench.program(plan, Some(("first", "--dump-first 2"))).output().unwrap());
     assert_eq!(bench.dump("first").tasks().unwrap().iter().count(), 2);
 }
+
+#[test]
+fn what_another_thread_may_have_put_between_a_launch_and_its_probes_is_not_taken_for_it() {
+    let bench = Bench::new();
+    let plan =
+        "stream 1 1\nalloc 0 3000\nput 1 0 0 1 9 0\npair 1 0 7 3000\nput 1 0 0 2 9 0\nread 1 0 0 3000\n";
+    let alone = succeeded(&bench.program(plan, None).output().unwrap());
+    assert_eq!(succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap()), alone);
+    let dump = bench.dump("run");
+    let ids: Vec<u64> = {
+        let tasks = dump.tasks().unwrap();
+        let mut ids: Vec<u64> = tasks.iter().map(|task| task.key().task_id).collect();
+        assert!(tasks.iter().all(|task| task.facts().completed_ns.is_some()), "all of them have ended");
+        ids.sort_unstable();
+        ids
+    };
+    // The second launch is passed by the third: what it left, and all of the third, is not known.
+    let unseen = dump.uncaptured().unwrap();
+    let mut unseen: Vec<_> = unseen.iter().map(|unseen| (unseen.task_id, unseen.reason)).collect();
+    unseen.sort_unstable_by_key(|(task, ..)| *task);
+    let (before, after) = (tensortap::DumpStage::BeforeDispatch, tensortap::DumpStage::AfterCompletion);
+    let reason = UncapturedReason::NoProbe;
+    assert_eq!(unseen, [(ids[1], reason), (ids[2], reason)]);
+    let mut seen: Vec<_> = dump
+        .records()
+        .map(Result::unwrap)
+        .filter(|record| !record.shape().is_empty())
+        .map(|record| (record.task_id, record.stage))
+        .collect();
+    seen.sort_unstable_by_key(|(task, stage)| (*task, *stage as u8));
+    let expected = [
+        (ids[0], before),
+        (ids[0], after),
+        (ids[1], before),
+        (ids[3], before),
+        (ids[3], after),
+        (ids[4], before),
+    ];
+    assert_eq!(seen, expected);
+}

@@ -46,9 +46,16 @@ pub fn goes(door: &Door, address: u64) {
 }
 
 /// Virtual memory is mapped.
-pub fn mapped(door: &Door, address: u64, bytes: u64) {
-    let memory = door.state().allocations.map(address, bytes);
+pub fn mapped(door: &Door, address: u64, bytes: u64, handle: u64) {
+    let memory = door.state().allocations.map(address, bytes, handle);
     door.record(|recorder| recorder.allocation(memory.address, memory.bytes, memory.space, false));
+}
+
+/// Memory of another process is there. It may change and go without a word, so it is known and never read.
+pub fn opened(door: &Door, address: u64) {
+    if let Some((start, bytes)) = door.driver.range_of(address) {
+        mapped(door, start, bytes, 0);
+    }
 }
 
 /// Virtual memory is mapped no more.

@@ -1,0 +1,73 @@
+//! Tables by handles and other numbers that a program does not choose: they are looked up in every launch.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+/// A table by numbers. Whoever can choose them can make it slow, and nothing else.
+pub type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+/// Spreads numbers over all bits by multiplying.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
+
+/// Odd, and without a pattern: the golden ratio's first 64 bits.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(SPREAD);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, number: isize) {
+        self.write_usize(number.cast_unsigned());
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        // Tables take the lowest bits, into which a product carries nothing from above.
+        self.0 ^ self.0 >> 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_that_are_multiples_of_much_are_told_apart() {
+        let hash = |number: u64| {
+            let mut hasher = NumberHasher::default();
+            hasher.write_u64(number);
+            hasher.finish()
+        };
+        let lowest: std::collections::HashSet<u64> =
+            (0..256).map(|at| hash(0x7f00_0000_0000 + (at << 21)) % 1024).collect();
+        assert!(lowest.len() > 160, "{} places for 256 handles", lowest.len());
+        let mut table: ByNumber<(u32, usize), u8> = ByNumber::default();
+        table.insert((1, 2), 3);
+        table.insert((2, 1), 4);
+        assert_eq!((table.get(&(1, 2)), table.get(&(2, 1)), table.get(&(1, 1))), (Some(&3), Some(&4), None));
+    }
+}
