@@ -1,8 +1,8 @@
 //! Kernels that are launched.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tensortap_record::{KernelId, KernelInfo, RecordError, ThreadRecorder};
+use tensortap_record::{KernelId, KernelInfo, RecordError, StringId, ThreadRecorder};
 
 use super::modules::{self, Code};
 use crate::{door::Door, parameters::Place, raw::Call};
@@ -16,6 +16,8 @@ pub struct KernelFacts {
     /// What it is of.
     pub code: Code,
     id: OnceLock<KernelId>,
+    /// What words inside of its parameters are called, by parameter and place in it.
+    inside: Mutex<Vec<((u16, usize), StringId)>>,
 }
 
 impl KernelFacts {
@@ -34,7 +36,8 @@ impl KernelFacts {
             .driver
             .parameters(function)
             .map(|places| places.into_iter().map(|(offset, size)| Place { offset, size }).collect());
-        let facts = Arc::new(KernelFacts { name, parameters, code, id: OnceLock::new() });
+        let facts =
+            Arc::new(KernelFacts { name, parameters, code, id: OnceLock::new(), inside: Mutex::default() });
         door.state().kernels.insert(function, Arc::clone(&facts));
         facts
     }
@@ -49,6 +52,21 @@ impl KernelFacts {
             recorder.claim(kernel, records)
         });
         claimed.flatten()
+    }
+
+    /// What a word inside of a parameter is called.
+    pub fn name_inside(
+        &self,
+        recorder: &mut ThreadRecorder,
+        (of, at): (u16, usize),
+    ) -> Result<StringId, RecordError> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = inside.iter().find(|(place, _)| *place == (of, at)) {
+            return Ok(*known);
+        }
+        let name = recorder.string(&format!("{of}+{at}"))?;
+        inside.push(((of, at), name));
+        Ok(name)
     }
 
     /// Its number in the dump.

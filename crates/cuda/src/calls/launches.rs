@@ -143,7 +143,7 @@ pub fn launch(
         let info = TaskInfo { id, ..info(facts.id(recorder)?, launch) };
         let mut work = Work { info, ..Work::default() };
         match given {
-            Some(given) => work.give(door, recorder, given, device)?,
+            Some(given) => work.give(door, recorder, (&facts, given), device)?,
             None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
         }
         work.give_variables(door, recorder, &facts.code, device)?;
@@ -258,7 +258,7 @@ impl Work {
         let behind = known.max().map_or(0, |last| last.saturating_add(1));
         let mut args = behind..u16::MAX;
         for variable in &code.variables {
-            let (Some(arg), name) = (args.next(), recorder.string(&variable.name)?) else { break };
+            let (Some(arg), name) = (args.next(), variable.name(recorder)?) else { break };
             let reach = variable.at.and_then(|(address, bytes)| {
                 let reach = door.state().allocations.reach(address, device, bytes.min(door.max_range))?;
                 reach.is_readable.then_some((address, bytes, reach))
@@ -287,7 +287,7 @@ impl Work {
         &mut self,
         door: &Door,
         recorder: &mut ThreadRecorder,
-        given: Vec<Given>,
+        (facts, given): (&KernelFacts, Vec<Given>),
         device: Device,
     ) -> Result<(), RecordError> {
         for given in given {
@@ -298,7 +298,7 @@ impl Work {
                 }
                 Given::Pointer { arg, address } => (arg, address, tensortap_record::StringId::NONE),
                 Given::Inside { arg, of: (of, at), address } => {
-                    (arg, address, recorder.string(&format!("{of}+{at}"))?)
+                    (arg, address, facts.name_inside(recorder, (of, at))?)
                 }
             };
             let extent = door.state().allocations.extent(address, device, door.max_range);

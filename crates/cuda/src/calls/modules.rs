@@ -1,9 +1,15 @@
 //! Modules: images of code, which are kept in the dump, and the variables that they have.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use tensortap_queue::Memory;
-use tensortap_record::{MemorySpace, ModuleId, ModuleImage, ModuleKind};
+use tensortap_record::{
+    MemorySpace, ModuleId, ModuleImage, ModuleKind, RecordError, StringId, ThreadRecorder,
+};
 
 use super::memory;
 use crate::{
@@ -145,12 +151,24 @@ pub fn goes(door: &Door, number: Number) {
 }
 
 /// A variable of a module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Placed {
     /// What it is called.
-    pub name: String,
+    name: String,
+    id: OnceLock<StringId>,
     /// Where it begins, and its bytes; none where the driver does not say.
     pub at: Option<(u64, u64)>,
+}
+
+impl Placed {
+    /// What it is called, in the dump.
+    pub fn name(&self, recorder: &mut ThreadRecorder) -> Result<StringId, RecordError> {
+        if let Some(&known) = self.id.get() {
+            return Ok(known);
+        }
+        let id = recorder.string(&self.name)?;
+        Ok(*self.id.get_or_init(|| id))
+    }
 }
 
 /// The code of a kernel.
@@ -181,7 +199,7 @@ pub fn code(door: &Door, kernel: usize, name: impl FnOnce() -> String) -> (Strin
             if let Some((address, bytes)) = at {
                 place(door, handle, Memory { address, bytes, space: space(variable.is_managed) });
             }
-            Placed { name: variable.name.clone(), at }
+            Placed { name: variable.name.clone(), id: OnceLock::new(), at }
         };
         let has_more = variables.len() > MOST_VARIABLES;
         let variables = variables.iter().take(MOST_VARIABLES).map(placed).collect();
