@@ -55,13 +55,14 @@ __global__ void all_wait(uint32_t *x, uint32_t *y, uint32_t count) {
   if (at < count) y[at] = x[count - 1 - at] + at;
 }
 
-// Works with variables, one of which it changes.
+// Works with variables.
 __global__ void with_variables(uint32_t *y, uint32_t count) {
   uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) y[at] = at * factor + turns;
-  __syncthreads();
-  if (at == 0) turns += 1;
 }
+
+// Changes one, and is given nothing.
+__global__ void next_turn() { turns += factor; }
 
 struct Link {
   uint32_t *to;
@@ -115,7 +116,10 @@ int main(int, char **args) {
 
   uint32_t seven = 7;
   NEED(cudaMemcpyToSymbol(factor, &seven, 4));
-  for (int turn = 0; turn < 3; turn++) with_variables<<<(count + 127) / 128, 128>>>(z, count);
+  for (int turn = 0; turn < 3; turn++) {
+    with_variables<<<(count + 127) / 128, 128>>>(z, count);
+    next_turn<<<1, 1>>>();
+  }
   NEED(cudaGetLastError());
 
   Link content = {x, count};

@@ -7,8 +7,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("document")
 parser.add_argument("--launches", type=int, default=1, help="launches that came out bit for bit, at least")
 parser.add_argument("--moved", action="store_true", help="memory of every launch lay elsewhere")
+parser.add_argument("--there", action="store_true", help="memory of every launch lay where it had")
 parser.add_argument("--kernels", help="of these alone, comma between")
-parser.add_argument("--refused", help="what every launch of the kernels is refused for, instead")
+parser.add_argument("--refused", help="what every launch is refused for, instead")
+parser.add_argument("--failed", help="what every launch fails for, instead")
 options = parser.parse_args()
 
 document = json.load(open(options.document))
@@ -16,10 +18,12 @@ if "results" not in document:
     sys.exit(f"nothing was replayed: {document}")
 kernels = options.kernels.split(",") if options.kernels else None
 tasks = [task for task in document["results"] if not kernels or any(k in name for k in kernels for name in task["kernels"])]
-wanted = "refused" if options.refused else "bitexact"
-wrong = [task for task in tasks if task["outcome"] != wanted or options.refused and options.refused not in task["reason"]]
-if options.moved:
-    wrong += [task for task in tasks if task["placement"] != "relocated"]
+why = options.refused or options.failed
+wanted = "refused" if options.refused else "failed" if options.failed else "bitexact"
+wrong = [task for task in tasks if task["outcome"] != wanted or why and why not in task["reason"]]
+if options.moved or options.there:
+    place = "relocated" if options.moved else "captured"
+    wrong += [task for task in tasks if task["placement"] != place]
 places = {place: sum(task["placement"] == place for task in tasks) for place in ("captured", "relocated")}
 print(f"{len(tasks)} launches, {len(wrong)} wrong, memory {places}")
 for task in wrong[:5]:

@@ -141,8 +141,8 @@ fn named(library: &Library, at: i32) -> Result<(i32, DeviceName), String> {
     library.good("cuDeviceGet", unsafe { (library.device)(&raw mut device, at) })?;
     let mut name = [0_u8; 256];
     // SAFETY: as many bytes as are said, with room for a zero.
-    library
-        .good("cuDeviceGetName", unsafe { (library.device_name)(name.as_mut_ptr().cast(), 255, device) })?;
+    let status = unsafe { (library.device_name)(name.as_mut_ptr().cast(), 255, device) };
+    library.good("cuDeviceGetName", status)?;
     let attribute = |which| {
         let mut value = 0;
         // SAFETY: a place of this call's.

@@ -23,6 +23,6 @@ mod memory;
 mod message;
 mod worker;
 
-pub use image::{has_kernel, variables};
+pub use image::{has_kernel, has_variables};
 pub use message::{DeviceName, Launch, Pointer, Span, Target};
 pub use worker::{LaunchError, Left, Worker, WorkerOptions, become_cuda_worker_if_asked};

@@ -9,7 +9,10 @@ const PINNED: i32 = 1;
 const READ_AND_WRITE: i32 = 3;
 const MINIMUM: u32 = 0;
 
-/// Device memory of whole pages.
+/// Addresses are reserved in units of this size: a driver that has a context takes smaller ones from places of its own, whatever is wished for.
+const RESERVED_UNIT: u64 = 32 << 20;
+
+/// Addresses of a device, and memory that is mapped at some of them.
 struct Region<'l> {
     library: &'l Library,
     /// Where it is to lie, and its size.
@@ -18,31 +21,30 @@ struct Region<'l> {
     start: Address,
     /// A reservation that only keeps others away from the wanted place.
     keeps_off: Option<Address>,
-    /// The memory that is mapped there.
-    memory: Option<u64>,
+    /// What is mapped: where, how much, which memory.
+    mapped: Vec<(Address, usize, u64)>,
 }
 
 impl Drop for Region<'_> {
     fn drop(&mut self) {
-        let (_, bytes) = self.wanted;
         // What a dead context refuses goes with its process.
-        if let Some(memory) = self.memory {
+        for &(start, bytes, memory) in &self.mapped {
             // SAFETY: mapped there by `map`, and nothing runs any more.
             unsafe {
-                (self.library.unmap)(self.start, bytes);
+                (self.library.unmap)(start, bytes);
                 (self.library.release)(memory);
             }
         }
         for address in [Some(self.start), self.keeps_off].into_iter().flatten().filter(|&start| start != 0) {
             // SAFETY: reserved with this size.
-            unsafe { (self.library.free_address)(address, bytes) };
+            unsafe { (self.library.free_address)(address, self.wanted.1) };
         }
     }
 }
 
 impl<'l> Region<'l> {
     fn new(library: &'l Library, wanted: (Address, usize), must_move: bool) -> Result<Region<'l>, String> {
-        let mut region = Region { library, wanted, start: 0, keeps_off: None, memory: None };
+        let mut region = Region { library, wanted, start: 0, keeps_off: None, mapped: Vec::new() };
         let (address, bytes) = wanted;
         let reserve = |at: Address| {
             let mut found = 0;
@@ -64,25 +66,42 @@ impl<'l> Region<'l> {
         Ok(region)
     }
 
-    /// Puts memory there.
-    fn map(&mut self, kind: &MemoryKind) -> Result<(), String> {
-        let (library, (_, bytes)) = (self.library, self.wanted);
+    fn holds(&self, address: Address) -> bool {
+        (self.wanted.0..self.wanted.0 + self.wanted.1 as u64).contains(&address)
+    }
+
+    /// Where an address in it is now.
+    fn now(&self, address: Address) -> Address {
+        self.start + (address - self.wanted.0)
+    }
+
+    /// Puts memory at addresses of it, all of it holding the filler.
+    fn map(
+        &mut self,
+        (address, bytes): (Address, usize),
+        kind: &MemoryKind,
+        filler: u8,
+    ) -> Result<(), String> {
+        let (library, start) = (self.library, self.now(address));
         let mut memory = 0;
         // SAFETY: a place of this call's, and a kind in the layout that is declared.
         let status = unsafe { (library.create)(&raw mut memory, bytes, kind, 0) };
         library.good("cuMemCreate", status).map_err(|why| format!("{bytes} bytes of its memory: {why}"))?;
-        // SAFETY: a reservation and a memory of the same size.
-        let status = unsafe { (library.map)(self.start, bytes, 0, memory, 0) };
+        // SAFETY: part of a reservation, and a memory of its size.
+        let status = unsafe { (library.map)(start, bytes, 0, memory, 0) };
         if let Err(why) = library.good("cuMemMap", status) {
             // SAFETY: made above, and mapped nowhere.
             unsafe { (library.release)(memory) };
             return Err(why);
         }
-        self.memory = Some(memory);
+        self.mapped.push((start, bytes, memory));
         let access = MemoryAccess { location: kind.location, may: READ_AND_WRITE };
         // SAFETY: one description, for what was mapped above.
-        let status = unsafe { (library.set_access)(self.start, bytes, &raw const access, 1) };
-        library.good("cuMemSetAccess", status)
+        let status = unsafe { (library.set_access)(start, bytes, &raw const access, 1) };
+        library.good("cuMemSetAccess", status)?;
+        // SAFETY: all of what was mapped just now.
+        let status = unsafe { (library.fill)(start, filler, bytes) };
+        library.good("cuMemsetD8", status)
     }
 }
 
@@ -108,25 +127,23 @@ impl<'l> Memories<'l> {
         // SAFETY: a place of this call's, and a kind in the layout that is declared.
         let status = unsafe { (library.granularity)(&raw mut page, &raw const kind, MINIMUM) };
         library.good("cuMemGetAllocationGranularity", status)?;
+        let no_address = "its memory leaves all addresses";
         let mut regions = Vec::new();
-        for wanted in whole_pages(spans, page as u64).ok_or("its memory leaves all addresses")? {
+        for wanted in whole_pages(spans, RESERVED_UNIT.max(page as u64)).ok_or(no_address)? {
             regions.push(Region::new(library, wanted, must_move)?);
         }
-        let memories = Memories { library, regions, spans: spans.to_vec() };
+        let mut memories = Memories { library, regions, spans: spans.to_vec() };
         if let Some(taken) = memories.moved().filter(|_| !may_move) {
             return Err(format!(
                 "the address {:#x} of its memory is taken here, and its memory may hold pointers, which would lead astray elsewhere",
                 taken.wanted.0
             ));
         }
-        let Memories { mut regions, .. } = memories;
-        for region in &mut regions {
-            region.map(&kind)?;
-            // SAFETY: all of what was mapped just now.
-            let status = unsafe { (library.fill)(region.start, filler, region.wanted.1) };
-            library.good("cuMemsetD8", status)?;
+        for pages in whole_pages(spans, page as u64).ok_or(no_address)? {
+            let region = memories.regions.iter_mut().find(|region| region.holds(pages.0));
+            region.ok_or("memory that is nowhere")?.map(pages, &kind, filler)?;
         }
-        Ok(Memories { library, regions, spans: spans.to_vec() })
+        Ok(memories)
     }
 
     fn moved(&self) -> Option<&Region<'l>> {
@@ -141,11 +158,8 @@ impl<'l> Memories<'l> {
     /// Where a memory lies now.
     pub fn address(&self, memory: usize) -> Result<Address, String> {
         let span = self.spans.get(memory).ok_or("there is no such memory")?;
-        let holds = |region: &&Region<'_>| {
-            (region.wanted.0..region.wanted.0 + region.wanted.1 as u64).contains(&span.address)
-        };
-        let region = self.regions.iter().find(holds).ok_or("memory that is nowhere")?;
-        Ok(region.start + (span.address - region.wanted.0))
+        let region = self.regions.iter().find(|region| region.holds(span.address));
+        Ok(region.ok_or("memory that is nowhere")?.now(span.address))
     }
 
     /// Gives each its content.

@@ -6,25 +6,24 @@
 mod contents;
 mod cuda;
 mod cut;
+mod judge;
 mod opencl;
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use tensortap_abi::{DumpStage, Operation};
+use tensortap_abi::Operation;
 use tensortap_format::{Dump, Module, Task};
-use tensortap_judge::Verdict;
 use tensortap_values::content_hash;
 
-use crate::capture::{Capture, Content};
-use crate::check::{OutputCheck, describe};
+use crate::capture::Capture;
 use crate::replay::{distinct, select};
 use crate::{
-    ArgReport, Check, Grade, OnOutput, Outcome, OutputReport, Placement, ReplayConfig, ReplayError,
-    ReplayProgress, ReplayReport, Selection, TaskReport,
+    ArgReport, Check, Grade, OnOutput, Outcome, Placement, ReplayConfig, ReplayError, ReplayProgress,
+    ReplayReport, Selection, TaskReport,
 };
 
-use self::contents::{Contents, Gathered, Range};
+use self::contents::{Contents, Gathered};
 use self::cuda::Cuda;
 use self::opencl::OpenCl;
 
@@ -370,54 +369,6 @@ impl<D: Door> Session<'_, '_, D> {
 }
 
 impl Shared<'_> {
-    /// Holds what a launch left against what was captured.
-    fn judge(
-        &self,
-        task: Task<'_>,
-        ranges: &[Range],
-        left: &[Vec<u8>],
-        by_bits: bool,
-    ) -> Result<(Vec<OutputReport>, Outcome), ReplayError> {
-        let (mut outputs, mut unknown, mut other_hash) = (Vec::new(), None, None);
-        for range in ranges {
-            let Some(argument) = task.argument(range.arg_index) else { continue };
-            let actual = range.of(left);
-            (self.on_output)(task.key(), range.arg_index, actual);
-            let content = self.contents.of(task, argument, DumpStage::AfterCompletion);
-            let (expected, elements) = match content {
-                Content::Whole(blob) | Content::Part(blob) => {
-                    let mut bytes = Vec::new();
-                    self.contents.capture.read(&blob, &mut bytes)?;
-                    (bytes, argument.numel().unwrap_or(0))
-                }
-                // What is known by its hash alone is known well enough to be the same.
-                Content::Missing(_) if argument.hash_after() == Some(content_hash(actual)) => {
-                    (actual.to_vec(), argument.numel().unwrap_or(0))
-                }
-                Content::Missing(_) if argument.hash_after().is_some() => {
-                    other_hash.get_or_insert(range.arg_index);
-                    continue;
-                }
-                Content::Missing(why) => {
-                    unknown.get_or_insert(format!("argument {}: {why}", range.arg_index));
-                    continue;
-                }
-                Content::Noise(_) => continue,
-            };
-            let check = OutputCheck {
-                arg_index: range.arg_index,
-                dtype: argument.dtype,
-                shape: argument.shape(),
-                elements,
-                tolerance: None,
-                before: None,
-            };
-            outputs.push(check.report(actual, &expected));
-        }
-        let outcome = outcome(&outputs, by_bits, other_hash, unknown);
-        Ok((outputs, outcome))
-    }
-
     /// Why nothing more is run.
     fn given_up(&self) -> Option<String> {
         let most = self.config.max_device_failures.filter(|&most| self.failures >= most)?;
@@ -426,9 +377,7 @@ impl Shared<'_> {
 
     /// The program that a launch's kernel is of, where the dump says it.
     fn module(&self, task: Task<'_>) -> Option<&Module> {
-        let of_kernel =
-            || task.func_ids().find_map(|id| self.contents.capture.run().kernel(id)).map_or(0, |k| k.module);
-        let id = if task.module == 0 { of_kernel() } else { task.module };
+        let id = self.contents.module_of(task);
         self.modules.get(&id)
     }
 
@@ -499,34 +448,6 @@ fn by_wish(
             let found = by_place.or_else(|| searched.iter().position(fits));
             found.ok_or_else(|| format!("there is no {what} device `{name}`; there are: {}", listed()))
         }
-    }
-}
-
-fn outcome(
-    outputs: &[OutputReport],
-    by_bits: bool,
-    other_hash: Option<u16>,
-    unknown: Option<String>,
-) -> Outcome {
-    let is_wrong = |output: &&OutputReport| {
-        if by_bits { !output.bitexact() } else { output.verdict() != Verdict::Within }
-    };
-    if let Some(output) = outputs.iter().find(is_wrong) {
-        return Outcome::Failed(describe(output, Check::Captured));
-    }
-    if let Some(arg_index) = other_hash {
-        let why = format!("argument {arg_index}: its content has another hash than captured");
-        return if by_bits {
-            Outcome::Failed(why)
-        } else {
-            Outcome::Unchecked(format!("{why}, and the content, which a rule needs, was not stored"))
-        };
-    }
-    match unknown {
-        Some(why) => Outcome::Unchecked(format!("its outputs cannot be checked: {why}")),
-        None if outputs.is_empty() => Outcome::Unchecked("it was given no memory".into()),
-        None if outputs.iter().all(|output| output.different == 0) => Outcome::BitExact,
-        None => Outcome::WithinRule,
     }
 }
 

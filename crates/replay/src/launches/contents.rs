@@ -39,6 +39,13 @@ impl<'c> Contents<'c> {
         Contents { capture, dump, by_hash }
     }
 
+    /// Number of the program that a launch's kernel is of, 0 where the dump does not say it.
+    pub fn module_of(&self, task: Task<'_>) -> u32 {
+        let of_kernel =
+            || task.func_ids().find_map(|id| self.capture.run().kernel(id)).map_or(0, |k| k.module);
+        if task.module == 0 { of_kernel() } else { task.module }
+    }
+
     /// What an argument held at a stage.
     pub fn of(&self, task: Task<'_>, argument: Argument<'_>, stage: DumpStage) -> Content {
         let content = self.capture.content(task, argument, stage);

@@ -86,10 +86,11 @@ impl Door for Cuda {
         pass(task, gathered, &mut launch)?;
         let known = Known::of(contents, gathered);
         known.grade(task, gathered, grades);
-        if let Some(name) = unset_variable(image, &launch.variables) {
-            let reason = format!("the variable `{name}` of its image was not captured");
+        // Where the image is known, its variables are arguments of the launch.
+        if contents.module_of(task) == 0 && tensortap_cuda_host::has_variables(image) {
+            let reason = "the dump does not say which image its kernel is of, and this one has variables";
             let behind = u16::try_from(gathered.passed.len()).unwrap_or(u16::MAX);
-            grades.push(graded(behind, Grade::Zero, Some(reason)));
+            grades.push(graded(behind, Grade::Zero, Some(reason.into())));
         }
         let holds_pointers = known.pointers_inside(gathered);
         launch.may_move = holds_pointers.is_none() || self.allow_inexact;
@@ -181,11 +182,6 @@ fn pass(task: Task<'_>, gathered: &Gathered, launch: &mut Launch) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// A variable that an image has, and that is not set before the launch.
-fn unset_variable(image: &[u8], set: &[String]) -> Option<String> {
-    tensortap_cuda_host::variables(image).into_iter().find(|name| !set.contains(name))
 }
 
 /// Memory that the recorded program had at any time: first address and the one behind the last.

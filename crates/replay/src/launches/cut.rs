@@ -22,8 +22,9 @@ pub fn extract(
     task: Task<'_>,
 ) -> Result<ExtractReport, ReplayError> {
     let modules = dump.modules();
-    let of_kernel = task.func_ids().find_map(|id| capture.run().kernel(id)).map_or(0, |kernel| kernel.module);
-    let module = modules.iter().find(|module| module.id == of_kernel.max(task.module));
+    let contents = Contents::new(capture, dump);
+    let id = contents.module_of(task);
+    let module = modules.iter().find(|module| module.id == id);
     let is_of_cuda = module.map_or_else(|| modules.iter().all(is_cuda), is_cuda);
     let what = if is_of_cuda { "CUDA" } else { "OpenCL" };
     let refuse = |option, reason: String| Err(ReplayError::Option { option, reason });
@@ -41,7 +42,6 @@ pub fn extract(
         return Err(not_extracted(why));
     }
     let mut grades = Vec::new();
-    let contents = Contents::new(capture, dump);
     let gather = if is_of_cuda { Cuda::gather } else { OpenCl::gather };
     gather(&contents, task, &mut grades)?.map_err(not_extracted)?;
     if let Some(why) = inexact(task, &grades).filter(|_| !config.allow_inexact) {
