@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use crate::common::{OPENCL, python};
 use crate::{command, tensortap};
@@ -50,20 +51,30 @@ fn pages() -> Vec<PathBuf> {
 
 #[test]
 fn every_command_in_the_documentation_does_what_it_says() {
-    let mut count = 0;
+    let mut promised = Vec::new();
     for page in pages() {
-        let text = std::fs::read_to_string(&page).expect("readable");
+        let text: Arc<str> = std::fs::read_to_string(&page).expect("readable").into();
         // A page about programs in Python shows one, which all of its commands are about.
         let uses_opencl = text.contains("import pyopencl");
         if uses_opencl && python(OPENCL, &format!("{}", page.display())).is_none() {
             continue;
         }
-        for block in blocks(&text) {
-            count += block.len();
-            keep(&page, &block, |folder| make_program(&text, folder));
-        }
+        promised.extend(blocks(&text).into_iter().map(|block| (page.clone(), Arc::clone(&text), block)));
     }
+    let count: usize = promised.iter().map(|(.., block)| block.len()).sum();
     assert!(count >= 25, "only {count} commands were found");
+    // Blocks know nothing of one another, and there are many.
+    let next = Mutex::new(promised.into_iter());
+    let take = || next.lock().expect("nobody panics while it is held").next();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((page, text, block)) = take() {
+                    keep(&page, &block, |folder| make_program(&text, folder));
+                }
+            });
+        }
+    });
 }
 
 /// Compiles what a page shows in C, as the page says, into the folder where its commands find it: first the program, then kernels for it.
