@@ -13,6 +13,7 @@
 
 mod memory;
 mod order;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod touches;
@@ -267,7 +268,7 @@ impl Observations {
         self.touches.keep_writes(|number| observed[number] != Some(Observed::Same));
         let mut origins = Origins::new(tasks.argument_count());
         // Tasks behind one barrier find the same.
-        let mut known: HashMap<(usize, usize, usize, Which), Vec<OutputRef>> = HashMap::new();
+        let mut known: HashMap<((u32, usize), usize, usize, Which), Vec<OutputRef>> = HashMap::new();
         for task in tasks.iter() {
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
                 let Some(view) = self.memory.view_of(arg) else {
@@ -276,7 +277,7 @@ impl Observations {
                 };
                 let renewed = self.memory.renewed_by(view, task.given_time().unwrap_or(0));
                 let mut last = |which| {
-                    let find = || self.touches.last(tasks, &self.order, &self.memory, task, view, which);
+                    let find = || self.touches.last(tasks, &self.order, &self.memory, task, (view, which));
                     match self.order.shared_before(task.place()) {
                         Some(before) => {
                             known.entry((before, view, renewed, which)).or_insert_with(find).clone()

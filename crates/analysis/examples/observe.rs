@@ -1,0 +1,213 @@
+//! How long it takes to find what was observed in graphs of many tasks: `cargo run --release -p tensortap-analysis --example observe
+//! [TASKS [SHAPE]]` prints, for each shape, seconds alone for the order of tasks and for all that rests on it, and memory.
+//!
+//! Instructions instead of seconds: `valgrind --tool=callgrind` or `perf stat -e instructions:u` before the built example.
+
+use std::time::Instant;
+
+use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, SLOTS_PER_TASK};
+use tensortap_analysis::graph::TaskGraph;
+use tensortap_analysis::observation::Order;
+use tensortap_format::{
+    ArgumentKind, ArgumentRecord, Assembler, Edge, PayloadState, TaskFacts, TaskKey, TaskPart, Tasks,
+};
+
+/// A graph that is made task by task.
+#[derive(Default)]
+struct Made {
+    assembler: Assembler,
+    edges: Vec<(u64, u64)>,
+    count: u64,
+}
+
+impl Made {
+    /// A task in a queue, behind others, that is given ranges (first byte, bytes); it changes the last.
+    fn task(&mut self, queue: u32, waits: &[u64], given: &[(u64, u64)]) -> u64 {
+        let task_id = self.count;
+        self.count += 1;
+        let key = TaskKey { step: 0, task_id };
+        let mut facts = TaskFacts::unknown(key);
+        facts.tensor_count = u32::try_from(given.len()).expect("few arguments");
+        (facts.queue, facts.dispatched_ns) = (queue, task_id + 1);
+        facts.completed_ns = Some(task_id + 2);
+        self.assembler.take(TaskPart::Task(facts));
+        for (arg_index, &(from, bytes)) in (0_u16..).zip(given) {
+            let is_last = usize::from(arg_index) + 1 == given.len();
+            for stage in [DumpStage::BeforeDispatch, DumpStage::AfterCompletion] {
+                let is_after = stage == DumpStage::AfterCompletion;
+                let hash = u128::from(if is_last && is_after { task_id } else { u64::MAX });
+                let number = task_id * 16 + u64::from(arg_index) * 2 + u64::from(is_after);
+                self.assembler.take(TaskPart::Argument(ArgumentRecord {
+                    number,
+                    task: key,
+                    func_id: [NO_KERNEL; SLOTS_PER_TASK],
+                    stage,
+                    arg_index,
+                    kind: ArgumentKind::Tensor,
+                    role: Role::InOut,
+                    dtype: DType::UInt8,
+                    dtype_known: false,
+                    role_known: false,
+                    extent_known: true,
+                    host_writable: false,
+                    shape: &[bytes],
+                    strides: &[1],
+                    start_offset: 0,
+                    address: 0x10_0000 + from,
+                    scalar_bits: None,
+                    hash: Some(hash),
+                    payload: PayloadState::Stored,
+                    bytes,
+                    in_flight: false,
+                    name: 0,
+                }));
+            }
+        }
+        self.edges.extend(waits.iter().map(|&from| (from, task_id)));
+        task_id
+    }
+
+    fn finish(mut self) -> Tasks {
+        for (from, to) in self.edges {
+            let edge = Edge { step: 0, from_step: 0, from, to, arg_index: 0, why: "event" };
+            self.assembler.take(TaskPart::Edge(edge));
+        }
+        self.assembler.finish(&[])
+    }
+}
+
+const BUFFER: u64 = 4096;
+
+/// A barrier, `width` tasks, a barrier, …; all are given one buffer and one of their own.
+fn fork_join(tasks: u64, width: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut barrier = made.task(1, &[], &[]);
+    while made.count < tasks {
+        let branches: Vec<u64> = (0..width)
+            .map(|branch| made.task(1, &[barrier], &[(0, BUFFER), ((branch + 1) * BUFFER, BUFFER)]))
+            .collect();
+        barrier = made.task(1, &branches, &[]);
+    }
+    made.finish()
+}
+
+/// The same, each branch in a queue that keeps its order.
+fn fork_join_in_queues(tasks: u64, width: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut barrier = made.task(0, &[], &[]);
+    let mut lasts: Vec<Option<u64>> = vec![None; usize::try_from(width).expect("few queues")];
+    while made.count < tasks {
+        for branch in 0..width {
+            let last = &mut lasts[usize::try_from(branch).expect("few queues")];
+            let waits: Vec<u64> = last.into_iter().map(|last| *last).chain([barrier]).collect();
+            let queue = u32::try_from(branch).expect("few queues") + 1;
+            *last = Some(made.task(queue, &waits, &[(0, BUFFER), ((branch + 1) * BUFFER, BUFFER)]));
+        }
+        let all: Vec<u64> = lasts.iter().flatten().copied().chain([barrier]).collect();
+        barrier = made.task(0, &all, &[]);
+    }
+    made.finish()
+}
+
+/// Queues that keep their order, with an event from one to another every `every` tasks (0: never).
+fn queues(tasks: u64, count: u64, every: u64, segment: bool) -> Tasks {
+    let mut made = Made::default();
+    let mut lasts: Vec<Option<u64>> = vec![None; usize::try_from(count).expect("few queues")];
+    let mut random = fastrand::Rng::with_seed(7);
+    while made.count < tasks {
+        let queue = usize::try_from(made.count % count).expect("few queues");
+        let mut waits: Vec<u64> = lasts[queue].into_iter().collect();
+        if every > 0 && made.count % every < count {
+            waits.extend(lasts[random.usize(..lasts.len())]);
+        }
+        let range = |random: &mut fastrand::Rng| match segment {
+            // As of an allocator that hides extents: from a pointer to the end of what it has.
+            true => {
+                let from = random.u64(..2048) * 512;
+                (from, 2048 * 512 - from)
+            }
+            false => (random.u64(..64) * BUFFER, BUFFER),
+        };
+        let given = [range(&mut random), range(&mut random)];
+        let number = u32::try_from(queue).expect("few queues") + 1;
+        lasts[queue] = Some(made.task(number, &waits, &given));
+    }
+    made.finish()
+}
+
+/// A queue without order, whose tasks wait for up to three of the last `window`.
+fn out_of_order(tasks: u64, window: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut random = fastrand::Rng::with_seed(11);
+    while made.count < tasks {
+        let latest = made.count.min(window);
+        let waits = if latest == 0 { 0 } else { random.u64(1..=3) };
+        let waits: Vec<u64> = (0..waits).map(|_| made.count - 1 - random.u64(..latest)).collect();
+        let given = [(random.u64(..1024) * BUFFER, BUFFER), (random.u64(..1024) * BUFFER, BUFFER)];
+        made.task(1, &waits, &given);
+    }
+    made.finish()
+}
+
+/// Tasks without any order, in one buffer and one of their own.
+fn unordered(tasks: u64) -> Tasks {
+    let mut made = Made::default();
+    while made.count < tasks {
+        let own = (made.count + 1) * BUFFER;
+        made.task(1, &[], &[(0, BUFFER), (own, BUFFER)]);
+    }
+    made.finish()
+}
+
+/// Made to be hard: each waits for two from anywhere, so that neither few chains nor short windows hold what is ordered.
+fn hostile(tasks: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut random = fastrand::Rng::with_seed(13);
+    while made.count < tasks {
+        let latest = made.count;
+        let waits: Vec<u64> = (0..latest.min(2)).map(|_| random.u64(latest / 2..latest)).collect();
+        made.task(1, &waits, &[(0, BUFFER), (random.u64(..1024) * BUFFER, BUFFER)]);
+    }
+    made.finish()
+}
+
+type Shape = (&'static str, fn(u64) -> Tasks);
+
+const SHAPES: [Shape; 10] = [
+    ("one-queue", |tasks| queues(tasks, 1, 0, false)),
+    ("four-queues", |tasks| queues(tasks, 4, 100, false)),
+    ("four-queues-apart", |tasks| queues(tasks, 4, 0, false)),
+    ("four-queues-segment", |tasks| queues(tasks, 4, 100, true)),
+    ("fork-join-1000", |tasks| fork_join(tasks, 1000)),
+    ("fork-join-1000-queues", |tasks| fork_join_in_queues(tasks, 1000)),
+    ("out-of-order-50", |tasks| out_of_order(tasks, 50)),
+    ("out-of-order-1000", |tasks| out_of_order(tasks, 1000)),
+    ("unordered", unordered),
+    ("hostile", hostile),
+];
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let tasks: u64 = words.next().map_or(100_000, |count| count.parse().expect("TASKS is a number"));
+    let only = words.next();
+    println!("{:<24} {:>9} {:>9} {:>9} {:>9}", "shape", "tasks", "order s", "all s", "peak MiB");
+    for (name, shape) in SHAPES.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
+        let tasks = shape(tasks);
+        let begun = Instant::now();
+        let order = Order::of(&tasks);
+        let order_s = begun.elapsed().as_secs_f64();
+        drop(order);
+        let (count, begun) = (tasks.len(), Instant::now());
+        let graph = TaskGraph::build(tasks, None);
+        let all_s = begun.elapsed().as_secs_f64();
+        let counts = graph.observations().map(|seen| seen.counts());
+        println!("{name:<24} {count:>9} {order_s:>9.2} {all_s:>9.2} {:>9} {counts:?}", peak_mib());
+    }
+}
+
+/// Most memory that this process has had, in MiB: of the largest shape so far.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
