@@ -181,6 +181,12 @@ impl<'t> Task<'t> {
         self.facts().func_ids().map(|id| self.tasks.kernel_name(id)).collect()
     }
 
+    /// What the dump says of the kernels that it runs.
+    pub fn kernels(&self) -> impl Iterator<Item = &'t KernelInfo> + use<'t> {
+        let tasks = self.tasks;
+        self.facts().func_ids().filter_map(move |id| tasks.kernel(id)).collect::<Vec<_>>().into_iter()
+    }
+
     /// Arguments of which anything was captured, by `arg_index`.
     pub fn arguments(&self) -> impl DoubleEndedIterator<Item = Argument<'t>> + ExactSizeIterator + use<'t> {
         let tasks = self.tasks;
@@ -232,6 +238,14 @@ impl<'t> Task<'t> {
     /// Edges to the tasks that wait for it.
     pub fn consumers(&self) -> impl Iterator<Item = &'t Edge> + use<'t> {
         self.tasks.edges_at(&self.tasks.sorted_edges().by_producer, Edge::producer, self.facts().key())
+    }
+
+    /// Arguments that could not be captured, in order, and why.
+    pub fn uncaptured_args(&self) -> impl Iterator<Item = (u16, UncapturedReason)> + use<'t> {
+        let (all, own) = (&self.tasks.uncaptured, self.facts().key());
+        let first = all.partition_point(|(key, ..)| *key < own);
+        let those = all[first..].iter().take_while(move |(key, ..)| *key == own);
+        those.map(|(_, arg_index, reason)| (*arg_index, *reason))
     }
 
     /// Why an argument could not be captured.

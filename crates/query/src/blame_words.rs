@@ -5,6 +5,8 @@ use tensortap::analysis::labels::{Label, RaceKind};
 
 use crate::blame::roots;
 use crate::number::{counted, counted_in, grouped};
+use crate::observed::unknown_order;
+use crate::summary::in_flight_words;
 use crate::words::{arg_words, counted_names, kernels_text, printable, step_task, task_words};
 
 /// Kernels that a list names.
@@ -219,6 +221,8 @@ pub fn remarks(blame: &Blame) -> Vec<String> {
     if let Some(gap) = &blame.graph.gap {
         remarks.push(format!("the dump is not complete: {gap}"));
     }
+    remarks.extend(in_flight_words(&blame.graph));
+    remarks.extend(unknown_order(&blame.graph));
     if blame.gone() > 0 {
         let gone = counted(blame.gone(), "record");
         remarks.push(format!("{gone} left the dump while the run went on: their tasks are unknown"));

@@ -176,7 +176,7 @@ impl Field {
 }
 
 /// Every field.
-pub static FIELDS: [Field; 54] = [
+pub static FIELDS: [Field; 55] = [
     Field::new("index", "INDEX", |_, row, out| push_number(out, row.record.index))
         .number()
         .width(5)
@@ -198,6 +198,12 @@ pub static FIELDS: [Field; 54] = [
     })
     .people(|cells, row, out| show_name(out, cells.details(row).queue))
     .by(Order::Text),
+    Field::new("module", "MODULE", |cells, row, out| {
+        if let Some(module) = cells.module(row) {
+            put(out, format_args!("{module}"));
+        }
+    })
+    .number(),
     Field::new("source", "SOURCE", |cells, row, out| {
         if let Some((file, line)) = cells.details(row).source {
             put(out, format_args!("{}:{line}", printable(file)));

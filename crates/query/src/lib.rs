@@ -19,6 +19,7 @@ pub mod ids;
 pub mod junit;
 pub mod kind_words;
 mod labelling;
+pub mod module_words;
 pub mod number;
 pub mod observed;
 mod order;
@@ -36,6 +37,7 @@ mod task;
 pub mod timeline;
 pub mod trace;
 pub mod types;
+pub mod wiring_words;
 pub mod words;
 
 pub use dumps::{DumpSet, Member, OUTPUTS, is_run_folder, newest};

@@ -173,5 +173,17 @@ pub fn observed_lines(graph: &TaskGraph, unattributed: &UnattributedChanges) -> 
         let of = counted(unattributed.undecided, "argument");
         lines.push(format!("of {of} it is not decided whether something changed between tasks: not enough of the content was compared"));
     }
+    lines.extend(unknown_order(graph));
     lines
+}
+
+/// That the graph is too large and too wide to know all of its order.
+#[must_use]
+pub fn unknown_order(graph: &TaskGraph) -> Option<String> {
+    let unknown = graph.observations()?.order().unknown_count();
+    let tasks = counted_in(unknown as u64, "task is", "tasks are");
+    let line = format!(
+        "{tasks} taken for unordered with others that they may be ordered with: the graph is too wide to know; --step takes a part of it"
+    );
+    (unknown > 0).then_some(line)
 }

@@ -19,8 +19,9 @@ use tensortap::format::{Dump, quoted};
 
 use crate::document::{CommandDocument, FlaggedReport, FoundDocument, MemberReport, ReportDocument};
 use crate::ids::IdRange;
+use crate::module_words::module_words;
 use crate::number::{bytes, counted, grouped, time};
-use crate::summary::{Flagged, Summary, SummaryOptions};
+use crate::summary::{Flagged, Summary, SummaryOptions, in_flight_words, uncaptured_words};
 use crate::words::{
     losses_by_reason, of_run, printable, record_name, state_name, step_task, task_words, what_ran,
 };
@@ -162,6 +163,9 @@ fn frame(known: &Known<'_>, name: &str) -> Result<MemberReport, QueryError> {
     })
 }
 
+/// Programs that are told of.
+const PROGRAMS: usize = 4;
+
 fn facts(known: &Known<'_>) -> Vec<(&'static str, String)> {
     let (dump, summary) = (known.dump, &known.summary);
     let shown = |path: &str| printable(path).into_owned();
@@ -187,6 +191,15 @@ fn facts(known: &Known<'_>) -> Vec<(&'static str, String)> {
     }
     if state_name(&dump.tail()) != "closed" {
         facts.push(("State", format!("{}: not everything may be there", state_name(&dump.tail()))));
+    }
+    facts.extend(in_flight_words(known.graph()).map(|words| ("In flight", words)));
+    if !summary.uncaptured.is_empty() {
+        facts.push(("Uncaptured", uncaptured_words(&summary.uncaptured)));
+    }
+    let programs = summary.modules.iter().take(PROGRAMS);
+    facts.extend(programs.map(|one| ("Program", module_words(&one.module))));
+    if let Some(more) = summary.modules.len().checked_sub(PROGRAMS).filter(|&more| more > 0) {
+        facts.push(("Programs", format!("{} more", grouped(more as u64))));
     }
     let critical = &summary.critical;
     if !critical.1.is_zero() {

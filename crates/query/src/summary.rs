@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use tensortap::abi::UncapturedReason;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::observation::UnattributedChanges;
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 use tensortap::{Flag, Measured, stats_each};
 
-use crate::words::kernels_text;
+use crate::module_words::{ModuleUse, module_uses, module_words};
+use crate::number::{counted, counted_in, grouped};
+use crate::words::{kernels_text, step_task, task_words};
 
 /// As many stand in each list of what is greatest.
 const LISTED: usize = 5;
@@ -50,6 +53,12 @@ pub struct Summary {
     pub unmeasured: u64,
     /// What changed between tasks, where roles are not known.
     pub unattributed: UnattributedChanges,
+    /// Places of tasks that had not completed when the run ended.
+    pub in_flight: Vec<usize>,
+    /// Arguments that could not be captured, by reason: the most frequent first.
+    pub uncaptured: Vec<(UncapturedReason, u64)>,
+    /// Programs that kernels come from, those first that most tasks run.
+    pub modules: Vec<ModuleUse>,
 }
 
 /// What tasks of one set of kernels did together.
@@ -113,6 +122,10 @@ impl Summary {
         let budget = if options.measures { COMPARED } else { 0 };
         let unattributed = graph.unattributed_changes(dump, budget)?;
         let (span, critical) = (span(&graph), critical(&graph));
+        let in_flight = in_flight(&graph);
+        let uncaptured = graph.tasks().iter().flat_map(|task| task.uncaptured_args());
+        let uncaptured = by_reason(uncaptured.map(|(_, reason)| reason));
+        let modules = module_uses(dump, graph.tasks().iter());
         let kernels = kernels.sorted();
         Ok(Summary {
             span,
@@ -124,6 +137,9 @@ impl Summary {
             flagged_count,
             unmeasured,
             unattributed,
+            in_flight,
+            uncaptured,
+            modules,
             graph,
         })
     }
@@ -133,6 +149,73 @@ impl Summary {
     pub fn took(&self, place: usize) -> Duration {
         took(&self.graph, place)
     }
+}
+
+/// Places of tasks that had not completed when the run ended, in dependency order.
+#[must_use]
+pub fn in_flight(graph: &TaskGraph) -> Vec<usize> {
+    graph.tasks().iter().filter(|task| task.is_unfinished()).map(|task| task.place()).collect()
+}
+
+/// What is to be known of how the dump was captured: tasks in flight, arguments without content by reason, programs.
+#[must_use]
+pub fn capture_lines(summary: &Summary) -> Vec<String> {
+    let mut lines: Vec<String> = in_flight_words(&summary.graph).into_iter().collect();
+    if !summary.uncaptured.is_empty() {
+        lines.push(uncaptured_words(&summary.uncaptured));
+    }
+    let (shown, all) = (summary.modules.iter().take(LISTED), summary.modules.len());
+    for ModuleUse { module, tasks } in shown {
+        lines.push(format!(
+            "{}: {}",
+            module_words(module),
+            counted_in(*tasks, "task runs it", "tasks run it")
+        ));
+    }
+    if all > LISTED {
+        lines.push(format!("and {}", counted((all - LISTED) as u64, "further program")));
+    }
+    lines
+}
+
+/// `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4 (add)`; `None` where all had.
+#[must_use]
+pub fn in_flight_words(graph: &TaskGraph) -> Option<String> {
+    let places = in_flight(graph);
+    let named = places.iter().take(LISTED).map(|&place| {
+        let task = graph.task(place);
+        format!("task {} ({})", step_task(task.step, task.task_id), task_words(task))
+    });
+    let mut named: Vec<String> = named.collect();
+    if places.len() > LISTED {
+        named.push(format!("and {} more", grouped((places.len() - LISTED) as u64)));
+    }
+    let tasks = counted(places.len() as u64, "task");
+    (!places.is_empty())
+        .then(|| format!("{tasks} had not completed when the run ended: {}", named.join(", ")))
+}
+
+/// `3 arguments could not be captured: 2 because its descriptor is damaged, 1 because …`.
+#[must_use]
+pub fn uncaptured_words(by_reason: &[(UncapturedReason, u64)]) -> String {
+    let all = by_reason.iter().map(|(_, count)| count).sum();
+    let reasons: Vec<String> =
+        by_reason.iter().map(|(reason, count)| format!("{} ({})", reason.text(), grouped(*count))).collect();
+    format!("{} could not be captured: {}", counted(all, "argument"), reasons.join("; "))
+}
+
+/// Reasons with how often each is given, the most frequent first.
+#[must_use]
+pub fn by_reason(reasons: impl Iterator<Item = UncapturedReason>) -> Vec<(UncapturedReason, u64)> {
+    let mut counts: Vec<(UncapturedReason, u64)> = Vec::new();
+    for reason in reasons {
+        match counts.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((reason, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
 }
 
 /// Measures what tasks left.

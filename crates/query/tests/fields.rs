@@ -95,7 +95,7 @@ fn every_field_of_a_record_is_in_the_documents_of_list_and_stats_under_its_own_n
         .zip(seen)
         .filter(|(field, seen)| field.of == Of::Record && *seen == 0)
         // Only programs say these.
-        .filter(|(field, _)| !["pid", "step_name", "queue", "source"].contains(&field.key))
+        .filter(|(field, _)| !["pid", "step_name", "queue", "module", "source"].contains(&field.key))
         .map(|(field, _)| field.key)
         .collect();
     assert!(missing.is_empty(), "in no record of the document: {missing:?}");

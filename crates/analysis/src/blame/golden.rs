@@ -58,7 +58,8 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
     let (uninitialised, lost_order) = observed::compared((&graph, &theirs), &matching, &statuses);
     observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
-    let inputs = Inputs { near, rewired: rewired(&wiring), uninitialised, lost_order };
+    let (rewired, other_buffers) = (rewired(&wiring), other_buffers(&wiring));
+    let inputs = Inputs { near, rewired, other_buffers, uninitialised, lost_order };
     let unknown = Carried::Unknown("it was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
@@ -111,14 +112,23 @@ pub(super) fn sides<'d>(
 /// Arguments that are other views than in the golden, or came from other tasks.
 fn rewired(wiring: &[WiringDifference]) -> HashSet<(usize, u16)> {
     let of = |difference: &WiringDifference| match &difference.what {
-        Rewired::View { arg_index, .. } | Rewired::Source { arg_index, .. } => {
-            Some((difference.task, *arg_index))
-        }
+        Rewired::View { arg_index, .. }
+        | Rewired::Source { arg_index, .. }
+        | Rewired::Buffer { arg_index, .. } => Some((difference.task, *arg_index)),
         Rewired::Waits(_)
         | Rewired::DoesNotWait(_)
         | Rewired::LostOrder(_)
         | Rewired::Launch { .. }
         | Rewired::Scalar { .. } => None,
+    };
+    wiring.iter().filter_map(of).collect()
+}
+
+/// Arguments that are other buffers than in the golden.
+fn other_buffers(wiring: &[WiringDifference]) -> HashMap<(usize, u16), Option<u16>> {
+    let of = |difference: &WiringDifference| match &difference.what {
+        Rewired::Buffer { arg_index, what } => Some(((difference.task, *arg_index), what.as_arg)),
+        _ => None,
     };
     wiring.iter().filter_map(of).collect()
 }

@@ -2,6 +2,7 @@
 
 mod alone;
 mod arrays;
+mod buffers;
 mod golden;
 mod observed;
 mod producers;
@@ -14,7 +15,7 @@ mod wiring;
 pub(crate) use golden::match_options;
 pub use rerun::{Rerun, RerunTask, Rerunning};
 pub(crate) use rules::RuleTable;
-pub use wiring::{Rewired, TakenView, WiringDifference};
+pub use wiring::{OtherBuffer, Rewired, TakenView, WiringDifference};
 
 use std::collections::{HashMap, HashSet};
 

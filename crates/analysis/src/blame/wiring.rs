@@ -41,6 +41,13 @@ pub enum Rewired {
         /// In the golden; positions there.
         golden: Vec<OutputRef>,
     },
+    /// An argument is another buffer.
+    Buffer {
+        /// Argument.
+        arg_index: u16,
+        /// Which.
+        what: OtherBuffer,
+    },
     /// It waits for a task of the dump for which it does not wait in the golden.
     Waits(usize),
     /// It does not wait for a task, by its position in the golden, for which it waits there.
@@ -63,6 +70,17 @@ pub enum Rewired {
         /// Its bits in the golden.
         golden: u64,
     },
+}
+
+/// A buffer that a task was given instead of the one that its partner in the golden was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherBuffer {
+    /// The argument that it is of the task in the golden, if it is one there.
+    pub as_arg: Option<u16>,
+    /// Who was given the buffer of the dump last, before the task; a position there.
+    pub dump: Option<OutputRef>,
+    /// Who was given the buffer of the golden last; a position there.
+    pub golden: Option<OutputRef>,
 }
 
 /// One difference between two orchestrations.
@@ -95,7 +113,7 @@ pub(super) fn differences(
             partner_here[other] = Some(ours);
         }
     });
-    let mut found = Vec::new();
+    let mut found = super::buffers::differences(graph, theirs, matching);
     for (task, partner) in matching.partner.iter().enumerate().filter_map(|(t, p)| Some((t, (*p)?))) {
         found.extend(
             other_launch(graph.task(task), theirs.task(partner)).map(|what| WiringDifference { task, what }),
@@ -127,6 +145,7 @@ pub(super) fn differences(
             found.extend(new.chain(gone).map(|what| WiringDifference { task, what }));
         }
     }
+    found.sort_by_key(|difference| difference.task);
     found
 }
 

@@ -140,9 +140,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             .filter(|(_, cause)| !matches!(cause, Cause::Within))
             .collect();
         let at = |arg: &Argument<'_>| Some(arg.arg_index);
-        // Where roles are not known, what was left as it came is nobody's doing here.
+        // Where roles are not known, what was left as it came is nobody's doing here; unless it is not what should have come.
+        let is_other = |arg: &Argument<'_>| self.inputs.other_buffers.contains_key(&(task, arg.arg_index));
         let is_left = |arg: &Argument<'_>, s: &ArgStatus| {
-            !arg.role_known && arg.is_unchanged() && s.before == Status::Outside
+            !arg.role_known && arg.is_unchanged() && s.before == Status::Outside && !is_other(arg)
         };
         let wrong = args.iter().find(|(arg, s)| s.after == Status::Outside && !is_left(arg, s));
         if let Some((wrong, _)) = wrong.filter(|_| self.alone) {

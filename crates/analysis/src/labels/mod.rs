@@ -124,6 +124,8 @@ pub struct Inputs {
     pub near: HashSet<(usize, u16)>,
     /// Other views than in the golden, or from other tasks.
     pub rewired: HashSet<(usize, u16)>,
+    /// Other buffers than in the golden: the argument that each is of the task there, if it is one.
+    pub other_buffers: HashMap<(usize, u16), Option<u16>>,
     /// Memory that no task ever wrote, neither here nor in the golden; where roles are not known.
     pub uninitialised: HashSet<(usize, u16)>,
     /// A task that may have written the argument and that nothing orders with its task, though the golden does.

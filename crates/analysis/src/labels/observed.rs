@@ -25,10 +25,10 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             },
             _ if is_wrong => Cause::Inherited,
             Carried::Same if seen.unordered(node, arg).is_empty() => match self.is_rewired(task, arg) {
-                true => Cause::Fed(format!(
-                    "taken otherwise than in the golden, from task {:#x}",
-                    self.graph.task(left[0].task).task_id
-                )),
+                true => Cause::Fed(self.other_buffer(task, arg).unwrap_or_else(|| {
+                    let from = self.graph.task(left[0].task).task_id;
+                    format!("taken otherwise than in the golden, from task {from:#x}")
+                })),
                 false => Cause::Within,
             },
             Carried::Unknown(reason) if seen.unordered(node, arg).is_empty() => Cause::Unknown(reason),
@@ -43,6 +43,9 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             return self.of_unordered(seen, task, arg);
         }
         match self.inputs.uninitialised.contains(&key) {
+            _ if self.inputs.other_buffers.contains_key(&key) => {
+                Cause::Fed(self.other_buffer(task.place(), arg).unwrap_or_default())
+            }
             true => Cause::Fed(UNINITIALISED.into()),
             false => Cause::Fed("memory that no recorded task wrote before".into()),
         }
@@ -63,6 +66,13 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
                 self.unordered_words(&others)
             )),
         }
+    }
+
+    /// `another buffer than in the golden: the one that is argument 1 there`.
+    fn other_buffer(&self, task: usize, arg: Argument<'_>) -> Option<String> {
+        let as_arg = self.inputs.other_buffers.get(&(task, arg.arg_index))?;
+        let swapped = as_arg.map(|as_arg| format!(": the one that is argument {as_arg} there"));
+        Some(format!("another buffer than in the golden{}", swapped.unwrap_or_default()))
     }
 
     /// A task whose arguments were all right before it, and one is not after: it did that, unless others may have.

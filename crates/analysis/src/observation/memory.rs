@@ -149,6 +149,16 @@ impl Memory {
         by_then.last().is_some_and(|last| !last.freed && last.host_writable)
     }
 
+    /// The last allocation that had all memory of a view at a time.
+    pub fn allocation(&self, view: usize, at_ns: u64) -> Option<Renewed> {
+        let (renewed, (start, end)) = (&self.renewed[view], self.bounds[view]);
+        let by_then = &renewed[..renewed.partition_point(|renewed| renewed.at_ns <= at_ns)];
+        let holds = |renewed: &&Renewed| {
+            renewed.address <= start && end <= renewed.address.saturating_add(renewed.bytes)
+        };
+        by_then.iter().rev().find(holds).filter(|last| !last.freed).copied()
+    }
+
     /// Whether memory of a view was ever allocated or freed, as far as the dump says.
     pub fn has_renewed(&self, view: usize) -> bool {
         !self.renewed[view].is_empty()

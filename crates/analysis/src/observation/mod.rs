@@ -21,7 +21,7 @@ mod unattributed;
 
 use std::collections::HashMap;
 
-use tensortap_format::{Argument, Task, Tasks};
+use tensortap_format::{Argument, Renewed, Task, Tasks};
 
 use crate::graph::{Basis, Origins, OutputRef, TensorView, WriteMap};
 use memory::Memory;
@@ -106,6 +106,9 @@ pub struct ObservedCounts {
     pub unobserved: u64,
 }
 
+/// What is asked again and again: what tasks are before, a view, how often its memory was renewed, and which touches.
+type Question = ((u32, usize), usize, usize, Which);
+
 /// What was observed of all arguments of a graph.
 #[derive(Clone, Debug)]
 pub struct Observations {
@@ -189,6 +192,13 @@ impl Observations {
             || self.memory.view_of(arg).is_some_and(|view| self.memory.is_host_writable(view, at))
     }
 
+    /// The allocation that an argument lies in, as far as the dump says, when its task began.
+    #[must_use]
+    pub fn allocation(&self, task: Task<'_>, arg: Argument<'_>) -> Option<Renewed> {
+        let at = task.given_time().unwrap_or(u64::MAX);
+        self.memory.allocation(self.memory.view_of(arg)?, at)
+    }
+
     /// How often what was observed.
     #[must_use]
     pub fn counts(&self) -> ObservedCounts {
@@ -268,7 +278,7 @@ impl Observations {
         self.touches.keep_writes(|number| observed[number] != Some(Observed::Same));
         let mut origins = Origins::new(tasks.argument_count());
         // Tasks behind one barrier find the same.
-        let mut known: HashMap<((u32, usize), usize, usize, Which), Vec<OutputRef>> = HashMap::new();
+        let mut known: HashMap<Question, Vec<OutputRef>> = HashMap::new();
         for task in tasks.iter() {
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
                 let Some(view) = self.memory.view_of(arg) else {

@@ -29,7 +29,7 @@ use crate::{ranks, version};
     tensortap report wrong --reference -o report.html      the same without a run that was right\n  \
     tensortap report run_folder --golden right_run -o report.html   every rank, or one with --rank\n\n\
     One file that opens in any browser and asks for nothing else. Of large dumps it has the rows that matter most and says which are left out.\n\
-    Exit status: 0 the report is written, whatever it says; 1 it is written, and nothing could be compared; 2 a dump cannot be read")]
+    Exit status, as of blame: 0 the report is written, and nothing that was held against something is wrong; 1 it is written, and something is wrong or nothing could be compared; 2 a dump cannot be read")]
 pub struct ReportArgs {
     #[command(flatten)]
     dump: DumpArg,
@@ -59,8 +59,9 @@ pub fn run(args: &ReportArgs, registry: &Registry, output: Output) -> anyhow::Re
         Ok((report, page.len()))
     })?;
     tell(args, &report, size, output)?;
-    let nothing = verdict(&report).is_some_and(VerdictDocument::compares_nothing);
-    Ok(if nothing { Exit::Difference } else { Exit::Good })
+    let fails =
+        verdict(&report).is_some_and(|verdict| verdict.passes == Some(false) || verdict.compares_nothing());
+    Ok(if fails { Exit::Difference } else { Exit::Good })
 }
 
 /// The verdict over everything that is in a report.

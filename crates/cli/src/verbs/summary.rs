@@ -7,7 +7,7 @@ use tensortap::format::{Dump, FormatError};
 use tensortap_query::document::SummaryDocument;
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
 use tensortap_query::observed::observed_lines;
-use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions};
+use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions, capture_lines};
 use tensortap_query::words::{printable, record_name, run_words, step_task, task_words, what_ran};
 
 use crate::dump_arg::{DumpArg, StepArg, quoted};
@@ -86,7 +86,11 @@ fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
     for line in observed_lines(&summary.graph, &summary.unattributed) {
         let _ = writeln!(text, "{line}");
     }
-    if summary.graph.observations().is_some() {
+    let lines = capture_lines(summary);
+    lines.iter().for_each(|line| {
+        let _ = writeln!(text, "{line}");
+    });
+    if summary.graph.observations().is_some() || !lines.is_empty() {
         text.push('\n');
     }
     write_kernels(&mut text, summary, no_values);

@@ -37,6 +37,13 @@ impl Folder {
         outcome
     }
 
+    /// A line that finds something wrong, and has nothing to complain of.
+    pub fn finds(&self, line: &str) -> Outcome {
+        let outcome = self.tensortap(line);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), ""), "{line}: {outcome:?}");
+        outcome
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

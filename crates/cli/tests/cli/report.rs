@@ -44,7 +44,7 @@ fn a_report_says_what_went_wrong_first_and_pictures_the_bytes_as_they_are() {
     let folder = Folder::new();
     folder.good("run vector_example --param n=64 --dump-tensor --out right");
     folder.tensortap("run vector_example --param n=64 --dump-tensor --out wrong --inject-fault mul=sign");
-    let said = folder.good("report wrong --golden right -o report.html").stdout;
+    let said = folder.finds("report wrong --golden right -o report.html").stdout;
     let report = data(&folder, "report.html");
     let member = &report["members"][0];
     let blame = document(&folder.tensortap("blame wrong --golden right --json"));
@@ -148,7 +148,7 @@ fn someone_who_gets_only_the_page_can_name_kernel_layer_and_kind_of_error() {
         ),
     ] {
         folder.tensortap(&format!("{run} --out d --inject-fault {fault}"));
-        folder.good("report d --reference -o report.html");
+        folder.finds("report d --reference -o report.html");
         // As the page stands, before any script has run.
         let page = fs::read_to_string(folder.path("report.html")).expect("a page");
         let (_, body) = page.split_once("<body>").expect("a body");
@@ -229,7 +229,7 @@ fn every_rank_has_its_part_in_the_report_of_a_run() {
         let fault = if rank == 1 { "--inject-fault mul=last" } else { "" };
         folder.tensortap(&format!("run vector_example --dump-tensor --out wrong/rank-{rank} {fault}"));
     }
-    folder.good("report wrong --golden right -o report.html");
+    folder.finds("report wrong --golden right -o report.html");
     let report = data(&folder, "report.html");
     let names: Vec<&str> = report["members"]
         .as_array()
@@ -242,7 +242,7 @@ fn every_rank_has_its_part_in_the_report_of_a_run() {
     assert_eq!([passes(0), passes(1), passes(2)], [Some(true), Some(false), Some(true)]);
     let all = report["verdict"]["sentence"].as_str().expect("a sentence");
     assert!(all.starts_with("1 of 3 dumps fail, first rank 1: Kernel mul went wrong first"), "{all}");
-    folder.good("report wrong --golden right --rank 2 -o one.html");
+    folder.finds("report wrong --golden right --rank 2 -o one.html");
     let one = data(&folder, "one.html");
     assert_eq!((one["members"].as_array().expect("members").len(), &one["verdict"]), (1, &Value::Null));
     assert_eq!(one["members"][0]["verdict"]["word"], "PASS");
@@ -260,8 +260,8 @@ fn names_of_a_dump_are_text_in_a_report() {
         made.tensor(Role::Output, 1, DType::Float32, &[1 << 20, 1 << 20], &f32s([value; 6]));
         made.finish();
     }
-    for line in ["report d -o report.html", "report d --golden right -o report.html"] {
-        folder.good(line);
+    for (line, code) in [("report d -o report.html", 0), ("report d --golden right -o report.html", 1)] {
+        assert_eq!(folder.tensortap(line).code, Some(code), "{line}");
         let page = fs::read_to_string(folder.path("report.html")).expect("a page");
         let count = |what: &str| page.matches(what).count();
         assert_eq!((count("<script"), count("</script"), count("<!--")), (2, 2, 0), "{line}");
@@ -283,7 +283,7 @@ fn what_is_wrong_stands_first_in_the_tables() {
     folder.tensortap(
         "run vector_example --param n=64 --dump-tensor --out wrong --inject-fault add_scalar=last",
     );
-    folder.good("report wrong --golden right -o report.html");
+    folder.finds("report wrong --golden right -o report.html");
     let member = &data(&folder, "report.html")["members"][0];
     let labels = column(&member["tasks"], "label");
     assert_eq!(labels, ["wrong_here", "wrong_here", "inherited", "inherited", "ok"]);

@@ -211,3 +211,67 @@ fn a_culprit_whose_change_is_ambiguous_names_the_others() {
     assert!(reason.contains("ambiguous") && reason.contains(&format!("task {id:#x}")), "{reason}");
     assert!(text.contains("argument 2 is ambiguous: nothing orders it with task"), "{text}");
 }
+
+/// `step` again and again from one buffer into the other, which change places each time; but not before this launch. With `reversed`
+/// the buffers were allocated the other way round.
+fn ping_pong(folder: &Path, forgotten: Option<usize>, reversed: bool) -> PathBuf {
+    let mut program = Program::new(folder);
+    let [one, two] = [0; 2].map(|content| program.buffer(&[content; N], MemorySpace::Host));
+    let (mut from, mut to) = if reversed { (two, one) } else { (one, two) };
+    let all = |buffer: usize| Range(buffer, 0, N);
+    let contents: Vec<u8> = (0..64).collect();
+    program.write(on("one"), all(from), &contents);
+    program.write(on("one"), all(to), &[0; N]);
+    for launch in 0..5 {
+        if launch > 0 && forgotten != Some(launch) {
+            (from, to) = (to, from);
+        }
+        program.launch("step", on("one"), &[all(from), all(to)], |memory| {
+            (0..N).for_each(|at| memory[to][at] = memory[from][at].wrapping_mul(3).wrapping_add(1));
+        });
+    }
+    program.end()
+}
+
+/// The document and the words of blaming one run by another.
+fn blamed_runs(make: impl Fn(&Path) -> PathBuf, golden: impl Fn(&Path) -> PathBuf) -> (Value, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let (wrong, golden) = (make(&dir.path().join("wrong")), golden(&dir.path().join("golden")));
+    let line = ["blame", wrong.to_str().unwrap(), "--golden", golden.to_str().unwrap()];
+    let (_, text) = call(dir.path(), &line);
+    (document(dir.path(), &line), text.replace(dir.path().to_str().unwrap(), "DIR"))
+}
+
+#[test]
+fn buffers_that_were_not_swapped_are_said_at_the_launch_that_was_given_them() {
+    for reversed in [false, true] {
+        let (document, text) =
+            blamed_runs(|dir| ping_pong(dir, Some(3), reversed), |dir| ping_pong(dir, None, false));
+        let (kernel, label, task) = first(&document);
+        assert_eq!((&kernel[..], &label[..], &task["arg_index"]), ("step", "fed", &0.into()), "{task:#}");
+        let steps = document["tasks"].as_array().unwrap().iter().filter(|task| task["kernels"][0] == "step");
+        let fourth = steps.clone().nth(3).unwrap();
+        assert_eq!(task["task_id"], fourth["task_id"], "{document:#}");
+        let reason = "argument 0 is another buffer than in the golden: the one that is argument 1 there";
+        assert_eq!(task["reason"], reason);
+        let buffers = wiring(&document, "buffer");
+        let told: Vec<_> = buffers.iter().map(|one| (&one["task_id"], &one["arg_index"])).collect();
+        let id = &task["task_id"];
+        assert_eq!(
+            told,
+            [(id, &0.into()), (id, &1.into())],
+            "once, although all later ones are swapped, too"
+        );
+        assert_eq!(buffers[0]["dump"]["is_arg_in_golden"], 1);
+        assert_eq!(document["labels"]["inherited"], 1, "{document:#}");
+        if !reversed {
+            insta::assert_snapshot!("blame_of_buffers_that_were_not_swapped", text);
+        }
+    }
+}
+
+#[test]
+fn the_same_buffers_by_other_addresses_are_no_difference() {
+    let (document, _) = blamed_runs(|dir| ping_pong(dir, None, true), |dir| ping_pong(dir, None, false));
+    assert_eq!((&document["verdict"], &document["wiring"]), (&"pass".into(), &Value::Array(vec![])));
+}

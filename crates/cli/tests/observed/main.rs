@@ -5,6 +5,7 @@ mod blame;
 #[path = "../common/mod.rs"]
 mod common;
 mod program;
+mod programs;
 mod types;
 mod words;
 

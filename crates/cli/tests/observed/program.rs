@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tensortap::abi::{EdgeCause, MemorySpace, Operation, Role};
+use tensortap::abi::{EdgeCause, MemorySpace, ModuleKind, Operation, Role, UncapturedReason};
 use tensortap::record::{
-    FolderOptions, KernelId, QueueId, Session, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    FolderOptions, KernelId, KernelInfo, ModuleImage, QueueId, Session, StringId, Task, TaskInfo, Tensor,
+    ThreadRecorder,
 };
 use tensortap::{DType, DumpStage};
 
@@ -37,6 +38,8 @@ pub struct Program {
     spaces: Vec<MemorySpace>,
     queues: HashMap<String, (QueueId, Option<u64>)>,
     folder: PathBuf,
+    /// Those of programs, by name.
+    kernels: HashMap<String, KernelId>,
 }
 
 impl Program {
@@ -44,7 +47,8 @@ impl Program {
         let session = Session::in_folder(folder, &FolderOptions::default()).unwrap();
         let recorder = session.thread().unwrap();
         let (memory, spaces, queues) = (Vec::new(), Vec::new(), HashMap::new());
-        Program { session, recorder, memory, spaces, queues, folder: folder.to_owned() }
+        let kernels = HashMap::new();
+        Program { session, recorder, memory, spaces, queues, folder: folder.to_owned(), kernels }
     }
 
     /// A buffer that holds this, whoever wrote it.
@@ -64,7 +68,8 @@ impl Program {
         given: &[Range],
         body: impl FnOnce(&mut [Box<[u8]>]),
     ) -> u64 {
-        let kernel = self.recorder.kernel(kernel).unwrap();
+        let known = self.kernels.get(kernel).copied();
+        let kernel = known.unwrap_or_else(|| self.recorder.kernel(kernel).unwrap());
         let mut task = self.begin(Operation::Kernel, kernel, launch);
         self.capture(&mut task, DumpStage::BeforeDispatch, given, None);
         if let Some(bits) = launch.scalar {
@@ -75,6 +80,32 @@ impl Program {
         self.capture(&mut task, DumpStage::AfterCompletion, given, None);
         self.recorder.end(&mut task).unwrap();
         task.id()
+    }
+
+    /// A program with its source, and a kernel of it, whose arguments have names.
+    pub fn kernel_of(&mut self, source: &str, kernel: &str, args: &[&str]) {
+        let image = ModuleImage {
+            name: "",
+            kind: ModuleKind::OpenClC,
+            options: "-DN=3 -cl-fast-relaxed-math",
+            device: "a device",
+            image: source.as_bytes(),
+        };
+        let module = self.recorder.module_image(&image).unwrap();
+        let args: Vec<_> = args.iter().map(|name| (*name, None)).collect();
+        let id = self.recorder.define_kernel(&KernelInfo { name: kernel, module, args: &args }).unwrap();
+        self.kernels.insert(kernel.into(), id);
+    }
+
+    /// A launch that never ends, and one argument of which nothing can be captured.
+    pub fn hang(&mut self, kernel: &str, launch: Launch<'_>, given: &[Range]) {
+        let kernel = self.recorder.kernel(kernel).unwrap();
+        let mut task = self.begin(Operation::Kernel, kernel, launch);
+        self.capture(&mut task, DumpStage::BeforeDispatch, given, None);
+        let place = u16::try_from(given.len()).unwrap();
+        let argument = (place, Role::InOut, StringId::NONE);
+        let (stage, reason) = (DumpStage::BeforeDispatch, UncapturedReason::Opaque);
+        self.recorder.not_captured(&mut task, stage, argument, reason).unwrap();
     }
 
     /// The host writes a range.

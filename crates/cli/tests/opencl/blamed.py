@@ -1,4 +1,4 @@
-"""A program of three launches that is right, or wrong in one way: blamed.py right|kernel|size|barrier|uninitialised|event."""
+"""A program of three launches that is right, or wrong in one way: blamed.py right|kernel|size|barrier|uninitialised|event|swap."""
 
 import sys
 
@@ -46,6 +46,9 @@ def main(how):
         size = (N // 2,) if how == "size" else (N,)
         gathered = cl.enqueue_nd_range_kernel(other, gather, size, (64,), wait_for=zeroed + [scaled])
     gate.set_status(cl.command_execution_status.COMPLETE)
+    if how == "swap":
+        # Its arguments, the wrong way round.
+        finish.set_args(z, sums)
     finished = cl.enqueue_nd_range_kernel(queue, finish, (N,), (64,), wait_for=[gathered, scaled])
     result = np.empty(N, dtype=np.uint32)
     cl.enqueue_copy(queue, result, z, wait_for=[finished])

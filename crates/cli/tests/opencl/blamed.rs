@@ -32,6 +32,11 @@ fn the_launch_is_named_whatever_is_wrong() {
         ("size", "(gather) is wrong here", "is launched in another size: in the dump grid 2 x 1 x 1"),
         ("barrier", "(gather) raced with", "nothing orders the two, as the golden does"),
         ("event", "(gather) raced with", "nothing orders the two, as the golden does"),
+        (
+            "swap",
+            "(finish) was fed a wrong input",
+            "argument 0 (sums) is another buffer than in the golden: the one that is argument 1 (z) there",
+        ),
         ("uninitialised", "(gather) was fed a wrong input", "is memory that no recorded task wrote before"),
     ];
     for (how, first, also) in cases {

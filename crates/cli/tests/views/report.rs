@@ -16,7 +16,7 @@ fn open(browser: &Browser, folder: &Path, args: &[&str]) {
     let mut command = Command::new(executable());
     let made = command.current_dir(folder).arg("report").args(args).arg("-o").arg(&page).output();
     let made = made.expect("the program starts");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(matches!(made.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&made.stderr));
     browser.open(&format!("file://{}", page.display()));
 }
 

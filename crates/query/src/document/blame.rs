@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use tensortap::analysis::blame::{Blame, ComparedArg, Rewired, TakenView, WiringDifference};
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
-use tensortap::format::{Launch, Task, quoted};
+use tensortap::format::{Task, quoted};
 use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use super::replay::GivenDocument;
+use super::task::launch_document;
 use crate::blame::{BlameReport, Culprit, Listing, Outside};
 use crate::kind_words::KindDocument;
+use crate::wiring_words::wiring_words;
 
 /// One check.
 #[derive(Serialize)]
@@ -55,10 +57,12 @@ pub struct BlameDocument {
 struct WiringDocument {
     task_id: String,
     arg_index: Option<u16>,
-    /// `view`, `source`, `waits` or `does_not_wait`.
+    /// `view`, `source`, `buffer`, `waits`, `does_not_wait`, `lost_order`, `launch` or `scalar`.
     what: &'static str,
     dump: Value,
     golden: Value,
+    /// The same as a person reads it, line by line.
+    words: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -234,19 +238,6 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
     let ours = |place: usize| id(blame.graph.task(place).task_id);
     let theirs = |place: usize| blame.golden.as_ref().map(|golden| id(golden.task(place).task_id));
     let view = |view: &TakenView| json!({"shape": view.shape, "strides": view.strides, "start_offset": view.start_offset});
-    let launch = |size: &Launch| {
-        let Launch {
-            work_dims,
-            grid,
-            group,
-            global_size,
-            global_offset,
-            shared_bytes,
-            cluster,
-            is_cooperative,
-        } = size;
-        json!({"work_dims": work_dims, "grid": grid, "group": group, "global_size": global_size, "global_offset": global_offset, "shared_bytes": shared_bytes, "cluster": cluster, "cooperative": is_cooperative})
-    };
     let outputs = |outputs: &[OutputRef], name: &dyn Fn(usize) -> Option<String>| -> Value {
         let of = |o: &OutputRef| json!({"task_id": name(o.task), "arg_index": o.arg_index});
         outputs.iter().map(of).collect()
@@ -256,15 +247,23 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
         Rewired::Source { arg_index, dump, golden } => {
             (Some(*arg_index), "source", outputs(dump, &|p| Some(ours(p))), outputs(golden, &theirs))
         }
+        Rewired::Buffer { arg_index, what } => {
+            let had = |output: Option<OutputRef>, name: &dyn Fn(usize) -> Option<String>| {
+                output.map(|o| json!({"task_id": name(o.task), "arg_index": o.arg_index}))
+            };
+            let dump = json!({"last": had(what.dump, &|p| Some(ours(p))), "is_arg_in_golden": what.as_arg});
+            (Some(*arg_index), "buffer", dump, json!({"last": had(what.golden, &theirs)}))
+        }
         Rewired::Waits(on) => (None, "waits", json!({"task_id": ours(*on)}), Value::Null),
         Rewired::DoesNotWait(on) => (None, "does_not_wait", Value::Null, json!({"task_id": theirs(*on)})),
         Rewired::LostOrder(on) => (None, "lost_order", json!({"task_id": ours(*on)}), Value::Null),
-        Rewired::Launch { dump, golden } => (None, "launch", launch(dump), launch(golden)),
+        Rewired::Launch { dump, golden } => (None, "launch", launch_document(dump), launch_document(golden)),
         Rewired::Scalar { arg_index, dump, golden } => {
             (Some(*arg_index), "scalar", json!(format!("{dump:#018x}")), json!(format!("{golden:#018x}")))
         }
     };
-    WiringDocument { task_id: ours(difference.task), arg_index, what, dump, golden }
+    let words = wiring_words(blame, difference);
+    WiringDocument { task_id: ours(difference.task), arg_index, what, dump, golden, words }
 }
 
 fn unmatched(blame: &Blame) -> Vec<UnmatchedDocument> {

@@ -26,6 +26,9 @@ pub struct RecordDocument<'a> {
     step_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<&'a str>,
+    /// Number of the program that its task's code comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module: Option<u32>,
     /// File and line.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
@@ -57,6 +60,7 @@ impl<'a> RecordDocument<'a> {
             pid: None,
             step_name: None,
             queue: None,
+            module: None,
             source: None,
             name: Name(record),
             observed: None,
@@ -77,6 +81,8 @@ pub struct OfProgram<'d> {
     /// The process, where there are several dumps.
     pid: Option<u64>,
     details: Option<Details>,
+    /// By kernel, the program that holds its code.
+    modules: std::collections::HashMap<u32, u32>,
     roles: ObservedRoles<'d>,
 }
 
@@ -91,6 +97,7 @@ impl<'d> OfProgram<'d> {
             pid: dump.info().process().filter(|_| is_of_several),
             details,
             roles: ObservedRoles::of(dump),
+            modules: dump.info().kernels.iter().map(|kernel| (kernel.func_id, kernel.module)).collect(),
         })
     }
 }
@@ -104,7 +111,8 @@ impl<'a> RecordDocument<'a> {
         let TaskDetails { queue, step_name, source, .. } = details;
         let source = source.map(|(file, line)| format!("{file}:{line}"));
         let observed = program.roles.observed(record).map(Observed::name);
-        RecordDocument { pid: program.pid, step_name, queue, source, observed, ..self }
+        let module = record.func_ids().find_map(|id| program.modules.get(&id).copied()).filter(|&id| id != 0);
+        RecordDocument { pid: program.pid, step_name, queue, module, source, observed, ..self }
     }
 }
 

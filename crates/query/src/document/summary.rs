@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tensortap::TaskId;
 use tensortap::analysis::observation::{ObservedCounts, UnattributedChanges};
-use tensortap::format::{Dump, Task};
+use tensortap::format::{Dump, Module, Task};
 
 use super::task::UnattributedDocument;
 use crate::summary::{KernelSummary, Summary};
@@ -37,6 +37,27 @@ pub struct SummaryDocument {
     unmeasured: u64,
     /// Of arguments whose roles are not known; null when all are.
     observed: Option<ObservedDocument>,
+    /// Tasks that had not completed when the run ended: the first of them.
+    in_flight: Vec<TaskDocument>,
+    in_flight_count: usize,
+    /// Arguments that could not be captured, by reason.
+    uncaptured: Vec<UncapturedDocument>,
+    /// Programs that kernels come from.
+    modules: Vec<ModuleDocument>,
+}
+
+#[derive(Serialize)]
+struct UncapturedDocument {
+    reason: &'static str,
+    arguments: u64,
+}
+
+#[derive(Serialize)]
+struct ModuleDocument {
+    #[serde(flatten)]
+    module: Module,
+    /// Tasks that run code of it.
+    tasks: u64,
 }
 
 #[derive(Serialize)]
@@ -49,6 +70,8 @@ struct ObservedDocument {
     unattributed_count: usize,
     /// Arguments of which it is not decided whether something changed between tasks.
     undecided: u64,
+    /// Tasks that count as unordered with some they may be ordered with: the graph is too large and too wide to know.
+    order_unknown: usize,
 }
 
 /// Unattributed changes that are listed.
@@ -137,12 +160,30 @@ impl SummaryDocument {
                 .collect(),
             unmeasured: summary.unmeasured,
             observed: observed(summary),
+            in_flight: summary
+                .in_flight
+                .iter()
+                .take(LISTED)
+                .map(|&p| task(graph.task(p), summary.took(p)))
+                .collect(),
+            in_flight_count: summary.in_flight.len(),
+            uncaptured: summary
+                .uncaptured
+                .iter()
+                .map(|&(reason, arguments)| UncapturedDocument { reason: reason.text(), arguments })
+                .collect(),
+            modules: summary
+                .modules
+                .iter()
+                .map(|one| ModuleDocument { module: one.module.clone(), tasks: one.tasks })
+                .collect(),
         }
     }
 }
 
 fn observed(summary: &Summary) -> Option<ObservedDocument> {
     let ObservedCounts { same, changed, ambiguous, unobserved } = summary.graph.observations()?.counts();
+    let order_unknown = summary.graph.observations()?.order().unknown_count();
     let UnattributedChanges { changes, undecided } = &summary.unattributed;
     let listed = changes.iter().take(LISTED).map(|change| UnattributedDocument::of(&summary.graph, change));
     Some(ObservedDocument {
@@ -153,6 +194,7 @@ fn observed(summary: &Summary) -> Option<ObservedDocument> {
         unattributed_changes: listed.collect(),
         unattributed_count: changes.len(),
         undecided: *undecided,
+        order_unknown,
     })
 }
 

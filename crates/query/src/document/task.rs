@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::{Value, json};
+use tensortap::abi::UncapturedReason;
 use tensortap::analysis::graph::{OutputRef, TaskGraph};
 use tensortap::analysis::labels::Finding;
 use tensortap::analysis::observation::{Observed, Unattributed};
-use tensortap::format::{Dump, ScalarValue, Task, role_name};
+use tensortap::format::{Dump, Launch, Module, ScalarValue, Task, role_name};
 use tensortap::{DumpStage, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
@@ -34,6 +36,12 @@ pub struct TaskPageDocument<'a> {
     /// File and line.
     source: Option<String>,
     parent: Option<String>,
+    /// How its work is spread, as `graph.json` has it; null where the dump does not say.
+    launch: Option<Value>,
+    /// The program that its code comes from; null where the dump does not know it.
+    module: Option<&'a Module>,
+    /// Arguments of which nothing could be captured.
+    uncaptured: Vec<UncapturedDocument>,
     arguments: Vec<ArgumentDocument<'a>>,
     producers: Vec<NeighbourDocument>,
     consumers: Vec<NeighbourDocument>,
@@ -43,6 +51,20 @@ pub struct TaskPageDocument<'a> {
     pub label: Option<LabelDocument>,
     /// What to know of the golden before believing what is said by it.
     pub remarks: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct UncapturedDocument {
+    arg_index: u16,
+    arg_name: Option<String>,
+    reason: &'static str,
+}
+
+impl UncapturedDocument {
+    fn of(task: Task<'_>, arg_index: u16, reason: UncapturedReason) -> UncapturedDocument {
+        let arg_name = task.arg_name(arg_index).map(String::from);
+        UncapturedDocument { arg_index, arg_name, reason: reason.text() }
+    }
 }
 
 /// What a task did, and why it is thought so.
@@ -186,7 +208,7 @@ impl<'a> TaskPageDocument<'a> {
         page: &'a TaskPage<'a>,
         held: Option<&HeldTask<'_>>,
     ) -> TaskPageDocument<'a> {
-        let TaskPage { task, times, said, args, producers, consumers } = page;
+        let TaskPage { task, times, said, module, args, uncaptured, producers, consumers } = page;
         let nanoseconds = |time: Option<Duration>| time.and_then(|time| u64::try_from(time.as_nanos()).ok());
         let neighbours = |those: &[Neighbour]| {
             those.iter().map(|one| neighbour(graph.task(one.place), one.carries)).collect()
@@ -206,6 +228,9 @@ impl<'a> TaskPageDocument<'a> {
             queue: said.queue.as_deref(),
             source: said.source_text(),
             parent: said.parent.map(|parent| TaskId(parent).to_string()),
+            launch: task.launch.as_deref().map(launch_document),
+            module: module.as_ref(),
+            uncaptured: uncaptured.iter().map(|&(at, why)| UncapturedDocument::of(*task, at, why)).collect(),
             arguments: args.iter().map(|arg| argument(graph, arg, held)).collect(),
             producers: neighbours(producers),
             consumers: neighbours(consumers),
@@ -267,4 +292,22 @@ fn moment(moment: &Moment, compared: Option<ComparedDocument>) -> MomentDocument
         damaged: moment.damaged,
         compared,
     }
+}
+
+/// How the work of a launch is spread, as `graph.json` says it.
+pub(super) fn launch_document(launch: &Launch) -> Value {
+    let &Launch {
+        work_dims,
+        grid,
+        group,
+        global_size,
+        global_offset,
+        shared_bytes,
+        cluster,
+        is_cooperative,
+    } = launch;
+    json!({
+        "work_dims": work_dims, "grid": grid, "group": group, "global_size": global_size, "global_offset": global_offset,
+        "shared_bytes": shared_bytes, "cluster": cluster, "cooperative": is_cooperative,
+    })
 }

@@ -63,6 +63,14 @@ impl<'d> Cells<'d> {
         details.of(row.record.task_key())
     }
 
+    /// Number of the program that the task's code comes from.
+    pub(super) fn module(&self, row: &Row<'_>) -> Option<u32> {
+        let info = self.dump.info();
+        let of =
+            |id: u32| info.kernels.iter().find(|kernel| kernel.func_id == id).map(|kernel| kernel.module);
+        row.record.func_ids().find_map(of).filter(|&module| module != 0)
+    }
+
     /// The role, or what was observed instead.
     pub(super) fn role(&self, row: &Row<'_>) -> &'static str {
         self.roles.choice(row.record).name()

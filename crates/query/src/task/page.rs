@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tensortap::DType;
-use tensortap::abi::TensorStats;
+use tensortap::abi::{TensorStats, UncapturedReason};
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::observation::Unattributed;
-use tensortap::format::{Argument, Captured, Details, Dump, FormatError, Record, Task, TaskDetails};
+use tensortap::format::{Argument, Captured, Details, Dump, FormatError, Module, Record, Task, TaskDetails};
 
+use crate::module_words::module_of;
 use crate::show::{Content, Histogram};
 
 /// Ranges of the small picture of values.
@@ -21,8 +22,12 @@ pub struct TaskPage<'g> {
     pub times: Times,
     /// What a program says of it.
     pub said: Said,
+    /// The program that its code comes from, where the dump knows it.
+    pub module: Option<Module>,
     /// Its arguments, in order.
     pub args: Vec<ArgPage<'g>>,
+    /// Arguments of which nothing could be captured, and why.
+    pub uncaptured: Vec<(u16, UncapturedReason)>,
     /// Tasks whose outputs it was given, or that it waited for, each once.
     pub producers: Vec<Neighbour>,
     /// Tasks that were given its outputs, or that waited for it, each once.
@@ -181,7 +186,9 @@ impl<'g> TaskPage<'g> {
         let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
         let consumers = neighbours(graph, taken, waiting);
         let said = Said::of(details.of(task.key()));
-        Ok(TaskPage { task, times: Times::since(first, task), said, args, producers, consumers })
+        let (module, uncaptured) = (module_of(dump, task), task.uncaptured_args().collect());
+        let times = Times::since(first, task);
+        Ok(TaskPage { task, times, said, module, args, uncaptured, producers, consumers })
     }
 }
 

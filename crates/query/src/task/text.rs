@@ -7,9 +7,13 @@ use tensortap::analysis::graph::TaskGraph;
 use tensortap::format::ScalarValue;
 
 use super::{ArgPage, HeldTask, Moment, Neighbour, TaskPage, Times, sparkline};
+use crate::module_words::module_words;
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::{ambiguity_words, role_word, unattributed_words};
-use crate::words::{kernels_text, printable, scalar_text, sizes_text, step_task, task_title, task_words};
+use crate::words::{
+    arg_words, kernels_text, launch_text, printable, scalar_text, sizes_text, step_task, task_title,
+    task_words,
+};
 
 /// Neighbours that are named, on either side.
 const NAMED: usize = 6;
@@ -46,6 +50,15 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
         ("submitted by", page.said.parent.map(|parent| format!("task {parent:#x}"))),
     ];
     said.into_iter().for_each(|(label, what)| what.iter().for_each(|what| fact(label, &printable(what))));
+    if let Some(launch) = &task.launch {
+        fact("launch", &launch_text(launch));
+    }
+    if let Some(module) = &page.module {
+        fact("code", &module_words(module));
+    }
+    for (arg_index, reason) in &page.uncaptured {
+        fact("uncaptured", &format!("{}: {}", arg_words(task, *arg_index), reason.text()));
+    }
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));
     }

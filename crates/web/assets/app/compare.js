@@ -72,8 +72,7 @@ function began(blame) {
 
 // Where the orchestration is another than that of the golden, and what has no partner there.
 function wiring(blame) {
-  const words = { view: 'takes another view', source: 'is given content of other tasks', waits: 'waits for a task that it does not wait for in the golden', does_not_wait: 'does not wait for a task that it waits for in the golden' };
-  const lines = blame.wiring.map((one) => el('li', {}, taskLink(shortId(one.task_id)), ` ${one.arg_index === null ? '' : `argument ${one.arg_index} `}${words[one.what] ?? one.what}`));
+  const lines = blame.wiring.map((one) => el('li', {}, taskLink(shortId(one.task_id)), ` ${one.words.map((line) => line.trim()).join('; ').replace(':;', ':')}`));
   const lonely = blame.unmatched.map((one) => el('li', {}, `${one.side}: `, one.task_id ? (one.side === 'dump' ? taskLink(shortId(one.task_id)) : el('code', {}, shortId(one.task_id))) : el('code', {}, one.array ?? ''), ` ${one.reason}`));
   const part = (title, items) => (items.length ? el('details', {}, el('summary', {}, `${title}: ${items.length.toLocaleString('en')}`), el('ul', {}, items.slice(0, 200))) : null);
   return [part('Orchestrated otherwise than in the golden', lines), part('Without a partner', lonely)];

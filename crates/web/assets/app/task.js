@@ -20,6 +20,7 @@ export async function taskRoom(room, served) {
       ['Task', el('code', {}, page.task)], ['Kernel', el('code', {}, page.kernels)], ['Blocks', page.blocks],
       ['Started', page.started && `${page.started} after the first task`], ['Took', page.took],
       ['Golden', page.golden_task && el('code', {}, page.golden_task)],
+      ['Launch', page.launch], ['Program', page.program], ['Uncaptured', page.uncaptured.length ? page.uncaptured.join('; ') : null],
       ['In flight', page.in_flight && 'it had not completed when the run ended'],
     ]),
     el('p', { class: 'links' }, link('Around it in the graph', 'graph', { around: page.task }), ' ',

@@ -11,12 +11,13 @@ use tensortap::judge::{Outcome, Verdict};
 use tensortap_query::compare_words::outside_or_why;
 use tensortap_query::document::SummaryDocument;
 use tensortap_query::ids::parse_task;
+use tensortap_query::module_words::module_words;
 use tensortap_query::number::{bytes, counted, grouped, significant, time};
 use tensortap_query::observed::role_word;
 use tensortap_query::summary::{Summary, SummaryOptions};
 use tensortap_query::words::{
-    kernels_text, printable, record_name, scalar_text, sizes_text, state_name, step_task, task_words,
-    what_ran,
+    arg_words, kernels_text, launch_text, printable, record_name, scalar_text, sizes_text, state_name,
+    step_task, task_words, what_ran,
 };
 use tensortap_query::{ArgPage, Moment, Neighbour, TaskPage, find_tasks};
 
@@ -122,6 +123,11 @@ struct TaskDocument {
     started: Option<String>,
     took: Option<String>,
     in_flight: bool,
+    /// Sizes of the launch, and the program that its kernel is of.
+    launch: Option<String>,
+    program: Option<String>,
+    /// Arguments that could not be captured, each with its reason.
+    uncaptured: Vec<String>,
     label: Option<LabelDocument>,
     arguments: Vec<ArgumentDocument>,
     producers: Vec<NeighbourDocument>,
@@ -260,6 +266,13 @@ impl Maker<'_> {
             started: page.times.started.map(time),
             took: page.times.took.map(time),
             in_flight: task.is_unfinished(),
+            launch: task.launch.as_deref().map(launch_text),
+            program: page.module.as_ref().map(module_words),
+            uncaptured: page
+                .uncaptured
+                .iter()
+                .map(|(at, reason)| format!("{}: {}", arg_words(task, *at), reason.text()))
+                .collect(),
             label: finding.map(|finding| LabelDocument {
                 label: finding.label.name(),
                 argument: finding.arg_index,

@@ -9,6 +9,7 @@ use super::layout::lists_dispatches;
 use crate::dump_arg::quoted;
 use crate::program::program;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
+use tensortap_query::summary::{by_reason, uncaptured_words};
 use tensortap_query::words::{losses_by_reason, printable, printable_path};
 
 /// What kept records back: what the caller asked for.
@@ -51,11 +52,36 @@ pub fn text(counts: &Counts, parts: &[Part<'_>], why_limited: &str) -> String {
         let dispatches = counted_in(dispatches, "dispatch", "dispatches");
         let _ = writeln!(text, "The arguments of {dispatches} are in {KERNEL_ARGS_FILE}.");
     }
+    if let Some(programs) = programs_text(parts) {
+        let _ = writeln!(text, "{programs}");
+    }
     if uncaptured > 0 {
-        let arguments = counted(uncaptured, "argument");
-        let _ = writeln!(text, "{arguments} could not be captured; the manifest says why.");
+        let _ = writeln!(text, "{}.", uncaptured_text(parts, uncaptured));
     }
     text
+}
+
+/// Arguments that could not be captured, by reason.
+fn uncaptured_text(parts: &[Part<'_>], count: u64) -> String {
+    let all: Result<Vec<_>, _> = parts.iter().map(|part| part.dump.uncaptured()).collect();
+    match all {
+        Ok(all) => uncaptured_words(&by_reason(all.iter().flatten().map(|one| one.reason))),
+        // What cannot be read again is counted all the same.
+        Err(_) => format!("{} could not be captured", counted(count, "argument")),
+    }
+}
+
+/// Where the code of kernels is kept; nothing where the dump has none.
+fn programs_text(parts: &[Part<'_>]) -> Option<String> {
+    let modules: Vec<_> = parts.iter().flat_map(|part| part.dump.modules()).collect();
+    let size = bytes(modules.iter().map(|module| module.bytes).sum());
+    let programs = counted(modules.len() as u64, "program");
+    (!modules.is_empty()).then(|| {
+        format!(
+            "Its kernels come from {programs} with {size}, column `module`; `{} summary` names them.",
+            program()
+        )
+    })
 }
 
 /// What is missing or still to come; nothing for a dump that is whole.
