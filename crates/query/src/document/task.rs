@@ -296,16 +296,8 @@ fn moment(moment: &Moment, compared: Option<ComparedDocument>) -> MomentDocument
 
 /// How the work of a launch is spread, as `graph.json` says it.
 pub(super) fn launch_document(launch: &Launch) -> Value {
-    let &Launch {
-        work_dims,
-        grid,
-        group,
-        global_size,
-        global_offset,
-        shared_bytes,
-        cluster,
-        is_cooperative,
-    } = launch;
+    let &Launch { work_dims, grid, group, global_size, global_offset, shared_bytes, cluster, is_cooperative } =
+        launch;
     json!({
         "work_dims": work_dims, "grid": grid, "group": group, "global_size": global_size, "global_offset": global_offset,
         "shared_bytes": shared_bytes, "cluster": cluster, "cooperative": is_cooperative,
