@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tensortap::format::Dump;
+use tensortap::format::{Dump, TypeRule};
 use tensortap_query::DumpSet;
 use tensortap_query::types::read_types;
+use tensortap_query::words::printable;
+
+use crate::output::Output;
 
 /// Where it is said what arguments of an unknown type are.
 #[derive(Args)]
@@ -17,19 +20,32 @@ pub struct TypesArg {
 }
 
 impl TypesArg {
-    /// Lets a dump be read so.
-    pub fn apply(&self, dump: &mut Dump) -> anyhow::Result<()> {
-        if let Some(path) = &self.types {
-            dump.read_as(&read_types(path)?);
-        }
+    /// Lets a dump be read so; what the file says of nothing that is there is noted.
+    pub fn apply(&self, dump: &mut Dump, output: Output) -> anyhow::Result<()> {
+        let Some(path) = &self.types else { return Ok(()) };
+        let rules = read_types(path)?;
+        dump.read_as(&rules);
+        note_idle(&rules, &[dump], output);
         Ok(())
     }
 
     /// The same of several.
-    pub fn apply_to_all(&self, set: &mut DumpSet) -> anyhow::Result<()> {
-        if let Some(path) = &self.types {
-            set.read_as(&read_types(path)?);
-        }
+    pub fn apply_to_all(&self, set: &mut DumpSet, output: Output) -> anyhow::Result<()> {
+        let Some(path) = &self.types else { return Ok(()) };
+        let rules = read_types(path)?;
+        set.read_as(&rules);
+        let dumps: Vec<&Dump> = set.members().iter().map(|member| &member.dump).collect();
+        note_idle(&rules, &dumps, output);
         Ok(())
+    }
+}
+
+/// Says which rules are about nothing in any of the dumps: one file may serve several programs, so that is no error.
+fn note_idle(rules: &[TypeRule], dumps: &[&Dump], output: Output) {
+    for rule in rules {
+        let idle: Option<Vec<String>> = dumps.iter().map(|dump| dump.idle_rule(rule)).collect();
+        if let Some(why) = idle.as_ref().and_then(|idle| idle.first()) {
+            output.note(format_args!("{}: {}", printable(&rule.said_in), printable(why)));
+        }
     }
 }

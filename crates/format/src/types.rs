@@ -4,6 +4,9 @@ use tensortap_abi::{DType, MAX_DIMS};
 
 use crate::{ArgumentKind, Dump, FormatError, PayloadState, Record, func_ids};
 
+/// Names of kernels and arguments that a message lists.
+const SOME: usize = 8;
+
 /// A dtype and, where it is said, a shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadAs {
@@ -66,11 +69,14 @@ impl ReadAs {
             None => {
                 let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
                 let bytes = wanted.map_or("too many".into(), |(_, bytes)| bytes.to_string());
-                Err(format!(
-                    "{record} has {held} bytes, and {}[{}] is {bytes}",
-                    self.dtype.name(),
-                    sizes.join(",")
-                ))
+                let (dtype, bits) = (self.dtype.name(), u64::from(self.dtype.bits()));
+                let whole = held.saturating_mul(8) / bits;
+                let fits = self.dtype.packed_bytes(whole).filter(|&bytes| bytes == held);
+                let remedy = match fits {
+                    Some(_) => format!("sizes whose product is {whole} fit, or `{dtype}` alone"),
+                    None => format!("they are no whole number of {dtype} elements: another dtype fits"),
+                };
+                Err(format!("{record} has {held} bytes, and {dtype}[{}] is {bytes}; {remedy}", sizes.join(",")))
             }
         }
     }
@@ -114,8 +120,33 @@ impl Types {
 }
 
 impl Dump {
+    /// What is wrong with a rule as far as this dump goes: that it has no such kernel, or its kernels no such argument; in words, with what
+    /// there is.
+    #[must_use]
+    pub fn idle_rule(&self, rule: &TypeRule) -> Option<String> {
+        let kernels = &self.info().kernels;
+        let some = |names: Vec<&str>| match names.len() {
+            0 => "none with a name".to_owned(),
+            1..=SOME => names.join(", "),
+            more => format!("{} and {} more", names[..SOME].join(", "), more - SOME),
+        };
+        let ids = func_ids(kernels, &rule.kernel);
+        let meant: Vec<_> = kernels.iter().filter(|kernel| ids.contains(&kernel.func_id)).collect();
+        if meant.is_empty() {
+            let names = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+            return Some(format!("the dump has no kernel `{}`; it has {}", rule.kernel, some(names)));
+        }
+        let TypedArg::Name(name) = &rule.arg else { return None };
+        if meant.iter().any(|kernel| kernel.arg_names.contains(name)) {
+            return None;
+        }
+        let names = meant[0].arg_names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let remedy = "or say its place, from 0";
+        Some(format!("kernel `{}` has no argument `{name}`; it has {}; {remedy}", meant[0].name, some(names)))
+    }
+
     /// From now on, reads records whose type is not known as these rules say. Rules about kernels that the dump does not have say
-    /// nothing.
+    /// nothing ([`Dump::idle_rule`] tells).
     pub fn read_as(&mut self, rules: &[TypeRule]) {
         let kernels = &self.info().kernels;
         let rules = rules.iter().map(|rule| (func_ids(kernels, &rule.kernel), rule.clone())).collect();

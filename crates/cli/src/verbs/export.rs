@@ -74,7 +74,7 @@ fn formats() -> impl TypedValueParser<Value = ExportFormat> {
 pub fn run(args: &ExportArgs, output: Output) -> anyhow::Result<Exit> {
     let layout = args.layout()?;
     let mut dump = args.dump.open()?;
-    args.types.apply(&mut dump)?;
+    args.types.apply(&mut dump, output)?;
     let selection = args.select.selection(&dump, output)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&dump, args.format));
     let interrupt = Interrupt::install(GRACE).context("taking over signals")?;

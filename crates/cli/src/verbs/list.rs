@@ -44,7 +44,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = SortKey::parse)]
     sort: Vec<SortKey>,
     /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, rank, pid, step, step_name,
-    /// queue, source, value, payload, numel, strides, start_offset, address, bin_offset, bin_size, thread, dispatch, core, block; recorded statistics min, max,
+    /// queue, module, source, value, payload, numel, strides, start_offset, address, bin_offset, bin_size, thread, dispatch, core, block; recorded statistics min, max,
     /// mean, std, zeros, nan, inf
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', ignore_case = true, hide_possible_values = true, value_parser = columns())]
     columns: Vec<&'static Field>,
@@ -76,7 +76,7 @@ fn columns() -> impl TypedValueParser<Value = &'static Field> {
 /// Lists the records.
 pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
     let mut set = args.dump.open_set()?;
-    args.types.apply_to_all(&mut set)?;
+    args.types.apply_to_all(&mut set, output)?;
     let selected = |member: &Member| args.select.selection(&member.dump, output);
     let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
     let parts = set.members().iter().zip(&selections);

@@ -126,7 +126,7 @@ pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Resu
         (Err(_), Some(word)) => DumpArg::named(Some(word.into()), &args.rank).open()?,
         (opened, _) => opened?,
     };
-    args.types.apply(&mut dump)?;
+    args.types.apply(&mut dump, output)?;
     if let Some(task) = name.as_ref().and_then(RecordName::whole_task).filter(|_| !args.asks_for_record()) {
         return task::run(args, registry, &dump, &task, output).map_err(|error| neither(error, word, &dump));
     }

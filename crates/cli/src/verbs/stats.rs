@@ -70,7 +70,7 @@ struct Seen {
 /// Measures the records and prints each as it is done.
 pub fn run(args: &StatsArgs, output: Output) -> anyhow::Result<Exit> {
     let mut set = args.dump.open_set()?;
-    args.types.apply_to_all(&mut set)?;
+    args.types.apply_to_all(&mut set, output)?;
     let selected = |member: &Member| args.select.selection(&member.dump, output);
     let selections: Vec<Selection> = set.members().iter().map(selected).collect::<Result<_, _>>()?;
     let parts = set.members().iter().zip(&selections);

@@ -34,10 +34,48 @@ fn bytes_of_an_unknown_type_are_read_as_told() {
         String::from_utf8(output.stderr).unwrap()
     };
     let said = refused(&["show", dump, "set/after/0", "--as", "float32[5]"]);
-    assert!(said.contains("has 16 bytes, and float32[5] is 20"), "{said}");
+    let remedy = "has 16 bytes, and float32[5] is 20; sizes whose product is 4 fit, or `float32` alone";
+    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(remedy), "{said}");
     std::fs::write(dir.path().join("types.toml"), "[set]\n\n0 = 'float32[3]'\n").unwrap();
     let said = refused(&["list", dump, "--types", "types.toml"]);
     assert!(said.contains("types.toml, line 3") && said.contains("float32[3] is 12"), "{said}");
     std::fs::write(dir.path().join("types.toml"), "[set]\n0 = 'float33'\n").unwrap();
     assert!(refused(&["list", dump, "--types", "types.toml"]).contains("types.toml, line 2"));
+}
+
+/// The block of a page that has a head line, without its fences.
+fn block<'p>(page: &'p str, fence: &str, containing: &str) -> &'p str {
+    let blocks = page.split(fence).skip(1).map(|rest| rest.split("```").next().unwrap());
+    blocks.into_iter().find(|block| block.contains(containing)).expect("the page has it")
+}
+
+#[test]
+fn the_example_of_the_page_is_read_as_the_page_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Program::new(&dir.path().join("wrong"));
+    let [x, y] = [0; 2].map(|_| program.buffer(&[0; 64], MemorySpace::Host));
+    program.launch("saxpy", on("one"), &[Range(x, 0, 64), Range(y, 0, 64)], |memory| {
+        let nan = f32::NAN.to_le_bytes();
+        memory[y][..4].copy_from_slice(&nan);
+    });
+    program.end();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gpu.md")).unwrap();
+    std::fs::write(dir.path().join("types.toml"), block(&page, "```toml\n", "[saxpy]")).unwrap();
+    let lines = block(&page, "```console\n", "--types types.toml").lines();
+    let lines: Vec<&str> = lines.filter_map(|line| line.strip_prefix("$ tensortap ")).collect();
+    assert_eq!(lines.len(), 3);
+    let run = |line: &str| {
+        let mut command = Command::new(common::executable());
+        let output = command.current_dir(dir.path()).args(line.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap())
+    };
+    let [listed, noted] = run(lines[0]);
+    assert!(listed.contains("float32") && listed.contains("4x4") && !listed.contains("uint8"), "{listed}");
+    assert!(noted.contains("types.toml, line 6: the dump has no kernel `*gemm*`; it has saxpy"), "{noted}");
+    assert!(run(lines[1])[0].contains("saxpy"), "the NaN is found");
+    run(lines[2]);
+    assert_eq!(std::fs::read_dir(dir.path().join("arrays")).unwrap().count(), 4);
+    let shown = page.lines().find_map(|line| line.split_once("`show ")?.1.split_once('`')).unwrap().0;
+    assert!(run(&format!("show wrong {shown}"))[0].contains("float32"));
 }
