@@ -76,7 +76,10 @@ impl ReadAs {
                     Some(_) => format!("sizes whose product is {whole} fit, or `{dtype}` alone"),
                     None => format!("they are no whole number of {dtype} elements: another dtype fits"),
                 };
-                Err(format!("{record} has {held} bytes, and {dtype}[{}] is {bytes}; {remedy}", sizes.join(",")))
+                Err(format!(
+                    "{record} has {held} bytes, and {dtype}[{}] is {bytes}; {remedy}",
+                    sizes.join(",")
+                ))
             }
         }
     }

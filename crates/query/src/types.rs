@@ -30,19 +30,21 @@ pub fn parse_read_as(text: &str) -> Result<ReadAs, String> {
     let text = text.trim();
     let (dtype, sizes) = match text.split_once('[') {
         Some((dtype, sizes)) => {
-            let sizes = sizes.strip_suffix(']').ok_or_else(|| format!("`{}` has no `]`; write float32[2,3]", printable(text)))?;
+            let sizes = sizes
+                .strip_suffix(']')
+                .ok_or_else(|| format!("`{}` has no `]`; write float32[2,3]", printable(text)))?;
             (dtype.trim(), Some(sizes))
         }
         None => (text, None),
     };
-    let known = parse_dtype(dtype)
-        .ok_or_else(|| {
-            let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
-            format!("`{}` is no dtype; it is one of {}", printable(dtype), names.join(", "))
-        })?;
+    let known = parse_dtype(dtype).ok_or_else(|| {
+        let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
+        format!("`{}` is no dtype; it is one of {}", printable(dtype), names.join(", "))
+    })?;
     let size = |size: &str| {
         let size = size.trim();
-        size.parse::<u64>().map_err(|_| format!("`{}` is no size; write them as float32[2,3]", printable(size)))
+        size.parse::<u64>()
+            .map_err(|_| format!("`{}` is no size; write them as float32[2,3]", printable(size)))
     };
     let shape = match sizes.map(str::trim) {
         None => None,
@@ -77,11 +79,10 @@ type Lines = BTreeMap<String, BTreeMap<String, Spanned<String>>>;
 /// The rules of a text, in its order, or what is wrong in which line.
 fn parse_types(text: &str, name: &str) -> Result<Vec<TypeRule>, (usize, String)> {
     let line = |span: &Range<usize>| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count() + 1;
-    let read: Lines = toml::from_str(text)
-        .map_err(|error| {
-            let remedy = "a table for each kernel, in it lines such as 0 = \"float32[2,3]\"";
-            (line(&error.span().unwrap_or_default()), format!("{}; it has {remedy}", error.message()))
-        })?;
+    let read: Lines = toml::from_str(text).map_err(|error| {
+        let remedy = "a table for each kernel, in it lines such as 0 = \"float32[2,3]\"";
+        (line(&error.span().unwrap_or_default()), format!("{}; it has {remedy}", error.message()))
+    })?;
     let mut rules = Vec::new();
     for (kernel, arguments) in read {
         for (arg, meant) in arguments {
