@@ -31,7 +31,8 @@ pub fn module_words(module: &Module) -> String {
     let said = |what: &str, text: &str| (!text.is_empty()).then(|| format!("{what}{}", printable(text)));
     let parts = [
         Some(format!("program {id}")),
-        said("", name),
+        // Doors call programs without a name by their number.
+        said("", name).filter(|name| *name != format!("program {id}")),
         Some(kind.name().to_owned()),
         (*size > 0).then(|| bytes(*size)),
         Some(said("built with ", options).unwrap_or_else(|| "built without options".into()))

@@ -77,6 +77,7 @@ fn the_example_of_the_page_is_read_as_the_page_says() {
     run(lines[2]);
     let files = std::fs::read_dir(dir.path().join("arrays")).unwrap().map(|file| file.unwrap().path());
     assert_eq!(files.filter(|file| file.extension().is_some_and(|ext| ext == "npy")).count(), 4);
-    let shown = page.lines().find_map(|line| line.split_once("`show ")?.1.split_once('`')).unwrap().0;
+    let shown = page.split("`show ").skip(1).filter_map(|rest| rest.split('`').next());
+    let shown = shown.into_iter().find(|shown| shown.contains("--as ")).expect("the page has it");
     assert!(run(&format!("show wrong {shown}"))[0].contains("float32"));
 }
