@@ -99,7 +99,7 @@ fn fork_join_in_queues(tasks: u64, width: u64) -> Tasks {
     while made.count < tasks {
         for branch in 0..width {
             let last = &mut lasts[usize::try_from(branch).expect("few queues")];
-            let waits: Vec<u64> = last.into_iter().map(|last| *last).chain([barrier]).collect();
+            let waits: Vec<u64> = last.iter().copied().chain([barrier]).collect();
             let queue = u32::try_from(branch).expect("few queues") + 1;
             *last = Some(made.task(queue, &waits, &[(0, BUFFER), ((branch + 1) * BUFFER, BUFFER)]));
         }
