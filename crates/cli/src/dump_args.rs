@@ -148,6 +148,11 @@ pub struct DumpArgs {
 }
 
 impl HowArgs {
+    /// Kernels that are meant, as they were written.
+    pub fn funcs(&self) -> &[String] {
+        &self.dump_func
+    }
+
     /// Sets what was given, and leaves the rest.
     pub fn set(&self, config: &mut DumpConfig) {
         config.tasks.clone_from(&self.dump_task);

@@ -193,7 +193,10 @@ impl Finder {
 
     /// Findings were read, or are not wanted.
     pub fn give(&self, finding: Finding) {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner).free.push(finding.table);
+        let Finding { plan, table } = finding;
+        // The device has read its ranges.
+        drop(plan);
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).free.push(table);
     }
 
     /// A place for findings, of the smallest that there are with room enough, or a new one.

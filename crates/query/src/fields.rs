@@ -260,6 +260,7 @@ pub static FIELDS: [Field; 55] = [
     .people(|cells, row, out| show_name(out, cells.arg_name(row)))
     .by(Order::Text),
     Field::new("kind", "KIND", |_, row, out| *out += row.record.kind.name())
+        .people(|_, row, out| *out += if row.record.is_local { "local" } else { row.record.kind.name() })
         .width(6)
         .sorted(|row| Some((row.record.kind == ArgumentKind::Scalar).into())),
     Field::new("dtype", "DTYPE", |_, row, out| *out += row.record.dtype.name())
@@ -285,6 +286,7 @@ pub static FIELDS: [Field; 55] = [
     })
     .people(|cells, row, out| {
         match (row.record.value().filter(|_| cells.values_for_hashes), row.record.hash) {
+            (Some(value), _) if row.record.is_local => put(out, format_args!("{} bytes", scalar_text(value))),
             (Some(value), _) => put(out, format_args!("= {}", scalar_text(value))),
             (None, Some(hash)) => push_hex::<HASH_DIGITS>(out, hash),
             (None, None) => out.push('-'),

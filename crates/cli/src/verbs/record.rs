@@ -2,6 +2,7 @@
 
 mod signals;
 mod text;
+mod unmet;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ pub fn run(args: &RecordArgs, output: Output) -> anyhow::Result<Exit> {
     }
     let report = recording.run(|event| tell(event, args.verbose, output));
     // A reader of the result that is gone changes nothing about the program.
-    let told = conclude(&report, output);
+    let told = conclude(&report, args, output);
     if let Err(error) = told {
         output::warning(&format!("{error:#}"));
     }
@@ -65,7 +66,10 @@ fn tell(event: &RecordingEvent<'_>, verbose: bool, output: Output) {
     }
 }
 
-fn conclude(report: &RecordingReport, output: Output) -> anyhow::Result<()> {
+fn conclude(report: &RecordingReport, args: &RecordArgs, output: Output) -> anyhow::Result<()> {
+    if let Some(unmet) = unmet::words(report, args.how.funcs()) {
+        output::warning(&unmet);
+    }
     if let Some(losses) = text::losses(report) {
         output::warning(&format!("the dumps are not complete: {losses}"));
     }

@@ -7,6 +7,7 @@ mod plan;
 mod replayed;
 mod transparency;
 mod truth;
+mod words;
 
 use std::{
     ffi::OsString,

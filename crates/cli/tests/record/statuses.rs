@@ -149,7 +149,7 @@ fn nothing_recorded_is_said_with_the_likely_cause() {
     let output = bench.recorder("").args(["sh", "-c", "test -f $TENSORTAP_LIBRARY"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("nothing was recorded: the program does not call"),
+        stderr(&output).contains("nothing was recorded: the program used neither OpenCL nor CUDA"),
         "{}",
         stderr(&output)
     );

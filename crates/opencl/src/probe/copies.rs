@@ -51,8 +51,8 @@ impl Side {
     /// What was on its way is read, or means nothing: its place is free.
     pub fn free(self, layer: &Layer) {
         self.ring.free(self.copies);
-        for finding in self.findings {
-            self.ring.finder().map(|finder| finder.give(finding));
+        if let Some(finder) = self.ring.finder() {
+            self.findings.into_iter().for_each(|finding| finder.give(finding));
         }
         if self.is_expected {
             layer.reader().has_read();

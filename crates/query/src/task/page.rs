@@ -90,7 +90,7 @@ pub struct ArgPage<'g> {
 }
 
 impl ArgPage<'_> {
-    fn record(&self) -> Option<&Record> {
+    pub(super) fn record(&self) -> Option<&Record> {
         let moment = self.before.as_ref().or(self.after.as_ref());
         moment.map(|moment| &moment.record)
     }

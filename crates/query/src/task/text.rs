@@ -116,6 +116,12 @@ fn write_arg(text: &mut String, graph: &TaskGraph, page: &ArgPage<'_>, held: Opt
     };
     let arg = page.arg;
     let name = page.name.as_ref().map(|name| format!(" ({})", short(&printable(name)))).unwrap_or_default();
+    let is_local = page.record().is_some_and(|record| record.is_local);
+    if let Some(size) = arg.scalar_bits.filter(|_| is_local) {
+        let _ = writeln!(text, "argument {}{name}, local memory of {}", arg.arg_index, bytes(size));
+        held_lines(text, DumpStage::BeforeDispatch);
+        return;
+    }
     let _ = write!(text, "argument {}{name}, {}, {}", arg.arg_index, role_word(graph, arg), page.dtype());
     if let Some(bits) = arg.scalar_bits {
         let _ = writeln!(text, " scalar: {}", scalar_text(ScalarValue::decode(arg.dtype, bits)));

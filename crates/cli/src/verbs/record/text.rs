@@ -150,7 +150,10 @@ fn nothing(report: &RecordingReport) -> String {
         Some(WhyNothing::NoLibrary) => {
             "the program does not link libtensortap, and tensortap_record.h was told of none: --library FILE names it"
         }
-        Some(_) => "the program does not call tensortap_record.h, or ended before it did",
+        Some(_) => {
+            "the program used neither OpenCL nor CUDA nor tensortap_record.h, or not in a way that is seen (docs/gpu.md and \
+             docs/recording.md say which)"
+        }
     };
     format!("nothing was recorded: {why}\n  {:LABEL$} {folder}\n", "folder")
 }

@@ -72,6 +72,10 @@ fn task(dump: &Dump, record: &Record) -> String {
 
 fn scalar(facts: &mut Facts, record: &Record) {
     let bits = record.scalar_bits.unwrap_or_default();
+    if record.is_local {
+        facts.add("local memory", &bytes(bits));
+        return;
+    }
     facts.add("scalar", record.dtype.name());
     facts.add("value", &Element { dtype: record.dtype, bits }.to_string());
     facts.add("bits", &format!("{bits:#018x}"));
