@@ -70,6 +70,8 @@ struct Inbox {
 
 /// At the end of the process, what is under way is waited for so long without anything of it being recorded.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a process that ends waits for one call of the driver: pinning the memory that content goes to takes longer than a short program runs.
+const STUCK: Duration = Duration::from_secs(5);
 
 impl Contents {
     /// Nothing yet.
@@ -218,8 +220,8 @@ impl Contents {
             inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
             if inbox.progress != seen.0 {
                 seen = (inbox.progress, Instant::now());
-            } else if seen.1.elapsed() > 2 * PATIENCE {
-                // It gives up by itself before that, unless a call of the driver never returns.
+            } else if seen.1.elapsed() > STUCK {
+                // It gives up by itself before that, unless a call of the driver does not return.
                 return;
             }
         }

@@ -307,6 +307,25 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, c
   return told(241, &p, NULL, do_variable);
 }
 
+// As the runtime asks, of which nobody is told.
+CUdeviceptr fake_variable(CUmodule module, const char *name) {
+  CUdeviceptr at = 0;
+  size_t bytes;
+  struct variable_params p = {&at, &bytes, module, name};
+  do_variable(&p);
+  return at;
+}
+// Of variables alone: whatever else there is the tests know of.
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr of) {
+  for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
+    for (struct variable *variable = kernels[at].variables; variable < kernels[at].variables + 4 && variable->name; variable++)
+      if ((CUdeviceptr)variable->at == of) {
+        *start = of, *bytes = variable->bytes;
+        return SUCCESS;
+      }
+  return INVALID;
+}
+
 // Of two of one name the second is asked for with a mark.
 CUfunction fake_kernel(const char *name) {
   size_t last = sizeof kernels / sizeof *kernels - 1;
@@ -519,6 +538,7 @@ CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
     size_t bytes;
     unsigned flags;
   } p = {at, bytes, flags};
+  if (getenv("FAKE_PINS_SLOWLY")) usleep(700000);
   return told(379, &p, NULL, nothing);
 }
 

@@ -91,5 +91,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void 
 
 // Not NVIDIA's: a kernel by its name, whose code is loaded when it is first asked for.
 CUfunction fake_kernel(const char *name);
+// Where a variable of its module lies.
+CUdeviceptr fake_variable(CUmodule module, const char *name);
 // Whether its handle is that of a library's kernel.
 int fake_is_kernel(CUfunction kernel);

@@ -128,10 +128,11 @@ int main(int count, char **args) {
       void *parameters[] = {&y, &n[3]};
       NEED(cuLaunchKernel(fake_kernel(n[4] ? "tally'" : "tally"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
     } else if (!strcmp(what, "total")) {
-      // A value for the variable of one of them.
-      CUdeviceptr variable;
-      size_t bytes;
-      NEED(cuModuleGetGlobal_v2(&variable, &bytes, fake_kernel(n[0] ? "tally'" : "tally"), "total"));
+      // A value for the variable of one of them, whose place is asked for in one of two ways.
+      CUfunction of = fake_kernel(n[0] ? "tally'" : "tally");
+      CUdeviceptr variable = fake_variable(of, "total");
+      size_t bytes = 4;
+      if (!n[2]) NEED(cuModuleGetGlobal_v2(&variable, &bytes, of, "total"));
       NEED(cuMemcpyHtoD_v2(variable, &n[1], bytes));
     } else if (!strcmp(what, "spread")) {
       // Shared memory, a cluster, and whether its groups may wait for one another.

@@ -259,3 +259,20 @@ fn what_another_thread_may_have_put_between_a_launch_and_its_probes_is_not_taken
     ];
     assert_eq!(seen, expected);
 }
+
+#[test]
+fn a_short_program_loses_nothing_where_memory_takes_long_to_be_pinned() {
+    let bench = Bench::new();
+    let plan = "alloc 0 3000\nput 0 0 0 1 3000 0\nput 0 0 0 2 3000 0\n";
+    let mut command = bench.program(plan, Some(("run", "")));
+    succeeded(&command.env("FAKE_PINS_SLOWLY", "1").output().unwrap());
+    let dump = bench.dump("run");
+    let records = dump.records().map(Result::unwrap).filter(|record| !record.shape().is_empty());
+    let mut seen: Vec<_> = records
+        .map(|record| (record.task_id, record.stage as u8, dump.payload(&record).unwrap().to_vec()))
+        .collect();
+    seen.sort_unstable();
+    let words = |from: u32| (from..from + 3000).flat_map(u32::to_le_bytes).collect::<Vec<u8>>();
+    let contents: Vec<Vec<u8>> = seen.into_iter().map(|(.., content)| content).collect();
+    assert!(contents == [vec![0xA5; 12_000], words(1), words(1), words(2)]);
+}

@@ -3,6 +3,7 @@
 use tensortap_queue::Range;
 use tensortap_record::{MemorySpace, Operation, Role, UncapturedReason};
 
+use super::modules;
 use crate::{
     allocations::Device,
     door::{Door, Taken},
@@ -240,10 +241,24 @@ impl Memory<'_> {
         reach.is_some_and(|reach| matches!(reach.space, MemorySpace::Device | MemorySpace::Managed))
     }
 
+    /// What lies behind an address. Where nothing is known the driver is asked: variables of modules are written before anything of theirs is launched.
+    fn reach(&self, address: u64, most: u64, bytes: u64) -> Option<crate::allocations::Reach> {
+        let known = || self.door.state().allocations.reach(address, self.device, most);
+        known().or_else(|| {
+            let (start, all) = self.door.driver.range_of(address)?;
+            let is_inside = address >= start && bytes <= all && address - start <= all - bytes;
+            if is_inside && bytes > 0 {
+                let memory = tensortap_queue::Memory { address, bytes, space: MemorySpace::Device };
+                modules::place(self.door, 0, memory);
+            }
+            known()
+        })
+    }
+
     /// Bytes from an address on, as many as may be captured.
     fn part(&self, address: u64, bytes: u64) -> Result<Range, UncapturedReason> {
         let most = bytes.min(self.door.max_range);
-        let reach = self.door.state().allocations.reach(address, self.device, most);
+        let reach = self.reach(address, most, bytes);
         let reach = reach.filter(|reach| reach.is_readable).ok_or(UncapturedReason::NoAccess)?;
         let range = Range::dense((address, reach.bytes), 0, reach.bytes, None);
         Ok(Range { space: reach.space, is_exact: reach.bytes == bytes, ..range })
@@ -255,7 +270,7 @@ impl Memory<'_> {
         if bytes > self.door.max_range {
             return Err(UncapturedReason::NoRoom);
         }
-        let reach = self.door.state().allocations.reach(address, self.device, bytes);
+        let reach = self.reach(address, bytes, bytes);
         let is_whole = |reach: &crate::allocations::Reach| reach.is_readable && reach.bytes == bytes;
         let reach = reach.filter(is_whole).ok_or(UncapturedReason::NoAccess)?;
         Ok(Range { space: reach.space, ..Range::boxed((address, bytes), 0, size, pitch) })
