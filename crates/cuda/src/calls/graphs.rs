@@ -404,6 +404,7 @@ mod tests {
             piece(220, 10, true),
             piece(500, 20, false),
             piece(590, 10, false),
+            piece(520, 10, true),
             piece(700, 0, true),
         ];
         assert_eq!(
