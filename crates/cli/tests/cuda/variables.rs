@@ -88,10 +88,7 @@ fn variables_of_the_module_are_ranges_of_a_launch_with_their_names() {
         let seen: Vec<Seen> = seen.into_iter().map(|(_, seen)| seen).collect();
         assert_eq!(seen, expected, "task {place}");
     }
-    let modules: Vec<u32> = tasks
-        .iter()
-        .filter_map(|task| Some(task.facts().func_id[0]))
-        .filter(|&kernel| kernel != u32::MAX)
-        .collect();
+    let modules: Vec<u32> =
+        tasks.iter().map(|task| task.facts().func_id[0]).filter(|&kernel| kernel != u32::MAX).collect();
     assert_eq!(modules.iter().collect::<std::collections::HashSet<_>>().len(), 2, "two kernels of one name");
 }
