@@ -55,6 +55,8 @@ pub struct Value {
     pub dtype: Option<DType>,
     /// How many of them it has, as its type says.
     pub lanes: u64,
+    /// Whether it may be a number. What a program declares itself, a struct, is bytes.
+    pub is_number: bool,
     /// It.
     pub bytes: Box<[u8]>,
 }
@@ -234,7 +236,7 @@ fn record_values(
 }
 
 fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -> Result<(), RecordError> {
-    let Value { arg, name, dtype, lanes, bytes } = value;
+    let Value { arg, name, dtype, lanes, is_number, bytes } = value;
     let unsigned = match bytes.len() {
         1 => Some(DType::UInt8),
         2 => Some(DType::UInt16),
@@ -244,7 +246,7 @@ fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -
     };
     let fits = |dtype: &DType| dtype.bits() as usize == bytes.len() * 8;
     let is_vector = dtype.is_some() && *lanes > 1;
-    match dtype.filter(fits).or(unsigned).filter(|_| !is_vector) {
+    match dtype.filter(fits).or(unsigned).filter(|_| *is_number && !is_vector) {
         Some(dtype) if dtype.bits() as usize == bytes.len() * 8 => {
             let mut bits = [0; 8];
             bits[..bytes.len()].copy_from_slice(bytes);

@@ -11,6 +11,8 @@ pub struct TypeName {
     pub lanes: u64,
     /// Whether it is a pointer.
     pub is_pointer: bool,
+    /// Whether it is an object of the driver, of which a launch is given the handle.
+    pub is_object: bool,
 }
 
 /// Reads the name of a type, as `clGetKernelArgInfo` tells it.
@@ -27,7 +29,14 @@ pub fn read(name: &str) -> TypeName {
         ["signed", word] => (element(word), 1),
         _ => (None, 1),
     };
-    TypeName { dtype, lanes: if dtype.is_some() { lanes } else { 1 }, is_pointer }
+    let is_object = !is_pointer && words.iter().any(|word| is_object(word));
+    TypeName { dtype, lanes: if dtype.is_some() { lanes } else { 1 }, is_pointer, is_object }
+}
+
+/// Whether a type is one of the language's own for objects. Any other that is no number is a struct, or a name that the program gives to something.
+fn is_object(word: &str) -> bool {
+    let objects = ["sampler_t", "event_t", "clk_event_t", "queue_t", "reserve_id_t", "pipe"];
+    objects.contains(&word) || (word.starts_with("image") && word.ends_with("_t"))
 }
 
 /// A vector's type is that of its parts and how many there are; any other number belongs to a name of the program's own.
@@ -84,7 +93,7 @@ mod tests {
     #[test]
     fn elements_of_pointers_vectors_and_qualified_types_are_read() {
         let vector = |name: &str, dtype: Option<DType>, lanes: u64, is_pointer: bool| {
-            assert_eq!(read(name), TypeName { dtype, lanes, is_pointer }, "{name}");
+            assert_eq!(read(name), TypeName { dtype, lanes, is_pointer, is_object: false }, "{name}");
         };
         let is = |name: &str, dtype: Option<DType>, is_pointer: bool| vector(name, dtype, 1, is_pointer);
         is("float*", Some(DType::Float32), true);
@@ -97,11 +106,14 @@ mod tests {
         is("half*", Some(DType::Float16), true);
         is("size_t", Some(DType::UInt64), false);
         is("struct thing*", None, true);
-        is("image2d_t", None, false);
+        is("struct thing", None, false);
+        is("thing_t", None, false);
         is("void*", None, true);
         is("int64*", None, true);
         is("float1", None, false);
         vector("double8*", Some(DType::Float64), 8, true);
         is("", None, false);
+        let objects = ["image2d_t", "image1d_buffer_t", "sampler_t", "pipe int", "queue_t"];
+        assert!(objects.iter().all(|name| read(name).is_object));
     }
 }

@@ -423,7 +423,11 @@ fn inexact(task: Task<'_>, args: &[ArgReport]) -> Option<String> {
     }
     let arg = args.iter().find(|arg| arg.grade != Grade::Exact)?;
     let why = arg.reason.as_deref().unwrap_or("not as captured");
-    Some(format!("argument {} is {}: {why}", arg.arg_index, arg.grade.name()))
+    let is = match arg.grade {
+        Grade::Zero => "would be zeros",
+        grade => &format!("is {}", grade.name()),
+    };
+    Some(format!("argument {} {is}: {why}", arg.arg_index))
 }
 
 /// The device to run on: what runs there, devices as dumps name them, and as people may.

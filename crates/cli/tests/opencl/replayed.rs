@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
+use tensortap::record::DumpStage;
 
 use crate::{Bench, common, succeeded};
 
@@ -49,13 +50,66 @@ fn structs_vectors_local_memory_offsets_and_parts_of_buffers_are_given_again() {
     let dump = bench.dump("run");
     let [module] = &dump.modules()[..] else { panic!("one program: {:?}", dump.modules()) };
     assert!(module.image(dump.dir()).unwrap().starts_with(b"\ntypedef struct"));
-    assert_eq!(bench.replay_all("run"), 5);
+    assert_eq!(bench.replay_all("run"), 6);
     let (code, said, stderr) = bench.call(&["extract", "run", "--task", "several", "--out", "case"]);
     assert_eq!(code, Some(0), "{said} {stderr}");
     let readme = std::fs::read_to_string(bench.path("case/README.md")).unwrap();
     assert!(readme.contains("# One launch of `several`") && readme.contains("- options: `-DX=1"), "{readme}");
+    assert!(readme.contains("- work items: 1000 x 1 x 1, in groups that the driver chose"), "{readme}");
+    assert!(readme.contains("| 3 | u | 200 (uint8) |"), "{readme}");
     std::fs::remove_dir_all(bench.path("run")).unwrap();
     assert_eq!(bench.replay_all("case"), 1);
+}
+
+#[test]
+fn structs_are_recorded_by_their_bytes_however_many() {
+    let Some(bench) = Bench::new() else { return };
+    succeeded(&bench.program(Some(("run", "")), "replayed.py").output().unwrap());
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let bytes = |kernel: &str| {
+        let task = tasks.iter().find(|task| task.kernel_names() == [kernel]).unwrap();
+        let captured = task.argument(1).expect("it was recorded").before.unwrap();
+        let record = dump.record(captured.record).unwrap();
+        let mut bytes = Vec::new();
+        dump.payload_into(&record, &mut bytes).unwrap();
+        assert_eq!((record.dtype.name(), record.dtype_known), ("uint8", false), "{kernel}");
+        bytes
+    };
+    let (half, three) = (0.5_f32.to_le_bytes(), 3_i32.to_le_bytes());
+    assert_eq!(bytes("paired"), [half, three].concat());
+    assert_eq!(bytes("several"), [1_i32.to_le_bytes(), 2.5_f32.to_le_bytes(), three].concat());
+}
+
+#[test]
+fn a_payload_that_was_changed_is_named_and_no_kernel_is_blamed_for_it() {
+    let Some(bench) = Bench::new() else { return };
+    succeeded(&bench.program(Some(("run", "")), "replayed.py").output().unwrap());
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let turned = tasks.iter().find(|task| task.kernel_names() == ["turned"]).unwrap();
+    // What it was given, then what it left.
+    for stage in [DumpStage::BeforeDispatch, DumpStage::AfterCompletion] {
+        let argument = turned.argument(0).unwrap();
+        let captured = argument.captured(stage).unwrap();
+        let at = dump.record(captured.record).unwrap().bin_offset;
+        let payloads = dump.dir().join("tensor_dump.bin");
+        let whole = std::fs::read(&payloads).unwrap();
+        let mut changed = whole.clone();
+        changed[usize::try_from(at).unwrap() + 17] ^= 0x40;
+        std::fs::write(&payloads, changed).unwrap();
+        let (code, said, stderr) = bench.call(&["replay", "run", "--task", "turned"]);
+        assert_eq!(code, Some(1), "{said} {stderr}");
+        let reason = said["refused"][0]["reason"].as_str().unwrap_or_default();
+        assert!(reason.starts_with("argument 0: its payload is not what was captured"), "{said} {stderr}");
+        let (code, said, stderr) = bench.call(&["blame", "run", "--rerun"]);
+        assert!(code != Some(0) && !said["culprits"].to_string().contains("turned"), "{said} {stderr}");
+        let (code, said, stderr) = bench.call(&["extract", "run", "--task", "turned", "--out", "case"]);
+        let said = format!("{said} {stderr}");
+        assert!(code != Some(0) && said.contains("the hash differs") && !bench.path("case").exists(), "{said}");
+        std::fs::write(&payloads, whole).unwrap();
+    }
+    assert_eq!(bench.replay_all("run"), 6);
 }
 
 #[test]
@@ -65,7 +119,7 @@ fn launches_of_programs_that_come_as_binaries_are_given_again() {
     let dump = bench.dump("run");
     let is_binary = |module: &tensortap::format::Module| module.kind.name() == "opencl_binary";
     assert!(dump.modules().iter().any(is_binary), "{:?}", dump.modules());
-    assert_eq!(bench.replay_all("run"), 5);
+    assert_eq!(bench.replay_all("run"), 6);
     let (code, said, stderr) = bench.call(&["blame", "run", "--rerun"]);
     assert_eq!((code, &said["verdict"]), (Some(0), &"pass".into()), "{said} {stderr}");
 }
@@ -77,5 +131,5 @@ fn at_level_hash_a_launch_is_refused_by_name() {
     let (code, said, stderr) = bench.call(&["replay", "run", "--all"]);
     assert_eq!((code, &said["verdict"]), (Some(1), &"fail".into()), "{said} {stderr}");
     let reason = said["refused"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("is zero: what it held before the launch"), "{reason}");
+    assert!(reason.contains("would be zeros: what it held before the launch"), "{reason}");
 }

@@ -214,14 +214,15 @@ impl Work {
                 self.memory(objects, at, mem, None);
             }
             // A sampler, an event, a queue: a handle that says nothing.
-            (Some(_), Some(false)) if facts.dtype.is_none() => self.opaque.push((at, StringId::NONE)),
+            (Some(_), Some(false)) if facts.is_object => self.opaque.push((at, StringId::NONE)),
             _ => self.value(at, bytes, facts),
         }
     }
 
     fn value(&mut self, arg: u16, bytes: Box<[u8]>, facts: &ArgFacts) {
         let dtype = if facts.is_pointer == Some(true) { None } else { facts.dtype };
-        self.values.push(Value { arg, name: StringId::NONE, dtype, lanes: facts.lanes, bytes });
+        let is_number = facts.is_pointer != Some(false) || facts.dtype.is_some();
+        self.values.push(Value { arg, name: StringId::NONE, dtype, lanes: facts.lanes, is_number, bytes });
     }
 
     /// A memory object, all of it.

@@ -35,6 +35,8 @@ pub struct ArgFacts {
     pub lanes: u64,
     /// Whether it points to memory; none when not known.
     pub is_pointer: Option<bool>,
+    /// Whether its type is one of the driver's objects.
+    pub is_object: bool,
 }
 
 /// What the program has set.
@@ -126,7 +128,7 @@ impl ArgFacts {
             }
         };
         let Some(type_name) = raw::told_text(info(ffi::KERNEL_ARG_TYPE_NAME)) else {
-            return ArgFacts { name: String::new(), dtype: None, lanes: 1, is_pointer: None };
+            return ArgFacts { name: String::new(), dtype: None, lanes: 1, is_pointer: None, is_object: false };
         };
         let known = types::read(&type_name);
         ArgFacts {
@@ -134,6 +136,7 @@ impl ArgFacts {
             dtype: known.dtype,
             lanes: known.lanes,
             is_pointer: Some(known.is_pointer),
+            is_object: known.is_object,
         }
     }
 }

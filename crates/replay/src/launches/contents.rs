@@ -5,12 +5,16 @@ use std::collections::HashMap;
 use tensortap_abi::{DumpStage, MemorySpace};
 use tensortap_format::{Argument, Dump, Task};
 use tensortap_geometry::is_contiguous;
+use tensortap_values::content_hash;
 
 use crate::capture::{Blob, Capture, Content};
 use crate::{ArgReport, Grade, ReplayError};
 
 /// Arguments that a launch may have; no kernel has more, nor points into more memory.
 const MOST_ARGS: u32 = 8192;
+/// Why a payload is not used.
+const OTHER_HASH: &str =
+    "its payload is not what was captured, the hash differs; `tensortap verify` tells more";
 /// Memory of a launch of which the dump need not hold every byte.
 const MOST_UNKNOWN_BYTES: u64 = 1 << 32;
 
@@ -56,6 +60,28 @@ impl<'c> Contents<'c> {
             Content::Missing(_) => same().filter(fits).map_or(content, |blob| Content::Whole(*blob)),
             content => content,
         }
+    }
+
+    /// The bytes of a blob. The inner error is that they are not what was captured.
+    pub fn read(&self, blob: &Blob) -> Result<Result<Vec<u8>, String>, ReplayError> {
+        let mut bytes = Vec::new();
+        self.capture.read(blob, &mut bytes)?;
+        let is_captured = blob.hash.is_none_or(|hash| content_hash(&bytes) == hash);
+        Ok(if is_captured { Ok(bytes) } else { Err(OTHER_HASH.into()) })
+    }
+
+    /// Why what was captured of a task is not to be used: the first payload that is not what was captured.
+    pub fn damaged(&self, task: Task<'_>) -> Result<Option<String>, ReplayError> {
+        for argument in task.arguments() {
+            for stage in [DumpStage::BeforeDispatch, DumpStage::AfterCompletion] {
+                if let Content::Whole(blob) = self.of(task, argument, stage)
+                    && let Err(why) = self.read(&blob)?
+                {
+                    return Ok(Some(format!("argument {}: {why}", argument.arg_index)));
+                }
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -171,7 +197,9 @@ impl Gathered {
             Err(why) => return Ok(Err(why)),
         };
         for (range, given) in gathered.ranges.iter().zip(&given) {
-            fill(contents, task, range, given, &mut gathered.memories)?;
+            if let Err(why) = fill(contents, task, range, given, &mut gathered.memories)? {
+                return Ok(Err(format!("argument {}: {why}", range.arg_index)));
+            }
             gathered.passed[usize::from(range.arg_index)] = Passed::Memory(given.address, range.part);
         }
         Ok(Ok(gathered))
@@ -232,13 +260,12 @@ fn one<'t>(
     };
     grades.push(ArgReport { role: Some(argument.role), ..graded(arg_index, grade, reason) });
     if record.space == MemorySpace::Host {
-        let mut value = Vec::new();
-        match content {
-            Content::Whole(blob) => contents.capture.read(&blob, &mut value)?,
-            _ if argument.content_bytes() == Some(0) => {}
-            _ => return Ok(Err("its value was not stored".into())),
-        }
-        return Ok(Ok(One::Passed(Passed::Value(value))));
+        let value = match content {
+            Content::Whole(blob) => contents.read(&blob)?,
+            _ if argument.content_bytes() == Some(0) => Ok(Vec::new()),
+            _ => Err("its value was not stored".into()),
+        };
+        return Ok(value.map(|value| One::Passed(Passed::Value(value))));
     }
     if !is_contiguous(argument.shape(), argument.strides()) || !argument.is_consistent {
         return Ok(Err("its records describe no one range of memory".into()));
@@ -290,24 +317,26 @@ fn lay_out(given: &[Given<'_>]) -> Result<Gathered, String> {
     Ok(Gathered { passed: Vec::new(), memories: spans.iter().map(memory).collect(), shared, ranges })
 }
 
-/// Puts what was captured of an argument into its place.
+/// Puts what was captured of an argument into its place. The inner error is that it is damaged.
 fn fill(
     contents: &Contents<'_>,
     task: Task<'_>,
     range: &Range,
     given: &Given<'_>,
     memories: &mut [Memory],
-) -> Result<(), ReplayError> {
+) -> Result<Result<(), String>, ReplayError> {
     let (Content::Whole(blob) | Content::Part(blob)) =
         contents.of(task, given.argument, DumpStage::BeforeDispatch)
     else {
-        return Ok(());
+        return Ok(Ok(()));
     };
-    let mut bytes = Vec::new();
-    contents.capture.read(&blob, &mut bytes)?;
+    let bytes = match contents.read(&blob)? {
+        Ok(bytes) => bytes,
+        Err(why) => return Ok(Err(why)),
+    };
     let from = usize::try_from(range.part.offset).unwrap_or(usize::MAX);
     let there = memories[range.part.memory].content.get_mut(from..).unwrap_or(&mut []);
     let count = bytes.len().min(there.len());
     there[..count].copy_from_slice(&bytes[..count]);
-    Ok(())
+    Ok(Ok(()))
 }

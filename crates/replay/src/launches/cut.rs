@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use tensortap_format::{Dump, Module, Task};
+use tensortap_abi::DType;
+use tensortap_format::{Dump, Launch, Module, ScalarValue, Task};
 
 use super::contents::Contents;
 use super::cuda::Cuda;
@@ -44,8 +45,11 @@ pub fn extract(
     let mut grades = Vec::new();
     let gather = if is_of_cuda { Cuda::gather } else { OpenCl::gather };
     gather(&contents, task, &mut grades)?.map_err(not_extracted)?;
+    if let Some(why) = contents.damaged(task)? {
+        return Err(not_extracted(why));
+    }
     if let Some(why) = inexact(task, &grades).filter(|_| !config.allow_inexact) {
-        return Err(not_extracted(format!("{why}; --allow-inexact")));
+        return Err(not_extracted(format!("{why}; --allow-inexact cuts it out all the same")));
     }
     let mut cut = dump.cut_task(task.task_id, &config.out)?;
     cut.bytes += explain(&config.out, task, module)?;
@@ -63,6 +67,28 @@ pub fn extract(
     })
 }
 
+/// How its work is spread, in words. Where the driver chose the groups, only the work items are known.
+fn spread(launch: &Launch) -> String {
+    let sizes = |sizes: [u64; 3]| sizes.map(|size| size.to_string()).join(" x ");
+    let (grid, group) = (launch.grid.map(u64::from), launch.group.map(u64::from));
+    match (group[0], launch.global_size[0]) {
+        (0, _) => format!("work items: {}, in groups that the driver chose", sizes(launch.global_size)),
+        (_, 0) => format!("groups: {} of {} work items", sizes(grid), sizes(group)),
+        _ => format!("work items: {}, in groups of {}", sizes(launch.global_size), sizes(group)),
+    }
+}
+
+/// A scalar as a number, with its type.
+fn scalar(dtype: DType, bits: u64) -> String {
+    let value = match ScalarValue::decode(dtype, bits) {
+        ScalarValue::Float(value) => format!("{value:?}"),
+        ScalarValue::Int(value) | ScalarValue::Int64(value) => value.to_string(),
+        ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value.to_string(),
+        ScalarValue::Bool(value) => value.to_string(),
+    };
+    format!("{value} ({})", dtype.name())
+}
+
 /// Writes what the case is, for people; its size.
 fn explain(out: &Path, task: Task<'_>, module: Option<&Module>) -> Result<u64, ReplayError> {
     let kernels = task.kernel_names().join(", ");
@@ -71,9 +97,9 @@ fn explain(out: &Path, task: Task<'_>, module: Option<&Module>) -> Result<u64, R
          this folder runs it again and compares what it leaves; `tensortap show` and `list` show what it was given.\n\n",
         task.task_id
     );
+    // Neither a name nor an option nor a device ends the line or the cell, whatever it holds.
+    let line = |text: &str| text.replace(['\n', '\r', '`', '|'], " ");
     if let Some(module) = module {
-        // Neither an option nor a device ends the line, whatever it holds.
-        let line = |text: &str| text.replace(['\n', '\r', '`'], " ");
         let _ = writeln!(
             text,
             "- program: {} ({}, {} bytes)",
@@ -87,17 +113,17 @@ fn explain(out: &Path, task: Task<'_>, module: Option<&Module>) -> Result<u64, R
         }
     }
     if let Some(launch) = task.launch.as_deref() {
-        let sizes = |sizes: [u32; 3]| sizes.map(|size| size.to_string()).join(" x ");
-        let _ = writeln!(text, "- groups: {} of {} work items", sizes(launch.grid), sizes(launch.group));
+        let _ = writeln!(text, "- {}", spread(launch));
     }
-    text += "\n| argument | before | after |\n| --- | --- | --- |\n";
+    text += "\n| argument | name | before | after |\n| --- | --- | --- | --- |\n";
     for argument in task.arguments() {
         let hash = |hash: Option<u128>| hash.map_or_else(|| "-".to_owned(), |hash| format!("{hash:032x}"));
         let before = match argument.scalar_bits {
-            Some(bits) => format!("{bits:#x}"),
+            Some(bits) => scalar(argument.dtype, bits),
             None => hash(argument.hash_before()),
         };
-        let _ = writeln!(text, "| {} | {before} | {} |", argument.arg_index, hash(argument.hash_after()));
+        let (at, name) = (argument.arg_index, line(task.arg_name(argument.arg_index).unwrap_or("-")));
+        let _ = writeln!(text, "| {at} | {name} | {before} | {} |", hash(argument.hash_after()));
     }
     let path = out.join("README.md");
     fs::write(&path, &text).map_err(|source| ReplayError::Io { action: "write", path, source })?;

@@ -12,7 +12,7 @@ use crate::check::{OutputCheck, describe};
 use crate::{Check, Outcome, OutputReport, ReplayError};
 
 impl Shared<'_> {
-    /// Holds what a launch left against what was captured.
+    /// Holds what a launch left against what was captured. What is damaged there says nothing of the launch.
     pub(super) fn judge(
         &self,
         task: Task<'_>,
@@ -27,11 +27,13 @@ impl Shared<'_> {
             (self.on_output)(task.key(), range.arg_index, actual);
             let content = self.contents.of(task, argument, DumpStage::AfterCompletion);
             let (expected, elements) = match content {
-                Content::Whole(blob) | Content::Part(blob) => {
-                    let mut bytes = Vec::new();
-                    self.contents.capture.read(&blob, &mut bytes)?;
-                    (bytes, argument.numel().unwrap_or(0))
-                }
+                Content::Whole(blob) | Content::Part(blob) => match self.contents.read(&blob)? {
+                    Ok(bytes) => (bytes, argument.numel().unwrap_or(0)),
+                    Err(why) => {
+                        let why = format!("argument {}: {why}", range.arg_index);
+                        return Ok((Vec::new(), Outcome::Refused(why)));
+                    }
+                },
                 // What is known by its hash alone is known well enough to be the same.
                 Content::Missing(_) if argument.hash_after() == Some(content_hash(actual)) => {
                     (actual.to_vec(), argument.numel().unwrap_or(0))
