@@ -12,13 +12,23 @@ use crate::{IndexRecord, Totals};
 /// Tasks beyond the window that may gather before it moves, at least; beyond that, a quarter of the window.
 const LEAST_SLACK_TASKS: usize = 16;
 
+/// Records of tasks that have gone already that may gather before the index is rewritten, at least; beyond that, as many as tasks are kept.
+const LEAST_LATE_RECORDS: usize = 256;
+
+/// How new a task is: whether it has yet to end, and when it was dispatched, or submitted where it has not ended.
+///
+/// A program submits many tasks before the first of them runs: those which wait are newer than any that has run, whatever it is said of when they were submitted.
+type Age = (bool, u64);
+
 /// The newest tasks by the time of their dispatch. Memory grows with the window, not with the run.
 pub(crate) struct TaskWindow {
     keep: usize,
-    by_age: BTreeSet<(u64, u64)>,
-    dispatched_ns: HashMap<u64, u64>,
+    by_age: BTreeSet<(Age, u64)>,
+    ages: HashMap<u64, Age>,
     latest_ns: u64,
     evicted: Ranges,
+    /// Records that came when their tasks had gone, and that are in the index.
+    late: usize,
     /// Ranges of the payload file that were handed out and that no record refers to yet.
     pub(crate) reserved: BTreeMap<u64, u64>,
 }
@@ -28,9 +38,10 @@ impl TaskWindow {
         TaskWindow {
             keep: usize::try_from(keep).unwrap_or(usize::MAX),
             by_age: BTreeSet::new(),
-            dispatched_ns: HashMap::new(),
+            ages: HashMap::new(),
             latest_ns: 0,
             evicted: Ranges::default(),
+            late: 0,
             reserved: BTreeMap::new(),
         }
     }
@@ -41,45 +52,57 @@ impl TaskWindow {
             self.reserved.remove(&offset);
         }
         let task_id = record.task_id();
+        if self.evicted.contains(task_id) {
+            self.late += 1;
+            return;
+        }
         if matches!(record.kind(), RecordKind::Edge | RecordKind::OrchestrationArg)
             || record.kind().is_definition()
-            || self.evicted.contains(task_id)
         {
             return;
         }
-        let dispatched_ns = record.as_task().map_or(0, |task| task.started_ns);
+        let task = record.as_task();
+        let (dispatched_ns, has_ended) =
+            task.map_or((0, false), |task| (task.started_ns, task.completed_ns != 0));
         self.latest_ns = self.latest_ns.max(dispatched_ns);
-        match self.dispatched_ns.get(&task_id).copied() {
-            Some(known) if dispatched_ns > known => self.place(task_id, Some(known), dispatched_ns),
+        match self.ages.get(&task_id).copied() {
+            Some(known @ (true, _)) if has_ended => {
+                self.place(task_id, Some(known), (false, dispatched_ns));
+            }
+            Some(known @ (is_open, ns)) if dispatched_ns > ns => {
+                self.place(task_id, Some(known), (is_open, dispatched_ns));
+            }
             Some(_) => {}
             // A task whose time is not known yet is as new as the newest.
-            None if dispatched_ns == 0 => self.place(task_id, None, self.latest_ns),
-            None => self.place(task_id, None, dispatched_ns),
+            None if dispatched_ns == 0 => self.place(task_id, None, (!has_ended, self.latest_ns)),
+            None => self.place(task_id, None, (!has_ended, dispatched_ns)),
         }
     }
 
-    fn place(&mut self, task_id: u64, before: Option<u64>, now: u64) {
+    fn place(&mut self, task_id: u64, before: Option<Age>, now: Age) {
         if let Some(before) = before {
             self.by_age.remove(&(before, task_id));
         }
         self.by_age.insert((now, task_id));
-        self.dispatched_ns.insert(task_id, now);
+        self.ages.insert(task_id, now);
     }
 
     /// Whether enough tasks have left the window to be worth a rewrite of the index.
     pub(crate) fn is_due(&self) -> bool {
         self.by_age.len().saturating_sub(self.keep) >= LEAST_SLACK_TASKS.max(self.keep / 4)
+            || self.late >= LEAST_LATE_RECORDS.max(self.keep)
     }
 
-    /// Lets all but the newest tasks go; whether there were any.
+    /// Lets all but the newest tasks go; whether the index has records of any that have gone.
     pub(crate) fn evict(&mut self) -> bool {
         let before = self.by_age.len();
+        let has_late = std::mem::take(&mut self.late) > 0;
         while self.by_age.len() > self.keep {
             let Some((_, task_id)) = self.by_age.pop_first() else { break };
-            self.dispatched_ns.remove(&task_id);
+            self.ages.remove(&task_id);
             self.evicted.insert(task_id);
         }
-        self.by_age.len() < before
+        has_late || self.by_age.len() < before
     }
 
     /// Whether a record stays. Edges are recorded long before their task is dispatched, so they stay until it goes.
@@ -88,7 +111,7 @@ impl TaskWindow {
             RecordKind::Edge => !self.evicted.contains(record.task_id()),
             RecordKind::OrchestrationArg => true,
             kind if kind.is_definition() => true,
-            _ => self.dispatched_ns.contains_key(&record.task_id()),
+            _ => self.ages.contains_key(&record.task_id()),
         }
     }
 }
@@ -195,6 +218,25 @@ mod tests {
         }
         window.evict();
         assert!(window.keeps(&task(2, 0)));
+    }
+
+    #[test]
+    fn tasks_that_wait_in_a_queue_are_newer_than_those_which_have_run() {
+        let ended = |task_id, started_ns| {
+            let task = TaskRecord { task_id, started_ns, completed_ns: started_ns + 5, ..TaskRecord::default() };
+            IndexRecord::plain(&task)
+        };
+        let mut window = TaskWindow::new(3);
+        // All are submitted before the first one runs.
+        (1..=10).for_each(|id| window.see(&task(id, id)));
+        (1..=6).for_each(|id| window.see(&ended(id, id * 100)));
+        assert!(window.evict());
+        // What they leave comes when the others have gone.
+        (7..=10).for_each(|id| window.see(&ended(id, id * 100)));
+        assert!(window.evict(), "a late record is in the index");
+        assert!(!window.evict(), "it no longer is");
+        let kept: Vec<u64> = (1..=10).filter(|id| window.keeps(&task(*id, 0))).collect();
+        assert_eq!(kept, [8, 9, 10]);
     }
 
     proptest! {

@@ -210,7 +210,7 @@ fn content_that_was_not_kept_is_named_and_asked_for_before_anything_runs() {
     let report = bench.replay("run --func mix", &[]);
     let refused = reasons(&report, "refused");
     assert!(
-        refused.len() == 2 && refused.iter().all(|why| why.contains("argument 0 is zero")),
+        refused.len() == 2 && refused.iter().all(|why| why.contains("argument 0 would be zeros")),
         "{refused:?}"
     );
     let cut = Bench::new();
@@ -268,7 +268,7 @@ fn variables_are_set_before_a_launch_and_compared_behind_it_whatever_image_has_o
     let report = hidden.replay("run --all", &[]);
     let refused = reasons(&report, "refused");
     assert!(
-        refused.len() == 6 && refused.iter().all(|why| why.contains("argument 2 is zero")),
+        refused.len() == 6 && refused.iter().all(|why| why.contains("argument 2 would be zeros")),
         "{refused:?}"
     );
     let report = hidden.replay("run --all --allow-inexact", &[]);

@@ -56,6 +56,21 @@ fn exactly_the_newest_tasks_stay_and_disk_use_is_bounded_by_them() {
 }
 
 #[test]
+fn records_that_come_when_their_tasks_have_gone_do_not_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = scribe(dir.path(), false);
+    for task in 0..100 {
+        scribe.task(0, task, 100);
+        scribe.writer.free_before_window().unwrap();
+    }
+    // Another thread tells the same tasks, later.
+    (0..100).for_each(|task| scribe.task(1, task, 100));
+    scribe.finish(Status::Complete);
+    assert_eq!(tasks_in(dir.path()), (92..100).collect());
+    assert_whole(dir.path());
+}
+
+#[test]
 fn a_writer_killed_at_any_moment_leaves_records_whose_payloads_are_there() {
     for tasks in 20..60 {
         let dir = tempfile::tempdir().unwrap();

@@ -31,11 +31,13 @@ fn head(report: &ReplayReport) -> String {
     let word = match replay_verdict(report) {
         "pass" => output::verdict("PASS", true),
         "none" => output::verdict("NOTHING TO REPLAY", false),
+        _ if is_refused(report) => output::verdict("REFUSED", false),
         _ if report.nothing_compared() => output::verdict("FAIL: nothing was compared", false),
         _ => output::verdict("FAIL", false),
     };
     let mut text = format!("replay of {}: {word}\n", report.source);
     match report.tasks.first() {
+        Some(_) if is_refused(report) => text += "  check      none: nothing was run\n",
         Some(TaskReport { check: Check::Captured, .. }) if report.nothing_compared() => {
             text += "  check      none: the capture has no outputs to compare";
             text += if report.has_references {
@@ -76,6 +78,11 @@ fn head(report: &ReplayReport) -> String {
         text += &wrapped("kernel", &format!("{} from {library}, {build_id}", printable(name)));
     }
     text
+}
+
+/// Whether there were tasks, and none of them was run: nothing is known of any.
+fn is_refused(report: &ReplayReport) -> bool {
+    !report.tasks.is_empty() && report.tasks.iter().all(|task| matches!(task.outcome, Outcome::Refused(_)))
 }
 
 /// What the verdict says.
