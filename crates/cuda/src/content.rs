@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tensortap_record::{RecordError, ThreadRecorder};
 use tensortap_sync::{Counter, Flag};
 
 use crate::{door::Door, rooms::Pool};
@@ -52,6 +53,8 @@ pub struct Contents {
     /// Told when something comes into the inbox, and when the last of it was recorded.
     changed: Condvar,
     closing: Flag,
+    /// Up while our thread waits for the recorder, which is alive as long as it does: what it has frees what others wait for.
+    waits_for_recorder: Flag,
     process: u32,
 }
 
@@ -86,6 +89,7 @@ impl Contents {
             inbox: Mutex::default(),
             changed: Condvar::new(),
             closing: Flag::new(),
+            waits_for_recorder: Flag::new(),
             process: std::process::id(),
         }
     }
@@ -193,6 +197,23 @@ impl Contents {
         inbox.is_over = thread.spawn(move || harvest::run(door)).is_err();
         drop(inbox);
         crate::door::at_exit();
+    }
+
+    /// Lets our thread record, which may take as long as the recorder lives.
+    fn record<T>(
+        &self,
+        door: &Door,
+        call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>,
+    ) -> Option<T> {
+        self.waits_for_recorder.raise();
+        let recorded = door.record(call);
+        self.waits_for_recorder.lower();
+        recorded
+    }
+
+    /// Whether what is waited for depends on the recorder alone.
+    fn is_recorder_slow(&self) -> bool {
+        self.waits_for_recorder.is_raised()
     }
 
     /// Hands a side over that is in its stream.

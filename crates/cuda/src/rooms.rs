@@ -85,6 +85,11 @@ impl Space {
 
     /// Takes a piece, and waits for one while others are given back. None: there is none, and nothing suggests that there will be.
     pub fn take(&self, bytes: u64) -> Option<Room> {
+        self.take_while(bytes, || false)
+    }
+
+    /// The same, and waits on as long as `goes_on` says that some will be.
+    pub fn take_while(&self, bytes: u64, goes_on: impl Fn() -> bool) -> Option<Room> {
         if bytes > self.bytes {
             return None;
         }
@@ -94,12 +99,12 @@ impl Space {
                 return Some(room);
             }
             let seen = rooms.returns;
-            if rooms.in_vain == Some(seen) {
+            if rooms.in_vain == Some(seen) && !goes_on() {
                 return None;
             }
             let waited = self.given_back.wait_timeout_while(rooms, PATIENCE, |rooms| rooms.returns == seen);
             rooms = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if rooms.returns == seen {
+            if rooms.returns == seen && !goes_on() {
                 rooms.in_vain = Some(seen);
                 return None;
             }
@@ -147,6 +152,11 @@ impl Pool {
     /// As [`Space::take`].
     pub fn take(&self, bytes: u64) -> Option<Room> {
         self.space.take(bytes)
+    }
+
+    /// As [`Space::take_while`].
+    pub fn take_while(&self, bytes: u64, goes_on: impl Fn() -> bool) -> Option<Room> {
+        self.space.take_while(bytes, goes_on)
     }
 
     /// As [`Space::give`].

@@ -223,7 +223,8 @@ mod tests {
     #[test]
     fn tasks_that_wait_in_a_queue_are_newer_than_those_which_have_run() {
         let ended = |task_id, started_ns| {
-            let task = TaskRecord { task_id, started_ns, completed_ns: started_ns + 5, ..TaskRecord::default() };
+            let task =
+                TaskRecord { task_id, started_ns, completed_ns: started_ns + 5, ..TaskRecord::default() };
             IndexRecord::plain(&task)
         };
         let mut window = TaskWindow::new(3);

@@ -106,7 +106,10 @@ fn a_payload_that_was_changed_is_named_and_no_kernel_is_blamed_for_it() {
         assert!(code != Some(0) && !said["culprits"].to_string().contains("turned"), "{said} {stderr}");
         let (code, said, stderr) = bench.call(&["extract", "run", "--task", "turned", "--out", "case"]);
         let said = format!("{said} {stderr}");
-        assert!(code != Some(0) && said.contains("the hash differs") && !bench.path("case").exists(), "{said}");
+        assert!(
+            code != Some(0) && said.contains("the hash differs") && !bench.path("case").exists(),
+            "{said}"
+        );
         std::fs::write(&payloads, whole).unwrap();
     }
     assert_eq!(bench.replay_all("run"), 6);

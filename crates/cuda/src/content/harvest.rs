@@ -154,7 +154,7 @@ impl Harvest {
             self.record_range(door, contents, side, &mut running.command, place, &found, decision);
         }
         let command = &mut running.command;
-        door.record(|recorder| command.seen(recorder, side.stage));
+        contents.record(door, |recorder| command.seen(recorder, side.stage));
         if side.stage == tensortap_record::DumpStage::AfterCompletion {
             running.is_over = true;
             drop(running);
@@ -201,7 +201,7 @@ impl Harvest {
         } else if contents.wants_payloads && self.stored.contains(&found.hash) {
             self.patiently(door, |recorder| recorder.found_again(task, side.stage, &tensor, found));
         } else {
-            door.record(|recorder| recorder.found(task, side.stage, &tensor, found));
+            contents.record(door, |recorder| recorder.found(task, side.stage, &tensor, found));
         }
     }
 
@@ -225,7 +225,7 @@ impl Harvest {
         mut call: impl FnMut(&mut ThreadRecorder) -> Result<T, RecordError>,
     ) -> Option<T> {
         loop {
-            match door.record(|recorder| Ok(call(recorder)))? {
+            match door.contents.record(door, |recorder| Ok(call(recorder)))? {
                 Ok(answer) => return Some(answer),
                 Err(RecordError::CommitFirst) if !self.moving.is_empty() => {
                     let mut lost = Vec::new();

@@ -48,7 +48,7 @@ impl Moving {
         self.register(door, device);
         let (mut moved, mut pieces) = (0, 0);
         let is_whole = loop {
-            match door.record(|recorder| Ok(recorder.next_space(&mut incoming))) {
+            match door.contents.record(door, |recorder| Ok(recorder.next_space(&mut incoming))) {
                 Some(Ok(Some(ticket))) => {
                     if !self.copy(door, device, &ticket, (from.at + moved, hash)) {
                         break false;

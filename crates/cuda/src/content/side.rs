@@ -145,9 +145,11 @@ pub fn enqueue(
     let Some((words, bundles)) = scratch.words.zip(scratch.bundles) else { return Err(NotSeen::NoRoom) };
     let findings = contents.findings().ok_or(NotSeen::NoRoom)?;
     let count = ranges.len() as u64;
-    let room = findings.take(WORD_BYTES as u64 + count * (RESULT_BYTES + 4)).ok_or(NotSeen::NoRoom)?;
+    let slow = || contents.is_recorder_slow();
+    let room =
+        findings.take_while(WORD_BYTES as u64 + count * (RESULT_BYTES + 4), slow).ok_or(NotSeen::NoRoom)?;
     let start = findings.start_of(room);
-    let kept: Vec<Option<InRing>> = ranges.iter().map(|range| keep(door, device, range)).collect();
+    let kept: Vec<Option<InRing>> = ranges.iter().map(|range| keep(door, contents, device, range)).collect();
     let ticket = contents.tickets.next() + 1;
     word_at(start).set(0);
     let base = (start as u64).wrapping_add(device.findings_at);
@@ -224,12 +226,12 @@ fn grow(device: &Device, scratch: &mut Scratch, bundles: u64) -> Result<Option<R
 }
 
 /// Room in the ring for a range, where content is wanted and there is some.
-fn keep(door: &Door, device: &Device, range: &Range) -> Option<InRing> {
+fn keep(door: &Door, contents: &Contents, device: &Device, range: &Range) -> Option<InRing> {
     let (start, space) = device.ring.as_ref()?;
     if range.bytes == 0 {
         return None;
     }
-    let Some(room) = space.take(range.bytes + SHIFT) else {
+    let Some(room) = space.take_while(range.bytes + SHIFT, || contents.is_recorder_slow()) else {
         door.no_room();
         return None;
     };

@@ -128,7 +128,13 @@ impl ArgFacts {
             }
         };
         let Some(type_name) = raw::told_text(info(ffi::KERNEL_ARG_TYPE_NAME)) else {
-            return ArgFacts { name: String::new(), dtype: None, lanes: 1, is_pointer: None, is_object: false };
+            return ArgFacts {
+                name: String::new(),
+                dtype: None,
+                lanes: 1,
+                is_pointer: None,
+                is_object: false,
+            };
         };
         let known = types::read(&type_name);
         ArgFacts {
