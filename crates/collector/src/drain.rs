@@ -238,7 +238,7 @@ impl Drain {
                 self.enter(&record, if dropped { Payload::Dropped } else { Payload::None });
             }
             (Checked::Stored(record), _) => {
-                let payload = store.already_stored(&record);
+                let payload = self.already_stored(store, &record);
                 self.enter(&record, payload);
             }
             (Checked::Payload(record, _), Some(extent)) => {

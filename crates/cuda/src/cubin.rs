@@ -1,8 +1,8 @@
 //! Kernels and variables in an image of code: an ELF file that has a section `.text.NAME` for each kernel, and variables among its symbols.
 
-/// Sections and symbols that are looked at at most.
-const MOST_SECTIONS: usize = 1 << 20;
-const MOST_SYMBOLS: usize = 1 << 20;
+/// Bytes of a section's header, and of a name at most. Names of C++ grow long; many headers may share one that never ends.
+const SECTION_BYTES: usize = 64;
+const MOST_OF_NAME: usize = 1 << 14;
 
 /// What an image has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,22 @@ pub struct Variable {
 /// What an image has. Images that are none, or damaged, have nothing.
 pub fn contents(image: &[u8]) -> Contents {
     let Some(file) = File::of(image) else { return Contents::default() };
-    let kernels =
-        (0..file.count).filter_map(|number| file.name(number)?.strip_prefix(".text.").map(str::to_owned));
+    // Names take no more than the image that they stand in, once for each kind.
+    let kernels = (0..file.count).filter_map(|number| file.name(number)?.strip_prefix(".text."));
+    let kernels = within(image.len(), kernels, |name| name.len()).map(str::to_owned);
     Contents { kernels: kernels.collect(), variables: file.variables().unwrap_or_default() }
+}
+
+/// As many as have room.
+fn within<T>(
+    mut room: usize,
+    all: impl Iterator<Item = T>,
+    size: impl Fn(&T) -> usize,
+) -> impl Iterator<Item = T> {
+    all.map_while(move |one| {
+        room = room.checked_sub(size(&one))?;
+        Some(one)
+    })
 }
 
 /// Kind of the section that has symbols, and of a symbol that is a variable.
@@ -56,9 +69,10 @@ impl<'i> File<'i> {
         image.starts_with(b"\x7fELF\x02\x01").then_some(())?;
         let start = word(image, 40)?;
         let (size, count, names_at) = (half(image, 58)?, half(image, 60)?, half(image, 62)?);
+        (size >= SECTION_BYTES).then_some(())?;
         let mut file = File { image, start, size, count, names: &[] };
         // A file with more sections than fit says how many in its first.
-        file.count = if count == 0 { word(file.header(0)?, 32)? } else { count }.min(MOST_SECTIONS);
+        file.count = if count == 0 { word(file.header(0)?, 32)? } else { count }.min(image.len() / size);
         let names_at = if names_at == 0xffff { half(file.header(0)?, 40)? } else { names_at };
         file.names = file.content(names_at)?;
         Some(file)
@@ -82,19 +96,23 @@ impl<'i> File<'i> {
         let at = (0..self.count).find(|&number| self.kind(number) == Some(SYMBOLS))?;
         let symbols = self.content(at)?;
         let names = self.content(usize::try_from(quarter(self.header(at)?, 40)?).ok()?)?;
-        let symbols = symbols.chunks_exact(SYMBOL_BYTES).take(MOST_SYMBOLS);
-        Some(symbols.filter_map(|symbol| self.variable(symbol, names)).collect())
+        let found = symbols.chunks_exact(SYMBOL_BYTES).filter_map(|symbol| self.variable(symbol, names));
+        let found = within(self.image.len(), found, |(name, ..)| name.len());
+        let variable =
+            |(name, bytes, is_managed): (&str, _, _)| Variable { name: name.to_owned(), bytes, is_managed };
+        Some(found.map(variable).collect())
     }
 
     fn kind(&self, number: usize) -> Option<u32> {
         quarter(self.header(number)?, 4)
     }
 
-    fn variable(&self, symbol: &[u8], names: &[u8]) -> Option<Variable> {
+    /// The variable that a symbol is: its name, its bytes, whether it is managed.
+    fn variable<'n>(&self, symbol: &[u8], names: &'n [u8]) -> Option<(&'n str, u64, bool)> {
         let section = self.name(half(symbol, 6)?).filter(|_| symbol[4] & 0xf == OBJECT)?;
         let (name, bytes) = (text(names, quarter(symbol, 0)?)?, word(symbol, 16)? as u64);
         let is_one = OF_VARIABLES.contains(&section) && bytes > 0 && !is_of_compiler(name, bytes);
-        is_one.then(|| Variable { name: name.to_owned(), bytes, is_managed: symbol[5] & MANAGED != 0 })
+        is_one.then_some((name, bytes, symbol[5] & MANAGED != 0))
     }
 }
 
@@ -108,8 +126,10 @@ fn is_of_compiler(name: &str, bytes: u64) -> bool {
 }
 
 fn text(texts: &[u8], at: u32) -> Option<&str> {
-    let text = texts.get(usize::try_from(at).ok()?..)?.split(|&byte| byte == 0).next()?;
-    std::str::from_utf8(text).ok()
+    let texts = texts.get(usize::try_from(at).ok()?..)?;
+    let texts = &texts[..texts.len().min(MOST_OF_NAME)];
+    let end = texts.iter().position(|&byte| byte == 0)?;
+    std::str::from_utf8(&texts[..end]).ok()
 }
 
 fn quarter(bytes: &[u8], at: usize) -> Option<u32> {
@@ -205,6 +225,19 @@ mod tests {
         assert_eq!(found.variables, expected);
         assert!(is_of_compiler("_ZN34_INTERNAL_8_x_cu_y6thrust12placeholders2_1E", 1));
         assert!(is_of_compiler("_ZZN2at6kernelEvE19__PRETTY_FUNCTION__", 90) && !is_of_compiler("table", 1));
+    }
+
+    #[test]
+    fn names_that_many_share_take_no_more_room_than_the_image() {
+        let long = format!(".text.{}", "a".repeat(9_000));
+        let one = image(&[&long]);
+        let (mut shared, header) = (one.clone(), one[one.len() - 64..].to_vec());
+        (1..200).for_each(|_| shared.extend(&header));
+        shared[60] = 200;
+        let kernels = contents(&shared).kernels;
+        assert_eq!(kernels.len(), shared.len() / 9_000);
+        shared[58] = 0;
+        assert_eq!(contents(&shared), Contents::default(), "headers without size are as many as one likes");
     }
 
     #[test]

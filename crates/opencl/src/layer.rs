@@ -30,6 +30,8 @@ pub struct Layer {
     pub wants_content: bool,
     /// Whether payloads are, and not hashes and statistics alone.
     pub wants_payloads: bool,
+    /// Whether content that came in already is left out.
+    pub leaves_out_stored: bool,
     process: u32,
     /// Commands of a process that was forked from this one.
     of_child: Mutex<u64>,
@@ -77,6 +79,7 @@ impl Layer {
         let attached = Attached::new("OpenCL")?;
         let level = attached.session().level().unwrap_or(DumpLevel::Off);
         let wants_content = matches!(level, DumpLevel::Full | DumpLevel::Hash);
+        let leaves_out_stored = attached.leaves_out_stored();
         Some(LAYER.get_or_init(|| Layer {
             target,
             attached,
@@ -86,6 +89,7 @@ impl Layer {
             reader: OnceLock::new(),
             wants_content,
             wants_payloads: level == DumpLevel::Full,
+            leaves_out_stored,
             process: std::process::id(),
             of_child: Mutex::default(),
         }))

@@ -12,6 +12,9 @@ thread_local! {
     static RECORDER: RefCell<Option<ThreadRecorder>> = const { RefCell::new(None) };
 }
 
+/// A variable that whoever records sets where equal content is to be stored again, each time.
+const STORE_ALL_VARIABLE: &str = "TENSORTAP_STORE_ALL";
+
 /// The session of this process with its recorder.
 #[derive(Debug)]
 pub struct Attached {
@@ -31,6 +34,11 @@ impl Attached {
                 None
             }
         }
+    }
+
+    /// Whether content that is stored already is left out by whoever recorded it: not where all of it is to be stored, or the dump forgets what is old.
+    pub fn leaves_out_stored(&self) -> bool {
+        std::env::var_os(STORE_ALL_VARIABLE).is_none()
     }
 
     /// The session.

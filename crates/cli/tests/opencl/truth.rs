@@ -324,3 +324,19 @@ fn room_on_the_device_is_given_back_when_its_content_was_read() {
     assert_eq!(records.iter().map(|record| record.hash).collect::<Vec<_>>(), expected.map(Some));
     assert!(records.iter().all(|record| dump.payload(record).is_err()), "there was no room for it");
 }
+
+#[test]
+fn content_that_comes_again_is_stored_again_where_that_is_asked() {
+    let Some(mut bench) = Bench::new() else { return };
+    let launch = Launch { size: 2048, group: 16, offset: 0 };
+    let step = |k| Step { queue: 0, what: Do::Put { y: 0, k, launch }, waits: Vec::new(), callback: false };
+    let buffers = vec![Buffer::Own { words: 2048, seed: 6 }];
+    let plan = Plan { queues: vec![false], buffers, steps: [3, 4, 3, 4].map(step).into() };
+    bench.seeing_by("device");
+    let tasks = run(&bench, &plan, ("run", "--no-dedup")).concat();
+    let places = std::cell::RefCell::new(std::collections::HashSet::new());
+    compare(&bench.dump("run"), &plan, &tasks, |dump, record, bytes| {
+        assert_eq!(dump.payload(record).unwrap(), bytes);
+        assert!(places.borrow_mut().insert(record.bin_offset), "each has a place of its own");
+    });
+}

@@ -189,9 +189,18 @@ impl Drain {
             return self.store_payload(memory, store, &record, extent);
         }
         let stored = filled.flags & RECORD_ALREADY_STORED != 0;
-        let payload = if stored { store.already_stored(&record) } else { Payload::Dropped };
+        let payload = if stored { self.already_stored(store, &record) } else { Payload::Dropped };
         self.enter(&record, payload);
         Ok(())
+    }
+
+    /// Content that the device says is stored. What is not has no other copy: it is lost, and counted, as the device counts it as stored.
+    pub(super) fn already_stored<S: Sink>(&mut self, store: &mut Store<S>, record: &TensorRecord) -> Payload {
+        let payload = store.already_stored(record);
+        if matches!(payload, Payload::Dropped) {
+            self.unfinished_payloads += 1;
+        }
+        payload
     }
 
     /// Gives up everything that is still coming. Of a record that waits, the metadata stays.

@@ -18,6 +18,9 @@ thread_local! {
     static STORED: RefCell<HashSet<u128>> = RefCell::default();
 }
 
+/// Content that is remembered at most. The collector remembers more, so what is known here is known there.
+const MOST_STORED: usize = 1 << 16;
+
 /// The driver has told of a side of a command.
 pub fn told(layer: &'static Layer, note: &Note) {
     let Note { running, stage, event } = note;
@@ -127,7 +130,7 @@ fn record_found(
     copy: Option<usize>,
 ) {
     let copy = copy.filter(|_| layer.wants_payloads).map(|copy| side.copies[copy]);
-    let is_stored = STORED.with_borrow(|stored| stored.contains(&found.hash));
+    let is_stored = layer.leaves_out_stored && STORED.with_borrow(|stored| stored.contains(&found.hash));
     let recorded = layer.record(|recorder| {
         let Some((task, tensor)) = command.elsewhere(stage, at)? else { return Ok(false) };
         match copy {
@@ -141,7 +144,13 @@ fn record_found(
     });
     // What did not come in whole is not stored, whoever comes with it next.
     if recorded == Some(true) {
-        STORED.with_borrow_mut(|stored| stored.insert(found.hash));
+        STORED.with_borrow_mut(|stored| {
+            // To forget costs a copy of each that comes again.
+            if stored.len() == MOST_STORED {
+                stored.clear();
+            }
+            stored.insert(found.hash);
+        });
     }
 }
 
