@@ -1,6 +1,7 @@
 //! What labels say, in words: of a task, and of a whole dump. The same on a terminal and on a page.
 
-use tensortap::analysis::blame::{Basis, Blame};
+use tensortap::analysis::blame::{Basis, Blame, Rewired};
+use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Label, RaceKind};
 
 use crate::blame::roots;
@@ -68,8 +69,41 @@ fn more(blame: &Blame, place: usize) -> String {
         }
         (Some(race), _) => format!(" with {}", name(blame, race.other)),
         (None, Some(told)) => format!(", in {}", kernels_text(told)),
-        (None, None) => String::new(),
+        (None, None) => missing_or_more(blame, place).unwrap_or_default(),
     }
+}
+
+/// Of a task that was fed something by another task than in the golden: the launch that is missing, or there once more. Of one that runs no
+/// code, such as a copy from the host: why.
+fn missing_or_more(blame: &Blame, place: usize) -> Option<String> {
+    let finding = Some(&blame.findings[place]).filter(|finding| finding.label == Label::Fed)?;
+    let (golden, task) = (blame.golden.as_ref()?, blame.graph.task(place));
+    let source = blame.wiring.iter().find_map(|difference| match &difference.what {
+        Rewired::Source { arg_index, dump, golden }
+            if difference.task == place && Some(*arg_index) == finding.arg_index =>
+        {
+            Some((dump, golden))
+        }
+        _ => None,
+    });
+    let observed = source.filter(|_| blame.graph.observations().is_some());
+    if let Some((dump, there)) = observed {
+        let partner = &blame.matching.partner;
+        if let Some(more) = dump.iter().find(|output| partner[output.task].is_none()) {
+            return Some(format!(": {} before it is not in the golden", name(blame, more.task)));
+        }
+        if let Some(missing) = there.iter().find(|output| !partner.contains(&Some(output.task))) {
+            return Some(format!(": {} of the golden is missing before it", task_of(golden, missing.task)));
+        }
+    }
+    let reason = finding.reason.as_deref().filter(|_| task.kernel_names().is_empty())?;
+    blame.graph.observations().map(|_| format!(": {}", printable(reason)))
+}
+
+/// `task 0x9 (accum)`, of a graph.
+fn task_of(graph: &TaskGraph, place: usize) -> String {
+    let task = graph.task(place);
+    format!("task {} ({})", step_task(task.step, task.task_id), task_words(task))
 }
 
 /// Why it fails although nothing was found wrong.
@@ -197,7 +231,7 @@ pub fn why(blame: &Blame, place: usize) -> String {
                     _ => "",
                 };
                 format!(
-                    " with nobody: an unattributed change. {argument} is not what {other} left there, and no task is between{host}"
+                    ": an unattributed change. {argument} is not what {other} left there, and no task is between{host}"
                 )
             }
             RaceKind::Unordered => format!(

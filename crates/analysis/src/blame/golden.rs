@@ -8,6 +8,7 @@ use tensortap_judge::{Depth, Outcome, Rule, TensorType, compare_hashes};
 
 use super::observed;
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
+use super::sources;
 use super::wiring::{self, Rewired, WiringDifference};
 use super::{
     Basis, Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs,
@@ -46,7 +47,11 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         statuses[ours] = TaskStatus::Compared(args);
         compared_args[ours] = compared;
     }
-    let wiring = wiring::differences((dump, golden), (&graph, &theirs), &matching);
+    let mut wiring = wiring::differences((dump, golden), (&graph, &theirs), &matching);
+    let (elsewhere, misdirected) = sources::differences((&graph, &theirs), &matching, &statuses, &wiring);
+    wiring.retain(|difference| sources::matters(difference, &misdirected));
+    wiring.extend(elsewhere.values().map(|source| source.difference.clone()));
+    wiring.sort_by_key(|difference| difference.task);
     let mut near = near_inputs(&graph, &theirs, &pairs, &statuses);
     let bare = pairs.iter().filter(|&&(_, other)| has_outputs_alone(theirs.task(other)));
     let lacking = lacking_of(&graph, &statuses, &bare.map(|&(ours, _)| ours).collect());
@@ -56,10 +61,12 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let derived = derive(&graph, &mut statuses, &lacking, &carried);
     let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
-    let (uninitialised, lost_order) = observed::compared((&graph, &theirs), &matching, &statuses);
+    let (uninitialised, lost_order) =
+        observed::compared((&graph, &theirs), &matching, &statuses, lacks_tasks(dump));
     observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
     let (rewired, other_buffers) = (rewired(&wiring), other_buffers(&wiring));
-    let inputs = Inputs { near, rewired, other_buffers, uninitialised, lost_order };
+    let elsewhere = elsewhere.into_iter().map(|(arg, source)| (arg, source.words)).collect();
+    let inputs = Inputs { near, rewired, other_buffers, elsewhere, misdirected, uninitialised, lost_order };
     let unknown = Carried::Unknown("it was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()
@@ -86,6 +93,11 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         slots: HashMap::new(),
         arrays: None,
     })
+}
+
+/// Whether tasks may be missing in a dump, and with them the order that they brought.
+fn lacks_tasks(dump: &Dump) -> bool {
+    dump.footer().is_none_or(|footer| footer.filtered_records > 0 || !footer.losses.is_empty())
 }
 
 pub(crate) fn match_options(dump: &Dump, golden: &Dump, other_dtypes: bool, threads: usize) -> MatchOptions {

@@ -10,6 +10,7 @@ mod reference;
 mod rerun;
 mod rules;
 mod slots;
+mod sources;
 mod wiring;
 
 pub(crate) use golden::match_options;

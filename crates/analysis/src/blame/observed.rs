@@ -17,11 +17,13 @@ const MOST_BYTES: u64 = 256 << 20;
 type Args<T> = HashMap<(usize, u16), T>;
 
 /// Of arguments outside their rules: those that no task of either run ever wrote; and for those that a task may have written which
-/// nothing orders with theirs, though the golden does, that task.
+/// nothing orders with theirs, though the golden does, that task. Of a dump from which tasks were filtered there are none of these: they may have
+/// ordered them.
 pub(super) fn compared(
     (graph, theirs): (&TaskGraph, &TaskGraph),
     matching: &Matching,
     statuses: &[TaskStatus],
+    is_filtered: bool,
 ) -> (HashSet<(usize, u16)>, Args<usize>) {
     let (mut uninitialised, mut lost_order) = (HashSet::new(), Args::new());
     let Some((seen, golden)) = graph.observations().zip(theirs.observations()) else {
@@ -61,7 +63,8 @@ pub(super) fn compared(
                 let outputs = there.map(|there| theirs.outputs_behind(there)).unwrap_or_default();
                 outputs.iter().any(|output| matching.partner[**other] == Some(output.task))
             };
-            if let Some(&other) = lost.iter().find(is_producer).or(lost.last()) {
+            let lost_one = lost.iter().find(is_producer).or(lost.last()).filter(|_| !is_filtered);
+            if let Some(&other) = lost_one {
                 lost_order.insert(key, other);
             }
         }

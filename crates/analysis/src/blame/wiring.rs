@@ -183,9 +183,24 @@ fn lost_order(
             }
         }
     }
-    lost.retain(|&ours| golden_of(ours).is_some() && ours != task);
+    lost.retain(|&ours| {
+        golden_of(ours).is_some() && ours != task && !are_apart(graph.task(ours), graph.task(task))
+    });
     lost.sort_unstable();
     lost
+}
+
+/// Whether two tasks run no code and touch no bytes in common, such as two buffers that threads make: their order is nobody's concern.
+fn are_apart(one: Task<'_>, other: Task<'_>) -> bool {
+    let range = |arg: Argument<'_>| {
+        let bytes = arg.before.or(arg.after).map_or(1, |captured| captured.bytes.max(1));
+        (arg.address, arg.address.saturating_add(bytes))
+    };
+    let ranges = |task: Task<'_>| task.arguments().map(range).collect::<Vec<_>>();
+    let (ours, theirs) = (ranges(one), ranges(other));
+    let run_nothing = one.kernel_names().is_empty() && other.kernel_names().is_empty();
+    let touch = ours.iter().any(|a| theirs.iter().any(|b| a.0 < b.1 && b.0 < a.1));
+    run_nothing && !ours.is_empty() && !theirs.is_empty() && !touch
 }
 
 /// Tasks that are walked back through to find one that the dump has.

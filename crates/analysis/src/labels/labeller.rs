@@ -46,6 +46,8 @@ pub(super) struct Labeller<'a, C> {
     pub(super) aside: HashSet<OutputRef>,
     /// Whether an error reached each task that was labelled.
     reached: Vec<bool>,
+    /// The first task by which the host read something wrong, where roles are not known: it may have made use of it.
+    pub(super) host_read: Option<usize>,
 }
 
 /// Where an input outside its rule came from.
@@ -69,7 +71,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         alone: bool,
     ) -> Self {
         let (races, aside, reached) = (Races::of(graph), HashSet::new(), Vec::new());
-        Labeller { graph, races, statuses, inputs, carried, alone, aside, reached }
+        Labeller { graph, races, statuses, inputs, carried, alone, aside, reached, host_read: None }
     }
 
     fn label_all(&mut self) -> Vec<Finding> {
@@ -77,6 +79,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             .map(|task| {
                 let found = self.label(task);
                 let is_wrong = !matches!(found.label, Label::Ok | Label::Unknown);
+                if is_wrong && self.host_read.is_none() && self.is_host_read(task) {
+                    self.host_read = Some(task);
+                }
                 self.reached.push(is_wrong || self.error_within(task).is_some());
                 found
             })
@@ -171,6 +176,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             }) {
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
             }
+            if self.is_host_write(node) {
+                return self.written_by_host(task, *wrong);
+            }
             if self.is_without_inputs(node) {
                 return self.by_edges(task, node, *wrong);
             }
@@ -178,6 +186,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
                 return finding(Label::Unknown, Some(reason), at(wrong));
             }
             return self.grown_or_wrong_here(task, *wrong);
+        }
+        if let Some(found) = self.misdirected(task, args).or_else(|| self.read_by_host(task, &outside)) {
+            return found;
         }
         if let Some(reason) = missing_output(node, args) {
             return finding(Label::Unknown, Some(reason), None);

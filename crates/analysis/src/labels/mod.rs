@@ -126,6 +126,10 @@ pub struct Inputs {
     pub rewired: HashSet<(usize, u16)>,
     /// Other buffers than in the golden: the argument that each is of the task there, if it is one.
     pub other_buffers: HashMap<(usize, u16), Option<u16>>,
+    /// What other tasks wrote than in the golden, in words; `None` where the task that should have written it is blamed.
+    pub elsewhere: HashMap<(usize, u16), Option<String>>,
+    /// Other buffers than in the golden, and a task that misses what is left in them.
+    pub misdirected: HashMap<(usize, u16), usize>,
     /// Memory that no task ever wrote, neither here nor in the golden; where roles are not known.
     pub uninitialised: HashSet<(usize, u16)>,
     /// A task that may have written the argument and that nothing orders with its task, though the golden does.

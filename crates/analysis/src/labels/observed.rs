@@ -3,7 +3,7 @@
 use tensortap_format::{Argument, Task};
 
 use super::labeller::{Cause, Labeller, finding};
-use super::{Finding, Label, Race, RaceKind, Status};
+use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
 use crate::carry::Carried;
 use crate::graph::OutputRef;
 use crate::observation::Observations;
@@ -20,11 +20,14 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
         let is_wrong = left.iter().any(|output| self.after(*output) == Some(&Status::Outside));
         match (self.carried)(task, arg) {
             Carried::Changed(output) => match seen.unattributed(self.graph, task, arg, output) {
-                Some(_) => Cause::Raced(Race { other: output.task, kind: RaceKind::Unattributed }),
+                Some(_) => self.of_unattributed(arg, output),
                 None => self.of_unordered(seen, node, arg),
             },
             _ if is_wrong => Cause::Inherited,
             Carried::Same if seen.unordered(node, arg).is_empty() => match self.is_rewired(task, arg) {
+                true if self.inputs.elsewhere.contains_key(&(task, arg.arg_index)) => {
+                    self.of_elsewhere(task, arg)
+                }
                 true => Cause::Fed(self.other_buffer(task, arg).unwrap_or_else(|| {
                     let from = self.graph.task(left[0].task).task_id;
                     format!("taken otherwise than in the golden, from task {from:#x}")
@@ -46,6 +49,7 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             _ if self.inputs.other_buffers.contains_key(&key) => {
                 Cause::Fed(self.other_buffer(task.place(), arg).unwrap_or_default())
             }
+            _ if self.inputs.elsewhere.contains_key(&key) => self.of_elsewhere(task.place(), arg),
             true => Cause::Fed(UNINITIALISED.into()),
             false => Cause::Fed("memory that no recorded task wrote before".into()),
         }
@@ -66,6 +70,90 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
                 self.unordered_words(&others)
             )),
         }
+    }
+
+    /// Of an argument that other tasks wrote last than in the golden.
+    fn of_elsewhere(&self, task: usize, arg: Argument<'_>) -> Cause {
+        match self.inputs.elsewhere.get(&(task, arg.arg_index)).cloned().flatten() {
+            Some(words) => Cause::Fed(words),
+            None => Cause::Inherited,
+        }
+    }
+
+    /// Of content that is not what the last task left. Where something was not captured, that may have written it.
+    fn of_unattributed(&self, arg: Argument<'_>, output: OutputRef) -> Cause {
+        match &self.graph.gap {
+            None => Cause::Raced(Race { other: output.task, kind: RaceKind::Unattributed }),
+            Some(gap) => Cause::Unknown(format!(
+                "argument {} is not what task {:#x} left, and {gap}: a task that was not captured may have written it",
+                arg.arg_index,
+                self.graph.task(output.task).task_id
+            )),
+        }
+    }
+
+    /// Whether the host gives the content that a task writes: no code runs, and nothing is read.
+    pub(super) fn is_host_write(&self, node: Task<'_>) -> bool {
+        let mut args = node.arguments().filter(|arg| !arg.is_scalar());
+        self.graph.observations().is_some()
+            && node.kernel_names().is_empty()
+            && args.all(|arg| arg.role_known && !arg.role.reads())
+    }
+
+    /// Whether the host is given what a task reads: no code runs, and nothing is written.
+    pub(super) fn is_host_read(&self, task: usize) -> bool {
+        let node = self.graph.task(task);
+        self.graph.observations().is_some()
+            && node.kernel_names().is_empty()
+            && node.arguments().len() > 0
+            && node.arguments().all(|arg| arg.role_known && !arg.role.writes())
+    }
+
+    /// The host wrote something else than in the golden: of its own, or because it had read something wrong.
+    pub(super) fn written_by_host(&self, task: usize, wrong: Argument<'_>) -> Finding {
+        let at = Some(wrong.arg_index);
+        if let Some(&other) = self.inputs.lost_order.get(&(task, wrong.arg_index)) {
+            let race = Some(Race { other, kind: RaceKind::Unordered });
+            return Finding { race, ..finding(Label::Raced, None, at) };
+        }
+        match self.host_read {
+            None => finding(Label::Fed, Some("the host wrote other data than in the golden".into()), at),
+            Some(read) => {
+                let read = self.graph.task(read).task_id;
+                let reason = format!(
+                    "the host wrote other data, and had read what is wrong before, in task {read:#x}"
+                );
+                finding(Label::Inherited, Some(reason), at)
+            }
+        }
+    }
+
+    /// What the host reads is the end of a way: nothing is made of it.
+    pub(super) fn read_by_host(&self, task: usize, outside: &[(Argument<'_>, Cause)]) -> Option<Finding> {
+        let (arg, cause) = outside.first().filter(|_| self.is_host_read(task))?;
+        let at = Some(arg.arg_index);
+        match cause {
+            Cause::Inherited => Some(finding(Label::Inherited, None, at)),
+            Cause::Fed(what) => {
+                Some(finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at))
+            }
+            Cause::Unknown(reason) => Some(finding(Label::Unknown, Some(reason.clone()), at)),
+            Cause::Raced(_) | Cause::Within => None,
+        }
+    }
+
+    /// A task that is right, but left what it made in another buffer, so that somebody else misses it.
+    pub(super) fn misdirected(&self, task: usize, args: &[(Argument<'_>, &ArgStatus)]) -> Option<Finding> {
+        args.iter().find_map(|(arg, _)| {
+            let misses = self.inputs.misdirected.get(&(task, arg.arg_index))?;
+            let buffer = self.other_buffer(task, *arg)?;
+            let misses = self.graph.task(*misses).task_id;
+            let reason = format!(
+                "argument {} is {buffer}; what it left there is missing in task {misses:#x}",
+                arg.arg_index
+            );
+            Some(finding(Label::Fed, Some(reason), Some(arg.arg_index)))
+        })
     }
 
     /// `another buffer than in the golden: the one that is argument 1 there`.

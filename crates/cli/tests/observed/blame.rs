@@ -103,14 +103,14 @@ fn blamed(wrong: Wrong, golden: Wrong) -> (Value, String) {
 }
 
 /// The first wrong task: its kernel and label.
-fn first(document: &Value) -> (String, String, Value) {
+pub fn first(document: &Value) -> (String, String, Value) {
     let [first] = document["first_wrong"].as_array().unwrap().as_slice() else { panic!("{document:#}") };
     let tasks = document["tasks"].as_array().unwrap();
     let task = tasks.iter().find(|task| task["task_id"] == *first).unwrap();
     (task["kernels"][0].as_str().unwrap().into(), task["label"].as_str().unwrap().into(), task.clone())
 }
 
-fn wiring<'d>(document: &'d Value, what: &str) -> Vec<&'d Value> {
+pub fn wiring<'d>(document: &'d Value, what: &str) -> Vec<&'d Value> {
     document["wiring"].as_array().unwrap().iter().filter(|one| one["what"] == what).collect()
 }
 
@@ -234,7 +234,7 @@ fn ping_pong(folder: &Path, forgotten: Option<usize>, reversed: bool) -> PathBuf
 }
 
 /// The document and the words of blaming one run by another.
-fn blamed_runs(make: impl Fn(&Path) -> PathBuf, golden: impl Fn(&Path) -> PathBuf) -> (Value, String) {
+pub fn blamed_runs(make: impl Fn(&Path) -> PathBuf, golden: impl Fn(&Path) -> PathBuf) -> (Value, String) {
     let dir = tempfile::tempdir().unwrap();
     let (wrong, golden) = (make(&dir.path().join("wrong")), golden(&dir.path().join("golden")));
     let line = ["blame", wrong.to_str().unwrap(), "--golden", golden.to_str().unwrap()];

@@ -6,6 +6,7 @@ mod blame;
 mod common;
 mod program;
 mod programs;
+mod sources;
 mod types;
 mod words;
 

@@ -118,6 +118,14 @@ impl Program {
         task.id()
     }
 
+    /// The host reads a range.
+    pub fn read(&mut self, launch: Launch<'_>, range: Range) -> u64 {
+        let mut task = self.begin(Operation::HostRead, KernelId::NONE, launch);
+        self.capture(&mut task, DumpStage::BeforeDispatch, &[range], Some(Role::Input));
+        self.recorder.end(&mut task).unwrap();
+        task.id()
+    }
+
     /// Moves nothing, and orders.
     pub fn barrier(&mut self, launch: Launch<'_>) -> u64 {
         let mut task = self.begin(Operation::Barrier, KernelId::NONE, launch);

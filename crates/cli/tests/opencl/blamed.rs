@@ -60,3 +60,15 @@ fn two_recordings_of_one_program_differ_in_nothing() {
         &command.args(["blame", "again", "--golden", "right"]).current_dir(bench.path("")).output().unwrap(),
     );
 }
+
+#[test]
+fn what_filters_left_out_is_no_race() {
+    let Some(bench) = Bench::new() else { return };
+    for (run, options) in [("right", ""), ("last", "--dump-last=2")] {
+        succeeded(&bench.program(Some((run, options)), "blamed.py").arg("right").output().unwrap());
+    }
+    let mut command = Command::new(common::executable());
+    let output = command.args(["blame", "last", "--golden", "right"]).current_dir(bench.path("")).output();
+    let said = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+    assert!(said.contains("filters kept") && !said.contains("raced"), "{said}");
+}

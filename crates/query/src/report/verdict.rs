@@ -1,5 +1,6 @@
 //! The verdict: what went wrong first, in one sentence.
 
+use tensortap::DumpStage;
 use tensortap::analysis::labels::Label;
 
 use super::Known;
@@ -50,8 +51,13 @@ fn of_culprit(labelled: &Labelled<'_>, culprit: &Culprit) -> String {
     let kernel = blame.told_kernels(culprit.place).unwrap_or(&all);
     let place =
         task_title(task.scope(), task.task_name()).map_or(String::new(), |title| format!(" in {title}"));
-    let what =
-        culprit.outside.first().map(|outside| format!(": {}", outside_words(labelled, culprit, outside)));
+    // What the label rests on, rather than what the task was given and left alone.
+    let is_it = |outside: &&Outside| {
+        outside.compared.stage == DumpStage::AfterCompletion
+            && Some(outside.compared.arg_index) == finding.arg_index
+    };
+    let outside = culprit.outside.iter().find(is_it).or(culprit.outside.first());
+    let what = outside.map(|outside| format!(": {}", outside_words(labelled, culprit, outside)));
     format!(
         "Kernel {} went wrong first,{place} (task {id}){}.",
         kernels_text(kernel),
@@ -67,9 +73,15 @@ fn outside_words(labelled: &Labelled<'_>, culprit: &Culprit, outside: &Outside) 
         Some(name) => format!("{} (argument {index})", printable(name)),
         None => format!("argument {index}"),
     };
+    // Of memory that a task left as it was nobody knows whether it was meant to be written.
+    let is_left = task.argument(index).is_some_and(|arg| !arg.role_known && arg.is_unchanged());
+    let what = match outside.compared.stage {
+        DumpStage::AfterCompletion if !is_left => "its output",
+        _ => "what it was given,",
+    };
     match &outside.kind {
-        Some(kind) => format!("its output {argument} shows {}", kind_words(graph, kind)),
-        None => format!("its output {argument} is wrong, {}", evidence(&outside.compared.outcome)),
+        Some(kind) => format!("{what} {argument} shows {}", kind_words(graph, kind)),
+        None => format!("{what} {argument} is wrong, {}", evidence(&outside.compared.outcome)),
     }
 }
 
