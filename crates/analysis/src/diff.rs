@@ -144,7 +144,7 @@ pub fn diff_dumps(
         };
         let theirs = golden.record(captured.record)?;
         let outcome = match (record.scalar_bits, theirs.scalar_bits) {
-            (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
+            (Some(bits), Some(expected)) => Outcome::of_scalars(record.dtype, bits, expected),
             _ => {
                 let sides = (record_side(dump, record), record_side(golden, &theirs));
                 compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Full)?

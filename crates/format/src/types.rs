@@ -48,12 +48,14 @@ impl ReadAs {
     /// The record with its bytes read so. Where it is not known how far the record reaches, the first bytes may be read alone.
     ///
     /// # Errors
-    /// It is no tensor, its type is known, or it has another number of bytes: in words.
+    /// It is no tensor, its type is known and no bytes, or it has another number of bytes: in words.
     pub fn apply(&self, record: &Record) -> Result<Record, String> {
         if record.kind != ArgumentKind::Tensor {
             return Err(format!("{record} is a scalar, and its type is known"));
         }
-        if record.dtype_known {
+        // A program that declares bytes may mean anything by them.
+        let is_bytes = record.dtype == DType::UInt8 && record.is_contiguous();
+        if record.dtype_known && !is_bytes {
             return Err(format!("{record} is {}: its type is known", record.dtype.name()));
         }
         let held = record.content_bytes();

@@ -34,8 +34,8 @@ pub struct Outcome {
 pub enum Evidence {
     /// Equal hashes, or equal bits of a scalar.
     Identical,
-    /// Bits of a scalar that differ: the dump's, the golden's.
-    Scalar(u64, u64),
+    /// Bits of a scalar of this type that differ: the dump's, the golden's.
+    Scalar(DType, u64, u64),
     /// The elements, as far as a verdict needs.
     Quick(Box<Quick>),
     /// The elements, every metric.
@@ -58,11 +58,11 @@ pub enum Depth {
 impl Outcome {
     /// Of a scalar.
     #[must_use]
-    pub fn of_scalars(dump: u64, golden: u64) -> Outcome {
+    pub fn of_scalars(dtype: DType, dump: u64, golden: u64) -> Outcome {
         if dump == golden {
             Outcome { verdict: Verdict::Within, evidence: Evidence::Identical }
         } else {
-            Outcome { verdict: Verdict::Outside, evidence: Evidence::Scalar(dump, golden) }
+            Outcome { verdict: Verdict::Outside, evidence: Evidence::Scalar(dtype, dump, golden) }
         }
     }
 

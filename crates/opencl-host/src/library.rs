@@ -88,7 +88,10 @@ fn open(path: &OsStr) -> Result<*mut c_void, String> {
         // SAFETY: it is not null, and such a text ends with a zero.
         unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned()
     };
-    Err(format!("there is no OpenCL here ({why}); install a loader, or name one in {LIBRARY_VARIABLE}"))
+    Err(format!(
+        "there is no OpenCL here ({why}); install a loader, or name one in {LIBRARY_VARIABLE}: a program that was recorded may have brought its own, as pyopencl does \
+         (pyopencl/.libs/libOpenCL*, or pyopencl.libs, where Python's packages are)"
+    ))
 }
 
 fn find(library: *mut c_void, symbol: &str) -> Option<*mut c_void> {

@@ -1,10 +1,12 @@
 //! How a comparison is said in words: the same in `diff` and `blame`.
 
+use tensortap::DType;
+use tensortap::format::ScalarValue;
 use tensortap::judge::{AxisProfile, Detail, Evidence, Outcome, Predicate, Rule, Worst};
 use tensortap::values::Value;
 
 use crate::number::{counted, grouped, significant};
-use crate::words::{printable, short_float};
+use crate::words::{printable, scalar_text, short_float};
 
 /// Digits of an error.
 const DIGITS: usize = 4;
@@ -16,10 +18,19 @@ pub fn evidence(outcome: &Outcome) -> String {
     };
     match &outcome.evidence {
         Evidence::Identical => "identical".into(),
-        Evidence::Scalar(ours, theirs) => format!("bits {ours:#x}, should be {theirs:#x}"),
+        Evidence::Scalar(dtype, ours, theirs) => scalars(*dtype, *ours, *theirs),
         Evidence::Quick(quick) => outside(quick.failing, quick.elements),
         Evidence::Full(metrics) => outside(metrics.failing, metrics.elements),
         Evidence::Statistics(words) | Evidence::None(words) => printable(words).into_owned(),
+    }
+}
+
+/// `7, should be 8`; bits where the values look the same.
+pub fn scalars(dtype: DType, ours: u64, theirs: u64) -> String {
+    let text = |bits| scalar_text(ScalarValue::decode(dtype, bits));
+    match (text(ours), text(theirs)) {
+        (here, there) if here != there => format!("{here}, should be {there}"),
+        _ => format!("bits {ours:#x}, should be {theirs:#x}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tensortap::abi::UncapturedReason;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::observation::UnattributedChanges;
-use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
+use tensortap::format::{ArgumentKind, Dump, FormatError, Record, Task};
 use tensortap::{Flag, Measured, stats_each};
 
 use crate::module_words::{ModuleUse, module_uses, module_words};
@@ -178,21 +178,37 @@ pub fn capture_lines(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4 (add)`; `None` where all had.
+/// A task in flight that this one waits for: it cannot have begun.
+#[must_use]
+pub fn waits_for(graph: &TaskGraph, task: Task<'_>) -> Option<usize> {
+    let mut waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
+    waited.find(|&place| place != task.place() && graph.task(place).is_unfinished())
+}
+
+/// `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4 (add)`, and how many behind them had not begun; `None` where all had.
 #[must_use]
 pub fn in_flight_words(graph: &TaskGraph) -> Option<String> {
     let places = in_flight(graph);
-    let named = places.iter().take(LISTED).map(|&place| {
+    // Of those that wait for one in flight nothing has happened yet.
+    let (waiting, running): (Vec<usize>, Vec<usize>) =
+        places.into_iter().partition(|&place| waits_for(graph, graph.task(place)).is_some());
+    // Damaged edges may make a ring.
+    let (waiting, running) = if running.is_empty() { (running, waiting) } else { (waiting, running) };
+    let named = running.iter().take(LISTED).map(|&place| {
         let task = graph.task(place);
         format!("task {} ({})", step_task(task.step, task.task_id), task_words(task))
     });
     let mut named: Vec<String> = named.collect();
-    if places.len() > LISTED {
-        named.push(format!("and {} more", grouped((places.len() - LISTED) as u64)));
+    if running.len() > LISTED {
+        named.push(format!("and {} more", grouped((running.len() - LISTED) as u64)));
     }
-    let tasks = counted(places.len() as u64, "task");
-    (!places.is_empty())
-        .then(|| format!("{tasks} had not completed when the run ended: {}", named.join(", ")))
+    let tasks = counted(running.len() as u64, "task");
+    let behind = match waiting.len() as u64 {
+        0 => String::new(),
+        count => format!("; {} had not begun", counted_in(count, "task behind", "tasks behind")),
+    };
+    (!running.is_empty())
+        .then(|| format!("{tasks} had not completed when the run ended: {}{behind}", named.join(", ")))
 }
 
 /// `3 arguments could not be captured: 2 because its descriptor is damaged, 1 because …`.

@@ -93,8 +93,11 @@ pub fn task_words(task: Task<'_>) -> String {
 /// The same of what is known of it.
 #[must_use]
 pub fn named_task(scope: Option<&str>, task_name: Option<&str>, kernels: &[String]) -> String {
+    let has_kernels = !kernels.is_empty();
     let kernels = kernels_text(kernels);
     match (scope, task_name) {
+        // A copy, a fill, what the host does: its name is all there is.
+        (scope, Some(name)) if !has_kernels => task_title(scope, Some(name)).unwrap_or_default(),
         (scope, Some(name)) => format!("{}: {kernels}", task_title(scope, Some(name)).unwrap_or_default()),
         (Some(scope), None) => format!("{} / {kernels}", printable(scope)),
         (None, None) => kernels,

@@ -219,7 +219,7 @@ fn compare_task(
                     let (here_hash, there_hash) = (here.hash(), there.hash());
                     let (here, there) = (dump.record(here.record)?, golden.record(there.record)?);
                     match (here.scalar_bits, there.scalar_bits) {
-                        (Some(bits), Some(expected)) => Outcome::of_scalars(bits, expected),
+                        (Some(bits), Some(expected)) => Outcome::of_scalars(here.dtype, bits, expected),
                         _ => {
                             let mut sides = (record_side(dump, &here), record_side(golden, &there));
                             // Dumps without hashes got them when the graph was loaded.

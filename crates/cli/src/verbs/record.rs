@@ -69,6 +69,8 @@ fn tell(event: &RecordingEvent<'_>, verbose: bool, output: Output) {
 fn conclude(report: &RecordingReport, args: &RecordArgs, output: Output) -> anyhow::Result<()> {
     if let Some(unmet) = unmet::words(report, args.how.funcs()) {
         output::warning(&unmet);
+    } else if let Some(words) = text::nothing_kept(report) {
+        output::warning(&words);
     }
     if let Some(losses) = text::losses(report) {
         output::warning(&format!("the dumps are not complete: {losses}"));

@@ -76,6 +76,7 @@ const DEBUGGING: &str = "Debugging";
 #[command(after_help = "Examples:\n  \
     tensortap replay --all                              every task of the newest dump, each for itself\n  \
     tensortap replay my_dump --task 0x100000002         one task, at its captured addresses\n  \
+    tensortap replay my_dump softmax                    those of one kernel\n  \
     tensortap replay --task 3 --reference               is what it computes right?\n  \
     tensortap replay --all --platform a5sim             on another platform, by rule\n  \
     tensortap replay --all --inject-fault mul=last      does a damaged kernel show?\n  \
@@ -92,6 +93,10 @@ pub struct ReplayArgs {
     /// Dump, case, or folder of cases [default: the newest dump under outputs/]
     #[arg(value_name = "DUMP or CASE")]
     pub source: Option<PathBuf>,
+
+    /// Tasks, as --task takes them
+    #[arg(value_name = "TASK", value_parser = words(parse_task_choice), group = "selection")]
+    pub named: Option<Words<TaskChoice>>,
 
     #[command(flatten)]
     pub rank: RankArg,
@@ -227,9 +232,16 @@ impl ReplayArgs {
         Ok(config)
     }
 
+    /// The tasks that are named, wherever.
+    fn tasks(&self) -> Vec<TaskChoice> {
+        let named = self.named.as_ref().map(std::slice::from_ref);
+        all(named.unwrap_or(&self.task))
+    }
+
     /// Whether nothing says which tasks are meant but the kernels that are given.
     fn selects_by_kernel(&self) -> bool {
-        let selects = self.all || self.dispatch.is_some() || !self.task.is_empty() || !self.func.is_empty();
+        let selects =
+            self.all || self.dispatch.is_some() || !self.tasks().is_empty() || !self.func.is_empty();
         !self.kernels.kernel.is_empty() && !selects
     }
 
@@ -238,8 +250,9 @@ impl ReplayArgs {
         if let Some(dispatch) = self.dispatch {
             return Ok(Selection::Dispatch(dispatch));
         }
-        if !self.task.is_empty() {
-            return Ok(Selection::Tasks(all(&self.task)));
+        let tasks = self.tasks();
+        if !tasks.is_empty() {
+            return Ok(Selection::Tasks(tasks));
         }
         if self.selects_by_kernel() {
             return Ok(Selection::Given);
@@ -341,7 +354,7 @@ fn gdb_commands() -> Vec<String> {
 fn replay_words(args: &ReplayArgs, config: &ReplayConfig) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["replay".into(), config.source.clone().into()];
     let mut option = |name: &str, value: String| words.push(format!("--{name}={value}").into());
-    all(&args.task).iter().for_each(|choice| match choice {
+    args.tasks().iter().for_each(|choice| match choice {
         TaskChoice::Ids(first, last) => option("task", format!("{first}-{last}")),
         TaskChoice::InStep { step, first, last } => option("task", format!("{step}@{first}-{last}")),
         TaskChoice::Named(name) => option("task", escaped(name)),

@@ -111,7 +111,7 @@ impl ShowArgs {
         let Some(read_as) = &self.read_as else { return Ok(*record) };
         read_as.apply(record).map_err(|message| UsageError {
             message,
-            hint: "--as is for records whose `dtype_known` is false, and takes as many bytes as they have"
+            hint: "--as is for bytes: records that are uint8, or whose `dtype_known` is false; it takes as many as they have"
                 .into(),
         })
     }

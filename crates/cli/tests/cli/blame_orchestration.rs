@@ -153,8 +153,9 @@ fn an_edge_that_was_forgotten_is_named_even_when_nothing_went_wrong() {
     let outcome = folder.tensortap("blame edge --golden right --json");
     let document: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
     let golden = json!({"task_id": "0x0000000000000001"});
+    let words = ["does not wait for task 0x1 (double 1: double) of the golden, as it does there"];
     let expected = json!([{
-        "task_id": "0x0000000000000003", "arg_index": null, "what": "does_not_wait", "dump": null, "golden": golden,
+        "task_id": "0x0000000000000003", "arg_index": null, "what": "does_not_wait", "dump": null, "golden": golden, "words": words,
     }]);
     assert_eq!(document["wiring"], expected);
 }

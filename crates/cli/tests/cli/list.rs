@@ -141,9 +141,9 @@ fn an_empty_selection_says_what_there_is_instead() {
     for (selectors, said) in [
         (
             "--task 7",
-            "There is no task 0x7; tasks are 0x0, 0x100000000, 0x100000001, 0x100000002, 0x100000003.",
+            "There is no record of task 0x7; tasks with records are 0x0, 0x100000000, 0x100000001, 0x100000002, 0x100000003.",
         ),
-        ("--task 5-6,9:9", "There is no task 0x5-0x6,0x900000009; tasks are 0x0"),
+        ("--task 5-6,9:9", "There is no record of task 0x5-0x6,0x900000009; tasks with records are 0x0"),
         ("--func 77", "There is no kernel 77; kernels are add, add_scalar, mul."),
         ("--role inout", "There is no role inout; roles are input, output."),
         ("--arg 9", "There is no argument 9; arguments are 0, 1, 2, 3."),

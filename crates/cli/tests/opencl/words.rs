@@ -62,3 +62,54 @@ fn kernels_that_were_asked_for_and_are_not_there_are_said() {
     assert!(missing.contains(said), "{missing}");
     assert!(!told("tu*", "there").contains("has no kernel"));
 }
+
+#[test]
+fn the_last_tasks_of_a_long_queue_are_kept_and_no_others() {
+    let Some(bench) = Bench::new() else { return };
+    let kept = |options: &str, run: &str| -> Vec<u64> {
+        let output = bench.program(Some((run, options)), "queued.py").output().unwrap();
+        succeeded(&output);
+        let dump = bench.dump(run);
+        let mut ids: Vec<u64> = dump.records().map(|record| record.unwrap().task_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    };
+    let all = kept("", "all");
+    assert!(all.len() > 400, "{}", all.len());
+    assert_eq!(kept("--dump-last 5", "last"), all[all.len() - 5..]);
+}
+
+#[test]
+fn what_filters_keep_out_is_counted_and_said_where_nothing_is_left() {
+    let Some(bench) = Bench::new() else { return };
+    let told = |options: &str, run: &str| {
+        let output = bench.program(Some((run, options)), "odd.py").output().unwrap();
+        succeeded(&output);
+        text(&output.stderr)
+    };
+    let marked = told("--dump-tensor=marked", "marked");
+    assert!(marked.contains("the program marked nothing"), "{marked}");
+    let told = told("--dump-task 0x7777", "run");
+    assert!(told.contains("nothing is left to read; kept out: "), "{told}");
+    assert!(told.contains("by filters and limits (--dump-…)"), "{told}");
+}
+
+#[test]
+fn a_launch_that_ends_its_process_is_named_and_those_behind_it_are_told_apart() {
+    let Some(bench) = Bench::new() else { return };
+    let output = bench.program(Some(("run", "")), "queued.py").arg("crash").output().unwrap();
+    assert!(!output.status.success());
+    let told = text(&output.stdout) + &text(&output.stderr);
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let wild = tasks.iter().find(|task| task.kernel_names() == ["wild"]).unwrap().task_id;
+    let words = format!(
+        "1 task had not completed when the run ended: task {wild:#x} (wild); 4 tasks behind had not begun"
+    );
+    assert!(told.contains(&words), "{told}");
+    assert!(call(&bench, &["summary", "run"]).contains(&words));
+    let behind = call(&bench, &["show", "run", &format!("{:#x}", wild + 2)]);
+    assert!(behind.contains("it had not begun when the run ended: it waited for"), "{behind}");
+    assert!(!behind.contains("started"), "{behind}");
+}

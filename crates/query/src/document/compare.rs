@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 use tensortap::judge::{Detail, Evidence, Metrics, Outcome, Predicate, Rule, Verdict, Worst};
 use tensortap::values::Value;
 
+use crate::compare_words::scalars;
 use crate::number::{json_float, json_optional_float};
 
 /// A verdict about a record.
@@ -32,7 +33,7 @@ pub const fn evidence_word(outcome: &Outcome) -> &'static str {
 #[must_use]
 pub fn outcome_reason(outcome: &Outcome) -> Option<String> {
     match &outcome.evidence {
-        Evidence::Scalar(ours, theirs) => Some(format!("bits {ours:#x}, should be {theirs:#x}")),
+        Evidence::Scalar(dtype, ours, theirs) => Some(scalars(*dtype, *ours, *theirs)),
         _ => outcome.reason().map(String::from),
     }
 }

@@ -64,7 +64,13 @@ impl<'c> Seen<'c> {
     }
 
     fn missing(&self) -> String {
-        let (asked, all) = self.condition.asked();
+        let (asked, all) = match (self.condition, self.condition.asked()) {
+            // A task may be there and have no record: one that had not begun has none.
+            (Condition::Task { .. }, (asked, all)) => {
+                (format!("record of {asked}"), format!("{all} with records"))
+            }
+            (_, (asked, all)) => (asked, all.to_owned()),
+        };
         match (&self.first, &self.last) {
             (Some(first), Some(last)) if self.few.len() > NAMED => {
                 format!("There is no {asked}; {all} are {} … {}.", first.1, last.1)

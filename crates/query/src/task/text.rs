@@ -10,6 +10,7 @@ use super::{ArgPage, HeldTask, Moment, Neighbour, TaskPage, Times, sparkline};
 use crate::module_words::module_words;
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::{ambiguity_words, role_word, unattributed_words};
+use crate::summary::waits_for;
 use crate::words::{
     arg_words, kernels_text, launch_text, printable, scalar_text, sizes_text, step_task, task_title,
     task_words,
@@ -62,11 +63,20 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));
     }
-    if let Some(times) = times_text(page.times) {
+    let waits = if task.is_unfinished() { waits_for(graph, task) } else { None };
+    if let Some(times) = times_text(page.times).filter(|_| waits.is_none()) {
         fact("time", &times);
     }
-    if task.is_unfinished() {
-        fact("in flight", "it had not completed when the run ended: what it left may be a part of it");
+    match waits.map(|place| graph.task(place)) {
+        Some(waited) => {
+            let words = short(&task_words(waited));
+            let waited = format!("{} {words}", step_task(waited.step, waited.task_id));
+            fact("in flight", &format!("it had not begun when the run ended: it waited for {waited}"));
+        }
+        None if task.is_unfinished() => {
+            fact("in flight", "it had not completed when the run ended: what it left may be a part of it");
+        }
+        None => {}
     }
     if let Some(label) = label {
         fact("label", label);

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use tensortap::format::DumpCounters;
-use tensortap::{ProcessEntry, RecordingReport, WhyNothing};
+use tensortap::analysis::graph::load;
+use tensortap::format::{Dump, DumpCounters};
+use tensortap::{DumpLevel, ProcessEntry, RecordingReport, WhyNothing};
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
+use tensortap_query::summary::in_flight_words;
 use tensortap_query::words::printable;
 
 use crate::dump_arg::{newest_or, quoted};
@@ -57,10 +59,57 @@ pub fn of(report: &RecordingReport) -> String {
             tensortap::RUN_FILE
         );
     }
+    for (process, words) in in_flight(report) {
+        let _ = writeln!(text, "  {:width$} {process}{words}", "in flight");
+    }
+    if all.filtered_records > 0 {
+        let _ = writeln!(text, "  {:width$} {}", "kept out", kept_out(&all));
+    }
     let _ = writeln!(text, "  {:width$} {}", "losses", losses(report).unwrap_or_else(|| "none".into()));
     let _ = writeln!(text, "  {:width$} {}", "folder", quoted(&report.dir));
     let _ = writeln!(text, "  {:width$} {}", "next", next(report));
     text
+}
+
+/// `12 records, 4.00 KiB of content, by filters and limits (--dump-…)`.
+fn kept_out(all: &DumpCounters) -> String {
+    let content = match all.filtered_bytes {
+        0 => String::new(),
+        filtered => format!(", {} of content", bytes(filtered)),
+    };
+    format!("{}{content}, by filters and limits (--dump-…)", counted(all.filtered_records, "record"))
+}
+
+/// That filters have left nothing, where they have.
+pub fn nothing_kept(report: &RecordingReport) -> Option<String> {
+    let all = total(&report.run.processes);
+    if all.records > 0 {
+        return None;
+    }
+    if all.filtered_records > 0 {
+        return Some(format!("nothing is left to read; kept out: {}", kept_out(&all)));
+    }
+    let mut processes = report.run.processes.iter();
+    let is_marked = |process: &ProcessEntry| {
+        let dump = Dump::open(&report.dir.join(&process.folder));
+        dump.is_ok_and(|dump| dump.info().dump_level == DumpLevel::Marked as u32)
+    };
+    processes.any(is_marked).then(|| {
+        "the program marked nothing, and nothing else is recorded with --dump-tensor=marked; commands of OpenCL and CUDA have no marks".into()
+    })
+}
+
+/// Of processes that did not end in order, what was running there, each with its folder where there are several.
+fn in_flight(report: &RecordingReport) -> Vec<(String, String)> {
+    let several = report.run.processes.len() > 1;
+    let processes = report.run.processes.iter().filter(|process| process.status != "complete").take(NAMED);
+    let words = |process: &ProcessEntry| {
+        let dump = Dump::open(&report.dir.join(&process.folder)).ok()?;
+        dump.footer()?.in_flight.as_ref().filter(|tasks| !tasks.is_empty())?;
+        let words = in_flight_words(&load(&dump, &[]).ok()?)?;
+        Some((if several { format!("{}: ", process.folder) } else { String::new() }, words))
+    };
+    processes.filter_map(words).collect()
 }
 
 fn next(report: &RecordingReport) -> String {
@@ -90,6 +139,8 @@ fn total(processes: &[ProcessEntry]) -> DumpCounters {
         all.truncated_tensors += counts.truncated_tensors;
         all.corrupt_records += counts.corrupt_records;
         all.uncaptured += counts.uncaptured;
+        all.filtered_records += counts.filtered_records;
+        all.filtered_bytes += counts.filtered_bytes;
     }
     all
 }
